@@ -1,0 +1,1 @@
+//! Proves any Delegraph delegate right, or shows where it is wrong.

@@ -1,0 +1,1 @@
+//! What an author needs to put any hardware behind a .tflite model.

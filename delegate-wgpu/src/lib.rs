@@ -1,0 +1,1 @@
+//! Runs claimed subgraphs as WGSL compute kernels on Vulkan, Metal, DX12 or WebGPU.

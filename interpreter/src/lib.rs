@@ -1,0 +1,1 @@
+//! Runs .tflite models: CPU kernels, delegation, memory planner.

@@ -1,0 +1,1 @@
+//! WGSL compute kernels of Delegraph and the template layer that specialises them.
