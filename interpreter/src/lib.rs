@@ -1,1 +1,3 @@
 //! Runs .tflite models: CPU kernels, delegation, memory planner.
+
+pub mod kernels;

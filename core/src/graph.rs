@@ -1,0 +1,242 @@
+//! The model as a graph of typed, versioned ops.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::error::{Location, Result};
+use crate::op::Op;
+use crate::ops::Params;
+use crate::quantization::Quantization;
+use crate::shape::Shape;
+use crate::sparsity::Sparsity;
+use crate::types::TensorType;
+
+/// Index of a tensor in its subgraph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TensorId(pub usize);
+
+/// Index of a node in its subgraph. It stays valid whatever delegates claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub usize);
+
+/// The bytes of a model file: owned, or shared with whoever mapped them.
+#[derive(Clone)]
+pub struct ModelBytes(Arc<dyn AsRef<[u8]> + Send + Sync>);
+
+impl ModelBytes {
+    /// Bytes held by anything that can be seen as bytes: a `Vec<u8>`, a static slice, a memory map.
+    pub fn new(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        ModelBytes(Arc::new(bytes))
+    }
+}
+
+impl AsRef<[u8]> for ModelBytes {
+    fn as_ref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+impl fmt::Debug for ModelBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.as_ref().len())
+    }
+}
+
+/// A verified model: every index in it is in range, every constant has the size that its type and shape need, and
+/// nodes are in an order in which every input exists before it is read.
+#[derive(Debug, Clone)]
+pub struct Model {
+    pub(crate) bytes: ModelBytes,
+    pub(crate) path: Option<PathBuf>,
+    /// What the author wrote about the model.
+    pub description: String,
+    /// Subgraphs; number 0 is the primary one, the others are entry points of signatures or called by nodes.
+    pub subgraphs: Vec<Subgraph>,
+    /// Named entry points.
+    pub signatures: Vec<Signature>,
+    /// Named metadata: name and where its bytes are.
+    pub metadata: Vec<(String, Range<usize>)>,
+}
+
+impl Model {
+    /// Verifies `bytes` and builds the graph.
+    ///
+    /// # Errors
+    /// [`Error::InvalidModel`](crate::Error::InvalidModel) with what is wrong and where. Unknown ops are no error
+    /// here: whether they can run is for a resolver to say.
+    pub fn from_bytes(bytes: ModelBytes) -> Result<Self> {
+        crate::loader::load(bytes, None)
+    }
+
+    /// Like [`Model::from_bytes`], with the path that error messages name.
+    pub fn from_bytes_named(bytes: ModelBytes, path: impl Into<PathBuf>) -> Result<Self> {
+        crate::loader::load(bytes, Some(path.into()))
+    }
+
+    /// A model made in memory: `subgraphs` whose constants are ranges of `bytes`. What a file's loading checks of
+    /// indices and order is checked here, too.
+    pub fn from_subgraphs(bytes: Vec<u8>, subgraphs: Vec<Subgraph>) -> Result<Self> {
+        crate::loader::from_subgraphs(bytes, subgraphs)
+    }
+
+    /// The bytes of the file.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    /// A handle that keeps the bytes alive.
+    pub fn shared_bytes(&self) -> ModelBytes {
+        self.bytes.clone()
+    }
+
+    /// Where the model came from, if it has a path.
+    pub fn path(&self) -> Option<&std::path::Path> {
+        self.path.as_deref()
+    }
+
+    /// The constant data of a tensor, if it has any.
+    pub fn constant(&self, tensor: &Tensor) -> Option<&[u8]> {
+        self.bytes().get(tensor.data.clone()?)
+    }
+
+    /// The bytes of the metadata entry `name`.
+    pub fn metadata(&self, name: &str) -> Option<&[u8]> {
+        let (_, range) = self.metadata.iter().find(|(n, _)| n == name)?;
+        self.bytes().get(range.clone())
+    }
+
+    /// The oldest TFLite release that runs the model, as its metadata says; it may be absent or wrong.
+    pub fn min_runtime_version(&self) -> Option<&str> {
+        let bytes = self.metadata("min_runtime_version")?;
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        std::str::from_utf8(bytes.get(..end)?).ok().filter(|s| !s.is_empty())
+    }
+
+    /// The location of a node, for error messages.
+    pub fn locate(&self, subgraph: usize, node: NodeId) -> Location {
+        let op = self.subgraphs.get(subgraph).and_then(|g| g.nodes.get(node.0));
+        Location {
+            model: self.path.clone(),
+            subgraph,
+            node,
+            op: op.map_or_else(String::new, |n| format!("{} v{}", n.op, n.version)),
+        }
+    }
+
+    /// The signature with this key.
+    pub fn signature(&self, key: &str) -> Option<&Signature> {
+        self.signatures.iter().find(|s| s.key == key)
+    }
+}
+
+/// One graph of nodes over tensors.
+#[derive(Debug, Clone, Default)]
+pub struct Subgraph {
+    /// Its name, often empty.
+    pub name: String,
+    /// All tensors.
+    pub tensors: Vec<Tensor>,
+    /// All nodes, in an order in which they can run.
+    pub nodes: Vec<Node>,
+    /// Which tensors the caller fills.
+    pub inputs: Vec<TensorId>,
+    /// Which tensors the caller reads.
+    pub outputs: Vec<TensorId>,
+}
+
+impl Subgraph {
+    /// The tensor `id`. Ids of a verified model's own subgraph are always in range.
+    pub fn tensor(&self, id: TensorId) -> &Tensor {
+        &self.tensors[id.0]
+    }
+
+    /// The node `id`. Ids of a verified model's own subgraph are always in range.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0]
+    }
+
+    /// Every node's id, in file order.
+    pub fn node_ids(&self) -> impl ExactSizeIterator<Item = NodeId> + use<> {
+        (0..self.nodes.len()).map(NodeId)
+    }
+}
+
+/// What the file says of a tensor.
+#[derive(Debug, Clone)]
+pub struct Tensor {
+    /// Its name, possibly empty.
+    pub name: Arc<str>,
+    /// Element type.
+    pub ty: TensorType,
+    /// Shape; where the signature has unknown dimensions, the shape to start with.
+    pub shape: Shape,
+    /// Which dimensions may be resized (`None` in it), where the file says.
+    pub shape_signature: Option<Vec<Option<usize>>>,
+    /// Quantization, if any.
+    pub quantization: Option<Arc<Quantization>>,
+    /// Storage of a sparse constant.
+    pub sparsity: Option<Arc<Sparsity>>,
+    /// State that lives from one invocation to the next.
+    pub is_variable: bool,
+    /// Where its constant data is in the file.
+    pub data: Option<Range<usize>>,
+}
+
+impl Tensor {
+    /// True when the file holds its data.
+    pub fn is_constant(&self) -> bool {
+        self.data.is_some()
+    }
+
+    /// Whether a caller may give this input another shape.
+    pub fn accepts(&self, shape: &[usize]) -> bool {
+        match &self.shape_signature {
+            Some(signature) => {
+                signature.len() == shape.len()
+                    && signature.iter().zip(shape).all(|(s, d)| s.is_none_or(|s| s == *d))
+            }
+            None => true,
+        }
+    }
+}
+
+/// One operation.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Which operator.
+    pub op: Op,
+    /// The version of the operator that the model asks for.
+    pub version: u32,
+    /// Its typed params.
+    pub params: Params,
+    /// Inputs; `None` where an optional one is left out.
+    pub inputs: Vec<Option<TensorId>>,
+    /// Outputs.
+    pub outputs: Vec<TensorId>,
+    /// Tensors that carry the quantization of values inside the op.
+    pub intermediates: Vec<TensorId>,
+    /// Where the options of a custom op are in the file.
+    pub custom_options: Range<usize>,
+}
+
+impl Node {
+    /// Input `i`, if the node has it.
+    pub fn input(&self, i: usize) -> Option<TensorId> {
+        self.inputs.get(i).copied().flatten()
+    }
+}
+
+/// A named entry point: a subgraph whose inputs and outputs have names.
+#[derive(Debug, Clone)]
+pub struct Signature {
+    /// Its key, unique in the model.
+    pub key: String,
+    /// Which subgraph it runs.
+    pub subgraph: usize,
+    /// Input names and tensors.
+    pub inputs: Vec<(String, TensorId)>,
+    /// Output names and tensors.
+    pub outputs: Vec<(String, TensorId)>,
+}

@@ -1,0 +1,243 @@
+//! What a kernel sees while it prepares.
+
+use smallvec::SmallVec;
+
+use super::{Host, RuntimeTensor};
+use crate::error::{Error, Result};
+use crate::graph::TensorId;
+use crate::ops::{InferContext, InferTensor, Params, WrongParams};
+use crate::quantization::Quantization;
+use crate::shape::Shape;
+use crate::types::{Element, TensorType};
+
+/// Memory that a kernel needs while it runs; its contents do not outlive `invoke`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Temporary(pub(crate) usize);
+
+/// A tensor as seen while preparing.
+#[derive(Debug, Clone, Copy)]
+pub struct TensorView<'a> {
+    tensor: &'a RuntimeTensor,
+    known: bool,
+}
+
+impl<'a> TensorView<'a> {
+    /// Its name, possibly empty.
+    pub fn name(&self) -> &'a str {
+        &self.tensor.name
+    }
+
+    /// Element type.
+    pub fn ty(&self) -> TensorType {
+        self.tensor.ty
+    }
+
+    /// Shape.
+    pub fn shape(&self) -> &'a Shape {
+        &self.tensor.shape
+    }
+
+    /// Quantization, if any.
+    pub fn quantization(&self) -> Option<&'a Quantization> {
+        self.tensor.quantization.as_deref()
+    }
+
+    /// Scale and zero point.
+    ///
+    /// # Errors
+    /// Where the tensor is not quantized per tensor.
+    pub fn scale_zero_point(&self) -> Result<(f32, i32)> {
+        self.tensor.scale_zero_point().ok_or_else(|| {
+            Error::InvalidNode(format!(
+                "tensor \"{}\" must be quantized with one scale and zero point",
+                self.name()
+            ))
+        })
+    }
+
+    /// The tensor itself: sparsity, raw bytes.
+    pub fn tensor(&self) -> &'a RuntimeTensor {
+        self.tensor
+    }
+
+    /// True when its data is known before `invoke`.
+    pub fn is_known(&self) -> bool {
+        self.known || self.tensor.is_constant()
+    }
+
+    /// Its elements, where they are known before `invoke`. An operand that decides about a shape (paddings, a
+    /// permutation) is always known in `prepare`: nodes for which it is not are prepared as soon as it is.
+    pub fn constant<T: Element>(&self) -> Result<Option<&'a [T]>> {
+        if self.is_known() { self.tensor.elements().map(Some) } else { Ok(None) }
+    }
+
+    /// Its bytes, where they are known before `invoke`.
+    pub fn constant_bytes(&self) -> Option<&'a [u8]> {
+        self.is_known().then(|| self.tensor.bytes())
+    }
+}
+
+/// What a kernel sees while it prepares.
+pub struct PrepareContext<'a> {
+    params: &'a Params,
+    version: u32,
+    inputs: &'a [Option<TensorId>],
+    outputs: &'a [TensorId],
+    tensors: &'a mut [RuntimeTensor],
+    known: bool,
+    threads: usize,
+    host: &'a mut dyn Host,
+    temporaries: SmallVec<[usize; 4]>,
+    data_dependent: SmallVec<[TensorId; 2]>,
+}
+
+impl<'a> PrepareContext<'a> {
+    /// A context for a node. Every id must be below `tensors.len()`. `known` says that all inputs have their data
+    /// already, constant or not: then `prepare` is called before every `invoke`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        params: &'a Params,
+        version: u32,
+        inputs: &'a [Option<TensorId>],
+        outputs: &'a [TensorId],
+        tensors: &'a mut [RuntimeTensor],
+        known: bool,
+        threads: usize,
+        host: &'a mut dyn Host,
+    ) -> Self {
+        let (temporaries, data_dependent) = Default::default();
+        PrepareContext {
+            params,
+            version,
+            inputs,
+            outputs,
+            tensors,
+            known,
+            threads,
+            host,
+            temporaries,
+            data_dependent,
+        }
+    }
+
+    /// The node's typed params.
+    pub fn params<T>(&self) -> Result<&'a T>
+    where
+        &'a T: TryFrom<&'a Params, Error = WrongParams>,
+    {
+        Ok(self.params.try_into()?)
+    }
+
+    /// The version of the op that the model asks for.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// How many threads `invoke` will have.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// How many inputs, those left out included.
+    pub fn num_inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// How many outputs.
+    pub fn num_outputs(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// Input `i`.
+    ///
+    /// # Errors
+    /// Where the node does not have it.
+    pub fn input(&self, i: usize) -> Result<TensorView<'_>> {
+        self.optional_input(i).ok_or_else(|| Error::InvalidNode(format!("input {i} is missing")))
+    }
+
+    /// Input `i`, if the node has it.
+    pub fn optional_input(&self, i: usize) -> Option<TensorView<'_>> {
+        let id = self.inputs.get(i).copied().flatten()?;
+        self.tensors.get(id.0).map(|tensor| TensorView { tensor, known: self.known })
+    }
+
+    /// Output `i`.
+    pub fn output(&self, i: usize) -> Result<TensorView<'_>> {
+        let tensor = self.outputs.get(i).and_then(|id| self.tensors.get(id.0));
+        tensor
+            .map(|tensor| TensorView { tensor, known: false })
+            .ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))
+    }
+
+    /// Gives output `i` a shape.
+    pub fn set_output_shape(&mut self, i: usize, shape: impl Into<Shape>) -> Result<()> {
+        let id = *self.outputs.get(i).ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))?;
+        self.tensors[id.0].shape = shape.into();
+        self.data_dependent.retain(|d| *d != id);
+        Ok(())
+    }
+
+    /// Says that the shape of output `i` depends on data: `invoke` will resize it.
+    pub fn set_output_data_dependent(&mut self, i: usize) -> Result<()> {
+        let id = *self.outputs.get(i).ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))?;
+        if !self.data_dependent.contains(&id) {
+            self.data_dependent.push(id);
+        }
+        Ok(())
+    }
+
+    /// Asks for `bytes` bytes while the node runs.
+    pub fn temporary(&mut self, bytes: usize) -> Temporary {
+        self.temporaries.push(bytes);
+        Temporary(self.temporaries.len() - 1)
+    }
+
+    /// Asks for `elements` elements of `T` while the node runs.
+    pub fn temporary_of<T: Element>(&mut self, elements: usize) -> Result<Temporary> {
+        let bytes = elements.checked_mul(size_of::<T>());
+        let bytes = bytes.ok_or_else(|| Error::OutOfMemory(format!("{elements} elements of {}", T::TYPE)))?;
+        Ok(self.temporary(bytes))
+    }
+
+    /// Variables and other subgraphs.
+    pub fn host(&mut self) -> &mut dyn Host {
+        &mut *self.host
+    }
+
+    /// The node as shape inference sees it.
+    pub fn infer_context(&self) -> InferContext<'_> {
+        let view = |id: TensorId| self.tensors.get(id.0);
+        InferContext {
+            params: self.params,
+            version: self.version,
+            inputs: self
+                .inputs
+                .iter()
+                .map(|id| {
+                    id.and_then(view).map(|t| InferTensor {
+                        ty: t.ty,
+                        shape: &t.shape,
+                        quantization: t.quantization.as_deref(),
+                        constant: (self.known || t.is_constant()).then(|| t.bytes()),
+                    })
+                })
+                .collect(),
+            outputs: self
+                .outputs
+                .iter()
+                .filter_map(|id| view(*id))
+                .map(|t| crate::ops::Declared {
+                    ty: t.ty,
+                    shape: &t.shape,
+                    quantization: t.quantization.as_deref(),
+                })
+                .collect(),
+        }
+    }
+
+    /// What was asked for: bytes of each temporary, and outputs whose shape depends on data.
+    pub fn finish(self) -> (SmallVec<[usize; 4]>, SmallVec<[TensorId; 2]>) {
+        (self.temporaries, self.data_dependent)
+    }
+}

@@ -1,0 +1,78 @@
+//! Resource variables: state that nodes share by name, across subgraphs.
+
+use std::collections::{HashMap, HashSet};
+
+use super::AlignedBuffer;
+use crate::error::Result;
+use crate::shape::Shape;
+use crate::types::TensorType;
+
+/// The value of a resource variable.
+#[derive(Debug)]
+pub struct Variable {
+    /// Element type.
+    pub ty: TensorType,
+    /// Shape.
+    pub shape: Shape,
+    data: AlignedBuffer,
+}
+
+impl Variable {
+    /// The value's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.data.bytes()
+    }
+}
+
+/// The resources of one interpreter.
+#[derive(Debug, Default)]
+pub struct Resources {
+    handles: HashMap<(String, String), i32>,
+    variables: HashMap<i32, Variable>,
+    initialized: HashSet<usize>,
+}
+
+impl Resources {
+    /// The handle of the variable that `container` and `name` stand for; the same pair gives the same handle.
+    pub fn handle(&mut self, container: &str, name: &str) -> i32 {
+        let next = i32::try_from(self.handles.len()).unwrap_or(i32::MAX);
+        *self.handles.entry((container.to_owned(), name.to_owned())).or_insert(next)
+    }
+
+    /// The value of a variable; `None` before it was assigned.
+    pub fn variable(&self, handle: i32) -> Option<&Variable> {
+        self.variables.get(&handle)
+    }
+
+    /// Gives a variable a value. Memory is taken only when the value is larger than any before.
+    pub fn assign(&mut self, handle: i32, ty: TensorType, shape: &Shape, bytes: &[u8]) -> Result<()> {
+        let variable = self.variables.entry(handle).or_insert_with(|| Variable {
+            ty,
+            shape: shape.clone(),
+            data: AlignedBuffer::default(),
+        });
+        variable.data.resize(bytes.len())?;
+        variable.data.bytes_mut().copy_from_slice(bytes);
+        variable.ty = ty;
+        if variable.shape != *shape {
+            variable.shape = shape.clone();
+        }
+        Ok(())
+    }
+
+    /// True the first time it is asked for `subgraph`: an initialization subgraph runs once per interpreter.
+    pub fn first_time(&mut self, subgraph: usize) -> bool {
+        self.initialized.insert(subgraph)
+    }
+
+    /// Forgets all values, and that initialization ran.
+    pub fn reset(&mut self) {
+        self.variables.clear();
+        self.initialized.clear();
+    }
+
+    /// Bytes that all variables hold.
+    pub fn bytes(&self) -> usize {
+        self.variables.values().map(|v| v.data.len()).sum()
+    }
+}

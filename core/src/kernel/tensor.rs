@@ -1,0 +1,197 @@
+//! Tensors at run time.
+
+use std::sync::Arc;
+
+use super::AlignedBuffer;
+use crate::error::{Error, Result};
+use crate::graph::Tensor;
+use crate::quantization::Quantization;
+use crate::shape::Shape;
+use crate::sparsity::Sparsity;
+use crate::types::{Element, TensorType};
+
+/// Where a tensor's data lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// Nowhere yet.
+    None,
+    /// Read-only: in the model file, or computed once while preparing.
+    Constant,
+    /// In the arena, shared over time with tensors that live at other times.
+    Arena,
+    /// In memory of its own that keeps its data from one invocation to the next.
+    Variable,
+    /// In memory of its own that is sized while invoking.
+    Dynamic,
+}
+
+/// A tensor with a shape and, once planned, data.
+#[derive(Debug)]
+pub struct RuntimeTensor {
+    /// Its name, possibly empty.
+    pub name: Arc<str>,
+    /// Element type.
+    pub ty: TensorType,
+    /// Current shape.
+    pub shape: Shape,
+    /// Quantization, if any.
+    pub quantization: Option<Arc<Quantization>>,
+    /// Storage of a sparse constant.
+    pub sparsity: Option<Arc<Sparsity>>,
+    placement: Placement,
+    data: *mut u8,
+    len: usize,
+    owned: AlignedBuffer,
+}
+
+// SAFETY: `data` points into `owned`, into the arena or into the model's bytes; all three are owned by the
+// interpreter that owns this tensor and move between threads together with it.
+unsafe impl Send for RuntimeTensor {}
+// SAFETY: nothing is written through a shared reference to a tensor; the contexts that write borrow all tensors
+// exclusively.
+unsafe impl Sync for RuntimeTensor {}
+
+impl RuntimeTensor {
+    /// A tensor as the file describes it, without data yet.
+    pub fn new(tensor: &Tensor) -> Self {
+        RuntimeTensor {
+            name: tensor.name.clone(),
+            ty: tensor.ty,
+            shape: tensor.shape.clone(),
+            quantization: tensor.quantization.clone(),
+            sparsity: tensor.sparsity.clone(),
+            placement: Placement::None,
+            data: std::ptr::null_mut(),
+            len: 0,
+            owned: AlignedBuffer::default(),
+        }
+    }
+
+    /// Where its data lives.
+    pub fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    /// True when its data never changes.
+    pub fn is_constant(&self) -> bool {
+        self.placement == Placement::Constant
+    }
+
+    /// Scale and zero point of per-tensor quantization.
+    pub fn scale_zero_point(&self) -> Option<(f32, i32)> {
+        self.quantization.as_ref()?.scale_zero_point()
+    }
+
+    /// Bytes that type and shape need.
+    pub fn byte_size(&self) -> Result<usize> {
+        let elements = self.shape.checked_elements();
+        elements.and_then(|n| self.ty.byte_size(n)).ok_or_else(|| {
+            Error::InvalidNode(format!("tensor \"{}\": no size for {} {}", self.name, self.ty, self.shape))
+        })
+    }
+
+    /// Takes memory of its own of the size that type and shape need, zeroed where it is new.
+    pub fn allocate(&mut self, placement: Placement) -> Result<()> {
+        let len = self.byte_size()?;
+        self.allocate_bytes(placement, len)
+    }
+
+    /// Takes memory of its own of `len` bytes.
+    pub fn allocate_bytes(&mut self, placement: Placement, len: usize) -> Result<()> {
+        self.owned.resize(len)?;
+        self.data = self.owned.bytes_mut().as_mut_ptr();
+        self.len = len;
+        self.placement = placement;
+        Ok(())
+    }
+
+    /// Marks what it holds as never changing from now on.
+    pub fn freeze(&mut self) {
+        self.placement = Placement::Constant;
+    }
+
+    /// Copies `bytes` into memory of its own and makes the tensor constant.
+    pub fn set_constant_copy(&mut self, bytes: &[u8]) -> Result<()> {
+        self.allocate_bytes(Placement::Constant, bytes.len())?;
+        self.owned.bytes_mut().copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Points the tensor at data that somebody else owns.
+    ///
+    /// # Safety
+    /// `data` must be valid for reads of `len` bytes (and for writes, unless `placement` is `Constant`) until it is
+    /// replaced or the tensor is dropped, and no other reference may write to it while a context hands it out.
+    pub unsafe fn set_data(&mut self, placement: Placement, data: *mut u8, len: usize) {
+        self.owned = AlignedBuffer::default();
+        self.data = data;
+        self.len = len;
+        self.placement = placement;
+    }
+
+    /// Gives its data up.
+    pub fn clear_data(&mut self) {
+        self.owned = AlignedBuffer::default();
+        self.data = std::ptr::null_mut();
+        self.len = 0;
+        self.placement = Placement::None;
+    }
+
+    /// Its bytes; empty before it has data.
+    pub fn bytes(&self) -> &[u8] {
+        if self.data.is_null() || self.len == 0 {
+            return &[];
+        }
+        // SAFETY: `data` is valid for `len` bytes (`allocate_bytes`, `set_data`), and `&self` keeps writers out.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+    }
+
+    /// Its bytes, to be written.
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
+        if self.placement == Placement::Constant {
+            return Err(Error::State(format!("tensor \"{}\" is constant", self.name)));
+        }
+        if self.data.is_null() || self.len == 0 {
+            return Ok(&mut []);
+        }
+        // SAFETY: as in `bytes`; the tensor is not constant, so its memory may be written, and `&mut self` makes
+        // this the only reference.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.data, self.len) })
+    }
+
+    /// Its elements, where it holds elements of type `T`.
+    pub fn elements<T: Element>(&self) -> Result<&[T]> {
+        self.check_type::<T>()?;
+        bytemuck::try_cast_slice(self.bytes()).map_err(|e| self.cast_error(e))
+    }
+
+    /// Its elements, to be written.
+    pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T]> {
+        self.check_type::<T>()?;
+        let name = self.name.clone();
+        bytemuck::try_cast_slice_mut(self.bytes_mut()?)
+            .map_err(|e| Error::State(format!("tensor \"{name}\": {e}")))
+    }
+
+    pub(super) fn raw(&self) -> (*mut u8, usize) {
+        (self.data, self.len)
+    }
+
+    pub(super) fn check_type<T: Element>(&self) -> Result<()> {
+        // A resource tensor is a list of int32 handles.
+        let same = self.ty == T::TYPE || (self.ty == TensorType::Resource && T::TYPE == TensorType::Int32);
+        if same {
+            return Ok(());
+        }
+        Err(Error::Unsupported(format!(
+            "tensor \"{}\" is {}, this kernel takes {}",
+            self.name,
+            self.ty,
+            T::TYPE
+        )))
+    }
+
+    fn cast_error(&self, error: bytemuck::PodCastError) -> Error {
+        Error::State(format!("tensor \"{}\": {error}", self.name))
+    }
+}

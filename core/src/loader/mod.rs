@@ -1,0 +1,239 @@
+//! From untrusted bytes to a verified [`Model`].
+//!
+//! FlatBuffers' own verifier makes every offset safe to follow; what it cannot know (that an index names a tensor
+//! that exists, that a buffer is as long as its tensor's type and shape need, that nodes come after what they read)
+//! is checked here. Nothing in this module casts or computes unchecked: a wrong number is an error, never a wrap.
+#![deny(
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unsafe_code
+)]
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use flatbuffers::VerifierOptions;
+
+use crate::error::{Error, Result};
+use crate::graph::{Model, ModelBytes, NodeId, Signature, Subgraph, TensorId};
+use crate::schema;
+
+mod order;
+mod subgraph;
+mod tensor;
+
+/// The only schema version that exists in the wild, and that LiteRT accepts.
+const SCHEMA_VERSION: u32 = 3;
+
+/// What is wrong; the path is added at the end.
+#[derive(Debug)]
+struct Invalid(String);
+
+macro_rules! invalid {
+    ($($arg:tt)*) => { Err(Invalid(format!($($arg)*))) };
+}
+use invalid;
+
+pub(crate) fn load(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model> {
+    build(bytes, path.clone()).map_err(|Invalid(message)| Error::InvalidModel { path, message })
+}
+
+/// Checks subgraphs that were made in memory.
+pub(crate) fn from_subgraphs(bytes: Vec<u8>, mut subgraphs: Vec<Subgraph>) -> Result<Model> {
+    let count = subgraphs.len();
+    let mut check = || {
+        if count == 0 {
+            return invalid!("there are no subgraphs");
+        }
+        for (i, subgraph) in subgraphs.iter_mut().enumerate() {
+            let named = |Invalid(message)| Invalid(format!("subgraph {i}: {message}"));
+            order::check_indices(subgraph, bytes.len()).map_err(named)?;
+            order::check_nodes(subgraph, count).map_err(named)?;
+        }
+        order::check_calls(&subgraphs)
+    };
+    check().map_err(|Invalid(message)| Error::InvalidModel { path: None, message })?;
+    let (description, signatures, metadata) = Default::default();
+    Ok(Model { bytes: ModelBytes::new(bytes), path: None, description, subgraphs, signatures, metadata })
+}
+
+fn build(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
+    let file = bytes.as_ref();
+    let model = verify(file)?;
+    if model.version() != SCHEMA_VERSION {
+        return invalid!("schema version {} (only {SCHEMA_VERSION} is supported)", model.version());
+    }
+    let buffers = Buffers { file, table: model.buffers().unwrap_or_default() };
+    let codes = subgraph::operator_codes(&model)?;
+    let Some(subgraphs) = model.subgraphs().filter(|s| !s.is_empty()) else {
+        return invalid!("the file has no subgraphs");
+    };
+    let count = subgraphs.len();
+    let subgraphs = subgraphs
+        .iter()
+        .enumerate()
+        .map(|(i, table)| {
+            subgraph::read(&table, &buffers, &codes, count)
+                .map_err(|Invalid(message)| Invalid(format!("subgraph {i}: {message}")))
+        })
+        .collect::<Result<Vec<Subgraph>, Invalid>>()?;
+    order::check_calls(&subgraphs)?;
+    let metadata = model
+        .metadata()
+        .unwrap_or_default()
+        .iter()
+        .map(|m| {
+            let name = m.name().unwrap_or_default().to_owned();
+            let range =
+                buffers.range(m.buffer()).map_err(|e| Invalid(format!("metadata \"{name}\": {}", e.0)))?;
+            Ok((name, range.unwrap_or(0..0)))
+        })
+        .collect::<Result<_, Invalid>>()?;
+    let signatures = signatures(&model, &subgraphs)?;
+    Ok(Model {
+        description: model.description().unwrap_or_default().to_owned(),
+        path,
+        subgraphs,
+        signatures,
+        metadata,
+        bytes: bytes.clone(),
+    })
+}
+
+fn verify(file: &[u8]) -> Result<schema::Model<'_>, Invalid> {
+    if file.len() < 8 {
+        return invalid!("{} bytes are too few for a model", file.len());
+    }
+    if !schema::model_buffer_has_identifier(file) {
+        let found: String = file.iter().skip(4).take(4).map(|b| b.escape_ascii().to_string()).collect();
+        return invalid!("not a .tflite file: the identifier at byte 4 is \"{found}\" instead of \"TFL3\"");
+    }
+    // A table or vector may be shared by many parents; without a bound a small file could expand without end.
+    let options = VerifierOptions {
+        max_depth: 64,
+        max_tables: file.len().max(1_000),
+        max_apparent_size: file.len().saturating_mul(4).saturating_add(64 << 20),
+        ignore_missing_null_terminator: false,
+    };
+    schema::root_as_model_with_opts(&options, file).map_err(|e| {
+        // The trace that follows is many lines about the schema; the first says what is wrong.
+        let text = e.to_string();
+        Invalid(format!(
+            "damaged FlatBuffer: {}",
+            text.lines().next().unwrap_or_default().trim_end_matches('.')
+        ))
+    })
+}
+
+/// The buffers of a file, resolved to byte ranges of it.
+struct Buffers<'a> {
+    file: &'a [u8],
+    table: flatbuffers::Vector<'a, flatbuffers::ForwardsUOffset<schema::Buffer<'a>>>,
+}
+
+impl<'a> Buffers<'a> {
+    /// Where the data of buffer `index` is; `None` when it has none.
+    fn range(&self, index: u32) -> Result<Option<Range<usize>>, Invalid> {
+        let i = index_of(index);
+        if i >= self.table.len() {
+            return invalid!("buffer {index} does not exist; the file has {}", self.table.len());
+        }
+        let buffer = self.table.get(i);
+        if let Some(data) = buffer.data().filter(|d| !d.is_empty()) {
+            return Ok(Some(self.range_of(data.bytes())?));
+        }
+        // Offsets up to 1 mean "unused": some writers leave 0, some 1.
+        if buffer.offset() > 1 {
+            return self.outside(buffer.offset(), buffer.size(), &format!("buffer {index}")).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Data behind the FlatBuffer, by offset from the start of the file.
+    fn outside(&self, offset: u64, size: u64, what: &str) -> Result<Range<usize>, Invalid> {
+        let range = usize::try_from(offset).ok().zip(usize::try_from(size).ok()).and_then(|(start, size)| {
+            let end = start.checked_add(size)?;
+            (end <= self.file.len()).then_some(start..end)
+        });
+        range.map_or_else(
+            || {
+                invalid!(
+                    "{what}: {size} bytes at offset {offset} lie outside the file of {} bytes",
+                    self.file.len()
+                )
+            },
+            Ok,
+        )
+    }
+
+    /// Where a slice of the file lies in it.
+    fn range_of(&self, slice: &[u8]) -> Result<Range<usize>, Invalid> {
+        let start = slice.as_ptr().addr().checked_sub(self.file.as_ptr().addr());
+        match start.and_then(|s| Some(s..s.checked_add(slice.len())?)).filter(|r| r.end <= self.file.len()) {
+            Some(range) => Ok(range),
+            None => invalid!("a buffer lies outside the file"),
+        }
+    }
+}
+
+fn signatures(model: &schema::Model<'_>, subgraphs: &[Subgraph]) -> Result<Vec<Signature>, Invalid> {
+    let mut keys = HashSet::new();
+    let mut signatures = Vec::new();
+    for table in model.signature_defs().unwrap_or_default() {
+        let key = table.signature_key().unwrap_or_default().to_owned();
+        let index = index_of(table.subgraph_index());
+        let Some(subgraph) = subgraphs.get(index) else {
+            return invalid!("signature \"{key}\" runs subgraph {index}; the file has {}", subgraphs.len());
+        };
+        if !keys.insert(key.clone()) {
+            return invalid!("signature \"{key}\" is there twice");
+        }
+        let names = |map: Option<
+            flatbuffers::Vector<'_, flatbuffers::ForwardsUOffset<schema::TensorMap<'_>>>,
+        >,
+                     side: &str,
+                     ends: &[TensorId]| {
+            map.unwrap_or_default()
+                .iter()
+                .map(|entry| {
+                    let name = entry.name().unwrap_or_default().to_owned();
+                    let id = TensorId(index_of(entry.tensor_index()));
+                    if !ends.contains(&id) {
+                        return invalid!(
+                            "signature \"{key}\": {side} \"{name}\" is tensor {}, which is no {side} of subgraph {index}",
+                            id.0
+                        );
+                    }
+                    Ok((name, id))
+                })
+                .collect::<Result<Vec<_>, Invalid>>()
+        };
+        let inputs = names(table.inputs(), "input", &subgraph.inputs)?;
+        let outputs = names(table.outputs(), "output", &subgraph.outputs)?;
+        signatures.push(Signature { subgraph: index, inputs, outputs, key });
+    }
+    Ok(signatures)
+}
+
+/// An unsigned index of the file. On the 32- and 64-bit targets that exist this never saturates; if it did, the
+/// range check that follows would refuse it.
+fn index_of(value: u32) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+/// A signed index of the file, for a list of `len` entries named `what`.
+fn index_in(value: i32, len: usize, what: &str) -> Result<usize, Invalid> {
+    match usize::try_from(value).ok().filter(|&i| i < len) {
+        Some(i) => Ok(i),
+        None => invalid!("{what} {value} is out of range; there are {len}"),
+    }
+}
+
+fn at_node(node: NodeId, op: impl std::fmt::Display, error: Invalid) -> Invalid {
+    Invalid(format!("node {} ({op}): {}", node.0, error.0))
+}

@@ -1,0 +1,118 @@
+//! Checks over a whole subgraph: who writes what, and in which order.
+
+use super::{Invalid, at_node, invalid};
+use crate::graph::{NodeId, Subgraph};
+use crate::ops::Params;
+
+/// Every id names a tensor, and every constant lies inside the bytes and has the size that it needs. A file's are
+/// checked while it is read.
+pub(super) fn check_indices(subgraph: &Subgraph, bytes: usize) -> Result<(), Invalid> {
+    let count = subgraph.tensors.len();
+    let nodes = subgraph.nodes.iter();
+    let ends = nodes.flat_map(|n| n.inputs.iter().flatten().chain(&n.outputs).chain(&n.intermediates));
+    if let Some(id) = ends.chain(&subgraph.inputs).chain(&subgraph.outputs).find(|id| id.0 >= count) {
+        return invalid!("tensor {} is out of range; there are {count}", id.0);
+    }
+    for (i, tensor) in subgraph.tensors.iter().enumerate() {
+        let Some(data) = &tensor.data else { continue };
+        let stored = match &tensor.sparsity {
+            Some(sparsity) => sparsity.validate(&tensor.shape).map_err(|e| Invalid(e.to_string()))?,
+            None => tensor.shape.elements(),
+        };
+        let needed = tensor.ty.byte_size(stored);
+        if data.end > bytes || (needed.is_some() && needed != Some(data.len())) {
+            return invalid!("tensor {i}: {} bytes of data, {needed:?} needed, {bytes} there", data.len());
+        }
+    }
+    Ok(())
+}
+
+/// Each tensor has one source, and nodes read only what exists by then. A tensor without elements that nobody
+/// writes becomes an empty constant.
+pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(), Invalid> {
+    let mut available: Vec<bool> =
+        subgraph.tensors.iter().map(|t| t.is_constant() || t.is_variable).collect();
+    for id in &subgraph.inputs {
+        if let Some(slot) = available.get_mut(id.0) {
+            *slot = true;
+        }
+    }
+    for (i, node) in subgraph.nodes.iter().enumerate() {
+        let fail = |e| at_node(NodeId(i), &node.op, e);
+        for id in node.inputs.iter().flatten() {
+            match (available.get_mut(id.0), subgraph.tensors.get_mut(id.0)) {
+                (Some(true), Some(_)) => {}
+                (Some(slot), Some(tensor)) if tensor.shape.checked_elements() == Some(0) => {
+                    *slot = true;
+                    tensor.data = Some(0..0);
+                }
+                _ => {
+                    let text = "reads a tensor that no earlier node, input or constant provides";
+                    return Err(fail(Invalid(format!("input tensor {} {text}", id.0))));
+                }
+            }
+        }
+        for id in &node.outputs {
+            match available.get_mut(id.0) {
+                Some(slot) if !*slot => *slot = true,
+                _ => {
+                    let text = "is already written by another node, an input, a variable or a constant";
+                    return Err(fail(Invalid(format!("output tensor {} {text}", id.0))));
+                }
+            }
+        }
+        for callee in callees(&node.params) {
+            if usize::try_from(callee).ok().is_none_or(|c| c >= subgraphs) {
+                return Err(fail(Invalid(format!("calls subgraph {callee}; the file has {subgraphs}"))));
+            }
+        }
+    }
+    for id in &subgraph.outputs {
+        if available.get(id.0) != Some(&true) {
+            return invalid!("output tensor {} is never written", id.0);
+        }
+    }
+    Ok(())
+}
+
+/// The subgraphs that a node with these params calls.
+pub(super) fn callees(params: &Params) -> impl Iterator<Item = i32> + use<> {
+    let (first, second) = match params {
+        Params::CallOnce(p) => (Some(p.init_subgraph_index), None),
+        Params::If(p) => (Some(p.then_subgraph_index), Some(p.else_subgraph_index)),
+        Params::While(p) => (Some(p.cond_subgraph_index), Some(p.body_subgraph_index)),
+        _ => (None, None),
+    };
+    first.into_iter().chain(second)
+}
+
+/// A subgraph that calls itself, directly or through others, could never return.
+pub(super) fn check_calls(subgraphs: &[Subgraph]) -> Result<(), Invalid> {
+    let calls: Vec<Vec<usize>> = subgraphs
+        .iter()
+        .map(|g| {
+            g.nodes.iter().flat_map(|n| callees(&n.params)).filter_map(|c| usize::try_from(c).ok()).collect()
+        })
+        .collect();
+    // Remove subgraphs that call nothing any more; what is left calls in a circle.
+    let mut done = vec![false; subgraphs.len()];
+    loop {
+        let ready = |(i, callees): (usize, &Vec<usize>)| {
+            let waiting = done.get(i) == Some(&false);
+            (waiting && callees.iter().all(|&c| done.get(c) == Some(&true))).then_some(i)
+        };
+        let next: Vec<usize> = calls.iter().enumerate().filter_map(ready).collect();
+        if next.is_empty() {
+            break;
+        }
+        for i in next {
+            if let Some(slot) = done.get_mut(i) {
+                *slot = true;
+            }
+        }
+    }
+    match done.iter().position(|&d| !d) {
+        Some(i) => invalid!("subgraph {i} calls itself, directly or through others"),
+        None => Ok(()),
+    }
+}

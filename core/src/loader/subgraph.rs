@@ -1,0 +1,112 @@
+//! Operator codes, subgraphs and their nodes.
+
+use std::sync::Arc;
+
+use super::{Buffers, Invalid, at_node, index_in, index_of, invalid, order, tensor};
+use crate::graph::{Node, NodeId, Subgraph, TensorId};
+use crate::op::{BuiltinOp, Op};
+use crate::ops;
+use crate::schema;
+
+/// The effective code: old files store only the byte, newer ones both, codes from 127 on only the wide field.
+fn effective_code(code: &schema::OperatorCode<'_>) -> BuiltinOp {
+    BuiltinOp(code.builtin_code().0.max(i32::from(code.deprecated_builtin_code())))
+}
+
+pub(super) fn operator_codes(model: &schema::Model<'_>) -> Result<Vec<(Op, u32)>, Invalid> {
+    let mut codes = Vec::new();
+    for (i, code) in model.operator_codes().unwrap_or_default().iter().enumerate() {
+        let builtin = effective_code(&code);
+        let op = match (builtin, code.custom_code()) {
+            (BuiltinOp::CUSTOM, Some(name)) if !name.is_empty() => Op::Custom(Arc::from(name)),
+            (BuiltinOp::CUSTOM, _) => return invalid!("operator code {i} is a custom op without a name"),
+            (BuiltinOp(code), _) if code < 0 => {
+                return invalid!("operator code {i} is the negative number {code}");
+            }
+            (builtin, _) => Op::Builtin(builtin),
+        };
+        let Some(version) = u32::try_from(code.version()).ok().filter(|&v| v > 0) else {
+            return invalid!("operator code {i} ({op}) has version {}", code.version());
+        };
+        codes.push((op, version));
+    }
+    Ok(codes)
+}
+
+pub(super) fn read(
+    table: &schema::SubGraph<'_>,
+    buffers: &Buffers<'_>,
+    codes: &[(Op, u32)],
+    subgraphs: usize,
+) -> Result<Subgraph, Invalid> {
+    let mut tensors = Vec::new();
+    for (i, t) in table.tensors().unwrap_or_default().iter().enumerate() {
+        let read = tensor::read(&t, buffers);
+        tensors.push(read.map_err(|Invalid(m)| {
+            Invalid(format!("tensor {i} (\"{}\"): {m}", t.name().unwrap_or_default()))
+        })?);
+    }
+    tensor::check_blockwise(&tensors)?;
+    let ids = |list: Option<flatbuffers::Vector<'_, i32>>, what: &str| {
+        let list = list.unwrap_or_default();
+        list.iter().map(|i| index_in(i, tensors.len(), what).map(TensorId)).collect::<Result<Vec<_>, _>>()
+    };
+    let inputs = ids(table.inputs(), "graph input tensor")?;
+    let outputs = ids(table.outputs(), "graph output tensor")?;
+    let mut nodes = Vec::new();
+    for (i, operator) in table.operators().unwrap_or_default().iter().enumerate() {
+        let id = NodeId(i);
+        let Some((op, version)) = codes.get(index_of(operator.opcode_index())) else {
+            return invalid!(
+                "node {i}: operator code {} does not exist; the file has {}",
+                operator.opcode_index(),
+                codes.len()
+            );
+        };
+        let node =
+            read_node(operator, op, *version, tensors.len(), buffers).map_err(|e| at_node(id, op, e))?;
+        nodes.push(node);
+    }
+    let mut subgraph =
+        Subgraph { name: table.name().unwrap_or_default().to_owned(), tensors, nodes, inputs, outputs };
+    order::check_nodes(&mut subgraph, subgraphs)?;
+    Ok(subgraph)
+}
+
+fn read_node(
+    operator: schema::Operator<'_>,
+    op: &Op,
+    version: u32,
+    tensors: usize,
+    buffers: &Buffers<'_>,
+) -> Result<Node, Invalid> {
+    let optional = |i: i32| {
+        if i == -1 { Ok(None) } else { index_in(i, tensors, "input tensor").map(|i| Some(TensorId(i))) }
+    };
+    let required = |what: &'static str| move |i: i32| index_in(i, tensors, what).map(TensorId);
+    let inputs = operator.inputs().unwrap_or_default().iter().map(optional).collect::<Result<Vec<_>, _>>()?;
+    let outputs = operator.outputs().unwrap_or_default().iter().map(required("output tensor"));
+    let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
+    // -1 stands for an unused intermediate, too; such entries carry nothing.
+    let intermediates = operator.intermediates().unwrap_or_default().iter().filter(|&i| i != -1);
+    let intermediates = intermediates.map(required("intermediate tensor")).collect::<Result<Vec<_>, _>>()?;
+    let (params, custom_options) = match op {
+        Op::Custom(_) => (ops::Params::Custom, custom_options(&operator, buffers)?),
+        Op::Builtin(builtin) => {
+            let params = ops::read_params(ops::definition(*builtin), operator);
+            (params.map_err(|e| Invalid(e.to_string()))?, 0..0)
+        }
+    };
+    Ok(Node { op: op.clone(), version, params, inputs, outputs, intermediates, custom_options })
+}
+
+fn custom_options(
+    operator: &schema::Operator<'_>,
+    buffers: &Buffers<'_>,
+) -> Result<std::ops::Range<usize>, Invalid> {
+    if let Some(options) = operator.custom_options() {
+        return buffers.range_of(options.bytes());
+    }
+    let (offset, size) = (operator.large_custom_options_offset(), operator.large_custom_options_size());
+    if offset > 1 { buffers.outside(offset, size, "large custom options") } else { Ok(0..0) }
+}

@@ -1,0 +1,244 @@
+//! Shape and type inference: what every op's `infer` gets and gives.
+
+use smallvec::SmallVec;
+
+use super::{Padding, Params, TensorType};
+use crate::quantization::Quantization;
+use crate::shape::Shape;
+use crate::types::Element;
+
+/// One input of a node.
+#[derive(Debug, Clone, Copy)]
+pub struct InferTensor<'a> {
+    /// Element type.
+    pub ty: TensorType,
+    /// Shape.
+    pub shape: &'a Shape,
+    /// Quantization, if any.
+    pub quantization: Option<&'a Quantization>,
+    /// The data, where it is known before `invoke`.
+    pub constant: Option<&'a [u8]>,
+}
+
+impl InferTensor<'_> {
+    /// The constant data as integers: the type must be INT32 or INT64. `None` where the data is not constant.
+    pub fn integers(&self) -> Result<Option<SmallVec<[i64; 8]>>, InferError> {
+        let Some(bytes) = self.constant else { return Ok(None) };
+        match self.ty {
+            TensorType::Int32 => {
+                Ok(Some(bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b).into()).collect()))
+            }
+            TensorType::Int64 => {
+                Ok(Some(bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect()))
+            }
+            ty => Err(InferError::new(format!("expected INT32 or INT64, got {ty}"))),
+        }
+    }
+
+    /// The first constant element, where the data is constant and of type `T`.
+    pub fn scalar<T: Element>(&self) -> Option<T> {
+        let bytes = self.constant.filter(|_| self.ty == T::TYPE)?;
+        bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned)
+    }
+}
+
+/// What the file declares of an output.
+#[derive(Debug, Clone, Copy)]
+pub struct Declared<'a> {
+    /// Declared element type.
+    pub ty: TensorType,
+    /// Declared shape: a hint that inference does not trust.
+    pub shape: &'a Shape,
+    /// Declared quantization.
+    pub quantization: Option<&'a Quantization>,
+}
+
+/// A node as inference sees it.
+#[derive(Debug)]
+pub struct InferContext<'a> {
+    /// Typed params.
+    pub params: &'a Params,
+    /// Version of the op that the model asks for.
+    pub version: u32,
+    /// Inputs, `None` where an optional one is left out.
+    pub inputs: SmallVec<[Option<InferTensor<'a>>; 6]>,
+    /// Outputs as declared in the file.
+    pub outputs: SmallVec<[Declared<'a>; 4]>,
+}
+
+/// What inference knows of an output's shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InferredShape {
+    /// The shape.
+    Known(Shape),
+    /// It depends on data that is not known yet. Where that is an operand (the shape of a RESHAPE), inference is
+    /// asked again as soon as the operand has a value; where it is the op's nature (WHERE), the kernel resizes.
+    DataDependent,
+    /// Only the kernel's `prepare` can tell: the op calls another subgraph.
+    FromKernel,
+}
+
+/// Type and shape of one output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inferred {
+    /// Element type.
+    pub ty: TensorType,
+    /// Shape, as far as it is known.
+    pub shape: InferredShape,
+}
+
+impl Inferred {
+    /// An output of known shape.
+    pub fn known(ty: TensorType, shape: impl Into<Shape>) -> Self {
+        Inferred { ty, shape: InferredShape::Known(shape.into()) }
+    }
+
+    /// An output whose shape depends on data.
+    pub fn data_dependent(ty: TensorType) -> Self {
+        Inferred { ty, shape: InferredShape::DataDependent }
+    }
+}
+
+impl Inferred {
+    /// An output whose shape the kernel's `prepare` sets.
+    pub fn from_kernel(ty: TensorType) -> Self {
+        Inferred { ty, shape: InferredShape::FromKernel }
+    }
+}
+
+/// What inference found wrong. The caller adds where: model, subgraph, node, op.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InferError(pub String);
+
+impl InferError {
+    /// An error with this text.
+    pub fn new(message: impl Into<String>) -> Self {
+        InferError(message.into())
+    }
+}
+
+/// The outputs of a node, in order.
+pub type InferResult = Result<SmallVec<[Inferred; 2]>, InferError>;
+
+impl<'a> InferContext<'a> {
+    /// Input `i`, which the op cannot do without.
+    pub fn input(&self, i: usize) -> Result<&InferTensor<'a>, InferError> {
+        self.inputs.get(i).and_then(Option::as_ref).ok_or_else(|| {
+            InferError::new(format!("input {i} is missing; the node has {} inputs", self.inputs.len()))
+        })
+    }
+
+    /// Input `i` if it is present.
+    pub fn optional(&self, i: usize) -> Option<&InferTensor<'a>> {
+        self.inputs.get(i).and_then(Option::as_ref)
+    }
+
+    /// The shape of input `i`, which must have this rank.
+    pub fn shape_of_rank<const R: usize>(&self, i: usize, what: &str) -> Result<[usize; R], InferError> {
+        let shape = self.input(i)?.shape;
+        shape
+            .dims()
+            .try_into()
+            .map_err(|_| InferError::new(format!("{what} must have rank {R}, got {shape}")))
+    }
+
+    /// Checks how many inputs and outputs the node has.
+    pub fn arity(&self, inputs: std::ops::RangeInclusive<usize>, outputs: usize) -> Result<(), InferError> {
+        if !inputs.contains(&self.inputs.len()) {
+            let (low, high) = inputs.into_inner();
+            let want = if low == high { low.to_string() } else { format!("{low} to {high}") };
+            return Err(InferError::new(format!(
+                "expected {want} inputs, the node has {}",
+                self.inputs.len()
+            )));
+        }
+        if self.outputs.len() != outputs {
+            return Err(InferError::new(format!(
+                "expected {outputs} outputs, the node has {}",
+                self.outputs.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The typed params of the node.
+    pub fn params<T>(&self) -> Result<&'a T, InferError>
+    where
+        &'a T: TryFrom<&'a Params, Error = super::WrongParams>,
+    {
+        self.params.try_into().map_err(|e: super::WrongParams| InferError::new(e.to_string()))
+    }
+}
+
+/// `axis` counted from the front, when negative from the back, checked against `rank`.
+pub fn axis_in(axis: i64, rank: usize) -> Result<usize, InferError> {
+    let error = || InferError::new(format!("axis {axis} is out of range for rank {rank}"));
+    let signed = i64::try_from(rank).map_err(|_| error())?;
+    let from_front = if axis < 0 { axis.checked_add(signed).ok_or_else(error)? } else { axis };
+    usize::try_from(from_front).ok().filter(|&a| a < rank).ok_or_else(error)
+}
+
+/// Output size of a sliding window along one dimension, for conv and pool ops. `stride` and `dilation` come from
+/// the file: anything below 1 is an error.
+pub fn windowed_output(
+    input: usize,
+    window: usize,
+    stride: i32,
+    dilation: i32,
+    padding: Padding,
+) -> Result<usize, InferError> {
+    let positive = |v: i32, what: &str| {
+        usize::try_from(v)
+            .ok()
+            .filter(|&v| v > 0)
+            .ok_or_else(|| InferError::new(format!("{what} {v} is not positive")))
+    };
+    let (stride, dilation) = (positive(stride, "stride")?, positive(dilation, "dilation")?);
+    if window == 0 {
+        return Err(InferError::new("the filter is empty"));
+    }
+    let extent = dilated(window, dilation)?;
+    match padding {
+        Padding::Same => Ok(input.div_ceil(stride)),
+        // A window that does not fit gives no outputs at all.
+        Padding::Valid => Ok((input + stride).saturating_sub(extent) / stride),
+    }
+}
+
+/// Padding in front of a dimension: what `output` windows reach beyond the input, halved, the odd one at the back.
+pub fn pad_amount(input: usize, output: usize, window: usize, stride: usize, dilation: usize) -> usize {
+    let extent = window.saturating_sub(1).saturating_mul(dilation).saturating_add(1);
+    output.saturating_sub(1).saturating_mul(stride).saturating_add(extent).saturating_sub(input) / 2
+}
+
+fn dilated(window: usize, dilation: usize) -> Result<usize, InferError> {
+    (window - 1)
+        .checked_mul(dilation)
+        .and_then(|n| n.checked_add(1))
+        .ok_or_else(|| InferError::new("the dilated filter's size overflows"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows() {
+        assert_eq!(windowed_output(257, 3, 2, 1, Padding::Same), Ok(129));
+        assert_eq!(windowed_output(5, 3, 1, 2, Padding::Valid), Ok(1));
+        assert_eq!(windowed_output(2, 3, 1, 1, Padding::Valid), Ok(0));
+        assert!(windowed_output(5, 3, 0, 1, Padding::Same).is_err());
+        assert!(windowed_output(5, 0, 1, 1, Padding::Same).is_err());
+        assert_eq!(pad_amount(257, 129, 3, 2, 1), 1);
+        assert_eq!(pad_amount(4, 2, 3, 2, 1), 0, "the odd one goes to the back");
+    }
+
+    #[test]
+    fn axes() {
+        assert_eq!(axis_in(-1, 4), Ok(3));
+        assert!(axis_in(4, 4).is_err());
+        assert!(axis_in(-5, 4).is_err());
+        assert!(axis_in(0, 0).is_err());
+    }
+}

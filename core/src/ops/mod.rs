@@ -1,0 +1,253 @@
+//! The op definitions: one op, one definition, one file per family.
+//!
+//! A definition holds the op's typed params and how they are read, its shape and type inference, and its version
+//! history. The same file name is used for the family in every other crate: its CPU kernels, its GPU lowering, its
+//! shader and its conformance cases.
+
+use std::fmt;
+
+pub use crate::op::BuiltinOp;
+use crate::schema;
+pub use crate::types::TensorType;
+
+mod infer;
+pub use infer::{
+    Declared, InferContext, InferError, InferResult, InferTensor, Inferred, InferredShape, axis_in,
+    pad_amount, windowed_output,
+};
+
+macro_rules! families {
+    ($($family:ident: $($op:ident),+;)*) => {
+        $(pub mod $family;)*
+        /// Every op definition, in the order of families.
+        pub static DEFS: &[&OpDef] = &[$($(&$family::$op),+),*];
+    };
+}
+
+macro_rules! params {
+    ($($variant:ident($path:path),)*) => {
+        /// The typed parameters of a node. Kernels and delegates see only these, never FlatBuffers.
+        #[derive(Debug, Clone, PartialEq)]
+        #[non_exhaustive]
+        pub enum Params {
+            /// The op has no parameters.
+            None,
+            /// A custom op: its options are the node's raw bytes.
+            Custom,
+            /// A builtin op that has no definition in this build; it cannot be resolved either.
+            Undefined,
+            $(#[doc = concat!("Params of the `", stringify!($variant), "` options table.")] $variant($path),)*
+        }
+        $(impl<'a> TryFrom<&'a Params> for &'a $path {
+            type Error = WrongParams;
+            fn try_from(params: &'a Params) -> Result<Self, WrongParams> {
+                match params {
+                    Params::$variant(p) => Ok(p),
+                    _ => Err(WrongParams { wanted: stringify!($variant) }),
+                }
+            }
+        })*
+    };
+}
+
+/// A kernel asked a node for params that it does not have.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the node has no {wanted} params")]
+pub struct WrongParams {
+    wanted: &'static str,
+}
+
+families! {
+    conv_2d: CONV_2D;
+    binary: ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR, RIGHT_SHIFT;
+    reshape: RESHAPE, SQUEEZE, EXPAND_DIMS;
+    control_flow: CALL_ONCE, IF, WHILE;
+}
+
+params! {
+    Conv2D(conv_2d::Conv2DParams),
+    Add(binary::AddParams),
+    Sub(binary::SubParams),
+    Mul(binary::MulParams),
+    Div(binary::DivParams),
+    Reshape(reshape::ReshapeParams),
+    Squeeze(reshape::SqueezeParams),
+    CallOnce(control_flow::CallOnceParams),
+    If(control_flow::IfParams),
+    While(control_flow::WhileParams),
+}
+
+/// The definition of a builtin op.
+pub struct OpDef {
+    /// Which op.
+    pub op: BuiltinOp,
+    /// The family: the name of the file that holds the op in every crate.
+    pub family: &'static str,
+    /// Reads the params of a node.
+    pub(crate) read: fn(&Options<'_>) -> Result<Params, ReadError>,
+    /// Validates the inputs of a node and infers type and shape of its outputs.
+    pub infer: fn(&InferContext<'_>) -> InferResult,
+    /// Each version of the op and the first TFLite release that had it.
+    pub history: &'static [(u32, &'static str)],
+}
+
+impl OpDef {
+    /// The first TFLite release that runs `version` of this op.
+    pub fn min_runtime(&self, version: u32) -> Option<&'static str> {
+        self.history.iter().find(|(v, _)| *v == version).map(|(_, release)| *release)
+    }
+}
+
+impl fmt::Debug for OpDef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpDef({})", Name(self.op))
+    }
+}
+
+struct Name(BuiltinOp);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.variant_name().unwrap_or("?"))
+    }
+}
+
+/// The definition of `op`; `None` for codes that have none in this build.
+pub fn definition(op: BuiltinOp) -> Option<&'static OpDef> {
+    use std::sync::OnceLock;
+    static BY_CODE: OnceLock<Vec<Option<&'static OpDef>>> = OnceLock::new();
+    let table = BY_CODE.get_or_init(|| {
+        let mut table = vec![None; 256];
+        for def in DEFS {
+            if let Some(slot) = usize::try_from(def.op.0).ok().and_then(|code| table.get_mut(code)) {
+                *slot = Some(*def);
+            }
+        }
+        table
+    });
+    usize::try_from(op.0).ok().and_then(|code| table.get(code).copied().flatten())
+}
+
+/// Why a node's params could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The node carries another op's options.
+    #[error("expected {wanted}, but the file has {found}")]
+    WrongOptions {
+        /// The options table of the op.
+        wanted: &'static str,
+        /// The union members present.
+        found: String,
+    },
+    /// An enum field holds a value that this build does not know.
+    #[error("{field} has the unknown value {value}")]
+    UnknownValue {
+        /// The enum.
+        field: &'static str,
+        /// The value.
+        value: i64,
+    },
+}
+
+/// The options of one operator, still in FlatBuffer form. Only this module and its families see it.
+pub(crate) struct Options<'a>(pub(crate) schema::Operator<'a>);
+
+/// A FlatBuffer whose root is a table without any field: every accessor answers its default.
+static EMPTY_TABLE: [u8; 12] = [8, 0, 0, 0, 4, 0, 4, 0, 4, 0, 0, 0];
+
+impl<'a> Options<'a> {
+    /// The options table that `get` selects; all defaults where the node has no options.
+    fn table<T>(&self, get: impl Fn(&schema::Operator<'a>) -> Option<T>) -> Result<T, ReadError>
+    where
+        T: flatbuffers::Follow<'a, Inner = T> + flatbuffers::Verifiable + 'a,
+    {
+        let wanted = std::any::type_name::<T>().rsplit("::").next().unwrap_or("options");
+        let wanted = wanted.split('<').next().unwrap_or(wanted);
+        if let Some(table) = get(&self.0) {
+            return Ok(table);
+        }
+        let (first, second) = (self.0.builtin_options_type(), self.0.builtin_options_2_type());
+        let wrong = || ReadError::WrongOptions { wanted, found: format!("{first:?} and {second:?}") };
+        if first != schema::BuiltinOptions::NONE || second != schema::BuiltinOptions2::NONE {
+            return Err(wrong());
+        }
+        flatbuffers::root::<T>(&EMPTY_TABLE).map_err(|_| wrong())
+    }
+}
+
+pub(crate) fn read_params(def: Option<&OpDef>, operator: schema::Operator<'_>) -> Result<Params, ReadError> {
+    match def {
+        Some(def) => (def.read)(&Options(operator)),
+        None => Ok(Params::Undefined),
+    }
+}
+
+fn read_none(_: &Options<'_>) -> Result<Params, ReadError> {
+    Ok(Params::None)
+}
+
+macro_rules! enums {
+    ($($(#[$doc:meta])* $name:ident from $schema:ident { $($variant:ident = $member:ident),+ $(,)? })*) => {
+        $($(#[$doc])*
+        #[allow(missing_docs)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $($variant),+ }
+        impl $name {
+            pub(crate) fn read(value: schema::$schema) -> Result<Self, ReadError> {
+                match value {
+                    $(schema::$schema::$member => Ok($name::$variant),)+
+                    other => Err(ReadError::UnknownValue { field: stringify!($name), value: other.0.into() }),
+                }
+            }
+        })*
+    };
+}
+
+enums! {
+    /// The activation that an op applies to its result before storing it.
+    Activation from ActivationFunctionType {
+        None = NONE, Relu = RELU, ReluN1To1 = RELU_N1_TO_1, Relu6 = RELU6, Tanh = TANH, SignBit = SIGN_BIT,
+    }
+    /// `Same` keeps `ceil(input / stride)` outputs, `Valid` only windows that lie inside.
+    Padding from Padding { Same = SAME, Valid = VALID }
+    /// Whether a mirrored border repeats the edge (`Symmetric`) or not (`Reflect`).
+    MirrorPadMode from MirrorPadMode { Reflect = REFLECT, Symmetric = SYMMETRIC }
+    /// How FULLY_CONNECTED stores its weights.
+    WeightsFormat from FullyConnectedOptionsWeightsFormat { Default = DEFAULT, Shuffled4x16Int8 = SHUFFLED4x16INT8 }
+    /// Full LSTM, or the old basic cell.
+    LstmKernelType from LSTMKernelType { Full = FULL, Basic = BASIC }
+}
+
+impl Activation {
+    /// The bounds of the activations that are plain clamps; `None` for `Tanh` and `SignBit`.
+    pub fn clamp(self) -> Option<(f32, f32)> {
+        match self {
+            Activation::None => Some((f32::NEG_INFINITY, f32::INFINITY)),
+            Activation::Relu => Some((0.0, f32::INFINITY)),
+            Activation::ReluN1To1 => Some((-1.0, 1.0)),
+            Activation::Relu6 => Some((0.0, 6.0)),
+            Activation::Tanh | Activation::SignBit => None,
+        }
+    }
+}
+
+impl TensorType {
+    fn read(value: schema::TensorType) -> Result<Self, ReadError> {
+        TensorType::from_schema(value)
+            .ok_or(ReadError::UnknownValue { field: "TensorType", value: value.0.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_unique_and_complete() {
+        for def in DEFS {
+            assert!(std::ptr::eq(definition(def.op).unwrap(), *def), "{def:?} is defined twice");
+            assert!(!def.history.is_empty(), "{def:?} has no history");
+            assert!(def.history.windows(2).all(|w| w[0].0 < w[1].0), "{def:?}: versions out of order");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! RESHAPE, SQUEEZE, EXPAND_DIMS.
+
+use smallvec::smallvec;
+
+use super::{BuiltinOp, OpDef, Options, Params, ReadError, TensorType, read_none, InferContext, InferError, InferResult, Inferred, axis_in};
+use crate::shape::Shape;
+
+/// `RESHAPE`.
+pub static RESHAPE: OpDef = OpDef {
+    op: BuiltinOp::RESHAPE,
+    family: "reshape",
+    read: read_reshape,
+    infer: infer_reshape,
+    history: &[(1, "1.5.0")],
+};
+
+/// `SQUEEZE`.
+pub static SQUEEZE: OpDef = OpDef {
+    op: BuiltinOp::SQUEEZE,
+    family: "reshape",
+    read: read_squeeze,
+    infer: infer_squeeze,
+    history: &[(1, "1.6.0"), (2, "2.5.0")],
+};
+
+/// `EXPAND_DIMS`.
+pub static EXPAND_DIMS: OpDef = OpDef {
+    op: BuiltinOp::EXPAND_DIMS,
+    family: "reshape",
+    read: read_none,
+    infer: infer_expand_dims,
+    history: &[(1, "1.10.0")],
+};
+
+/// Params of RESHAPE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReshapeParams {
+    /// `new_shape`.
+    pub new_shape: Vec<i32>,
+}
+
+fn read_reshape(options: &Options<'_>) -> Result<Params, ReadError> {
+    let t = options.table(|o| o.builtin_options_as_reshape_options())?;
+    Ok(Params::Reshape(ReshapeParams {
+        new_shape: t.new_shape().map(|v| v.iter().collect()).unwrap_or_default(),
+    }))
+}
+
+/// Params of SQUEEZE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SqueezeParams {
+    /// `squeeze_dims`.
+    pub squeeze_dims: Vec<i32>,
+}
+
+fn read_squeeze(options: &Options<'_>) -> Result<Params, ReadError> {
+    let t = options.table(|o| o.builtin_options_as_squeeze_options())?;
+    Ok(Params::Squeeze(SqueezeParams {
+        squeeze_dims: t.squeeze_dims().map(|v| v.iter().collect()).unwrap_or_default(),
+    }))
+}
+
+/// The new shape is input 1 where there is one, else the option; one dimension may be -1 and is computed.
+fn infer_reshape(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(1..=2, 1)?;
+    let input = cx.input(0)?;
+    let wanted = match cx.optional(1) {
+        // Old converters wrote a shape operand of another rank beside the option; the option is right then.
+        Some(shape) if shape.shape.rank() == 1 && shape.ty == TensorType::Int32 => match shape.integers()? {
+            Some(wanted) => wanted,
+            None => return Ok(smallvec![Inferred::data_dependent(input.ty)]),
+        },
+        _ => cx.params::<ReshapeParams>()?.new_shape.iter().map(|&d| d.into()).collect(),
+    };
+    // A lone 0 is how old converters wrote a scalar.
+    let wanted = if wanted.as_slice() == [0] && input.shape.elements() == 1 { Default::default() } else { wanted };
+    let fail = || {
+        let wanted = wanted.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        InferError::new(format!("cannot reshape {} to [{wanted}]", input.shape))
+    };
+    let known: Shape = wanted.iter().filter(|&&d| d != -1).map(|&d| usize::try_from(d)).collect::<Result<_, _>>().map_err(|_| fail())?;
+    let (total, known) = (input.shape.elements(), known.checked_elements().ok_or_else(fail)?);
+    let shape: Shape = match wanted.len() - wanted.iter().filter(|&&d| d != -1).count() {
+        0 if known == total => wanted.iter().filter_map(|&d| usize::try_from(d).ok()).collect(),
+        1 if known > 0 && total % known == 0 => {
+            wanted.iter().map(|&d| usize::try_from(d).unwrap_or(total / known)).collect()
+        }
+        _ => return Err(fail()),
+    };
+    Ok(smallvec![Inferred::known(input.ty, shape)])
+}
+
+/// Removes the dimensions of size 1 that are named, or all of them.
+fn infer_squeeze(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(1..=1, 1)?;
+    let input = cx.input(0)?;
+    let rank = input.shape.rank();
+    let dims = &cx.params::<SqueezeParams>()?.squeeze_dims;
+    let mut remove = smallvec::SmallVec::<[bool; 8]>::from_elem(false, rank);
+    for &dim in dims {
+        remove[axis_in(dim.into(), rank)?] = true;
+    }
+    if dims.is_empty() {
+        input.shape.iter().zip(&mut remove).for_each(|(&d, r)| *r = d == 1);
+    }
+    if let Some(i) = (0..rank).find(|&i| remove[i] && input.shape[i] != 1) {
+        return Err(InferError::new(format!("cannot squeeze dimension {i} of {}", input.shape)));
+    }
+    let shape: Shape = (0..rank).filter(|&i| !remove[i]).map(|i| input.shape[i]).collect();
+    Ok(smallvec![Inferred::known(input.ty, shape)])
+}
+
+/// Inserts a dimension of size 1 at the axis that input 1 gives.
+fn infer_expand_dims(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let input = cx.input(0)?;
+    let Some(axis) = cx.input(1)?.integers()? else { return Ok(smallvec![Inferred::data_dependent(input.ty)]) };
+    let [axis] = axis.as_slice() else {
+        return Err(InferError::new(format!("the axis must be one number, got {}", axis.len())));
+    };
+    let axis = axis_in(*axis, input.shape.rank() + 1)?;
+    let (front, back) = input.shape.dims().split_at(axis);
+    Ok(smallvec![Inferred::known(input.ty, front.iter().chain(&[1]).chain(back).copied().collect::<Shape>())])
+}

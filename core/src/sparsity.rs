@@ -1,0 +1,237 @@
+//! Sparse constant tensors: which elements are stored, and how to expand them.
+
+use crate::shape::checked_product;
+
+/// One level of a sparse tensor's storage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Level {
+    /// Every index of the dimension is stored.
+    Dense {
+        /// The dimension's size.
+        size: usize,
+    },
+    /// Only listed indices are stored (compressed sparse rows).
+    Csr {
+        /// `segments[i]..segments[i + 1]` are the entries of `indices` that belong to position `i` of the level above.
+        segments: Vec<usize>,
+        /// The index of each stored entry.
+        indices: Vec<usize>,
+    },
+}
+
+/// How the elements of a sparse constant are laid out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sparsity {
+    /// In which order dimensions are traversed: original ones first, then block dimensions numbered on from the rank.
+    pub traversal_order: Vec<usize>,
+    /// For each block dimension, the original dimension that it splits.
+    pub block_map: Vec<usize>,
+    /// One level per entry of `traversal_order`.
+    pub levels: Vec<Level>,
+}
+
+/// Why sparse storage does not describe a tensor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid sparsity: {0}")]
+pub struct SparsityError(pub String);
+
+fn bad<T>(message: impl Into<String>) -> Result<T, SparsityError> {
+    Err(SparsityError(message.into()))
+}
+
+impl Sparsity {
+    /// Sizes of the block dimensions, in the order of `block_map`.
+    fn block_sizes(&self, rank: usize) -> Result<Vec<usize>, SparsityError> {
+        let mut sizes = vec![0; self.block_map.len()];
+        for (level, &dim) in self.levels.iter().zip(&self.traversal_order) {
+            if let Some(block) = dim.checked_sub(rank) {
+                match (level, sizes.get_mut(block)) {
+                    (Level::Dense { size }, Some(slot)) if *size > 0 => *slot = *size,
+                    (Level::Csr { .. }, Some(_)) => return bad("a block dimension must be dense"),
+                    _ => return bad(format!("block dimension {block} of size 0 or out of range")),
+                }
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// Checks everything against `shape`; returns how many elements are stored.
+    pub fn validate(&self, shape: &[usize]) -> Result<usize, SparsityError> {
+        let rank = shape.len();
+        let total = rank.saturating_add(self.block_map.len());
+        if self.traversal_order.len() != total || self.levels.len() != total {
+            return bad(format!(
+                "rank {rank} with {} block dimensions needs {total} levels; traversal order has {}, dimension metadata {}",
+                self.block_map.len(),
+                self.traversal_order.len(),
+                self.levels.len()
+            ));
+        }
+        let mut seen = vec![false; total];
+        for &dim in &self.traversal_order {
+            match seen.get_mut(dim) {
+                Some(slot) if !*slot => *slot = true,
+                _ => return bad(format!("traversal order names dimension {dim} twice or out of range")),
+            }
+        }
+        if let Some(dim) = self.block_map.iter().find(|&&dim| dim >= rank) {
+            return bad(format!("block map names dimension {dim} of a rank {rank} tensor"));
+        }
+        let blocks = self.block_sizes(rank)?;
+        let mut outer = shape.to_vec();
+        for (&dim, &size) in self.block_map.iter().zip(&blocks) {
+            let Some(extent) = outer.get_mut(dim).filter(|e| size > 0 && **e % size == 0) else {
+                return bad(format!("block size {size} does not divide dimension {dim}"));
+            };
+            *extent /= size.max(1);
+        }
+        let mut stored = 1usize;
+        for (level, &dim) in self.levels.iter().zip(&self.traversal_order) {
+            let extent = outer.get(dim).or_else(|| blocks.get(dim.wrapping_sub(rank))).copied().unwrap_or(0);
+            stored = match level {
+                Level::Dense { size } if *size == extent => match stored.checked_mul(*size) {
+                    Some(n) => n,
+                    None => return bad("element count overflows"),
+                },
+                Level::Dense { size } => {
+                    return bad(format!("dimension {dim} is {extent} long, its metadata says {size}"));
+                }
+                Level::Csr { segments, indices } => {
+                    let expected = stored.checked_add(1);
+                    if Some(segments.len()) != expected || segments.first() != Some(&0) {
+                        return bad(format!(
+                            "dimension {dim} has {} segments for {stored} rows",
+                            segments.len()
+                        ));
+                    }
+                    if segments.last() != Some(&indices.len()) {
+                        return bad(format!(
+                            "dimension {dim}: segments end beyond its {} indices",
+                            indices.len()
+                        ));
+                    }
+                    for row in segments.windows(2) {
+                        let Some(row) = row.first().zip(row.get(1)).and_then(|(&a, &b)| indices.get(a..b))
+                        else {
+                            return bad(format!("dimension {dim}: segments are not increasing"));
+                        };
+                        if row.windows(2).any(|w| w.first() >= w.get(1))
+                            || row.last().is_some_and(|&i| i >= extent)
+                        {
+                            return bad(format!(
+                                "dimension {dim}: indices out of order or not below {extent}"
+                            ));
+                        }
+                    }
+                    indices.len()
+                }
+            };
+        }
+        Ok(stored)
+    }
+
+    /// Expands `values` (the stored elements, `element` bytes each) into the dense row-major bytes of `shape`,
+    /// absent elements zero. `dense` must have exactly that size.
+    pub fn densify(
+        &self,
+        shape: &[usize],
+        element: usize,
+        values: &[u8],
+        dense: &mut [u8],
+    ) -> Result<(), SparsityError> {
+        let stored = self.validate(shape)?;
+        let bytes = |n: Option<usize>| n.and_then(|n| n.checked_mul(element));
+        if Some(values.len()) != bytes(Some(stored)) || Some(dense.len()) != bytes(checked_product(shape)) {
+            return bad(format!("{} stored bytes and {} dense bytes do not fit", values.len(), dense.len()));
+        }
+        dense.fill(0);
+        let rank = shape.len();
+        let blocks = self.block_sizes(rank)?;
+        // Bytes that one step of each traversed dimension moves in the dense tensor.
+        let mut strides = vec![element; rank];
+        for d in (1..rank).rev() {
+            strides[d - 1] = strides[d].saturating_mul(shape[d]);
+        }
+        let mut steps = strides.clone();
+        for (&dim, &size) in self.block_map.iter().zip(&blocks) {
+            steps[dim] = steps[dim].saturating_mul(size);
+        }
+        steps.extend(self.block_map.iter().map(|&dim| strides[dim]));
+        // Walk level by level: the dense byte offset of every stored position so far.
+        let mut offsets = vec![0usize];
+        for (level, &dim) in self.levels.iter().zip(&self.traversal_order) {
+            let step = steps[dim];
+            offsets = match level {
+                Level::Dense { size } => {
+                    offsets.iter().flat_map(|&at| (0..*size).map(move |i| at + i * step)).collect()
+                }
+                Level::Csr { segments, indices } => offsets
+                    .iter()
+                    .zip(segments.windows(2))
+                    .flat_map(|(&at, w)| indices[w[0]..w[1]].iter().map(move |&i| at + i * step))
+                    .collect(),
+            };
+        }
+        for (&at, value) in offsets.iter().zip(values.chunks_exact(element)) {
+            match dense.get_mut(at..at + element) {
+                Some(slot) => slot.copy_from_slice(value),
+                None => return bad("an element lies outside the tensor"),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csr_rows_expand() {
+        let sparsity = Sparsity {
+            traversal_order: vec![0, 1],
+            block_map: vec![],
+            levels: vec![
+                Level::Dense { size: 2 },
+                Level::Csr { segments: vec![0, 1, 3], indices: vec![2, 0, 1] },
+            ],
+        };
+        let mut dense = [9u8; 6];
+        sparsity.densify(&[2, 3], 1, &[7, 8, 9], &mut dense).unwrap();
+        assert_eq!(dense, [0, 0, 7, 8, 9, 0]);
+    }
+
+    #[test]
+    fn blocks_expand() {
+        // A 2×4 matrix of 1×2 blocks (block dimension 2 splits dimension 1); only one block is stored per row.
+        let sparsity = Sparsity {
+            traversal_order: vec![0, 1, 2],
+            block_map: vec![1],
+            levels: vec![
+                Level::Dense { size: 2 },
+                Level::Csr { segments: vec![0, 1, 2], indices: vec![1, 0] },
+                Level::Dense { size: 2 },
+            ],
+        };
+        let mut dense = [0u8; 8];
+        sparsity.densify(&[2, 4], 1, &[1, 2, 3, 4], &mut dense).unwrap();
+        assert_eq!(dense, [0, 0, 1, 2, 3, 4, 0, 0]);
+    }
+
+    #[test]
+    fn bad_storage_is_an_error() {
+        let csr = |segments: &[usize], indices: &[usize]| Sparsity {
+            traversal_order: vec![0, 1],
+            block_map: vec![],
+            levels: vec![
+                Level::Dense { size: 2 },
+                Level::Csr { segments: segments.to_vec(), indices: indices.to_vec() },
+            ],
+        };
+        assert!(csr(&[0, 1, 3], &[2, 0, 3]).validate(&[2, 3]).is_err(), "index out of range");
+        assert!(csr(&[0, 2, 1], &[0, 1]).validate(&[2, 3]).is_err(), "segments decrease");
+        assert!(csr(&[0, 1], &[0]).validate(&[2, 3]).is_err(), "too few segments");
+        assert!(csr(&[0, 0, 2], &[1, 1]).validate(&[2, 3]).is_err(), "index twice");
+        assert!(csr(&[0, 1, 2], &[0, 1]).validate(&[2, 3, 4]).is_err(), "rank");
+    }
+}

@@ -1,0 +1,121 @@
+//! What a delegate sees and says in `prepare`.
+
+use delegraph_core::{NodeId, Result};
+
+use crate::{
+    DelegateKernel, DelegateParams, GraphView, Group, NodeView, PartitionOptions, Rejection, VersionTable,
+    partition,
+};
+
+/// Makes the kernel of a partition.
+pub type KernelFactory<'a> =
+    Box<dyn FnMut(&DelegateParams, &GraphView<'_>) -> Result<Box<dyn DelegateKernel>> + 'a>;
+
+/// Nodes that a delegate claims, and how their kernels are made.
+pub struct Claim<'a> {
+    /// The nodes.
+    pub nodes: Vec<NodeId>,
+    /// Makes the kernel of each partition that they fall into.
+    pub factory: KernelFactory<'a>,
+}
+
+/// What a delegate sees and says in `prepare`. It does not exist outside of it.
+pub struct DelegateContext<'a> {
+    graph: GraphView<'a>,
+    versions: VersionTable,
+    claims: Vec<Claim<'a>>,
+    rejections: Vec<Option<Rejection>>,
+    claimed: Vec<bool>,
+}
+
+impl<'a> DelegateContext<'a> {
+    /// A context over `graph` for a delegate with these versions.
+    pub fn new(graph: GraphView<'a>, versions: VersionTable) -> Self {
+        let nodes = graph.subgraph().nodes.len();
+        let (claims, rejections, claimed) = (Vec::new(), vec![None; nodes], vec![false; nodes]);
+        DelegateContext { graph, versions, claims, rejections, claimed }
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> GraphView<'a> {
+        self.graph
+    }
+
+    /// Ok when the node may be claimed: its version is not above the declared maximum, the application did not
+    /// replace its kernel, and no delegate has it yet.
+    pub fn may_claim(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
+        let state = node.state();
+        if state.taken || self.claimed[node.id().0] {
+            return Err(Rejection::Other("another delegate has it".into()));
+        }
+        if state.overridden {
+            return Err(Rejection::Overridden { op: node.op().clone() });
+        }
+        self.versions.check(node.op(), node.version())
+    }
+
+    /// Says why a node is not claimed.
+    pub fn reject(&mut self, node: NodeId, reason: Rejection) {
+        self.rejections[node.0] = Some(reason);
+    }
+
+    /// The partitions that these nodes would fall into if they were claimed now.
+    pub fn preview_partitions(&self, nodes: &[NodeId]) -> Vec<DelegateParams> {
+        let mut wanted = vec![false; self.claimed.len()];
+        nodes.iter().for_each(|n| wanted[n.0] = true);
+        partition(&self.graph, &wanted).into_iter().filter(|g| g.delegated).map(Group::into_params).collect()
+    }
+
+    /// Those of `nodes` whose partitions are within the limits. The others are rejected.
+    pub fn limit(&mut self, nodes: &[NodeId], options: PartitionOptions) -> Vec<NodeId> {
+        if options == PartitionOptions::default() {
+            return nodes.to_vec();
+        }
+        let mut partitions = self.preview_partitions(nodes);
+        partitions.sort_by_key(|p| std::cmp::Reverse(p.nodes.len()));
+        let mut kept = Vec::new();
+        for (i, p) in partitions.into_iter().enumerate() {
+            let reason = if p.nodes.len() < options.min_nodes {
+                Rejection::PartitionTooSmall { nodes: p.nodes.len(), min: options.min_nodes }
+            } else if let Some(max) = options.max_partitions.filter(|&max| i >= max) {
+                Rejection::TooManyPartitions { max }
+            } else {
+                kept.extend(p.nodes);
+                continue;
+            };
+            p.nodes.into_iter().for_each(|n| self.reject(n, reason.clone()));
+        }
+        kept.sort_unstable();
+        kept
+    }
+
+    /// Claims nodes; `factory` makes a kernel for each partition that they fall into. Nodes that may not be claimed
+    /// (see [`DelegateContext::may_claim`]) are left out and rejected, whatever the delegate thinks.
+    pub fn claim<F>(&mut self, nodes: &[NodeId], factory: F)
+    where
+        F: FnMut(&DelegateParams, &GraphView<'_>) -> Result<Box<dyn DelegateKernel>> + 'a,
+    {
+        let mut accepted = Vec::new();
+        for &id in nodes {
+            match self.may_claim(&self.graph.node(id)) {
+                Ok(()) => {
+                    self.claimed[id.0] = true;
+                    self.rejections[id.0] = None;
+                    accepted.push(id);
+                }
+                Err(reason) => self.reject(id, reason),
+            }
+        }
+        if !accepted.is_empty() {
+            self.claims.push(Claim { nodes: accepted, factory: Box::new(factory) });
+        }
+    }
+
+    /// What was said: the claims, and per node the reason why it was not claimed.
+    pub fn finish(self) -> (Vec<Claim<'a>>, Vec<Option<Rejection>>) {
+        let claimed = self.claimed;
+        let unsaid =
+            |(i, r): (usize, Option<Rejection>)| r.or((!claimed[i]).then_some(Rejection::NotClaimed));
+        (self.claims, self.rejections.into_iter().enumerate().map(unsaid).collect())
+    }
+}

@@ -1,0 +1,6 @@
+//! CPU kernels. `reference` is short and plainly correct; `optimized` is what users run. One file per op family,
+//! named like the family's definition in `delegraph_core::ops`.
+
+pub mod optimized;
+pub mod reference;
+

@@ -1,0 +1,17 @@
+//! The reference kernels: short, plainly correct, and the oracle that everything else is judged by.
+
+use delegraph_core::MutableOpResolver;
+
+macro_rules! families {
+    ($($family:ident),* $(,)?) => {
+        $(mod $family;)*
+        /// Registers every reference kernel for the versions that it implements.
+        pub fn register(resolver: &mut MutableOpResolver) {
+            $($family::register(resolver);)*
+        }
+    };
+}
+
+families! {
+    reshape,
+}
