@@ -1,3 +1,4 @@
 //! Runs .tflite models: CPU kernels, delegation, memory planner.
 
+pub mod compute;
 pub mod kernels;

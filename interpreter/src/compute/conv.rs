@@ -1,0 +1,300 @@
+//! Geometry of convolutions, and CONV_2D in single precision.
+
+use super::Clamp;
+use super::buffer::AlignedVec;
+use super::error::{ComputeError, Result, check_len, product};
+use super::gemm::{MatrixLayout, PackedF32};
+use super::isa::Isa;
+use super::pool::Parallel;
+use super::tiles::{self, Extent, Rows};
+
+/// Shape of a filter, `[out_channels, height, width, in_channels / groups]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// Output channels, of all groups.
+    pub out_channels: usize,
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+    /// Input channels that each output channel sees.
+    pub in_channels: usize,
+    /// Number of groups; divides the output channels.
+    pub groups: usize,
+}
+
+/// Where a window of a filter lies for each output pixel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvGeometry {
+    /// Images.
+    pub batch: usize,
+    /// Height and width of the input.
+    pub input: [usize; 2],
+    /// Channels of the input.
+    pub in_channels: usize,
+    /// Height and width of the output.
+    pub output: [usize; 2],
+    /// Height and width of the window.
+    pub window: [usize; 2],
+    /// Input pixels from one output pixel to the next, down and across.
+    pub stride: [usize; 2],
+    /// Input pixels from one tap to the next, down and across; at least 1.
+    pub dilation: [usize; 2],
+    /// Padding above and to the left. What the output needs below and to the right is padding too.
+    pub padding: [usize; 2],
+}
+
+/// Dimensions stay below this, so that sums and products of two of them fit an `isize`.
+const MAX_DIM: usize = 1 << 30;
+
+impl ConvGeometry {
+    /// Elements of the input.
+    pub(crate) fn input_len(&self) -> Result<usize> {
+        product("input", &[self.batch, self.input[0], self.input[1], self.in_channels])
+    }
+
+    /// Output pixels of all images.
+    pub(crate) fn pixels(&self) -> Result<usize> {
+        product("output", &[self.batch, self.output[0], self.output[1]])
+    }
+
+    /// Fails where a dimension is out of range.
+    pub(crate) fn check(&self) -> Result<()> {
+        let fields = [
+            ("batch", [self.batch, 1]),
+            ("input size", self.input),
+            ("input channels", [self.in_channels, 1]),
+            ("output size", self.output),
+            ("window", self.window),
+            ("stride", self.stride),
+            ("dilation", self.dilation),
+            ("padding", self.padding),
+        ];
+        for (what, values) in fields {
+            let zero_is_wrong = matches!(what, "window" | "stride" | "dilation");
+            if values.iter().any(|&v| v > MAX_DIM || (v == 0 && zero_is_wrong)) {
+                return Err(ComputeError::Range { what });
+            }
+        }
+        // The furthest tap of the last output pixel.
+        for axis in 0..2 {
+            let reach = |a: usize, b: usize| a.checked_mul(b).filter(|&r| r <= isize::MAX as usize / 4);
+            reach(self.output[axis], self.stride[axis])
+                .and_then(|_| reach(self.window[axis], self.dilation[axis]))
+                .ok_or(ComputeError::Range { what: "window" })?;
+        }
+        self.input_len()?;
+        self.pixels()?;
+        Ok(())
+    }
+
+    /// First input row or column (by `axis`) that the window of an output pixel covers; may be negative.
+    pub(crate) fn origin(&self, axis: usize, out: usize) -> isize {
+        (out * self.stride[axis]) as isize - self.padding[axis] as isize
+    }
+
+    /// Taps along an axis that lie inside the input, for a window that begins at `origin`.
+    pub(crate) fn taps(&self, axis: usize, origin: isize) -> std::ops::Range<usize> {
+        let step = self.dilation[axis];
+        let from = if origin < 0 { origin.unsigned_abs().div_ceil(step) } else { 0 };
+        let room = (self.input[axis] as isize - origin).max(0) as usize;
+        let to = room.div_ceil(step).min(self.window[axis]);
+        from.min(to)..to
+    }
+}
+
+/// Input windows of a convolution as rows of a product.
+pub(crate) struct WindowRows<'a, T> {
+    geo: ConvGeometry,
+    data: &'a [T],
+    /// Channels of a group.
+    channels: usize,
+    /// What padding reads: at least one segment of it.
+    blank: &'a [T],
+    merged: bool,
+}
+
+impl<'a, T: Copy> WindowRows<'a, T> {
+    pub(crate) fn new(geo: ConvGeometry, data: &'a [T], groups: usize, blank: &'a [T]) -> Self {
+        let channels = geo.in_channels.checked_div(groups).unwrap_or(0);
+        Self { geo, data, channels, blank, merged: merged(&geo, groups) }
+    }
+}
+
+/// Whether a window's row of taps is one run in memory (but at the left and right edge).
+fn merged(geo: &ConvGeometry, groups: usize) -> bool {
+    groups == 1 && (geo.dilation[1] == 1 || geo.window[1] == 1)
+}
+
+/// Segments of a window, elements of each, and the patch that a window may need.
+pub(crate) fn segments(geo: &ConvGeometry, groups: usize) -> (usize, usize, usize) {
+    let channels = geo.in_channels.checked_div(groups).unwrap_or(0);
+    let [height, width] = geo.window;
+    if !merged(geo, groups) {
+        return (height * width, channels, 0);
+    }
+    let last = geo.output[1].saturating_sub(1) * geo.stride[1];
+    let edges = geo.padding[1] > 0 || last + width > geo.input[1] + geo.padding[1];
+    let len = width * channels;
+    (height, len, if edges && width > 1 { height * len } else { 0 })
+}
+
+impl<T: bytemuck::Pod + Sync> Rows for WindowRows<'_, T> {
+    type In = T;
+
+    fn fill(&self, group: usize, first: usize, count: usize, table: &mut [usize], patch: &mut [T]) {
+        let g = &self.geo;
+        let [out_h, out_w] = g.output;
+        let (mut x, mut y, mut image) = (first % out_w, first / out_w % out_h, first / out_w / out_h);
+        let patch_len = patch.len() / count.max(1);
+        for i in 0..count {
+            let patch = &mut patch[i * patch_len..(i + 1) * patch_len];
+            if self.merged {
+                self.fill_merged(image, y, x, table[i..].iter_mut().step_by(count), patch);
+            } else {
+                self.fill_taps(image, y, x, group, table[i..].iter_mut().step_by(count));
+            }
+            x += 1;
+            if x == out_w {
+                (x, y) = (0, y + 1);
+                if y == out_h {
+                    (y, image) = (0, image + 1);
+                }
+            }
+        }
+    }
+}
+
+impl<T: bytemuck::Pod + Sync> WindowRows<'_, T> {
+    /// One segment per row of the window.
+    fn fill_merged<'t>(
+        &self,
+        image: usize,
+        y: usize,
+        x: usize,
+        table: impl Iterator<Item = &'t mut usize>,
+        patch: &mut [T],
+    ) {
+        let g = &self.geo;
+        let (y0, x0) = (g.origin(0, y), g.origin(1, x));
+        let taps = g.taps(1, x0);
+        let len = g.window[1] * g.in_channels;
+        let inside = taps.len() == g.window[1];
+        for (ky, entry) in table.enumerate() {
+            let row = y0 + (ky * g.dilation[0]) as isize;
+            *entry = if row < 0 || row >= g.input[0] as isize || taps.is_empty() {
+                self.blank.as_ptr() as usize
+            } else {
+                let column = (x0 + taps.start as isize) as usize;
+                let at = ((image * g.input[0] + row as usize) * g.input[1] + column) * g.in_channels;
+                let present = &self.data[at..at + taps.len() * g.in_channels];
+                if inside {
+                    present.as_ptr() as usize
+                } else {
+                    let patch = &mut patch[ky * len..(ky + 1) * len];
+                    let (left, rest) = patch.split_at_mut(taps.start * g.in_channels);
+                    let (middle, right) = rest.split_at_mut(present.len());
+                    left.copy_from_slice(&self.blank[..left.len()]);
+                    middle.copy_from_slice(present);
+                    right.copy_from_slice(&self.blank[..right.len()]);
+                    patch.as_ptr() as usize
+                }
+            };
+        }
+    }
+
+    /// One segment per tap.
+    fn fill_taps<'t>(
+        &self,
+        image: usize,
+        y: usize,
+        x: usize,
+        group: usize,
+        mut table: impl Iterator<Item = &'t mut usize>,
+    ) {
+        let g = &self.geo;
+        let (y0, x0) = (g.origin(0, y), g.origin(1, x));
+        for ky in 0..g.window[0] {
+            let row = y0 + (ky * g.dilation[0]) as isize;
+            for kx in 0..g.window[1] {
+                let Some(entry) = table.next() else { return };
+                let column = x0 + (kx * g.dilation[1]) as isize;
+                let outside =
+                    row < 0 || row >= g.input[0] as isize || column < 0 || column >= g.input[1] as isize;
+                *entry = if outside {
+                    self.blank.as_ptr() as usize
+                } else {
+                    let pixel = (image * g.input[0] + row as usize) * g.input[1] + column as usize;
+                    let at = pixel * g.in_channels + group * self.channels;
+                    self.data[at..at + self.channels].as_ptr() as usize
+                };
+            }
+        }
+    }
+}
+
+/// CONV_2D, filter packed, bias and clamp fused.
+pub struct ConvF32 {
+    filter: Filter,
+    packed: PackedF32,
+    zeros: AlignedVec<f32>,
+}
+
+impl ConvF32 {
+    /// Packs a filter `[out_channels, height, width, in_channels / groups]`; `bias` is `[out_channels]`.
+    ///
+    /// # Errors
+    /// Where lengths don't agree, a dimension is zero or memory doesn't suffice.
+    pub fn pack(isa: Isa, filter: Filter, weights: &[f32], bias: Option<&[f32]>) -> Result<Self> {
+        let Filter { out_channels, height, width, in_channels, groups } = filter;
+        if groups == 0 || out_channels % groups != 0 {
+            return Err(ComputeError::Range { what: "groups" });
+        }
+        let k = product("filter", &[height, width, in_channels])?;
+        let shape = (groups, k, out_channels / groups);
+        let packed = PackedF32::pack(isa, shape, weights, MatrixLayout::ColumnsContiguous, bias)?;
+        let zeros = AlignedVec::zeroed(product("filter", &[width, in_channels])?)?;
+        Ok(Self { filter, packed, zeros })
+    }
+
+    fn extent(&self, geo: &ConvGeometry) -> Result<Extent> {
+        geo.check()?;
+        if geo.window != [self.filter.height, self.filter.width] {
+            return Err(ComputeError::Range { what: "window" });
+        }
+        if Some(geo.in_channels) != self.filter.in_channels.checked_mul(self.filter.groups) {
+            return Err(ComputeError::Range { what: "input channels" });
+        }
+        let (segments, _, patch_len) = segments(geo, self.filter.groups);
+        Ok(self.packed.extent(geo.pixels()?, segments, patch_len))
+    }
+
+    /// Bytes of scratch that [`ConvF32::run`] needs.
+    ///
+    /// # Errors
+    /// Where the geometry isn't the filter's or is out of range.
+    pub fn scratch_len(&self, geo: &ConvGeometry, threads: usize) -> Result<usize> {
+        tiles::scratch_len::<f32>(&self.extent(geo)?, threads)
+    }
+
+    /// Convolves `input` `[batch, height, width, in_channels]` into `out` `[batch, height, width, out_channels]`.
+    ///
+    /// # Errors
+    /// Where the geometry isn't the filter's, or an operand's length doesn't agree.
+    pub fn run(
+        &self,
+        geo: &ConvGeometry,
+        input: &[f32],
+        out: &mut [f32],
+        clamp: Clamp,
+        scratch: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        let extent = self.extent(geo)?;
+        check_len("input", input.len(), geo.input_len()?)?;
+        check_len("output", out.len(), product("output", &[geo.pixels()?, self.filter.out_channels])?)?;
+        let rows = WindowRows::new(*geo, input, self.filter.groups, self.zeros.as_slice());
+        let view = self.packed.view(extent.segments, clamp, out, self.filter.out_channels);
+        tiles::drive(&extent, &rows, &view, scratch, par)
+    }
+}

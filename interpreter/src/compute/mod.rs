@@ -1,0 +1,54 @@
+//! Compute primitives: what the optimized kernels are made of.
+//!
+//! Everything here works on plain slices in the layouts of the format (activations `[batch, height, width,
+//! channels]`, filters `[out_channels, height, width, in_channels]`) and knows nothing of models, ops or
+//! tensors. A primitive has two halves: `pack`, called once, which lays constant operands out for the
+//! machine at hand and may allocate; and `run`, which never allocates. What `run` needs beyond its operands
+//! it takes from a scratch slice whose size the primitive tells in advance.
+//!
+//! Inner loops are written once, generically over [`simd::Simd`], and compiled for every instruction set of
+//! [`Isa`]; the choice is made at run time.
+
+mod buffer;
+mod conv;
+mod depthwise;
+mod error;
+mod gemm;
+mod gemm_f32;
+mod isa;
+mod pool;
+mod simd;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests_f32;
+mod tiles;
+
+pub use buffer::AlignedVec;
+pub use conv::{ConvF32, ConvGeometry, Filter};
+
+pub use depthwise::DepthwiseF32;
+pub use error::{ComputeError, Result};
+pub use gemm::{BatchMatMulF32, GemmF32, MatrixLayout};
+pub use isa::Isa;
+pub use pool::{Parallel, Serial, ThreadPool};
+
+/// The bounds of a fused activation: results are `min(max(x, low), high)`; NaN stays NaN.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clamp {
+    /// Lower bound.
+    pub low: f32,
+    /// Upper bound.
+    pub high: f32,
+}
+
+impl Clamp {
+    /// No activation.
+    pub const NONE: Self = Self { low: f32::NEG_INFINITY, high: f32::INFINITY };
+    /// `RELU`.
+    pub const RELU: Self = Self { low: 0.0, high: f32::INFINITY };
+    /// `RELU6`.
+    pub const RELU6: Self = Self { low: 0.0, high: 6.0 };
+    /// `RELU_N1_TO_1`.
+    pub const RELU_N1_TO_1: Self = Self { low: -1.0, high: 1.0 };
+}

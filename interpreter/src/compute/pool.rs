@@ -1,0 +1,288 @@
+//! A pool of parked threads that starts work without allocating.
+//!
+//! Libraries of this kind allocate when work is handed in from a thread that isn't theirs; `invoke` promises
+//! not to allocate, hence this one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, JoinHandle};
+
+/// Something that runs numbered tasks, perhaps at the same time.
+pub trait Parallel: Sync + Send {
+    /// How many tasks may run at the same time; at least 1.
+    fn threads(&self) -> usize;
+
+    /// Calls `f(0)`, …, `f(tasks - 1)`, each once, in any order and on any thread, and returns when all have
+    /// returned.
+    fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync));
+}
+
+/// Runs every task on the calling thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Serial;
+
+impl Parallel for Serial {
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+        (0..tasks).for_each(f);
+    }
+}
+
+/// A fixed number of threads, the caller included. The others sleep while there is nothing to do.
+pub struct ThreadPool {
+    shared: Arc<Shared>,
+    /// Held by whoever's tasks are being run; a second caller runs its tasks by itself.
+    owner: Mutex<()>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// The word `state` says whether a job may be joined and how many workers are in it.
+///
+/// Layout: job number (16 bits) | open (1 bit) | workers inside (15 bits). Joining and closing change the
+/// same word, so no worker can enter a job that its owner has already closed and is about to drop.
+struct Shared {
+    state: AtomicU32,
+    job: Mutex<Option<Job>>,
+    next: AtomicUsize,
+    panicked: AtomicBool,
+    stop: AtomicBool,
+    sleepers: AtomicUsize,
+    bed: Mutex<()>,
+    wake: Condvar,
+}
+
+#[derive(Clone, Copy)]
+struct Job {
+    f: *const (dyn Fn(usize) + Sync + 'static),
+    tasks: usize,
+}
+
+// SAFETY: `f` is `Sync`, and `ThreadPool::run` keeps it alive while any thread can reach it.
+unsafe impl Send for Job {}
+
+const OPEN: u32 = 1 << 15;
+const INSIDE: u32 = OPEN - 1;
+const JOB: u32 = !(OPEN | INSIDE);
+const ONE_JOB: u32 = 1 << 16;
+
+/// How often a worker looks for the next job before it goes to sleep: some tens of microseconds, the gap
+/// between two kernels of a model. Waking a thread costs about as much.
+const LOOKS: u32 = 2_000;
+
+impl ThreadPool {
+    /// A pool of `threads` threads (at least 1), one of which is the thread that calls [`Parallel::run`].
+    /// Where the system refuses a thread, the pool does with fewer; [`Parallel::threads`] tells.
+    pub fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared {
+            state: AtomicU32::new(0),
+            job: Mutex::new(None),
+            next: AtomicUsize::new(0),
+            panicked: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            sleepers: AtomicUsize::new(0),
+            bed: Mutex::new(()),
+            wake: Condvar::new(),
+        });
+        let wanted = threads.saturating_sub(1).min(INSIDE as usize);
+        let workers = (0..wanted)
+            .map_while(|i| {
+                let shared = Arc::clone(&shared);
+                thread::Builder::new().name(format!("delegraph-{}", i + 1)).spawn(move || shared.work()).ok()
+            })
+            .collect();
+        Self { shared, owner: Mutex::new(()), workers }
+    }
+
+    /// Whether a task panicked since the last call. Such a task's results are unusable; the pool itself stays
+    /// usable.
+    pub fn take_panicked(&self) -> bool {
+        self.shared.panicked.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Parallel for ThreadPool {
+    fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Never panics: a panicking task is reported by [`ThreadPool::take_panicked`].
+    fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+        let owner = match self.owner.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if owner.is_none() || self.workers.is_empty() || tasks < 2 {
+            self.shared.guarded(|| (0..tasks).for_each(f));
+            return;
+        }
+        let shared = &*self.shared;
+        // SAFETY: only the lifetime changes. Workers use `f` between joining and leaving the job, and this
+        // function returns after the job is closed and the last worker has left it.
+        let f: *const (dyn Fn(usize) + Sync + 'static) =
+            unsafe { std::mem::transmute(std::ptr::from_ref::<dyn Fn(usize) + Sync>(f)) };
+        let job = Job { f, tasks };
+        *lock(&shared.job) = Some(job);
+        shared.next.store(0, Ordering::Relaxed);
+        let number = shared.state.load(Ordering::Relaxed).wrapping_add(ONE_JOB) & JOB;
+        shared.state.store(number | OPEN, Ordering::SeqCst);
+        if shared.sleepers.load(Ordering::SeqCst) > 0 {
+            drop(lock(&shared.bed));
+            shared.wake.notify_all();
+        }
+        shared.take_tasks(job);
+        shared.state.fetch_and(!OPEN, Ordering::AcqRel);
+        let mut looks = 0u32;
+        while shared.state.load(Ordering::Acquire) & INSIDE != 0 {
+            looks = looks.saturating_add(1);
+            if looks < LOOKS { std::hint::spin_loop() } else { thread::yield_now() }
+        }
+        *lock(&shared.job) = None;
+    }
+}
+
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        drop(lock(&self.shared.bed));
+        self.shared.wake.notify_all();
+        for worker in self.workers.drain(..) {
+            // A worker contains the panics of its tasks, so there is nothing to learn here.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    /// What a worker does all its life.
+    fn work(&self) {
+        let mut last = self.state.load(Ordering::Acquire) & JOB;
+        while let Some(state) = self.next_job(last) {
+            last = state & JOB;
+            if self.join(state) {
+                let job = *lock(&self.job);
+                if let Some(job) = job {
+                    self.take_tasks(job);
+                }
+                self.state.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// Waits for an open job other than `last`; `None` when the pool ends.
+    fn next_job(&self, last: u32) -> Option<u32> {
+        let found = |state: u32| (state & OPEN != 0 && state & JOB != last).then_some(state);
+        loop {
+            for _ in 0..LOOKS {
+                if self.stop.load(Ordering::Relaxed) {
+                    return None;
+                }
+                if let Some(state) = found(self.state.load(Ordering::Acquire)) {
+                    return Some(state);
+                }
+                std::hint::spin_loop();
+            }
+            let mut bed = lock(&self.bed);
+            // Announced before the last look: whoever opens a job after it sees a sleeper and takes the lock,
+            // which this thread gives up only by falling asleep.
+            self.sleepers.fetch_add(1, Ordering::SeqCst);
+            while found(self.state.load(Ordering::SeqCst)).is_none() && !self.stop.load(Ordering::SeqCst) {
+                bed = self.wake.wait(bed).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Enters the job that `state` was read from, unless it has been closed in the meantime.
+    fn join(&self, state: u32) -> bool {
+        let enter = |s: u32| (s & OPEN != 0 && s & JOB == state & JOB).then_some(s.wrapping_add(1));
+        self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter).is_ok()
+    }
+
+    fn take_tasks(&self, job: Job) {
+        self.guarded(|| {
+            loop {
+                let task = self.next.fetch_add(1, Ordering::Relaxed);
+                if task >= job.tasks {
+                    break;
+                }
+                // SAFETY: this thread is inside the job (or owns it), so its owner keeps `f` alive.
+                unsafe { (*job.f)(task) }
+            }
+        });
+    }
+
+    fn guarded(&self, f: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(f)).is_err() {
+            self.panicked.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_each_once(pool: &dyn Parallel, tasks: usize) {
+        let hits: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+        pool.run(tasks, &|i| {
+            hits[i].fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1), "{tasks} tasks");
+    }
+
+    #[test]
+    fn every_task_runs_once() {
+        for threads in [0, 1, 2, 5] {
+            let pool = ThreadPool::new(threads);
+            assert_eq!(pool.threads(), threads.max(1));
+            for round in 0..200 {
+                check_each_once(&pool, round % 17);
+            }
+            thread::sleep(std::time::Duration::from_millis(5));
+            check_each_once(&pool, 100);
+        }
+        check_each_once(&Serial, 9);
+    }
+
+    #[test]
+    fn nested_and_concurrent_calls_finish() {
+        let pool = ThreadPool::new(3);
+        let count = AtomicUsize::new(0);
+        pool.run(4, &|_| {
+            pool.run(5, &|_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(count.load(Ordering::Relaxed), 20);
+        thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| (0..50).for_each(|_| check_each_once(&pool, 8)));
+            }
+        });
+    }
+
+    #[test]
+    fn a_panicking_task_is_reported_and_survived() {
+        for threads in [1, 3] {
+            let pool = ThreadPool::new(threads);
+            pool.run(8, &|i| {
+                if i == 5 {
+                    // Unlike `panic!` it prints nothing.
+                    std::panic::resume_unwind(Box::new(()));
+                }
+            });
+            assert!(pool.take_panicked());
+            assert!(!pool.take_panicked());
+            check_each_once(&pool, 32);
+        }
+    }
+}

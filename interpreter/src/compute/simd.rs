@@ -1,0 +1,202 @@
+//! Vectors of 32-bit floats, as the inner loops see them.
+//!
+//! A loop is written once over `S: Simd` in an `#[inline(always)]` function and compiled once per instruction
+//! set by [`dispatch`]. The methods are intrinsics underneath, so they must be inlined into a function that
+//! has the features enabled; that is why nothing here may be reached but through `dispatch` (or a table of
+//! functions that carry the features themselves).
+
+use super::isa::{Isa, Level};
+
+/// A vector type and its operations.
+///
+/// # Safety
+/// All methods require that the processor has the instructions in question. Those with pointers require that
+/// the pointers are valid for the lanes touched; no alignment is required.
+pub(crate) trait Simd: Copy + 'static {
+    /// `LANES` floats.
+    type F: Copy;
+    /// One boolean per lane.
+    type M: Copy;
+    /// Number of lanes.
+    const LANES: usize;
+
+    unsafe fn splat(x: f32) -> Self::F;
+    unsafe fn load(p: *const f32) -> Self::F;
+    unsafe fn store(p: *mut f32, v: Self::F);
+    /// Loads the first `n` lanes (`n <= LANES`), the others are zero.
+    unsafe fn load_n(p: *const f32, n: usize) -> Self::F;
+    /// Stores the first `n` lanes (`n <= LANES`).
+    unsafe fn store_n(p: *mut f32, v: Self::F, n: usize);
+    unsafe fn add(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sub(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn mul(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn div(a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c`; rounded once where the machine can.
+    unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// `a > b ? a : b`: the second operand where one is NaN.
+    unsafe fn max(a: Self::F, b: Self::F) -> Self::F;
+    /// `a < b ? a : b`: the second operand where one is NaN.
+    unsafe fn min(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sqrt(a: Self::F) -> Self::F;
+    /// Nearest integer, ties to even.
+    unsafe fn round(a: Self::F) -> Self::F;
+    /// `2^n` for integral `n` in -126..=127.
+    unsafe fn exp2_int(n: Self::F) -> Self::F;
+    /// `a < b` (false for NaN).
+    unsafe fn lt(a: Self::F, b: Self::F) -> Self::M;
+    /// `m ? a : b`.
+    unsafe fn select(m: Self::M, a: Self::F, b: Self::F) -> Self::F;
+    /// Magnitude of `a` with the sign of `b`.
+    unsafe fn copysign(a: Self::F, b: Self::F) -> Self::F;
+    /// Sum of all lanes.
+    unsafe fn sum(a: Self::F) -> f32;
+    /// Largest of all lanes (lanes with NaN are ignored or returned).
+    unsafe fn max_lane(a: Self::F) -> f32;
+
+    /// `min(max(a, low), high)` that lets NaN through.
+    #[inline(always)]
+    unsafe fn clamp(a: Self::F, low: Self::F, high: Self::F) -> Self::F {
+        // SAFETY: as the caller's.
+        unsafe { Self::min(high, Self::max(low, a)) }
+    }
+}
+
+/// Work that is compiled for every instruction set.
+pub(crate) trait SimdTask {
+    /// What it returns.
+    type Out;
+
+    /// The work; mark it `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `S`.
+    unsafe fn run<S: Simd>(self) -> Self::Out;
+}
+
+/// Runs a task with the given instruction set.
+#[inline]
+pub(crate) fn dispatch<T: SimdTask>(isa: Isa, task: T) -> T::Out {
+    match isa.level() {
+        // SAFETY: the portable set needs no particular instructions.
+        Level::Portable => unsafe { task.run::<Portable>() },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a value of `Isa` proves that the processor has these instructions.
+        Level::Avx2 => unsafe { x86::avx2(task) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Level::Avx512 | Level::Avx512Vnni => unsafe { x86::avx512(task) },
+    }
+}
+
+/// Four lanes in plain Rust; the compiler turns them into whatever the architecture always has.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable;
+
+#[inline(always)]
+fn zip(a: [f32; 4], b: [f32; 4], f: impl Fn(f32, f32) -> f32) -> [f32; 4] {
+    std::array::from_fn(|i| f(a[i], b[i]))
+}
+
+impl Simd for Portable {
+    type F = [f32; 4];
+    type M = [bool; 4];
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> [f32; 4] {
+        [x; 4]
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> [f32; 4] {
+        // SAFETY: valid for four lanes by the trait's contract.
+        unsafe { p.cast::<[f32; 4]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, v: [f32; 4]) {
+        // SAFETY: valid for four lanes by the trait's contract.
+        unsafe { p.cast::<[f32; 4]>().write_unaligned(v) }
+    }
+    #[inline(always)]
+    unsafe fn load_n(p: *const f32, n: usize) -> [f32; 4] {
+        let mut v = [0.0; 4];
+        for (i, x) in v.iter_mut().enumerate().take(n) {
+            // SAFETY: valid for `n` lanes by the trait's contract.
+            *x = unsafe { p.add(i).read() };
+        }
+        v
+    }
+    #[inline(always)]
+    unsafe fn store_n(p: *mut f32, v: [f32; 4], n: usize) {
+        for (i, x) in v.iter().enumerate().take(n) {
+            // SAFETY: valid for `n` lanes by the trait's contract.
+            unsafe { p.add(i).write(*x) };
+        }
+    }
+    #[inline(always)]
+    unsafe fn add(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        zip(a, b, |x, y| x + y)
+    }
+    #[inline(always)]
+    unsafe fn sub(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        zip(a, b, |x, y| x - y)
+    }
+    #[inline(always)]
+    unsafe fn mul(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        zip(a, b, |x, y| x * y)
+    }
+    #[inline(always)]
+    unsafe fn div(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        zip(a, b, |x, y| x / y)
+    }
+    #[inline(always)]
+    unsafe fn fma(a: [f32; 4], b: [f32; 4], c: [f32; 4]) -> [f32; 4] {
+        zip(zip(a, b, |x, y| x * y), c, |x, y| x + y)
+    }
+    #[inline(always)]
+    unsafe fn max(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        zip(a, b, |x, y| if x > y { x } else { y })
+    }
+    #[inline(always)]
+    unsafe fn min(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        zip(a, b, |x, y| if x < y { x } else { y })
+    }
+    #[inline(always)]
+    unsafe fn sqrt(a: [f32; 4]) -> [f32; 4] {
+        a.map(f32::sqrt)
+    }
+    #[inline(always)]
+    unsafe fn round(a: [f32; 4]) -> [f32; 4] {
+        a.map(f32::round_ties_even)
+    }
+    #[inline(always)]
+    unsafe fn exp2_int(n: [f32; 4]) -> [f32; 4] {
+        n.map(|x| f32::from_bits(((x as i32 + 127) << 23) as u32))
+    }
+    #[inline(always)]
+    unsafe fn lt(a: [f32; 4], b: [f32; 4]) -> [bool; 4] {
+        std::array::from_fn(|i| a[i] < b[i])
+    }
+    #[inline(always)]
+    unsafe fn select(m: [bool; 4], a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        std::array::from_fn(|i| if m[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    unsafe fn copysign(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        zip(a, b, f32::copysign)
+    }
+    #[inline(always)]
+    unsafe fn sum(a: [f32; 4]) -> f32 {
+        (a[0] + a[2]) + (a[1] + a[3])
+    }
+    #[inline(always)]
+    unsafe fn max_lane(a: [f32; 4]) -> f32 {
+        a[0].max(a[1]).max(a[2].max(a[3]))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{Avx2, Avx512};
+
+#[cfg(target_arch = "x86_64")]
+#[path = "simd_x86.rs"]
+mod x86;
