@@ -1,1 +1,36 @@
 //! WGSL compute kernels of Delegraph and the template layer that specialises them.
+//!
+//! This crate knows no models, graphs or devices: a module per op family holds a `Spec`, which says
+//! what one dispatch has to compute (shapes, strides, epilogue), and `Spec::kernel` answers with a
+//! [`Kernel`]: WGSL text, the bytes of its uniform block, the order of its bindings and the number
+//! of workgroups. Whoever owns the device compiles one pipeline per [`Kernel::key`], binds and
+//! dispatches.
+//!
+//! **Layout.** Activations are dense and row-major (`[batch, height, width, channels]`, no channel
+//! padding). Where the innermost extent is a multiple of four, kernels see the same bytes as
+//! `array<vec4<f32>>`, so a reshape never moves data. Weights are laid out by `Spec::pack_weights`.
+//! Booleans and integers take one 32-bit word per element.
+//!
+//! **Few pipelines.** Shapes, strides and activation bounds travel in the uniform block. The text
+//! depends only on things like "channels come in fours" or the kind of epilogue, so all
+//! convolutions of a model share a handful of pipelines. Equal keys mean equal texts.
+//!
+//! **Portability.** Every kernel runs within WebGPU's default limits; [`Caps`] lets a kernel choose
+//! other tile sizes where a device offers more. Accumulation is always in `f32`.
+
+mod caps;
+mod epilogue;
+mod error;
+mod kernel;
+mod shape;
+mod template;
+mod uniform;
+
+pub mod binary;
+pub mod conv_2d;
+pub mod unary;
+
+pub use caps::{Caps, Features};
+pub use epilogue::{Activation, Epilogue};
+pub use error::ShaderError;
+pub use kernel::{Access, Binding, Kernel};

@@ -1,0 +1,235 @@
+//! Element-wise operators on two tensors that broadcast against each other.
+
+use crate::epilogue::Activation;
+use crate::kernel::linear_dispatch;
+use crate::shape::{MAX_RANK, Nest, broadcast_strides, elements};
+use crate::template::Template;
+use crate::uniform::Uniform;
+use crate::{Binding, Caps, Features, Kernel, ShaderError};
+
+const NAME: &str = "binary";
+const WORKGROUP: u32 = 64;
+
+/// What an element is. Each takes one 32-bit word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Element {
+    /// 32-bit float.
+    #[default]
+    F32,
+    /// 32-bit signed integer.
+    I32,
+    /// Unsigned word: zero is false, one is true.
+    Bool,
+}
+
+impl Element {
+    /// The type in WGSL.
+    pub(crate) fn wgsl(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::I32 => "i32",
+            Self::Bool => "u32",
+        }
+    }
+}
+
+/// An operator on two values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binary {
+    /// `a + b`
+    Add,
+    /// `a - b`
+    Sub,
+    /// `a * b`
+    Mul,
+    /// `a / b`; integers round towards zero.
+    Div,
+    /// `floor(a / b)`
+    FloorDiv,
+    /// `a - b * floor(a / b)`
+    FloorMod,
+    /// The smaller.
+    Minimum,
+    /// The larger.
+    Maximum,
+    /// `a^b`; floats only. A negative base takes whole exponents.
+    Pow,
+    /// `(a - b)^2`
+    SquaredDifference,
+    /// `a > 0 ? a : a * b`: PReLU with slopes in `b`.
+    Prelu,
+    /// `a == b`, as are the following, gives [`Element::Bool`].
+    Equal,
+    /// `a != b`
+    NotEqual,
+    /// `a < b`
+    Less,
+    /// `a <= b`
+    LessEqual,
+    /// `a > b`
+    Greater,
+    /// `a >= b`
+    GreaterEqual,
+    /// `a && b`, on booleans.
+    LogicalAnd,
+    /// `a || b`, on booleans.
+    LogicalOr,
+}
+
+impl Binary {
+    /// Whether the result is [`Element::Bool`], whatever the operands are.
+    pub fn compares(self) -> bool {
+        matches!(
+            self,
+            Self::Equal
+                | Self::NotEqual
+                | Self::Less
+                | Self::LessEqual
+                | Self::Greater
+                | Self::GreaterEqual
+                | Self::LogicalAnd
+                | Self::LogicalOr
+        )
+    }
+
+    /// Name in keys, and body of the WGSL function of `x` and `y`. None: not for this element.
+    fn wgsl(self, element: Element) -> Option<(&'static str, &'static str)> {
+        use Element::{Bool, F32, I32};
+        Some(match (self, element) {
+            (Self::Add, F32 | I32) => ("add", "return x + y;"),
+            (Self::Sub, F32 | I32) => ("sub", "return x - y;"),
+            (Self::Mul, F32 | I32) => ("mul", "return x * y;"),
+            (Self::Div, F32 | I32) => ("div", "return x / y;"),
+            (Self::FloorDiv, F32) => ("floor_div", "return floor(x / y);"),
+            (Self::FloorDiv, I32) => (
+                "floor_div",
+                "let q = x / y; return q - select(T(0), T(1), (q * y != x) & ((x < T(0)) != (y < T(0))));",
+            ),
+            (Self::FloorMod, F32) => ("floor_mod", "return x - y * floor(x / y);"),
+            (Self::FloorMod, I32) => (
+                "floor_mod",
+                "let r = x % y; return r + select(T(0), y, (r != T(0)) & ((r < T(0)) != (y < T(0))));",
+            ),
+            (Self::Minimum, F32 | I32) => ("minimum", "return min(x, y);"),
+            (Self::Maximum, F32 | I32) => ("maximum", "return max(x, y);"),
+            (Self::Pow, F32) => (
+                "pow",
+                // Of a negative base: the sign by the exponent's parity, and NaN (as a logarithm gives it)
+                // unless the exponent is whole. Of zero, drivers differ.
+                "let of_zero = select(T(0.0), 1.0 / abs(x), y < T(0.0));
+    let positive = select(pow(abs(x), y), of_zero, x == T(0.0));
+    let size = select(positive, T(1.0), y == T(0.0));
+    let odd = abs(y - 2.0 * floor(y * 0.5)) == T(1.0);
+    let of_negative = select(select(size, -size, odd), log2(x), y != floor(y));
+    return select(size, of_negative, x < T(0.0));",
+            ),
+            (Self::SquaredDifference, F32 | I32) => ("squared_difference", "return (x - y) * (x - y);"),
+            (Self::Prelu, F32) => ("prelu", "return select(x * y, x, x > T(0.0));"),
+            (Self::Equal, _) => ("equal", "return R(x == y);"),
+            (Self::NotEqual, _) => ("not_equal", "return R(x != y);"),
+            (Self::Less, F32 | I32) => ("less", "return R(x < y);"),
+            (Self::LessEqual, F32 | I32) => ("less_equal", "return R(x <= y);"),
+            (Self::Greater, F32 | I32) => ("greater", "return R(x > y);"),
+            (Self::GreaterEqual, F32 | I32) => ("greater_equal", "return R(x >= y);"),
+            (Self::LogicalAnd, Bool) => ("logical_and", "return x & y;"),
+            (Self::LogicalOr, Bool) => ("logical_or", "return x | y;"),
+            _ => return None,
+        })
+    }
+}
+
+/// `output = activation(op(a, b))`, with the operands broadcast to the output's shape.
+///
+/// Bindings: `Input(0)` (a), `Input(1)` (b), `Output`, `Uniform`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// The operator.
+    pub op: Binary,
+    /// What the operands hold. The output holds the same, or booleans when the operator
+    /// [compares](Binary::compares).
+    pub element: Element,
+    /// Shape of the first operand.
+    pub a: Vec<u32>,
+    /// Shape of the second operand.
+    pub b: Vec<u32>,
+    /// Shape of the output: what `a` and `b` broadcast to.
+    pub output: Vec<u32>,
+    /// Applied to a float result. Not [`Activation::Prelu`].
+    pub activation: Activation,
+}
+
+impl Spec {
+    /// The kernel.
+    ///
+    /// # Errors
+    /// When the shapes don't broadcast, when the operator isn't defined for the element, and when more
+    /// than six dimensions remain after merging those that broadcast alike.
+    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let (name, operation) = self
+            .op
+            .wgsl(self.element)
+            .ok_or_else(|| ShaderError::unsupported(NAME, format!("{:?} of {:?}", self.op, self.element)))?;
+        let activates = self.activation != Activation::None;
+        if self.activation == Activation::Prelu
+            || (activates && (self.op.compares() || self.element != Element::F32))
+        {
+            return Err(ShaderError::unsupported(NAME, format!("{:?} after {:?}", self.activation, self.op)));
+        }
+        let result = if self.op.compares() { Element::Bool } else { self.element };
+        let (nest, vec4) = self.nest()?;
+        let rank = nest.extents.len();
+        let count = elements(NAME, &self.output)? / if vec4 { 4 } else { 1 };
+        let repeats = |operand: usize| nest.strides[operand].last() == Some(&0);
+        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/binary.wgsl"))
+            .number("WORKGROUP", WORKGROUP)
+            .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
+            .number("LAST", u32::try_from(rank - 1).unwrap_or(u32::MAX))
+            .flag("VEC4", vec4)
+            .flag("A_REPEATS", repeats(0))
+            .flag("B_REPEATS", repeats(1))
+            .flag("ACTIVATES", activates)
+            .text("ELEMENT", self.element.wgsl(), self.element.wgsl())
+            .text("RESULT", result.wgsl(), result.wgsl())
+            .text("OPERATION", name, operation)
+            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
+            .render()?;
+        let mut uniform = Uniform::default().u32(count).f32s(self.activation.params());
+        for d in (0..rank).rev() {
+            let stride = |operand: usize| u32::try_from(nest.strides[operand][d]).unwrap_or(u32::MAX);
+            uniform = uniform.u32s([nest.extents[d], stride(0), stride(1)]);
+        }
+        Ok(Kernel {
+            name: NAME,
+            key,
+            wgsl,
+            entry: "main",
+            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            uniform: uniform.finish(),
+            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(WORKGROUP))?,
+            features: Features::default(),
+        })
+    }
+
+    /// The collapsed loop nest, in vectors of four where the flag says so.
+    fn nest(&self) -> Result<(Nest<2>, bool), ShaderError> {
+        elements(NAME, &self.a)?;
+        elements(NAME, &self.b)?;
+        let strides = |shape: &[u32]| {
+            broadcast_strides(shape, &self.output)
+                .map(|strides| strides.into_iter().map(i64::from).collect())
+                .ok_or_else(|| {
+                    ShaderError::invalid(NAME, format!("{shape:?} doesn't broadcast to {:?}", self.output))
+                })
+        };
+        let nest = Nest { extents: self.output.clone(), strides: [strides(&self.a)?, strides(&self.b)?] };
+        let mut nest = nest.collapse();
+        if nest.extents.len() > MAX_RANK {
+            return Err(ShaderError::unsupported(
+                NAME,
+                format!("broadcasting {:?} with {:?}", self.a, self.b),
+            ));
+        }
+        let vec4 = nest.to_vec4();
+        Ok((nest, vec4))
+    }
+}

@@ -1,0 +1,99 @@
+//! What a kernel does with its result before storing it.
+
+use crate::Binding;
+use crate::template::Template;
+use crate::unary::Unary;
+use crate::uniform::Uniform;
+
+/// A function applied to a kernel's result.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// A function of one value.
+    Unary(Unary),
+    /// `x > 0 ? x : slope[channel] * x`, with slopes from [`Binding::Slope`].
+    Prelu,
+}
+
+impl Activation {
+    /// `max(x, 0)`
+    pub const RELU: Self = Self::Unary(Unary::RELU);
+    /// Limits to `[0, 6]`.
+    pub const RELU6: Self = Self::Unary(Unary::RELU6);
+    /// Limits to `[-1, 1]`.
+    pub const RELU_N1_TO_1: Self = Self::Unary(Unary::RELU_N1_TO_1);
+    /// Limits to `[0, 1]`.
+    pub const RELU_0_TO_1: Self = Self::Unary(Unary::RELU_0_TO_1);
+
+    /// The function that this is in WGSL. None and the clamps share a text, so that they share a pipeline.
+    fn unary(self) -> Option<Unary> {
+        match self {
+            Self::None => Some(Unary::Clamp { min: f32::NEG_INFINITY, max: f32::INFINITY }),
+            Self::Unary(unary) => Some(unary),
+            Self::Prelu => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        self.unary().map_or("prelu", Unary::name)
+    }
+
+    pub(crate) fn params(self) -> [f32; 2] {
+        self.unary().map_or([0.0; 2], Unary::params)
+    }
+
+    /// An expression over `v`, with parameters in the uniform fields `NAME_a` and `NAME_b`.
+    pub(crate) fn wgsl(self, field: &str) -> String {
+        match self.unary() {
+            Some(unary) => format!("op_{}(v, p.{field}_a, p.{field}_b)", unary.name()),
+            None => String::from("op_prelu(v, slope_at(channel))"),
+        }
+    }
+}
+
+/// `y = activation(x)`, and with a residual operand `y = after(activation(x) + residual)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Epilogue {
+    /// Applied to the result (bias included).
+    pub activation: Activation,
+    /// When there is a residual operand, shaped like the output: the function applied after adding it.
+    pub residual: Option<Activation>,
+}
+
+impl Epilogue {
+    /// Only an activation.
+    pub fn activation(activation: Activation) -> Self {
+        Self { activation, residual: None }
+    }
+
+    /// Whether a kernel with this epilogue reads [`Binding::Slope`].
+    pub fn has_slope(&self) -> bool {
+        self.activation == Activation::Prelu || self.residual == Some(Activation::Prelu)
+    }
+
+    /// Bindings that the epilogue adds, in the order that `include/epilogue.wgsl` numbers them.
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = Binding> {
+        let residual = self.residual.map(|_| Binding::Residual);
+        residual.into_iter().chain(self.has_slope().then_some(Binding::Slope))
+    }
+
+    /// Sets what `include/epilogue.wgsl` wants. `binding`: its first binding number.
+    pub(crate) fn apply(&self, template: Template, binding: u32) -> Template {
+        let slope = binding + u32::from(self.residual.is_some());
+        let after = self.residual.unwrap_or_default();
+        template
+            .flag("RESIDUAL", self.residual.is_some())
+            .flag("SLOPE", self.has_slope())
+            .number("RESIDUAL_BINDING", binding)
+            .number("SLOPE_BINDING", slope)
+            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
+            .text("AFTER", after.name(), after.wgsl("after"))
+    }
+
+    /// Appends the four floats that `include/epilogue_params.wgsl` declares.
+    pub(crate) fn uniform(&self, uniform: Uniform) -> Uniform {
+        uniform.f32s(self.activation.params()).f32s(self.residual.unwrap_or_default().params())
+    }
+}

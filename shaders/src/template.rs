@@ -1,0 +1,282 @@
+//! The template layer: turns a kernel source and a few values into plain WGSL.
+//!
+//! A source is WGSL with lines that begin with `#` and with `{{name}}` substitutions:
+//!
+//! ```text
+//! #include "divide"            the text of wgsl/include/divide.wgsl
+//! #if NAME   #if !NAME   #if NAME == 4
+//! #else
+//! #endif
+//! #for i in 0..N               repeats its lines with {{i}} = 0, 1, …; bounds are numbers or names
+//! #endfor
+//! ```
+//!
+//! Loops unroll register tiles: arrays indexed by a variable would leave registers on many drivers.
+//! Every name must have a value, so that a misspelt flag is an error instead of a dead branch.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::ShaderError;
+
+/// A kernel source with the values that specialise it.
+pub(crate) struct Template {
+    kernel: &'static str,
+    source: &'static str,
+    values: BTreeMap<&'static str, Value>,
+}
+
+enum Value {
+    Number(u32),
+    /// Text with the short name that stands for it in the key.
+    Text {
+        name: String,
+        text: String,
+    },
+}
+
+impl Template {
+    pub(crate) fn new(kernel: &'static str, source: &'static str) -> Self {
+        Self { kernel, source, values: BTreeMap::new() }
+    }
+
+    pub(crate) fn number(mut self, name: &'static str, value: u32) -> Self {
+        self.values.insert(name, Value::Number(value));
+        self
+    }
+
+    pub(crate) fn flag(self, name: &'static str, value: bool) -> Self {
+        self.number(name, u32::from(value))
+    }
+
+    /// A value that is a piece of WGSL. Equal short names must mean equal texts.
+    pub(crate) fn text(
+        mut self,
+        name: &'static str,
+        short: impl Into<String>,
+        text: impl Into<String>,
+    ) -> Self {
+        self.values.insert(name, Value::Text { name: short.into(), text: text.into() });
+        self
+    }
+
+    /// The key of the text and the text.
+    pub(crate) fn render(&self) -> Result<(String, String), ShaderError> {
+        let mut key = String::from(self.kernel);
+        for (i, (name, value)) in self.values.iter().enumerate() {
+            let separator = if i == 0 { ':' } else { ',' };
+            // Writing into a String cannot fail.
+            let _ = match value {
+                Value::Number(n) => write!(key, "{separator}{name}={n}"),
+                Value::Text { name: short, .. } => write!(key, "{separator}{name}={short}"),
+            };
+        }
+        let mut out = String::with_capacity(self.source.len() * 2);
+        let lines: Vec<Line> =
+            self.source.lines().enumerate().map(|(i, text)| Line { number: i + 1, text }).collect();
+        self.block(&lines, &mut Vec::new(), &mut out)?;
+        Ok((key, out))
+    }
+
+    fn block<'a>(
+        &self,
+        lines: &[Line<'a>],
+        counters: &mut Vec<(&'a str, u32)>,
+        out: &mut String,
+    ) -> Result<(), ShaderError> {
+        let mut rest = lines;
+        while let Some((line, after)) = rest.split_first() {
+            rest = after;
+            let Some(directive) = line.text.trim_start().strip_prefix('#') else {
+                self.substitute(*line, line.text, counters, out)?;
+                out.push('\n');
+                continue;
+            };
+            let (word, argument) = directive.split_once(' ').unwrap_or((directive, ""));
+            match word {
+                "include" => {
+                    let name = argument.trim().trim_matches('"');
+                    let text = include(name)
+                        .ok_or_else(|| self.error(*line, format!("no snippet is named {name}")))?;
+                    let lines: Vec<Line> =
+                        text.lines().map(|text| Line { number: line.number, text }).collect();
+                    self.block(&lines, &mut Vec::new(), out)?;
+                }
+                "if" => {
+                    let (body, otherwise, after) = self.split(*line, rest, "if", "endif")?;
+                    let chosen = if self.condition(*line, argument, counters)? { body } else { otherwise };
+                    self.block(chosen, counters, out)?;
+                    rest = after;
+                }
+                "for" => {
+                    let (body, _, after) = self.split(*line, rest, "for", "endfor")?;
+                    let (name, range) = argument
+                        .split_once(" in ")
+                        .ok_or_else(|| self.error(*line, "expected `#for NAME in A..B`"))?;
+                    let (first, end) =
+                        range.split_once("..").ok_or_else(|| self.error(*line, "expected a range A..B"))?;
+                    let (first, end) =
+                        (self.amount(*line, first, counters)?, self.amount(*line, end, counters)?);
+                    for i in first..end {
+                        counters.push((name.trim(), i));
+                        self.block(body, counters, out)?;
+                        counters.pop();
+                    }
+                    rest = after;
+                }
+                _ => return Err(self.error(*line, format!("unknown directive #{word}"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits the lines after an opening directive into its body, its `#else` part and the rest.
+    #[allow(clippy::type_complexity)]
+    fn split<'s, 'a>(
+        &self,
+        opening: Line<'_>,
+        lines: &'s [Line<'a>],
+        open: &str,
+        close: &str,
+    ) -> Result<(&'s [Line<'a>], &'s [Line<'a>], &'s [Line<'a>]), ShaderError> {
+        let mut depth = 0_usize;
+        let mut otherwise = None;
+        for (i, line) in lines.iter().enumerate() {
+            let Some(directive) = line.text.trim_start().strip_prefix('#') else { continue };
+            let word = directive.split_whitespace().next().unwrap_or("");
+            if word == open {
+                depth += 1;
+            } else if word == close {
+                if depth == 0 {
+                    let (inner, after) = lines.split_at(i);
+                    let (body, other) = match otherwise {
+                        Some(at) => (inner.split_at(at).0, inner.split_at(at + 1).1),
+                        None => (inner, &inner[..0]),
+                    };
+                    return Ok((body, other, after.split_first().map_or(&[][..], |(_, after)| after)));
+                }
+                depth -= 1;
+            } else if word == "else" && open == "if" && depth == 0 {
+                otherwise = Some(i);
+            }
+        }
+        Err(self.error(opening, format!("#{open} without #{close}")))
+    }
+
+    fn condition(&self, line: Line<'_>, text: &str, counters: &[(&str, u32)]) -> Result<bool, ShaderError> {
+        if let Some((left, right)) = text.split_once("==") {
+            return Ok(self.amount(line, left, counters)? == self.amount(line, right, counters)?);
+        }
+        match text.trim().strip_prefix('!') {
+            Some(name) => Ok(self.amount(line, name, counters)? == 0),
+            None => Ok(self.amount(line, text, counters)? != 0),
+        }
+    }
+
+    fn amount(&self, line: Line<'_>, text: &str, counters: &[(&str, u32)]) -> Result<u32, ShaderError> {
+        let text = text.trim();
+        if let Ok(number) = text.parse() {
+            return Ok(number);
+        }
+        if let Some((_, value)) = counters.iter().rev().find(|(name, _)| *name == text) {
+            return Ok(*value);
+        }
+        match self.values.get(text) {
+            Some(Value::Number(n)) => Ok(*n),
+            _ => Err(self.error(line, format!("no number is named {text}"))),
+        }
+    }
+
+    fn substitute(
+        &self,
+        line: Line<'_>,
+        text: &str,
+        counters: &[(&str, u32)],
+        out: &mut String,
+    ) -> Result<(), ShaderError> {
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("{{") {
+            out.push_str(before);
+            let (name, after) = after.split_once("}}").ok_or_else(|| self.error(line, "{{ without }}"))?;
+            rest = after;
+            match self.values.get(name.trim()) {
+                Some(Value::Text { text, .. }) => out.push_str(text),
+                _ => {
+                    let _ = write!(out, "{}", self.amount(line, name, counters)?);
+                }
+            }
+        }
+        out.push_str(rest);
+        Ok(())
+    }
+
+    fn error(&self, line: Line<'_>, why: impl Into<String>) -> ShaderError {
+        ShaderError::Template { kernel: self.kernel, line: line.number, why: why.into() }
+    }
+}
+
+/// A line of a source and where it stands there, from 1.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    number: usize,
+    text: &'a str,
+}
+
+/// The shared snippets.
+fn include(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "divide" => include_str!("wgsl/include/divide.wgsl"),
+        "epilogue" => include_str!("wgsl/include/epilogue.wgsl"),
+        "epilogue_params" => include_str!("wgsl/include/epilogue_params.wgsl"),
+        "item" => include_str!("wgsl/include/item.wgsl"),
+        "math" => include_str!("wgsl/include/math.wgsl"),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Template;
+
+    fn check(source: &'static str, expected: &str) {
+        let template = Template::new("test", source)
+            .number("N", 2)
+            .flag("YES", true)
+            .flag("NO", false)
+            .text("CODE", "short", "a + b");
+        let (key, text) = template.render().unwrap();
+        assert_eq!(key, "test:CODE=short,N=2,NO=0,YES=1");
+        assert_eq!(text, expected);
+    }
+
+    fn check_error(source: &'static str, expected: &str) {
+        let error = Template::new("test", source).number("N", 2).render().unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn substitutes_numbers_and_texts() {
+        check("x = {{N}} * ({{CODE}});", "x = 2 * (a + b);\n");
+    }
+
+    #[test]
+    fn chooses_branches() {
+        check("#if YES\na\n#else\nb\n#endif\nc", "a\nc\n");
+        check("#if NO\na\n#else\nb\n#endif\nc", "b\nc\n");
+        check("#if !NO\n#if N == 3\na\n#else\nb\n#endif\n#else\nc\n#endif", "b\n");
+    }
+
+    #[test]
+    fn unrolls_loops() {
+        check("#for i in 0..N\n  #for j in i..2\nm{{i}}{{j}}\n  #endfor\n#endfor", "m00\nm01\nm11\n");
+    }
+
+    #[test]
+    fn reports_mistakes_with_their_line() {
+        check_error("a\n#if TYPO\n#endif", "test: template line 2: no number is named TYPO");
+        check_error("#for i in 0..N", "test: template line 1: #for without #endfor");
+        check_error("{{N", "test: template line 1: {{ without }}");
+        check_error("#endif", "test: template line 1: unknown directive #endif");
+        check_error("#include \"nothing\"", "test: template line 1: no snippet is named nothing");
+    }
+}

@@ -1,0 +1,36 @@
+// A chain of unary functions over a tensor, in one pass.
+
+struct Params {
+    // Elements, or vectors of four.
+    count: u32,
+#for i in 0..STEPS
+    a_{{i}}: f32,
+    b_{{i}}: f32,
+#endfor
+}
+
+#if VEC4
+alias T = vec4<f32>;
+#else
+alias T = f32;
+#endif
+
+@group(0) @binding(0) var<storage, read> input: array<T>;
+@group(0) @binding(1) var<storage, read_write> output: array<T>;
+@group(0) @binding(2) var<uniform> p: Params;
+
+#include "math"
+#include "item"
+
+@compute @workgroup_size({{WORKGROUP}})
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = item_index(group, groups, local);
+    if i >= p.count {
+        return;
+    }
+    output[i] = {{CHAIN}};
+}

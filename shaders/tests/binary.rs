@@ -1,0 +1,217 @@
+//! Binary operators on the adapter, against plain Rust.
+
+mod gpu;
+
+use delegraph_shaders::binary::{Binary, Element, Spec};
+use delegraph_shaders::{Activation, Binding};
+use gpu::{assert_close, gpu, noise};
+
+fn twin(op: Binary, a: f32, b: f32) -> f32 {
+    let truth = |t: bool| f32::from(u8::from(t));
+    match op {
+        Binary::Add => a + b,
+        Binary::Sub => a - b,
+        Binary::Mul => a * b,
+        Binary::Div => a / b,
+        Binary::FloorDiv => (a / b).floor(),
+        Binary::FloorMod => a - b * (a / b).floor(),
+        Binary::Minimum => a.min(b),
+        Binary::Maximum => a.max(b),
+        Binary::Pow => a.powf(b),
+        Binary::SquaredDifference => (a - b) * (a - b),
+        Binary::Prelu => {
+            if a > 0.0 {
+                a
+            } else {
+                a * b
+            }
+        }
+        Binary::Equal => truth(a == b),
+        Binary::NotEqual => truth(a != b),
+        Binary::Less => truth(a < b),
+        Binary::LessEqual => truth(a <= b),
+        Binary::Greater => truth(a > b),
+        Binary::GreaterEqual => truth(a >= b),
+        Binary::LogicalAnd => truth(a != 0.0 && b != 0.0),
+        Binary::LogicalOr => truth(a != 0.0 || b != 0.0),
+    }
+}
+
+const FLOAT: [Binary; 17] = [
+    Binary::Add,
+    Binary::Sub,
+    Binary::Mul,
+    Binary::Div,
+    Binary::FloorDiv,
+    Binary::FloorMod,
+    Binary::Minimum,
+    Binary::Maximum,
+    Binary::Pow,
+    Binary::SquaredDifference,
+    Binary::Prelu,
+    Binary::Equal,
+    Binary::NotEqual,
+    Binary::Less,
+    Binary::LessEqual,
+    Binary::Greater,
+    Binary::GreaterEqual,
+];
+
+/// Element of an operand at a multi-index of the output, NumPy style.
+fn at(values: &[f32], shape: &[u32], index: &[u32]) -> f32 {
+    let skip = index.len() - shape.len();
+    let flat = shape.iter().zip(&index[skip..]).fold(0, |flat, (extent, i)| flat * extent + (i % extent));
+    values[flat as usize]
+}
+
+fn indices(shape: &[u32]) -> Vec<Vec<u32>> {
+    shape.iter().fold(vec![vec![]], |done, extent| {
+        done.iter().flat_map(|head| (0..*extent).map(move |i| [head.as_slice(), &[i]].concat())).collect()
+    })
+}
+
+#[track_caller]
+fn check(op: Binary, element: Element, a: &[u32], b: &[u32], output: &[u32]) {
+    let Some(gpu) = gpu() else { return };
+    let spec = Spec {
+        op,
+        element,
+        a: a.to_vec(),
+        b: b.to_vec(),
+        output: output.to_vec(),
+        activation: Activation::None,
+    };
+    let kernel = spec.kernel(&gpu.caps).unwrap();
+    let value = |x: f32| match element {
+        Element::F32 => (x * 5.0).round() / 2.0,
+        Element::I32 => (x * 9.0).round(),
+        Element::Bool => f32::from(u8::from(x > 0.0)),
+    };
+    let values = |shape: &[u32], seed| -> Vec<f32> {
+        noise(shape.iter().product::<u32>() as usize, seed).into_iter().map(value).collect()
+    };
+    let (x, mut y) = (values(a, 1), values(b, 2));
+    if matches!(op, Binary::Div | Binary::FloorDiv | Binary::FloorMod) {
+        y.iter_mut().filter(|y| **y == 0.0).for_each(|y| *y = 3.0);
+    }
+    let words = |values: &[f32]| -> Vec<u8> {
+        let word = |v: &f32| match element {
+            Element::F32 => v.to_le_bytes(),
+            Element::I32 => (*v as i32).to_le_bytes(),
+            Element::Bool => (*v as u32).to_le_bytes(),
+        };
+        values.iter().flat_map(word).collect()
+    };
+    let operands = [(Binding::Input(0), words(&x)), (Binding::Input(1), words(&y))];
+    let operands = operands.each_ref().map(|(at, bytes)| (*at, bytes.as_slice()));
+    let count = output.iter().product::<u32>() as usize;
+    let raw: Vec<u32> = gpu.run(&kernel, &operands, count);
+    let actual: Vec<f32> = raw
+        .iter()
+        .map(|word| match element {
+            _ if op.compares() => *word as f32,
+            Element::F32 => f32::from_bits(*word),
+            Element::I32 => *word as i32 as f32,
+            Element::Bool => *word as f32,
+        })
+        .collect();
+    let expected: Vec<f32> = indices(output)
+        .iter()
+        .map(|index| {
+            let v = twin(op, at(&x, a, index), at(&y, b, index));
+            // Integer division rounds towards zero.
+            if (op, element) == (Binary::Div, Element::I32) { v.trunc() } else { v }
+        })
+        .collect();
+    assert_close(&format!("{} {a:?} {b:?}", kernel.key), &actual, &expected);
+}
+
+#[test]
+fn operators_on_floats() {
+    for op in FLOAT {
+        check(op, Element::F32, &[4, 4, 8], &[4, 4, 8], &[4, 4, 8]);
+        check(op, Element::F32, &[5, 7], &[5, 7], &[5, 7]);
+    }
+}
+
+#[test]
+fn operators_on_integers() {
+    for op in FLOAT.into_iter().filter(|op| !matches!(op, Binary::Pow | Binary::Prelu)) {
+        check(op, Element::I32, &[4, 4, 8], &[4, 4, 8], &[4, 4, 8]);
+        check(op, Element::I32, &[5, 7], &[5, 7], &[5, 7]);
+    }
+}
+
+#[test]
+fn operators_on_booleans() {
+    for op in [Binary::LogicalAnd, Binary::LogicalOr, Binary::Equal, Binary::NotEqual] {
+        check(op, Element::Bool, &[5, 8], &[5, 8], &[5, 8]);
+        check(op, Element::Bool, &[5, 7], &[], &[5, 7]);
+    }
+}
+
+#[test]
+fn broadcasts() {
+    let sub = |a: &[u32], b: &[u32], output: &[u32]| check(Binary::Sub, Element::F32, a, b, output);
+    sub(&[2, 3, 5, 8], &[8], &[2, 3, 5, 8]);
+    sub(&[8], &[2, 3, 5, 8], &[2, 3, 5, 8]);
+    sub(&[2, 3, 5, 7], &[7], &[2, 3, 5, 7]);
+    sub(&[2, 3, 5, 8], &[], &[2, 3, 5, 8]);
+    sub(&[1], &[3, 5], &[3, 5]);
+    sub(&[2, 6, 5, 8], &[2, 1, 1, 8], &[2, 6, 5, 8]);
+    sub(&[2, 6, 5, 8], &[2, 6, 5, 1], &[2, 6, 5, 8]);
+    sub(&[2, 1, 5, 1], &[1, 6, 1, 8], &[2, 6, 5, 8]);
+    sub(&[2, 1, 3, 1, 2, 1], &[1, 3, 1, 2, 1, 5], &[2, 3, 3, 2, 2, 5]);
+    sub(&[2, 1, 3, 1, 2, 1], &[1, 3, 1, 2, 1, 4], &[2, 3, 3, 2, 2, 4]);
+    sub(&[4, 1], &[1, 4], &[4, 4]);
+}
+
+#[test]
+fn activates() {
+    let Some(gpu) = gpu() else { return };
+    let (a, b) = (noise(33, 1), noise(33, 2));
+    let spec = Spec {
+        op: Binary::Add,
+        element: Element::F32,
+        a: vec![33],
+        b: vec![33],
+        output: vec![33],
+        activation: Activation::RELU_0_TO_1,
+    };
+    let kernel = spec.kernel(&gpu.caps).unwrap();
+    let operands = [(Binding::Input(0), gpu::bytes(&a)), (Binding::Input(1), gpu::bytes(&b))];
+    let expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| (a + b).clamp(0.0, 1.0)).collect();
+    assert_close("add with an activation", &gpu.run(&kernel, &operands, 33), &expected);
+}
+
+#[test]
+fn powers_of_zero_and_of_negative_bases() {
+    let Some(gpu) = gpu() else { return };
+    let a = [0.0, 0.0, -2.0, -2.0, -2.0, -0.5, 3.0, -3.0];
+    let b = [0.0, 2.0, 2.0, 3.0, -3.0, 0.0, 0.5, 0.5];
+    let spec = Spec {
+        op: Binary::Pow,
+        element: Element::F32,
+        a: vec![8],
+        b: vec![8],
+        output: vec![8],
+        activation: Activation::None,
+    };
+    let operands = [(Binding::Input(0), gpu::bytes(&a)), (Binding::Input(1), gpu::bytes(&b))];
+    let actual = gpu.run(&spec.kernel(&gpu.caps).unwrap(), &operands, 8);
+    assert_close("pow", &actual, &[1.0, 0.0, 4.0, -8.0, -0.125, 1.0, 3.0_f32.sqrt(), f32::NAN]);
+}
+
+#[test]
+fn refuses_what_does_not_broadcast() {
+    let spec = Spec {
+        op: Binary::Add,
+        element: Element::F32,
+        a: vec![2, 3],
+        b: vec![2],
+        output: vec![2, 3],
+        activation: Activation::None,
+    };
+    let error = spec.kernel(&delegraph_shaders::Caps::WEBGPU).unwrap_err();
+    assert_eq!(error.to_string(), "binary: [2] doesn't broadcast to [2, 3]");
+}

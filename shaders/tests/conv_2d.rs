@@ -1,0 +1,165 @@
+//! Convolutions on the adapter, against plain Rust.
+
+mod gpu;
+
+use delegraph_shaders::conv_2d::Spec;
+use delegraph_shaders::unary::Unary;
+use delegraph_shaders::{Activation, Binding, Epilogue};
+use gpu::{assert_close, bytes, gpu, noise};
+
+fn spec(input: [u32; 4], filter: [u32; 4], stride: u32, dilation: u32, same: bool) -> Spec {
+    let mut output = [input[0], 0, 0, filter[0]];
+    let mut padding = [0; 2];
+    for d in 0..2 {
+        let reach = (filter[1 + d] - 1) * dilation + 1;
+        output[1 + d] =
+            if same { input[1 + d].div_ceil(stride) } else { (input[1 + d] - reach) / stride + 1 };
+        let needed = ((output[1 + d] - 1) * stride + reach).saturating_sub(input[1 + d]);
+        padding[d] = (needed / 2) as i32;
+    }
+    Spec {
+        input,
+        output,
+        filter,
+        stride: [stride; 2],
+        dilation: [dilation; 2],
+        padding,
+        epilogue: Epilogue::default(),
+    }
+}
+
+fn activate(activation: Activation, v: f32, slope: f32) -> f32 {
+    match activation {
+        Activation::None => v,
+        Activation::Unary(Unary::Clamp { min, max }) => v.max(min).min(max),
+        Activation::Unary(Unary::Tanh) => v.tanh(),
+        Activation::Prelu if v > 0.0 => v,
+        Activation::Prelu => v * slope,
+        other => panic!("no twin of {other:?}"),
+    }
+}
+
+fn twin(
+    spec: &Spec,
+    input: &[f32],
+    filter: &[f32],
+    bias: &[f32],
+    residual: &[f32],
+    slope: &[f32],
+) -> Vec<f32> {
+    let [batch, in_h, in_w, in_c] = spec.input.map(|n| n as usize);
+    let [_, out_h, out_w, out_c] = spec.output.map(|n| n as usize);
+    let [_, kernel_h, kernel_w, group_c] = spec.filter.map(|n| n as usize);
+    let group_out = out_c / (in_c / group_c);
+    let mut output = Vec::new();
+    for (n, y, x, o) in (0..batch * out_h * out_w * out_c)
+        .map(|i| (i / (out_h * out_w * out_c), i / (out_w * out_c) % out_h, i / out_c % out_w, i % out_c))
+    {
+        let mut sum = f64::from(bias[o]);
+        for (ky, kx) in (0..kernel_h * kernel_w).map(|k| (k / kernel_w, k % kernel_w)) {
+            let at = |i: usize, k: usize, d: usize, size: usize| {
+                let at = i as i64 * i64::from(spec.stride[d]) + k as i64 * i64::from(spec.dilation[d])
+                    - i64::from(spec.padding[d]);
+                usize::try_from(at).ok().filter(|at| *at < size)
+            };
+            let (Some(iy), Some(ix)) = (at(y, ky, 0, in_h), at(x, kx, 1, in_w)) else { continue };
+            for c in 0..group_c {
+                let v = input[((n * in_h + iy) * in_w + ix) * in_c + o / group_out * group_c + c];
+                sum += f64::from(v) * f64::from(filter[((o * kernel_h + ky) * kernel_w + kx) * group_c + c]);
+            }
+        }
+        let mut v = activate(spec.epilogue.activation, sum as f32, slope[o]);
+        if let Some(after) = spec.epilogue.residual {
+            v = activate(after, v + residual[output.len()], slope[o]);
+        }
+        output.push(v);
+    }
+    output
+}
+
+#[track_caller]
+fn check(spec: &Spec) {
+    let Some(gpu) = gpu() else { return };
+    let count = |shape: [u32; 4]| shape.iter().product::<u32>() as usize;
+    let (input, filter) = (noise(count(spec.input), 1), noise(count(spec.filter), 2));
+    let channels = spec.output[3] as usize;
+    let (bias, slope) = (noise(channels, 3), noise(channels, 4));
+    let residual = noise(count(spec.output), 5);
+    let kernel = spec.kernel(&gpu.caps).unwrap();
+    let packed = spec.pack_weights(&filter, Some(&bias));
+    let operands = [
+        (Binding::Input(0), bytes(&input)),
+        (Binding::Weights, bytes(&packed)),
+        (Binding::Residual, bytes(&residual)),
+        (Binding::Slope, bytes(&slope)),
+    ];
+    let actual = gpu.run(&kernel, &operands, count(spec.output));
+    let expected = twin(spec, &input, &filter, &bias, &residual, &slope);
+    assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+}
+
+#[test]
+fn pointwise() {
+    check(&spec([1, 7, 9, 16], [24, 1, 1, 16], 1, 1, true));
+    check(&spec([2, 5, 3, 8], [4, 1, 1, 8], 1, 1, true));
+    check(&spec([1, 1, 1, 32], [20, 1, 1, 32], 1, 1, true));
+    check(&spec([1, 9, 9, 16], [24, 1, 1, 16], 2, 1, true));
+}
+
+#[test]
+fn odd_channels() {
+    for (in_c, out_c) in [(3, 8), (5, 7), (8, 1), (1, 4), (6, 21), (4, 2)] {
+        check(&spec([1, 6, 7, in_c], [out_c, 1, 1, in_c], 1, 1, true));
+        check(&spec([1, 6, 7, in_c], [out_c, 3, 3, in_c], 1, 1, true));
+    }
+}
+
+#[test]
+fn strides_dilations_and_paddings() {
+    for (stride, dilation) in [(1, 1), (2, 1), (3, 1), (1, 2), (1, 5)] {
+        for same in [true, false] {
+            check(&spec([2, 13, 12, 4], [8, 3, 3, 4], stride, dilation, same));
+            check(&spec([1, 13, 12, 3], [8, 3, 2, 3], stride, dilation, same));
+        }
+    }
+}
+
+#[test]
+fn explicit_padding_beyond_the_kernel() {
+    let mut wide = spec([1, 5, 5, 4], [4, 3, 3, 4], 1, 1, true);
+    wide.padding = [4, 5];
+    wide.output = [1, 11, 13, 4];
+    check(&wide);
+    let mut cropped = spec([1, 9, 9, 4], [4, 3, 3, 4], 1, 1, true);
+    cropped.padding = [-2, -1];
+    cropped.output = [1, 5, 6, 4];
+    check(&cropped);
+}
+
+#[test]
+fn groups() {
+    check(&spec([1, 6, 5, 8], [8, 3, 3, 4], 1, 1, true));
+    check(&spec([1, 6, 5, 6], [24, 3, 3, 1], 2, 1, true));
+    check(&spec([1, 6, 5, 9], [12, 1, 1, 3], 1, 1, true));
+}
+
+#[test]
+fn epilogues() {
+    for channels in [8, 7] {
+        let plain = spec([1, 5, 6, 8], [channels, 3, 3, 8], 1, 1, true);
+        for activation in [Activation::RELU, Activation::Prelu, Activation::Unary(Unary::Tanh)] {
+            for residual in [None, Some(Activation::None), Some(Activation::RELU6), Some(Activation::Prelu)] {
+                check(&Spec { epilogue: Epilogue { activation, residual }, ..plain.clone() });
+            }
+        }
+    }
+}
+
+#[test]
+fn refuses_shapes_that_contradict_each_other() {
+    let mut wrong = spec([1, 5, 5, 8], [8, 3, 3, 8], 1, 1, true);
+    wrong.output[3] = 9;
+    assert!(wrong.kernel(&delegraph_shaders::Caps::WEBGPU).is_err());
+    let huge = spec([1, 1 << 15, 1 << 15, 8], [8, 1, 1, 8], 1, 1, true);
+    assert!(huge.kernel(&delegraph_shaders::Caps::WEBGPU).is_err());
+}

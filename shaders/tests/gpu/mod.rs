@@ -1,0 +1,219 @@
+//! Runs kernels on the machine's adapter, for tests and benches.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
+
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use delegraph_shaders::{Access, Binding, Caps, Kernel};
+use wgpu::util::DeviceExt as _;
+
+/// A device with the pipelines compiled so far.
+pub struct Gpu {
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub caps: Caps,
+    pub adapter: String,
+    pipelines: Mutex<HashMap<String, wgpu::ComputePipeline>>,
+}
+
+/// The adapter's device; none, with the reason printed, where the machine has no adapter.
+pub fn gpu() -> Option<&'static Gpu> {
+    static GPU: OnceLock<Option<Gpu>> = OnceLock::new();
+    GPU.get_or_init(|| {
+        Gpu::open().inspect_err(|why| eprintln!("skipped: no adapter to run kernels on: {why}")).ok()
+    })
+    .as_ref()
+}
+
+/// A kernel with its buffers in place.
+pub struct Bound {
+    pipeline: wgpu::ComputePipeline,
+    group: wgpu::BindGroup,
+    output: wgpu::Buffer,
+    dispatch: [u32; 3],
+}
+
+impl Gpu {
+    fn open() -> Result<Self, String> {
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+        let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))
+            .map_err(|e| e.to_string())?;
+        let info = adapter.get_info();
+        let offered = adapter.limits();
+        let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+            required_limits: wgpu::Limits {
+                max_storage_buffer_binding_size: offered.max_storage_buffer_binding_size,
+                ..Default::default()
+            },
+            ..Default::default()
+        }))
+        .map_err(|e| e.to_string())?;
+        let software = info.device_type == wgpu::DeviceType::Cpu;
+        Ok(Self {
+            device,
+            queue,
+            caps: Caps { software, ..Caps::WEBGPU },
+            adapter: format!("{} ({})", info.name, info.driver_info),
+            pipelines: Mutex::default(),
+        })
+    }
+
+    fn pipeline(&self, kernel: &Kernel) -> wgpu::ComputePipeline {
+        let mut pipelines = self.pipelines.lock().unwrap();
+        let make = || {
+            let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+                label: Some(&kernel.key),
+                source: wgpu::ShaderSource::Wgsl(kernel.wgsl.as_str().into()),
+            });
+            let entries: Vec<_> = (0..)
+                .zip(&kernel.bindings)
+                .map(|(binding, role)| wgpu::BindGroupLayoutEntry {
+                    binding,
+                    visibility: wgpu::ShaderStages::COMPUTE,
+                    ty: wgpu::BindingType::Buffer {
+                        ty: match role.access() {
+                            Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
+                            Access::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
+                            Access::Uniform => wgpu::BufferBindingType::Uniform,
+                        },
+                        has_dynamic_offset: false,
+                        min_binding_size: None,
+                    },
+                    count: None,
+                })
+                .collect();
+            let layout = self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label: None,
+                entries: &entries,
+            });
+            let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: None,
+                bind_group_layouts: &[Some(&layout)],
+                immediate_size: 0,
+            });
+            self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(&kernel.key),
+                layout: Some(&layout),
+                module: &module,
+                entry_point: Some(kernel.entry),
+                compilation_options: Default::default(),
+                cache: None,
+            })
+        };
+        pipelines.entry(kernel.key.clone()).or_insert_with(make).clone()
+    }
+
+    /// Uploads `operands` to the bindings that they belong to, and makes an output of `words` 32-bit words.
+    pub fn bind(&self, kernel: &Kernel, operands: &[(Binding, &[u8])], words: usize) -> Bound {
+        let pipeline = self.pipeline(kernel);
+        let buffer = |contents: &[u8], usage| {
+            self.device.create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
+        };
+        let output = buffer(
+            // Not zero, so that a hole in the output shows.
+            &[0x7b].repeat(words.max(4) * 4),
+            wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
+        );
+        let buffers: Vec<_> = kernel
+            .bindings
+            .iter()
+            .map(|role| match role {
+                Binding::Output => output.clone(),
+                Binding::Uniform => buffer(&kernel.uniform, wgpu::BufferUsages::UNIFORM),
+                _ => {
+                    let found = operands.iter().find(|(of, _)| of == role);
+                    let contents = found.unwrap_or_else(|| panic!("{}: no {role:?}", kernel.key)).1;
+                    buffer(contents, wgpu::BufferUsages::STORAGE)
+                }
+            })
+            .collect();
+        let entries: Vec<_> = (0..)
+            .zip(&buffers)
+            .map(|(binding, buffer)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
+            .collect();
+        let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &entries,
+        });
+        Bound { pipeline, group, output, dispatch: kernel.dispatch }
+    }
+
+    /// Records the dispatch so many times into one pass, submits and waits. Seconds taken.
+    pub fn dispatch(&self, bound: &Bound, times: u32) -> f64 {
+        let start = Instant::now();
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            pass.set_pipeline(&bound.pipeline);
+            pass.set_bind_group(0, &bound.group, &[]);
+            for _ in 0..times {
+                pass.dispatch_workgroups(bound.dispatch[0], bound.dispatch[1], bound.dispatch[2]);
+            }
+        }
+        self.queue.submit([encoder.finish()]);
+        self.device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        start.elapsed().as_secs_f64()
+    }
+
+    /// The first `words` words of the output.
+    pub fn read<T: bytemuck::Pod>(&self, bound: &Bound, words: usize) -> Vec<T> {
+        let size = (words.max(1) * 4) as u64;
+        let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_buffer(&bound.output, 0, &staging, 0, size);
+        self.queue.submit([encoder.finish()]);
+        staging.map_async(wgpu::MapMode::Read, .., |result| result.unwrap());
+        self.device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        let bytes = staging.get_mapped_range(..).unwrap().to_vec();
+        let mut values: Vec<T> = bytemuck::pod_collect_to_vec(&bytes);
+        values.truncate(words);
+        values
+    }
+
+    /// Runs once: the output's `words` words.
+    pub fn run<T: bytemuck::Pod>(
+        &self,
+        kernel: &Kernel,
+        operands: &[(Binding, &[u8])],
+        words: usize,
+    ) -> Vec<T> {
+        let bound = self.bind(kernel, operands, words);
+        self.dispatch(&bound, 1);
+        self.read(&bound, words)
+    }
+}
+
+/// Numbers in [-1, 1) that are the same on every machine.
+pub fn noise(count: usize, seed: u32) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(12_345);
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / 8_388_608.0 - 1.0
+        })
+        .collect()
+}
+
+/// Bytes of a slice.
+pub fn bytes(values: &[f32]) -> &[u8] {
+    bytemuck::cast_slice(values)
+}
+
+/// Fails unless every value is within 1e-5 + 1e-4 of the largest expected one. NaN matches NaN.
+#[track_caller]
+pub fn assert_close(what: &str, actual: &[f32], expected: &[f32]) {
+    assert_eq!(actual.len(), expected.len(), "{what}: length");
+    let largest = expected.iter().filter(|v| v.is_finite()).fold(0.0_f32, |m, v| m.max(v.abs()));
+    let tolerance = 1e-5 + 1e-4 * largest;
+    for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
+        let close = (a - e).abs() <= tolerance || a == e || (a.is_nan() && e.is_nan());
+        assert!(close, "{what}: element {i} is {a}, expected {e} (tolerance {tolerance})");
+    }
+}

@@ -1,0 +1,171 @@
+//! Unary functions on the adapter, against plain Rust.
+
+mod gpu;
+
+use delegraph_shaders::Binding;
+use delegraph_shaders::unary::{Spec, Unary};
+use gpu::{assert_close, bytes, gpu, noise};
+
+fn twin(op: Unary, x: f32) -> f32 {
+    // f64 where the textbook formula loses digits.
+    let d = f64::from(x);
+    match op {
+        Unary::Abs => x.abs(),
+        Unary::Affine { scale, offset } => x * scale + offset,
+        Unary::Ceil => x.ceil(),
+        Unary::Clamp { min, max } => {
+            if x.is_nan() {
+                x
+            } else {
+                x.max(min).min(max)
+            }
+        }
+        Unary::Cos => d.cos() as f32,
+        Unary::Elu => {
+            if x > 0.0 {
+                x
+            } else {
+                d.exp_m1() as f32
+            }
+        }
+        Unary::Exp => d.exp() as f32,
+        Unary::Floor => x.floor(),
+        Unary::Gelu => (0.5 * d * (1.0 + erf(d / 2.0_f64.sqrt()))) as f32,
+        Unary::GeluTanh => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (d + 0.044715 * d * d * d);
+            (0.5 * d * (1.0 + inner.tanh())) as f32
+        }
+        Unary::HardSwish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
+        Unary::LeakyRelu { alpha } => {
+            if x > 0.0 {
+                x
+            } else {
+                x * alpha
+            }
+        }
+        Unary::Log => d.ln() as f32,
+        Unary::Logistic => (1.0 / (1.0 + (-d).exp())) as f32,
+        Unary::Neg => -x,
+        Unary::Round => x.round_ties_even(),
+        Unary::Rsqrt => (1.0 / d.sqrt()) as f32,
+        Unary::Sign => {
+            if x == 0.0 {
+                0.0
+            } else {
+                x.signum()
+            }
+        }
+        Unary::Sin => d.sin() as f32,
+        Unary::Sqrt => x.sqrt(),
+        Unary::Square => x * x,
+        Unary::Tanh => d.tanh() as f32,
+    }
+}
+
+/// The error function by its Taylor series (|x| < 3) or its limit.
+fn erf(x: f64) -> f64 {
+    if x.abs() > 5.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        let n = f64::from(n);
+        term *= -x * x / n;
+        sum += term / (2.0 * n + 1.0);
+    }
+    sum * 2.0 / std::f64::consts::PI.sqrt()
+}
+
+#[track_caller]
+fn check(steps: &[Unary], input: &[f32]) {
+    let Some(gpu) = gpu() else { return };
+    let spec = Spec { steps: steps.to_vec(), elements: input.len() as u32 };
+    let kernel = spec.kernel(&gpu.caps).unwrap();
+    let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(input))], input.len());
+    let expected: Vec<f32> = input.iter().map(|x| steps.iter().fold(*x, |x, op| twin(*op, x))).collect();
+    assert_close(&kernel.key, &actual, &expected);
+}
+
+fn every() -> Vec<Unary> {
+    use Unary::*;
+    let leaky = LeakyRelu { alpha: 0.3 };
+    let affine = Affine { scale: 0.5, offset: -1.0 };
+    vec![
+        Abs,
+        affine,
+        Ceil,
+        Cos,
+        Elu,
+        Exp,
+        Floor,
+        Gelu,
+        GeluTanh,
+        HardSwish,
+        leaky,
+        Logistic,
+        Neg,
+        Round,
+        Sign,
+        Sin,
+        Square,
+        Tanh,
+        Unary::RELU,
+        Unary::RELU6,
+        Unary::RELU_N1_TO_1,
+        Unary::RELU_0_TO_1,
+    ]
+}
+
+#[test]
+fn functions_near_zero() {
+    let input: Vec<f32> = noise(1024, 1).iter().map(|x| x * 8.0).collect();
+    for op in every() {
+        check(&[op], &input);
+        check(&[op], &input[..77]);
+    }
+    let positive: Vec<f32> = input.iter().map(|x| x.abs() + 1e-3).collect();
+    for op in [Unary::Log, Unary::Sqrt, Unary::Rsqrt] {
+        check(&[op], &positive);
+    }
+}
+
+#[test]
+fn halves_round_to_even() {
+    check(&[Unary::Round], &[-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5, 0.49999997]);
+}
+
+#[test]
+fn far_values_saturate() {
+    let input = [-1e30, -1e4, -100.0, -89.0, 89.0, 100.0, 1e4, 1e30];
+    for op in [Unary::Tanh, Unary::Logistic, Unary::Gelu, Unary::Elu, Unary::HardSwish, Unary::RELU6] {
+        check(&[op], &input);
+    }
+    check(&[Unary::GeluTanh], &[-100.0, -30.0, 30.0, 100.0]);
+    check(&[Unary::Exp], &[-200.0, -88.0, -20.0, 0.0]);
+}
+
+#[test]
+fn angles_far_from_zero() {
+    let input: Vec<f32> = noise(512, 2).iter().map(|x| x * 1000.0).collect();
+    check(&[Unary::Sin], &input);
+    check(&[Unary::Cos], &input);
+}
+
+#[test]
+fn clamping_keeps_nan() {
+    check(&[Unary::RELU6], &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0]);
+    check(&[Unary::RELU], &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0, -1.0]);
+}
+
+#[test]
+fn chains_apply_in_order() {
+    let input = noise(300, 3);
+    check(&[], &input);
+    check(&[Unary::Affine { scale: 3.0, offset: 1.0 }, Unary::RELU, Unary::Tanh, Unary::Neg], &input);
+}
+
+#[test]
+fn tensors_longer_than_one_row_of_workgroups() {
+    let input = noise(65_536 * 64 + 3, 4);
+    check(&[Unary::RELU], &input);
+}
