@@ -1,1 +1,5 @@
 //! Proves any Delegraph delegate right, or shows where it is wrong.
+
+pub mod compare;
+pub mod corpus;
+pub mod npy;

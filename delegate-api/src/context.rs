@@ -42,7 +42,7 @@ impl<'a> DelegateContext<'a> {
     }
 
     /// Ok when the node may be claimed: its version is not above the declared maximum, the application did not
-    /// replace its kernel, and no delegate has it yet.
+    /// replace its kernel, no delegate has it yet, and its shapes are known.
     pub fn may_claim(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
         let state = node.state();
         if state.taken || self.claimed[node.id().0] {
@@ -51,7 +51,8 @@ impl<'a> DelegateContext<'a> {
         if state.overridden {
             return Err(Rejection::Overridden { op: node.op().clone() });
         }
-        self.versions.check(node.op(), node.version())
+        self.versions.check(node.op(), node.version())?;
+        node.check_static()
     }
 
     /// Says why a node is not claimed.
@@ -61,9 +62,9 @@ impl<'a> DelegateContext<'a> {
 
     /// The partitions that these nodes would fall into if they were claimed now.
     pub fn preview_partitions(&self, nodes: &[NodeId]) -> Vec<DelegateParams> {
-        let mut wanted = vec![false; self.claimed.len()];
-        nodes.iter().for_each(|n| wanted[n.0] = true);
-        partition(&self.graph, &wanted).into_iter().filter(|g| g.delegated).map(Group::into_params).collect()
+        let mut owners = vec![0; self.claimed.len()];
+        nodes.iter().for_each(|n| owners[n.0] = 1);
+        partition(&self.graph, &owners).into_iter().filter(|g| g.owner == 1).map(Group::into_params).collect()
     }
 
     /// Those of `nodes` whose partitions are within the limits. The others are rejected.

@@ -6,11 +6,11 @@ use delegraph_core::{NodeId, TensorId};
 
 use crate::{DelegateParams, GraphView};
 
-/// Consecutive nodes that are run by the same side.
+/// Nodes that one owner runs without interruption.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// True for a partition of the delegate, false for nodes that stay where they are.
-    pub delegated: bool,
+    /// Whose nodes they are: 0 for the CPU, else as given to [`partition`].
+    pub owner: usize,
     /// The nodes, in an order in which they can run.
     pub nodes: Vec<NodeId>,
     /// Tensors that the group reads and does not compute, constants left out; ascending.
@@ -26,72 +26,99 @@ impl Group {
     }
 }
 
-/// Splits the graph into alternating groups of wanted and other nodes, with as few switches as a greedy sweep
-/// finds: from one side it takes every node whose inputs are there, then from the other, until none is left.
-/// Nodes with side effects keep their order among themselves. Linear in nodes and operands.
-pub fn partition(graph: &GraphView<'_>, wanted: &[bool]) -> Vec<Group> {
-    let subgraph = graph.subgraph();
-    let count = subgraph.nodes.len();
-    // Folded nodes cost nothing and wait for nothing: their outputs are constants already.
-    let folded = |i: usize| graph.node(NodeId(i)).state().folded;
-    let mut producer = vec![None; subgraph.tensors.len()];
-    for (i, node) in subgraph.nodes.iter().enumerate() {
-        node.outputs.iter().for_each(|id| producer[id.0] = Some(i));
-    }
-    let mut waiting = vec![0usize; count];
-    let mut followers: Vec<Vec<usize>> = vec![Vec::new(); count];
-    let mut last_effect = None;
-    for (i, node) in subgraph.nodes.iter().enumerate() {
-        if folded(i) {
-            continue;
+/// Splits the graph into groups of one owner each, given every node's owner, with as few groups as a greedy sweep
+/// finds: it takes every node of one owner whose inputs are there, then of the next, until none is left. Each owner
+/// is tried as the first one. Nodes with side effects keep their order among themselves. Linear in nodes, operands
+/// and owners.
+pub fn partition(graph: &GraphView<'_>, owners: &[usize]) -> Vec<Group> {
+    let dependencies = Dependencies::new(graph);
+    let mut kinds: Vec<usize> = owners.to_vec();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let kind_of: Vec<usize> = owners.iter().map(|o| kinds.partition_point(|k| k < o)).collect();
+    let sweeps = (0..kinds.len()).map(|first| dependencies.sweep(&kind_of, kinds.len(), first));
+    let groups = sweeps.min_by_key(Vec::len).unwrap_or_default();
+    let groups = groups.into_iter().map(|(kind, nodes)| (kinds[kind], nodes)).collect();
+    describe(graph, groups, &dependencies.producer)
+}
+
+/// Who waits for whom.
+struct Dependencies {
+    producer: Vec<Option<usize>>,
+    waiting: Vec<usize>,
+    followers: Vec<Vec<usize>>,
+}
+
+impl Dependencies {
+    fn new(graph: &GraphView<'_>) -> Self {
+        let subgraph = graph.subgraph();
+        let count = subgraph.nodes.len();
+        let state = |i: usize| graph.node(NodeId(i)).state();
+        let mut producer = vec![None; subgraph.tensors.len()];
+        for (i, node) in subgraph.nodes.iter().enumerate() {
+            node.outputs.iter().for_each(|id| producer[id.0] = Some(i));
         }
-        let data = node.inputs.iter().flatten().filter_map(|id| producer[id.0]).filter(|&p| !folded(p));
-        let order = last_effect.filter(|_| graph.node(NodeId(i)).state().side_effects);
-        for before in data.chain(order) {
-            followers[before].push(i);
-            waiting[i] += 1;
-        }
-        if graph.node(NodeId(i)).state().side_effects {
-            last_effect = Some(i);
-        }
-    }
-    // Ready nodes of the two sides, each in file order as far as readiness allows.
-    let mut ready: [VecDeque<usize>; 2] = Default::default();
-    (0..count).filter(|&i| waiting[i] == 0).for_each(|i| ready[usize::from(wanted[i])].push_back(i));
-    let mut side =
-        usize::from((0..count).find(|&i| waiting[i] == 0 && !folded(i)).is_some_and(|i| wanted[i]));
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    let mut sides = Vec::new();
-    while ready.iter().any(|r| !r.is_empty()) {
-        let mut nodes = Vec::new();
-        while let Some(i) = ready[side].pop_front() {
-            nodes.push(i);
-            for &f in &followers[i] {
-                waiting[f] -= 1;
-                if waiting[f] == 0 {
-                    ready[usize::from(wanted[f])].push_back(f);
-                }
+        let mut waiting = vec![0usize; count];
+        let mut followers: Vec<Vec<usize>> = vec![Vec::new(); count];
+        let mut last_effect = None;
+        for (i, node) in subgraph.nodes.iter().enumerate() {
+            // Folded nodes wait for nothing, and nothing waits for them: their outputs are constants already.
+            if state(i).folded {
+                continue;
+            }
+            let data =
+                node.inputs.iter().flatten().filter_map(|id| producer[id.0]).filter(|&p| !state(p).folded);
+            let order = last_effect.filter(|_| state(i).side_effects);
+            for before in data.chain(order) {
+                followers[before].push(i);
+                waiting[i] += 1;
+            }
+            if state(i).side_effects {
+                last_effect = Some(i);
             }
         }
-        if !nodes.is_empty() {
-            groups.push(nodes);
-            sides.push(side == 1);
-        }
-        side = 1 - side;
+        Dependencies { producer, waiting, followers }
     }
-    describe(graph, groups, sides, &producer)
+
+    /// Groups, each with its kind, when the sweep starts with kind `first`.
+    fn sweep(&self, kind_of: &[usize], kinds: usize, first: usize) -> Vec<(usize, Vec<usize>)> {
+        let mut waiting = self.waiting.clone();
+        let mut ready: Vec<VecDeque<usize>> = vec![VecDeque::new(); kinds];
+        (0..waiting.len()).filter(|&i| waiting[i] == 0).for_each(|i| ready[kind_of[i]].push_back(i));
+        let mut groups = Vec::new();
+        let mut kind = first;
+        loop {
+            let mut nodes = Vec::new();
+            while let Some(i) = ready[kind].pop_front() {
+                nodes.push(i);
+                for &follower in &self.followers[i] {
+                    waiting[follower] -= 1;
+                    if waiting[follower] == 0 {
+                        ready[kind_of[follower]].push_back(follower);
+                    }
+                }
+            }
+            if !nodes.is_empty() {
+                groups.push((kind, nodes));
+            }
+            // Go on with whoever has waited longest, in file order.
+            match (0..kinds).filter(|&k| !ready[k].is_empty()).min_by_key(|&k| ready[k].front().copied()) {
+                Some(next) => kind = next,
+                None => return groups,
+            }
+        }
+    }
 }
 
 /// Which tensors cross the borders of each group.
 fn describe(
     graph: &GraphView<'_>,
-    groups: Vec<Vec<usize>>,
-    sides: Vec<bool>,
+    groups: Vec<(usize, Vec<usize>)>,
     producer: &[Option<usize>],
 ) -> Vec<Group> {
     let subgraph = graph.subgraph();
     let mut group_of = vec![usize::MAX; subgraph.nodes.len()];
-    for (g, nodes) in groups.iter().enumerate() {
+    for (g, (_, nodes)) in groups.iter().enumerate() {
         nodes.iter().for_each(|&i| group_of[i] = g);
     }
     let mut leaves = vec![false; subgraph.tensors.len()];
@@ -103,7 +130,7 @@ fn describe(
             }
         }
     }
-    let build = |(g, (nodes, delegated)): (usize, (Vec<usize>, bool))| {
+    let build = |(g, (owner, nodes)): (usize, (usize, Vec<usize>))| {
         let own = |id: &TensorId| producer[id.0].is_some_and(|p| group_of[p] == g);
         let ids = nodes.iter().flat_map(|&i| subgraph.nodes[i].inputs.iter().flatten());
         let constant = |id: &TensorId| graph.tensor(*id).is_constant();
@@ -114,7 +141,7 @@ fn describe(
         // A folded output is a constant: whoever reads it has it already.
         let mut outputs: Vec<TensorId> = ids.copied().filter(|id| leaves[id.0] && !constant(id)).collect();
         outputs.sort_unstable();
-        Group { delegated, nodes: nodes.into_iter().map(NodeId).collect(), inputs, outputs }
+        Group { owner, nodes: nodes.into_iter().map(NodeId).collect(), inputs, outputs }
     };
-    groups.into_iter().zip(sides).enumerate().map(build).collect()
+    groups.into_iter().enumerate().map(build).collect()
 }

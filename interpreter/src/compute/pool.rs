@@ -8,29 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 
-/// Something that runs numbered tasks, perhaps at the same time.
-pub trait Parallel: Sync + Send {
-    /// How many tasks may run at the same time; at least 1.
-    fn threads(&self) -> usize;
-
-    /// Calls `f(0)`, …, `f(tasks - 1)`, each once, in any order and on any thread, and returns when all have
-    /// returned.
-    fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync));
-}
-
-/// Runs every task on the calling thread.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Serial;
-
-impl Parallel for Serial {
-    fn threads(&self) -> usize {
-        1
-    }
-
-    fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
-        (0..tasks).for_each(f);
-    }
-}
+pub use delegraph_core::kernel::{Parallel, Serial};
 
 /// A fixed number of threads, the caller included. The others sleep while there is nothing to do.
 pub struct ThreadPool {

@@ -4,3 +4,5 @@
 pub mod optimized;
 pub mod reference;
 
+#[cfg(test)]
+pub(crate) mod testing;

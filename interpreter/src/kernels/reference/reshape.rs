@@ -27,3 +27,36 @@ impl Kernel for View {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+    use delegraph_core::ops::reshape::{ReshapeParams, SqueezeParams};
+
+    use super::*;
+    use crate::kernels::testing::{T, check, error};
+
+    #[test]
+    fn reshape() {
+        let input = || Some(T::new(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]));
+        let params = |dims: &[i32]| Params::Reshape(ReshapeParams { new_shape: dims.to_vec() });
+        let output = |shape: &[usize]| T::new(shape, &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        check(BuiltinOp::RESHAPE, 1, params(&[3, -1]), &[input()], &[output(&[3, 2])]);
+        let operand = Some(T::new(&[1], &[-1i32]));
+        check(BuiltinOp::RESHAPE, 1, params(&[]), &[input(), operand.clone()], &[output(&[6])]);
+        let text = error(BuiltinOp::RESHAPE, 1, params(&[4, -1]), &[input()], &[output(&[6])]);
+        assert!(text.contains("node 0 (RESHAPE v1): invalid node: cannot reshape [2, 3] to [4, -1]"), "{text}");
+    }
+
+    #[test]
+    fn squeeze_and_expand() {
+        let input = || Some(T::new(&[1, 2, 1], &[1i8, 2]));
+        let squeeze = |dims: &[i32]| Params::Squeeze(SqueezeParams { squeeze_dims: dims.to_vec() });
+        check(BuiltinOp::SQUEEZE, 1, squeeze(&[]), &[input()], &[T::new(&[2], &[1i8, 2])]);
+        check(BuiltinOp::SQUEEZE, 1, squeeze(&[-1]), &[input()], &[T::new(&[1, 2], &[1i8, 2])]);
+        let text = error(BuiltinOp::SQUEEZE, 1, squeeze(&[1]), &[input()], &[T::new(&[2], &[1i8, 2])]);
+        assert!(text.contains("cannot squeeze dimension 1"), "{text}");
+        let axis = Some(T::new(&[1], &[-1i32]));
+        check(BuiltinOp::EXPAND_DIMS, 1, Params::None, &[input(), axis], &[T::new(&[1, 2, 1, 1], &[1i8, 2])]);
+    }
+}

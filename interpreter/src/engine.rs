@@ -1,0 +1,131 @@
+//! All subgraphs of a model at run time, and what kernels get from beyond their node.
+
+use delegraph_core::error::{Error, Result};
+use delegraph_core::kernel::{Host, Parallel, Resources, RuntimeTensor};
+use delegraph_core::{OpResolver, Shape, TensorId};
+use std::sync::Arc;
+
+use delegraph_core::Model;
+
+use crate::subgraph::SubgraphRuntime;
+
+/// All subgraphs, made when they are first needed. One that is running is taken out of its slot.
+pub(crate) struct Engine {
+    pub(crate) model: Arc<Model>,
+    pub(crate) resolver: Arc<dyn OpResolver>,
+    pub(crate) slots: Vec<Option<Box<SubgraphRuntime>>>,
+    pub(crate) resources: Resources,
+    pub(crate) parallel: Arc<dyn Parallel>,
+    /// No single tensor, temporary or arena may be larger.
+    pub(crate) memory_limit: usize,
+}
+
+impl Engine {
+    /// Takes subgraph `index` out of its slot, and the rest as the environment that it runs in.
+    pub(crate) fn take(&mut self, index: usize) -> Result<(Box<SubgraphRuntime>, Env<'_>)> {
+        let mut env = Env {
+            model: &self.model,
+            resolver: &*self.resolver,
+            slots: &mut self.slots,
+            resources: &mut self.resources,
+            parallel: &*self.parallel,
+            memory_limit: self.memory_limit,
+        };
+        let subgraph = env.take(index)?;
+        Ok((subgraph, env))
+    }
+
+    pub(crate) fn put(&mut self, subgraph: Box<SubgraphRuntime>) {
+        let index = subgraph.index;
+        self.slots[index] = Some(subgraph);
+    }
+}
+
+/// What a running subgraph gets from the interpreter.
+pub(crate) struct Env<'e> {
+    model: &'e Arc<Model>,
+    resolver: &'e dyn OpResolver,
+    slots: &'e mut [Option<Box<SubgraphRuntime>>],
+    resources: &'e mut Resources,
+    pub(crate) parallel: &'e dyn Parallel,
+    memory_limit: usize,
+}
+
+impl Env<'_> {
+    fn take(&mut self, index: usize) -> Result<Box<SubgraphRuntime>> {
+        match self.slots.get_mut(index) {
+            Some(slot) => match slot.take() {
+                Some(subgraph) => Ok(subgraph),
+                None => SubgraphRuntime::new(self.model.clone(), index, self.resolver).map(Box::new),
+            },
+            None => Err(Error::InvalidNode(format!("subgraph {index} does not exist"))),
+        }
+    }
+
+    /// Refuses sizes above the limit.
+    pub(crate) fn check_size(&self, bytes: usize) -> Result<()> {
+        if bytes > self.memory_limit {
+            let limit = self.memory_limit;
+            return Err(Error::OutOfMemory(format!("{bytes} bytes are needed, above the limit of {limit}")));
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, subgraph: &mut SubgraphRuntime, shapes: &[Shape]) -> Result<()> {
+        let inputs = subgraph.model.subgraphs[subgraph.index].inputs.clone();
+        if inputs.len() != shapes.len() {
+            let (index, has, given) = (subgraph.index, inputs.len(), shapes.len());
+            return Err(Error::InvalidNode(format!(
+                "subgraph {index} has {has} inputs, the call gives {given}"
+            )));
+        }
+        inputs.iter().zip(shapes).for_each(|(&id, shape)| subgraph.resize_input(id, shape));
+        if !subgraph.prepared {
+            subgraph.infer(self)?;
+            subgraph.finish(self)?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, subgraph: &mut SubgraphRuntime, inputs: &[&RuntimeTensor]) -> Result<()> {
+        let shapes: Vec<Shape> = inputs.iter().map(|t| t.shape.clone()).collect();
+        self.prepare(subgraph, &shapes)?;
+        let ids: Vec<TensorId> = subgraph.model.subgraphs[subgraph.index].inputs.clone();
+        for (id, input) in ids.into_iter().zip(inputs) {
+            let tensor = &mut subgraph.tensors[id.0];
+            if tensor.ty != input.ty {
+                let text = format!("a called subgraph's input is {}, the call gives {}", tensor.ty, input.ty);
+                return Err(Error::InvalidNode(text));
+            }
+            let target = tensor.bytes_mut()?;
+            if target.len() != input.bytes().len() {
+                return Err(Error::State(format!("tensor \"{}\" has no value yet", input.name)));
+            }
+            target.copy_from_slice(input.bytes());
+        }
+        subgraph.invoke(self)
+    }
+}
+
+impl Host for Env<'_> {
+    fn resources(&mut self) -> &mut Resources {
+        self.resources
+    }
+
+    fn prepare_callee(&mut self, index: usize, inputs: &[Shape]) -> Result<Vec<Option<Shape>>> {
+        let mut subgraph = self.take(index)?;
+        let result = self.prepare(&mut subgraph, inputs);
+        let shape = |id: &TensorId| subgraph.shape_known[id.0].then(|| subgraph.tensors[id.0].shape.clone());
+        let shapes = subgraph.model.subgraphs[index].outputs.iter().map(shape).collect();
+        self.slots[index] = Some(subgraph);
+        result.map(|()| shapes)
+    }
+
+    fn call(&mut self, index: usize, inputs: &[&RuntimeTensor]) -> Result<Vec<&RuntimeTensor>> {
+        let mut subgraph = self.take(index)?;
+        let result = self.run(&mut subgraph, inputs);
+        let subgraph = &*self.slots[index].insert(subgraph);
+        result?;
+        Ok(subgraph.model.subgraphs[index].outputs.iter().map(|id| &subgraph.tensors[id.0]).collect())
+    }
+}

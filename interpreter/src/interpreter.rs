@@ -1,0 +1,293 @@
+//! The interpreter: a model, kernels, delegates, inputs and outputs.
+
+use std::sync::Arc;
+
+use delegraph_core::error::{Error, Result};
+use delegraph_core::kernel::RuntimeTensor;
+use delegraph_core::resolver::check_resolved;
+use delegraph_core::{Element, Model, OpResolver, Shape, Signature, TensorId};
+use delegraph_delegate_api::{Delegate, DelegateStats, Policy, Report};
+
+use crate::delegation;
+use crate::engine::Engine;
+use crate::resolvers::BuiltinOpResolver;
+use crate::subgraph::{MemoryReport, SubgraphRuntime};
+
+/// No tensor and no arena may be larger, unless the application says otherwise: 4 GiB.
+pub const DEFAULT_MEMORY_LIMIT: usize = if usize::BITS >= 64 { 4 << 30 } else { usize::MAX / 2 };
+
+/// Makes an [`Interpreter`].
+pub struct InterpreterBuilder {
+    model: Arc<Model>,
+    resolver: Arc<dyn OpResolver>,
+    delegates: Vec<Box<dyn Delegate>>,
+    policy: Policy,
+    threads: usize,
+    memory_limit: usize,
+}
+
+impl InterpreterBuilder {
+    /// Which kernels to use; [`BuiltinOpResolver`] unless this is called.
+    #[must_use]
+    pub fn resolver(mut self, resolver: impl OpResolver + 'static) -> Self {
+        self.resolver = Arc::new(resolver);
+        self
+    }
+
+    /// Adds a delegate. Delegates choose in the order in which they are added.
+    #[must_use]
+    pub fn delegate(mut self, delegate: Box<dyn Delegate>) -> Self {
+        self.delegates.push(delegate);
+        self
+    }
+
+    /// What to do about nodes that no delegate takes.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// How many threads CPU kernels use; 1 unless this is called.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// Bytes that no single tensor and no arena may exceed; [`DEFAULT_MEMORY_LIMIT`] unless this is called.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory_limit = bytes;
+        self
+    }
+
+    /// Finds a kernel for every node, infers shapes, lets delegates claim nodes, and plans memory.
+    ///
+    /// # Errors
+    /// [`Error::UnresolvedOps`] with every op that has no kernel; whatever is wrong with a node, with its location.
+    pub fn build(self) -> Result<Interpreter> {
+        check_resolved(&self.model, &*self.resolver)?;
+        let slots = std::iter::repeat_with(|| None).take(self.model.subgraphs.len()).collect();
+        let engine = Engine {
+            model: self.model,
+            resolver: self.resolver,
+            slots,
+            resources: Default::default(),
+            parallel: crate::threads(self.threads),
+            memory_limit: self.memory_limit,
+        };
+        let delegated = !self.delegates.is_empty();
+        let mut interpreter = Interpreter {
+            engine,
+            delegates: self.delegates,
+            delegated,
+            policy: self.policy,
+            report: Report::default(),
+            entry: 0,
+        };
+        interpreter.prepare()?;
+        Ok(interpreter)
+    }
+}
+
+/// Runs a model.
+///
+/// ```
+/// use delegraph_core::{Model, ModelBytes};
+/// use delegraph_interpreter::Interpreter;
+///
+/// # fn main() -> delegraph_core::Result<()> {
+/// let file = include_bytes!("../../assets/digits/digits_float32.tflite");
+/// let model = Model::from_bytes(ModelBytes::new(&file[..]))?;
+/// let mut interpreter = Interpreter::builder(model).threads(2).build()?;
+/// interpreter.input_mut::<f32>(0)?.fill(0.0);
+/// interpreter.invoke()?;
+/// assert_eq!(interpreter.output::<f32>(0)?.len(), 10);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Interpreter {
+    engine: Engine,
+    delegates: Vec<Box<dyn Delegate>>,
+    delegated: bool,
+    policy: Policy,
+    report: Report,
+    /// The subgraph that inputs, outputs and `invoke` are about.
+    entry: usize,
+}
+
+impl Interpreter {
+    /// A builder for `model`.
+    pub fn builder(model: impl Into<Arc<Model>>) -> InterpreterBuilder {
+        InterpreterBuilder {
+            model: model.into(),
+            resolver: Arc::new(BuiltinOpResolver::new()),
+            delegates: Vec::new(),
+            policy: Policy::default(),
+            threads: 1,
+            memory_limit: DEFAULT_MEMORY_LIMIT,
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.engine.model
+    }
+
+    /// Makes the subgraph of this signature the one that inputs, outputs and `invoke` are about.
+    pub fn select_signature(&mut self, key: &str) -> Result<Signature> {
+        let signature = self.model().signature(key).cloned().ok_or_else(|| {
+            let keys: Vec<&str> = self.model().signatures.iter().map(|s| s.key.as_str()).collect();
+            Error::InvalidInput(format!("no signature \"{key}\"; the model has: {}", keys.join(", ")))
+        })?;
+        self.entry = signature.subgraph;
+        self.prepare()?;
+        Ok(signature)
+    }
+
+    /// How many inputs there are.
+    pub fn input_count(&self) -> usize {
+        self.ids().0.len()
+    }
+
+    /// How many outputs there are.
+    pub fn output_count(&self) -> usize {
+        self.ids().1.len()
+    }
+
+    /// Input `i` with its type, shape and quantization.
+    pub fn input_tensor(&self, i: usize) -> Result<&RuntimeTensor> {
+        let id = self.input_id(i)?;
+        Ok(&self.subgraph()?.tensors[id.0])
+    }
+
+    /// Output `i` with its type, shape, quantization and, after `invoke`, data.
+    pub fn output_tensor(&self, i: usize) -> Result<&RuntimeTensor> {
+        let id = *self.ids().1.get(i).ok_or_else(|| no_such("output", i, self.output_count()))?;
+        Ok(&self.subgraph()?.tensors[id.0])
+    }
+
+    /// The elements of input `i`, to be written. They keep their values from one `invoke` to the next.
+    ///
+    /// # Errors
+    /// Where there is no such input, or its elements are not of type `T`.
+    pub fn input_mut<T: Element>(&mut self, i: usize) -> Result<&mut [T]> {
+        self.prepare()?;
+        let id = self.input_id(i)?;
+        self.subgraph_mut()?.tensors[id.0].elements_mut().map_err(|e| match e {
+            Error::Unsupported(_) => {
+                Error::InvalidInput(format!("input {i} has another element type than {}", T::TYPE))
+            }
+            e => e,
+        })
+    }
+
+    /// The bytes of input `i`, to be written.
+    pub fn input_bytes_mut(&mut self, i: usize) -> Result<&mut [u8]> {
+        self.prepare()?;
+        let id = self.input_id(i)?;
+        self.subgraph_mut()?.tensors[id.0].bytes_mut()
+    }
+
+    /// The elements of output `i`, as the last `invoke` left them.
+    pub fn output<T: Element>(&self, i: usize) -> Result<&[T]> {
+        self.output_tensor(i)?.elements()
+    }
+
+    /// Gives input `i` another shape. Shapes are inferred anew at the next use; inputs lose their data.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where the model fixes the dimensions that would change.
+    pub fn resize_input(&mut self, i: usize, shape: &[usize]) -> Result<()> {
+        let id = self.input_id(i)?;
+        let file = self.engine.model.subgraphs[self.entry].tensor(id);
+        if file.shape.dims() != shape && !file.accepts(shape) {
+            let dims = file.shape_signature.iter().flatten().map(|d| d.map_or("?".into(), |d| d.to_string()));
+            let dims = dims.collect::<Vec<_>>().join(", ");
+            let wanted = Shape::new(shape);
+            return Err(Error::InvalidInput(format!(
+                "input {i} (\"{}\") takes [{dims}], not {wanted}",
+                file.name
+            )));
+        }
+        let shape = Shape::new(shape);
+        self.subgraph_mut()?.resize_input(id, &shape);
+        Ok(())
+    }
+
+    /// Brings everything up to date after a resize. `invoke` does it by itself.
+    pub fn prepare(&mut self) -> Result<()> {
+        if self.engine.slots.get(self.entry).and_then(Option::as_ref).is_some_and(|s| s.prepared) {
+            return Ok(());
+        }
+        let (mut subgraph, mut env) = self.engine.take(self.entry)?;
+        let result = subgraph.infer(&mut env).and_then(|()| {
+            let policy = if self.delegated { self.policy } else { Policy::Prefer };
+            delegation::apply(&mut subgraph, &mut self.delegates, policy, &mut env)
+        });
+        self.engine.put(subgraph);
+        self.report = result?;
+        Ok(())
+    }
+
+    /// Computes the outputs from the inputs. Allocates nothing where all shapes are known.
+    pub fn invoke(&mut self) -> Result<()> {
+        self.prepare()?;
+        let (mut subgraph, mut env) = self.engine.take(self.entry)?;
+        let result = subgraph.invoke(&mut env);
+        self.engine.put(subgraph);
+        result
+    }
+
+    /// Forgets all state: variable tensors are zero, resource variables have no value, initialization runs again.
+    pub fn reset_variables(&mut self) -> Result<()> {
+        self.engine.resources.reset();
+        self.engine.slots.iter_mut().flatten().try_for_each(|s| s.reset_variables())
+    }
+
+    /// Who runs what, and why not.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Memory of the selected subgraph.
+    pub fn memory(&self) -> MemoryReport {
+        self.subgraph().map(|s| s.memory).unwrap_or_default()
+    }
+
+    /// What the kernels of delegates measured, per partition.
+    pub fn delegate_stats(&self) -> Vec<DelegateStats> {
+        self.subgraph().map(|s| s.partitions.iter().map(|p| p.kernel.stats()).collect()).unwrap_or_default()
+    }
+
+    /// How many threads CPU kernels use.
+    pub fn threads(&self) -> usize {
+        self.engine.parallel.threads()
+    }
+
+    fn ids(&self) -> (&[TensorId], &[TensorId]) {
+        let subgraph = &self.engine.model.subgraphs[self.entry];
+        (&subgraph.inputs, &subgraph.outputs)
+    }
+
+    fn input_id(&self, i: usize) -> Result<TensorId> {
+        self.ids().0.get(i).copied().ok_or_else(|| no_such("input", i, self.input_count()))
+    }
+
+    fn subgraph(&self) -> Result<&SubgraphRuntime> {
+        self.engine.slots[self.entry]
+            .as_deref()
+            .ok_or_else(|| Error::State("an earlier call panicked".into()))
+    }
+
+    fn subgraph_mut(&mut self) -> Result<&mut SubgraphRuntime> {
+        self.engine.slots[self.entry]
+            .as_deref_mut()
+            .ok_or_else(|| Error::State("an earlier call panicked".into()))
+    }
+}
+
+fn no_such(what: &str, i: usize, count: usize) -> Error {
+    Error::InvalidInput(format!("there is no {what} {i}; the model has {count}"))
+}

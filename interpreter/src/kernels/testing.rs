@@ -1,0 +1,170 @@
+//! One helper for table tests of kernels: a model of one node, made in memory, run, and compared.
+
+use std::sync::Arc;
+
+use delegraph_core::error::Result;
+use delegraph_core::graph::{Model, Node, Subgraph, Tensor, TensorId};
+use delegraph_core::quantization::Affine;
+use delegraph_core::{Element, Op, OpResolver, Params, Quantization, Shape, TensorType};
+
+use crate::{BuiltinOpResolver, Interpreter, ReferenceOpResolver};
+
+/// A tensor with data: an input, or what an output should be.
+#[derive(Debug, Clone)]
+pub(crate) struct T {
+    ty: TensorType,
+    shape: Shape,
+    bytes: Vec<u8>,
+    quantization: Option<Quantization>,
+    constant: bool,
+    variable: bool,
+}
+
+impl T {
+    pub(crate) fn new<E: Element>(shape: &[usize], elements: &[E]) -> Self {
+        let bytes = bytemuck::cast_slice(elements).to_vec();
+        let shape = Shape::new(shape);
+        assert_eq!(shape.elements(), elements.len(), "a test's tensor has the wrong number of elements");
+        T { ty: E::TYPE, shape, bytes, quantization: None, constant: false, variable: false }
+    }
+
+    /// The file holds the data.
+    pub(crate) fn constant(mut self) -> Self {
+        self.constant = true;
+        self
+    }
+
+    /// State that starts at zero.
+    pub(crate) fn variable(mut self) -> Self {
+        self.variable = true;
+        self
+    }
+
+    pub(crate) fn quantized(mut self, scale: f32, zero_point: i64) -> Self {
+        self.quantization = Some(Quantization::per_tensor(scale, zero_point));
+        self
+    }
+
+    pub(crate) fn per_channel(mut self, scales: &[f32], dimension: usize) -> Self {
+        let zero_points = vec![0; scales.len()];
+        self.quantization =
+            Some(Quantization::Affine(Affine { scales: scales.to_vec(), zero_points, dimension }));
+        self
+    }
+}
+
+/// Runs one node with these inputs; outputs have the declared type and quantization of `outputs`. `None` leaves an
+/// optional input out.
+pub(crate) fn run(
+    resolver: impl OpResolver + 'static,
+    op: impl Into<Op>,
+    version: u32,
+    params: Params,
+    inputs: &[Option<T>],
+    outputs: &[T],
+) -> Result<Vec<(Shape, Vec<u8>)>> {
+    let mut data = Vec::new();
+    let mut tensors = Vec::new();
+    for (i, t) in inputs.iter().flatten().chain(outputs).enumerate() {
+        // Constants start at multiples of 16, as in real files.
+        data.resize(data.len().next_multiple_of(16), 0);
+        let range = t.constant.then(|| data.len()..data.len() + t.bytes.len());
+        if t.constant {
+            data.extend_from_slice(&t.bytes);
+        }
+        tensors.push(Tensor {
+            name: format!("t{i}").into(),
+            ty: t.ty,
+            shape: t.shape.clone(),
+            shape_signature: None,
+            quantization: t.quantization.clone().map(Arc::new),
+            sparsity: None,
+            is_variable: t.variable,
+            data: range,
+        });
+    }
+    let mut next = 0..;
+    let mut id = || TensorId(next.next().unwrap());
+    let node_inputs: Vec<_> = inputs.iter().map(|t| t.as_ref().map(|_| id())).collect();
+    let node_outputs: Vec<_> = outputs.iter().map(|_| id()).collect();
+    let fed: Vec<(TensorId, &T)> = node_inputs
+        .iter()
+        .flatten()
+        .copied()
+        .zip(inputs.iter().flatten())
+        .filter(|(_, t)| !t.constant && !t.variable)
+        .collect();
+    let subgraph = Subgraph {
+        name: String::new(),
+        inputs: fed.iter().map(|(id, _)| *id).collect(),
+        outputs: node_outputs.clone(),
+        nodes: vec![Node {
+            op: op.into(),
+            version,
+            params,
+            inputs: node_inputs,
+            outputs: node_outputs,
+            intermediates: Vec::new(),
+            custom_options: 0..0,
+        }],
+        tensors,
+    };
+    let model = Model::from_subgraphs(data, vec![subgraph])?;
+    let mut interpreter = Interpreter::builder(model).resolver(resolver).build()?;
+    for (i, (_, t)) in fed.iter().enumerate() {
+        interpreter.input_bytes_mut(i)?.copy_from_slice(&t.bytes);
+    }
+    interpreter.invoke()?;
+    let output = |i| interpreter.output_tensor(i).map(|t| (t.shape.clone(), t.bytes().to_vec()));
+    (0..outputs.len()).map(output).collect()
+}
+
+/// Runs one node on the reference and on the optimized kernels; both must give `expected`, floats within the
+/// project's tolerance, everything else exactly. Inputs are tried as given, and once more as constants.
+pub(crate) fn check(op: impl Into<Op>, version: u32, params: Params, inputs: &[Option<T>], expected: &[T]) {
+    let op = op.into();
+    let constants: Vec<Option<T>> =
+        inputs.iter().cloned().map(|t| t.map(|t| if t.variable { t } else { t.constant() })).collect();
+    for (name, inputs) in [("as given", inputs), ("constant", &constants)] {
+        for reference in [true, false] {
+            let (op, params) = (op.clone(), params.clone());
+            let result = match reference {
+                true => run(ReferenceOpResolver::new(), op, version, params, inputs, expected),
+                false => run(BuiltinOpResolver::new(), op, version, params, inputs, expected),
+            };
+            let kernels = if reference { "reference" } else { "optimized" };
+            let result = result.unwrap_or_else(|e| panic!("{kernels} kernel, inputs {name}: {e}"));
+            for (i, ((shape, bytes), want)) in result.iter().zip(expected).enumerate() {
+                assert_eq!(shape, &want.shape, "{kernels} kernel, inputs {name}, output {i}: shape");
+                compare(want, bytes, &format!("{kernels} kernel, inputs {name}, output {i}"));
+            }
+        }
+    }
+}
+
+/// The error of running one node on the reference kernels.
+pub(crate) fn error(
+    op: impl Into<Op>,
+    version: u32,
+    params: Params,
+    inputs: &[Option<T>],
+    outputs: &[T],
+) -> String {
+    match run(ReferenceOpResolver::new(), op, version, params, inputs, outputs) {
+        Ok(_) => panic!("expected an error"),
+        Err(e) => e.to_string(),
+    }
+}
+
+fn compare(want: &T, bytes: &[u8], what: &str) {
+    if want.ty != TensorType::Float32 {
+        assert_eq!(bytes, want.bytes, "{what}");
+        return;
+    }
+    let floats = |b: &[u8]| b.as_chunks().0.iter().map(|c| f32::from_le_bytes(*c)).collect::<Vec<_>>();
+    let (got, want) = (floats(bytes), floats(&want.bytes));
+    assert_eq!(got.len(), want.len(), "{what}: elements");
+    let max = want.iter().filter(|v| v.is_finite()).fold(0f32, |m, v| m.max(v.abs()));
+    let near = |a: f32, b: f32| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-5 + 1e-4 * max;
+    assert!(got.iter().zip(&want).all(|(&a, &b)| near(a, b)), "{what}:\n got {got:?}\nwant {want:?}");
+}

@@ -1,0 +1,62 @@
+//! The resolvers that come with the interpreter.
+
+use delegraph_core::{MutableOpResolver, Op, OpResolver, Registration};
+
+use crate::kernels::{optimized, reference};
+
+/// The kernels that users run: optimized ones, and the reference kernel for every op that has none.
+pub struct BuiltinOpResolver(MutableOpResolver);
+
+/// The reference kernels alone: slow, plain, and what everything else is judged by.
+pub struct ReferenceOpResolver(MutableOpResolver);
+
+impl BuiltinOpResolver {
+    /// All optimized and reference kernels.
+    pub fn new() -> Self {
+        let mut resolver = MutableOpResolver::new();
+        reference::register(&mut resolver);
+        optimized::register(&mut resolver);
+        BuiltinOpResolver(resolver)
+    }
+}
+
+impl ReferenceOpResolver {
+    /// All reference kernels.
+    pub fn new() -> Self {
+        let mut resolver = MutableOpResolver::new();
+        reference::register(&mut resolver);
+        ReferenceOpResolver(resolver)
+    }
+}
+
+impl Default for BuiltinOpResolver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Default for ReferenceOpResolver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OpResolver for BuiltinOpResolver {
+    fn find(&self, op: &Op, version: u32) -> Option<&Registration> {
+        self.0.find(op, version)
+    }
+
+    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+        self.0.versions(op)
+    }
+}
+
+impl OpResolver for ReferenceOpResolver {
+    fn find(&self, op: &Op, version: u32) -> Option<&Registration> {
+        self.0.find(op, version)
+    }
+
+    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+        self.0.versions(op)
+    }
+}

@@ -1,0 +1,538 @@
+//! One subgraph at run time: its tensors, its kernels, and the order in which they run.
+//!
+//! Preparing goes in four passes: shapes are inferred and nodes over constants are computed ("folded"); delegates
+//! claim nodes; the kernels that are left prepare; the arena is planned. Nodes whose shapes depend on data are
+//! deferred: they are prepared while running, when their inputs are there, and own their memory.
+
+use std::sync::Arc;
+
+use delegraph_core::error::{Error, Result};
+use delegraph_core::graph::{Model, Node, NodeId, TensorId};
+use delegraph_core::kernel::{
+    AlignedBuffer, InitContext, InvokeContext, Kernel, Placement, PrepareContext, RuntimeTensor,
+};
+use delegraph_core::ops::{self, InferredShape};
+use delegraph_core::{OpResolver, Shape};
+use delegraph_delegate_api::{GraphView, NodeState};
+use smallvec::SmallVec;
+
+use crate::delegation::Partition;
+use crate::engine::Env;
+use crate::memory::{self, Request};
+
+/// How a node gets its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Computed while preparing.
+    Folded,
+    /// Prepared; runs in every invocation.
+    Static,
+    /// Its output shares its input's memory: nothing to do.
+    View,
+    /// Prepared and run when its inputs are there.
+    Deferred,
+}
+
+/// Temporaries of a step: how many bytes each, and where they are.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) bytes: SmallVec<[usize; 4]>,
+    pointers: Vec<(*mut u8, usize)>,
+    /// Memory of deferred and folded nodes, which are not in the arena's plan.
+    own: Vec<AlignedBuffer>,
+}
+
+// SAFETY: the pointers lead into the arena or into `own`; both belong to the same subgraph and move with it.
+unsafe impl Send for Scratch {}
+
+impl Scratch {
+    pub(crate) fn pointers(&self) -> &[(*mut u8, usize)] {
+        &self.pointers
+    }
+
+    fn allocate(&mut self) -> Result<()> {
+        self.own.resize_with(self.bytes.len(), AlignedBuffer::default);
+        self.pointers.clear();
+        for (buffer, &bytes) in self.own.iter_mut().zip(&self.bytes) {
+            buffer.resize(bytes)?;
+            self.pointers.push((buffer.bytes_mut().as_mut_ptr(), bytes));
+        }
+        Ok(())
+    }
+}
+
+struct NodeRuntime {
+    kernel: Box<dyn Kernel>,
+    side_effects: bool,
+    overridden: bool,
+    turn: Turn,
+    scratch: Scratch,
+}
+
+/// What runs next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Node(NodeId),
+    Partition(usize),
+}
+
+/// Memory of one subgraph, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryReport {
+    /// The arena.
+    pub arena_bytes: usize,
+    /// What the same tensors would take without sharing.
+    pub naive_bytes: usize,
+    /// No plan can do with less.
+    pub lower_bound_bytes: usize,
+    /// Constants: in the file, and computed from them while preparing.
+    pub weights_bytes: usize,
+}
+
+pub(crate) struct SubgraphRuntime {
+    pub(crate) model: Arc<Model>,
+    pub(crate) index: usize,
+    pub(crate) tensors: Vec<RuntimeTensor>,
+    pub(crate) shape_known: Vec<bool>,
+    nodes: Vec<NodeRuntime>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) partitions: Vec<Partition>,
+    arena: AlignedBuffer,
+    pub(crate) memory: MemoryReport,
+    pub(crate) prepared: bool,
+}
+
+impl SubgraphRuntime {
+    /// Makes a kernel for every node and points constants at the file.
+    pub(crate) fn new(model: Arc<Model>, index: usize, resolver: &dyn OpResolver) -> Result<Self> {
+        let subgraph = &model.subgraphs[index];
+        let mut nodes = Vec::with_capacity(subgraph.nodes.len());
+        for id in subgraph.node_ids() {
+            let node = subgraph.node(id);
+            let at = |e: Error| e.at(model.locate(index, id));
+            let registration = resolver.find(&node.op, node.version);
+            let registration =
+                registration.ok_or_else(|| Error::Unsupported("no kernel".into())).map_err(at)?;
+            let custom_options = model.bytes().get(node.custom_options.clone()).unwrap_or_default();
+            let kernel = registration.init(&InitContext { node, subgraph, custom_options }).map_err(at)?;
+            nodes.push(NodeRuntime {
+                kernel,
+                side_effects: registration.has_side_effects(),
+                overridden: registration.overrides_builtin(),
+                turn: Turn::Static,
+                scratch: Scratch::default(),
+            });
+        }
+        let mut tensors: Vec<RuntimeTensor> = subgraph.tensors.iter().map(RuntimeTensor::new).collect();
+        for (tensor, file) in tensors.iter_mut().zip(&subgraph.tensors) {
+            if let Some(bytes) = model.constant(file) {
+                point_at_constant(tensor, bytes)?;
+            }
+        }
+        let shape_known = vec![true; tensors.len()];
+        let steps = subgraph.node_ids().map(Step::Node).collect();
+        let (partitions, arena, memory) = Default::default();
+        Ok(SubgraphRuntime {
+            index,
+            tensors,
+            shape_known,
+            nodes,
+            steps,
+            partitions,
+            arena,
+            memory,
+            prepared: false,
+            model: model.clone(),
+        })
+    }
+
+    /// The first pass: shapes, and everything that constants alone decide.
+    pub(crate) fn infer(&mut self, env: &mut Env<'_>) -> Result<()> {
+        self.prepared = false;
+        self.partitions.clear();
+        let model = self.model.clone();
+        let subgraph = &model.subgraphs[self.index];
+        self.steps = subgraph.node_ids().map(Step::Node).collect();
+        for (i, file) in subgraph.tensors.iter().enumerate() {
+            let tensor = &mut self.tensors[i];
+            if file.is_constant() {
+                continue;
+            }
+            if file.is_variable {
+                if tensor.placement() != Placement::Variable {
+                    tensor.allocate(Placement::Variable)?;
+                }
+                continue;
+            }
+            tensor.clear_data();
+            if !subgraph.inputs.contains(&TensorId(i)) {
+                tensor.shape = file.shape.clone();
+                self.shape_known[i] = false;
+            }
+        }
+        for id in subgraph.node_ids() {
+            self.infer_node(id, env).map_err(|e| e.at(model.locate(self.index, id)))?;
+        }
+        Ok(())
+    }
+
+    fn infer_node(&mut self, id: NodeId, env: &mut Env<'_>) -> Result<()> {
+        let model = self.model.clone();
+        let node = model.subgraphs[self.index].node(id);
+        self.nodes[id.0].turn = Turn::Deferred;
+        if node.inputs.iter().flatten().any(|t| !self.shape_known[t.0]) {
+            return Ok(());
+        }
+        match self.infer_outputs(node, false, env)? {
+            Outputs::Known => {}
+            Outputs::DataDependent => return Ok(()),
+            Outputs::FromKernel => {
+                if !self.prepare_node(id, false, env)?.is_empty() {
+                    return Ok(());
+                }
+            }
+        }
+        for output in &node.outputs {
+            env.check_size(self.tensors[output.0].byte_size()?)?;
+            self.shape_known[output.0] = true;
+        }
+        self.nodes[id.0].turn = Turn::Static;
+        let runtime = &self.nodes[id.0];
+        let constant = node.inputs.iter().flatten().all(|t| self.tensors[t.0].is_constant());
+        let foldable = !runtime.side_effects && node.op.builtin().is_some() && !node.outputs.is_empty();
+        if foldable && (constant || runtime.kernel.needs_shapes_only()) {
+            self.fold(id, node, env)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the op's definition for types and shapes. Custom ops have none: their kernels say.
+    fn infer_outputs(&mut self, node: &Node, known: bool, env: &mut Env<'_>) -> Result<Outputs> {
+        let Some(definition) = node.op.builtin().and_then(ops::definition) else {
+            return Ok(Outputs::FromKernel);
+        };
+        let threads = env.parallel.threads();
+        let cx = PrepareContext::new(
+            &node.params,
+            node.version,
+            &node.inputs,
+            &node.outputs,
+            &mut self.tensors,
+            known,
+            threads,
+            env,
+        );
+        let inferred = (definition.infer)(&cx.infer_context())?;
+        if inferred.len() != node.outputs.len() {
+            let text = format!("the node has {} outputs, the op {}", node.outputs.len(), inferred.len());
+            return Err(Error::InvalidNode(text));
+        }
+        let mut result = Outputs::Known;
+        for (i, (output, id)) in inferred.into_iter().zip(&node.outputs).enumerate() {
+            let tensor = &mut self.tensors[id.0];
+            if tensor.ty != output.ty {
+                let text = format!("output {i} is declared {}, the op gives {}", tensor.ty, output.ty);
+                return Err(Error::InvalidNode(text));
+            }
+            match output.shape {
+                InferredShape::Known(shape) => tensor.shape = shape,
+                InferredShape::DataDependent => result = Outputs::DataDependent,
+                InferredShape::FromKernel if result == Outputs::Known => result = Outputs::FromKernel,
+                InferredShape::FromKernel => {}
+            }
+        }
+        Ok(result)
+    }
+
+    /// Calls the kernel's `prepare`; returns the outputs whose shapes depend on data.
+    fn prepare_node(
+        &mut self,
+        id: NodeId,
+        known: bool,
+        env: &mut Env<'_>,
+    ) -> Result<SmallVec<[TensorId; 2]>> {
+        let node = &self.model.subgraphs[self.index].nodes[id.0];
+        let runtime = &mut self.nodes[id.0];
+        let threads = env.parallel.threads();
+        let mut cx = PrepareContext::new(
+            &node.params,
+            node.version,
+            &node.inputs,
+            &node.outputs,
+            &mut self.tensors,
+            known,
+            threads,
+            env,
+        );
+        runtime.kernel.prepare(&mut cx)?;
+        let (bytes, data_dependent) = cx.finish();
+        for &bytes in &bytes {
+            env.check_size(bytes)?;
+        }
+        runtime.scratch.bytes = bytes;
+        Ok(data_dependent)
+    }
+
+    fn run_node(&mut self, id: NodeId, env: &mut Env<'_>) -> Result<()> {
+        let node = &self.model.subgraphs[self.index].nodes[id.0];
+        let runtime = &mut self.nodes[id.0];
+        let parallel = env.parallel;
+        // SAFETY: ids are in range and no output is an input (checked when the model was loaded); the planner gives
+        // tensors and temporaries that are alive at one step disjoint memory, and all others own theirs; `&mut self`
+        // and `&mut env` keep everybody else out.
+        let mut cx = unsafe {
+            InvokeContext::new(
+                &node.inputs,
+                &node.outputs,
+                &mut self.tensors,
+                &runtime.scratch.pointers,
+                parallel,
+                env,
+            )
+        };
+        runtime.kernel.invoke(&mut cx)
+    }
+
+    /// Computes a node whose inputs are constant; its outputs become constants.
+    fn fold(&mut self, id: NodeId, node: &Node, env: &mut Env<'_>) -> Result<()> {
+        if !self.prepare_node(id, false, env)?.is_empty() {
+            self.nodes[id.0].turn = Turn::Deferred;
+            node.outputs.iter().for_each(|t| self.shape_known[t.0] = false);
+            return Ok(());
+        }
+        for output in &node.outputs {
+            self.tensors[output.0].allocate(Placement::Dynamic)?;
+        }
+        self.nodes[id.0].scratch.allocate()?;
+        self.run_node(id, env)?;
+        self.nodes[id.0].scratch = Scratch::default();
+        self.nodes[id.0].turn = Turn::Folded;
+        node.outputs.iter().for_each(|t| self.tensors[t.0].freeze());
+        Ok(())
+    }
+
+    /// The third and fourth pass: kernels prepare, and the arena is planned.
+    pub(crate) fn finish(&mut self, env: &mut Env<'_>) -> Result<()> {
+        let model = self.model.clone();
+        for i in 0..self.steps.len() {
+            match self.steps[i] {
+                Step::Node(id) if self.nodes[id.0].turn == Turn::Static => {
+                    let index = self.index;
+                    let location = || model.locate(index, id);
+                    let prepared = self.prepare_node(id, false, env);
+                    if !prepared.map_err(|e| e.at(location()))?.is_empty() {
+                        let text = "the kernel calls a shape data-dependent that inference knows";
+                        return Err(Error::State(text.into()).at(location()));
+                    }
+                }
+                Step::Node(_) => {}
+                Step::Partition(p) => {
+                    let partition = &mut self.partitions[p];
+                    partition.scratch.bytes = partition.prepare(&mut self.tensors, env)?;
+                }
+            }
+        }
+        self.plan_memory(env)?;
+        self.prepared = true;
+        Ok(())
+    }
+
+    /// Gives every tensor with a known shape its place in the arena.
+    fn plan_memory(&mut self, env: &mut Env<'_>) -> Result<()> {
+        let model = self.model.clone();
+        let subgraph = &model.subgraphs[self.index];
+        let last_step = self.steps.len();
+        // The tensor whose memory each tensor uses: its own, unless it is a view.
+        let mut root: Vec<usize> = (0..self.tensors.len()).collect();
+        let mut life: Vec<Option<(usize, usize)>> = vec![None; self.tensors.len()];
+        for input in &subgraph.inputs {
+            if self.tensors[input.0].placement() == Placement::None {
+                // Inputs keep what the caller wrote, so that it can invoke again.
+                life[input.0] = Some((0, last_step));
+            }
+        }
+        for (s, step) in self.steps.iter().enumerate() {
+            let (inputs, outputs, planned) = match *step {
+                Step::Node(id) => {
+                    let (node, runtime) = (subgraph.node(id), &mut self.nodes[id.0]);
+                    let planned = runtime.turn == Turn::Static || runtime.turn == Turn::View;
+                    if planned && runtime.kernel.is_view() {
+                        let source = node.input(0).map(|t| root[t.0]).filter(|&t| life[t].is_some());
+                        runtime.turn = if source.is_some() { Turn::View } else { Turn::Static };
+                        if let (Some(source), Some(output)) = (source, node.outputs.first()) {
+                            root[output.0] = source;
+                        }
+                    }
+                    (node.inputs.as_slice(), node.outputs.as_slice(), planned)
+                }
+                Step::Partition(p) => {
+                    (self.partitions[p].inputs.as_slice(), &*self.partitions[p].params.outputs, true)
+                }
+            };
+            for id in outputs.iter().filter(|_| planned) {
+                life[root[id.0]].get_or_insert((s, s)).1 = s.max(life[root[id.0]].map_or(0, |l| l.1));
+            }
+            for id in inputs.iter().flatten() {
+                if let Some(life) = &mut life[root[id.0]] {
+                    life.1 = life.1.max(s);
+                }
+            }
+        }
+        for output in &subgraph.outputs {
+            if let Some(life) = &mut life[root[output.0]] {
+                life.1 = last_step;
+            }
+        }
+        let mut requests = Vec::new();
+        let mut owners = Vec::new();
+        for (i, life) in life.iter().enumerate() {
+            if let Some((first, last)) = *life {
+                requests.push(Request { size: self.tensors[i].byte_size()?, first, last });
+                owners.push(i);
+            }
+        }
+        for (s, step) in self.steps.iter().enumerate() {
+            let bytes: &[usize] = match *step {
+                Step::Node(id) if self.nodes[id.0].turn == Turn::Static => &self.nodes[id.0].scratch.bytes,
+                Step::Node(_) => &[],
+                Step::Partition(p) => &self.partitions[p].scratch.bytes,
+            };
+            requests.extend(bytes.iter().map(|&size| Request { size, first: s, last: s }));
+        }
+        let plan =
+            memory::plan(&requests).ok_or_else(|| Error::OutOfMemory("the arena's size overflows".into()))?;
+        env.check_size(plan.arena_bytes)?;
+        self.arena = AlignedBuffer::zeroed(plan.arena_bytes)?;
+        self.point_into_arena(&plan.offsets, &requests, &owners, &root);
+        let constants = self.tensors.iter().filter(|t| t.is_constant()).map(|t| t.bytes().len()).sum();
+        self.memory = MemoryReport {
+            arena_bytes: plan.arena_bytes,
+            naive_bytes: plan.naive_bytes,
+            lower_bound_bytes: plan.lower_bound_bytes,
+            weights_bytes: constants,
+        };
+        Ok(())
+    }
+
+    fn point_into_arena(
+        &mut self,
+        offsets: &[usize],
+        requests: &[Request],
+        owners: &[usize],
+        root: &[usize],
+    ) {
+        let base = self.arena.bytes_mut().as_mut_ptr();
+        let place = |r: usize| (base.wrapping_add(offsets[r]), requests[r].size);
+        let mut placed = vec![None; self.tensors.len()];
+        for (r, &owner) in owners.iter().enumerate() {
+            placed[owner] = Some(place(r));
+        }
+        for (tensor, &root) in self.tensors.iter_mut().zip(root) {
+            if let Some((data, len)) = placed[root] {
+                // SAFETY: the plan keeps `offset + size` within the arena, which lives as long as the tensors and is
+                // replaced only together with these pointers; tensors alive at one step do not overlap.
+                unsafe { tensor.set_data(Placement::Arena, data, len) };
+            }
+        }
+        let mut next = owners.len();
+        for step in &self.steps {
+            let scratch = match *step {
+                Step::Node(id) if self.nodes[id.0].turn == Turn::Static => &mut self.nodes[id.0].scratch,
+                Step::Node(_) => continue,
+                Step::Partition(p) => &mut self.partitions[p].scratch,
+            };
+            scratch.pointers = (next..next + scratch.bytes.len()).map(place).collect();
+            next += scratch.bytes.len();
+        }
+    }
+
+    /// Runs every step.
+    pub(crate) fn invoke(&mut self, env: &mut Env<'_>) -> Result<()> {
+        for i in 0..self.steps.len() {
+            match self.steps[i] {
+                Step::Node(id) => {
+                    let result = match self.nodes[id.0].turn {
+                        Turn::Folded | Turn::View => Ok(()),
+                        Turn::Static => self.run_node(id, env),
+                        Turn::Deferred => self.run_deferred(id, env),
+                    };
+                    result.map_err(|e| e.at(self.model.locate(self.index, id)))?;
+                }
+                Step::Partition(p) => self.partitions[p].invoke(&mut self.tensors, env)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares a node now that its inputs are there, and runs it. Its outputs own their memory.
+    fn run_deferred(&mut self, id: NodeId, env: &mut Env<'_>) -> Result<()> {
+        let model = self.model.clone();
+        let node = model.subgraphs[self.index].node(id);
+        let inferred = self.infer_outputs(node, true, env)?;
+        let data_dependent = self.prepare_node(id, true, env)?;
+        for output in &node.outputs {
+            let tensor = &mut self.tensors[output.0];
+            let unknown = inferred == Outputs::DataDependent || data_dependent.contains(output);
+            if unknown {
+                tensor.allocate_bytes(Placement::Dynamic, 0)?;
+            } else {
+                env.check_size(tensor.byte_size()?)?;
+                tensor.allocate(Placement::Dynamic)?;
+            }
+        }
+        self.nodes[id.0].scratch.allocate()?;
+        self.run_node(id, env)
+    }
+
+    /// Gives input `i` another shape. What it held is lost.
+    pub(crate) fn resize_input(&mut self, id: TensorId, shape: &Shape) {
+        if self.tensors[id.0].shape != *shape {
+            self.tensors[id.0].shape = shape.clone();
+            self.prepared = false;
+        }
+    }
+
+    /// Zeroes the variable tensors.
+    pub(crate) fn reset_variables(&mut self) -> Result<()> {
+        for tensor in self.tensors.iter_mut().filter(|t| t.placement() == Placement::Variable) {
+            tensor.bytes_mut()?.fill(0);
+        }
+        Ok(())
+    }
+
+    /// What delegates are told of each node. `taken` is filled in by delegation.
+    pub(crate) fn node_states(&self) -> Vec<NodeState> {
+        let state = |n: &NodeRuntime| NodeState {
+            folded: n.turn == Turn::Folded,
+            dynamic: n.turn == Turn::Deferred,
+            side_effects: n.side_effects,
+            overridden: n.overridden,
+            taken: false,
+        };
+        self.nodes.iter().map(state).collect()
+    }
+
+    pub(crate) fn graph<'a>(&'a self, states: &'a [NodeState]) -> GraphView<'a> {
+        GraphView::new(&self.model, self.index, &self.tensors, &self.shape_known, states)
+    }
+}
+
+/// What inference knows of a node's outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outputs {
+    Known,
+    DataDependent,
+    FromKernel,
+}
+
+/// Lets a constant tensor read the file's bytes in place, or a copy where the file does not align them.
+fn point_at_constant(tensor: &mut RuntimeTensor, bytes: &[u8]) -> Result<()> {
+    let align = tensor.ty.bits().map_or(1, |bits| (bits / 8).max(1));
+    if !bytes.as_ptr().addr().is_multiple_of(align) {
+        return tensor.set_constant_copy(bytes);
+    }
+    // SAFETY: the model, which the subgraph keeps alive, owns the bytes and never changes them; constants are never
+    // written through.
+    unsafe { tensor.set_data(Placement::Constant, bytes.as_ptr().cast_mut(), bytes.len()) };
+    Ok(())
+}
