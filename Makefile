@@ -1,0 +1,69 @@
+# `make demo` and `make test` are all that a fresh clone needs; `make help` lists the rest.
+# CARGO_FLAGS reaches every cargo command (`make test CARGO_FLAGS=--offline`).
+
+PYTHON ?= python3
+CARGO ?= cargo
+CARGO_FLAGS ?=
+DELEGRAPH_CACHE ?= $(HOME)/.cache/delegraph
+export DELEGRAPH_CACHE
+
+FETCH := $(PYTHON) scripts/fetch_models.py
+VENVS := target/venvs
+TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench models setup schema goldens digits clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup ## segment a portrait and find its face, on the GPU and on the CPU: target/demo/*.png
+	@$(FETCH) --optional selfie_segmentation.tflite face_detection_short_range.tflite astronaut.png || true
+	$(CARGO) run $(CARGO_FLAGS) --release --example demo
+
+test: setup ## everything: lint, unit, conformance and doc tests, examples
+	@$(FETCH) --optional || true
+	@$(MAKE) --no-print-directory lint
+	$(CARGO) test $(CARGO_FLAGS) --workspace
+
+# rustfmt and clippy come with Rust's default installation; cargo-deny and typos are extras.
+lint: ## formatting, clippy and, where they are installed, cargo-deny and typos
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then echo "$(CARGO) fmt --all --check"; $(CARGO) fmt --all --check; \
+	 else echo "lint: left out: rustfmt is not installed (rustup component add rustfmt)"; fi
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then echo "$(CARGO) clippy"; \
+	    $(CARGO) clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings; \
+	 else echo "lint: left out: clippy is not installed (rustup component add clippy)"; fi
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline check bans licenses sources; \
+	 else echo "lint: left out: cargo-deny is not installed (cargo install cargo-deny)"; fi
+	@if typos --version >/dev/null 2>&1; then typos; \
+	 else echo "lint: left out: typos is not installed (pip install typos)"; fi
+
+bench: setup ## load, prepare, first and median times of every model, on the CPU and on the GPU
+	@$(FETCH) --optional || true
+	$(CARGO) build $(CARGO_FLAGS) --release
+	@$(foreach model,$(TFLITE_MODELS),$(foreach delegate,cpu wgpu,\
+	    $(CARGO) run $(CARGO_FLAGS) --quiet --release -- bench $(model) --delegate $(delegate) || true;))
+
+models: ## fetch the ten real models and the photo into the cache
+	@$(FETCH)
+
+setup: ## install what a fresh Debian machine lacks
+	@sh scripts/setup.sh
+
+schema: $(VENVS)/schema/ready ## regenerate core/src/schema_generated.rs from core/schema.fbs
+	$(VENVS)/schema/bin/flatc --rust -o core/src core/schema.fbs
+
+goldens: $(VENVS)/goldens/ready models ## run LiteRT on every model and rewrite conformance/goldens
+	$(VENVS)/goldens/bin/python scripts/make_goldens.py
+
+digits: $(VENVS)/train/ready ## train the embedded digit classifier again: assets/digits
+	$(VENVS)/train/bin/python scripts/train_digits.py
+
+clean: ## remove target/; the cache of models stays
+	$(CARGO) clean
+
+# A virtual environment with exactly the versions that a script was written for.
+$(VENVS)/%/ready: scripts/requirements-%.txt
+	$(PYTHON) -m venv --clear $(VENVS)/$*
+	$(VENVS)/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@

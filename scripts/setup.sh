@@ -1,0 +1,100 @@
+#!/bin/sh
+# Installs what a fresh Debian machine lacks for `make demo` and `make test`: a Vulkan driver and loader, and Python's venv module.
+# Where it can't install (offline, no rights, another system) it says what is left out and ends well: everything else still runs.
+# With DELEGRAPH_NO_INSTALL=1 it only says what is missing.
+set -u
+
+say() { echo "setup: $*" >&2; }
+
+# Is the library that a Vulkan driver file names there? $1: the file. Names without a folder are the dynamic linker's business.
+driver_works() {
+    library=$(sed -n 's/.*"library_path"[[:space:]]*:[[:space:]]*"\([^"]*\)".*/\1/p' "$1" | head -n 1)
+    case $library in
+        "") return 1 ;;
+        /*) [ -e "$library" ] ;;
+        */*) [ -e "$(dirname "$1")/$library" ] ;;
+        *) has_library "$library" ;;
+    esac
+}
+
+has_library() { PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -qF "$1"; }
+
+# Prints the Vulkan driver files that the loader would read, one a line.
+driver_files() {
+    # The loader looks at these variables first, and at nothing else when one is set.
+    named=${VK_DRIVER_FILES:-${VK_ICD_FILENAMES:-}}
+    if [ -n "$named" ]; then
+        echo "$named" | tr ':' '\n'
+        return
+    fi
+    for folder in "${XDG_CONFIG_HOME:-$HOME/.config}" /etc/xdg /usr/local/etc /etc \
+                  "${XDG_DATA_HOME:-$HOME/.local/share}" /usr/local/share /usr/share; do
+        ls "$folder"/vulkan/icd.d/*.json 2>/dev/null
+    done
+}
+
+has_vulkan_driver() {
+    driver_files | while read -r file; do
+        if [ -r "$file" ] && driver_works "$file"; then
+            echo yes
+            break
+        fi
+    done | grep -q yes
+}
+
+# Runs a command with root's rights, or fails. sudo may ask for a password on a terminal only.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@" </dev/null
+    elif ! command -v sudo >/dev/null; then
+        return 1
+    elif [ -t 0 ] && [ -z "${CI:-}" ]; then
+        sudo "$@"
+    else
+        sudo -n "$@" </dev/null
+    fi
+}
+
+apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
+        -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 "$@" >&2
+}
+
+packages=""
+case $(uname -s) in
+    Linux)
+        if ! has_vulkan_driver; then
+            say "no Vulkan driver found: Debian's mesa-vulkan-drivers brings a software GPU (lavapipe)"
+            packages="mesa-vulkan-drivers libvulkan1"
+        elif ! has_library libvulkan.so.1; then
+            say "no Vulkan loader found"
+            packages="libvulkan1"
+        fi
+        ;;
+    *) ;; # Metal and Direct3D 12 come with the system.
+esac
+if ! command -v python3 >/dev/null; then
+    say "no python3 found: it fetches the real models"
+    packages="$packages python3 python3-venv"
+elif ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    say "Python's venv module can't make environments: python3-venv is missing"
+    packages="$packages python3-venv"
+fi
+
+[ -n "$packages" ] || exit 0
+
+if [ -n "${DELEGRAPH_NO_INSTALL:-}" ]; then
+    say "left out, as DELEGRAPH_NO_INSTALL asks: $packages"
+elif ! command -v apt-get >/dev/null; then
+    say "left out: this system has no apt-get. Install the equivalent of: $packages"
+else
+    say "installing $packages"
+    apt update || say "the package lists could not be refreshed; trying with those that are here"
+    # shellcheck disable=SC2086 # a list of words
+    if apt install -y --no-install-recommends $packages; then
+        say "installed $packages"
+    else
+        say "left out: could not install $packages (offline, or not allowed). Later: apt-get install $packages"
+    fi
+fi
+exit 0
