@@ -35,6 +35,15 @@ impl InferTensor<'_> {
         }
     }
 
+    /// The one integer that the constant data holds. `None` where the data is not constant.
+    pub fn integer(&self, what: &str) -> Result<Option<i64>, InferError> {
+        match self.integers()?.as_deref() {
+            None => Ok(None),
+            Some([value]) => Ok(Some(*value)),
+            Some(more) => Err(InferError::new(format!("{what} must be one number, got {}", more.len()))),
+        }
+    }
+
     /// The first constant element, where the data is constant and of type `T`.
     pub fn scalar<T: Element>(&self) -> Option<T> {
         let bytes = self.constant.filter(|_| self.ty == T::TYPE)?;
@@ -162,6 +171,12 @@ impl<'a> InferContext<'a> {
         Ok(())
     }
 
+    /// What inference says while the operand that decides the shapes of the outputs is not known: all outputs are of
+    /// this type.
+    pub(crate) fn data_dependent(&self, ty: TensorType) -> InferResult {
+        Ok(self.outputs.iter().map(|_| Inferred::data_dependent(ty)).collect())
+    }
+
     /// The typed params of the node.
     pub fn params<T>(&self) -> Result<&'a T, InferError>
     where
@@ -177,6 +192,11 @@ pub fn axis_in(axis: i64, rank: usize) -> Result<usize, InferError> {
     let signed = i64::try_from(rank).map_err(|_| error())?;
     let from_front = if axis < 0 { axis.checked_add(signed).ok_or_else(error)? } else { axis };
     usize::try_from(from_front).ok().filter(|&a| a < rank).ok_or_else(error)
+}
+
+/// `value` as a size: an error where it is negative.
+pub fn size_from(value: i64, what: &str) -> Result<usize, InferError> {
+    usize::try_from(value).map_err(|_| InferError::new(format!("{what} {value} is negative")))
 }
 
 /// Output size of a sliding window along one dimension, for conv and pool ops. `stride` and `dilation` come from

@@ -13,7 +13,7 @@ pub use crate::types::TensorType;
 mod infer;
 pub use infer::{
     Declared, InferContext, InferError, InferResult, InferTensor, Inferred, InferredShape, axis_in,
-    pad_amount, windowed_output,
+    pad_amount, size_from, windowed_output,
 };
 
 macro_rules! families {
@@ -61,6 +61,14 @@ families! {
     conv_2d: CONV_2D;
     binary: ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR, RIGHT_SHIFT;
     reshape: RESHAPE, SQUEEZE, EXPAND_DIMS;
+    concatenation: CONCATENATION;
+    pad: PAD, PADV2, MIRROR_PAD;
+    shape: SHAPE, RANK;
+    transpose: TRANSPOSE;
+    slice: SLICE, STRIDED_SLICE;
+    split: SPLIT, SPLIT_V;
+    pack: PACK, UNPACK;
+    depth_to_space: DEPTH_TO_SPACE, SPACE_TO_DEPTH;
     control_flow: CALL_ONCE, IF, WHILE;
 }
 
@@ -72,6 +80,16 @@ params! {
     Div(binary::DivParams),
     Reshape(reshape::ReshapeParams),
     Squeeze(reshape::SqueezeParams),
+    Concatenation(concatenation::ConcatenationParams),
+    MirrorPad(pad::MirrorPadParams),
+    Shape(shape::ShapeParams),
+    StridedSlice(slice::StridedSliceParams),
+    Split(split::SplitParams),
+    SplitV(split::SplitVParams),
+    Pack(pack::PackParams),
+    Unpack(pack::UnpackParams),
+    DepthToSpace(depth_to_space::DepthToSpaceParams),
+    SpaceToDepth(depth_to_space::SpaceToDepthParams),
     CallOnce(control_flow::CallOnceParams),
     If(control_flow::IfParams),
     While(control_flow::WhileParams),

@@ -1,7 +1,9 @@
 //! CPU kernels. `reference` is short and plainly correct; `optimized` is what users run. One file per op family,
 //! named like the family's definition in `delegraph_core::ops`.
 
+pub mod index;
 pub mod optimized;
+mod prepared;
 pub mod reference;
 
 #[cfg(test)]

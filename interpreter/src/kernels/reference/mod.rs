@@ -13,5 +13,13 @@ macro_rules! families {
 }
 
 families! {
+    concatenation,
+    depth_to_space,
+    pack,
+    pad,
     reshape,
+    shape,
+    slice,
+    split,
+    transpose,
 }

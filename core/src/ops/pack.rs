@@ -1,0 +1,109 @@
+//! PACK, UNPACK.
+
+use smallvec::smallvec;
+
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError, axis_in,
+};
+
+/// `PACK`.
+pub static PACK: OpDef = OpDef {
+    op: BuiltinOp::PACK,
+    family: "pack",
+    read: read_pack,
+    infer: infer_pack,
+    history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.13.0"), (5, "2.23.0")],
+};
+
+/// `UNPACK`.
+pub static UNPACK: OpDef = OpDef {
+    op: BuiltinOp::UNPACK,
+    family: "pack",
+    read: read_unpack,
+    infer: infer_unpack,
+    history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.3.0"), (5, "2.22.0"), (6, "2.23.0")],
+};
+
+/// Params of PACK.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PackParams {
+    /// How many inputs.
+    pub values_count: i32,
+    /// The new dimension, counted in the output; negative counts from the back.
+    pub axis: i32,
+}
+
+fn read_pack(options: &Options<'_>) -> Result<Params, ReadError> {
+    let t = options.table(|o| o.builtin_options_as_pack_options())?;
+    Ok(Params::Pack(PackParams { values_count: t.values_count(), axis: t.axis() }))
+}
+
+/// Params of UNPACK.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UnpackParams {
+    /// How many outputs.
+    pub num: i32,
+    /// The dimension that is taken apart; negative counts from the back.
+    pub axis: i32,
+}
+
+fn read_unpack(options: &Options<'_>) -> Result<Params, ReadError> {
+    let t = options.table(|o| o.builtin_options_as_unpack_options())?;
+    Ok(Params::Unpack(UnpackParams { num: t.num(), axis: t.axis() }))
+}
+
+/// Inputs of one type and shape, stacked along a new dimension.
+fn infer_pack(cx: &InferContext<'_>) -> InferResult {
+    let p: &PackParams = cx.params()?;
+    cx.arity(1..=usize::MAX, 1)?;
+    if usize::try_from(p.values_count) != Ok(cx.inputs.len()) {
+        return Err(InferError::new(format!(
+            "the option names {} inputs, the node has {}",
+            p.values_count,
+            cx.inputs.len()
+        )));
+    }
+    let first = cx.input(0)?;
+    for i in 1..cx.inputs.len() {
+        let input = cx.input(i)?;
+        if input.ty != first.ty || input.shape != first.shape {
+            return Err(InferError::new(format!(
+                "input {i} is {} {}, input 0 is {} {}",
+                input.ty, input.shape, first.ty, first.shape
+            )));
+        }
+    }
+    let axis = pack_axis(cx)?;
+    let (front, back) = first.shape.dims().split_at(axis);
+    let shape = front.iter().chain(&[cx.inputs.len()]).chain(back).copied().collect::<crate::Shape>();
+    Ok(smallvec![Inferred::known(first.ty, shape)])
+}
+
+/// The input, taken apart along one dimension.
+fn infer_unpack(cx: &InferContext<'_>) -> InferResult {
+    let p: &UnpackParams = cx.params()?;
+    cx.arity(1..=1, cx.outputs.len())?;
+    let input = cx.input(0)?;
+    let axis = unpack_axis(cx)?;
+    if usize::try_from(p.num) != Ok(cx.outputs.len()) || cx.outputs.len() != input.shape[axis] {
+        return Err(InferError::new(format!(
+            "dimension {axis} of {} does not make {} outputs; the node has {}",
+            input.shape,
+            p.num,
+            cx.outputs.len()
+        )));
+    }
+    let mut dims = input.shape.to_vec();
+    dims.remove(axis);
+    Ok(cx.outputs.iter().map(|_| Inferred::known(input.ty, dims.as_slice())).collect())
+}
+
+/// The dimension that PACK adds.
+pub fn pack_axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
+    axis_in(cx.params::<PackParams>()?.axis.into(), cx.input(0)?.shape.rank() + 1)
+}
+
+/// The dimension that UNPACK takes away.
+pub fn unpack_axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
+    axis_in(cx.params::<UnpackParams>()?.axis.into(), cx.input(0)?.shape.rank())
+}

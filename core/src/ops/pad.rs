@@ -1,0 +1,118 @@
+//! PAD, PADV2, MIRROR_PAD.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, MirrorPadMode, OpDef, Options, Params,
+    ReadError, TensorType, read_none,
+};
+
+/// `PAD`.
+pub static PAD: OpDef = OpDef {
+    op: BuiltinOp::PAD,
+    family: "pad",
+    read: read_none,
+    infer: infer_pad,
+    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.4.0"), (4, "2.6.0"), (5, "2.20.0"), (6, "2.23.0")],
+};
+
+/// `PADV2`.
+pub static PADV2: OpDef = OpDef {
+    op: BuiltinOp::PADV2,
+    family: "pad",
+    read: read_none,
+    infer: infer_pad,
+    history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.4.0"), (4, "2.6.0"), (5, "2.20.0"), (6, "2.23.0")],
+};
+
+/// `MIRROR_PAD`.
+pub static MIRROR_PAD: OpDef = OpDef {
+    op: BuiltinOp::MIRROR_PAD,
+    family: "pad",
+    read: read_mirror_pad,
+    infer: infer_mirror_pad,
+    history: &[(1, "1.13.1"), (2, "2.3.0"), (3, "2.12.0")],
+};
+
+/// Params of MIRROR_PAD.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MirrorPadParams {
+    /// Whether the border repeats the edge itself.
+    pub mode: MirrorPadMode,
+}
+
+fn read_mirror_pad(options: &Options<'_>) -> Result<Params, ReadError> {
+    let t = options.table(|o| o.builtin_options_as_mirror_pad_options())?;
+    Ok(Params::MirrorPad(MirrorPadParams { mode: MirrorPadMode::read(t.mode())? }))
+}
+
+/// Adds elements of one value around the input: input 2, or what stands for 0.
+fn infer_pad(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=3, 1)?;
+    let ty = cx.input(0)?.ty;
+    if let Some(value) = cx.optional(2)
+        && (value.ty != ty || value.shape.elements() != 1)
+    {
+        return Err(InferError::new(format!(
+            "the padding value must be one {ty}, got {} {}",
+            value.ty, value.shape
+        )));
+    }
+    padded(cx, |_, _| Ok(()))
+}
+
+/// Mirrors the input's border.
+fn infer_mirror_pad(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let edge = usize::from(cx.params::<MirrorPadParams>()?.mode == MirrorPadMode::Reflect);
+    padded(cx, |size, [before, after]| match size.checked_sub(edge) {
+        Some(most) if before <= most && after <= most => Ok(()),
+        _ => {
+            Err(InferError::new(format!("a dimension of {size} cannot be mirrored by {before} and {after}")))
+        }
+    })
+}
+
+fn padded(cx: &InferContext<'_>, check: impl Fn(usize, [usize; 2]) -> Result<(), InferError>) -> InferResult {
+    let input = cx.input(0)?;
+    let Some(paddings) = paddings(cx)? else { return cx.data_dependent(input.ty) };
+    let mut shape = crate::Shape::default();
+    for (&size, &[before, after]) in input.shape.iter().zip(&paddings) {
+        check(size, [before, after])?;
+        let padded = size.checked_add(before).and_then(|n| n.checked_add(after));
+        shape.push(padded.ok_or_else(|| InferError::new("the padded size overflows"))?);
+    }
+    Ok(smallvec![Inferred::known(input.ty, shape)])
+}
+
+/// How many elements are added before and after each dimension; `None` while that is not known.
+pub fn paddings(cx: &InferContext<'_>) -> Result<Option<SmallVec<[[usize; 2]; 8]>>, InferError> {
+    let (input, operand) = (cx.input(0)?, cx.input(1)?);
+    let rank = input.shape.rank();
+    if operand.constant.is_none() {
+        return Ok(None);
+    }
+    if operand.shape.dims() != [rank, 2] {
+        return Err(InferError::new(format!(
+            "the paddings have shape {}, expected [{rank}, 2]",
+            operand.shape
+        )));
+    }
+    let values: SmallVec<[i64; 16]> = match (operand.ty, operand.constant) {
+        (TensorType::Int8 | TensorType::Bool, Some(bytes)) => {
+            bytes.iter().map(|&b| b.cast_signed().into()).collect()
+        }
+        (TensorType::Int16, Some(bytes)) => {
+            bytes.as_chunks().0.iter().map(|b| i16::from_le_bytes(*b).into()).collect()
+        }
+        _ => operand.integers()?.unwrap_or_default().into_iter().collect(),
+    };
+    let size = |v: i64| usize::try_from(v).map_err(|_| InferError::new(format!("padding {v} is negative")));
+    values
+        .as_chunks()
+        .0
+        .iter()
+        .map(|[before, after]| Ok([size(*before)?, size(*after)?]))
+        .collect::<Result<_, _>>()
+        .map(Some)
+}

@@ -1,0 +1,239 @@
+//! SLICE, STRIDED_SLICE.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError, read_none,
+};
+use crate::shape::Shape;
+
+/// `SLICE`.
+pub static SLICE: OpDef = OpDef {
+    op: BuiltinOp::SLICE,
+    family: "slice",
+    read: read_none,
+    infer: infer_slice,
+    history: &[
+        (1, "1.14.0"),
+        (2, "1.14.0"),
+        (3, "1.14.0"),
+        (4, "2.4.0"),
+        (5, "2.5.0"),
+        (6, "2.14.0"),
+        (7, "2.21.0"),
+        (8, "2.23.0"),
+    ],
+};
+
+/// `STRIDED_SLICE`.
+pub static STRIDED_SLICE: OpDef = OpDef {
+    op: BuiltinOp::STRIDED_SLICE,
+    family: "slice",
+    read: read_strided_slice,
+    infer: infer_strided_slice,
+    history: &[
+        (1, "1.6.0"),
+        (2, "1.14.0"),
+        (3, "2.1.0"),
+        (4, "2.2.0"),
+        (5, "2.5.0"),
+        (6, "2.6.0"),
+        (7, "2.14.0"),
+        (8, "2.14.0"),
+    ],
+};
+
+/// Params of STRIDED_SLICE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StridedSliceParams {
+    /// Bit `i`: the slice of entry `i` begins at the first element, whatever `begin` says.
+    pub begin_mask: i32,
+    /// Bit `i`: the slice of entry `i` ends with the last element, whatever `end` says.
+    pub end_mask: i32,
+    /// Bit `i`: entry `i` stands for as many whole dimensions as no other entry names.
+    pub ellipsis_mask: i32,
+    /// Bit `i`: entry `i` names no dimension of the input, but adds one of size 1 to the output.
+    pub new_axis_mask: i32,
+    /// Bit `i`: entry `i` selects one index, and the output lacks the dimension.
+    pub shrink_axis_mask: i32,
+    /// Since version 8: `end` counts from where the slice begins.
+    pub offset: bool,
+}
+
+fn read_strided_slice(options: &Options<'_>) -> Result<Params, ReadError> {
+    let t = options.table(|o| o.builtin_options_as_strided_slice_options())?;
+    Ok(Params::StridedSlice(StridedSliceParams {
+        begin_mask: t.begin_mask(),
+        end_mask: t.end_mask(),
+        ellipsis_mask: t.ellipsis_mask(),
+        new_axis_mask: t.new_axis_mask(),
+        shrink_axis_mask: t.shrink_axis_mask(),
+        offset: t.offset(),
+    }))
+}
+
+/// A box of the input: input 1 is where it begins, input 2 its size, -1 for all that is left.
+fn infer_slice(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(3..=3, 1)?;
+    let input = cx.input(0)?;
+    match slice_ranges(cx)? {
+        Some(ranges) => {
+            Ok(smallvec![Inferred::known(input.ty, ranges.iter().map(|r| r.count).collect::<Shape>())])
+        }
+        None => cx.data_dependent(input.ty),
+    }
+}
+
+/// Input `x` as in Python's `x[begin:end:stride, …]`.
+fn infer_strided_slice(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(4..=4, 1)?;
+    let input = cx.input(0)?;
+    match strided_slice(cx)? {
+        Some((_, shape)) => Ok(smallvec![Inferred::known(input.ty, shape)]),
+        None => cx.data_dependent(input.ty),
+    }
+}
+
+/// What a slice reads along one dimension of the input: `start`, `start + step`, …, `count` indices. All of them lie
+/// inside the dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SliceRange {
+    /// The first index.
+    pub start: usize,
+    /// What is added to get the next.
+    pub step: isize,
+    /// How many.
+    pub count: usize,
+}
+
+/// One range per dimension of the input.
+pub type SliceRanges = SmallVec<[SliceRange; 8]>;
+
+/// What SLICE reads; `None` while that is not known.
+pub fn slice_ranges(cx: &InferContext<'_>) -> Result<Option<SliceRanges>, InferError> {
+    let shape = cx.input(0)?.shape;
+    let (Some(begin), Some(size)) = (cx.input(1)?.integers()?, cx.input(2)?.integers()?) else {
+        return Ok(None);
+    };
+    for (operand, what) in [(&begin, "begin"), (&size, "size")] {
+        if operand.len() != shape.rank() {
+            return Err(InferError::new(format!(
+                "{what} has {} elements for rank {}",
+                operand.len(),
+                shape.rank()
+            )));
+        }
+    }
+    let range = |((&full, &begin), &size): ((&usize, &i64), &i64)| {
+        let error =
+            || InferError::new(format!("a slice of {size} from {begin} does not fit a dimension of {full}"));
+        let start = usize::try_from(begin).map_err(|_| error())?;
+        let left = full.checked_sub(start).ok_or_else(error)?;
+        let count = if size == -1 { left } else { usize::try_from(size).map_err(|_| error())? };
+        if count > left { Err(error()) } else { Ok(SliceRange { start, step: 1, count }) }
+    };
+    shape.iter().zip(&begin).zip(&size).map(range).collect::<Result<_, _>>().map(Some)
+}
+
+/// What STRIDED_SLICE reads, and the shape of the output, which lacks the dimensions that are shrunk and has those
+/// that are added; `None` while that is not known.
+pub fn strided_slice(cx: &InferContext<'_>) -> Result<Option<(SliceRanges, Shape)>, InferError> {
+    let p: &StridedSliceParams = cx.params()?;
+    let input = cx.input(0)?.shape;
+    let (Some(begin), Some(end), Some(strides)) =
+        (cx.input(1)?.integers()?, cx.input(2)?.integers()?, cx.input(3)?.integers()?)
+    else {
+        return Ok(None);
+    };
+    // The masks have a bit for each of 32 entries.
+    let entries = begin.len();
+    if end.len() != entries || strides.len() != entries || entries > 32 {
+        return Err(InferError::new(format!(
+            "begin, end and strides have {entries}, {} and {} elements",
+            end.len(),
+            strides.len()
+        )));
+    }
+    let bit = |mask: i32, entry: usize| mask >> entry & 1 == 1;
+    let ellipses = (0..entries).filter(|&e| bit(p.ellipsis_mask, e)).count();
+    // An entry that is both is an ellipsis.
+    let added = |e| bit(p.new_axis_mask, e) && !bit(p.ellipsis_mask, e);
+    let named = (0..entries).filter(|&e| !bit(p.ellipsis_mask, e) && !added(e)).count();
+    let error =
+        || InferError::new(format!("{entries} entries, {ellipses} of them an ellipsis, do not fit {input}"));
+    let unnamed = input.rank().checked_sub(named).filter(|_| ellipses < 2).ok_or_else(error)?;
+    let whole = |size: usize| SliceRange { start: 0, step: 1, count: size };
+    let (mut ranges, mut shape) = (SliceRanges::new(), Shape::default());
+    for e in 0..entries {
+        if bit(p.ellipsis_mask, e) {
+            for &size in &input[ranges.len()..ranges.len() + unnamed] {
+                ranges.push(whole(size));
+                shape.push(size);
+            }
+        } else if added(e) {
+            shape.push(1);
+        } else {
+            let size = input[ranges.len()];
+            let (begin, end) =
+                ((!bit(p.begin_mask, e)).then_some(begin[e]), (!bit(p.end_mask, e)).then_some(end[e]));
+            if bit(p.shrink_axis_mask, e) {
+                ranges.push(single(size, begin, strides[e])?);
+            } else {
+                let range = range(size, begin, end, strides[e], p.offset)?;
+                ranges.push(range);
+                shape.push(range.count);
+            }
+        }
+    }
+    for &size in &input[ranges.len()..] {
+        ranges.push(whole(size));
+        shape.push(size);
+    }
+    Ok(Some((ranges, shape)))
+}
+
+/// `begin:end:stride` along a dimension of `size`; indices beyond it are clamped, as in Python.
+fn range(
+    size: usize,
+    begin: Option<i64>,
+    end: Option<i64>,
+    stride: i64,
+    offset: bool,
+) -> Result<SliceRange, InferError> {
+    let error = || InferError::new(format!("stride {stride} along a dimension of {size}"));
+    let signed = i64::try_from(size).map_err(|_| error())?;
+    // Where a slice may begin and end: one before the first element is the end of a slice that goes backwards.
+    let (low, high) = match stride {
+        0 => return Err(error()),
+        1.. => (0, signed),
+        _ => (-1, signed - 1),
+    };
+    let clamped =
+        |index: i64| (if index < 0 { index.saturating_add(signed) } else { index }).clamp(low, high);
+    let begin = begin.map_or(if stride > 0 { low } else { high }, clamped);
+    let end = match end {
+        None if stride > 0 => high,
+        None => low,
+        Some(end) if offset => clamped(begin.saturating_add(end)),
+        Some(end) => clamped(end),
+    };
+    // `high` and `low` are within the range of sizes, so differences do not overflow.
+    let distance = if stride > 0 { end - begin } else { begin - end };
+    let count = if distance <= 0 { 0 } else { distance.unsigned_abs().div_ceil(stride.unsigned_abs()) };
+    Ok(SliceRange {
+        start: usize::try_from(begin).unwrap_or(0),
+        step: isize::try_from(stride).map_err(|_| error())?,
+        count: usize::try_from(count).map_err(|_| error())?,
+    })
+}
+
+/// The one index of a dimension that is shrunk.
+fn single(size: usize, begin: Option<i64>, stride: i64) -> Result<SliceRange, InferError> {
+    let range = range(size, begin, None, stride, false)?;
+    if stride < 0 || range.count == 0 {
+        return Err(InferError::new(format!(
+            "index {begin:?} with stride {stride} selects nothing of a dimension of {size}"
+        )));
+    }
+    Ok(SliceRange { count: 1, ..range })
+}

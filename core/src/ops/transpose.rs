@@ -1,0 +1,55 @@
+//! TRANSPOSE.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, axis_in, read_none};
+
+/// `TRANSPOSE`.
+pub static TRANSPOSE: OpDef = OpDef {
+    op: BuiltinOp::TRANSPOSE,
+    family: "transpose",
+    read: read_none,
+    infer,
+    history: &[
+        (1, "1.6.0"),
+        (2, "1.14.0"),
+        (3, "1.15.0"),
+        (4, "2.3.0"),
+        (5, "2.4.0"),
+        (6, "2.12.0"),
+        (7, "2.14.4"),
+        (8, "2.22.0"),
+        (9, "2.23.0"),
+    ],
+};
+
+/// Dimension `d` of the output is dimension `permutation[d]` of the input.
+fn infer(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let input = cx.input(0)?;
+    match permutation(cx)? {
+        Some(p) => Ok(smallvec![Inferred::known(
+            input.ty,
+            p.iter().map(|&d| input.shape[d]).collect::<crate::Shape>()
+        )]),
+        None => cx.data_dependent(input.ty),
+    }
+}
+
+/// Which dimension of the input each dimension of the output is; `None` while that is not known.
+pub fn permutation(cx: &InferContext<'_>) -> Result<Option<SmallVec<[usize; 8]>>, InferError> {
+    let rank = cx.input(0)?.shape.rank();
+    let Some(values) = cx.input(1)?.integers()? else { return Ok(None) };
+    if values.len() != rank {
+        return Err(InferError::new(format!(
+            "the permutation has {} elements for rank {rank}",
+            values.len()
+        )));
+    }
+    let permutation =
+        values.iter().map(|&d| axis_in(d, rank)).collect::<Result<SmallVec<[usize; 8]>, _>>()?;
+    if (0..rank).any(|d| !permutation.contains(&d)) {
+        return Err(InferError::new(format!("{values:?} is no permutation of {rank} dimensions")));
+    }
+    Ok(Some(permutation))
+}

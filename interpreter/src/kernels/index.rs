@@ -1,0 +1,287 @@
+//! Walking over tensors of any rank: strides, nested loops, copies between strided views.
+
+use delegraph_core::TensorType;
+use smallvec::SmallVec;
+
+/// How far apart neighbours along each dimension are, outermost dimension first.
+pub type Strides = SmallVec<[isize; 8]>;
+
+/// The strides, in elements, of a dense tensor.
+pub fn dense_strides(shape: &[usize]) -> Strides {
+    let mut strides = Strides::from_elem(1, shape.len());
+    for d in (1..shape.len()).rev() {
+        strides[d - 1] = strides[d] * shape[d].cast_signed();
+    }
+    strides
+}
+
+/// The strides with which a dense tensor of shape `from` is read where a result of shape `to` is computed: a
+/// dimension that is repeated has stride 0. `from` broadcasts to `to` by NumPy's rule.
+pub fn broadcast_strides(from: &[usize], to: &[usize]) -> Strides {
+    let missing = to.len() - from.len();
+    let mut strides = Strides::from_elem(0, missing);
+    let repeated = |(d, stride)| if from[d] == 1 && to[missing + d] != 1 { 0 } else { stride };
+    strides.extend(dense_strides(from).into_iter().enumerate().map(repeated));
+    strides
+}
+
+/// Nested loops over `N` operands at once, each with a stride per loop. Loops that are one loop for every operand
+/// are merged, so that the innermost one is as long as it can be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nest<const N: usize> {
+    outer: SmallVec<[(usize, [isize; N]); 8]>,
+    inner: (usize, [isize; N]),
+}
+
+impl<const N: usize> Nest<N> {
+    /// Loops over `shape`, outermost first; `strides[n][d]` is what operand `n` moves by in loop `d`.
+    pub fn new(shape: &[usize], strides: [&[isize]; N]) -> Self {
+        let mut nest = Nest { outer: SmallVec::new(), inner: (1, [0; N]) };
+        for d in (0..shape.len()).rev() {
+            if shape[d] == 1 {
+                continue;
+            }
+            let size = shape[d];
+            let step: [isize; N] = std::array::from_fn(|n| strides[n][d]);
+            let last = nest.outer.last_mut().unwrap_or(&mut nest.inner);
+            if last.0 == 1 {
+                *last = (size, step);
+            } else if (0..N).all(|n| step[n] == last.1[n].wrapping_mul(last.0.cast_signed())) {
+                last.0 *= size;
+            } else {
+                nest.outer.push((size, step));
+            }
+        }
+        nest.outer.reverse();
+        nest
+    }
+
+    /// Length and strides of the innermost loop.
+    pub fn inner(&self) -> (usize, [isize; N]) {
+        self.inner
+    }
+
+    /// Calls `f` with the operands' positions at the start of every run of the innermost loop, in order. `start` is
+    /// where the operands begin.
+    pub fn for_each_run(&self, start: [usize; N], mut f: impl FnMut([usize; N])) {
+        if self.inner.0 == 0 || self.outer.iter().any(|(size, _)| *size == 0) {
+            return;
+        }
+        let mut index = SmallVec::<[usize; 8]>::from_elem(0, self.outer.len());
+        let mut at = start;
+        loop {
+            f(at);
+            let mut d = self.outer.len();
+            loop {
+                if d == 0 {
+                    return;
+                }
+                d -= 1;
+                let (size, step) = self.outer[d];
+                index[d] += 1;
+                if index[d] < size {
+                    at = std::array::from_fn(|n| at[n].wrapping_add_signed(step[n]));
+                    break;
+                }
+                // Back to the start of this loop; the next one outside moves on.
+                index[d] = 0;
+                let back = (size - 1).cast_signed();
+                at = std::array::from_fn(|n| at[n].wrapping_add_signed(step[n].wrapping_mul(-back)));
+            }
+        }
+    }
+
+    /// Calls `f` with the operands' positions for every element, in order.
+    pub fn for_each(&self, start: [usize; N], mut f: impl FnMut([usize; N])) {
+        let (size, step) = self.inner;
+        self.for_each_run(start, |mut at| {
+            for _ in 0..size {
+                f(at);
+                at = std::array::from_fn(|n| at[n].wrapping_add_signed(step[n]));
+            }
+        });
+    }
+}
+
+impl Nest<2> {
+    /// Loops for an elementwise op whose inputs of shapes `a` and `b` broadcast to `out`.
+    pub fn broadcast(a: &[usize], b: &[usize], out: &[usize]) -> Self {
+        Nest::new(out, [&broadcast_strides(a, out), &broadcast_strides(b, out)])
+    }
+
+    /// `out[i] = f(a[i], b[i])`, where `out` is dense and the nest says where `a` and `b` are read.
+    pub fn zip<A: Copy, B: Copy, O>(&self, a: &[A], b: &[B], out: &mut [O], f: impl Fn(A, B) -> O) {
+        let (size, [step_a, step_b]) = self.inner;
+        let mut rows = out.chunks_exact_mut(size.max(1));
+        self.for_each_run([0; 2], |[at_a, at_b]| {
+            let Some(out) = rows.next() else { return };
+            match (step_a, step_b) {
+                (1, 1) => {
+                    let (a, b) = (&a[at_a..][..size], &b[at_b..][..size]);
+                    out.iter_mut().zip(a.iter().zip(b)).for_each(|(o, (a, b))| *o = f(*a, *b));
+                }
+                (1, 0) => {
+                    let b = b[at_b];
+                    out.iter_mut().zip(&a[at_a..][..size]).for_each(|(o, a)| *o = f(*a, b));
+                }
+                (0, 1) => {
+                    let a = a[at_a];
+                    out.iter_mut().zip(&b[at_b..][..size]).for_each(|(o, b)| *o = f(a, *b));
+                }
+                _ => {
+                    for (i, o) in out.iter_mut().enumerate() {
+                        let i = i.cast_signed();
+                        *o = f(
+                            a[at_a.wrapping_add_signed(i * step_a)],
+                            b[at_b.wrapping_add_signed(i * step_b)],
+                        );
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// A view of a tensor's elements: where it begins, and how far apart neighbours are, in elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// The first element.
+    pub start: usize,
+    /// What each dimension moves by.
+    pub strides: Strides,
+}
+
+impl View {
+    /// All of a dense tensor.
+    pub fn dense(shape: &[usize]) -> Self {
+        View { start: 0, strides: dense_strides(shape) }
+    }
+
+    /// The part of a dense tensor of `shape` that begins at `origin`.
+    pub fn at(shape: &[usize], origin: &[usize]) -> Self {
+        let strides = dense_strides(shape);
+        let start = origin.iter().zip(&strides).map(|(&o, &s)| o * s.cast_unsigned()).sum();
+        View { start, strides }
+    }
+
+    /// A dense tensor of shape `from`, repeated to shape `to`.
+    pub fn broadcast(from: &[usize], to: &[usize]) -> Self {
+        View { start: 0, strides: broadcast_strides(from, to) }
+    }
+}
+
+/// A copy of elements of any type from one view to another. Elements of less than a byte are packed, the first one
+/// in the lowest bits.
+#[derive(Debug, Clone)]
+pub struct StridedCopy {
+    nest: Nest<2>,
+    start: [usize; 2],
+    bits: usize,
+}
+
+impl StridedCopy {
+    /// Copies `shape` elements of `bits` bits.
+    pub fn new(shape: &[usize], bits: usize, from: &View, to: &View) -> Self {
+        let nest = Nest::new(shape, [&from.strides, &to.strides]);
+        StridedCopy { nest, start: [from.start, to.start], bits }
+    }
+
+    /// Copies from the bytes of one tensor to the bytes of another.
+    pub fn run(&self, from: &[u8], to: &mut [u8]) {
+        match self.bits {
+            8 => self.elements::<1>(from, to),
+            16 => self.elements::<2>(from, to),
+            32 => self.elements::<4>(from, to),
+            64 => self.elements::<8>(from, to),
+            128 => self.elements::<16>(from, to),
+            bits => self.nest.for_each(self.start, |[i, o]| set_packed(to, bits, o, packed(from, bits, i))),
+        }
+    }
+
+    fn elements<const W: usize>(&self, from: &[u8], to: &mut [u8]) {
+        let (from, to) = (from.as_chunks::<W>().0, to.as_chunks_mut::<W>().0);
+        let (size, [step_from, step_to]) = self.nest.inner();
+        self.nest.for_each_run(self.start, |[mut i, mut o]| match (step_from, step_to) {
+            (1, 1) => to[o..][..size].copy_from_slice(&from[i..][..size]),
+            (0, 1) => to[o..][..size].fill(from[i]),
+            _ => {
+                for _ in 0..size {
+                    to[o] = from[i];
+                    i = i.wrapping_add_signed(step_from);
+                    o = o.wrapping_add_signed(step_to);
+                }
+            }
+        });
+    }
+
+    /// Calls `f` with the number of the element read and of the element written, for every element in order.
+    pub fn for_each(&self, mut f: impl FnMut(usize, usize)) {
+        self.nest.for_each(self.start, |[i, o]| f(i, o));
+    }
+}
+
+/// Element `i` of a tensor of packed elements of `bits` bits, 2 or 4.
+pub fn packed(bytes: &[u8], bits: usize, i: usize) -> u8 {
+    let per_byte = 8 / bits;
+    bytes[i / per_byte] >> (i % per_byte * bits) & ((1 << bits) - 1)
+}
+
+/// Writes element `i` of a tensor of packed elements of `bits` bits, 2 or 4.
+pub fn set_packed(bytes: &mut [u8], bits: usize, i: usize, value: u8) {
+    let (per_byte, mask) = (8 / bits, (1 << bits) - 1);
+    let shift = i % per_byte * bits;
+    let byte = &mut bytes[i / per_byte];
+    *byte = *byte & !(mask << shift) | (value & mask) << shift;
+}
+
+/// Bits per element of a type that elements can be copied of one by one: all but strings and variants.
+pub fn copied_bits(ty: TensorType) -> Option<usize> {
+    if ty == TensorType::Resource { Some(32) } else { ty.bits() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_merge_where_every_operand_is_dense() {
+        let check = |a: &[usize], b: &[usize], out: &[usize], inner: (usize, [isize; 2]), outer: usize| {
+            let nest = Nest::broadcast(a, b, out);
+            assert_eq!((nest.inner(), nest.outer.len()), (inner, outer), "{a:?} and {b:?}");
+        };
+        check(&[2, 3, 4], &[2, 3, 4], &[2, 3, 4], (24, [1, 1]), 0);
+        check(&[2, 3, 4], &[], &[2, 3, 4], (24, [1, 0]), 0);
+        check(&[2, 3, 4], &[4], &[2, 3, 4], (4, [1, 1]), 1);
+        check(&[2, 1, 4], &[2, 3, 1], &[2, 3, 4], (4, [1, 0]), 2);
+        check(&[], &[], &[], (1, [0, 0]), 0);
+    }
+
+    #[test]
+    fn broadcasts() {
+        let (a, b) = ([1, 2, 3, 4, 5, 6], [10, 20]);
+        let mut out = [0; 12];
+        Nest::broadcast(&[2, 1, 3], &[2, 1], &[2, 2, 3]).zip(&a, &b, &mut out, |a, b| a + b);
+        assert_eq!(out, [11, 12, 13, 21, 22, 23, 14, 15, 16, 24, 25, 26]);
+        let mut none = [0; 0];
+        Nest::broadcast(&[0, 3], &[3], &[0, 3]).zip(&a[..0], &a[..3], &mut none, |a, b| a + b);
+    }
+
+    #[test]
+    fn copies_of_any_width_agree() {
+        // A transpose of [2, 3] that also reverses the rows.
+        let from = View { start: 2, strides: Strides::from_slice(&[-1, 3]) };
+        for bits in [2, 4, 8, 16, 32, 64, 128] {
+            let copy = StridedCopy::new(&[3, 2], bits, &from, &View::dense(&[3, 2]));
+            let (mut source, mut target) = (vec![0; 6 * 16], vec![0; 6 * 16]);
+            let at = |i: usize| i * bits.div_ceil(8);
+            for i in 0..6 {
+                let value = u8::try_from(i).unwrap() & ((1 << bits.min(7)) - 1);
+                if bits < 8 { set_packed(&mut source, bits, i, value) } else { source[at(i)] = value }
+            }
+            copy.run(&source, &mut target);
+            let read = |i| if bits < 8 { packed(&target, bits, i) } else { target[at(i)] };
+            let want = [2, 5, 1, 4, 0, 3].map(|v| if bits == 2 { v & 3 } else { v });
+            assert_eq!((0..6).map(read).collect::<Vec<_>>(), want, "{bits} bits");
+        }
+    }
+}

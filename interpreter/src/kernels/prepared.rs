@@ -1,0 +1,105 @@
+//! Kernels that are one function: it prepares, and returns what `invoke` does.
+
+use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, TensorView};
+use delegraph_core::{Error, Registration, Result};
+
+use super::index::{StridedCopy, copied_bits};
+
+/// What `invoke` does. It owns whatever `prepare` worked out.
+pub(crate) type Invoke = Box<dyn FnMut(&mut InvokeContext<'_>) -> Result<()> + Send>;
+
+/// A kernel that is one function from a node to what `invoke` does.
+pub(crate) struct Prepared<P> {
+    prepare: P,
+    invoke: Option<Invoke>,
+    needs_shapes_only: bool,
+}
+
+/// Registers kernels made of `prepare`.
+pub(crate) fn prepared<P>(prepare: P) -> Registration
+where
+    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Clone + Send + Sync + 'static,
+{
+    Registration::new(move |_| {
+        Ok(Prepared { prepare: prepare.clone(), invoke: None, needs_shapes_only: false })
+    })
+}
+
+/// Registers kernels made of `prepare` whose outputs depend on the shapes of the inputs alone.
+pub(crate) fn prepared_from_shapes<P>(prepare: P) -> Registration
+where
+    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Clone + Send + Sync + 'static,
+{
+    Registration::new(move |_| {
+        Ok(Prepared { prepare: prepare.clone(), invoke: None, needs_shapes_only: true })
+    })
+}
+
+impl<P> Kernel for Prepared<P>
+where
+    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Send,
+{
+    fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
+        self.invoke = Some((self.prepare)(cx)?);
+        Ok(())
+    }
+
+    fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+        match &mut self.invoke {
+            Some(invoke) => invoke(cx),
+            None => Err(Error::State("the kernel was not prepared".into())),
+        }
+    }
+
+    fn needs_shapes_only(&self) -> bool {
+        self.needs_shapes_only
+    }
+}
+
+/// The error for an operand of a type that the kernel does not take.
+pub(crate) fn unsupported_type(operand: &str, tensor: TensorView<'_>) -> Error {
+    Error::Unsupported(format!("{operand} \"{}\" of type {}", tensor.name(), tensor.ty()))
+}
+
+/// An operand that decides about shapes. It always has its value when a kernel prepares.
+pub(crate) fn known<T>(operand: Option<T>) -> Result<T> {
+    operand.ok_or_else(|| Error::State("an operand that decides about shapes has no value yet".into()))
+}
+
+/// Bits per element of an operand whose elements are only moved.
+pub(crate) fn moved_bits(operand: &str, tensor: TensorView<'_>) -> Result<usize> {
+    copied_bits(tensor.ty()).ok_or_else(|| unsupported_type(operand, tensor))
+}
+
+/// Scale and zero point, `(0, 0)` without quantization.
+pub(crate) fn scale_zero_point(tensor: TensorView<'_>) -> (f32, i32) {
+    tensor.scale_zero_point().unwrap_or_default()
+}
+
+/// Checks that a tensor whose elements are only moved means the same real values before and after.
+pub(crate) fn check_same_quantization(a: TensorView<'_>, b: TensorView<'_>) -> Result<()> {
+    let (of_a, of_b) = (scale_zero_point(a), scale_zero_point(b));
+    if of_a == of_b {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!(
+        "scale and zero point of \"{}\" and \"{}\" differ: {of_a:?} and {of_b:?}",
+        a.name(),
+        b.name()
+    )))
+}
+
+/// Copies from input `i` to output `o`, one after the other.
+pub(crate) fn copies(list: Vec<(usize, usize, StridedCopy)>) -> Invoke {
+    Box::new(move |cx| {
+        let mut output = None;
+        for (i, o, copy) in &list {
+            let target = match &mut output {
+                Some((index, bytes)) if index == o => bytes,
+                _ => &mut output.insert((*o, cx.output_bytes(*o)?)).1,
+            };
+            copy.run(cx.input_bytes(*i)?, target);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,77 @@
+//! CONCATENATION.
+
+use delegraph_core::kernel::PrepareContext;
+use delegraph_core::ops::concatenation::{ConcatenationParams, axis};
+use delegraph_core::ops::{Activation, TensorType};
+use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
+
+use crate::kernels::index::{StridedCopy, View};
+use crate::kernels::prepared::{
+    Invoke, check_same_quantization, copies, moved_bits, prepared, scale_zero_point,
+};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    resolver.add_builtin(BuiltinOp::CONCATENATION, prepared(prepare), 1..=7);
+}
+
+fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let params = cx.params::<ConcatenationParams>()?;
+    if params.fused_activation_function != Activation::None {
+        return Err(Error::Unsupported(format!("activation {:?}", params.fused_activation_function)));
+    }
+    let axis = axis(&cx.infer_context())?;
+    let output = cx.output(0)?;
+    let bits = moved_bits("output", output)?;
+    let shape = output.shape();
+    let to = scale_zero_point(output);
+    let mut origin = vec![0; shape.rank()];
+    let (mut list, mut rescaled) = (Vec::new(), false);
+    let mut scaling = Vec::new();
+    for i in 0..cx.num_inputs() {
+        let input = cx.input(i)?;
+        let mut part = shape.to_vec();
+        part[axis] = if input.shape().rank() == 0 { 1 } else { input.shape()[axis] };
+        let from = scale_zero_point(input);
+        match input.ty() {
+            TensorType::UInt8 => rescaled |= from != to,
+            TensorType::Int8 | TensorType::Int16 => check_same_quantization(input, output)?,
+            _ => {}
+        }
+        scaling.push(Rescale::new(from, to));
+        list.push((i, 0, StridedCopy::new(&part, bits, &View::dense(&part), &View::at(shape, &origin))));
+        origin[axis] += part[axis];
+    }
+    if !rescaled {
+        return Ok(copies(list));
+    }
+    Ok(Box::new(move |cx| {
+        let output = cx.output::<u8>(0)?;
+        for ((i, _, copy), rescale) in list.iter().zip(&scaling) {
+            let input = cx.input::<u8>(*i)?;
+            match rescale {
+                None => copy.run(input, output),
+                Some(rescale) => copy.for_each(|i, o| output[o] = rescale.apply(input[i])),
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// An 8-bit input of another scale or zero point than the output: expressed anew, in float as the field does.
+struct Rescale {
+    scale: f32,
+    bias: f32,
+    zero_point: i32,
+}
+
+impl Rescale {
+    fn new(from: (f32, i32), to: (f32, i32)) -> Option<Self> {
+        let scale = from.0 * (1.0 / to.0);
+        (from != to).then_some(Rescale { scale, bias: -from.1 as f32 * scale, zero_point: to.1 })
+    }
+
+    fn apply(&self, value: u8) -> u8 {
+        let value = (f32::from(value) * self.scale + self.bias).round() as i32;
+        value.saturating_add(self.zero_point).clamp(0, 255) as u8
+    }
+}

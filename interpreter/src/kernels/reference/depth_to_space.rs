@@ -1,0 +1,47 @@
+//! DEPTH_TO_SPACE, SPACE_TO_DEPTH: a transposition of `[batch, height, y, width, x, channels]`.
+
+use delegraph_core::kernel::{PrepareContext, TensorView};
+use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
+
+use crate::kernels::index::{StridedCopy, Strides, View};
+use crate::kernels::prepared::{Invoke, copies, moved_bits, prepared};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    resolver.add_builtin(BuiltinOp::DEPTH_TO_SPACE, prepared(depth_to_space), 1..=2).add_builtin(
+        BuiltinOp::SPACE_TO_DEPTH,
+        prepared(space_to_depth),
+        1..=2,
+    );
+}
+
+fn depth_to_space(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let (deep, wide) = (cx.input(0)?, cx.output(0)?);
+    let (size, of_deep, of_wide) = blocks(deep, wide)?;
+    let copy = StridedCopy::new(&size, moved_bits("input", deep)?, &of_deep, &of_wide);
+    Ok(copies(vec![(0, 0, copy)]))
+}
+
+fn space_to_depth(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let (wide, deep) = (cx.input(0)?, cx.output(0)?);
+    let (size, of_deep, of_wide) = blocks(deep, wide)?;
+    let copy = StridedCopy::new(&size, moved_bits("input", wide)?, &of_wide, &of_deep);
+    Ok(copies(vec![(0, 0, copy)]))
+}
+
+/// The size of `[batch, height, y, width, x, channels]`, and how the tensor with deep pixels and the one with more
+/// of them are seen as such.
+fn blocks(deep: TensorView<'_>, wide: TensorView<'_>) -> Result<([usize; 6], View, View)> {
+    let dims = |t: TensorView<'_>| <[usize; 4]>::try_from(t.shape().dims());
+    let (Ok([n, h, w, depth]), Ok([_, high, _, c])) = (dims(deep), dims(wide)) else {
+        return Err(Error::InvalidNode("input and output must have rank 4".into()));
+    };
+    let block = high.checked_div(h).unwrap_or(1);
+    let size = [n, h, block, w, block, c];
+    let view = |strides: [usize; 6]| View {
+        start: 0,
+        strides: strides.iter().map(|s| s.cast_signed()).collect::<Strides>(),
+    };
+    let of_deep = view([h * w * depth, w * depth, block * c, depth, c, 1]);
+    let of_wide = view([h * block * w * block * c, block * w * block * c, w * block * c, block * c, c, 1]);
+    Ok((size, of_deep, of_wide))
+}

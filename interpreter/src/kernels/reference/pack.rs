@@ -1,0 +1,63 @@
+//! PACK, UNPACK.
+
+use delegraph_core::kernel::PrepareContext;
+use delegraph_core::ops::pack::{pack_axis, unpack_axis};
+use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
+
+use crate::kernels::index::{StridedCopy, View};
+use crate::kernels::prepared::{Invoke, check_same_quantization, copies, moved_bits, prepared};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    resolver.add_builtin(BuiltinOp::PACK, prepared(pack), 1..=5).add_builtin(
+        BuiltinOp::UNPACK,
+        prepared(unpack),
+        1..=6,
+    );
+}
+
+fn pack(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let axis = pack_axis(&cx.infer_context())?;
+    let output = cx.output(0)?;
+    let bits = moved_bits("output", output)?;
+    let slabs = Slabs::new(output.shape(), axis);
+    let mut list = Vec::new();
+    for i in 0..cx.num_inputs() {
+        check_same_quantization(cx.input(i)?, output)?;
+        list.push((i, 0, StridedCopy::new(&slabs.size, bits, &View::dense(&slabs.size), &slabs.at(i))));
+    }
+    Ok(copies(list))
+}
+
+fn unpack(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let axis = unpack_axis(&cx.infer_context())?;
+    let input = cx.input(0)?;
+    let bits = moved_bits("input", input)?;
+    let slabs = Slabs::new(input.shape(), axis);
+    let mut list = Vec::new();
+    for o in 0..cx.num_outputs() {
+        check_same_quantization(cx.output(o)?, input)?;
+        list.push((0, o, StridedCopy::new(&slabs.size, bits, &slabs.at(o), &View::dense(&slabs.size))));
+    }
+    Ok(copies(list))
+}
+
+/// A tensor as slabs of size 1 along one dimension.
+struct Slabs<'a> {
+    whole: &'a [usize],
+    size: Vec<usize>,
+    axis: usize,
+}
+
+impl<'a> Slabs<'a> {
+    fn new(whole: &'a [usize], axis: usize) -> Self {
+        let mut size = whole.to_vec();
+        size[axis] = 1;
+        Slabs { whole, size, axis }
+    }
+
+    fn at(&self, index: usize) -> View {
+        let mut origin = vec![0; self.whole.len()];
+        origin[self.axis] = index;
+        View::at(self.whole, &origin)
+    }
+}

@@ -1,0 +1,21 @@
+//! TRANSPOSE.
+
+use delegraph_core::kernel::PrepareContext;
+use delegraph_core::ops::transpose::permutation;
+use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
+
+use crate::kernels::index::{StridedCopy, View, dense_strides};
+use crate::kernels::prepared::{Invoke, copies, known, moved_bits, prepared};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    resolver.add_builtin(BuiltinOp::TRANSPOSE, prepared(prepare), 1..=9);
+}
+
+fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let permutation = known(permutation(&cx.infer_context())?)?;
+    let (input, output) = (cx.input(0)?, cx.output(0)?);
+    let strides = dense_strides(input.shape());
+    let from = View { start: 0, strides: permutation.iter().map(|&d| strides[d]).collect() };
+    let shape = output.shape();
+    Ok(copies(vec![(0, 0, StridedCopy::new(shape, moved_bits("input", input)?, &from, &View::dense(shape)))]))
+}
