@@ -84,6 +84,10 @@ impl RuntimeTensor {
 
     /// Bytes that type and shape need.
     pub fn byte_size(&self) -> Result<usize> {
+        if self.ty.bits().is_none() && self.ty != TensorType::Resource {
+            let text = format!("tensor \"{}\" is {}, which is not supported yet", self.name, self.ty);
+            return Err(Error::Unsupported(text));
+        }
         let elements = self.shape.checked_elements();
         elements.and_then(|n| self.ty.byte_size(n)).ok_or_else(|| {
             Error::InvalidNode(format!("tensor \"{}\": no size for {} {}", self.name, self.ty, self.shape))

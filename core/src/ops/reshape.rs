@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::{BuiltinOp, OpDef, Options, Params, ReadError, TensorType, read_none, InferContext, InferError, InferResult, Inferred, axis_in};
-use crate::shape::Shape;
+use crate::shape::{Shape, checked_product};
 
 /// `RESHAPE`.
 pub static RESHAPE: OpDef = OpDef {
@@ -79,14 +79,18 @@ fn infer_reshape(cx: &InferContext<'_>) -> InferResult {
         InferError::new(format!("cannot reshape {} to [{wanted}]", input.shape))
     };
     let known: Shape = wanted.iter().filter(|&&d| d != -1).map(|&d| usize::try_from(d)).collect::<Result<_, _>>().map_err(|_| fail())?;
-    let (total, known) = (input.shape.elements(), known.checked_elements().ok_or_else(fail)?);
-    let shape: Shape = match wanted.len() - wanted.iter().filter(|&&d| d != -1).count() {
-        0 if known == total => wanted.iter().filter_map(|&d| usize::try_from(d).ok()).collect(),
-        1 if known > 0 && total % known == 0 => {
-            wanted.iter().map(|&d| usize::try_from(d).unwrap_or(total / known)).collect()
-        }
-        _ => return Err(fail()),
+    let product = |dims: &[usize]| checked_product(dims).ok_or_else(fail);
+    let nonzero = |dims: &[usize]| product(&dims.iter().copied().filter(|&d| d > 0).collect::<Shape>());
+    // Where there are no elements at all, the -1 is computed as if the zeros were not there.
+    let stretched = match product(&known)? {
+        0 => nonzero(input.shape)?.checked_div(nonzero(&known)?).filter(|_| input.shape.elements() == 0),
+        n => Some(input.shape.elements() / n),
     };
+    let shape: Shape = wanted.iter().filter_map(|&d| usize::try_from(d).ok().or(stretched)).collect();
+    let stretches = wanted.len() - known.rank();
+    if stretches > 1 || shape.rank() != wanted.len() || shape.checked_elements() != Some(input.shape.elements()) {
+        return Err(fail());
+    }
     Ok(smallvec![Inferred::known(input.ty, shape)])
 }
 
