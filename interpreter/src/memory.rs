@@ -4,32 +4,32 @@ use delegraph_core::kernel::ALIGNMENT;
 
 /// Memory that somebody needs from step `first` to step `last`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     /// Bytes.
-    pub size: usize,
+    pub(crate) size: usize,
     /// The step that writes it first.
-    pub first: usize,
+    pub(crate) first: usize,
     /// The step that reads it last.
-    pub last: usize,
+    pub(crate) last: usize,
 }
 
 /// Where everything goes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The offset of each request.
-    pub offsets: Vec<usize>,
+    pub(crate) offsets: Vec<usize>,
     /// Bytes of the arena.
-    pub arena_bytes: usize,
+    pub(crate) arena_bytes: usize,
     /// Bytes without sharing: the sum of all requests.
-    pub naive_bytes: usize,
+    pub(crate) naive_bytes: usize,
     /// No plan can do with less: the most bytes that are alive at one step.
-    pub lower_bound_bytes: usize,
+    pub(crate) lower_bound_bytes: usize,
 }
 
 /// Places requests greedily, each into the smallest gap between those it overlaps in time. Three orders are tried
 /// (the largest first; the most crowded steps first; as they come) and the smallest arena wins. `None` where sizes
 /// overflow.
-pub fn plan(requests: &[Request]) -> Option<Plan> {
+pub(crate) fn plan(requests: &[Request]) -> Option<Plan> {
     let aligned = |size: usize| size.checked_next_multiple_of(ALIGNMENT);
     let sizes: Vec<usize> = requests.iter().map(|r| aligned(r.size)).collect::<Option<_>>()?;
     let naive_bytes = sizes.iter().try_fold(0usize, |sum, &s| sum.checked_add(s))?;
