@@ -4,6 +4,7 @@
 pub mod index;
 pub mod optimized;
 mod prepared;
+pub mod quantized;
 pub mod reference;
 
 #[cfg(test)]
