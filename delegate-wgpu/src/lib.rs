@@ -1,1 +1,27 @@
 //! Runs claimed subgraphs as WGSL compute kernels on Vulkan, Metal, DX12 or WebGPU.
+//!
+//! ```text
+//! nodes ──ops::lower──▶ graph of values and steps ──passes──▶ fewer steps ──plan──▶ buffers ──kernel──▶ one pass
+//! ```
+//!
+//! The delegate uses what any delegate has: [`delegraph_delegate_api`] and the op definitions of `delegraph_core`.
+//! How to add an op: `RECIPE.md`.
+
+mod delegate;
+mod device;
+mod graph;
+mod kernel;
+mod lower;
+mod ops;
+mod options;
+mod passes;
+mod plan;
+mod upload;
+
+pub use delegate::WgpuDelegate;
+pub use device::{AdapterDescription, WgpuError, adapters};
+pub use options::{AdapterChoice, Precision, WgpuOptions};
+pub use wgpu;
+
+/// The delegate's name in reports and messages.
+pub const NAME: &str = "wgpu";

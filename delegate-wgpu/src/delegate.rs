@@ -1,0 +1,96 @@
+//! The delegate: what it claims, and the kernels that it makes.
+
+use std::sync::Arc;
+
+use delegraph_core::{Error, Result};
+use delegraph_delegate_api::{
+    DelegateKernel, DelegateParams, GraphView, NodeView, PartitionOptions, Rejection, SimpleDelegate,
+    VersionTable,
+};
+
+use crate::device::{Context, WgpuError, open};
+use crate::kernel::WgpuKernel;
+use crate::lower::Builder;
+use crate::options::WgpuOptions;
+use crate::{NAME, ops, passes};
+
+/// Runs parts of a model on a GPU.
+///
+/// All kernels of a delegate share one device and its compiled pipelines.
+pub struct WgpuDelegate {
+    context: Arc<Context>,
+    versions: VersionTable,
+    partitions: PartitionOptions,
+    info: wgpu::AdapterInfo,
+}
+
+impl WgpuDelegate {
+    /// A delegate on the adapter that `options` choose.
+    ///
+    /// # Errors
+    /// [`WgpuError`] when there is no such adapter, or it cannot be opened.
+    pub fn new(options: WgpuOptions) -> Result<Self, WgpuError> {
+        let (device, queue, info) = open(&options)?;
+        let delegate = Self::with_device(device, queue, info, options);
+        delegate.context.watch();
+        Ok(delegate)
+    }
+
+    /// A delegate on a device that the application opened; `options.adapter` is not looked at. Nothing beyond
+    /// WebGPU's default limits is needed of it; what it has beyond them is used.
+    pub fn with_device(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        info: wgpu::AdapterInfo,
+        options: WgpuOptions,
+    ) -> Self {
+        let context = Arc::new(Context::new(device, queue, &info, &options));
+        WgpuDelegate { context, versions: ops::versions(), partitions: options.partitions, info }
+    }
+
+    /// The adapter that it runs on.
+    pub fn adapter(&self) -> &wgpu::AdapterInfo {
+        &self.info
+    }
+}
+
+impl SimpleDelegate for WgpuDelegate {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.versions
+    }
+
+    fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
+        ops::lower(*node, &mut Builder::new(&self.context), true)
+    }
+
+    fn create_kernel(
+        &mut self,
+        params: &DelegateParams,
+        graph: &GraphView<'_>,
+    ) -> Result<Box<dyn DelegateKernel>> {
+        let mut builder = Builder::new(&self.context);
+        let failed = |message: String| Error::Delegate { delegate: NAME.into(), message };
+        for &id in &params.inputs {
+            builder.add_input(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
+        }
+        for &id in &params.nodes {
+            let node = graph.node(id);
+            ops::lower(node, &mut builder, false)
+                .map_err(|e| failed(format!("node {} ({}): {e}", id.0, node.op())))?;
+        }
+        for &id in &params.outputs {
+            builder.add_output(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
+        }
+        let mut lowered = builder.graph;
+        passes::optimize(&mut lowered);
+        Ok(Box::new(WgpuKernel::build(Arc::clone(&self.context), lowered, params, graph)?))
+    }
+
+    fn options(&self) -> PartitionOptions {
+        self.partitions
+    }
+}

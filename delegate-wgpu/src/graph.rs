@@ -1,0 +1,235 @@
+//! The small GPU graph between the model and the device: values, and steps that write them.
+//!
+//! Lowering (`ops`) builds it, `passes` makes it smaller, `plan` gives values their buffers, `kernel` records it.
+
+use std::borrow::Cow;
+
+use delegraph_core::NodeId;
+use delegraph_shaders as shaders;
+use shaders::{Caps, Epilogue, Kernel, ShaderError};
+
+/// Index of a value in its graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ValueId(pub usize);
+
+/// What an element of a value is; each takes one 32-bit word on the device.
+pub(crate) use shaders::binary::Element;
+
+/// A tensor on the device.
+#[derive(Debug, Clone)]
+pub(crate) struct Value<'a> {
+    /// Dimensions, outermost first.
+    pub shape: Vec<u32>,
+    /// What it holds.
+    pub element: Element,
+    /// Where its data comes from.
+    pub source: Source<'a>,
+}
+
+impl Value<'_> {
+    /// Bytes on the device.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.shape.iter().map(|&d| u64::from(d)).product::<u64>() * 4
+    }
+}
+
+/// Where a value's data comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum Source<'a> {
+    /// Uploaded before each run.
+    Input,
+    /// Written by one step, or by several that write disjoint parts.
+    Steps,
+    /// Uploaded once.
+    Constant(Cow<'a, [u8]>),
+    /// The bytes of another value from this offset on.
+    View {
+        /// The other value.
+        of: ValueId,
+        /// In bytes.
+        offset: u64,
+    },
+}
+
+/// Filter and bias as the model stores them; packed for the kernel when the graph is final.
+#[derive(Debug, Clone)]
+pub(crate) struct Weights<'a> {
+    pub filter: Cow<'a, [f32]>,
+    pub bias: Option<Cow<'a, [f32]>>,
+}
+
+/// One dispatch.
+#[derive(Debug, Clone)]
+pub(crate) struct Step<'a> {
+    /// What it computes.
+    pub spec: Spec,
+    /// What `Binding::Input` counts.
+    pub inputs: Vec<ValueId>,
+    /// `Binding::Weights`
+    pub weights: Option<Weights<'a>>,
+    /// `Binding::Residual`
+    pub residual: Option<ValueId>,
+    /// `Binding::Slope`
+    pub slope: Option<ValueId>,
+    /// `Binding::Output`
+    pub output: ValueId,
+    /// The nodes that it runs, in the model's order.
+    pub nodes: Vec<NodeId>,
+}
+
+impl Step<'_> {
+    /// Every value that the step reads.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = ValueId> + '_ {
+        self.inputs.iter().copied().chain(self.residual).chain(self.slope)
+    }
+}
+
+macro_rules! specs {
+    ($($variant:ident($family:ident),)*) => {
+        /// A kernel's spec, of any family.
+        #[derive(Debug, Clone, PartialEq)]
+        #[allow(missing_docs)]
+        pub(crate) enum Spec {
+            $($variant(shaders::$family::Spec),)*
+        }
+
+        impl Spec {
+            /// The kernel for a device with `caps`.
+            pub(crate) fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+                match self {
+                    $(Spec::$variant(spec) => spec.kernel(caps),)*
+                }
+            }
+        }
+
+        $(impl From<shaders::$family::Spec> for Spec {
+            fn from(spec: shaders::$family::Spec) -> Self {
+                Spec::$variant(spec)
+            }
+        })*
+    };
+}
+
+specs! {
+    Binary(binary),
+    Conv2D(conv_2d),
+    Unary(unary),
+}
+
+impl Spec {
+    /// The epilogue, where the kernel has one.
+    pub(crate) fn epilogue_mut(&mut self) -> Option<&mut Epilogue> {
+        match self {
+            Spec::Conv2D(spec) => Some(&mut spec.epilogue),
+            _ => None,
+        }
+    }
+
+    /// Filter and bias as the kernel reads them.
+    pub(crate) fn pack_weights(&self, weights: &Weights<'_>) -> Option<Vec<f32>> {
+        let (filter, bias) = (&*weights.filter, weights.bias.as_deref());
+        Some(match self {
+            Spec::Conv2D(spec) => spec.pack_weights(filter, bias),
+            _ => return None,
+        })
+    }
+}
+
+/// Values and the steps that compute them, in an order in which they can run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Graph<'a> {
+    pub values: Vec<Value<'a>>,
+    pub steps: Vec<Step<'a>>,
+    /// Values uploaded before each run.
+    pub inputs: Vec<ValueId>,
+    /// Values read back after each run.
+    pub outputs: Vec<ValueId>,
+}
+
+/// Who touches the memory of each value. Views count for the value that they look into.
+pub(crate) struct Uses {
+    /// Per value, the steps that write it, ascending.
+    pub writers: Vec<Vec<usize>>,
+    /// Per value, the steps that read it, ascending; a step that reads it twice is there twice.
+    pub readers: Vec<Vec<usize>>,
+    /// Per value, whether the outside writes or reads it.
+    pub pinned: Vec<bool>,
+}
+
+impl<'a> Graph<'a> {
+    /// Adds a value.
+    pub(crate) fn add(&mut self, value: Value<'a>) -> ValueId {
+        self.values.push(value);
+        ValueId(self.values.len() - 1)
+    }
+
+    /// The value `id`.
+    pub(crate) fn value(&self, id: ValueId) -> &Value<'a> {
+        &self.values[id.0]
+    }
+
+    /// The value that owns the memory of `id`, and where in it `id` begins, in bytes.
+    pub(crate) fn root(&self, mut id: ValueId) -> (ValueId, u64) {
+        let mut at = 0;
+        while let Source::View { of, offset } = self.value(id).source {
+            (id, at) = (of, at + offset);
+        }
+        (id, at)
+    }
+
+    /// The value whose whole memory `id` is, under whatever shape.
+    pub(crate) fn whole(&self, id: ValueId) -> Option<ValueId> {
+        let (root, _) = self.root(id);
+        (self.value(root).bytes() == self.value(id).bytes()).then_some(root)
+    }
+
+    /// Who touches what.
+    pub(crate) fn uses(&self) -> Uses {
+        let count = self.values.len();
+        let mut uses =
+            Uses { writers: vec![vec![]; count], readers: vec![vec![]; count], pinned: vec![false; count] };
+        for id in self.inputs.iter().chain(&self.outputs) {
+            uses.pinned[self.root(*id).0.0] = true;
+        }
+        for (i, step) in self.steps.iter().enumerate() {
+            for id in step.reads() {
+                uses.readers[self.root(id).0.0].push(i);
+            }
+            uses.writers[self.root(step.output).0.0].push(i);
+        }
+        uses
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Graphs for the tests of passes and planner.
+
+    use super::*;
+
+    /// Adds a value that steps write.
+    pub(crate) fn value(graph: &mut Graph<'_>, shape: &[u32]) -> ValueId {
+        graph.add(Value { shape: shape.to_vec(), element: Element::F32, source: Source::Steps })
+    }
+
+    /// Adds an input of the graph.
+    pub(crate) fn input(graph: &mut Graph<'_>, shape: &[u32]) -> ValueId {
+        let id = graph.add(Value { shape: shape.to_vec(), element: Element::F32, source: Source::Input });
+        graph.inputs.push(id);
+        id
+    }
+
+    /// Adds another look at a whole value.
+    pub(crate) fn view(graph: &mut Graph<'_>, of: ValueId, shape: &[u32]) -> ValueId {
+        let source = Source::View { of, offset: 0 };
+        graph.add(Value { shape: shape.to_vec(), element: Element::F32, source })
+    }
+
+    /// Adds a step; its node has the number of the step.
+    pub(crate) fn step(graph: &mut Graph<'_>, spec: impl Into<Spec>, inputs: &[ValueId], output: ValueId) {
+        let nodes = vec![NodeId(graph.steps.len())];
+        let (weights, residual, slope) = (None, None, None);
+        let inputs = inputs.to_vec();
+        graph.steps.push(Step { spec: spec.into(), inputs, weights, residual, slope, output, nodes });
+    }
+}

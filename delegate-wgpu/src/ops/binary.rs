@@ -1,0 +1,57 @@
+//! ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD.
+
+use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
+use delegraph_core::BuiltinOp;
+use delegraph_delegate_api::Rejection;
+use delegraph_shaders::Activation;
+use delegraph_shaders::binary::{Binary, Spec};
+
+use super::{GpuOp, activation};
+use crate::lower::Lowering;
+
+pub(super) const OPS: &[GpuOp] = &[
+    GpuOp { op: BuiltinOp::ADD, max_version: 6, lower },
+    GpuOp { op: BuiltinOp::SUB, max_version: 5, lower },
+    GpuOp { op: BuiltinOp::MUL, max_version: 8, lower },
+    GpuOp { op: BuiltinOp::DIV, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::MAXIMUM, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::MINIMUM, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::POW, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::SQUARED_DIFFERENCE, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::FLOOR_DIV, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::FLOOR_MOD, max_version: 2, lower },
+];
+
+fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    let op = cx.node().op();
+    let (binary, fused) = match op.builtin() {
+        Some(BuiltinOp::ADD) => (Binary::Add, Some(cx.params::<AddParams>()?.fused_activation_function)),
+        Some(BuiltinOp::SUB) => (Binary::Sub, Some(cx.params::<SubParams>()?.fused_activation_function)),
+        Some(BuiltinOp::MUL) => (Binary::Mul, Some(cx.params::<MulParams>()?.fused_activation_function)),
+        Some(BuiltinOp::DIV) => (Binary::Div, Some(cx.params::<DivParams>()?.fused_activation_function)),
+        Some(BuiltinOp::MAXIMUM) => (Binary::Maximum, None),
+        Some(BuiltinOp::MINIMUM) => (Binary::Minimum, None),
+        Some(BuiltinOp::POW) => (Binary::Pow, None),
+        Some(BuiltinOp::SQUARED_DIFFERENCE) => (Binary::SquaredDifference, None),
+        Some(BuiltinOp::FLOOR_DIV) => (Binary::FloorDiv, None),
+        Some(BuiltinOp::FLOOR_MOD) => (Binary::FloorMod, None),
+        _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
+    };
+    let activation = fused.map(activation).transpose()?.unwrap_or(Activation::None);
+    push(cx, binary, activation)
+}
+
+/// One step for an operator on inputs 0 and 1.
+pub(super) fn push(cx: &mut Lowering<'_, '_, '_>, op: Binary, activation: Activation) -> Result<(), Rejection> {
+    let (a, b) = (cx.input(0)?, cx.input(1)?);
+    let output = cx.output(0)?;
+    let spec = Spec {
+        op,
+        element: cx.element(a),
+        a: cx.shape(a),
+        b: cx.shape(b),
+        output: cx.shape(output),
+        activation,
+    };
+    cx.push(spec, &[a, b], output)
+}

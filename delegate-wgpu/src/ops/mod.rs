@@ -1,0 +1,109 @@
+//! How each op becomes steps of the GPU graph: one file per family, named as in every other crate.
+//!
+//! A family lists its ops with the highest version that it knows, and one function that lowers a node or says why it
+//! cannot. Asking whether a node is supported is lowering it into a graph that is thrown away: the two cannot
+//! disagree.
+
+use delegraph_core::ops::{Activation as Fused, Padding};
+use delegraph_core::{BuiltinOp, Op};
+use delegraph_delegate_api::{NodeView, Rejection, VersionTable};
+use delegraph_shaders::Activation;
+use delegraph_shaders::unary::Unary;
+
+use crate::lower::{Builder, Lowering, unsupported};
+
+/// Adds the steps of a node to the graph.
+pub(crate) type Lower = fn(&mut Lowering<'_, '_, '_>) -> Result<(), Rejection>;
+
+/// A builtin op that can run on the GPU.
+pub(crate) struct GpuOp {
+    op: BuiltinOp,
+    /// Up to this version, everything that the op can mean is either lowered or rejected by type or param.
+    max_version: u32,
+    lower: Lower,
+}
+
+macro_rules! families {
+    ($($family:ident),* $(,)?) => {
+        $(mod $family;)*
+        const FAMILIES: &[&[GpuOp]] = &[$($family::OPS),*];
+    };
+}
+
+families! {
+    binary,
+    conv_2d,
+    reshape,
+}
+
+/// Custom ops: name, highest version, function.
+const CUSTOM: &[(&str, u32, Lower)] = &[];
+
+/// Ops that are claimed only where their result is computed while preparing.
+const FOLDED_ONLY: &[(BuiltinOp, u32)] =
+    &[(BuiltinOp::DENSIFY, 1), (BuiltinOp::DEQUANTIZE, 9), (BuiltinOp::SHAPE, 1)];
+
+/// The highest version that runs, per op.
+pub(crate) fn versions() -> VersionTable {
+    let lowered = FAMILIES.iter().flat_map(|ops| ops.iter()).map(|op| (op.op, op.max_version));
+    let table: Vec<_> = lowered.chain(FOLDED_ONLY.iter().copied()).collect();
+    CUSTOM.iter().fold(VersionTable::new(&table), |table, (name, max, _)| table.with_custom(name, *max))
+}
+
+/// Adds the steps of `node` to the graph; none where its outputs are constants already.
+pub(crate) fn lower<'a>(
+    node: NodeView<'a>,
+    builder: &mut Builder<'a, '_>,
+    trial: bool,
+) -> Result<(), Rejection> {
+    if node.state().folded {
+        return Ok(());
+    }
+    node.check_static()?;
+    let found = match node.op() {
+        Op::Builtin(op) => FAMILIES.iter().flat_map(|ops| ops.iter()).find(|o| o.op == *op).map(|o| o.lower),
+        Op::Custom(name) => CUSTOM.iter().find(|(n, ..)| **n == **name).map(|(.., lower)| *lower),
+    };
+    match (found, node.op()) {
+        (Some(lower), _) => lower(&mut Lowering::new(node, builder, trial)),
+        (None, Op::Builtin(op)) if FOLDED_ONLY.iter().any(|(o, _)| o == op) => {
+            Err(unsupported(format!("{} of data that is not constant", node.op())))
+        }
+        (None, op) => Err(Rejection::UnsupportedOp { op: op.clone() }),
+    }
+}
+
+/// The activation that an op applies to its result.
+pub(crate) fn activation(fused: Fused) -> Result<Activation, Rejection> {
+    Ok(match fused {
+        Fused::None => Activation::None,
+        Fused::Relu => Activation::RELU,
+        Fused::ReluN1To1 => Activation::RELU_N1_TO_1,
+        Fused::Relu6 => Activation::RELU6,
+        Fused::Tanh => Activation::Unary(Unary::Tanh),
+        Fused::SignBit => return Err(unsupported("fused activation SIGN_BIT")),
+    })
+}
+
+/// A stride, dilation or window of the model, which inference checked to be positive.
+pub(crate) fn positive(value: i32, what: &str) -> Result<u32, Rejection> {
+    u32::try_from(value).ok().filter(|&v| v > 0).ok_or_else(|| unsupported(format!("{what} {value}")))
+}
+
+/// Padding in front of a dimension.
+pub(crate) fn pad_front(
+    padding: Padding,
+    input: u32,
+    output: u32,
+    window: u32,
+    stride: u32,
+    dilation: u32,
+) -> Result<i32, Rejection> {
+    if padding == Padding::Valid {
+        return Ok(0);
+    }
+    let [input, output, window, stride, dilation] =
+        [input, output, window, stride, dilation].map(|v| v as usize);
+    let pad = delegraph_core::ops::pad_amount(input, output, window, stride, dilation);
+    i32::try_from(pad).map_err(|_| unsupported(format!("padding {pad}")))
+}

@@ -1,0 +1,95 @@
+//! What an application can choose.
+
+use std::fmt;
+
+use delegraph_delegate_api::PartitionOptions;
+
+/// Which adapter to run on. What is not given matches every adapter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AdapterChoice {
+    /// Part of the adapter's name or of its driver's, in upper or lower case.
+    pub name: Option<String>,
+    /// The API to reach it by.
+    pub backend: Option<wgpu::Backend>,
+    /// Which one to take where several match. Without a preference, and for high performance, discrete GPUs come
+    /// before integrated ones; for low power it is the other way round. Software adapters come last.
+    pub power: wgpu::PowerPreference,
+}
+
+impl AdapterChoice {
+    /// The adapter of this name.
+    pub fn named(name: impl Into<String>) -> Self {
+        AdapterChoice { name: Some(name.into()), ..Default::default() }
+    }
+
+    pub(crate) fn matches(&self, info: &wgpu::AdapterInfo) -> bool {
+        let named = self.name.as_ref().is_none_or(|name| {
+            let name = name.to_lowercase();
+            [&info.name, &info.driver, &info.driver_info]
+                .iter()
+                .any(|text| text.to_lowercase().contains(&name))
+        });
+        named && self.backend.is_none_or(|backend| backend == info.backend)
+    }
+}
+
+impl fmt::Display for AdapterChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.name, self.backend) {
+            (Some(name), Some(backend)) => write!(f, "\"{name}\" on {backend}"),
+            (Some(name), None) => write!(f, "\"{name}\""),
+            (None, Some(backend)) => write!(f, "backend {backend}"),
+            (None, None) => f.write_str("any adapter"),
+        }
+    }
+}
+
+/// How activations and weights are stored on the device. Accumulation is `f32` always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Precision {
+    /// As the model has them.
+    #[default]
+    F32,
+}
+
+/// Options of the delegate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WgpuOptions {
+    /// Which adapter to run on.
+    pub adapter: AdapterChoice,
+    /// How values are stored on the device.
+    pub precision: Precision,
+    /// Limits on what is delegated.
+    pub partitions: PartitionOptions,
+    /// Compile shaders without the bounds and loop checks that wgpu adds for shaders of unknown origin. Ours are
+    /// tested with the checks on.
+    pub trusted_shaders: bool,
+}
+
+impl Default for WgpuOptions {
+    fn default() -> Self {
+        WgpuOptions {
+            adapter: AdapterChoice::default(),
+            precision: Precision::F32,
+            partitions: PartitionOptions::default(),
+            trusted_shaders: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_match_by_part_of_the_name() {
+        let mut info = wgpu::AdapterInfo::new(wgpu::DeviceType::Cpu, wgpu::Backend::Vulkan);
+        info.name = "llvmpipe (LLVM 15.0.6)".into();
+        let check = |choice: AdapterChoice, expected| assert_eq!(choice.matches(&info), expected, "{choice}");
+        check(AdapterChoice::default(), true);
+        check(AdapterChoice::named("LLVMpipe"), true);
+        check(AdapterChoice::named("Radeon"), false);
+        check(AdapterChoice { backend: Some(wgpu::Backend::Metal), ..Default::default() }, false);
+    }
+}
