@@ -48,6 +48,25 @@ impl WgpuDelegate {
         WgpuDelegate { context, versions: ops::versions(), partitions: options.partitions, info }
     }
 
+    pub(crate) fn kernel(&self, params: &DelegateParams, graph: &GraphView<'_>) -> Result<WgpuKernel> {
+        let mut builder = Builder::new(&self.context);
+        let failed = |message: String| Error::Delegate { delegate: NAME.into(), message };
+        for &id in &params.inputs {
+            builder.add_input(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
+        }
+        for &id in &params.nodes {
+            let node = graph.node(id);
+            ops::lower(node, &mut builder, false)
+                .map_err(|e| failed(format!("node {} ({}): {e}", id.0, node.op())))?;
+        }
+        for &id in &params.outputs {
+            builder.add_output(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
+        }
+        let mut lowered = builder.graph;
+        passes::optimize(&mut lowered);
+        WgpuKernel::build(Arc::clone(&self.context), lowered, params, graph)
+    }
+
     /// The adapter that it runs on.
     pub fn adapter(&self) -> &wgpu::AdapterInfo {
         &self.info
@@ -72,22 +91,7 @@ impl SimpleDelegate for WgpuDelegate {
         params: &DelegateParams,
         graph: &GraphView<'_>,
     ) -> Result<Box<dyn DelegateKernel>> {
-        let mut builder = Builder::new(&self.context);
-        let failed = |message: String| Error::Delegate { delegate: NAME.into(), message };
-        for &id in &params.inputs {
-            builder.add_input(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
-        }
-        for &id in &params.nodes {
-            let node = graph.node(id);
-            ops::lower(node, &mut builder, false)
-                .map_err(|e| failed(format!("node {} ({}): {e}", id.0, node.op())))?;
-        }
-        for &id in &params.outputs {
-            builder.add_output(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
-        }
-        let mut lowered = builder.graph;
-        passes::optimize(&mut lowered);
-        Ok(Box::new(WgpuKernel::build(Arc::clone(&self.context), lowered, params, graph)?))
+        Ok(Box::new(self.kernel(params, graph)?))
     }
 
     fn options(&self) -> PartitionOptions {

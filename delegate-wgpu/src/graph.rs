@@ -219,6 +219,13 @@ pub(crate) mod testing {
         id
     }
 
+    /// Adds a constant of zeros.
+    pub(crate) fn constant(graph: &mut Graph<'_>, shape: &[u32]) -> ValueId {
+        let elements: u32 = shape.iter().product();
+        let source = Source::Constant(vec![0; elements as usize * 4].into());
+        graph.add(Value { shape: shape.to_vec(), element: Element::F32, source })
+    }
+
     /// Adds another look at a whole value.
     pub(crate) fn view(graph: &mut Graph<'_>, of: ValueId, shape: &[u32]) -> ValueId {
         let source = Source::View { of, offset: 0 };

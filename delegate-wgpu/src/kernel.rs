@@ -248,7 +248,11 @@ impl WgpuKernel {
                 }
                 _ if from.len() == to.len() => to.copy_from_slice(from),
                 _ => {
-                    return Err(failed(format!("output {i} has {} bytes, expected {}", to.len(), from.len())));
+                    return Err(failed(format!(
+                        "output {i} has {} bytes, expected {}",
+                        to.len(),
+                        from.len()
+                    )));
                 }
             }
         }

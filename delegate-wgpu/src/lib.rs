@@ -16,6 +16,8 @@ mod ops;
 mod options;
 mod passes;
 mod plan;
+#[cfg(test)]
+mod testing;
 mod upload;
 
 pub use delegate::WgpuDelegate;

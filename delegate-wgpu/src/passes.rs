@@ -134,3 +134,147 @@ fn fill(place: &mut Activation, activation: Activation) -> bool {
     }
     free
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::testing::{constant, input, step, value, view};
+    use delegraph_shaders::{binary, conv_2d, unary};
+    use unary::Unary;
+
+    const SHAPE: [u32; 4] = [1, 4, 4, 8];
+
+    fn conv(activation: Activation) -> conv_2d::Spec {
+        conv_2d::Spec {
+            input: SHAPE,
+            output: SHAPE,
+            filter: [8, 1, 1, 8],
+            stride: [1, 1],
+            dilation: [1, 1],
+            padding: [0, 0],
+            epilogue: Epilogue::activation(activation),
+        }
+    }
+
+    fn unary(function: Unary) -> unary::Spec {
+        unary::Spec { steps: vec![function], elements: 128 }
+    }
+
+    fn binary(op: Binary, b: &[u32]) -> binary::Spec {
+        let (a, output) = (SHAPE.to_vec(), SHAPE.to_vec());
+        binary::Spec { op, element: Element::F32, a, b: b.to_vec(), output, activation: Activation::RELU }
+    }
+
+    /// Optimises and returns, per step left, the nodes that it runs.
+    fn optimized(graph: &mut Graph<'_>) -> Vec<Vec<usize>> {
+        optimize(graph);
+        graph.steps.iter().map(|s| s.nodes.iter().map(|n| n.0).collect()).collect()
+    }
+
+    fn epilogue(graph: &Graph<'_>, i: usize) -> Epilogue {
+        *graph.steps[i].spec.clone().epilogue_mut().unwrap()
+    }
+
+    #[test]
+    fn an_activation_joins_the_convolution() {
+        let mut graph = Graph::default();
+        let (a, b, c) = (input(&mut graph, &SHAPE), value(&mut graph, &SHAPE), value(&mut graph, &SHAPE));
+        step(&mut graph, conv(Activation::None), &[a], b);
+        // A reshape in between changes nothing.
+        let b = view(&mut graph, b, &[128]);
+        step(&mut graph, unary(Unary::HardSwish), &[b], c);
+        graph.outputs.push(c);
+        assert_eq!(optimized(&mut graph), [[0, 1]]);
+        assert_eq!(epilogue(&graph, 0).activation, Activation::Unary(Unary::HardSwish));
+        assert_eq!(graph.steps[0].output, c);
+    }
+
+    #[test]
+    fn a_second_activation_stays() {
+        let mut graph = Graph::default();
+        let (a, b, c) = (input(&mut graph, &SHAPE), value(&mut graph, &SHAPE), value(&mut graph, &SHAPE));
+        step(&mut graph, conv(Activation::RELU), &[a], b);
+        step(&mut graph, unary(Unary::Tanh), &[b], c);
+        graph.outputs.push(c);
+        assert_eq!(optimized(&mut graph), [[0], [1]]);
+    }
+
+    #[test]
+    fn what_others_read_stays() {
+        for wanted_outside in [false, true] {
+            let mut graph = Graph::default();
+            let a = input(&mut graph, &SHAPE);
+            let [b, c, d] = [(); 3].map(|()| value(&mut graph, &SHAPE));
+            step(&mut graph, conv(Activation::None), &[a], b);
+            step(&mut graph, unary(Unary::Tanh), &[b], c);
+            graph.outputs.push(c);
+            if wanted_outside {
+                graph.outputs.push(b);
+                assert_eq!(optimized(&mut graph), [[0], [1]]);
+            } else {
+                step(&mut graph, unary(Unary::Exp), &[b], d);
+                graph.outputs.push(d);
+                assert_eq!(optimized(&mut graph), [[0], [1], [2]]);
+            }
+        }
+    }
+
+    #[test]
+    fn functions_join_into_a_chain() {
+        let mut graph = Graph::default();
+        let a = input(&mut graph, &SHAPE);
+        let [b, c, d] = [(); 3].map(|()| value(&mut graph, &SHAPE));
+        step(&mut graph, unary(Unary::Abs), &[a], b);
+        step(&mut graph, unary(Unary::Sqrt), &[b], c);
+        step(&mut graph, unary(Unary::Neg), &[c], d);
+        graph.outputs.push(d);
+        assert_eq!(optimized(&mut graph), [[0, 1, 2]]);
+        let chain = unary::Spec { steps: vec![Unary::Abs, Unary::Sqrt, Unary::Neg], elements: 128 };
+        assert_eq!(graph.steps[0].spec, chain.into());
+    }
+
+    #[test]
+    fn a_residual_joins_the_later_convolution() {
+        let mut graph = Graph::default();
+        let a = input(&mut graph, &SHAPE);
+        let [b, c, d] = [(); 3].map(|()| value(&mut graph, &SHAPE));
+        step(&mut graph, conv(Activation::RELU6), &[a], b);
+        step(&mut graph, conv(Activation::RELU), &[b], c);
+        step(&mut graph, binary(Binary::Add, &SHAPE), &[b, c], d);
+        graph.outputs.push(d);
+        assert_eq!(optimized(&mut graph), [vec![0], vec![1, 2]]);
+        assert_eq!(graph.steps[1].residual, Some(b));
+        let expected = Epilogue { activation: Activation::RELU, residual: Some(Activation::RELU) };
+        assert_eq!(epilogue(&graph, 1), expected);
+    }
+
+    #[test]
+    fn a_broadcast_or_a_product_is_no_residual() {
+        for (op, shape) in [(Binary::Add, vec![8]), (Binary::Mul, SHAPE.to_vec())] {
+            let mut graph = Graph::default();
+            let (a, b, c) = (input(&mut graph, &SHAPE), value(&mut graph, &SHAPE), value(&mut graph, &SHAPE));
+            let other = constant(&mut graph, &shape);
+            step(&mut graph, conv(Activation::None), &[a], b);
+            step(&mut graph, binary(op, &shape), &[b, other], c);
+            graph.outputs.push(c);
+            assert_eq!(optimized(&mut graph), [[0], [1]]);
+        }
+    }
+
+    #[test]
+    fn slopes_per_channel_join_the_convolution() {
+        for (shape, expected) in
+            [(vec![1, 1, 8], vec![vec![0, 1]]), (vec![1, 4, 4, 8], vec![vec![0], vec![1]])]
+        {
+            let mut graph = Graph::default();
+            let (a, b, c) = (input(&mut graph, &SHAPE), value(&mut graph, &SHAPE), value(&mut graph, &SHAPE));
+            let slope = constant(&mut graph, &shape);
+            step(&mut graph, conv(Activation::None), &[a], b);
+            let prelu = binary::Spec { activation: Activation::None, ..binary(Binary::Prelu, &shape) };
+            step(&mut graph, prelu, &[b, slope], c);
+            graph.outputs.push(c);
+            assert_eq!(optimized(&mut graph), expected);
+            assert_eq!(graph.steps[0].slope, (expected.len() == 1).then_some(slope));
+        }
+    }
+}

@@ -33,3 +33,50 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     };
     cx.push_weighted(spec, input, filter, bias, output)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{T, check, support};
+    use delegraph_core::ops::{Activation, Padding, TensorType};
+    use delegraph_core::Params;
+
+    fn params(padding: Padding, stride: i32, activation: Activation) -> Params {
+        Params::Conv2D(Conv2DParams {
+            padding,
+            stride_w: stride,
+            stride_h: stride,
+            fused_activation_function: activation,
+            dilation_w_factor: 1,
+            dilation_h_factor: 1,
+            quantized_bias_type: TensorType::Float32,
+        })
+    }
+
+    #[test]
+    fn same_padding_puts_the_odd_zero_behind() {
+        let input = T::new(&[1, 2, 2, 1], &[1.0_f32, 2.0, 3.0, 4.0]);
+        let filter = T::new(&[1, 2, 2, 1], &[1.0_f32, 10.0, 100.0, 1000.0]).constant();
+        let expected = T::new(&[1, 2, 2, 1], &[4321.0_f32, 402.0, 43.0, 4.0]);
+        let params = params(Padding::Same, 1, Activation::None);
+        check(BuiltinOp::CONV_2D, 1, params, &[Some(input), Some(filter), None], &[expected]);
+    }
+
+    #[test]
+    fn strides_bias_and_activation() {
+        let input = T::new(&[1, 3, 3, 1], &[1.0_f32, 0.0, 2.0, 0.0, 0.0, 0.0, 3.0, 0.0, 4.0]);
+        let filter = T::new(&[2, 1, 1, 1], &[1.0_f32, -1.0]).constant();
+        let bias = T::new(&[2], &[0.5_f32, 2.5]).constant();
+        let expected = T::new(&[1, 2, 2, 2], &[1.5_f32, 1.5, 2.5, 0.5, 3.5, 0.0, 4.5, 0.0]);
+        let params = params(Padding::Valid, 2, Activation::Relu);
+        check(BuiltinOp::CONV_2D, 1, params, &[Some(input), Some(filter), Some(bias)], &[expected]);
+    }
+
+    #[test]
+    fn a_filter_that_is_not_constant_is_rejected() {
+        let (input, filter) = (T::noise(&[1, 3, 3, 1], 0), T::noise(&[1, 1, 1, 1], 1));
+        let params = params(Padding::Valid, 1, Activation::None);
+        let said = support(BuiltinOp::CONV_2D, 1, params, &[Some(input.clone()), Some(filter)], &[input]);
+        assert!(said.is_none_or(|s| s == Err(Rejection::UnsupportedParam("input 1 is not constant".into()))));
+    }
+}

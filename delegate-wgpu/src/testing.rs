@@ -1,0 +1,222 @@
+//! One helper for table tests of lowerings: a model of one node, made in memory, run on the machine's adapter, and
+//! compared with numbers from plain Rust. Where the machine has no adapter, such a test says so and passes.
+
+use std::sync::{Arc, OnceLock};
+
+use delegraph_core::graph::{Model, Node, Subgraph, Tensor};
+use delegraph_core::kernel::{
+    Host, InvokeContext, Placement, PrepareContext, Resources, RuntimeTensor, Serial,
+};
+use delegraph_core::{Element, Kernel, NodeId, Op, Params, Shape, TensorId, TensorType};
+use delegraph_delegate_api::{DelegateParams, GraphView, NodeState, Rejection, SimpleDelegate};
+
+use crate::WgpuDelegate;
+use crate::options::WgpuOptions;
+
+/// A tensor with data: an input, or what an output should be.
+#[derive(Debug, Clone)]
+pub(crate) struct T {
+    ty: TensorType,
+    shape: Shape,
+    bytes: Vec<u8>,
+    constant: bool,
+}
+
+impl T {
+    pub(crate) fn new<E: Element>(shape: &[usize], elements: &[E]) -> Self {
+        let (shape, bytes) = (Shape::new(shape), bytemuck::cast_slice(elements).to_vec());
+        assert_eq!(shape.elements(), elements.len(), "a test's tensor has the wrong number of elements");
+        T { ty: E::TYPE, shape, bytes, constant: false }
+    }
+
+    /// Floats made by a function of their index.
+    pub(crate) fn from_fn(shape: &[usize], f: impl Fn(usize) -> f32) -> Self {
+        let elements: Vec<f32> = (0..Shape::new(shape).elements()).map(f).collect();
+        T::new(shape, &elements)
+    }
+
+    /// Floats in [-1, 1) that are the same on every machine.
+    pub(crate) fn noise(shape: &[usize], seed: u32) -> Self {
+        let mix = |i: usize| (i as u32 ^ seed.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
+        let mix = move |i| (mix(i) ^ (mix(i) >> 15)).wrapping_mul(0xc2b2_ae35) >> 8;
+        T::from_fn(shape, move |i| mix(i) as f32 / 8_388_608.0 - 1.0)
+    }
+
+    /// The file holds the data.
+    pub(crate) fn constant(mut self) -> Self {
+        self.constant = true;
+        self
+    }
+
+    pub(crate) fn floats(&self) -> Vec<f32> {
+        bytemuck::pod_collect_to_vec(&self.bytes)
+    }
+}
+
+/// A delegate on the machine's adapter; `None`, with the reason printed, where there is none.
+pub(crate) fn delegate() -> Option<&'static WgpuDelegate> {
+    static DELEGATE: OnceLock<Option<WgpuDelegate>> = OnceLock::new();
+    let open = || {
+        let opened = WgpuDelegate::new(WgpuOptions::default());
+        opened.inspect_err(|e| eprintln!("skipped: {e}")).ok()
+    };
+    DELEGATE.get_or_init(open).as_ref()
+}
+
+struct NoHost(Resources);
+
+impl Host for NoHost {
+    fn resources(&mut self) -> &mut Resources {
+        &mut self.0
+    }
+
+    fn prepare_callee(&mut self, _: usize, _: &[Shape]) -> delegraph_core::Result<Vec<Option<Shape>>> {
+        Ok(Vec::new())
+    }
+
+    fn call(&mut self, _: usize, _: &[&RuntimeTensor]) -> delegraph_core::Result<Vec<&RuntimeTensor>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A model of one node with its tensors.
+struct OneNode {
+    model: Model,
+    tensors: Vec<RuntimeTensor>,
+    inputs: Vec<TensorId>,
+    outputs: Vec<TensorId>,
+}
+
+impl OneNode {
+    fn new(
+        op: impl Into<Op>,
+        version: u32,
+        params: Params,
+        options: &[u8],
+        inputs: &[Option<T>],
+        outputs: &[T],
+    ) -> Self {
+        let all: Vec<&T> = inputs.iter().flatten().chain(outputs).collect();
+        let tensor = |t: &&T| Tensor {
+            name: Arc::from("t"),
+            ty: t.ty,
+            shape: t.shape.clone(),
+            shape_signature: None,
+            quantization: None,
+            sparsity: None,
+            is_variable: false,
+            data: None,
+        };
+        let mut ids = (0..).map(TensorId);
+        let node_inputs: Vec<_> = inputs.iter().map(|t| t.as_ref().map(|_| ids.next().unwrap())).collect();
+        let node_outputs: Vec<_> = outputs.iter().map(|_| ids.next().unwrap()).collect();
+        let fed = inputs.iter().zip(&node_inputs);
+        let fed = fed.filter(|(t, _)| t.as_ref().is_some_and(|t| !t.constant)).filter_map(|(_, id)| *id);
+        let subgraph = Subgraph {
+            name: String::new(),
+            tensors: all.iter().map(tensor).collect(),
+            // Constants are given to the runtime tensors below; for the graph they are inputs.
+            inputs: node_inputs.iter().flatten().copied().collect(),
+            outputs: node_outputs.clone(),
+            nodes: vec![Node {
+                op: op.into(),
+                version,
+                params,
+                inputs: node_inputs.clone(),
+                outputs: node_outputs.clone(),
+                intermediates: Vec::new(),
+                custom_options: 0..options.len(),
+            }],
+        };
+        let inputs = fed.collect();
+        let model = Model::from_subgraphs(options.to_vec(), vec![subgraph]).unwrap();
+        let tensors = all.iter().zip(&model.subgraphs[0].tensors).map(|(t, described)| {
+            let mut tensor = RuntimeTensor::new(described);
+            if t.constant {
+                tensor.set_constant_copy(&t.bytes).unwrap();
+            } else {
+                tensor.allocate(Placement::Dynamic).unwrap();
+                tensor.bytes_mut().unwrap().copy_from_slice(&t.bytes);
+            }
+            tensor
+        });
+        OneNode { tensors: tensors.collect(), model, inputs, outputs: node_outputs }
+    }
+
+    fn view<'a>(&'a self, known: &'a [bool], states: &'a [NodeState]) -> GraphView<'a> {
+        GraphView::new(&self.model, 0, &self.tensors, known, states)
+    }
+
+    fn supported(&self, delegate: &WgpuDelegate) -> Result<(), Rejection> {
+        let (known, states) = (vec![true; self.tensors.len()], [NodeState::default()]);
+        delegate.supports(&self.view(&known, &states).node(NodeId(0)))
+    }
+
+    fn run(&mut self, delegate: &WgpuDelegate) {
+        let (known, states) = (vec![true; self.tensors.len()], [NodeState::default()]);
+        let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
+        let params =
+            DelegateParams { nodes: vec![NodeId(0)], inputs: inputs.clone(), outputs: outputs.clone() };
+        let mut kernel = delegate.kernel(&params, &self.view(&known, &states)).unwrap();
+        let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
+        let mut host = NoHost(Resources::default());
+        let none = Params::None;
+        let tensors = &mut self.tensors;
+        let mut prepare = PrepareContext::new(&none, 1, &inputs, &outputs, tensors, false, 1, &mut host);
+        kernel.prepare(&mut prepare).unwrap();
+        for _ in 0..2 {
+            // SAFETY: the ids are those of `tensors`, outputs are no inputs, every tensor has memory of its own.
+            let mut invoke =
+                unsafe { InvokeContext::new(&inputs, &outputs, tensors, &[], &Serial, &mut host) };
+            kernel.invoke(&mut invoke).unwrap();
+        }
+    }
+}
+
+/// What the delegate says of a node. `None` where there is no adapter to ask.
+pub(crate) fn support(
+    op: impl Into<Op>,
+    version: u32,
+    params: Params,
+    inputs: &[Option<T>],
+    outputs: &[T],
+) -> Option<Result<(), Rejection>> {
+    Some(OneNode::new(op, version, params, &[], inputs, outputs).supported(delegate()?))
+}
+
+/// Runs one node and compares: floats within 1e-5 + 1e-4 of the largest, everything else exactly.
+#[track_caller]
+pub(crate) fn check(op: impl Into<Op>, version: u32, params: Params, inputs: &[Option<T>], expected: &[T]) {
+    check_custom(op, version, params, &[], inputs, expected);
+}
+
+/// The same with the options of a custom op.
+#[track_caller]
+pub(crate) fn check_custom(
+    op: impl Into<Op>,
+    version: u32,
+    params: Params,
+    options: &[u8],
+    inputs: &[Option<T>],
+    expected: &[T],
+) {
+    let Some(delegate) = delegate() else { return };
+    let blank: Vec<T> =
+        expected.iter().map(|t| T { bytes: vec![0x55; t.bytes.len()], ..t.clone() }).collect();
+    let mut case = OneNode::new(op, version, params, options, inputs, &blank);
+    case.supported(delegate).unwrap();
+    case.run(delegate);
+    for (i, (id, want)) in case.outputs.iter().zip(expected).enumerate() {
+        let got = case.tensors[id.0].bytes();
+        if want.ty != TensorType::Float32 {
+            assert_eq!(got, want.bytes, "output {i}");
+            continue;
+        }
+        let (got, want): (Vec<f32>, _) = (bytemuck::pod_collect_to_vec(got), want.floats());
+        let largest = want.iter().filter(|v| v.is_finite()).fold(0.0_f32, |m, v| m.max(v.abs()));
+        for (at, (g, w)) in got.iter().zip(&want).enumerate() {
+            let close = (g - w).abs() <= 1e-5 + 1e-4 * largest || g == w || (g.is_nan() && w.is_nan());
+            assert!(close, "output {i}, element {at} is {g}, expected {w}");
+        }
+    }
+}
