@@ -229,7 +229,7 @@ impl Spec {
                 format!("broadcasting {:?} with {:?}", self.a, self.b),
             ));
         }
-        let vec4 = nest.to_vec4();
+        let vec4 = nest.split_vec4();
         Ok((nest, vec4))
     }
 }

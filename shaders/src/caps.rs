@@ -19,6 +19,8 @@ pub struct Caps {
     pub f16: bool,
     /// Subgroup operations in shaders.
     pub subgroups: bool,
+    /// Invocations in every subgroup, where the device has a single size; 0: unknown or several.
+    pub subgroup_size: u32,
     /// The "GPU" is a CPU: register tiles pay, workgroup memory and barriers don't, and a handful of
     /// workgroups keeps all cores busy.
     pub software: bool,
@@ -34,6 +36,7 @@ impl Caps {
         max_workgroup_storage: 16 << 10,
         f16: false,
         subgroups: false,
+        subgroup_size: 0,
         software: false,
     };
 }

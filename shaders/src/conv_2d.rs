@@ -1,14 +1,15 @@
 //! Convolution with strides, dilation, padding, groups, bias and a fused epilogue.
 
 use crate::epilogue::Epilogue;
-use crate::kernel::linear_dispatch;
+use crate::kernel::check_dispatch;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "conv_2d";
-const WORKGROUP: u32 = 64;
+/// Invocations side by side along the output channels. The source relies on it.
+const LANES: u32 = 8;
 
 /// `output = epilogue(convolution(input, filter) + bias)`.
 ///
@@ -32,6 +33,18 @@ pub struct Spec {
     pub epilogue: Epilogue,
 }
 
+/// How an invocation's work is cut.
+struct Tile {
+    /// Output channels of an invocation.
+    width: u32,
+    /// Output pixels of an invocation.
+    pixels: u32,
+    /// Invocations of a workgroup along the pixels.
+    rows: u32,
+    /// Subgroups of [`LANES`] share their loads.
+    shared: bool,
+}
+
 impl Spec {
     /// Groups that the channels fall into: input channels over the filter's.
     fn groups(&self) -> u32 {
@@ -40,23 +53,15 @@ impl Spec {
 
     fn check(&self) -> Result<(), ShaderError> {
         let Self { input, output, filter, .. } = self;
-        let groups = self.groups();
-        let fits = groups > 0
+        let fits = ![*input, *output, *filter].as_flattened().contains(&0)
             && input[3].is_multiple_of(filter[3])
+            && output[3].is_multiple_of(self.groups())
             && output[3] == filter[0]
-            && output[3].is_multiple_of(groups)
             && input[0] == output[0]
             && !self.stride.contains(&0)
-            && !self.dilation.contains(&0)
-            && ![*input, *output, *filter].as_flattened().contains(&0);
+            && !self.dilation.contains(&0);
         if !fits {
             return Err(ShaderError::invalid(NAME, format!("{self:?}")));
-        }
-        if groups > 1 && !(output[3] / groups).is_multiple_of(4) {
-            return Err(ShaderError::unsupported(
-                NAME,
-                format!("{groups} groups of {} output channels: not a multiple of 4", output[3] / groups),
-            ));
         }
         for shape in [input, output, filter] {
             elements(NAME, shape)?;
@@ -64,38 +69,59 @@ impl Spec {
         Ok(())
     }
 
+    fn tile(&self, caps: &Caps) -> Tile {
+        let (groups, out_c) = (self.groups(), self.output[3]);
+        let group_out = out_c / groups;
+        // As wide as leaves no lane idle, for channels that come in multiples of the width.
+        let width = match () {
+            () if group_out.is_multiple_of(4) && out_c > 2 * LANES => 4,
+            () if group_out.is_multiple_of(2) && out_c > LANES => 2,
+            () => 1,
+        };
+        let single = self.output[0] * self.output[1] * self.output[2] == 1;
+        let shared = caps.software && caps.subgroups && caps.subgroup_size == LANES && groups == 1 && !single;
+        let pixels = match () {
+            () if single => 1,
+            () if shared => 16,
+            () if caps.software => 8,
+            () => 4,
+        };
+        Tile { width, pixels, rows: if shared { 1 } else { 8 }, shared }
+    }
+
     /// The kernel.
     ///
     /// # Errors
-    /// When the shapes contradict each other, when groups have output channels that don't come in
-    /// fours, or when the output is larger than one dispatch reaches.
+    /// When the shapes contradict each other or when a tensor is larger than one dispatch reaches.
     pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         self.check()?;
         let [_, in_h, in_w, in_c] = self.input;
         let [batch, out_h, out_w, out_c] = self.output;
         let [_, kernel_h, kernel_w, group_c] = self.filter;
-        let groups = self.groups();
-        let (group_v, out_v) = (group_c.div_ceil(4), out_c.div_ceil(4));
-        let (pixels, blocks) = (4, if groups == 1 && out_v.is_multiple_of(2) { 2 } else { 1 });
-        let (tiles_c, tiles_w) = (out_v.div_ceil(blocks), out_w.div_ceil(pixels));
-        let tiles = [tiles_c, tiles_w, out_h, batch].iter().map(|n| u64::from(*n)).product();
-        let dispatch = linear_dispatch(NAME, caps, tiles, u64::from(WORKGROUP))?;
+        let tile = self.tile(caps);
+        let (vec4, group_v) = (group_c.is_multiple_of(4), group_c.div_ceil(4));
+        let pixels = batch * out_h * out_w;
+        // Along the pixels there may be more workgroups than fit one dimension.
+        let groups = pixels.div_ceil(tile.pixels * tile.rows);
+        let rows = groups.div_ceil(caps.max_workgroups_per_dimension.max(1));
+        let row = groups.div_ceil(rows);
+        let groups_c = out_c.div_ceil(LANES * tile.width);
+        let dispatch = check_dispatch(NAME, caps, [groups_c, row, rows].map(u64::from))?;
         let template = Template::new(NAME, include_str!("wgsl/conv_2d.wgsl"))
-            .number("WORKGROUP", WORKGROUP)
-            .number("PIXELS", pixels)
-            .number("BLOCKS", blocks)
-            .flag("IN_VEC4", group_c.is_multiple_of(4))
-            .flag("OUT_VEC4", out_c.is_multiple_of(4));
+            .flag("SHARED", tile.shared)
+            .number("WIDTH", tile.width)
+            .number("PIXELS", tile.pixels)
+            .number("ROWS", tile.rows)
+            .flag("IN_VEC4", vec4);
         let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
         let uniform = Uniform::default()
-            .u32s([in_h, in_w, in_c, group_c, group_v])
-            .u32s([out_h, out_w, out_c, out_v, (out_c / groups).div_ceil(4)])
-            .u32s([tiles_c, tiles_w, u32::try_from(tiles).unwrap_or(u32::MAX)])
+            .u32s([in_h, in_w, if vec4 { in_c / 4 } else { in_c }, group_c, group_v])
+            .u32s([pixels, out_h, out_w, out_c, out_c / self.groups()])
             .u32s([kernel_h, kernel_w])
             .u32s(self.stride)
             .u32s(self.dilation)
             .i32s(self.padding)
-            .u32(kernel_h * kernel_w * group_v * 4 * out_v);
+            .u32s([kernel_h * kernel_w * group_v * out_c, row]);
         Ok(Kernel {
             name: NAME,
             key,
@@ -107,25 +133,24 @@ impl Spec {
                 .collect(),
             uniform: self.epilogue.uniform(uniform).finish(),
             dispatch,
-            features: Features::default(),
+            features: Features { subgroups: tile.shared, ..Features::default() },
         })
     }
 
     /// Lays `filter` (shaped like [`Spec::filter`]) and `bias` (one per output channel; none: zeros) out as
-    /// the kernel reads them: `[height][width][input channels][output channels]` and the bias, both channel
-    /// counts padded to fours. Values missing from the slices count as zero.
+    /// the kernel reads them: `[height][width][input channels / 4][output channels][4]`, zeros where
+    /// channels don't come in fours, then the bias, in fours as well. Values missing from the slices count
+    /// as zero.
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         let [out_c, kernel_h, kernel_w, group_c] = self.filter.map(|n| n as usize);
-        let (in_pad, out_pad) = (group_c.next_multiple_of(4), out_c.next_multiple_of(4));
-        let mut packed = vec![0.0; (kernel_h * kernel_w * in_pad + 1) * out_pad];
-        let (rows, last) = packed.split_at_mut(kernel_h * kernel_w * in_pad * out_pad);
-        for (row, to) in rows.chunks_exact_mut(out_pad).enumerate() {
-            let (tap, c) = (row / in_pad, row % in_pad);
+        let (taps, group_v) = (kernel_h * kernel_w, group_c.div_ceil(4));
+        let mut packed = vec![0.0; taps * group_v * out_c * 4 + out_c.next_multiple_of(4)];
+        let (to, last) = packed.split_at_mut(taps * group_v * out_c * 4);
+        for (i, to) in to.iter_mut().enumerate() {
+            let (part, o, vector) = (i % 4, i / 4 % out_c, i / 4 / out_c);
+            let (c, tap) = (vector % group_v * 4 + part, vector / group_v);
             if c < group_c {
-                for (o, to) in to.iter_mut().take(out_c).enumerate() {
-                    let at = (o * kernel_h * kernel_w + tap) * group_c + c;
-                    *to = filter.get(at).copied().unwrap_or(0.0);
-                }
+                *to = filter.get((o * taps + tap) * group_c + c).copied().unwrap_or(0.0);
             }
         }
         for (to, from) in last.iter_mut().zip(bias.unwrap_or_default()) {

@@ -21,6 +21,7 @@
 mod caps;
 mod epilogue;
 mod error;
+mod expression;
 mod kernel;
 mod shape;
 mod template;

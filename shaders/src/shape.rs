@@ -94,7 +94,7 @@ impl<const N: usize> Nest<N> {
     /// Turns the innermost dimension into vectors of four, where its extent and all operands allow: an
     /// operand either walks it element by element, with its other strides in fours, or repeats one
     /// element along it and keeps its strides.
-    pub(crate) fn to_vec4(&mut self) -> bool {
+    pub(crate) fn split_vec4(&mut self) -> bool {
         let in_fours = |strides: &Vec<i64>| match strides.split_last() {
             Some((1, outer)) => outer.iter().all(|s| s % 4 == 0),
             last => matches!(last, Some((0, _))),

@@ -1,13 +1,14 @@
 //! The template layer: turns a kernel source and a few values into plain WGSL.
 //!
-//! A source is WGSL with lines that begin with `#` and with `{{name}}` substitutions:
+//! A source is WGSL with lines that begin with `#` and with `{{…}}` substitutions of a name or of an
+//! [expression](crate::expression) of whole numbers:
 //!
 //! ```text
 //! #include "divide"            the text of wgsl/include/divide.wgsl
-//! #if NAME   #if !NAME   #if NAME == 4
+//! #if NAME && i * 4 < N
 //! #else
 //! #endif
-//! #for i in 0..N               repeats its lines with {{i}} = 0, 1, …; bounds are numbers or names
+//! #for i in 0..N / 2           repeats its lines with {{i}} = 0, 1, …
 //! #endfor
 //! ```
 //!
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::ShaderError;
+use crate::expression::evaluate;
 
 /// A kernel source with the values that specialise it.
 pub(crate) struct Template {
@@ -81,7 +83,7 @@ impl Template {
     fn block<'a>(
         &self,
         lines: &[Line<'a>],
-        counters: &mut Vec<(&'a str, u32)>,
+        counters: &mut Vec<(&'a str, i64)>,
         out: &mut String,
     ) -> Result<(), ShaderError> {
         let mut rest = lines;
@@ -104,7 +106,8 @@ impl Template {
                 }
                 "if" => {
                     let (body, otherwise, after) = self.split(*line, rest, "if", "endif")?;
-                    let chosen = if self.condition(*line, argument, counters)? { body } else { otherwise };
+                    let chosen =
+                        if self.number_of(*line, argument, counters)? != 0 { body } else { otherwise };
                     self.block(chosen, counters, out)?;
                     rest = after;
                 }
@@ -116,7 +119,7 @@ impl Template {
                     let (first, end) =
                         range.split_once("..").ok_or_else(|| self.error(*line, "expected a range A..B"))?;
                     let (first, end) =
-                        (self.amount(*line, first, counters)?, self.amount(*line, end, counters)?);
+                        (self.number_of(*line, first, counters)?, self.number_of(*line, end, counters)?);
                     for i in first..end {
                         counters.push((name.trim(), i));
                         self.block(body, counters, out)?;
@@ -163,35 +166,22 @@ impl Template {
         Err(self.error(opening, format!("#{open} without #{close}")))
     }
 
-    fn condition(&self, line: Line<'_>, text: &str, counters: &[(&str, u32)]) -> Result<bool, ShaderError> {
-        if let Some((left, right)) = text.split_once("==") {
-            return Ok(self.amount(line, left, counters)? == self.amount(line, right, counters)?);
-        }
-        match text.trim().strip_prefix('!') {
-            Some(name) => Ok(self.amount(line, name, counters)? == 0),
-            None => Ok(self.amount(line, text, counters)? != 0),
-        }
-    }
-
-    fn amount(&self, line: Line<'_>, text: &str, counters: &[(&str, u32)]) -> Result<u32, ShaderError> {
-        let text = text.trim();
-        if let Ok(number) = text.parse() {
-            return Ok(number);
-        }
-        if let Some((_, value)) = counters.iter().rev().find(|(name, _)| *name == text) {
-            return Ok(*value);
-        }
-        match self.values.get(text) {
-            Some(Value::Number(n)) => Ok(*n),
-            _ => Err(self.error(line, format!("no number is named {text}"))),
-        }
+    fn number_of(&self, line: Line<'_>, text: &str, counters: &[(&str, i64)]) -> Result<i64, ShaderError> {
+        let lookup = |name: &str| {
+            let counter = counters.iter().rev().find(|(counter, _)| *counter == name);
+            counter.map(|(_, value)| *value).or_else(|| match self.values.get(name) {
+                Some(Value::Number(n)) => Some(i64::from(*n)),
+                _ => None,
+            })
+        };
+        evaluate(text, &lookup).map_err(|why| self.error(line, why))
     }
 
     fn substitute(
         &self,
         line: Line<'_>,
         text: &str,
-        counters: &[(&str, u32)],
+        counters: &[(&str, i64)],
         out: &mut String,
     ) -> Result<(), ShaderError> {
         let mut rest = text;
@@ -202,7 +192,7 @@ impl Template {
             match self.values.get(name.trim()) {
                 Some(Value::Text { text, .. }) => out.push_str(text),
                 _ => {
-                    let _ = write!(out, "{}", self.amount(line, name, counters)?);
+                    let _ = write!(out, "{}", self.number_of(line, name, counters)?);
                 }
             }
         }
@@ -263,17 +253,20 @@ mod tests {
     fn chooses_branches() {
         check("#if YES\na\n#else\nb\n#endif\nc", "a\nc\n");
         check("#if NO\na\n#else\nb\n#endif\nc", "b\nc\n");
-        check("#if !NO\n#if N == 3\na\n#else\nb\n#endif\n#else\nc\n#endif", "b\n");
+        check("#if !NO && YES\n#if N == 3\na\n#else\nb\n#endif\n#else\nc\n#endif", "b\n");
     }
 
     #[test]
     fn unrolls_loops() {
-        check("#for i in 0..N\n  #for j in i..2\nm{{i}}{{j}}\n  #endfor\n#endfor", "m00\nm01\nm11\n");
+        check(
+            "#for i in 0..N\n  #for j in i..N + 2 - 2\nm{{i}}{{2 * j - j}}\n  #endfor\n#endfor",
+            "m00\nm01\nm11\n",
+        );
     }
 
     #[test]
     fn reports_mistakes_with_their_line() {
-        check_error("a\n#if TYPO\n#endif", "test: template line 2: no number is named TYPO");
+        check_error("a\n#if TYPO\n#endif", "test: template line 2: no number is named \"TYPO\"");
         check_error("#for i in 0..N", "test: template line 1: #for without #endfor");
         check_error("{{N", "test: template line 1: {{ without }}");
         check_error("#endif", "test: template line 1: unknown directive #endif");

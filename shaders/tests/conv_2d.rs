@@ -5,7 +5,7 @@ mod gpu;
 
 use delegraph_shaders::conv_2d::Spec;
 use delegraph_shaders::unary::Unary;
-use delegraph_shaders::{Activation, Binding, Epilogue};
+use delegraph_shaders::{Activation, Binding, Caps, Epilogue};
 use gpu::{assert_close, bytes, gpu, noise};
 
 fn spec(input: [u32; 4], filter: [u32; 4], stride: u32, dilation: u32, same: bool) -> Spec {
@@ -86,7 +86,6 @@ fn check(spec: &Spec) {
     let channels = spec.output[3] as usize;
     let (bias, slope) = (noise(channels, 3), noise(channels, 4));
     let residual = noise(count(spec.output), 5);
-    let kernel = spec.kernel(&gpu.caps).unwrap();
     let packed = spec.pack_weights(&filter, Some(&bias));
     let operands = [
         (Binding::Input(0), bytes(&input)),
@@ -94,9 +93,12 @@ fn check(spec: &Spec) {
         (Binding::Residual, bytes(&residual)),
         (Binding::Slope, bytes(&slope)),
     ];
-    let actual = gpu.run(&kernel, &operands, count(spec.output));
     let expected = twin(spec, &input, &filter, &bias, &residual, &slope);
-    assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+    for caps in [gpu.caps, Caps { subgroups: false, ..gpu.caps }, Caps::WEBGPU] {
+        let kernel = spec.kernel(&caps).unwrap();
+        let actual = gpu.run(&kernel, &operands, count(spec.output));
+        assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+    }
 }
 
 #[test]
@@ -105,6 +107,8 @@ fn pointwise() {
     check(&spec([2, 5, 3, 8], [4, 1, 1, 8], 1, 1, true));
     check(&spec([1, 1, 1, 32], [20, 1, 1, 32], 1, 1, true));
     check(&spec([1, 9, 9, 16], [24, 1, 1, 16], 2, 1, true));
+    check(&spec([1, 9, 9, 16], [16, 1, 1, 16], 1, 1, true));
+    check(&spec([1, 9, 9, 16], [100, 1, 1, 16], 1, 1, true));
 }
 
 #[test]
@@ -142,6 +146,10 @@ fn groups() {
     check(&spec([1, 6, 5, 8], [8, 3, 3, 4], 1, 1, true));
     check(&spec([1, 6, 5, 6], [24, 3, 3, 1], 2, 1, true));
     check(&spec([1, 6, 5, 9], [12, 1, 1, 3], 1, 1, true));
+    check(&spec([1, 6, 5, 8], [6, 3, 3, 4], 1, 1, true));
+    check(&spec([1, 6, 5, 12], [9, 3, 3, 4], 1, 2, true));
+    check(&spec([1, 6, 5, 4], [4, 3, 3, 1], 1, 1, true));
+    check(&spec([1, 6, 5, 16], [40, 1, 1, 8], 1, 1, true));
 }
 
 #[test]

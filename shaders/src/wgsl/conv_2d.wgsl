@@ -1,27 +1,27 @@
-// Convolution. An invocation makes a register tile of PIXELS neighbours in a row (of the whole image
-// when POINTWISE) times BLOCKS vectors of four output channels.
+// Convolution. An invocation makes a register tile of PIXELS neighbours in the flattened output image
+// times WIDTH output channels; eight invocations side by side (x) share the pixels.
 //
-// weights: [kernel row][kernel column][input channels / 4][4][output channels], then the bias, with both
-// channel counts padded to fours.
+// SHARED: those eight are a subgroup. Each loads what another pixel needs, and broadcasts hand it round:
+// on software devices loads cost far more than arithmetic.
+//
+// weights: [kernel row][kernel column][input channels / 4][output channels] of four input channels
+// each, then the bias in fours.
 
 struct Params {
-    // Input height, width and channels, all of them and of one group, the latter also in vectors.
     in_h: i32,
     in_w: i32,
-    in_c: u32,
+    // Elements, or vectors of four where channels come in fours, of a pixel of the input.
+    in_pixel: u32,
+    // Input channels of a group, and vectors of four of them.
     group_c: u32,
     group_v: u32,
-    // Output height, width and channels, the latter also in vectors, of all and of one group.
+    // Pixels of all output images.
+    pixels: u32,
     out_h: u32,
     out_w: u32,
     out_c: u32,
-    out_v: u32,
-    group_out_v: u32,
-    // Vectors of output channels over BLOCKS; pixels of a row over PIXELS; tiles in all.
-    tiles_c: u32,
-    tiles_w: u32,
-    tiles: u32,
-    // Kernel height and width.
+    // Output channels of a group.
+    group_out: u32,
     kernel_h: u32,
     kernel_w: u32,
     stride_h: i32,
@@ -33,6 +33,8 @@ struct Params {
     pad_w: i32,
     // Where the bias begins in weights.
     bias: u32,
+    // Workgroups along the pixels in one row of the dispatch.
+    row: u32,
 #include "epilogue_params"
 }
 
@@ -42,10 +44,10 @@ alias I = vec4<f32>;
 #else
 alias I = f32;
 #endif
-#if OUT_VEC4
-alias T = vec4<f32>;
-#else
+#if WIDTH == 1
 alias T = f32;
+#else
+alias T = vec{{WIDTH}}<f32>;
 #endif
 
 @group(0) @binding(0) var<storage, read> input: array<I>;
@@ -54,104 +56,133 @@ alias T = f32;
 @group(0) @binding(3) var<uniform> p: Params;
 
 #include "epilogue"
-#include "item"
+#include "divide"
 
-// Four input channels from the c-th vector on. `at`: where the group's channels of the pixel begin.
+// Four input channels, the c-th of a group on. `at`: where the group's channels of the pixel begin.
 fn load(at: u32, c: u32) -> V {
 #if IN_VEC4
     return input[at + c];
 #else
-    var v = V(input[at + c * 4u], 0.0, 0.0, 0.0);
+    let first = at + c * 4u;
     let left = p.group_c - c * 4u;
-    if left > 1u { v.y = input[at + c * 4u + 1u]; }
-    if left > 2u { v.z = input[at + c * 4u + 2u]; }
-    if left > 3u { v.w = input[at + c * 4u + 3u]; }
+    var v = V(input[first], 0.0, 0.0, 0.0);
+    if left > 1u { v.y = input[first + 1u]; }
+    if left > 2u { v.z = input[first + 2u]; }
+    if left > 3u { v.w = input[first + 3u]; }
     return v;
 #endif
 }
 
-fn store(pixel: u32, o: u32, v: V) {
-#if OUT_VEC4
-    let at = pixel * p.out_v + o;
-    output[at] = finish(v, at, o);
-#else
-    let at = pixel * p.out_c + o * 4u;
-    let left = p.out_c - o * 4u;
-    output[at] = finish(v.x, at, o * 4u);
-    if left > 1u { output[at + 1u] = finish(v.y, at + 1u, o * 4u + 1u); }
-    if left > 2u { output[at + 2u] = finish(v.z, at + 2u, o * 4u + 2u); }
-    if left > 3u { output[at + 3u] = finish(v.w, at + 3u, o * 4u + 3u); }
-#endif
+// Top left corner of an output pixel's window, and its image.
+fn window(pixel: u32) -> vec3<i32> {
+    let row = divide(pixel, p.out_w);
+    let n = divide(row, p.out_h);
+    let x = i32(pixel - row * p.out_w);
+    let y = i32(row - n * p.out_h);
+    return vec3(x * p.stride_w - p.pad_w, y * p.stride_h - p.pad_h, i32(n));
 }
 
-@compute @workgroup_size({{WORKGROUP}})
+fn inside(x: i32, y: i32) -> bool {
+    return x >= 0 && x < p.in_w && y >= 0 && y < p.in_h;
+}
+
+// Where a pixel's channels begin; of one outside the image: anywhere in it.
+fn pixel_at(x: i32, y: i32, n: i32) -> u32 {
+    let row = n * p.in_h + clamp(y, 0, p.in_h - 1);
+    return u32(row * p.in_w + clamp(x, 0, p.in_w - 1)) * p.in_pixel;
+}
+
+@compute @workgroup_size(8, {{ROWS}})
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let i = item_index(group, groups, local);
-    if i >= p.tiles {
-        return;
-    }
-    let o = (i % p.tiles_c) * {{BLOCKS}}u;
-    let tile = i / p.tiles_c;
-    let x = (tile % p.tiles_w) * {{PIXELS}}u;
-    let row = tile / p.tiles_w;
-    let y = row % p.out_h;
-    let n = row / p.out_h;
-#if IN_VEC4
-    let pixel_size = p.in_c / 4u;
-    let first = (o / p.group_out_v) * p.group_v;
-#else
-    let pixel_size = p.in_c;
-    let first = (o / p.group_out_v) * p.group_c;
+    @builtin(local_invocation_id) local: vec3<u32>,
+#if SHARED
+    @builtin(subgroup_invocation_id) lane: u32,
 #endif
-    // The last tile of a row is shifted into it when its tail would stick out: some pixels are made twice.
-#for b in 0..BLOCKS
-    let o_{{b}} = min(o + {{b}}u, p.out_v - 1u);
-    let bias_{{b}} = weights[p.bias + o_{{b}}];
-#for x in 0..PIXELS
-    var sum_{{x}}_{{b}} = bias_{{b}};
+) {
+    let o = (group.x * 8u + local.x) * {{WIDTH}}u;
+    let first = ((group.z * p.row + group.y) * {{ROWS}}u + local.y) * {{PIXELS}}u;
+    // The last tiles stick out: their surplus reads what is there and writes nothing.
+    let wo = min(o, p.out_c - {{WIDTH}}u);
+#if SHARED
+#for v in 0..PIXELS / 8
+    let window_{{v}} = window(min(first + {{v * 8}}u + lane, p.pixels - 1u));
+#endfor
+#else
+#for v in 0..PIXELS
+    let window_{{v}} = window(min(first + {{v}}u, p.pixels - 1u));
+#endfor
+#if IN_VEC4
+    let channel = wo / p.group_out * p.group_v;
+#else
+    let channel = wo / p.group_out * p.group_c;
+#endif
+#endif
+    let bias = weights[p.bias + wo / 4u];
+#for c in 0..WIDTH
+    let bias_{{c}} = bias[(wo + {{c}}u) % 4u];
+#for i in 0..PIXELS
+    var sum_{{i}}_{{c}} = bias_{{c}};
 #endfor
 #endfor
+    var w = wo;
     for (var ky = 0u; ky < p.kernel_h; ky++) {
-        let iy = i32(y) * p.stride_h + i32(ky) * p.dilation_h - p.pad_h;
-        if iy < 0 || iy >= p.in_h {
-            continue;
-        }
-        let in_row = (n * u32(p.in_h) + u32(iy)) * u32(p.in_w);
         for (var kx = 0u; kx < p.kernel_w; kx++) {
-            let ix = i32(x) * p.stride_w + i32(kx) * p.dilation_w - p.pad_w;
-#for x in 0..PIXELS
-            let ix_{{x}} = ix + {{x}} * p.stride_w;
-            let inside_{{x}} = ix_{{x}} >= 0 && ix_{{x}} < p.in_w;
-            let at_{{x}} = (in_row + u32(clamp(ix_{{x}}, 0, p.in_w - 1))) * pixel_size + first;
+#if SHARED
+#for v in 0..PIXELS / 8
+            let x_{{v}} = window_{{v}}.x + i32(kx) * p.dilation_w;
+            let y_{{v}} = window_{{v}}.y + i32(ky) * p.dilation_h;
+            let inside_{{v}} = inside(x_{{v}}, y_{{v}});
+            let at_{{v}} = pixel_at(x_{{v}}, y_{{v}}, window_{{v}}.z);
 #endfor
-            var w = (ky * p.kernel_w + kx) * p.group_v * 4u * p.out_v;
-            for (var c = 0u; c < p.group_v; c++) {
-#for x in 0..PIXELS
-                let v_{{x}} = select(V(), load(at_{{x}}, c), inside_{{x}});
+#else
+#for v in 0..PIXELS
+            let x_{{v}} = window_{{v}}.x + i32(kx) * p.dilation_w;
+            let y_{{v}} = window_{{v}}.y + i32(ky) * p.dilation_h;
+            let inside_{{v}} = inside(x_{{v}}, y_{{v}});
+            let at_{{v}} = pixel_at(x_{{v}}, y_{{v}}, window_{{v}}.z) + channel;
 #endfor
-#for b in 0..BLOCKS
-                let w0_{{b}} = weights[w + o_{{b}}];
-                let w1_{{b}} = weights[w + p.out_v + o_{{b}}];
-                let w2_{{b}} = weights[w + 2u * p.out_v + o_{{b}}];
-                let w3_{{b}} = weights[w + 3u * p.out_v + o_{{b}}];
-#for x in 0..PIXELS
-                sum_{{x}}_{{b}} += v_{{x}}.x * w0_{{b}} + v_{{x}}.y * w1_{{b}} + v_{{x}}.z * w2_{{b}} + v_{{x}}.w * w3_{{b}};
+#endif
+            for (var k = 0u; k < p.group_v; k++) {
+#for c in 0..WIDTH
+                let w_{{c}} = weights[w + {{c}}u];
+#endfor
+#if SHARED
+#for v in 0..PIXELS / 8
+                let mine_{{v}} = select(V(), load(at_{{v}}, k), inside_{{v}});
+#for i in 0..8
+                let v_{{v * 8 + i}} = subgroupBroadcast(mine_{{v}}, {{i}}u);
 #endfor
 #endfor
-                w += 4u * p.out_v;
+#else
+#for i in 0..PIXELS
+                let v_{{i}} = select(V(), load(at_{{i}}, k), inside_{{i}});
+#endfor
+#endif
+#for i in 0..PIXELS
+#for c in 0..WIDTH
+                sum_{{i}}_{{c}} += dot(v_{{i}}, w_{{c}});
+#endfor
+#endfor
+                w += p.out_c;
             }
         }
     }
-    let pixel = row * p.out_w + x;
-#for x in 0..PIXELS
-    if x + {{x}}u < p.out_w {
-#for b in 0..BLOCKS
-        if o + {{b}}u < p.out_v { store(pixel + {{x}}u, o + {{b}}u, sum_{{x}}_{{b}}); }
-#endfor
+    if o >= p.out_c {
+        return;
+    }
+#for i in 0..PIXELS
+    if first + {{i}}u < p.pixels {
+        let at = ((first + {{i}}u) * p.out_c + o) / {{WIDTH}}u;
+#if WIDTH == 1
+        output[at] = finish(sum_{{i}}_0, at, o);
+#else
+#if WIDTH == 2
+        output[at] = finish(T(sum_{{i}}_0, sum_{{i}}_1), at, o / 2u);
+#else
+        output[at] = finish(T(sum_{{i}}_0, sum_{{i}}_1, sum_{{i}}_2, sum_{{i}}_3), at, o / 4u);
+#endif
+#endif
     }
 #endfor
 }

@@ -42,6 +42,7 @@ impl Gpu {
         let info = adapter.get_info();
         let offered = adapter.limits();
         let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+            required_features: adapter.features() & wgpu::Features::SUBGROUP,
             required_limits: wgpu::Limits {
                 max_storage_buffer_binding_size: offered.max_storage_buffer_binding_size,
                 ..Default::default()
@@ -53,7 +54,16 @@ impl Gpu {
         Ok(Self {
             device,
             queue,
-            caps: Caps { software, ..Caps::WEBGPU },
+            caps: Caps {
+                software,
+                subgroups: adapter.features().contains(wgpu::Features::SUBGROUP),
+                subgroup_size: if info.subgroup_min_size == info.subgroup_max_size {
+                    info.subgroup_min_size
+                } else {
+                    0
+                },
+                ..Caps::WEBGPU
+            },
             adapter: format!("{} ({})", info.name, info.driver_info),
             pipelines: Mutex::default(),
         })
