@@ -19,6 +19,7 @@
 //! other tile sizes where a device offers more. Accumulation is always in `f32`.
 
 mod caps;
+mod copy;
 mod epilogue;
 mod error;
 mod expression;
@@ -28,7 +29,12 @@ mod template;
 mod uniform;
 
 pub mod binary;
+pub mod concatenation;
 pub mod conv_2d;
+pub mod depth_to_space;
+pub mod slice;
+pub mod tile;
+pub mod transpose;
 pub mod unary;
 
 pub use caps::{Caps, Features};

@@ -5,7 +5,7 @@ mod gpu;
 
 use delegraph_shaders::binary::{Binary, Element, Spec};
 use delegraph_shaders::{Activation, Binding};
-use gpu::{assert_close, gpu, noise};
+use gpu::{assert_close, gpu, indices, noise};
 
 fn twin(op: Binary, a: f32, b: f32) -> f32 {
     let truth = |t: bool| f32::from(u8::from(t));
@@ -63,12 +63,6 @@ fn at(values: &[f32], shape: &[u32], index: &[u32]) -> f32 {
     let skip = index.len() - shape.len();
     let flat = shape.iter().zip(&index[skip..]).fold(0, |flat, (extent, i)| flat * extent + (i % extent));
     values[flat as usize]
-}
-
-fn indices(shape: &[u32]) -> Vec<Vec<u32>> {
-    shape.iter().fold(vec![vec![]], |done, extent| {
-        done.iter().flat_map(|head| (0..*extent).map(move |i| [head.as_slice(), &[i]].concat())).collect()
-    })
 }
 
 #[track_caller]

@@ -118,6 +118,8 @@ impl Gpu {
     pub fn bind(&self, kernel: &Kernel, operands: &[(Binding, &[u8])], words: usize) -> Bound {
         let pipeline = self.pipeline(kernel);
         let buffer = |contents: &[u8], usage| {
+            // A binding may not be empty, though a tensor may.
+            let contents = if contents.is_empty() { &[0; 16] } else { contents };
             self.device.create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
         };
         let output = buffer(
@@ -226,4 +228,21 @@ pub fn assert_close(what: &str, actual: &[f32], expected: &[f32]) {
         let close = (a - e).abs() <= tolerance || a == e || (a.is_nan() && e.is_nan());
         assert!(close, "{what}: element {i} is {a}, expected {e} (tolerance {tolerance})");
     }
+}
+
+/// Every multi-index of a shape, in row-major order.
+pub fn indices(shape: &[u32]) -> Vec<Vec<u32>> {
+    shape.iter().fold(vec![vec![]], |done, extent| {
+        done.iter().flat_map(|head| (0..*extent).map(move |i| [head.as_slice(), &[i]].concat())).collect()
+    })
+}
+
+/// Position of a multi-index in a dense tensor.
+pub fn flat(shape: &[u32], index: &[u32]) -> usize {
+    shape.iter().zip(index).fold(0, |flat, (extent, i)| flat * *extent as usize + *i as usize)
+}
+
+/// Elements of a shape.
+pub fn count(shape: &[u32]) -> usize {
+    shape.iter().product::<u32>() as usize
 }

@@ -1,0 +1,190 @@
+//! Transposes, slices, concatenations, tiles and block moves on the adapter, against plain Rust.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod gpu;
+
+use delegraph_shaders::depth_to_space::{self, Direction};
+use delegraph_shaders::{Binding, Caps, Kernel, concatenation, slice, tile, transpose};
+use gpu::{count, flat, gpu, indices};
+
+/// Distinct words, of which many are no ordinary floats.
+fn words(count: usize) -> Vec<u32> {
+    (0..count as u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect()
+}
+
+/// Runs the kernel on `words` shaped like `input` and wants `source(index)` at every index of `output`.
+#[track_caller]
+fn check(kernel: &Kernel, input: &[u32], output: &[u32], source: impl Fn(&[u32]) -> Vec<u32>) {
+    let Some(gpu) = gpu() else { return };
+    let values = words(count(input));
+    let actual: Vec<u32> =
+        gpu.run(kernel, &[(Binding::Input(0), bytemuck::cast_slice(&values))], count(output));
+    for (index, actual) in indices(output).iter().zip(actual) {
+        let from = source(index);
+        assert_eq!(actual, values[flat(input, &from)], "{}: {index:?} should be {from:?}", kernel.key);
+    }
+}
+
+fn check_transpose(input: &[u32], permutation: &[usize]) {
+    let spec = transpose::Spec { input: input.to_vec(), permutation: permutation.to_vec() };
+    let output: Vec<u32> = permutation.iter().map(|d| input[*d]).collect();
+    check(&spec.kernel(&Caps::WEBGPU).unwrap(), input, &output, |index| {
+        let mut from = vec![0; index.len()];
+        permutation.iter().zip(index).for_each(|(d, i)| from[*d] = *i);
+        from
+    });
+}
+
+#[test]
+fn transposes() {
+    check_transpose(&[2, 3, 5, 8], &[0, 3, 1, 2]);
+    check_transpose(&[2, 3, 5, 8], &[0, 2, 1, 3]);
+    check_transpose(&[2, 3, 5, 7], &[3, 2, 1, 0]);
+    check_transpose(&[2, 3, 2, 3, 2, 3], &[5, 3, 1, 0, 2, 4]);
+    check_transpose(&[7], &[0]);
+    check_transpose(&[1, 9, 1], &[2, 1, 0]);
+    check_transpose(&[300, 301], &[1, 0]);
+}
+
+#[test]
+fn refuses_what_is_no_permutation() {
+    for permutation in [vec![0, 0], vec![0], vec![0, 2]] {
+        assert!(transpose::Spec { input: vec![2, 3], permutation }.kernel(&Caps::WEBGPU).is_err());
+    }
+}
+
+fn check_slice(input: &[u32], begin: &[u32], step: &[i32], output: &[u32]) {
+    let spec = slice::Spec {
+        input: input.to_vec(),
+        output: output.to_vec(),
+        begin: begin.to_vec(),
+        step: step.to_vec(),
+    };
+    check(&spec.kernel(&Caps::WEBGPU).unwrap(), input, output, |index| {
+        (0..index.len()).map(|d| (begin[d] as i32 + index[d] as i32 * step[d]) as u32).collect()
+    });
+}
+
+#[test]
+fn slices() {
+    check_slice(&[4, 6, 8], &[1, 2, 4], &[1, 1, 1], &[2, 3, 4]);
+    check_slice(&[4, 6, 8], &[1, 2, 3], &[1, 1, 1], &[2, 3, 4]);
+    check_slice(&[4, 6, 8], &[0, 0, 0], &[2, 3, 1], &[2, 2, 8]);
+    check_slice(&[4, 6, 8], &[3, 5, 7], &[-1, -2, -3], &[4, 3, 3]);
+    check_slice(&[9], &[8], &[-1], &[9]);
+    check_slice(&[2, 3, 2, 3, 2, 4], &[0, 1, 0, 1, 0, 1], &[1; 6], &[2, 2, 1, 2, 2, 2]);
+    check_slice(&[4, 6], &[1, 6], &[1, 1], &[2, 0]);
+}
+
+#[test]
+fn refuses_slices_that_leave_the_input() {
+    let spec = |begin, step, output| slice::Spec {
+        input: vec![5],
+        output: vec![output],
+        begin: vec![begin],
+        step: vec![step],
+    };
+    for (begin, step, output) in [(0, 1, 6), (0, -1, 2), (5, 1, 1), (1, 2, 3)] {
+        assert!(spec(begin, step, output).kernel(&Caps::WEBGPU).is_err(), "{begin} {step} {output}");
+    }
+}
+
+fn check_concatenation(inputs: &[&[u32]], axis: usize) {
+    let Some(gpu) = gpu() else { return };
+    let spec = concatenation::Spec { inputs: inputs.iter().map(|i| i.to_vec()).collect(), axis };
+    let output = spec.output().unwrap();
+    let all = words(inputs.iter().map(|i| count(i)).sum());
+    let mut parts = Vec::new();
+    let mut rest = all.as_slice();
+    for input in inputs {
+        let (part, after) = rest.split_at(count(input));
+        parts.push(part);
+        rest = after;
+    }
+    let operands: Vec<(Binding, &[u8])> = parts
+        .iter()
+        .enumerate()
+        .map(|(i, part)| (Binding::Input(i as u8), bytemuck::cast_slice(part)))
+        .collect();
+    let results: Vec<Vec<u32>> = spec
+        .kernels(&Caps::WEBGPU)
+        .unwrap()
+        .iter()
+        .map(|kernel| gpu.run(kernel, &operands, count(&output)))
+        .collect();
+    for index in indices(&output) {
+        let (mut input, mut from) = (0, index.clone());
+        while from[axis] >= inputs[input][axis] {
+            from[axis] -= inputs[input][axis];
+            input += 1;
+        }
+        let actual = results[input][flat(&output, &index)];
+        assert_eq!(actual, parts[input][flat(inputs[input], &from)], "{inputs:?} along {axis} at {index:?}");
+    }
+}
+
+#[test]
+fn concatenations() {
+    check_concatenation(&[&[2, 3, 8], &[2, 3, 4]], 2);
+    check_concatenation(&[&[2, 3, 5], &[2, 3, 4], &[2, 3, 1]], 2);
+    check_concatenation(&[&[2, 3, 8], &[2, 2, 8]], 1);
+    check_concatenation(&[&[2, 3], &[1, 3], &[0, 3], &[4, 3]], 0);
+    check_concatenation(&[&[5], &[7]], 0);
+}
+
+#[test]
+fn refuses_inputs_that_do_not_fit_together() {
+    let spec = |inputs: &[&[u32]], axis| concatenation::Spec {
+        inputs: inputs.iter().map(|i| i.to_vec()).collect(),
+        axis,
+    };
+    assert!(spec(&[&[2, 3], &[3, 3]], 1).output().is_err());
+    assert!(spec(&[&[2, 3]], 2).output().is_err());
+    assert!(spec(&[], 0).output().is_err());
+}
+
+#[test]
+fn tiles() {
+    let check_tile = |input: &[u32], multiples: &[u32]| {
+        let spec = tile::Spec { input: input.to_vec(), multiples: multiples.to_vec() };
+        let output: Vec<u32> = input.iter().zip(multiples).map(|(n, times)| n * times).collect();
+        check(&spec.kernel(&Caps::WEBGPU).unwrap(), input, &output, |index| {
+            index.iter().zip(input).map(|(i, n)| i % n).collect()
+        });
+    };
+    check_tile(&[2, 3, 4], &[1, 2, 1]);
+    check_tile(&[2, 3, 4], &[2, 1, 3]);
+    check_tile(&[2, 1, 5], &[1, 7, 1]);
+    check_tile(&[1, 1], &[3, 4]);
+    check_tile(&[3], &[1]);
+}
+
+#[test]
+fn block_moves() {
+    for (direction, input, block) in [
+        (Direction::DepthToSpace, [2, 3, 2, 16], 2),
+        (Direction::DepthToSpace, [1, 2, 3, 27], 3),
+        (Direction::SpaceToDepth, [2, 4, 6, 4], 2),
+        (Direction::SpaceToDepth, [1, 3, 6, 5], 3),
+    ] {
+        let spec = depth_to_space::Spec { direction, input, block };
+        let [n, h, w, c] = input;
+        let deep = direction == Direction::DepthToSpace;
+        let output = if deep {
+            [n, h * block, w * block, c / block / block]
+        } else {
+            [n, h / block, w / block, c * block * block]
+        };
+        check(&spec.kernel(&Caps::WEBGPU).unwrap(), &input, &output, |i| {
+            if deep {
+                let channel = (i[1] % block * block + i[2] % block) * output[3] + i[3];
+                vec![i[0], i[1] / block, i[2] / block, channel]
+            } else {
+                let at = i[3] / c;
+                vec![i[0], i[1] * block + at / block, i[2] * block + at % block, i[3] % c]
+            }
+        });
+    }
+    let odd = depth_to_space::Spec { direction: Direction::DepthToSpace, input: [1, 1, 1, 6], block: 2 };
+    assert!(odd.kernel(&Caps::WEBGPU).is_err());
+}
