@@ -24,6 +24,7 @@ use crate::graph::{Model, ModelBytes, NodeId, Signature, Subgraph, TensorId};
 use crate::schema;
 
 mod order;
+mod rewrite;
 mod subgraph;
 mod tensor;
 
@@ -63,6 +64,28 @@ pub(crate) fn from_subgraphs(bytes: Vec<u8>, mut subgraphs: Vec<Subgraph>) -> Re
 }
 
 fn build(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
+    check_identifier(bytes.as_ref())?;
+    if let Err(damage) = verify(bytes.as_ref()) {
+        return match rewrite::rewrite(bytes.as_ref()) {
+            Ok(rewritten) if verify(&rewritten).is_ok_and(|model| !reaches_outside(&model)) => {
+                log::debug!("read leniently: {}", damage.0);
+                read(ModelBytes::new(rewritten), path)
+            }
+            _ => Err(damage),
+        };
+    }
+    read(bytes, path)
+}
+
+/// True when data lies behind the FlatBuffer, by offset from the start of the original file.
+fn reaches_outside(model: &schema::Model<'_>) -> bool {
+    let mut operators =
+        model.subgraphs().unwrap_or_default().iter().flat_map(|g| g.operators().unwrap_or_default().iter());
+    model.buffers().unwrap_or_default().iter().any(|b| b.offset() > 1)
+        || operators.any(|o| o.large_custom_options_offset() > 1)
+}
+
+fn read(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
     let file = bytes.as_ref();
     let model = verify(file)?;
     if model.version() != SCHEMA_VERSION {
@@ -105,7 +128,7 @@ fn build(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
     })
 }
 
-fn verify(file: &[u8]) -> Result<schema::Model<'_>, Invalid> {
+fn check_identifier(file: &[u8]) -> Result<(), Invalid> {
     if file.len() < 8 {
         return invalid!("{} bytes are too few for a model", file.len());
     }
@@ -113,6 +136,10 @@ fn verify(file: &[u8]) -> Result<schema::Model<'_>, Invalid> {
         let found: String = file.iter().skip(4).take(4).map(|b| b.escape_ascii().to_string()).collect();
         return invalid!("not a .tflite file: the identifier at byte 4 is \"{found}\" instead of \"TFL3\"");
     }
+    Ok(())
+}
+
+fn verify(file: &[u8]) -> Result<schema::Model<'_>, Invalid> {
     // A table or vector may be shared by many parents; without a bound a small file could expand without end.
     let options = VerifierOptions {
         max_depth: 64,

@@ -11,8 +11,8 @@ use crate::shape::Shape;
 use crate::sparsity::{Level, Sparsity};
 use crate::types::TensorType;
 
-/// Ranks above this do not occur; kernels hold shapes of up to this rank on the stack.
-const MAX_RANK: usize = 16;
+/// Ranks above this do not occur, even in tests of rank.
+const MAX_RANK: usize = 64;
 
 pub(super) fn read(table: &schema::Tensor<'_>, buffers: &Buffers<'_>) -> Result<Tensor, Invalid> {
     let Some(ty) = TensorType::from_schema(table.type_()) else {
