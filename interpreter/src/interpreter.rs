@@ -24,6 +24,7 @@ pub struct InterpreterBuilder {
     policy: Policy,
     threads: usize,
     memory_limit: usize,
+    prepare_later: bool,
 }
 
 impl InterpreterBuilder {
@@ -62,6 +63,14 @@ impl InterpreterBuilder {
         self
     }
 
+    /// Leaves shapes, delegates and memory to the first [`Interpreter::prepare`] (or whatever needs it), so that
+    /// inputs can be resized before anything depends on their shapes in the file.
+    #[must_use]
+    pub fn prepare_later(mut self) -> Self {
+        self.prepare_later = true;
+        self
+    }
+
     /// Finds a kernel for every node, infers shapes, lets delegates claim nodes, and plans memory.
     ///
     /// # Errors
@@ -86,7 +95,11 @@ impl InterpreterBuilder {
             report: Report::default(),
             entry: 0,
         };
-        interpreter.prepare()?;
+        let (subgraph, _) = interpreter.engine.take(0)?;
+        interpreter.engine.put(subgraph);
+        if !self.prepare_later {
+            interpreter.prepare()?;
+        }
         Ok(interpreter)
     }
 }
@@ -127,6 +140,7 @@ impl Interpreter {
             policy: Policy::default(),
             threads: 1,
             memory_limit: DEFAULT_MEMORY_LIMIT,
+            prepare_later: false,
         }
     }
 
@@ -142,7 +156,10 @@ impl Interpreter {
             Error::InvalidInput(format!("no signature \"{key}\"; the model has: {}", keys.join(", ")))
         })?;
         self.entry = signature.subgraph;
-        self.prepare()?;
+        if self.engine.slots[self.entry].is_none() {
+            let (subgraph, _) = self.engine.take(self.entry)?;
+            self.engine.put(subgraph);
+        }
         Ok(signature)
     }
 
