@@ -1,5 +1,6 @@
 //! Element-wise operators on two tensors that broadcast against each other.
 
+use crate::element::Element;
 use crate::epilogue::Activation;
 use crate::kernel::linear_dispatch;
 use crate::shape::{MAX_RANK, Nest, broadcast_strides, elements};
@@ -9,29 +10,6 @@ use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "binary";
 const WORKGROUP: u32 = 64;
-
-/// What an element is. Each takes one 32-bit word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Element {
-    /// 32-bit float.
-    #[default]
-    F32,
-    /// 32-bit signed integer.
-    I32,
-    /// Unsigned word: zero is false, one is true.
-    Bool,
-}
-
-impl Element {
-    /// The type in WGSL.
-    pub(crate) fn wgsl(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::I32 => "i32",
-            Self::Bool => "u32",
-        }
-    }
-}
 
 /// An operator on two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

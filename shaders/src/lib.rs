@@ -20,6 +20,7 @@
 
 mod caps;
 mod copy;
+mod element;
 mod epilogue;
 mod error;
 mod expression;
@@ -29,15 +30,20 @@ mod template;
 mod uniform;
 
 pub mod binary;
+pub mod cast;
 pub mod concatenation;
 pub mod conv_2d;
 pub mod depth_to_space;
+pub mod gather;
+pub mod pad;
+pub mod select;
 pub mod slice;
 pub mod tile;
 pub mod transpose;
 pub mod unary;
 
 pub use caps::{Caps, Features};
+pub use element::Element;
 pub use epilogue::{Activation, Epilogue};
 pub use error::ShaderError;
 pub use kernel::{Access, Binding, Kernel};

@@ -3,8 +3,8 @@
 
 mod gpu;
 
-use delegraph_shaders::binary::{Binary, Element, Spec};
-use delegraph_shaders::{Activation, Binding};
+use delegraph_shaders::binary::{Binary, Spec};
+use delegraph_shaders::{Activation, Binding, Element};
 use gpu::{assert_close, gpu, indices, noise};
 
 fn twin(op: Binary, a: f32, b: f32) -> f32 {

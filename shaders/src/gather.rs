@@ -1,0 +1,67 @@
+//! GATHER.
+
+use crate::kernel::linear_dispatch;
+use crate::shape::elements;
+use crate::template::Template;
+use crate::uniform::Uniform;
+use crate::{Binding, Caps, Features, Kernel, ShaderError};
+
+const NAME: &str = "gather";
+const WORKGROUP: u32 = 64;
+
+/// `output[batch…, outer…, index…, inner…] = input[batch…, outer…, indices[batch…, index…], inner…]`, for
+/// elements of 32 bits and 32-bit indices. Negative indices count from the end; one that lies outside the
+/// input gives zero.
+///
+/// Bindings: `Input(0)` (the input), `Input(1)` (the indices), `Output`, `Uniform`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Shape of the input.
+    pub input: Vec<u32>,
+    /// Shape of the indices.
+    pub indices: Vec<u32>,
+    /// The dimension of the input that is indexed.
+    pub axis: usize,
+    /// Leading dimensions that input and indices have in common.
+    pub batch_dims: usize,
+}
+
+impl Spec {
+    /// The kernel.
+    ///
+    /// # Errors
+    /// When shapes, axis and batch dimensions contradict each other.
+    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let bad = || ShaderError::invalid(NAME, format!("{self:?}"));
+        elements(NAME, &self.input)?;
+        elements(NAME, &self.indices)?;
+        let batch = self.input.get(..self.batch_dims).ok_or_else(bad)?;
+        let outer = self.input.get(self.batch_dims..self.axis).ok_or_else(bad)?;
+        let axis = *self.input.get(self.axis).ok_or_else(bad)?;
+        let inner = self.input.get(self.axis + 1..).ok_or_else(bad)?;
+        let picked = self.indices.get(self.batch_dims..).ok_or_else(bad)?;
+        if self.indices.get(..self.batch_dims) != Some(batch) || axis == 0 {
+            return Err(bad());
+        }
+        let total = elements(NAME, &[batch, outer, picked, inner].concat())?;
+        let inner = elements(NAME, inner)?;
+        let vec4 = inner.is_multiple_of(4);
+        let unit = if vec4 { 4 } else { 1 };
+        let count = total / unit;
+        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/gather.wgsl"))
+            .number("WORKGROUP", WORKGROUP)
+            .flag("VEC4", vec4)
+            .render()?;
+        let (outer, picked) = (elements(NAME, outer)?, elements(NAME, picked)?);
+        Ok(Kernel {
+            name: NAME,
+            key,
+            wgsl,
+            entry: "main",
+            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            uniform: Uniform::default().u32s([count, inner / unit, picked, axis, outer]).finish(),
+            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(WORKGROUP))?,
+            features: Features::default(),
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! PAD, PADV2 and MIRROR_PAD.
+
+use crate::kernel::linear_dispatch;
+use crate::shape::{MAX_RANK, dense_strides, elements};
+use crate::template::Template;
+use crate::uniform::Uniform;
+use crate::{Binding, Caps, Features, Kernel, ShaderError};
+
+const NAME: &str = "pad";
+const WORKGROUP: u32 = 64;
+
+/// What stands outside the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// A word (a float's [bits](f32::to_bits), say).
+    Value(u32),
+    /// The mirror image without the border: `c b | a b c | b a`.
+    Reflect,
+    /// The mirror image with the border: `b a | a b c | c b`.
+    Symmetric,
+}
+
+/// The input with `padding[d] = [before, after]` added along each dimension, for elements of 32 bits.
+///
+/// Bindings: `Input(0)`, `Output`, `Uniform`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Shape of the input.
+    pub input: Vec<u32>,
+    /// Elements before and after, per dimension.
+    pub padding: Vec<[u32; 2]>,
+    /// What is added.
+    pub fill: Fill,
+}
+
+/// A dimension of the input with what is added to it.
+#[derive(Clone, Copy)]
+struct Side {
+    input: u32,
+    before: u32,
+    output: u32,
+}
+
+impl Spec {
+    /// The kernel.
+    ///
+    /// # Errors
+    /// When a mirror image is wider than what it shows, and when more than six dimensions remain after
+    /// merging those without padding.
+    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let mut sides = self.sides()?;
+        let mirror = !matches!(self.fill, Fill::Value(_));
+        let vec4 = split_vec4(&mut sides, mirror);
+        let rank = sides.len();
+        if rank > MAX_RANK {
+            return Err(ShaderError::unsupported(NAME, format!("{rank} padded dimensions")));
+        }
+        let (value, border) = match self.fill {
+            Fill::Value(value) => (value, 0),
+            Fill::Reflect => (0, 0),
+            Fill::Symmetric => (0, 1),
+        };
+        let outputs: Vec<u32> = sides.iter().map(|side| side.output).collect();
+        let count = elements(NAME, &outputs)?;
+        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/pad.wgsl"))
+            .number("WORKGROUP", WORKGROUP)
+            .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
+            .flag("VEC4", vec4)
+            .flag("MIRROR", mirror)
+            .render()?;
+        let strides = dense_strides(&sides.iter().map(|side| side.input).collect::<Vec<_>>());
+        let uniform = sides
+            .iter()
+            .zip(strides)
+            .rev()
+            .fold(Uniform::default().u32(count).u32(value).i32(border), |uniform, (side, stride)| {
+                uniform.u32s([side.input, side.output, side.before, stride])
+            });
+        Ok(Kernel {
+            name: NAME,
+            key,
+            wgsl,
+            entry: "main",
+            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            uniform: uniform.finish(),
+            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(WORKGROUP))?,
+            features: Features::default(),
+        })
+    }
+
+    /// The dimensions, merged where that changes nothing.
+    fn sides(&self) -> Result<Vec<Side>, ShaderError> {
+        let bad = || ShaderError::invalid(NAME, format!("{self:?}"));
+        elements(NAME, &self.input)?;
+        if self.input.len() != self.padding.len() {
+            return Err(bad());
+        }
+        let reach = |n: u32| match self.fill {
+            Fill::Value(_) => u32::MAX,
+            Fill::Reflect => n.saturating_sub(1),
+            Fill::Symmetric => n,
+        };
+        let mut sides: Vec<Side> = Vec::new();
+        let mut shape = Vec::new();
+        for (n, [before, after]) in self.input.iter().zip(&self.padding) {
+            if (*before).max(*after) > reach(*n) {
+                return Err(bad());
+            }
+            let output = n.checked_add(*before).and_then(|n| n.checked_add(*after)).ok_or_else(bad)?;
+            shape.push(output);
+            elements(NAME, &shape)?;
+            let side = Side { input: *n, before: *before, output };
+            // What isn't padded goes along with the dimension outside it, in units of whole rows.
+            match sides.last_mut() {
+                Some(outer)
+                    if side.input == side.output
+                        && (matches!(self.fill, Fill::Value(_)) || outer.input == outer.output) =>
+                {
+                    outer.input = outer.input.saturating_mul(*n);
+                    outer.before = outer.before.saturating_mul(*n);
+                    outer.output = outer.output.saturating_mul(*n);
+                }
+                _ => sides.push(side),
+            }
+        }
+        if sides.is_empty() {
+            sides.push(Side { input: 1, before: 0, output: 1 });
+        }
+        Ok(sides)
+    }
+}
+
+/// Turns the innermost dimension into vectors of four where it and its padding come in fours. Mirrors turn
+/// vectors round, so theirs must be without padding.
+fn split_vec4(sides: &mut [Side], mirror: bool) -> bool {
+    let Some(inner) = sides.last_mut() else { return false };
+    let fours = [inner.input, inner.before, inner.output].iter().all(|n| n.is_multiple_of(4));
+    if !fours || (mirror && inner.input != inner.output) {
+        return false;
+    }
+    *inner = Side { input: inner.input / 4, before: inner.before / 4, output: inner.output / 4 };
+    true
+}
