@@ -1,11 +1,13 @@
 //! Geometry of convolutions, and CONV_2D in single precision.
 
+use std::ops::Range;
+
 use super::Clamp;
+use super::Parallel;
 use super::buffer::AlignedVec;
 use super::error::{ComputeError, Result, check_len, product};
-use super::gemm::{MatrixLayout, PackedF32};
+use super::gemm::{DenseRows, MatrixLayout, PackedF32};
 use super::isa::Isa;
-use super::pool::Parallel;
 use super::tiles::{self, Extent, Rows};
 
 /// Shape of a filter, `[out_channels, height, width, in_channels / groups]`.
@@ -21,6 +23,23 @@ pub struct Filter {
     pub in_channels: usize,
     /// Number of groups; divides the output channels.
     pub groups: usize,
+}
+
+impl Filter {
+    /// Fails unless the filter is well formed and the geometry is in range and the filter's.
+    pub(crate) fn check(&self, geo: &ConvGeometry) -> Result<()> {
+        if self.groups == 0 || !self.out_channels.is_multiple_of(self.groups) {
+            return Err(ComputeError::Range { what: "groups" });
+        }
+        geo.check()?;
+        if geo.window != [self.height, self.width] {
+            return Err(ComputeError::Range { what: "window" });
+        }
+        if Some(geo.in_channels) != self.in_channels.checked_mul(self.groups) {
+            return Err(ComputeError::Range { what: "input channels" });
+        }
+        Ok(())
+    }
 }
 
 /// Where a window of a filter lies for each output pixel.
@@ -93,8 +112,22 @@ impl ConvGeometry {
         (out * self.stride[axis]) as isize - self.padding[axis] as isize
     }
 
+    /// Whether each output pixel is a product of the one input pixel at the same place.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.window == [1, 1] && self.stride == [1, 1] && self.padding == [0, 0] && self.input == self.output
+    }
+
+    /// Output columns whose windows lie inside the input from left to right.
+    pub(crate) fn interior(&self) -> Range<usize> {
+        let start = self.padding[1].div_ceil(self.stride[1]).min(self.output[1]);
+        let reach = (self.window[1] - 1) * self.dilation[1] + 1;
+        let room = (self.input[1] + self.padding[1]).checked_sub(reach);
+        let end = room.map_or(0, |r| r / self.stride[1] + 1).min(self.output[1]);
+        start..end.max(start)
+    }
+
     /// Taps along an axis that lie inside the input, for a window that begins at `origin`.
-    pub(crate) fn taps(&self, axis: usize, origin: isize) -> std::ops::Range<usize> {
+    pub(crate) fn taps(&self, axis: usize, origin: isize) -> Range<usize> {
         let step = self.dilation[axis];
         let from = if origin < 0 { origin.unsigned_abs().div_ceil(step) } else { 0 };
         let room = (self.input[axis] as isize - origin).max(0) as usize;
@@ -112,12 +145,14 @@ pub(crate) struct WindowRows<'a, T> {
     /// What padding reads: at least one segment of it.
     blank: &'a [T],
     merged: bool,
+    /// Output columns whose windows lie inside the input.
+    interior: Range<usize>,
 }
 
 impl<'a, T: Copy> WindowRows<'a, T> {
     pub(crate) fn new(geo: ConvGeometry, data: &'a [T], groups: usize, blank: &'a [T]) -> Self {
         let channels = geo.in_channels.checked_div(groups).unwrap_or(0);
-        Self { geo, data, channels, blank, merged: merged(&geo, groups) }
+        Self { geo, data, channels, blank, merged: merged(&geo, groups), interior: geo.interior() }
     }
 }
 
@@ -143,64 +178,83 @@ impl<T: bytemuck::Pod + Sync> Rows for WindowRows<'_, T> {
     type In = T;
 
     fn fill(&self, group: usize, first: usize, count: usize, table: &mut [usize], patch: &mut [T]) {
-        let g = &self.geo;
-        let [out_h, out_w] = g.output;
+        let [out_h, out_w] = self.geo.output;
         let (mut x, mut y, mut image) = (first % out_w, first / out_w % out_h, first / out_w / out_h);
         let patch_len = patch.len() / count.max(1);
-        for i in 0..count {
-            let patch = &mut patch[i * patch_len..(i + 1) * patch_len];
+        // Runs of pixels of one output row.
+        let mut done = 0;
+        while done < count {
+            let run = (out_w - x).min(count - done);
             if self.merged {
-                self.fill_merged(image, y, x, table[i..].iter_mut().step_by(count), patch);
+                let patch = &mut patch[done * patch_len..(done + run) * patch_len];
+                self.fill_merged(image, y, x..x + run, (done, count), table, patch);
             } else {
-                self.fill_taps(image, y, x, group, table[i..].iter_mut().step_by(count));
-            }
-            x += 1;
-            if x == out_w {
-                (x, y) = (0, y + 1);
-                if y == out_h {
-                    (y, image) = (0, image + 1);
+                for i in 0..run {
+                    self.fill_taps(image, y, x + i, group, table[done + i..].iter_mut().step_by(count));
                 }
+            }
+            done += run;
+            (x, y) = (0, y + 1);
+            if y == out_h {
+                (y, image) = (0, image + 1);
             }
         }
     }
 }
 
 impl<T: bytemuck::Pod + Sync> WindowRows<'_, T> {
-    /// One segment per row of the window.
-    fn fill_merged<'t>(
+    /// One segment per row of the window, for neighbouring pixels.
+    fn fill_merged(
         &self,
         image: usize,
         y: usize,
-        x: usize,
-        table: impl Iterator<Item = &'t mut usize>,
+        pixels: Range<usize>,
+        (done, count): (usize, usize),
+        table: &mut [usize],
         patch: &mut [T],
     ) {
         let g = &self.geo;
-        let (y0, x0) = (g.origin(0, y), g.origin(1, x));
-        let taps = g.taps(1, x0);
+        let y0 = g.origin(0, y);
         let len = g.window[1] * g.in_channels;
-        let inside = taps.len() == g.window[1];
-        for (ky, entry) in table.enumerate() {
+        let patch_len = patch.len() / pixels.len().max(1);
+        for (ky, table) in table.chunks_exact_mut(count).enumerate() {
+            let table = &mut table[done..done + pixels.len()];
             let row = y0 + (ky * g.dilation[0]) as isize;
-            *entry = if row < 0 || row >= g.input[0] as isize || taps.is_empty() {
-                self.blank.as_ptr() as usize
-            } else {
-                let column = (x0 + taps.start as isize) as usize;
-                let at = ((image * g.input[0] + row as usize) * g.input[1] + column) * g.in_channels;
-                let present = &self.data[at..at + taps.len() * g.in_channels];
-                if inside {
-                    present.as_ptr() as usize
+            if row < 0 || row >= g.input[0] as isize {
+                table.fill(self.blank.as_ptr() as usize);
+                continue;
+            }
+            let row_len = g.input[1] * g.in_channels;
+            let at = (image * g.input[0] + row as usize) * row_len;
+            let row = &self.data[at..at + row_len];
+            for (i, entry) in table.iter_mut().enumerate() {
+                let x = pixels.start + i;
+                *entry = if self.interior.contains(&x) {
+                    let column = x * g.stride[1] - g.padding[1];
+                    row[column * g.in_channels..][..len].as_ptr() as usize
                 } else {
-                    let patch = &mut patch[ky * len..(ky + 1) * len];
-                    let (left, rest) = patch.split_at_mut(taps.start * g.in_channels);
-                    let (middle, right) = rest.split_at_mut(present.len());
-                    left.copy_from_slice(&self.blank[..left.len()]);
-                    middle.copy_from_slice(present);
-                    right.copy_from_slice(&self.blank[..right.len()]);
-                    patch.as_ptr() as usize
-                }
-            };
+                    self.edge(row, g.origin(1, x), &mut patch[i * patch_len..], ky * len)
+                };
+            }
         }
+    }
+
+    /// The segment of a window that reaches beyond the left or right edge: a copy with padding.
+    fn edge(&self, row: &[T], x0: isize, patch: &mut [T], at: usize) -> usize {
+        let g = &self.geo;
+        let taps = g.taps(1, x0);
+        if taps.is_empty() {
+            return self.blank.as_ptr() as usize;
+        }
+        let column = (x0 + taps.start as isize) as usize;
+        let present = &row[column * g.in_channels..(column + taps.len()) * g.in_channels];
+        let patch = &mut patch[at..at + g.window[1] * g.in_channels];
+        let (left, rest) = patch.split_at_mut(taps.start * g.in_channels);
+        let (middle, right) = rest.split_at_mut(present.len());
+        left.copy_from_slice(&self.blank[..left.len()]);
+        middle.copy_from_slice(present);
+        right.copy_from_slice(&self.blank[..right.len()]);
+        patch.as_ptr() as usize
     }
 
     /// One segment per tap.
@@ -247,7 +301,7 @@ impl ConvF32 {
     /// Where lengths don't agree, a dimension is zero or memory doesn't suffice.
     pub fn pack(isa: Isa, filter: Filter, weights: &[f32], bias: Option<&[f32]>) -> Result<Self> {
         let Filter { out_channels, height, width, in_channels, groups } = filter;
-        if groups == 0 || out_channels % groups != 0 {
+        if groups == 0 || !out_channels.is_multiple_of(groups) {
             return Err(ComputeError::Range { what: "groups" });
         }
         let k = product("filter", &[height, width, in_channels])?;
@@ -258,13 +312,7 @@ impl ConvF32 {
     }
 
     fn extent(&self, geo: &ConvGeometry) -> Result<Extent> {
-        geo.check()?;
-        if geo.window != [self.filter.height, self.filter.width] {
-            return Err(ComputeError::Range { what: "window" });
-        }
-        if Some(geo.in_channels) != self.filter.in_channels.checked_mul(self.filter.groups) {
-            return Err(ComputeError::Range { what: "input channels" });
-        }
+        self.filter.check(geo)?;
         let (segments, _, patch_len) = segments(geo, self.filter.groups);
         Ok(self.packed.extent(geo.pixels()?, segments, patch_len))
     }
@@ -293,8 +341,12 @@ impl ConvF32 {
         let extent = self.extent(geo)?;
         check_len("input", input.len(), geo.input_len()?)?;
         check_len("output", out.len(), product("output", &[geo.pixels()?, self.filter.out_channels])?)?;
-        let rows = WindowRows::new(*geo, input, self.filter.groups, self.zeros.as_slice());
         let view = self.packed.view(extent.segments, clamp, out, self.filter.out_channels);
+        if geo.is_dense() && self.filter.groups == 1 {
+            let rows = DenseRows { data: input, len: geo.in_channels };
+            return tiles::drive(&extent, &rows, &view, scratch, par);
+        }
+        let rows = WindowRows::new(*geo, input, self.filter.groups, self.zeros.as_slice());
         tiles::drive(&extent, &rows, &view, scratch, par)
     }
 }

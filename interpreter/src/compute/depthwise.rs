@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::Clamp;
+use super::Parallel;
 use super::buffer::{AlignedVec, SharedMut};
 use super::conv::ConvGeometry;
 use super::error::{ComputeError, Result, check_len, product};
 use super::isa::{Isa, Level};
-use super::pool::Parallel;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use super::simd::{Portable, Simd, SimdTask, dispatch};
@@ -183,7 +183,7 @@ impl SimdTask for RowsTask<'_> {
         let [kh, kw] = layer.window;
         let [out_h, out_w] = geo.output;
         let per_vector = (kh * kw + 1) * S::LANES;
-        let interior = interior(geo);
+        let interior = geo.interior();
         for row in self.rows {
             let (image, y) = (row / out_h, row % out_h);
             let y0 = geo.origin(0, y);
@@ -248,15 +248,6 @@ impl SimdTask for RowsTask<'_> {
             }
         }
     }
-}
-
-/// Output columns whose windows lie inside the input from left to right.
-fn interior(geo: &ConvGeometry) -> Range<usize> {
-    let start = geo.padding[1].div_ceil(geo.stride[1]).min(geo.output[1]);
-    let reach = (geo.window[1] - 1) * geo.dilation[1] + 1;
-    let room = (geo.input[1] + geo.padding[1]).checked_sub(reach);
-    let end = room.map_or(0, |r| r / geo.stride[1] + 1).min(geo.output[1]);
-    start..end.max(start)
 }
 
 #[inline(always)]

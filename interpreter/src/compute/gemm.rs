@@ -1,11 +1,11 @@
 //! Single-precision matrix products: constant right-hand sides, packed once, and variable ones.
 
 use super::Clamp;
+use super::Parallel;
 use super::buffer::{AlignedVec, SharedMut, carve, scratch_bytes};
 use super::error::{ComputeError, Result, check_len, product};
 use super::gemm_f32::{Kernels, TileF32};
 use super::isa::Isa;
-use super::pool::Parallel;
 use super::tiles::{self, Extent, Panels, Rows, TileKernel};
 
 /// How a matrix `B[k, n]` lies in memory.

@@ -11,27 +11,38 @@
 
 mod buffer;
 mod conv;
+mod conv_i8;
 mod depthwise;
+mod depthwise_i8;
 mod error;
 mod gemm;
 mod gemm_f32;
+mod gemm_i8;
 mod isa;
 mod pool;
+mod requant;
 mod simd;
+mod simd_i8;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests_f32;
+#[cfg(test)]
+mod tests_i8;
 mod tiles;
 
 pub use buffer::AlignedVec;
 pub use conv::{ConvF32, ConvGeometry, Filter};
 
+pub use conv_i8::{ByteQuant, ConvI8, GemmI8};
+pub use delegraph_core::kernel::{Parallel, Serial};
 pub use depthwise::DepthwiseF32;
+pub use depthwise_i8::{DepthwiseFilter, DepthwiseI8};
 pub use error::{ComputeError, Result};
 pub use gemm::{BatchMatMulF32, GemmF32, MatrixLayout};
 pub use isa::Isa;
-pub use pool::{Parallel, Serial, ThreadPool};
+pub use pool::ThreadPool;
+pub use requant::{Multiplier, OutputQuant, Ties};
 
 /// The bounds of a fused activation: results are `min(max(x, low), high)`; NaN stays NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 
-pub use delegraph_core::kernel::{Parallel, Serial};
+use super::Parallel;
 
 /// A fixed number of threads, the caller included. The others sleep while there is nothing to do.
 pub struct ThreadPool {
@@ -208,6 +208,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compute::Serial;
 
     fn check_each_once(pool: &dyn Parallel, tasks: usize) {
         let hits: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();

@@ -1,7 +1,7 @@
 //! Single-precision products and convolutions against plain loops, on every instruction set of the machine.
 
 use super::*;
-use crate::compute::testing::{Rng, close};
+use crate::compute::testing::{Rng, close, pairs, random_geometry};
 
 /// One convolution, by definition.
 fn naive_conv(
@@ -37,23 +37,6 @@ fn naive_conv(
         }
     }
     out
-}
-
-fn pairs(a: usize, b: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..a).flat_map(move |i| (0..b).map(move |j| (i, j)))
-}
-
-/// A window somewhere over an input, with any padding on all four sides.
-fn random_geometry(rng: &mut Rng, in_channels: usize, window: [usize; 2]) -> ConvGeometry {
-    let stride = [rng.range(1, 3), rng.range(1, 3)];
-    let dilation = [rng.range(1, 3), rng.range(1, 3)];
-    let dilation = if rng.range(0, 1) == 0 { [1, 1] } else { dilation };
-    let (input, padding) = ([rng.range(1, 23), rng.range(1, 23)], [rng.range(0, 3), rng.range(0, 3)]);
-    let output = std::array::from_fn(|a| {
-        let reach = (window[a] - 1) * dilation[a] + 1;
-        (input[a] + padding[a] + rng.range(0, 3)).saturating_sub(reach) / stride[a] + 1
-    });
-    ConvGeometry { batch: rng.range(1, 2), input, in_channels, output, window, stride, dilation, padding }
 }
 
 fn clamps(rng: &mut Rng) -> Clamp {

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytemuck::Pod;
 
+use super::Parallel;
 use super::buffer::{carve, scratch_bytes};
 use super::error::{ComputeError, Result};
-use super::pool::Parallel;
 
 /// Where the output rows find their inputs.
 pub(crate) trait Rows: Sync {
@@ -236,6 +236,13 @@ impl Panels {
         self.columns.div_ceil(self.lanes) * self.lanes
     }
 
+    /// The panel that a column is in.
+    pub(crate) fn of_column(&self, column: usize) -> Panel {
+        let (vector, wide) = (column / self.lanes, self.wide * self.widest);
+        let beyond = vector.saturating_sub(wide).checked_div(self.widest.saturating_sub(1)).unwrap_or(0);
+        self.get(if vector < wide { vector / self.widest.max(1) } else { self.wide + beyond })
+    }
+
     /// Panel `index`; `wide` panels of the full width come first, then narrower ones.
     pub(crate) fn get(&self, index: usize) -> Panel {
         let narrow = self.widest.saturating_sub(1);
@@ -266,6 +273,7 @@ mod tests {
                         assert_eq!(p.first, at);
                         assert!((1..=most).contains(&p.vectors) && p.vectors <= panels.widest);
                         assert!(p.columns > (p.vectors - 1) * lanes && p.columns <= p.vectors * lanes);
+                        assert!((at..at + p.columns).all(|c| panels.of_column(c) == p));
                         at += p.columns;
                     }
                     assert_eq!(at, columns);

@@ -1,0 +1,374 @@
+//! DEPTHWISE_CONV_2D of 8-bit integers.
+//!
+//! Taps of one column of the window are multiplied four at a time: the bytes of up to four input rows are
+//! interleaved into vectors of `[channel][row]`. Neighbouring output pixels share most of these.
+
+use std::ops::Range;
+
+use super::Parallel;
+use super::buffer::{AlignedVec, SharedMut};
+use super::conv::ConvGeometry;
+use super::conv_i8::ByteQuant;
+use super::error::{ComputeError, Result, check_len, product};
+use super::isa::Isa;
+use super::requant::{OutputQuant, Requant, RequantPart, Ties};
+use super::simd_i8::{Dot8, Dot8Task, dispatch, lanes};
+
+/// Shape of a depthwise filter, `[1, height, width, in_channels * multiplier]`. Output channel `c` reads input
+/// channel `c / multiplier`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DepthwiseFilter {
+    /// Channels of the input.
+    pub in_channels: usize,
+    /// Output channels per input channel.
+    pub multiplier: usize,
+    /// Height and width.
+    pub window: [usize; 2],
+}
+
+/// DEPTHWISE_CONV_2D of bytes, filter packed; requantization and clamp fused.
+pub struct DepthwiseI8 {
+    isa: Isa,
+    filter: DepthwiseFilter,
+    lanes: usize,
+    /// For each vector of channels, for each four rows of the window, for each column: `[channel][4]`.
+    packed: AlignedVec<i8>,
+    /// For each four rows of the window: ones where rows exist, `[channel][4]`; sums up the activations.
+    ones: AlignedVec<i8>,
+    bias: AlignedVec<i32>,
+    input: ByteQuant,
+    unsigned: bool,
+    weight_zero: i32,
+    requant: Requant,
+    /// A pixel that means 0.
+    blank: AlignedVec<u8>,
+}
+
+impl DepthwiseI8 {
+    /// Packs a filter; `bias` is `[in_channels * multiplier]`. Ties of output channels from `away_from` on are
+    /// rounded away from zero, the others up.
+    ///
+    /// # Errors
+    /// Where lengths don't agree, a zero point or multiplier is out of range, or memory doesn't suffice.
+    #[allow(clippy::too_many_arguments, reason = "that many operands")]
+    pub fn pack(
+        isa: Isa,
+        filter: DepthwiseFilter,
+        weights: &[u8],
+        weight_quant: ByteQuant,
+        bias: Option<&[i32]>,
+        input: ByteQuant,
+        output: OutputQuant<'_>,
+        away_from: usize,
+    ) -> Result<Self> {
+        let channels = product("channels", &[filter.in_channels, filter.multiplier])?;
+        let [height, width] = filter.window;
+        let taps = product("window", &[height, width])?;
+        check_len("weights", weights.len(), product("weights", &[taps, channels])?)?;
+        if let Some(bias) = bias {
+            check_len("bias", bias.len(), channels)?;
+        }
+        weight_quant.zero_byte()?;
+        let lanes = lanes(isa);
+        let unsigned = super::gemm_i8::Kernels::of(isa).unsigned;
+        let padded = product("channels", &[channels.div_ceil(lanes), lanes])?;
+        let quads = height.div_ceil(4);
+        let per_vector = product("weights", &[quads, width, lanes, 4])?;
+        let mut packed =
+            AlignedVec::<i8>::zeroed(product("weights", &[channels.div_ceil(lanes), per_vector])?)?;
+        let mut sums = AlignedVec::<i32>::zeroed(padded)?;
+        let flip = if weight_quant.flip(false) { 0x80 } else { 0 };
+        for (tap, weights) in weights.chunks_exact(channels.max(1)).enumerate() {
+            let (ky, kx) = (tap / width, tap % width);
+            for (c, &w) in weights.iter().enumerate() {
+                let w = (w ^ flip) as i8;
+                let at = c / lanes * per_vector + ((ky / 4 * width + kx) * lanes + c % lanes) * 4 + ky % 4;
+                packed.as_mut_slice()[at] = w;
+                sums.as_mut_slice()[c] = sums.as_slice()[c].wrapping_add(i32::from(w));
+            }
+        }
+        let mut ones = AlignedVec::<i8>::zeroed(product("weights", &[quads, lanes, 4])?)?;
+        for (i, one) in ones.as_mut_slice().iter_mut().enumerate() {
+            *one = i8::from(i / (lanes * 4) * 4 + i % 4 < height);
+        }
+        // Σ (w - w0)(a - a0) = Σ w·a - a0·Σ w - w0·Σ a + taps·a0·w0
+        let (a0, w0) = (input.zero_in(unsigned), weight_quant.zero_in(false));
+        let both = a0.wrapping_mul(w0).wrapping_mul(taps as i32);
+        let mut own = AlignedVec::<i32>::zeroed(padded)?;
+        for (c, own) in own.as_mut_slice().iter_mut().enumerate().take(channels) {
+            let sum = sums.as_slice()[c].wrapping_mul(a0);
+            *own = bias.map_or(0, |b| b[c]).wrapping_sub(sum).wrapping_add(both);
+        }
+        let ties = |c| if c < away_from { Ties::Up } else { Ties::Away };
+        let requant = Requant::new(&output, (1, channels, padded), lanes, ties)?;
+        let mut blank = AlignedVec::zeroed(filter.in_channels)?;
+        blank.as_mut_slice().fill(input.zero_byte()?);
+        Ok(Self {
+            isa,
+            filter,
+            lanes,
+            packed,
+            ones,
+            bias: own,
+            input,
+            unsigned,
+            weight_zero: w0,
+            requant,
+            blank,
+        })
+    }
+
+    /// Convolves `input` `[batch, height, width, in_channels]` into `out`
+    /// `[batch, height, width, in_channels * multiplier]`. Needs no scratch.
+    ///
+    /// # Errors
+    /// Where the geometry isn't the filter's, or an operand's length doesn't agree.
+    pub fn run(&self, geo: &ConvGeometry, input: &[u8], out: &mut [u8], par: &dyn Parallel) -> Result<()> {
+        geo.check()?;
+        if geo.window != self.filter.window {
+            return Err(ComputeError::Range { what: "window" });
+        }
+        if geo.in_channels != self.filter.in_channels {
+            return Err(ComputeError::Range { what: "input channels" });
+        }
+        let channels = self.filter.in_channels * self.filter.multiplier;
+        let pixels = geo.pixels()?;
+        check_len("input", input.len(), geo.input_len()?)?;
+        check_len("output", out.len(), product("output", &[pixels, channels])?)?;
+        if pixels == 0 || channels == 0 {
+            return Ok(());
+        }
+        let vectors = channels.div_ceil(self.lanes);
+        let rows = geo.batch * geo.output[0];
+        // Few rows: the threads share the channels too.
+        let threads = par.threads();
+        let parts = if threads > 1 { (4 * threads).div_ceil(rows).min(vectors) } else { 1 };
+        let per_task = rows.div_ceil(if threads > 1 { 8 * threads } else { 1 });
+        let step = vectors.div_ceil(parts);
+        let shared = SharedMut::new(out);
+        par.run(rows.div_ceil(per_task) * parts, &|task| {
+            let (block, part) = (task / parts, task % parts);
+            let rows = block * per_task..((block + 1) * per_task).min(rows);
+            let vectors = (part * step).min(vectors)..((part + 1) * step).min(vectors);
+            dispatch(self.isa, RowsTask { layer: self, geo, input, out: shared, rows, vectors });
+        });
+        Ok(())
+    }
+}
+
+/// Some output rows, for some vectors of channels.
+struct RowsTask<'a> {
+    layer: &'a DepthwiseI8,
+    geo: &'a ConvGeometry,
+    input: &'a [u8],
+    out: SharedMut<'a, u8>,
+    rows: Range<usize>,
+    vectors: Range<usize>,
+}
+
+/// One output row, for one vector of channels.
+struct Row<'a> {
+    layer: &'a DepthwiseI8,
+    geo: &'a ConvGeometry,
+    /// First input row of the window.
+    y0: isize,
+    /// The image, from the vector's first input channel on.
+    input: *const u8,
+    blank: *const u8,
+    weights: *const i8,
+    bias: *const i32,
+    requant: RequantPart,
+    out: *mut u8,
+    /// Channels of the vector that exist.
+    channels: usize,
+    /// First output channel.
+    first: usize,
+    flip: bool,
+}
+
+/// Where the bytes of four rows of a window are: `base + (offset & mask)`; the mask is 0 for padding.
+#[derive(Clone, Copy)]
+struct FourRows {
+    base: [*const u8; 4],
+    mask: [usize; 4],
+}
+
+impl Dot8Task for RowsTask<'_> {
+    #[inline(always)]
+    unsafe fn run<D: Dot8>(self) {
+        let (layer, geo) = (self.layer, self.geo);
+        let f = &layer.filter;
+        let channels = f.in_channels * f.multiplier;
+        let per_vector = f.window[0].div_ceil(4) * f.window[1] * D::LANES * 4;
+        let inner = geo.interior();
+        for row in self.rows {
+            let (image, y) = (row / geo.output[0], row % geo.output[0]);
+            for v in self.vectors.clone() {
+                let first = v * D::LANES;
+                let in_first = first / f.multiplier;
+                let r = Row {
+                    layer,
+                    geo,
+                    y0: geo.origin(0, y),
+                    input: self
+                        .input
+                        .as_ptr()
+                        .wrapping_add(image * geo.input[0] * geo.input[1] * f.in_channels + in_first),
+                    blank: layer.blank.as_slice().as_ptr().wrapping_add(in_first),
+                    weights: layer.packed.as_slice()[v * per_vector..(v + 1) * per_vector].as_ptr(),
+                    bias: layer.bias.as_slice()[first..first + D::LANES].as_ptr(),
+                    requant: layer.requant.part(first, D::LANES),
+                    out: self.out.ptr(row * geo.output[1] * channels + first),
+                    channels: (channels - first).min(D::LANES),
+                    first,
+                    flip: layer.input.flip(layer.unsigned),
+                };
+                // SAFETY: lengths and geometry were checked; pixels of the interior have all their columns
+                // inside the input, others are done one by one with each column checked; output pixels are
+                // this task's own. The instructions exist by the caller's promise.
+                unsafe {
+                    for x in (0..inner.start).chain(inner.end..geo.output[1]) {
+                        any::<D, 0, 1>(&r, x..x + 1, false);
+                    }
+                    match (f.window[1], geo.stride[1], geo.dilation[1]) {
+                        (3, 1, 1) => any::<D, 3, 1>(&r, inner.clone(), true),
+                        (3, 2, 1) => any::<D, 3, 2>(&r, inner.clone(), true),
+                        (5, 1, 1) => any::<D, 5, 1>(&r, inner.clone(), true),
+                        (5, 2, 1) => any::<D, 5, 2>(&r, inner.clone(), true),
+                        _ => any::<D, 0, 1>(&r, inner.clone(), true),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Computes pixels of a row; `KW` neighbouring columns and `STRIDE` pixels apart, or as the geometry says if 0.
+#[inline(always)]
+unsafe fn any<D: Dot8, const KW: usize, const STRIDE: usize>(
+    r: &Row<'_>,
+    pixels: Range<usize>,
+    inside: bool,
+) {
+    // SAFETY: as the caller's.
+    unsafe {
+        if r.layer.weight_zero != 0 || r.layer.filter.multiplier != 1 {
+            for x in pixels {
+                run_of::<D, 0, 1, true, 1>(r, x, inside);
+            }
+            return;
+        }
+        let mut x = pixels.start;
+        macro_rules! step {
+            ($n:literal) => {
+                while pixels.end - x >= $n {
+                    run_of::<D, KW, STRIDE, false, $n>(r, x, inside);
+                    x += $n;
+                }
+            };
+        }
+        if KW != 0 {
+            if D::LANES == 16 {
+                step!(8);
+            }
+            step!(4);
+        }
+        step!(1);
+    }
+}
+
+/// Computes `N` neighbouring pixels from `x` on. `RARE` allows for channel multipliers and zero points of weights.
+#[inline(always)]
+unsafe fn run_of<D: Dot8, const KW: usize, const STRIDE: usize, const RARE: bool, const N: usize>(
+    r: &Row<'_>,
+    x: usize,
+    inside: bool,
+) {
+    // SAFETY: as the caller's.
+    unsafe {
+        let (geo, filter) = (r.geo, &r.layer.filter);
+        let width = if KW == 0 { filter.window[1] } else { KW };
+        let pixel = filter.in_channels;
+        let (across, next) = if KW == 0 { (geo.dilation[1], geo.stride[1]) } else { (1, STRIDE) };
+        let x0 = geo.origin(1, x);
+        let mut acc = [D::zero(); N];
+        let mut sums = [D::zero(); N];
+        let mut weights = r.weights;
+        let flip = D::flip(r.flip);
+        for quad in 0..filter.window[0].div_ceil(4) {
+            let rows = four_rows(r, quad * 4);
+            for kx in 0..width {
+                let w = D::b(weights);
+                weights = weights.add(D::LANES * 4);
+                for t in 0..N {
+                    let column = x0 + (kx * across + t * next) as isize;
+                    let outside = !inside && (column < 0 || column >= geo.input[1] as isize);
+                    let q = fetch::<D, RARE>(r, &rows, (column as usize).wrapping_mul(pixel), outside, flip);
+                    acc[t] = D::dot_each(acc[t], q, w);
+                    if RARE {
+                        let ones = D::b(r.layer.ones.as_slice().as_ptr().add(quad * D::LANES * 4));
+                        sums[t] = D::dot_each(sums[t], q, ones);
+                    }
+                }
+            }
+        }
+        let channels = filter.in_channels * filter.multiplier;
+        for t in 0..N {
+            let mut sum = D::add(D::finish(acc[t]), D::load(r.bias));
+            if RARE {
+                let minus = D::splat(r.layer.weight_zero.wrapping_neg());
+                sum = D::add(sum, D::mul(minus, D::finish(sums[t])));
+            }
+            D::store_bytes(r.out.add((x + t) * channels), D::requant(sum, &r.requant, 0), r.channels);
+        }
+    }
+}
+
+/// The rows of a window from `ky` on; rows that don't exist have no weight and read padding.
+#[inline(always)]
+unsafe fn four_rows(r: &Row<'_>, ky: usize) -> FourRows {
+    let mut rows = FourRows { base: [r.blank; 4], mask: [0; 4] };
+    for i in 0..4 {
+        let y = r.y0 + ((ky + i) * r.geo.dilation[0]) as isize;
+        if ky + i < r.layer.filter.window[0] && y >= 0 && y < r.geo.input[0] as isize {
+            rows.base[i] = r.input.wrapping_add(y as usize * r.geo.input[1] * r.layer.filter.in_channels);
+            rows.mask[i] = usize::MAX;
+        }
+    }
+    rows
+}
+
+/// The bytes of four rows at an offset, or padding.
+#[inline(always)]
+unsafe fn fetch<D: Dot8, const RARE: bool>(
+    r: &Row<'_>,
+    rows: &FourRows,
+    offset: usize,
+    outside: bool,
+    flip: D::Flip,
+) -> D::Q {
+    // SAFETY: as the caller's; the arrays have as many bytes as any vector has channels.
+    unsafe {
+        let mut p = [r.blank; 4];
+        if !outside {
+            for (p, (base, mask)) in p.iter_mut().zip(rows.base.iter().zip(rows.mask)) {
+                *p = base.wrapping_add(offset & mask);
+            }
+        }
+        if !RARE || r.layer.filter.multiplier == 1 {
+            return D::quads(p, r.channels, flip);
+        }
+        let multiplier = r.layer.filter.multiplier;
+        let mut spread = [[0u8; 16]; 4];
+        for (spread, p) in spread.iter_mut().zip(p) {
+            for (i, b) in spread.iter_mut().enumerate().take(r.channels) {
+                *b = *p.add((r.first + i) / multiplier - r.first / multiplier);
+            }
+        }
+        D::quads(
+            [spread[0].as_ptr(), spread[1].as_ptr(), spread[2].as_ptr(), spread[3].as_ptr()],
+            r.channels,
+            flip,
+        )
+    }
+}
