@@ -257,9 +257,16 @@ impl<'a> InvokeContext<'a> {
 }
 
 fn cast<T: Element>(bytes: &[u8]) -> Result<&[T]> {
+    // No bytes may start anywhere.
+    if bytes.is_empty() {
+        return Ok(&[]);
+    }
     bytemuck::try_cast_slice(bytes).map_err(|e| Error::State(format!("tensor of {}: {e}", T::TYPE)))
 }
 
 fn cast_mut<T: Element>(bytes: &mut [u8]) -> Result<&mut [T]> {
+    if bytes.is_empty() {
+        return Ok(&mut []);
+    }
     bytemuck::try_cast_slice_mut(bytes).map_err(|e| Error::State(format!("tensor of {}: {e}", T::TYPE)))
 }

@@ -2,7 +2,10 @@
 
 use smallvec::smallvec;
 
-use super::{Activation, BuiltinOp, OpDef, Options, Params, ReadError, read_none, InferContext, InferError, InferResult, Inferred};
+use super::{
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params,
+    ReadError, TensorType, read_none,
+};
 use crate::shape::{Shape, broadcast};
 
 /// `ADD`.
@@ -28,8 +31,17 @@ pub static MUL: OpDef = OpDef {
     op: BuiltinOp::MUL,
     family: "binary",
     read: read_mul,
-    infer,
-    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "1.15.0"), (4, "2.3.0"), (5, "2.6.0"), (6, "2.11.0"), (7, "2.13.0"), (8, "2.23.0")],
+    infer: infer_mul,
+    history: &[
+        (1, "1.5.0"),
+        (2, "1.14.0"),
+        (3, "1.15.0"),
+        (4, "2.3.0"),
+        (5, "2.6.0"),
+        (6, "2.11.0"),
+        (7, "2.13.0"),
+        (8, "2.23.0"),
+    ],
 };
 
 /// `DIV`.
@@ -60,13 +72,8 @@ pub static MINIMUM: OpDef = OpDef {
 };
 
 /// `POW`.
-pub static POW: OpDef = OpDef {
-    op: BuiltinOp::POW,
-    family: "binary",
-    read: read_none,
-    infer,
-    history: &[(1, "1.10.0")],
-};
+pub static POW: OpDef =
+    OpDef { op: BuiltinOp::POW, family: "binary", read: read_none, infer, history: &[(1, "1.10.0")] };
 
 /// `SQUARED_DIFFERENCE`.
 pub static SQUARED_DIFFERENCE: OpDef = OpDef {
@@ -96,38 +103,23 @@ pub static FLOOR_MOD: OpDef = OpDef {
 };
 
 /// `ATAN2`.
-pub static ATAN2: OpDef = OpDef {
-    op: BuiltinOp::ATAN2,
-    family: "binary",
-    read: read_none,
-    infer,
-    history: &[(1, "2.10.0")],
-};
+pub static ATAN2: OpDef =
+    OpDef { op: BuiltinOp::ATAN2, family: "binary", read: read_none, infer, history: &[(1, "2.10.0")] };
 
 /// `BITWISE_XOR`.
-pub static BITWISE_XOR: OpDef = OpDef {
-    op: BuiltinOp::BITWISE_XOR,
-    family: "binary",
-    read: read_none,
-    infer,
-    history: &[(1, "2.13.0")],
-};
+pub static BITWISE_XOR: OpDef =
+    OpDef { op: BuiltinOp::BITWISE_XOR, family: "binary", read: read_none, infer, history: &[(1, "2.13.0")] };
 
 /// `RIGHT_SHIFT`.
-pub static RIGHT_SHIFT: OpDef = OpDef {
-    op: BuiltinOp::RIGHT_SHIFT,
-    family: "binary",
-    read: read_none,
-    infer,
-    history: &[(1, "2.13.0")],
-};
+pub static RIGHT_SHIFT: OpDef =
+    OpDef { op: BuiltinOp::RIGHT_SHIFT, family: "binary", read: read_none, infer, history: &[(1, "2.13.0")] };
 
 /// Params of ADD.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AddParams {
-    /// `fused_activation_function`.
+    /// Applied to the result.
     pub fused_activation_function: Activation,
-    /// `pot_scale_int16`.
+    /// Since version 3: whether 16-bit scales that are powers of two are computed with shifts alone.
     pub pot_scale_int16: bool,
 }
 
@@ -142,9 +134,9 @@ fn read_add(options: &Options<'_>) -> Result<Params, ReadError> {
 /// Params of SUB.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubParams {
-    /// `fused_activation_function`.
+    /// Applied to the result.
     pub fused_activation_function: Activation,
-    /// `pot_scale_int16`.
+    /// Since version 3: whether 16-bit scales that are powers of two are computed with shifts alone.
     pub pot_scale_int16: bool,
 }
 
@@ -159,29 +151,25 @@ fn read_sub(options: &Options<'_>) -> Result<Params, ReadError> {
 /// Params of MUL.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MulParams {
-    /// `fused_activation_function`.
+    /// Applied to the result.
     pub fused_activation_function: Activation,
 }
 
 fn read_mul(options: &Options<'_>) -> Result<Params, ReadError> {
     let t = options.table(|o| o.builtin_options_as_mul_options())?;
-    Ok(Params::Mul(MulParams {
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-    }))
+    Ok(Params::Mul(MulParams { fused_activation_function: Activation::read(t.fused_activation_function())? }))
 }
 
 /// Params of DIV.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DivParams {
-    /// `fused_activation_function`.
+    /// Applied to the result.
     pub fused_activation_function: Activation,
 }
 
 fn read_div(options: &Options<'_>) -> Result<Params, ReadError> {
     let t = options.table(|o| o.builtin_options_as_div_options())?;
-    Ok(Params::Div(DivParams {
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-    }))
+    Ok(Params::Div(DivParams { fused_activation_function: Activation::read(t.fused_activation_function())? }))
 }
 
 /// Two inputs of one type that broadcast to the output.
@@ -189,6 +177,17 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 1)?;
     let shape = broadcast_inputs(cx)?;
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, shape)])
+}
+
+/// 16-bit inputs may give an 8-bit output.
+fn infer_mul(cx: &InferContext<'_>) -> InferResult {
+    let mut outputs = infer(cx)?;
+    if let (TensorType::Int16, Some(declared)) = (cx.input(0)?.ty, cx.outputs.first())
+        && matches!(declared.ty, TensorType::Int8 | TensorType::UInt8)
+    {
+        outputs.iter_mut().for_each(|o| o.ty = declared.ty);
+    }
+    Ok(outputs)
 }
 
 /// The shape that inputs 0 and 1, which must have one type, broadcast to.

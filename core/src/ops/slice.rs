@@ -155,41 +155,50 @@ pub fn strided_slice(cx: &InferContext<'_>) -> Result<Option<(SliceRanges, Shape
         )));
     }
     let bit = |mask: i32, entry: usize| mask >> entry & 1 == 1;
-    let ellipses = (0..entries).filter(|&e| bit(p.ellipsis_mask, e)).count();
+    if (0..entries).filter(|&e| bit(p.ellipsis_mask, e)).count() > 1 {
+        return Err(InferError::new("more than one ellipsis"));
+    }
     // An entry that is both is an ellipsis.
     let added = |e| bit(p.new_axis_mask, e) && !bit(p.ellipsis_mask, e);
-    let named = (0..entries).filter(|&e| !bit(p.ellipsis_mask, e) && !added(e)).count();
-    let error =
-        || InferError::new(format!("{entries} entries, {ellipses} of them an ellipsis, do not fit {input}"));
-    let unnamed = input.rank().checked_sub(named).filter(|_| ellipses < 2).ok_or_else(error)?;
-    let whole = |size: usize| SliceRange { start: 0, step: 1, count: size };
+    let total = input.rank() + (0..entries).filter(|&e| added(e)).count();
     let (mut ranges, mut shape) = (SliceRanges::new(), Shape::default());
-    for e in 0..entries {
-        if bit(p.ellipsis_mask, e) {
-            for &size in &input[ranges.len()..ranges.len() + unnamed] {
-                ranges.push(whole(size));
+    let (mut entry, mut position) = (0, 0);
+    // As the field has it, an ellipsis is never empty, and entries for which no dimension is left have no effect.
+    while position < total {
+        let mut here = 1;
+        if entry < entries && added(entry) {
+            shape.push(1);
+        } else if entry >= entries || bit(p.ellipsis_mask, entry) {
+            here = if entry < entries {
+                (total + 1).saturating_sub(entries).clamp(1, total - position)
+            } else {
+                1
+            };
+            for _ in 0..here {
+                let size = dimension(input, ranges.len())?;
+                ranges.push(SliceRange { start: 0, step: 1, count: size });
                 shape.push(size);
             }
-        } else if added(e) {
-            shape.push(1);
         } else {
-            let size = input[ranges.len()];
-            let (begin, end) =
-                ((!bit(p.begin_mask, e)).then_some(begin[e]), (!bit(p.end_mask, e)).then_some(end[e]));
-            if bit(p.shrink_axis_mask, e) {
-                ranges.push(single(size, begin, strides[e])?);
+            let size = dimension(input, ranges.len())?;
+            let begin = (!bit(p.begin_mask, entry)).then_some(begin[entry]);
+            let end = (!bit(p.end_mask, entry)).then_some(end[entry]);
+            if bit(p.shrink_axis_mask, entry) {
+                ranges.push(single(size, begin, strides[entry])?);
             } else {
-                let range = range(size, begin, end, strides[e], p.offset)?;
+                let range = range(size, begin, end, strides[entry], p.offset)?;
                 ranges.push(range);
                 shape.push(range.count);
             }
         }
-    }
-    for &size in &input[ranges.len()..] {
-        ranges.push(whole(size));
-        shape.push(size);
+        entry += 1;
+        position += here;
     }
     Ok(Some((ranges, shape)))
+}
+
+fn dimension(input: &Shape, d: usize) -> Result<usize, InferError> {
+    input.get(d).copied().ok_or_else(|| InferError::new(format!("more entries than {input} has dimensions")))
 }
 
 /// `begin:end:stride` along a dimension of `size`; indices beyond it are clamped, as in Python.

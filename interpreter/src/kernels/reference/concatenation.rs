@@ -75,3 +75,34 @@ impl Rescale {
         value.saturating_add(self.zero_point).clamp(0, 255) as u8
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+
+    use super::*;
+    use crate::kernels::testing::{T, check, error};
+
+    fn params(axis: i32) -> Params {
+        Params::Concatenation(ConcatenationParams { axis, fused_activation_function: Activation::None })
+    }
+
+    #[test]
+    fn along_any_dimension() {
+        let (a, b) = (T::new(&[2, 1], &[1i64, 2]), T::new(&[2, 2], &[3i64, 4, 5, 6]));
+        let want = T::new(&[2, 3], &[1i64, 3, 4, 2, 5, 6]);
+        check(BuiltinOp::CONCATENATION, 1, params(-1), &[Some(a), Some(b)], &[want]);
+    }
+
+    #[test]
+    fn bytes_are_rescaled() {
+        let a = T::new(&[3], &[0u8, 128, 255]).quantized(0.5, 128);
+        let b = T::new(&[2], &[10u8, 250]).quantized(1.0, 100);
+        let want = T::new(&[5], &[36u8, 100, 164, 10, 250]).quantized(1.0, 100);
+        check(BuiltinOp::CONCATENATION, 1, params(0), &[Some(a.clone()), Some(b.clone())], &[want]);
+        let a = T::new(&[1], &[1i8]).quantized(0.5, 0);
+        let b = T::new(&[1], &[1i8]).quantized(0.25, 0);
+        let e = error(BuiltinOp::CONCATENATION, 2, params(0), &[Some(a.clone()), Some(b)], &[a]);
+        assert!(e.contains("not supported: scale and zero point"), "{e}");
+    }
+}

@@ -45,3 +45,25 @@ fn blocks(deep: TensorView<'_>, wide: TensorView<'_>) -> Result<([usize; 6], Vie
     let of_wide = view([h * block * w * block * c, block * w * block * c, w * block * c, block * c, c, 1]);
     Ok((size, of_deep, of_wide))
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+    use delegraph_core::ops::depth_to_space::{DepthToSpaceParams, SpaceToDepthParams};
+
+    use super::*;
+    use crate::kernels::testing::{T, check, error};
+
+    #[test]
+    fn there_and_back() {
+        let deep = T::new(&[1, 1, 2, 8], &(0..16).collect::<Vec<i32>>());
+        let wide = T::new(&[1, 2, 4, 2], &[0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]);
+        let params = |block_size| Params::DepthToSpace(DepthToSpaceParams { block_size });
+        let (op, input) = (BuiltinOp::DEPTH_TO_SPACE, [Some(deep.clone())]);
+        check(op, 1, params(2), &input, &[wide.clone()]);
+        let e = error(op, 1, params(0), &input, &[wide.clone()]);
+        assert!(e.contains("block size 0 is not positive"), "{e}");
+        let params = Params::SpaceToDepth(SpaceToDepthParams { block_size: 2 });
+        check(BuiltinOp::SPACE_TO_DEPTH, 1, params, &[Some(wide)], &[deep]);
+    }
+}

@@ -12,7 +12,10 @@ macro_rules! families {
     };
 }
 
+mod binary_quantized;
+
 families! {
+    binary,
     concatenation,
     depth_to_space,
     pack,

@@ -61,3 +61,25 @@ impl<'a> Slabs<'a> {
         View::at(self.whole, &origin)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+    use delegraph_core::ops::pack::{PackParams, UnpackParams};
+
+    use super::*;
+    use crate::kernels::testing::{T, check, error};
+
+    #[test]
+    fn there_and_back() {
+        let parts = [T::new(&[2], &[1.0f32, 2.0]), T::new(&[2], &[3.0f32, 4.0])];
+        let whole = T::new(&[2, 2], &[1.0f32, 3.0, 2.0, 4.0]);
+        let pack = Params::Pack(PackParams { values_count: 2, axis: -1 });
+        let inputs = parts.clone().map(Some);
+        check(BuiltinOp::PACK, 1, pack.clone(), &inputs, &[whole.clone()]);
+        let unpack = Params::Unpack(UnpackParams { num: 2, axis: 1 });
+        check(BuiltinOp::UNPACK, 1, unpack, &[Some(whole.clone())], &parts);
+        let e = error(BuiltinOp::PACK, 1, pack, &inputs[..1], &[whole]);
+        assert!(e.contains("the option names 2 inputs, the node has 1"), "{e}");
+    }
+}

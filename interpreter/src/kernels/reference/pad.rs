@@ -93,3 +93,41 @@ fn mirror_pad(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         choice[d + 1..].fill(0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+
+    use super::*;
+    use crate::kernels::testing::{T, check, error};
+
+    #[test]
+    fn borders() {
+        let x = || Some(T::new(&[1, 2], &[1.0f32, 2.0]));
+        let paddings = || Some(T::new(&[2, 2], &[1i32, 0, 0, 2]).constant());
+        let zeros = T::new(&[2, 4], &[0.0f32, 0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0]);
+        check(BuiltinOp::PAD, 1, Params::None, &[x(), paddings()], &[zeros]);
+        let nines = T::new(&[2, 4], &[9.0f32, 9.0, 9.0, 9.0, 1.0, 2.0, 9.0, 9.0]);
+        check(BuiltinOp::PADV2, 1, Params::None, &[x(), paddings(), Some(T::new(&[], &[9.0f32]))], &[nines]);
+        let q = Some(T::new(&[1, 2], &[1i8, 2]).quantized(0.5, -3));
+        let want = T::new(&[2, 4], &[-3i8, -3, -3, -3, 1, 2, -3, -3]).quantized(0.5, -3);
+        check(BuiltinOp::PAD, 2, Params::None, &[q, paddings()], &[want]);
+    }
+
+    #[test]
+    fn mirrors() {
+        let x = || Some(T::new(&[1, 3], &[1u8, 2, 3]));
+        let mode = |mode| Params::MirrorPad(MirrorPadParams { mode });
+        let paddings = |p: [i32; 4]| Some(T::new(&[2, 2], &p).constant());
+        let want = T::new(&[1, 6], &[3u8, 2, 1, 2, 3, 2]);
+        let inputs = [x(), paddings([0, 0, 2, 1])];
+        check(BuiltinOp::MIRROR_PAD, 1, mode(MirrorPadMode::Reflect), &inputs, &[want]);
+        let want = T::new(&[2, 6], &[2u8, 1, 1, 2, 3, 3, 2, 1, 1, 2, 3, 3]);
+        let inputs = [x(), paddings([1, 0, 2, 1])];
+        check(BuiltinOp::MIRROR_PAD, 1, mode(MirrorPadMode::Symmetric), &inputs, &[want]);
+        let inputs = [x(), paddings([0, 0, 3, 0])];
+        let out = [T::new(&[1, 6], &[0u8; 6])];
+        let e = error(BuiltinOp::MIRROR_PAD, 1, mode(MirrorPadMode::Reflect), &inputs, &out);
+        assert!(e.contains("a dimension of 3 cannot be mirrored by 3 and 0"), "{e}");
+    }
+}

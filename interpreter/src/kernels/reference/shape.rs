@@ -35,3 +35,21 @@ fn rank(_: &mut PrepareContext<'_>) -> Result<Invoke> {
         Ok(())
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+    use delegraph_core::ops::shape::ShapeParams;
+
+    use super::*;
+    use crate::kernels::testing::{T, check};
+
+    #[test]
+    fn of_a_tensor() {
+        let x = || Some(T::new(&[2, 0, 3], &[0u8; 0]));
+        let params = |out_type| Params::Shape(ShapeParams { out_type });
+        check(BuiltinOp::SHAPE, 1, params(TensorType::Int64), &[x()], &[T::new(&[3], &[2i64, 0, 3])]);
+        check(BuiltinOp::SHAPE, 1, params(TensorType::Int32), &[x()], &[T::new(&[3], &[2i32, 0, 3])]);
+        check(BuiltinOp::RANK, 1, Params::None, &[x()], &[T::new(&[], &[3i32])]);
+    }
+}

@@ -39,3 +39,28 @@ fn parts(cx: &mut PrepareContext<'_>, source: usize, axis: usize) -> Result<Invo
     }
     Ok(copies(list))
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+    use delegraph_core::ops::split::{SplitParams, SplitVParams};
+
+    use super::*;
+    use crate::kernels::testing::{T, check, error};
+
+    #[test]
+    fn into_parts() {
+        let x = || Some(T::new(&[2, 4], &[1u8, 2, 3, 4, 5, 6, 7, 8]));
+        let scalar = |v: i32| Some(T::new(&[], &[v]).constant());
+        let parts = |parts: &[(&[usize], &[u8])]| parts.iter().map(|(s, v)| T::new(s, v)).collect::<Vec<_>>();
+        let params = |num_splits| Params::Split(SplitParams { num_splits });
+        let want = parts(&[(&[2, 2], &[1, 2, 5, 6]), (&[2, 2], &[3, 4, 7, 8])]);
+        check(BuiltinOp::SPLIT, 1, params(2), &[scalar(-1), x()], &want);
+        let params = Params::SplitV(SplitVParams { num_splits: 2 });
+        let sizes = |v: [i64; 2]| Some(T::new(&[2], &v).constant());
+        let want = parts(&[(&[2, 3], &[1, 2, 3, 5, 6, 7]), (&[2, 1], &[4, 8])]);
+        check(BuiltinOp::SPLIT_V, 1, params.clone(), &[x(), sizes([-1, 1]), scalar(1)], &want);
+        let e = error(BuiltinOp::SPLIT_V, 1, params, &[x(), sizes([2, 1]), scalar(1)], &want);
+        assert!(e.contains("[2, 1] do not add up to 4"), "{e}");
+    }
+}

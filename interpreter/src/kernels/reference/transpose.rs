@@ -19,3 +19,21 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let shape = output.shape();
     Ok(copies(vec![(0, 0, StridedCopy::new(shape, moved_bits("input", input)?, &from, &View::dense(shape)))]))
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+
+    use super::*;
+    use crate::kernels::testing::{T, check, error};
+
+    #[test]
+    fn permutes() {
+        let x = || Some(T::new(&[2, 1, 3], &[1u16, 2, 3, 4, 5, 6]));
+        let p = |p: [i32; 3]| Some(T::new(&[3], &p).constant());
+        let want = T::new(&[3, 2, 1], &[1u16, 4, 2, 5, 3, 6]);
+        check(BuiltinOp::TRANSPOSE, 5, Params::None, &[x(), p([-1, 0, 1])], &[want.clone()]);
+        let e = error(BuiltinOp::TRANSPOSE, 5, Params::None, &[x(), p([0, 0, 1])], &[want]);
+        assert!(e.contains("[0, 0, 1] is no permutation"), "{e}");
+    }
+}
