@@ -1,0 +1,51 @@
+//! CONV_2D with constant filters.
+
+use delegraph_core::kernel::PrepareContext;
+use delegraph_core::ops::TensorType;
+use delegraph_core::ops::conv_2d::Conv2DParams;
+use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
+
+use super::{clamp_of, compute_error, geometry, optimize};
+use crate::compute::{ConvF32, ConvGeometry, Filter, Isa};
+use crate::kernels::prepared::Invoke;
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    optimize(resolver, BuiltinOp::CONV_2D, 1..=8, prepare);
+}
+
+fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
+    let (input, filter) = (cx.input(0)?, cx.input(1)?);
+    if !filter.is_known() || cx.optional_input(2).is_some_and(|bias| !bias.is_known()) {
+        return Ok(None);
+    }
+    let p: &Conv2DParams = cx.params()?;
+    let &[out_channels, height, width, in_channels] = &filter.shape()[..] else { return Ok(None) };
+    let (stride, dilation) = ([p.stride_h, p.stride_w], [p.dilation_h_factor, p.dilation_w_factor]);
+    let Some(geo) = geometry(input, cx.output(0)?, [height, width], stride, dilation, p.padding) else {
+        return Ok(None);
+    };
+    let groups = geo.in_channels.checked_div(in_channels).unwrap_or(0);
+    let layer = Filter { out_channels, height, width, in_channels, groups };
+    match (input.ty(), filter.ty()) {
+        (TensorType::Float32, TensorType::Float32) => float(cx, layer, geo),
+        _ => Ok(None),
+    }
+}
+
+fn float(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Result<Option<Invoke>> {
+    let Some(clamp) = clamp_of(cx.params::<Conv2DParams>()?.fused_activation_function) else {
+        return Ok(None);
+    };
+    let bias = match cx.optional_input(2) {
+        Some(bias) => bias.constant::<f32>()?,
+        None => None,
+    };
+    let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
+    let conv = ConvF32::pack(Isa::best(), filter, weights, bias).map_err(compute_error)?;
+    let scratch = cx.temporary(conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?);
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        let scratch = cx.temporary::<u8>(scratch)?;
+        conv.run(&geo, input, output, clamp, scratch, cx.parallel()).map_err(compute_error)
+    })))
+}
