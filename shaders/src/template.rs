@@ -220,6 +220,7 @@ fn include(name: &str) -> Option<&'static str> {
         "epilogue_params" => include_str!("wgsl/include/epilogue_params.wgsl"),
         "item" => include_str!("wgsl/include/item.wgsl"),
         "math" => include_str!("wgsl/include/math.wgsl"),
+        "split" => include_str!("wgsl/include/split.wgsl"),
         _ => return None,
     })
 }
