@@ -63,7 +63,8 @@ impl WgpuDelegate {
             builder.add_output(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
         }
         let mut lowered = builder.graph;
-        passes::optimize(&mut lowered);
+        let alignment = self.context.limits.min_storage_buffer_offset_alignment;
+        passes::optimize(&mut lowered, alignment.into());
         WgpuKernel::build(Arc::clone(&self.context), lowered, params, graph)
     }
 

@@ -121,7 +121,7 @@ pub(crate) fn open(
     let adapter = choose(enumerate(), &options.adapter)?;
     let info = adapter.get_info();
     let offered = adapter.limits();
-    let wanted = wgpu::Features::TIMESTAMP_QUERY;
+    let wanted = wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::SHADER_F16 | wgpu::Features::SUBGROUP;
     let descriptor = wgpu::DeviceDescriptor {
         label: Some(crate::NAME),
         required_features: adapter.features() & wanted,
@@ -159,17 +159,23 @@ impl Context {
         info: &wgpu::AdapterInfo,
         options: &WgpuOptions,
     ) -> Self {
-        let limits = device.limits();
+        let (limits, features) = (device.limits(), device.features());
         let caps = Caps {
             max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
             max_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
             max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
             max_storage_binding: limits.max_storage_buffer_binding_size,
             max_workgroup_storage: limits.max_compute_workgroup_storage_size,
+            f16: features.contains(wgpu::Features::SHADER_F16),
+            subgroups: features.contains(wgpu::Features::SUBGROUP),
+            subgroup_size: if info.subgroup_min_size == info.subgroup_max_size {
+                info.subgroup_min_size
+            } else {
+                0
+            },
             software: info.device_type == wgpu::DeviceType::Cpu,
-            ..Caps::WEBGPU
         };
-        let measures = device.features().contains(wgpu::Features::TIMESTAMP_QUERY);
+        let measures = features.contains(wgpu::Features::TIMESTAMP_QUERY);
         let timestamp_period = measures.then(|| queue.get_timestamp_period());
         let (lost, pipelines, trusted) = Default::default();
         Context {

@@ -6,14 +6,14 @@ use std::borrow::Cow;
 
 use delegraph_core::NodeId;
 use delegraph_shaders as shaders;
-use shaders::{Caps, Epilogue, Kernel, ShaderError};
+use shaders::{Binding, Caps, Epilogue, Kernel, ShaderError};
 
 /// Index of a value in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ValueId(pub usize);
 
 /// What an element of a value is; each takes one 32-bit word on the device.
-pub(crate) use shaders::binary::Element;
+pub(crate) use shaders::Element;
 
 /// A tensor on the device.
 #[derive(Debug, Clone)]
@@ -84,13 +84,46 @@ impl Step<'_> {
     }
 }
 
+/// Copies one input of a concatenation into its part of the output.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Join {
+    /// The whole concatenation.
+    pub spec: shaders::concatenation::Spec,
+    /// Which input.
+    pub part: usize,
+}
+
+impl Join {
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let mut kernels = self.spec.kernels(caps)?;
+        let mut kernel = kernels.swap_remove(self.part);
+        // The step has only this input.
+        for binding in &mut kernel.bindings {
+            if let Binding::Input(n) = binding {
+                *n = 0;
+            }
+        }
+        Ok(kernel)
+    }
+
+    /// Where the part begins in the output, in bytes, if it is one piece of memory there.
+    pub(crate) fn piece(&self) -> Option<u64> {
+        let input = self.spec.inputs.get(self.part)?;
+        let (outer, inner) = input.split_at_checked(self.spec.axis)?;
+        let inner: u64 = inner.iter().skip(1).map(|&d| u64::from(d)).product();
+        let before = self.spec.inputs.iter().take(self.part);
+        let before: u64 = before.filter_map(|i| i.get(self.spec.axis)).map(|&d| u64::from(d)).sum();
+        outer.iter().all(|&d| d == 1).then_some(before * inner * 4)
+    }
+}
+
 macro_rules! specs {
-    ($($variant:ident($family:ident),)*) => {
+    ($($variant:ident($spec:path),)*) => {
         /// A kernel's spec, of any family.
         #[derive(Debug, Clone, PartialEq)]
         #[allow(missing_docs)]
         pub(crate) enum Spec {
-            $($variant(shaders::$family::Spec),)*
+            $($variant($spec),)*
         }
 
         impl Spec {
@@ -102,8 +135,8 @@ macro_rules! specs {
             }
         }
 
-        $(impl From<shaders::$family::Spec> for Spec {
-            fn from(spec: shaders::$family::Spec) -> Self {
+        $(impl From<$spec> for Spec {
+            fn from(spec: $spec) -> Self {
                 Spec::$variant(spec)
             }
         })*
@@ -111,9 +144,16 @@ macro_rules! specs {
 }
 
 specs! {
-    Binary(binary),
-    Conv2D(conv_2d),
-    Unary(unary),
+    Binary(shaders::binary::Spec),
+    Conv2D(shaders::conv_2d::Spec),
+    DepthToSpace(shaders::depth_to_space::Spec),
+    Join(Join),
+    Pad(shaders::pad::Spec),
+    Select(shaders::select::Spec),
+    Slice(shaders::slice::Spec),
+    Tile(shaders::tile::Spec),
+    Transpose(shaders::transpose::Spec),
+    Unary(shaders::unary::Spec),
 }
 
 impl Spec {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use delegraph_core::ops::WrongParams;
+use delegraph_core::ops::{Declared, InferContext, InferTensor, WrongParams};
 use delegraph_core::{NodeId, Params, TensorId, TensorType};
 use delegraph_delegate_api::{NodeView, Rejection, TensorInfo};
 use delegraph_shaders::ShaderError;
@@ -118,11 +118,6 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         self.node.params().try_into().map_err(|e: WrongParams| unsupported(e.to_string()))
     }
 
-    /// Input `i`, if the node has it.
-    pub(crate) fn tensor(&self, i: usize) -> Option<TensorInfo<'a>> {
-        self.node.input(i)
-    }
-
     /// Input `i` on the device, of any type that the device holds.
     pub(crate) fn any_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
         let tensor = self.node.input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
@@ -211,11 +206,43 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         self.builder.graph.add(Value { shape: shape.to_vec(), element: Element::F32, source: Source::Steps })
     }
 
-    /// Says that output `i` is the bytes of `of`.
-    pub(crate) fn alias(&mut self, i: usize, of: ValueId) -> Result<(), Rejection> {
+    /// Says that output `i` is the bytes of `of` from `offset` on, a multiple of [`Lowering::view_alignment`].
+    pub(crate) fn alias(&mut self, i: usize, of: ValueId, offset: u64) -> Result<(), Rejection> {
         let tensor = self.node.output(i).ok_or_else(|| unsupported(format!("output {i} is missing")))?;
-        let source = Source::View { of, offset: 0 };
+        let source = Source::View { of, offset };
         self.builder.add(tensor, source, &format!("output {i}")).map(drop)
+    }
+
+    /// Where in another value's memory a value may begin, in bytes.
+    pub(crate) fn view_alignment(&self) -> u64 {
+        self.builder.context.limits.min_storage_buffer_offset_alignment.into()
+    }
+
+    /// The node as shape inference sees it, for what the op definitions work out of operands.
+    pub(crate) fn infer(&self) -> InferContext<'a> {
+        let node = self.node;
+        let input = |i| {
+            let tensor = node.input(i)?;
+            let (quantization, constant) = (tensor.quantization(), tensor.constant());
+            Some(InferTensor { ty: tensor.ty(), shape: &tensor.tensor().shape, quantization, constant })
+        };
+        let output = |tensor: TensorInfo<'a>| Declared {
+            ty: tensor.ty(),
+            shape: &tensor.tensor().shape,
+            quantization: tensor.quantization(),
+        };
+        InferContext {
+            params: node.params(),
+            version: node.version(),
+            inputs: (0..node.num_inputs()).map(input).collect(),
+            outputs: node.outputs().map(output).collect(),
+        }
+    }
+
+    /// The shape of output `i`.
+    pub(crate) fn output_shape(&self, i: usize) -> Result<Vec<u32>, Rejection> {
+        let tensor = self.node.output(i).ok_or_else(|| unsupported(format!("output {i} is missing")))?;
+        self.builder.shape_of(tensor)
     }
 
     /// The shape of a value.

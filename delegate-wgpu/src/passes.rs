@@ -3,23 +3,24 @@
 //! Each rule looks at one step and may merge it with the step before. A value between two steps disappears only when
 //! nobody else reads it and no caller wants it.
 
-use delegraph_shaders::binary::{Binary, Element};
-use delegraph_shaders::{Activation, Epilogue};
+use delegraph_shaders::binary::Binary;
+use delegraph_shaders::pad::Fill;
+use delegraph_shaders::{Activation, Element, Epilogue};
 
 use crate::graph::{Graph, Source, Spec, Step, Uses, ValueId};
 
-/// Applies every rule until none applies.
-pub(crate) fn optimize(graph: &mut Graph<'_>) {
-    while apply_one(graph) {}
+/// Applies every rule until none applies. `alignment`: where in another value's memory a value may begin, in bytes.
+pub(crate) fn optimize(graph: &mut Graph<'_>, alignment: u64) {
+    while apply_one(graph, alignment) {}
 }
 
 /// A rule: merges step `i` with another one, if it can.
-type Rule = fn(&mut Graph<'_>, &Uses, usize) -> bool;
+type Rule = fn(&mut Graph<'_>, &Uses, usize, u64) -> bool;
 
-fn apply_one(graph: &mut Graph<'_>) -> bool {
-    const RULES: &[Rule] = &[fuse_unary, fuse_prelu, fuse_residual];
+fn apply_one(graph: &mut Graph<'_>, alignment: u64) -> bool {
+    const RULES: &[Rule] = &[fuse_pad, fuse_unary, fuse_prelu, fuse_residual, place];
     let uses = graph.uses();
-    RULES.iter().any(|rule| (0..graph.steps.len()).any(|i| rule(graph, &uses, i)))
+    RULES.iter().any(|rule| (0..graph.steps.len()).any(|i| rule(graph, &uses, i, alignment)))
 }
 
 /// The one step that writes the value that `id` is the whole of, where step `reader` is the only one to read it.
@@ -41,7 +42,7 @@ fn merge(graph: &mut Graph<'_>, i: usize, into: usize) {
 }
 
 /// A unary function after a step with an epilogue, after an operator on two tensors, or after other functions.
-fn fuse_unary(graph: &mut Graph<'_>, uses: &Uses, i: usize) -> bool {
+fn fuse_unary(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
     let Some(Step { spec: Spec::Unary(unary), inputs, .. }) = graph.steps.get(i) else { return false };
     let Some(before) = inputs.first().and_then(|&id| only_producer(graph, uses, id, i)) else { return false };
     let functions = unary.steps.clone();
@@ -68,7 +69,7 @@ fn fuse_unary(graph: &mut Graph<'_>, uses: &Uses, i: usize) -> bool {
 }
 
 /// PRELU with one slope per channel, after a step with an epilogue.
-fn fuse_prelu(graph: &mut Graph<'_>, uses: &Uses, i: usize) -> bool {
+fn fuse_prelu(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
     let Some(Step { spec: Spec::Binary(binary), inputs, .. }) = graph.steps.get(i) else { return false };
     let &[data, slope] = inputs.as_slice() else { return false };
     let channels = binary.output.last().copied().unwrap_or(1);
@@ -95,7 +96,7 @@ fn fuse_prelu(graph: &mut Graph<'_>, uses: &Uses, i: usize) -> bool {
 }
 
 /// ADD of two tensors of one shape, after the step with an epilogue that computes the later of them.
-fn fuse_residual(graph: &mut Graph<'_>, uses: &Uses, i: usize) -> bool {
+fn fuse_residual(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
     let Some(Step { spec: Spec::Binary(binary), inputs, .. }) = graph.steps.get(i) else { return false };
     let &[a, b] = inputs.as_slice() else { return false };
     if binary.op != Binary::Add || binary.element != Element::F32 || binary.a != binary.b {
@@ -122,6 +123,67 @@ fn fuse_residual(graph: &mut Graph<'_>, uses: &Uses, i: usize) -> bool {
     true
 }
 
+/// A border of zeros in front of a convolution, which knows such borders itself.
+fn fuse_pad(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
+    let Some(step) = graph.steps.get(i) else { return false };
+    let Some(before) = step.inputs.first().and_then(|&id| only_producer(graph, uses, id, i)) else {
+        return false;
+    };
+    let Spec::Pad(pad) = &graph.steps[before].spec else { return false };
+    let (&[none, [top, bottom], [left, right], inner], &[n, h, w, c]) =
+        (pad.padding.as_slice(), pad.input.as_slice())
+    else {
+        return false;
+    };
+    let padded = [n, h + top + bottom, w + left + right, c];
+    let zeros = pad.fill == Fill::Value(0.0_f32.to_bits()) && none == [0, 0] && inner == [0, 0];
+    let (Ok(top), Ok(left), true) = (i32::try_from(top), i32::try_from(left), zeros) else { return false };
+    let (input, padding) = match &mut graph.steps[i].spec {
+        Spec::Conv2D(conv) => (&mut conv.input, &mut conv.padding),
+        _ => return false,
+    };
+    if *input != padded {
+        return false;
+    }
+    *input = [n, h, w, c];
+    *padding = [padding[0] + top, padding[1] + left];
+    let source = graph.steps[before].inputs.clone();
+    let nodes = std::mem::take(&mut graph.steps[before].nodes);
+    graph.steps[i].inputs = source;
+    graph.steps[i].nodes.extend(nodes);
+    graph.steps[i].nodes.sort_unstable();
+    graph.steps.remove(before);
+    true
+}
+
+/// A concatenation's copy of an input into one piece of the output: whoever computes the input writes it there.
+fn place(graph: &mut Graph<'_>, uses: &Uses, i: usize, alignment: u64) -> bool {
+    let Some(Step { spec: Spec::Join(join), inputs, output, .. }) = graph.steps.get(i) else { return false };
+    let Some(at) = join.piece().filter(|at| at.is_multiple_of(alignment)) else { return false };
+    let Some(part) = inputs.first().and_then(|&id| graph.whole(id)) else { return false };
+    let (output, (target, offset)) = (*output, graph.root(*output));
+    let computed = matches!(graph.value(part).source, Source::Steps) && !uses.writers[part.0].is_empty();
+    if !computed || uses.pinned[part.0] || part == target {
+        return false;
+    }
+    // A step may not read and write one buffer, so nobody may read one of the two values and write the other.
+    let shared = |id: ValueId| [part, target].contains(&graph.root(id).0);
+    let clash = |(n, step): (usize, &Step<'_>)| n != i && shared(step.output) && step.reads().any(shared);
+    if graph.steps.iter().enumerate().any(clash) {
+        return false;
+    }
+    graph.values[part.0].source = Source::View { of: output, offset: at };
+    debug_assert_eq!(graph.root(part), (target, offset + at));
+    let gone = graph.steps.remove(i);
+    if let Some(&writer) = uses.writers[part.0].last() {
+        let nodes = &mut graph.steps[writer].nodes;
+        nodes.extend(gone.nodes);
+        nodes.sort_unstable();
+        nodes.dedup();
+    }
+    true
+}
+
 fn fill_epilogue(epilogue: &mut Epilogue, activation: Activation) -> bool {
     fill(epilogue.residual.as_mut().unwrap_or(&mut epilogue.activation), activation)
 }
@@ -138,8 +200,9 @@ fn fill(place: &mut Activation, activation: Activation) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::Join;
     use crate::graph::testing::{constant, input, step, value, view};
-    use delegraph_shaders::{binary, conv_2d, unary};
+    use delegraph_shaders::{binary, concatenation, conv_2d, pad, unary};
     use unary::Unary;
 
     const SHAPE: [u32; 4] = [1, 4, 4, 8];
@@ -167,7 +230,7 @@ mod tests {
 
     /// Optimises and returns, per step left, the nodes that it runs.
     fn optimized(graph: &mut Graph<'_>) -> Vec<Vec<usize>> {
-        optimize(graph);
+        optimize(graph, 256);
         graph.steps.iter().map(|s| s.nodes.iter().map(|n| n.0).collect()).collect()
     }
 
@@ -276,5 +339,83 @@ mod tests {
             assert_eq!(optimized(&mut graph), expected);
             assert_eq!(graph.steps[0].slope, (expected.len() == 1).then_some(slope));
         }
+    }
+
+    fn border(sides: [[u32; 2]; 4], value: f32) -> pad::Spec {
+        let fill = Fill::Value(value.to_bits());
+        pad::Spec { input: SHAPE.to_vec(), padding: sides.to_vec(), fill }
+    }
+
+    #[test]
+    fn a_border_of_zeros_joins_the_convolution() {
+        let check = |sides: [[u32; 2]; 4], filled, expected: &[Vec<usize>]| {
+            let shape: Vec<u32> = SHAPE.iter().zip(sides).map(|(size, [a, b])| size + a + b).collect();
+            let mut graph = Graph::default();
+            let (a, b, c) = (input(&mut graph, &SHAPE), value(&mut graph, &shape), value(&mut graph, &SHAPE));
+            step(&mut graph, border(sides, filled), &[a], b);
+            let conv = conv_2d::Spec { input: shape.try_into().unwrap(), ..conv(Activation::None) };
+            step(&mut graph, conv, &[b], c);
+            graph.outputs.push(c);
+            assert_eq!(optimized(&mut graph), expected);
+            if let (Spec::Conv2D(conv), true) = (&graph.steps[0].spec, expected.len() == 1) {
+                assert_eq!((conv.input, conv.padding), (SHAPE, [1, 2]));
+                assert_eq!(graph.steps[0].inputs, [a]);
+            }
+        };
+        check([[0, 0], [1, 0], [2, 3], [0, 0]], 0.0, &[vec![0, 1]]);
+        check([[0, 0], [1, 0], [2, 3], [0, 0]], 1.0, &[vec![0], vec![1]]);
+        check([[0, 0], [0, 0], [0, 0], [0, 8]], 0.0, &[vec![0], vec![1]]);
+    }
+
+    /// Two values of these shapes, concatenated along `axis`.
+    fn joined(graph: &mut Graph<'_>, parts: [ValueId; 2], axis: usize) -> ValueId {
+        let inputs = parts.map(|id| graph.value(id).shape.clone()).to_vec();
+        let spec = concatenation::Spec { inputs, axis };
+        let output = value(graph, &spec.output().unwrap());
+        for (part, id) in parts.into_iter().enumerate() {
+            step(graph, Join { spec: spec.clone(), part }, &[id], output);
+        }
+        graph.outputs.push(output);
+        output
+    }
+
+    #[test]
+    fn producers_write_into_the_concatenation() {
+        let mut graph = Graph::default();
+        let a = input(&mut graph, &SHAPE);
+        let (b, c) = (value(&mut graph, &SHAPE), value(&mut graph, &SHAPE));
+        step(&mut graph, conv(Activation::None), &[a], b);
+        step(&mut graph, conv(Activation::RELU), &[a], c);
+        let output = joined(&mut graph, [b, c], 1);
+        assert_eq!(optimized(&mut graph), [[0, 2], [1, 3]]);
+        assert_eq!(graph.root(b), (output, 0));
+        assert_eq!(graph.root(c), (output, 512));
+    }
+
+    #[test]
+    fn parts_that_are_not_computed_or_not_one_piece_are_copied() {
+        let mut graph = Graph::default();
+        let a = input(&mut graph, &SHAPE);
+        let b = value(&mut graph, &SHAPE);
+        step(&mut graph, conv(Activation::None), &[a], b);
+        joined(&mut graph, [a, b], 3);
+        joined(&mut graph, [a, a], 1);
+        assert_eq!(optimized(&mut graph).len(), 5);
+    }
+
+    #[test]
+    fn no_step_reads_and_writes_the_concatenation() {
+        let mut graph = Graph::default();
+        let a = input(&mut graph, &SHAPE);
+        let (b, c) = (value(&mut graph, &SHAPE), value(&mut graph, &SHAPE));
+        step(&mut graph, conv(Activation::None), &[a], b);
+        step(&mut graph, conv(Activation::RELU), &[b], c);
+        let output = joined(&mut graph, [b, c], 1);
+        // One of the two parts can be written in place, the other is copied.
+        assert_eq!(optimized(&mut graph).len(), 3);
+        for step in &graph.steps {
+            assert!(step.reads().all(|id| graph.root(id).0 != graph.root(step.output).0));
+        }
+        assert_eq!(graph.root(b).0, output);
     }
 }

@@ -1,13 +1,14 @@
 //! ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD.
 
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
-use delegraph_core::BuiltinOp;
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
 use delegraph_shaders::binary::{Binary, Spec};
 
 use super::{GpuOp, activation};
-use crate::lower::Lowering;
+use crate::graph::Element;
+use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::ADD, max_version: 6, lower },
@@ -43,8 +44,16 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 
 /// One step for an operator on inputs 0 and 1.
 pub(super) fn push(cx: &mut Lowering<'_, '_, '_>, op: Binary, activation: Activation) -> Result<(), Rejection> {
-    let (a, b) = (cx.input(0)?, cx.input(1)?);
+    let (a, b) = (cx.any_input(0)?, cx.any_input(1)?);
     let output = cx.output(0)?;
+    if cx.element(a) != cx.element(b) {
+        return Err(unsupported("operands of different types"));
+    }
+    // Integer division by zero is an error of the node, which a shader cannot report.
+    let divides = matches!(op, Binary::Div | Binary::FloorDiv | Binary::FloorMod);
+    if divides && cx.element(a) != Element::F32 {
+        return Err(Rejection::UnsupportedType { operand: "input 1".into(), ty: TensorType::Int32 });
+    }
     let spec = Spec {
         op,
         element: cx.element(a),

@@ -4,7 +4,7 @@
 //! cannot. Asking whether a node is supported is lowering it into a graph that is thrown away: the two cannot
 //! disagree.
 
-use delegraph_core::ops::{Activation as Fused, Padding};
+use delegraph_core::ops::{Activation as Fused, InferError, Padding};
 use delegraph_core::{BuiltinOp, Op};
 use delegraph_delegate_api::{NodeView, Rejection, VersionTable};
 use delegraph_shaders::Activation;
@@ -32,8 +32,19 @@ macro_rules! families {
 
 families! {
     binary,
+    comparison,
+    concatenation,
     conv_2d,
+    depth_to_space,
+    pack,
+    pad,
+    prelu,
     reshape,
+    select,
+    slice,
+    split,
+    tile,
+    transpose,
 }
 
 /// Custom ops: name, highest version, function.
@@ -71,6 +82,16 @@ pub(crate) fn lower<'a>(
         }
         (None, op) => Err(Rejection::UnsupportedOp { op: op.clone() }),
     }
+}
+
+/// A rejection for operands that inference refuses.
+pub(crate) fn invalid(error: InferError) -> Rejection {
+    unsupported(error.to_string())
+}
+
+/// A rejection for an operand that decides what the op does and is known only while running.
+pub(crate) fn not_constant() -> Rejection {
+    unsupported("an operand that decides about shapes is not constant")
 }
 
 /// The activation that an op applies to its result.

@@ -14,5 +14,5 @@ pub(super) const OPS: &[GpuOp] = &[
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let input = cx.any_input(0)?;
-    cx.alias(0, input)
+    cx.alias(0, input, 0)
 }

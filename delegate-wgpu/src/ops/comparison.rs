@@ -1,0 +1,36 @@
+//! EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, LOGICAL_AND, LOGICAL_OR.
+
+use delegraph_core::BuiltinOp;
+use delegraph_delegate_api::Rejection;
+use delegraph_shaders::Activation;
+use delegraph_shaders::binary::Binary;
+
+use super::{GpuOp, binary};
+use crate::lower::Lowering;
+
+pub(super) const OPS: &[GpuOp] = &[
+    GpuOp { op: BuiltinOp::EQUAL, max_version: 5, lower },
+    GpuOp { op: BuiltinOp::NOT_EQUAL, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::LESS, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::LESS_EQUAL, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::GREATER, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::GREATER_EQUAL, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::LOGICAL_AND, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::LOGICAL_OR, max_version: 1, lower },
+];
+
+fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    let op = cx.node().op();
+    let operator = match op.builtin() {
+        Some(BuiltinOp::EQUAL) => Binary::Equal,
+        Some(BuiltinOp::NOT_EQUAL) => Binary::NotEqual,
+        Some(BuiltinOp::LESS) => Binary::Less,
+        Some(BuiltinOp::LESS_EQUAL) => Binary::LessEqual,
+        Some(BuiltinOp::GREATER) => Binary::Greater,
+        Some(BuiltinOp::GREATER_EQUAL) => Binary::GreaterEqual,
+        Some(BuiltinOp::LOGICAL_AND) => Binary::LogicalAnd,
+        Some(BuiltinOp::LOGICAL_OR) => Binary::LogicalOr,
+        _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
+    };
+    binary::push(cx, operator, Activation::None)
+}

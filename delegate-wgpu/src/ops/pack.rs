@@ -1,0 +1,47 @@
+//! PACK, UNPACK.
+
+use delegraph_core::BuiltinOp;
+use delegraph_core::ops::pack::{pack_axis, unpack_axis};
+use delegraph_delegate_api::Rejection;
+
+use super::concatenation::join;
+use super::split::cut;
+use super::{GpuOp, invalid};
+use crate::lower::Lowering;
+
+pub(super) const OPS: &[GpuOp] = &[
+    GpuOp { op: BuiltinOp::PACK, max_version: 5, lower: pack },
+    GpuOp { op: BuiltinOp::UNPACK, max_version: 6, lower: unpack },
+];
+
+/// A concatenation of inputs that have one element along the new axis.
+fn pack(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    let axis = pack_axis(&cx.infer()).map_err(invalid)?;
+    let mut shape = cx.output_shape(0)?;
+    shape.iter_mut().skip(axis).take(1).for_each(|size| *size = 1);
+    join(cx, vec![shape; cx.node().num_inputs()], axis)
+}
+
+fn unpack(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    let axis = unpack_axis(&cx.infer()).map_err(invalid)?;
+    let input = cx.any_input(0)?;
+    (0..).zip(0..cx.node().num_outputs()).try_for_each(|(start, i)| cut(cx, i, input, axis, start, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{T, check};
+    use delegraph_core::Params;
+    use delegraph_core::ops::pack::{PackParams, UnpackParams};
+
+    #[test]
+    fn packs_and_unpacks() {
+        let (a, b) = (T::new(&[2], &[1.0_f32, 2.0]), T::new(&[2], &[3.0_f32, 4.0]));
+        let packed = T::new(&[2, 2], &[1.0_f32, 3.0, 2.0, 4.0]);
+        let params = Params::Pack(PackParams { values_count: 2, axis: 1 });
+        check(BuiltinOp::PACK, 1, params, &[Some(a.clone()), Some(b.clone())], &[packed.clone()]);
+        let params = Params::Unpack(UnpackParams { num: 2, axis: -1 });
+        check(BuiltinOp::UNPACK, 1, params, &[Some(packed)], &[a, b]);
+    }
+}

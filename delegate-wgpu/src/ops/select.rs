@@ -1,0 +1,47 @@
+//! SELECT, SELECT_V2.
+
+use delegraph_core::{BuiltinOp, TensorType};
+use delegraph_delegate_api::Rejection;
+use delegraph_shaders::select::Spec;
+
+use super::GpuOp;
+use crate::lower::{Lowering, unsupported};
+
+pub(super) const OPS: &[GpuOp] = &[
+    GpuOp { op: BuiltinOp::SELECT, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::SELECT_V2, max_version: 2, lower },
+];
+
+fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    cx.expect(0, TensorType::Bool)?;
+    let inputs = [cx.any_input(0)?, cx.any_input(1)?, cx.any_input(2)?];
+    let output = cx.output(0)?;
+    if cx.element(inputs[1]) != cx.element(inputs[2]) {
+        return Err(unsupported("operands of different types"));
+    }
+    let [mut condition, a, b] = inputs.map(|id| cx.shape(id));
+    let whole = cx.shape(output);
+    // SELECT's condition may be a vector that chooses rows; SELECT_V2 broadcasts.
+    if cx.node().op().builtin() == Some(BuiltinOp::SELECT) && condition.len() == 1 {
+        condition.resize(whole.len().max(1), 1);
+    }
+    cx.push(Spec { condition, a, b, output: whole }, &inputs, output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{T, check};
+    use delegraph_core::{Bool, Params};
+
+    #[test]
+    fn rows_and_broadcasts() {
+        let condition = Some(T::new(&[2], &[Bool(1), Bool(0)]));
+        let a = T::new(&[2, 2], &[1.0_f32, 2.0, 3.0, 4.0]);
+        let b = T::new(&[2, 2], &[5.0_f32, 6.0, 7.0, 8.0]);
+        let inputs = [condition.clone(), Some(a.clone()), Some(b)];
+        check(BuiltinOp::SELECT, 1, Params::None, &inputs, &[T::new(&[2, 2], &[1.0_f32, 2.0, 7.0, 8.0])]);
+        let inputs = [condition, Some(a), Some(T::new(&[], &[9.0_f32]).constant())];
+        check(BuiltinOp::SELECT_V2, 1, Params::None, &inputs, &[T::new(&[2, 2], &[1.0_f32, 9.0, 3.0, 9.0])]);
+    }
+}
