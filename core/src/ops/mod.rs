@@ -59,6 +59,7 @@ pub struct WrongParams {
 
 families! {
     conv_2d: CONV_2D;
+    pool_2d: AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D;
     binary: ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR, RIGHT_SHIFT;
     reshape: RESHAPE, SQUEEZE, EXPAND_DIMS;
     concatenation: CONCATENATION;
@@ -74,6 +75,7 @@ families! {
 
 params! {
     Conv2D(conv_2d::Conv2DParams),
+    Pool2D(pool_2d::Pool2DParams),
     Add(binary::AddParams),
     Sub(binary::SubParams),
     Mul(binary::MulParams),

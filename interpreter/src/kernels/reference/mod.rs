@@ -20,6 +20,7 @@ families! {
     depth_to_space,
     pack,
     pad,
+    pool_2d,
     reshape,
     shape,
     slice,
