@@ -34,6 +34,7 @@ pub mod cast;
 pub mod concatenation;
 pub mod conv_2d;
 pub mod depth_to_space;
+pub mod depthwise_conv_2d;
 pub mod gather;
 pub mod pad;
 pub mod pool_2d;
