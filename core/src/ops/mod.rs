@@ -58,6 +58,8 @@ pub struct WrongParams {
 }
 
 families! {
+    quantize: QUANTIZE, DEQUANTIZE, FAKE_QUANT;
+    densify: DENSIFY;
     conv_2d: CONV_2D;
     pool_2d: AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D;
     binary: ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR, RIGHT_SHIFT;
@@ -74,6 +76,7 @@ families! {
 }
 
 params! {
+    FakeQuant(quantize::FakeQuantParams),
     Conv2D(conv_2d::Conv2DParams),
     Pool2D(pool_2d::Pool2DParams),
     Add(binary::AddParams),

@@ -15,6 +15,8 @@ macro_rules! families {
 mod binary_quantized;
 
 families! {
+    densify,
+    quantize,
     binary,
     concatenation,
     depth_to_space,

@@ -1,0 +1,226 @@
+//! QUANTIZE, DEQUANTIZE, FAKE_QUANT.
+
+use delegraph_core::kernel::{InvokeContext, PrepareContext, TensorView};
+use delegraph_core::ops::TensorType;
+use delegraph_core::ops::quantize::FakeQuantParams;
+use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
+use half::{bf16, f16};
+
+use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
+use crate::kernels::quantized::{Multiplier, QuantizedElement};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    resolver
+        .add_builtin(BuiltinOp::QUANTIZE, prepared(quantize), 1..=3)
+        .add_builtin(BuiltinOp::DEQUANTIZE, prepared(dequantize), 1..=6)
+        .add_builtin(BuiltinOp::FAKE_QUANT, prepared(fake_quant), 1..=2);
+}
+
+/// Scales and zero points along one dimension: `inner` consecutive elements share a pair.
+struct Channels {
+    scales: Vec<f32>,
+    zero_points: Vec<i32>,
+    inner: usize,
+}
+
+impl Channels {
+    fn new(tensor: TensorView<'_>) -> Result<Self> {
+        let affine = tensor.quantization().and_then(|q| q.affine());
+        let affine = affine.ok_or_else(|| Error::Unsupported(format!("the quantization of \"{}\"", tensor.name())))?;
+        let zero_point = |&z: &i64| i32::try_from(z);
+        let zero_points = affine.zero_points.iter().map(zero_point).collect::<Result<_, _>>();
+        let zero_points = zero_points.map_err(|e| Error::InvalidNode(format!("a zero point: {e}")))?;
+        let shape = tensor.shape();
+        let inner = match affine.scales.len() {
+            1 => shape.elements(),
+            _ => shape.get(affine.dimension + 1..).unwrap_or_default().iter().product(),
+        };
+        Ok(Channels { scales: affine.scales.clone(), zero_points, inner: inner.max(1) })
+    }
+
+    /// Scale and zero point of element `i`.
+    fn of(&self, i: usize) -> (f32, i32) {
+        let channel = i / self.inner % self.scales.len();
+        (self.scales[channel], self.zero_points[channel])
+    }
+}
+
+fn quantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let (input, output) = (cx.input(0)?, cx.output(0)?);
+    match (input.ty(), output.ty()) {
+        (TensorType::Float32, TensorType::Int8) => from_float::<i8>(output),
+        (TensorType::Float32, TensorType::UInt8) => from_float::<u8>(output),
+        (TensorType::Float32, TensorType::Int16) => from_float::<i16>(output),
+        (TensorType::Int8, TensorType::Int8) => rescale::<i8, i8>(input, output),
+        (TensorType::Int8, TensorType::UInt8) => rescale::<i8, u8>(input, output),
+        (TensorType::Int8, TensorType::Int16) => rescale::<i8, i16>(input, output),
+        (TensorType::UInt8, TensorType::Int8) => rescale::<u8, i8>(input, output),
+        (TensorType::UInt8, TensorType::UInt8) => rescale::<u8, u8>(input, output),
+        (TensorType::Int16, TensorType::Int8) => rescale::<i16, i8>(input, output),
+        (TensorType::Int16, TensorType::UInt8) => rescale::<i16, u8>(input, output),
+        (TensorType::Int16, TensorType::Int16) => rescale::<i16, i16>(input, output),
+        (TensorType::Float32 | TensorType::Int8 | TensorType::UInt8 | TensorType::Int16, _) => {
+            Err(unsupported_type("output", output))
+        }
+        _ => Err(unsupported_type("input", input)),
+    }
+}
+
+fn from_float<Q: QuantizedElement>(output: TensorView<'_>) -> Result<Invoke> {
+    let channels = Channels::new(output)?;
+    Ok(Box::new(move |cx| {
+        let (input, output) = (cx.input::<f32>(0)?, cx.output::<Q>(0)?);
+        for (i, (o, &x)) in output.iter_mut().zip(input).enumerate() {
+            let (scale, zero_point) = channels.of(i);
+            // A NaN becomes 0, an infinity the end of the range.
+            let steps = (x / scale).round() as i32;
+            *o = Q::clamped(steps.saturating_add(zero_point), Q::MIN, Q::MAX);
+        }
+        Ok(())
+    }))
+}
+
+fn rescale<A: QuantizedElement, B: QuantizedElement>(input: TensorView<'_>, output: TensorView<'_>) -> Result<Invoke> {
+    let ((from, from_zero), (to, to_zero)) = (input.scale_zero_point()?, output.scale_zero_point()?);
+    let multiplier = Multiplier::new(f64::from(from) / f64::from(to))?;
+    Ok(Box::new(move |cx| {
+        let (input, output) = (cx.input::<A>(0)?, cx.output::<B>(0)?);
+        for (o, &x) in output.iter_mut().zip(input) {
+            let scaled = multiplier.apply(Into::<i32>::into(x).saturating_sub(from_zero));
+            *o = B::clamped(scaled.saturating_add(to_zero), B::MIN, B::MAX);
+        }
+        Ok(())
+    }))
+}
+
+fn dequantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let input = cx.input(0)?;
+    match input.ty() {
+        TensorType::Float16 => Ok(Box::new(|cx| widen::<f16>(cx))),
+        TensorType::BFloat16 => Ok(Box::new(|cx| widen::<bf16>(cx))),
+        TensorType::Int8 => to_float::<i8>(input),
+        TensorType::UInt8 => to_float::<u8>(input),
+        TensorType::Int16 => to_float::<i16>(input),
+        TensorType::Int4 => int4_to_float(input),
+        _ => Err(unsupported_type("input", input)),
+    }
+}
+
+fn widen<F: Element + Into<f32>>(cx: &mut InvokeContext<'_>) -> Result<()> {
+    let (input, output) = (cx.input::<F>(0)?, cx.output::<f32>(0)?);
+    output.iter_mut().zip(input).for_each(|(o, &x)| *o = x.into());
+    Ok(())
+}
+
+fn to_float<Q: QuantizedElement>(input: TensorView<'_>) -> Result<Invoke> {
+    let channels = Channels::new(input)?;
+    Ok(Box::new(move |cx| {
+        let (input, output) = (cx.input::<Q>(0)?, cx.output::<f32>(0)?);
+        for (i, (o, &x)) in output.iter_mut().zip(input).enumerate() {
+            *o = real(Into::<i32>::into(x), channels.of(i));
+        }
+        Ok(())
+    }))
+}
+
+/// Two elements in a byte, the low half first.
+fn int4_to_float(input: TensorView<'_>) -> Result<Invoke> {
+    let channels = Channels::new(input)?;
+    Ok(Box::new(move |cx| {
+        let (input, output) = (cx.input_bytes(0)?, cx.output::<f32>(0)?);
+        for (i, o) in output.iter_mut().enumerate() {
+            let half = input[i / 2] >> (i % 2 * 4);
+            *o = real(i32::from(((half << 4) as i8) >> 4), channels.of(i));
+        }
+        Ok(())
+    }))
+}
+
+fn real(value: i32, (scale, zero_point): (f32, i32)) -> f32 {
+    (f64::from(scale) * f64::from(value.saturating_sub(zero_point))) as f32
+}
+
+/// Rounds to what a quantized type of so many bits could hold, with zero exactly representable.
+fn fake_quant(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let p: &FakeQuantParams = cx.params()?;
+    let lowest = if p.narrow_range { 1.0 } else { 0.0 };
+    let highest = ((1 << p.num_bits) - 1) as f32;
+    let scale = (p.max - p.min) / (highest - lowest);
+    let zero_point = (lowest - p.min / scale).clamp(lowest, highest).round();
+    let (min, max) = ((lowest - zero_point) * scale, (highest - zero_point) * scale);
+    let inverse = 1.0 / scale;
+    Ok(Box::new(move |cx| {
+        let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        for (o, &x) in output.iter_mut().zip(input) {
+            *o = ((x.clamp(min, max) - min) * inverse).round() * scale + min;
+        }
+        Ok(())
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+
+    use super::*;
+    use crate::kernels::testing::{T, check, error};
+
+    #[test]
+    fn floats_to_steps_and_back() {
+        let floats = Some(T::new(&[4], &[0f32, 0.26, -100.0, f32::INFINITY]));
+        let steps = || T::new(&[4], &[-1i8, 0, -128, 127]).quantized(0.5, -1);
+        check(BuiltinOp::QUANTIZE, 1, Params::None, &[floats], &[steps()]);
+        let back = T::new(&[4], &[0f32, 0.5, -63.5, 64.0]);
+        check(BuiltinOp::DEQUANTIZE, 2, Params::None, &[Some(steps())], &[back]);
+    }
+
+    #[test]
+    fn another_scale() {
+        let input = Some(T::new(&[3], &[-128i8, 0, 127]).quantized(0.5, 0));
+        let same = T::new(&[3], &[0u8, 128, 255]).quantized(0.5, 128);
+        check(BuiltinOp::QUANTIZE, 1, Params::None, &[input.clone()], &[same]);
+        let half = T::new(&[3], &[64u8, 128, 192]).quantized(1.0, 128);
+        check(BuiltinOp::QUANTIZE, 1, Params::None, &[input], &[half]);
+    }
+
+    #[test]
+    fn channels_have_their_own_scales() {
+        let input = T::new(&[2, 2], &[1i8, 2, 1, 2]).per_channel(&[0.5, 2.0], 0);
+        let output = T::new(&[2, 2], &[0.5f32, 1.0, 2.0, 4.0]);
+        check(BuiltinOp::DEQUANTIZE, 5, Params::None, &[Some(input)], &[output]);
+    }
+
+    #[test]
+    fn half_floats_widen() {
+        let input = Some(T::new(&[2], &[f16::from_f32(1.5), f16::NEG_INFINITY]));
+        check(BuiltinOp::DEQUANTIZE, 3, Params::None, &[input], &[T::new(&[2], &[1.5f32, f32::NEG_INFINITY])]);
+    }
+
+    #[test]
+    fn fake_quantization() {
+        let params = FakeQuantParams { min: 0.0, max: 1.0, num_bits: 8, narrow_range: false };
+        let input = Some(T::new(&[4], &[-1f32, 0.21, 0.71, 2.0]));
+        let output = T::new(&[4], &[0f32, 54.0 / 255.0, 181.0 / 255.0, 1.0]);
+        check(BuiltinOp::FAKE_QUANT, 1, Params::FakeQuant(params), &[input], &[output]);
+    }
+
+    #[test]
+    fn what_is_not_done_is_said() {
+        let text = error(
+            BuiltinOp::DEQUANTIZE,
+            1,
+            Params::None,
+            &[Some(T::new(&[1], &[1i64]).quantized(1.0, 0))],
+            &[T::new(&[1], &[1f32])],
+        );
+        assert!(text.contains("not supported: input \"t0\" of type INT64"), "{text}");
+        let text = error(
+            BuiltinOp::QUANTIZE,
+            1,
+            Params::None,
+            &[Some(T::new(&[1], &[1f32]))],
+            &[T::new(&[1], &[1i8])],
+        );
+        assert!(text.contains("the output has no scale"), "{text}");
+    }
+}
