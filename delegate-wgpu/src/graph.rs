@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use delegraph_core::NodeId;
 use delegraph_shaders as shaders;
-use shaders::{Binding, Caps, Epilogue, Kernel, ShaderError};
+use shaders::{Activation, Binding, Caps, Epilogue, Kernel, ShaderError};
 
 /// Index of a value in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -147,10 +147,15 @@ specs! {
     Binary(shaders::binary::Spec),
     Conv2D(shaders::conv_2d::Spec),
     DepthToSpace(shaders::depth_to_space::Spec),
+    DepthwiseConv2D(shaders::depthwise_conv_2d::Spec),
     Join(Join),
     Pad(shaders::pad::Spec),
+    Pool2D(shaders::pool_2d::Spec),
+    Reduce(shaders::reduce::Spec),
+    Resize(shaders::resize::Spec),
     Select(shaders::select::Spec),
     Slice(shaders::slice::Spec),
+    Softmax(shaders::softmax::Spec),
     Tile(shaders::tile::Spec),
     Transpose(shaders::transpose::Spec),
     Unary(shaders::unary::Spec),
@@ -161,7 +166,23 @@ impl Spec {
     pub(crate) fn epilogue_mut(&mut self) -> Option<&mut Epilogue> {
         match self {
             Spec::Conv2D(spec) => Some(&mut spec.epilogue),
+            Spec::DepthwiseConv2D(spec) => Some(&mut spec.epilogue),
             _ => None,
+        }
+    }
+
+    /// Where a function of the result goes, where the kernel has room for one.
+    pub(crate) fn activation_mut(&mut self) -> Option<&mut Activation> {
+        match self {
+            Spec::Binary(spec) => {
+                (spec.element == Element::F32 && !spec.op.compares()).then_some(&mut spec.activation)
+            }
+            Spec::Pool2D(spec) => Some(&mut spec.activation),
+            Spec::Reduce(spec) => (spec.element == Element::F32).then_some(&mut spec.activation),
+            _ => {
+                let epilogue = self.epilogue_mut()?;
+                Some(epilogue.residual.as_mut().unwrap_or(&mut epilogue.activation))
+            }
         }
     }
 
@@ -170,6 +191,7 @@ impl Spec {
         let (filter, bias) = (&*weights.filter, weights.bias.as_deref());
         Some(match self {
             Spec::Conv2D(spec) => spec.pack_weights(filter, bias),
+            Spec::DepthwiseConv2D(spec) => spec.pack_weights(filter, bias),
             _ => return None,
         })
     }

@@ -5,7 +5,7 @@
 
 use delegraph_shaders::binary::Binary;
 use delegraph_shaders::pad::Fill;
-use delegraph_shaders::{Activation, Element, Epilogue};
+use delegraph_shaders::{Activation, Element};
 
 use crate::graph::{Graph, Source, Spec, Step, Uses, ValueId};
 
@@ -51,14 +51,8 @@ fn fuse_unary(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
             unary.steps.extend(functions);
             true
         }
-        Spec::Binary(binary) if binary.element == Element::F32 && !binary.op.compares() => {
-            match functions.as_slice() {
-                [function] => fill(&mut binary.activation, Activation::Unary(*function)),
-                _ => false,
-            }
-        }
-        spec => match (spec.epilogue_mut(), functions.as_slice()) {
-            (Some(epilogue), [function]) => fill_epilogue(epilogue, Activation::Unary(*function)),
+        spec => match (spec.activation_mut(), functions.as_slice()) {
+            (Some(place), [function]) => fill(place, Activation::Unary(*function)),
             _ => false,
         },
     };
@@ -87,7 +81,8 @@ fn fuse_prelu(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
     let step = &mut graph.steps[before];
     let fused = same_channels
         && step.slope.is_none()
-        && step.spec.epilogue_mut().is_some_and(|e| fill_epilogue(e, Activation::Prelu));
+        && step.spec.epilogue_mut().is_some()
+        && step.spec.activation_mut().is_some_and(|place| fill(place, Activation::Prelu));
     if fused {
         step.slope = Some(slope);
         merge(graph, i, before);
@@ -109,9 +104,8 @@ fn fuse_residual(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
     };
     let candidate = |data: ValueId, other: ValueId| {
         let before = only_producer(graph, uses, data, i)?;
-        let room = |epilogue: &Epilogue| epilogue.residual.is_none();
-        let fits = graph.steps[before].spec.clone().epilogue_mut().is_some_and(|e| room(e));
-        (fits && available(other, before)).then_some((before, other))
+        let room = graph.steps[before].spec.clone().epilogue_mut().is_some_and(|e| e.residual.is_none());
+        (room && available(other, before)).then_some((before, other))
     };
     let Some((before, other)) = candidate(a, b).or_else(|| candidate(b, a)) else { return false };
     let step = &mut graph.steps[before];
@@ -140,6 +134,7 @@ fn fuse_pad(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
     let (Ok(top), Ok(left), true) = (i32::try_from(top), i32::try_from(left), zeros) else { return false };
     let (input, padding) = match &mut graph.steps[i].spec {
         Spec::Conv2D(conv) => (&mut conv.input, &mut conv.padding),
+        Spec::DepthwiseConv2D(conv) => (&mut conv.input, &mut conv.padding),
         _ => return false,
     };
     if *input != padded {
@@ -184,10 +179,6 @@ fn place(graph: &mut Graph<'_>, uses: &Uses, i: usize, alignment: u64) -> bool {
     true
 }
 
-fn fill_epilogue(epilogue: &mut Epilogue, activation: Activation) -> bool {
-    fill(epilogue.residual.as_mut().unwrap_or(&mut epilogue.activation), activation)
-}
-
 /// Puts an activation where there is none yet.
 fn fill(place: &mut Activation, activation: Activation) -> bool {
     let free = *place == Activation::None;
@@ -202,6 +193,7 @@ mod tests {
     use super::*;
     use crate::graph::Join;
     use crate::graph::testing::{constant, input, step, value, view};
+    use delegraph_shaders::Epilogue;
     use delegraph_shaders::{binary, concatenation, conv_2d, pad, unary};
     use unary::Unary;
 

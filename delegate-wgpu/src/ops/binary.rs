@@ -64,3 +64,34 @@ pub(super) fn push(cx: &mut Lowering<'_, '_, '_>, op: Binary, activation: Activa
     };
     cx.push(spec, &[a, b], output)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{T, check, support};
+    use delegraph_core::Params;
+    use delegraph_core::ops::Activation as Fused;
+
+    #[test]
+    fn operators_broadcast_and_activate() {
+        let a = Some(T::new(&[2, 2], &[1.0_f32, 2.0, 3.0, -4.0]));
+        let b = Some(T::new(&[2], &[10.0_f32, -1.0]).constant());
+        let result = |values: [f32; 4]| [T::new(&[2, 2], &values)];
+        let inputs = [a.clone(), b];
+        let params = MulParams { fused_activation_function: Fused::Relu };
+        check(BuiltinOp::MUL, 1, Params::Mul(params), &inputs, &result([10.0, 0.0, 30.0, 4.0]));
+        check(BuiltinOp::MAXIMUM, 1, Params::None, &inputs, &result([10.0, 2.0, 10.0, -1.0]));
+        let inputs = [a, Some(T::new(&[], &[2.0_f32]).constant())];
+        check(BuiltinOp::FLOOR_DIV, 2, Params::None, &inputs, &result([0.0, 1.0, 1.0, -2.0]));
+    }
+
+    #[test]
+    fn integers_are_not_divided() {
+        let a = T::new(&[2], &[7_i32, -7]);
+        let inputs = [Some(a.clone()), Some(a.clone())];
+        let said = support(BuiltinOp::FLOOR_DIV, 1, Params::None, &inputs, &[a.clone()]);
+        assert!(said.is_none_or(|said| matches!(said, Err(Rejection::UnsupportedType { .. }))));
+        let params = Params::Add(AddParams { fused_activation_function: Fused::None, pot_scale_int16: true });
+        check(BuiltinOp::ADD, 1, params, &inputs, &[T::new(&[2], &[14_i32, -14])]);
+    }
+}

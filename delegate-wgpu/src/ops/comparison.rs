@@ -34,3 +34,23 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     };
     binary::push(cx, operator, Activation::None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{T, check};
+    use delegraph_core::{Bool, Params};
+
+    #[test]
+    fn truths() {
+        let a = T::new(&[3], &[1.0_f32, f32::NAN, 3.0]);
+        let b = T::new(&[3], &[1.0_f32, f32::NAN, 4.0]);
+        let truth = |bits: [u8; 3]| T::new(&[3], &bits.map(Bool));
+        let inputs = [Some(a), Some(b)];
+        check(BuiltinOp::EQUAL, 1, Params::None, &inputs, &[truth([1, 0, 0])]);
+        check(BuiltinOp::LESS_EQUAL, 1, Params::None, &inputs, &[truth([1, 0, 1])]);
+        // Any byte but zero is true.
+        let inputs = [Some(truth([1, 0, 7])), Some(truth([1, 1, 1]))];
+        check(BuiltinOp::LOGICAL_AND, 1, Params::None, &inputs, &[truth([1, 0, 1])]);
+    }
+}

@@ -38,6 +38,7 @@ families! {
     depth_to_space,
     pack,
     pad,
+    pool_2d,
     prelu,
     reshape,
     select,
