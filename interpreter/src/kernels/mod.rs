@@ -6,6 +6,8 @@ pub mod optimized;
 mod prepared;
 pub mod quantized;
 pub mod reference;
+pub mod weights;
+pub mod windows;
 
 #[cfg(test)]
 pub(crate) mod testing;

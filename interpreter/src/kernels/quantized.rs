@@ -96,6 +96,27 @@ impl Multiplier {
         let left = x.wrapping_shl(self.shift.max(0).cast_unsigned());
         rounding_shift_right(doubling_high_mul(left, self.multiplier), -self.shift.min(0))
     }
+
+    /// Like [`Multiplier::apply`], but halves are rounded upwards both times: what the field's vectorized matrix
+    /// products and convolutions do.
+    pub fn apply_up(self, x: i32) -> i32 {
+        let left = x.wrapping_shl(self.shift.max(0).cast_unsigned());
+        let high = (i64::from(left) * i64::from(self.multiplier) + (1 << 30)) >> 31;
+        match -self.shift.min(0) {
+            0 => high as i32,
+            right => ((high + (1i64 << (right - 1))) >> right) as i32,
+        }
+    }
+
+    /// An accumulator of up to 48 bits times the factor, of which 16 bits are kept; halves are rounded upwards.
+    pub fn apply_wide(self, x: i64) -> i32 {
+        let kept = if self.multiplier < 0x7fff_0000 { (self.multiplier + (1 << 15)) >> 16 } else { 0x7fff };
+        let product = x.wrapping_mul(kept.into());
+        match 15 - self.shift {
+            right @ 1.. => (product.wrapping_add(1i64 << (right - 1)) >> right) as i32,
+            left => product.wrapping_shl((-left).cast_unsigned()) as i32,
+        }
+    }
 }
 
 /// `real = fraction · 2^exponent` with the fraction's magnitude in `0.5..1`.
@@ -192,6 +213,10 @@ mod tests {
         assert!(Multiplier::below_one(1.0).is_err());
         assert_eq!(Multiplier::new(2.5).unwrap().apply(1000), 2500);
         assert_eq!(Multiplier::new(0.1).unwrap().apply(-15), -2);
+        assert_eq!(Multiplier::new(0.1).unwrap().apply_up(-15), -1);
+        assert_eq!(Multiplier::new(2.5).unwrap().apply_up(1001), 2503, "2502.5 is rounded up");
+        assert_eq!(Multiplier::new(0.1).unwrap().apply_wide(30_000), 3000);
+        assert_eq!(Multiplier::new(1000.0).unwrap().apply_wide(-3), -3000);
     }
 
     #[test]

@@ -19,6 +19,7 @@ families! {
     quantize,
     binary,
     concatenation,
+    conv_2d,
     depth_to_space,
     pack,
     pad,

@@ -1,0 +1,293 @@
+//! Operands of the ops that multiply and add: integer weights of any width, biases, and float activations that meet
+//! integer weights.
+
+use delegraph_core::kernel::{InvokeContext, PrepareContext, Temporary, TensorView};
+use delegraph_core::ops::{Activation, TensorType};
+use delegraph_core::{Element, Error, Result};
+
+use super::index::packed;
+use super::prepared::unsupported_type;
+use super::quantized::{Multiplier, activation_range};
+
+/// A weight tensor of type INT8, INT4 or INT2, or of type UINT8 where it holds signed numbers all the same.
+#[derive(Debug, Clone, Copy)]
+pub struct Weights {
+    input: usize,
+    unpacked: Option<(usize, Temporary, usize)>,
+}
+
+impl Weights {
+    /// The weights that are input `i`.
+    pub fn new(cx: &mut PrepareContext<'_>, i: usize) -> Result<Self> {
+        let tensor = cx.input(i)?;
+        let elements = tensor.shape().elements();
+        let bits = match tensor.ty() {
+            TensorType::Int8 | TensorType::UInt8 => return Ok(Weights { input: i, unpacked: None }),
+            TensorType::Int4 => 4,
+            TensorType::Int2 => 2,
+            _ => return Err(unsupported_type("weights", tensor)),
+        };
+        Ok(Weights { input: i, unpacked: Some((bits, cx.temporary(elements), elements)) })
+    }
+
+    /// The weights, one byte each. May be called once per `invoke`.
+    pub fn get<'a>(&self, cx: &mut InvokeContext<'a>) -> Result<&'a [i8]> {
+        let bytes = cx.input_bytes(self.input)?;
+        let Some((bits, temporary, elements)) = self.unpacked else { return Ok(bytemuck::cast_slice(bytes)) };
+        let unpacked = &mut cx.temporary::<i8>(temporary)?[..elements];
+        for (i, weight) in unpacked.iter_mut().enumerate() {
+            *weight = signed(packed(bytes, bits, i), bits);
+        }
+        Ok(unpacked)
+    }
+}
+
+/// The `bits` low bits of a byte as a signed number.
+pub fn signed(value: u8, bits: usize) -> i8 {
+    let unused = 8 - bits;
+    (value << unused).cast_signed() >> unused
+}
+
+/// Checks that input `i`, a bias that may be left out, holds elements of `T`.
+pub fn check_bias_type<T: Element>(cx: &PrepareContext<'_>, i: usize) -> Result<()> {
+    match cx.optional_input(i) {
+        Some(bias) if bias.ty() != T::TYPE => Err(unsupported_type("bias", bias)),
+        _ => Ok(()),
+    }
+}
+
+/// `sum` plus the products of `a` and `b`, with their zero points subtracted.
+pub fn integer_dot<A, B>(sum: i32, a: &[A], b: &[B], zero_a: i32, zero_b: i32) -> i32
+where
+    A: Copy + Into<i32>,
+    B: Copy + Into<i32>,
+{
+    a.iter().zip(b).fold(sum, |sum, (&a, &b)| {
+        let (a, b): (i32, i32) = (a.into(), b.into());
+        sum.wrapping_add(a.wrapping_sub(zero_a).wrapping_mul(b.wrapping_sub(zero_b)))
+    })
+}
+
+/// Float activations that are quantized while running, one row (a batch's image, a vector) after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct DynamicInput {
+    rows: usize,
+    row: usize,
+    asymmetric: bool,
+    quantized: Temporary,
+    scales: Temporary,
+    zero_points: Temporary,
+}
+
+/// What [`DynamicInput`] makes of an input.
+pub struct QuantizedRows<'a> {
+    /// All rows.
+    pub values: &'a [i8],
+    /// A scale per row.
+    pub scales: &'a [f32],
+    /// A zero point per row.
+    pub zero_points: &'a [i32],
+}
+
+impl DynamicInput {
+    /// For `rows` rows of `row` elements; with zero points where `asymmetric`.
+    pub fn new(cx: &mut PrepareContext<'_>, rows: usize, row: usize, asymmetric: bool) -> Result<Self> {
+        let elements =
+            rows.checked_mul(row).ok_or_else(|| Error::OutOfMemory(format!("{rows} rows of {row}")))?;
+        let quantized = cx.temporary_of::<i8>(elements)?;
+        let (scales, zero_points) = (cx.temporary_of::<f32>(rows)?, cx.temporary_of::<i32>(rows)?);
+        Ok(DynamicInput { rows, row, asymmetric, quantized, scales, zero_points })
+    }
+
+    /// Quantizes `input`. May be called once per `invoke`.
+    pub fn quantize<'a>(&self, cx: &mut InvokeContext<'a>, input: &[f32]) -> Result<QuantizedRows<'a>> {
+        let values = &mut cx.temporary::<i8>(self.quantized)?[..self.rows * self.row];
+        let scales = &mut cx.temporary::<f32>(self.scales)?[..self.rows];
+        let zero_points = &mut cx.temporary::<i32>(self.zero_points)?[..self.rows];
+        let row = self.row.max(1);
+        for (i, (input, values)) in input.chunks_exact(row).zip(values.chunks_exact_mut(row)).enumerate() {
+            (scales[i], zero_points[i]) = match self.asymmetric {
+                true => quantize_asymmetric(input, values),
+                false => (quantize_symmetric(input, values), 0),
+            };
+        }
+        Ok(QuantizedRows { values, scales, zero_points })
+    }
+}
+
+/// The bounds of an activation that is a plain clamp.
+pub fn clamp_bounds(activation: Activation) -> Result<(f32, f32)> {
+    activation.clamp().ok_or_else(|| Error::Unsupported(format!("activation {activation:?}")))
+}
+
+/// Scale and zero point of a tensor quantized as a whole, the scale a positive number.
+pub fn scale_zero_point(tensor: TensorView<'_>) -> Result<(f32, i32)> {
+    let (scale, zero_point) = tensor.scale_zero_point()?;
+    check_scale(tensor, scale)?;
+    Ok((scale, zero_point))
+}
+
+/// Checks that a tensor's zero point is 0, as that of 16-bit activations must be.
+pub fn check_symmetric(tensor: TensorView<'_>) -> Result<()> {
+    match scale_zero_point(tensor)?.1 {
+        0 => Ok(()),
+        zero_point => Err(Error::Unsupported(format!(
+            "tensor \"{}\" of type {} with zero point {zero_point}",
+            tensor.name(),
+            tensor.ty()
+        ))),
+    }
+}
+
+fn check_scale(tensor: TensorView<'_>, scale: f32) -> Result<()> {
+    if scale.is_finite() && scale > 0.0 {
+        return Ok(());
+    }
+    Err(Error::InvalidNode(format!("tensor \"{}\" has the scale {scale}", tensor.name())))
+}
+
+/// The scales of weights: one, or one per index of `dimension`. Their zero points must be 0 unless `ty` is UINT8.
+pub fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Result<&'a [f32]> {
+    let affine = weights
+        .quantization()
+        .and_then(|q| q.affine())
+        .ok_or_else(|| Error::InvalidNode(format!("tensor \"{}\" must have a scale", weights.name())))?;
+    affine.scales.iter().try_for_each(|&scale| check_scale(weights, scale))?;
+    let channels = weights.shape().get(dimension).copied().unwrap_or(1);
+    match affine.scales.len() {
+        1 => {}
+        n if n == channels && affine.dimension == dimension => {}
+        n => {
+            return Err(Error::InvalidNode(format!(
+                "tensor \"{}\" of shape {} has {n} scales along dimension {}, expected them along {dimension}",
+                weights.name(),
+                weights.shape(),
+                affine.dimension
+            )));
+        }
+    }
+    if weights.ty() != TensorType::UInt8 && affine.zero_points.iter().any(|&z| z != 0) {
+        return Err(Error::Unsupported(format!(
+            "weights \"{}\" of type {} with a zero point other than 0",
+            weights.name(),
+            weights.ty()
+        )));
+    }
+    Ok(&affine.scales)
+}
+
+/// From the accumulators of a convolution or matrix product to quantized outputs.
+#[derive(Debug, Clone)]
+pub struct Requantize {
+    multipliers: Vec<Multiplier>,
+    zero_point: i32,
+    low: i32,
+    high: i32,
+}
+
+impl Requantize {
+    /// For accumulators of `input` and `weights` that become `output`, with one multiplier per index of the
+    /// weights' `dimension`.
+    ///
+    /// The field multiplies the scales of uint8 tensors in single precision, and so does FULLY_CONNECTED where the
+    /// weights have one scale (`single`).
+    ///
+    /// # Errors
+    /// Where a quantization is missing or cannot be expressed.
+    pub fn new(
+        input: TensorView<'_>,
+        weights: TensorView<'_>,
+        output: TensorView<'_>,
+        dimension: usize,
+        activation: Activation,
+        single: bool,
+    ) -> Result<Self> {
+        let scales = weight_scales(weights, dimension)?;
+        let ((input_scale, _), (output_scale, zero_point)) =
+            (scale_zero_point(input)?, scale_zero_point(output)?);
+        let multiplier = |&scale: &f32| {
+            let product = match single {
+                true => f64::from(input_scale * scale),
+                false => f64::from(input_scale) * f64::from(scale),
+            };
+            Multiplier::new(product / f64::from(output_scale))
+        };
+        let mut multipliers = scales.iter().map(multiplier).collect::<Result<Vec<_>>>()?;
+        if let [one] = multipliers.as_slice() {
+            let one = *one;
+            multipliers.resize(weights.shape().get(dimension).copied().unwrap_or(1), one);
+        }
+        let (low, high) = activation_range(activation, output)?;
+        Ok(Requantize { multipliers, zero_point, low, high })
+    }
+
+    /// The output of `channel`, halves rounded upwards.
+    pub fn apply_up(&self, channel: usize, accumulator: i32) -> i32 {
+        self.finish(self.multipliers[channel].apply_up(accumulator))
+    }
+
+    /// The output of `channel`, halves rounded away from zero.
+    pub fn apply(&self, channel: usize, accumulator: i32) -> i32 {
+        self.finish(self.multipliers[channel].apply(accumulator))
+    }
+
+    /// The output of `channel` from a wide accumulator.
+    pub fn apply_wide(&self, channel: usize, accumulator: i64) -> i32 {
+        self.finish(self.multipliers[channel].apply_wide(accumulator))
+    }
+
+    fn finish(&self, scaled: i32) -> i32 {
+        scaled.wrapping_add(self.zero_point).max(self.low).min(self.high)
+    }
+}
+
+/// Quantizes `values` with zero point 0, the largest magnitude becoming 127. Returns the scale.
+pub fn quantize_symmetric(values: &[f32], quantized: &mut [i8]) -> f32 {
+    let range = values.iter().fold(0f32, |range, value| range.max(value.abs()));
+    if range == 0.0 {
+        quantized.fill(0);
+        return 1.0;
+    }
+    let inverse = 127.0 / range;
+    for (q, value) in quantized.iter_mut().zip(values) {
+        *q = (value * inverse).round().clamp(-127.0, 127.0) as i8;
+    }
+    range / 127.0
+}
+
+/// Quantizes `values` so that their range, which includes 0, takes all 256 values. Returns scale and zero point.
+pub fn quantize_asymmetric(values: &[f32], quantized: &mut [i8]) -> (f32, i32) {
+    let low = values.iter().fold(0f32, |low, &value| low.min(value));
+    let high = values.iter().fold(0f32, |high, &value| high.max(value));
+    if low == high {
+        quantized.fill(0);
+        return (1.0, 0);
+    }
+    let (low, high) = (f64::from(low), f64::from(high));
+    let exact = (high - low) / 255.0;
+    // Of the two ends the one that is nearer to 0 places the zero point: it loses less precision.
+    let from_low = 128.0 + (low / exact).abs() < 127.0 + (high / exact).abs();
+    let zero_point = if from_low { -128.0 - low / exact } else { 127.0 - high / exact };
+    let zero_point = zero_point.clamp(-128.0, 127.0).round() as i32;
+    let scale = exact as f32;
+    let inverse = 1.0 / scale;
+    for (q, value) in quantized.iter_mut().zip(values) {
+        *q = (zero_point as f32 + value * inverse).round().clamp(-128.0, 127.0) as i8;
+    }
+    (scale, zero_point)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn activations_quantized_while_running() {
+        let mut q = [0; 4];
+        assert_eq!(quantize_symmetric(&[-2.0, 1.0, 0.0, 0.5], &mut q), 2.0 / 127.0);
+        assert_eq!(q, [-127, 64, 0, 32]);
+        assert_eq!(quantize_asymmetric(&[0.0, 51.0, 102.0, 255.0], &mut q), (1.0, -128));
+        assert_eq!(q, [-128, -77, -26, 127]);
+        assert_eq!(quantize_asymmetric(&[0.0; 4], &mut q), (1.0, 0));
+    }
+}
