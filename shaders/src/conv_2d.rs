@@ -2,14 +2,13 @@
 
 use crate::epilogue::Epilogue;
 use crate::kernel::check_dispatch;
+use crate::register_tile::{LANES, RegisterTile, width};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "conv_2d";
-/// Invocations side by side along the output channels. The source relies on it.
-const LANES: u32 = 8;
 
 /// `output = epilogue(convolution(input, filter) + bias)`.
 ///
@@ -31,18 +30,6 @@ pub struct Spec {
     pub padding: [i32; 2],
     /// What happens to the result.
     pub epilogue: Epilogue,
-}
-
-/// How an invocation's work is cut.
-struct Tile {
-    /// Output channels of an invocation.
-    width: u32,
-    /// Output pixels of an invocation.
-    pixels: u32,
-    /// Invocations of a workgroup along the pixels.
-    rows: u32,
-    /// Subgroups of [`LANES`] share their loads.
-    shared: bool,
 }
 
 impl Spec {
@@ -69,26 +56,6 @@ impl Spec {
         Ok(())
     }
 
-    fn tile(&self, caps: &Caps) -> Tile {
-        let (groups, out_c) = (self.groups(), self.output[3]);
-        let group_out = out_c / groups;
-        // As wide as leaves no lane idle, for channels that come in multiples of the width.
-        let width = match () {
-            () if group_out.is_multiple_of(4) && out_c > 2 * LANES => 4,
-            () if group_out.is_multiple_of(2) && out_c > LANES => 2,
-            () => 1,
-        };
-        let single = self.output[0] * self.output[1] * self.output[2] == 1;
-        let shared = caps.software && caps.subgroups && caps.subgroup_size == LANES && groups == 1 && !single;
-        let pixels = match () {
-            () if single => 1,
-            () if shared => 16,
-            () if caps.software => 8,
-            () => 4,
-        };
-        Tile { width, pixels, rows: if shared { 1 } else { 8 }, shared }
-    }
-
     /// The kernel.
     ///
     /// # Errors
@@ -98,25 +65,21 @@ impl Spec {
         let [_, in_h, in_w, in_c] = self.input;
         let [batch, out_h, out_w, out_c] = self.output;
         let [_, kernel_h, kernel_w, group_c] = self.filter;
-        let tile = self.tile(caps);
         let (vec4, group_v) = (group_c.is_multiple_of(4), group_c.div_ceil(4));
-        let pixels = batch * out_h * out_w;
+        let (pixels, groups) = (batch * out_h * out_w, self.groups());
+        let tile = RegisterTile::choose(caps, width(out_c, out_c / groups), pixels, groups == 1);
         // Along the pixels there may be more workgroups than fit one dimension.
-        let groups = pixels.div_ceil(tile.pixels * tile.rows);
-        let rows = groups.div_ceil(caps.max_workgroups_per_dimension.max(1));
-        let row = groups.div_ceil(rows);
+        let tiles = pixels.div_ceil(tile.pixels * tile.rows);
+        let rows = tiles.div_ceil(caps.max_workgroups_per_dimension.max(1));
+        let row = tiles.div_ceil(rows);
         let groups_c = out_c.div_ceil(LANES * tile.width);
         let dispatch = check_dispatch(NAME, caps, [groups_c, row, rows].map(u64::from))?;
-        let template = Template::new(NAME, include_str!("wgsl/conv_2d.wgsl"))
-            .flag("SHARED", tile.shared)
-            .number("WIDTH", tile.width)
-            .number("PIXELS", tile.pixels)
-            .number("ROWS", tile.rows)
-            .flag("IN_VEC4", vec4);
+        let template =
+            tile.apply(Template::new(NAME, include_str!("wgsl/conv_2d.wgsl"))).flag("IN_VEC4", vec4);
         let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
         let uniform = Uniform::default()
             .u32s([in_h, in_w, if vec4 { in_c / 4 } else { in_c }, group_c, group_v])
-            .u32s([pixels, out_h, out_w, out_c, out_c / self.groups()])
+            .u32s([pixels, out_h, out_w, out_c, out_c / groups])
             .u32s([kernel_h, kernel_w])
             .u32s(self.stride)
             .u32s(self.dilation)
