@@ -53,6 +53,13 @@ pub(crate) trait Simd: Copy + 'static {
     /// Largest of all lanes (lanes with NaN are ignored or returned).
     unsafe fn max_lane(a: Self::F) -> f32;
 
+    /// Magnitude.
+    #[inline(always)]
+    unsafe fn abs(a: Self::F) -> Self::F {
+        // SAFETY: as the caller's.
+        unsafe { Self::copysign(a, Self::splat(1.0)) }
+    }
+
     /// `min(max(a, low), high)` that lets NaN through.
     #[inline(always)]
     unsafe fn clamp(a: Self::F, low: Self::F, high: Self::F) -> Self::F {

@@ -21,7 +21,7 @@ macro_rules! families {
 }
 
 families! {
-    conv_2d,
+    binary, conv_2d,
 }
 
 /// Prepares a node; `None` leaves it to the reference kernel. Temporaries may only be asked for once it is clear

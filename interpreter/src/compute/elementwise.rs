@@ -1,0 +1,485 @@
+//! Elementwise functions of one and two operands in single precision.
+
+use super::buffer::SharedMut;
+use super::error::{ComputeError, Result, check_len, product};
+use super::isa::Isa;
+use super::math;
+use super::simd::{Simd, SimdTask, dispatch};
+use super::{Clamp, Parallel};
+
+/// A function of one operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unary {
+    /// `min(max(x, low), high)`: RELU, RELU6, RELU_N1_TO_1.
+    Clamp(Clamp),
+    /// `x · min(max(x + 3, 0), 6) / 6`.
+    HardSwish,
+    /// `1 / (1 + e^-x)`.
+    Logistic,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// `e^x`.
+    Exp,
+    /// `x < 0 ? alpha · x : x`.
+    LeakyRelu(f32),
+    /// `x < 0 ? e^x - 1 : x`.
+    Elu,
+    /// Magnitude.
+    Abs,
+    /// `-x`.
+    Neg,
+    /// `x · x`.
+    Square,
+    /// Square root.
+    Sqrt,
+    /// `1 / √x`.
+    Rsqrt,
+}
+
+/// A function of two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binary {
+    /// `a + b`.
+    Add,
+    /// `a - b`.
+    Sub,
+    /// `a · b`.
+    Mul,
+    /// `a / b`.
+    Div,
+    /// `a > b ? a : b`.
+    Maximum,
+    /// `a < b ? a : b`.
+    Minimum,
+    /// `(a - b)²`.
+    SquaredDifference,
+    /// `a < 0 ? a · b : a`.
+    Prelu,
+}
+
+/// Elements that are worth a task of their own.
+const PER_TASK: usize = 16 << 10;
+
+/// Applies a function to each element.
+///
+/// # Errors
+/// Where the lengths differ.
+pub fn unary(isa: Isa, function: Unary, input: &[f32], out: &mut [f32], par: &dyn Parallel) -> Result<()> {
+    check_len("input", input.len(), out.len())?;
+    let len = input.len();
+    let shared = SharedMut::new(out);
+    par.run(len.div_ceil(PER_TASK), &|task| {
+        let start = task * PER_TASK;
+        let input = &input[start..(start + PER_TASK).min(len)];
+        // SAFETY: each task has a part of its own.
+        let out = unsafe { shared.slice(start, input.len()) };
+        dispatch(isa, UnaryTask { function, input, out });
+    });
+    Ok(())
+}
+
+struct UnaryTask<'a> {
+    function: Unary,
+    input: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl SimdTask for UnaryTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        /// Runs a vector expression over all elements.
+        macro_rules! map {
+            ($x:ident => $body:expr) => {{
+                let (from, to, len) = (self.input.as_ptr(), self.out.as_mut_ptr(), self.input.len());
+                let mut i = 0;
+                while i + S::LANES <= len {
+                    let $x = S::load(from.add(i));
+                    S::store(to.add(i), $body);
+                    i += S::LANES;
+                }
+                if i < len {
+                    let $x = S::load_n(from.add(i), len - i);
+                    S::store_n(to.add(i), $body, len - i);
+                }
+            }};
+        }
+        // SAFETY: both slices have the same length; the instructions exist by the caller's promise.
+        unsafe {
+            let zero = S::splat(0.0);
+            let one = S::splat(1.0);
+            match self.function {
+                Unary::Clamp(c) => {
+                    let (low, high) = (S::splat(c.low), S::splat(c.high));
+                    map!(x => S::clamp(x, low, high))
+                }
+                Unary::HardSwish => {
+                    let (three, six, sixth) = (S::splat(3.0), S::splat(6.0), S::splat(1.0 / 6.0));
+                    map!(x => S::mul(S::mul(x, S::clamp(S::add(x, three), zero, six)), sixth))
+                }
+                Unary::Logistic => map!(x => math::logistic::<S>(x)),
+                Unary::Tanh => map!(x => math::tanh::<S>(x)),
+                Unary::Exp => map!(x => math::exp::<S>(x)),
+                Unary::LeakyRelu(alpha) => {
+                    let alpha = S::splat(alpha);
+                    map!(x => S::select(S::lt(x, zero), S::mul(x, alpha), x))
+                }
+                Unary::Elu => map!(x => {
+                    // Near 0, e^x - 1 cancels: tanh(x/2) · (e^x + 1) is the same number.
+                    let half = math::tanh::<S>(S::mul(x, S::splat(0.5)));
+                    let below = S::mul(half, S::add(math::exp::<S>(x), one));
+                    S::select(S::lt(x, zero), below, x)
+                }),
+                Unary::Abs => map!(x => S::abs(x)),
+                Unary::Neg => map!(x => S::mul(x, S::splat(-1.0))),
+                Unary::Square => map!(x => S::mul(x, x)),
+                Unary::Sqrt => map!(x => S::sqrt(x)),
+                Unary::Rsqrt => map!(x => S::div(one, S::sqrt(x))),
+            }
+        }
+    }
+}
+
+/// Most dimensions that differ in how they broadcast, after merging those that don't.
+const MAX_DIMS: usize = 6;
+
+/// Two operands that broadcast to one output, prepared for their shapes.
+#[derive(Clone, Copy, Debug)]
+pub struct Broadcast {
+    /// Merged dimensions, innermost first: extent, and strides of both operands.
+    dims: [(usize, usize, usize); MAX_DIMS],
+    lens: [usize; 3],
+}
+
+impl Broadcast {
+    /// For operands of shapes `a` and `b`, aligned at their last dimensions; dimensions of 1 are repeated.
+    ///
+    /// # Errors
+    /// Where the shapes don't broadcast, or in more ways than fit here.
+    pub fn new(a: &[usize], b: &[usize]) -> Result<Self> {
+        let rank = a.len().max(b.len());
+        let at =
+            |s: &[usize], i: usize| s.len().checked_sub(i + 1).and_then(|i| s.get(i)).copied().unwrap_or(1);
+        let mut dims = [(1, 0, 0); MAX_DIMS];
+        let (mut used, mut size_a, mut size_b, mut size) = (0usize, 1usize, 1usize, 1usize);
+        for i in 0..rank {
+            let (da, db) = (at(a, i), at(b, i));
+            if da != db && da != 1 && db != 1 {
+                return Err(ComputeError::Range { what: "shapes that are to broadcast" });
+            }
+            let extent = if da == 1 { db } else { da };
+            let (sa, sb) = (if da == 1 { 0 } else { size_a }, if db == 1 { 0 } else { size_b });
+            size_a = product("operand", &[size_a, da])?;
+            size_b = product("operand", &[size_b, db])?;
+            size = product("output", &[size, extent])?;
+            if extent == 1 {
+                continue;
+            }
+            // Goes on where the dimension inside ends, in both operands.
+            if let Some((n, ia, ib)) = used.checked_sub(1).and_then(|u| dims.get_mut(u))
+                && sa == *n * *ia
+                && sb == *n * *ib
+            {
+                *n *= extent;
+                continue;
+            }
+            let dim = dims.get_mut(used).ok_or(ComputeError::Range { what: "number of dimensions" })?;
+            *dim = (extent, sa, sb);
+            used += 1;
+        }
+        Ok(Self { dims, lens: [size_a, size_b, size] })
+    }
+
+    /// Applies `function` and clamps.
+    ///
+    /// # Errors
+    /// Where an operand's length isn't its shape's.
+    #[allow(clippy::too_many_arguments, reason = "that many operands")]
+    pub fn run(
+        &self,
+        isa: Isa,
+        function: Binary,
+        a: &[f32],
+        b: &[f32],
+        out: &mut [f32],
+        clamp: Clamp,
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        let [len_a, len_b, len] = self.lens;
+        check_len("first operand", a.len(), len_a)?;
+        check_len("second operand", b.len(), len_b)?;
+        check_len("output", out.len(), len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let inner = self.dims[0].0;
+        let rows = len / inner;
+        // A long row is cut up, short rows are bundled.
+        let pieces = if rows == 1 { inner.div_ceil(PER_TASK) } else { 1 };
+        let piece = inner.div_ceil(pieces);
+        let bundle = (PER_TASK / inner).clamp(1, rows);
+        let shared = SharedMut::new(out);
+        par.run(rows.div_ceil(bundle) * pieces, &|task| {
+            let (first, from) = (task / pieces * bundle, task % pieces * piece);
+            let rows = first..(first + bundle).min(rows);
+            let columns = from.min(inner)..(from + piece).min(inner);
+            dispatch(isa, BinaryTask { shape: self, function, a, b, out: shared, clamp, rows, columns });
+        });
+        Ok(())
+    }
+}
+
+struct BinaryTask<'a> {
+    shape: &'a Broadcast,
+    function: Binary,
+    a: &'a [f32],
+    b: &'a [f32],
+    out: SharedMut<'a, f32>,
+    clamp: Clamp,
+    /// Rows of the innermost dimension, and the part of each.
+    rows: std::ops::Range<usize>,
+    columns: std::ops::Range<usize>,
+}
+
+impl SimdTask for BinaryTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: as the caller's.
+        unsafe {
+            match self.function {
+                Binary::Add => self.rows::<S, { Binary::Add as u8 }>(),
+                Binary::Sub => self.rows::<S, { Binary::Sub as u8 }>(),
+                Binary::Mul => self.rows::<S, { Binary::Mul as u8 }>(),
+                Binary::Div => self.rows::<S, { Binary::Div as u8 }>(),
+                Binary::Maximum => self.rows::<S, { Binary::Maximum as u8 }>(),
+                Binary::Minimum => self.rows::<S, { Binary::Minimum as u8 }>(),
+                Binary::SquaredDifference => self.rows::<S, { Binary::SquaredDifference as u8 }>(),
+                Binary::Prelu => self.rows::<S, { Binary::Prelu as u8 }>(),
+            }
+        }
+    }
+}
+
+impl BinaryTask<'_> {
+    #[inline(always)]
+    unsafe fn rows<S: Simd, const F: u8>(&self) {
+        let (_, step_a, step_b) = self.shape.dims[0];
+        let outer = &self.shape.dims[1..];
+        let inner = self.shape.dims[0].0;
+        // Where the first row is; then it counts up.
+        let (mut index, mut left) = ([0; MAX_DIMS - 1], self.rows.start);
+        let (mut at_a, mut at_b) = (self.columns.start * step_a, self.columns.start * step_b);
+        for (i, (n, sa, sb)) in index.iter_mut().zip(outer) {
+            *i = left % n;
+            left /= n;
+            at_a += *i * sa;
+            at_b += *i * sb;
+        }
+        for row in self.rows.clone() {
+            // SAFETY: strides and extents address both operands inside their lengths, which were checked; each
+            // task writes rows and columns of its own. The instructions exist by the caller's promise.
+            unsafe {
+                let (a, b) = (self.a.as_ptr().wrapping_add(at_a), self.b.as_ptr().wrapping_add(at_b));
+                let out = self.out.ptr(row * inner + self.columns.start);
+                match (step_a, step_b) {
+                    (0, _) => run::<S, F, 0, 1>(a, b, out, self.columns.len(), self.clamp),
+                    (_, 0) => run::<S, F, 1, 0>(a, b, out, self.columns.len(), self.clamp),
+                    _ => run::<S, F, 1, 1>(a, b, out, self.columns.len(), self.clamp),
+                }
+            }
+            for (i, (n, sa, sb)) in index.iter_mut().zip(outer) {
+                *i += 1;
+                at_a += sa;
+                at_b += sb;
+                if *i < *n {
+                    break;
+                }
+                at_a -= *n * sa;
+                at_b -= *n * sb;
+                *i = 0;
+            }
+        }
+    }
+}
+
+/// One row; an operand whose step is 0 is a single element.
+#[inline(always)]
+unsafe fn run<S: Simd, const F: u8, const A: usize, const B: usize>(
+    a: *const f32,
+    b: *const f32,
+    out: *mut f32,
+    len: usize,
+    clamp: Clamp,
+) {
+    // SAFETY: as the caller's.
+    unsafe {
+        let (low, high) = (S::splat(clamp.low), S::splat(clamp.high));
+        let (one_a, one_b) = (S::splat(*a), S::splat(*b));
+        let mut i = 0;
+        while i + S::LANES <= len {
+            let x = if A == 0 { one_a } else { S::load(a.add(i)) };
+            let y = if B == 0 { one_b } else { S::load(b.add(i)) };
+            S::store(out.add(i), S::clamp(apply::<S, F>(x, y), low, high));
+            i += S::LANES;
+        }
+        if i < len {
+            let x = if A == 0 { one_a } else { S::load_n(a.add(i), len - i) };
+            let y = if B == 0 { one_b } else { S::load_n(b.add(i), len - i) };
+            S::store_n(out.add(i), S::clamp(apply::<S, F>(x, y), low, high), len - i);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn apply<S: Simd, const F: u8>(a: S::F, b: S::F) -> S::F {
+    // SAFETY: as the caller's.
+    unsafe {
+        if F == Binary::Add as u8 {
+            S::add(a, b)
+        } else if F == Binary::Sub as u8 {
+            S::sub(a, b)
+        } else if F == Binary::Mul as u8 {
+            S::mul(a, b)
+        } else if F == Binary::Div as u8 {
+            S::div(a, b)
+        } else if F == Binary::Maximum as u8 {
+            S::max(a, b)
+        } else if F == Binary::Minimum as u8 {
+            S::min(a, b)
+        } else if F == Binary::SquaredDifference as u8 {
+            let d = S::sub(a, b);
+            S::mul(d, d)
+        } else {
+            S::select(S::lt(a, S::splat(0.0)), S::mul(a, b), a)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute::testing::Rng;
+    use crate::compute::{Serial, ThreadPool};
+
+    type Plain1 = fn(f32) -> f32;
+    type Plain2 = fn(f32, f32) -> f32;
+
+    #[test]
+    fn functions_of_one_operand() {
+        let mut rng = Rng::new(21);
+        let pool = ThreadPool::new(2);
+        let plain: [(Unary, Plain1); 12] = [
+            (Unary::Clamp(Clamp::RELU6), |x| x.clamp(0.0, 6.0)),
+            (Unary::HardSwish, |x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0),
+            (Unary::Logistic, |x| 1.0 / (1.0 + (-x).exp())),
+            (Unary::Tanh, f32::tanh),
+            (Unary::Exp, f32::exp),
+            (Unary::LeakyRelu(0.3), |x| if x < 0.0 { 0.3 * x } else { x }),
+            (Unary::Elu, |x| if x < 0.0 { x.exp_m1() } else { x }),
+            (Unary::Abs, f32::abs),
+            (Unary::Neg, |x| -x),
+            (Unary::Square, |x| x * x),
+            (Unary::Sqrt, f32::sqrt),
+            (Unary::Rsqrt, |x| 1.0 / x.sqrt()),
+        ];
+        for &isa in Isa::available() {
+            for (function, plain) in plain {
+                for len in (0..40).chain([PER_TASK + 3]) {
+                    let positive = matches!(function, Unary::Sqrt | Unary::Rsqrt);
+                    let input: Vec<f32> = rng
+                        .floats(len)
+                        .iter()
+                        .map(|x| if positive { x.abs() + 0.01 } else { x * 8.0 })
+                        .collect();
+                    let mut out = vec![f32::NAN; len];
+                    unary(isa, function, &input, &mut out, &pool).unwrap();
+                    for (x, (&g, e)) in input.iter().zip(out.iter().zip(input.iter().map(|&x| plain(x)))) {
+                        let ok = (g - e).abs() <= 2e-6 * e.abs() + 1e-30;
+                        assert!(ok, "{} {function:?} of {x} is {g}, expected {e}", isa.name());
+                    }
+                }
+            }
+        }
+        assert!(unary(Isa::best(), Unary::Abs, &[0.0], &mut [], &Serial).is_err());
+    }
+
+    #[test]
+    fn functions_of_two_operands_broadcast() {
+        let mut rng = Rng::new(22);
+        let pool = ThreadPool::new(2);
+        let plain: [(Binary, Plain2); 8] = [
+            (Binary::Add, |a, b| a + b),
+            (Binary::Sub, |a, b| a - b),
+            (Binary::Mul, |a, b| a * b),
+            (Binary::Div, |a, b| a / b),
+            (Binary::Maximum, f32::max),
+            (Binary::Minimum, f32::min),
+            (Binary::SquaredDifference, |a, b| (a - b) * (a - b)),
+            (Binary::Prelu, |a, b| if a < 0.0 { a * b } else { a }),
+        ];
+        for round in 0..300 {
+            let rank = rng.range(0, 5);
+            let full: Vec<usize> = (0..rank).map(|_| rng.range(1, 9)).collect();
+            let mut part = |full: &[usize]| -> Vec<usize> {
+                let skip = if rng.range(0, 2) == 0 { rng.range(0, full.len()) } else { 0 };
+                full[skip..].iter().map(|&d| if rng.range(0, 2) == 0 { 1 } else { d }).collect()
+            };
+            let (a, b) = (part(&full), part(&full));
+            // What both leave out or repeat isn't there in the output either.
+            let shape = Broadcast::new(&a, &b).unwrap();
+            let dim = |s: &[usize], i: usize| (s.len() + i).checked_sub(rank).map_or(1, |i| s[i]);
+            let out_dims: Vec<usize> = (0..rank).map(|i| dim(&a, i).max(dim(&b, i))).collect();
+            let len: usize = out_dims.iter().product();
+            let offset = |s: &[usize], mut index: usize| {
+                let (mut at, mut stride) = (0, 1);
+                for i in (0..rank).rev() {
+                    let here = index % out_dims[i];
+                    index /= out_dims[i];
+                    at += if dim(s, i) == 1 { 0 } else { here * stride };
+                    stride *= dim(s, i);
+                }
+                at
+            };
+            let (va, vb) = (rng.floats(a.iter().product()), rng.floats(b.iter().product()));
+            let (function, plain) = plain[round % plain.len()];
+            let clamp = if round % 3 == 0 { Clamp::RELU } else { Clamp::NONE };
+            for &isa in Isa::available() {
+                let mut out = vec![f32::NAN; len];
+                shape.run(isa, function, &va, &vb, &mut out, clamp, &pool).unwrap();
+                for (i, &g) in out.iter().enumerate() {
+                    let e = plain(va[offset(&a, i)], vb[offset(&b, i)]).max(clamp.low).min(clamp.high);
+                    assert_eq!(g, e, "{} {function:?} {a:?} {b:?} element {i}", isa.name());
+                }
+            }
+        }
+        assert!(Broadcast::new(&[2, 3], &[2]).is_err());
+        let shape = Broadcast::new(&[2, 3], &[3]).unwrap();
+        let mut out = [0.0; 6];
+        assert!(
+            shape
+                .run(Isa::best(), Binary::Add, &[0.0; 5], &[0.0; 3], &mut out, Clamp::NONE, &Serial)
+                .is_err()
+        );
+        assert!(
+            Broadcast::new(&[0, 3], &[1, 3])
+                .unwrap()
+                .run(Isa::best(), Binary::Add, &[], &[0.0; 3], &mut [], Clamp::NONE, &Serial)
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn long_rows_are_cut_up() {
+        let pool = ThreadPool::new(3);
+        let a: Vec<f32> = (0..100_001).map(|i| i as f32).collect();
+        for (b, step) in [(a.clone(), 1), (vec![2.0], 0)] {
+            let shape = Broadcast::new(&[a.len()], &[b.len()]).unwrap();
+            let mut out = vec![0.0; a.len()];
+            shape.run(Isa::best(), Binary::Add, &a, &b, &mut out, Clamp::NONE, &pool).unwrap();
+            assert!(out.iter().enumerate().all(|(i, &o)| o == a[i] + b[i * step]));
+        }
+    }
+}
