@@ -73,6 +73,7 @@ families! {
     pack: PACK, UNPACK;
     depth_to_space: DEPTH_TO_SPACE, SPACE_TO_DEPTH;
     control_flow: CALL_ONCE, IF, WHILE;
+    resize: RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR;
 }
 
 params! {
@@ -98,6 +99,8 @@ params! {
     CallOnce(control_flow::CallOnceParams),
     If(control_flow::IfParams),
     While(control_flow::WhileParams),
+    ResizeNearestNeighbor(resize::ResizeNearestNeighborParams),
+    ResizeBilinear(resize::ResizeBilinearParams),
 }
 
 /// The definition of a builtin op.

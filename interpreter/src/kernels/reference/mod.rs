@@ -25,6 +25,7 @@ families! {
     pad,
     pool_2d,
     reshape,
+    resize,
     shape,
     slice,
     split,

@@ -1,0 +1,252 @@
+//! RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR.
+
+use delegraph_core::kernel::PrepareContext;
+use delegraph_core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
+use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
+
+use crate::kernels::prepared::{Invoke, moved_bits, prepared, unsupported_type};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    resolver.add_builtin(BuiltinOp::RESIZE_BILINEAR, prepared(bilinear), 1..=4).add_builtin(
+        BuiltinOp::RESIZE_NEAREST_NEIGHBOR,
+        prepared(nearest),
+        1..=4,
+    );
+}
+
+fn bilinear(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let p = cx.params::<ResizeBilinearParams>()?;
+    let sizes = Sizes::new(cx)?;
+    match cx.input(0)?.ty() {
+        TensorType::Float32 => Ok(interpolate(
+            &sizes,
+            |from, to| float_taps(p, from, to),
+            |[a, b, c, d]: [f32; 4], y, x| {
+                a * ((1.0 - y) * (1.0 - x)) + b * ((1.0 - y) * x) + c * (y * (1.0 - x)) + d * (y * x)
+            },
+        )),
+        TensorType::UInt8 => Ok(interpolate(
+            &sizes,
+            |from, to| float_taps(p, from, to),
+            |corners: [u8; 4], y, x| {
+                let [a, b, c, d] = corners.map(f32::from);
+                // The sum is rounded by adding a half and cutting off.
+                (a * ((1.0 - y) * (1.0 - x)) + b * ((1.0 - y) * x) + c * (y * (1.0 - x)) + d * (y * x) + 0.5)
+                    as u8
+            },
+        )),
+        TensorType::Int8 => Ok(interpolate(
+            &sizes,
+            |from, to| fixed_taps(p, from, to),
+            |corners: [i8; 4], y, x| mix(corners.map(i64::from), y, x) as i8,
+        )),
+        TensorType::Int16 => Ok(interpolate(
+            &sizes,
+            |from, to| fixed_taps(p, from, to),
+            |corners: [i16; 4], y, x| mix(corners.map(i64::from), y, x) as i16,
+        )),
+        _ => Err(unsupported_type("input", cx.input(0)?)),
+    }
+}
+
+/// The weighted sum of four corners; weights have ten bits after the point.
+fn mix([a, b, c, d]: [i64; 4], y: i64, x: i64) -> i64 {
+    const ONE: i64 = 1 << 10;
+    let sum = a * (ONE - y) * (ONE - x) + c * y * (ONE - x) + b * (ONE - y) * x + d * y * x;
+    let half = if sum > 0 { 1 << 19 } else { -(1 << 19) };
+    (sum + half) / (1 << 20)
+}
+
+/// Where an output row or column lies between two of the input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Tap<F> {
+    low: usize,
+    high: usize,
+    /// How far beyond `low`, in pixels.
+    fraction: F,
+}
+
+fn float_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<f32>> {
+    let scale =
+        if p.align_corners && to > 1 { (from - 1) as f32 / (to - 1) as f32 } else { from as f32 / to as f32 };
+    let tap = |i: usize| {
+        let at = if p.half_pixel_centers { (i as f32 + 0.5) * scale - 0.5 } else { i as f32 * scale };
+        let low = (at.floor().max(0.0) as usize).min(from - 1);
+        let high = (at.ceil().max(0.0) as usize).min(from - 1);
+        Tap { low, high, fraction: at - low as f32 }
+    };
+    (0..to).map(tap).collect()
+}
+
+/// Positions with ten bits after the point.
+fn fixed_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<i64>> {
+    const ONE: i64 = 1 << 10;
+    let (size, last) = (from as i64, from - 1);
+    let scale = if p.align_corners && to > 1 {
+        let gaps = to as i64 - 1;
+        (ONE * (size - 1) + gaps / 2) / gaps
+    } else {
+        (ONE * size + to as i64 / 2) / to as i64
+    };
+    let tap = |i: usize| {
+        let at = i as i64 * scale + if p.half_pixel_centers { scale / 2 - ONE / 2 } else { 0 };
+        let low = ((at / ONE).max(0) as usize).min(last);
+        let high = (((at + ONE - 1) / ONE).max(0) as usize).min(last);
+        Tap { low, high, fraction: at - ONE * low as i64 }
+    };
+    (0..to).map(tap).collect()
+}
+
+/// Computes each element from the four around it: top left, top right, bottom left, bottom right.
+fn interpolate<T: Element, F: Copy + Send + 'static>(
+    sizes: &Sizes,
+    taps: impl Fn(usize, usize) -> Vec<Tap<F>>,
+    mix: impl Fn([T; 4], F, F) -> T + Send + 'static,
+) -> Invoke {
+    let Sizes { from: [height, width], to, channels } = *sizes;
+    let (rows, columns) = (taps(height, to[0]), taps(width, to[1]));
+    Box::new(move |cx| {
+        let (input, output) = (cx.input::<T>(0)?, cx.output::<T>(0)?);
+        let mut pixels = output.chunks_exact_mut(channels.max(1));
+        for image in input.chunks_exact((height * width * channels).max(1)) {
+            for row in &rows {
+                for (column, pixel) in columns.iter().zip(&mut pixels) {
+                    let at = |y: usize, x: usize| &image[(y * width + x) * channels..][..channels];
+                    let corners = [
+                        at(row.low, column.low),
+                        at(row.low, column.high),
+                        at(row.high, column.low),
+                        at(row.high, column.high),
+                    ];
+                    for (c, out) in pixel.iter_mut().enumerate() {
+                        *out = mix(corners.map(|corner| corner[c]), row.fraction, column.fraction);
+                    }
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn nearest(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let p = cx.params::<ResizeNearestNeighborParams>()?;
+    let bits = moved_bits("input", cx.input(0)?)?;
+    if bits < 8 {
+        return Err(unsupported_type("input", cx.input(0)?));
+    }
+    let Sizes { from: [height, width], to, channels } = Sizes::new(cx)?;
+    // Bytes have a path of their own in the field, which finds positions in fixed point.
+    let fixed = bits == 8 && !p.align_corners && !p.half_pixel_centers;
+    let sources = |from: usize, to: usize| -> Vec<usize> {
+        let source = |i| if fixed { nearest_fixed(i, from, to) } else { nearest_float(p, i, from, to) };
+        (0..to).map(source).collect()
+    };
+    let (rows, columns) = (sources(height, to[0]), sources(width, to[1]));
+    let pixel = channels * bits / 8;
+    Ok(Box::new(move |cx| {
+        let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+        let mut pixels = output.chunks_exact_mut(pixel.max(1));
+        for image in input.chunks_exact((height * width * pixel).max(1)) {
+            for y in &rows {
+                for (x, out) in columns.iter().zip(&mut pixels) {
+                    out.copy_from_slice(&image[(y * width + x) * pixel..][..pixel]);
+                }
+            }
+        }
+        Ok(())
+    }))
+}
+
+fn nearest_float(p: &ResizeNearestNeighborParams, i: usize, from: usize, to: usize) -> usize {
+    let scale =
+        if p.align_corners && to > 1 { (from - 1) as f32 / (to - 1) as f32 } else { from as f32 / to as f32 };
+    let at = (i as f32 + if p.half_pixel_centers { 0.5 } else { 0.0 }) * scale;
+    let at = if p.align_corners { at.round() } else { at.floor() };
+    (at as usize).min(from - 1)
+}
+
+/// Sixteen bits after the point, rounded up.
+fn nearest_fixed(i: usize, from: usize, to: usize) -> usize {
+    let scale = (from << 16) / to + 1;
+    ((i * scale) >> 16).min(from - 1)
+}
+
+/// Height and width of input and output.
+struct Sizes {
+    from: [usize; 2],
+    to: [usize; 2],
+    channels: usize,
+}
+
+impl Sizes {
+    fn new(cx: &PrepareContext<'_>) -> Result<Self> {
+        let (input, output) = (cx.input(0)?.shape(), cx.output(0)?.shape());
+        match (input.dims(), output.dims()) {
+            (&[_, h, w, channels], &[_, height, width, _]) => {
+                Ok(Sizes { from: [h, w], to: [height, width], channels })
+            }
+            _ => Err(Error::InvalidNode(format!("{input} resized to {output}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+
+    use super::*;
+    use crate::kernels::testing::{T, check, error};
+
+    fn size(height: i32, width: i32) -> Option<T> {
+        Some(T::new(&[2], &[height, width]).constant())
+    }
+
+    fn bilinear(align_corners: bool, half_pixel_centers: bool) -> Params {
+        Params::ResizeBilinear(ResizeBilinearParams { align_corners, half_pixel_centers })
+    }
+
+    #[test]
+    fn interpolates() {
+        let x = || Some(T::new(&[1, 1, 2, 1], &[0.0f32, 4.0]));
+        for (align, half, want) in [
+            (false, false, [0.0f32, 2.0, 4.0, 4.0]),
+            (true, false, [0.0, 4.0 / 3.0, 8.0 / 3.0, 4.0]),
+            (false, true, [0.0, 1.0, 3.0, 4.0]),
+        ] {
+            let (inputs, want) = ([x(), size(1, 4)], T::new(&[1, 1, 4, 1], &want));
+            check(BuiltinOp::RESIZE_BILINEAR, 3, bilinear(align, half), &inputs, &[want]);
+        }
+        let (op, want) = (BuiltinOp::RESIZE_BILINEAR, [T::new(&[1, 1, 4, 1], &[0.0f32; 4])]);
+        let e = error(op, 3, bilinear(true, true), &[x(), size(1, 4)], &want);
+        assert!(e.contains("exclude each other"), "{e}");
+        let e = error(op, 3, bilinear(false, true), &[x(), size(1, 0)], &want);
+        assert!(e.contains("1x2 pixels cannot be resized to 1x0"), "{e}");
+    }
+
+    #[test]
+    fn integers_round_to_nearest() {
+        let x = Some(T::new(&[1, 2, 1, 1], &[-5i8, 6]));
+        let want = T::new(&[1, 4, 1, 1], &[-5i8, -2, 3, 6]);
+        check(BuiltinOp::RESIZE_BILINEAR, 3, bilinear(false, true), &[x, size(4, 1)], &[want]);
+        let x = Some(T::new(&[1, 2, 1, 1], &[5u8, 16]));
+        let want = T::new(&[1, 4, 1, 1], &[5u8, 11, 16, 16]);
+        check(BuiltinOp::RESIZE_BILINEAR, 1, bilinear(false, false), &[x, size(4, 1)], &[want]);
+    }
+
+    #[test]
+    fn repeats() {
+        let x = || Some(T::new(&[1, 2, 2, 1], &[1u8, 2, 3, 4]));
+        let nearest = |align_corners, half_pixel_centers| {
+            Params::ResizeNearestNeighbor(ResizeNearestNeighborParams { align_corners, half_pixel_centers })
+        };
+        for (align, half, want) in [
+            (false, false, [1u8, 1, 2, 1, 1, 2, 3, 3, 4]),
+            (true, false, [1, 2, 2, 3, 4, 4, 3, 4, 4]),
+            (false, true, [1, 2, 2, 3, 4, 4, 3, 4, 4]),
+        ] {
+            let want = T::new(&[1, 3, 3, 1], &want);
+            let op = BuiltinOp::RESIZE_NEAREST_NEIGHBOR;
+            check(op, 3, nearest(align, half), &[x(), size(3, 3)], &[want]);
+        }
+    }
+}
