@@ -58,6 +58,7 @@ pub struct WrongParams {
 }
 
 families! {
+    fully_connected: FULLY_CONNECTED;
     quantize: QUANTIZE, DEQUANTIZE, FAKE_QUANT;
     densify: DENSIFY;
     conv_2d: CONV_2D;
@@ -77,6 +78,7 @@ families! {
 }
 
 params! {
+    FullyConnected(fully_connected::FullyConnectedParams),
     FakeQuant(quantize::FakeQuantParams),
     Conv2D(conv_2d::Conv2DParams),
     Pool2D(pool_2d::Pool2DParams),

@@ -15,6 +15,7 @@ macro_rules! families {
 mod binary_quantized;
 
 families! {
+    fully_connected,
     densify,
     quantize,
     binary,

@@ -1,0 +1,244 @@
+//! FULLY_CONNECTED.
+
+use delegraph_core::kernel::PrepareContext;
+use delegraph_core::ops::fully_connected::FullyConnectedParams;
+use delegraph_core::ops::{TensorType, WeightsFormat};
+use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
+
+use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
+use crate::kernels::weights::{
+    DynamicInput, Requantize, Weights, check_bias_type, check_symmetric, clamp_bounds, integer_dot, scale_zero_point,
+    weight_scales,
+};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    resolver.add_builtin(BuiltinOp::FULLY_CONNECTED, prepared(prepare), 1..=13);
+}
+
+fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    use TensorType::{Float32, Int4, Int8, Int16, Int64, UInt8};
+    let p: &FullyConnectedParams = cx.params()?;
+    if p.weights_format != WeightsFormat::Default {
+        return Err(Error::Unsupported(format!("weights in the format {:?}", p.weights_format)));
+    }
+    let (input, weights, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
+    if weights.tensor().sparsity.is_some() && weights.ty() != Float32 {
+        return Err(Error::Unsupported(format!("sparse weights \"{}\" of type {}", weights.name(), weights.ty())));
+    }
+    let bias = cx.optional_input(2).map(|bias| bias.ty());
+    match (input.ty(), weights.ty(), output.ty()) {
+        (Float32, Float32, _) => float(cx),
+        (Float32, Int8 | UInt8 | Int4, _) => hybrid(cx),
+        (UInt8, UInt8, UInt8) => uint8(cx),
+        (Int8, Int8 | Int4, Int8) => int8(cx),
+        (Int16, Int8 | Int4, Int16) if bias == Some(Int64) => int16::<i64>(cx),
+        (Int16, Int8 | Int4, Int16) => int16::<i32>(cx),
+        (Float32 | UInt8 | Int8 | Int16, Float32 | UInt8 | Int8 | Int4, _) => Err(unsupported_type("output", output)),
+        (Float32 | UInt8 | Int8 | Int16, ..) => Err(unsupported_type("weights", weights)),
+        _ => Err(unsupported_type("input", input)),
+    }
+}
+
+/// For each row of `input` and each row of `weights`: `finish(input row, output channel, dot(input row, weights row))`.
+fn run<I, W, A, O>(
+    depth: usize,
+    input: &[I],
+    weights: &[W],
+    output: &mut [O],
+    dot: impl Fn(usize, &[I], &[W]) -> A,
+    finish: impl Fn(usize, usize, A) -> O,
+) {
+    let units = weights.len() / depth;
+    if units == 0 {
+        return;
+    }
+    for (row, (input, output)) in input.chunks_exact(depth).zip(output.chunks_exact_mut(units)).enumerate() {
+        for (o, (out, weights)) in output.iter_mut().zip(weights.chunks_exact(depth)).enumerate() {
+            *out = finish(row, o, dot(row, input, weights));
+        }
+    }
+}
+
+fn depth(cx: &PrepareContext<'_>) -> Result<usize> {
+    Ok(cx.input(1)?.shape()[1])
+}
+
+fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    check_bias_type::<f32>(cx, 2)?;
+    let (low, high) = clamp_bounds(cx.params::<FullyConnectedParams>()?.fused_activation_function)?;
+    let depth = depth(cx)?;
+    let dense = dense_weights(cx)?;
+    Ok(Box::new(move |cx| {
+        let bias = cx.optional_input::<f32>(2)?;
+        let weights = match &dense {
+            Some(weights) => weights,
+            None => cx.input::<f32>(1)?,
+        };
+        let dot = |_, a: &[f32], b: &[f32]| a.iter().zip(b).fold(0f32, |sum, (a, b)| sum + a * b);
+        run(depth, cx.input(0)?, weights, cx.output::<f32>(0)?, dot, |_, o, sum| {
+            (sum + bias.map_or(0.0, |bias| bias[o])).clamp(low, high)
+        });
+        Ok(())
+    }))
+}
+
+/// Sparse weights in their dense form.
+fn dense_weights(cx: &PrepareContext<'_>) -> Result<Option<Vec<f32>>> {
+    let weights = cx.input(1)?;
+    let Some(sparsity) = &weights.tensor().sparsity else { return Ok(None) };
+    let mut dense = vec![0f32; weights.shape().elements()];
+    let stored = weights.constant_bytes().unwrap_or_default();
+    let expanded = sparsity.densify(weights.shape(), 4, stored, bytemuck::cast_slice_mut(&mut dense));
+    expanded.map_err(|e| Error::InvalidNode(e.to_string()))?;
+    Ok(Some(dense))
+}
+
+/// Float inputs, integer weights: every row is quantized while running.
+fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    check_bias_type::<f32>(cx, 2)?;
+    let p: &FullyConnectedParams = cx.params()?;
+    let (low, high) = clamp_bounds(p.fused_activation_function)?;
+    let depth = depth(cx)?;
+    let units = cx.input(1)?.shape()[0];
+    let scales: Vec<f32> = weight_scales(cx.input(1)?, 0)?.iter().copied().cycle().take(units).collect();
+    let rows = cx.input(0)?.shape().elements() / depth;
+    let dynamic = DynamicInput::new(cx, rows, depth, p.asymmetric_quantize_inputs)?;
+    let weights = Weights::new(cx, 1)?;
+    Ok(Box::new(move |cx| {
+        let input = cx.input(0)?;
+        let rows = dynamic.quantize(cx, input)?;
+        let bias = cx.optional_input::<f32>(2)?;
+        let dot = |row: usize, a: &[i8], b: &[i8]| integer_dot(0, a, b, rows.zero_points[row], 0);
+        run(depth, rows.values, weights.get(cx)?, cx.output::<f32>(0)?, dot, |row, o, sum: i32| {
+            let sum = sum as f32 * (rows.scales[row] * scales[o]);
+            (sum + bias.map_or(0.0, |bias| bias[o])).clamp(low, high)
+        });
+        Ok(())
+    }))
+}
+
+fn requantize(cx: &PrepareContext<'_>) -> Result<Requantize> {
+    let activation = cx.params::<FullyConnectedParams>()?.fused_activation_function;
+    let (input, weights) = (cx.input(0)?, cx.input(1)?);
+    let single = weight_scales(weights, 0)?.len() == 1;
+    Requantize::new(input, weights, cx.output(0)?, 0, activation, single)
+}
+
+fn uint8(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    check_bias_type::<i32>(cx, 2)?;
+    let requantize = requantize(cx)?;
+    let (zero, weights_zero) = (scale_zero_point(cx.input(0)?)?.1, scale_zero_point(cx.input(1)?)?.1);
+    let depth = depth(cx)?;
+    Ok(Box::new(move |cx| {
+        let bias = cx.optional_input::<i32>(2)?;
+        let dot = |_, a: &[u8], b: &[u8]| integer_dot(0, a, b, zero, weights_zero);
+        run(depth, cx.input(0)?, cx.input(1)?, cx.output::<u8>(0)?, dot, |_, o, sum: i32| {
+            requantize.apply_up(o, sum.wrapping_add(bias.map_or(0, |bias| bias[o]))) as u8
+        });
+        Ok(())
+    }))
+}
+
+fn int8(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    check_bias_type::<i32>(cx, 2)?;
+    let requantize = requantize(cx)?;
+    let zero = scale_zero_point(cx.input(0)?)?.1;
+    let depth = depth(cx)?;
+    let weights = Weights::new(cx, 1)?;
+    Ok(Box::new(move |cx| {
+        let bias = cx.optional_input::<i32>(2)?;
+        let dot = |_, a: &[i8], b: &[i8]| integer_dot(0, a, b, zero, 0);
+        run(depth, cx.input(0)?, weights.get(cx)?, cx.output::<i8>(0)?, dot, |_, o, sum: i32| {
+            requantize.apply_up(o, sum.wrapping_add(bias.map_or(0, |bias| bias[o]))) as i8
+        });
+        Ok(())
+    }))
+}
+
+/// 16-bit activations, integer weights. The accumulator is as wide as the bias.
+fn int16<B: Element + Into<i64>>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    check_bias_type::<B>(cx, 2)?;
+    check_symmetric(cx.input(0)?)?;
+    check_symmetric(cx.output(0)?)?;
+    let requantize = requantize(cx)?;
+    let depth = depth(cx)?;
+    let weights = Weights::new(cx, 1)?;
+    Ok(Box::new(move |cx| {
+        let bias = cx.optional_input::<B>(2)?;
+        let dot = |_, a: &[i16], b: &[i8]| {
+            a.iter().zip(b).fold(0i64, |sum, (&a, &b)| sum.wrapping_add(i64::from(a) * i64::from(b)))
+        };
+        run(depth, cx.input(0)?, weights.get(cx)?, cx.output::<i16>(0)?, dot, |_, o, sum: i64| {
+            let sum = sum.wrapping_add(bias.map_or(0, |bias| bias[o].into()));
+            (match B::TYPE {
+                TensorType::Int64 => requantize.apply_wide(o, sum),
+                _ => requantize.apply_up(o, sum as i32),
+            }) as i16
+        });
+        Ok(())
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+    use delegraph_core::ops::Activation;
+
+    use super::*;
+    use crate::kernels::testing::{T, check, error};
+
+    fn params(activation: Activation, keep_num_dims: bool) -> Params {
+        Params::FullyConnected(FullyConnectedParams {
+            fused_activation_function: activation,
+            weights_format: WeightsFormat::Default,
+            keep_num_dims,
+            asymmetric_quantize_inputs: false,
+            quantized_bias_type: TensorType::Float32,
+        })
+    }
+
+    #[test]
+    fn floats() {
+        let input = || Some(T::new(&[2, 1, 2], &[1f32, 2.0, -3.0, 4.0]));
+        let weights = || Some(T::new(&[3, 2], &[1f32, 0.0, 0.0, 1.0, 1.0, 1.0]).constant());
+        let bias = Some(T::new(&[3], &[0f32, 10.0, 100.0]).constant());
+        let output = T::new(&[2, 3], &[1f32, 12.0, 103.0, 0.0, 14.0, 101.0]);
+        let relu = params(Activation::Relu, false);
+        check(BuiltinOp::FULLY_CONNECTED, 1, relu, &[input(), weights(), bias], &[output]);
+        let output = T::new(&[2, 1, 3], &[1f32, 2.0, 3.0, -3.0, 4.0, 1.0]);
+        let keep = params(Activation::None, true);
+        check(BuiltinOp::FULLY_CONNECTED, 6, keep, &[input(), weights(), None], &[output]);
+    }
+
+    #[test]
+    fn float_inputs_on_integer_weights() {
+        let input = Some(T::new(&[1, 2], &[127f32, -63.5]));
+        let weights = Some(T::new(&[1, 2], &[2i8, 4]).quantized(0.5, 0).constant());
+        // 127 steps of 1 and -64 of 1 (-63.5, halves away from zero) times 1 and 2.
+        let output = T::new(&[1, 1], &[-1f32]);
+        check(BuiltinOp::FULLY_CONNECTED, 3, params(Activation::None, false), &[input, weights, None], &[output]);
+    }
+
+    #[test]
+    fn quantized() {
+        let input = Some(T::new(&[1, 2], &[3i8, 5]).quantized(0.5, 1));
+        let weights = Some(T::new(&[2, 2], &[1i8, 2, -3, 4]).quantized(0.5, 0).constant());
+        let bias = Some(T::new(&[2], &[0i32, 8]).constant());
+        // Accumulators 2·1 + 4·2 = 10 and 2·-3 + 4·4 + 8 = 18 at scale 0.25; output steps of 0.5.
+        let output = T::new(&[1, 2], &[4i8, 8]).quantized(0.5, -1);
+        let relu = params(Activation::Relu, false);
+        check(BuiltinOp::FULLY_CONNECTED, 4, relu, &[input, weights, bias], &[output]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said() {
+        let text = error(
+            BuiltinOp::FULLY_CONNECTED,
+            1,
+            params(Activation::None, false),
+            &[Some(T::new(&[3], &[0f32; 3])), Some(T::new(&[1, 2], &[0f32; 2])), None],
+            &[T::new(&[1, 1], &[0f32])],
+        );
+        assert!(text.contains("weights of 1x2 do not fit an input of [3]"), "{text}");
+    }
+}
