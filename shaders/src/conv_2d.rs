@@ -105,20 +105,25 @@ impl Spec {
     /// channels don't come in fours, then the bias, in fours as well. Values missing from the slices count
     /// as zero.
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
-        let [out_c, kernel_h, kernel_w, group_c] = self.filter.map(|n| n as usize);
-        let (taps, group_v) = (kernel_h * kernel_w, group_c.div_ceil(4));
-        let mut packed = vec![0.0; taps * group_v * out_c * 4 + out_c.next_multiple_of(4)];
-        let (to, last) = packed.split_at_mut(taps * group_v * out_c * 4);
-        for (i, to) in to.iter_mut().enumerate() {
-            let (part, o, vector) = (i % 4, i / 4 % out_c, i / 4 / out_c);
-            let (c, tap) = (vector % group_v * 4 + part, vector / group_v);
-            if c < group_c {
-                *to = filter.get((o * taps + tap) * group_c + c).copied().unwrap_or(0.0);
-            }
-        }
-        for (to, from) in last.iter_mut().zip(bias.unwrap_or_default()) {
-            *to = *from;
-        }
-        packed
+        pack(self.filter, filter, bias)
     }
+}
+
+/// See [`Spec::pack_weights`]. `shape`: `[output channels, height, width, input channels]`.
+pub(crate) fn pack(shape: [u32; 4], filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+    let [out_c, kernel_h, kernel_w, group_c] = shape.map(|n| n as usize);
+    let (taps, group_v) = (kernel_h * kernel_w, group_c.div_ceil(4));
+    let mut packed = vec![0.0; taps * group_v * out_c * 4 + out_c.next_multiple_of(4)];
+    let (to, last) = packed.split_at_mut(taps * group_v * out_c * 4);
+    for (i, to) in to.iter_mut().enumerate() {
+        let (part, o, vector) = (i % 4, i / 4 % out_c, i / 4 / out_c);
+        let (c, tap) = (vector % group_v * 4 + part, vector / group_v);
+        if c < group_c {
+            *to = filter.get((o * taps + tap) * group_c + c).copied().unwrap_or(0.0);
+        }
+    }
+    for (to, from) in last.iter_mut().zip(bias.unwrap_or_default()) {
+        *to = *from;
+    }
+    packed
 }

@@ -7,7 +7,8 @@ use crate::{Caps, Features, ShaderError};
 pub struct Kernel {
     /// Kernel family, like `conv_2d`.
     pub name: &'static str,
-    /// Identifies the text: equal keys mean equal `wgsl` and equal `bindings`.
+    /// Identifies the pipeline: equal keys mean equal `wgsl`, `entry` and `features`, and `bindings` that
+    /// are [accessed](Binding::access) alike.
     pub key: String,
     /// Source of the module.
     pub wgsl: String,

@@ -48,6 +48,7 @@ pub mod slice;
 pub mod softmax;
 pub mod tile;
 pub mod transpose;
+pub mod transpose_conv;
 pub mod unary;
 
 pub use caps::{Caps, Features};

@@ -40,6 +40,8 @@ impl RegisterTile {
             .number("WIDTH", self.width)
             .number("PIXELS", self.pixels)
             .number("ROWS", self.rows)
+            // Loads per tile and step in depth.
+            .number("VECTORS", if self.shared { self.pixels / LANES } else { self.pixels })
             .flag("SHARED", self.shared)
     }
 }

@@ -215,6 +215,10 @@ struct Line<'a> {
 /// The shared snippets.
 fn include(name: &str) -> Option<&'static str> {
     Some(match name {
+        "conv" => include_str!("wgsl/include/conv.wgsl"),
+        "conv_begin" => include_str!("wgsl/include/conv_begin.wgsl"),
+        "conv_end" => include_str!("wgsl/include/conv_end.wgsl"),
+        "conv_tap" => include_str!("wgsl/include/conv_tap.wgsl"),
         "divide" => include_str!("wgsl/include/divide.wgsl"),
         "epilogue" => include_str!("wgsl/include/epilogue.wgsl"),
         "epilogue_params" => include_str!("wgsl/include/epilogue_params.wgsl"),

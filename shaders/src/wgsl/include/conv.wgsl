@@ -1,0 +1,53 @@
+// What convolutions and transposed ones share. An invocation makes a register tile of PIXELS output pixels
+// times WIDTH output channels; eight invocations side by side (x) share the pixels.
+//
+// SHARED: those eight are a subgroup. Each loads what another pixel needs, and broadcasts hand it round:
+// on software devices loads cost far more than arithmetic.
+//
+// weights: [kernel row][kernel column][input channels / 4][output channels] of four input channels
+// each, then the bias in fours.
+
+alias V = vec4<f32>;
+#if IN_VEC4
+alias I = vec4<f32>;
+#else
+alias I = f32;
+#endif
+#if WIDTH == 1
+alias T = f32;
+#else
+alias T = vec{{WIDTH}}<f32>;
+#endif
+
+@group(0) @binding(0) var<storage, read> input: array<I>;
+@group(0) @binding(1) var<storage, read> weights: array<V>;
+@group(0) @binding(2) var<storage, read_write> output: array<T>;
+@group(0) @binding(3) var<uniform> p: Params;
+
+#include "epilogue"
+#include "divide"
+
+// Four input channels, the c-th of a group on. `at`: where the group's channels of the pixel begin.
+fn load(at: u32, c: u32) -> V {
+#if IN_VEC4
+    return input[at + c];
+#else
+    let first = at + c * 4u;
+    let left = p.group_c - c * 4u;
+    var v = V(input[first], 0.0, 0.0, 0.0);
+    if left > 1u { v.y = input[first + 1u]; }
+    if left > 2u { v.z = input[first + 2u]; }
+    if left > 3u { v.w = input[first + 3u]; }
+    return v;
+#endif
+}
+
+fn inside(x: i32, y: i32) -> bool {
+    return x >= 0 && x < p.in_w && y >= 0 && y < p.in_h;
+}
+
+// Where a pixel's channels begin; of one outside the image: anywhere in it.
+fn pixel_at(x: i32, y: i32, n: i32) -> u32 {
+    let row = n * p.in_h + clamp(y, 0, p.in_h - 1);
+    return u32(row * p.in_w + clamp(x, 0, p.in_w - 1)) * p.in_pixel;
+}

@@ -1,0 +1,14 @@
+    // The last tiles stick out: their surplus reads what is there and writes nothing.
+    let wo = min(o, p.out_c - {{WIDTH}}u);
+#if IN_VEC4
+    let channel = wo / p.group_out * p.group_v;
+#else
+    let channel = wo / p.group_out * p.group_c;
+#endif
+    let bias = weights[p.bias + wo / 4u];
+#for c in 0..WIDTH
+    let bias_{{c}} = bias[(wo + {{c}}u) % 4u];
+#for i in 0..PIXELS
+    var sum_{{i}}_{{c}} = bias_{{c}};
+#endfor
+#endfor

@@ -1,0 +1,484 @@
+//! Every kind of text that a kernel can have: valid with exactly the features that it declares, with the
+//! bindings and the uniform block that it declares, and writable for Vulkan, Metal and DirectX. Needs no
+//! adapter.
+//!
+//! Epilogues don't interact with the rest of a text, so every epilogue is tried with one shape and every
+//! shape with a few epilogues.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use delegraph_shaders::binary::{self, Binary};
+use delegraph_shaders::depth_to_space::{self, Direction};
+use delegraph_shaders::pad::{self, Fill};
+use delegraph_shaders::pool_2d::{self, Pool};
+use delegraph_shaders::reduce::{self, Reduce};
+use delegraph_shaders::resize::{self, Resize};
+use delegraph_shaders::unary::{self, Unary};
+use delegraph_shaders::{
+    Access, Activation, Caps, Element, Epilogue, Kernel, ShaderError, batch_matmul, cast, concatenation,
+    conv_2d, depthwise_conv_2d, fully_connected, gather, select, slice, softmax, tile, transpose,
+    transpose_conv,
+};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+const SOFTWARE: Caps = Caps { software: true, ..Caps::WEBGPU };
+const SHARING: Caps = Caps { subgroups: true, subgroup_size: 8, ..SOFTWARE };
+/// One device of each kind that kernels tell apart.
+const DEVICES: [Caps; 4] = [Caps::WEBGPU, Caps { subgroups: true, ..Caps::WEBGPU }, SOFTWARE, SHARING];
+
+fn unaries() -> Vec<Unary> {
+    use Unary::*;
+    vec![
+        Abs,
+        Affine { scale: 2.0, offset: 1.0 },
+        Ceil,
+        Unary::RELU6,
+        Cos,
+        Elu,
+        Exp,
+        Floor,
+        Gelu,
+        GeluTanh,
+        HardSwish,
+        LeakyRelu { alpha: 0.1 },
+        Log,
+        Logistic,
+        Neg,
+        Round,
+        Rsqrt,
+        Sign,
+        Sin,
+        Sqrt,
+        Square,
+        Tanh,
+    ]
+}
+
+fn few_epilogues() -> Vec<Epilogue> {
+    let [prelu, tanh] = [Activation::Prelu, Activation::Unary(Unary::Tanh)];
+    vec![
+        Epilogue::default(),
+        Epilogue { activation: prelu, residual: Some(tanh) },
+        Epilogue { activation: tanh, residual: Some(prelu) },
+    ]
+}
+
+fn every_epilogue() -> Vec<Epilogue> {
+    let all: Vec<Activation> =
+        unaries().into_iter().map(Activation::Unary).chain([Activation::None, Activation::Prelu]).collect();
+    let afterwards = |activation| Epilogue { activation: Activation::None, residual: Some(activation) };
+    all.iter().map(|a| Epilogue::activation(*a)).chain(all.iter().map(|a| afterwards(*a))).collect()
+}
+
+/// Kernels by key, as made for every device.
+#[derive(Default)]
+struct Kernels(BTreeMap<String, Kernel>);
+
+impl Kernels {
+    #[track_caller]
+    fn add(&mut self, make: impl Fn(&Caps) -> Result<Kernel, ShaderError>) {
+        for caps in DEVICES {
+            self.insert(make(&caps).unwrap());
+        }
+    }
+
+    #[track_caller]
+    fn insert(&mut self, kernel: Kernel) {
+        if let Some(before) = self.0.get(&kernel.key) {
+            assert_eq!(before.wgsl, kernel.wgsl, "{}: one key, two texts", kernel.key);
+            let accesses = |k: &Kernel| k.bindings.iter().map(|b| b.access()).collect::<Vec<_>>();
+            assert_eq!(accesses(before), accesses(&kernel), "{}: one key, two layouts", kernel.key);
+            assert_eq!(before.features, kernel.features, "{}: one key, different features", kernel.key);
+        }
+        self.0.insert(kernel.key.clone(), kernel);
+    }
+
+    #[track_caller]
+    fn check(&self) {
+        assert!(!self.0.is_empty());
+        self.0.values().for_each(check);
+    }
+}
+
+#[track_caller]
+fn check(kernel: &Kernel) {
+    let key = &kernel.key;
+    let fail = |what: &str, why: String| -> ! { panic!("{key}: {what}: {why}\n{}", kernel.wgsl) };
+    let module = naga::front::wgsl::parse_str(&kernel.wgsl)
+        .unwrap_or_else(|e| fail("parsing", e.emit_to_string(&kernel.wgsl)));
+    let mut capabilities = Capabilities::empty();
+    if kernel.features.subgroups {
+        capabilities |= Capabilities::SUBGROUP;
+    }
+    if kernel.features.f16 {
+        capabilities |= Capabilities::SHADER_FLOAT16;
+    }
+    let info = Validator::new(ValidationFlags::all(), capabilities)
+        .validate(&module)
+        .unwrap_or_else(|e| fail("validating", e.emit_to_string(&kernel.wgsl)));
+
+    let mut bindings = BTreeMap::new();
+    for (_, variable) in module.global_variables.iter() {
+        let Some(binding) = variable.binding else { continue };
+        let access = match variable.space {
+            naga::AddressSpace::Uniform => {
+                let size = module.types[variable.ty].inner.size(module.to_ctx());
+                let block = size.next_multiple_of(16) as usize;
+                assert_eq!(block, kernel.uniform.len(), "{key}: uniform block and its bytes");
+                Access::Uniform
+            }
+            naga::AddressSpace::Storage { access } if access.contains(naga::StorageAccess::STORE) => {
+                Access::ReadWrite
+            }
+            naga::AddressSpace::Storage { .. } => Access::Read,
+            other => fail("binding", format!("{other:?}")),
+        };
+        assert_eq!(binding.group, 0, "{key}");
+        bindings.insert(binding.binding as usize, access);
+    }
+    let declared: BTreeMap<usize, Access> = kernel.bindings.iter().map(|b| b.access()).enumerate().collect();
+    assert_eq!(bindings, declared, "{key}: bindings of the text and of the kernel");
+    let storage = declared.values().filter(|a| **a != Access::Uniform).count() as u32;
+    assert!(storage <= Caps::WEBGPU.max_storage_buffers, "{key}: {storage} storage buffers");
+
+    let entry = &module.entry_points[0];
+    assert_eq!(entry.name, kernel.entry, "{key}");
+    let invocations: u32 = entry.workgroup_size.iter().product();
+    assert!(invocations <= Caps::WEBGPU.max_invocations_per_workgroup, "{key}: {invocations} invocations");
+    let mut layouter = naga::proc::Layouter::default();
+    layouter.update(module.to_ctx()).unwrap();
+    let memory: u32 = module
+        .global_variables
+        .iter()
+        .filter(|(_, v)| v.space == naga::AddressSpace::WorkGroup)
+        .map(|(_, v)| layouter[v.ty].size)
+        .sum();
+    assert!(memory <= Caps::WEBGPU.max_workgroup_storage, "{key}: {memory} bytes of workgroup memory");
+
+    let spirv = naga::back::spv::Options { lang_version: (1, 3), ..Default::default() };
+    naga::back::spv::write_vec(&module, &info, &spirv, None)
+        .unwrap_or_else(|e| fail("writing SPIR-V", e.to_string()));
+    let metal = naga::back::msl::Options { lang_version: (2, 1), ..Default::default() };
+    naga::back::msl::write_string(&module, &info, &metal, &Default::default())
+        .unwrap_or_else(|e| fail("writing MSL", e.to_string()));
+    let hlsl =
+        naga::back::hlsl::Options { shader_model: naga::back::hlsl::ShaderModel::V6_0, ..Default::default() };
+    let pipeline = naga::back::hlsl::PipelineOptions::default();
+    let mut text = String::new();
+    naga::back::hlsl::Writer::new(&mut text, &hlsl, &pipeline)
+        .write(&module, &info, None)
+        .unwrap_or_else(|e| fail("writing HLSL", e.to_string()));
+}
+
+fn conv(channels: [u32; 2], groups: u32, side: u32, epilogue: Epilogue) -> conv_2d::Spec {
+    let [from, to] = channels;
+    conv_2d::Spec {
+        input: [1, side, side, from],
+        output: [1, side, side, to],
+        filter: [to, 3, 3, from / groups],
+        stride: [1; 2],
+        dilation: [1; 2],
+        padding: [1; 2],
+        epilogue,
+    }
+}
+
+#[test]
+fn convolutions() {
+    let mut kernels = Kernels::default();
+    for epilogue in every_epilogue() {
+        kernels.add(|caps| conv([8, 24], 1, 5, epilogue).kernel(caps));
+    }
+    for epilogue in few_epilogues() {
+        for from in [8, 6] {
+            for to in [24, 12, 10, 7] {
+                for side in [5, 1] {
+                    kernels.add(|caps| conv([from, to], 1, side, epilogue).kernel(caps));
+                }
+            }
+            kernels.add(|caps| conv([from, 24], 2, 5, epilogue).kernel(caps));
+        }
+        kernels.add(|caps| fully_connected::Spec { rows: 3, inputs: 8, outputs: 24, epilogue }.kernel(caps));
+    }
+    kernels.check();
+}
+
+#[test]
+fn transposed_convolutions() {
+    let mut kernels = Kernels::default();
+    for epilogue in few_epilogues() {
+        for from in [8, 6] {
+            for to in [24, 12, 7] {
+                for side in [5, 1] {
+                    let spec = transpose_conv::Spec {
+                        input: [1, side, side, from],
+                        output: [1, 2 * side, 2 * side, to],
+                        filter: [to, 3, 3, from],
+                        stride: [2; 2],
+                        padding: [0; 2],
+                        epilogue,
+                    };
+                    kernels.add(|caps| spec.kernel(caps));
+                }
+            }
+        }
+    }
+    kernels.check();
+}
+
+#[test]
+fn depthwise_convolutions() {
+    let mut kernels = Kernels::default();
+    let spec = |channels: [u32; 2], window: [u32; 2], stride: [u32; 2], epilogue| depthwise_conv_2d::Spec {
+        input: [1, 20, 20, channels[0]],
+        output: [1, 20_u32.div_ceil(stride[0]), 20_u32.div_ceil(stride[1]), channels[1]],
+        window,
+        stride,
+        dilation: [1; 2],
+        padding: [1; 2],
+        epilogue,
+    };
+    for epilogue in few_epilogues() {
+        // Windows of up to 25 weights have texts of their own.
+        for h in 1..=25 {
+            let plain = epilogue == Epilogue::default();
+            for w in (1..=25).filter(|w| h * w <= 25 && (plain || h == *w)) {
+                kernels.add(|caps| spec([8, 8], [h, w], [1, 1], epilogue).kernel(caps));
+            }
+        }
+        for stride in [[1, 2], [2, 1], [2, 2], [3, 3]] {
+            for window in [[3, 3], [5, 5], [4, 2], [7, 7]] {
+                kernels.add(|caps| spec([8, 8], window, stride, epilogue).kernel(caps));
+            }
+        }
+        for channels in [[6, 6], [4, 8], [1, 3]] {
+            kernels.add(|caps| spec(channels, [3, 3], [1, 1], epilogue).kernel(caps));
+        }
+    }
+    kernels.check();
+}
+
+#[test]
+fn products() {
+    let mut kernels = Kernels::default();
+    for (rows, columns, depth) in [(9, 24, 8), (9, 7, 6), (9, 10, 8), (1, 24, 8), (9, 12, 7)] {
+        for (transpose_a, transpose_b) in [(false, false), (false, true), (true, false), (true, true)] {
+            for batch in [&[2_u32, 3][..], &[]] {
+                let spec = batch_matmul::Spec {
+                    a: [batch, &if transpose_a { [depth, rows] } else { [rows, depth] }].concat(),
+                    b: if transpose_b { vec![3, columns, depth] } else { vec![3, depth, columns] },
+                    transpose_a,
+                    transpose_b,
+                    activation: Activation::RELU,
+                };
+                kernels.add(|caps| spec.kernel(caps));
+            }
+        }
+    }
+    kernels.check();
+}
+
+#[test]
+fn element_by_element() {
+    let mut kernels = Kernels::default();
+    for elements in [64, 63] {
+        for op in unaries() {
+            kernels.add(|caps| unary::Spec { steps: vec![op], elements }.kernel(caps));
+        }
+        kernels.add(|caps| unary::Spec { steps: unaries(), elements }.kernel(caps));
+        kernels.add(|caps| unary::Spec { steps: vec![], elements }.kernel(caps));
+        for input in [Element::F32, Element::I32, Element::Bool] {
+            for output in [Element::F32, Element::I32, Element::Bool] {
+                kernels.add(|caps| cast::Spec { input, output, elements }.kernel(caps));
+            }
+        }
+    }
+    kernels.check();
+}
+
+#[test]
+fn binary_operators() {
+    use Binary::*;
+    let ops = [
+        Add,
+        Sub,
+        Mul,
+        Div,
+        FloorDiv,
+        FloorMod,
+        Minimum,
+        Maximum,
+        Pow,
+        SquaredDifference,
+        Prelu,
+        Equal,
+        NotEqual,
+        Less,
+        LessEqual,
+        Greater,
+        GreaterEqual,
+        LogicalAnd,
+        LogicalOr,
+    ];
+    let mut kernels = Kernels::default();
+    let mut accepted = 0;
+    for op in ops {
+        for element in [Element::F32, Element::I32, Element::Bool] {
+            for last in [8, 5] {
+                for (a, b) in [(vec![3, last], vec![last]), (vec![3, 1], vec![3, last])] {
+                    let activation = Activation::None;
+                    let spec = binary::Spec { op, element, a, b, output: vec![3, last], activation };
+                    if spec.kernel(&Caps::WEBGPU).is_ok() {
+                        accepted += 1;
+                        kernels.add(|caps| spec.kernel(caps));
+                    }
+                }
+            }
+        }
+    }
+    // 10 of floats, 9 of integers, 6 comparisons of those, and of booleans two and two more.
+    assert_eq!(accepted, 4 * (11 + 9 + 6 + 6 + 2 + 2));
+    for op in unaries() {
+        let activation = Activation::Unary(op);
+        kernels.add(|caps| {
+            let (a, b, output) = (vec![8], vec![8], vec![8]);
+            binary::Spec { op: Add, element: Element::F32, a, b, output, activation }.kernel(caps)
+        });
+    }
+    // Every rank that remains after merging, and operands that repeat.
+    for rank in 1..=6 {
+        for last in [4, 3] {
+            let mut output = vec![2; rank];
+            output[rank - 1] = last;
+            let striped = |odd: usize| -> Vec<u32> {
+                output.iter().enumerate().map(|(d, n)| if d % 2 == odd { 1 } else { *n }).collect()
+            };
+            for (a, b) in [(striped(0), striped(1)), (striped(1), striped(0)), (output.clone(), vec![1])] {
+                let (output, activation) = (output.clone(), Activation::None);
+                let spec = binary::Spec { op: Add, element: Element::F32, a, b, output, activation };
+                kernels.add(|caps| spec.kernel(caps));
+            }
+        }
+    }
+    kernels.check();
+}
+
+#[test]
+fn movements() {
+    let mut kernels = Kernels::default();
+    for rank in 1..=6 {
+        for last in [8, 5] {
+            let mut shape = vec![3; rank];
+            shape[rank - 1] = last;
+            let output: Vec<u32> =
+                shape.iter().enumerate().map(|(d, n)| if d + 1 == rank { *n } else { 2 }).collect();
+            let (begin, step) = (vec![0; rank], vec![1; rank]);
+            kernels.add(|caps| {
+                let (begin, step) = (begin.clone(), step.clone());
+                slice::Spec { input: shape.clone(), output: output.clone(), begin, step }.kernel(caps)
+            });
+            let mut padding = vec![[1, 1]; rank];
+            for inner in [[0, 0], [1, 0]] {
+                padding[rank - 1] = inner;
+                for fill in [Fill::Value(0), Fill::Reflect, Fill::Symmetric] {
+                    let padding = padding.clone();
+                    kernels.add(|caps| {
+                        pad::Spec { input: shape.clone(), padding: padding.clone(), fill }.kernel(caps)
+                    });
+                }
+            }
+            let ones = |odd: usize| -> Vec<u32> {
+                shape.iter().enumerate().map(|(d, n)| if d % 2 == odd { 1 } else { *n }).collect()
+            };
+            for condition in [ones(0), ones(1), vec![1], shape.clone()] {
+                kernels.add(|caps| {
+                    let (condition, output) = (condition.clone(), shape.clone());
+                    select::Spec { condition, a: ones(0), b: ones(1), output }.kernel(caps)
+                });
+            }
+            kernels.add(|caps| {
+                gather::Spec { input: shape.clone(), indices: vec![2], axis: 0, batch_dims: 0 }.kernel(caps)
+            });
+        }
+    }
+    kernels.add(|caps| transpose::Spec { input: vec![2, 3, 4], permutation: vec![2, 0, 1] }.kernel(caps));
+    kernels.add(|caps| tile::Spec { input: vec![2, 3], multiples: vec![2, 2] }.kernel(caps));
+    kernels.add(|caps| {
+        let direction = Direction::DepthToSpace;
+        depth_to_space::Spec { direction, input: [1, 2, 2, 8], block: 2 }.kernel(caps)
+    });
+    for caps in DEVICES {
+        let spec = concatenation::Spec { inputs: vec![vec![2, 3], vec![2, 5]], axis: 1 };
+        spec.kernels(&caps).unwrap().into_iter().for_each(|kernel| kernels.insert(kernel));
+    }
+    kernels.check();
+}
+
+#[test]
+fn windows() {
+    let mut kernels = Kernels::default();
+    let activations = unaries().into_iter().map(Activation::Unary).chain([Activation::None]);
+    for activation in activations {
+        for op in [Pool::Average, Pool::Max] {
+            for channels in [8, 5] {
+                let spec = |input, output, window| pool_2d::Spec {
+                    op,
+                    input: [1, input, input, channels],
+                    output: [1, output, output, channels],
+                    window: [window; 2],
+                    stride: [1; 2],
+                    padding: [0; 2],
+                    activation,
+                };
+                kernels.add(|caps| spec(5, 4, 2).kernel(caps));
+                kernels.add(|caps| spec(9, 1, 9).kernel(caps));
+            }
+        }
+    }
+    for (op, element) in [
+        (Reduce::Sum, Element::F32),
+        (Reduce::Mean, Element::F32),
+        (Reduce::Max, Element::F32),
+        (Reduce::Min, Element::F32),
+        (Reduce::Prod, Element::F32),
+        (Reduce::Sum, Element::I32),
+        (Reduce::Max, Element::I32),
+        (Reduce::Min, Element::Bool),
+    ] {
+        for axes in [vec![0], vec![1], vec![0, 2], vec![1, 3], vec![0, 2, 4], vec![1, 3, 5]] {
+            for last in [8, 5] {
+                let spec = reduce::Spec {
+                    op,
+                    element,
+                    input: vec![8, 9, 2, 9, 2, last],
+                    axes: axes.clone(),
+                    activation: Activation::None,
+                };
+                kernels.add(|caps| spec.kernel(caps));
+            }
+        }
+        for last in [400, 401] {
+            let (input, activation) = (vec![3, last], Activation::None);
+            kernels.add(|caps| {
+                reduce::Spec { op, element, input: input.clone(), axes: vec![1], activation }.kernel(caps)
+            });
+        }
+    }
+    for (depth, log) in [(8, false), (8, true), (7, false), (7, true), (1000, false), (1001, true)] {
+        kernels.add(|caps| softmax::Spec { rows: 3, depth, beta: 1.0, log }.kernel(caps));
+    }
+    for op in [Resize::Bilinear, Resize::Nearest] {
+        for channels in [8, 5] {
+            let spec = resize::Spec {
+                op,
+                input: [1, 3, 3, channels],
+                size: [5; 2],
+                align_corners: false,
+                half_pixel_centers: true,
+            };
+            kernels.add(|caps| spec.kernel(caps));
+        }
+    }
+    kernels.check();
+}
