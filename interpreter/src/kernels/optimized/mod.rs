@@ -75,9 +75,9 @@ fn compute_error(error: ComputeError) -> Error {
     }
 }
 
-/// Bounds of an activation that is a clamp.
+/// Bounds of an activation that is a clamp. In the field there is always one, to the finite numbers at least.
 fn clamp_of(activation: Activation) -> Option<Clamp> {
-    activation.clamp().map(|(low, high)| Clamp { low, high })
+    activation.clamp().map(|(low, high)| Clamp { low: low.max(f32::MIN), high: high.min(f32::MAX) })
 }
 
 /// Windows of `window` over images `[batch, height, width, channels]`. Strides and dilations, height first, are as
