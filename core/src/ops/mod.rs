@@ -62,6 +62,7 @@ families! {
     quantize: QUANTIZE, DEQUANTIZE, FAKE_QUANT;
     densify: DENSIFY;
     conv_2d: CONV_2D;
+    depthwise_conv_2d: DEPTHWISE_CONV_2D;
     pool_2d: AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D;
     binary: ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR, RIGHT_SHIFT;
     reshape: RESHAPE, SQUEEZE, EXPAND_DIMS;
@@ -81,6 +82,7 @@ params! {
     FullyConnected(fully_connected::FullyConnectedParams),
     FakeQuant(quantize::FakeQuantParams),
     Conv2D(conv_2d::Conv2DParams),
+    DepthwiseConv2D(depthwise_conv_2d::DepthwiseConv2DParams),
     Pool2D(pool_2d::Pool2DParams),
     Add(binary::AddParams),
     Sub(binary::SubParams),

@@ -22,6 +22,7 @@ families! {
     concatenation,
     conv_2d,
     depth_to_space,
+    depthwise_conv_2d,
     pack,
     pad,
     pool_2d,
