@@ -1,0 +1,57 @@
+//! Reads handwritten digits with the classifiers that are part of the repository.
+
+use std::path::Path;
+
+use npyz::NpyFile;
+
+use crate::Result;
+use crate::run::{self, Backend};
+
+const FILES: [&str; 4] = ["float32", "float16", "dynamic_range", "int8"];
+/// Elements of a digit, `[8, 8, 1]`.
+const PIXELS: usize = 64;
+
+/// Classifies the test digits with every file on every backend, and prints how many come out right.
+pub(crate) fn read(backends: &[Backend]) -> Result<()> {
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/digits");
+    let digits: Vec<f32> = NpyFile::new(&std::fs::read(assets.join("digits.npy"))?[..])?.into_vec()?;
+    let labels: Vec<u8> = NpyFile::new(&std::fs::read(assets.join("labels.npy"))?[..])?.into_vec()?;
+    println!("read digits: the embedded classifiers");
+    for kind in FILES {
+        print!("  {:<22}", format!("digits_{kind}"));
+        for backend in backends {
+            let right =
+                count_right(&assets.join(format!("digits_{kind}.tflite")), *backend, &digits, &labels)?;
+            let title = if *backend == Backend::Gpu { "GPU" } else { "CPU" };
+            print!("  {title} {right} of {} right", labels.len());
+        }
+        println!();
+    }
+    Ok(())
+}
+
+fn count_right(model: &Path, backend: Backend, digits: &[f32], labels: &[u8]) -> Result<usize> {
+    let (mut interpreter, ..) = run::prepare(model, backend)?;
+    let mut right = 0;
+    for (digit, label) in digits.chunks_exact(PIXELS).zip(labels) {
+        run::set_input(&mut interpreter, digit)?;
+        interpreter.invoke()?;
+        right += usize::from(largest(&run::output(&interpreter, 0)?) == usize::from(*label));
+    }
+    Ok(right)
+}
+
+fn largest(values: &[f32]) -> usize {
+    (0..values.len()).max_by(|a, b| values[*a].total_cmp(&values[*b])).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_value_wins() {
+        assert_eq!(largest(&[0.1, 0.7, 0.2]), 1);
+        assert_eq!(largest(&[-3.0, -1.0]), 1);
+    }
+}

@@ -1,0 +1,144 @@
+//! One model on one backend: how long it takes, who runs what, and what comes out.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use delegraph::core::kernel::RuntimeTensor;
+use delegraph::delegate_api::{Report, Runner};
+use delegraph::delegate_wgpu::{WgpuDelegate, WgpuOptions};
+use delegraph::{Interpreter, Result, TensorType};
+
+/// Who runs the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// The GPU delegate, and CPU kernels for what it leaves.
+    Gpu,
+    /// CPU kernels on so many threads.
+    Cpu(usize),
+}
+
+/// What came of running a model.
+pub(crate) struct Ran {
+    /// Reading and verifying the file.
+    pub(crate) load: Duration,
+    /// Everything from the model to an interpreter that can run: shapes, memory, weights, shaders.
+    pub(crate) prepare: Duration,
+    /// The first run.
+    pub(crate) first: Duration,
+    /// The median of the runs after it.
+    pub(crate) median: Duration,
+    /// Every output as floats; quantized ones as the numbers that they stand for.
+    pub(crate) outputs: Vec<Vec<f32>>,
+    /// Who ran what.
+    pub(crate) report: Report,
+}
+
+/// The interpreter of a model, with the time that loading and preparing took.
+pub(crate) fn prepare(model: &Path, backend: Backend) -> Result<(Interpreter, Duration, Duration)> {
+    let start = Instant::now();
+    let model = delegraph::load(model)?;
+    let load = start.elapsed();
+    let start = Instant::now();
+    let builder = Interpreter::builder(model);
+    let builder = match backend {
+        Backend::Gpu => builder.delegate(Box::new(WgpuDelegate::new(WgpuOptions::default())?)),
+        Backend::Cpu(threads) => builder.threads(threads),
+    };
+    let interpreter = builder.build()?;
+    Ok((interpreter, load, start.elapsed()))
+}
+
+/// Runs a model on `input` for about a second.
+pub(crate) fn run(model: &Path, input: &[f32], backend: Backend) -> Result<Ran> {
+    let (mut interpreter, load, prepare) = prepare(model, backend)?;
+    let mut once = || {
+        let start = Instant::now();
+        set_input(&mut interpreter, input)?;
+        interpreter.invoke()?;
+        Ok::<_, delegraph::Error>(start.elapsed())
+    };
+    let first = once()?;
+    let mut times = Vec::new();
+    let start = Instant::now();
+    while times.len() < 5 || start.elapsed() < Duration::from_secs(1) {
+        times.push(once()?);
+    }
+    times.sort();
+    let outputs = (0..interpreter.output_count()).map(|i| output(&interpreter, i)).collect::<Result<_>>()?;
+    let report = interpreter.report().clone();
+    Ok(Ran { load, prepare, first, median: times[times.len() / 2], outputs, report })
+}
+
+/// Writes input 0, in the steps of its quantization where it has any.
+pub(crate) fn set_input(interpreter: &mut Interpreter, values: &[f32]) -> Result<()> {
+    let (scale, zero_point) = steps(interpreter.input_tensor(0)?);
+    if interpreter.input_tensor(0)?.ty == TensorType::Int8 {
+        let quantized = values.iter().map(|v| (v / scale).round() + zero_point);
+        // `as` clamps to the type's range.
+        interpreter.input_mut::<i8>(0)?.iter_mut().zip(quantized).for_each(|(q, v)| *q = v as i8);
+    } else {
+        interpreter.input_mut::<f32>(0)?.iter_mut().zip(values).for_each(|(x, v)| *x = *v);
+    }
+    Ok(())
+}
+
+/// Output `i` as floats.
+pub(crate) fn output(interpreter: &Interpreter, i: usize) -> Result<Vec<f32>> {
+    let tensor = interpreter.output_tensor(i)?;
+    let (scale, zero_point) = steps(tensor);
+    if tensor.ty == TensorType::Int8 {
+        let real = |q: &i8| (f32::from(*q) - zero_point) * scale;
+        return Ok(interpreter.output::<i8>(i)?.iter().map(real).collect());
+    }
+    Ok(interpreter.output::<f32>(i)?.to_vec())
+}
+
+/// The largest difference between two runs' outputs, and the largest value for comparison.
+pub(crate) fn difference(a: &Ran, b: &Ran) -> (f32, f32) {
+    let pairs = || a.outputs.iter().flatten().zip(b.outputs.iter().flatten());
+    (
+        pairs().fold(0.0, |largest, (a, b)| largest.max((a - b).abs())),
+        pairs().fold(0.0, |largest, (a, b)| largest.max(a.abs()).max(b.abs())),
+    )
+}
+
+/// Who runs what, a line for each partition and each reason.
+pub(crate) fn explain(report: &Report) -> String {
+    let count = |wanted: fn(&Runner) -> bool| report.nodes.iter().filter(|n| wanted(&n.runner)).count();
+    let (folded, cpu) = (count(|r| *r == Runner::Folded), count(|r| *r == Runner::Cpu));
+    let mut text = format!(
+        "  {} nodes: {} on the GPU in {} partitions, {cpu} on the CPU, {folded} constant and computed once\n",
+        report.nodes.len(),
+        report.delegated_nodes(),
+        report.partitions.len(),
+    );
+    for (i, partition) in report.partitions.iter().enumerate() {
+        let ops = tally(
+            report.nodes.iter().filter(|n| partition.nodes.contains(&n.node)).map(|n| n.op.to_string()),
+        );
+        _ = writeln!(text, "  partition {i}, {} nodes: {ops}", partition.nodes.len());
+    }
+    let left = tally(report.rejected().map(|(node, reason)| format!("{} ({reason})", node.op)));
+    if !left.is_empty() {
+        _ = writeln!(text, "  left to the CPU: {left}");
+    }
+    for (delegate, why) in &report.failures {
+        _ = writeln!(text, "  {delegate} failed, everything runs on the CPU: {why}");
+    }
+    text
+}
+
+/// `12 × A, 3 × B`, in alphabetical order.
+fn tally(names: impl Iterator<Item = String>) -> String {
+    let mut counts = BTreeMap::new();
+    names.for_each(|name| *counts.entry(name).or_insert(0) += 1);
+    let parts: Vec<String> = counts.into_iter().map(|(name, n): (_, u32)| format!("{n} × {name}")).collect();
+    parts.join(", ")
+}
+
+/// Scale and zero point of a tensor that is quantized as a whole; 1 and 0 of any other.
+fn steps(tensor: &RuntimeTensor) -> (f32, f32) {
+    tensor.scale_zero_point().map_or((1.0, 0.0), |(scale, zero_point)| (scale, zero_point as f32))
+}
