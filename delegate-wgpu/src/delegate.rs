@@ -16,7 +16,9 @@ use crate::{NAME, ops, passes};
 
 /// Runs parts of a model on a GPU.
 ///
-/// All kernels of a delegate share one device and its compiled pipelines.
+/// All kernels of a delegate share one device and its compiled pipelines. So do its clones, which is how several
+/// interpreters run on one device.
+#[derive(Clone)]
 pub struct WgpuDelegate {
     context: Arc<Context>,
     versions: VersionTable,

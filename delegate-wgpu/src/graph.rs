@@ -144,10 +144,12 @@ macro_rules! specs {
 }
 
 specs! {
+    BatchMatMul(shaders::batch_matmul::Spec),
     Binary(shaders::binary::Spec),
     Conv2D(shaders::conv_2d::Spec),
     DepthToSpace(shaders::depth_to_space::Spec),
     DepthwiseConv2D(shaders::depthwise_conv_2d::Spec),
+    FullyConnected(shaders::fully_connected::Spec),
     Join(Join),
     Pad(shaders::pad::Spec),
     Pool2D(shaders::pool_2d::Spec),
@@ -158,6 +160,7 @@ specs! {
     Softmax(shaders::softmax::Spec),
     Tile(shaders::tile::Spec),
     Transpose(shaders::transpose::Spec),
+    TransposeConv(shaders::transpose_conv::Spec),
     Unary(shaders::unary::Spec),
 }
 
@@ -167,6 +170,8 @@ impl Spec {
         match self {
             Spec::Conv2D(spec) => Some(&mut spec.epilogue),
             Spec::DepthwiseConv2D(spec) => Some(&mut spec.epilogue),
+            Spec::FullyConnected(spec) => Some(&mut spec.epilogue),
+            Spec::TransposeConv(spec) => Some(&mut spec.epilogue),
             _ => None,
         }
     }
@@ -177,6 +182,7 @@ impl Spec {
             Spec::Binary(spec) => {
                 (spec.element == Element::F32 && !spec.op.compares()).then_some(&mut spec.activation)
             }
+            Spec::BatchMatMul(spec) => Some(&mut spec.activation),
             Spec::Pool2D(spec) => Some(&mut spec.activation),
             Spec::Reduce(spec) => (spec.element == Element::F32).then_some(&mut spec.activation),
             _ => {
@@ -192,6 +198,8 @@ impl Spec {
         Some(match self {
             Spec::Conv2D(spec) => spec.pack_weights(filter, bias),
             Spec::DepthwiseConv2D(spec) => spec.pack_weights(filter, bias),
+            Spec::FullyConnected(spec) => spec.pack_weights(filter, bias),
+            Spec::TransposeConv(spec) => spec.pack_weights(filter, bias),
             _ => return None,
         })
     }

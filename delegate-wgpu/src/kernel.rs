@@ -1,8 +1,7 @@
 //! The kernel of a partition: buffers, pipelines and bind groups made once, one compute pass per run.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{Error, Result, Shape, TensorId};
@@ -66,12 +65,25 @@ struct Timer {
 
 /// What became of a request to map the staging buffer.
 #[derive(Default)]
-struct Mapping(AtomicU8);
+struct Mapping {
+    done: Mutex<Option<bool>>,
+    changed: Condvar,
+}
 
 impl Mapping {
-    const PENDING: u8 = 0;
-    const DONE: u8 = 1;
-    const FAILED: u8 = 2;
+    fn set(&self, done: Option<bool>) {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = done;
+        self.changed.notify_all();
+    }
+
+    /// Whether the buffer was mapped. The device has finished, but where several threads use it, another one may be
+    /// about to deliver the news.
+    fn get(&self) -> bool {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let patience = Duration::from_secs(10);
+        let waited = self.changed.wait_timeout_while(done, patience, |done| done.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.unwrap_or(false)
+    }
 }
 
 /// Bytes of the two time stamps.
@@ -212,12 +224,9 @@ impl WgpuKernel {
 
     /// Waits until the device is done and the staging buffer can be read.
     fn wait(&self, staging: &wgpu::Buffer, submission: wgpu::SubmissionIndex) -> Result<()> {
-        self.mapping.0.store(Mapping::PENDING, Ordering::Relaxed);
+        self.mapping.set(None);
         let mapping = Arc::clone(&self.mapping);
-        staging.map_async(wgpu::MapMode::Read, .., move |result| {
-            let state = if result.is_ok() { Mapping::DONE } else { Mapping::FAILED };
-            mapping.0.store(state, Ordering::Release);
-        });
+        staging.map_async(wgpu::MapMode::Read, .., move |result| mapping.set(Some(result.is_ok())));
         let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
         let device = &self.context.device;
         // wgpu panics in `poll` when the device is lost while it waits.
@@ -225,9 +234,9 @@ impl WgpuKernel {
         if let Some(reason) = self.context.lost() {
             return Err(failed(format!("the device was lost ({reason})")));
         }
-        match (polled, self.mapping.0.load(Ordering::Acquire)) {
-            (Ok(Ok(_)), Mapping::DONE) => Ok(()),
-            (Ok(Err(e)), _) => Err(failed(e.to_string())),
+        match polled {
+            Ok(Ok(_)) if self.mapping.get() => Ok(()),
+            Ok(Err(e)) => Err(failed(e.to_string())),
             _ => Err(failed("the device did not finish")),
         }
     }

@@ -143,6 +143,22 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         self.any_input(i)
     }
 
+    /// Whether the node has input `i`.
+    pub(crate) fn has_input(&self, i: usize) -> bool {
+        self.node.input(i).is_some()
+    }
+
+    /// Whether the data of input `i` is known while preparing.
+    pub(crate) fn is_constant(&self, i: usize) -> bool {
+        self.node.input(i).is_some_and(|tensor| tensor.is_constant())
+    }
+
+    /// The shape of input `i`.
+    pub(crate) fn input_shape(&self, i: usize) -> Result<Vec<u32>, Rejection> {
+        let tensor = self.node.input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
+        self.builder.shape_of(tensor)
+    }
+
     /// Checks the type of input `i`.
     pub(crate) fn expect(&self, i: usize, wanted: TensorType) -> Result<(), Rejection> {
         match self.node.input(i) {
@@ -170,12 +186,13 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         Ok(Some(elements))
     }
 
-    /// The shape of constant input `i`, which must have rank 4.
-    pub(crate) fn constant_shape4(&self, i: usize) -> Result<[u32; 4], Rejection> {
-        let shape = self.node.input(i).and_then(|t| t.shape()).map(|s| s.dims()).unwrap_or_default();
-        let dims: Option<Vec<u32>> = shape.iter().map(|&d| u32::try_from(d).ok()).collect();
-        let dims = dims.and_then(|dims| dims.try_into().ok());
-        dims.ok_or_else(|| unsupported(format!("input {i} has shape {shape:?}, expected rank 4")))
+    /// The shape of input `i`, which must have rank 4.
+    pub(crate) fn input_shape4(&self, i: usize) -> Result<[u32; 4], Rejection> {
+        let shape = self.input_shape(i)?;
+        shape
+            .as_slice()
+            .try_into()
+            .map_err(|_| unsupported(format!("input {i} has rank {}, not 4", shape.len())))
     }
 
     /// The constant integers of input `i`: an axis, paddings, a permutation.

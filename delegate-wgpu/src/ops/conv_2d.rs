@@ -14,7 +14,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &Conv2DParams = cx.params()?;
     let (input, filter, bias) = (cx.input(0)?, cx.constant(1)?, cx.optional_constant(2)?);
     let output = cx.output(0)?;
-    let shapes = (cx.shape4(input)?, cx.constant_shape4(1)?, cx.shape4(output)?);
+    let shapes = (cx.shape4(input)?, cx.input_shape4(1)?, cx.shape4(output)?);
     let ([_, in_h, in_w, _], [_, kernel_h, kernel_w, _], [_, out_h, out_w, _]) = shapes;
     let stride = [positive(p.stride_h, "stride")?, positive(p.stride_w, "stride")?];
     let dilation = [positive(p.dilation_h_factor, "dilation")?, positive(p.dilation_w_factor, "dilation")?];

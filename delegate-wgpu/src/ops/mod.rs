@@ -36,20 +36,23 @@ families! {
     concatenation,
     conv_2d,
     depth_to_space,
+    fully_connected,
     pack,
     pad,
     pool_2d,
     prelu,
     reshape,
+    resize,
     select,
     slice,
     split,
     tile,
     transpose,
+    transpose_conv,
 }
 
 /// Custom ops: name, highest version, function.
-const CUSTOM: &[(&str, u32, Lower)] = &[];
+const CUSTOM: &[(&str, u32, Lower)] = &[("Convolution2DTransposeBias", 1, transpose_conv::with_bias)];
 
 /// Ops that are claimed only where their result is computed while preparing.
 const FOLDED_ONLY: &[(BuiltinOp, u32)] =
