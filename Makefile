@@ -12,10 +12,10 @@ VENVS := target/venvs
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench models setup schema goldens digits clean
+.PHONY: help demo test lint bench bench-litert models setup schema goldens digits clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## segment a portrait and find its face, on the GPU and on the CPU: target/demo/*.png
 	@$(FETCH) --optional selfie_segmentation.tflite face_detection_short_range.tflite astronaut.png || true
@@ -43,6 +43,11 @@ bench: setup ## load, prepare, first and median times of every model, on the CPU
 	$(CARGO) build $(CARGO_FLAGS) --release
 	@$(foreach model,$(TFLITE_MODELS),$(foreach delegate,cpu wgpu,\
 	    $(CARGO) run $(CARGO_FLAGS) --quiet --release -- bench $(model) --delegate $(delegate) || true;))
+
+bench-litert: $(VENVS)/goldens/ready ## our CPU kernels beside LiteRT's XNNPACK on the real models, as ratios
+	@$(FETCH)
+	$(CARGO) build $(CARGO_FLAGS) --release
+	$(VENVS)/goldens/bin/python scripts/bench_litert.py $(BENCH_FLAGS) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 models: ## fetch the ten real models and the photo into the cache
 	@$(FETCH)
