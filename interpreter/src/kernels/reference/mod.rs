@@ -18,6 +18,7 @@ families! {
     fully_connected,
     densify,
     quantize,
+    batch_matmul,
     binary,
     concatenation,
     conv_2d,
