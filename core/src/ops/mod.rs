@@ -11,6 +11,7 @@ use crate::schema;
 pub use crate::types::TensorType;
 
 mod infer;
+pub mod transpose_conv_bias;
 pub use infer::{
     Declared, InferContext, InferError, InferResult, InferTensor, Inferred, InferredShape, axis_in,
     pad_amount, size_from, windowed_output,
@@ -64,8 +65,12 @@ families! {
     densify: DENSIFY;
     conv_2d: CONV_2D;
     depthwise_conv_2d: DEPTHWISE_CONV_2D;
+    transpose_conv: TRANSPOSE_CONV;
     pool_2d: AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D;
+    unary: ABS, CEIL, COS, EXP, FLOOR, LOG, NEG, ROUND, RSQRT, SIGN, SIN, SQRT, SQUARE, LOGICAL_NOT, ZEROS_LIKE, RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1, LOGISTIC, TANH, HARD_SWISH, ELU, GELU, LEAKY_RELU;
     binary: ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR, RIGHT_SHIFT;
+    prelu: PRELU;
+    softmax: SOFTMAX, LOG_SOFTMAX;
     reshape: RESHAPE, SQUEEZE, EXPAND_DIMS;
     concatenation: CONCATENATION;
     pad: PAD, PADV2, MIRROR_PAD;
@@ -85,11 +90,15 @@ params! {
     FakeQuant(quantize::FakeQuantParams),
     Conv2D(conv_2d::Conv2DParams),
     DepthwiseConv2D(depthwise_conv_2d::DepthwiseConv2DParams),
+    TransposeConv(transpose_conv::TransposeConvParams),
     Pool2D(pool_2d::Pool2DParams),
+    Gelu(unary::GeluParams),
+    LeakyRelu(unary::LeakyReluParams),
     Add(binary::AddParams),
     Sub(binary::SubParams),
     Mul(binary::MulParams),
     Div(binary::DivParams),
+    Softmax(softmax::SoftmaxParams),
     Reshape(reshape::ReshapeParams),
     Squeeze(reshape::SqueezeParams),
     Concatenation(concatenation::ConcatenationParams),

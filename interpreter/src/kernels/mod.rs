@@ -1,7 +1,9 @@
 //! CPU kernels. `reference` is short and plainly correct; `optimized` is what users run. One file per op family,
 //! named like the family's definition in `delegraph_core::ops`.
 
+pub mod fixed_point;
 pub mod index;
+pub mod lookup;
 pub mod optimized;
 mod prepared;
 pub mod quantized;

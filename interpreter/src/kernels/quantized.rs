@@ -132,6 +132,23 @@ fn split(real: f64) -> (f64, i32) {
     (fraction, exponent - 1022)
 }
 
+/// Scale and zero point of a tensor of 8 or 16 bits.
+///
+/// # Errors
+/// Where it is not quantized per tensor, or its zero point lies outside of its type.
+pub fn scale_zero_point_in_range(tensor: TensorView<'_>) -> Result<(f32, i32)> {
+    let (scale, zero_point) = tensor.scale_zero_point()?;
+    let range = match tensor.ty() {
+        TensorType::UInt8 => 0..=u8::MAX.into(),
+        TensorType::Int8 => i8::MIN.into()..=i8::MAX.into(),
+        _ => i16::MIN.into()..=i16::MAX.into(),
+    };
+    if range.contains(&zero_point) {
+        return Ok((scale, zero_point));
+    }
+    Err(Error::InvalidNode(format!("the zero point {zero_point} of \"{}\" is out of range", tensor.name())))
+}
+
 /// What a quantized output may hold: the range of its type, narrowed by the fused activation.
 ///
 /// # Errors

@@ -1,0 +1,21 @@
+//! PRELU.
+
+use smallvec::smallvec;
+
+use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, read_none};
+use crate::shape::broadcast;
+
+/// `PRELU`.
+pub static PRELU: OpDef =
+    OpDef { op: BuiltinOp::PRELU, family: "prelu", read: read_none, infer: infer, history: &[(1, "1.8.0")] };
+
+/// Input 1, the slopes below 0, broadcasts to input 0.
+fn infer(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let (input, slopes) = (cx.input(0)?, cx.input(1)?);
+    if broadcast(input.shape, slopes.shape).as_ref() != Some(input.shape) {
+        let text = format!("slopes of shape {} do not broadcast to {}", slopes.shape, input.shape);
+        return Err(InferError::new(text));
+    }
+    Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
+}

@@ -1,0 +1,138 @@
+//! Functions of one quantized value as tables, filled in floating point as the field fills them.
+
+use super::quantized::QuantizedElement;
+
+/// Scale and zero point.
+type Affine<F> = (F, i32);
+
+/// The quantized results of `f` for each value of an 8-bit type, the lowest first.
+pub fn table_of_8_bits<T: QuantizedElement>(
+    input: Affine<f32>,
+    output: Affine<f32>,
+    f: impl Fn(f32) -> f32,
+) -> Vec<T> {
+    let inverse = 1.0 / output.0;
+    let entry = |value: i32| {
+        let rounded = (f(input.0 * value.saturating_sub(input.1) as f32) * inverse).round();
+        T::clamped((rounded + output.1 as f32) as i32, T::MIN, T::MAX)
+    };
+    (T::MIN..=T::MAX).map(entry).collect()
+}
+
+/// A function of a 16-bit value: 513 points, with straight lines in between.
+#[derive(Debug, Clone)]
+pub struct Table16(Vec<i16>);
+
+macro_rules! fill {
+    ($($(#[$doc:meta])* $name:ident: $float:ty;)*) => { $(
+        $(#[$doc])*
+        pub fn $name(input: Affine<$float>, output: Affine<$float>, f: impl Fn($float) -> $float) -> Self {
+            const STEPS: i32 = 512;
+            let (lowest, highest) = (i32::from(i16::MIN), i32::from(i16::MAX));
+            let real = |(scale, zero_point): Affine<$float>, v: i32| scale * v.saturating_sub(zero_point) as $float;
+            let (start, end) = (real(input, lowest), real(input, highest));
+            let step = (end - start) / STEPS as $float;
+            let half_step = step / 2.0;
+            let scale = 65536.0 / (real(output, highest) - real(output, lowest));
+            let stored = |value: $float| value.max(lowest as $float).min(highest as $float) as i16;
+            let point = |i: i32| {
+                let at = start + i as $float * step;
+                let sample = (f(at) * scale).round();
+                // Half of the error that a straight line would make in the middle is taken off its ends.
+                let middle = (f(at + half_step) * scale).round();
+                let line = ((f(start + (i + 1) as $float * step) * scale + sample) / 2.0).round();
+                stored(sample - ((line - middle) / 2.0).round())
+            };
+            let last = stored((f(end) * scale).round());
+            Table16((0..STEPS).map(point).chain([last]).collect())
+        }
+    )* };
+}
+
+impl Table16 {
+    fill! {
+        /// The table of `f`, computed in single precision.
+        single: f32;
+        /// The table of `f`, computed in double precision.
+        double: f64;
+    }
+
+    /// The function at `value`.
+    pub fn at(&self, value: i16) -> i16 {
+        let (value, index) = (i32::from(value), (256 + (value >> 7)) as usize);
+        let base = i32::from(self.0[index]);
+        // The difference of two neighbours wraps, as the field's does.
+        let slope = i32::from(self.0[index + 1].wrapping_sub(self.0[index]));
+        (base + ((slope * (value & 0x7f) + 64) >> 7)) as i16
+    }
+}
+
+/// The logistic function and `tanh` of 16-bit values of any scale, from one table of the former at multiples of 1/24.
+#[derive(Debug, Clone)]
+pub struct SigmoidTable(Vec<u16>);
+
+impl Default for SigmoidTable {
+    fn default() -> Self {
+        let point = |i: i32| {
+            const STEP: f64 = 1.0 / 24.0;
+            let y = 1.0 / (1.0 + (f64::from(-i) * STEP).exp());
+            // Half of what a straight line between two points is off in the middle is added to both.
+            let curvature = y * (1.0 - y) * (1.0 - 2.0 * y);
+            (65536.0 * (y - curvature * STEP * STEP / 16.0)).round().min(65535.0) as u16
+        };
+        SigmoidTable((0..255).map(point).chain([u16::MAX]).collect())
+    }
+}
+
+impl SigmoidTable {
+    /// The logistic function: `x` counts 1/12288, the result 1/32768.
+    pub fn logistic(&self, x: i32) -> i16 {
+        let result = match self.interpolated(x, 9) {
+            None => 0x7fff << 10,
+            Some(y) => y,
+        };
+        let result = if x >= 0 { result + (1 << 9) } else { (1 << 25) - result + (1 << 9) - 1 };
+        (result >> 10) as i16
+    }
+
+    /// `tanh`: `x` counts 1/12288, the result 1/32768.
+    pub fn tanh(&self, x: i32) -> i16 {
+        let result = self.interpolated(x, 8).unwrap_or(0xffff << 8);
+        let result = if x >= 0 { result - (1 << 23) + (1 << 7) } else { -result + (1 << 23) + (1 << 7) - 1 };
+        (result >> 8) as i16
+    }
+
+    /// The value at the magnitude of `x`, of which the low `bits` bits lie between two points; `None` beyond the table.
+    fn interpolated(&self, x: i32, bits: u32) -> Option<i32> {
+        let magnitude = x.unsigned_abs();
+        let index = (magnitude >> bits) as usize;
+        let (from, to) = (i32::from(*self.0.get(index)?), i32::from(*self.0.get(index + 1)?));
+        let between = (magnitude & ((1 << bits) - 1)) as i32;
+        Some((from << bits) + between * (to - from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_near_the_functions() {
+        let table = Table16::single((10.0 / 65536.0, 0), (2.0 / 65536.0, 0), |x| x.sin() * 0.9);
+        for v in (-32_768..=32_767).step_by(61) {
+            let v = v as i16;
+            let want = (f64::from(v) * 10.0 / 65536.0).sin() * 0.9;
+            assert!((f64::from(table.at(v)) / 32768.0 - want).abs() < 2e-4, "{v}");
+        }
+        let sigmoid = SigmoidTable::default();
+        for x in (-200_000..200_000).step_by(977) {
+            let real = f64::from(x) / 12288.0;
+            let logistic = f64::from(sigmoid.logistic(x)) / 32768.0;
+            assert!((logistic - 1.0 / (1.0 + (-real).exp())).abs() < 2e-4, "{x}");
+            assert!((f64::from(sigmoid.tanh(x)) / 32768.0 - real.tanh()).abs() < 2e-4, "{x}");
+        }
+        let table = table_of_8_bits::<i8>((0.1, 0), (1.0, -1), |x| x * 10.0);
+        assert_eq!(table[128 + 5], 4);
+        assert_eq!(table[0], -128, "saturates");
+    }
+}
