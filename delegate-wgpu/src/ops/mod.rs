@@ -36,11 +36,13 @@ families! {
     concatenation,
     conv_2d,
     depth_to_space,
+    depthwise_conv_2d,
     fully_connected,
     pack,
     pad,
     pool_2d,
     prelu,
+    reduce,
     reshape,
     resize,
     select,
@@ -49,6 +51,7 @@ families! {
     tile,
     transpose,
     transpose_conv,
+    unary,
 }
 
 /// Custom ops: name, highest version, function.
