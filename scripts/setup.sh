@@ -55,9 +55,16 @@ as_root() {
     fi
 }
 
+# Quiet unless it fails. sudo drops the environment, so that what apt-get needs of it is passed on.
 apt() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
-        -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 "$@" >&2
+    log=$(mktemp)
+    as_root env DEBIAN_FRONTEND=noninteractive ${http_proxy:+"http_proxy=$http_proxy"} \
+        ${https_proxy:+"https_proxy=$https_proxy"} apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 \
+        -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 "$@" >"$log" 2>&1
+    status=$?
+    [ $status = 0 ] || tail -n 5 "$log" >&2
+    rm -f "$log"
+    return $status
 }
 
 packages=""
