@@ -31,6 +31,7 @@ macro_rules! families {
 }
 
 families! {
+    batch_matmul,
     binary,
     comparison,
     concatenation,
@@ -47,6 +48,7 @@ families! {
     resize,
     select,
     slice,
+    softmax,
     split,
     tile,
     transpose,
@@ -54,8 +56,16 @@ families! {
     unary,
 }
 
-/// Custom ops: name, highest version, function.
-const CUSTOM: &[(&str, u32, Lower)] = &[("Convolution2DTransposeBias", 1, transpose_conv::with_bias)];
+mod transpose_conv_bias;
+
+/// A custom op that can run on the GPU.
+pub(crate) struct CustomOp {
+    name: &'static str,
+    max_version: u32,
+    lower: Lower,
+}
+
+const CUSTOM: &[CustomOp] = &[transpose_conv_bias::CUSTOM];
 
 /// Ops that are claimed only where their result is computed while preparing.
 const FOLDED_ONLY: &[(BuiltinOp, u32)] =
@@ -65,7 +75,7 @@ const FOLDED_ONLY: &[(BuiltinOp, u32)] =
 pub(crate) fn versions() -> VersionTable {
     let lowered = FAMILIES.iter().flat_map(|ops| ops.iter()).map(|op| (op.op, op.max_version));
     let table: Vec<_> = lowered.chain(FOLDED_ONLY.iter().copied()).collect();
-    CUSTOM.iter().fold(VersionTable::new(&table), |table, (name, max, _)| table.with_custom(name, *max))
+    CUSTOM.iter().fold(VersionTable::new(&table), |table, op| table.with_custom(op.name, op.max_version))
 }
 
 /// Adds the steps of `node` to the graph; none where its outputs are constants already.
@@ -80,7 +90,7 @@ pub(crate) fn lower<'a>(
     node.check_static()?;
     let found = match node.op() {
         Op::Builtin(op) => FAMILIES.iter().flat_map(|ops| ops.iter()).find(|o| o.op == *op).map(|o| o.lower),
-        Op::Custom(name) => CUSTOM.iter().find(|(n, ..)| **n == **name).map(|(.., lower)| *lower),
+        Op::Custom(name) => CUSTOM.iter().find(|op| *op.name == **name).map(|op| op.lower),
     };
     match (found, node.op()) {
         (Some(lower), _) => lower(&mut Lowering::new(node, builder, trial)),

@@ -1,54 +1,72 @@
-//! The custom op Convolution2DTransposeBias.
+//! TRANSPOSE_CONV.
 
-use delegraph_core::ops::pad_amount;
+use delegraph_core::BuiltinOp;
+use delegraph_core::ops::transpose_conv::TransposeConvParams;
+use delegraph_core::ops::{Padding, pad_amount};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Epilogue;
 use delegraph_shaders::transpose_conv::Spec;
 
-use super::{GpuOp, positive};
+use super::{GpuOp, activation, positive};
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::TRANSPOSE_CONV, max_version: 5, lower }];
 
-/// A transposed convolution with a bias: activations, weights `[out, height, width, in]`, bias. Its options are three
-/// 32-bit integers: padding (1: SAME, 2: VALID), horizontal stride, vertical stride.
-pub(super) fn with_bias(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let options = cx.node().custom_options();
-    let words: Vec<i32> = options.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b)).collect();
-    let &[1 | 2, stride_w, stride_h, ..] = words.as_slice() else {
-        return Err(unsupported(format!("options {options:?}")));
-    };
-    let stride = [positive(stride_h, "stride")?, positive(stride_w, "stride")?];
-    let (input, filter, bias) = (cx.input(0)?, cx.constant(1)?, cx.optional_constant(2)?);
+/// Inputs: the output's shape, weights `[out, height, width, in]`, activations, bias.
+fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    let p: &TransposeConvParams = cx.params()?;
+    let (filter, input, bias) = (cx.constant(1)?, cx.input(2)?, cx.optional_constant(3)?);
     let output = cx.output(0)?;
     let (shape, kernel, result) = (cx.shape4(input)?, cx.input_shape4(1)?, cx.shape4(output)?);
-    let pad = |d: usize| cut(shape[d + 1], result[d + 1], kernel[d + 1], stride[d]);
-    let (padding, epilogue) = ([pad(0)?, pad(1)?], Epilogue::default());
-    let spec = Spec { input: shape, output: result, filter: kernel, stride, padding, epilogue };
+    let stride = [positive(p.stride_h, "stride")?, positive(p.stride_w, "stride")?];
+    // What a convolution from the output to the input would be padded with is cut off.
+    let cut = |d: usize| {
+        let [output, kernel, stride] = [result[d + 1], kernel[d + 1], stride[d]].map(|n| n as usize);
+        let input = match p.padding {
+            Padding::Same => output.div_ceil(stride),
+            Padding::Valid => (output + stride).saturating_sub(kernel) / stride,
+        };
+        let cut = pad_amount(output, input, kernel, stride, 1);
+        u32::try_from(cut).map_err(|_| unsupported(format!("padding {cut}")))
+    };
+    let spec = Spec {
+        input: shape,
+        output: result,
+        filter: kernel,
+        stride,
+        padding: [cut(0)?, cut(1)?],
+        epilogue: Epilogue::activation(activation(p.fused_activation_function)?),
+    };
     cx.push_weighted(spec, input, filter, bias, output)
-}
-
-/// What is cut off in front of the output: the padding of the convolution that goes the other way.
-fn cut(input: u32, output: u32, window: u32, stride: u32) -> Result<u32, Rejection> {
-    let [input, output, window, stride] = [input, output, window, stride].map(|n| n as usize);
-    u32::try_from(pad_amount(output, input, window, stride, 1)).map_err(|_| unsupported("padding"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{T, check_custom};
-    use delegraph_core::{Op, Params};
+    use crate::testing::{T, check};
+    use delegraph_core::Params;
+    use delegraph_core::ops::{Activation, TensorType};
 
     #[test]
-    fn pixels_become_blocks() {
-        let options: Vec<u8> = [1_i32, 2, 2].iter().flat_map(|n| n.to_le_bytes()).collect();
-        let input = T::new(&[1, 1, 2, 1], &[1.0_f32, 10.0]);
-        let filter = T::new(&[1, 2, 2, 1], &[1.0_f32, 2.0, 3.0, 4.0]).constant();
-        let bias = T::new(&[1], &[0.5_f32]).constant();
-        let expected = T::new(&[1, 2, 4, 1], &[1.5_f32, 2.5, 10.5, 20.5, 3.5, 4.5, 30.5, 40.5]);
-        let inputs = [Some(input), Some(filter), Some(bias)];
-        let op = Op::custom("Convolution2DTransposeBias");
-        check_custom(op, 1, Params::Custom, &options, &inputs, &[expected]);
+    fn overlapping_taps_add_up() {
+        let params = |padding| {
+            Params::TransposeConv(TransposeConvParams {
+                padding,
+                stride_w: 2,
+                stride_h: 2,
+                fused_activation_function: Activation::None,
+                quantized_bias_type: TensorType::Float32,
+            })
+        };
+        let run = |padding, expected: &[f32]| {
+            let shape = T::new(&[4], &[1_i32, 1, expected.len() as i32, 1]).constant();
+            let filter = T::new(&[1, 1, 3, 1], &[1.0_f32, 2.0, 3.0]).constant();
+            let input = T::new(&[1, 1, 2, 1], &[1.0_f32, 10.0]);
+            let inputs = [Some(shape), Some(filter), Some(input)];
+            let expected = T::new(&[1, 1, expected.len(), 1], expected);
+            check(BuiltinOp::TRANSPOSE_CONV, 1, params(padding), &inputs, &[expected]);
+        };
+        run(Padding::Valid, &[1.0, 2.0, 13.0, 20.0, 30.0]);
+        run(Padding::Same, &[1.0, 2.0, 13.0, 20.0]);
     }
 }

@@ -1,7 +1,8 @@
-//! ABS, CEIL, COS, ELU, EXP, FLOOR, HARD_SWISH, LOG, LOGISTIC, NEG, RELU, RELU6, RELU_N1_TO_1,
+//! ABS, CEIL, COS, ELU, EXP, FLOOR, GELU, HARD_SWISH, LEAKY_RELU, LOG, LOGISTIC, NEG, RELU, RELU6, RELU_N1_TO_1,
 //! RELU_0_TO_1, ROUND, RSQRT, SIGN, SIN, SQRT, SQUARE, TANH.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::ops::unary::{GeluParams, LeakyReluParams};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::unary::{Spec, Unary};
 
@@ -15,7 +16,9 @@ pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::ELU, max_version: 1, lower },
     GpuOp { op: BuiltinOp::EXP, max_version: 2, lower },
     GpuOp { op: BuiltinOp::FLOOR, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::GELU, max_version: 3, lower },
     GpuOp { op: BuiltinOp::HARD_SWISH, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::LEAKY_RELU, max_version: 2, lower },
     GpuOp { op: BuiltinOp::LOG, max_version: 2, lower },
     GpuOp { op: BuiltinOp::LOGISTIC, max_version: 3, lower },
     GpuOp { op: BuiltinOp::NEG, max_version: 1, lower },
@@ -41,7 +44,10 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::ELU) => Unary::Elu,
         Some(BuiltinOp::EXP) => Unary::Exp,
         Some(BuiltinOp::FLOOR) => Unary::Floor,
+        Some(BuiltinOp::GELU) if cx.params::<GeluParams>()?.approximate => Unary::GeluTanh,
+        Some(BuiltinOp::GELU) => Unary::Gelu,
         Some(BuiltinOp::HARD_SWISH) => Unary::HardSwish,
+        Some(BuiltinOp::LEAKY_RELU) => Unary::LeakyRelu { alpha: cx.params::<LeakyReluParams>()?.alpha },
         Some(BuiltinOp::LOG) => Unary::Log,
         Some(BuiltinOp::LOGISTIC) => Unary::Logistic,
         Some(BuiltinOp::NEG) => Unary::Neg,
@@ -80,5 +86,7 @@ mod tests {
         run(BuiltinOp::RELU6, Params::None, &|x| x.clamp(0.0, 6.0));
         run(BuiltinOp::LOGISTIC, Params::None, &|x| 1.0 / (1.0 + (-x).exp()));
         run(BuiltinOp::HARD_SWISH, Params::None, &|x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0);
+        let params = Params::LeakyRelu(LeakyReluParams { alpha: 0.25 });
+        run(BuiltinOp::LEAKY_RELU, params, &|x| if x > 0.0 { x } else { 0.25 * x });
     }
 }
