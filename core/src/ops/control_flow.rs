@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, OpDef, Options, Params, ReadError, InferContext, InferResult, Inferred};
+use super::{BuiltinOp, InferContext, InferResult, Inferred, OpDef, Options, Params, ReadError};
 
 /// `CALL_ONCE`.
 pub static CALL_ONCE: OpDef = OpDef {
@@ -34,23 +34,21 @@ pub static WHILE: OpDef = OpDef {
 /// Params of CALL_ONCE.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallOnceParams {
-    /// `init_subgraph_index`.
+    /// The subgraph that is run.
     pub init_subgraph_index: i32,
 }
 
 fn read_call_once(options: &Options<'_>) -> Result<Params, ReadError> {
     let t = options.table(|o| o.builtin_options_as_call_once_options())?;
-    Ok(Params::CallOnce(CallOnceParams {
-        init_subgraph_index: t.init_subgraph_index(),
-    }))
+    Ok(Params::CallOnce(CallOnceParams { init_subgraph_index: t.init_subgraph_index() }))
 }
 
 /// Params of IF.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IfParams {
-    /// `then_subgraph_index`.
+    /// The subgraph that is run where the condition is true.
     pub then_subgraph_index: i32,
-    /// `else_subgraph_index`.
+    /// The subgraph that is run where it is false.
     pub else_subgraph_index: i32,
 }
 
@@ -65,9 +63,9 @@ fn read_if(options: &Options<'_>) -> Result<Params, ReadError> {
 /// Params of WHILE.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhileParams {
-    /// `cond_subgraph_index`.
+    /// The subgraph that says whether to go on.
     pub cond_subgraph_index: i32,
-    /// `body_subgraph_index`.
+    /// The subgraph that is run as long as it does.
     pub body_subgraph_index: i32,
 }
 
@@ -87,5 +85,8 @@ fn infer_call_once(cx: &InferContext<'_>) -> InferResult {
 
 /// What a called subgraph returns is known when it is prepared: the kernel asks the interpreter for it.
 fn infer_call(cx: &InferContext<'_>) -> InferResult {
+    for i in 0..cx.inputs.len() {
+        cx.input(i)?;
+    }
     Ok(cx.outputs.iter().map(|o| Inferred::from_kernel(o.ty)).collect())
 }

@@ -81,6 +81,10 @@ families! {
     pack: PACK, UNPACK;
     depth_to_space: DEPTH_TO_SPACE, SPACE_TO_DEPTH;
     control_flow: CALL_ONCE, IF, WHILE;
+    variables: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE;
+    select: SELECT, SELECT_V2;
+    comparison: EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, LOGICAL_AND, LOGICAL_OR;
+    reduce: MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY, REDUCE_ALL;
     resize: RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR;
 }
 
@@ -114,6 +118,8 @@ params! {
     CallOnce(control_flow::CallOnceParams),
     If(control_flow::IfParams),
     While(control_flow::WhileParams),
+    VarHandle(variables::VarHandleParams),
+    Reducer(reduce::ReducerParams),
     ResizeNearestNeighbor(resize::ResizeNearestNeighborParams),
     ResizeBilinear(resize::ResizeBilinearParams),
 }
