@@ -61,6 +61,7 @@ pub struct WrongParams {
 families! {
     fully_connected: FULLY_CONNECTED;
     batch_matmul: BATCH_MATMUL;
+    svdf: SVDF;
     quantize: QUANTIZE, DEQUANTIZE, FAKE_QUANT;
     densify: DENSIFY;
     conv_2d: CONV_2D;
@@ -91,6 +92,7 @@ families! {
 params! {
     FullyConnected(fully_connected::FullyConnectedParams),
     BatchMatMul(batch_matmul::BatchMatMulParams),
+    SVDF(svdf::SVDFParams),
     FakeQuant(quantize::FakeQuantParams),
     Conv2D(conv_2d::Conv2DParams),
     DepthwiseConv2D(depthwise_conv_2d::DepthwiseConv2DParams),

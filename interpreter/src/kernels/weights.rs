@@ -120,6 +120,18 @@ pub fn clamp_bounds(activation: Activation) -> Result<(f32, f32)> {
     activation.clamp().ok_or_else(|| Error::Unsupported(format!("activation {activation:?}")))
 }
 
+/// An activation as a function of floats.
+pub fn float_activation(activation: Activation) -> fn(f32) -> f32 {
+    match activation {
+        Activation::None => |x| x,
+        Activation::Relu => |x| x.max(0.0),
+        Activation::ReluN1To1 => |x| x.clamp(-1.0, 1.0),
+        Activation::Relu6 => |x| x.clamp(0.0, 6.0),
+        Activation::Tanh => f32::tanh,
+        Activation::SignBit => |x| f32::from(u8::from(x.is_sign_negative())),
+    }
+}
+
 /// Scale and zero point of a tensor quantized as a whole, the scale a positive number.
 pub fn scale_zero_point(tensor: TensorView<'_>) -> Result<(f32, i32)> {
     let (scale, zero_point) = tensor.scale_zero_point()?;

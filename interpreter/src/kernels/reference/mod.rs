@@ -38,6 +38,7 @@ families! {
     slice,
     softmax,
     split,
+    svdf,
     transpose,
     transpose_conv,
     transpose_conv_bias,

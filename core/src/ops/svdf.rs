@@ -1,0 +1,64 @@
+//! SVDF.
+
+use smallvec::smallvec;
+
+use super::conv_2d::check_bias;
+use super::{
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
+};
+
+/// `SVDF`.
+pub static SVDF: OpDef = OpDef {
+    op: BuiltinOp::SVDF,
+    family: "svdf",
+    read: read_svdf,
+    infer: infer,
+    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.3.0")],
+};
+
+/// Params of SVDF.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SVDFParams {
+    /// Filters that are summed up to one unit.
+    pub rank: i32,
+    /// Applied to the result.
+    pub fused_activation_function: Activation,
+    /// Whether float inputs that meet integer weights are quantized with a zero point. Since version 4; false before.
+    pub asymmetric_quantize_inputs: bool,
+}
+
+fn read_svdf(options: &Options<'_>) -> Result<Params, ReadError> {
+    let t = options.table(|o| o.builtin_options_as_svdfoptions())?;
+    Ok(Params::SVDF(SVDFParams {
+        rank: t.rank(),
+        fused_activation_function: Activation::read(t.fused_activation_function())?,
+        asymmetric_quantize_inputs: t.asymmetric_quantize_inputs(),
+    }))
+}
+
+/// Input `[batch, inputs]`, feature weights `[filters, inputs]`, time weights `[filters, memory]`, bias
+/// `[filters / rank]`, state `[batch, memory · filters]`.
+fn infer(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(5..=5, 1)?;
+    let p: &SVDFParams = cx.params()?;
+    let [batch, inputs] = cx.shape_of_rank(0, "the input")?;
+    let [filters, depth] = cx.shape_of_rank(1, "the feature weights")?;
+    let [time_filters, memory] = cx.shape_of_rank(2, "the time weights")?;
+    let state = cx.shape_of_rank::<2>(4, "the state")?;
+    let rank = usize::try_from(p.rank).ok().filter(|&rank| rank > 0 && filters % rank == 0);
+    let Some(rank) = rank else {
+        return Err(InferError::new(format!("{filters} filters do not have rank {}", p.rank)));
+    };
+    if inputs != depth
+        || time_filters != filters
+        || Some(state[1]) != memory.checked_mul(filters)
+        || state[0] != batch
+    {
+        return Err(InferError::new(format!(
+            "weights of {filters}x{depth} and {time_filters}x{memory} and a state of {}x{} do not fit an input of {batch}x{inputs}",
+            state[0], state[1]
+        )));
+    }
+    check_bias(cx, 3, filters / rank)?;
+    Ok(smallvec![Inferred::known(cx.input(0)?.ty, [batch, filters / rank])])
+}
