@@ -1,11 +1,11 @@
 //! FULLY_CONNECTED.
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::conv_2d::check_bias;
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError, TensorType,
-    WeightsFormat,
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params,
+    ReadError, TensorType, WeightsFormat,
 };
 use crate::shape::Shape;
 
@@ -15,7 +15,22 @@ pub static FULLY_CONNECTED: OpDef = OpDef {
     family: "fully_connected",
     read: read_fully_connected,
     infer,
-    history: &[(1, "1.5.0"), (2, "1.10.0"), (3, "1.14.0"), (4, "1.14.0"), (5, "2.0.0"), (6, "2.1.0"), (7, "2.3.0"), (8, "2.3.0"), (9, "2.3.0"), (10, "2.11.0"), (11, "2.15.0"), (12, "2.17.0"), (13, "2.18.0"), (14, "2.21.0")],
+    history: &[
+        (1, "1.5.0"),
+        (2, "1.10.0"),
+        (3, "1.14.0"),
+        (4, "1.14.0"),
+        (5, "2.0.0"),
+        (6, "2.1.0"),
+        (7, "2.3.0"),
+        (8, "2.3.0"),
+        (9, "2.3.0"),
+        (10, "2.11.0"),
+        (11, "2.15.0"),
+        (12, "2.17.0"),
+        (13, "2.18.0"),
+        (14, "2.21.0"),
+    ],
 };
 
 /// Params of FULLY_CONNECTED.
@@ -46,13 +61,22 @@ fn read_fully_connected(options: &Options<'_>) -> Result<Params, ReadError> {
 
 /// Input `[…, inputs]`, weights `[outputs, inputs]`, bias `[outputs]`.
 fn infer(cx: &InferContext<'_>) -> InferResult {
-    cx.arity(2..=3, 1)?;
     let p: &FullyConnectedParams = cx.params()?;
+    let shuffled = p.weights_format == WeightsFormat::Shuffled4x16Int8;
+    cx.arity(2..=3, if shuffled { 2 } else { 1 })?;
     let input = cx.input(0)?;
     let [units, depth] = cx.shape_of_rank(1, "the weights")?;
     let elements = input.shape.elements();
-    if depth == 0 || elements % depth != 0 {
-        return Err(InferError::new(format!("weights of {units}x{depth} do not fit an input of {}", input.shape)));
+    // Without depth the outputs are 0, one row for each of the input's.
+    let rows = match depth {
+        0 => input.shape.iter().take(input.shape.rank().saturating_sub(1)).product(),
+        depth => elements / depth,
+    };
+    if depth != 0 && elements % depth != 0 {
+        return Err(InferError::new(format!(
+            "weights of {units}x{depth} do not fit an input of {}",
+            input.shape
+        )));
     }
     check_bias(cx, 2, units)?;
     // Quantized inputs keep their type; integer weights alone do not change that of a float input.
@@ -60,13 +84,20 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         true if input.shape.last() == Some(&depth) => {
             input.shape.iter().take(input.shape.rank() - 1).copied().chain([units]).collect()
         }
-        true => return Err(InferError::new(format!("the last dimension of {} must be {depth}", input.shape))),
-        false => Shape::new(&[elements / depth, units]),
+        true => {
+            return Err(InferError::new(format!("the last dimension of {} must be {depth}", input.shape)));
+        }
+        false => Shape::new(&[rows, units]),
     };
     // 8-bit inputs may give 16-bit outputs; then the file says so.
     let ty = match (input.ty, cx.outputs[0].ty) {
         (TensorType::UInt8 | TensorType::Int8, TensorType::Int16) => TensorType::Int16,
         (ty, _) => ty,
     };
-    Ok(smallvec![Inferred::known(ty, shape)])
+    let mut outputs: SmallVec<[Inferred; 2]> = smallvec![Inferred::known(ty, shape)];
+    if shuffled {
+        // Room for the inputs in the order that suits shuffled weights.
+        outputs.push(Inferred::known(TensorType::UInt8, input.shape.clone()));
+    }
+    Ok(outputs)
 }

@@ -9,11 +9,24 @@ use super::index::packed;
 use super::prepared::unsupported_type;
 use super::quantized::{Multiplier, activation_range};
 
-/// A weight tensor of type INT8, INT4 or INT2, or of type UINT8 where it holds signed numbers all the same.
-#[derive(Debug, Clone, Copy)]
+/// A weight tensor of type INT8, INT4 or INT2, or of type UINT8 where it holds signed numbers all the same; it may be
+/// sparse.
+#[derive(Debug, Clone)]
 pub struct Weights {
     input: usize,
-    unpacked: Option<(usize, Temporary, usize)>,
+    storage: Storage,
+}
+
+#[derive(Debug, Clone)]
+enum Storage {
+    Bytes,
+    Packed {
+        bits: usize,
+        unpacked: Temporary,
+        elements: usize,
+    },
+    /// Sparse weights in their dense form.
+    Dense(Vec<i8>),
 }
 
 impl Weights {
@@ -21,19 +34,36 @@ impl Weights {
     pub fn new(cx: &mut PrepareContext<'_>, i: usize) -> Result<Self> {
         let tensor = cx.input(i)?;
         let elements = tensor.shape().elements();
-        let bits = match tensor.ty() {
-            TensorType::Int8 | TensorType::UInt8 => return Ok(Weights { input: i, unpacked: None }),
-            TensorType::Int4 => 4,
-            TensorType::Int2 => 2,
+        let sparsity = tensor.tensor().sparsity.as_deref();
+        let storage = match (tensor.ty(), sparsity) {
+            (TensorType::Int8 | TensorType::UInt8, None) => Storage::Bytes,
+            (TensorType::Int8 | TensorType::UInt8, Some(sparsity)) => {
+                let mut dense = vec![0i8; elements];
+                let stored = tensor.constant_bytes().unwrap_or_default();
+                let expanded =
+                    sparsity.densify(tensor.shape(), 1, stored, bytemuck::cast_slice_mut(&mut dense));
+                expanded.map_err(|e| Error::InvalidNode(e.to_string()))?;
+                Storage::Dense(dense)
+            }
+            (TensorType::Int4, None) => {
+                Storage::Packed { bits: 4, unpacked: cx.temporary(elements), elements }
+            }
+            (TensorType::Int2, None) => {
+                Storage::Packed { bits: 2, unpacked: cx.temporary(elements), elements }
+            }
             _ => return Err(unsupported_type("weights", tensor)),
         };
-        Ok(Weights { input: i, unpacked: Some((bits, cx.temporary(elements), elements)) })
+        Ok(Weights { input: i, storage })
     }
 
     /// The weights, one byte each. May be called once per `invoke`.
-    pub fn get<'a>(&self, cx: &mut InvokeContext<'a>) -> Result<&'a [i8]> {
+    pub fn get<'s, 'a: 's>(&'s self, cx: &mut InvokeContext<'a>) -> Result<&'s [i8]> {
+        let (bits, temporary, elements) = match &self.storage {
+            Storage::Bytes => return Ok(bytemuck::cast_slice(cx.input_bytes(self.input)?)),
+            Storage::Dense(dense) => return Ok(dense),
+            Storage::Packed { bits, unpacked, elements } => (*bits, *unpacked, *elements),
+        };
         let bytes = cx.input_bytes(self.input)?;
-        let Some((bits, temporary, elements)) = self.unpacked else { return Ok(bytemuck::cast_slice(bytes)) };
         let unpacked = &mut cx.temporary::<i8>(temporary)?[..elements];
         for (i, weight) in unpacked.iter_mut().enumerate() {
             *weight = signed(packed(bytes, bits, i), bits);
@@ -158,7 +188,7 @@ fn check_scale(tensor: TensorView<'_>, scale: f32) -> Result<()> {
     Err(Error::InvalidNode(format!("tensor \"{}\" has the scale {scale}", tensor.name())))
 }
 
-/// The scales of weights: one, or one per index of `dimension`. Their zero points must be 0 unless `ty` is UINT8.
+/// The scales of weights: one, or one per index of `dimension`; then their zero points must be 0.
 pub fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Result<&'a [f32]> {
     let affine = weights
         .quantization()
@@ -178,14 +208,26 @@ pub fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Result<&'
             )));
         }
     }
-    if weights.ty() != TensorType::UInt8 && affine.zero_points.iter().any(|&z| z != 0) {
-        return Err(Error::Unsupported(format!(
-            "weights \"{}\" of type {} with a zero point other than 0",
-            weights.name(),
-            weights.ty()
-        )));
+    match affine.zero_points.iter().all(|&z| z == 0) {
+        false if affine.scales.len() > 1 => Err(with_zero_point(weights)),
+        _ => Ok(&affine.scales),
     }
-    Ok(&affine.scales)
+}
+
+fn with_zero_point(weights: TensorView<'_>) -> Error {
+    Error::Unsupported(format!(
+        "weights \"{}\" of type {} with a zero point other than 0",
+        weights.name(),
+        weights.ty()
+    ))
+}
+
+/// Checks that the zero points of weights are 0.
+pub fn check_zero_points(weights: TensorView<'_>) -> Result<()> {
+    match weights.quantization().and_then(|q| q.affine()) {
+        Some(affine) if affine.zero_points.iter().any(|&z| z != 0) => Err(with_zero_point(weights)),
+        _ => Ok(()),
+    }
 }
 
 /// From the accumulators of a convolution or matrix product to quantized outputs.

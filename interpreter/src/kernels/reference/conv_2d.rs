@@ -7,8 +7,8 @@ use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result};
 
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
 use crate::kernels::weights::{
-    DynamicInput, Requantize, Weights, check_bias_type, check_symmetric, clamp_bounds, integer_dot,
-    scale_zero_point, weight_scales,
+    DynamicInput, Requantize, Weights, check_bias_type, check_symmetric, check_zero_points, clamp_bounds,
+    integer_dot, scale_zero_point, weight_scales,
 };
 use crate::kernels::windows::{Axis, Windows};
 
@@ -110,6 +110,7 @@ fn float(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
 /// Float inputs, integer weights: every image is quantized while running.
 fn hybrid(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
     check_bias_type::<f32>(cx, 2)?;
+    check_zero_points(cx.input(1)?)?;
     let (low, high) = clamp_bounds(cx.params::<Conv2DParams>()?.fused_activation_function)?;
     let scales = weight_scales(cx.input(1)?, 0)?.to_vec();
     // With a zero point where scales differ per channel or the convolution is grouped.
@@ -150,6 +151,7 @@ fn uint8(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
 
 fn int8(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
     check_bias_type::<i32>(cx, 2)?;
+    check_zero_points(cx.input(1)?)?;
     let activation = cx.params::<Conv2DParams>()?.fused_activation_function;
     let input = cx.input(0)?;
     let requantize = Requantize::new(input, cx.input(1)?, cx.output(0)?, 0, activation, false)?;
@@ -171,6 +173,7 @@ fn int8(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
 /// 16-bit activations, 8-bit weights. The accumulator is as wide as the bias.
 fn int16<B: Element + Into<i64>>(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
     check_bias_type::<B>(cx, 2)?;
+    check_zero_points(cx.input(1)?)?;
     let activation = cx.params::<Conv2DParams>()?.fused_activation_function;
     check_symmetric(cx.input(0)?)?;
     check_symmetric(cx.output(0)?)?;

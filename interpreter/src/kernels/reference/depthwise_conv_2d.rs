@@ -7,8 +7,8 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
 use crate::kernels::weights::{
-    DynamicInput, Requantize, Weights, check_bias_type, check_symmetric, clamp_bounds, scale_zero_point,
-    weight_scales,
+    DynamicInput, Requantize, Weights, check_bias_type, check_symmetric, check_zero_points, clamp_bounds,
+    scale_zero_point, weight_scales,
 };
 use crate::kernels::windows::{Axis, Windows};
 
@@ -94,6 +94,7 @@ fn float(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
 /// Float inputs, integer weights: every image is quantized while running.
 fn hybrid(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
     check_bias_type::<f32>(cx, 2)?;
+    check_zero_points(cx.input(1)?)?;
     let (low, high) = clamp_bounds(cx.params::<DepthwiseConv2DParams>()?.fused_activation_function)?;
     let scales = weight_scales(cx.input(1)?, 3)?;
     let scales: Vec<f32> = scales.iter().copied().cycle().take(conv.channels * conv.multiplier).collect();
@@ -137,6 +138,7 @@ fn uint8(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
 
 fn int8(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
     check_bias_type::<i32>(cx, 2)?;
+    check_zero_points(cx.input(1)?)?;
     let activation = cx.params::<DepthwiseConv2DParams>()?.fused_activation_function;
     let input = cx.input(0)?;
     let requantize = Requantize::new(input, cx.input(1)?, cx.output(0)?, 3, activation, false)?;
@@ -160,6 +162,7 @@ fn int8(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
 /// 16-bit activations, 8-bit weights, 64-bit bias.
 fn int16(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
     check_bias_type::<i64>(cx, 2)?;
+    check_zero_points(cx.input(1)?)?;
     let activation = cx.params::<DepthwiseConv2DParams>()?.fused_activation_function;
     check_symmetric(cx.input(0)?)?;
     check_symmetric(cx.output(0)?)?;

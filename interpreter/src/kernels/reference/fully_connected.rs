@@ -6,34 +6,47 @@ use delegraph_core::ops::{TensorType, WeightsFormat};
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
+use crate::kernels::quantized::QuantizedElement;
 use crate::kernels::weights::{
-    DynamicInput, Requantize, Weights, check_bias_type, check_symmetric, clamp_bounds, integer_dot, scale_zero_point,
-    weight_scales,
+    DynamicInput, Requantize, Weights, check_bias_type, check_symmetric, clamp_bounds, integer_dot,
+    scale_zero_point, weight_scales,
 };
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    resolver.add_builtin(BuiltinOp::FULLY_CONNECTED, prepared(prepare), 1..=13);
+    resolver.add_builtin(BuiltinOp::FULLY_CONNECTED, prepared(prepare), 1..=14);
 }
 
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    use TensorType::{Float32, Int4, Int8, Int16, Int64, UInt8};
+    use TensorType::{Float32, Int2, Int4, Int8, Int16, Int64, UInt8};
     let p: &FullyConnectedParams = cx.params()?;
-    if p.weights_format != WeightsFormat::Default {
-        return Err(Error::Unsupported(format!("weights in the format {:?}", p.weights_format)));
-    }
     let (input, weights, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
-    if weights.tensor().sparsity.is_some() && weights.ty() != Float32 {
-        return Err(Error::Unsupported(format!("sparse weights \"{}\" of type {}", weights.name(), weights.ty())));
+    if depth(cx)? == 0 {
+        return Ok(Box::new(|cx| {
+            cx.output_bytes(0)?.fill(0);
+            Ok(())
+        }));
     }
     let bias = cx.optional_input(2).map(|bias| bias.ty());
-    match (input.ty(), weights.ty(), output.ty()) {
+    let types = (input.ty(), weights.ty(), output.ty());
+    if p.weights_format == WeightsFormat::Shuffled4x16Int8 {
+        return match types {
+            (UInt8, UInt8, Int16) => shuffled(cx),
+            _ => Err(unsupported_type("shuffled weights or their output", output)),
+        };
+    }
+    match types {
         (Float32, Float32, _) => float(cx),
-        (Float32, Int8 | UInt8 | Int4, _) => hybrid(cx),
-        (UInt8, UInt8, UInt8) => uint8(cx),
-        (Int8, Int8 | Int4, Int8) => int8(cx),
-        (Int16, Int8 | Int4, Int16) if bias == Some(Int64) => int16::<i64>(cx),
-        (Int16, Int8 | Int4, Int16) => int16::<i32>(cx),
-        (Float32 | UInt8 | Int8 | Int16, Float32 | UInt8 | Int8 | Int4, _) => Err(unsupported_type("output", output)),
+        (Float32, Int8 | UInt8 | Int4 | Int2, _) => hybrid(cx),
+        (UInt8, UInt8, UInt8) => uint8::<u8>(cx),
+        (UInt8, UInt8, Int16) => uint8::<i16>(cx),
+        (Int8, Int8 | Int4 | Int2, Int8) => int8(cx),
+        (Int16, Int8 | Int4 | Int2, Int16) if bias == Some(Int64) => int16::<i64>(cx),
+        (Int16, Int8 | Int4 | Int2, Int16) => int16::<i32>(cx),
+        (Int16, Int16, Int16) if bias == Some(Int64) => int16_weights::<i64>(cx),
+        (Int16, Int16, Int16) => int16_weights::<i32>(cx),
+        (Float32 | UInt8 | Int8 | Int16, Float32 | UInt8 | Int8 | Int4 | Int2, _) => {
+            Err(unsupported_type("output", output))
+        }
         (Float32 | UInt8 | Int8 | Int16, ..) => Err(unsupported_type("weights", weights)),
         _ => Err(unsupported_type("input", input)),
     }
@@ -124,7 +137,7 @@ fn requantize(cx: &PrepareContext<'_>) -> Result<Requantize> {
     Requantize::new(input, weights, cx.output(0)?, 0, activation, single)
 }
 
-fn uint8(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+fn uint8<O: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     check_bias_type::<i32>(cx, 2)?;
     let requantize = requantize(cx)?;
     let (zero, weights_zero) = (scale_zero_point(cx.input(0)?)?.1, scale_zero_point(cx.input(1)?)?.1);
@@ -132,9 +145,45 @@ fn uint8(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let bias = cx.optional_input::<i32>(2)?;
         let dot = |_, a: &[u8], b: &[u8]| integer_dot(0, a, b, zero, weights_zero);
-        run(depth, cx.input(0)?, cx.input(1)?, cx.output::<u8>(0)?, dot, |_, o, sum: i32| {
-            requantize.apply_up(o, sum.wrapping_add(bias.map_or(0, |bias| bias[o]))) as u8
+        run(depth, cx.input(0)?, cx.input(1)?, cx.output::<O>(0)?, dot, |_, o, sum: i32| {
+            let value = requantize.apply_up(o, sum.wrapping_add(bias.map_or(0, |bias| bias[o])));
+            O::clamped(value, O::MIN, O::MAX)
         });
+        Ok(())
+    }))
+}
+
+/// 8-bit weights as an old converter laid them out: blocks of 4 rows and 16 columns. They and the inputs have the
+/// zero point 128, which is already taken off the weights.
+fn shuffled(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    check_bias_type::<i32>(cx, 2)?;
+    check_symmetric(cx.output(0)?)?;
+    let requantize = requantize(cx)?;
+    let depth = depth(cx)?;
+    let units = cx.input(1)?.shape()[0];
+    if units % 4 != 0 || depth % 16 != 0 {
+        return Err(Error::InvalidNode(format!("weights of {units}x{depth} are no blocks of 4x16")));
+    }
+    Ok(Box::new(move |cx| {
+        let bias = cx.optional_input::<i32>(2)?;
+        let (input, weights) = (cx.input::<u8>(0)?, cx.input::<u8>(1)?);
+        let output = cx.output::<i16>(0)?;
+        // The second output shows the inputs as the field's kernel reads them: less 128, four rows in blocks.
+        let rows = if input.len() == 4 * depth { 4 } else { 1 };
+        for (i, shown) in cx.output::<u8>(1)?.iter_mut().enumerate() {
+            let (block, row, column) = (i / (rows * 16), i / 16 % rows, i % 16);
+            *shown = input[row * depth + block * 16 + column] ^ 0x80;
+        }
+        for (input, output) in input.chunks_exact(depth).zip(output.chunks_exact_mut(units.max(1))) {
+            for (o, out) in output.iter_mut().enumerate() {
+                let row = &weights[o / 4 * 4 * depth..][..4 * depth];
+                let parts = row.chunks_exact(64).map(|block| &block[o % 4 * 16..][..16]);
+                let sum = input.iter().zip(parts.flatten()).fold(0i32, |sum, (&a, &b)| {
+                    sum.wrapping_add((i32::from(a) - 128) * i32::from(b.cast_signed()))
+                });
+                *out = requantize.apply(o, sum.wrapping_add(bias.map_or(0, |bias| bias[o]))) as i16;
+            }
+        }
         Ok(())
     }))
 }
@@ -142,17 +191,26 @@ fn uint8(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 fn int8(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     check_bias_type::<i32>(cx, 2)?;
     let requantize = requantize(cx)?;
-    let zero = scale_zero_point(cx.input(0)?)?.1;
+    let (zero, weights_zero) = (scale_zero_point(cx.input(0)?)?.1, weights_zero_point(cx)?);
     let depth = depth(cx)?;
+    let sparse = cx.input(1)?.tensor().sparsity.is_some();
     let weights = Weights::new(cx, 1)?;
     Ok(Box::new(move |cx| {
         let bias = cx.optional_input::<i32>(2)?;
-        let dot = |_, a: &[i8], b: &[i8]| integer_dot(0, a, b, zero, 0);
+        let dot = |_, a: &[i8], b: &[i8]| integer_dot(0, a, b, zero, weights_zero);
         run(depth, cx.input(0)?, weights.get(cx)?, cx.output::<i8>(0)?, dot, |_, o, sum: i32| {
-            requantize.apply_up(o, sum.wrapping_add(bias.map_or(0, |bias| bias[o]))) as i8
+            let sum = sum.wrapping_add(bias.map_or(0, |bias| bias[o]));
+            // The field's kernel for sparse weights is no matrix product.
+            (if sparse { requantize.apply(o, sum) } else { requantize.apply_up(o, sum) }) as i8
         });
         Ok(())
     }))
+}
+
+/// The zero point of the weights, which only those with one scale may have.
+fn weights_zero_point(cx: &PrepareContext<'_>) -> Result<i32> {
+    let weights = cx.input(1)?;
+    Ok(if weight_scales(weights, 0)?.len() == 1 { scale_zero_point(weights)?.1 } else { 0 })
 }
 
 /// 16-bit activations, integer weights. The accumulator is as wide as the bias.
@@ -162,18 +220,44 @@ fn int16<B: Element + Into<i64>>(cx: &mut PrepareContext<'_>) -> Result<Invoke> 
     check_symmetric(cx.output(0)?)?;
     let requantize = requantize(cx)?;
     let depth = depth(cx)?;
+    let zero = weights_zero_point(cx)?;
+    // With a zero point it is no matrix product, and without a bias the accumulator is wide then.
+    let wide = B::TYPE == TensorType::Int64 || (zero != 0 && cx.optional_input(2).is_none());
     let weights = Weights::new(cx, 1)?;
     Ok(Box::new(move |cx| {
         let bias = cx.optional_input::<B>(2)?;
         let dot = |_, a: &[i16], b: &[i8]| {
-            a.iter().zip(b).fold(0i64, |sum, (&a, &b)| sum.wrapping_add(i64::from(a) * i64::from(b)))
+            let product = |(&a, &b): (&i16, &i8)| i64::from(a) * (i64::from(b) - i64::from(zero));
+            a.iter().zip(b).map(product).fold(0i64, i64::wrapping_add)
         };
         run(depth, cx.input(0)?, weights.get(cx)?, cx.output::<i16>(0)?, dot, |_, o, sum: i64| {
             let sum = sum.wrapping_add(bias.map_or(0, |bias| bias[o].into()));
-            (match B::TYPE {
-                TensorType::Int64 => requantize.apply_wide(o, sum),
-                _ => requantize.apply_up(o, sum as i32),
+            (match (wide, zero) {
+                (true, _) => requantize.apply_wide(o, sum),
+                (false, 0) => requantize.apply_up(o, sum as i32),
+                (false, _) => requantize.apply(o, sum as i32),
             }) as i16
+        });
+        Ok(())
+    }))
+}
+
+/// 16-bit activations and weights.
+fn int16_weights<B: Element + Into<i64>>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    check_bias_type::<B>(cx, 2)?;
+    check_symmetric(cx.input(0)?)?;
+    check_symmetric(cx.output(0)?)?;
+    let requantize = requantize(cx)?;
+    let depth = depth(cx)?;
+    let zero = weights_zero_point(cx)?;
+    Ok(Box::new(move |cx| {
+        let bias = cx.optional_input::<B>(2)?;
+        let dot = |_, a: &[i16], b: &[i16]| {
+            let product = |(&a, &b): (&i16, &i16)| i64::from(a) * (i64::from(b) - i64::from(zero));
+            a.iter().zip(b).map(product).fold(0i64, i64::wrapping_add)
+        };
+        run(depth, cx.input(0)?, cx.input(1)?, cx.output::<i16>(0)?, dot, |_, o, sum: i64| {
+            requantize.apply_wide(o, sum.wrapping_add(bias.map_or(0, |bias| bias[o].into()))) as i16
         });
         Ok(())
     }))
@@ -216,7 +300,13 @@ mod tests {
         let weights = Some(T::new(&[1, 2], &[2i8, 4]).quantized(0.5, 0).constant());
         // 127 steps of 1 and -64 of 1 (-63.5, halves away from zero) times 1 and 2.
         let output = T::new(&[1, 1], &[-1f32]);
-        check(BuiltinOp::FULLY_CONNECTED, 3, params(Activation::None, false), &[input, weights, None], &[output]);
+        check(
+            BuiltinOp::FULLY_CONNECTED,
+            3,
+            params(Activation::None, false),
+            &[input, weights, None],
+            &[output],
+        );
     }
 
     #[test]
