@@ -2,6 +2,8 @@
 //! with a part of a model's or a layer's name behind `--` for some of them. Without `--bench` (as tests run
 //! it) every layer runs once.
 //!
+//! `--long` repeats each layer for seconds, for a profiler to look at.
+//!
 //! Where the "GPU" is the processor, CPU time says more than the clock on a busy machine: it is printed as
 //! well where the system tells it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark fails by panicking")]
@@ -328,7 +330,7 @@ fn cpu_time() -> Option<f64> {
 }
 
 /// Seconds of one dispatch by the clock and of CPU time: the best of several runs.
-fn time(gpu: &Gpu, bound: &gpu::Bound, measure: bool) -> (f64, f64) {
+fn time(gpu: &Gpu, bound: &gpu::Bound, measure: bool, rounds: u32) -> (f64, f64) {
     let first = gpu.dispatch(bound, 1);
     if !measure {
         return (first, 0.0);
@@ -336,7 +338,7 @@ fn time(gpu: &Gpu, bound: &gpu::Bound, measure: bool) -> (f64, f64) {
     let once = gpu.dispatch(bound, 1);
     let times = (0.01 / once).clamp(1.0, 500.0) as u32;
     let (mut wall, mut cpu) = (f64::MAX, f64::MAX);
-    for _ in 0..7 {
+    for _ in 0..rounds {
         let before = cpu_time();
         wall = wall.min(gpu.dispatch(bound, times) / f64::from(times));
         if let (Some(before), Some(after)) = (before, cpu_time()) {
@@ -348,6 +350,7 @@ fn time(gpu: &Gpu, bound: &gpu::Bound, measure: bool) -> (f64, f64) {
 
 fn main() {
     let measure = std::env::args().any(|a| a == "--bench");
+    let rounds = if std::env::args().any(|a| a == "--long") { 1000 } else { 7 };
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     let Some(gpu) = gpu::gpu() else { return };
     println!("{}, {:?}", gpu.adapter, gpu.caps);
@@ -364,7 +367,7 @@ fn main() {
             let operands: Vec<(Binding, &[u8])> =
                 case.inputs.iter().zip(&data).map(|((at, _), data)| (*at, bytes(data))).collect();
             let bound = gpu.bind(&case.kernel, &operands, case.output);
-            let (clock, busy) = time(gpu, &bound, measure);
+            let (clock, busy) = time(gpu, &bound, measure, rounds);
             if measure {
                 let rate = case.flops / clock * 1e-9;
                 println!("{:44} {n:4} {:10.1} {:10.1} {rate:9.1}", case.name, clock * 1e6, busy * 1e6);

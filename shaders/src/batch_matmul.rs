@@ -91,7 +91,7 @@ impl Spec {
         let b_rows = !self.transpose_b && columns.is_multiple_of(4);
         let tile = RegisterTile::choose(caps, if b_rows { 4 } else { width(columns, columns) }, rows, true);
         let (key, wgsl) = tile
-            .apply(Template::new(NAME, include_str!("wgsl/batch_matmul.wgsl")))
+            .apply(Template::new(NAME, include_str!("wgsl/batch_matmul.wgsl")).number("UNIFORM", 3))
             .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
             .flag("A_VEC4", a_vec4)
             .flag("B_ROWS", b_rows)

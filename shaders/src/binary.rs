@@ -2,14 +2,12 @@
 
 use crate::element::Element;
 use crate::epilogue::Activation;
-use crate::kernel::linear_dispatch;
 use crate::shape::{MAX_RANK, Nest, broadcast_strides, elements};
 use crate::template::Template;
-use crate::uniform::Uniform;
+use crate::walk::Walk;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "binary";
-const WORKGROUP: u32 = 64;
 
 /// An operator on two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -155,13 +153,11 @@ impl Spec {
         }
         let result = if self.op.compares() { Element::Bool } else { self.element };
         let (nest, vec4) = self.nest()?;
-        let rank = nest.extents.len();
-        let count = elements(NAME, &self.output)? / if vec4 { 4 } else { 1 };
+        let walk = Walk::new(NAME, caps, &nest.extents)?;
         let repeats = |operand: usize| nest.strides[operand].last() == Some(&0);
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/binary.wgsl"))
-            .number("WORKGROUP", WORKGROUP)
-            .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
-            .number("LAST", u32::try_from(rank - 1).unwrap_or(u32::MAX))
+        let (key, wgsl) = walk
+            .apply(Template::new(NAME, include_str!("wgsl/binary.wgsl")))
+            .number("UNIFORM", 3)
             .flag("VEC4", vec4)
             .flag("A_REPEATS", repeats(0))
             .flag("B_REPEATS", repeats(1))
@@ -171,11 +167,8 @@ impl Spec {
             .text("OPERATION", name, operation)
             .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
             .render()?;
-        let mut uniform = Uniform::default().u32(count).f32s(self.activation.params());
-        for d in (0..rank).rev() {
-            let stride = |operand: usize| u32::try_from(nest.strides[operand][d]).unwrap_or(u32::MAX);
-            uniform = uniform.u32s([nest.extents[d], stride(0), stride(1)]);
-        }
+        let uniform = walk.uniform().f32s(self.activation.params());
+        let uniform = walk.dimensions(uniform, |uniform, d| uniform.u32s(nest.unsigned_strides(d)));
         Ok(Kernel {
             name: NAME,
             key,
@@ -183,13 +176,14 @@ impl Spec {
             entry: "main",
             bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
             uniform: uniform.finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(WORKGROUP))?,
+            dispatch: walk.dispatch(caps)?,
             features: Features::default(),
         })
     }
 
     /// The collapsed loop nest, in vectors of four where the flag says so.
     fn nest(&self) -> Result<(Nest<2>, bool), ShaderError> {
+        elements(NAME, &self.output)?;
         elements(NAME, &self.a)?;
         elements(NAME, &self.b)?;
         let strides = |shape: &[u32]| {

@@ -1,13 +1,11 @@
 //! CAST between the elements that take a 32-bit word.
 
 use crate::element::Element;
-use crate::kernel::linear_dispatch;
 use crate::template::Template;
-use crate::uniform::Uniform;
+use crate::walk::Walk;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "cast";
-const WORKGROUP: u32 = 64;
 
 /// `output[i] = input[i]`, as another element. Floats become integers by rounding towards zero, within the
 /// range of an `i32`; anything but zero is true.
@@ -36,8 +34,10 @@ impl Spec {
             (_, Element::Bool) => ("truth", "select(B(0u), B(1u), v != A(0))"),
             _ => ("value", "B(v)"),
         };
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/cast.wgsl"))
-            .number("WORKGROUP", WORKGROUP)
+        let walk = Walk::new(NAME, caps, &[count])?;
+        let (key, wgsl) = walk
+            .apply(Template::new(NAME, include_str!("wgsl/cast.wgsl")))
+            .number("UNIFORM", 2)
             .flag("VEC4", vec4)
             .text("FROM", from, from)
             .text("TO", to, to)
@@ -49,8 +49,8 @@ impl Spec {
             wgsl,
             entry: "main",
             bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
-            uniform: Uniform::default().u32(count).finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(WORKGROUP))?,
+            uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).finish(),
+            dispatch: walk.dispatch(caps)?,
             features: Features::default(),
         })
     }

@@ -74,8 +74,9 @@ impl Spec {
         let row = tiles.div_ceil(rows);
         let groups_c = out_c.div_ceil(LANES * tile.width);
         let dispatch = check_dispatch(NAME, caps, [groups_c, row, rows].map(u64::from))?;
-        let template =
-            tile.apply(Template::new(NAME, include_str!("wgsl/conv_2d.wgsl"))).flag("IN_VEC4", vec4);
+        let template = tile
+            .apply(Template::new(NAME, include_str!("wgsl/conv_2d.wgsl")).number("UNIFORM", 3))
+            .flag("IN_VEC4", vec4);
         let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
         let uniform = Uniform::default()
             .u32s([in_h, in_w, if vec4 { in_c / 4 } else { in_c }, group_c, group_v])

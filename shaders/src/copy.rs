@@ -1,12 +1,9 @@
 //! Strided copies: what slices, transposes, concatenations, tiles and the like come down to.
 
-use crate::kernel::linear_dispatch;
-use crate::shape::{MAX_RANK, Nest, elements};
+use crate::shape::{MAX_RANK, Nest};
 use crate::template::Template;
-use crate::uniform::Uniform;
+use crate::walk::Walk;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
-
-const WORKGROUP: u32 = 64;
 
 /// A copy of 32-bit words: element `i` of the nest goes from `from + i·strides[0]` to `to + i·strides[1]`.
 #[derive(Clone, Debug)]
@@ -36,21 +33,21 @@ impl Copy {
         if rank > MAX_RANK {
             return Err(ShaderError::unsupported(self.name, format!("a copy of {rank} dimensions")));
         }
-        let count = elements(self.name, &nest.extents)?;
-        let (key, wgsl) = Template::new("copy", include_str!("wgsl/copy.wgsl"))
-            .number("WORKGROUP", WORKGROUP)
-            .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
+        let walk = Walk::new(self.name, caps, &nest.extents)?;
+        let (key, wgsl) = walk
+            .apply(Template::new("copy", include_str!("wgsl/copy.wgsl")))
+            .number("UNIFORM", 2)
             .flag("VEC4", vec4)
             .render()?;
-        let signed = |n: i64| {
-            i32::try_from(n).map_err(|_| ShaderError::unsupported(self.name, format!("offset or stride {n}")))
-        };
-        let mut uniform = Uniform::default().u32(count).i32(signed(from)?).i32(signed(to)?);
-        for (d, extent) in nest.extents.iter().enumerate().rev() {
-            let stride = |operand: &Vec<i64>| signed(operand.get(d).copied().unwrap_or(0));
-            let [input, output] = &nest.strides;
-            uniform = uniform.u32(*extent).i32(stride(input)?).i32(stride(output)?);
+        let fits = |n: &i64| i32::try_from(*n).is_ok();
+        if ![from, to].iter().chain(nest.strides.iter().flatten()).all(fits) {
+            return Err(ShaderError::unsupported(self.name, "a copy over more than 2^31 elements"));
         }
+        let signed = |n: i64| i32::try_from(n).unwrap_or(0);
+        let uniform = walk.uniform().i32(signed(from)).i32(signed(to));
+        let uniform = walk.dimensions(uniform, |uniform, d| {
+            uniform.i32s(nest.strides.iter().map(|strides| signed(strides.get(d).copied().unwrap_or(0))))
+        });
         Ok(Kernel {
             name: self.name,
             key,
@@ -58,7 +55,7 @@ impl Copy {
             entry: "main",
             bindings: vec![self.input, Binding::Output, Binding::Uniform],
             uniform: uniform.finish(),
-            dispatch: linear_dispatch(self.name, caps, u64::from(count), u64::from(WORKGROUP))?,
+            dispatch: walk.dispatch(caps)?,
             features: Features::default(),
         })
     }

@@ -82,6 +82,7 @@ impl Spec {
         let strips = column.div_ceil(rows) * self.dilation[0];
         let count = u64::from(batch) * u64::from(channels) * u64::from(tiles) * u64::from(strips);
         let template = Template::new(NAME, include_str!("wgsl/depthwise_conv_2d.wgsl"))
+            .number("UNIFORM", 3)
             .number("WORKGROUP", WORKGROUP)
             .number("TILE", TILE)
             .number("LIVE", live)
@@ -109,6 +110,7 @@ impl Spec {
         let count = [batch, out_h, tiles, out_c / unit].iter().map(|n| u64::from(*n)).product();
         let template =
             Template::new("depthwise_conv_2d_any", include_str!("wgsl/depthwise_conv_2d_any.wgsl"))
+                .number("UNIFORM", 3)
                 .number("WORKGROUP", WORKGROUP)
                 .number("TILE", TILE)
                 .flag("VEC4", vec4);

@@ -1,13 +1,11 @@
 //! GATHER.
 
-use crate::kernel::linear_dispatch;
 use crate::shape::elements;
 use crate::template::Template;
-use crate::uniform::Uniform;
+use crate::walk::Walk;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "gather";
-const WORKGROUP: u32 = 64;
 
 /// `output[batch…, outer…, index…, inner…] = input[batch…, outer…, indices[batch…, index…], inner…]`, for
 /// elements of 32 bits and 32-bit indices. Negative indices count from the end; one that lies outside the
@@ -43,24 +41,26 @@ impl Spec {
         if self.indices.get(..self.batch_dims) != Some(batch) || axis == 0 {
             return Err(bad());
         }
-        let total = elements(NAME, &[batch, outer, picked, inner].concat())?;
-        let inner = elements(NAME, inner)?;
+        elements(NAME, &[batch, outer, picked, inner].concat())?;
+        let [batch, outer, picked, inner] =
+            [elements(NAME, batch)?, elements(NAME, outer)?, elements(NAME, picked)?, elements(NAME, inner)?];
         let vec4 = inner.is_multiple_of(4);
-        let unit = if vec4 { 4 } else { 1 };
-        let count = total / unit;
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/gather.wgsl"))
-            .number("WORKGROUP", WORKGROUP)
+        let inner = if vec4 { inner / 4 } else { inner };
+        let walk = Walk::new(NAME, caps, &[batch, outer, picked, inner])?;
+        let (key, wgsl) = walk
+            .apply(Template::new(NAME, include_str!("wgsl/gather.wgsl")))
+            .number("UNIFORM", 3)
             .flag("VEC4", vec4)
             .render()?;
-        let (outer, picked) = (elements(NAME, outer)?, elements(NAME, picked)?);
+        let uniform = walk.dimensions(walk.uniform().u32(axis), |uniform, _| uniform);
         Ok(Kernel {
             name: NAME,
             key,
             wgsl,
             entry: "main",
             bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
-            uniform: Uniform::default().u32s([count, inner / unit, picked, axis, outer]).finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(WORKGROUP))?,
+            uniform: uniform.finish(),
+            dispatch: walk.dispatch(caps)?,
             features: Features::default(),
         })
     }

@@ -29,6 +29,7 @@ mod register_tile;
 mod shape;
 mod template;
 mod uniform;
+mod walk;
 
 pub mod batch_matmul;
 pub mod binary;

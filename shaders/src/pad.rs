@@ -1,13 +1,11 @@
 //! PAD, PADV2 and MIRROR_PAD.
 
-use crate::kernel::linear_dispatch;
 use crate::shape::{MAX_RANK, dense_strides, elements};
 use crate::template::Template;
-use crate::uniform::Uniform;
+use crate::walk::Walk;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "pad";
-const WORKGROUP: u32 = 64;
 
 /// What stands outside the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,21 +59,20 @@ impl Spec {
             Fill::Symmetric => (0, 1),
         };
         let outputs: Vec<u32> = sides.iter().map(|side| side.output).collect();
-        let count = elements(NAME, &outputs)?;
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/pad.wgsl"))
-            .number("WORKGROUP", WORKGROUP)
-            .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
+        let walk = Walk::new(NAME, caps, &outputs)?;
+        let (key, wgsl) = walk
+            .apply(Template::new(NAME, include_str!("wgsl/pad.wgsl")))
+            .number("UNIFORM", 2)
             .flag("VEC4", vec4)
             .flag("MIRROR", mirror)
             .render()?;
         let strides = dense_strides(&sides.iter().map(|side| side.input).collect::<Vec<_>>());
-        let uniform = sides
-            .iter()
-            .zip(strides)
-            .rev()
-            .fold(Uniform::default().u32(count).u32(value).i32(border), |uniform, (side, stride)| {
-                uniform.u32s([side.input, side.output, side.before, stride])
-            });
+        let uniform = walk.dimensions(walk.uniform().u32(value).i32(border), |uniform, d| {
+            match (sides.get(d), strides.get(d)) {
+                (Some(side), Some(stride)) => uniform.u32s([side.input, side.before, *stride]),
+                _ => uniform,
+            }
+        });
         Ok(Kernel {
             name: NAME,
             key,
@@ -83,7 +80,7 @@ impl Spec {
             entry: "main",
             bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
             uniform: uniform.finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(WORKGROUP))?,
+            dispatch: walk.dispatch(caps)?,
             features: Features::default(),
         })
     }

@@ -2,15 +2,13 @@
 
 use crate::element::Element;
 use crate::epilogue::Activation;
-use crate::kernel::linear_dispatch;
 use crate::reduce::{self, Reduce};
 use crate::shape::elements;
 use crate::template::Template;
-use crate::uniform::Uniform;
+use crate::walk::Walk;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "pool_2d";
-const WORKGROUP: u32 = 64;
 
 /// What becomes of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,23 +58,26 @@ impl Spec {
         {
             return self.whole_image(caps);
         }
-        let (total, _) = (elements(NAME, output)?, elements(NAME, input)?);
+        elements(NAME, output)?;
+        elements(NAME, input)?;
         let vec4 = input[3].is_multiple_of(4);
         let unit = if vec4 { 4 } else { 1 };
-        let count = total / unit;
+        let walk = Walk::columns(NAME, caps, &[output[2], output[3] / unit], output[0] * output[1])?;
         let start = match self.op {
             Pool::Average => "T()",
-            Pool::Max => "input[((image + u32(y0)) * u32(p.in_w) + u32(x0)) * p.channels + channel]",
+            Pool::Max => "input[((image + u32(y0)) * u32(p.in_w) + u32(x0)) * p.extent_0 + digit_0]",
         };
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/pool_2d.wgsl"))
-            .number("WORKGROUP", WORKGROUP)
+        let (key, wgsl) = walk
+            .apply(Template::new(NAME, include_str!("wgsl/pool_2d.wgsl")))
+            .number("UNIFORM", 2)
             .flag("VEC4", vec4)
             .flag("AVERAGE", self.op == Pool::Average)
             .text("START", "", start)
             .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
             .render()?;
-        let uniform = Uniform::default()
-            .u32s([count, input[1], input[2], input[3] / unit, output[1], output[2]])
+        let uniform = walk
+            .dimensions(walk.uniform(), |uniform, _| uniform)
+            .u32s([input[1], input[2], output[1]])
             .u32s(*window)
             .u32s(self.stride)
             .i32s(self.padding)
@@ -88,7 +89,7 @@ impl Spec {
             entry: "main",
             bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
             uniform: uniform.finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(WORKGROUP))?,
+            dispatch: walk.dispatch_rows(caps, output[1], output[0])?,
             features: Features::default(),
         })
     }

@@ -96,6 +96,7 @@ impl Spec {
             Reduce::Max | Reduce::Min => "input[base]",
         };
         let (key, wgsl) = Template::new(NAME, include_str!("wgsl/reduce.wgsl"))
+            .number("UNIFORM", 2)
             .number("WORKGROUP", workgroup)
             .number("SPLIT", split)
             .number("KEPT", u32::try_from(plan.kept.len()).unwrap_or(u32::MAX))

@@ -1,13 +1,11 @@
 //! RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
 
-use crate::kernel::linear_dispatch;
 use crate::shape::elements;
 use crate::template::Template;
-use crate::uniform::Uniform;
+use crate::walk::Walk;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "resize";
-const WORKGROUP: u32 = 64;
 
 /// How an output pixel comes about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,14 +41,14 @@ impl Spec {
     pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let [batch, in_h, in_w, channels] = self.input;
         let [out_h, out_w] = self.size;
-        let total = elements(NAME, &[batch, out_h, out_w, channels])?;
+        elements(NAME, &[batch, out_h, out_w, channels])?;
         elements(NAME, &self.input)?;
         if self.input.contains(&0) || self.size.contains(&0) {
             return Err(ShaderError::invalid(NAME, format!("{self:?}")));
         }
         let vec4 = channels.is_multiple_of(4);
         let unit = if vec4 { 4 } else { 1 };
-        let count = total / unit;
+        let walk = Walk::columns(NAME, caps, &[out_w, channels / unit], batch * out_h)?;
         let scale = |from: u32, to: u32| {
             if self.align_corners && to > 1 {
                 (from - 1) as f32 / (to - 1) as f32
@@ -65,12 +63,13 @@ impl Spec {
             Resize::Nearest if self.align_corners => 0.5,
             Resize::Nearest => 0.0,
         };
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/resize.wgsl"))
-            .number("WORKGROUP", WORKGROUP)
+        let (key, wgsl) = walk
+            .apply(Template::new(NAME, include_str!("wgsl/resize.wgsl")))
+            .number("UNIFORM", 2)
             .flag("VEC4", vec4)
             .flag("BILINEAR", self.op == Resize::Bilinear)
             .render()?;
-        let uniform = Uniform::default().u32s([count, channels / unit, in_h, in_w, out_h, out_w]).f32s([
+        let uniform = walk.dimensions(walk.uniform(), |uniform, _| uniform).u32s([in_h, in_w, out_h]).f32s([
             scale(in_h, out_h),
             scale(in_w, out_w),
             half,
@@ -83,7 +82,7 @@ impl Spec {
             entry: "main",
             bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
             uniform: uniform.finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(WORKGROUP))?,
+            dispatch: walk.dispatch_rows(caps, out_h, batch)?,
             features: Features::default(),
         })
     }

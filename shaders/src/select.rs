@@ -1,13 +1,11 @@
 //! SELECT and SELECT_V2.
 
-use crate::kernel::linear_dispatch;
 use crate::shape::{MAX_RANK, Nest, broadcast_strides, elements};
 use crate::template::Template;
-use crate::uniform::Uniform;
+use crate::walk::Walk;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "select";
-const WORKGROUP: u32 = 64;
 
 /// `output = condition ? a : b`, with the operands broadcast to the output's shape; the condition is
 /// [boolean](crate::Element::Bool), the rest are words.
@@ -40,6 +38,7 @@ impl Spec {
                     ShaderError::invalid(NAME, format!("{shape:?} doesn't broadcast to {:?}", self.output))
                 })
         };
+        elements(NAME, &self.output)?;
         let mut nest = Nest {
             extents: self.output.clone(),
             strides: [strides(&self.condition)?, strides(&self.a)?, strides(&self.b)?],
@@ -50,23 +49,17 @@ impl Spec {
         if rank > MAX_RANK {
             return Err(ShaderError::unsupported(NAME, format!("broadcasting in {rank} dimensions")));
         }
-        let count = elements(NAME, &nest.extents)?;
+        let walk = Walk::new(NAME, caps, &nest.extents)?;
         let [repeats_0, repeats_1, repeats_2] = nest.strides.each_ref().map(|s| s.last() == Some(&0));
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/select.wgsl"))
-            .number("WORKGROUP", WORKGROUP)
-            .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
+        let (key, wgsl) = walk
+            .apply(Template::new(NAME, include_str!("wgsl/select.wgsl")))
+            .number("UNIFORM", 4)
             .flag("VEC4", vec4)
             .flag("REPEATS_0", repeats_0)
             .flag("REPEATS_1", repeats_1)
             .flag("REPEATS_2", repeats_2)
             .render()?;
-        let mut uniform = Uniform::default().u32(count);
-        for (d, extent) in nest.extents.iter().enumerate().rev() {
-            let stride = |operand: &Vec<i64>| {
-                operand.get(d).and_then(|stride| u32::try_from(*stride).ok()).unwrap_or(u32::MAX)
-            };
-            uniform = uniform.u32(*extent).u32s(nest.strides.iter().map(stride));
-        }
+        let uniform = walk.dimensions(walk.uniform(), |uniform, d| uniform.u32s(nest.unsigned_strides(d)));
         Ok(Kernel {
             name: NAME,
             key,
@@ -80,7 +73,7 @@ impl Spec {
                 Binding::Uniform,
             ],
             uniform: uniform.finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(WORKGROUP))?,
+            dispatch: walk.dispatch(caps)?,
             features: Features::default(),
         })
     }

@@ -91,6 +91,11 @@ impl<const N: usize> Nest<N> {
         out
     }
 
+    /// The operands' strides along dimension `d`, none of them negative.
+    pub(crate) fn unsigned_strides(&self, d: usize) -> [u32; N] {
+        self.strides.each_ref().map(|s| s.get(d).and_then(|s| u32::try_from(*s).ok()).unwrap_or(0))
+    }
+
     /// Turns the innermost dimension into vectors of four, where its extent and all operands allow: an
     /// operand either walks it element by element, with its other strides in fours, or repeats one
     /// element along it and keeps its strides.

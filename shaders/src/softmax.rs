@@ -42,6 +42,7 @@ impl Spec {
             () => (64, 64),
         };
         let (key, wgsl) = Template::new(NAME, include_str!("wgsl/softmax.wgsl"))
+            .number("UNIFORM", 2)
             .number("WORKGROUP", workgroup)
             .number("SPLIT", split)
             .flag("ALONG", true)

@@ -224,7 +224,10 @@ fn include(name: &str) -> Option<&'static str> {
         "epilogue_params" => include_str!("wgsl/include/epilogue_params.wgsl"),
         "item" => include_str!("wgsl/include/item.wgsl"),
         "math" => include_str!("wgsl/include/math.wgsl"),
+        "params" => include_str!("wgsl/include/params.wgsl"),
         "split" => include_str!("wgsl/include/split.wgsl"),
+        "walk" => include_str!("wgsl/include/walk.wgsl"),
+        "walk_on" => include_str!("wgsl/include/walk_on.wgsl"),
         _ => return None,
     })
 }

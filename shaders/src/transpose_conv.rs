@@ -67,8 +67,9 @@ impl Spec {
         let groups_c = out_c.div_ceil(LANES * tile.width);
         let groups = pixels.div_ceil(tile.pixels * tile.rows);
         let dispatch = check_dispatch(NAME, caps, [u64::from(groups_c), u64::from(groups), phases])?;
-        let template =
-            tile.apply(Template::new(NAME, include_str!("wgsl/transpose_conv.wgsl"))).flag("IN_VEC4", vec4);
+        let template = tile
+            .apply(Template::new(NAME, include_str!("wgsl/transpose_conv.wgsl")).number("UNIFORM", 3))
+            .flag("IN_VEC4", vec4);
         let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
         let uniform = Uniform::default()
             .u32s([in_h, in_w, if vec4 { vectors } else { in_c }, in_c, vectors])

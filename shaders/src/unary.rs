@@ -1,12 +1,10 @@
 //! Element-wise functions of one tensor, one or a chain of them in one pass.
 
-use crate::kernel::linear_dispatch;
 use crate::template::Template;
-use crate::uniform::Uniform;
+use crate::walk::Walk;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "unary";
-const WORKGROUP: u32 = 64;
 
 /// A function of one value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -142,20 +140,23 @@ impl Spec {
         let chain = names.iter().enumerate().fold(String::from("input[i]"), |inner, (i, name)| {
             format!("op_{name}({inner}, p.a_{i}, p.b_{i})")
         });
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/unary.wgsl"))
-            .number("WORKGROUP", WORKGROUP)
+        let walk = Walk::new(NAME, caps, &[count])?;
+        let (key, wgsl) = walk
+            .apply(Template::new(NAME, include_str!("wgsl/unary.wgsl")))
+            .number("UNIFORM", 2)
             .number("STEPS", u32::try_from(self.steps.len()).unwrap_or(u32::MAX))
             .flag("VEC4", vec4)
             .text("CHAIN", names.join("+"), chain)
             .render()?;
+        let uniform = walk.dimensions(walk.uniform(), |uniform, _| uniform);
         Ok(Kernel {
             name: NAME,
             key,
             wgsl,
             entry: "main",
             bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
-            uniform: Uniform::default().u32(count).f32s(self.steps.iter().flat_map(|s| s.params())).finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(WORKGROUP))?,
+            uniform: uniform.f32s(self.steps.iter().flat_map(|s| s.params())).finish(),
+            dispatch: walk.dispatch(caps)?,
             features: Features::default(),
         })
     }

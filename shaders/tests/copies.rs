@@ -4,7 +4,7 @@
 mod gpu;
 
 use delegraph_shaders::depth_to_space::{self, Direction};
-use delegraph_shaders::{Binding, Caps, Kernel, concatenation, slice, tile, transpose};
+use delegraph_shaders::{Binding, Caps, Kernel, ShaderError, concatenation, slice, tile, transpose};
 use gpu::{count, flat, gpu, indices};
 
 /// Distinct words, of which many are no ordinary floats.
@@ -12,27 +12,42 @@ fn words(count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect()
 }
 
+/// A device whose invocations make one item each, and one where they make several.
+const BOTH: [Caps; 2] = [Caps::WEBGPU, Caps { software: true, ..Caps::WEBGPU }];
+
 /// Runs the kernel on `words` shaped like `input` and wants `source(index)` at every index of `output`.
 #[track_caller]
-fn check(kernel: &Kernel, input: &[u32], output: &[u32], source: impl Fn(&[u32]) -> Vec<u32>) {
+fn check(
+    kernel: impl Fn(&Caps) -> Result<Kernel, ShaderError>,
+    input: &[u32],
+    output: &[u32],
+    source: impl Fn(&[u32]) -> Vec<u32>,
+) {
     let Some(gpu) = gpu() else { return };
     let values = words(count(input));
-    let actual: Vec<u32> =
-        gpu.run(kernel, &[(Binding::Input(0), bytemuck::cast_slice(&values))], count(output));
-    for (index, actual) in indices(output).iter().zip(actual) {
-        let from = source(index);
-        assert_eq!(actual, values[flat(input, &from)], "{}: {index:?} should be {from:?}", kernel.key);
+    for kernel in BOTH.map(|caps| kernel(&caps).unwrap()) {
+        let actual: Vec<u32> =
+            gpu.run(&kernel, &[(Binding::Input(0), bytemuck::cast_slice(&values))], count(output));
+        for (index, actual) in indices(output).iter().zip(actual) {
+            let from = source(index);
+            assert_eq!(actual, values[flat(input, &from)], "{}: {index:?} should be {from:?}", kernel.key);
+        }
     }
 }
 
 fn check_transpose(input: &[u32], permutation: &[usize]) {
     let spec = transpose::Spec { input: input.to_vec(), permutation: permutation.to_vec() };
     let output: Vec<u32> = permutation.iter().map(|d| input[*d]).collect();
-    check(&spec.kernel(&Caps::WEBGPU).unwrap(), input, &output, |index| {
-        let mut from = vec![0; index.len()];
-        permutation.iter().zip(index).for_each(|(d, i)| from[*d] = *i);
-        from
-    });
+    check(
+        |caps| spec.kernel(caps),
+        input,
+        &output,
+        |index| {
+            let mut from = vec![0; index.len()];
+            permutation.iter().zip(index).for_each(|(d, i)| from[*d] = *i);
+            from
+        },
+    );
 }
 
 #[test]
@@ -44,6 +59,8 @@ fn transposes() {
     check_transpose(&[7], &[0]);
     check_transpose(&[1, 9, 1], &[2, 1, 0]);
     check_transpose(&[300, 301], &[1, 0]);
+    check_transpose(&[30, 7, 11, 5], &[2, 0, 3, 1]);
+    check_transpose(&[30, 20, 11, 8], &[2, 0, 1, 3]);
 }
 
 #[test]
@@ -60,9 +77,12 @@ fn check_slice(input: &[u32], begin: &[u32], step: &[i32], output: &[u32]) {
         begin: begin.to_vec(),
         step: step.to_vec(),
     };
-    check(&spec.kernel(&Caps::WEBGPU).unwrap(), input, output, |index| {
-        (0..index.len()).map(|d| (begin[d] as i32 + index[d] as i32 * step[d]) as u32).collect()
-    });
+    check(
+        |caps| spec.kernel(caps),
+        input,
+        output,
+        |index| (0..index.len()).map(|d| (begin[d] as i32 + index[d] as i32 * step[d]) as u32).collect(),
+    );
 }
 
 #[test]
@@ -148,9 +168,12 @@ fn tiles() {
     let check_tile = |input: &[u32], multiples: &[u32]| {
         let spec = tile::Spec { input: input.to_vec(), multiples: multiples.to_vec() };
         let output: Vec<u32> = input.iter().zip(multiples).map(|(n, times)| n * times).collect();
-        check(&spec.kernel(&Caps::WEBGPU).unwrap(), input, &output, |index| {
-            index.iter().zip(input).map(|(i, n)| i % n).collect()
-        });
+        check(
+            |caps| spec.kernel(caps),
+            input,
+            &output,
+            |index| index.iter().zip(input).map(|(i, n)| i % n).collect(),
+        );
     };
     check_tile(&[2, 3, 4], &[1, 2, 1]);
     check_tile(&[2, 3, 4], &[2, 1, 3]);
@@ -175,15 +198,20 @@ fn block_moves() {
         } else {
             [n, h / block, w / block, c * block * block]
         };
-        check(&spec.kernel(&Caps::WEBGPU).unwrap(), &input, &output, |i| {
-            if deep {
-                let channel = (i[1] % block * block + i[2] % block) * output[3] + i[3];
-                vec![i[0], i[1] / block, i[2] / block, channel]
-            } else {
-                let at = i[3] / c;
-                vec![i[0], i[1] * block + at / block, i[2] * block + at % block, i[3] % c]
-            }
-        });
+        check(
+            |caps| spec.kernel(caps),
+            &input,
+            &output,
+            |i| {
+                if deep {
+                    let channel = (i[1] % block * block + i[2] % block) * output[3] + i[3];
+                    vec![i[0], i[1] / block, i[2] / block, channel]
+                } else {
+                    let at = i[3] / c;
+                    vec![i[0], i[1] * block + at / block, i[2] * block + at % block, i[3] % c]
+                }
+            },
+        );
     }
     let odd = depth_to_space::Spec { direction: Direction::DepthToSpace, input: [1, 1, 1, 6], block: 2 };
     assert!(odd.kernel(&Caps::WEBGPU).is_err());

@@ -21,24 +21,27 @@ fn source(fill: Fill, i: i64, extent: i64) -> Option<u32> {
 fn check(input: &[u32], padding: &[[u32; 2]], fill: Fill) {
     let Some(gpu) = gpu() else { return };
     let spec = Spec { input: input.to_vec(), padding: padding.to_vec(), fill };
-    let kernel = spec.kernel(&Caps::WEBGPU).unwrap();
     let output: Vec<u32> = input.iter().zip(padding).map(|(n, [before, after])| n + before + after).collect();
     let values: Vec<u32> = (1..=count(input) as u32).collect();
-    let actual: Vec<u32> =
-        gpu.run(&kernel, &[(Binding::Input(0), bytemuck::cast_slice(&values))], count(&output));
-    for (index, actual) in indices(&output).iter().zip(actual) {
-        let from: Option<Vec<u32>> = index
-            .iter()
-            .zip(padding)
-            .zip(input)
-            .map(|((i, [before, _]), n)| source(fill, i64::from(*i) - i64::from(*before), i64::from(*n)))
-            .collect();
-        let expected = match (from, fill) {
-            (Some(from), _) => values[flat(input, &from)],
-            (None, Fill::Value(value)) => value,
-            (None, _) => panic!("mirrors leave no gap"),
-        };
-        assert_eq!(actual, expected, "{} {input:?} {padding:?} {fill:?} at {index:?}", kernel.key);
+    // A device whose invocations make one item each, and one where they make several.
+    for caps in [Caps::WEBGPU, Caps { software: true, ..Caps::WEBGPU }] {
+        let kernel = spec.kernel(&caps).unwrap();
+        let actual: Vec<u32> =
+            gpu.run(&kernel, &[(Binding::Input(0), bytemuck::cast_slice(&values))], count(&output));
+        for (index, actual) in indices(&output).iter().zip(actual) {
+            let from: Option<Vec<u32>> = index
+                .iter()
+                .zip(padding)
+                .zip(input)
+                .map(|((i, [before, _]), n)| source(fill, i64::from(*i) - i64::from(*before), i64::from(*n)))
+                .collect();
+            let expected = match (from, fill) {
+                (Some(from), _) => values[flat(input, &from)],
+                (None, Fill::Value(value)) => value,
+                (None, _) => panic!("mirrors leave no gap"),
+            };
+            assert_eq!(actual, expected, "{} {input:?} {padding:?} {fill:?} at {index:?}", kernel.key);
+        }
     }
 }
 
@@ -51,6 +54,8 @@ fn pads_with_a_value() {
     check(&[2, 3, 5], &[[1, 0], [0, 1], [2, 0]], fill);
     check(&[2, 1, 2, 1, 2, 3], &[[1, 1], [1, 0], [0, 1], [1, 1], [0, 1], [1, 0]], fill);
     check(&[5], &[[0, 0]], fill);
+    check(&[2, 29, 31, 3], &[[0, 0], [1, 2], [2, 1], [0, 2]], fill);
+    check(&[1, 29, 31, 16], &[[0, 0], [1, 2], [2, 1], [0, 0]], fill);
 }
 
 #[test]

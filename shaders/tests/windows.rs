@@ -125,6 +125,7 @@ fn pools() {
     check_pool([2, 6, 8, 8], [2, 2], [2, 2], [0, 0], [3, 4]);
     check_pool([1, 7, 5, 3], [3, 3], [2, 2], [1, 1], [4, 3]);
     check_pool([1, 7, 5, 4], [3, 2], [1, 1], [1, 0], [7, 5]);
+    check_pool([1, 30, 40, 21], [3, 3], [1, 1], [1, 1], [30, 40]);
     check_pool([1, 33, 33, 20], [33, 33], [1, 1], [0, 0], [1, 1]);
     check_pool([2, 5, 6, 3], [5, 6], [5, 6], [0, 0], [1, 1]);
 }
@@ -174,9 +175,11 @@ fn check_resize(input: [u32; 4], size: [u32; 2]) {
             .collect();
         for (op, expected) in [(Resize::Bilinear, bilinear), (Resize::Nearest, nearest)] {
             let spec = resize::Spec { op, input, size, align_corners: align, half_pixel_centers: half };
-            let kernel = spec.kernel(&Caps::WEBGPU).unwrap();
-            let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(&values))], expected.len());
-            assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+            for caps in BOTH {
+                let kernel = spec.kernel(&caps).unwrap();
+                let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(&values))], expected.len());
+                assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+            }
         }
     }
 }
@@ -188,6 +191,7 @@ fn resizes() {
     check_resize([1, 8, 6, 4], [4, 3]);
     check_resize([1, 1, 1, 8], [3, 2]);
     check_resize([1, 5, 5, 1], [1, 1]);
+    check_resize([1, 9, 11, 21], [33, 35]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn check_select(condition: &[u32], a: &[u32], b: &[u32], output: &[u32]) {
     let ys: Vec<u32> = (0..count(b) as u32).map(|i| 2_000_000 + i).collect();
     let operands = [(Binding::Input(0), &truths), (Binding::Input(1), &xs), (Binding::Input(2), &ys)];
     let operands = operands.map(|(at, words)| (at, bytemuck::cast_slice(words)));
-    let kernel = spec.kernel(&Caps::WEBGPU).unwrap();
+    let kernel = spec.kernel(&gpu.caps).unwrap();
     let actual: Vec<u32> = gpu.run(&kernel, &operands, count(output));
     for (index, actual) in indices(output).iter().zip(actual) {
         let expected = if truths[broadcast(condition, index)] != 0 {
@@ -46,6 +46,7 @@ fn selects() {
     check_select(&[3, 1], &[3, 8], &[8], &[3, 8]);
     check_select(&[1], &[2, 3, 5], &[2, 3, 5], &[2, 3, 5]);
     check_select(&[2, 3, 5, 8], &[], &[8], &[2, 3, 5, 8]);
+    check_select(&[20, 1, 31, 1], &[8], &[20, 7, 1, 8], &[20, 7, 31, 8]);
     check_select(&[2, 1, 5, 1], &[1, 3, 1, 4], &[3, 5, 1], &[2, 3, 5, 4]);
 }
 
@@ -61,7 +62,7 @@ fn check_gather(input: &[u32], indices_shape: &[u32], axis: usize, batch_dims: u
         .collect();
     let picked = &indices_shape[batch_dims..];
     let output = [&input[..axis], picked, &input[axis + 1..]].concat();
-    let kernel = spec.kernel(&Caps::WEBGPU).unwrap();
+    let kernel = spec.kernel(&gpu.caps).unwrap();
     let operands = [
         (Binding::Input(0), bytemuck::cast_slice(&values)),
         (Binding::Input(1), bytemuck::cast_slice(&picks)),
@@ -85,6 +86,7 @@ fn gathers() {
     check_gather(&[2, 5, 3], &[2, 4], 1, 1);
     check_gather(&[2, 3, 5, 4], &[2, 6], 2, 1);
     check_gather(&[6], &[], 0, 0);
+    check_gather(&[2, 3, 50, 7], &[2, 60], 2, 1);
 }
 
 #[test]

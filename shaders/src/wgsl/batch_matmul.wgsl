@@ -43,7 +43,7 @@ alias T = vec{{WIDTH}}<f32>;
 @group(0) @binding(0) var<storage, read> a: array<A>;
 @group(0) @binding(1) var<storage, read> b: array<B>;
 @group(0) @binding(2) var<storage, read_write> output: array<T>;
-@group(0) @binding(3) var<uniform> p: Params;
+#include "params"
 
 #include "math"
 
@@ -90,6 +90,7 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
 #endif
 ) {
+    p = uniforms;
     let column = (group.x * 8u + local.x) * {{WIDTH}}u;
     let first = (group.y * {{ROWS}}u + local.y) * {{PIXELS}}u;
     // The last tiles stick out: their surplus reads what is there and writes nothing.

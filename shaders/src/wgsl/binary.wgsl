@@ -4,10 +4,12 @@
 struct Params {
     // Elements of the output, or vectors of four.
     count: u32,
+    items: u32,
     act_a: f32,
     act_b: f32,
 #for d in 0..RANK
     extent_{{d}}: u32,
+    step_{{d}}: u32,
     a_stride_{{d}}: u32,
     b_stride_{{d}}: u32,
 #endfor
@@ -35,9 +37,8 @@ alias R = {{RESULT}};
 @group(0) @binding(1) var<storage, read> b: array<T>;
 #endif
 @group(0) @binding(2) var<storage, read_write> output: array<R>;
-@group(0) @binding(3) var<uniform> p: Params;
+#include "params"
 
-#include "item"
 #include "divide"
 #if ACTIVATES
 #include "math"
@@ -53,26 +54,19 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let i = item_index(group, groups, local);
-    if i >= p.count {
-        return;
-    }
-    var rest = i;
-    var at_a = 0u;
-    var at_b = 0u;
-#for d in 0..LAST
-    let outer_{{d}} = divide(rest, p.extent_{{d}});
-    let along_{{d}} = rest - outer_{{d}} * p.extent_{{d}};
-    at_a += along_{{d}} * p.a_stride_{{d}};
-    at_b += along_{{d}} * p.b_stride_{{d}};
-    rest = outer_{{d}};
+    p = uniforms;
+#include "walk"
+        var at_a = 0u;
+        var at_b = 0u;
+#for d in 0..RANK
+        at_a += digit_{{d}} * p.a_stride_{{d}};
+        at_b += digit_{{d}} * p.b_stride_{{d}};
 #endfor
-    at_a += rest * p.a_stride_{{LAST}};
-    at_b += rest * p.b_stride_{{LAST}};
-    let v = op(T(a[at_a]), T(b[at_b]));
+        let v = op(T(a[at_a]), T(b[at_b]));
 #if ACTIVATES
-    output[i] = {{ACTIVATION}};
+        output[i] = {{ACTIVATION}};
 #else
-    output[i] = v;
+        output[i] = v;
 #endif
+#include "walk_on"
 }

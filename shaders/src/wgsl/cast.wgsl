@@ -3,6 +3,9 @@
 struct Params {
     // Elements, or vectors of four.
     count: u32,
+    items: u32,
+    extent_0: u32,
+    step_0: u32,
 }
 
 #if VEC4
@@ -15,9 +18,7 @@ alias B = {{TO}};
 
 @group(0) @binding(0) var<storage, read> input: array<A>;
 @group(0) @binding(1) var<storage, read_write> output: array<B>;
-@group(0) @binding(2) var<uniform> p: Params;
-
-#include "item"
+#include "params"
 
 @compute @workgroup_size({{WORKGROUP}})
 fn main(
@@ -25,9 +26,9 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let i = item_index(group, groups, local);
-    if i < p.count {
+    p = uniforms;
+#include "walk"
         let v = input[i];
         output[i] = {{CONVERSION}};
-    }
+#include "walk_on"
 }

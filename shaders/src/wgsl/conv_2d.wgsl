@@ -50,6 +50,7 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
 #endif
 ) {
+    p = uniforms;
     let o = (group.x * 8u + local.x) * {{WIDTH}}u;
     let first = ((group.z * p.row + group.y) * {{ROWS}}u + local.y) * {{PIXELS}}u;
 #include "conv_begin"

@@ -31,7 +31,7 @@ alias T = vec4<f32>;
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read> weights: array<T>;
 @group(0) @binding(2) var<storage, read_write> output: array<T>;
-@group(0) @binding(3) var<uniform> p: Params;
+#include "params"
 
 #include "epilogue"
 #include "item"
@@ -43,6 +43,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
+    p = uniforms;
     let index = item_index(group, groups, local);
     if index >= p.count {
         return;

@@ -3,13 +3,15 @@
 struct Params {
     // Words of the output, or vectors of four.
     count: u32,
+    items: u32,
     // The padding's bits.
     value: u32,
     // Mirrors: 1 when the border itself is repeated.
     border: i32,
 #for d in 0..RANK
+    extent_{{d}}: u32,
+    step_{{d}}: u32,
     in_{{d}}: i32,
-    out_{{d}}: u32,
     before_{{d}}: i32,
     stride_{{d}}: i32,
 #endfor
@@ -23,9 +25,8 @@ alias T = u32;
 
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read_write> output: array<T>;
-@group(0) @binding(2) var<uniform> p: Params;
+#include "params"
 
-#include "item"
 #include "divide"
 
 // The index whose image stands at `i` of a dimension of `extent`.
@@ -40,27 +41,19 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let i = item_index(group, groups, local);
-    if i >= p.count {
-        return;
-    }
-    var rest = i;
-    var src = 0;
-    var inside = true;
+    p = uniforms;
+#include "walk"
+        var src = 0;
+        var inside = true;
 #for d in 0..RANK
-#if d < RANK - 1
-    let outer_{{d}} = divide(rest, p.out_{{d}});
-#else
-    let outer_{{d}} = 0u;
-#endif
-    let at_{{d}} = i32(rest - outer_{{d}} * p.out_{{d}}) - p.before_{{d}};
-    rest = outer_{{d}};
+        let at_{{d}} = i32(digit_{{d}}) - p.before_{{d}};
 #if MIRROR
-    src += mirror(at_{{d}}, p.in_{{d}}) * p.stride_{{d}};
+        src += mirror(at_{{d}}, p.in_{{d}}) * p.stride_{{d}};
 #else
-    inside = inside && at_{{d}} >= 0 && at_{{d}} < p.in_{{d}};
-    src += clamp(at_{{d}}, 0, p.in_{{d}} - 1) * p.stride_{{d}};
+        inside = inside && at_{{d}} >= 0 && at_{{d}} < p.in_{{d}};
+        src += clamp(at_{{d}}, 0, p.in_{{d}} - 1) * p.stride_{{d}};
 #endif
 #endfor
-    output[i] = select(T(p.value), input[src], inside);
+        output[i] = select(T(p.value), input[src], inside);
+#include "walk_on"
 }

@@ -1,14 +1,17 @@
 // Average or maximum over a window. The average counts only what lies inside the image.
 
 struct Params {
-    // Elements of the output, or vectors of four.
+    // Elements of a row of the output, or vectors of four.
     count: u32,
+    items: u32,
+    // Channels (or vectors of four) and columns.
+#for d in 0..RANK
+    extent_{{d}}: u32,
+    step_{{d}}: u32,
+#endfor
     in_h: i32,
     in_w: i32,
-    // Channels, or vectors of four.
-    channels: u32,
     out_h: u32,
-    out_w: u32,
     window_h: i32,
     window_w: i32,
     stride_h: i32,
@@ -28,9 +31,8 @@ alias T = f32;
 
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read_write> output: array<T>;
-@group(0) @binding(2) var<uniform> p: Params;
+#include "params"
 
-#include "item"
 #include "divide"
 #include "math"
 
@@ -40,38 +42,34 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let i = item_index(group, groups, local);
-    if i >= p.count {
-        return;
-    }
-    let pixel = divide(i, p.channels);
-    let row = divide(pixel, p.out_w);
-    let n = divide(row, p.out_h);
-    let channel = i - pixel * p.channels;
-    let top = i32(row - n * p.out_h) * p.stride_h - p.pad_h;
-    let left = i32(pixel - row * p.out_w) * p.stride_w - p.pad_w;
+    p = uniforms;
     // A window may lie outside altogether; it is moved to the border then, and an average of nothing is 0.
+    let top = i32(group.y) * p.stride_h - p.pad_h;
     let y0 = clamp(top, 0, p.in_h - 1);
     let y1 = min(top + p.window_h, p.in_h);
-    let x0 = clamp(left, 0, p.in_w - 1);
-    let x1 = min(left + p.window_w, p.in_w);
-    let image = n * u32(p.in_h);
-    var result = {{START}};
-    for (var y = y0; y < y1; y++) {
-        var at = ((image + u32(y)) * u32(p.in_w) + u32(x0)) * p.channels + channel;
-        for (var x = x0; x < x1; x++) {
+    let image = group.z * u32(p.in_h);
+    let out_row = (group.z * p.out_h + group.y) * p.count;
+#include "walk"
+        let left = i32(digit_1) * p.stride_w - p.pad_w;
+        let x0 = clamp(left, 0, p.in_w - 1);
+        let x1 = min(left + p.window_w, p.in_w);
+        var result = {{START}};
+        for (var y = y0; y < y1; y++) {
+            var at = ((image + u32(y)) * u32(p.in_w) + u32(x0)) * p.extent_0 + digit_0;
+            for (var x = x0; x < x1; x++) {
 #if AVERAGE
-            result += input[at];
+                result += input[at];
 #else
-            result = max(result, input[at]);
+                result = max(result, input[at]);
 #endif
-            at += p.channels;
+                at += p.extent_0;
+            }
         }
-    }
 #if AVERAGE
-    let v = result / f32(max((y1 - y0) * (x1 - x0), 1));
+        let v = result / f32(max((y1 - y0) * (x1 - x0), 1));
 #else
-    let v = result;
+        let v = result;
 #endif
-    output[i] = {{ACTIVATION}};
+        output[out_row + i] = {{ACTIVATION}};
+#include "walk_on"
 }

@@ -34,7 +34,7 @@ alias T = P;
 
 @group(0) @binding(0) var<storage, read> input: array<P>;
 @group(0) @binding(1) var<storage, read_write> output: array<T>;
-@group(0) @binding(2) var<uniform> p: Params;
+#include "params"
 
 #include "divide"
 #if ACTIVATES
@@ -57,6 +57,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
+    p = uniforms;
     let i = (group.y * groups.x + group.x) * {{WORKGROUP / SPLIT}}u + item_of(local);
     var rest = min(i, p.count - 1u);
     var base = 0u;

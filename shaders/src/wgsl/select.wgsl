@@ -4,8 +4,10 @@
 struct Params {
     // Words of the output, or vectors of four.
     count: u32,
+    items: u32,
 #for d in 0..RANK
     extent_{{d}}: u32,
+    step_{{d}}: u32,
     condition_stride_{{d}}: u32,
     a_stride_{{d}}: u32,
     b_stride_{{d}}: u32,
@@ -31,9 +33,8 @@ alias T{{operand}} = T;
 @group(0) @binding(1) var<storage, read> a: array<T1>;
 @group(0) @binding(2) var<storage, read> b: array<T2>;
 @group(0) @binding(3) var<storage, read_write> output: array<T>;
-@group(0) @binding(4) var<uniform> p: Params;
+#include "params"
 
-#include "item"
 #include "divide"
 
 @compute @workgroup_size({{WORKGROUP}})
@@ -42,20 +43,12 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let i = item_index(group, groups, local);
-    if i >= p.count {
-        return;
-    }
-    var rest = i;
-    var at = vec3<u32>();
+    p = uniforms;
+#include "walk"
+        var at = vec3<u32>();
 #for d in 0..RANK
-#if d < RANK - 1
-    let outer_{{d}} = divide(rest, p.extent_{{d}});
-#else
-    let outer_{{d}} = 0u;
-#endif
-    at += (rest - outer_{{d}} * p.extent_{{d}}) * vec3(p.condition_stride_{{d}}, p.a_stride_{{d}}, p.b_stride_{{d}});
-    rest = outer_{{d}};
+        at += digit_{{d}} * vec3(p.condition_stride_{{d}}, p.a_stride_{{d}}, p.b_stride_{{d}});
 #endfor
-    output[i] = select(T(b[at.z]), T(a[at.y]), T(condition[at.x]) != T(0u));
+        output[i] = select(T(b[at.z]), T(a[at.y]), T(condition[at.x]) != T(0u));
+#include "walk_on"
 }

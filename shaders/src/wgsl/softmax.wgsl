@@ -16,7 +16,7 @@ alias P = T;
 
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read_write> output: array<T>;
-@group(0) @binding(2) var<uniform> p: Params;
+#include "params"
 
 const MAX = 0u;
 const SUM = 1u;
@@ -33,6 +33,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
+    p = uniforms;
     let row = (group.y * groups.x + group.x) * {{WORKGROUP / SPLIT}}u + item_of(local);
     let begin = min(row, p.rows - 1u) * p.depth;
     let end = begin + p.depth;

@@ -56,6 +56,7 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
 #endif
 ) {
+    p = uniforms;
     let o = (group.x * 8u + local.x) * {{WIDTH}}u;
     let start = (group.y * {{ROWS}}u + local.y) * {{PIXELS}}u;
     // The phase's first output pixel, and the first tap that it sees.

@@ -3,6 +3,9 @@
 struct Params {
     // Elements, or vectors of four.
     count: u32,
+    items: u32,
+    extent_0: u32,
+    step_0: u32,
 #for i in 0..STEPS
     a_{{i}}: f32,
     b_{{i}}: f32,
@@ -17,10 +20,9 @@ alias T = f32;
 
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read_write> output: array<T>;
-@group(0) @binding(2) var<uniform> p: Params;
+#include "params"
 
 #include "math"
-#include "item"
 
 @compute @workgroup_size({{WORKGROUP}})
 fn main(
@@ -28,9 +30,8 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let i = item_index(group, groups, local);
-    if i >= p.count {
-        return;
-    }
-    output[i] = {{CHAIN}};
+    p = uniforms;
+#include "walk"
+        output[i] = {{CHAIN}};
+#include "walk_on"
 }

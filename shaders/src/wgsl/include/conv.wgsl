@@ -22,7 +22,7 @@ alias T = vec{{WIDTH}}<f32>;
 @group(0) @binding(0) var<storage, read> input: array<I>;
 @group(0) @binding(1) var<storage, read> weights: array<V>;
 @group(0) @binding(2) var<storage, read_write> output: array<T>;
-@group(0) @binding(3) var<uniform> p: Params;
+#include "params"
 
 #include "epilogue"
 #include "divide"
