@@ -62,6 +62,8 @@ families! {
     fully_connected: FULLY_CONNECTED;
     batch_matmul: BATCH_MATMUL;
     svdf: SVDF;
+    l2_normalization: L2_NORMALIZATION;
+    local_response_normalization: LOCAL_RESPONSE_NORMALIZATION;
     quantize: QUANTIZE, DEQUANTIZE, FAKE_QUANT;
     densify: DENSIFY;
     conv_2d: CONV_2D;
@@ -93,6 +95,8 @@ params! {
     FullyConnected(fully_connected::FullyConnectedParams),
     BatchMatMul(batch_matmul::BatchMatMulParams),
     SVDF(svdf::SVDFParams),
+    L2Norm(l2_normalization::L2NormParams),
+    LocalResponseNormalization(local_response_normalization::LocalResponseNormalizationParams),
     FakeQuant(quantize::FakeQuantParams),
     Conv2D(conv_2d::Conv2DParams),
     DepthwiseConv2D(depthwise_conv_2d::DepthwiseConv2DParams),

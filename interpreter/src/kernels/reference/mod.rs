@@ -25,6 +25,8 @@ families! {
     depth_to_space,
     depthwise_conv_2d,
     fully_connected,
+    l2_normalization,
+    local_response_normalization,
     pack,
     pad,
     pool_2d,
