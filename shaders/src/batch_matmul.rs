@@ -110,8 +110,8 @@ impl Spec {
             let [a, b] = &batches.strides;
             uniform = uniform.u32s([*extent, stride(a, unit_a), stride(b, unit_b)]);
         }
-        let groups = [columns.div_ceil(LANES * tile.width), rows.div_ceil(tile.pixels * tile.rows), batch]
-            .map(u64::from);
+        let groups =
+            [columns.div_ceil(LANES * tile.width), rows.div_ceil(tile.reach()), batch].map(u64::from);
         Ok(Kernel {
             name: NAME,
             key,

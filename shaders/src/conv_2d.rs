@@ -56,6 +56,14 @@ impl Spec {
         Ok(())
     }
 
+    /// Whether every output pixel comes from the input pixel at its own place.
+    fn pointwise(&self) -> bool {
+        self.filter[1..3] == [1, 1]
+            && self.stride == [1, 1]
+            && self.padding == [0, 0]
+            && self.input[..3] == self.output[..3]
+    }
+
     /// The kernel.
     ///
     /// # Errors
@@ -69,14 +77,16 @@ impl Spec {
         let (pixels, groups) = (batch * out_h * out_w, self.groups());
         let tile = RegisterTile::choose(caps, width(out_c, out_c / groups), pixels, groups == 1);
         // Along the pixels there may be more workgroups than fit one dimension.
-        let tiles = pixels.div_ceil(tile.pixels * tile.rows);
+        let tiles = pixels.div_ceil(tile.reach());
         let rows = tiles.div_ceil(caps.max_workgroups_per_dimension.max(1));
         let row = tiles.div_ceil(rows);
         let groups_c = out_c.div_ceil(LANES * tile.width);
         let dispatch = check_dispatch(NAME, caps, [groups_c, row, rows].map(u64::from))?;
         let template = tile
             .apply(Template::new(NAME, include_str!("wgsl/conv_2d.wgsl")).number("UNIFORM", 3))
-            .flag("IN_VEC4", vec4);
+            .flag("IN_VEC4", vec4)
+            .number("CHANNELS", few_channels(group_c))
+            .flag("POINTWISE", self.pointwise());
         let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
         let uniform = Uniform::default()
             .u32s([in_h, in_w, if vec4 { in_c / 4 } else { in_c }, group_c, group_v])
@@ -108,6 +118,11 @@ impl Spec {
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         pack(self.filter, filter, bias)
     }
+}
+
+/// Input channels of a group that are fewer than a vector of four, which the text knows; 0: not so.
+pub(crate) fn few_channels(group_c: u32) -> u32 {
+    if group_c < 4 { group_c } else { 0 }
 }
 
 /// See [`Spec::pack_weights`]. `shape`: `[output channels, height, width, input channels]`.

@@ -17,6 +17,8 @@ pub(crate) struct RegisterTile {
     pub(crate) rows: u32,
     /// Subgroups of [`LANES`] share their loads.
     pub(crate) shared: bool,
+    /// The workgroup's rows of invocations make the same tile, each from its part of the depth.
+    pub(crate) split: bool,
 }
 
 impl RegisterTile {
@@ -32,7 +34,18 @@ impl RegisterTile {
             () if caps.software => 8,
             () => 4,
         };
-        Self { width, pixels, rows: if shared { 1 } else { 8 }, shared }
+        let split = single && !caps.software;
+        let rows = match () {
+            () if shared || (single && caps.software) => 1,
+            () if split => 32,
+            () => 8,
+        };
+        Self { width, pixels, rows, shared, split }
+    }
+
+    /// Output pixels or rows that a workgroup makes.
+    pub(crate) fn reach(&self) -> u32 {
+        if self.split { self.pixels } else { self.pixels * self.rows }
     }
 
     pub(crate) fn apply(&self, template: Template) -> Template {
@@ -43,15 +56,41 @@ impl RegisterTile {
             // Loads per tile and step in depth.
             .number("VECTORS", if self.shared { self.pixels / LANES } else { self.pixels })
             .flag("SHARED", self.shared)
+            .flag("SPLIT", self.split)
     }
 }
 
-/// Channels of an invocation: as many as leave no lane idle, where the channels that must stay together come
-/// in multiples of them.
+/// Channels of an invocation that make an output of so many `channels` cheapest, where those that must stay
+/// `together` come in multiples of them. Wide tiles load less, narrow ones leave fewer lanes idle: the costs
+/// are those of a step in depth, relative to each other, as measured on a software device.
 pub(crate) fn width(channels: u32, together: u32) -> u32 {
-    match () {
-        () if together.is_multiple_of(4) && channels > 2 * LANES => 4,
-        () if together.is_multiple_of(2) && channels > LANES => 2,
-        () => 1,
+    let cost = |width: u32| {
+        let step = match width {
+            4 => 24,
+            2 => 15,
+            _ => 10,
+        };
+        u64::from(channels.div_ceil(LANES * width)) * step
+    };
+    [4, 2, 1]
+        .into_iter()
+        .filter(|width| together.is_multiple_of(*width))
+        .min_by_key(|width| cost(*width))
+        .unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::width;
+
+    #[test]
+    fn widths_waste_few_lanes() {
+        for (channels, expected) in
+            [(8, 1), (16, 2), (24, 4), (32, 4), (40, 2), (72, 4), (96, 4), (21, 1), (42, 2)]
+        {
+            assert_eq!(width(channels, channels), expected, "{channels} channels");
+        }
+        assert_eq!(width(96, 6), 2);
+        assert_eq!(width(96, 3), 1);
     }
 }

@@ -226,6 +226,7 @@ fn include(name: &str) -> Option<&'static str> {
         "math" => include_str!("wgsl/include/math.wgsl"),
         "params" => include_str!("wgsl/include/params.wgsl"),
         "split" => include_str!("wgsl/include/split.wgsl"),
+        "split_tile" => include_str!("wgsl/include/split_tile.wgsl"),
         "walk" => include_str!("wgsl/include/walk.wgsl"),
         "walk_on" => include_str!("wgsl/include/walk_on.wgsl"),
         _ => return None,

@@ -1,6 +1,6 @@
 //! TRANSPOSE_CONV, with bias and a fused epilogue.
 
-use crate::conv_2d::pack;
+use crate::conv_2d::{few_channels, pack};
 use crate::epilogue::Epilogue;
 use crate::kernel::check_dispatch;
 use crate::register_tile::{LANES, RegisterTile, width};
@@ -65,11 +65,13 @@ impl Spec {
         let tile = RegisterTile::choose(caps, width(out_c, out_c), pixels, true);
         let phases = u64::from(stride_h) * u64::from(stride_w);
         let groups_c = out_c.div_ceil(LANES * tile.width);
-        let groups = pixels.div_ceil(tile.pixels * tile.rows);
+        let groups = pixels.div_ceil(tile.reach());
         let dispatch = check_dispatch(NAME, caps, [u64::from(groups_c), u64::from(groups), phases])?;
         let template = tile
             .apply(Template::new(NAME, include_str!("wgsl/transpose_conv.wgsl")).number("UNIFORM", 3))
-            .flag("IN_VEC4", vec4);
+            .flag("IN_VEC4", vec4)
+            .number("CHANNELS", few_channels(in_c))
+            .flag("POINTWISE", false);
         let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
         let uniform = Uniform::default()
             .u32s([in_h, in_w, if vec4 { vectors } else { in_c }, in_c, vectors])

@@ -112,6 +112,14 @@ fn pointwise() {
 }
 
 #[test]
+fn single_pixels() {
+    check(&spec([1, 1, 1, 300], [40, 1, 1, 300], 1, 1, true));
+    check(&spec([1, 3, 3, 8], [24, 3, 3, 8], 1, 1, false));
+    check(&spec([1, 3, 3, 7], [5, 3, 3, 7], 1, 1, false));
+    check(&spec([1, 5, 5, 8], [16, 3, 3, 4], 3, 1, false));
+}
+
+#[test]
 fn odd_channels() {
     for (in_c, out_c) in [(3, 8), (5, 7), (8, 1), (1, 4), (6, 21), (4, 2)] {
         check(&spec([1, 6, 7, in_c], [out_c, 1, 1, in_c], 1, 1, true));

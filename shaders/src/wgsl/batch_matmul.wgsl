@@ -78,6 +78,10 @@ fn load_b(at: u32, k: u32) -> V {
 }
 #endif
 
+#if SPLIT
+var<workgroup> parts: array<f32, {{8 * ROWS * WIDTH}}>;
+#endif
+
 fn finish(v: T) -> T {
     return {{ACTIVATION}};
 }
@@ -92,7 +96,11 @@ fn main(
 ) {
     p = uniforms;
     let column = (group.x * 8u + local.x) * {{WIDTH}}u;
+#if SPLIT
+    let first = group.y * {{PIXELS}}u;
+#else
     let first = (group.y * {{ROWS}}u + local.y) * {{PIXELS}}u;
+#endif
     // The last tiles stick out: their surplus reads what is there and writes nothing.
     let own = min(column, p.columns - {{WIDTH}}u);
     var rest = group.z;
@@ -117,7 +125,11 @@ fn main(
     var sum_{{i}}_{{c}} = 0.0;
 #endfor
 #endfor
+#if SPLIT
+    for (var k = local.y * 4u; k < p.depth; k += {{4 * ROWS}}u) {
+#else
     for (var k = 0u; k < p.depth; k += 4u) {
+#endif
 #if B_ROWS
         // A vector of four columns per step in depth; the last may go beyond the depth.
 #for j in 0..4
@@ -149,6 +161,7 @@ fn main(
 #endfor
 #endfor
     }
+#include "split_tile"
     if column >= p.columns {
         return;
     }

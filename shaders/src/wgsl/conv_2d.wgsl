@@ -1,4 +1,5 @@
-// Convolution. Tiles run over the flattened output images.
+// Convolution. Tiles run over the flattened output images. POINTWISE: windows of one pixel, one for every
+// pixel of the input.
 
 struct Params {
     in_h: i32,
@@ -33,6 +34,7 @@ struct Params {
 
 #include "conv"
 
+#if !POINTWISE
 // Top left corner of an output pixel's window, and its image.
 fn window(pixel: u32) -> vec3<i32> {
     let row = divide(pixel, p.out_w);
@@ -41,6 +43,7 @@ fn window(pixel: u32) -> vec3<i32> {
     let y = i32(row - n * p.out_h);
     return vec3(x * p.stride_w - p.pad_w, y * p.stride_h - p.pad_h, i32(n));
 }
+#endif
 
 @compute @workgroup_size(8, {{ROWS}})
 fn main(
@@ -52,16 +55,31 @@ fn main(
 ) {
     p = uniforms;
     let o = (group.x * 8u + local.x) * {{WIDTH}}u;
+#if SPLIT
+    let first = (group.z * p.row + group.y) * {{PIXELS}}u;
+#else
     let first = ((group.z * p.row + group.y) * {{ROWS}}u + local.y) * {{PIXELS}}u;
+#endif
 #include "conv_begin"
 #for v in 0..VECTORS
 #if SHARED
-    let window_{{v}} = window(min(first + {{v * 8}}u + lane, p.out_pixels - 1u));
+    let pixel_of_{{v}} = min(first + {{v * 8}}u + lane, p.out_pixels - 1u);
 #else
-    let window_{{v}} = window(min(first + {{v}}u, p.out_pixels - 1u));
+    let pixel_of_{{v}} = min(first + {{v}}u, p.out_pixels - 1u);
+#endif
+#if POINTWISE
+    let at_{{v}} = pixel_of_{{v}} * p.in_pixel + channel;
+#else
+    let window_{{v}} = window(pixel_of_{{v}});
 #endif
 #endfor
     var w = wo;
+#if SPLIT
+    var tap_w = wo;
+#endif
+#if POINTWISE
+#include "conv_tap"
+#else
     for (var ky = 0u; ky < p.kernel_h; ky++) {
         let down = i32(ky) * p.dilation_h;
         for (var kx = 0u; kx < p.kernel_w; kx++) {
@@ -69,6 +87,7 @@ fn main(
 #include "conv_tap"
         }
     }
+#endif
 #for i in 0..PIXELS
     let pixel_{{i}} = first + {{i}}u;
 #endfor

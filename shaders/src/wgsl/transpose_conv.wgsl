@@ -58,7 +58,11 @@ fn main(
 ) {
     p = uniforms;
     let o = (group.x * 8u + local.x) * {{WIDTH}}u;
+#if SPLIT
+    let start = group.y * {{PIXELS}}u;
+#else
     let start = (group.y * {{ROWS}}u + local.y) * {{PIXELS}}u;
+#endif
     // The phase's first output pixel, and the first tap that it sees.
     let first = vec2(group.z % p.stride_w, group.z / p.stride_w);
     let tap_x = (first.x + p.pad_w) % p.stride_w;
@@ -76,6 +80,9 @@ fn main(
         var across = 0;
         for (var kx = tap_x; kx < p.kernel_w; kx += p.stride_w) {
             var w = (ky * p.kernel_w + kx) * p.group_v * p.out_c + wo;
+#if SPLIT
+            var tap_w = w;
+#endif
 #include "conv_tap"
             across -= 1;
         }

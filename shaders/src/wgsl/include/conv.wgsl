@@ -32,6 +32,14 @@ fn load(at: u32, c: u32) -> V {
 #if IN_VEC4
     return input[at + c];
 #else
+#if CHANNELS > 0
+    // All there are, of a group of fewer than four.
+    var v = V();
+#for i in 0..CHANNELS
+    v[{{i}}] = input[at + {{i}}u];
+#endfor
+    return v;
+#else
     let first = at + c * 4u;
     let left = p.group_c - c * 4u;
     var v = V(input[first], 0.0, 0.0, 0.0);
@@ -40,8 +48,10 @@ fn load(at: u32, c: u32) -> V {
     if left > 3u { v.w = input[first + 3u]; }
     return v;
 #endif
+#endif
 }
 
+#if !POINTWISE
 fn inside(x: i32, y: i32) -> bool {
     return x >= 0 && x < p.in_w && y >= 0 && y < p.in_h;
 }
@@ -51,3 +61,7 @@ fn pixel_at(x: i32, y: i32, n: i32) -> u32 {
     let row = n * p.in_h + clamp(y, 0, p.in_h - 1);
     return u32(row * p.in_w + clamp(x, 0, p.in_w - 1)) * p.in_pixel;
 }
+#endif
+#if SPLIT
+var<workgroup> parts: array<f32, {{8 * ROWS * WIDTH}}>;
+#endif

@@ -7,7 +7,12 @@
 #endif
     let bias = weights[p.bias + wo / 4u];
 #for c in 0..WIDTH
+#if SPLIT
+    // One of the parts brings the bias in.
+    let bias_{{c}} = select(0.0, bias[(wo + {{c}}u) % 4u], local.y == 0u);
+#else
     let bias_{{c}} = bias[(wo + {{c}}u) % 4u];
+#endif
 #for i in 0..PIXELS
     var sum_{{i}}_{{c}} = bias_{{c}};
 #endfor

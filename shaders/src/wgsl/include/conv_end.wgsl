@@ -1,3 +1,4 @@
+#include "split_tile"
     if o >= p.out_c {
         return;
     }

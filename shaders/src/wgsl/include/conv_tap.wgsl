@@ -1,25 +1,40 @@
             // One tap of the kernel: the pixels `across` and `down` from the windows' corners, and the
             // weights from `w` on.
+#if !POINTWISE
 #for v in 0..VECTORS
             let x_{{v}} = window_{{v}}.x + across;
             let y_{{v}} = window_{{v}}.y + down;
             let inside_{{v}} = inside(x_{{v}}, y_{{v}});
             let at_{{v}} = pixel_at(x_{{v}}, y_{{v}}, window_{{v}}.z) + channel;
 #endfor
+#endif
+#if SPLIT
+            w += local.y * p.out_c;
+            for (var k = local.y; k < p.group_v; k += {{ROWS}}u) {
+#else
             for (var k = 0u; k < p.group_v; k++) {
+#endif
 #for c in 0..WIDTH
                 let w_{{c}} = weights[w + {{c}}u];
 #endfor
 #if SHARED
 #for v in 0..VECTORS
+#if POINTWISE
+                let mine_{{v}} = load(at_{{v}}, k);
+#else
                 let mine_{{v}} = select(V(), load(at_{{v}}, k), inside_{{v}});
+#endif
 #for i in 0..8
                 let v_{{v * 8 + i}} = subgroupBroadcast(mine_{{v}}, {{i}}u);
 #endfor
 #endfor
 #else
 #for i in 0..PIXELS
+#if POINTWISE
+                let v_{{i}} = load(at_{{i}}, k);
+#else
                 let v_{{i}} = select(V(), load(at_{{i}}, k), inside_{{i}});
+#endif
 #endfor
 #endif
 #for i in 0..PIXELS
@@ -27,5 +42,14 @@
                 sum_{{i}}_{{c}} += dot(v_{{i}}, w_{{c}});
 #endfor
 #endfor
+#if SPLIT
+                w += {{ROWS}}u * p.out_c;
+#else
                 w += p.out_c;
+#endif
             }
+#if SPLIT
+            // To where the next tap begins, of which this part takes its own again.
+            tap_w += p.group_v * p.out_c;
+            w = tap_w;
+#endif
