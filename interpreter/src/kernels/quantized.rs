@@ -193,6 +193,38 @@ pub fn one_over_one_plus(x: i32) -> i32 {
     saturating_shl(y, 1)
 }
 
+/// `1 / sqrt(x)` for `x` above 0: five steps of Newton's method in fixed point.
+pub fn inverse_root(x: i32) -> Multiplier {
+    let mul = doubling_high_mul;
+    if x <= 1 {
+        return Multiplier { multiplier: i32::MAX, shift: 0 };
+    }
+    let (mut x, mut right) = (x, 11);
+    while x >= 1 << 29 {
+        x /= 4;
+        right += 1;
+    }
+    // Shifted left by pairs of bits until it is within 2²⁷..2²⁹.
+    let pairs = (x.leading_zeros().cast_signed() - 1) / 2 - 1;
+    right -= pairs;
+    x <<= 2 * pairs;
+    // Numbers with 3 whole bits; a product of two has 6, of three 9.
+    let half = rounding_shift_right(x >> 1, 1);
+    let three_halves = (1 << 28) + (1 << 27);
+    let mut y = 1 << 28;
+    for _ in 0..5 {
+        let cube = saturating_shl(mul(mul(y, y), y), 6);
+        y = saturating_shl(mul(three_halves, y).wrapping_sub(mul(half, cube)), 3);
+    }
+    const HALF_ROOT_OF_2: i32 = 1_518_500_250;
+    let mut root = mul(y, HALF_ROOT_OF_2);
+    if right < 0 {
+        root = root.wrapping_shl(right.unsigned_abs());
+        right = 0;
+    }
+    Multiplier { multiplier: root, shift: -right }
+}
+
 /// `x · 2^exponent`, or the limit of the type that it is beyond.
 pub fn saturating_shl(x: i32, exponent: u32) -> i32 {
     (i64::from(x) << exponent).clamp(i32::MIN.into(), i32::MAX.into()) as i32
@@ -242,6 +274,15 @@ mod tests {
             let (fraction, shift) = reciprocal(x);
             let got = f64::from(fraction) / 2f64.powi(31 + shift);
             assert!((got * f64::from(x) - 1.0).abs() < 1e-8, "1 / {x} is not {got}");
+        }
+    }
+
+    #[test]
+    fn inverse_square_roots() {
+        for x in [2, 3, 5, 100, 65_025, 1 << 27, i32::MAX] {
+            let Multiplier { multiplier, shift } = inverse_root(x);
+            let got = f64::from(multiplier) * 2f64.powi(shift - 31);
+            assert!((got * f64::from(x).sqrt() - 1.0).abs() < 1e-5, "1 / √{x} is not {got}");
         }
     }
 }

@@ -6,9 +6,7 @@ use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
-use crate::kernels::quantized::{
-    Multiplier, QuantizedElement, doubling_high_mul, rounding_shift_right, saturating_shl,
-};
+use crate::kernels::quantized::{Multiplier, QuantizedElement, inverse_root};
 use crate::kernels::weights::scale_zero_point;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -57,7 +55,7 @@ fn quantized<Q: QuantizedElement>(cx: &PrepareContext<'_>, depth: usize, zero_po
             let centred = |x: Q| Into::<i32>::into(x).wrapping_sub(zero);
             let square =
                 input.iter().map(|&x| centred(x).wrapping_mul(centred(x))).fold(0, i32::wrapping_add);
-            let inverse = inverse_square_root(square);
+            let inverse = inverse_root(square);
             for (o, &x) in output.iter_mut().zip(input) {
                 // Times 128: in front for uint8, in the shift for int8, as the field does it.
                 let value = match Q::MIN {
@@ -69,37 +67,6 @@ fn quantized<Q: QuantizedElement>(cx: &PrepareContext<'_>, depth: usize, zero_po
         }
         Ok(())
     }))
-}
-
-/// `1 / √x` by five steps of Newton's method in the arithmetic of the field's fixed-point library. 0 counts as 1.
-fn inverse_square_root(mut x: i32) -> Multiplier {
-    if x <= 1 {
-        return Multiplier { multiplier: i32::MAX, shift: 0 };
-    }
-    // Even powers of two are taken out, until x lies between 2²⁷ and 2²⁹.
-    let mut right = 11;
-    while x >= 1 << 29 {
-        x /= 4;
-        right += 1;
-    }
-    let pairs = (x.leading_zeros() - 1) / 2 - 1;
-    right -= pairs.cast_signed();
-    x <<= 2 * pairs;
-    // Numbers with 28 bits after the point, from here on.
-    const THREE_HALVES: i32 = 3 << 27;
-    const HALF_ROOT_OF_TWO: i32 = 1_518_500_250;
-    let half = rounding_shift_right(x >> 1, 1);
-    let mut root = 1i32 << 28;
-    for _ in 0..5 {
-        let cube = saturating_shl(doubling_high_mul(doubling_high_mul(root, root), root), 6);
-        let step = doubling_high_mul(THREE_HALVES, root).wrapping_sub(doubling_high_mul(half, cube));
-        root = saturating_shl(step, 3);
-    }
-    root = doubling_high_mul(root, HALF_ROOT_OF_TWO);
-    match right {
-        ..0 => Multiplier { multiplier: root.wrapping_shl((-right).cast_unsigned()), shift: 0 },
-        _ => Multiplier { multiplier: root, shift: -right },
-    }
 }
 
 #[cfg(test)]
@@ -130,14 +97,5 @@ mod tests {
         let input = Some(T::new(&[1, 2], &[33u8, 0]).quantized(0.3, 3));
         let output = T::new(&[1, 2], &[255u8, 115]).quantized(1.0 / 128.0, 128);
         check(BuiltinOp::L2_NORMALIZATION, 1, params(Activation::None), &[input], &[output]);
-    }
-
-    #[test]
-    fn inverse_square_roots() {
-        for x in [2, 3, 5, 100, 65_025, 1 << 27, i32::MAX] {
-            let Multiplier { multiplier, shift } = inverse_square_root(x);
-            let got = f64::from(multiplier) * 2f64.powi(shift - 31);
-            assert!((got * f64::from(x).sqrt() - 1.0).abs() < 1e-5, "1 / √{x} is not {got}");
-        }
     }
 }

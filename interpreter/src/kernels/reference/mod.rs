@@ -24,6 +24,7 @@ families! {
     densify,
     depth_to_space,
     depthwise_conv_2d,
+    embedding_lookup,
     fully_connected,
     l2_normalization,
     local_response_normalization,

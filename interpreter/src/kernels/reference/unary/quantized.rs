@@ -9,7 +9,7 @@ use crate::kernels::fixed_point;
 use crate::kernels::lookup::{SigmoidTable, Table16, table_of_8_bits};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::quantized::{
-    Multiplier, QuantizedElement, rounding_shift_right, saturating_shl, scale_zero_point_in_range,
+    Multiplier, QuantizedElement, inverse_root, rounding_shift_right, scale_zero_point_in_range,
 };
 
 /// Scale and zero point of input and output.
@@ -166,38 +166,6 @@ pub(super) fn rsqrt(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         }
         _ => unsupported(cx),
     }
-}
-
-/// `1 / sqrt(x)` for `x` above 0: five steps of Newton's method in fixed point.
-pub(crate) fn inverse_root(x: i32) -> Multiplier {
-    use crate::kernels::quantized::doubling_high_mul as mul;
-    if x <= 1 {
-        return Multiplier { multiplier: i32::MAX, shift: 0 };
-    }
-    let (mut x, mut right) = (x, 11);
-    while x >= 1 << 29 {
-        x /= 4;
-        right += 1;
-    }
-    // Shifted left by pairs of bits until it is within 2²⁷..2²⁹.
-    let pairs = (x.leading_zeros().cast_signed() - 1) / 2 - 1;
-    right -= pairs;
-    x <<= 2 * pairs;
-    // Numbers with 3 whole bits; a product of two has 6, of three 9.
-    let half = rounding_shift_right(x >> 1, 1);
-    let three_halves = (1 << 28) + (1 << 27);
-    let mut y = 1 << 28;
-    for _ in 0..5 {
-        let cube = saturating_shl(mul(mul(y, y), y), 6);
-        y = saturating_shl(mul(three_halves, y).wrapping_sub(mul(half, cube)), 3);
-    }
-    const HALF_ROOT_OF_2: i32 = 1_518_500_250;
-    let mut root = mul(y, HALF_ROOT_OF_2);
-    if right < 0 {
-        root = root.wrapping_shl(right.unsigned_abs());
-        right = 0;
-    }
-    Multiplier { multiplier: root, shift: -right }
 }
 
 pub(super) fn relu(cx: &mut PrepareContext<'_>) -> Result<Invoke> {

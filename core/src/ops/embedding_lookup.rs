@@ -1,0 +1,30 @@
+//! EMBEDDING_LOOKUP.
+
+use smallvec::smallvec;
+
+use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, read_none};
+use crate::shape::Shape;
+
+/// `EMBEDDING_LOOKUP`.
+pub static EMBEDDING_LOOKUP: OpDef = OpDef {
+    op: BuiltinOp::EMBEDDING_LOOKUP,
+    family: "embedding_lookup",
+    read: read_none,
+    infer: infer,
+    history: &[(1, "1.13.0"), (2, "1.14.0"), (3, "1.14.0"), (4, "2.18.0"), (5, "2.21.0")],
+};
+
+/// Rows of the table `[rows, …]` that the ids `[n]` name: `[n, …]`. An integer table may have a float output.
+fn infer(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let [ids] = cx.shape_of_rank(0, "the ids")?;
+    let table = cx.input(1)?;
+    if table.shape.rank() < 2 {
+        let text = format!("the table must have rank 2 at least, got {}", table.shape);
+        return Err(InferError::new(text));
+    }
+    let declared = cx.outputs.first().map(|o| o.ty);
+    let float = declared.filter(|ty| matches!(ty, TensorType::Float32 | TensorType::Float16));
+    let shape: Shape = [ids].iter().chain(&table.shape[1..]).copied().collect();
+    Ok(smallvec![Inferred::known(float.unwrap_or(table.ty), shape)])
+}

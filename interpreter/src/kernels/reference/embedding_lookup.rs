@@ -1,0 +1,106 @@
+//! EMBEDDING_LOOKUP.
+
+use delegraph_core::kernel::{InvokeContext, PrepareContext};
+use delegraph_core::ops::TensorType;
+use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
+use half::f16;
+
+use crate::kernels::index::packed;
+use crate::kernels::prepared::{Invoke, moved_bits, prepared, unsupported_type};
+use crate::kernels::weights::{signed, weight_scales};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    resolver.add_builtin(BuiltinOp::EMBEDDING_LOOKUP, prepared(prepare), 1..=5);
+}
+
+fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let (ids, table, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
+    if ids.ty() != TensorType::Int32 {
+        return Err(unsupported_type("ids", ids));
+    }
+    match (table.ty(), output.ty()) {
+        (of, to) if of == to => rows(cx),
+        (_, TensorType::Float32) => dequantized(cx, |x| x),
+        (_, TensorType::Float16) => dequantized(cx, f16::from_f32),
+        _ => Err(unsupported_type("output", output)),
+    }
+}
+
+/// The row that each id names.
+fn indices<'a>(
+    cx: &mut InvokeContext<'a>,
+    rows: usize,
+) -> Result<impl Iterator<Item = Result<usize>> + use<'a>> {
+    let ids = cx.input::<i32>(0)?;
+    Ok(ids.iter().map(move |&id| {
+        let row = usize::try_from(id).ok().filter(|&row| row < rows);
+        row.ok_or_else(|| Error::Kernel(format!("id {id} is out of range for {rows} rows")))
+    }))
+}
+
+/// Whole rows, copied.
+fn rows(cx: &PrepareContext<'_>) -> Result<Invoke> {
+    let table = cx.input(1)?;
+    let bits = moved_bits("table", table)?;
+    let rows = table.shape()[0];
+    let row_bits = table.shape().elements() / rows.max(1) * bits;
+    if !row_bits.is_multiple_of(8) {
+        return Err(Error::Unsupported(format!("rows of {row_bits} bits")));
+    }
+    let width = row_bits / 8;
+    Ok(Box::new(move |cx| {
+        let (table, output) = (cx.input_bytes(1)?, cx.output_bytes(0)?);
+        for (row, out) in indices(cx, rows)?.zip(output.chunks_exact_mut(width.max(1))) {
+            out.copy_from_slice(&table[row? * width..][..width]);
+        }
+        Ok(())
+    }))
+}
+
+/// Rows of integers, times the scale of the table or of the row.
+fn dequantized<T: Element>(cx: &PrepareContext<'_>, store: fn(f32) -> T) -> Result<Invoke> {
+    let table = cx.input(1)?;
+    let bits = match table.ty() {
+        TensorType::Int8 | TensorType::UInt8 => 8,
+        TensorType::Int4 => 4,
+        TensorType::Int2 => 2,
+        _ => return Err(unsupported_type("table", table)),
+    };
+    let scales = weight_scales(table, 0)?.to_vec();
+    let rows = table.shape()[0];
+    let width = table.shape().elements() / rows.max(1);
+    Ok(Box::new(move |cx| {
+        let (table, output) = (cx.input_bytes(1)?, cx.output::<T>(0)?);
+        for (row, out) in indices(cx, rows)?.zip(output.chunks_exact_mut(width.max(1))) {
+            let row = row?;
+            let scale = scales.get(row).or(scales.first()).copied().unwrap_or(1.0);
+            for (i, o) in (row * width..).zip(out) {
+                let value =
+                    if bits == 8 { table[i].cast_signed() } else { signed(packed(table, bits, i), bits) };
+                *o = store(f32::from(value) * scale);
+            }
+        }
+        Ok(())
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+
+    use super::*;
+    use crate::kernels::testing::{T, check, error};
+
+    #[test]
+    fn rows_by_id() {
+        let ids = |ids: [i32; 2]| Some(T::new(&[2], &ids));
+        let table = || Some(T::new(&[3, 2], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]));
+        let output = || T::new(&[2, 2], &[5f32, 6.0, 1.0, 2.0]);
+        let op = BuiltinOp::EMBEDDING_LOOKUP;
+        check(op, 1, Params::None, &[ids([2, 0]), table()], &[output()]);
+        let per_row = T::new(&[3, 2], &[2i8, 4, 0, 0, 10, 12]).per_channel(&[0.5, 1.0, 0.5], 0);
+        check(op, 4, Params::None, &[ids([2, 0]), Some(per_row)], &[output()]);
+        let text = error(op, 1, Params::None, &[ids([3, 0]), table()], &[output()]);
+        assert!(text.contains("id 3 is out of range"), "{text}");
+    }
+}
