@@ -7,6 +7,11 @@ CARGO_FLAGS ?=
 DELEGRAPH_CACHE ?= $(HOME)/.cache/delegraph
 export DELEGRAPH_CACHE
 
+# Without a desktop session, Mesa's device-selection layer complains whenever adapters are listed. Nothing here is displayed.
+ifeq ($(XDG_RUNTIME_DIR),)
+export NODEVICE_SELECT := 1
+endif
+
 FETCH := $(PYTHON) scripts/fetch_models.py
 VENVS := target/venvs
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)

@@ -116,11 +116,11 @@ fn compare(task: &str, model: &Path, input: &[f32], backends: &[Backend]) -> Res
     if let (Some(Backend::Gpu), Some(ran)) = (backends.first(), runs.first()) {
         print!("{}", run::explain(&ran.report));
     }
-    println!("  {:<5}{:>10}{:>10}{:>10}{:>10}", "", "load", "prepare", "first", "median");
+    println!("  {:<5}{:>12}{:>12}{:>12}{:>12}", "", "load", "prepare", "first", "median");
     for (backend, ran) in backends.iter().zip(&runs) {
         let title = if *backend == Backend::Gpu { "GPU" } else { "CPU" };
         let [load, prepare, first, median] = [ran.load, ran.prepare, ran.first, ran.median].map(milliseconds);
-        println!("  {title:<5}{load:>10}{prepare:>10}{first:>10}{median:>10}");
+        println!("  {title:<5}{load:>12}{prepare:>12}{first:>12}{median:>12}");
     }
     if let [gpu, cpu] = &runs[..] {
         let (difference, largest) = run::difference(gpu, cpu);

@@ -106,14 +106,15 @@ pub(crate) fn difference(a: &Ran, b: &Ran) -> (f32, f32) {
 
 /// Who runs what, a line for each partition and each reason.
 pub(crate) fn explain(report: &Report) -> String {
-    let count = |wanted: fn(&Runner) -> bool| report.nodes.iter().filter(|n| wanted(&n.runner)).count();
-    let (folded, cpu) = (count(|r| *r == Runner::Folded), count(|r| *r == Runner::Cpu));
-    let mut text = format!(
-        "  {} nodes: {} on the GPU in {} partitions, {cpu} on the CPU, {folded} constant and computed once\n",
-        report.nodes.len(),
-        report.delegated_nodes(),
-        report.partitions.len(),
-    );
+    let count = |wanted: Runner| report.nodes.iter().filter(|n| n.runner == wanted).count();
+    let mut text = format!("  {} nodes: {} on the GPU", report.nodes.len(), report.delegated_nodes());
+    for (n, whose) in [(count(Runner::Cpu), "on the CPU"), (count(Runner::Folded), "constant, computed once")]
+    {
+        if n > 0 {
+            _ = write!(text, ", {n} {whose}");
+        }
+    }
+    text.push('\n');
     for (i, partition) in report.partitions.iter().enumerate() {
         let ops = tally(
             report.nodes.iter().filter(|n| partition.nodes.contains(&n.node)).map(|n| n.op.to_string()),

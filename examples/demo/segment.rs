@@ -16,13 +16,19 @@ pub(crate) fn value(byte: f32) -> f32 {
 pub(crate) fn replace_background(photo: &RgbImage, mask: &[f32], fit: Fit) -> RgbImage {
     RgbImage::from_fn(photo.width(), photo.height(), |x, y| {
         let at = fit.to_square([x as f32 + 0.5, y as f32 + 0.5]);
-        let person = bilinear(mask, fit.size as usize, at).clamp(0.0, 1.0);
+        let person = soft_threshold(bilinear(mask, fit.size as usize, at));
         let behind = background(x as f32 / photo.width() as f32, y as f32 / photo.height() as f32);
         let Rgb(front) = *photo.get_pixel(x, y);
         Rgb(std::array::from_fn(|c| {
             (f32::from(front[c]) * person + behind[c] * (1.0 - person)).round() as u8
         }))
     })
+}
+
+/// Cuts off the mask's wide, faint edge, where the old background would shine through.
+fn soft_threshold(mask: f32) -> f32 {
+    let t = ((mask - 0.4) / 0.5).clamp(0.0, 1.0);
+    t * t * (3.0 - 2.0 * t)
 }
 
 /// A mask's value at a point in pixels, whose centres are at halves; the border continues outside.
