@@ -85,6 +85,20 @@ families! {
     pack: PACK, UNPACK;
     depth_to_space: DEPTH_TO_SPACE, SPACE_TO_DEPTH;
     control_flow: CALL_ONCE, IF, WHILE;
+    where_op: WHERE;
+    dynamic_update_slice: DYNAMIC_UPDATE_SLICE;
+    scatter: SCATTER_ND;
+    add_n: ADD_N;
+    space_to_batch: SPACE_TO_BATCH_ND, BATCH_TO_SPACE_ND;
+    reverse: REVERSE_V2, REVERSE_SEQUENCE;
+    topk: TOPK_V2;
+    cumsum: CUMSUM;
+    one_hot: ONE_HOT;
+    fill: FILL, RANGE;
+    tile: TILE, BROADCAST_TO, BROADCAST_ARGS;
+    arg_min_max: ARG_MAX, ARG_MIN;
+    gather: GATHER, GATHER_ND;
+    cast: CAST, BITCAST;
     variables: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE;
     select: SELECT, SELECT_V2;
     comparison: EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, LOGICAL_AND, LOGICAL_OR;
@@ -125,6 +139,13 @@ params! {
     CallOnce(control_flow::CallOnceParams),
     If(control_flow::IfParams),
     While(control_flow::WhileParams),
+    ReverseSequence(reverse::ReverseSequenceParams),
+    Cumsum(cumsum::CumsumParams),
+    OneHot(one_hot::OneHotParams),
+    ArgMax(arg_min_max::ArgMaxParams),
+    ArgMin(arg_min_max::ArgMinParams),
+    Gather(gather::GatherParams),
+    Cast(cast::CastParams),
     VarHandle(variables::VarHandleParams),
     Reducer(reduce::ReducerParams),
     ResizeNearestNeighbor(resize::ResizeNearestNeighborParams),

@@ -1,9 +1,9 @@
 //! Kernels that are one function: it prepares, and returns what `invoke` does.
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, TensorView};
-use delegraph_core::{Error, Registration, Result};
+use delegraph_core::{Error, Registration, Result, TensorType};
 
-use super::index::{StridedCopy, copied_bits};
+use super::index::{StridedCopy, copied_bits, packed, set_packed};
 
 /// What `invoke` does. It owns whatever `prepare` worked out.
 pub(crate) type Invoke = Box<dyn FnMut(&mut InvokeContext<'_>) -> Result<()> + Send>;
@@ -102,4 +102,61 @@ pub(crate) fn copies(list: Vec<(usize, usize, StridedCopy)>) -> Invoke {
         }
         Ok(())
     })
+}
+
+/// Copies `count` elements of `bits` bits between the bytes of two dense tensors.
+pub(crate) fn copy_elements(bits: usize, from: &[u8], i: usize, to: &mut [u8], o: usize, count: usize) {
+    if bits < 8 {
+        return (0..count).for_each(|n| set_packed(to, bits, o + n, packed(from, bits, i + n)));
+    }
+    let width = bits / 8;
+    to[o * width..][..count * width].copy_from_slice(&from[i * width..][..count * width]);
+}
+
+/// The elements of an integer operand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Integers<'a> {
+    /// INT16.
+    I16(&'a [i16]),
+    /// INT32.
+    I32(&'a [i32]),
+    /// INT64.
+    I64(&'a [i64]),
+}
+
+impl<'a> Integers<'a> {
+    /// Those of input `i`.
+    pub(crate) fn input(cx: &mut InvokeContext<'a>, i: usize) -> Result<Self> {
+        match cx.input_tensor(i)?.ty {
+            TensorType::Int16 => cx.input(i).map(Integers::I16),
+            TensorType::Int64 => cx.input(i).map(Integers::I64),
+            _ => cx.input(i).map(Integers::I32),
+        }
+    }
+
+    /// Element `i`.
+    pub(crate) fn get(self, i: usize) -> i64 {
+        match self {
+            Integers::I16(values) => values[i].into(),
+            Integers::I32(values) => values[i].into(),
+            Integers::I64(values) => values[i],
+        }
+    }
+
+    /// How many.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Integers::I16(values) => values.len(),
+            Integers::I32(values) => values.len(),
+            Integers::I64(values) => values.len(),
+        }
+    }
+
+    /// Element `i` as an index into a dimension of `size`.
+    pub(crate) fn index(self, i: usize, size: usize) -> Result<usize> {
+        let index = self.get(i);
+        let inside = usize::try_from(index).ok().filter(|&index| index < size);
+        inside
+            .ok_or_else(|| Error::Kernel(format!("index {index} is out of range for a dimension of {size}")))
+    }
 }

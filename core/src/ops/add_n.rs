@@ -1,0 +1,25 @@
+//! ADD_N.
+
+use smallvec::smallvec;
+
+use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, read_none};
+
+/// `ADD_N`.
+pub static ADD_N: OpDef =
+    OpDef { op: BuiltinOp::ADD_N, family: "add_n", read: read_none, infer, history: &[(1, "1.14.0")] };
+
+/// The sum of any number of inputs of one type and shape.
+fn infer(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(1..=usize::MAX, 1)?;
+    let first = cx.input(0)?;
+    for i in 1..cx.inputs.len() {
+        let input = cx.input(i)?;
+        if input.ty != first.ty || input.shape != first.shape {
+            return Err(InferError::new(format!(
+                "input {i} is {} {}, input 0 is {} {}",
+                input.ty, input.shape, first.ty, first.shape
+            )));
+        }
+    }
+    Ok(smallvec![Inferred::known(first.ty, first.shape.clone())])
+}

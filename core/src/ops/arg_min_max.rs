@@ -1,0 +1,80 @@
+//! ARG_MAX, ARG_MIN.
+
+use smallvec::smallvec;
+
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
+    TensorType, axis_in,
+};
+use crate::shape::Shape;
+
+/// `ARG_MAX`.
+pub static ARG_MAX: OpDef = OpDef {
+    op: BuiltinOp::ARG_MAX,
+    family: "arg_min_max",
+    read: read_arg_max,
+    infer: infer_max,
+    history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.9.0")],
+};
+
+/// `ARG_MIN`.
+pub static ARG_MIN: OpDef = OpDef {
+    op: BuiltinOp::ARG_MIN,
+    family: "arg_min_max",
+    read: read_arg_min,
+    infer: infer_min,
+    history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.9.0")],
+};
+
+/// Params of ARG_MAX.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArgMaxParams {
+    /// INT32 or INT64.
+    pub output_type: TensorType,
+}
+
+fn read_arg_max(options: &Options<'_>) -> Result<Params, ReadError> {
+    let t = options.table(|o| o.builtin_options_as_arg_max_options())?;
+    Ok(Params::ArgMax(ArgMaxParams { output_type: TensorType::read(t.output_type())? }))
+}
+
+/// Params of ARG_MIN.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArgMinParams {
+    /// INT32 or INT64.
+    pub output_type: TensorType,
+}
+
+fn read_arg_min(options: &Options<'_>) -> Result<Params, ReadError> {
+    let t = options.table(|o| o.builtin_options_as_arg_min_options())?;
+    Ok(Params::ArgMin(ArgMinParams { output_type: TensorType::read(t.output_type())? }))
+}
+
+fn infer_max(cx: &InferContext<'_>) -> InferResult {
+    infer(cx, cx.params::<ArgMaxParams>()?.output_type)
+}
+
+fn infer_min(cx: &InferContext<'_>) -> InferResult {
+    infer(cx, cx.params::<ArgMinParams>()?.output_type)
+}
+
+/// Where along the dimension in input 1 the largest or smallest element is.
+fn infer(cx: &InferContext<'_>, ty: TensorType) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    if !matches!(ty, TensorType::Int32 | TensorType::Int64) {
+        return Err(InferError::new(format!("indices must be INT32 or INT64, not {ty}")));
+    }
+    let shape = cx.input(0)?.shape;
+    let Some(axis) = axis(cx)? else { return cx.data_dependent(ty) };
+    if shape[axis] == 0 {
+        return Err(InferError::new(format!("dimension {axis} of {shape} is empty")));
+    }
+    let rest = shape.iter().enumerate().filter(|(d, _)| *d != axis).map(|(_, &size)| size);
+    Ok(smallvec![Inferred::known(ty, rest.collect::<Shape>())])
+}
+
+/// The dimension that is searched; `None` while that is not known.
+pub fn axis(cx: &InferContext<'_>) -> Result<Option<usize>, InferError> {
+    let axis = cx.input(1)?.integer("the axis")?;
+    axis.map(|axis| axis_in(axis, cx.input(0)?.shape.rank())).transpose()
+}

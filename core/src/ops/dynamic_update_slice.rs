@@ -1,0 +1,36 @@
+//! DYNAMIC_UPDATE_SLICE.
+
+use smallvec::smallvec;
+
+use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, read_none};
+
+/// `DYNAMIC_UPDATE_SLICE`.
+pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
+    op: BuiltinOp::DYNAMIC_UPDATE_SLICE,
+    family: "dynamic_update_slice",
+    read: read_none,
+    infer,
+    history: &[(1, "2.9.0"), (2, "2.17.0"), (3, "2.19.0"), (4, "2.20.0"), (5, "2.21.0"), (6, "2.22.0")],
+};
+
+/// Input 0, in which input 1 replaces the elements from the indices in input 2 on.
+fn infer(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(3..=3, 1)?;
+    let (input, update, start) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    let fits = update.shape.rank() == input.shape.rank()
+        && update.shape.iter().zip(input.shape.iter()).all(|(u, i)| u <= i);
+    if update.ty != input.ty || !fits {
+        return Err(InferError::new(format!(
+            "an update of {} {} does not fit {} {}",
+            update.ty, update.shape, input.ty, input.shape
+        )));
+    }
+    let indices = matches!(start.ty, TensorType::Int32 | TensorType::Int64);
+    if !indices || start.shape.dims() != [input.shape.rank()] {
+        return Err(InferError::new(format!(
+            "{} {} are no indices into {}",
+            start.ty, start.shape, input.shape
+        )));
+    }
+    Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
+}

@@ -1,0 +1,72 @@
+//! FILL, RANGE.
+
+use smallvec::smallvec;
+
+use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, read_none, size_from};
+use crate::shape::Shape;
+
+/// `FILL`.
+pub static FILL: OpDef = OpDef {
+    op: BuiltinOp::FILL,
+    family: "fill",
+    read: read_none,
+    infer: infer_fill,
+    history: &[(1, "1.13.0"), (2, "2.3.0"), (3, "2.5.0"), (4, "2.12.0"), (5, "2.23.0")],
+};
+
+/// `RANGE`.
+pub static RANGE: OpDef = OpDef {
+    op: BuiltinOp::RANGE,
+    family: "fill",
+    read: read_none,
+    infer: infer_range,
+    history: &[(1, "1.13.0"), (2, "2.14.0")],
+};
+
+/// A tensor of the shape in input 0, all elements that of input 1.
+fn infer_fill(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let value = cx.input(1)?;
+    if value.shape.elements() != 1 {
+        return Err(InferError::new(format!("the value must be one element, got {}", value.shape)));
+    }
+    let Some(dims) = cx.input(0)?.integers()? else { return cx.data_dependent(value.ty) };
+    let shape = dims.iter().map(|&d| size_from(d, "dimension")).collect::<Result<Shape, _>>()?;
+    Ok(smallvec![Inferred::known(value.ty, shape)])
+}
+
+/// Numbers from input 0 up to, but without, input 1, input 2 apart.
+fn infer_range(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(3..=3, 1)?;
+    let (start, limit, delta) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    let operands = [start, limit, delta];
+    if let Some(other) = operands.iter().find(|t| t.ty != start.ty || t.shape.elements() != 1) {
+        return Err(InferError::new(format!("expected one {}, got {} {}", start.ty, other.ty, other.shape)));
+    }
+    if operands.iter().any(|t| t.constant.is_none()) {
+        return cx.data_dependent(start.ty);
+    }
+    let count = match (start.scalar::<f32>(), limit.scalar::<f32>(), delta.scalar::<f32>()) {
+        (Some(start), Some(limit), Some(delta)) => steps_between(start, limit, delta),
+        _ => match (start.integer("start")?, limit.integer("limit")?, delta.integer("delta")?) {
+            (Some(start), Some(limit), Some(delta)) => integers_between(start, limit, delta),
+            _ => None,
+        },
+    };
+    match count {
+        Some(count) => Ok(smallvec![Inferred::known(start.ty, [count])]),
+        None => Err(InferError::new("start and limit cannot be reached from each other in these steps")),
+    }
+}
+
+fn steps_between(start: f32, limit: f32, delta: f32) -> Option<usize> {
+    let towards = (start >= limit && delta < 0.0) || (start <= limit && delta > 0.0);
+    let count = ((limit - start) / delta).abs().ceil();
+    (towards && count < i32::MAX as f32).then_some(count as usize)
+}
+
+fn integers_between(start: i64, limit: i64, delta: i64) -> Option<usize> {
+    let towards = (start >= limit && delta < 0) || (start <= limit && delta > 0);
+    let count = limit.abs_diff(start).div_ceil(delta.unsigned_abs().max(1));
+    usize::try_from(count).ok().filter(|_| towards)
+}

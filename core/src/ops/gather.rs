@@ -1,0 +1,95 @@
+//! GATHER, GATHER_ND.
+
+use smallvec::smallvec;
+
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, Options, Params,
+    ReadError, TensorType, axis_in, read_none,
+};
+use crate::shape::Shape;
+
+/// `GATHER`.
+pub static GATHER: OpDef = OpDef {
+    op: BuiltinOp::GATHER,
+    family: "gather",
+    read: read_gather,
+    infer: infer_gather,
+    history: &[
+        (1, "1.6.0"),
+        (2, "1.14.0"),
+        (3, "1.15.0"),
+        (4, "2.4.0"),
+        (5, "2.5.0"),
+        (6, "2.13.0"),
+        (7, "2.15.0"),
+        (8, "2.23.0"),
+    ],
+};
+
+/// `GATHER_ND`.
+pub static GATHER_ND: OpDef = OpDef {
+    op: BuiltinOp::GATHER_ND,
+    family: "gather",
+    read: read_none,
+    infer: infer_gather_nd,
+    history: &[(1, "1.14.0"), (2, "2.3.0"), (3, "2.5.0"), (4, "2.13.0"), (5, "2.16.0"), (6, "2.23.0")],
+};
+
+/// Params of GATHER.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GatherParams {
+    /// The dimension that indices select from; negative counts from the back.
+    pub axis: i32,
+    /// Since version 5: how many dimensions in front input and indices share; negative counts from the indices' rank.
+    pub batch_dims: i32,
+}
+
+fn read_gather(options: &Options<'_>) -> Result<Params, ReadError> {
+    let t = options.table(|o| o.builtin_options_as_gather_options())?;
+    Ok(Params::Gather(GatherParams { axis: t.axis(), batch_dims: t.batch_dims() }))
+}
+
+/// Slices of the input along one dimension, at the indices in input 1.
+fn infer_gather(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let (input, indices) = (cx.input(0)?, indices(cx)?);
+    let (axis, batch) = gather_dimensions(cx)?;
+    let (front, back) = input.shape.dims().split_at(axis);
+    let shape = front.iter().chain(&indices.shape[batch..]).chain(&back[1..]).copied().collect::<Shape>();
+    Ok(smallvec![Inferred::known(input.ty, shape)])
+}
+
+/// Axis and batch dimensions of a GATHER, counted from the front.
+pub fn gather_dimensions(cx: &InferContext<'_>) -> Result<(usize, usize), InferError> {
+    let p: &GatherParams = cx.params()?;
+    let (input, indices) = (cx.input(0)?.shape, cx.input(1)?.shape);
+    let axis = axis_in(p.axis.into(), input.rank())?;
+    let batch = axis_in(p.batch_dims.into(), indices.rank() + 1 - usize::from(p.batch_dims < 0))?;
+    if batch > axis || input[..batch] != indices[..batch] {
+        return Err(InferError::new(format!(
+            "{batch} batch dimensions do not fit {input} and indices {indices}"
+        )));
+    }
+    Ok((axis, batch))
+}
+
+/// Slices of the input at index tuples: the last dimension of input 1 holds the tuples.
+fn infer_gather_nd(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let (input, indices) = (cx.input(0)?, indices(cx)?);
+    match indices.shape.split_last() {
+        Some((&depth, tuples)) if depth <= input.shape.rank() && input.shape.rank() > 0 => {
+            let shape = tuples.iter().chain(&input.shape[depth..]).copied().collect::<Shape>();
+            Ok(smallvec![Inferred::known(input.ty, shape)])
+        }
+        _ => Err(InferError::new(format!("indices of shape {} do not fit {}", indices.shape, input.shape))),
+    }
+}
+
+fn indices<'a, 'b>(cx: &'b InferContext<'a>) -> Result<&'b InferTensor<'a>, InferError> {
+    let indices = cx.input(1)?;
+    match indices.ty {
+        TensorType::Int16 | TensorType::Int32 | TensorType::Int64 => Ok(indices),
+        ty => Err(InferError::new(format!("indices must be INT16, INT32 or INT64, got {ty}"))),
+    }
+}

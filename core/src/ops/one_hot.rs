@@ -1,0 +1,53 @@
+//! ONE_HOT.
+
+use smallvec::smallvec;
+
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
+    TensorType, axis_in, size_from,
+};
+use crate::shape::Shape;
+
+/// `ONE_HOT`.
+pub static ONE_HOT: OpDef =
+    OpDef { op: BuiltinOp::ONE_HOT, family: "one_hot", read: read_one_hot, infer, history: &[(1, "1.11.0")] };
+
+/// Params of ONE_HOT.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OneHotParams {
+    /// The new dimension; -1 for the last.
+    pub axis: i32,
+}
+
+fn read_one_hot(options: &Options<'_>) -> Result<Params, ReadError> {
+    let t = options.table(|o| o.builtin_options_as_one_hot_options())?;
+    Ok(Params::OneHot(OneHotParams { axis: t.axis() }))
+}
+
+/// Input 2 where an index of input 0 is met along a new dimension of the size in input 1, input 3 elsewhere.
+fn infer(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(4..=4, 1)?;
+    let (indices, on, off) = (cx.input(0)?, cx.input(2)?, cx.input(3)?);
+    if on.ty != off.ty || on.shape.elements() != 1 || off.shape.elements() != 1 {
+        return Err(InferError::new(format!(
+            "expected two values of one type, got {} {} and {} {}",
+            on.ty, on.shape, off.ty, off.shape
+        )));
+    }
+    if !matches!(indices.ty, TensorType::Int32 | TensorType::Int64) {
+        return Err(InferError::new(format!("indices must be INT32 or INT64, got {}", indices.ty)));
+    }
+    let axis = axis(cx)?;
+    let Some(depth) = cx.input(1)?.integer("the depth")? else { return cx.data_dependent(on.ty) };
+    let (front, back) = indices.shape.dims().split_at(axis);
+    let depth = size_from(depth, "depth")?;
+    Ok(smallvec![Inferred::known(
+        on.ty,
+        front.iter().chain(&[depth]).chain(back).copied().collect::<Shape>()
+    )])
+}
+
+/// The new dimension, counted from the front.
+pub fn axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
+    axis_in(cx.params::<OneHotParams>()?.axis.into(), cx.input(0)?.shape.rank() + 1)
+}

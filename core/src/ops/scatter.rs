@@ -1,0 +1,40 @@
+//! SCATTER_ND.
+
+use smallvec::smallvec;
+
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, read_none, size_from,
+};
+use crate::shape::Shape;
+
+/// `SCATTER_ND`.
+pub static SCATTER_ND: OpDef =
+    OpDef { op: BuiltinOp::SCATTER_ND, family: "scatter", read: read_none, infer, history: &[(1, "2.1.0")] };
+
+/// Zeros of the shape in input 2, to which the slices of input 1 are added at the index tuples in input 0.
+fn infer(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(3..=3, 1)?;
+    let (indices, updates, shape) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    if indices.ty != TensorType::Int32 || shape.ty != TensorType::Int32 {
+        return Err(InferError::new(format!(
+            "indices and shape must be INT32, got {} and {}",
+            indices.ty, shape.ty
+        )));
+    }
+    let Some(dims) = shape.integers()? else { return cx.data_dependent(updates.ty) };
+    let shape: Shape = dims.iter().map(|&d| size_from(d, "dimension")).collect::<Result<_, _>>()?;
+    let fits = match indices.shape.split_last() {
+        Some((&depth, tuples)) if depth <= shape.rank() => {
+            let wanted: Shape = tuples.iter().chain(&shape[depth..]).copied().collect();
+            wanted == *updates.shape
+        }
+        _ => false,
+    };
+    if !fits {
+        return Err(InferError::new(format!(
+            "indices {} and updates {} do not fit {shape}",
+            indices.shape, updates.shape
+        )));
+    }
+    Ok(smallvec![Inferred::known(updates.ty, shape)])
+}

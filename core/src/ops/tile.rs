@@ -1,0 +1,74 @@
+//! TILE, BROADCAST_TO, BROADCAST_ARGS.
+
+use smallvec::smallvec;
+
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, read_none, size_from,
+};
+use crate::shape::{Shape, broadcast};
+
+/// `TILE`.
+pub static TILE: OpDef = OpDef {
+    op: BuiltinOp::TILE,
+    family: "tile",
+    read: read_none,
+    infer: infer_tile,
+    history: &[(1, "1.10.1"), (2, "2.2.0"), (3, "2.8.0")],
+};
+
+/// `BROADCAST_TO`.
+pub static BROADCAST_TO: OpDef = OpDef {
+    op: BuiltinOp::BROADCAST_TO,
+    family: "tile",
+    read: read_none,
+    infer: infer_broadcast_to,
+    history: &[(2, "2.5.0"), (3, "2.5.0"), (4, "2.23.0")],
+};
+
+/// `BROADCAST_ARGS`.
+pub static BROADCAST_ARGS: OpDef = OpDef {
+    op: BuiltinOp::BROADCAST_ARGS,
+    family: "tile",
+    read: read_none,
+    infer: infer_broadcast_args,
+    history: &[(1, "2.6.0")],
+};
+
+/// The input, repeated along each dimension as often as input 1 says.
+fn infer_tile(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let input = cx.input(0)?;
+    let Some(times) = cx.input(1)?.integers()? else { return cx.data_dependent(input.ty) };
+    if times.len() != input.shape.rank() {
+        return Err(InferError::new(format!("{} multiples for {}", times.len(), input.shape)));
+    }
+    let dims = input.shape.iter().zip(&times).map(|(&size, &times)| {
+        let tiled = size.checked_mul(size_from(times, "multiple")?);
+        tiled.ok_or_else(|| InferError::new("the tiled size overflows"))
+    });
+    Ok(smallvec![Inferred::known(input.ty, dims.collect::<Result<Shape, _>>()?)])
+}
+
+/// The input, repeated to the shape in input 1.
+fn infer_broadcast_to(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let input = cx.input(0)?;
+    let Some(dims) = cx.input(1)?.integers()? else { return cx.data_dependent(input.ty) };
+    let shape: Shape = dims.iter().map(|&d| size_from(d, "dimension")).collect::<Result<_, _>>()?;
+    if input.shape.rank() > shape.rank() || broadcast(input.shape, &shape).as_ref() != Some(&shape) {
+        return Err(InferError::new(format!("{} does not broadcast to {shape}", input.shape)));
+    }
+    Ok(smallvec![Inferred::known(input.ty, shape)])
+}
+
+/// The shape that the shapes in both inputs broadcast to.
+fn infer_broadcast_args(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let (a, b) = (cx.input(0)?, cx.input(1)?);
+    match (a.ty, b.ty, a.shape.dims(), b.shape.dims()) {
+        (TensorType::Int32 | TensorType::Int64, ty, &[a_rank], &[b_rank]) if a.ty == ty => {
+            Ok(smallvec![Inferred::known(ty, [a_rank.max(b_rank)])])
+        }
+        _ => Err(InferError::new(format!("{} {} and {} {} are no shapes", a.ty, a.shape, b.ty, b.shape))),
+    }
+}

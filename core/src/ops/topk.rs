@@ -1,0 +1,41 @@
+//! TOPK_V2.
+
+use smallvec::smallvec;
+
+use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, read_none};
+use crate::shape::Shape;
+
+/// `TOPK_V2`.
+pub static TOPK_V2: OpDef = OpDef {
+    op: BuiltinOp::TOPK_V2,
+    family: "topk",
+    read: read_none,
+    infer,
+    history: &[(1, "1.7.0"), (2, "1.14.0"), (3, "2.13.0")],
+};
+
+/// The largest elements of each row, as many as input 1 says, and their indices.
+fn infer(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 2)?;
+    let (input, k) = (cx.input(0)?, cx.input(1)?);
+    let indices = match cx.outputs.get(1).map(|o| o.ty) {
+        Some(ty @ (TensorType::Int32 | TensorType::Int16)) => ty,
+        _ => return Err(InferError::new("the indices must be INT32 or INT16")),
+    };
+    let count = match (k.ty, k.scalar::<i16>()) {
+        (TensorType::Int16, count) => count.map(i64::from),
+        _ => k.integer("the count")?,
+    };
+    let Some(count) = count else {
+        return Ok(smallvec![Inferred::data_dependent(input.ty), Inferred::data_dependent(indices)]);
+    };
+    // None at all where the count is negative.
+    let count = usize::try_from(count).unwrap_or(0);
+    match input.shape.split_last() {
+        Some((&row, rows)) if count <= row => {
+            let shape: Shape = rows.iter().chain(&[count]).copied().collect();
+            Ok(smallvec![Inferred::known(input.ty, shape.clone()), Inferred::known(indices, shape)])
+        }
+        _ => Err(InferError::new(format!("{count} elements of each row of {}", input.shape))),
+    }
+}
