@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn reinterprets() {
         let (x, bytes) = (Some(T::new(&[1], &[1.0f32])), T::new(&[1, 4], &[0u8, 0, 128, 63]));
-        check(BuiltinOp::BITCAST, 1, Params::None, &[x], &[bytes.clone()]);
+        check(BuiltinOp::BITCAST, 1, Params::None, &[x], std::slice::from_ref(&bytes));
         check(BuiltinOp::BITCAST, 1, Params::None, &[Some(bytes)], &[T::new(&[1], &[1.0f32])]);
     }
 }

@@ -55,7 +55,7 @@ mod tests {
         let axis = |axis: i32| Some(T::new(&[1], &[axis]));
         let params = |exclusive, reverse| Params::Cumsum(CumsumParams { exclusive, reverse });
         let want = T::new(&[2, 3], &[1i32, 3, 6, 4, 9, 15]);
-        check(BuiltinOp::CUMSUM, 1, params(false, false), &[x(), axis(1)], &[want.clone()]);
+        check(BuiltinOp::CUMSUM, 1, params(false, false), &[x(), axis(1)], std::slice::from_ref(&want));
         let want_reversed = T::new(&[2, 3], &[4i32, 5, 6, 0, 0, 0]);
         check(BuiltinOp::CUMSUM, 1, params(true, true), &[x(), axis(-2)], &[want_reversed]);
         let e = error(BuiltinOp::CUMSUM, 1, params(false, false), &[x(), axis(2)], &[want]);

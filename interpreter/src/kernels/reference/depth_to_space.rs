@@ -60,8 +60,8 @@ mod tests {
         let wide = T::new(&[1, 2, 4, 2], &[0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]);
         let params = |block_size| Params::DepthToSpace(DepthToSpaceParams { block_size });
         let (op, input) = (BuiltinOp::DEPTH_TO_SPACE, [Some(deep.clone())]);
-        check(op, 1, params(2), &input, &[wide.clone()]);
-        let e = error(op, 1, params(0), &input, &[wide.clone()]);
+        check(op, 1, params(2), &input, std::slice::from_ref(&wide));
+        let e = error(op, 1, params(0), &input, std::slice::from_ref(&wide));
         assert!(e.contains("block size 0 is not positive"), "{e}");
         let params = Params::SpaceToDepth(SpaceToDepthParams { block_size: 2 });
         check(BuiltinOp::SPACE_TO_DEPTH, 1, params, &[Some(wide)], &[deep]);

@@ -79,7 +79,7 @@ mod tests {
         let (op, want) = (BuiltinOp::GATHER, T::new(&[2, 2, 1], &[3.0f32, 1.0, 6.0, 4.0]));
         check(op, 1, params(-1, 0), &[x(), indices(&[2, 1], &[2, 0])], &[want]);
         let want = T::new(&[2, 1], &[2.0f32, 6.0]);
-        check(op, 5, params(1, 1), &[x(), indices(&[2, 1], &[1, 2])], &[want.clone()]);
+        check(op, 5, params(1, 1), &[x(), indices(&[2, 1], &[1, 2])], std::slice::from_ref(&want));
         let e = error(op, 5, params(1, 1), &[x(), indices(&[2, 1], &[1, 3])], &[want]);
         assert!(e.ends_with("index 3 is out of range for a dimension of 3"), "{e}");
     }
@@ -89,7 +89,7 @@ mod tests {
         let x = || Some(T::new(&[2, 3], &[1i8, 2, 3, 4, 5, 6]));
         let indices = |shape: &[usize], i: &[i32]| Some(T::new(shape, i));
         let (op, want) = (BuiltinOp::GATHER_ND, T::new(&[2], &[6i8, 1]));
-        check(op, 1, Params::None, &[x(), indices(&[2, 2], &[1, 2, 0, 0])], &[want.clone()]);
+        check(op, 1, Params::None, &[x(), indices(&[2, 2], &[1, 2, 0, 0])], std::slice::from_ref(&want));
         check(op, 1, Params::None, &[x(), indices(&[1, 1], &[1])], &[T::new(&[1, 3], &[4i8, 5, 6])]);
         let e = error(op, 1, Params::None, &[x(), indices(&[2, 2], &[1, 2, -1, 0])], &[want]);
         assert!(e.ends_with("index -1 is out of range for a dimension of 2"), "{e}");

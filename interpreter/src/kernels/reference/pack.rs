@@ -76,7 +76,7 @@ mod tests {
         let whole = T::new(&[2, 2], &[1.0f32, 3.0, 2.0, 4.0]);
         let pack = Params::Pack(PackParams { values_count: 2, axis: -1 });
         let inputs = parts.clone().map(Some);
-        check(BuiltinOp::PACK, 1, pack.clone(), &inputs, &[whole.clone()]);
+        check(BuiltinOp::PACK, 1, pack.clone(), &inputs, std::slice::from_ref(&whole));
         let unpack = Params::Unpack(UnpackParams { num: 2, axis: 1 });
         check(BuiltinOp::UNPACK, 1, unpack, &[Some(whole.clone())], &parts);
         let e = error(BuiltinOp::PACK, 1, pack, &inputs[..1], &[whole]);

@@ -86,7 +86,7 @@ mod tests {
         let lengths = |v: [i32; 2]| Some(T::new(&[2], &v));
         let params = || Params::ReverseSequence(ReverseSequenceParams { seq_dim: 0, batch_dim: 1 });
         let (op, want) = (BuiltinOp::REVERSE_SEQUENCE, T::new(&[3, 2], &[3i32, 6, 1, 4, 5, 2]));
-        check(op, 1, params(), &[x(), lengths([2, 3])], &[want.clone()]);
+        check(op, 1, params(), &[x(), lengths([2, 3])], std::slice::from_ref(&want));
         let e = error(op, 1, params(), &[x(), lengths([2, 4])], &[want]);
         assert!(e.ends_with("a length of 4 in a sequence of 3"), "{e}");
     }

@@ -60,7 +60,7 @@ mod tests {
         let updates = || Some(T::new(&[3, 2], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]));
         let shape = || Some(T::new(&[2], &[3i32, 2]).constant());
         let (op, want) = (BuiltinOp::SCATTER_ND, T::new(&[3, 2], &[3.0f32, 4.0, 0.0, 0.0, 6.0, 8.0]));
-        check(op, 1, Params::None, &[indices([2, 0, 2]), updates(), shape()], &[want.clone()]);
+        check(op, 1, Params::None, &[indices([2, 0, 2]), updates(), shape()], std::slice::from_ref(&want));
         let e = error(op, 1, Params::None, &[indices([2, 0, 3]), updates(), shape()], &[want]);
         assert!(e.ends_with("index 3 is out of range for a dimension of 3"), "{e}");
     }

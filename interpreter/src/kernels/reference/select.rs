@@ -66,7 +66,13 @@ mod tests {
         check(BuiltinOp::SELECT_V2, 1, Params::None, &[condition(), x(), y()], &[by_column]);
         let zero = Some(T::new(&[1], &[0i16]));
         let want = T::new(&[2, 2], &[1i16, 0, 3, 0]);
-        check(BuiltinOp::SELECT_V2, 1, Params::None, &[condition(), x(), zero.clone()], &[want.clone()]);
+        check(
+            BuiltinOp::SELECT_V2,
+            1,
+            Params::None,
+            &[condition(), x(), zero.clone()],
+            std::slice::from_ref(&want),
+        );
         let e = error(BuiltinOp::SELECT, 1, Params::None, &[condition(), x(), zero], &[want]);
         assert!(e.contains("condition [2], [2, 2] and [1] do not fit"), "{e}");
     }

@@ -53,7 +53,13 @@ mod tests {
     fn boxes() {
         let x = || Some(T::new(&[2, 3], &[1i16, 2, 3, 4, 5, 6]));
         let want = T::new(&[2, 2], &[2i16, 3, 5, 6]);
-        check(BuiltinOp::SLICE, 4, Params::None, &[x(), ints(&[0, 1]), ints(&[-1, 2])], &[want.clone()]);
+        check(
+            BuiltinOp::SLICE,
+            4,
+            Params::None,
+            &[x(), ints(&[0, 1]), ints(&[-1, 2])],
+            std::slice::from_ref(&want),
+        );
         let e = error(BuiltinOp::SLICE, 4, Params::None, &[x(), ints(&[0, 2]), ints(&[2, 2])], &[want]);
         assert!(e.contains("a slice of 2 from 2 does not fit a dimension of 3"), "{e}");
     }

@@ -83,13 +83,19 @@ mod tests {
         let batch = T::new(&[4, 1, 2, 1], &[1i8, 3, 2, -7, 4, 6, 5, -7]).quantized(0.5, -7);
         let edges = || ints(&[2, 2], &[0, 0, 0, 1]);
         let op = BuiltinOp::SPACE_TO_BATCH_ND;
-        check(op, 1, Params::None, &[Some(space.clone()), ints(&[2], &[2, 2]), edges()], &[batch.clone()]);
+        check(
+            op,
+            1,
+            Params::None,
+            &[Some(space.clone()), ints(&[2], &[2, 2]), edges()],
+            std::slice::from_ref(&batch),
+        );
         let e = error(
             op,
             1,
             Params::None,
             &[Some(space.clone()), ints(&[2], &[2, 3]), edges()],
-            &[batch.clone()],
+            std::slice::from_ref(&batch),
         );
         assert!(e.contains("[1, 2, 3, 1] does not divide into the blocks"), "{e}");
         let inputs = [Some(batch), ints(&[2], &[2, 2]), edges()];
@@ -103,7 +109,7 @@ mod tests {
         let batch = T::new(&[2, 3], &[0.0f32, 1.0, 3.0, 0.0, 2.0, 0.0]);
         let inputs = [Some(space.clone()), ints(&[1], &[2]), ints(&[1, 2], &[2, 1])];
         let op = BuiltinOp::SPACE_TO_BATCH_ND;
-        check(op, 3, Params::None, &inputs, &[batch.clone()]);
+        check(op, 3, Params::None, &inputs, std::slice::from_ref(&batch));
         let inputs = [Some(batch), ints(&[1], &[2]), ints(&[1, 2], &[2, 1])];
         check(BuiltinOp::BATCH_TO_SPACE_ND, 3, Params::None, &inputs, &[space]);
     }

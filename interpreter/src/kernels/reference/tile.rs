@@ -73,12 +73,18 @@ mod tests {
         let want = T::new(&[4, 3], &[1i16, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2]);
         check(BuiltinOp::TILE, 1, Params::None, &[x(), ints(&[2, 3])], &[want]);
         let want = T::new(&[2, 2, 2], &[1i16, 1, 2, 2, 1, 1, 2, 2]);
-        check(BuiltinOp::BROADCAST_TO, 3, Params::None, &[x(), ints(&[2, 2, 2])], &[want.clone()]);
+        check(
+            BuiltinOp::BROADCAST_TO,
+            3,
+            Params::None,
+            &[x(), ints(&[2, 2, 2])],
+            std::slice::from_ref(&want),
+        );
         let e = error(BuiltinOp::BROADCAST_TO, 3, Params::None, &[x(), ints(&[3, 2])], &[want]);
         assert!(e.contains("[2, 1] does not broadcast to [3, 2]"), "{e}");
         let shapes = |a: &[i64], b: &[i64]| [Some(T::new(&[a.len()], a)), Some(T::new(&[b.len()], b))];
         let (op, want) = (BuiltinOp::BROADCAST_ARGS, T::new(&[3], &[5i64, 2, 4]));
-        check(op, 1, Params::None, &shapes(&[2, 1], &[5, 1, 4]), &[want.clone()]);
+        check(op, 1, Params::None, &shapes(&[2, 1], &[5, 1, 4]), std::slice::from_ref(&want));
         let e = error(op, 1, Params::None, &shapes(&[2, 3], &[5, 1, 4]), &[want]);
         assert!(e.ends_with("dimensions of 3 and 4 do not broadcast"), "{e}");
     }

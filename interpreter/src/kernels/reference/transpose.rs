@@ -32,7 +32,7 @@ mod tests {
         let x = || Some(T::new(&[2, 1, 3], &[1u16, 2, 3, 4, 5, 6]));
         let p = |p: [i32; 3]| Some(T::new(&[3], &p).constant());
         let want = T::new(&[3, 2, 1], &[1u16, 4, 2, 5, 3, 6]);
-        check(BuiltinOp::TRANSPOSE, 5, Params::None, &[x(), p([-1, 0, 1])], &[want.clone()]);
+        check(BuiltinOp::TRANSPOSE, 5, Params::None, &[x(), p([-1, 0, 1])], std::slice::from_ref(&want));
         let e = error(BuiltinOp::TRANSPOSE, 5, Params::None, &[x(), p([0, 0, 1])], &[want]);
         assert!(e.contains("[0, 0, 1] is no permutation"), "{e}");
     }
