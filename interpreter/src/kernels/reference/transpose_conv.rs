@@ -1,32 +1,46 @@
 //! TRANSPOSE_CONV.
 
-use std::ops::AddAssign;
-
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::ops::{Padding, TensorType, pad_amount};
-use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
+use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result};
 
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
+use crate::kernels::quantized::QuantizedElement;
+use crate::kernels::weights::{
+    DynamicInput, Requantize, Weights, check_bias_type, check_symmetric, clamp_bounds, scale_zero_point,
+    weight_scales,
+};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    resolver.add_builtin(BuiltinOp::TRANSPOSE_CONV, prepared(prepare), 1..=4);
+    resolver.add_builtin(BuiltinOp::TRANSPOSE_CONV, prepared(prepare), 1..=5);
 }
 
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (weights, input) = (cx.input(1)?, cx.input(2)?);
+    let bias = cx.params::<TransposeConvParams>()?.quantized_bias_type;
+    use TensorType::{Float32, Int8, Int16, Int32, UInt8};
     match (input.ty(), weights.ty()) {
-        (TensorType::Float32, TensorType::Float32) => float(cx),
-        (TensorType::Float32, _) => Err(unsupported_type("weights", weights)),
+        (Float32, Float32) => float(cx),
+        (Float32, Int8) => hybrid(cx),
+        (UInt8, UInt8) => quantized::<u8, u8, i32>(cx, true, Requantize::apply),
+        (Int8, Int8) => quantized::<i8, i8, i32>(cx, false, Requantize::apply),
+        (Int16, Int8) => {
+            check_symmetric(input)?;
+            check_symmetric(cx.output(0)?)?;
+            match bias {
+                Int32 => quantized::<i16, i8, i32>(cx, false, Requantize::apply),
+                _ => quantized::<i16, i8, i64>(cx, false, Requantize::apply_wide),
+            }
+        }
+        (Float32 | UInt8 | Int8 | Int16, _) => Err(unsupported_type("weights", weights)),
         _ => Err(unsupported_type("input", input)),
     }
 }
 
 fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let activation = cx.params::<TransposeConvParams>()?.fused_activation_function;
-    let Some((low, high)) = activation.clamp() else {
-        return Err(Error::Unsupported(format!("activation {activation:?}")));
-    };
+    check_bias_type::<f32>(cx, 3)?;
+    let (low, high) = clamp_bounds(cx.params::<TransposeConvParams>()?.fused_activation_function)?;
     let scatter = scatter(cx)?;
     Ok(Box::new(move |cx| {
         let (weights, input, bias) = (cx.input::<f32>(1)?, cx.input::<f32>(2)?, cx.optional_input::<f32>(3)?);
@@ -37,8 +51,104 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             }
             None => output.fill(0.0),
         }
-        scatter.run(input, weights, output, |x, w| x * w);
+        scatter.run(input, weights, output, |sum, x, w| sum + x * w);
         output.iter_mut().for_each(|o| *o = o.max(low).min(high));
+        Ok(())
+    }))
+}
+
+/// Float inputs, integer weights: every image is quantized while running.
+fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    check_bias_type::<f32>(cx, 3)?;
+    let (low, high) = clamp_bounds(cx.params::<TransposeConvParams>()?.fused_activation_function)?;
+    let scales = weight_scales(cx.input(1)?, 0)?.to_vec();
+    let scatter = scatter(cx)?;
+    let [batch, ..] = scatter.input;
+    let image = cx.input(2)?.shape().elements() / batch.max(1);
+    let elements = cx.output(0)?.shape().elements();
+    let (out_image, channels) = (elements / batch.max(1), scatter.output[3].max(1));
+    let dynamic = DynamicInput::new(cx, batch, image, true)?;
+    let sums = cx.temporary_of::<i32>(elements)?;
+    let weights = Weights::new(cx, 1)?;
+    Ok(Box::new(move |cx| {
+        let input = cx.input::<f32>(2)?;
+        let rows = dynamic.quantize(cx, input)?;
+        let bias = cx.optional_input::<f32>(3)?;
+        let sums = &mut cx.temporary::<i32>(sums)?[..elements];
+        sums.fill(0);
+        let output = cx.output::<f32>(0)?;
+        let weights = weights.get(cx)?;
+        let images = rows.values.chunks_exact(image.max(1)).zip(sums.chunks_exact_mut(out_image.max(1)));
+        for (i, ((input, sums), output)) in images.zip(output.chunks_exact_mut(out_image.max(1))).enumerate()
+        {
+            let (scale, zero) = (rows.scales[i], rows.zero_points[i]);
+            scatter.run(input, weights, sums, |sum: i32, x, w: i8| {
+                sum.wrapping_add((i32::from(x) - zero) * i32::from(w))
+            });
+            for (i, (o, sum)) in output.iter_mut().zip(sums).enumerate() {
+                let channel = i % channels;
+                let weights_scale = if scales.len() == 1 { scales[0] } else { scales[channel] };
+                let real = *sum as f32 * (scale * weights_scale) + bias.map_or(0.0, |bias| bias[channel]);
+                *o = real.max(low).min(high);
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// What products are added up in; it wraps.
+trait Sum: Element + From<i32> {
+    fn plus(self, other: Self) -> Self;
+}
+
+impl Sum for i32 {
+    fn plus(self, other: Self) -> Self {
+        self.wrapping_add(other)
+    }
+}
+
+impl Sum for i64 {
+    fn plus(self, other: Self) -> Self {
+        self.wrapping_add(other)
+    }
+}
+
+/// Sums are as wide as the bias.
+fn quantized<T, W, S>(
+    cx: &mut PrepareContext<'_>,
+    single: bool,
+    finish: fn(&Requantize, usize, S) -> i32,
+) -> Result<Invoke>
+where
+    T: QuantizedElement,
+    W: QuantizedElement,
+    S: Sum,
+{
+    check_bias_type::<S>(cx, 3)?;
+    let activation = cx.params::<TransposeConvParams>()?.fused_activation_function;
+    let (weights, input, output) = (cx.input(1)?, cx.input(2)?, cx.output(0)?);
+    let requantize = Requantize::new(input, weights, output, 0, activation, single)?;
+    let zero = scale_zero_point(input)?.1;
+    // Signed weights have none.
+    let weights_zero = if W::MIN == 0 { scale_zero_point(weights)?.1 } else { 0 };
+    let scatter = scatter(cx)?;
+    let channels = scatter.output[3].max(1);
+    let elements = output.shape().elements();
+    let sums = cx.temporary_of::<S>(elements)?;
+    Ok(Box::new(move |cx| {
+        let (weights, input, bias) = (cx.input::<W>(1)?, cx.input::<T>(2)?, cx.optional_input::<S>(3)?);
+        let (sums, output) = (&mut cx.temporary::<S>(sums)?[..elements], cx.output::<T>(0)?);
+        sums.fill(S::from(0));
+        scatter.run(input, weights, sums, |sum: S, x: T, w: W| {
+            sum.plus(S::from(x.into().wrapping_sub(zero).wrapping_mul(w.into().wrapping_sub(weights_zero))))
+        });
+        for (i, (o, sum)) in output.iter_mut().zip(sums).enumerate() {
+            let channel = i % channels;
+            if let Some(bias) = bias {
+                *sum = sum.plus(bias[channel]);
+            }
+            *o = T::clamped(finish(&requantize, channel, *sum), T::MIN, T::MAX);
+        }
         Ok(())
     }))
 }
@@ -83,13 +193,13 @@ impl Scatter {
         Scatter { input, kernel: [weights[1], weights[2]], output, strides, padding }
     }
 
-    /// Adds to `sums`, which has the output's shape.
-    pub(super) fn run<I: Copy, W: Copy, S: Copy + AddAssign>(
+    /// Adds the products of inputs and weights to `sums`, which has the output's shape.
+    pub(super) fn run<I: Copy, W: Copy, S: Copy>(
         &self,
         input: &[I],
         weights: &[W],
         sums: &mut [S],
-        product: impl Fn(I, W) -> S,
+        add: impl Fn(S, I, W) -> S,
     ) {
         let [_, height, width, channels] = self.input;
         let [_, out_height, out_width, out_channels] = self.output;
@@ -110,7 +220,7 @@ impl Scatter {
                     for (o, sum) in image[at..][..out_channels].iter_mut().enumerate() {
                         let start = (o * self.kernel[0] * self.kernel[1] + tap) * channels;
                         let row = &weights[start..][..channels];
-                        pixel.iter().zip(row).for_each(|(&x, &w)| *sum += product(x, w));
+                        *sum = pixel.iter().zip(row).fold(*sum, |sum, (&x, &w)| add(sum, x, w));
                     }
                 }
             }
@@ -152,6 +262,11 @@ mod tests {
         let square = Some(T::new(&[1, 1, 1, 1], &[1f32]));
         let output = T::new(&[1, 2, 2, 1], &[1f32, 2.0, 4.0, 5.0]);
         check(op, 1, params(Padding::Same), &[shape(2), weights(), square.clone()], &[output.clone()]);
+        let q = |v: [i8; 1]| Some(T::new(&[1, 1, 1, 1], &v).quantized(0.5, 1));
+        let weights8 = Some(T::new(&[1, 3, 3, 1], &[1i8, 2, 3, 4, 5, 6, 7, 8, 9]).quantized(1.0, 0));
+        let bias8 = Some(T::new(&[1], &[10i32]));
+        let output8 = T::new(&[1, 2, 2, 1], &[5i8, 6, 8, 9]).quantized(1.0, -1);
+        check(op, 3, params(Padding::Same), &[shape(2), weights8, q([3]), bias8], &[output8]);
         let text = error(op, 1, params(Padding::Same), &[shape(-1), weights(), square], &[output]);
         assert!(text.contains("negative"), "{text}");
     }

@@ -42,7 +42,7 @@ impl Kernel for TransposeConvBias {
         let (input, weights, bias) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.input::<f32>(2)?);
         let output = cx.output::<f32>(0)?;
         output.chunks_exact_mut(bias.len().max(1)).for_each(|pixel| pixel.copy_from_slice(bias));
-        self.scatter.run(input, weights, output, |x, w| x * w);
+        self.scatter.run(input, weights, output, |sum, x, w| sum + x * w);
         Ok(())
     }
 }
