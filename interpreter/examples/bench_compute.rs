@@ -239,19 +239,11 @@ fn time_bytes(isa: Isa, geo: &ConvGeometry, oc: usize, pool: &ThreadPool) -> Res
     let quant = ByteQuant { signed: true, zero_point: -3 };
     let weight_quant = ByteQuant { signed: true, zero_point: 0 };
     let multipliers = vec![Multiplier::from_real(0.003); channels];
-    let output = OutputQuant { multipliers: &multipliers, zero_point: 2, low: -128, high: 127 };
+    let away_from = if oc == 0 { channels / 8 * 8 } else { usize::MAX };
+    let output = OutputQuant { multipliers: &multipliers, zero_point: 2, low: -128, high: 127, away_from };
     if oc == 0 {
         let filter = DepthwiseFilter { in_channels: ic, multiplier: 1, window: geo.window };
-        let conv = DepthwiseI8::pack(
-            isa,
-            filter,
-            &weights,
-            weight_quant,
-            Some(&bias),
-            quant,
-            output,
-            channels / 8 * 8,
-        )?;
+        let conv = DepthwiseI8::pack(isa, filter, &weights, weight_quant, Some(&bias), quant, output)?;
         return shortest(|| conv.run(geo, &input, &mut out, pool));
     }
     let filter = Filter { out_channels: oc, height, width, in_channels: ic, groups: 1 };

@@ -10,7 +10,7 @@ use super::error::{ComputeError, Result, check_len, product};
 use super::gemm::DenseRows;
 use super::gemm_i8::{Kernels, Out, TileI8};
 use super::isa::Isa;
-use super::requant::{OutputQuant, Requant, Ties};
+use super::requant::{OutputQuant, Requant};
 use super::tiles::{self, Extent, Panels, Rows, TileKernel};
 
 /// How the bytes of an operand are to be read.
@@ -127,7 +127,7 @@ impl PackedI8 {
             }
         }
         let shape = (p.groups, p.columns, panels.padded());
-        let requant = p.output.map(|o| Requant::new(&o, shape, panels.lanes, |_| Ties::Up)).transpose()?;
+        let requant = p.output.map(|o| Requant::new(&o, shape, panels.lanes)).transpose()?;
         Ok(Self {
             kernels,
             panels,

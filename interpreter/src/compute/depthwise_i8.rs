@@ -11,7 +11,7 @@ use super::conv::ConvGeometry;
 use super::conv_i8::ByteQuant;
 use super::error::{ComputeError, Result, check_len, product};
 use super::isa::Isa;
-use super::requant::{OutputQuant, Requant, RequantPart, Ties};
+use super::requant::{OutputQuant, Requant, RequantPart};
 use super::simd_i8::{Dot8, Dot8Task, dispatch, lanes};
 
 /// Shape of a depthwise filter, `[1, height, width, in_channels * multiplier]`. Output channel `c` reads input
@@ -45,8 +45,7 @@ pub struct DepthwiseI8 {
 }
 
 impl DepthwiseI8 {
-    /// Packs a filter; `bias` is `[in_channels * multiplier]`. Ties of output channels from `away_from` on are
-    /// rounded away from zero, the others up.
+    /// Packs a filter; `bias` is `[in_channels * multiplier]`.
     ///
     /// # Errors
     /// Where lengths don't agree, a zero point or multiplier is out of range, or memory doesn't suffice.
@@ -59,7 +58,6 @@ impl DepthwiseI8 {
         bias: Option<&[i32]>,
         input: ByteQuant,
         output: OutputQuant<'_>,
-        away_from: usize,
     ) -> Result<Self> {
         let channels = product("channels", &[filter.in_channels, filter.multiplier])?;
         let [height, width] = filter.window;
@@ -99,8 +97,7 @@ impl DepthwiseI8 {
             let sum = sums.as_slice()[c].wrapping_mul(a0);
             *own = bias.map_or(0, |b| b[c]).wrapping_sub(sum).wrapping_add(both);
         }
-        let ties = |c| if c < away_from { Ties::Up } else { Ties::Away };
-        let requant = Requant::new(&output, (1, channels, padded), lanes, ties)?;
+        let requant = Requant::new(&output, (1, channels, padded), lanes)?;
         let mut blank = AlignedVec::zeroed(filter.in_channels)?;
         blank.as_mut_slice().fill(input.zero_byte()?);
         Ok(Self {

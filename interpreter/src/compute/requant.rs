@@ -119,16 +119,16 @@ pub struct OutputQuant<'a> {
     pub low: i32,
     /// See `low`.
     pub high: i32,
+    /// Ties of output channels from this one on are rounded away from zero, the others up.
+    pub away_from: usize,
 }
 
 impl Requant {
-    /// For `groups` of `columns` columns, each padded to `padded`, a multiple of `lanes`; `ties` by column over
-    /// all groups.
+    /// For `groups` of `columns` columns, each padded to `padded`, a multiple of `lanes`.
     pub(crate) fn new(
         out: &OutputQuant<'_>,
         (groups, columns, padded): (usize, usize, usize),
         lanes: usize,
-        ties: impl Fn(usize) -> Ties,
     ) -> Result<Self> {
         let count = groups * columns;
         if out.multipliers.len() != 1 && out.multipliers.len() != count {
@@ -150,7 +150,7 @@ impl Requant {
             v[at] = m.multiplier;
             v[padded_count + at] = m.shift.max(0);
             v[2 * padded_count + at] = (-m.shift).max(0);
-            v[3 * padded_count + at] = if ties(c) == Ties::Away { -1 } else { 0 };
+            v[3 * padded_count + at] = if c >= out.away_from { -1 } else { 0 };
         }
         let mut wide = AlignedVec::zeroed(super::error::product("multipliers", &[padded_count, 3])?)?;
         let mut simple = Vec::with_capacity(padded_count / lanes);

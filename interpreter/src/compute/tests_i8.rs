@@ -16,6 +16,7 @@ struct Layer {
     zero_point: i32,
     low: i32,
     high: i32,
+    away_from: usize,
 }
 
 fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
@@ -63,16 +64,13 @@ impl Layer {
             zero_point: low + rng.range(0, 255) as i32,
             low: low + rng.range(0, 60) as i32,
             high: low + 255 - rng.range(0, 60) as i32,
+            away_from: if rng.range(0, 1) == 0 { usize::MAX } else { rng.range(0, filter.out_channels) },
         }
     }
 
     fn output(&self) -> OutputQuant<'_> {
-        OutputQuant {
-            multipliers: &self.multipliers,
-            zero_point: self.zero_point,
-            low: self.low,
-            high: self.high,
-        }
+        let Self { zero_point, low, high, away_from, .. } = *self;
+        OutputQuant { multipliers: &self.multipliers, zero_point, low, high, away_from }
     }
 
     /// The sums, by definition.
@@ -107,12 +105,13 @@ impl Layer {
         sums
     }
 
-    fn scale(&self, sums: &[i32], ties: impl Fn(usize) -> Ties) -> Vec<u8> {
+    fn scale(&self, sums: &[i32]) -> Vec<u8> {
         let channels = self.filter.out_channels;
         let scale = |(i, &s): (usize, &i32)| {
             let c = i % channels;
             let m = self.multipliers[if self.multipliers.len() == 1 { 0 } else { c }];
-            (m.apply(s, ties(c)) + self.zero_point).clamp(self.low, self.high) as u8
+            (m.apply(s, if c < self.away_from { Ties::Up } else { Ties::Away }) + self.zero_point)
+                .clamp(self.low, self.high) as u8
         };
         sums.iter().enumerate().map(scale).collect()
     }
@@ -141,7 +140,7 @@ fn convolutions_of_every_kind() {
         let geo = random_geometry(&mut rng, groups * filter.in_channels, [filter.height, filter.width]);
         let l = Layer::random(&mut rng, geo, filter);
         let sums = l.sums();
-        let expected = l.scale(&sums, |_| Ties::Up);
+        let expected = l.scale(&sums);
         for &isa in Isa::available() {
             let pack = |output| {
                 ConvI8::pack(
@@ -202,7 +201,7 @@ fn products_of_every_tail() {
             if n == 0 {
                 l.multipliers = vec![Multiplier::default()];
             }
-            let expected = l.scale(&l.sums(), |_| Ties::Up);
+            let expected = l.scale(&l.sums());
             let gemm = GemmI8::pack(
                 isa,
                 (k, n),
@@ -247,6 +246,7 @@ fn operands_that_do_not_fit_are_errors() {
         zero_point: 0,
         low: -128,
         high: 127,
+        away_from: 0,
     };
     let pack = |w: usize, zero_point: i32, output: OutputQuant<'_>| {
         GemmI8::pack(isa, (3, 2), &vec![0; w], quant, None, ByteQuant { zero_point, ..quant }, Some(output))
@@ -298,15 +298,12 @@ fn depthwise_convolutions_of_every_kind() {
         let l = Layer::random(&mut rng, geo, grouped);
         let taps = window[0] * window[1];
         let weights: Vec<u8> = pairs(taps, channels).map(|(t, c)| l.weights[c * taps + t]).collect();
-        let away_from = rng.range(0, channels);
-        let expected = l.scale(&l.sums(), |c| if c < away_from { Ties::Up } else { Ties::Away });
+        let expected = l.scale(&l.sums());
         let filter = DepthwiseFilter { in_channels, multiplier, window };
         for &isa in Isa::available() {
             let bias = Some(&l.bias[..]);
             let (output, quant) = (l.output(), l.weight_quant);
-            let conv =
-                DepthwiseI8::pack(isa, filter, &weights, quant, bias, l.input_quant, output, away_from)
-                    .unwrap();
+            let conv = DepthwiseI8::pack(isa, filter, &weights, quant, bias, l.input_quant, output).unwrap();
             for par in [&pool as &dyn Parallel, &Serial] {
                 let mut got = vec![0; expected.len()];
                 conv.run(&geo, &l.input, &mut got, par).unwrap();

@@ -275,6 +275,11 @@ impl Requantize {
         Ok(Requantize { multipliers, zero_point, low, high })
     }
 
+    /// The multipliers, the output's zero point, and its bounds.
+    pub fn parts(&self) -> (&[Multiplier], i32, [i32; 2]) {
+        (&self.multipliers, self.zero_point, [self.low, self.high])
+    }
+
     /// The output of `channel`, halves rounded upwards.
     pub fn apply_up(&self, channel: usize, accumulator: i32) -> i32 {
         self.finish(self.multipliers[channel].apply_up(accumulator))

@@ -5,9 +5,10 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{clamp_of, compute_error, geometry, optimize};
-use crate::compute::{ConvF32, ConvGeometry, Filter, Isa};
+use super::{Quantized, clamp_of, compute_error, geometry, optimize};
+use crate::compute::{ConvF32, ConvGeometry, ConvI8, Filter, Isa};
 use crate::kernels::prepared::Invoke;
+use crate::kernels::weights::Requantize;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::CONV_2D, 1..=8, prepare);
@@ -28,6 +29,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let layer = Filter { out_channels, height, width, in_channels, groups };
     match (input.ty(), filter.ty()) {
         (TensorType::Float32, TensorType::Float32) => float(cx, layer, geo),
+        (TensorType::Int8, TensorType::Int8 | TensorType::Int4) | (TensorType::UInt8, TensorType::UInt8) => {
+            integer(cx, layer, geo)
+        }
         _ => Ok(None),
     }
 }
@@ -47,5 +51,23 @@ fn float(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Resu
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
         let scratch = cx.temporary::<u8>(scratch)?;
         conv.run(&geo, input, output, clamp, scratch, cx.parallel()).map_err(compute_error)
+    })))
+}
+
+fn integer(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Result<Option<Invoke>> {
+    let activation = cx.params::<Conv2DParams>()?.fused_activation_function;
+    let (input, weights, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
+    let requantize = Requantize::new(input, weights, output, 0, activation, input.ty() == TensorType::UInt8)?;
+    // Grouped convolutions are no matrix product in the field, and rounded otherwise.
+    let away_from = if filter.groups == 1 { usize::MAX } else { 0 };
+    let Some(q) = Quantized::new(cx, &requantize)? else { return Ok(None) };
+    let output = Some(q.output(away_from));
+    let conv = ConvI8::pack(Isa::best(), filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output)
+        .map_err(compute_error)?;
+    let scratch = cx.temporary(conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?);
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+        let scratch = cx.temporary::<u8>(scratch)?;
+        conv.run(&geo, input, output, scratch, cx.parallel()).map_err(compute_error)
     })))
 }

@@ -1,14 +1,17 @@
 //! The optimized kernels: what users run. Each family that is not here falls back to its reference kernel, and so
 //! does a node of a family that is here but in types or with operands that its optimized kernel leaves alone.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, TensorView};
-use delegraph_core::ops::{Activation, Padding, pad_amount};
+use delegraph_core::ops::{Activation, Padding, TensorType, pad_amount};
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Op, OpResolver, Registration, Result};
 
+use super::index::packed;
 use super::prepared::Invoke;
-use crate::compute::{Clamp, ComputeError, ConvGeometry};
+use super::weights::{self, Requantize};
+use crate::compute::{ByteQuant, Clamp, ComputeError, ConvGeometry, Multiplier, OutputQuant};
 
 macro_rules! families {
     ($($family:ident),* $(,)?) => {
@@ -21,7 +24,7 @@ macro_rules! families {
 }
 
 families! {
-    binary, conv_2d,
+    binary, conv_2d, fully_connected,
 }
 
 /// Prepares a node; `None` leaves it to the reference kernel. Temporaries may only be asked for once it is clear
@@ -103,4 +106,62 @@ fn geometry(
         Padding::Same => [0, 1].map(|a| pad_amount(input[a], output[a], window[a], stride[a], dilation[a])),
     };
     Some(ConvGeometry { batch, input, in_channels, output, window, stride, dilation, padding })
+}
+
+/// What the 8-bit primitives need of a node whose input 0 meets the constant weights of input 1.
+struct Quantized<'a> {
+    input: ByteQuant,
+    weights: Cow<'a, [u8]>,
+    weight_quant: ByteQuant,
+    bias: Option<&'a [i32]>,
+    multipliers: Vec<Multiplier>,
+    zero_point: i32,
+    bounds: [i32; 2],
+}
+
+impl<'a> Quantized<'a> {
+    /// `None` for what isn't 8 bits throughout (4 for the weights), and for bounds that leave no value.
+    fn new(cx: &'a PrepareContext<'_>, requantize: &Requantize) -> Result<Option<Self>> {
+        let (input, weights, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
+        let signed = input.ty() == TensorType::Int8;
+        let types_fit = match weights.ty() {
+            TensorType::Int8 | TensorType::Int4 => signed,
+            TensorType::UInt8 => input.ty() == TensorType::UInt8,
+            _ => false,
+        };
+        let bias = match cx.optional_input(2) {
+            Some(bias) if bias.ty() == TensorType::Int32 => bias.constant::<i32>()?,
+            Some(_) => return Ok(None),
+            None => None,
+        };
+        let Some(bytes) = weights.constant_bytes() else { return Ok(None) };
+        let (multipliers, zero_point, bounds) = requantize.parts();
+        if !types_fit || output.ty() != input.ty() || bounds[0] > bounds[1] {
+            return Ok(None);
+        }
+        let unpacked = |i| weights::signed(packed(bytes, 4, i), 4).cast_unsigned();
+        let elements = weights.shape().elements();
+        let zero = |t: TensorView<'_>| t.scale_zero_point().map_or(0, |(_, zero)| zero);
+        Ok(Some(Quantized {
+            input: ByteQuant { signed, zero_point: zero(input) },
+            weights: match weights.ty() {
+                TensorType::Int4 => Cow::Owned((0..elements).map(unpacked).collect()),
+                _ => Cow::Borrowed(bytes),
+            },
+            weight_quant: ByteQuant { signed, zero_point: if signed { 0 } else { zero(weights) } },
+            bias,
+            multipliers: multipliers
+                .iter()
+                .map(|m| Multiplier { multiplier: m.multiplier, shift: m.shift })
+                .collect(),
+            zero_point,
+            bounds,
+        }))
+    }
+
+    /// Ties of output channels from `away_from` on are rounded away from zero.
+    fn output(&self, away_from: usize) -> OutputQuant<'_> {
+        let [low, high] = self.bounds;
+        OutputQuant { multipliers: &self.multipliers, zero_point: self.zero_point, low, high, away_from }
+    }
 }
