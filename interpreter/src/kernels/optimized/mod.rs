@@ -24,7 +24,10 @@ macro_rules! families {
 }
 
 families! {
-    binary, conv_2d, fully_connected,
+    binary,
+    conv_2d,
+    depthwise_conv_2d,
+    fully_connected,
 }
 
 /// Prepares a node; `None` leaves it to the reference kernel. Temporaries may only be asked for once it is clear
