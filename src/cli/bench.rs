@@ -1,0 +1,318 @@
+//! `bench`: how long loading, preparing and running take, and how much memory.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use delegraph::Interpreter;
+use delegraph::delegate_api::DelegateStats;
+use serde::{Deserialize, Serialize};
+
+use super::delegates::Engine;
+use super::failure::{Exit, Failure};
+use super::inputs::Entry;
+use super::model::ModelArgument;
+use super::output::{Document, Output, bytes, table};
+
+/// Measure a model's times and memory
+///
+/// A timed run writes the inputs, runs the model and reads the outputs.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    model: ModelArgument,
+    #[command(flatten)]
+    engine: Engine,
+    /// Runs before those that count, after the first
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    warmup: usize,
+    /// How many runs; with --seconds, at most so many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    runs: Option<u64>,
+    /// How long to go on [default: 2, unless --runs is given]; at least 5 runs are made
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Print ratios to an earlier result of `bench --json`
+    #[arg(long, value_name = "OTHER.json")]
+    compare: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(s) if (0.0..=86_400.0).contains(&s) => Ok(s),
+        _ => Err("it is a number of seconds, at most 86400".into()),
+    }
+}
+
+/// The contract's document.
+#[derive(Serialize)]
+struct Bench {
+    model: String,
+    delegate: String,
+    threads: usize,
+    load_ms: f64,
+    prepare_ms: f64,
+    first_ms: f64,
+    runs: usize,
+    median_ms: f64,
+    p90_ms: f64,
+    min_ms: f64,
+    memory: Memory,
+    partitions: usize,
+    delegated_nodes: usize,
+    total_nodes: usize,
+    /// Medians over the runs of what delegates measure of themselves.
+    upload_ms: Option<f64>,
+    gpu_ms: Option<f64>,
+    readback_ms: Option<f64>,
+    /// Delegates that failed, and why: what they claimed runs on the CPU.
+    failures: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compare: Option<Ratios>,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    arena_bytes: usize,
+    naive_bytes: usize,
+    lower_bound_bytes: usize,
+    weights_bytes: usize,
+    gpu_bytes: u64,
+    peak_rss_bytes: Option<u64>,
+}
+
+/// What of another result is compared.
+#[derive(Deserialize)]
+struct Other {
+    load_ms: f64,
+    prepare_ms: f64,
+    first_ms: f64,
+    median_ms: f64,
+    min_ms: f64,
+}
+
+/// This result over the other: below 1, this one is faster.
+#[derive(Serialize)]
+struct Ratios {
+    file: PathBuf,
+    load: f64,
+    prepare: f64,
+    first: f64,
+    median: f64,
+    min: f64,
+}
+
+pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
+    let other = arguments.compare.as_ref().map(read).transpose()?;
+    let start = Instant::now();
+    let model = arguments.model.load()?;
+    let loaded = Instant::now();
+    let mut interpreter = arguments.engine.build(model)?;
+    let prepared = Instant::now();
+
+    let entry = Entry::select(&mut interpreter, None)?;
+    entry.fill(&mut interpreter, &[], &[], 0)?;
+    let mut buffers = Buffers::new(&mut interpreter)?;
+    let first_ms = milliseconds(buffers.run(&mut interpreter)?);
+    for _ in 0..arguments.warmup {
+        buffers.run(&mut interpreter)?;
+    }
+    let (mut times, stats) = measure(arguments, &mut interpreter, &mut buffers, out)?;
+    times.sort_by(f64::total_cmp);
+
+    let (memory, report) = (interpreter.memory(), interpreter.report());
+    let mut bench = Bench {
+        model: arguments.model.name(),
+        delegate: arguments.engine.label(),
+        threads: interpreter.threads(),
+        load_ms: milliseconds(loaded - start),
+        prepare_ms: milliseconds(prepared - loaded),
+        first_ms,
+        runs: times.len(),
+        median_ms: quantile(&times, 0.5),
+        p90_ms: quantile(&times, 0.9),
+        min_ms: quantile(&times, 0.0),
+        memory: Memory {
+            arena_bytes: memory.arena_bytes,
+            naive_bytes: memory.naive_bytes,
+            lower_bound_bytes: memory.lower_bound_bytes,
+            weights_bytes: memory.weights_bytes,
+            gpu_bytes: interpreter.delegate_stats().iter().map(|s| s.device_bytes).sum(),
+            peak_rss_bytes: peak_rss(),
+        },
+        partitions: report.partitions.len(),
+        delegated_nodes: report.delegated_nodes(),
+        total_nodes: report.nodes.len(),
+        upload_ms: median_of(&stats, |s| s.upload_ms),
+        gpu_ms: median_of(&stats, |s| s.device_ms),
+        readback_ms: median_of(&stats, |s| s.readback_ms),
+        failures: report.failures.iter().map(|(name, message)| format!("{name}: {message}")).collect(),
+        compare: None,
+    };
+    bench.compare = other.zip(arguments.compare.as_ref()).map(|(other, file)| Ratios {
+        file: file.clone(),
+        load: bench.load_ms / other.load_ms,
+        prepare: bench.prepare_ms / other.prepare_ms,
+        first: bench.first_ms / other.first_ms,
+        median: bench.median_ms / other.median_ms,
+        min: bench.min_ms / other.min_ms,
+    });
+    out.print(&bench)?;
+    Ok(Exit::Fine)
+}
+
+/// Inputs to write and room for outputs, so that a timed run does what an application does and allocates nothing.
+struct Buffers {
+    inputs: Vec<Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+}
+
+impl Buffers {
+    fn new(interpreter: &mut Interpreter) -> Result<Self, Failure> {
+        let inputs = (0..interpreter.input_count())
+            .map(|i| Ok(interpreter.input_bytes_mut(i)?.to_vec()))
+            .collect::<Result<_, Failure>>()?;
+        let outputs = vec![Vec::new(); interpreter.output_count()];
+        Ok(Buffers { inputs, outputs })
+    }
+
+    fn run(&mut self, interpreter: &mut Interpreter) -> Result<Duration, Failure> {
+        let start = Instant::now();
+        for (i, input) in self.inputs.iter().enumerate() {
+            interpreter.input_bytes_mut(i)?.copy_from_slice(input);
+        }
+        interpreter.invoke()?;
+        for (i, output) in self.outputs.iter_mut().enumerate() {
+            output.clear();
+            output.extend_from_slice(interpreter.output_tensor(i)?.bytes());
+        }
+        Ok(start.elapsed())
+    }
+}
+
+/// The runs that count: their times in milliseconds, and per run the sums of what delegates measured.
+fn measure(
+    arguments: &Arguments,
+    interpreter: &mut Interpreter,
+    buffers: &mut Buffers,
+    out: &Output,
+) -> Result<(Vec<f64>, Vec<DelegateStats>), Failure> {
+    let seconds = arguments.seconds.or(arguments.runs.is_none().then_some(2.0));
+    let most = arguments.runs.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    let least = most.min(5);
+    let length = seconds.map_or(1, |s| (s * 1e3) as u64);
+    let bar = out.progress(length, "{wide_bar} {msg} {elapsed}");
+    let delegated = !interpreter.report().partitions.is_empty();
+    let (mut times, mut stats) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    loop {
+        times.push(milliseconds(buffers.run(interpreter)?));
+        if delegated {
+            stats.push(sum(&interpreter.delegate_stats()));
+        }
+        bar.set_position(start.elapsed().as_millis() as u64);
+        let over = seconds.is_some_and(|s| start.elapsed().as_secs_f64() >= s);
+        if times.len() >= most || (over && times.len() >= least) {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    Ok((times, stats))
+}
+
+fn sum(partitions: &[DelegateStats]) -> DelegateStats {
+    let add = |get: fn(&DelegateStats) -> Option<f64>| partitions.iter().filter_map(get).reduce(|a, b| a + b);
+    DelegateStats {
+        upload_ms: add(|s| s.upload_ms),
+        device_ms: add(|s| s.device_ms),
+        readback_ms: add(|s| s.readback_ms),
+        ..DelegateStats::default()
+    }
+}
+
+fn median_of(stats: &[DelegateStats], get: impl Fn(&DelegateStats) -> Option<f64>) -> Option<f64> {
+    let mut values: Vec<f64> = stats.iter().filter_map(get).collect();
+    values.sort_by(f64::total_cmp);
+    (!values.is_empty()).then(|| quantile(&values, 0.5))
+}
+
+/// The value below which the share `q` of the sorted `values` lies.
+fn quantile(values: &[f64], q: f64) -> f64 {
+    let i = (values.len() as f64 * q) as usize;
+    values.get(i.min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The most memory that the process ever had resident, where the system says so.
+fn peak_rss() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn read(path: &PathBuf) -> Result<Other, Failure> {
+    let invalid = |e: String| Failure::invalid(format!("{}: {e}", path.display()));
+    let text = std::fs::read(path).map_err(|e| invalid(e.to_string()))?;
+    serde_json::from_slice(&text).map_err(|e| invalid(format!("not a result of `bench --json`: {e}")))
+}
+
+impl Document for Bench {
+    fn text(&self) -> String {
+        let Bench { memory: m, runs, .. } = self;
+        let mut text = format!("{} on {}, {} thread(s)\n", self.model, self.delegate, self.threads);
+        for failure in &self.failures {
+            text += &format!("failed and left out: {failure}\n");
+        }
+        if self.delegated_nodes > 0 {
+            let (delegated, total, partitions) = (self.delegated_nodes, self.total_nodes, self.partitions);
+            text += &format!("{delegated} of {total} nodes delegated, in {partitions} partitions\n");
+        }
+        let ratio = |get: fn(&Ratios) -> f64| {
+            self.compare.as_ref().map_or(String::new(), |r| format!("{:.3}", get(r)))
+        };
+        let mut rows = vec![
+            vec!["load".into(), format!("{:.3}", self.load_ms), ratio(|r| r.load)],
+            vec!["prepare".into(), format!("{:.3}", self.prepare_ms), ratio(|r| r.prepare)],
+            vec!["first".into(), format!("{:.3}", self.first_ms), ratio(|r| r.first)],
+            vec!["median".into(), format!("{:.3}", self.median_ms), ratio(|r| r.median)],
+            vec!["90%".into(), format!("{:.3}", self.p90_ms), String::new()],
+            vec!["min".into(), format!("{:.3}", self.min_ms), ratio(|r| r.min)],
+        ];
+        for (name, value) in
+            [("upload", self.upload_ms), ("gpu", self.gpu_ms), ("readback", self.readback_ms)]
+        {
+            rows.extend(value.map(|v| vec![name.into(), format!("{v:.3}"), String::new()]));
+        }
+        let header = ["time", "ms", if self.compare.is_some() { "ratio to other" } else { "" }];
+        text += &table(&header, &[1, 2], rows);
+        text += &format!("{runs} runs\n\n");
+        let mut rows = vec![
+            ("arena, naive", m.naive_bytes),
+            ("arena, planned", m.arena_bytes),
+            ("arena, lower bound", m.lower_bound_bytes),
+            ("weights", m.weights_bytes),
+        ];
+        rows.extend(usize::try_from(m.gpu_bytes).ok().filter(|n| *n > 0).map(|n| ("GPU", n)));
+        rows.extend(m.peak_rss_bytes.and_then(|n| usize::try_from(n).ok()).map(|n| ("peak resident", n)));
+        let row = |(name, n): (&str, usize)| vec![name.to_owned(), n.to_string(), bytes(n)];
+        text += &table(&["memory", "bytes", ""], &[1, 2], rows.into_iter().map(row));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles() {
+        let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
+        assert_eq!(quantile(&values, 0.0), 1.0);
+        assert_eq!(quantile(&values, 0.5), 6.0);
+        assert_eq!(quantile(&values, 0.9), 10.0);
+        assert!(quantile(&[], 0.5).is_nan());
+    }
+}

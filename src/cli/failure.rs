@@ -1,0 +1,168 @@
+//! How a verb ends: exit codes, error messages, and no panic text.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use delegraph::Error;
+use delegraph::core::error::{ErrorKind, Location};
+use serde_json::{Value, json};
+
+use super::output::Output;
+
+/// The documented exit codes. Usage errors, 2, are `clap`'s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Fine = 0,
+    Failed = 1,
+    Unsupported = 3,
+    Invalid = 4,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Why a verb could not do what was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    help: Option<String>,
+    /// For machines: the place in the model, ops without kernels.
+    details: Value,
+    /// Nobody reads standard output any more: end without a word.
+    broken_pipe: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Failure { exit, message: message.into(), help: None, details: Value::Null, broken_pipe: false }
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Failure::new(Exit::Invalid, message)
+    }
+
+    #[must_use]
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// A panic that reached the top.
+    pub(crate) fn internal() -> Self {
+        let panic = LAST_PANIC.lock().map(|p| p.clone()).unwrap_or_default();
+        Failure::new(Exit::Failed, format!("internal error: {panic}"))
+            .with_help("this is a bug in delegraph; please report it with the model that shows it")
+    }
+
+    /// Prints the message to standard error and, with `--json`, a document to standard output.
+    pub(crate) fn report(self, out: &Output) -> ExitCode {
+        if self.broken_pipe {
+            return Exit::Fine.into();
+        }
+        let exit = self.exit;
+        if out.json {
+            let kind = match exit {
+                Exit::Fine | Exit::Failed => "failed",
+                Exit::Unsupported => "unsupported",
+                Exit::Invalid => "invalid",
+            };
+            let mut error = json!({
+                "kind": kind, "exit_code": exit as u8, "message": self.message, "help": self.help,
+            });
+            if let (Value::Object(error), Value::Object(details)) = (&mut error, &self.details) {
+                error.extend(details.clone());
+            }
+            let _ = out.json(&json!({ "error": error }));
+        }
+        // Lines stay whole: messages name paths and shapes that people search for and copy.
+        let _ = miette::set_hook(Box::new(|_| {
+            Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())
+        }));
+        let _ = writeln!(io::stderr(), "{:?}", miette::Report::new(self));
+        exit.into()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl miette::Diagnostic for Failure {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = match error.kind() {
+            ErrorKind::Invalid => Exit::Invalid,
+            ErrorKind::Unsupported => Exit::Unsupported,
+            ErrorKind::Failed => Exit::Failed,
+        };
+        Failure { help: error.help(), details: details(&error), ..Failure::new(exit, error.to_string()) }
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Of writing results.
+    fn from(error: io::Error) -> Self {
+        let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
+        Failure { broken_pipe, ..Failure::new(Exit::Failed, format!("cannot write: {error}")) }
+    }
+}
+
+fn details(error: &Error) -> Value {
+    match error {
+        Error::AtNode { location, .. } => {
+            let Location { model, subgraph, node, op } = &**location;
+            json!({ "model": model, "subgraph": subgraph, "node": node.0, "op": op })
+        }
+        Error::InvalidModel { path, .. } => json!({ "model": path }),
+        Error::UnresolvedOps(unresolved) => {
+            json!({ "model": unresolved.model, "unresolved": unresolved.ops.iter().map(unresolved_op).collect::<Vec<_>>() })
+        }
+        Error::Delegate { delegate, .. } => json!({ "delegate": delegate }),
+        _ => Value::Null,
+    }
+}
+
+/// An op without a kernel, for machines.
+pub(crate) fn unresolved_op(op: &delegraph::core::error::UnresolvedOp) -> Value {
+    json!({
+        "op": op.op.to_string(),
+        "version": op.version,
+        "reason": format!("{:?}", op.reason),
+        "registered": op.registered,
+        "min_runtime": op.min_runtime,
+        "nodes": op.nodes.iter().map(|(subgraph, node)| json!({ "subgraph": subgraph, "node": node.0 })).collect::<Vec<_>>(),
+    })
+}
+
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+/// Panics print nothing: one in a delegate is contained and becomes an error of the delegate, and one that reaches
+/// `main` is reported there as an internal error.
+pub(crate) fn silence_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().map(|s| (*s).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+        let place = info.location().map(|l| format!(" ({}:{})", l.file(), l.line())).unwrap_or_default();
+        let line = format!("{}{place}", text.lines().next().unwrap_or_default());
+        log::debug!("panic: {line}");
+        if let Ok(mut last) = LAST_PANIC.lock() {
+            *last = line;
+        }
+    }));
+}

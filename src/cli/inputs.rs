@@ -1,0 +1,228 @@
+//! The entry point that a verb runs: its inputs and outputs by number and name, and filling the inputs.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use delegraph::core::{Subgraph, TensorId};
+use delegraph::interpreter::seeded::{self, SplitMix64};
+use delegraph::{Interpreter, Shape};
+use delegraph_conformance::npy::Array;
+use serde::Serialize;
+
+use super::failure::Failure;
+
+/// `FILE` or `NAME=FILE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InputFile {
+    name: Option<String>,
+    path: PathBuf,
+}
+
+impl FromStr for InputFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // A file whose name contains `=` is still a file.
+        match text.split_once('=').filter(|_| !Path::new(text).is_file()) {
+            Some((name, path)) if !path.is_empty() => {
+                Ok(InputFile { name: Some(name.into()), path: path.into() })
+            }
+            Some(_) => Err("the file's name is missing after `=`".into()),
+            None => Ok(InputFile { name: None, path: text.into() }),
+        }
+    }
+}
+
+/// `NAME=1x224x224x3`; nothing after `=` is the shape of a scalar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Resize {
+    name: String,
+    shape: Vec<usize>,
+}
+
+impl FromStr for Resize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, dims) = text.rsplit_once('=').ok_or("it has the form NAME=1x224x224x3")?;
+        let dim = |d: &str| d.parse().map_err(|_| format!("\"{d}\" is no dimension"));
+        let shape = match dims {
+            "" => Vec::new(),
+            dims => dims.split('x').map(dim).collect::<Result<_, String>>()?,
+        };
+        Ok(Resize { name: name.into(), shape })
+    }
+}
+
+/// An input or output.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Port {
+    /// The name in the signature, or else the tensor's.
+    pub(crate) name: String,
+    /// The tensor's name.
+    pub(crate) tensor: String,
+}
+
+/// An entry point: the primary subgraph, or that of a signature.
+pub(crate) struct Entry {
+    pub(crate) inputs: Vec<Port>,
+    pub(crate) outputs: Vec<Port>,
+    /// The order in which inputs without a name are meant.
+    order: Vec<usize>,
+}
+
+impl Entry {
+    /// Selects the entry point of `signature`; without one, that of the primary subgraph, which may also be known by
+    /// the names of a signature.
+    pub(crate) fn select(interpreter: &mut Interpreter, signature: Option<&str>) -> Result<Self, Failure> {
+        let selected = signature.map(|key| interpreter.select_signature(key)).transpose()?;
+        let model = interpreter.model();
+        let named = selected.as_ref().or_else(|| model.signatures.iter().find(|s| s.subgraph == 0));
+        let Some(subgraph) = model.subgraphs.get(named.map_or(0, |s| s.subgraph)) else {
+            return Err(Failure::invalid("the model has no subgraph"));
+        };
+        let (in_names, out_names) =
+            named.map_or((&[][..], &[][..]), |s| (s.inputs.as_slice(), s.outputs.as_slice()));
+        let mut order: Vec<usize> = (0..subgraph.inputs.len()).collect();
+        if selected.is_some() {
+            order.sort_by_key(|&i| {
+                let id = subgraph.inputs.get(i);
+                in_names.iter().position(|(_, named)| Some(named) == id).unwrap_or(usize::MAX)
+            });
+        }
+        Ok(Entry {
+            inputs: ports(subgraph, &subgraph.inputs, in_names),
+            outputs: ports(subgraph, &subgraph.outputs, out_names),
+            order,
+        })
+    }
+
+    /// The input of this name: the signature's name, the tensor's, or the number.
+    fn input(&self, name: &str) -> Result<usize, Failure> {
+        let by_name = self.inputs.iter().position(|p| p.name == name);
+        let found = by_name.or_else(|| self.inputs.iter().position(|p| p.tensor == name));
+        let number = || name.parse().ok().filter(|&i: &usize| i < self.inputs.len());
+        found.or_else(number).ok_or_else(|| {
+            let names: Vec<&str> = self.inputs.iter().map(|p| p.name.as_str()).collect();
+            Failure::invalid(format!("there is no input \"{name}\"; the model has: {}", names.join(", ")))
+        })
+    }
+
+    /// Which file each input comes from.
+    fn files<'f>(&self, files: &'f [InputFile]) -> Result<Vec<Option<&'f Path>>, Failure> {
+        let mut chosen: Vec<Option<&Path>> = vec![None; self.inputs.len()];
+        let mut unnamed = self.order.iter();
+        for file in files {
+            let i = match &file.name {
+                Some(name) => self.input(name)?,
+                None => *unnamed.next().ok_or_else(|| {
+                    let (given, has) = (files.len(), self.inputs.len());
+                    Failure::invalid(format!("{given} input files are given, but the model has {has} inputs"))
+                })?,
+            };
+            match chosen.get_mut(i) {
+                Some(slot @ None) => *slot = Some(&file.path),
+                _ => {
+                    let text = format!("two files are given for input {i} (\"{}\")", self.inputs[i].name);
+                    return Err(Failure::invalid(text));
+                }
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Resizes and fills every input: from its file, or with seeded random data. Returns which file each has.
+    pub(crate) fn fill<'f>(
+        &self,
+        interpreter: &mut Interpreter,
+        files: &'f [InputFile],
+        resizes: &[Resize],
+        seed: u64,
+    ) -> Result<Vec<Option<&'f Path>>, Failure> {
+        let mut resized = vec![None; self.inputs.len()];
+        for resize in resizes {
+            let i = self.input(&resize.name)?;
+            interpreter.resize_input(i, &resize.shape)?;
+            resized[i] = Some(&resize.shape);
+        }
+        let files = self.files(files)?;
+        let mut arrays = Vec::new();
+        for (i, path) in files.iter().enumerate() {
+            let array = path.map(read).transpose()?;
+            if let (Some(array), Some(path)) = (&array, path) {
+                if let Some(shape) = resized[i].filter(|shape| **shape != array.shape) {
+                    let (asked, has) = (Shape::new(shape), Shape::new(&array.shape));
+                    let text =
+                        format!("{}: the array is {has}, but --resize asks for {asked}", path.display());
+                    return Err(Failure::invalid(text));
+                }
+                interpreter.resize_input(i, &array.shape)?;
+            }
+            arrays.push(array);
+        }
+        interpreter.prepare()?;
+        for (i, (array, path)) in arrays.into_iter().zip(&files).enumerate() {
+            let ty = interpreter.input_tensor(i)?.ty;
+            let target = interpreter.input_bytes_mut(i)?;
+            let Some(array) = array else {
+                seeded::fill(ty, target, &mut SplitMix64::new(seed, i, 0));
+                continue;
+            };
+            let at = |e: String| {
+                let path = path.unwrap_or(Path::new("")).display();
+                Failure::invalid(format!("{path}: input {i} (\"{}\"): {e}", self.inputs[i].name))
+            };
+            let bytes = array.into_bytes(ty).map_err(at)?;
+            if bytes.len() != target.len() {
+                return Err(at(format!("{} bytes are needed, the array has {}", target.len(), bytes.len())));
+            }
+            target.copy_from_slice(&bytes);
+        }
+        Ok(files)
+    }
+}
+
+fn ports(subgraph: &Subgraph, ids: &[TensorId], names: &[(String, TensorId)]) -> Vec<Port> {
+    let port = |id: &TensorId| {
+        let tensor = subgraph.tensor(*id).name.to_string();
+        let name = names.iter().find(|(_, named)| named == id).map_or(&tensor, |(name, _)| name).clone();
+        Port { name, tensor }
+    };
+    ids.iter().map(port).collect()
+}
+
+fn read(path: &Path) -> Result<Array, Failure> {
+    let invalid = |e: String| Failure::invalid(format!("{}: {e}", path.display()));
+    let file = std::fs::read(path).map_err(|e| invalid(e.to_string()).with_help("check the path"))?;
+    Array::parse(&file).map_err(|e| invalid(format!("not a usable .npy file: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_files() {
+        let check = |text: &str, name: Option<&str>, path: &str| {
+            let want = InputFile { name: name.map(str::to_owned), path: path.into() };
+            assert_eq!(text.parse(), Ok(want), "{text}");
+        };
+        check("a.npy", None, "a.npy");
+        check("image=a.npy", Some("image"), "a.npy");
+        check("serving_default_x:0=dir/a.npy", Some("serving_default_x:0"), "dir/a.npy");
+        assert!("image=".parse::<InputFile>().is_err());
+    }
+
+    #[test]
+    fn resizes() {
+        let check = |text: &str, want: Option<(&str, &[usize])>| {
+            let want = want.map(|(name, shape)| Resize { name: name.into(), shape: shape.into() });
+            assert_eq!(text.parse().ok(), want, "{text}");
+        };
+        check("x=1x224x224x3", Some(("x", &[1, 224, 224, 3])));
+        check("x=", Some(("x", &[])));
+        check("a=b=2", Some(("a=b", &[2])));
+        check("x", None);
+        check("x=1x-1", None);
+    }
+}

@@ -1,0 +1,327 @@
+//! `inspect`: what a model file holds, and what it needs.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use delegraph::core::error::UnresolvedOps;
+use delegraph::core::ops::definition;
+use delegraph::core::resolver::{check_resolved, newest_runtime};
+use delegraph::core::{Op, Quantization, Tensor, TensorId};
+use delegraph::{BuiltinOpResolver, Model};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::failure::{Exit, Failure, unresolved_op};
+use super::model::ModelArgument;
+use super::output::{Document, Output, bytes, table};
+
+/// Show a model's inputs, outputs, ops and sizes, and what is missing to run it
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    model: ModelArgument,
+}
+
+#[derive(Serialize)]
+struct Inspection {
+    model: String,
+    description: String,
+    sizes: Sizes,
+    runtime: Runtime,
+    signatures: Vec<SignatureLine>,
+    inputs: Vec<TensorLine>,
+    outputs: Vec<TensorLine>,
+    subgraphs: Vec<SubgraphLine>,
+    ops: Vec<OpLine>,
+    custom_ops: Vec<String>,
+    quantization: QuantizationCounts,
+    unresolved: Vec<Value>,
+    #[serde(skip)]
+    unresolved_text: Vec<String>,
+    metadata: Vec<MetadataLine>,
+}
+
+#[derive(Serialize)]
+struct Sizes {
+    file_bytes: usize,
+    constant_bytes: usize,
+    /// Constant bytes per element type.
+    constants: BTreeMap<&'static str, usize>,
+}
+
+/// The oldest TFLite release that runs the model.
+#[derive(Serialize)]
+struct Runtime {
+    /// As its ops and versions say.
+    required: Option<&'static str>,
+    /// Whether the op table knows all of them; the release is a lower bound otherwise.
+    complete: bool,
+    /// As the model's metadata says.
+    metadata: Option<String>,
+    /// The newest release that the op table knows.
+    newest_known: &'static str,
+}
+
+#[derive(Serialize)]
+struct SignatureLine {
+    key: String,
+    subgraph: usize,
+    inputs: Vec<TensorLine>,
+    outputs: Vec<TensorLine>,
+}
+
+#[derive(Serialize)]
+struct TensorLine {
+    name: String,
+    tensor: usize,
+    r#type: &'static str,
+    shape: Vec<usize>,
+    /// The same with `null` for dimensions that can be resized, where the file says.
+    shape_signature: Option<Vec<Option<usize>>>,
+    scale: Option<f32>,
+    zero_point: Option<i32>,
+}
+
+#[derive(Serialize)]
+struct SubgraphLine {
+    name: String,
+    nodes: usize,
+    tensors: usize,
+}
+
+#[derive(Serialize)]
+struct OpLine {
+    op: String,
+    version: u32,
+    count: usize,
+    min_runtime: Option<&'static str>,
+    resolved: bool,
+}
+
+/// How many tensors are quantized in which way.
+#[derive(Default, Serialize)]
+struct QuantizationCounts {
+    none: usize,
+    per_tensor: usize,
+    per_channel: usize,
+    blockwise: usize,
+    custom: usize,
+    sparse: usize,
+}
+
+#[derive(Serialize)]
+struct MetadataLine {
+    name: String,
+    bytes: usize,
+}
+
+pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
+    let model = arguments.model.load()?;
+    let unresolved = check_resolved(&model, &BuiltinOpResolver::new()).err();
+    out.print(&inspect(arguments.model.name(), &model, unresolved.as_ref()))?;
+    Ok(Exit::Fine)
+}
+
+fn inspect(name: String, model: &Model, unresolved: Option<&UnresolvedOps>) -> Inspection {
+    let missing = unresolved.map_or(&[][..], |u| &u.ops);
+    let ops = ops(model, |op, version| !missing.iter().any(|m| m.op == *op && m.version == version));
+    let lines = |subgraph: usize, ids: &[TensorId]| -> Vec<TensorLine> {
+        ids.iter().map(|id| line(model.subgraphs[subgraph].tensor(*id), *id, None)).collect()
+    };
+    let named = |subgraph: usize, ids: &[(String, TensorId)]| -> Vec<TensorLine> {
+        ids.iter().map(|(name, id)| line(model.subgraphs[subgraph].tensor(*id), *id, Some(name))).collect()
+    };
+    Inspection {
+        model: name,
+        description: model.description.clone(),
+        sizes: sizes(model),
+        runtime: Runtime {
+            required: ops.iter().filter_map(|(_, o)| o.min_runtime).max_by_key(|r| dotted(r)),
+            complete: ops.iter().all(|(_, o)| o.min_runtime.is_some()),
+            metadata: model.min_runtime_version().map(Into::into),
+            newest_known: newest_runtime(),
+        },
+        signatures: model
+            .signatures
+            .iter()
+            .map(|s| SignatureLine {
+                key: s.key.clone(),
+                subgraph: s.subgraph,
+                inputs: named(s.subgraph, &s.inputs),
+                outputs: named(s.subgraph, &s.outputs),
+            })
+            .collect(),
+        inputs: model.subgraphs.first().map_or(Vec::new(), |s| lines(0, &s.inputs)),
+        outputs: model.subgraphs.first().map_or(Vec::new(), |s| lines(0, &s.outputs)),
+        subgraphs: model
+            .subgraphs
+            .iter()
+            .map(|s| SubgraphLine { name: s.name.clone(), nodes: s.nodes.len(), tensors: s.tensors.len() })
+            .collect(),
+        custom_ops: custom_ops(&ops),
+        ops: ops.into_iter().map(|(_, line)| line).collect(),
+        quantization: quantization(model),
+        unresolved: missing.iter().map(unresolved_op).collect(),
+        unresolved_text: missing.iter().map(ToString::to_string).collect(),
+        metadata: model
+            .metadata
+            .iter()
+            .map(|(name, range)| MetadataLine { name: name.clone(), bytes: range.len() })
+            .collect(),
+    }
+}
+
+fn line(tensor: &Tensor, id: TensorId, name: Option<&str>) -> TensorLine {
+    let affine = tensor.quantization.as_ref().and_then(|q| q.scale_zero_point());
+    TensorLine {
+        name: name.unwrap_or(&tensor.name).to_owned(),
+        tensor: id.0,
+        r#type: tensor.ty.name(),
+        shape: tensor.shape.to_vec(),
+        shape_signature: tensor.shape_signature.clone(),
+        scale: affine.map(|(scale, _)| scale),
+        zero_point: affine.map(|(_, zero_point)| zero_point),
+    }
+}
+
+/// Every op and version with its uses, in the order of op names.
+fn ops(model: &Model, resolved: impl Fn(&Op, u32) -> bool) -> Vec<(Op, OpLine)> {
+    let mut counts: HashMap<(&Op, u32), usize> = HashMap::new();
+    for node in model.subgraphs.iter().flat_map(|s| &s.nodes) {
+        *counts.entry((&node.op, node.version)).or_default() += 1;
+    }
+    let line = |((op, version), count): ((&Op, u32), usize)| {
+        let definition = op.builtin().and_then(definition);
+        let line = OpLine {
+            op: op.to_string(),
+            version,
+            count,
+            min_runtime: definition.and_then(|d| d.min_runtime(version)),
+            resolved: resolved(op, version),
+        };
+        (op.clone(), line)
+    };
+    let mut ops: Vec<_> = counts.into_iter().map(line).collect();
+    ops.sort_by(|(_, a), (_, b)| (&a.op, a.version).cmp(&(&b.op, b.version)));
+    ops
+}
+
+fn custom_ops(ops: &[(Op, OpLine)]) -> Vec<String> {
+    let name = |(op, _): &(Op, OpLine)| match op {
+        Op::Custom(name) => Some(name.to_string()),
+        Op::Builtin(_) => None,
+    };
+    let mut names: Vec<String> = ops.iter().filter_map(name).collect();
+    names.dedup();
+    names
+}
+
+/// Tensors may share a buffer; each is counted once.
+fn sizes(model: &Model) -> Sizes {
+    let mut seen = HashSet::new();
+    let mut constants: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for tensor in model.subgraphs.iter().flat_map(|s| &s.tensors) {
+        if let Some(range) = tensor.data.clone().filter(|r| seen.insert((r.start, r.end))) {
+            *constants.entry(tensor.ty.name()).or_default() += range.len();
+        }
+    }
+    Sizes { file_bytes: model.bytes().len(), constant_bytes: constants.values().sum(), constants }
+}
+
+fn quantization(model: &Model) -> QuantizationCounts {
+    let mut counts = QuantizationCounts::default();
+    for tensor in model.subgraphs.iter().flat_map(|s| &s.tensors) {
+        let count = match tensor.quantization.as_deref() {
+            None => &mut counts.none,
+            Some(Quantization::Affine(affine)) if affine.scales.len() > 1 => &mut counts.per_channel,
+            Some(Quantization::Affine(_)) => &mut counts.per_tensor,
+            Some(Quantization::Blockwise { .. }) => &mut counts.blockwise,
+            Some(Quantization::Custom(_)) => &mut counts.custom,
+        };
+        *count += 1;
+        counts.sparse += usize::from(tensor.sparsity.is_some());
+    }
+    counts
+}
+
+fn dotted(version: &str) -> Vec<u64> {
+    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+}
+
+impl Document for Inspection {
+    fn text(&self) -> String {
+        let sizes = &self.sizes;
+        let mut text = format!("{}: {}\n", self.model, bytes(sizes.file_bytes));
+        if !self.description.is_empty() {
+            text += &format!("{}\n", self.description);
+        }
+        text += &format!("constants: {}", bytes(sizes.constant_bytes));
+        let each: Vec<String> = sizes.constants.iter().map(|(ty, n)| format!("{ty} {}", bytes(*n))).collect();
+        text += &if each.is_empty() { "\n".into() } else { format!(" ({})\n", each.join(", ")) };
+        let runtime = &self.runtime;
+        let bound = if runtime.complete { "" } else { "at least " };
+        text += &format!("needs TFLite {bound}{}", runtime.required.unwrap_or("?"));
+        text += &format!("; its metadata says {}\n", runtime.metadata.as_deref().unwrap_or("nothing"));
+
+        text += &format!("\n{}", ports("inputs", &self.inputs));
+        text += &format!("\n{}", ports("outputs", &self.outputs));
+        for signature in &self.signatures {
+            text += &format!("\nsignature \"{}\" (subgraph {})\n", signature.key, signature.subgraph);
+            text += &ports("inputs", &signature.inputs);
+            text += &ports("outputs", &signature.outputs);
+        }
+        let row = |o: &OpLine| {
+            let missing = if o.resolved { "" } else { "no kernel" };
+            let since = o.min_runtime.unwrap_or("?");
+            vec![o.op.clone(), o.version.to_string(), o.count.to_string(), since.into(), missing.into()]
+        };
+        let header = ["op", "version", "nodes", "since TFLite", ""];
+        text += &format!("\n{}", table(&header, &[1, 2], self.ops.iter().map(row)));
+        if self.subgraphs.len() > 1 {
+            let row = |(i, s): (usize, &SubgraphLine)| {
+                vec![i.to_string(), s.name.clone(), s.nodes.to_string(), s.tensors.to_string()]
+            };
+            let rows = self.subgraphs.iter().enumerate().map(row);
+            text += &format!("\n{}", table(&["subgraph", "name", "nodes", "tensors"], &[0, 2, 3], rows));
+        }
+        text += &format!("\n{}", self.quantization.text());
+        if !self.metadata.is_empty() {
+            let entries: Vec<String> =
+                self.metadata.iter().map(|m| format!("{} ({})", m.name, bytes(m.bytes))).collect();
+            text += &format!("metadata: {}\n", entries.join(", "));
+        }
+        if !self.unresolved_text.is_empty() {
+            text += &format!("\nnot supported yet:\n{}\n", self.unresolved_text.join("\n"));
+        }
+        text
+    }
+}
+
+impl QuantizationCounts {
+    fn text(&self) -> String {
+        let kinds = [
+            (self.per_tensor, "per tensor"),
+            (self.per_channel, "per channel"),
+            (self.blockwise, "in blocks"),
+            (self.custom, "in a custom way"),
+        ];
+        let kinds: Vec<String> =
+            kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}")).collect();
+        let kinds = if kinds.is_empty() { "none".into() } else { kinds.join(", ") };
+        let sparse = if self.sparse > 0 { format!("; {} sparse", self.sparse) } else { String::new() };
+        format!("quantized tensors: {kinds}; {} not quantized{sparse}\n", self.none)
+    }
+}
+
+fn ports(title: &str, tensors: &[TensorLine]) -> String {
+    let row = |t: &TensorLine| {
+        let dim = |d: &Option<usize>| d.map_or_else(|| "?".into(), |d: usize| d.to_string());
+        let signature = t.shape_signature.as_ref().filter(|s| s.iter().any(Option::is_none));
+        let shape = match signature {
+            Some(s) => format!("[{}]", s.iter().map(dim).collect::<Vec<_>>().join(", ")),
+            None => format!("{:?}", t.shape),
+        };
+        let quantization = t.scale.zip(t.zero_point).map(|(s, z)| format!("scale {s}, zero point {z}"));
+        vec![t.name.clone(), t.r#type.into(), shape, quantization.unwrap_or_default()]
+    };
+    table(&[title, "type", "shape", ""], &[], tensors.iter().map(row))
+}

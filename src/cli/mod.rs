@@ -1,0 +1,111 @@
+//! The command line: verbs, what they share, and how they end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use log::LevelFilter;
+
+mod bench;
+mod conformance;
+mod delegates;
+mod devices;
+mod explain;
+mod failure;
+mod inputs;
+mod inspect;
+mod model;
+mod ops;
+mod output;
+mod run;
+mod values;
+
+use failure::{Exit, Failure};
+use output::Output;
+
+/// Runs .tflite models, and lets any hardware take over any part of a model.
+#[derive(Parser)]
+#[command(name = "delegraph", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    common: Common,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 fine · 1 ran, but failed or mismatched · 2 usage · 3 the model or a request \
+                          is not supported · 4 the model or an input file is invalid";
+
+/// What every verb takes.
+#[derive(Args)]
+struct Common {
+    /// Print one JSON document on standard output, and nothing else there
+    #[arg(long, global = true)]
+    json: bool,
+    /// Log more; twice for debugging
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+    /// Log errors only, and show no progress
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Run(run::Arguments),
+    Bench(bench::Arguments),
+    Explain(explain::Arguments),
+    Inspect(inspect::Arguments),
+    Ops(ops::Arguments),
+    Devices(devices::Arguments),
+    Conformance(conformance::Arguments),
+    #[command(hide = true)]
+    ConformanceWorker(conformance::worker::Arguments),
+}
+
+impl Verb {
+    fn run(self, out: &Output) -> Result<Exit, Failure> {
+        match self {
+            Verb::Run(arguments) => run::run(&arguments, out),
+            Verb::Bench(arguments) => bench::run(&arguments, out),
+            Verb::Explain(arguments) => explain::run(&arguments, out),
+            Verb::Inspect(arguments) => inspect::run(&arguments, out),
+            Verb::Ops(arguments) => ops::run(&arguments, out),
+            Verb::Devices(arguments) => devices::run(&arguments, out),
+            Verb::Conformance(arguments) => conformance::run(&arguments, out),
+            Verb::ConformanceWorker(arguments) => conformance::worker::run(&arguments),
+        }
+    }
+}
+
+/// Runs the command and says how it ended. Whatever happens, the end is one of the documented exit codes.
+pub(crate) fn main() -> ExitCode {
+    failure::silence_panics();
+    let arguments = Arguments::parse();
+    let Common { json, verbose, quiet } = arguments.common;
+    start_logging(verbose, quiet);
+    let out = Output { json, quiet };
+    let result = catch_unwind(AssertUnwindSafe(|| arguments.verb.run(&out)));
+    match result.unwrap_or_else(|_| Err(Failure::internal())) {
+        Ok(exit) => exit.into(),
+        Err(failure) => failure.report(&out),
+    }
+}
+
+/// Logs go to standard error. `RUST_LOG` has the last word.
+fn start_logging(verbose: u8, quiet: bool) {
+    let (ours, drivers) = match (quiet, verbose) {
+        (true, _) => (LevelFilter::Error, LevelFilter::Off),
+        // GPU libraries warn about drivers that nobody asked for.
+        (false, 0) => (LevelFilter::Warn, LevelFilter::Error),
+        (false, 1) => (LevelFilter::Info, LevelFilter::Warn),
+        (false, 2) => (LevelFilter::Debug, LevelFilter::Info),
+        (false, _) => (LevelFilter::Trace, LevelFilter::Debug),
+    };
+    let mut builder = env_logger::Builder::new();
+    builder.filter_level(ours).format_timestamp(None);
+    for library in ["wgpu_core", "wgpu_hal", "naga", "wgpu"] {
+        builder.filter_module(library, drivers);
+    }
+    builder.parse_default_env().init();
+}

@@ -1,0 +1,82 @@
+//! What goes to standard output: text for people, or one JSON document.
+
+use std::io::{self, IsTerminal, Write};
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use super::failure::Failure;
+
+/// A verb's result.
+pub(crate) trait Document: Serialize {
+    /// The same for people to read, ending in a line break.
+    fn text(&self) -> String;
+}
+
+/// Where results go, and how.
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+}
+
+impl Output {
+    /// Prints the result.
+    pub(crate) fn print(&self, document: &impl Document) -> Result<(), Failure> {
+        if self.json { self.json(document) } else { write(&document.text()) }
+    }
+
+    /// Prints the result as JSON.
+    pub(crate) fn json(&self, document: &impl Serialize) -> Result<(), Failure> {
+        let mut text = serde_json::to_string_pretty(document).map_err(io::Error::from)?;
+        text.push('\n');
+        write(&text)
+    }
+
+    /// A progress bar on standard error, where that is a terminal.
+    pub(crate) fn progress(&self, length: u64, template: &str) -> ProgressBar {
+        let shown = !self.quiet && io::stderr().is_terminal();
+        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(length), target);
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar
+    }
+}
+
+fn write(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// A table with a header, without frames; columns in `numbers` are aligned right. Empty without rows.
+pub(crate) fn table(
+    header: &[&str],
+    numbers: &[usize],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(header);
+    table.add_rows(rows);
+    if table.is_empty() {
+        return String::new();
+    }
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if i == 0 { 0 } else { 1 }, 1));
+        if numbers.contains(&i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt() + "\n"
+}
+
+/// Bytes for people.
+pub(crate) fn bytes(n: usize) -> String {
+    indicatif::HumanBytes(n as u64).to_string()
+}

@@ -1,0 +1,192 @@
+//! `run`: a model's outputs for given inputs.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::delegates::Engine;
+use super::failure::{Exit, Failure};
+use super::inputs::{Entry, InputFile, Resize};
+use super::model::ModelArgument;
+use super::output::{Document, Output, table};
+use super::values::{Summary, Values};
+
+/// Run a model once
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    model: ModelArgument,
+    /// Run this entry point; `inspect` lists them
+    #[arg(long, value_name = "KEY")]
+    signature: Option<String>,
+    /// Data of an input. Without a name, in the order of the model's inputs; a missing one is filled with seeded random data
+    #[arg(long = "input", value_name = "[NAME=]FILE.npy")]
+    inputs: Vec<InputFile>,
+    /// Give an input another shape
+    #[arg(long = "resize", value_name = "NAME=1x224x224x3")]
+    resizes: Vec<Resize>,
+    /// Seed of the random data
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    #[command(flatten)]
+    engine: Engine,
+    /// Write outputs to DIR/output_0.npy, output_1.npy, … instead of printing a summary of each
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Run {
+    model: String,
+    signature: Option<String>,
+    delegate: String,
+    threads: usize,
+    inputs: Vec<InputLine>,
+    outputs: Vec<OutputLine>,
+    partitions: usize,
+    delegated_nodes: usize,
+    total_nodes: usize,
+    failures: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct InputLine {
+    name: String,
+    tensor: String,
+    r#type: &'static str,
+    shape: Vec<usize>,
+    /// Where its data comes from; random data where there is no file.
+    file: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct OutputLine {
+    name: String,
+    tensor: String,
+    r#type: &'static str,
+    shape: Vec<usize>,
+    #[serde(flatten)]
+    summary: Summary,
+    /// Where it was written to.
+    file: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
+    let model = arguments.model.load()?;
+    let mut interpreter = arguments.engine.build(model)?;
+    let entry = Entry::select(&mut interpreter, arguments.signature.as_deref())?;
+    let files = entry.fill(&mut interpreter, &arguments.inputs, &arguments.resizes, arguments.seed)?;
+    interpreter.invoke()?;
+
+    let mut inputs = Vec::new();
+    for (i, (port, file)) in entry.inputs.into_iter().zip(files).enumerate() {
+        let tensor = interpreter.input_tensor(i)?;
+        let (r#type, shape) = (tensor.ty.name(), tensor.shape.to_vec());
+        inputs.push(InputLine {
+            name: port.name,
+            tensor: port.tensor,
+            r#type,
+            shape,
+            file: file.map(Into::into),
+        });
+    }
+    let mut outputs = Vec::new();
+    for (i, port) in entry.outputs.into_iter().enumerate() {
+        let tensor = interpreter.output_tensor(i)?;
+        let values = Values::of(tensor)?;
+        let file = arguments.output_dir.as_ref().map(|dir| dir.join(format!("output_{i}.npy")));
+        if let Some(file) = &file {
+            let failed = |e| Failure::new(Exit::Failed, format!("{}: cannot write: {e}", file.display()));
+            std::fs::create_dir_all(file.parent().unwrap_or(file)).map_err(failed)?;
+            values.write(file).map_err(failed)?;
+        }
+        let (r#type, shape, summary) = (tensor.ty.name(), tensor.shape.to_vec(), values.summary());
+        outputs.push(OutputLine { name: port.name, tensor: port.tensor, r#type, shape, summary, file });
+    }
+    let report = interpreter.report();
+    out.print(&Run {
+        model: arguments.model.name(),
+        signature: arguments.signature.clone(),
+        delegate: arguments.engine.label(),
+        threads: interpreter.threads(),
+        inputs,
+        outputs,
+        partitions: report.partitions.len(),
+        delegated_nodes: report.delegated_nodes(),
+        total_nodes: report.nodes.len(),
+        failures: report.failures.iter().map(|(name, message)| format!("{name}: {message}")).collect(),
+    })?;
+    Ok(Exit::Fine)
+}
+
+impl Document for Run {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if self.outputs.iter().all(|o| o.file.is_none()) {
+            let header = ["output", "type", "shape", "min", "max", "mean", "first values"];
+            text += &table(&header, &[3, 4, 5], self.outputs.iter().map(OutputLine::row));
+            for output in self.outputs.iter().filter(|o| o.summary.nan + o.summary.infinite > 0) {
+                let Summary { nan, infinite, .. } = output.summary;
+                text += &format!("{}: {nan} NaN, {infinite} infinite\n", output.name);
+            }
+        }
+        for file in self.outputs.iter().filter_map(|o| o.file.as_ref()) {
+            text += &format!("{}\n", file.display());
+        }
+        if self.delegated_nodes > 0 {
+            let (delegated, total) = (self.delegated_nodes, self.total_nodes);
+            text += &format!(
+                "{}: {delegated} of {total} nodes in {} partitions\n",
+                self.delegate, self.partitions
+            );
+        }
+        text
+    }
+}
+
+impl OutputLine {
+    fn row(&self) -> Vec<String> {
+        let s = &self.summary;
+        let number = |v: Option<f64>| v.map_or_else(|| "-".into(), short);
+        let first: Vec<String> = s.first.iter().copied().map(short).collect();
+        let more = if s.elements > s.first.len() { " …" } else { "" };
+        vec![
+            self.name.clone(),
+            self.r#type.into(),
+            format!("{:?}", self.shape),
+            number(s.min),
+            number(s.max),
+            number(s.mean),
+            first.join(" ") + more,
+        ]
+    }
+}
+
+/// A number in few characters: integers as they are, others with five significant digits.
+fn short(v: f64) -> String {
+    if v.fract() == 0.0 && v.abs() < 1e15 {
+        format!("{v}")
+    } else if v != 0.0 && !(1e-3..1e6).contains(&v.abs()) {
+        format!("{v:.4e}")
+    } else {
+        let digits = 4 - v.abs().log10().floor().clamp(-3.0, 4.0) as i32;
+        format!("{v:.*}", digits.clamp(0, 7) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn short_numbers() {
+        let check = |v: f64, want: &str| assert_eq!(short(v), want);
+        check(3.0, "3");
+        check(-128.0, "-128");
+        check(0.123456, "0.12346");
+        check(-12.34567, "-12.346");
+        check(1.0e-7, "1.0000e-7");
+        check(123456.7, "123457");
+        check(f64::NAN, "NaN");
+    }
+}
