@@ -130,6 +130,12 @@ fn operators_on_floats() {
 }
 
 #[test]
+fn more_elements_than_fit_one_round() {
+    check(Binary::Add, Element::F32, &[64, 64, 24], &[64, 64, 24], &[64, 64, 24]);
+    check(Binary::Add, Element::F32, &[64, 64, 24], &[24], &[64, 64, 24]);
+}
+
+#[test]
 fn operators_on_integers() {
     for op in FLOAT.into_iter().filter(|op| !matches!(op, Binary::Pow | Binary::Prelu)) {
         check(op, Element::I32, &[4, 4, 8], &[4, 4, 8], &[4, 4, 8]);

@@ -1,5 +1,7 @@
         i += {{WORKGROUP}}u;
-#if RANK > 1
+#if RANK == 1
+        digit_0 = i;
+#else
         var carry = 0u;
 #for d in 0..RANK - 1
         digit_{{d}} += p.step_{{d}} + carry;
