@@ -126,6 +126,13 @@ impl ConvGeometry {
         start..end.max(start)
     }
 
+    /// Whether a window lies outside of the input altogether.
+    pub(crate) fn has_empty_window(&self) -> bool {
+        let empty =
+            |axis: usize| (0..self.output[axis]).any(|o| self.taps(axis, self.origin(axis, o)).is_empty());
+        self.output.iter().all(|&o| o > 0) && (empty(0) || empty(1))
+    }
+
     /// Taps along an axis that lie inside the input, for a window that begins at `origin`.
     pub(crate) fn taps(&self, axis: usize, origin: isize) -> Range<usize> {
         let step = self.dilation[axis];

@@ -22,6 +22,7 @@ mod gemm_i8;
 mod isa;
 mod math;
 mod pool;
+mod pooling;
 mod requant;
 mod simd;
 mod simd_i8;
@@ -45,6 +46,7 @@ pub use error::{ComputeError, Result};
 pub use gemm::{BatchMatMulF32, GemmF32, MatrixLayout};
 pub use isa::Isa;
 pub use pool::ThreadPool;
+pub use pooling::{Pool, pool_2d};
 pub use requant::{Multiplier, OutputQuant, Ties};
 
 /// The bounds of a fused activation: results are `min(max(x, low), high)`; NaN stays NaN.

@@ -23,12 +23,7 @@ macro_rules! families {
     };
 }
 
-families! {
-    binary,
-    conv_2d,
-    depthwise_conv_2d,
-    fully_connected,
-}
+families! { binary, conv_2d, depthwise_conv_2d, fully_connected, pool_2d, prelu, unary }
 
 /// Prepares a node; `None` leaves it to the reference kernel. Temporaries may only be asked for once it is clear
 /// that the node is taken.

@@ -1,0 +1,197 @@
+//! Pooling in single precision.
+
+use std::ops::Range;
+
+use super::buffer::SharedMut;
+use super::conv::ConvGeometry;
+use super::error::{ComputeError, Result, check_len, product};
+use super::isa::Isa;
+use super::simd::{Simd, SimdTask, dispatch};
+use super::{Clamp, Parallel};
+
+/// What a window becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// The mean of what lies inside the input.
+    Average,
+    /// The largest element.
+    Max,
+}
+
+/// Pools `input` `[batch, height, width, channels]` into `out`, whose channels are the input's.
+///
+/// # Errors
+/// Where the geometry is out of range, a window lies outside of the input, or a length doesn't agree.
+pub fn pool_2d(
+    isa: Isa,
+    kind: Pool,
+    geo: &ConvGeometry,
+    input: &[f32],
+    out: &mut [f32],
+    clamp: Clamp,
+    par: &dyn Parallel,
+) -> Result<()> {
+    geo.check()?;
+    check_len("input", input.len(), geo.input_len()?)?;
+    let row = product("output", &[geo.output[1], geo.in_channels])?;
+    check_len("output", out.len(), product("output", &[geo.batch, geo.output[0], row])?)?;
+    if geo.has_empty_window() {
+        return Err(ComputeError::Range { what: "window" });
+    }
+    if out.is_empty() {
+        return Ok(());
+    }
+    let shared = SharedMut::new(out);
+    par.run(geo.batch * geo.output[0], &|task| {
+        let rows = task..task + 1;
+        // SAFETY: each task has a row of its own.
+        let out = unsafe { shared.slice(task * row, row) };
+        dispatch(isa, RowTask { kind, geo, input, out, clamp, rows });
+    });
+    Ok(())
+}
+
+struct RowTask<'a> {
+    kind: Pool,
+    geo: &'a ConvGeometry,
+    input: &'a [f32],
+    out: &'a mut [f32],
+    clamp: Clamp,
+    /// The output row, counted through all images.
+    rows: Range<usize>,
+}
+
+impl SimdTask for RowTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let geo = self.geo;
+        let channels = geo.in_channels;
+        let (image, y) = (self.rows.start / geo.output[0], self.rows.start % geo.output[0]);
+        let y0 = geo.origin(0, y);
+        let ky = geo.taps(0, y0);
+        let down = geo.dilation[0] * geo.input[1] * channels;
+        let across = geo.dilation[1] * channels;
+        for (x, out) in self.out.chunks_exact_mut(channels).enumerate() {
+            let x0 = geo.origin(1, x);
+            let kx = geo.taps(1, x0);
+            // Both ranges have a tap, so the first one lies inside the input.
+            let row = (y0 + (ky.start * geo.dilation[0]) as isize) as usize;
+            let column = (x0 + (kx.start * geo.dilation[1]) as isize) as usize;
+            let at = ((image * geo.input[0] + row) * geo.input[1] + column) * channels;
+            let window = Window { down, across, taps: [ky.len(), kx.len()], clamp: self.clamp };
+            for first in (0..channels).step_by(S::LANES) {
+                let n = (channels - first).min(S::LANES);
+                // SAFETY: taps lie inside the input, whose length was checked, and `n` channels exist; so do
+                // the output's. The instructions exist by the caller's promise.
+                unsafe {
+                    let (from, to) = (self.input.as_ptr().add(at + first), out.as_mut_ptr().add(first));
+                    match (self.kind, n == S::LANES) {
+                        (Pool::Average, true) => window.pool::<S, false, true>(from, to, n),
+                        (Pool::Average, false) => window.pool::<S, false, false>(from, to, n),
+                        (Pool::Max, true) => window.pool::<S, true, true>(from, to, n),
+                        (Pool::Max, false) => window.pool::<S, true, false>(from, to, n),
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Window {
+    /// Elements from tap to tap.
+    down: usize,
+    across: usize,
+    taps: [usize; 2],
+    clamp: Clamp,
+}
+
+impl Window {
+    /// One vector of channels.
+    #[inline(always)]
+    unsafe fn pool<S: Simd, const MAX: bool, const FULL: bool>(
+        &self,
+        from: *const f32,
+        to: *mut f32,
+        n: usize,
+    ) {
+        // SAFETY: as the caller's.
+        unsafe {
+            let mut total = S::splat(if MAX { f32::MIN } else { 0.0 });
+            for ky in 0..self.taps[0] {
+                let row = from.add(ky * self.down);
+                // Sums of rows first: that loses less.
+                let mut sum = S::splat(if MAX { f32::MIN } else { 0.0 });
+                for kx in 0..self.taps[1] {
+                    let p = row.add(kx * self.across);
+                    let x = if FULL { S::load(p) } else { S::load_n(p, n) };
+                    sum = if MAX { S::max(x, sum) } else { S::add(sum, x) };
+                }
+                total = if MAX { S::max(sum, total) } else { S::add(total, sum) };
+            }
+            if !MAX {
+                total = S::div(total, S::splat((self.taps[0] * self.taps[1]) as f32));
+            }
+            let y = S::clamp(total, S::splat(self.clamp.low), S::splat(self.clamp.high));
+            S::store_n(to, y, n);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute::testing::{Rng, close, pairs, random_geometry};
+    use crate::compute::{Serial, ThreadPool};
+
+    #[test]
+    fn windows_of_every_kind() {
+        let mut rng = Rng::new(31);
+        let pool = ThreadPool::new(2);
+        let mut done = 0;
+        while done < 200 {
+            let (channels, window) = (rng.range(1, 40), [rng.range(1, 5), rng.range(1, 5)]);
+            let geo = ConvGeometry { dilation: [1, 1], ..random_geometry(&mut rng, channels, window) };
+            let input = rng.floats(geo.input_len().unwrap());
+            let mut out = vec![f32::NAN; geo.pixels().unwrap() * channels];
+            if geo.has_empty_window() {
+                let got = pool_2d(Isa::best(), Pool::Max, &geo, &input, &mut out, Clamp::NONE, &Serial);
+                assert!(got.is_err());
+                continue;
+            }
+            done += 1;
+            for kind in [Pool::Average, Pool::Max] {
+                let mut expected = Vec::new();
+                for (b, (y, x)) in
+                    (0..geo.batch).flat_map(|b| pairs(geo.output[0], geo.output[1]).map(move |p| (b, p)))
+                {
+                    for c in 0..channels {
+                        let (y0, x0) = (geo.origin(0, y), geo.origin(1, x));
+                        let inside: Vec<f32> = pairs(window[0], window[1])
+                            .map(|(ky, kx)| (y0 + ky as isize, x0 + kx as isize))
+                            .filter(|&(y, x)| {
+                                (0..geo.input[0] as isize).contains(&y)
+                                    && (0..geo.input[1] as isize).contains(&x)
+                            })
+                            .map(|(y, x)| {
+                                let pixel = (b * geo.input[0] + y as usize) * geo.input[1] + x as usize;
+                                input[pixel * channels + c]
+                            })
+                            .collect();
+                        let value = match kind {
+                            Pool::Average => inside.iter().sum::<f32>() / inside.len() as f32,
+                            Pool::Max => inside.iter().copied().fold(f32::MIN, f32::max),
+                        };
+                        expected.push(value.clamp(-1.0, 0.5));
+                    }
+                }
+                let clamp = Clamp { low: -1.0, high: 0.5 };
+                for &isa in Isa::available() {
+                    pool_2d(isa, kind, &geo, &input, &mut out, clamp, &pool).unwrap();
+                    close(&out, &expected, 25, || format!("{} {kind:?} {geo:?}", isa.name()));
+                }
+            }
+        }
+    }
+}
