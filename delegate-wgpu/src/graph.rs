@@ -146,10 +146,12 @@ macro_rules! specs {
 specs! {
     BatchMatMul(shaders::batch_matmul::Spec),
     Binary(shaders::binary::Spec),
+    Cast(shaders::cast::Spec),
     Conv2D(shaders::conv_2d::Spec),
     DepthToSpace(shaders::depth_to_space::Spec),
     DepthwiseConv2D(shaders::depthwise_conv_2d::Spec),
     FullyConnected(shaders::fully_connected::Spec),
+    Gather(shaders::gather::Spec),
     Join(Join),
     Pad(shaders::pad::Spec),
     Pool2D(shaders::pool_2d::Spec),

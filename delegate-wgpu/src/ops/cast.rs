@@ -1,0 +1,35 @@
+//! CAST between FLOAT32, INT32 and BOOL.
+
+use delegraph_core::BuiltinOp;
+use delegraph_delegate_api::Rejection;
+use delegraph_shaders::cast::Spec;
+
+use super::GpuOp;
+use crate::lower::Lowering;
+
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CAST, max_version: 9, lower }];
+
+fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
+    let elements = cx.shape(input).iter().product();
+    cx.push(Spec { input: cx.element(input), output: cx.element(output), elements }, &[input], output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{T, check};
+    use delegraph_core::{Bool, Params};
+
+    #[test]
+    fn numbers_and_truths() {
+        let floats = T::new(&[4], &[-1.5_f32, 0.0, 0.5, 7.9]);
+        let integers = T::new(&[4], &[-1_i32, 0, 0, 7]);
+        let truths = T::new(&[4], &[Bool(1), Bool(0), Bool(1), Bool(1)]);
+        let run = |from: &T, to: T| check(BuiltinOp::CAST, 1, Params::None, &[Some(from.clone())], &[to]);
+        run(&floats, integers.clone());
+        run(&floats, truths.clone());
+        run(&integers, T::new(&[4], &[-1.0_f32, 0.0, 0.0, 7.0]));
+        run(&truths, T::new(&[4], &[1.0_f32, 0.0, 1.0, 1.0]));
+    }
+}
