@@ -329,11 +329,12 @@ fn cpu_time() -> Option<f64> {
     Some(nanoseconds?.iter().sum::<f64>() * 1e-9)
 }
 
-/// Seconds of one dispatch by the clock and of CPU time: the best of several runs.
-fn time(gpu: &Gpu, bound: &gpu::Bound, measure: bool, rounds: u32) -> (f64, f64) {
+/// Seconds of one dispatch by the clock and of CPU time, the best of several runs, and of the first, which
+/// compiles the kernel unless the driver remembers it.
+fn time(gpu: &Gpu, bound: &gpu::Bound, measure: bool, rounds: u32) -> (f64, f64, f64) {
     let first = gpu.dispatch(bound, 1);
     if !measure {
-        return (first, 0.0);
+        return (first, 0.0, first);
     }
     let once = gpu.dispatch(bound, 1);
     let times = (0.01 / once).clamp(1.0, 500.0) as u32;
@@ -345,7 +346,7 @@ fn time(gpu: &Gpu, bound: &gpu::Bound, measure: bool, rounds: u32) -> (f64, f64)
             cpu = cpu.min((after - before) / f64::from(times));
         }
     }
-    (wall, cpu)
+    (wall, cpu, first)
 }
 
 fn main() {
@@ -354,7 +355,7 @@ fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     let Some(gpu) = gpu::gpu() else { return };
     println!("{}, {:?}", gpu.adapter, gpu.caps);
-    println!("{:44} {:>4} {:>10} {:>10} {:>9}", "layer", "n", "us", "cpu us", "GFLOP/s");
+    println!("{:44} {:>4} {:>10} {:>10} {:>9} {:>9}", "layer", "n", "us", "cpu us", "GFLOP/s", "first ms");
     let started = Instant::now();
     for (model, rows) in MODELS {
         let (mut wall, mut cpu, mut flops) = (0.0, 0.0, 0.0);
@@ -367,10 +368,11 @@ fn main() {
             let operands: Vec<(Binding, &[u8])> =
                 case.inputs.iter().zip(&data).map(|((at, _), data)| (*at, bytes(data))).collect();
             let bound = gpu.bind(&case.kernel, &operands, case.output);
-            let (clock, busy) = time(gpu, &bound, measure, rounds);
+            let (clock, busy, first) = time(gpu, &bound, measure, rounds);
             if measure {
                 let rate = case.flops / clock * 1e-9;
-                println!("{:44} {n:4} {:10.1} {:10.1} {rate:9.1}", case.name, clock * 1e6, busy * 1e6);
+                let (clock, busy, first) = (clock * 1e6, busy * 1e6, first * 1e3);
+                println!("{:44} {n:4} {clock:10.1} {busy:10.1} {rate:9.1} {first:9.1}", case.name);
             }
             wall += clock * f64::from(*n);
             cpu += busy * f64::from(*n);
@@ -381,5 +383,5 @@ fn main() {
             println!("{model:44}      {:10.1} {:10.1} {rate:9.1}\n", wall * 1e6, cpu * 1e6);
         }
     }
-    println!("{:.1} s in all", started.elapsed().as_secs_f64());
+    println!("{} pipelines, {:.1} s in all", gpu.pipelines(), started.elapsed().as_secs_f64());
 }

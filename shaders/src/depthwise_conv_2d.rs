@@ -8,7 +8,6 @@ use crate::uniform::Uniform;
 use crate::{Binding, Caps, Features, Kernel, ShaderError};
 
 const NAME: &str = "depthwise_conv_2d";
-const WORKGROUP: u32 = 64;
 /// Columns of an invocation.
 const TILE: u32 = 4;
 /// Most weights of a channel that are kept in registers.
@@ -83,7 +82,7 @@ impl Spec {
         let count = u64::from(batch) * u64::from(channels) * u64::from(tiles) * u64::from(strips);
         let template = Template::new(NAME, include_str!("wgsl/depthwise_conv_2d.wgsl"))
             .number("UNIFORM", 3)
-            .number("WORKGROUP", WORKGROUP)
+            .number("WORKGROUP", workgroup(caps))
             .number("TILE", TILE)
             .number("LIVE", live)
             .number("WINDOW_H", self.window[0])
@@ -111,7 +110,7 @@ impl Spec {
         let template =
             Template::new("depthwise_conv_2d_any", include_str!("wgsl/depthwise_conv_2d_any.wgsl"))
                 .number("UNIFORM", 3)
-                .number("WORKGROUP", WORKGROUP)
+                .number("WORKGROUP", workgroup(caps))
                 .number("TILE", TILE)
                 .flag("VEC4", vec4);
         let uniform = Uniform::default()
@@ -143,7 +142,7 @@ impl Spec {
                 .chain(self.epilogue.bindings())
                 .collect(),
             uniform: self.epilogue.uniform(uniform).finish(),
-            dispatch: linear_dispatch(NAME, caps, count, u64::from(WORKGROUP))?,
+            dispatch: linear_dispatch(NAME, caps, count, u64::from(workgroup(caps)))?,
             features: Features::default(),
         })
     }
@@ -162,10 +161,15 @@ impl Spec {
     }
 }
 
+/// Small where few invocations with long strips have to fill a few cores.
+fn workgroup(caps: &Caps) -> u32 {
+    if caps.software { 16 } else { 64 }
+}
+
 /// Rows of a strip: long strips load less, short ones keep the device busy. `column`: rows that there are,
 /// `beside`: strips side by side.
 fn rows(caps: &Caps, column: u32, beside: u64) -> u32 {
-    let (longest, enough) = if caps.software { (32, 512) } else { (4, 65_536) };
+    let (longest, enough) = if caps.software { (32, 128) } else { (4, 65_536) };
     let wanted = enough / beside.max(1) + 1;
     let rows = column.div_ceil(u32::try_from(wanted).unwrap_or(u32::MAX));
     // Equal strips.

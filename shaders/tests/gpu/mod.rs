@@ -114,6 +114,11 @@ impl Gpu {
         pipelines.entry(kernel.key.clone()).or_insert_with(make).clone()
     }
 
+    /// Pipelines made so far.
+    pub fn pipelines(&self) -> usize {
+        self.pipelines.lock().unwrap().len()
+    }
+
     /// Uploads `operands` to the bindings that they belong to, and makes an output of `words` 32-bit words.
     pub fn bind(&self, kernel: &Kernel, operands: &[(Binding, &[u8])], words: usize) -> Bound {
         let pipeline = self.pipeline(kernel);
