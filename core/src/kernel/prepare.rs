@@ -162,6 +162,15 @@ impl<'a> PrepareContext<'a> {
         self.tensors.get(id.0).map(|tensor| TensorView { tensor, known: self.known })
     }
 
+    /// The tensor of the subgraph that a quantization names as its scales or zero points.
+    ///
+    /// # Errors
+    /// Where there is none, or its data is not constant.
+    pub fn quantization_tensor(&self, index: usize) -> Result<&RuntimeTensor> {
+        let tensor = self.tensors.get(index).filter(|tensor| tensor.is_constant());
+        tensor.ok_or_else(|| Error::InvalidNode(format!("tensor {index} holds no constant scales")))
+    }
+
     /// Output `i`.
     pub fn output(&self, i: usize) -> Result<TensorView<'_>> {
         let tensor = self.outputs.get(i).and_then(|id| self.tensors.get(id.0));

@@ -23,8 +23,12 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         let text = format!("the table must have rank 2 at least, got {}", table.shape);
         return Err(InferError::new(text));
     }
-    let declared = cx.outputs.first().map(|o| o.ty);
-    let float = declared.filter(|ty| matches!(ty, TensorType::Float32 | TensorType::Float16));
+    // Bytes may be declared as either type of them.
+    let ty = match (table.ty, cx.outputs.first().map(|o| o.ty)) {
+        (_, Some(float @ (TensorType::Float32 | TensorType::Float16))) => float,
+        (TensorType::UInt8, Some(TensorType::Int8)) => TensorType::Int8,
+        (ty, _) => ty,
+    };
     let shape: Shape = [ids].iter().chain(&table.shape[1..]).copied().collect();
-    Ok(smallvec![Inferred::known(float.unwrap_or(table.ty), shape)])
+    Ok(smallvec![Inferred::known(ty, shape)])
 }

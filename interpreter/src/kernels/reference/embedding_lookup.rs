@@ -2,7 +2,7 @@
 
 use delegraph_core::kernel::{InvokeContext, PrepareContext};
 use delegraph_core::ops::TensorType;
-use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
+use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Quantization, Result};
 use half::f16;
 
 use crate::kernels::index::packed;
@@ -20,6 +20,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
     match (table.ty(), output.ty()) {
         (of, to) if of == to => rows(cx),
+        (TensorType::UInt8, TensorType::Int8) => rows(cx),
         (_, TensorType::Float32) => dequantized(cx, |x| x),
         (_, TensorType::Float16) => dequantized(cx, f16::from_f32),
         _ => Err(unsupported_type("output", output)),
@@ -57,7 +58,7 @@ fn rows(cx: &PrepareContext<'_>) -> Result<Invoke> {
     }))
 }
 
-/// Rows of integers, times the scale of the table or of the row.
+/// Rows of integers, times the scale of the table, of the row or of the block.
 fn dequantized<T: Element>(cx: &PrepareContext<'_>, store: fn(f32) -> T) -> Result<Invoke> {
     let table = cx.input(1)?;
     let bits = match table.ty() {
@@ -66,22 +67,41 @@ fn dequantized<T: Element>(cx: &PrepareContext<'_>, store: fn(f32) -> T) -> Resu
         TensorType::Int2 => 2,
         _ => return Err(unsupported_type("table", table)),
     };
-    let scales = weight_scales(table, 0)?.to_vec();
     let rows = table.shape()[0];
     let width = table.shape().elements() / rows.max(1);
+    let (scales, block) = scales(cx, rows, width)?;
     Ok(Box::new(move |cx| {
         let (table, output) = (cx.input_bytes(1)?, cx.output::<T>(0)?);
         for (row, out) in indices(cx, rows)?.zip(output.chunks_exact_mut(width.max(1))) {
-            let row = row?;
-            let scale = scales.get(row).or(scales.first()).copied().unwrap_or(1.0);
-            for (i, o) in (row * width..).zip(out) {
+            for (i, o) in (row? * width..).zip(out) {
                 let value =
                     if bits == 8 { table[i].cast_signed() } else { signed(packed(table, bits, i), bits) };
-                *o = store(f32::from(value) * scale);
+                *o = store(f32::from(value) * scales[i / block]);
             }
         }
         Ok(())
     }))
+}
+
+/// The scales of a table's elements, and how many elements in a row share one.
+fn scales(cx: &PrepareContext<'_>, rows: usize, width: usize) -> Result<(Vec<f32>, usize)> {
+    let table = cx.input(1)?;
+    let Some(Quantization::Blockwise { scales, block_size, .. }) = table.quantization() else {
+        let scales = weight_scales(table, 0)?.to_vec();
+        let elements = table.shape().elements();
+        return Ok(if scales.len() == 1 { (scales, elements.max(1)) } else { (scales, width.max(1)) });
+    };
+    let tensor = cx.quantization_tensor(*scales)?;
+    let scales: Vec<f32> = tensor.elements::<f16>()?.iter().map(|scale| scale.to_f32()).collect();
+    let blocks = width.checked_div(*block_size).filter(|blocks| blocks * block_size == width);
+    if blocks.and_then(|blocks| blocks.checked_mul(rows)) != Some(scales.len()) {
+        return Err(Error::InvalidNode(format!(
+            "{} scales of blocks of {block_size} do not fit a table {}",
+            scales.len(),
+            table.shape()
+        )));
+    }
+    Ok((scales, *block_size))
 }
 
 #[cfg(test)]
