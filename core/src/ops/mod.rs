@@ -70,6 +70,7 @@ families! {
     depthwise_conv_2d: DEPTHWISE_CONV_2D;
     transpose_conv: TRANSPOSE_CONV;
     pool_2d: AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D;
+    lstm: LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM;
     embedding_lookup: EMBEDDING_LOOKUP;
     unary: ABS, CEIL, COS, EXP, FLOOR, LOG, NEG, ROUND, RSQRT, SIGN, SIN, SQRT, SQUARE, LOGICAL_NOT, ZEROS_LIKE, RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1, LOGISTIC, TANH, HARD_SWISH, ELU, GELU, LEAKY_RELU;
     binary: ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR, RIGHT_SHIFT;
@@ -117,6 +118,8 @@ params! {
     DepthwiseConv2D(depthwise_conv_2d::DepthwiseConv2DParams),
     TransposeConv(transpose_conv::TransposeConvParams),
     Pool2D(pool_2d::Pool2DParams),
+    LSTM(lstm::LSTMParams),
+    UnidirectionalSequenceLSTM(lstm::UnidirectionalSequenceLSTMParams),
     Gelu(unary::GeluParams),
     LeakyRelu(unary::LeakyReluParams),
     Add(binary::AddParams),

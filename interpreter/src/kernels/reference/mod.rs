@@ -35,6 +35,7 @@ families! {
     gather,
     l2_normalization,
     local_response_normalization,
+    lstm,
     one_hot,
     pack,
     pad,
