@@ -9,12 +9,24 @@ use std::sync::{Arc, OnceLock};
 
 use delegraph_conformance::goldens::{Case, Goldens, Inputs, ModelEntry, Photo};
 use delegraph_core::{Model, ModelBytes};
+use delegraph_delegate_api::Runner;
 use delegraph_delegate_wgpu::{WgpuDelegate, WgpuOptions, adapters};
 use delegraph_interpreter::{Interpreter, InterpreterBuilder, ReferenceOpResolver};
 use libtest_mimic::{Arguments, Failed, Trial};
 use sha2::{Digest, Sha256};
 
 const DELEGATES: [&str; 3] = ["cpu", "reference", "wgpu"];
+
+/// Models of which the GPU runs every node.
+const WHOLLY_ON_GPU: [&str; 7] = [
+    "selfie_segmentation.tflite",
+    "face_detection_short_range.tflite",
+    "hand_landmark_full.tflite",
+    "palm_detection_full.tflite",
+    "pose_detection.tflite",
+    "iris_landmark.tflite",
+    "deeplabv3.tflite",
+];
 
 fn main() -> Result<(), String> {
     let arguments = Arguments::from_args();
@@ -68,6 +80,12 @@ fn check(
     let mut interpreter = builder.build().map_err(|e| e.to_string())?;
     if let Some((delegate, why)) = interpreter.report().failures.first() {
         return Err(format!("delegate {delegate} failed: {why}"));
+    }
+    if delegate == "wgpu" && WHOLLY_ON_GPU.contains(&model.model.as_str()) {
+        let left = interpreter.report().nodes.iter().find(|n| n.runner == Runner::Cpu);
+        if let Some(node) = left {
+            return Err(format!("node {} ({}) is on the CPU: {:?}", node.node.0, node.op, node.rejections));
+        }
     }
     goldens.check(case, &mut interpreter, photo)
 }
