@@ -139,7 +139,7 @@ mod tests {
             let requests: Vec<_> = raw.iter().map(|&(s, f, l)| request(s, f, f + l)).collect();
             let plan = plan(&requests).unwrap();
             for (i, a) in requests.iter().enumerate() {
-                assert!(plan.offsets[i] % ALIGNMENT == 0);
+                assert!(plan.offsets[i].is_multiple_of(ALIGNMENT));
                 assert!(a.size == 0 || plan.offsets[i] + a.size <= plan.arena_bytes);
                 for (j, b) in requests.iter().enumerate().skip(i + 1) {
                     let in_time = a.first <= b.last && b.first <= a.last;

@@ -283,6 +283,7 @@ fn low<T: TryFrom<u64> + Default>(value: u64) -> T {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 mod tests {
     use super::*;
     use crate::schema;

@@ -12,7 +12,7 @@ pub static BATCH_MATMUL: OpDef = OpDef {
     op: BuiltinOp::BATCH_MATMUL,
     family: "batch_matmul",
     read: read_batch_mat_mul,
-    infer: infer,
+    infer,
     history: &[(1, "2.3.0"), (2, "2.3.0"), (3, "2.4.0"), (4, "2.5.0")],
 };
 

@@ -13,7 +13,7 @@ pub static DEPTHWISE_CONV_2D: OpDef = OpDef {
     op: BuiltinOp::DEPTHWISE_CONV_2D,
     family: "depthwise_conv_2d",
     read: read_depthwise_conv2d,
-    infer: infer,
+    infer,
     history: &[
         (1, "1.5.0"),
         (2, "1.12.0"),

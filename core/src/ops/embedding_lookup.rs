@@ -10,7 +10,7 @@ pub static EMBEDDING_LOOKUP: OpDef = OpDef {
     op: BuiltinOp::EMBEDDING_LOOKUP,
     family: "embedding_lookup",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.13.0"), (2, "1.14.0"), (3, "1.14.0"), (4, "2.18.0"), (5, "2.21.0")],
 };
 

@@ -9,7 +9,7 @@ pub static L2_NORMALIZATION: OpDef = OpDef {
     op: BuiltinOp::L2_NORMALIZATION,
     family: "l2_normalization",
     read: read_l2_norm,
-    infer: infer,
+    infer,
     history: &[(1, "1.5.0"), (2, "1.14.0")],
 };
 

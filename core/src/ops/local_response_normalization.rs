@@ -9,7 +9,7 @@ pub static LOCAL_RESPONSE_NORMALIZATION: OpDef = OpDef {
     op: BuiltinOp::LOCAL_RESPONSE_NORMALIZATION,
     family: "local_response_normalization",
     read: read_local_response_normalization,
-    infer: infer,
+    infer,
     history: &[(1, "1.5.0")],
 };
 

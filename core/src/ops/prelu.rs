@@ -7,7 +7,7 @@ use crate::shape::broadcast;
 
 /// `PRELU`.
 pub static PRELU: OpDef =
-    OpDef { op: BuiltinOp::PRELU, family: "prelu", read: read_none, infer: infer, history: &[(1, "1.8.0")] };
+    OpDef { op: BuiltinOp::PRELU, family: "prelu", read: read_none, infer, history: &[(1, "1.8.0")] };
 
 /// Input 1, the slopes below 0, broadcasts to input 0.
 fn infer(cx: &InferContext<'_>) -> InferResult {

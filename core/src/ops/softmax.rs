@@ -12,7 +12,7 @@ pub static SOFTMAX: OpDef = OpDef {
     op: BuiltinOp::SOFTMAX,
     family: "softmax",
     read: read_softmax,
-    infer: infer,
+    infer,
     history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.23.0")],
 };
 
@@ -21,7 +21,7 @@ pub static LOG_SOFTMAX: OpDef = OpDef {
     op: BuiltinOp::LOG_SOFTMAX,
     family: "softmax",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.14.0"), (2, "1.14.0")],
 };
 

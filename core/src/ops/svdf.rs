@@ -12,7 +12,7 @@ pub static SVDF: OpDef = OpDef {
     op: BuiltinOp::SVDF,
     family: "svdf",
     read: read_svdf,
-    infer: infer,
+    infer,
     history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.3.0")],
 };
 

@@ -13,7 +13,7 @@ pub static TRANSPOSE_CONV: OpDef = OpDef {
     op: BuiltinOp::TRANSPOSE_CONV,
     family: "transpose_conv",
     read: read_transpose_conv,
-    infer: infer,
+    infer,
     history: &[(1, "1.9.0"), (2, "2.2.0"), (3, "2.3.0"), (4, "2.13.0"), (5, "2.15.0")],
 };
 

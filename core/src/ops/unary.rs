@@ -11,20 +11,20 @@ pub static ABS: OpDef = OpDef {
     op: BuiltinOp::ABS,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.13.0"), (2, "2.4.0"), (3, "2.5.0"), (4, "2.6.0"), (5, "2.12.0")],
 };
 
 /// `CEIL`.
 pub static CEIL: OpDef =
-    OpDef { op: BuiltinOp::CEIL, family: "unary", read: read_none, infer: infer, history: &[(1, "1.14.0")] };
+    OpDef { op: BuiltinOp::CEIL, family: "unary", read: read_none, infer, history: &[(1, "1.14.0")] };
 
 /// `COS`.
 pub static COS: OpDef = OpDef {
     op: BuiltinOp::COS,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.14.0"), (2, "2.23.0")],
 };
 
@@ -33,37 +33,37 @@ pub static EXP: OpDef = OpDef {
     op: BuiltinOp::EXP,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.7.0"), (2, "2.12.0")],
 };
 
 /// `FLOOR`.
 pub static FLOOR: OpDef =
-    OpDef { op: BuiltinOp::FLOOR, family: "unary", read: read_none, infer: infer, history: &[(1, "1.9.0")] };
+    OpDef { op: BuiltinOp::FLOOR, family: "unary", read: read_none, infer, history: &[(1, "1.9.0")] };
 
 /// `LOG`.
 pub static LOG: OpDef = OpDef {
     op: BuiltinOp::LOG,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.14.0"), (2, "2.15.0")],
 };
 
 /// `NEG`.
 pub static NEG: OpDef =
-    OpDef { op: BuiltinOp::NEG, family: "unary", read: read_none, infer: infer, history: &[(1, "1.9.0")] };
+    OpDef { op: BuiltinOp::NEG, family: "unary", read: read_none, infer, history: &[(1, "1.9.0")] };
 
 /// `ROUND`.
 pub static ROUND: OpDef =
-    OpDef { op: BuiltinOp::ROUND, family: "unary", read: read_none, infer: infer, history: &[(1, "1.14.0")] };
+    OpDef { op: BuiltinOp::ROUND, family: "unary", read: read_none, infer, history: &[(1, "1.14.0")] };
 
 /// `RSQRT`.
 pub static RSQRT: OpDef = OpDef {
     op: BuiltinOp::RSQRT,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.10.0"), (2, "2.5.0"), (3, "2.15.0")],
 };
 
@@ -72,7 +72,7 @@ pub static SIGN: OpDef = OpDef {
     op: BuiltinOp::SIGN,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "2.11.0"), (2, "2.12.0")],
 };
 
@@ -81,7 +81,7 @@ pub static SIN: OpDef = OpDef {
     op: BuiltinOp::SIN,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.9.0"), (2, "2.23.0")],
 };
 
@@ -90,7 +90,7 @@ pub static SQRT: OpDef = OpDef {
     op: BuiltinOp::SQRT,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.10.0"), (2, "2.21.0")],
 };
 
@@ -99,7 +99,7 @@ pub static SQUARE: OpDef = OpDef {
     op: BuiltinOp::SQUARE,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.12.0")],
 };
 
@@ -108,7 +108,7 @@ pub static LOGICAL_NOT: OpDef = OpDef {
     op: BuiltinOp::LOGICAL_NOT,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.11.0")],
 };
 
@@ -117,7 +117,7 @@ pub static ZEROS_LIKE: OpDef = OpDef {
     op: BuiltinOp::ZEROS_LIKE,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.12.0")],
 };
 
@@ -126,7 +126,7 @@ pub static RELU: OpDef = OpDef {
     op: BuiltinOp::RELU,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.5.0"), (2, "2.1.0"), (3, "2.5.0")],
 };
 
@@ -135,7 +135,7 @@ pub static RELU6: OpDef = OpDef {
     op: BuiltinOp::RELU6,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.5.0")],
 };
 
@@ -144,7 +144,7 @@ pub static RELU_N1_TO_1: OpDef = OpDef {
     op: BuiltinOp::RELU_N1_TO_1,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.5.0")],
 };
 
@@ -153,7 +153,7 @@ pub static RELU_0_TO_1: OpDef = OpDef {
     op: BuiltinOp::RELU_0_TO_1,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "2.10.0")],
 };
 
@@ -162,7 +162,7 @@ pub static LOGISTIC: OpDef = OpDef {
     op: BuiltinOp::LOGISTIC,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0")],
 };
 
@@ -171,7 +171,7 @@ pub static TANH: OpDef = OpDef {
     op: BuiltinOp::TANH,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0")],
 };
 
@@ -180,20 +180,20 @@ pub static HARD_SWISH: OpDef = OpDef {
     op: BuiltinOp::HARD_SWISH,
     family: "unary",
     read: read_none,
-    infer: infer,
+    infer,
     history: &[(1, "1.15.0")],
 };
 
 /// `ELU`.
 pub static ELU: OpDef =
-    OpDef { op: BuiltinOp::ELU, family: "unary", read: read_none, infer: infer, history: &[(1, "1.14.0")] };
+    OpDef { op: BuiltinOp::ELU, family: "unary", read: read_none, infer, history: &[(1, "1.14.0")] };
 
 /// `GELU`.
 pub static GELU: OpDef = OpDef {
     op: BuiltinOp::GELU,
     family: "unary",
     read: read_gelu,
-    infer: infer,
+    infer,
     history: &[(1, "2.9.0"), (2, "2.9.0"), (3, "2.23.0")],
 };
 
@@ -202,7 +202,7 @@ pub static LEAKY_RELU: OpDef = OpDef {
     op: BuiltinOp::LEAKY_RELU,
     family: "unary",
     read: read_leaky_relu,
-    infer: infer,
+    infer,
     history: &[(1, "1.13.1"), (2, "2.3.0")],
 };
 

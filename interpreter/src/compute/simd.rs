@@ -48,10 +48,6 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn select(m: Self::M, a: Self::F, b: Self::F) -> Self::F;
     /// Magnitude of `a` with the sign of `b`.
     unsafe fn copysign(a: Self::F, b: Self::F) -> Self::F;
-    /// Sum of all lanes.
-    unsafe fn sum(a: Self::F) -> f32;
-    /// Largest of all lanes (lanes with NaN are ignored or returned).
-    unsafe fn max_lane(a: Self::F) -> f32;
 
     /// Magnitude.
     #[inline(always)]
@@ -190,14 +186,6 @@ impl Simd for Portable {
     #[inline(always)]
     unsafe fn copysign(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
         zip(a, b, f32::copysign)
-    }
-    #[inline(always)]
-    unsafe fn sum(a: [f32; 4]) -> f32 {
-        (a[0] + a[2]) + (a[1] + a[3])
-    }
-    #[inline(always)]
-    unsafe fn max_lane(a: [f32; 4]) -> f32 {
-        a[0].max(a[1]).max(a[2].max(a[3]))
     }
 }
 

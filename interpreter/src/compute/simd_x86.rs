@@ -85,16 +85,6 @@ impl Simd for Avx2 {
             let sign = _mm256_set1_ps(-0.0);
             _mm256_or_ps(_mm256_andnot_ps(sign, a), _mm256_and_ps(sign, b))
         };
-        sum(a: __m256) -> f32 = {
-            let h = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
-            let h = _mm_add_ps(h, _mm_movehl_ps(h, h));
-            _mm_cvtss_f32(_mm_add_ss(h, _mm_shuffle_ps::<1>(h, h)))
-        };
-        max_lane(a: __m256) -> f32 = {
-            let h = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
-            let h = _mm_max_ps(h, _mm_movehl_ps(h, h));
-            _mm_cvtss_f32(_mm_max_ss(h, _mm_shuffle_ps::<1>(h, h)))
-        };
     }
 }
 
@@ -128,7 +118,5 @@ impl Simd for Avx512 {
             let sign = _mm512_set1_ps(-0.0);
             _mm512_or_ps(_mm512_andnot_ps(sign, a), _mm512_and_ps(sign, b))
         };
-        sum(a: __m512) -> f32 = _mm512_reduce_add_ps(a);
-        max_lane(a: __m512) -> f32 = _mm512_reduce_max_ps(a);
     }
 }

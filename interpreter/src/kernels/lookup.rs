@@ -87,10 +87,7 @@ impl Default for SigmoidTable {
 impl SigmoidTable {
     /// The logistic function: `x` counts 1/12288, the result 1/32768.
     pub fn logistic(&self, x: i32) -> i16 {
-        let result = match self.interpolated(x, 9) {
-            None => 0x7fff << 10,
-            Some(y) => y,
-        };
+        let result = self.interpolated(x, 9).unwrap_or(0x7fff << 10);
         let result = if x >= 0 { result + (1 << 9) } else { (1 << 25) - result + (1 << 9) - 1 };
         (result >> 10) as i16
     }

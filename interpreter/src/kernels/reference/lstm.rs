@@ -102,8 +102,7 @@ impl Cell {
             return Err(unsupported_type("input", input));
         }
         let mut scales = [None; 17];
-        for i in 1..cx.num_inputs() {
-            let Some(tensor) = cx.optional_input(i) else { continue };
+        for (i, tensor) in (1..cx.num_inputs()).filter_map(|i| Some((i, cx.optional_input(i)?))) {
             let is_weights = i <= 11 || i == PROJECTION;
             match tensor.ty() {
                 TensorType::Float32 => {}

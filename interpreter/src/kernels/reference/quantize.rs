@@ -96,8 +96,8 @@ fn rescale<A: QuantizedElement, B: QuantizedElement>(input: TensorView<'_>, outp
 fn dequantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let input = cx.input(0)?;
     match input.ty() {
-        TensorType::Float16 => Ok(Box::new(|cx| widen::<f16>(cx))),
-        TensorType::BFloat16 => Ok(Box::new(|cx| widen::<bf16>(cx))),
+        TensorType::Float16 => Ok(Box::new(widen::<f16>)),
+        TensorType::BFloat16 => Ok(Box::new(widen::<bf16>)),
         TensorType::Int8 => to_float::<i8>(input),
         TensorType::UInt8 => to_float::<u8>(input),
         TensorType::Int16 => to_float::<i16>(input),
@@ -178,7 +178,7 @@ mod tests {
     fn another_scale() {
         let input = Some(T::new(&[3], &[-128i8, 0, 127]).quantized(0.5, 0));
         let same = T::new(&[3], &[0u8, 128, 255]).quantized(0.5, 128);
-        check(BuiltinOp::QUANTIZE, 1, Params::None, &[input.clone()], &[same]);
+        check(BuiltinOp::QUANTIZE, 1, Params::None, std::slice::from_ref(&input), &[same]);
         let half = T::new(&[3], &[64u8, 128, 192]).quantized(1.0, 128);
         check(BuiltinOp::QUANTIZE, 1, Params::None, &[input], &[half]);
     }
