@@ -89,7 +89,7 @@ mod tests {
     fn integers_are_not_divided() {
         let a = T::new(&[2], &[7_i32, -7]);
         let inputs = [Some(a.clone()), Some(a.clone())];
-        let said = support(BuiltinOp::FLOOR_DIV, 1, Params::None, &inputs, &[a.clone()]);
+        let said = support(BuiltinOp::FLOOR_DIV, 1, Params::None, &inputs, std::slice::from_ref(&a));
         assert!(said.is_none_or(|said| matches!(said, Err(Rejection::UnsupportedType { .. }))));
         let params = Params::Add(AddParams { fused_activation_function: Fused::None, pot_scale_int16: true });
         check(BuiltinOp::ADD, 1, params, &inputs, &[T::new(&[2], &[14_i32, -14])]);

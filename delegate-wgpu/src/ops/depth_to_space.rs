@@ -38,7 +38,7 @@ mod tests {
         let deep = T::new(&[1, 1, 1, 8], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         let wide = T::new(&[1, 2, 2, 2], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         let params = Params::DepthToSpace(DepthToSpaceParams { block_size: 2 });
-        check(BuiltinOp::DEPTH_TO_SPACE, 1, params, &[Some(deep.clone())], &[wide.clone()]);
+        check(BuiltinOp::DEPTH_TO_SPACE, 1, params, &[Some(deep.clone())], std::slice::from_ref(&wide));
         let params = Params::SpaceToDepth(SpaceToDepthParams { block_size: 2 });
         check(BuiltinOp::SPACE_TO_DEPTH, 1, params, &[Some(wide)], &[deep]);
     }

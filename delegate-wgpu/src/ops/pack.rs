@@ -40,7 +40,7 @@ mod tests {
         let (a, b) = (T::new(&[2], &[1.0_f32, 2.0]), T::new(&[2], &[3.0_f32, 4.0]));
         let packed = T::new(&[2, 2], &[1.0_f32, 3.0, 2.0, 4.0]);
         let params = Params::Pack(PackParams { values_count: 2, axis: 1 });
-        check(BuiltinOp::PACK, 1, params, &[Some(a.clone()), Some(b.clone())], &[packed.clone()]);
+        check(BuiltinOp::PACK, 1, params, &[Some(a.clone()), Some(b.clone())], std::slice::from_ref(&packed));
         let params = Params::Unpack(UnpackParams { num: 2, axis: -1 });
         check(BuiltinOp::UNPACK, 1, params, &[Some(packed)], &[a, b]);
     }

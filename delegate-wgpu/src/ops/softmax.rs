@@ -33,7 +33,7 @@ mod tests {
         let input = T::new(&[2, 2], &[0.0_f32, 3.0_f32.ln(), 100.0, 100.0]);
         let params = Params::Softmax(SoftmaxParams { beta: 1.0 });
         let expected = T::new(&[2, 2], &[0.25_f32, 0.75, 0.5, 0.5]);
-        check(BuiltinOp::SOFTMAX, 1, params, &[Some(input.clone())], &[expected.clone()]);
+        check(BuiltinOp::SOFTMAX, 1, params, &[Some(input.clone())], std::slice::from_ref(&expected));
         let logarithm = T::from_fn(&[2, 2], |i| expected.floats()[i].ln());
         check(BuiltinOp::LOG_SOFTMAX, 1, Params::None, &[Some(input)], &[logarithm]);
     }
