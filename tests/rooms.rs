@@ -10,10 +10,13 @@ use delegraph::core::ops::DEFS;
 const ROOMS: &[(&str, &str)] = &[
     ("core/src/ops", "rs"),
     ("interpreter/src/kernels/reference", "rs"),
-    ("interpreter/src/kernels/optimized", "rs"),
-    ("delegate-wgpu/src/ops", "rs"),
-    ("shaders/src/wgsl", "wgsl"),
+    (OPTIMIZED, "rs"),
+    (GPU, "rs"),
+    (WGSL, "wgsl"),
 ];
+const OPTIMIZED: &str = "interpreter/src/kernels/optimized";
+const GPU: &str = "delegate-wgpu/src/ops";
+const WGSL: &str = "shaders/src/wgsl";
 
 /// Families that do not have a room, and why.
 const MISSING: &[(&str, &str, &[&str])] = &[];
