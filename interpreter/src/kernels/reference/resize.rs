@@ -112,14 +112,10 @@ fn interpolate<T: Element, F: Copy + Send + 'static>(
             for row in &rows {
                 for (column, pixel) in columns.iter().zip(&mut pixels) {
                     let at = |y: usize, x: usize| &image[(y * width + x) * channels..][..channels];
-                    let corners = [
-                        at(row.low, column.low),
-                        at(row.low, column.high),
-                        at(row.high, column.low),
-                        at(row.high, column.high),
-                    ];
-                    for (c, out) in pixel.iter_mut().enumerate() {
-                        *out = mix(corners.map(|corner| corner[c]), row.fraction, column.fraction);
+                    let top = at(row.low, column.low).iter().zip(at(row.low, column.high));
+                    let bottom = at(row.high, column.low).iter().zip(at(row.high, column.high));
+                    for ((out, (&a, &b)), (&c, &d)) in pixel.iter_mut().zip(top).zip(bottom) {
+                        *out = mix([a, b, c, d], row.fraction, column.fraction);
                     }
                 }
             }
