@@ -1,0 +1,49 @@
+//! `invoke` takes no memory once shapes are known: a counting allocator around it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use delegraph::{BuiltinOpResolver, Interpreter, ReferenceOpResolver, load};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn invoke_allocates_nothing() {
+    for form in ["float32", "float16", "dynamic_range", "int8"] {
+        let path = format!("{}/assets/digits/digits_{form}.tflite", env!("CARGO_MANIFEST_DIR"));
+        for (kernels, threads) in [("cpu", 1), ("cpu", 2), ("reference", 1)] {
+            let builder = Interpreter::builder(load(&path).unwrap()).threads(threads);
+            let builder = match kernels {
+                "cpu" => builder.resolver(BuiltinOpResolver::new()),
+                _ => builder.resolver(ReferenceOpResolver::new()),
+            };
+            let mut interpreter = builder.build().unwrap();
+            interpreter.invoke().unwrap();
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            for _ in 0..3 {
+                interpreter.invoke().unwrap();
+            }
+            let taken = ALLOCATIONS.load(Ordering::Relaxed) - before;
+            assert_eq!(taken, 0, "{form} on {kernels} with {threads} threads allocates while invoking");
+        }
+    }
+}
