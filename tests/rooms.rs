@@ -19,7 +19,39 @@ const GPU: &str = "delegate-wgpu/src/ops";
 const WGSL: &str = "shaders/src/wgsl";
 
 /// Families that do not have a room, and why.
-const MISSING: &[(&str, &str, &[&str])] = &[];
+#[rustfmt::skip]
+const MISSING: &[(&str, &str, &[&str])] = &[
+    (OPTIMIZED, "moves elements: the reference kernel already copies whole runs", &[
+        "concatenation", "depth_to_space", "dynamic_update_slice", "embedding_lookup", "fill", "gather", "one_hot",
+        "pack", "pad", "reshape", "reverse", "scatter", "select", "shape", "slice", "space_to_batch", "split", "tile",
+        "transpose", "where_op",
+    ]),
+    (OPTIMIZED, "computed while preparing, or calls other nodes or variables", &["control_flow", "densify", "variables"]),
+    (OPTIMIZED, "not yet: real models spend little time in it", &[
+        "add_n", "arg_min_max", "batch_matmul", "cast", "comparison", "cumsum", "l2_normalization",
+        "local_response_normalization", "lstm", "quantize", "reduce", "resize", "softmax", "svdf", "topk",
+        "transpose_conv",
+    ]),
+    (GPU, "claimed only where it was computed while preparing: delegate-wgpu/src/ops/mod.rs", &["densify", "quantize", "shape"]),
+    (GPU, "state and other subgraphs stay on the CPU", &["control_flow", "variables"]),
+    (GPU, "not yet", &[
+        "add_n", "arg_min_max", "cumsum", "dynamic_update_slice", "embedding_lookup", "fill", "l2_normalization",
+        "local_response_normalization", "lstm", "one_hot", "reverse", "scatter", "space_to_batch", "svdf", "topk",
+        "where_op",
+    ]),
+    (WGSL, "a strided copy: copy.wgsl", &[
+        "concatenation", "depth_to_space", "pack", "slice", "split", "tile", "transpose",
+    ]),
+    (WGSL, "another family's shader: binary.wgsl for comparison and prelu, batch_matmul.wgsl for fully_connected", &[
+        "comparison", "fully_connected", "prelu",
+    ]),
+    (WGSL, "needs no shader: a view, or computed while preparing", &["densify", "quantize", "reshape", "shape"]),
+    (WGSL, "not on the GPU", &[
+        "add_n", "arg_min_max", "control_flow", "cumsum", "dynamic_update_slice", "embedding_lookup", "fill",
+        "l2_normalization", "local_response_normalization", "lstm", "one_hot", "reverse", "scatter", "space_to_batch",
+        "svdf", "topk", "variables", "where_op",
+    ]),
+];
 
 fn has(room: &str, extension: &str, family: &str) -> bool {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(room).join(format!("{family}.{extension}")).is_file()
