@@ -1,0 +1,277 @@
+//! The verbs, on the embedded models.
+
+mod common;
+
+use common::{DIGITS, delegraph, digits, path};
+use serde_json::Value;
+
+fn numbers(value: &Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
+}
+
+/// The class of the largest of the first outputs.
+fn best(output: &Value) -> usize {
+    let first = numbers(&output["first"]);
+    (0..first.len()).max_by(|&a, &b| first[a].total_cmp(&first[b])).unwrap()
+}
+
+#[test]
+fn run_classifies_a_digit() {
+    let seven = digits("seven.npy");
+    for model in ["digits_float32.tflite", "digits_float16.tflite", "digits_dynamic_range.tflite"] {
+        for delegate in ["cpu", "reference"] {
+            let model = digits(model);
+            let arguments = ["run", path(&model), "--input", path(&seven), "--delegate", delegate, "--json"];
+            let run = delegraph(&arguments).expect(0, "").json();
+            assert_eq!(run["outputs"][0]["shape"], serde_json::json!([1, 10]));
+            assert_eq!(run["delegate"], delegate);
+            // Of ten outputs the first eight are shown; a seven is the last of them.
+            assert_eq!(best(&run["outputs"][0]), 7, "{run}");
+        }
+    }
+}
+
+#[test]
+fn run_writes_outputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, seven) = (digits("digits_float32.tflite"), digits("digits.npy"));
+    let input = format!("image={}", seven.display());
+    let arguments = [
+        "run",
+        path(&model),
+        "--signature",
+        "serving_default",
+        "--input",
+        &input,
+        "--output-dir",
+        path(folder.path()),
+    ];
+    let ran = delegraph(&arguments).expect(0, "");
+    assert!(ran.stdout.contains("output_0.npy"), "{}", ran.stdout);
+    let file = std::fs::read(folder.path().join("output_0.npy")).unwrap();
+    let header = String::from_utf8_lossy(&file[..128]);
+    // Twenty digits: the input's file resizes the batch.
+    assert!(header.contains("'<f4'") && header.contains("(20, 10,)"), "{header}");
+    let values: Vec<f32> = file[128..].as_chunks::<4>().0.iter().map(|c| f32::from_le_bytes(*c)).collect();
+    let labels = std::fs::read(digits("labels.npy")).unwrap();
+    let labels = &labels[labels.len() - 20..];
+    for (row, &label) in values.chunks(10).zip(labels) {
+        let best = (0..10).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
+        assert_eq!(best, usize::from(label));
+    }
+}
+
+#[test]
+fn random_inputs_follow_the_seed() {
+    let model = digits("digits_float32.tflite");
+    let first = |seed: &str| {
+        let run = delegraph(&["run", path(&model), "--seed", seed, "--json"]).expect(0, "").json();
+        numbers(&run["outputs"][0]["first"])
+    };
+    assert_eq!(first("1"), first("1"));
+    assert_ne!(first("1"), first("2"));
+}
+
+#[test]
+fn resizing() {
+    let model = digits("digits_float32.tflite");
+    let run = delegraph(&["run", path(&model), "--resize", "image=3x8x8x1", "--json"]).expect(0, "").json();
+    assert_eq!(run["inputs"][0]["shape"], serde_json::json!([3, 8, 8, 1]));
+    assert_eq!(run["outputs"][0]["shape"], serde_json::json!([3, 10]));
+}
+
+#[test]
+fn bench_has_the_fields_of_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = digits("digits_int8.tflite");
+    let ran =
+        delegraph(&["bench", path(&model), "--seconds", "0.05", "--threads", "2", "--json"]).expect(0, "");
+    let bench = ran.json();
+    for field in ["load_ms", "prepare_ms", "first_ms", "median_ms", "p90_ms", "min_ms"] {
+        assert!(bench[field].as_f64().unwrap() > 0.0, "{field}: {bench}");
+    }
+    assert!(bench["min_ms"].as_f64() <= bench["median_ms"].as_f64());
+    assert!(bench["median_ms"].as_f64() <= bench["p90_ms"].as_f64());
+    assert_eq!((&bench["delegate"], &bench["threads"]), (&Value::from("cpu"), &Value::from(2)));
+    assert!(bench["runs"].as_u64().unwrap() >= 5);
+    let memory = |field: &str| bench["memory"][field].as_u64().unwrap();
+    assert!(memory("lower_bound_bytes") <= memory("arena_bytes"));
+    assert!(memory("arena_bytes") <= memory("naive_bytes"));
+    assert!(memory("weights_bytes") > 10_000);
+    assert_eq!(memory("gpu_bytes"), 0);
+    assert!(!cfg!(target_os = "linux") || memory("peak_rss_bytes") > 1 << 20);
+    assert_eq!(bench["delegated_nodes"], 0);
+    assert_eq!(bench["partitions"], 0);
+    assert!(bench["total_nodes"].as_u64().unwrap() > 5);
+    for field in ["upload_ms", "gpu_ms", "readback_ms"] {
+        assert!(bench.get(field).unwrap().is_null(), "{field}");
+    }
+
+    let other = folder.path().join("other.json");
+    std::fs::write(&other, &ran.stdout).unwrap();
+    let ran = delegraph(&["bench", path(&model), "--runs", "7", "--compare", path(&other)]).expect(0, "");
+    for text in ["ratio to other", "arena, naive", "arena, planned", "arena, lower bound", "7 runs"] {
+        assert!(ran.stdout.contains(text), "\"{text}\" is not in: {}", ran.stdout);
+    }
+    delegraph(&["bench", path(&model), "--compare", path(&model)])
+        .expect(4, "not a result of `bench --json`");
+}
+
+#[test]
+fn inspect_lists_ops_and_sizes() {
+    for file in DIGITS {
+        let model = digits(file);
+        let found = delegraph(&["inspect", path(&model), "--json"]).expect(0, "").json();
+        let convolution = found["ops"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|op| op["op"] == "CONV_2D")
+            .unwrap_or_else(|| panic!("{found}"));
+        assert!(convolution["count"].as_u64().unwrap() > 0 && convolution["version"].as_u64().unwrap() > 0);
+        assert_eq!(found["signatures"][0]["key"], "serving_default");
+        assert_eq!(found["signatures"][0]["inputs"][0]["name"], "image");
+        assert_eq!(
+            found["signatures"][0]["inputs"][0]["shape_signature"],
+            serde_json::json!([null, 8, 8, 1])
+        );
+        let size = std::fs::metadata(&model).unwrap().len();
+        assert_eq!(found["sizes"]["file_bytes"], size);
+        assert!(found["sizes"]["constant_bytes"].as_u64().unwrap() < size);
+        assert!(found["runtime"]["required"].is_string());
+        assert_eq!(found["custom_ops"], serde_json::json!([]));
+        assert_eq!(found["unresolved"], serde_json::json!([]));
+    }
+    let found = delegraph(&["inspect", path(&digits("digits_int8.tflite"))]).expect(0, "").stdout;
+    for text in ["signature \"serving_default\"", "CONV_2D", "scale 0.00390625", "per channel"] {
+        assert!(found.contains(text), "\"{text}\" is not in: {found}");
+    }
+}
+
+#[test]
+fn explain_names_who_runs_each_node() {
+    let model = digits("digits_float32.tflite");
+    let found =
+        delegraph(&["explain", path(&model), "--delegate", "reference", "--json"]).expect(0, "").json();
+    let nodes = found["nodes"].as_array().unwrap();
+    assert_eq!(found["total_nodes"], nodes.len());
+    assert!(nodes.iter().all(|n| n["runner"] == "reference" || n["runner"] == "folded"), "{found}");
+    assert_eq!(found["delegated_nodes"], 0);
+    let text = delegraph(&["explain", path(&model)]).expect(0, "").stdout;
+    assert!(text.contains("CONV_2D") && text.contains("0 of "), "{text}");
+}
+
+#[test]
+fn explain_on_the_gpu() {
+    let adapters = delegraph(&["devices", "--json"]).expect(0, "").json();
+    if adapters["adapters"].as_array().unwrap().is_empty() {
+        eprintln!("left out: no GPU adapter");
+        return;
+    }
+    let model = digits("digits_float32.tflite");
+    let found = delegraph(&["explain", path(&model), "--delegate", "wgpu", "--json"]).expect(0, "").json();
+    let delegated = found["delegated_nodes"].as_u64().unwrap();
+    assert!(delegated > 0, "{found}");
+    let partitions = found["partitions"].as_array().unwrap();
+    let counted: u64 = partitions.iter().map(|p| p["node_count"].as_u64().unwrap()).sum();
+    assert_eq!(counted, delegated);
+    assert!(partitions.iter().all(|p| p["boundary_bytes"].as_u64().unwrap() > 0));
+    for node in found["nodes"].as_array().unwrap() {
+        // Whatever is not on the GPU has a reason.
+        let reasoned = node["rejections"]
+            .as_array()
+            .is_some_and(|r| r.iter().all(|r| r["kind"].is_string()) && !r.is_empty());
+        assert!(node["runner"] == "wgpu" || reasoned, "{node}");
+    }
+    // The same outputs, too.
+    let run = |delegate: &str| {
+        let run = delegraph(&["run", path(&model), "--delegate", delegate, "--json"]).expect(0, "").json();
+        numbers(&run["outputs"][0]["first"])
+    };
+    for (a, b) in run("wgpu").iter().zip(run("reference")) {
+        approx::assert_abs_diff_eq!(*a, b, epsilon = 1e-5);
+    }
+}
+
+#[test]
+fn devices_have_limits() {
+    let found = delegraph(&["devices", "--json"]).expect(0, "").json();
+    for adapter in found["adapters"].as_array().unwrap() {
+        assert!(adapter["name"].is_string() && adapter["driver"].is_string(), "{adapter}");
+        assert!(adapter["limits"]["max_storage_buffer_binding_size"].as_u64().unwrap() > 0, "{adapter}");
+    }
+    let text = delegraph(&["devices"]).expect(0, "").stdout;
+    assert!(text.contains("driver"), "{text}");
+}
+
+#[test]
+fn ops_of_each_backend() {
+    let found =
+        delegraph(&["ops", "--delegate", "cpu", "--delegate", "reference", "--json"]).expect(0, "").json();
+    let ops = found["ops"].as_array().unwrap();
+    let op = ops.iter().find(|op| op["op"] == "CONV_2D").unwrap();
+    assert_eq!(op["family"], "conv_2d");
+    // The optimized kernels fall back to the reference ones: nothing is missing from them.
+    for op in ops {
+        let (cpu, reference) = (&op["versions"]["cpu"], &op["versions"]["reference"]);
+        assert!(
+            cpu.as_array().unwrap().len() >= usize::from(reference.as_array().is_some_and(|r| !r.is_empty()))
+        );
+    }
+    let text = delegraph(&["ops", "--delegate", "reference"]).expect(0, "").stdout;
+    assert!(text.starts_with("| op | known versions | reference |\n|---|---|---|\n"), "{text}");
+}
+
+#[test]
+fn conformance_counts_cases_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let case = |name: &str, model: &[u8], input: &str, expected: Option<&[u8]>| {
+        let case = root.join("cases").join(name);
+        std::fs::create_dir_all(&case).unwrap();
+        std::fs::write(case.join("model.tflite"), model).unwrap();
+        std::fs::copy(digits(input), case.join("input_0.npy")).unwrap();
+        if let Some(expected) = expected {
+            std::fs::write(case.join("expected_0.npy"), expected).unwrap();
+        }
+    };
+    let model = std::fs::read(digits("digits_float32.tflite")).unwrap();
+    let seven = digits("seven.npy");
+    let arguments =
+        ["run", path(&digits("digits_float32.tflite")), "--input", path(&seven), "--output-dir", path(root)]
+            .map(str::to_owned);
+    delegraph(&arguments.each_ref().map(String::as_str)).expect(0, "");
+    let right = std::fs::read(root.join("output_0.npy")).unwrap();
+    let mut wrong = right.clone();
+    let end = wrong.len();
+    wrong[end - 4..].copy_from_slice(&5f32.to_le_bytes());
+    case("right", &model, "seven.npy", Some(&right));
+    case("wrong", &model, "seven.npy", Some(&wrong));
+    case("damaged", &model[..1000], "seven.npy", Some(&right));
+    case("labels", &model, "labels.npy", Some(&right));
+    let unknown = common::Tiny { code: 250, ..Default::default() }.bytes();
+    case("unknown", &unknown, "seven.npy", Some(&right));
+
+    let (cases, report) = (root.join("cases"), root.join("report"));
+    let arguments = ["conformance", "--corpus", path(&cases), "--report", path(&report), "--json"];
+    let found = delegraph(&arguments).expect(1, "").json();
+    assert_eq!(found["total"], 5);
+    let outcome = |case: &str| {
+        let results = found["results"].as_array().unwrap();
+        results.iter().find(|r| r["case"] == case).unwrap()["outcome"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(outcome("right"), "pass");
+    assert_eq!(outcome("wrong"), "mismatch");
+    assert_eq!(outcome("damaged"), "invalid");
+    assert_eq!(outcome("labels"), "invalid");
+    assert_eq!(outcome("unknown"), "unsupported");
+    let csv = std::fs::read_to_string(report.join("results.csv")).unwrap();
+    assert_eq!(csv.lines().filter(|l| l.contains(",cpu,")).count(), 5, "{csv}");
+    let json: Value = serde_json::from_slice(&std::fs::read(report.join("results.json")).unwrap()).unwrap();
+    assert_eq!(json["counts"], found["counts"]);
+
+    let arguments = ["conformance", "--corpus", path(&cases), "--filter", "^right$"];
+    let ran = delegraph(&arguments).expect(0, "");
+    assert!(ran.stdout.contains("1 cases"), "{}", ran.stdout);
+    delegraph(&["conformance", "--corpus", path(root), "--filter", "nothing"]).expect(4, "no case");
+}
