@@ -95,8 +95,9 @@ def measure(command):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         return None, (done.stderr.strip().splitlines() or ["no message"])[-1]
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return json.loads(lines[-1] if len(lines) > 1 else done.stdout), None
+    # LiteRT's accelerator logs to stdout, around the one line that counts.
+    start = done.stdout.find('{"') if command[0] == sys.executable else 0
+    return json.JSONDecoder().raw_decode(done.stdout[max(start, 0):].lstrip())[0], None
 
 
 def compare(args, model):
