@@ -253,7 +253,13 @@ impl Interpreter {
         self.prepare()?;
         let (mut subgraph, mut env) = self.engine.take(self.entry)?;
         let result = subgraph.invoke(&mut env);
+        let panicked = env.parallel.take_panicked();
         self.engine.put(subgraph);
+        if panicked {
+            return Err(Error::State(
+                "a kernel panicked on one of its threads; its results are unusable".into(),
+            ));
+        }
         result
     }
 

@@ -66,6 +66,11 @@ pub trait Parallel: Send + Sync {
 
     /// Runs `f(0)`, …, `f(tasks - 1)`, in any order and possibly at the same time; returns when all are done.
     fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync));
+
+    /// Whether a task panicked on another thread since the last call: then what was computed is unusable.
+    fn take_panicked(&self) -> bool {
+        false
+    }
 }
 
 /// Everything on the calling thread.

@@ -74,20 +74,18 @@ impl ThreadPool {
             .collect();
         Self { shared, owner: Mutex::new(()), workers }
     }
-
-    /// Whether a task panicked since the last call. Such a task's results are unusable; the pool itself stays
-    /// usable.
-    pub fn take_panicked(&self) -> bool {
-        self.shared.panicked.swap(false, Ordering::Relaxed)
-    }
 }
 
 impl Parallel for ThreadPool {
+    fn take_panicked(&self) -> bool {
+        self.shared.panicked.swap(false, Ordering::Relaxed)
+    }
+
     fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Never panics: a panicking task is reported by [`ThreadPool::take_panicked`].
+    /// Never panics: a panicking task is reported by [`Parallel::take_panicked`].
     fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
         let owner = match self.owner.try_lock() {
             Ok(guard) => Some(guard),
