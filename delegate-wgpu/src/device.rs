@@ -274,3 +274,38 @@ impl Context {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_adapter_says_what_to_install() {
+        let error = choose(Vec::new(), &AdapterChoice::default()).map(drop).unwrap_err();
+        assert_eq!(error, WgpuError::NoAdapter);
+        assert!(delegraph_core::Error::from(error).to_string().contains("apt install mesa-vulkan-drivers"));
+    }
+
+    #[test]
+    fn an_adapter_that_is_not_there_lists_those_that_are() {
+        let adapters = enumerate();
+        let Some(one) = adapters.first().map(|a| a.get_info().name) else {
+            return eprintln!("skipped: {}", WgpuError::NoAdapter);
+        };
+        let error = choose(adapters, &AdapterChoice::named("no such adapter")).map(drop).unwrap_err();
+        assert!(error.to_string().contains(&one), "{error}");
+    }
+
+    #[test]
+    fn discrete_first_software_last_unless_power_is_scarce() {
+        use wgpu::DeviceType::{Cpu, DiscreteGpu, IntegratedGpu};
+        let order = |power| {
+            let choice = AdapterChoice { power, ..Default::default() };
+            let mut kinds = [Cpu, IntegratedGpu, DiscreteGpu];
+            kinds.sort_by_key(|kind| rank(*kind, &choice));
+            kinds
+        };
+        assert_eq!(order(wgpu::PowerPreference::None), [DiscreteGpu, IntegratedGpu, Cpu]);
+        assert_eq!(order(wgpu::PowerPreference::LowPower), [IntegratedGpu, DiscreteGpu, Cpu]);
+    }
+}

@@ -331,3 +331,24 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
 pub(crate) fn unsupported(text: impl Into<String>) -> Rejection {
     Rejection::UnsupportedParam(text.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{T, support};
+    use delegraph_core::{BuiltinOp, Params};
+    use delegraph_delegate_api::Rejection;
+
+    #[test]
+    fn types_and_empty_tensors_are_rejected_with_their_operand() {
+        let check = |input: T, output: T, expected: Rejection| {
+            let said = support(BuiltinOp::EXP, 1, Params::None, &[Some(input)], &[output]);
+            assert!(said.is_none_or(|said| said == Err(expected.clone())), "expected {expected}");
+        };
+        let bytes = T::new(&[2], &[1_i8, 2]);
+        let ty = delegraph_core::TensorType::Int8;
+        check(bytes.clone(), bytes, Rejection::UnsupportedType { operand: "input 0".into(), ty });
+        let empty = T::new::<f32>(&[0], &[]);
+        let reason = Rejection::UnsupportedParam("tensor \"t\" has no elements".into());
+        check(empty.clone(), empty, reason);
+    }
+}
