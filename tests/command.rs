@@ -1,5 +1,7 @@
 //! The verbs, on the embedded models.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+
 mod common;
 
 use common::{DIGITS, delegraph, digits, path};

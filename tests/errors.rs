@@ -1,5 +1,7 @@
 //! Each class of error: its message, its help and its exit code.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+
 mod common;
 
 use std::path::Path;

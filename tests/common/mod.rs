@@ -1,5 +1,5 @@
 //! What the tests of the command share: running it, and tiny models made in memory.
-#![allow(dead_code)] // each test binary uses its part
+#![allow(dead_code, unreachable_pub)] // each test binary uses its part
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Only tests call this.
 
 use std::path::{Path, PathBuf};
