@@ -21,6 +21,14 @@ pub enum Error {
         /// What is wrong and where.
         message: String,
     },
+    /// The file is valid, but its weights are in other files, which this build does not read.
+    #[error("{}external weights are not supported: {message}", prefix(path))]
+    ExternalData {
+        /// The file, if it has a path.
+        path: Option<PathBuf>,
+        /// Which tensors, and what the other files are called.
+        message: String,
+    },
     /// Ops that no registered kernel can run.
     #[error(transparent)]
     UnresolvedOps(#[from] UnresolvedOps),
@@ -76,7 +84,9 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::InvalidModel { .. } | Error::InvalidInput(_) | Error::InvalidNode(_) => ErrorKind::Invalid,
-            Error::UnresolvedOps(_) | Error::Unsupported(_) => ErrorKind::Unsupported,
+            Error::UnresolvedOps(_) | Error::Unsupported(_) | Error::ExternalData { .. } => {
+                ErrorKind::Unsupported
+            }
             Error::OutOfMemory(_) | Error::Kernel(_) | Error::Delegate { .. } | Error::State(_) => {
                 ErrorKind::Failed
             }
@@ -90,6 +100,9 @@ impl Error {
             Error::InvalidModel { .. } => {
                 "the file is damaged or was not written as a .tflite model; export it again or fetch it anew"
                     .into()
+            }
+            Error::ExternalData { .. } => {
+                "export the model again with its weights inside the .tflite file".into()
             }
             Error::UnresolvedOps(unresolved) => unresolved.help(),
             Error::InvalidInput(_) => {
@@ -127,6 +140,17 @@ impl From<crate::ops::WrongParams> for Error {
 
 fn prefix(path: &Option<PathBuf>) -> String {
     path.as_ref().map(|p| format!("{}: ", p.display())).unwrap_or_default()
+}
+
+/// A tensor's name for a message: quoted and not too long, or its index where it has none.
+pub(crate) fn tensor_name(name: &str, index: usize) -> String {
+    // Converters join the names of all ops that they fused into one.
+    const LONGEST: usize = 80;
+    match name.char_indices().nth(LONGEST) {
+        _ if name.is_empty() => format!("tensor {index}"),
+        Some((end, _)) => format!("\"{}…\"", name.get(..end).unwrap_or(name)),
+        None => format!("\"{name}\""),
+    }
 }
 
 /// Where in a model something is.

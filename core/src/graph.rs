@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::error::{Location, Result};
 use crate::op::Op;
 use crate::ops::Params;
-use crate::quantization::Quantization;
+use crate::quantization::{MinMax, Quantization};
 use crate::shape::Shape;
 use crate::sparsity::Sparsity;
 use crate::types::TensorType;
@@ -176,6 +176,8 @@ pub struct Tensor {
     pub shape_signature: Option<Vec<Option<usize>>>,
     /// Quantization, if any.
     pub quantization: Option<Arc<Quantization>>,
+    /// The range of values that was seen in training or calibration, if any. Nothing computes with it.
+    pub min_max: Option<Arc<MinMax>>,
     /// Storage of a sparse constant.
     pub sparsity: Option<Arc<Sparsity>>,
     /// State that lives from one invocation to the next.

@@ -25,8 +25,28 @@ pub enum Quantization {
         /// Elements in a block.
         block_size: usize,
     },
+    /// Scales vary along several dimensions; scales and zero points are tensors of the same subgraph.
+    MultiAxis {
+        /// The tensor of scales.
+        scales: usize,
+        /// The tensor of zero points, if any.
+        zero_points: Option<usize>,
+        /// Elements in a block.
+        block_size: usize,
+        /// The dimensions that the scales run along, each of them once.
+        dimensions: Vec<usize>,
+    },
     /// Opaque bytes that only a custom kernel understands.
     Custom(Vec<u8>),
+}
+
+/// The smallest and the greatest real value that a tensor was seen to hold: one each, or one per channel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MinMax {
+    /// The smallest values.
+    pub min: Vec<f32>,
+    /// The greatest values.
+    pub max: Vec<f32>,
 }
 
 impl Quantization {

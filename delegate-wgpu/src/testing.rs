@@ -103,6 +103,7 @@ impl OneNode {
             shape: t.shape.clone(),
             shape_signature: None,
             quantization: None,
+            min_max: None,
             sparsity: None,
             is_variable: false,
             data: None,

@@ -19,11 +19,13 @@ use std::path::PathBuf;
 
 use flatbuffers::VerifierOptions;
 
-use crate::error::{Error, Result};
-use crate::graph::{Model, ModelBytes, NodeId, Signature, Subgraph, TensorId};
+use crate::error::{Error, Result, tensor_name};
+use crate::graph::{Model, ModelBytes, Signature, Subgraph, Tensor, TensorId};
 use crate::schema;
 
+mod external;
 mod order;
+mod quantization;
 mod rewrite;
 mod subgraph;
 mod tensor;
@@ -41,7 +43,15 @@ macro_rules! invalid {
 use invalid;
 
 pub(crate) fn load(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model> {
-    build(bytes, path.clone()).map_err(|Invalid(message)| Error::InvalidModel { path, message })
+    let bytes =
+        readable(bytes).map_err(|Invalid(message)| Error::InvalidModel { path: path.clone(), message })?;
+    // Said of the whole file, before anything else could be: without its weights nothing else matters.
+    match verify(bytes.as_ref()).and_then(|model| external::find(&model)) {
+        Ok(Some(message)) => return Err(Error::ExternalData { path, message }),
+        Ok(None) => {}
+        Err(Invalid(message)) => return Err(Error::InvalidModel { path, message }),
+    }
+    read(bytes, path.clone()).map_err(|Invalid(message)| Error::InvalidModel { path, message })
 }
 
 /// Checks subgraphs that were made in memory.
@@ -63,18 +73,17 @@ pub(crate) fn from_subgraphs(bytes: Vec<u8>, mut subgraphs: Vec<Subgraph>) -> Re
     Ok(Model { bytes: ModelBytes::new(bytes), path: None, description, subgraphs, signatures, metadata })
 }
 
-fn build(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
+/// The bytes if the verifier takes them; the same model in a stricter form if only its form is sloppy.
+fn readable(bytes: ModelBytes) -> Result<ModelBytes, Invalid> {
     check_identifier(bytes.as_ref())?;
-    if let Err(damage) = verify(bytes.as_ref()) {
-        return match rewrite::rewrite(bytes.as_ref()) {
-            Ok(rewritten) if verify(&rewritten).is_ok_and(|model| !reaches_outside(&model)) => {
-                log::debug!("read leniently: {}", damage.0);
-                read(ModelBytes::new(rewritten), path)
-            }
-            _ => Err(damage),
-        };
+    let Err(damage) = verify(bytes.as_ref()) else { return Ok(bytes) };
+    match rewrite::rewrite(bytes.as_ref()) {
+        Ok(rewritten) if verify(&rewritten).is_ok_and(|model| !reaches_outside(&model)) => {
+            log::debug!("read leniently: {}", damage.0);
+            Ok(ModelBytes::new(rewritten))
+        }
+        _ => Err(damage),
     }
-    read(bytes, path)
 }
 
 /// True when data lies behind the FlatBuffer, by offset from the start of the original file.
@@ -89,10 +98,13 @@ fn read(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
     let file = bytes.as_ref();
     let model = verify(file)?;
     if model.version() != SCHEMA_VERSION {
-        return invalid!("schema version {} (only {SCHEMA_VERSION} is supported)", model.version());
+        return invalid!(
+            "its schema version is {}; every TFLite runtime reads version {SCHEMA_VERSION} only",
+            model.version()
+        );
     }
     let buffers = Buffers { file, table: model.buffers().unwrap_or_default() };
-    let codes = subgraph::operator_codes(&model)?;
+    let codes = subgraph::operator_codes(&model);
     let Some(subgraphs) = model.subgraphs().filter(|s| !s.is_empty()) else {
         return invalid!("the file has no subgraphs");
     };
@@ -128,11 +140,23 @@ fn read(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
     })
 }
 
+/// Files that are mistaken for models, by how they start.
+const FAMILIAR: [(&[u8], &str); 5] = [
+    (b"PK\x03\x04", "a ZIP archive; the model may be one of the files in it"),
+    (b"\x1f\x8b", "a gzip archive; unpack it first"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, such as Keras saves; convert it to .tflite first"),
+    (b"LITERTLM", "a LiteRT-LM bundle; the model is one of the sections in it"),
+    (b"version https://git-lfs", "a Git LFS pointer; fetch the file that it stands for"),
+];
+
 fn check_identifier(file: &[u8]) -> Result<(), Invalid> {
     if file.len() < 8 {
         return invalid!("{} bytes are too few for a model", file.len());
     }
     if !schema::model_buffer_has_identifier(file) {
+        if let Some((_, what)) = FAMILIAR.iter().find(|(start, _)| file.starts_with(start)) {
+            return invalid!("not a .tflite file, but {what}");
+        }
         let found: String = file.iter().skip(4).take(4).map(|b| b.escape_ascii().to_string()).collect();
         return invalid!("not a .tflite file: the identifier at byte 4 is \"{found}\" instead of \"TFL3\"");
     }
@@ -166,6 +190,10 @@ struct Buffers<'a> {
 impl<'a> Buffers<'a> {
     /// Where the data of buffer `index` is; `None` when it has none.
     fn range(&self, index: u32) -> Result<Option<Range<usize>>, Invalid> {
+        // Buffer 0 is empty by convention and stands for "no data", whatever it holds.
+        if index == 0 {
+            return Ok(None);
+        }
         let i = index_of(index);
         if i >= self.table.len() {
             return invalid!("buffer {index} does not exist; the file has {}", self.table.len());
@@ -187,15 +215,16 @@ impl<'a> Buffers<'a> {
             let end = start.checked_add(size)?;
             (end <= self.file.len()).then_some(start..end)
         });
-        range.map_or_else(
-            || {
-                invalid!(
-                    "{what}: {size} bytes at offset {offset} lie outside the file of {} bytes",
-                    self.file.len()
-                )
-            },
-            Ok,
-        )
+        let Some(range) = range else {
+            let len = self.file.len();
+            return invalid!("{what}: {size} bytes at offset {offset} lie outside the file of {len} bytes");
+        };
+        // Whatever else the file holds, its first table comes before the data that is behind all tables.
+        let root = self.file.first_chunk().map_or(0, |start| index_of(u32::from_le_bytes(*start)));
+        if range.start < root {
+            return invalid!("{what}: {size} bytes at offset {offset} overlap the file's header");
+        }
+        Ok(range)
     }
 
     /// Where a slice of the file lies in it.
@@ -261,6 +290,14 @@ fn index_in(value: i32, len: usize, what: &str) -> Result<usize, Invalid> {
     }
 }
 
-fn at_node(node: NodeId, op: impl std::fmt::Display, error: Invalid) -> Invalid {
-    Invalid(format!("node {} ({op}): {}", node.0, error.0))
+/// A node, for error messages: its index, its op and what it writes.
+fn at_node(node: usize, op: impl std::fmt::Display, writes: &str, error: Invalid) -> Invalid {
+    Invalid(format!("node {node} ({op}{writes}): {}", error.0))
+}
+
+/// The names of the tensors that a node writes, as an error message goes on after the op.
+fn writes(tensors: &[Tensor], outputs: impl IntoIterator<Item = usize>) -> String {
+    let names: Vec<String> =
+        outputs.into_iter().filter_map(|i| Some(tensor_name(&tensors.get(i)?.name, i))).collect();
+    if names.is_empty() { String::new() } else { format!(", writes {}", names.join(", ")) }
 }

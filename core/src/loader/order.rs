@@ -1,7 +1,8 @@
 //! Checks over a whole subgraph: who writes what, and in which order.
 
-use super::{Invalid, at_node, invalid};
-use crate::graph::{NodeId, Subgraph};
+use super::{Invalid, at_node, invalid, writes};
+use crate::error::tensor_name;
+use crate::graph::Subgraph;
 use crate::ops::Params;
 
 /// Every id names a tensor, and every constant lies inside the bytes and has the size that it needs. A file's are
@@ -38,7 +39,8 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
         }
     }
     for (i, node) in subgraph.nodes.iter().enumerate() {
-        let fail = |e| at_node(NodeId(i), &node.op, e);
+        let label = writes(&subgraph.tensors, node.outputs.iter().map(|id| id.0));
+        let fail = |e| at_node(i, &node.op, &label, e);
         for id in node.inputs.iter().flatten() {
             match (available.get_mut(id.0), subgraph.tensors.get_mut(id.0)) {
                 (Some(true), Some(_)) => {}
@@ -47,8 +49,11 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
                     tensor.data = Some(0..0);
                 }
                 _ => {
-                    let text = "reads a tensor that no earlier node, input or constant provides";
-                    return Err(fail(Invalid(format!("input tensor {} {text}", id.0))));
+                    return Err(fail(Invalid(format!(
+                        "it reads tensor {} ({}), which is no input, constant or variable and which no earlier node writes",
+                        id.0,
+                        subgraph.tensors.get(id.0).map(|t| tensor_name(&t.name, id.0)).unwrap_or_default()
+                    ))));
                 }
             }
         }
@@ -56,8 +61,10 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
             match available.get_mut(id.0) {
                 Some(slot) if !*slot => *slot = true,
                 _ => {
-                    let text = "is already written by another node, an input, a variable or a constant";
-                    return Err(fail(Invalid(format!("output tensor {} {text}", id.0))));
+                    return Err(fail(Invalid(format!(
+                        "it writes tensor {}, which is an input, a variable, a constant or written by an earlier node",
+                        id.0
+                    ))));
                 }
             }
         }
@@ -69,7 +76,8 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
     }
     for id in &subgraph.outputs {
         if available.get(id.0) != Some(&true) {
-            return invalid!("output tensor {} is never written", id.0);
+            let name = subgraph.tensors.get(id.0).map(|t| tensor_name(&t.name, id.0)).unwrap_or_default();
+            return invalid!("its output tensor {} ({name}) is never written", id.0);
         }
     }
     Ok(())

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Buffers, Invalid, at_node, index_in, index_of, invalid, order, tensor};
-use crate::graph::{Node, NodeId, Subgraph, TensorId};
+use super::{Buffers, Invalid, at_node, index_in, index_of, invalid, order, quantization, tensor, writes};
+use crate::error::tensor_name;
+use crate::graph::{Node, Subgraph, Tensor, TensorId};
 use crate::op::{BuiltinOp, Op};
 use crate::ops;
 use crate::schema;
@@ -13,59 +14,65 @@ fn effective_code(code: &schema::OperatorCode<'_>) -> BuiltinOp {
     BuiltinOp(code.builtin_code().0.max(i32::from(code.deprecated_builtin_code())))
 }
 
-pub(super) fn operator_codes(model: &schema::Model<'_>) -> Result<Vec<(Op, u32)>, Invalid> {
-    let mut codes = Vec::new();
-    for (i, code) in model.operator_codes().unwrap_or_default().iter().enumerate() {
-        let builtin = effective_code(&code);
-        let op = match (builtin, code.custom_code()) {
+/// An operator code of the file, or what is wrong with it. That is no error before a node uses it.
+pub(super) type Code = Result<(Op, u32), String>;
+
+pub(super) fn operator_codes(model: &schema::Model<'_>) -> Vec<Code> {
+    let read = |(i, code): (usize, schema::OperatorCode<'_>)| {
+        let op = match (effective_code(&code), code.custom_code()) {
             (BuiltinOp::CUSTOM, Some(name)) if !name.is_empty() => Op::Custom(Arc::from(name)),
-            (BuiltinOp::CUSTOM, _) => return invalid!("operator code {i} is a custom op without a name"),
+            (BuiltinOp::CUSTOM, _) => return Err(format!("operator code {i} is a custom op without a name")),
             (BuiltinOp(code), _) if code < 0 => {
-                return invalid!("operator code {i} is the negative number {code}");
+                return Err(format!("operator code {i} is the negative number {code}"));
             }
             (builtin, _) => Op::Builtin(builtin),
         };
-        let Some(version) = u32::try_from(code.version()).ok().filter(|&v| v > 0) else {
-            return invalid!("operator code {i} ({op}) has version {}", code.version());
-        };
-        codes.push((op, version));
-    }
-    Ok(codes)
+        match u32::try_from(code.version()) {
+            Ok(version) if version > 0 => Ok((op, version)),
+            _ => Err(format!("operator code {i} ({op}) has version {}; versions start at 1", code.version())),
+        }
+    };
+    model.operator_codes().unwrap_or_default().iter().enumerate().map(read).collect()
 }
 
 pub(super) fn read(
     table: &schema::SubGraph<'_>,
     buffers: &Buffers<'_>,
-    codes: &[(Op, u32)],
+    codes: &[Code],
     subgraphs: usize,
 ) -> Result<Subgraph, Invalid> {
     let mut tensors = Vec::new();
     for (i, t) in table.tensors().unwrap_or_default().iter().enumerate() {
         let read = tensor::read(&t, buffers);
         tensors.push(read.map_err(|Invalid(m)| {
-            Invalid(format!("tensor {i} (\"{}\"): {m}", t.name().unwrap_or_default()))
+            let name = tensor_name(t.name().unwrap_or_default(), i);
+            Invalid(format!("tensor {i} ({name}): {m}"))
         })?);
     }
-    tensor::check_blockwise(&tensors)?;
+    quantization::check_scale_tensors(&mut tensors)?;
     let ids = |list: Option<flatbuffers::Vector<'_, i32>>, what: &str| {
         let list = list.unwrap_or_default();
         list.iter().map(|i| index_in(i, tensors.len(), what).map(TensorId)).collect::<Result<Vec<_>, _>>()
     };
-    let inputs = ids(table.inputs(), "graph input tensor")?;
-    let outputs = ids(table.outputs(), "graph output tensor")?;
+    let inputs = ids(table.inputs(), "its input tensor")?;
+    let outputs = ids(table.outputs(), "its output tensor")?;
     let mut nodes = Vec::new();
     for (i, operator) in table.operators().unwrap_or_default().iter().enumerate() {
-        let id = NodeId(i);
-        let Some((op, version)) = codes.get(index_of(operator.opcode_index())) else {
-            return invalid!(
-                "node {i}: operator code {} does not exist; the file has {}",
-                operator.opcode_index(),
-                codes.len()
-            );
+        let outputs = operator.outputs().unwrap_or_default();
+        let label = writes(&tensors, outputs.iter().filter_map(|o| usize::try_from(o).ok()));
+        let (op, version) = match codes.get(index_of(operator.opcode_index())) {
+            Some(Ok(code)) => code,
+            Some(Err(message)) => return invalid!("node {i}: {message}"),
+            None => {
+                return invalid!(
+                    "node {i}: operator code {} does not exist; the file has {}",
+                    operator.opcode_index(),
+                    codes.len()
+                );
+            }
         };
-        let node =
-            read_node(operator, op, *version, tensors.len(), buffers).map_err(|e| at_node(id, op, e))?;
-        nodes.push(node);
+        let node = read_node(operator, op, *version, &tensors, buffers);
+        nodes.push(node.map_err(|e| at_node(i, op, &label, e))?);
     }
     let mut subgraph =
         Subgraph { name: table.name().unwrap_or_default().to_owned(), tensors, nodes, inputs, outputs };
@@ -77,9 +84,10 @@ fn read_node(
     operator: schema::Operator<'_>,
     op: &Op,
     version: u32,
-    tensors: usize,
+    tensors: &[Tensor],
     buffers: &Buffers<'_>,
 ) -> Result<Node, Invalid> {
+    let tensors = tensors.len();
     let optional = |i: i32| {
         if i == -1 { Ok(None) } else { index_in(i, tensors, "input tensor").map(|i| Some(TensorId(i))) }
     };
@@ -94,7 +102,7 @@ fn read_node(
         Op::Custom(_) => (ops::Params::Custom, custom_options(&operator, buffers)?),
         Op::Builtin(builtin) => {
             let params = ops::read_params(ops::definition(*builtin), operator);
-            (params.map_err(|e| Invalid(e.to_string()))?, 0..0)
+            (params.map_err(|e| Invalid(params_error(&operator, &e)))?, 0..0)
         }
     };
     Ok(Node { op: op.clone(), version, params, inputs, outputs, intermediates, custom_options })
@@ -109,4 +117,24 @@ fn custom_options(
     }
     let (offset, size) = (operator.large_custom_options_offset(), operator.large_custom_options_size());
     if offset > 1 { buffers.outside(offset, size, "large custom options") } else { Ok(0..0) }
+}
+
+/// What is wrong with the options of a node.
+fn params_error(operator: &schema::Operator<'_>, error: &ops::ReadError) -> String {
+    match error {
+        ops::ReadError::WrongOptions { wanted, .. } => {
+            let (first, second) = (operator.builtin_options_type(), operator.builtin_options_2_type());
+            let first = (first != schema::BuiltinOptions::NONE).then(|| match first.variant_name() {
+                Some(name) => name.to_owned(),
+                None => format!("options of the unknown type {}", first.0),
+            });
+            let second = (second != schema::BuiltinOptions2::NONE).then(|| match second.variant_name() {
+                Some(name) => name.to_owned(),
+                None => format!("options of the unknown type {} (second union)", second.0),
+            });
+            let found: Vec<String> = first.into_iter().chain(second).collect();
+            format!("it has {}, but its op needs {wanted}", found.join(" and "))
+        }
+        ops::ReadError::UnknownValue { field, value } => format!("its {field} has the unknown value {value}"),
+    }
 }

@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Buffers, Invalid, invalid};
+use super::{Buffers, Invalid, invalid, quantization};
 use crate::graph::Tensor;
-use crate::quantization::{Affine, Quantization};
 use crate::schema;
 use crate::shape::Shape;
 use crate::sparsity::{Level, Sparsity};
@@ -16,7 +15,8 @@ const MAX_RANK: usize = 64;
 
 pub(super) fn read(table: &schema::Tensor<'_>, buffers: &Buffers<'_>) -> Result<Tensor, Invalid> {
     let Some(ty) = TensorType::from_schema(table.type_()) else {
-        return invalid!("unknown element type {}", table.type_().0);
+        let newest = TensorType::ALL.len().saturating_sub(1);
+        return invalid!("unknown element type {}; this build knows 0 to {newest}", table.type_().0);
     };
     let mut shape = Shape::default();
     for dim in table.shape().unwrap_or_default() {
@@ -31,21 +31,12 @@ pub(super) fn read(table: &schema::Tensor<'_>, buffers: &Buffers<'_>) -> Result<
     let Some(elements) = shape.checked_elements() else {
         return invalid!("the number of elements of {shape} overflows");
     };
-    let shape_signature = table
-        .shape_signature()
-        .filter(|s| !s.is_empty())
-        .map(|signature| signature.iter().map(|d| usize::try_from(d).ok()).collect::<Vec<_>>());
+    let shape_signature = read_shape_signature(table, &shape)?;
     let sparsity = table.sparsity().map(|s| read_sparsity(&s)).transpose()?;
     let stored = match &sparsity {
         Some(sparsity) => sparsity.validate(&shape).map_err(|e| Invalid(e.to_string()))?,
         None => elements,
     };
-    if table.external_buffer() != 0 {
-        return invalid!(
-            "its data is in another file (external buffer {}), which is not supported",
-            table.external_buffer()
-        );
-    }
     let data = buffers.range(table.buffer())?;
     if data.is_some() && table.is_variable() {
         return invalid!("a variable cannot have constant data");
@@ -54,17 +45,40 @@ pub(super) fn read(table: &schema::Tensor<'_>, buffers: &Buffers<'_>) -> Result<
     if sparsity.is_some() && data.is_none() {
         return invalid!("it is sparse, but has no data");
     }
-    let quantization = table.quantization().map(|q| read_quantization(&q, &shape)).transpose()?.flatten();
+    let quantization = table.quantization().map(|q| quantization::read(&q, ty, &shape)).transpose()?;
+    let min_max = table.quantization().and_then(|q| quantization::min_max(&q));
     Ok(Tensor {
         name: Arc::from(table.name().unwrap_or_default()),
         ty,
         shape,
         shape_signature,
-        quantization: quantization.map(Arc::new),
+        quantization: quantization.flatten().map(Arc::new),
+        min_max: min_max.map(Arc::new),
         sparsity: sparsity.map(Arc::new),
         is_variable: table.is_variable(),
         data,
     })
+}
+
+/// Which dimensions may be resized: -1 in the file, `None` here.
+fn read_shape_signature(
+    table: &schema::Tensor<'_>,
+    shape: &Shape,
+) -> Result<Option<Vec<Option<usize>>>, Invalid> {
+    let Some(signature) = table.shape_signature().filter(|s| !s.is_empty()) else { return Ok(None) };
+    if signature.len() != shape.rank() {
+        return invalid!(
+            "its shape signature has {} dimensions, its shape {shape} has {}",
+            signature.len(),
+            shape.rank()
+        );
+    }
+    let dim = |dim: i32| match usize::try_from(dim) {
+        Ok(dim) => Ok(Some(dim)),
+        Err(_) if dim == -1 => Ok(None),
+        Err(_) => invalid!("its shape signature has the dimension {dim}; only -1 stands for an unknown one"),
+    };
+    signature.iter().map(dim).collect::<Result<_, _>>().map(Some)
 }
 
 /// Checks that constant data is as long as it must be.
@@ -85,7 +99,7 @@ fn constant(
                 Some(end) => Ok(range.start..end),
                 None => invalid!("its size overflows"),
             },
-            Some(needed) => invalid!("its buffer has {len} bytes, type and shape need {needed}"),
+            Some(needed) => invalid!("its buffer has {len} bytes, its type and shape need {needed}"),
             None => invalid!("its size overflows"),
         },
     }
@@ -98,9 +112,15 @@ fn check_strings(bytes: &[u8], elements: usize) -> Result<(), Invalid> {
         let word = bytes.get(at..at.checked_add(4)?)?;
         usize::try_from(i32::from_le_bytes(word.try_into().ok()?)).ok()
     };
-    let count = word(0);
-    if count != Some(elements) {
-        return invalid!("it holds {count:?} strings, its shape needs {elements}");
+    match word(0) {
+        Some(count) if count == elements => {}
+        Some(count) => return invalid!("it holds {count} strings, its shape needs {elements}"),
+        None => {
+            return invalid!(
+                "its buffer of {} bytes does not start with the number of its strings",
+                bytes.len()
+            );
+        }
     }
     let mut previous = elements.checked_add(2).and_then(|n| n.checked_mul(4));
     for i in 0..=elements {
@@ -109,66 +129,6 @@ fn check_strings(bytes: &[u8], elements: usize) -> Result<(), Invalid> {
             return invalid!("string {i} lies outside its buffer of {} bytes", bytes.len());
         }
         previous = offset;
-    }
-    Ok(())
-}
-
-fn read_quantization(
-    table: &schema::QuantizationParameters<'_>,
-    shape: &Shape,
-) -> Result<Option<Quantization>, Invalid> {
-    if let Some(custom) = table.details_as_custom_quantization() {
-        let bytes = custom.custom().map(|b| b.bytes().to_vec()).unwrap_or_default();
-        return Ok(Some(Quantization::Custom(bytes)));
-    }
-    if let Some(blocks) = table.details_as_blockwise_quantization() {
-        let index = |i: i32| usize::try_from(i).ok();
-        let (Some(scales), Some(block_size)) =
-            (index(blocks.scales()), index(blocks.block_size()).filter(|&b| b > 0))
-        else {
-            return invalid!(
-                "blockwise quantization with scales tensor {} and block size {}",
-                blocks.scales(),
-                blocks.block_size()
-            );
-        };
-        return Ok(Some(Quantization::Blockwise {
-            scales,
-            zero_points: index(blocks.zero_points()),
-            block_size,
-        }));
-    }
-    let scales: Vec<f32> = table.scale().map(|s| s.iter().collect()).unwrap_or_default();
-    if scales.is_empty() {
-        return Ok(None);
-    }
-    let mut zero_points: Vec<i64> = table.zero_point().map(|z| z.iter().collect()).unwrap_or_default();
-    if zero_points.is_empty() {
-        zero_points = vec![0; scales.len()];
-    }
-    if zero_points.len() != scales.len() {
-        return invalid!("{} scales, but {} zero points", scales.len(), zero_points.len());
-    }
-    let dimension = match (scales.len(), usize::try_from(table.quantized_dimension())) {
-        (1, dimension) => dimension.unwrap_or(0),
-        (n, Ok(dimension)) if shape.get(dimension) == Some(&n) => dimension,
-        (n, _) => {
-            return invalid!("{n} scales do not fit dimension {} of {shape}", table.quantized_dimension());
-        }
-    };
-    Ok(Some(Quantization::Affine(Affine { scales, zero_points, dimension })))
-}
-
-/// Scales of blockwise quantization are tensors of the same subgraph.
-pub(super) fn check_blockwise(tensors: &[Tensor]) -> Result<(), Invalid> {
-    for (i, tensor) in tensors.iter().enumerate() {
-        let Some(Quantization::Blockwise { scales, zero_points, .. }) = tensor.quantization.as_deref() else {
-            continue;
-        };
-        if let Some(id) = [Some(*scales), *zero_points].into_iter().flatten().find(|&id| id >= tensors.len())
-        {
-            return invalid!("tensor {i}: its blockwise scales are tensor {id}; there are {}", tensors.len());
-        }
     }
     Ok(())
 }
@@ -205,7 +165,7 @@ fn read_sparsity(table: &schema::SparsityParameters<'_>) -> Result<Sparsity, Inv
                 };
                 Level::Csr { segments, indices }
             }
-            other => return invalid!("unknown storage {} of a sparse dimension", other.0),
+            other => return invalid!("unknown storage format {} of a sparse dimension", other.0),
         });
     }
     Ok(Sparsity {

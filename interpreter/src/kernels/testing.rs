@@ -78,6 +78,7 @@ pub(crate) fn run(
             shape: t.shape.clone(),
             shape_signature: None,
             quantization: t.quantization.clone().map(Arc::new),
+            min_max: None,
             sparsity: None,
             is_variable: t.variable,
             data: range,

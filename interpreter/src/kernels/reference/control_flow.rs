@@ -217,6 +217,7 @@ mod tests {
                 shape: Shape::from([1]),
                 shape_signature: None,
                 quantization: None,
+                min_max: None,
                 sparsity: None,
                 is_variable: false,
                 data: at.map(|at| at..at + 4),
