@@ -2,11 +2,21 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, read_none};
+use super::{
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, always_1,
+};
+use crate::schema::BuiltinOptions;
 
 /// `ADD_N`.
-pub static ADD_N: OpDef =
-    OpDef { op: BuiltinOp::ADD_N, family: "add_n", read: read_none, infer, history: &[(1, "1.14.0")] };
+pub static ADD_N: OpDef = OpDef {
+    op: BuiltinOp::ADD_N,
+    family: "add_n",
+    codec: Codec::empty(BuiltinOptions::AddNOptions),
+    infer,
+    min_version: always_1,
+    multiply_adds,
+    history: &[(1, "1.14.0")],
+};
 
 /// The sum of any number of inputs of one type and shape.
 fn infer(cx: &InferContext<'_>) -> InferResult {
@@ -22,4 +32,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         }
     }
     Ok(smallvec![Inferred::known(first.ty, first.shape.clone())])
+}
+
+fn multiply_adds(s: &OpSignature<'_>) -> u64 {
+    s.output_elements().saturating_mul(s.inputs.len() as u64)
 }

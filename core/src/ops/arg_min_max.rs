@@ -3,8 +3,8 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
-    TensorType, axis_in,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, axis_in,
+    lowest_with, options, per_input,
 };
 use crate::shape::Shape;
 
@@ -12,8 +12,10 @@ use crate::shape::Shape;
 pub static ARG_MAX: OpDef = OpDef {
     op: BuiltinOp::ARG_MAX,
     family: "arg_min_max",
-    read: read_arg_max,
+    codec: ArgMaxParams::CODEC,
     infer: infer_max,
+    min_version,
+    multiply_adds: per_input,
     history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.9.0")],
 };
 
@@ -21,33 +23,27 @@ pub static ARG_MAX: OpDef = OpDef {
 pub static ARG_MIN: OpDef = OpDef {
     op: BuiltinOp::ARG_MIN,
     family: "arg_min_max",
-    read: read_arg_min,
+    codec: ArgMinParams::CODEC,
     infer: infer_min,
+    min_version,
+    multiply_adds: per_input,
     history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.9.0")],
 };
 
-/// Params of ARG_MAX.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ArgMaxParams {
-    /// INT32 or INT64.
-    pub output_type: TensorType,
+options! {
+    /// Params of ARG_MAX.
+    ArgMax(ArgMaxParams) in BuiltinOptions::ArgMaxOptions(builtin_options_as_arg_max_options, ArgMaxOptionsArgs) {
+        /// INT32 or INT64.
+        output_type: TensorType;
+    }
 }
 
-fn read_arg_max(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_arg_max_options())?;
-    Ok(Params::ArgMax(ArgMaxParams { output_type: TensorType::read(t.output_type())? }))
-}
-
-/// Params of ARG_MIN.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ArgMinParams {
-    /// INT32 or INT64.
-    pub output_type: TensorType,
-}
-
-fn read_arg_min(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_arg_min_options())?;
-    Ok(Params::ArgMin(ArgMinParams { output_type: TensorType::read(t.output_type())? }))
+options! {
+    /// Params of ARG_MIN.
+    ArgMin(ArgMinParams) in BuiltinOptions::ArgMinOptions(builtin_options_as_arg_min_options, ArgMinOptionsArgs) {
+        /// INT32 or INT64.
+        output_type: TensorType;
+    }
 }
 
 fn infer_max(cx: &InferContext<'_>) -> InferResult {
@@ -77,4 +73,10 @@ fn infer(cx: &InferContext<'_>, ty: TensorType) -> InferResult {
 pub fn axis(cx: &InferContext<'_>) -> Result<Option<usize>, InferError> {
     let axis = cx.input(1)?.integer("the axis")?;
     axis.map(|axis| axis_in(axis, cx.input(0)?.shape.rank())).transpose()
+}
+
+/// 8-bit came with version 2, booleans with version 3.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Bool, Int8};
+    lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Bool]))])
 }

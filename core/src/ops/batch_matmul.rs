@@ -3,7 +3,8 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError, TensorType,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, lowest_with,
+    options,
 };
 use crate::shape::{Shape, broadcast};
 
@@ -11,29 +12,23 @@ use crate::shape::{Shape, broadcast};
 pub static BATCH_MATMUL: OpDef = OpDef {
     op: BuiltinOp::BATCH_MATMUL,
     family: "batch_matmul",
-    read: read_batch_mat_mul,
+    codec: BatchMatMulParams::CODEC,
     infer,
+    min_version,
+    multiply_adds,
     history: &[(1, "2.3.0"), (2, "2.3.0"), (3, "2.4.0"), (4, "2.5.0")],
 };
 
-/// Params of BATCH_MATMUL.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BatchMatMulParams {
-    /// Whether the matrices of input 0 are transposed.
-    pub adj_x: bool,
-    /// Whether the matrices of input 1 are transposed.
-    pub adj_y: bool,
-    /// Whether float inputs that meet integer ones are quantized with a zero point. Since version 4; false before.
-    pub asymmetric_quantize_inputs: bool,
-}
-
-fn read_batch_mat_mul(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_batch_mat_mul_options())?;
-    Ok(Params::BatchMatMul(BatchMatMulParams {
-        adj_x: t.adj_x(),
-        adj_y: t.adj_y(),
-        asymmetric_quantize_inputs: t.asymmetric_quantize_inputs(),
-    }))
+options! {
+    /// Params of BATCH_MATMUL.
+    BatchMatMul(BatchMatMulParams) in BuiltinOptions::BatchMatMulOptions(builtin_options_as_batch_mat_mul_options, BatchMatMulOptionsArgs) {
+        /// Whether the matrices of input 0 are transposed.
+        adj_x: bool;
+        /// Whether the matrices of input 1 are transposed.
+        adj_y: bool;
+        /// Whether float inputs that meet integer ones are quantized with a zero point. Since version 4; false before.
+        asymmetric_quantize_inputs: bool, since 4;
+    }
 }
 
 /// `[…, rows, depth]` times `[…, depth, columns]` gives `[…, rows, columns]`; leading dimensions broadcast.
@@ -60,4 +55,22 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         (ty, _) => ty,
     };
     Ok(smallvec![Inferred::known(ty, shape)])
+}
+
+/// 8-bit, 16-bit, and activations quantized with a zero point came one after the other.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    let p = s.params::<BatchMatMulParams>();
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.input_is(0, &[Int16])),
+        (4, s.hybrid(0, 1) && p.is_some_and(|p| p.asymmetric_quantize_inputs)),
+    ])
+}
+
+fn multiply_adds(s: &OpSignature<'_>) -> u64 {
+    let transposed = s.params::<BatchMatMulParams>().is_some_and(|p| p.adj_x);
+    let dims = s.input(0).map_or(&[][..], |a| a.shape.dims());
+    let depth = if transposed { dims.iter().nth_back(1) } else { dims.last() };
+    s.output_elements().saturating_mul(depth.map_or(0, |&n| n as u64))
 }

@@ -3,17 +3,20 @@
 use smallvec::smallvec;
 
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params,
-    ReadError, TensorType, read_none,
+    Activation, BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature,
+    Operand, TensorType, always_1, lowest_with, options, per_output,
 };
+use crate::schema::BuiltinOptions;
 use crate::shape::{Shape, broadcast};
 
 /// `ADD`.
 pub static ADD: OpDef = OpDef {
     op: BuiltinOp::ADD,
     family: "binary",
-    read: read_add,
+    codec: AddParams::CODEC,
     infer,
+    min_version: min_version_add,
+    multiply_adds: per_output,
     history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.4.0"), (4, "2.6.0"), (5, "2.13.0"), (6, "2.23.0")],
 };
 
@@ -21,8 +24,10 @@ pub static ADD: OpDef = OpDef {
 pub static SUB: OpDef = OpDef {
     op: BuiltinOp::SUB,
     family: "binary",
-    read: read_sub,
+    codec: SubParams::CODEC,
     infer,
+    min_version: min_version_sub,
+    multiply_adds: per_output,
     history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.4.0"), (5, "2.4.0")],
 };
 
@@ -30,8 +35,10 @@ pub static SUB: OpDef = OpDef {
 pub static MUL: OpDef = OpDef {
     op: BuiltinOp::MUL,
     family: "binary",
-    read: read_mul,
+    codec: MulParams::CODEC,
     infer: infer_mul,
+    min_version: min_version_mul,
+    multiply_adds: per_output,
     history: &[
         (1, "1.5.0"),
         (2, "1.14.0"),
@@ -48,8 +55,10 @@ pub static MUL: OpDef = OpDef {
 pub static DIV: OpDef = OpDef {
     op: BuiltinOp::DIV,
     family: "binary",
-    read: read_div,
+    codec: DivParams::CODEC,
     infer,
+    min_version: min_version_div,
+    multiply_adds: per_output,
     history: &[(1, "1.6.0"), (2, "2.3.0")],
 };
 
@@ -57,8 +66,10 @@ pub static DIV: OpDef = OpDef {
 pub static MAXIMUM: OpDef = OpDef {
     op: BuiltinOp::MAXIMUM,
     family: "binary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::MaximumMinimumOptions),
     infer,
+    min_version: min_version_extremum,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.3.0")],
 };
 
@@ -66,21 +77,32 @@ pub static MAXIMUM: OpDef = OpDef {
 pub static MINIMUM: OpDef = OpDef {
     op: BuiltinOp::MINIMUM,
     family: "binary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::MaximumMinimumOptions),
     infer,
+    min_version: min_version_extremum,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.3.0")],
 };
 
 /// `POW`.
-pub static POW: OpDef =
-    OpDef { op: BuiltinOp::POW, family: "binary", read: read_none, infer, history: &[(1, "1.10.0")] };
+pub static POW: OpDef = OpDef {
+    op: BuiltinOp::POW,
+    family: "binary",
+    codec: Codec::empty(BuiltinOptions::PowOptions),
+    infer,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "1.10.0")],
+};
 
 /// `SQUARED_DIFFERENCE`.
 pub static SQUARED_DIFFERENCE: OpDef = OpDef {
     op: BuiltinOp::SQUARED_DIFFERENCE,
     family: "binary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::SquaredDifferenceOptions),
     infer,
+    min_version: min_version_squared_difference,
+    multiply_adds: per_output,
     history: &[(1, "1.13.1"), (2, "2.5.0")],
 };
 
@@ -88,8 +110,10 @@ pub static SQUARED_DIFFERENCE: OpDef = OpDef {
 pub static FLOOR_DIV: OpDef = OpDef {
     op: BuiltinOp::FLOOR_DIV,
     family: "binary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::FloorDivOptions),
     infer,
+    min_version: min_version_floor_div,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.13.0")],
 };
 
@@ -97,79 +121,80 @@ pub static FLOOR_DIV: OpDef = OpDef {
 pub static FLOOR_MOD: OpDef = OpDef {
     op: BuiltinOp::FLOOR_MOD,
     family: "binary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::FloorModOptions),
     infer,
+    min_version: min_version_floor_mod,
+    multiply_adds: per_output,
     history: &[(1, "1.13.0"), (2, "2.13.0")],
 };
 
 /// `ATAN2`.
-pub static ATAN2: OpDef =
-    OpDef { op: BuiltinOp::ATAN2, family: "binary", read: read_none, infer, history: &[(1, "2.10.0")] };
+pub static ATAN2: OpDef = OpDef {
+    op: BuiltinOp::ATAN2,
+    family: "binary",
+    codec: Codec::empty(BuiltinOptions::ATan2Options),
+    infer,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "2.10.0")],
+};
 
 /// `BITWISE_XOR`.
-pub static BITWISE_XOR: OpDef =
-    OpDef { op: BuiltinOp::BITWISE_XOR, family: "binary", read: read_none, infer, history: &[(1, "2.13.0")] };
+pub static BITWISE_XOR: OpDef = OpDef {
+    op: BuiltinOp::BITWISE_XOR,
+    family: "binary",
+    codec: Codec::empty(BuiltinOptions::BitwiseXorOptions),
+    infer,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "2.13.0")],
+};
 
 /// `RIGHT_SHIFT`.
-pub static RIGHT_SHIFT: OpDef =
-    OpDef { op: BuiltinOp::RIGHT_SHIFT, family: "binary", read: read_none, infer, history: &[(1, "2.13.0")] };
+pub static RIGHT_SHIFT: OpDef = OpDef {
+    op: BuiltinOp::RIGHT_SHIFT,
+    family: "binary",
+    codec: Codec::empty(BuiltinOptions::RightShiftOptions),
+    infer,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "2.13.0")],
+};
 
-/// Params of ADD.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AddParams {
-    /// Applied to the result.
-    pub fused_activation_function: Activation,
-    /// Since version 3: whether 16-bit scales that are powers of two are computed with shifts alone.
-    pub pot_scale_int16: bool,
+options! {
+    /// Params of ADD.
+    Add(AddParams) in BuiltinOptions::AddOptions(builtin_options_as_add_options, AddOptionsArgs) {
+        /// Applied to the result.
+        fused_activation_function: Activation;
+        /// Whether 16-bit scales that are powers of two are computed with shifts alone.
+        pot_scale_int16: bool, since 3;
+    }
 }
 
-fn read_add(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_add_options())?;
-    Ok(Params::Add(AddParams {
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-        pot_scale_int16: t.pot_scale_int16(),
-    }))
+options! {
+    /// Params of SUB.
+    Sub(SubParams) in BuiltinOptions::SubOptions(builtin_options_as_sub_options, SubOptionsArgs) {
+        /// Applied to the result.
+        fused_activation_function: Activation;
+        /// Whether 16-bit scales that are powers of two are computed with shifts alone.
+        pot_scale_int16: bool, since 5;
+    }
 }
 
-/// Params of SUB.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SubParams {
-    /// Applied to the result.
-    pub fused_activation_function: Activation,
-    /// Since version 3: whether 16-bit scales that are powers of two are computed with shifts alone.
-    pub pot_scale_int16: bool,
+options! {
+    /// Params of MUL.
+    Mul(MulParams) in BuiltinOptions::MulOptions(builtin_options_as_mul_options, MulOptionsArgs) {
+        /// Applied to the result.
+        fused_activation_function: Activation;
+    }
 }
 
-fn read_sub(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_sub_options())?;
-    Ok(Params::Sub(SubParams {
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-        pot_scale_int16: t.pot_scale_int16(),
-    }))
-}
-
-/// Params of MUL.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MulParams {
-    /// Applied to the result.
-    pub fused_activation_function: Activation,
-}
-
-fn read_mul(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_mul_options())?;
-    Ok(Params::Mul(MulParams { fused_activation_function: Activation::read(t.fused_activation_function())? }))
-}
-
-/// Params of DIV.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DivParams {
-    /// Applied to the result.
-    pub fused_activation_function: Activation,
-}
-
-fn read_div(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_div_options())?;
-    Ok(Params::Div(DivParams { fused_activation_function: Activation::read(t.fused_activation_function())? }))
+options! {
+    /// Params of DIV.
+    Div(DivParams) in BuiltinOptions::DivOptions(builtin_options_as_div_options, DivOptionsArgs) {
+        /// Applied to the result.
+        fused_activation_function: Activation;
+    }
 }
 
 /// Two inputs of one type that broadcast to the output.
@@ -198,4 +223,87 @@ pub(crate) fn broadcast_inputs(cx: &InferContext<'_>) -> Result<Shape, InferErro
     }
     let (a, b) = (a.shape, b.shape);
     broadcast(a, b).ok_or_else(|| InferError::new(format!("{a} and {b} do not broadcast")))
+}
+
+/// 8-bit, 16-bit with any scale, 64-bit, plain 16-bit and float16 came one after the other.
+fn min_version_add(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float16, Int8, Int16, Int64};
+    let p = s.params::<AddParams>();
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.input_is(0, &[Int16]) && p.is_some_and(|p| !p.pot_scale_int16)),
+        (4, s.input_is(0, &[Int64])),
+        (5, s.input_is(0, &[Int16]) && !s.quantized(0)),
+        (6, s.input_is(0, &[Float16])),
+    ])
+}
+
+/// 8-bit, broadcasting beyond rank 4, 64-bit, and 16-bit with any scale came one after the other.
+fn min_version_sub(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16, Int64};
+    let p = s.params::<SubParams>();
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.broadcasts_beyond_rank_4()),
+        (4, s.input_is(0, &[Int64])),
+        (5, s.input_is(0, &[Int16]) && p.is_some_and(|p| !p.pot_scale_int16)),
+    ])
+}
+
+/// 8-bit, a product scale of 1 and more, 16-bit, 64-bit, complex, unsigned and float16 came one after the other.
+fn min_version_mul(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Complex64, Float16, Int8, Int16, Int64, UInt32};
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, rescales_up(s)),
+        (4, s.input_is(0, &[Int16])),
+        (5, s.input_is(0, &[Int64])),
+        (6, s.input_is(0, &[Complex64])),
+        (7, s.input_is(0, &[UInt32]) || (s.input_is(0, &[Int16]) && !s.quantized(0) && !s.quantized(1))),
+        (8, s.input_is(0, &[Float16])),
+    ])
+}
+
+/// The product of the input scales is at least the output's scale.
+fn rescales_up(s: &OpSignature<'_>) -> bool {
+    let scale = |t: Option<&Operand<'_>>| {
+        t.and_then(|t| t.quantization?.affine()?.scales.first().copied()).filter(|&scale| scale != 0.0)
+    };
+    match (scale(s.input(0)), scale(s.input(1)), scale(s.outputs.first())) {
+        (Some(a), Some(b), Some(out)) => a * b / out >= 1.0,
+        _ => false,
+    }
+}
+
+/// Broadcasting beyond rank 4 came with version 2.
+fn min_version_div(s: &OpSignature<'_>) -> u32 {
+    lowest_with(&[(2, s.broadcasts_beyond_rank_4())])
+}
+
+/// 8-bit, broadcasting beyond rank 4, and 16-bit came one after the other.
+fn min_version_extremum(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.broadcasts_beyond_rank_4()),
+        (4, s.input_is(0, &[Int16])),
+    ])
+}
+
+/// Floats came with version 2, small integers with version 3.
+fn min_version_floor_div(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float32, Int8, Int16};
+    lowest_with(&[(2, s.input_is(0, &[Float32])), (3, s.input_is(0, &[Int8, Int16]))])
+}
+
+/// Small integers came with version 2.
+fn min_version_floor_mod(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    lowest_with(&[(2, s.input_is(0, &[Int8, Int16]))])
+}
+
+/// 8-bit came with version 2.
+fn min_version_squared_difference(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Int8;
+    lowest_with(&[(2, s.input_is(0, &[Int8]))])
 }

@@ -3,16 +3,19 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
-    TensorType, read_none,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    always_1, lowest_with, no_arithmetic, options,
 };
+use crate::schema::BuiltinOptions;
 
 /// `CAST`.
 pub static CAST: OpDef = OpDef {
     op: BuiltinOp::CAST,
     family: "cast",
-    read: read_cast,
+    codec: CastParams::CODEC,
     infer: infer_cast,
+    min_version,
+    multiply_adds: no_arithmetic,
     history: &[
         (1, "1.5.0"),
         (2, "2.7.0"),
@@ -30,26 +33,21 @@ pub static CAST: OpDef = OpDef {
 pub static BITCAST: OpDef = OpDef {
     op: BuiltinOp::BITCAST,
     family: "cast",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::BitcastOptions),
     infer: infer_bitcast,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "2.13.0")],
 };
 
-/// Params of CAST.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CastParams {
-    /// What the input is; the tensor itself says so, too.
-    pub in_data_type: TensorType,
-    /// What the output is; the tensor itself says so, too.
-    pub out_data_type: TensorType,
-}
-
-fn read_cast(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_cast_options())?;
-    Ok(Params::Cast(CastParams {
-        in_data_type: TensorType::read(t.in_data_type())?,
-        out_data_type: TensorType::read(t.out_data_type())?,
-    }))
+options! {
+    /// Params of CAST.
+    Cast(CastParams) in BuiltinOptions::CastOptions(builtin_options_as_cast_options, CastOptionsArgs) {
+        /// What the input is; the tensor itself says so, too.
+        in_data_type: TensorType;
+        /// What the output is; the tensor itself says so, too.
+        out_data_type: TensorType;
+    }
 }
 
 /// The same values in the output's type.
@@ -75,4 +73,20 @@ fn infer_bitcast(cx: &InferContext<'_>) -> InferResult {
 
 fn declared(cx: &InferContext<'_>) -> Result<TensorType, InferError> {
     cx.outputs.first().map(|o| o.ty).ok_or_else(|| InferError::new("output 0 is missing"))
+}
+
+/// Types were added one after the other, on either side.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::*;
+    let either = |types: &[TensorType]| s.input_is(0, types) || s.output_is(0, types);
+    lowest_with(&[
+        (2, either(&[UInt32])),
+        (3, either(&[Int8])),
+        (4, either(&[UInt16])),
+        (5, either(&[Float64, Float16])),
+        (6, either(&[Int4])),
+        (7, either(&[BFloat16])),
+        (8, either(&[Int2, UInt4])),
+        (9, either(&[Float8E4M3FN, Float8E5M2])),
+    ])
 }

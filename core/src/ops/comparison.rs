@@ -3,14 +3,20 @@
 use smallvec::smallvec;
 
 use super::binary::broadcast_inputs;
-use super::{BuiltinOp, InferContext, InferResult, Inferred, OpDef, TensorType, read_none};
+use super::{
+    BuiltinOp, Codec, InferContext, InferResult, Inferred, OpDef, OpSignature, TensorType, always_1,
+    lowest_with, per_output,
+};
+use crate::schema::BuiltinOptions;
 
 /// `EQUAL`.
 pub static EQUAL: OpDef = OpDef {
     op: BuiltinOp::EQUAL,
     family: "comparison",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::EqualOptions),
     infer,
+    min_version: min_version_equal,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.13.0"), (5, "2.21.0")],
 };
 
@@ -18,8 +24,10 @@ pub static EQUAL: OpDef = OpDef {
 pub static NOT_EQUAL: OpDef = OpDef {
     op: BuiltinOp::NOT_EQUAL,
     family: "comparison",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::NotEqualOptions),
     infer,
+    min_version: min_version_not_equal,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.21.0")],
 };
 
@@ -27,8 +35,10 @@ pub static NOT_EQUAL: OpDef = OpDef {
 pub static LESS: OpDef = OpDef {
     op: BuiltinOp::LESS,
     family: "comparison",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::LessOptions),
     infer,
+    min_version: min_version_16_bit,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.13.0")],
 };
 
@@ -36,8 +46,10 @@ pub static LESS: OpDef = OpDef {
 pub static LESS_EQUAL: OpDef = OpDef {
     op: BuiltinOp::LESS_EQUAL,
     family: "comparison",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::LessEqualOptions),
     infer,
+    min_version: min_version_8_bit,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0")],
 };
 
@@ -45,8 +57,10 @@ pub static LESS_EQUAL: OpDef = OpDef {
 pub static GREATER: OpDef = OpDef {
     op: BuiltinOp::GREATER,
     family: "comparison",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::GreaterOptions),
     infer,
+    min_version: min_version_8_bit,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0")],
 };
 
@@ -54,8 +68,10 @@ pub static GREATER: OpDef = OpDef {
 pub static GREATER_EQUAL: OpDef = OpDef {
     op: BuiltinOp::GREATER_EQUAL,
     family: "comparison",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::GreaterEqualOptions),
     infer,
+    min_version: min_version_16_bit,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.13.0")],
 };
 
@@ -63,8 +79,10 @@ pub static GREATER_EQUAL: OpDef = OpDef {
 pub static LOGICAL_AND: OpDef = OpDef {
     op: BuiltinOp::LOGICAL_AND,
     family: "comparison",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::LogicalAndOptions),
     infer,
+    min_version: always_1,
+    multiply_adds: per_output,
     history: &[(1, "1.11.0")],
 };
 
@@ -72,8 +90,10 @@ pub static LOGICAL_AND: OpDef = OpDef {
 pub static LOGICAL_OR: OpDef = OpDef {
     op: BuiltinOp::LOGICAL_OR,
     family: "comparison",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::LogicalOrOptions),
     infer,
+    min_version: always_1,
+    multiply_adds: per_output,
     history: &[(1, "1.11.0")],
 };
 
@@ -81,4 +101,28 @@ pub static LOGICAL_OR: OpDef = OpDef {
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 1)?;
     Ok(smallvec![Inferred::known(TensorType::Bool, broadcast_inputs(cx)?)])
+}
+
+/// 8-bit, strings and 16-bit came one after the other.
+fn min_version_equal(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16, String};
+    lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[String])), (5, s.input_is(0, &[Int16]))])
+}
+
+/// 8-bit, strings and 16-bit came one after the other.
+fn min_version_not_equal(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16, String};
+    lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[String])), (4, s.input_is(0, &[Int16]))])
+}
+
+/// 8-bit came with version 2, 16-bit with version 3.
+fn min_version_16_bit(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Int16]))])
+}
+
+/// 8-bit came with version 2.
+fn min_version_8_bit(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Int8;
+    lowest_with(&[(2, s.input_is(0, &[Int8]))])
 }

@@ -3,8 +3,8 @@
 use smallvec::smallvec;
 
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params,
-    ReadError, axis_in,
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    axis_in, lowest_with, no_arithmetic, options,
 };
 use crate::shape::Shape;
 
@@ -12,8 +12,10 @@ use crate::shape::Shape;
 pub static CONCATENATION: OpDef = OpDef {
     op: BuiltinOp::CONCATENATION,
     family: "concatenation",
-    read: read_concatenation,
+    codec: ConcatenationParams::CODEC,
     infer,
+    min_version,
+    multiply_adds: no_arithmetic,
     history: &[
         (1, "1.5.0"),
         (2, "1.14.0"),
@@ -25,21 +27,14 @@ pub static CONCATENATION: OpDef = OpDef {
     ],
 };
 
-/// Params of CONCATENATION.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ConcatenationParams {
-    /// The dimension along which the inputs follow each other; negative counts from the back.
-    pub axis: i32,
-    /// No runtime applies it: only `None` is of use.
-    pub fused_activation_function: Activation,
-}
-
-fn read_concatenation(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_concatenation_options())?;
-    Ok(Params::Concatenation(ConcatenationParams {
-        axis: t.axis(),
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-    }))
+options! {
+    /// Params of CONCATENATION.
+    Concatenation(ConcatenationParams) in BuiltinOptions::ConcatenationOptions(builtin_options_as_concatenation_options, ConcatenationOptionsArgs) {
+        /// The dimension along which the inputs follow each other; negative counts from the back.
+        axis: i32;
+        /// No runtime applies it: only `None` is of use.
+        fused_activation_function: Activation;
+    }
 }
 
 /// Inputs of one type that agree in every dimension but one.
@@ -77,4 +72,17 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
 /// The dimension along which the inputs follow each other.
 pub fn axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
     axis_in(cx.params::<ConcatenationParams>()?.axis.into(), cx.input(0)?.shape.rank().max(1))
+}
+
+/// Types were added one after the other.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float8E4M3FN, Float8E5M2, Float16, Int4, Int8, Int16, UInt32};
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.input_is(0, &[Int16])),
+        (4, s.input_is(0, &[UInt32])),
+        (5, s.input_is(0, &[Int4])),
+        (6, s.input_is(0, &[Float16])),
+        (7, s.input_is(0, &[Float8E4M3FN, Float8E5M2])),
+    ])
 }

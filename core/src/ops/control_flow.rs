@@ -2,14 +2,16 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferResult, Inferred, OpDef, Options, Params, ReadError};
+use super::{BuiltinOp, InferContext, InferResult, Inferred, OpDef, always_1, no_arithmetic, options};
 
 /// `CALL_ONCE`.
 pub static CALL_ONCE: OpDef = OpDef {
     op: BuiltinOp::CALL_ONCE,
     family: "control_flow",
-    read: read_call_once,
+    codec: CallOnceParams::CODEC,
     infer: infer_call_once,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "2.5.0")],
 };
 
@@ -17,8 +19,10 @@ pub static CALL_ONCE: OpDef = OpDef {
 pub static IF: OpDef = OpDef {
     op: BuiltinOp::IF,
     family: "control_flow",
-    read: read_if,
+    codec: IfParams::CODEC,
     infer: infer_call,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.15.0")],
 };
 
@@ -26,55 +30,39 @@ pub static IF: OpDef = OpDef {
 pub static WHILE: OpDef = OpDef {
     op: BuiltinOp::WHILE,
     family: "control_flow",
-    read: read_while,
+    codec: WhileParams::CODEC,
     infer: infer_call,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.15.0")],
 };
 
-/// Params of CALL_ONCE.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CallOnceParams {
-    /// The subgraph that is run.
-    pub init_subgraph_index: i32,
+options! {
+    /// Params of CALL_ONCE.
+    CallOnce(CallOnceParams) in BuiltinOptions::CallOnceOptions(builtin_options_as_call_once_options, CallOnceOptionsArgs) {
+        /// The subgraph that is run.
+        init_subgraph_index: i32;
+    }
 }
 
-fn read_call_once(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_call_once_options())?;
-    Ok(Params::CallOnce(CallOnceParams { init_subgraph_index: t.init_subgraph_index() }))
+options! {
+    /// Params of IF.
+    If(IfParams) in BuiltinOptions::IfOptions(builtin_options_as_if_options, IfOptionsArgs) {
+        /// The subgraph that is run where the condition is true.
+        then_subgraph_index: i32;
+        /// The subgraph that is run where it is false.
+        else_subgraph_index: i32;
+    }
 }
 
-/// Params of IF.
-#[derive(Debug, Clone, PartialEq)]
-pub struct IfParams {
-    /// The subgraph that is run where the condition is true.
-    pub then_subgraph_index: i32,
-    /// The subgraph that is run where it is false.
-    pub else_subgraph_index: i32,
-}
-
-fn read_if(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_if_options())?;
-    Ok(Params::If(IfParams {
-        then_subgraph_index: t.then_subgraph_index(),
-        else_subgraph_index: t.else_subgraph_index(),
-    }))
-}
-
-/// Params of WHILE.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WhileParams {
-    /// The subgraph that says whether to go on.
-    pub cond_subgraph_index: i32,
-    /// The subgraph that is run as long as it does.
-    pub body_subgraph_index: i32,
-}
-
-fn read_while(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_while_options())?;
-    Ok(Params::While(WhileParams {
-        cond_subgraph_index: t.cond_subgraph_index(),
-        body_subgraph_index: t.body_subgraph_index(),
-    }))
+options! {
+    /// Params of WHILE.
+    While(WhileParams) in BuiltinOptions::WhileOptions(builtin_options_as_while_options, WhileOptionsArgs) {
+        /// The subgraph that says whether to go on.
+        cond_subgraph_index: i32;
+        /// The subgraph that is run as long as it does.
+        body_subgraph_index: i32;
+    }
 }
 
 /// Runs a subgraph the first time, nothing after that.

@@ -2,47 +2,49 @@
 
 use smallvec::smallvec;
 
-use super::{Activation, BuiltinOp, OpDef, Options, Padding, Params, ReadError, TensorType, InferContext, InferError, InferResult, Inferred, windowed_output};
+use super::{
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, Padding,
+    TensorType, lowest_with, options, per_weight, windowed_output,
+};
 
 /// `CONV_2D`.
 pub static CONV_2D: OpDef = OpDef {
     op: BuiltinOp::CONV_2D,
     family: "conv_2d",
-    read: read_conv2d,
+    codec: Conv2DParams::CODEC,
     infer,
-    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "1.14.0"), (4, "2.3.0"), (5, "2.4.0"), (6, "2.9.0"), (7, "2.11.0"), (8, "2.15.0")],
+    min_version,
+    multiply_adds,
+    history: &[
+        (1, "1.5.0"),
+        (2, "1.14.0"),
+        (3, "1.14.0"),
+        (4, "2.3.0"),
+        (5, "2.4.0"),
+        (6, "2.9.0"),
+        (7, "2.11.0"),
+        (8, "2.15.0"),
+    ],
 };
 
-/// Params of CONV_2D.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Conv2DParams {
-    /// `padding`.
-    pub padding: Padding,
-    /// `stride_w`.
-    pub stride_w: i32,
-    /// `stride_h`.
-    pub stride_h: i32,
-    /// `fused_activation_function`.
-    pub fused_activation_function: Activation,
-    /// `dilation_w_factor`.
-    pub dilation_w_factor: i32,
-    /// `dilation_h_factor`.
-    pub dilation_h_factor: i32,
-    /// `quantized_bias_type`.
-    pub quantized_bias_type: TensorType,
-}
-
-fn read_conv2d(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_conv_2_doptions())?;
-    Ok(Params::Conv2D(Conv2DParams {
-        padding: Padding::read(t.padding())?,
-        stride_w: t.stride_w(),
-        stride_h: t.stride_h(),
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-        dilation_w_factor: t.dilation_w_factor(),
-        dilation_h_factor: t.dilation_h_factor(),
-        quantized_bias_type: TensorType::read(t.quantized_bias_type())?,
-    }))
+options! {
+    /// Params of CONV_2D.
+    Conv2D(Conv2DParams) in BuiltinOptions::Conv2DOptions(builtin_options_as_conv_2_doptions, Conv2DOptionsArgs) {
+        /// `padding`.
+        padding: Padding;
+        /// `stride_w`.
+        stride_w: i32;
+        /// `stride_h`.
+        stride_h: i32;
+        /// `fused_activation_function`.
+        fused_activation_function: Activation;
+        /// `dilation_w_factor`.
+        dilation_w_factor: i32;
+        /// `dilation_h_factor`.
+        dilation_h_factor: i32;
+        /// `quantized_bias_type`.
+        quantized_bias_type: TensorType, since 8;
+    }
 }
 
 /// Input `[batch, height, width, channels]`, filter `[out, kernel_h, kernel_w, channels / groups]`, bias `[out]`.
@@ -53,7 +55,9 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let [out, kh, kw, group_c] = cx.shape_of_rank(1, "the filter")?;
     // Grouped convolution: each group of outputs sees its own slice of the input's channels.
     if group_c == 0 || c % group_c != 0 || out % (c / group_c).max(1) != 0 {
-        return Err(InferError::new(format!("a filter of {out}x{kh}x{kw}x{group_c} does not fit {c} input channels")));
+        return Err(InferError::new(format!(
+            "a filter of {out}x{kh}x{kw}x{group_c} does not fit {c} input channels"
+        )));
     }
     check_bias(cx, 2, out)?;
     let h = windowed_output(h, kh, p.stride_h, p.dilation_h_factor, p.padding)?;
@@ -69,4 +73,35 @@ pub(crate) fn check_bias(cx: &InferContext<'_>, input: usize, channels: usize) -
         }
         _ => Ok(()),
     }
+}
+
+/// 8-bit weights, integers, groups, 4-bit weights, and biases of a chosen type came one after the other.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float32, Int4, Int8, Int16};
+    let p = s.params::<Conv2DParams>();
+    lowest_with(&[
+        (2, s.hybrid(0, 1)),
+        (3, s.input_is(0, &[Int8])),
+        (4, s.input_is(0, &[Int16])),
+        (5, s.hybrid(0, 1) && s.per_channel(1, 0)),
+        (6, grouped(s)),
+        (7, s.input_is(1, &[Int4])),
+        (
+            8,
+            s.input_is(0, &[Int16])
+                && s.input_is(1, &[Int8])
+                && p.is_some_and(|p| p.quantized_bias_type != Float32),
+        ),
+    ])
+}
+
+fn grouped(s: &OpSignature<'_>) -> bool {
+    match (s.input(0), s.input(1)) {
+        (Some(input), Some(filter)) => input.shape.rank() == 4 && input.shape.get(3) != filter.shape.get(3),
+        _ => false,
+    }
+}
+
+fn multiply_adds(s: &OpSignature<'_>) -> u64 {
+    per_weight(s, 1, 0)
 }

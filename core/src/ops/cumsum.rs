@@ -2,24 +2,29 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError};
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, always_1, options, per_output,
+};
 
 /// `CUMSUM`.
-pub static CUMSUM: OpDef =
-    OpDef { op: BuiltinOp::CUMSUM, family: "cumsum", read: read_cumsum, infer, history: &[(1, "2.4.0")] };
+pub static CUMSUM: OpDef = OpDef {
+    op: BuiltinOp::CUMSUM,
+    family: "cumsum",
+    codec: CumsumParams::CODEC,
+    infer,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "2.4.0")],
+};
 
-/// Params of CUMSUM.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CumsumParams {
-    /// Each sum leaves its own element out.
-    pub exclusive: bool,
-    /// Sums run from the last element to the first.
-    pub reverse: bool,
-}
-
-fn read_cumsum(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_cumsum_options())?;
-    Ok(Params::Cumsum(CumsumParams { exclusive: t.exclusive(), reverse: t.reverse() }))
+options! {
+    /// Params of CUMSUM.
+    Cumsum(CumsumParams) in BuiltinOptions::CumsumOptions(builtin_options_as_cumsum_options, CumsumOptionsArgs) {
+        /// Each sum leaves its own element out.
+        exclusive: bool;
+        /// Sums run from the last element to the first.
+        reverse: bool;
+    }
 }
 
 /// Sums of all elements up to each one along the dimension in input 1.

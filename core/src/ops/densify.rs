@@ -2,14 +2,17 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferResult, Inferred, OpDef, read_none};
+use super::{BuiltinOp, Codec, InferContext, InferResult, Inferred, OpDef, always_1, no_arithmetic};
+use crate::schema::BuiltinOptions;
 
 /// `DENSIFY`.
 pub static DENSIFY: OpDef = OpDef {
     op: BuiltinOp::DENSIFY,
     family: "densify",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::DensifyOptions),
     infer,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "2.2.0")],
 };
 

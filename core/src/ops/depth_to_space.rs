@@ -2,14 +2,19 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError};
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, lowest_with,
+    no_arithmetic, options,
+};
 
 /// `DEPTH_TO_SPACE`.
 pub static DEPTH_TO_SPACE: OpDef = OpDef {
     op: BuiltinOp::DEPTH_TO_SPACE,
     family: "depth_to_space",
-    read: read_depth_to_space,
+    codec: DepthToSpaceParams::CODEC,
     infer: infer_depth_to_space,
+    min_version,
+    multiply_adds: no_arithmetic,
     history: &[(1, "2.1.0"), (2, "2.5.0")],
 };
 
@@ -17,33 +22,27 @@ pub static DEPTH_TO_SPACE: OpDef = OpDef {
 pub static SPACE_TO_DEPTH: OpDef = OpDef {
     op: BuiltinOp::SPACE_TO_DEPTH,
     family: "depth_to_space",
-    read: read_space_to_depth,
+    codec: SpaceToDepthParams::CODEC,
     infer: infer_space_to_depth,
+    min_version,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.5.0"), (2, "1.14.0")],
 };
 
-/// Params of DEPTH_TO_SPACE.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DepthToSpaceParams {
-    /// Height and width of a block.
-    pub block_size: i32,
+options! {
+    /// Params of DEPTH_TO_SPACE.
+    DepthToSpace(DepthToSpaceParams) in BuiltinOptions::DepthToSpaceOptions(builtin_options_as_depth_to_space_options, DepthToSpaceOptionsArgs) {
+        /// Height and width of a block.
+        block_size: i32;
+    }
 }
 
-fn read_depth_to_space(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_depth_to_space_options())?;
-    Ok(Params::DepthToSpace(DepthToSpaceParams { block_size: t.block_size() }))
-}
-
-/// Params of SPACE_TO_DEPTH.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SpaceToDepthParams {
-    /// Height and width of a block.
-    pub block_size: i32,
-}
-
-fn read_space_to_depth(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_space_to_depth_options())?;
-    Ok(Params::SpaceToDepth(SpaceToDepthParams { block_size: t.block_size() }))
+options! {
+    /// Params of SPACE_TO_DEPTH.
+    SpaceToDepth(SpaceToDepthParams) in BuiltinOptions::SpaceToDepthOptions(builtin_options_as_space_to_depth_options, SpaceToDepthOptionsArgs) {
+        /// Height and width of a block.
+        block_size: i32;
+    }
 }
 
 /// Input `[batch, height, width, block · block · channels]`, output `[batch, height · block, width · block, channels]`.
@@ -83,4 +82,10 @@ fn block(size: i32) -> Result<usize, InferError> {
         .ok()
         .filter(|&b| b > 0)
         .ok_or_else(|| InferError::new(format!("block size {size} is not positive")))
+}
+
+/// 8-bit came with version 2.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Int8;
+    lowest_with(&[(2, s.input_is(0, &[Int8]))])
 }

@@ -4,16 +4,18 @@ use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Padding, Params,
-    ReadError, windowed_output,
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, Padding,
+    TensorType, lowest_with, options, per_weight, windowed_output,
 };
 
 /// `DEPTHWISE_CONV_2D`.
 pub static DEPTHWISE_CONV_2D: OpDef = OpDef {
     op: BuiltinOp::DEPTHWISE_CONV_2D,
     family: "depthwise_conv_2d",
-    read: read_depthwise_conv2d,
+    codec: DepthwiseConv2DParams::CODEC,
     infer,
+    min_version,
+    multiply_adds,
     history: &[
         (1, "1.5.0"),
         (2, "1.12.0"),
@@ -25,36 +27,24 @@ pub static DEPTHWISE_CONV_2D: OpDef = OpDef {
     ],
 };
 
-/// Params of DEPTHWISE_CONV_2D.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DepthwiseConv2DParams {
-    /// How windows lie at the border.
-    pub padding: Padding,
-    /// From one window to the next along the width.
-    pub stride_w: i32,
-    /// From one window to the next along the height.
-    pub stride_h: i32,
-    /// Output channels per input channel as the converter wrote it; the shapes decide.
-    pub depth_multiplier: i32,
-    /// Applied to the result.
-    pub fused_activation_function: Activation,
-    /// From one element of a window to the next along the width; 1 before version 2.
-    pub dilation_w_factor: i32,
-    /// From one element of a window to the next along the height; 1 before version 2.
-    pub dilation_h_factor: i32,
-}
-
-fn read_depthwise_conv2d(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_depthwise_conv_2_doptions())?;
-    Ok(Params::DepthwiseConv2D(DepthwiseConv2DParams {
-        padding: Padding::read(t.padding())?,
-        stride_w: t.stride_w(),
-        stride_h: t.stride_h(),
-        depth_multiplier: t.depth_multiplier(),
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-        dilation_w_factor: t.dilation_w_factor(),
-        dilation_h_factor: t.dilation_h_factor(),
-    }))
+options! {
+    /// Params of DEPTHWISE_CONV_2D.
+    DepthwiseConv2D(DepthwiseConv2DParams) in BuiltinOptions::DepthwiseConv2DOptions(builtin_options_as_depthwise_conv_2_doptions, DepthwiseConv2DOptionsArgs) {
+        /// How windows lie at the border.
+        padding: Padding;
+        /// From one window to the next along the width.
+        stride_w: i32;
+        /// From one window to the next along the height.
+        stride_h: i32;
+        /// Output channels per input channel as the converter wrote it; the shapes decide.
+        depth_multiplier: i32;
+        /// Applied to the result.
+        fused_activation_function: Activation;
+        /// From one element of a window to the next along the width; 1 before version 2.
+        dilation_w_factor: i32, since 2;
+        /// From one element of a window to the next along the height; 1 before version 2.
+        dilation_h_factor: i32, since 2;
+    }
 }
 
 /// Input `[batch, height, width, channels]`, filter `[1, kernel_h, kernel_w, channels · multiplier]`, bias
@@ -73,4 +63,22 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let h = windowed_output(h, kh, p.stride_h, p.dilation_h_factor, p.padding)?;
     let w = windowed_output(w, kw, p.stride_w, p.dilation_w_factor, p.padding)?;
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [n, h, w, out])])
+}
+
+/// Dilation, integers, 8-bit and 4-bit weights came one after the other.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int4, Int8, Int16};
+    let p = s.params::<DepthwiseConv2DParams>();
+    lowest_with(&[
+        (2, p.is_some_and(|p| p.dilation_w_factor != 1 || p.dilation_h_factor != 1)),
+        (3, s.input_is(0, &[Int8])),
+        (4, s.hybrid(0, 1)),
+        (5, s.input_is(0, &[Int16])),
+        (6, s.hybrid(0, 1) && s.per_channel(1, 3)),
+        (7, s.input_is(1, &[Int4])),
+    ])
+}
+
+fn multiply_adds(s: &OpSignature<'_>) -> u64 {
+    per_weight(s, 1, 3)
 }

@@ -2,14 +2,20 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, read_none};
+use super::{
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    lowest_with, no_arithmetic,
+};
+use crate::schema::BuiltinOptions;
 
 /// `DYNAMIC_UPDATE_SLICE`.
 pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
     op: BuiltinOp::DYNAMIC_UPDATE_SLICE,
     family: "dynamic_update_slice",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::DynamicUpdateSliceOptions),
     infer,
+    min_version,
+    multiply_adds: no_arithmetic,
     history: &[(1, "2.9.0"), (2, "2.17.0"), (3, "2.19.0"), (4, "2.20.0"), (5, "2.21.0"), (6, "2.22.0")],
 };
 
@@ -33,4 +39,16 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         )));
     }
     Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
+}
+
+/// 64-bit indices and further types were added one after the other.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{BFloat16, Float16, Int4, Int16, Int64};
+    lowest_with(&[
+        (2, s.input_is(2, &[Int64])),
+        (3, s.input_is(0, &[Float16])),
+        (4, s.input_is(0, &[Int16])),
+        (5, s.input_is(0, &[Int4])),
+        (6, s.input_is(0, &[BFloat16])),
+    ])
 }

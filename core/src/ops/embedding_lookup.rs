@@ -2,15 +2,20 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, read_none};
+use super::{
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    lowest_with, no_arithmetic,
+};
 use crate::shape::Shape;
 
 /// `EMBEDDING_LOOKUP`.
 pub static EMBEDDING_LOOKUP: OpDef = OpDef {
     op: BuiltinOp::EMBEDDING_LOOKUP,
     family: "embedding_lookup",
-    read: read_none,
+    codec: Codec::NONE,
     infer,
+    min_version,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.13.0"), (2, "1.14.0"), (3, "1.14.0"), (4, "2.18.0"), (5, "2.21.0")],
 };
 
@@ -31,4 +36,10 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     };
     let shape: Shape = [ids].iter().chain(&table.shape[1..]).copied().collect();
     Ok(smallvec![Inferred::known(ty, shape)])
+}
+
+/// 4-bit tables and a scale per row came with version 4, 2-bit tables with version 5.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int2, Int4};
+    lowest_with(&[(4, s.input_is(1, &[Int4]) || s.per_channel(1, 0)), (5, s.input_is(1, &[Int2]))])
 }

@@ -2,15 +2,21 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, read_none, size_from};
+use super::{
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    lowest_with, no_arithmetic, per_output, size_from,
+};
+use crate::schema::BuiltinOptions;
 use crate::shape::Shape;
 
 /// `FILL`.
 pub static FILL: OpDef = OpDef {
     op: BuiltinOp::FILL,
     family: "fill",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::FillOptions),
     infer: infer_fill,
+    min_version: min_version_fill,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.13.0"), (2, "2.3.0"), (3, "2.5.0"), (4, "2.12.0"), (5, "2.23.0")],
 };
 
@@ -18,8 +24,10 @@ pub static FILL: OpDef = OpDef {
 pub static RANGE: OpDef = OpDef {
     op: BuiltinOp::RANGE,
     family: "fill",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::RangeOptions),
     infer: infer_range,
+    min_version: min_version_range,
+    multiply_adds: per_output,
     history: &[(1, "1.13.0"), (2, "2.14.0")],
 };
 
@@ -69,4 +77,21 @@ fn integers_between(start: i64, limit: i64, delta: i64) -> Option<usize> {
     let towards = (start >= limit && delta < 0) || (start <= limit && delta > 0);
     let count = limit.abs_diff(start).div_ceil(delta.unsigned_abs().max(1));
     usize::try_from(count).ok().filter(|_| towards)
+}
+
+/// Types of the value were added one after the other.
+fn min_version_fill(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Bool, Float8E4M3FN, Float8E5M2, Float16, Int8, Int16, String};
+    lowest_with(&[
+        (2, s.input_is(1, &[Bool, String])),
+        (3, s.input_is(1, &[Int8, Int16])),
+        (4, s.input_is(1, &[Float16])),
+        (5, s.input_is(1, &[Float8E4M3FN, Float8E5M2])),
+    ])
+}
+
+/// 64-bit came with version 2.
+fn min_version_range(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Int64;
+    lowest_with(&[(2, s.input_is(0, &[Int64]))])
 }

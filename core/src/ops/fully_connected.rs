@@ -4,8 +4,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::conv_2d::check_bias;
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params,
-    ReadError, TensorType, WeightsFormat,
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    WeightsFormat, lowest_with, options, per_weight,
 };
 use crate::shape::Shape;
 
@@ -13,8 +13,10 @@ use crate::shape::Shape;
 pub static FULLY_CONNECTED: OpDef = OpDef {
     op: BuiltinOp::FULLY_CONNECTED,
     family: "fully_connected",
-    read: read_fully_connected,
+    codec: FullyConnectedParams::CODEC,
     infer,
+    min_version,
+    multiply_adds,
     history: &[
         (1, "1.5.0"),
         (2, "1.10.0"),
@@ -33,30 +35,20 @@ pub static FULLY_CONNECTED: OpDef = OpDef {
     ],
 };
 
-/// Params of FULLY_CONNECTED.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FullyConnectedParams {
-    /// The activation applied to the result.
-    pub fused_activation_function: Activation,
-    /// How the weights are stored. Since version 2; `Default` before.
-    pub weights_format: WeightsFormat,
-    /// Whether the output keeps the input's leading dimensions instead of one batch dimension. Since version 5; false before.
-    pub keep_num_dims: bool,
-    /// Whether float inputs that meet integer weights are quantized with a zero point. Since version 9; false before.
-    pub asymmetric_quantize_inputs: bool,
-    /// The type of the bias of 16-bit activations. Since version 11; `Float32` stands for "not given".
-    pub quantized_bias_type: TensorType,
-}
-
-fn read_fully_connected(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_fully_connected_options())?;
-    Ok(Params::FullyConnected(FullyConnectedParams {
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-        weights_format: WeightsFormat::read(t.weights_format())?,
-        keep_num_dims: t.keep_num_dims(),
-        asymmetric_quantize_inputs: t.asymmetric_quantize_inputs(),
-        quantized_bias_type: TensorType::read(t.quantized_bias_type())?,
-    }))
+options! {
+    /// Params of FULLY_CONNECTED.
+    FullyConnected(FullyConnectedParams) in BuiltinOptions::FullyConnectedOptions(builtin_options_as_fully_connected_options, FullyConnectedOptionsArgs) {
+        /// The activation applied to the result.
+        fused_activation_function: Activation;
+        /// How the weights are stored. Since version 2; `Default` before.
+        weights_format: WeightsFormat, since 2;
+        /// Whether the output keeps the input's leading dimensions instead of one batch dimension. Since version 5; false before.
+        keep_num_dims: bool, since 5;
+        /// Whether float inputs that meet integer weights are quantized with a zero point. Since version 9; false before.
+        asymmetric_quantize_inputs: bool, since 9;
+        /// The type of the bias of 16-bit activations. Since version 11; `Float32` stands for "not given".
+        quantized_bias_type: TensorType, since 11;
+    }
 }
 
 /// Input `[…, inputs]`, weights `[outputs, inputs]`, bias `[outputs]`.
@@ -100,4 +92,34 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         outputs.push(Inferred::known(TensorType::UInt8, input.shape.clone()));
     }
     Ok(outputs)
+}
+
+/// One feature came after the other; see the table of versions for which.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float32, Int2, Int4, Int8, Int16};
+    let p = s.params::<FullyConnectedParams>();
+    lowest_with(&[
+        (2, p.is_some_and(|p| p.weights_format != WeightsFormat::Default)),
+        (3, s.hybrid(0, 1)),
+        (4, s.input_is(0, &[Int8])),
+        (5, p.is_some_and(|p| p.keep_num_dims)),
+        (6, s.inputs.len() == 2),
+        (7, s.input_is(0, &[Int16])),
+        (8, s.input(1).is_some_and(|w| w.sparse)),
+        (9, s.hybrid(0, 1) && p.is_some_and(|p| p.asymmetric_quantize_inputs)),
+        (10, s.input_is(1, &[Int4])),
+        (
+            11,
+            s.input_is(0, &[Int16])
+                && s.input_is(1, &[Int8])
+                && p.is_some_and(|p| p.quantized_bias_type != Float32),
+        ),
+        (12, s.hybrid(0, 1) && s.per_channel(1, 0)),
+        (13, s.input_is(0, &[Int16]) && s.input_is(1, &[Int4])),
+        (14, s.input_is(1, &[Int2])),
+    ])
+}
+
+fn multiply_adds(s: &OpSignature<'_>) -> u64 {
+    per_weight(s, 1, 0)
 }

@@ -3,17 +3,20 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, Options, Params,
-    ReadError, TensorType, axis_in, read_none,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, OpSignature,
+    TensorType, axis_in, lowest_with, no_arithmetic, options,
 };
+use crate::schema::BuiltinOptions;
 use crate::shape::Shape;
 
 /// `GATHER`.
 pub static GATHER: OpDef = OpDef {
     op: BuiltinOp::GATHER,
     family: "gather",
-    read: read_gather,
+    codec: GatherParams::CODEC,
     infer: infer_gather,
+    min_version: min_version_gather,
+    multiply_adds: no_arithmetic,
     history: &[
         (1, "1.6.0"),
         (2, "1.14.0"),
@@ -30,23 +33,21 @@ pub static GATHER: OpDef = OpDef {
 pub static GATHER_ND: OpDef = OpDef {
     op: BuiltinOp::GATHER_ND,
     family: "gather",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::GatherNdOptions),
     infer: infer_gather_nd,
+    min_version: min_version_gather_nd,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.14.0"), (2, "2.3.0"), (3, "2.5.0"), (4, "2.13.0"), (5, "2.16.0"), (6, "2.23.0")],
 };
 
-/// Params of GATHER.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GatherParams {
-    /// The dimension that indices select from; negative counts from the back.
-    pub axis: i32,
-    /// Since version 5: how many dimensions in front input and indices share; negative counts from the indices' rank.
-    pub batch_dims: i32,
-}
-
-fn read_gather(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_gather_options())?;
-    Ok(Params::Gather(GatherParams { axis: t.axis(), batch_dims: t.batch_dims() }))
+options! {
+    /// Params of GATHER.
+    Gather(GatherParams) in BuiltinOptions::GatherOptions(builtin_options_as_gather_options, GatherOptionsArgs) {
+        /// The dimension that indices select from; negative counts from the back.
+        axis: i32;
+        /// How many dimensions in front input and indices share; negative counts from the indices' rank.
+        batch_dims: i32, since 5;
+    }
 }
 
 /// Slices of the input along one dimension, at the indices in input 1.
@@ -92,4 +93,31 @@ fn indices<'a, 'b>(cx: &'b InferContext<'a>) -> Result<&'b InferTensor<'a>, Infe
         TensorType::Int16 | TensorType::Int32 | TensorType::Int64 => Ok(indices),
         ty => Err(InferError::new(format!("indices must be INT16, INT32 or INT64, got {ty}"))),
     }
+}
+
+/// Types and batch dimensions were added one after the other.
+fn min_version_gather(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Bool, Float8E4M3FN, Float8E5M2, Int4, Int8, Int16};
+    let p = s.params::<GatherParams>();
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.input_is(0, &[Bool])),
+        (4, s.input_is(0, &[Int16])),
+        (5, p.is_some_and(|p| p.batch_dims != 0)),
+        (6, s.input_is(1, &[Int16])),
+        (7, s.input_is(0, &[Int4])),
+        (8, s.input_is(0, &[Float8E4M3FN, Float8E5M2])),
+    ])
+}
+
+/// Types were added one after the other.
+fn min_version_gather_nd(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Bool, Float8E4M3FN, Float8E5M2, Int16, String};
+    lowest_with(&[
+        (2, s.input_is(0, &[String])),
+        (3, s.input_is(0, &[Int16])),
+        (4, s.input_is(1, &[Int16])),
+        (5, s.input_is(0, &[Bool])),
+        (6, s.input_is(0, &[Float8E4M3FN, Float8E5M2])),
+    ])
 }

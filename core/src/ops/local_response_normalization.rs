@@ -2,38 +2,31 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferResult, Inferred, OpDef, Options, Params, ReadError};
+use super::{BuiltinOp, InferContext, InferResult, Inferred, OpDef, OpSignature, always_1, options};
 
 /// `LOCAL_RESPONSE_NORMALIZATION`.
 pub static LOCAL_RESPONSE_NORMALIZATION: OpDef = OpDef {
     op: BuiltinOp::LOCAL_RESPONSE_NORMALIZATION,
     family: "local_response_normalization",
-    read: read_local_response_normalization,
+    codec: LocalResponseNormalizationParams::CODEC,
     infer,
+    min_version: always_1,
+    multiply_adds,
     history: &[(1, "1.5.0")],
 };
 
-/// Params of LOCAL_RESPONSE_NORMALIZATION.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LocalResponseNormalizationParams {
-    /// How many neighbours on either side are summed.
-    pub radius: i32,
-    /// Added to the sum.
-    pub bias: f32,
-    /// What the sum of squares is multiplied by.
-    pub alpha: f32,
-    /// The power that values are divided by.
-    pub beta: f32,
-}
-
-fn read_local_response_normalization(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_local_response_normalization_options())?;
-    Ok(Params::LocalResponseNormalization(LocalResponseNormalizationParams {
-        radius: t.radius(),
-        bias: t.bias(),
-        alpha: t.alpha(),
-        beta: t.beta(),
-    }))
+options! {
+    /// Params of LOCAL_RESPONSE_NORMALIZATION.
+    LocalResponseNormalization(LocalResponseNormalizationParams) in BuiltinOptions::LocalResponseNormalizationOptions(builtin_options_as_local_response_normalization_options, LocalResponseNormalizationOptionsArgs) {
+        /// How many neighbours on either side are summed.
+        radius: i32;
+        /// Added to the sum.
+        bias: f32;
+        /// What the sum of squares is multiplied by.
+        alpha: f32;
+        /// The power that values are divided by.
+        beta: f32;
+    }
 }
 
 /// `[batch, height, width, channels]`: each value is divided by a power of what its neighbours along the channels sum
@@ -43,4 +36,10 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let input = cx.input(0)?;
     cx.shape_of_rank::<4>(0, "the input")?;
     Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
+}
+
+fn multiply_adds(s: &OpSignature<'_>) -> u64 {
+    let window =
+        s.params::<LocalResponseNormalizationParams>().map_or(1, |p| u64::from(p.radius.unsigned_abs()));
+    s.output_elements().saturating_mul(window.saturating_mul(2).saturating_add(1))
 }

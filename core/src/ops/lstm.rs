@@ -3,16 +3,18 @@
 use smallvec::smallvec;
 
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, LstmKernelType, OpDef, Options,
-    Params, ReadError,
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, LstmKernelType, OpDef,
+    OpSignature, TensorType, lowest_with, options, recurrent,
 };
 
 /// `LSTM`.
 pub static LSTM: OpDef = OpDef {
     op: BuiltinOp::LSTM,
     family: "lstm",
-    read: read_lstm,
+    codec: LSTMParams::CODEC,
     infer: infer_step,
+    min_version: min_version_lstm,
+    multiply_adds: recurrent,
     history: &[(1, "1.7.0"), (2, "1.10.0"), (3, "1.14.0"), (4, "2.3.0")],
 };
 
@@ -20,64 +22,45 @@ pub static LSTM: OpDef = OpDef {
 pub static UNIDIRECTIONAL_SEQUENCE_LSTM: OpDef = OpDef {
     op: BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM,
     family: "lstm",
-    read: read_unidirectional_sequencelstm,
+    codec: UnidirectionalSequenceLSTMParams::CODEC,
     infer: infer_sequence,
+    min_version: min_version_sequence,
+    multiply_adds: recurrent,
     history: &[(1, "1.13.1"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.12.0")],
 };
 
-/// Params of LSTM.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LSTMParams {
-    /// Applied to the candidates for the cell state, and to the cell state for the output.
-    pub fused_activation_function: Activation,
-    /// The greatest magnitude of the cell state; 0 for any.
-    pub cell_clip: f32,
-    /// The greatest magnitude of the projected output; 0 for any.
-    pub proj_clip: f32,
-    /// Which cell.
-    pub kernel_type: LstmKernelType,
-    /// Whether float inputs that meet integer weights are quantized with a zero point.
-    pub asymmetric_quantize_inputs: bool,
+options! {
+    /// Params of LSTM.
+    LSTM(LSTMParams) in BuiltinOptions::LSTMOptions(builtin_options_as_lstmoptions, LSTMOptionsArgs) {
+        /// Applied to the candidates for the cell state, and to the cell state for the output.
+        fused_activation_function: Activation;
+        /// The greatest magnitude of the cell state; 0 for any.
+        cell_clip: f32;
+        /// The greatest magnitude of the projected output; 0 for any.
+        proj_clip: f32;
+        /// Which cell.
+        kernel_type: LstmKernelType, since 2;
+        /// Whether float inputs that meet integer weights are quantized with a zero point.
+        asymmetric_quantize_inputs: bool, since 4;
+    }
 }
 
-fn read_lstm(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_lstmoptions())?;
-    Ok(Params::LSTM(LSTMParams {
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-        cell_clip: t.cell_clip(),
-        proj_clip: t.proj_clip(),
-        kernel_type: LstmKernelType::read(t.kernel_type())?,
-        asymmetric_quantize_inputs: t.asymmetric_quantize_inputs(),
-    }))
-}
-
-/// Params of UNIDIRECTIONAL_SEQUENCE_LSTM.
-#[derive(Debug, Clone, PartialEq)]
-pub struct UnidirectionalSequenceLSTMParams {
-    /// Applied to the candidates for the cell state, and to the cell state for the output.
-    pub fused_activation_function: Activation,
-    /// The greatest magnitude of the cell state; 0 for any.
-    pub cell_clip: f32,
-    /// The greatest magnitude of the projected output; 0 for any.
-    pub proj_clip: f32,
-    /// Whether time is the outermost dimension, before the batch.
-    pub time_major: bool,
-    /// Whether float inputs that meet integer weights are quantized with a zero point.
-    pub asymmetric_quantize_inputs: bool,
-    /// Whether recurrent weights are diagonal matrices, of which the file holds the diagonal.
-    pub diagonal_recurrent_tensors: bool,
-}
-
-fn read_unidirectional_sequencelstm(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_unidirectional_sequence_lstmoptions())?;
-    Ok(Params::UnidirectionalSequenceLSTM(UnidirectionalSequenceLSTMParams {
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-        cell_clip: t.cell_clip(),
-        proj_clip: t.proj_clip(),
-        time_major: t.time_major(),
-        asymmetric_quantize_inputs: t.asymmetric_quantize_inputs(),
-        diagonal_recurrent_tensors: t.diagonal_recurrent_tensors(),
-    }))
+options! {
+    /// Params of UNIDIRECTIONAL_SEQUENCE_LSTM.
+    UnidirectionalSequenceLSTM(UnidirectionalSequenceLSTMParams) in BuiltinOptions::UnidirectionalSequenceLSTMOptions(builtin_options_as_unidirectional_sequence_lstmoptions, UnidirectionalSequenceLSTMOptionsArgs) {
+        /// Applied to the candidates for the cell state, and to the cell state for the output.
+        fused_activation_function: Activation;
+        /// The greatest magnitude of the cell state; 0 for any.
+        cell_clip: f32;
+        /// The greatest magnitude of the projected output; 0 for any.
+        proj_clip: f32;
+        /// Whether time is the outermost dimension, before the batch.
+        time_major: bool;
+        /// Whether float inputs that meet integer weights are quantized with a zero point.
+        asymmetric_quantize_inputs: bool, since 3;
+        /// Whether recurrent weights are diagonal matrices, of which the file holds the diagonal.
+        diagonal_recurrent_tensors: bool, since 4;
+    }
 }
 
 /// The inputs of a full LSTM, by their positions. Gates come in the order input, forget, cell, output.
@@ -197,4 +180,30 @@ fn expect(cx: &InferContext<'_>, i: usize, shape: &[usize]) -> Result<(), InferE
         return Ok(());
     }
     Err(InferError::new(format!("input {i} has the shape {got}, expected {shape:?}")))
+}
+
+/// The basic cell, 8-bit weights, and activations quantized with a zero point came one after the other; no released runtime
+/// has the version 5 that some converters write for 16-bit activations.
+fn min_version_lstm(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Int16;
+    let p = s.params::<LSTMParams>();
+    lowest_with(&[
+        (2, p.is_some_and(|p| p.kernel_type == LstmKernelType::Basic)),
+        (3, s.hybrid(0, 2)),
+        (4, s.hybrid(0, 2) && p.is_some_and(|p| p.asymmetric_quantize_inputs)),
+        (4, s.input_is(0, &[Int16])),
+    ])
+}
+
+/// 8-bit weights, activations quantized with a zero point, and diagonal recurrent weights came one after the other; no
+/// released runtime has the version 5 that some converters write for 16-bit activations.
+fn min_version_sequence(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Int16;
+    let p = s.params::<UnidirectionalSequenceLSTMParams>();
+    lowest_with(&[
+        (2, s.hybrid(0, 2)),
+        (3, s.hybrid(0, 2) && p.is_some_and(|p| p.asymmetric_quantize_inputs)),
+        (4, p.is_some_and(|p| p.diagonal_recurrent_tensors)),
+        (4, s.input_is(0, &[Int16])),
+    ])
 }

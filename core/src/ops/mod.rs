@@ -10,12 +10,19 @@ pub use crate::op::BuiltinOp;
 use crate::schema;
 pub use crate::types::TensorType;
 
+mod codec;
 mod infer;
+mod signature;
 pub mod transpose_conv_bias;
+pub use codec::{Codec, FieldInfo, OptionsType};
+use codec::{enums, options};
 pub use infer::{
     Declared, InferContext, InferError, InferResult, InferTensor, Inferred, InferredShape, axis_in,
     pad_amount, size_from, windowed_output,
 };
+
+pub use signature::{Cost, OpSignature, Operand, cost, lowest_with, min_version, min_versions};
+use signature::{always_1, no_arithmetic, per_input, per_output, per_weight, recurrent};
 
 macro_rules! families {
     ($($family:ident: $($op:ident),+;)*) => {
@@ -161,11 +168,15 @@ pub struct OpDef {
     pub op: BuiltinOp,
     /// The family: the name of the file that holds the op in every crate.
     pub family: &'static str,
-    /// Reads the params of a node.
-    pub(crate) read: fn(&Options<'_>) -> Result<Params, ReadError>,
+    /// How the params are stored in a file.
+    pub codec: Codec,
     /// Validates the inputs of a node and infers type and shape of its outputs.
     pub infer: fn(&InferContext<'_>) -> InferResult,
-    /// Each version of the op and the first TFLite release that had it.
+    /// The lowest version that can express a use of the op.
+    pub min_version: fn(&OpSignature<'_>) -> u32,
+    /// Multiply-adds of one run; an elementwise operation counts as one.
+    pub multiply_adds: fn(&OpSignature<'_>) -> u64,
+    /// Each version of the op and the first TFLite release that had it; empty for ops that no release runs.
     pub history: &'static [(u32, &'static str)],
 }
 
@@ -212,73 +223,29 @@ pub enum ReadError {
     /// The node carries another op's options.
     #[error("expected {wanted}, but the file has {found}")]
     WrongOptions {
-        /// The options table of the op.
-        wanted: &'static str,
+        /// The options of the op.
+        wanted: OptionsType,
         /// The union members present.
         found: String,
     },
     /// An enum field holds a value that this build does not know.
-    #[error("{field} has the unknown value {value}")]
+    #[error("{field} has the value {value}, which this build does not know")]
     UnknownValue {
         /// The enum.
         field: &'static str,
         /// The value.
         value: i64,
     },
-}
-
-/// The options of one operator, still in FlatBuffer form. Only this module and its families see it.
-pub(crate) struct Options<'a>(pub(crate) schema::Operator<'a>);
-
-/// A FlatBuffer whose root is a table without any field: every accessor answers its default.
-static EMPTY_TABLE: [u8; 12] = [8, 0, 0, 0, 4, 0, 4, 0, 4, 0, 0, 0];
-
-impl<'a> Options<'a> {
-    /// The options table that `get` selects; all defaults where the node has no options.
-    fn table<T>(&self, get: impl Fn(&schema::Operator<'a>) -> Option<T>) -> Result<T, ReadError>
-    where
-        T: flatbuffers::Follow<'a, Inner = T> + flatbuffers::Verifiable + 'a,
-    {
-        let wanted = std::any::type_name::<T>().rsplit("::").next().unwrap_or("options");
-        let wanted = wanted.split('<').next().unwrap_or(wanted);
-        if let Some(table) = get(&self.0) {
-            return Ok(table);
-        }
-        let (first, second) = (self.0.builtin_options_type(), self.0.builtin_options_2_type());
-        let wrong = || ReadError::WrongOptions { wanted, found: format!("{first:?} and {second:?}") };
-        if first != schema::BuiltinOptions::NONE || second != schema::BuiltinOptions2::NONE {
-            return Err(wrong());
-        }
-        flatbuffers::root::<T>(&EMPTY_TABLE).map_err(|_| wrong())
-    }
+    /// The options are no table.
+    #[error("damaged options: {0}")]
+    Damaged(String),
 }
 
 pub(crate) fn read_params(def: Option<&OpDef>, operator: schema::Operator<'_>) -> Result<Params, ReadError> {
     match def {
-        Some(def) => (def.read)(&Options(operator)),
+        Some(def) => def.codec.read(operator),
         None => Ok(Params::Undefined),
     }
-}
-
-fn read_none(_: &Options<'_>) -> Result<Params, ReadError> {
-    Ok(Params::None)
-}
-
-macro_rules! enums {
-    ($($(#[$doc:meta])* $name:ident from $schema:ident { $($variant:ident = $member:ident),+ $(,)? })*) => {
-        $($(#[$doc])*
-        #[allow(missing_docs)]
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum $name { $($variant),+ }
-        impl $name {
-            pub(crate) fn read(value: schema::$schema) -> Result<Self, ReadError> {
-                match value {
-                    $(schema::$schema::$member => Ok($name::$variant),)+
-                    other => Err(ReadError::UnknownValue { field: stringify!($name), value: other.0.into() }),
-                }
-            }
-        })*
-    };
 }
 
 enums! {
@@ -294,6 +261,32 @@ enums! {
     WeightsFormat from FullyConnectedOptionsWeightsFormat { Default = DEFAULT, Shuffled4x16Int8 = SHUFFLED4x16INT8 }
     /// Full LSTM, or the old basic cell.
     LstmKernelType from LSTMKernelType { Full = FULL, Basic = BASIC }
+    /// What a hashed projection gives.
+    LshProjectionType from LSHProjectionType { Unknown = UNKNOWN, Sparse = SPARSE, Dense = DENSE }
+    /// How EMBEDDING_LOOKUP_SPARSE combines rows.
+    CombinerType from CombinerType { Sum = SUM, Mean = MEAN, SqrtN = SQRTN }
+    /// How custom options, and the attributes of a composite, are encoded.
+    CustomOptionsFormat from CustomOptionsFormat { FlexBuffers = FLEXBUFFERS }
+    /// What REDUCE_WINDOW does with the elements of a window.
+    ReduceWindowFunction from ReduceWindowFunction {
+        Unsupported = UNSUPPORTED, Add = ADD, Mul = MUL, Minimum = MINIMUM, Maximum = MAXIMUM, All = ALL, Any = ANY,
+    }
+    /// How STABLEHLO_COMPARE compares.
+    ComparisonDirection from StablehloComparisonDirection {
+        Eq = STABLEHLO_COMPARISON_DIRECTION_EQ, Ne = STABLEHLO_COMPARISON_DIRECTION_NE,
+        Ge = STABLEHLO_COMPARISON_DIRECTION_GE, Gt = STABLEHLO_COMPARISON_DIRECTION_GT,
+        Le = STABLEHLO_COMPARISON_DIRECTION_LE, Lt = STABLEHLO_COMPARISON_DIRECTION_LT,
+    }
+    /// As what STABLEHLO_COMPARE compares.
+    ComparisonType from StablehloComparisonType {
+        NoType = STABLEHLO_COMPARISON_TYPE_NOTYPE, Float = STABLEHLO_COMPARISON_TYPE_FLOAT,
+        FloatTotalOrder = STABLEHLO_COMPARISON_TYPE_FLOAT_TOTAL_ORDER,
+        Signed = STABLEHLO_COMPARISON_TYPE_SIGNED, Unsigned = STABLEHLO_COMPARISON_TYPE_UNSIGNED,
+    }
+    /// How exact a StableHLO op is asked to be.
+    PrecisionConfig from StablehloPrecisionConfig { Default = DEFAULT, High = HIGH, Highest = HIGHEST }
+    /// Which generator STABLEHLO_RNG_BIT_GENERATOR is.
+    RngAlgorithm from RngAlgorithm { Default = DEFAULT, Philox = PHILOX, ThreeFry = THREEFRY }
 }
 
 impl Activation {
@@ -309,13 +302,6 @@ impl Activation {
     }
 }
 
-impl TensorType {
-    fn read(value: schema::TensorType) -> Result<Self, ReadError> {
-        TensorType::from_schema(value)
-            .ok_or(ReadError::UnknownValue { field: "TensorType", value: value.0.into() })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,7 +310,6 @@ mod tests {
     fn definitions_are_unique_and_complete() {
         for def in DEFS {
             assert!(std::ptr::eq(definition(def.op).unwrap(), *def), "{def:?} is defined twice");
-            assert!(!def.history.is_empty(), "{def:?} has no history");
             assert!(def.history.windows(2).all(|w| w[0].0 < w[1].0), "{def:?}: versions out of order");
         }
     }

@@ -3,25 +3,28 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
-    TensorType, axis_in, size_from,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, axis_in,
+    no_arithmetic, options, size_from,
 };
 use crate::shape::Shape;
 
 /// `ONE_HOT`.
-pub static ONE_HOT: OpDef =
-    OpDef { op: BuiltinOp::ONE_HOT, family: "one_hot", read: read_one_hot, infer, history: &[(1, "1.11.0")] };
+pub static ONE_HOT: OpDef = OpDef {
+    op: BuiltinOp::ONE_HOT,
+    family: "one_hot",
+    codec: OneHotParams::CODEC,
+    infer,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
+    history: &[(1, "1.11.0")],
+};
 
-/// Params of ONE_HOT.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OneHotParams {
-    /// The new dimension; -1 for the last.
-    pub axis: i32,
-}
-
-fn read_one_hot(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_one_hot_options())?;
-    Ok(Params::OneHot(OneHotParams { axis: t.axis() }))
+options! {
+    /// Params of ONE_HOT.
+    OneHot(OneHotParams) in BuiltinOptions::OneHotOptions(builtin_options_as_one_hot_options, OneHotOptionsArgs) {
+        /// The new dimension; -1 for the last.
+        axis: i32;
+    }
 }
 
 /// Input 2 where an index of input 0 is met along a new dimension of the size in input 1, input 3 elsewhere.

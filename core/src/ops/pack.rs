@@ -3,15 +3,18 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError, axis_in,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, axis_in,
+    lowest_with, no_arithmetic, options,
 };
 
 /// `PACK`.
 pub static PACK: OpDef = OpDef {
     op: BuiltinOp::PACK,
     family: "pack",
-    read: read_pack,
+    codec: PackParams::CODEC,
     infer: infer_pack,
+    min_version: min_version_pack,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.13.0"), (5, "2.23.0")],
 };
 
@@ -19,37 +22,31 @@ pub static PACK: OpDef = OpDef {
 pub static UNPACK: OpDef = OpDef {
     op: BuiltinOp::UNPACK,
     family: "pack",
-    read: read_unpack,
+    codec: UnpackParams::CODEC,
     infer: infer_unpack,
+    min_version: min_version_unpack,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.3.0"), (5, "2.22.0"), (6, "2.23.0")],
 };
 
-/// Params of PACK.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PackParams {
-    /// How many inputs.
-    pub values_count: i32,
-    /// The new dimension, counted in the output; negative counts from the back.
-    pub axis: i32,
+options! {
+    /// Params of PACK.
+    Pack(PackParams) in BuiltinOptions::PackOptions(builtin_options_as_pack_options, PackOptionsArgs) {
+        /// How many inputs.
+        values_count: i32;
+        /// The new dimension, counted in the output; negative counts from the back.
+        axis: i32;
+    }
 }
 
-fn read_pack(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_pack_options())?;
-    Ok(Params::Pack(PackParams { values_count: t.values_count(), axis: t.axis() }))
-}
-
-/// Params of UNPACK.
-#[derive(Debug, Clone, PartialEq)]
-pub struct UnpackParams {
-    /// How many outputs.
-    pub num: i32,
-    /// The dimension that is taken apart; negative counts from the back.
-    pub axis: i32,
-}
-
-fn read_unpack(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_unpack_options())?;
-    Ok(Params::Unpack(UnpackParams { num: t.num(), axis: t.axis() }))
+options! {
+    /// Params of UNPACK.
+    Unpack(UnpackParams) in BuiltinOptions::UnpackOptions(builtin_options_as_unpack_options, UnpackOptionsArgs) {
+        /// How many outputs.
+        num: i32;
+        /// The dimension that is taken apart; negative counts from the back.
+        axis: i32;
+    }
 }
 
 /// Inputs of one type and shape, stacked along a new dimension.
@@ -106,4 +103,27 @@ pub fn pack_axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
 /// The dimension that UNPACK takes away.
 pub fn unpack_axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
     axis_in(cx.params::<UnpackParams>()?.axis.into(), cx.input(0)?.shape.rank())
+}
+
+/// Types were added one after the other.
+fn min_version_pack(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float8E4M3FN, Float8E5M2, Int8, Int16, UInt32};
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.input_is(0, &[Int16])),
+        (4, s.input_is(0, &[UInt32])),
+        (5, s.input_is(0, &[Float8E4M3FN, Float8E5M2])),
+    ])
+}
+
+/// Types were added one after the other.
+fn min_version_unpack(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{BFloat16, Bool, Float8E4M3FN, Float8E5M2, Float16, Int8, Int16, UInt8};
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8, UInt8])),
+        (3, s.input_is(0, &[Bool])),
+        (4, s.input_is(0, &[Int16])),
+        (5, s.input_is(0, &[Float16, BFloat16])),
+        (6, s.input_is(0, &[Float8E4M3FN, Float8E5M2])),
+    ])
 }

@@ -3,16 +3,19 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, MirrorPadMode, OpDef, Options, Params,
-    ReadError, TensorType, read_none,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, MirrorPadMode, OpDef, OpSignature,
+    TensorType, lowest_with, no_arithmetic, options,
 };
+use crate::schema::BuiltinOptions;
 
 /// `PAD`.
 pub static PAD: OpDef = OpDef {
     op: BuiltinOp::PAD,
     family: "pad",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::PadOptions),
     infer: infer_pad,
+    min_version,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.4.0"), (4, "2.6.0"), (5, "2.20.0"), (6, "2.23.0")],
 };
 
@@ -20,8 +23,10 @@ pub static PAD: OpDef = OpDef {
 pub static PADV2: OpDef = OpDef {
     op: BuiltinOp::PADV2,
     family: "pad",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::PadV2Options),
     infer: infer_pad,
+    min_version,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.4.0"), (4, "2.6.0"), (5, "2.20.0"), (6, "2.23.0")],
 };
 
@@ -29,21 +34,19 @@ pub static PADV2: OpDef = OpDef {
 pub static MIRROR_PAD: OpDef = OpDef {
     op: BuiltinOp::MIRROR_PAD,
     family: "pad",
-    read: read_mirror_pad,
+    codec: MirrorPadParams::CODEC,
     infer: infer_mirror_pad,
+    min_version: min_version_mirror,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.13.1"), (2, "2.3.0"), (3, "2.12.0")],
 };
 
-/// Params of MIRROR_PAD.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MirrorPadParams {
-    /// Whether the border repeats the edge itself.
-    pub mode: MirrorPadMode,
-}
-
-fn read_mirror_pad(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_mirror_pad_options())?;
-    Ok(Params::MirrorPad(MirrorPadParams { mode: MirrorPadMode::read(t.mode())? }))
+options! {
+    /// Params of MIRROR_PAD.
+    MirrorPad(MirrorPadParams) in BuiltinOptions::MirrorPadOptions(builtin_options_as_mirror_pad_options, MirrorPadOptionsArgs) {
+        /// Whether the border repeats the edge itself.
+        mode: MirrorPadMode;
+    }
 }
 
 /// Adds elements of one value around the input: input 2, or what stands for 0.
@@ -115,4 +118,22 @@ pub fn paddings(cx: &InferContext<'_>) -> Result<Option<SmallVec<[[usize; 2]; 8]
         .map(|[before, after]| Ok([size(*before)?, size(*after)?]))
         .collect::<Result<_, _>>()
         .map(Some)
+}
+
+/// Types and ranks were added one after the other.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Bool, Float8E4M3FN, Float8E5M2, Int8, Int16};
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.input_is(0, &[Int16])),
+        (4, s.rank(0) > 4),
+        (5, s.input_is(0, &[Bool])),
+        (6, s.input_is(0, &[Float8E4M3FN, Float8E5M2])),
+    ])
+}
+
+/// 8-bit came with version 2, 16-bit with version 3.
+fn min_version_mirror(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Int16]))])
 }

@@ -3,16 +3,18 @@
 use smallvec::smallvec;
 
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Padding, Params,
-    ReadError, windowed_output,
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, Padding,
+    TensorType, always_1, lowest_with, options, windowed_output,
 };
 
 /// `AVERAGE_POOL_2D`.
 pub static AVERAGE_POOL_2D: OpDef = OpDef {
     op: BuiltinOp::AVERAGE_POOL_2D,
     family: "pool_2d",
-    read: read_pool2d,
+    codec: Pool2DParams::CODEC,
     infer,
+    min_version,
+    multiply_adds,
     history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0")],
 };
 
@@ -20,8 +22,10 @@ pub static AVERAGE_POOL_2D: OpDef = OpDef {
 pub static MAX_POOL_2D: OpDef = OpDef {
     op: BuiltinOp::MAX_POOL_2D,
     family: "pool_2d",
-    read: read_pool2d,
+    codec: Pool2DParams::CODEC,
     infer,
+    min_version,
+    multiply_adds,
     history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0")],
 };
 
@@ -29,38 +33,29 @@ pub static MAX_POOL_2D: OpDef = OpDef {
 pub static L2_POOL_2D: OpDef = OpDef {
     op: BuiltinOp::L2_POOL_2D,
     family: "pool_2d",
-    read: read_pool2d,
+    codec: Pool2DParams::CODEC,
     infer,
+    min_version: always_1,
+    multiply_adds,
     history: &[(1, "1.5.0")],
 };
 
-/// Params of AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pool2DParams {
-    /// Which windows there are.
-    pub padding: Padding,
-    /// Columns between two windows.
-    pub stride_w: i32,
-    /// Rows between two windows.
-    pub stride_h: i32,
-    /// Columns of a window.
-    pub filter_width: i32,
-    /// Rows of a window.
-    pub filter_height: i32,
-    /// Applied to the result.
-    pub fused_activation_function: Activation,
-}
-
-fn read_pool2d(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_pool_2_doptions())?;
-    Ok(Params::Pool2D(Pool2DParams {
-        padding: Padding::read(t.padding())?,
-        stride_w: t.stride_w(),
-        stride_h: t.stride_h(),
-        filter_width: t.filter_width(),
-        filter_height: t.filter_height(),
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-    }))
+options! {
+    /// Params of AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D.
+    Pool2D(Pool2DParams) in BuiltinOptions::Pool2DOptions(builtin_options_as_pool_2_doptions, Pool2DOptionsArgs) {
+        /// Which windows there are.
+        padding: Padding;
+        /// Columns between two windows.
+        stride_w: i32;
+        /// Rows between two windows.
+        stride_h: i32;
+        /// Columns of a window.
+        filter_width: i32;
+        /// Rows of a window.
+        filter_height: i32;
+        /// Applied to the result.
+        fused_activation_function: Activation;
+    }
 }
 
 /// Input and output `[batch, height, width, channels]`. Padding is no part of a window.
@@ -74,4 +69,17 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let h = windowed_output(h, window(p.filter_height)?, p.stride_h, 1, p.padding)?;
     let w = windowed_output(w, window(p.filter_width)?, p.stride_w, 1, p.padding)?;
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [n, h, w, c])])
+}
+
+/// 8-bit came with version 2, 16-bit with version 3.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Int16]))])
+}
+
+fn multiply_adds(s: &OpSignature<'_>) -> u64 {
+    let size = |n: i32| u64::from(n.unsigned_abs());
+    let window =
+        s.params::<Pool2DParams>().map_or(1, |p| size(p.filter_width).saturating_mul(size(p.filter_height)));
+    s.output_elements().saturating_mul(window)
 }

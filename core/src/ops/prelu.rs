@@ -2,12 +2,19 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, read_none};
+use super::{BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, always_1, per_output};
 use crate::shape::broadcast;
 
 /// `PRELU`.
-pub static PRELU: OpDef =
-    OpDef { op: BuiltinOp::PRELU, family: "prelu", read: read_none, infer, history: &[(1, "1.8.0")] };
+pub static PRELU: OpDef = OpDef {
+    op: BuiltinOp::PRELU,
+    family: "prelu",
+    codec: Codec::NONE,
+    infer,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "1.8.0")],
+};
 
 /// Input 1, the slopes below 0, broadcasts to input 0.
 fn infer(cx: &InferContext<'_>) -> InferResult {

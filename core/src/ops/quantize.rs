@@ -3,15 +3,19 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError, TensorType, read_none,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    lowest_with, options, per_output,
 };
+use crate::schema::BuiltinOptions;
 
 /// `QUANTIZE`.
 pub static QUANTIZE: OpDef = OpDef {
     op: BuiltinOp::QUANTIZE,
     family: "quantize",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::QuantizeOptions),
     infer: infer_quantize,
+    min_version: min_version_quantize,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.15.0"), (3, "2.7.0"), (4, "2.21.0"), (5, "2.21.0"), (6, "2.21.0")],
 };
 
@@ -19,41 +23,46 @@ pub static QUANTIZE: OpDef = OpDef {
 pub static DEQUANTIZE: OpDef = OpDef {
     op: BuiltinOp::DEQUANTIZE,
     family: "quantize",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::DequantizeOptions),
     infer: infer_dequantize,
-    history: &[(1, "1.13.1"), (2, "1.14.0"), (3, "1.15.0"), (4, "2.2.0"), (5, "2.7.0"), (6, "2.18.0"), (7, "2.21.0"), (8, "2.22.0"), (9, "2.23.0")],
+    min_version: min_version_dequantize,
+    multiply_adds: per_output,
+    history: &[
+        (1, "1.13.1"),
+        (2, "1.14.0"),
+        (3, "1.15.0"),
+        (4, "2.2.0"),
+        (5, "2.7.0"),
+        (6, "2.18.0"),
+        (7, "2.21.0"),
+        (8, "2.22.0"),
+        (9, "2.23.0"),
+    ],
 };
 
 /// `FAKE_QUANT`.
 pub static FAKE_QUANT: OpDef = OpDef {
     op: BuiltinOp::FAKE_QUANT,
     family: "quantize",
-    read: read_fake_quant,
+    codec: FakeQuantParams::CODEC,
     infer: infer_fake_quant,
+    min_version: min_version_fake_quant,
+    multiply_adds: per_output,
     history: &[(1, "1.5.0"), (2, "1.10.0")],
 };
 
-/// Params of FAKE_QUANT.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FakeQuantParams {
-    /// The lowest value that must be representable.
-    pub min: f32,
-    /// The highest value that must be representable.
-    pub max: f32,
-    /// Bits of the quantized type that is imitated.
-    pub num_bits: i32,
-    /// Whether the lowest quantized value is left out. Since version 2; false before.
-    pub narrow_range: bool,
-}
-
-fn read_fake_quant(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_fake_quant_options())?;
-    Ok(Params::FakeQuant(FakeQuantParams {
-        min: t.min(),
-        max: t.max(),
-        num_bits: t.num_bits(),
-        narrow_range: t.narrow_range(),
-    }))
+options! {
+    /// Params of FAKE_QUANT.
+    FakeQuant(FakeQuantParams) in BuiltinOptions::FakeQuantOptions(builtin_options_as_fake_quant_options, FakeQuantOptionsArgs) {
+        /// The lowest value that must be representable.
+        min: f32;
+        /// The highest value that must be representable.
+        max: f32;
+        /// Bits of the quantized type that is imitated.
+        num_bits: i32;
+        /// Whether the lowest quantized value is left out. Since version 2; false before.
+        narrow_range: bool, since 2;
+    }
 }
 
 /// Floats become quantized, or quantized values get another scale: the output's type is what the file declares.
@@ -85,8 +94,42 @@ fn infer_fake_quant(cx: &InferContext<'_>) -> InferResult {
     let p: &FakeQuantParams = cx.params()?;
     let spans_zero = p.min <= 0.0 && p.max >= 0.0 && p.min < p.max && (p.max - p.min).is_finite();
     if !(2..=16).contains(&p.num_bits) || !spans_zero {
-        return Err(InferError::new(format!("{} bits cannot span {} to {} around 0", p.num_bits, p.min, p.max)));
+        return Err(InferError::new(format!(
+            "{} bits cannot span {} to {} around 0",
+            p.num_bits, p.min, p.max
+        )));
     }
     let input = cx.input(0)?;
     Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
+}
+
+/// 16-bit, a scale per channel and 4-bit came one after the other.
+fn min_version_quantize(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int4, Int16, UInt4};
+    lowest_with(&[
+        (2, s.output_is(0, &[Int16])),
+        (3, s.outputs.first().is_some_and(|t| t.scales() > 1)),
+        (4, s.input_is(0, &[Int4]) || s.output_is(0, &[Int4])),
+        (5, s.input_is(0, &[UInt4]) || s.output_is(0, &[UInt4])),
+    ])
+}
+
+/// Types were added one after the other; a scale per channel came with version 5.
+fn min_version_dequantize(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float8E4M3FN, Float8E5M2, Float16, Int2, Int4, Int8, Int16, UInt4};
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.input_is(0, &[Int16, Float16])),
+        (5, s.input_is(0, &[Int8]) && s.input(0).is_some_and(|t| t.scales() > 1)),
+        (6, s.input_is(0, &[Int4])),
+        (7, s.input_is(0, &[Int2])),
+        (8, s.input_is(0, &[UInt4])),
+        (9, s.input_is(0, &[Float8E4M3FN, Float8E5M2])),
+    ])
+}
+
+/// The narrow range came with version 2.
+fn min_version_fake_quant(s: &OpSignature<'_>) -> u32 {
+    let p = s.params::<FakeQuantParams>();
+    lowest_with(&[(2, p.is_some_and(|p| p.narrow_range))])
 }

@@ -3,8 +3,8 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
-    TensorType, axis_in,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, always_1,
+    axis_in, lowest_with, options, per_input,
 };
 use crate::shape::Shape;
 
@@ -12,8 +12,10 @@ use crate::shape::Shape;
 pub static MEAN: OpDef = OpDef {
     op: BuiltinOp::MEAN,
     family: "reduce",
-    read: read_reducer,
+    codec: ReducerParams::CODEC,
     infer,
+    min_version,
+    multiply_adds: per_input,
     history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.4.0")],
 };
 
@@ -21,8 +23,10 @@ pub static MEAN: OpDef = OpDef {
 pub static SUM: OpDef = OpDef {
     op: BuiltinOp::SUM,
     family: "reduce",
-    read: read_reducer,
+    codec: ReducerParams::CODEC,
     infer,
+    min_version: min_version_sum,
+    multiply_adds: per_input,
     history: &[(1, "1.10.0"), (2, "1.15.0")],
 };
 
@@ -30,8 +34,10 @@ pub static SUM: OpDef = OpDef {
 pub static REDUCE_MAX: OpDef = OpDef {
     op: BuiltinOp::REDUCE_MAX,
     family: "reduce",
-    read: read_reducer,
+    codec: ReducerParams::CODEC,
     infer,
+    min_version,
+    multiply_adds: per_input,
     history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.5.0")],
 };
 
@@ -39,8 +45,10 @@ pub static REDUCE_MAX: OpDef = OpDef {
 pub static REDUCE_MIN: OpDef = OpDef {
     op: BuiltinOp::REDUCE_MIN,
     family: "reduce",
-    read: read_reducer,
+    codec: ReducerParams::CODEC,
     infer,
+    min_version,
+    multiply_adds: per_input,
     history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.5.0")],
 };
 
@@ -48,8 +56,10 @@ pub static REDUCE_MIN: OpDef = OpDef {
 pub static REDUCE_PROD: OpDef = OpDef {
     op: BuiltinOp::REDUCE_PROD,
     family: "reduce",
-    read: read_reducer,
+    codec: ReducerParams::CODEC,
     infer,
+    min_version: min_version_prod,
+    multiply_adds: per_input,
     history: &[(1, "1.11.0"), (2, "2.6.0")],
 };
 
@@ -57,8 +67,10 @@ pub static REDUCE_PROD: OpDef = OpDef {
 pub static REDUCE_ANY: OpDef = OpDef {
     op: BuiltinOp::REDUCE_ANY,
     family: "reduce",
-    read: read_reducer,
+    codec: ReducerParams::CODEC,
     infer: infer_logical,
+    min_version: always_1,
+    multiply_adds: per_input,
     history: &[(1, "1.11.0")],
 };
 
@@ -66,21 +78,19 @@ pub static REDUCE_ANY: OpDef = OpDef {
 pub static REDUCE_ALL: OpDef = OpDef {
     op: BuiltinOp::REDUCE_ALL,
     family: "reduce",
-    read: read_reducer,
+    codec: ReducerParams::CODEC,
     infer: infer_logical,
+    min_version: always_1,
+    multiply_adds: per_input,
     history: &[(1, "2.6.0")],
 };
 
-/// Params of MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY, REDUCE_ALL.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReducerParams {
-    /// Reduced dimensions stay, with size 1.
-    pub keep_dims: bool,
-}
-
-fn read_reducer(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_reducer_options())?;
-    Ok(Params::Reducer(ReducerParams { keep_dims: t.keep_dims() }))
+options! {
+    /// Params of MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY, REDUCE_ALL.
+    Reducer(ReducerParams) in BuiltinOptions::ReducerOptions(builtin_options_as_reducer_options, ReducerOptionsArgs) {
+        /// Reduced dimensions stay, with size 1.
+        keep_dims: bool;
+    }
 }
 
 /// The input, reduced along the dimensions in input 1.
@@ -112,4 +122,22 @@ pub fn reduced(cx: &InferContext<'_>) -> Result<Option<SmallVec<[bool; 8]>>, Inf
         reduced[axis_in(axis, rank)?] = true;
     }
     Ok(Some(reduced))
+}
+
+/// 8-bit came with version 2, 16-bit with version 3.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Int16]))])
+}
+
+/// 8-bit came with version 2.
+fn min_version_sum(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Int8;
+    lowest_with(&[(2, s.input_is(0, &[Int8]))])
+}
+
+/// Quantized values came with version 2.
+fn min_version_prod(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    lowest_with(&[(2, s.input_is(0, &[Int8, Int16]))])
 }

@@ -2,15 +2,21 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, OpDef, Options, Params, ReadError, TensorType, read_none, InferContext, InferError, InferResult, Inferred, axis_in};
+use super::{
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    always_1, axis_in, lowest_with, no_arithmetic, options,
+};
+use crate::schema::BuiltinOptions;
 use crate::shape::{Shape, checked_product};
 
 /// `RESHAPE`.
 pub static RESHAPE: OpDef = OpDef {
     op: BuiltinOp::RESHAPE,
     family: "reshape",
-    read: read_reshape,
+    codec: ReshapeParams::CODEC,
     infer: infer_reshape,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.5.0")],
 };
 
@@ -18,8 +24,10 @@ pub static RESHAPE: OpDef = OpDef {
 pub static SQUEEZE: OpDef = OpDef {
     op: BuiltinOp::SQUEEZE,
     family: "reshape",
-    read: read_squeeze,
+    codec: SqueezeParams::CODEC,
     infer: infer_squeeze,
+    min_version: min_version_squeeze,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.6.0"), (2, "2.5.0")],
 };
 
@@ -27,37 +35,27 @@ pub static SQUEEZE: OpDef = OpDef {
 pub static EXPAND_DIMS: OpDef = OpDef {
     op: BuiltinOp::EXPAND_DIMS,
     family: "reshape",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::ExpandDimsOptions),
     infer: infer_expand_dims,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.10.0")],
 };
 
-/// Params of RESHAPE.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReshapeParams {
-    /// `new_shape`.
-    pub new_shape: Vec<i32>,
+options! {
+    /// Params of RESHAPE.
+    Reshape(ReshapeParams) in BuiltinOptions::ReshapeOptions(builtin_options_as_reshape_options, ReshapeOptionsArgs) {
+        /// `new_shape`.
+        new_shape: Vec<i32>;
+    }
 }
 
-fn read_reshape(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_reshape_options())?;
-    Ok(Params::Reshape(ReshapeParams {
-        new_shape: t.new_shape().map(|v| v.iter().collect()).unwrap_or_default(),
-    }))
-}
-
-/// Params of SQUEEZE.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SqueezeParams {
-    /// `squeeze_dims`.
-    pub squeeze_dims: Vec<i32>,
-}
-
-fn read_squeeze(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_squeeze_options())?;
-    Ok(Params::Squeeze(SqueezeParams {
-        squeeze_dims: t.squeeze_dims().map(|v| v.iter().collect()).unwrap_or_default(),
-    }))
+options! {
+    /// Params of SQUEEZE.
+    Squeeze(SqueezeParams) in BuiltinOptions::SqueezeOptions(builtin_options_as_squeeze_options, SqueezeOptionsArgs) {
+        /// `squeeze_dims`.
+        squeeze_dims: Vec<i32>;
+    }
 }
 
 /// The new shape is input 1 where there is one, else the option; one dimension may be -1 and is computed.
@@ -73,12 +71,18 @@ fn infer_reshape(cx: &InferContext<'_>) -> InferResult {
         _ => cx.params::<ReshapeParams>()?.new_shape.iter().map(|&d| d.into()).collect(),
     };
     // A lone 0 is how old converters wrote a scalar.
-    let wanted = if wanted.as_slice() == [0] && input.shape.elements() == 1 { Default::default() } else { wanted };
+    let wanted =
+        if wanted.as_slice() == [0] && input.shape.elements() == 1 { Default::default() } else { wanted };
     let fail = || {
         let wanted = wanted.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
         InferError::new(format!("cannot reshape {} to [{wanted}]", input.shape))
     };
-    let known: Shape = wanted.iter().filter(|&&d| d != -1).map(|&d| usize::try_from(d)).collect::<Result<_, _>>().map_err(|_| fail())?;
+    let known: Shape = wanted
+        .iter()
+        .filter(|&&d| d != -1)
+        .map(|&d| usize::try_from(d))
+        .collect::<Result<_, _>>()
+        .map_err(|_| fail())?;
     let product = |dims: &[usize]| checked_product(dims).ok_or_else(fail);
     let nonzero = |dims: &[usize]| product(&dims.iter().copied().filter(|&d| d > 0).collect::<Shape>());
     // Where there are no elements at all, the -1 is computed as if the zeros were not there.
@@ -88,7 +92,10 @@ fn infer_reshape(cx: &InferContext<'_>) -> InferResult {
     };
     let shape: Shape = wanted.iter().filter_map(|&d| usize::try_from(d).ok().or(stretched)).collect();
     let stretches = wanted.len() - known.rank();
-    if stretches > 1 || shape.rank() != wanted.len() || shape.checked_elements() != Some(input.shape.elements()) {
+    if stretches > 1
+        || shape.rank() != wanted.len()
+        || shape.checked_elements() != Some(input.shape.elements())
+    {
         return Err(fail());
     }
     Ok(smallvec![Inferred::known(input.ty, shape)])
@@ -118,11 +125,19 @@ fn infer_squeeze(cx: &InferContext<'_>) -> InferResult {
 fn infer_expand_dims(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 1)?;
     let input = cx.input(0)?;
-    let Some(axis) = cx.input(1)?.integers()? else { return Ok(smallvec![Inferred::data_dependent(input.ty)]) };
+    let Some(axis) = cx.input(1)?.integers()? else {
+        return Ok(smallvec![Inferred::data_dependent(input.ty)]);
+    };
     let [axis] = axis.as_slice() else {
         return Err(InferError::new(format!("the axis must be one number, got {}", axis.len())));
     };
     let axis = axis_in(*axis, input.shape.rank() + 1)?;
     let (front, back) = input.shape.dims().split_at(axis);
     Ok(smallvec![Inferred::known(input.ty, front.iter().chain(&[1]).chain(back).copied().collect::<Shape>())])
+}
+
+/// Strings came with version 2.
+fn min_version_squeeze(s: &OpSignature<'_>) -> u32 {
+    use TensorType::String;
+    lowest_with(&[(2, s.input_is(0, &[String]))])
 }

@@ -3,15 +3,18 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError, size_from,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, lowest_with,
+    no_arithmetic, options, per_output, size_from,
 };
 
 /// `RESIZE_BILINEAR`.
 pub static RESIZE_BILINEAR: OpDef = OpDef {
     op: BuiltinOp::RESIZE_BILINEAR,
     family: "resize",
-    read: read_resize_bilinear,
+    codec: ResizeBilinearParams::CODEC,
     infer: infer_bilinear,
+    min_version: min_version_bilinear,
+    multiply_adds: per_output,
     history: &[(1, "1.7.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.5.0")],
 };
 
@@ -19,43 +22,31 @@ pub static RESIZE_BILINEAR: OpDef = OpDef {
 pub static RESIZE_NEAREST_NEIGHBOR: OpDef = OpDef {
     op: BuiltinOp::RESIZE_NEAREST_NEIGHBOR,
     family: "resize",
-    read: read_resize_nearest_neighbor,
+    codec: ResizeNearestNeighborParams::CODEC,
     infer: infer_nearest,
+    min_version: min_version_nearest,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.13.1"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.4.0")],
 };
 
-/// Params of RESIZE_BILINEAR.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ResizeBilinearParams {
-    /// The centers of the corner pixels of input and output coincide.
-    pub align_corners: bool,
-    /// Since version 3: pixels are areas, and their centers lie half a pixel from their edges.
-    pub half_pixel_centers: bool,
+options! {
+    /// Params of RESIZE_BILINEAR.
+    ResizeBilinear(ResizeBilinearParams) in BuiltinOptions::ResizeBilinearOptions(builtin_options_as_resize_bilinear_options, ResizeBilinearOptionsArgs) {
+        /// The centers of the corner pixels of input and output coincide.
+        align_corners: bool;
+        /// Pixels are areas, and their centers lie half a pixel from their edges.
+        half_pixel_centers: bool, since 3;
+    }
 }
 
-fn read_resize_bilinear(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_resize_bilinear_options())?;
-    Ok(Params::ResizeBilinear(ResizeBilinearParams {
-        align_corners: t.align_corners(),
-        half_pixel_centers: t.half_pixel_centers(),
-    }))
-}
-
-/// Params of RESIZE_NEAREST_NEIGHBOR.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ResizeNearestNeighborParams {
-    /// The centers of the corner pixels of input and output coincide.
-    pub align_corners: bool,
-    /// Since version 3: pixels are areas, and their centers lie half a pixel from their edges.
-    pub half_pixel_centers: bool,
-}
-
-fn read_resize_nearest_neighbor(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_resize_nearest_neighbor_options())?;
-    Ok(Params::ResizeNearestNeighbor(ResizeNearestNeighborParams {
-        align_corners: t.align_corners(),
-        half_pixel_centers: t.half_pixel_centers(),
-    }))
+options! {
+    /// Params of RESIZE_NEAREST_NEIGHBOR.
+    ResizeNearestNeighbor(ResizeNearestNeighborParams) in BuiltinOptions::ResizeNearestNeighborOptions(builtin_options_as_resize_nearest_neighbor_options, ResizeNearestNeighborOptionsArgs) {
+        /// The centers of the corner pixels of input and output coincide.
+        align_corners: bool, since 3;
+        /// Pixels are areas, and their centers lie half a pixel from their edges.
+        half_pixel_centers: bool, since 3;
+    }
 }
 
 /// Input `[batch, height, width, channels]`, interpolated to the height and width in input 1.
@@ -88,4 +79,26 @@ fn resized(cx: &InferContext<'_>) -> InferResult {
         return Err(InferError::new(format!("{h}x{w} pixels cannot be resized to {height}x{width}")));
     }
     Ok(smallvec![Inferred::known(ty, [n, height, width, c])])
+}
+
+/// 8-bit, pixel centres at halves and 16-bit came one after the other.
+fn min_version_bilinear(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    let p = s.params::<ResizeBilinearParams>();
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, p.is_some_and(|p| p.half_pixel_centers)),
+        (4, s.input_is(0, &[Int16])),
+    ])
+}
+
+/// 8-bit, the two ways of sampling and 16-bit came one after the other.
+fn min_version_nearest(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    let p = s.params::<ResizeNearestNeighborParams>();
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, p.is_some_and(|p| p.half_pixel_centers || p.align_corners)),
+        (4, s.input_is(0, &[Int16])),
+    ])
 }

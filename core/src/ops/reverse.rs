@@ -3,16 +3,19 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
-    TensorType, axis_in, read_none,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    always_1, axis_in, lowest_with, no_arithmetic, options,
 };
+use crate::schema::BuiltinOptions;
 
 /// `REVERSE_V2`.
 pub static REVERSE_V2: OpDef = OpDef {
     op: BuiltinOp::REVERSE_V2,
     family: "reverse",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::ReverseV2Options),
     infer: infer_reverse,
+    min_version: min_version_v2,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.14.0"), (2, "2.2.0"), (3, "2.5.0"), (4, "2.23.0")],
 };
 
@@ -20,23 +23,21 @@ pub static REVERSE_V2: OpDef = OpDef {
 pub static REVERSE_SEQUENCE: OpDef = OpDef {
     op: BuiltinOp::REVERSE_SEQUENCE,
     family: "reverse",
-    read: read_reverse_sequence,
+    codec: ReverseSequenceParams::CODEC,
     infer: infer_sequence,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.14.0")],
 };
 
-/// Params of REVERSE_SEQUENCE.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReverseSequenceParams {
-    /// The dimension that is reversed.
-    pub seq_dim: i32,
-    /// The dimension along which the lengths differ.
-    pub batch_dim: i32,
-}
-
-fn read_reverse_sequence(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_reverse_sequence_options())?;
-    Ok(Params::ReverseSequence(ReverseSequenceParams { seq_dim: t.seq_dim(), batch_dim: t.batch_dim() }))
+options! {
+    /// Params of REVERSE_SEQUENCE.
+    ReverseSequence(ReverseSequenceParams) in BuiltinOptions::ReverseSequenceOptions(builtin_options_as_reverse_sequence_options, ReverseSequenceOptionsArgs) {
+        /// The dimension that is reversed.
+        seq_dim: i32;
+        /// The dimension along which the lengths differ.
+        batch_dim: i32;
+    }
 }
 
 /// The input with the order along the dimensions in input 1 reversed.
@@ -67,4 +68,14 @@ fn infer_sequence(cx: &InferContext<'_>) -> InferResult {
 pub fn sequence_dimensions(cx: &InferContext<'_>) -> Result<(usize, usize), InferError> {
     let (p, rank): (&ReverseSequenceParams, _) = (cx.params()?, cx.input(0)?.shape.rank());
     Ok((axis_in(p.seq_dim.into(), rank)?, axis_in(p.batch_dim.into(), rank)?))
+}
+
+/// Types were added one after the other.
+fn min_version_v2(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Bool, Float8E4M3FN, Float8E5M2, Int8};
+    lowest_with(&[
+        (2, s.input_is(0, &[Bool])),
+        (3, s.input_is(0, &[Int8])),
+        (4, s.input_is(0, &[Float8E4M3FN, Float8E5M2])),
+    ])
 }

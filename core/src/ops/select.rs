@@ -3,16 +3,20 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, TensorType, read_none,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, OpSignature,
+    TensorType, lowest_with, no_arithmetic,
 };
+use crate::schema::BuiltinOptions;
 use crate::shape::broadcast;
 
 /// `SELECT`.
 pub static SELECT: OpDef = OpDef {
     op: BuiltinOp::SELECT,
     family: "select",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::SelectOptions),
     infer: infer_select,
+    min_version: min_version_select,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.12.0"), (4, "2.12.0")],
 };
 
@@ -20,8 +24,10 @@ pub static SELECT: OpDef = OpDef {
 pub static SELECT_V2: OpDef = OpDef {
     op: BuiltinOp::SELECT_V2,
     family: "select",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::SelectV2Options),
     infer: infer_select_v2,
+    min_version: min_version_select_v2,
+    multiply_adds: no_arithmetic,
     history: &[(1, "2.2.0"), (2, "2.12.0")],
 };
 
@@ -78,4 +84,20 @@ fn single(cx: &InferContext<'_>, operands: [&InferTensor<'_>; 3]) -> Option<Infe
     let declared = cx.outputs.first()?.shape;
     let ones = operands.iter().all(|t| t.shape.elements() == 1) && declared.elements() == 1;
     ones.then(|| Inferred::known(operands[1].ty, declared.clone()))
+}
+
+/// 8-bit, ranks above 4 and unsigned values came one after the other.
+fn min_version_select(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, UInt32};
+    lowest_with(&[
+        (2, s.input_is(1, &[Int8])),
+        (3, (0..3).any(|i| s.rank(i) > 4)),
+        (4, s.input_is(1, &[UInt32])),
+    ])
+}
+
+/// Unsigned values came with version 2.
+fn min_version_select_v2(s: &OpSignature<'_>) -> u32 {
+    use TensorType::UInt32;
+    lowest_with(&[(2, s.input_is(1, &[UInt32]))])
 }

@@ -3,16 +3,19 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
-    TensorType, read_none,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
+    no_arithmetic, options,
 };
+use crate::schema::BuiltinOptions;
 
 /// `SHAPE`.
 pub static SHAPE: OpDef = OpDef {
     op: BuiltinOp::SHAPE,
     family: "shape",
-    read: read_shape,
+    codec: ShapeParams::CODEC,
     infer: infer_shape,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.10.0")],
 };
 
@@ -20,21 +23,19 @@ pub static SHAPE: OpDef = OpDef {
 pub static RANK: OpDef = OpDef {
     op: BuiltinOp::RANK,
     family: "shape",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::RankOptions),
     infer: infer_rank,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.14.0")],
 };
 
-/// Params of SHAPE.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ShapeParams {
-    /// INT32 or INT64.
-    pub out_type: TensorType,
-}
-
-fn read_shape(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_shape_options())?;
-    Ok(Params::Shape(ShapeParams { out_type: TensorType::read(t.out_type())? }))
+options! {
+    /// Params of SHAPE.
+    Shape(ShapeParams) in BuiltinOptions::ShapeOptions(builtin_options_as_shape_options, ShapeOptionsArgs) {
+        /// INT32 or INT64.
+        out_type: TensorType;
+    }
 }
 
 /// The sizes of the input's dimensions, as a vector.

@@ -3,16 +3,20 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError, read_none,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    lowest_with, no_arithmetic, options,
 };
+use crate::schema::BuiltinOptions;
 use crate::shape::Shape;
 
 /// `SLICE`.
 pub static SLICE: OpDef = OpDef {
     op: BuiltinOp::SLICE,
     family: "slice",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::SliceOptions),
     infer: infer_slice,
+    min_version: min_version_slice,
+    multiply_adds: no_arithmetic,
     history: &[
         (1, "1.14.0"),
         (2, "1.14.0"),
@@ -29,8 +33,10 @@ pub static SLICE: OpDef = OpDef {
 pub static STRIDED_SLICE: OpDef = OpDef {
     op: BuiltinOp::STRIDED_SLICE,
     family: "slice",
-    read: read_strided_slice,
+    codec: StridedSliceParams::CODEC,
     infer: infer_strided_slice,
+    min_version: min_version_strided_slice,
+    multiply_adds: no_arithmetic,
     history: &[
         (1, "1.6.0"),
         (2, "1.14.0"),
@@ -43,33 +49,22 @@ pub static STRIDED_SLICE: OpDef = OpDef {
     ],
 };
 
-/// Params of STRIDED_SLICE.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StridedSliceParams {
-    /// Bit `i`: the slice of entry `i` begins at the first element, whatever `begin` says.
-    pub begin_mask: i32,
-    /// Bit `i`: the slice of entry `i` ends with the last element, whatever `end` says.
-    pub end_mask: i32,
-    /// Bit `i`: entry `i` stands for as many whole dimensions as no other entry names.
-    pub ellipsis_mask: i32,
-    /// Bit `i`: entry `i` names no dimension of the input, but adds one of size 1 to the output.
-    pub new_axis_mask: i32,
-    /// Bit `i`: entry `i` selects one index, and the output lacks the dimension.
-    pub shrink_axis_mask: i32,
-    /// Since version 8: `end` counts from where the slice begins.
-    pub offset: bool,
-}
-
-fn read_strided_slice(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_strided_slice_options())?;
-    Ok(Params::StridedSlice(StridedSliceParams {
-        begin_mask: t.begin_mask(),
-        end_mask: t.end_mask(),
-        ellipsis_mask: t.ellipsis_mask(),
-        new_axis_mask: t.new_axis_mask(),
-        shrink_axis_mask: t.shrink_axis_mask(),
-        offset: t.offset(),
-    }))
+options! {
+    /// Params of STRIDED_SLICE.
+    StridedSlice(StridedSliceParams) in BuiltinOptions::StridedSliceOptions(builtin_options_as_strided_slice_options, StridedSliceOptionsArgs) {
+        /// Bit `i`: the slice of entry `i` begins at the first element, whatever `begin` says.
+        begin_mask: i32;
+        /// Bit `i`: the slice of entry `i` ends with the last element, whatever `end` says.
+        end_mask: i32;
+        /// Bit `i`: entry `i` stands for as many whole dimensions as no other entry names.
+        ellipsis_mask: i32;
+        /// Bit `i`: entry `i` names no dimension of the input, but adds one of size 1 to the output.
+        new_axis_mask: i32;
+        /// Bit `i`: entry `i` selects one index, and the output lacks the dimension.
+        shrink_axis_mask: i32;
+        /// `end` counts from where the slice begins.
+        offset: bool, since 8;
+    }
 }
 
 /// A box of the input: input 1 is where it begins, input 2 its size, -1 for all that is left.
@@ -245,4 +240,33 @@ fn single(size: usize, begin: Option<i64>, stride: i64) -> Result<SliceRange, In
         )));
     }
     Ok(SliceRange { count: 1, ..range })
+}
+
+/// Types and ranks were added one after the other.
+fn min_version_slice(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float16, Int4, Int8, Int16, String, UInt32};
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.input_is(0, &[String])),
+        (4, s.input_is(0, &[Int16])),
+        (5, s.rank(0) > 4),
+        (6, s.input_is(0, &[UInt32])),
+        (7, s.input_is(0, &[Int4])),
+        (8, s.input_is(0, &[Float16])),
+    ])
+}
+
+/// Types, ranks and masks were added one after the other.
+fn min_version_strided_slice(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Bool, Int8, String, UInt32};
+    let p = s.params::<StridedSliceParams>();
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.input_is(0, &[Bool])),
+        (4, s.rank(0) > 4),
+        (5, s.input_is(0, &[String])),
+        (6, p.is_some_and(|p| p.ellipsis_mask != 0 || p.new_axis_mask != 0)),
+        (7, s.input_is(0, &[UInt32])),
+        (8, p.is_some_and(|p| p.offset)),
+    ])
 }

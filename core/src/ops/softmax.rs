@@ -3,16 +3,19 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
-    TensorType, read_none,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    lowest_with, options, per_output,
 };
+use crate::schema::BuiltinOptions;
 
 /// `SOFTMAX`.
 pub static SOFTMAX: OpDef = OpDef {
     op: BuiltinOp::SOFTMAX,
     family: "softmax",
-    read: read_softmax,
+    codec: SoftmaxParams::CODEC,
     infer,
+    min_version,
+    multiply_adds: per_output,
     history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.23.0")],
 };
 
@@ -20,21 +23,19 @@ pub static SOFTMAX: OpDef = OpDef {
 pub static LOG_SOFTMAX: OpDef = OpDef {
     op: BuiltinOp::LOG_SOFTMAX,
     family: "softmax",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::LogSoftmaxOptions),
     infer,
+    min_version: min_version_log,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0")],
 };
 
-/// Params of SOFTMAX.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SoftmaxParams {
-    /// Multiplies the input.
-    pub beta: f32,
-}
-
-fn read_softmax(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_softmax_options())?;
-    Ok(Params::Softmax(SoftmaxParams { beta: t.beta() }))
+options! {
+    /// Params of SOFTMAX.
+    Softmax(SoftmaxParams) in BuiltinOptions::SoftmaxOptions(builtin_options_as_softmax_options, SoftmaxOptionsArgs) {
+        /// Multiplies the input.
+        beta: f32;
+    }
 }
 
 /// Along the innermost dimension. 8-bit inputs may have a 16-bit output.
@@ -48,4 +49,16 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         && cx.outputs.first().is_some_and(|o| o.ty == TensorType::Int16);
     let ty = if widens { TensorType::Int16 } else { input.ty };
     Ok(smallvec![Inferred::known(ty, input.shape.clone())])
+}
+
+/// 8-bit, 16-bit and float16 came one after the other.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float16, Int8, Int16};
+    lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Int16])), (4, s.input_is(0, &[Float16]))])
+}
+
+/// 8-bit came with version 2.
+fn min_version_log(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Int8;
+    lowest_with(&[(2, s.input_is(0, &[Int8]))])
 }

@@ -3,15 +3,19 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, read_none, size_from,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, OpSignature,
+    TensorType, lowest_with, no_arithmetic, size_from,
 };
+use crate::schema::BuiltinOptions;
 
 /// `SPACE_TO_BATCH_ND`.
 pub static SPACE_TO_BATCH_ND: OpDef = OpDef {
     op: BuiltinOp::SPACE_TO_BATCH_ND,
     family: "space_to_batch",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::SpaceToBatchNDOptions),
     infer: infer_space_to_batch,
+    min_version,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.12.0")],
 };
 
@@ -19,8 +23,10 @@ pub static SPACE_TO_BATCH_ND: OpDef = OpDef {
 pub static BATCH_TO_SPACE_ND: OpDef = OpDef {
     op: BuiltinOp::BATCH_TO_SPACE_ND,
     family: "space_to_batch",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::BatchToSpaceNDOptions),
     infer: infer_batch_to_space,
+    min_version,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.12.0")],
 };
 
@@ -93,4 +99,10 @@ pub fn blocks(cx: &InferContext<'_>) -> Result<Option<SmallVec<[Block; 4]>>, Inf
 fn operands<'a, 'b>(cx: &'b InferContext<'a>) -> Result<&'b InferTensor<'a>, InferError> {
     cx.arity(3..=3, 1)?;
     cx.input(0)
+}
+
+/// 8-bit, ranks other than 4, and 16-bit came one after the other.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.rank(0) != 4), (4, s.input_is(0, &[Int16]))])
 }

@@ -3,15 +3,18 @@
 use smallvec::SmallVec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError, axis_in,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, axis_in,
+    lowest_with, no_arithmetic, options,
 };
 
 /// `SPLIT`.
 pub static SPLIT: OpDef = OpDef {
     op: BuiltinOp::SPLIT,
     family: "split",
-    read: read_split,
+    codec: SplitParams::CODEC,
     infer: infer_split,
+    min_version: min_version_split,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "1.14.0"), (4, "2.3.0"), (5, "2.23.0")],
 };
 
@@ -19,33 +22,27 @@ pub static SPLIT: OpDef = OpDef {
 pub static SPLIT_V: OpDef = OpDef {
     op: BuiltinOp::SPLIT_V,
     family: "split",
-    read: read_splitv,
+    codec: SplitVParams::CODEC,
     infer: infer_split_v,
+    min_version: min_version_split_v,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.13.1"), (2, "2.3.0"), (3, "2.23.0")],
 };
 
-/// Params of SPLIT.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SplitParams {
-    /// How many outputs.
-    pub num_splits: i32,
+options! {
+    /// Params of SPLIT.
+    Split(SplitParams) in BuiltinOptions::SplitOptions(builtin_options_as_split_options, SplitOptionsArgs) {
+        /// How many outputs.
+        num_splits: i32;
+    }
 }
 
-fn read_split(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_split_options())?;
-    Ok(Params::Split(SplitParams { num_splits: t.num_splits() }))
-}
-
-/// Params of SPLIT_V.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SplitVParams {
-    /// How many outputs.
-    pub num_splits: i32,
-}
-
-fn read_splitv(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_split_voptions())?;
-    Ok(Params::SplitV(SplitVParams { num_splits: t.num_splits() }))
+options! {
+    /// Params of SPLIT_V.
+    SplitV(SplitVParams) in BuiltinOptions::SplitVOptions(builtin_options_as_split_voptions, SplitVOptionsArgs) {
+        /// How many outputs.
+        num_splits: i32;
+    }
 }
 
 /// Input 1, cut into equal parts along the dimension that input 0 gives.
@@ -121,4 +118,21 @@ fn parts(
             Inferred::known(input.ty, shape.collect::<crate::Shape>())
         })
         .collect()
+}
+
+/// Types were added one after the other; input 1 is the data.
+fn min_version_split(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float8E4M3FN, Float8E5M2, Int8, Int16, Int32};
+    lowest_with(&[
+        (2, s.input_is(1, &[Int8])),
+        (3, s.input_is(1, &[Int32])),
+        (4, s.input_is(1, &[Int16])),
+        (5, s.input_is(1, &[Float8E4M3FN, Float8E5M2])),
+    ])
+}
+
+/// 8-bit came with version 2, 8-bit floats with version 3.
+fn min_version_split_v(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float8E4M3FN, Float8E5M2, Int8};
+    lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Float8E4M3FN, Float8E5M2]))])
 }

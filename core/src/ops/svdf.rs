@@ -4,36 +4,31 @@ use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    lowest_with, options, recurrent,
 };
 
 /// `SVDF`.
 pub static SVDF: OpDef = OpDef {
     op: BuiltinOp::SVDF,
     family: "svdf",
-    read: read_svdf,
+    codec: SVDFParams::CODEC,
     infer,
+    min_version,
+    multiply_adds: recurrent,
     history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.3.0")],
 };
 
-/// Params of SVDF.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SVDFParams {
-    /// Filters that are summed up to one unit.
-    pub rank: i32,
-    /// Applied to the result.
-    pub fused_activation_function: Activation,
-    /// Whether float inputs that meet integer weights are quantized with a zero point. Since version 4; false before.
-    pub asymmetric_quantize_inputs: bool,
-}
-
-fn read_svdf(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_svdfoptions())?;
-    Ok(Params::SVDF(SVDFParams {
-        rank: t.rank(),
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-        asymmetric_quantize_inputs: t.asymmetric_quantize_inputs(),
-    }))
+options! {
+    /// Params of SVDF.
+    SVDF(SVDFParams) in BuiltinOptions::SVDFOptions(builtin_options_as_svdfoptions, SVDFOptionsArgs) {
+        /// Filters that are summed up to one unit.
+        rank: i32;
+        /// Applied to the result.
+        fused_activation_function: Activation;
+        /// Whether float inputs that meet integer weights are quantized with a zero point. Since version 4; false before.
+        asymmetric_quantize_inputs: bool, since 4;
+    }
 }
 
 /// Input `[batch, inputs]`, feature weights `[filters, inputs]`, time weights `[filters, memory]`, bias
@@ -61,4 +56,15 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     }
     check_bias(cx, 3, filters / rank)?;
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [batch, filters / rank])])
+}
+
+/// 8-bit weights, integers, and activations quantized with a zero point came one after the other.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Int8;
+    let p = s.params::<SVDFParams>();
+    lowest_with(&[
+        (2, s.hybrid(0, 1)),
+        (3, s.input_is(0, &[Int8])),
+        (4, s.hybrid(0, 1) && p.is_some_and(|p| p.asymmetric_quantize_inputs)),
+    ])
 }

@@ -3,16 +3,20 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, read_none, size_from,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    always_1, lowest_with, no_arithmetic, size_from,
 };
+use crate::schema::BuiltinOptions;
 use crate::shape::{Shape, broadcast};
 
 /// `TILE`.
 pub static TILE: OpDef = OpDef {
     op: BuiltinOp::TILE,
     family: "tile",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::TileOptions),
     infer: infer_tile,
+    min_version: min_version_tile,
+    multiply_adds: no_arithmetic,
     history: &[(1, "1.10.1"), (2, "2.2.0"), (3, "2.8.0")],
 };
 
@@ -20,8 +24,10 @@ pub static TILE: OpDef = OpDef {
 pub static BROADCAST_TO: OpDef = OpDef {
     op: BuiltinOp::BROADCAST_TO,
     family: "tile",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::BroadcastToOptions),
     infer: infer_broadcast_to,
+    min_version: min_version_broadcast_to,
+    multiply_adds: no_arithmetic,
     history: &[(2, "2.5.0"), (3, "2.5.0"), (4, "2.23.0")],
 };
 
@@ -29,8 +35,10 @@ pub static BROADCAST_TO: OpDef = OpDef {
 pub static BROADCAST_ARGS: OpDef = OpDef {
     op: BuiltinOp::BROADCAST_ARGS,
     family: "tile",
-    read: read_none,
+    codec: Codec::NONE,
     infer: infer_broadcast_args,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "2.6.0")],
 };
 
@@ -71,4 +79,20 @@ fn infer_broadcast_args(cx: &InferContext<'_>) -> InferResult {
         }
         _ => Err(InferError::new(format!("{} {} and {} {} are no shapes", a.ty, a.shape, b.ty, b.shape))),
     }
+}
+
+/// Strings came with version 2, 8-bit with version 3.
+fn min_version_tile(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, String};
+    lowest_with(&[(2, s.input_is(0, &[String])), (3, s.input_is(0, &[Int8]))])
+}
+
+/// There is no version 1; small integers came with version 3, 8-bit floats with version 4.
+fn min_version_broadcast_to(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float8E4M3FN, Float8E5M2, Int8, Int16};
+    lowest_with(&[
+        (2, true),
+        (3, s.input_is(0, &[Int8, Int16])),
+        (4, s.input_is(0, &[Float8E4M3FN, Float8E5M2])),
+    ])
 }

@@ -2,15 +2,21 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, read_none};
+use super::{
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    lowest_with, per_input,
+};
+use crate::schema::BuiltinOptions;
 use crate::shape::Shape;
 
 /// `TOPK_V2`.
 pub static TOPK_V2: OpDef = OpDef {
     op: BuiltinOp::TOPK_V2,
     family: "topk",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::TopKV2Options),
     infer,
+    min_version,
+    multiply_adds: per_input,
     history: &[(1, "1.7.0"), (2, "1.14.0"), (3, "2.13.0")],
 };
 
@@ -38,4 +44,13 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         }
         _ => Err(InferError::new(format!("{count} elements of each row of {}", input.shape))),
     }
+}
+
+/// 8-bit came with version 2, 16-bit values, counts and indices with version 3.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.input_is(0, &[Int16]) || s.input_is(1, &[Int16]) || s.output_is(1, &[Int16])),
+    ])
 }

@@ -2,14 +2,20 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, axis_in, read_none};
+use super::{
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    axis_in, lowest_with, no_arithmetic,
+};
+use crate::schema::BuiltinOptions;
 
 /// `TRANSPOSE`.
 pub static TRANSPOSE: OpDef = OpDef {
     op: BuiltinOp::TRANSPOSE,
     family: "transpose",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::TransposeOptions),
     infer,
+    min_version,
+    multiply_adds: no_arithmetic,
     history: &[
         (1, "1.6.0"),
         (2, "1.14.0"),
@@ -52,4 +58,19 @@ pub fn permutation(cx: &InferContext<'_>) -> Result<Option<SmallVec<[usize; 8]>>
         return Err(InferError::new(format!("{values:?} is no permutation of {rank} dimensions")));
     }
     Ok(Some(permutation))
+}
+
+/// Types and ranks were added one after the other.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{BFloat16, Bool, Float16, Int4, Int8, Int16};
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8])),
+        (3, s.input_is(0, &[Bool])),
+        (4, s.rank(0) > 4),
+        (5, s.input_is(0, &[Int16])),
+        (6, s.rank(0) > 5),
+        (7, s.input_is(0, &[Int4])),
+        (8, s.rank(0) > 6 || s.input_is(0, &[BFloat16])),
+        (9, s.input_is(0, &[Float16])),
+    ])
 }

@@ -4,43 +4,35 @@ use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Padding, Params,
-    ReadError, TensorType, size_from, windowed_output,
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, Padding,
+    TensorType, lowest_with, options, size_from, windowed_output,
 };
 
 /// `TRANSPOSE_CONV`.
 pub static TRANSPOSE_CONV: OpDef = OpDef {
     op: BuiltinOp::TRANSPOSE_CONV,
     family: "transpose_conv",
-    read: read_transpose_conv,
+    codec: TransposeConvParams::CODEC,
     infer,
+    min_version,
+    multiply_adds,
     history: &[(1, "1.9.0"), (2, "2.2.0"), (3, "2.3.0"), (4, "2.13.0"), (5, "2.15.0")],
 };
 
-/// Params of TRANSPOSE_CONV.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TransposeConvParams {
-    /// The padding of the convolution that this transposes.
-    pub padding: Padding,
-    /// Output columns between two input columns.
-    pub stride_w: i32,
-    /// Output rows between two input rows.
-    pub stride_h: i32,
-    /// Applied to the result.
-    pub fused_activation_function: Activation,
-    /// The type that 16-bit results are accumulated in; `Float32` where the file does not say.
-    pub quantized_bias_type: TensorType,
-}
-
-fn read_transpose_conv(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_transpose_conv_options())?;
-    Ok(Params::TransposeConv(TransposeConvParams {
-        padding: Padding::read(t.padding())?,
-        stride_w: t.stride_w(),
-        stride_h: t.stride_h(),
-        fused_activation_function: Activation::read(t.fused_activation_function())?,
-        quantized_bias_type: TensorType::read(t.quantized_bias_type())?,
-    }))
+options! {
+    /// Params of TRANSPOSE_CONV.
+    TransposeConv(TransposeConvParams) in BuiltinOptions::TransposeConvOptions(builtin_options_as_transpose_conv_options, TransposeConvOptionsArgs) {
+        /// The padding of the convolution that this transposes.
+        padding: Padding;
+        /// Output columns between two input columns.
+        stride_w: i32;
+        /// Output rows between two input rows.
+        stride_h: i32;
+        /// Applied to the result.
+        fused_activation_function: Activation, since 4;
+        /// The type that 16-bit results are accumulated in; `Float32` where the file does not say.
+        quantized_bias_type: TensorType, since 5;
+    }
 }
 
 /// Output shape `[4]`, weights `[out, kernel_h, kernel_w, in]`, input `[batch, height, width, in]`, bias `[out]`.
@@ -69,4 +61,21 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     windowed_output(height, kernel_h, p.stride_h, 1, p.padding)?;
     windowed_output(width, kernel_w, p.stride_w, 1, p.padding)?;
     Ok(smallvec![Inferred::known(ty, [batch, height, width, out])])
+}
+
+/// Integers, a bias, a fused activation and biases of a chosen type came one after the other.
+fn min_version(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float32, Int8, Int16};
+    let p = s.params::<TransposeConvParams>();
+    lowest_with(&[
+        (2, s.input_is(1, &[Int8])),
+        (3, s.input(3).is_some()),
+        (4, p.is_some_and(|p| p.fused_activation_function != Activation::None)),
+        (5, s.input_is(2, &[Int16]) && p.is_some_and(|p| p.quantized_bias_type != Float32)),
+    ])
+}
+
+fn multiply_adds(s: &OpSignature<'_>) -> u64 {
+    let channels = s.input(1).and_then(|w| w.shape.get(3)).map_or(1, |&n| n as u64).max(1);
+    s.input_elements(2).saturating_mul(s.input_elements(1) / channels)
 }

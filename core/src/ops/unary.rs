@@ -4,27 +4,42 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferResult, Inferred, OpDef, Options, Params, ReadError, read_none};
+use super::{
+    BuiltinOp, Codec, InferContext, InferResult, Inferred, OpDef, OpSignature, TensorType, always_1,
+    lowest_with, options, per_output,
+};
+use crate::schema::BuiltinOptions;
 
 /// `ABS`.
 pub static ABS: OpDef = OpDef {
     op: BuiltinOp::ABS,
     family: "unary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::AbsOptions),
     infer,
+    min_version: min_version_abs,
+    multiply_adds: per_output,
     history: &[(1, "1.13.0"), (2, "2.4.0"), (3, "2.5.0"), (4, "2.6.0"), (5, "2.12.0")],
 };
 
 /// `CEIL`.
-pub static CEIL: OpDef =
-    OpDef { op: BuiltinOp::CEIL, family: "unary", read: read_none, infer, history: &[(1, "1.14.0")] };
+pub static CEIL: OpDef = OpDef {
+    op: BuiltinOp::CEIL,
+    family: "unary",
+    codec: Codec::NONE,
+    infer,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "1.14.0")],
+};
 
 /// `COS`.
 pub static COS: OpDef = OpDef {
     op: BuiltinOp::COS,
     family: "unary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::CosOptions),
     infer,
+    min_version: min_version_sin,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "2.23.0")],
 };
 
@@ -32,38 +47,65 @@ pub static COS: OpDef = OpDef {
 pub static EXP: OpDef = OpDef {
     op: BuiltinOp::EXP,
     family: "unary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::ExpOptions),
     infer,
+    min_version: min_version_exp,
+    multiply_adds: per_output,
     history: &[(1, "1.7.0"), (2, "2.12.0")],
 };
 
 /// `FLOOR`.
-pub static FLOOR: OpDef =
-    OpDef { op: BuiltinOp::FLOOR, family: "unary", read: read_none, infer, history: &[(1, "1.9.0")] };
+pub static FLOOR: OpDef = OpDef {
+    op: BuiltinOp::FLOOR,
+    family: "unary",
+    codec: Codec::NONE,
+    infer,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "1.9.0")],
+};
 
 /// `LOG`.
 pub static LOG: OpDef = OpDef {
     op: BuiltinOp::LOG,
     family: "unary",
-    read: read_none,
+    codec: Codec::NONE,
     infer,
+    min_version: min_version_exp,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "2.15.0")],
 };
 
 /// `NEG`.
-pub static NEG: OpDef =
-    OpDef { op: BuiltinOp::NEG, family: "unary", read: read_none, infer, history: &[(1, "1.9.0")] };
+pub static NEG: OpDef = OpDef {
+    op: BuiltinOp::NEG,
+    family: "unary",
+    codec: Codec::empty(BuiltinOptions::NegOptions),
+    infer,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "1.9.0")],
+};
 
 /// `ROUND`.
-pub static ROUND: OpDef =
-    OpDef { op: BuiltinOp::ROUND, family: "unary", read: read_none, infer, history: &[(1, "1.14.0")] };
+pub static ROUND: OpDef = OpDef {
+    op: BuiltinOp::ROUND,
+    family: "unary",
+    codec: Codec::NONE,
+    infer,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "1.14.0")],
+};
 
 /// `RSQRT`.
 pub static RSQRT: OpDef = OpDef {
     op: BuiltinOp::RSQRT,
     family: "unary",
-    read: read_none,
+    codec: Codec::NONE,
     infer,
+    min_version: min_version_8_then_16_bit,
+    multiply_adds: per_output,
     history: &[(1, "1.10.0"), (2, "2.5.0"), (3, "2.15.0")],
 };
 
@@ -71,8 +113,10 @@ pub static RSQRT: OpDef = OpDef {
 pub static SIGN: OpDef = OpDef {
     op: BuiltinOp::SIGN,
     family: "unary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::SignOptions),
     infer,
+    min_version: min_version_sign,
+    multiply_adds: per_output,
     history: &[(1, "2.11.0"), (2, "2.12.0")],
 };
 
@@ -80,8 +124,10 @@ pub static SIGN: OpDef = OpDef {
 pub static SIN: OpDef = OpDef {
     op: BuiltinOp::SIN,
     family: "unary",
-    read: read_none,
+    codec: Codec::NONE,
     infer,
+    min_version: min_version_sin,
+    multiply_adds: per_output,
     history: &[(1, "1.9.0"), (2, "2.23.0")],
 };
 
@@ -89,8 +135,10 @@ pub static SIN: OpDef = OpDef {
 pub static SQRT: OpDef = OpDef {
     op: BuiltinOp::SQRT,
     family: "unary",
-    read: read_none,
+    codec: Codec::NONE,
     infer,
+    min_version: min_version_exp,
+    multiply_adds: per_output,
     history: &[(1, "1.10.0"), (2, "2.21.0")],
 };
 
@@ -98,8 +146,10 @@ pub static SQRT: OpDef = OpDef {
 pub static SQUARE: OpDef = OpDef {
     op: BuiltinOp::SQUARE,
     family: "unary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::SquareOptions),
     infer,
+    min_version: always_1,
+    multiply_adds: per_output,
     history: &[(1, "1.12.0")],
 };
 
@@ -107,8 +157,10 @@ pub static SQUARE: OpDef = OpDef {
 pub static LOGICAL_NOT: OpDef = OpDef {
     op: BuiltinOp::LOGICAL_NOT,
     family: "unary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::LogicalNotOptions),
     infer,
+    min_version: always_1,
+    multiply_adds: per_output,
     history: &[(1, "1.11.0")],
 };
 
@@ -116,8 +168,10 @@ pub static LOGICAL_NOT: OpDef = OpDef {
 pub static ZEROS_LIKE: OpDef = OpDef {
     op: BuiltinOp::ZEROS_LIKE,
     family: "unary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::ZerosLikeOptions),
     infer,
+    min_version: always_1,
+    multiply_adds: per_output,
     history: &[(1, "1.12.0")],
 };
 
@@ -125,8 +179,10 @@ pub static ZEROS_LIKE: OpDef = OpDef {
 pub static RELU: OpDef = OpDef {
     op: BuiltinOp::RELU,
     family: "unary",
-    read: read_none,
+    codec: Codec::NONE,
     infer,
+    min_version: min_version_relu,
+    multiply_adds: per_output,
     history: &[(1, "1.5.0"), (2, "2.1.0"), (3, "2.5.0")],
 };
 
@@ -134,8 +190,10 @@ pub static RELU: OpDef = OpDef {
 pub static RELU6: OpDef = OpDef {
     op: BuiltinOp::RELU6,
     family: "unary",
-    read: read_none,
+    codec: Codec::NONE,
     infer,
+    min_version: min_version_8_then_16_bit,
+    multiply_adds: per_output,
     history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.5.0")],
 };
 
@@ -143,8 +201,10 @@ pub static RELU6: OpDef = OpDef {
 pub static RELU_N1_TO_1: OpDef = OpDef {
     op: BuiltinOp::RELU_N1_TO_1,
     family: "unary",
-    read: read_none,
+    codec: Codec::NONE,
     infer,
+    min_version: always_1,
+    multiply_adds: per_output,
     history: &[(1, "1.5.0")],
 };
 
@@ -152,8 +212,10 @@ pub static RELU_N1_TO_1: OpDef = OpDef {
 pub static RELU_0_TO_1: OpDef = OpDef {
     op: BuiltinOp::RELU_0_TO_1,
     family: "unary",
-    read: read_none,
+    codec: Codec::NONE,
     infer,
+    min_version: always_1,
+    multiply_adds: per_output,
     history: &[(1, "2.10.0")],
 };
 
@@ -161,8 +223,10 @@ pub static RELU_0_TO_1: OpDef = OpDef {
 pub static LOGISTIC: OpDef = OpDef {
     op: BuiltinOp::LOGISTIC,
     family: "unary",
-    read: read_none,
+    codec: Codec::NONE,
     infer,
+    min_version: min_version_8_then_16_bit,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0")],
 };
 
@@ -170,8 +234,10 @@ pub static LOGISTIC: OpDef = OpDef {
 pub static TANH: OpDef = OpDef {
     op: BuiltinOp::TANH,
     family: "unary",
-    read: read_none,
+    codec: Codec::NONE,
     infer,
+    min_version: min_version_8_then_16_bit,
+    multiply_adds: per_output,
     history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0")],
 };
 
@@ -179,21 +245,32 @@ pub static TANH: OpDef = OpDef {
 pub static HARD_SWISH: OpDef = OpDef {
     op: BuiltinOp::HARD_SWISH,
     family: "unary",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::HardSwishOptions),
     infer,
+    min_version: always_1,
+    multiply_adds: per_output,
     history: &[(1, "1.15.0")],
 };
 
 /// `ELU`.
-pub static ELU: OpDef =
-    OpDef { op: BuiltinOp::ELU, family: "unary", read: read_none, infer, history: &[(1, "1.14.0")] };
+pub static ELU: OpDef = OpDef {
+    op: BuiltinOp::ELU,
+    family: "unary",
+    codec: Codec::NONE,
+    infer,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "1.14.0")],
+};
 
 /// `GELU`.
 pub static GELU: OpDef = OpDef {
     op: BuiltinOp::GELU,
     family: "unary",
-    read: read_gelu,
+    codec: GeluParams::CODEC,
     infer,
+    min_version: min_version_gelu,
+    multiply_adds: per_output,
     history: &[(1, "2.9.0"), (2, "2.9.0"), (3, "2.23.0")],
 };
 
@@ -201,33 +278,27 @@ pub static GELU: OpDef = OpDef {
 pub static LEAKY_RELU: OpDef = OpDef {
     op: BuiltinOp::LEAKY_RELU,
     family: "unary",
-    read: read_leaky_relu,
+    codec: LeakyReluParams::CODEC,
     infer,
+    min_version: min_version_leaky_relu,
+    multiply_adds: per_output,
     history: &[(1, "1.13.1"), (2, "2.3.0")],
 };
 
-/// Params of GELU.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GeluParams {
-    /// By `tanh` instead of the error function.
-    pub approximate: bool,
+options! {
+    /// Params of GELU.
+    Gelu(GeluParams) in BuiltinOptions::GeluOptions(builtin_options_as_gelu_options, GeluOptionsArgs) {
+        /// By `tanh` instead of the error function.
+        approximate: bool;
+    }
 }
 
-fn read_gelu(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_gelu_options())?;
-    Ok(Params::Gelu(GeluParams { approximate: t.approximate() }))
-}
-
-/// Params of LEAKY_RELU.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LeakyReluParams {
-    /// The slope below 0.
-    pub alpha: f32,
-}
-
-fn read_leaky_relu(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_leaky_relu_options())?;
-    Ok(Params::LeakyRelu(LeakyReluParams { alpha: t.alpha() }))
+options! {
+    /// Params of LEAKY_RELU.
+    LeakyRelu(LeakyReluParams) in BuiltinOptions::LeakyReluOptions(builtin_options_as_leaky_relu_options, LeakyReluOptionsArgs) {
+        /// The slope below 0.
+        alpha: f32;
+    }
 }
 
 /// The output has the input's type and shape.
@@ -235,4 +306,57 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     let input = cx.input(0)?;
     Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
+}
+
+/// 8-bit, quantized 16-bit, plain 16-bit and 32-bit came one after the other.
+fn min_version_abs(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16, Int32, UInt8};
+    lowest_with(&[
+        (2, s.input_is(0, &[Int8, UInt8])),
+        (3, s.input_is(0, &[Int16]) && s.quantized(0)),
+        (4, s.input_is(0, &[Int16]) && !s.quantized(0)),
+        (5, s.input_is(0, &[Int32])),
+    ])
+}
+
+/// 8-bit came with version 2, 16-bit with version 3.
+fn min_version_relu(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16, UInt8};
+    lowest_with(&[(2, s.input_is(0, &[Int8, UInt8])), (3, s.input_is(0, &[Int16]))])
+}
+
+/// Signed 8-bit came with version 2, 16-bit with version 3.
+fn min_version_8_then_16_bit(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Int16]))])
+}
+
+/// 16-bit came with version 2.
+fn min_version_leaky_relu(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Int16;
+    lowest_with(&[(2, s.input_is(0, &[Int16]))])
+}
+
+/// 8-bit came with version 2, float16 with version 3.
+fn min_version_gelu(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Float16, Int8, UInt8};
+    lowest_with(&[(2, s.input_is(0, &[Int8, UInt8])), (3, s.input_is(0, &[Float16]))])
+}
+
+/// Integers came with version 2.
+fn min_version_sign(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Int32;
+    lowest_with(&[(2, s.input_is(0, &[Int32]))])
+}
+
+/// float16 came with version 2.
+fn min_version_sin(s: &OpSignature<'_>) -> u32 {
+    use TensorType::Float16;
+    lowest_with(&[(2, s.input_is(0, &[Float16]))])
+}
+
+/// Quantized values came with version 2.
+fn min_version_exp(s: &OpSignature<'_>) -> u32 {
+    use TensorType::{Int8, Int16};
+    lowest_with(&[(2, s.input_is(0, &[Int8, Int16]))])
 }

@@ -3,16 +3,19 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, Options, Params, ReadError,
-    TensorType, read_none,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
+    no_arithmetic, options,
 };
+use crate::schema::BuiltinOptions;
 
 /// `VAR_HANDLE`.
 pub static VAR_HANDLE: OpDef = OpDef {
     op: BuiltinOp::VAR_HANDLE,
     family: "variables",
-    read: read_var_handle,
+    codec: VarHandleParams::CODEC,
     infer: infer_handle,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "2.6.0")],
 };
 
@@ -20,8 +23,10 @@ pub static VAR_HANDLE: OpDef = OpDef {
 pub static READ_VARIABLE: OpDef = OpDef {
     op: BuiltinOp::READ_VARIABLE,
     family: "variables",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::ReadVariableOptions),
     infer: infer_read,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "2.6.0")],
 };
 
@@ -29,26 +34,21 @@ pub static READ_VARIABLE: OpDef = OpDef {
 pub static ASSIGN_VARIABLE: OpDef = OpDef {
     op: BuiltinOp::ASSIGN_VARIABLE,
     family: "variables",
-    read: read_none,
+    codec: Codec::empty(BuiltinOptions::AssignVariableOptions),
     infer: infer_assign,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
     history: &[(1, "2.6.0")],
 };
 
-/// Params of VAR_HANDLE.
-#[derive(Debug, Clone, PartialEq)]
-pub struct VarHandleParams {
-    /// Variables of the same name in different containers are different.
-    pub container: String,
-    /// The name of the variable; every handle of that name stands for the same one.
-    pub shared_name: String,
-}
-
-fn read_var_handle(options: &Options<'_>) -> Result<Params, ReadError> {
-    let t = options.table(|o| o.builtin_options_as_var_handle_options())?;
-    Ok(Params::VarHandle(VarHandleParams {
-        container: t.container().unwrap_or_default().to_owned(),
-        shared_name: t.shared_name().unwrap_or_default().to_owned(),
-    }))
+options! {
+    /// Params of VAR_HANDLE.
+    VarHandle(VarHandleParams) in BuiltinOptions::VarHandleOptions(builtin_options_as_var_handle_options, VarHandleOptionsArgs) {
+        /// Variables of the same name in different containers are different.
+        container: String;
+        /// The name of the variable; every handle of that name stands for the same one.
+        shared_name: String;
+    }
 }
 
 /// The handle of a resource variable.

@@ -44,7 +44,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         (Int16, Int8 | Int4 | Int2, Int16) => int16::<i32>(cx),
         (Int16, Int16, Int16) if bias == Some(Int64) => int16_weights::<i64>(cx),
         (Int16, Int16, Int16) => int16_weights::<i32>(cx),
-        (UInt8 | Int8 | Int16, UInt8 | Int8 | Int16 | Int4 | Int2, _) => Err(unsupported_type("output", output)),
+        (UInt8 | Int8 | Int16, UInt8 | Int8 | Int16 | Int4 | Int2, _) => {
+            Err(unsupported_type("output", output))
+        }
         (Float32 | UInt8 | Int8 | Int16, ..) => Err(unsupported_type("weights", weights)),
         _ => Err(unsupported_type("input", input)),
     }

@@ -164,7 +164,13 @@ mod tests {
         let q = |shape: &[usize], values: &[i8]| T::new(shape, values).quantized(0.5, 0);
         let input = Some(q(&[1, 2, 2, 2], &[1, -1, 2, -2, 1, -1, 2, -2]));
         let valid = params(Padding::Valid, 2, 1, Activation::None);
-        check(BuiltinOp::AVERAGE_POOL_2D, 2, valid.clone(), std::slice::from_ref(&input), &[q(&[1, 1, 1, 2], &[2, -2])]);
+        check(
+            BuiltinOp::AVERAGE_POOL_2D,
+            2,
+            valid.clone(),
+            std::slice::from_ref(&input),
+            &[q(&[1, 1, 1, 2], &[2, -2])],
+        );
         let clamped = params(Padding::Valid, 2, 1, Activation::ReluN1To1);
         let input = Some(q(&[1, 2, 2, 2], &[9, -9, 9, -9, 1, -1, 2, -8]));
         check(BuiltinOp::MAX_POOL_2D, 2, clamped, &[input], &[q(&[1, 1, 1, 2], &[2, -1])]);

@@ -26,7 +26,8 @@ struct Channels {
 impl Channels {
     fn new(tensor: TensorView<'_>) -> Result<Self> {
         let affine = tensor.quantization().and_then(|q| q.affine());
-        let affine = affine.ok_or_else(|| Error::Unsupported(format!("the quantization of \"{}\"", tensor.name())))?;
+        let affine =
+            affine.ok_or_else(|| Error::Unsupported(format!("the quantization of \"{}\"", tensor.name())))?;
         let zero_point = |&z: &i64| i32::try_from(z);
         let zero_points = affine.zero_points.iter().map(zero_point).collect::<Result<_, _>>();
         let zero_points = zero_points.map_err(|e| Error::InvalidNode(format!("a zero point: {e}")))?;
@@ -80,7 +81,10 @@ fn from_float<Q: QuantizedElement>(output: TensorView<'_>) -> Result<Invoke> {
     }))
 }
 
-fn rescale<A: QuantizedElement, B: QuantizedElement>(input: TensorView<'_>, output: TensorView<'_>) -> Result<Invoke> {
+fn rescale<A: QuantizedElement, B: QuantizedElement>(
+    input: TensorView<'_>,
+    output: TensorView<'_>,
+) -> Result<Invoke> {
     let ((from, from_zero), (to, to_zero)) = (input.scale_zero_point()?, output.scale_zero_point()?);
     let multiplier = Multiplier::new(f64::from(from) / f64::from(to))?;
     Ok(Box::new(move |cx| {
@@ -193,7 +197,13 @@ mod tests {
     #[test]
     fn half_floats_widen() {
         let input = Some(T::new(&[2], &[f16::from_f32(1.5), f16::NEG_INFINITY]));
-        check(BuiltinOp::DEQUANTIZE, 3, Params::None, &[input], &[T::new(&[2], &[1.5f32, f32::NEG_INFINITY])]);
+        check(
+            BuiltinOp::DEQUANTIZE,
+            3,
+            Params::None,
+            &[input],
+            &[T::new(&[2], &[1.5f32, f32::NEG_INFINITY])],
+        );
     }
 
     #[test]

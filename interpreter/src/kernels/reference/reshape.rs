@@ -45,7 +45,10 @@ mod tests {
         let operand = Some(T::new(&[1], &[-1i32]));
         check(BuiltinOp::RESHAPE, 1, params(&[]), &[input(), operand.clone()], &[output(&[6])]);
         let text = error(BuiltinOp::RESHAPE, 1, params(&[4, -1]), &[input()], &[output(&[6])]);
-        assert!(text.contains("node 0 (RESHAPE v1): invalid node: cannot reshape [2, 3] to [4, -1]"), "{text}");
+        assert!(
+            text.contains("node 0 (RESHAPE v1): invalid node: cannot reshape [2, 3] to [4, -1]"),
+            "{text}"
+        );
     }
 
     #[test]

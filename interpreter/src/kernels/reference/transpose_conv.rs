@@ -261,7 +261,13 @@ mod tests {
         check(op, 3, params(Padding::Valid), &[wide, weights(), input(), bias()], &[output]);
         let square = Some(T::new(&[1, 1, 1, 1], &[1f32]));
         let output = T::new(&[1, 2, 2, 1], &[1f32, 2.0, 4.0, 5.0]);
-        check(op, 1, params(Padding::Same), &[shape(2), weights(), square.clone()], std::slice::from_ref(&output));
+        check(
+            op,
+            1,
+            params(Padding::Same),
+            &[shape(2), weights(), square.clone()],
+            std::slice::from_ref(&output),
+        );
         let q = |v: [i8; 1]| Some(T::new(&[1, 1, 1, 1], &v).quantized(0.5, 1));
         let weights8 = Some(T::new(&[1, 3, 3, 1], &[1i8, 2, 3, 4, 5, 6, 7, 8, 9]).quantized(1.0, 0));
         let bias8 = Some(T::new(&[1], &[10i32]));

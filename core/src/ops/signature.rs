@@ -1,0 +1,204 @@
+//! A use of an op: what decides the lowest version that can express it, and what it costs.
+
+use super::{Params, TensorType, WrongParams};
+use crate::graph::{Model, Node, Subgraph, TensorId};
+use crate::quantization::Quantization;
+use crate::shape::Shape;
+
+/// An input or output of a node.
+#[derive(Debug, Clone, Copy)]
+pub struct Operand<'a> {
+    /// Element type.
+    pub ty: TensorType,
+    /// Shape.
+    pub shape: &'a Shape,
+    /// Quantization, if any.
+    pub quantization: Option<&'a Quantization>,
+    /// The file holds its data.
+    pub constant: bool,
+    /// The data is stored sparsely.
+    pub sparse: bool,
+}
+
+impl Operand<'_> {
+    /// The number of affine scales; 0 without affine quantization.
+    pub fn scales(&self) -> usize {
+        self.quantization.and_then(Quantization::affine).map_or(0, |a| a.scales.len())
+    }
+}
+
+/// A node with its operands.
+#[derive(Debug, Clone)]
+pub struct OpSignature<'a> {
+    /// Typed params.
+    pub params: &'a Params,
+    /// Inputs, `None` where an optional one is left out.
+    pub inputs: Vec<Option<Operand<'a>>>,
+    /// Outputs.
+    pub outputs: Vec<Operand<'a>>,
+}
+
+impl<'a> OpSignature<'a> {
+    /// The signature of a node of `subgraph`, with the types and shapes that the file declares.
+    pub fn of(subgraph: &'a Subgraph, node: &'a Node) -> Self {
+        let operand = |id: &TensorId| {
+            let tensor = subgraph.tensor(*id);
+            Operand {
+                ty: tensor.ty,
+                shape: &tensor.shape,
+                quantization: tensor.quantization.as_deref(),
+                constant: tensor.is_constant(),
+                sparse: tensor.sparsity.is_some(),
+            }
+        };
+        OpSignature {
+            params: &node.params,
+            inputs: node.inputs.iter().map(|id| id.as_ref().map(operand)).collect(),
+            outputs: node.outputs.iter().map(operand).collect(),
+        }
+    }
+
+    /// The typed params, where the node has those of `T`.
+    pub fn params<T>(&self) -> Option<&'a T>
+    where
+        &'a T: TryFrom<&'a Params, Error = WrongParams>,
+    {
+        self.params.try_into().ok()
+    }
+
+    /// Input `i`, if the node has it.
+    pub fn input(&self, i: usize) -> Option<&Operand<'a>> {
+        self.inputs.get(i).and_then(Option::as_ref)
+    }
+
+    /// True where input `i` is there and of one of these types.
+    pub fn input_is(&self, i: usize, types: &[TensorType]) -> bool {
+        self.input(i).is_some_and(|t| types.contains(&t.ty))
+    }
+
+    /// True where output `i` is there and of one of these types.
+    pub fn output_is(&self, i: usize, types: &[TensorType]) -> bool {
+        self.outputs.get(i).is_some_and(|t| types.contains(&t.ty))
+    }
+
+    /// The rank of input `i`; 0 where it is left out.
+    pub fn rank(&self, i: usize) -> usize {
+        self.input(i).map_or(0, |t| t.shape.rank())
+    }
+
+    /// Input `i` is quantized.
+    pub fn quantized(&self, i: usize) -> bool {
+        self.input(i).is_some_and(|t| t.quantization.is_some())
+    }
+
+    /// Input `i` has a scale per index of `dimension`, and more than one.
+    pub fn per_channel(&self, i: usize, dimension: usize) -> bool {
+        self.input(i).is_some_and(|t| t.scales() > 1 && t.shape.get(dimension) == Some(&t.scales()))
+    }
+
+    /// Float activations with 8-bit weights, which quantizes the activations on the fly.
+    pub fn hybrid(&self, data: usize, weights: usize) -> bool {
+        self.input_is(data, &[TensorType::Float32])
+            && self.input_is(weights, &[TensorType::Int8])
+            && self.output_is(0, &[TensorType::Float32])
+    }
+
+    /// Inputs 0 and 1 differ in shape, and one has more than four dimensions.
+    pub fn broadcasts_beyond_rank_4(&self) -> bool {
+        match (self.input(0), self.input(1)) {
+            (Some(a), Some(b)) => a.shape != b.shape && a.shape.rank().max(b.shape.rank()) > 4,
+            _ => false,
+        }
+    }
+
+    /// The elements of input `i`; 0 where it is left out.
+    pub fn input_elements(&self, i: usize) -> u64 {
+        self.input(i).map_or(0, |t| elements(t.shape))
+    }
+
+    /// The elements of all outputs.
+    pub fn output_elements(&self) -> u64 {
+        self.outputs.iter().fold(0, |sum, t| sum.saturating_add(elements(t.shape)))
+    }
+
+    /// Bytes that the node reads and writes: every operand once, strings not counted.
+    pub fn bytes(&self) -> u64 {
+        let bytes = |t: &Operand<'_>| t.ty.byte_size(t.shape.elements()).map_or(0, |n| n as u64);
+        let inputs = self.inputs.iter().flatten().map(bytes);
+        inputs.chain(self.outputs.iter().map(bytes)).fold(0, u64::saturating_add)
+    }
+}
+
+fn elements(shape: &Shape) -> u64 {
+    shape.checked_elements().map_or(u64::MAX, |n| n as u64)
+}
+
+/// The lowest version that has every feature in use: of `(version, in use)` pairs, the highest in use, or 1.
+pub fn lowest_with(features: &[(u32, bool)]) -> u32 {
+    features.iter().filter(|(_, used)| *used).map(|(version, _)| *version).max().unwrap_or(1)
+}
+
+/// Version 1 expresses every use of the op.
+pub(super) fn always_1(_: &OpSignature<'_>) -> u32 {
+    1
+}
+
+/// Multiply-adds of an op that computes each output element by itself.
+pub(super) fn per_output(s: &OpSignature<'_>) -> u64 {
+    s.output_elements()
+}
+
+/// Multiply-adds of an op that looks at each element of input 0.
+pub(super) fn per_input(s: &OpSignature<'_>) -> u64 {
+    s.input_elements(0)
+}
+
+/// Multiply-adds of an op that only moves data.
+pub(super) fn no_arithmetic(_: &OpSignature<'_>) -> u64 {
+    0
+}
+
+/// Multiply-adds of an op that sums, for each output element, over what one of the `outputs` units of its weights in
+/// input `weights` has.
+pub(super) fn per_weight(s: &OpSignature<'_>, weights: usize, units: usize) -> u64 {
+    let Some(w) = s.input(weights) else { return 0 };
+    let units = w.shape.get(units).map_or(1, |&n| n as u64).max(1);
+    s.outputs.first().map_or(0, |o| elements(o.shape)).saturating_mul(elements(w.shape) / units)
+}
+
+/// Multiply-adds of a recurrent op: all its weight matrices once per step.
+pub(super) fn recurrent(s: &OpSignature<'_>) -> u64 {
+    let Some(input) = s.input(0) else { return 0 };
+    let steps = elements(input.shape) / input.shape.last().map_or(1, |&n| n as u64).max(1);
+    let matrices = s.inputs.iter().skip(1).flatten().filter(|t| t.constant && t.shape.rank() == 2);
+    matrices.fold(0u64, |sum, t| sum.saturating_add(elements(t.shape))).saturating_mul(steps)
+}
+
+/// What running a node once takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cost {
+    /// Multiply-adds; an elementwise operation counts as one.
+    pub multiply_adds: u64,
+    /// Bytes read and written, each operand counted once.
+    pub bytes: u64,
+}
+
+/// The cost of `node` with the shapes that its file declares; custom ops count their bytes alone.
+pub fn cost(subgraph: &Subgraph, node: &Node) -> Cost {
+    let signature = OpSignature::of(subgraph, node);
+    let definition = node.op.builtin().and_then(super::definition);
+    Cost { multiply_adds: definition.map_or(0, |d| (d.multiply_adds)(&signature)), bytes: signature.bytes() }
+}
+
+/// The lowest version of its op that expresses `node`; custom ops and ops without a definition keep theirs.
+pub fn min_version(subgraph: &Subgraph, node: &Node) -> u32 {
+    match node.op.builtin().and_then(super::definition) {
+        Some(definition) => (definition.min_version)(&OpSignature::of(subgraph, node)),
+        None => node.version,
+    }
+}
+
+/// The lowest versions for all nodes, in the order of `model`'s subgraphs and nodes.
+pub fn min_versions(model: &Model) -> Vec<Vec<u32>> {
+    model.subgraphs.iter().map(|g| g.nodes.iter().map(|n| min_version(g, n)).collect()).collect()
+}
