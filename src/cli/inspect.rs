@@ -104,6 +104,7 @@ struct QuantizationCounts {
     per_tensor: usize,
     per_channel: usize,
     blockwise: usize,
+    multi_axis: usize,
     custom: usize,
     sparse: usize,
 }
@@ -235,6 +236,7 @@ fn quantization(model: &Model) -> QuantizationCounts {
             Some(Quantization::Affine(affine)) if affine.scales.len() > 1 => &mut counts.per_channel,
             Some(Quantization::Affine(_)) => &mut counts.per_tensor,
             Some(Quantization::Blockwise { .. }) => &mut counts.blockwise,
+            Some(Quantization::MultiAxis { .. }) => &mut counts.multi_axis,
             Some(Quantization::Custom(_)) => &mut counts.custom,
         };
         *count += 1;
@@ -302,6 +304,7 @@ impl QuantizationCounts {
             (self.per_tensor, "per tensor"),
             (self.per_channel, "per channel"),
             (self.blockwise, "in blocks"),
+            (self.multi_axis, "along several axes"),
             (self.custom, "in a custom way"),
         ];
         let kinds: Vec<String> =
