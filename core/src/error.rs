@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::graph::NodeId;
-use crate::op::Op;
+pub use crate::unresolved::{UnresolvedNode, UnresolvedOp, UnresolvedOps, UnresolvedReason};
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -138,7 +138,7 @@ impl From<crate::ops::WrongParams> for Error {
     }
 }
 
-fn prefix(path: &Option<PathBuf>) -> String {
+pub(crate) fn prefix(path: &Option<PathBuf>) -> String {
     path.as_ref().map(|p| format!("{}: ", p.display())).unwrap_or_default()
 }
 
@@ -173,116 +173,5 @@ impl fmt::Display for Location {
             write!(f, "subgraph {}, ", self.subgraph)?;
         }
         write!(f, "node {} ({})", self.node.0, self.op)
-    }
-}
-
-/// Why an op has no kernel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UnresolvedReason {
-    /// The op is registered, but only up to a lower version, or only from a higher one.
-    Version,
-    /// The op's code is known, but no kernel is registered at all.
-    NotImplemented,
-    /// The op's code is newer than this build's op table.
-    UnknownBuiltin,
-    /// No custom op of this name is registered.
-    MissingCustom,
-}
-
-/// One op that no kernel can run, with every node that uses it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnresolvedOp {
-    /// The op.
-    pub op: Op,
-    /// The version that the model asks for.
-    pub version: u32,
-    /// Why it has no kernel.
-    pub reason: UnresolvedReason,
-    /// The versions that are registered.
-    pub registered: Vec<(u32, u32)>,
-    /// The TFLite release that first had this op and version, if the op table knows.
-    pub min_runtime: Option<&'static str>,
-    /// Every node that uses it: subgraph and node.
-    pub nodes: Vec<(usize, NodeId)>,
-}
-
-impl fmt::Display for UnresolvedOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (op, version) = (&self.op, self.version);
-        match self.reason {
-            UnresolvedReason::Version => {
-                write!(f, "{op} version {version}: the version is not registered; registered: ")?;
-                for (i, (low, high)) in self.registered.iter().enumerate() {
-                    let comma = if i == 0 { "" } else { ", " };
-                    if low == high {
-                        write!(f, "{comma}{low}")?
-                    } else {
-                        write!(f, "{comma}{low} to {high}")?
-                    }
-                }
-            }
-            UnresolvedReason::NotImplemented => {
-                write!(f, "{op} version {version}: no kernel for this op yet")?
-            }
-            UnresolvedReason::UnknownBuiltin => {
-                write!(f, "{op} version {version}: the code is newer than this build's op table")?;
-            }
-            UnresolvedReason::MissingCustom => write!(f, "{op} version {version}: not registered")?,
-        }
-        if let Some(release) = self.min_runtime {
-            write!(f, " (TFLite has it since {release})")?;
-        }
-        let shown = self.nodes.iter().take(8).map(|(subgraph, node)| match subgraph {
-            0 => node.0.to_string(),
-            s => format!("{s}:{}", node.0),
-        });
-        write!(f, "; at node {}", shown.collect::<Vec<_>>().join(", "))?;
-        match self.nodes.len().checked_sub(8) {
-            Some(more) if more > 0 => write!(f, " and {more} more"),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Every op of a model that no registered kernel can run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnresolvedOps {
-    /// The model, if it has a path.
-    pub model: Option<PathBuf>,
-    /// The ops, in the order of their first use.
-    pub ops: Vec<UnresolvedOp>,
-    /// `min_runtime_version` of the model's metadata, when it is newer than the release that the op table reaches.
-    pub newer_runtime: Option<String>,
-}
-
-impl UnresolvedOps {
-    fn help(&self) -> String {
-        let mut help = Vec::new();
-        let has = |reason| self.ops.iter().any(|op| op.reason == reason);
-        if has(UnresolvedReason::MissingCustom) {
-            help.push("register the custom ops with `resolver.add_custom(name, registration, versions)`");
-        }
-        if has(UnresolvedReason::Version) {
-            help.push("convert the model for an older runtime, or use a newer Delegraph");
-        }
-        if has(UnresolvedReason::NotImplemented) || has(UnresolvedReason::UnknownBuiltin) {
-            help.push("use a newer Delegraph, or register your own kernel with `resolver.add_builtin`");
-        }
-        help.join("; ")
-    }
-}
-
-impl std::error::Error for UnresolvedOps {}
-
-impl fmt::Display for UnresolvedOps {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}not supported yet: ", prefix(&self.model))?;
-        for (i, op) in self.ops.iter().enumerate() {
-            write!(f, "{}{op}", if i == 0 { "" } else { "\n" })?;
-        }
-        if let Some(version) = &self.newer_runtime {
-            write!(f, "\nthe model says that it needs runtime {version}, newer than this build's op table")?;
-        }
-        Ok(())
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod schema_generated;
 pub mod shape;
 pub mod sparsity;
 pub mod types;
+mod unresolved;
 
 pub use error::{Error, Result};
 pub use graph::{Model, ModelBytes, Node, NodeId, Signature, Subgraph, Tensor, TensorId};

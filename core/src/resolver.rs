@@ -1,10 +1,11 @@
 //! Finding the kernel for an op at the version that the model asks for.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::error::{Result, UnresolvedOp, UnresolvedOps, UnresolvedReason};
+use crate::error::{Result, UnresolvedNode, UnresolvedOp, UnresolvedOps, UnresolvedReason, tensor_name};
 use crate::graph::Model;
 use crate::kernel::{InitContext, Kernel};
 use crate::op::{BuiltinOp, Op};
@@ -170,14 +171,56 @@ impl VersionRange for () {
 /// The newest TFLite release that the op table reaches.
 pub fn newest_runtime() -> &'static str {
     let releases = ops::DEFS.iter().flat_map(|d| d.history.iter().map(|(_, release)| *release));
-    releases.max_by_key(|r| dotted(r)).unwrap_or("0")
+    releases.max_by(|a, b| compare_runtimes(a, b)).unwrap_or("0")
 }
 
-fn dotted(version: &str) -> Vec<u64> {
-    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+/// Compares releases by their numbers: 2.9.1 comes before 2.10.0, and 2.9 is 2.9.0.
+pub fn compare_runtimes(a: &str, b: &str) -> Ordering {
+    let numbers = |release: &str| {
+        let number = |part: &str| {
+            let digits = part.bytes().take_while(u8::is_ascii_digit);
+            digits.fold(0u64, |n, digit| n.saturating_mul(10).saturating_add((digit - b'0').into()))
+        };
+        let mut numbers: Vec<u64> = release.split('.').map(number).collect();
+        while numbers.last() == Some(&0) {
+            numbers.pop();
+        }
+        numbers
+    };
+    numbers(a).cmp(&numbers(b))
+}
+
+/// The oldest TFLite release that runs every op of `model` at the version it asks for, as the op table says; `None`
+/// where the table knows none of them. The flag is false where it does not know some: the release is a lower bound.
+pub fn required_runtime(model: &Model) -> (Option<&'static str>, bool) {
+    let mut newest: Option<&'static str> = None;
+    let mut complete = true;
+    for node in model.subgraphs.iter().flat_map(|g| &g.nodes) {
+        let definition = node.op.builtin().and_then(ops::definition);
+        match definition.and_then(|d| d.min_runtime(node.version)) {
+            Some(release) if newest.is_none_or(|n| compare_runtimes(release, n).is_gt()) => {
+                newest = Some(release)
+            }
+            Some(_) => {}
+            // A custom op needs a kernel, whatever the release.
+            None => complete &= node.op.builtin().is_none(),
+        }
+    }
+    (newest, complete)
+}
+
+/// `min_runtime_version` of the model's metadata, where it is newer than what the op table reaches.
+pub fn newer_runtime(model: &Model) -> Option<&str> {
+    model.min_runtime_version().filter(|version| compare_runtimes(version, newest_runtime()).is_gt())
 }
 
 /// Every op of `model` that `resolver` has no kernel for, as one error.
+///
+/// A model whose metadata asks for a newer runtime than the op table reaches is fine as long as every op resolves: a
+/// new model that uses nothing new runs. There is a warning in the log.
+///
+/// # Errors
+/// [`UnresolvedOps`] with all of them.
 pub fn check_resolved(model: &Model, resolver: &dyn OpResolver) -> Result<(), UnresolvedOps> {
     let mut unresolved: Vec<UnresolvedOp> = Vec::new();
     let mut index: HashMap<(&Op, u32), Option<usize>> = HashMap::new();
@@ -192,40 +235,61 @@ pub fn check_resolved(model: &Model, resolver: &dyn OpResolver) -> Result<(), Un
                 Some(unresolved.len() - 1)
             });
             if let Some(op) = slot.and_then(|i| unresolved.get_mut(i)) {
-                op.nodes.push((g, id));
+                let outputs = node.outputs.iter().map(|id| tensor_name(&subgraph.tensor(*id).name, id.0));
+                let (subgraph_name, outputs) = (subgraph.name.clone(), outputs.collect());
+                op.nodes.push(UnresolvedNode { subgraph: g, subgraph_name, node: id, outputs });
             }
         }
     }
-    let newer =
-        model.min_runtime_version().filter(|v| dotted(v) > dotted(newest_runtime())).map(str::to_owned);
+    let newer = newer_runtime(model);
     if unresolved.is_empty() {
         if let Some(version) = newer {
             log::warn!(
-                "the model says that it needs runtime {version}; every op resolves, so it runs all the same"
+                "the model's metadata asks for TFLite {version}, this build's op table reaches {}; \
+                 every op has a kernel, so it runs all the same",
+                newest_runtime()
             );
         }
         return Ok(());
     }
-    Err(UnresolvedOps { model: model.path().map(Into::into), ops: unresolved, newer_runtime: newer })
+    let newer_runtime = newer.map(str::to_owned);
+    Err(UnresolvedOps { model: model.path().map(Into::into), ops: unresolved, newer_runtime })
 }
 
 fn describe(op: &Op, version: u32, resolver: &dyn OpResolver) -> UnresolvedOp {
-    let registered = resolver.versions(op);
+    let registered = merged(resolver.versions(op));
     let definition = op.builtin().and_then(ops::definition);
     let reason = match op {
         Op::Custom(_) if registered.is_empty() => UnresolvedReason::MissingCustom,
-        Op::Builtin(code) if code.variant_name().is_none() => UnresolvedReason::UnknownBuiltin,
+        Op::Builtin(code) if code.variant_name().is_none() && registered.is_empty() => {
+            UnresolvedReason::UnknownBuiltin
+        }
         _ if registered.is_empty() => UnresolvedReason::NotImplemented,
         _ => UnresolvedReason::Version,
     };
+    let known = definition.and_then(|d| Some((d.history.first()?.0, d.history.last()?.0)));
     UnresolvedOp {
         op: op.clone(),
         version,
         reason,
         registered,
+        known,
         min_runtime: definition.and_then(|d| d.min_runtime(version)),
         nodes: Vec::new(),
     }
+}
+
+/// Ranges of versions, ascending, as few as possible.
+pub fn merged(mut ranges: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+    ranges.sort_unstable();
+    let mut result: Vec<(u32, u32)> = Vec::new();
+    for (low, high) in ranges {
+        match result.last_mut() {
+            Some(last) if low <= last.1.saturating_add(1) => last.1 = last.1.max(high),
+            _ => result.push((low, high)),
+        }
+    }
+    result
 }
 
 #[cfg(test)]
@@ -261,7 +325,16 @@ mod tests {
 
     #[test]
     fn dotted_versions_compare_by_number() {
-        assert!(dotted("2.10.0") > dotted("2.9.1"));
-        assert!(dotted("1.14.0") < dotted("2.0"));
+        assert!(compare_runtimes("2.10.0", "2.9.1").is_gt());
+        assert!(compare_runtimes("1.14.0", "2.0").is_lt());
+        assert!(compare_runtimes("2.10", "2.10.0").is_eq());
+        assert!(compare_runtimes("2.11.0-rc1", "2.10.0").is_gt());
+        assert!(compare_runtimes("no release", "1.5.0").is_lt());
+        assert!(compare_runtimes("99999999999999999999999999.0", newest_runtime()).is_gt());
+    }
+
+    #[test]
+    fn ranges_of_versions_merge() {
+        assert_eq!(merged(vec![(3, 3), (1, 2), (5, 6), (1, 1)]), [(1, 3), (5, 6)]);
     }
 }

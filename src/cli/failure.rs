@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use delegraph::Error;
-use delegraph::core::error::{ErrorKind, Location};
+use delegraph::core::error::{ErrorKind, Location, UnresolvedNode, UnresolvedOp};
 use serde_json::{Value, json};
 
 use super::output::Output;
@@ -128,7 +128,7 @@ fn details(error: &Error) -> Value {
             let Location { model, subgraph, node, op } = &**location;
             json!({ "model": model, "subgraph": subgraph, "node": node.0, "op": op })
         }
-        Error::InvalidModel { path, .. } => json!({ "model": path }),
+        Error::InvalidModel { path, .. } | Error::ExternalData { path, .. } => json!({ "model": path }),
         Error::UnresolvedOps(unresolved) => {
             json!({ "model": unresolved.model, "unresolved": unresolved.ops.iter().map(unresolved_op).collect::<Vec<_>>() })
         }
@@ -138,15 +138,21 @@ fn details(error: &Error) -> Value {
 }
 
 /// An op without a kernel, for machines.
-pub(crate) fn unresolved_op(op: &delegraph::core::error::UnresolvedOp) -> Value {
+pub(crate) fn unresolved_op(op: &UnresolvedOp) -> Value {
     json!({
         "op": op.op.to_string(),
         "version": op.version,
         "reason": format!("{:?}", op.reason),
         "registered": op.registered,
+        "known": op.known,
         "min_runtime": op.min_runtime,
-        "nodes": op.nodes.iter().map(|(subgraph, node)| json!({ "subgraph": subgraph, "node": node.0 })).collect::<Vec<_>>(),
+        "why": op.why(),
+        "nodes": op.nodes.iter().map(unresolved_node).collect::<Vec<_>>(),
     })
+}
+
+fn unresolved_node(node: &UnresolvedNode) -> Value {
+    json!({ "subgraph": node.subgraph, "node": node.node.0, "outputs": node.outputs })
 }
 
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use delegraph::core::ops::DEFS;
+use delegraph::core::resolver::merged;
 use delegraph::core::{Op, OpResolver};
 use delegraph::delegate_api::VersionTable;
 use delegraph::{BuiltinOpResolver, ReferenceOpResolver, delegate_api};
@@ -102,19 +103,6 @@ fn backend(choice: &Choice) -> Result<Backend, Failure> {
     })
 }
 
-/// Ranges that touch or overlap, as one.
-fn merged(mut ranges: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
-    ranges.sort_unstable();
-    let mut result: Vec<(u32, u32)> = Vec::new();
-    for (low, high) in ranges {
-        match result.last_mut() {
-            Some(last) if low <= last.1.saturating_add(1) => last.1 = last.1.max(high),
-            _ => result.push((low, high)),
-        }
-    }
-    result
-}
-
 impl Document for Ops {
     fn text(&self) -> String {
         let mut text = format!("| op | known versions | {} |\n|---|---|", self.delegates.join(" | "));
@@ -141,8 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_merge() {
-        assert_eq!(merged(vec![(3, 3), (1, 2), (5, 6), (1, 1)]), [(1, 3), (5, 6)]);
+    fn ranges_read_well() {
         assert_eq!(ranges(&[(1, 3), (5, 5)]), "1–3, 5");
     }
 }

@@ -102,7 +102,7 @@ fn read_node(
         Op::Custom(_) => (ops::Params::Custom, custom_options(&operator, buffers)?),
         Op::Builtin(builtin) => {
             let params = ops::read_params(ops::definition(*builtin), operator);
-            (params.map_err(|e| Invalid(params_error(&operator, &e)))?, 0..0)
+            (params.map_err(|e| Invalid(e.to_string()))?, 0..0)
         }
     };
     Ok(Node { op: op.clone(), version, params, inputs, outputs, intermediates, custom_options })
@@ -117,24 +117,4 @@ fn custom_options(
     }
     let (offset, size) = (operator.large_custom_options_offset(), operator.large_custom_options_size());
     if offset > 1 { buffers.outside(offset, size, "large custom options") } else { Ok(0..0) }
-}
-
-/// What is wrong with the options of a node.
-fn params_error(operator: &schema::Operator<'_>, error: &ops::ReadError) -> String {
-    match error {
-        ops::ReadError::WrongOptions { wanted, .. } => {
-            let (first, second) = (operator.builtin_options_type(), operator.builtin_options_2_type());
-            let first = (first != schema::BuiltinOptions::NONE).then(|| match first.variant_name() {
-                Some(name) => name.to_owned(),
-                None => format!("options of the unknown type {}", first.0),
-            });
-            let second = (second != schema::BuiltinOptions2::NONE).then(|| match second.variant_name() {
-                Some(name) => name.to_owned(),
-                None => format!("options of the unknown type {} (second union)", second.0),
-            });
-            let found: Vec<String> = first.into_iter().chain(second).collect();
-            format!("it has {}, but its op needs {wanted}", found.join(" and "))
-        }
-        ops::ReadError::UnknownValue { field, value } => format!("its {field} has the unknown value {value}"),
-    }
 }
