@@ -43,7 +43,11 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 }
 
 /// One step for an operator on inputs 0 and 1.
-pub(super) fn push(cx: &mut Lowering<'_, '_, '_>, op: Binary, activation: Activation) -> Result<(), Rejection> {
+pub(super) fn push(
+    cx: &mut Lowering<'_, '_, '_>,
+    op: Binary,
+    activation: Activation,
+) -> Result<(), Rejection> {
     let (a, b) = (cx.any_input(0)?, cx.any_input(1)?);
     let output = cx.output(0)?;
     if cx.element(a) != cx.element(b) {

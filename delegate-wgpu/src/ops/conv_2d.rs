@@ -38,8 +38,8 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 mod tests {
     use super::*;
     use crate::testing::{T, check, support};
-    use delegraph_core::ops::{Activation, Padding, TensorType};
     use delegraph_core::Params;
+    use delegraph_core::ops::{Activation, Padding, TensorType};
 
     fn params(padding: Padding, stride: i32, activation: Activation) -> Params {
         Params::Conv2D(Conv2DParams {

@@ -17,9 +17,8 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (shape, kernel, result) = (cx.shape4(input)?, cx.input_shape4(1)?, cx.shape4(output)?);
     let stride = [positive(p.stride_h, "stride")?, positive(p.stride_w, "stride")?];
     let dilation = [positive(p.dilation_h_factor, "dilation")?, positive(p.dilation_w_factor, "dilation")?];
-    let pad = |d: usize| {
-        pad_front(p.padding, shape[d + 1], result[d + 1], kernel[d + 1], stride[d], dilation[d])
-    };
+    let pad =
+        |d: usize| pad_front(p.padding, shape[d + 1], result[d + 1], kernel[d + 1], stride[d], dilation[d]);
     let spec = depthwise_conv_2d::Spec {
         input: shape,
         output: result,

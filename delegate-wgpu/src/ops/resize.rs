@@ -38,7 +38,8 @@ mod tests {
 
     #[test]
     fn twice_as_wide() {
-        let inputs = [Some(T::new(&[1, 1, 2, 1], &[1.0_f32, 3.0])), Some(T::new(&[2], &[1_i32, 4]).constant())];
+        let inputs =
+            [Some(T::new(&[1, 1, 2, 1], &[1.0_f32, 3.0])), Some(T::new(&[2], &[1_i32, 4]).constant())];
         let row = |values: [f32; 4]| T::new(&[1, 1, 4, 1], &values);
         let bilinear = |align_corners, half_pixel_centers| {
             Params::ResizeBilinear(ResizeBilinearParams { align_corners, half_pixel_centers })

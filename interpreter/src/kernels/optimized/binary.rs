@@ -1,8 +1,8 @@
 //! ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, SQUARED_DIFFERENCE in single precision.
 
 use delegraph_core::kernel::PrepareContext;
-use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
 use delegraph_core::ops::TensorType;
+use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{clamp_of, compute_error, optimize};
@@ -29,7 +29,11 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
     });
 }
 
-pub(super) fn float(cx: &mut PrepareContext<'_>, function: Binary, clamp: Option<Clamp>) -> Result<Option<Invoke>> {
+pub(super) fn float(
+    cx: &mut PrepareContext<'_>,
+    function: Binary,
+    clamp: Option<Clamp>,
+) -> Result<Option<Invoke>> {
     let (a, b) = (cx.input(0)?, cx.input(1)?);
     let Some(clamp) = clamp else { return Ok(None) };
     if [a, b].iter().any(|t| t.ty() != TensorType::Float32) {

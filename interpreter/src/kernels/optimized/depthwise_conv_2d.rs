@@ -23,7 +23,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let &[_, height, width, channels] = &filter.shape()[..] else { return Ok(None) };
     let window = [height, width];
     let (stride, dilation) = ([p.stride_h, p.stride_w], [p.dilation_h_factor, p.dilation_w_factor]);
-    let Some(geo) = geometry(input, cx.output(0)?, window, stride, dilation, p.padding) else { return Ok(None) };
+    let Some(geo) = geometry(input, cx.output(0)?, window, stride, dilation, p.padding) else {
+        return Ok(None);
+    };
     let in_channels = geo.in_channels;
     let multiplier = channels.checked_div(in_channels).unwrap_or(0);
     let layer = DepthwiseFilter { in_channels, multiplier, window };
@@ -53,7 +55,11 @@ fn float(cx: &mut PrepareContext<'_>, filter: DepthwiseFilter, geo: ConvGeometry
     })))
 }
 
-fn integer(cx: &mut PrepareContext<'_>, filter: DepthwiseFilter, geo: ConvGeometry) -> Result<Option<Invoke>> {
+fn integer(
+    cx: &mut PrepareContext<'_>,
+    filter: DepthwiseFilter,
+    geo: ConvGeometry,
+) -> Result<Option<Invoke>> {
     let activation = cx.params::<DepthwiseConv2DParams>()?.fused_activation_function;
     let (input, weights, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
     let unsigned = input.ty() == TensorType::UInt8;

@@ -21,7 +21,8 @@ fn float(cx: &mut PrepareContext<'_>, kind: Pool) -> Result<Option<Invoke>> {
     let (Ok(height), Ok(width)) = (usize::try_from(p.filter_height), usize::try_from(p.filter_width)) else {
         return Ok(None);
     };
-    let Some(geo) = geometry(input, output, [height, width], [p.stride_h, p.stride_w], [1, 1], p.padding) else {
+    let Some(geo) = geometry(input, output, [height, width], [p.stride_h, p.stride_w], [1, 1], p.padding)
+    else {
         return Ok(None);
     };
     // The reference kernel says what is wrong with a window that sees nothing.
