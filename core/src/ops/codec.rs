@@ -387,7 +387,7 @@ mod tests {
         let defaults = read(sub, &operator(|_| (OptionsType::None, None))).unwrap();
         let written = operator(|builder| sub.write(&defaults, builder).unwrap());
         let error = read(add, &written).unwrap_err();
-        assert_eq!(error.to_string(), "expected AddOptions, but the file has SubOptions");
+        assert_eq!(error.to_string(), "it has SubOptions, but its op needs AddOptions");
         assert!(add.write(&defaults, &mut FlatBufferBuilder::new()).is_err());
     }
 }

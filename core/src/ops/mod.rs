@@ -221,7 +221,7 @@ pub fn definition(op: BuiltinOp) -> Option<&'static OpDef> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The node carries another op's options.
-    #[error("expected {wanted}, but the file has {found}")]
+    #[error("it has {found}, but its op needs {wanted}")]
     WrongOptions {
         /// The options of the op.
         wanted: OptionsType,
@@ -229,7 +229,7 @@ pub enum ReadError {
         found: String,
     },
     /// An enum field holds a value that this build does not know.
-    #[error("{field} has the value {value}, which this build does not know")]
+    #[error("its {field} has the unknown value {value}")]
     UnknownValue {
         /// The enum.
         field: &'static str,
