@@ -120,6 +120,27 @@ fn bench_has_the_fields_of_the_contract() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn bench_draws_no_progress_bar_in_the_background() {
+    // `script` (util-linux) makes a terminal, which here stops what writes to it from the background; `timeout` makes a
+    // job in the background.
+    let (exe, model) = (env!("CARGO_BIN_EXE_delegraph"), digits("digits_int8.tflite"));
+    let bench = format!("'{exe}' bench '{}' --seconds 0.3 >/dev/null; echo code $?", model.display());
+    let in_terminal = |shell: &str| {
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", shell, "/dev/null"]).stdin(std::process::Stdio::null());
+        script.output().ok().map(|out| String::from_utf8(out.stdout).unwrap())
+    };
+    let Some(foreground) = in_terminal(&bench) else {
+        eprintln!("left out: there is no `script`");
+        return;
+    };
+    assert!(foreground.contains('░') && foreground.contains("code 0"), "{foreground}");
+    let background = in_terminal(&format!("stty tostop; timeout 20 {bench}")).unwrap();
+    assert_eq!(background.trim(), "code 0");
+}
+
+#[test]
 fn inspect_lists_ops_and_sizes() {
     for file in DIGITS {
         let model = digits(file);

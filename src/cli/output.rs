@@ -33,9 +33,10 @@ impl Output {
         write(&text)
     }
 
-    /// A progress bar on standard error, where that is a terminal.
+    /// A progress bar on standard error, where that is a terminal whose foreground is ours: a job in the background
+    /// would scribble over what others show, and some terminals stop it for that.
     pub(crate) fn progress(&self, length: u64, template: &str) -> ProgressBar {
-        let shown = !self.quiet && io::stderr().is_terminal();
+        let shown = !self.quiet && io::stderr().is_terminal() && !in_background();
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(length), target);
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -43,6 +44,17 @@ impl Output {
         }
         bar
     }
+}
+
+/// Whether another job has the terminal that standard error is.
+#[cfg(unix)]
+fn in_background() -> bool {
+    rustix::termios::tcgetpgrp(io::stderr()).is_ok_and(|foreground| foreground != rustix::process::getpgrp())
+}
+
+#[cfg(not(unix))]
+fn in_background() -> bool {
+    false
 }
 
 fn write(text: &str) -> Result<(), Failure> {
