@@ -5,40 +5,48 @@ use std::path::Path;
 use npyz::NpyFile;
 
 use crate::Result;
-use crate::run::{self, Backend};
+use crate::run::{self, Backend, Output};
+use crate::verdict::Verdict;
 
 const FILES: [&str; 4] = ["float32", "float16", "dynamic_range", "int8"];
 /// Elements of a digit, `[8, 8, 1]`.
 const PIXELS: usize = 64;
 
 /// Classifies the test digits with every file on every backend, and prints how many come out right.
-pub(crate) fn read(backends: &[Backend]) -> Result<()> {
+pub(crate) fn read(backends: &[Backend], verdict: &mut Verdict) -> Result<()> {
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/digits");
     let digits: Vec<f32> = NpyFile::new(&std::fs::read(assets.join("digits.npy"))?[..])?.into_vec()?;
     let labels: Vec<u8> = NpyFile::new(&std::fs::read(assets.join("labels.npy"))?[..])?.into_vec()?;
     println!("read digits: the embedded classifiers");
     for kind in FILES {
-        print!("  {:<22}", format!("digits_{kind}"));
+        let name = format!("digits_{kind}");
+        let model = assets.join(format!("{name}.tflite"));
+        print!("  {name:<22}");
+        let mut outputs = Vec::new();
         for backend in backends {
-            let right =
-                count_right(&assets.join(format!("digits_{kind}.tflite")), *backend, &digits, &labels)?;
+            let ran = classify(&model, *backend, &digits)?;
+            let right = ran.iter().zip(&labels).filter(|(o, l)| largest(&o.values) == usize::from(**l));
             let title = if *backend == Backend::Gpu { "GPU" } else { "CPU" };
-            print!("  {title} {right} of {} right", labels.len());
+            print!("  {title} {} of {} right", right.count(), labels.len());
+            outputs.push(ran);
         }
         println!();
+        if let [gpu, cpu] = &outputs[..] {
+            verdict.hear(&name, run::compare(gpu, cpu));
+        }
     }
     Ok(())
 }
 
-fn count_right(model: &Path, backend: Backend, digits: &[f32], labels: &[u8]) -> Result<usize> {
+fn classify(model: &Path, backend: Backend, digits: &[f32]) -> Result<Vec<Output>> {
     let (mut interpreter, ..) = run::prepare(model, backend)?;
-    let mut right = 0;
-    for (digit, label) in digits.chunks_exact(PIXELS).zip(labels) {
+    let mut outputs = Vec::new();
+    for digit in digits.chunks_exact(PIXELS) {
         run::set_input(&mut interpreter, digit)?;
         interpreter.invoke()?;
-        right += usize::from(largest(&run::output(&interpreter, 0)?) == usize::from(*label));
+        outputs.push(run::output(&interpreter, 0)?);
     }
-    Ok(right)
+    Ok(outputs)
 }
 
 fn largest(values: &[f32]) -> usize {

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Writes `target/demo/segmented.png` and `target/demo/face.png`. Without the fetched models it reads digits only, with the
-//! classifier that is part of the repository, and says what it left out.
+//! classifier that is part of the repository, and says what it left out. Fails where the GPU's outputs are not the CPU's.
 
 mod digits;
 mod draw;
@@ -13,9 +13,11 @@ mod face;
 mod photo;
 mod run;
 mod segment;
+mod verdict;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use delegraph::delegate_wgpu::{WgpuDelegate, WgpuOptions};
@@ -23,10 +25,21 @@ use image::RgbImage;
 
 use photo::Fit;
 use run::{Backend, Ran};
+use verdict::Verdict;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match demo() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo() -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let mut backends = vec![Backend::Cpu(threads)];
     match WgpuDelegate::new(WgpuOptions::default()) {
@@ -39,14 +52,16 @@ fn main() -> Result<()> {
     }
     println!("CPU  {} threads, {}\n", threads, std::env::consts::ARCH);
 
+    let mut verdict = Verdict::default();
     let photo_path = std::env::args_os().nth(1).map_or_else(|| fetched("astronaut.png"), PathBuf::from);
     if let Some(photo) = open_photo(&photo_path)? {
         let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/demo");
         std::fs::create_dir_all(&out)?;
-        segment_portrait(&photo, &backends, &out.join("segmented.png"))?;
-        find_face(&photo, &backends, &out.join("face.png"))?;
+        segment_portrait(&photo, &backends, &mut verdict, &out.join("segmented.png"))?;
+        find_face(&photo, &backends, &mut verdict, &out.join("face.png"))?;
     }
-    digits::read(&backends)
+    digits::read(&backends, &mut verdict)?;
+    Ok(verdict.pronounce()?)
 }
 
 /// Where `scripts/fetch_models.py` keeps a file.
@@ -74,26 +89,27 @@ fn open_photo(path: &Path) -> Result<Option<RgbImage>> {
     Ok(Some(photo.to_rgb8()))
 }
 
-fn segment_portrait(photo: &RgbImage, backends: &[Backend], to: &Path) -> Result<()> {
+fn segment_portrait(photo: &RgbImage, backends: &[Backend], verdict: &mut Verdict, to: &Path) -> Result<()> {
     let model = fetched("selfie_segmentation.tflite");
     if !is_there(&model) {
         return Ok(());
     }
     let fit = Fit::new(photo.width(), photo.height(), segment::SIZE);
-    let runs = compare("segment the portrait", &model, &fit.tensor(photo, segment::value), backends)?;
+    let runs =
+        compare("segment the portrait", &model, &fit.tensor(photo, segment::value), backends, verdict)?;
     let mask = output(&runs, 0)?;
     let person = mask.iter().filter(|v| **v > 0.5).count() as f32 / mask.len().max(1) as f32;
     println!("  {:.0} % of the picture are a person", person * 100.0);
     save(&segment::replace_background(photo, mask, fit), to)
 }
 
-fn find_face(photo: &RgbImage, backends: &[Backend], to: &Path) -> Result<()> {
+fn find_face(photo: &RgbImage, backends: &[Backend], verdict: &mut Verdict, to: &Path) -> Result<()> {
     let model = fetched("face_detection_short_range.tflite");
     if !is_there(&model) {
         return Ok(());
     }
     let fit = Fit::new(photo.width(), photo.height(), face::SIZE);
-    let runs = compare("find the face", &model, &fit.tensor(photo, face::value), backends)?;
+    let runs = compare("find the face", &model, &fit.tensor(photo, face::value), backends, verdict)?;
     let faces = face::find(output(&runs, 0)?, output(&runs, 1)?);
     for face in &faces {
         let [[left, top], [right, bottom]] = [face.min, face.max].map(|p| fit.to_photo(p));
@@ -109,7 +125,13 @@ fn find_face(photo: &RgbImage, backends: &[Backend], to: &Path) -> Result<()> {
 }
 
 /// Runs a model on every backend and prints what it took. The first backend's results come first.
-fn compare(task: &str, model: &Path, input: &[f32], backends: &[Backend]) -> Result<Vec<Ran>> {
+fn compare(
+    task: &str,
+    model: &Path,
+    input: &[f32],
+    backends: &[Backend],
+    verdict: &mut Verdict,
+) -> Result<Vec<Ran>> {
     let name = model.file_name().unwrap_or_default().to_string_lossy();
     println!("{task}: {name}");
     let runs = backends.iter().map(|b| run::run(model, input, *b)).collect::<delegraph::Result<Vec<_>>>()?;
@@ -123,17 +145,21 @@ fn compare(task: &str, model: &Path, input: &[f32], backends: &[Backend]) -> Res
         println!("  {title:<5}{load:>12}{prepare:>12}{first:>12}{median:>12}");
     }
     if let [gpu, cpu] = &runs[..] {
-        let (difference, largest) = run::difference(gpu, cpu);
-        println!(
-            "  largest difference between GPU and CPU: {difference:.1e}, where values reach {largest:.1}"
-        );
+        let comparison = run::compare(&gpu.outputs, &cpu.outputs);
+        if let Some(c) = comparison {
+            println!(
+                "  largest difference between GPU and CPU: {:.1e}, allowed {:.1e}",
+                c.max_abs, c.allowed
+            );
+        }
+        verdict.hear(&name, comparison);
     }
     Ok(runs)
 }
 
 fn output(runs: &[Ran], i: usize) -> Result<&[f32]> {
     let output = runs.first().and_then(|ran| ran.outputs.get(i));
-    output.map(Vec::as_slice).ok_or_else(|| format!("the model has no output {i}").into())
+    output.map(|o| o.values.as_slice()).ok_or_else(|| format!("the model has no output {i}").into())
 }
 
 fn milliseconds(time: Duration) -> String {

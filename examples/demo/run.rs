@@ -9,6 +9,7 @@ use delegraph::core::kernel::RuntimeTensor;
 use delegraph::delegate_api::{Report, Runner};
 use delegraph::delegate_wgpu::{WgpuDelegate, WgpuOptions};
 use delegraph::{Interpreter, Result, TensorType};
+use delegraph_conformance::compare::{self, Comparison, Tolerance, numbers};
 
 /// Who runs the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,10 +30,20 @@ pub(crate) struct Ran {
     pub(crate) first: Duration,
     /// The median of the runs after it.
     pub(crate) median: Duration,
-    /// Every output as floats; quantized ones as the numbers that they stand for.
-    pub(crate) outputs: Vec<Vec<f32>>,
+    /// What comes out.
+    pub(crate) outputs: Vec<Output>,
     /// Who ran what.
     pub(crate) report: Report,
+}
+
+/// An output tensor.
+pub(crate) struct Output {
+    /// As floats; quantized values as the numbers that they stand for.
+    pub(crate) values: Vec<f32>,
+    /// As they are in the tensor.
+    stored: Vec<f64>,
+    /// How far another backend's values may be from these.
+    tolerance: Tolerance,
 }
 
 /// The interpreter of a model, with the time that loading and preparing took.
@@ -84,24 +95,26 @@ pub(crate) fn set_input(interpreter: &mut Interpreter, values: &[f32]) -> Result
     Ok(())
 }
 
-/// Output `i` as floats.
-pub(crate) fn output(interpreter: &Interpreter, i: usize) -> Result<Vec<f32>> {
+/// Output `i`.
+pub(crate) fn output(interpreter: &Interpreter, i: usize) -> Result<Output> {
     let tensor = interpreter.output_tensor(i)?;
     let (scale, zero_point) = steps(tensor);
-    if tensor.ty == TensorType::Int8 {
+    let values = if tensor.ty == TensorType::Int8 {
         let real = |q: &i8| (f32::from(*q) - zero_point) * scale;
-        return Ok(interpreter.output::<i8>(i)?.iter().map(real).collect());
-    }
-    Ok(interpreter.output::<f32>(i)?.to_vec())
+        interpreter.output::<i8>(i)?.iter().map(real).collect()
+    } else {
+        interpreter.output::<f32>(i)?.to_vec()
+    };
+    let stored = numbers(tensor.ty, tensor.bytes()).unwrap_or_default();
+    Ok(Output { values, stored, tolerance: Tolerance::of(tensor.ty, tensor.ty == TensorType::Int8) })
 }
 
-/// The largest difference between two runs' outputs, and the largest value for comparison.
-pub(crate) fn difference(a: &Ran, b: &Ran) -> (f32, f32) {
-    let pairs = || a.outputs.iter().flatten().zip(b.outputs.iter().flatten());
-    (
-        pairs().fold(0.0, |largest, (a, b)| largest.max((a - b).abs())),
-        pairs().fold(0.0, |largest, (a, b)| largest.max(a.abs()).max(b.abs())),
-    )
+/// Compares every output of a backend with what is expected; returns the comparison that is worst for its tolerance.
+pub(crate) fn compare(got: &[Output], expected: &[Output]) -> Option<Comparison> {
+    let pairs = got.iter().zip(expected);
+    let all =
+        pairs.map(|(got, expected)| compare::compare(&got.stored, &expected.stored, expected.tolerance));
+    all.max_by(|a, b| (a.max_abs / a.allowed).total_cmp(&(b.max_abs / b.allowed)))
 }
 
 /// Who runs what, a line for each partition and each reason.
@@ -142,4 +155,26 @@ fn tally(names: impl Iterator<Item = String>) -> String {
 /// Scale and zero point of a tensor that is quantized as a whole; 1 and 0 of any other.
 fn steps(tensor: &RuntimeTensor) -> (f32, f32) {
     tensor.scale_zero_point().map_or((1.0, 0.0), |(scale, zero_point)| (scale, zero_point as f32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(values: &[f32]) -> Output {
+        let stored = values.iter().map(|v| f64::from(*v)).collect();
+        Output { values: values.to_vec(), stored, tolerance: Tolerance::of(TensorType::Float32, false) }
+    }
+
+    #[test]
+    fn the_worst_output_decides() {
+        let expected = [output(&[155.0, -3.0]), output(&[0.5, 0.25])];
+        let passes = |got: &[Output]| compare(got, &expected).unwrap().passes();
+        assert!(passes(&[output(&[155.01, -3.0]), output(&[0.5, 0.250_05])]));
+        // Further off than the other output's difference, but nothing beside its values.
+        assert!(!passes(&[output(&[155.01, -3.0]), output(&[0.5, 0.2502])]));
+        assert!(!passes(&[output(&[59.0, -3.0]), output(&[0.5, 0.25])]));
+        assert!(!passes(&[output(&[155.0, f32::NAN]), output(&[0.5, 0.25])]));
+        assert!(!passes(&[output(&[155.0]), output(&[0.5, 0.25])]));
+    }
 }
