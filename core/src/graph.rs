@@ -144,6 +144,8 @@ pub struct Subgraph {
     pub inputs: Vec<TensorId>,
     /// Which tensors the caller reads.
     pub outputs: Vec<TensorId>,
+    /// Which entry of the model's debug metadata describes it, if any.
+    pub debug_metadata: Option<u32>,
 }
 
 impl Subgraph {
@@ -184,9 +186,41 @@ pub struct Tensor {
     pub is_variable: bool,
     /// Where its constant data is in the file.
     pub data: Option<Range<usize>>,
+    /// The file says that the rank is known even where the shape is empty. Nothing computes with it.
+    pub has_rank: bool,
+    /// What is in a `VARIANT` tensor, if it is one and the file says so.
+    pub variants: Vec<VariantType>,
+}
+
+/// The type and shape of what a `VARIANT` tensor holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VariantType {
+    /// Element type.
+    pub ty: TensorType,
+    /// Shape; `None` stands for an unknown dimension.
+    pub shape: Vec<Option<usize>>,
+    /// Whether the rank is known; if not, the shape is empty.
+    pub has_rank: bool,
 }
 
 impl Tensor {
+    /// A tensor without data and quantization.
+    pub fn new(name: impl Into<Arc<str>>, ty: TensorType, shape: impl Into<Shape>) -> Self {
+        Tensor {
+            name: name.into(),
+            ty,
+            shape: shape.into(),
+            shape_signature: None,
+            quantization: None,
+            min_max: None,
+            sparsity: None,
+            is_variable: false,
+            data: None,
+            has_rank: false,
+            variants: Vec::new(),
+        }
+    }
+
     /// True when the file holds its data.
     pub fn is_constant(&self) -> bool {
         self.data.is_some()
@@ -217,13 +251,38 @@ pub struct Node {
     pub inputs: Vec<Option<TensorId>>,
     /// Outputs.
     pub outputs: Vec<TensorId>,
-    /// Tensors that carry the quantization of values inside the op.
-    pub intermediates: Vec<TensorId>,
+    /// Tensors that carry the quantization of values inside the op; `None` where a position is unused.
+    pub intermediates: Vec<Option<TensorId>>,
     /// Where the options of a custom op are in the file.
     pub custom_options: Range<usize>,
+    /// Which inputs the node changes, as far as the file says. Nothing computes with it.
+    pub mutating_variable_inputs: Vec<bool>,
+    /// Which entry of the model's debug metadata describes it, if any.
+    pub debug_metadata: Option<u32>,
 }
 
 impl Node {
+    /// A node without intermediates and custom options.
+    pub fn new(
+        op: impl Into<Op>,
+        version: u32,
+        params: impl Into<Params>,
+        inputs: impl IntoIterator<Item = Option<TensorId>>,
+        outputs: impl IntoIterator<Item = TensorId>,
+    ) -> Self {
+        Node {
+            op: op.into(),
+            version,
+            params: params.into(),
+            inputs: inputs.into_iter().collect(),
+            outputs: outputs.into_iter().collect(),
+            intermediates: Vec::new(),
+            custom_options: 0..0,
+            mutating_variable_inputs: Vec::new(),
+            debug_metadata: None,
+        }
+    }
+
     /// Input `i`, if the node has it.
     pub fn input(&self, i: usize) -> Option<TensorId> {
         self.inputs.get(i).copied().flatten()

@@ -16,7 +16,37 @@ pub enum Level {
         segments: Vec<usize>,
         /// The index of each stored entry.
         indices: Vec<usize>,
+        /// How the file stores the segments, and how the indices.
+        stored_as: (IndexType, IndexType),
     },
+}
+
+impl Level {
+    /// A level of which only `indices` are stored, in the smallest types that hold them.
+    pub fn csr(segments: Vec<usize>, indices: Vec<usize>) -> Self {
+        let stored_as = (IndexType::smallest(&segments), IndexType::smallest(&indices));
+        Level::Csr { segments, indices, stored_as }
+    }
+}
+
+/// How a file stores a list of indices.
+#[allow(missing_docs)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexType {
+    UInt8,
+    UInt16,
+    Int32,
+}
+
+impl IndexType {
+    /// The smallest type that holds all of `values`.
+    pub fn smallest(values: &[usize]) -> Self {
+        match values.iter().max() {
+            Some(&max) if max > usize::from(u16::MAX) => IndexType::Int32,
+            Some(&max) if max > usize::from(u8::MAX) => IndexType::UInt16,
+            _ => IndexType::UInt8,
+        }
+    }
 }
 
 /// How the elements of a sparse constant are laid out.
@@ -96,7 +126,7 @@ impl Sparsity {
                 Level::Dense { size } => {
                     return bad(format!("dimension {dim} is {extent} long, its metadata says {size}"));
                 }
-                Level::Csr { segments, indices } => {
+                Level::Csr { segments, indices, .. } => {
                     let expected = stored.checked_add(1);
                     if Some(segments.len()) != expected || segments.first() != Some(&0) {
                         return bad(format!(
@@ -165,7 +195,7 @@ impl Sparsity {
                 Level::Dense { size } => {
                     offsets.iter().flat_map(|&at| (0..*size).map(move |i| at + i * step)).collect()
                 }
-                Level::Csr { segments, indices } => offsets
+                Level::Csr { segments, indices, .. } => offsets
                     .iter()
                     .zip(segments.windows(2))
                     .flat_map(|(&at, w)| indices[w[0]..w[1]].iter().map(move |&i| at + i * step))
@@ -191,10 +221,7 @@ mod tests {
         let sparsity = Sparsity {
             traversal_order: vec![0, 1],
             block_map: vec![],
-            levels: vec![
-                Level::Dense { size: 2 },
-                Level::Csr { segments: vec![0, 1, 3], indices: vec![2, 0, 1] },
-            ],
+            levels: vec![Level::Dense { size: 2 }, Level::csr(vec![0, 1, 3], vec![2, 0, 1])],
         };
         let mut dense = [9u8; 6];
         sparsity.densify(&[2, 3], 1, &[7, 8, 9], &mut dense).unwrap();
@@ -209,7 +236,7 @@ mod tests {
             block_map: vec![1],
             levels: vec![
                 Level::Dense { size: 2 },
-                Level::Csr { segments: vec![0, 1, 2], indices: vec![1, 0] },
+                Level::csr(vec![0, 1, 2], vec![1, 0]),
                 Level::Dense { size: 2 },
             ],
         };
@@ -223,10 +250,7 @@ mod tests {
         let csr = |segments: &[usize], indices: &[usize]| Sparsity {
             traversal_order: vec![0, 1],
             block_map: vec![],
-            levels: vec![
-                Level::Dense { size: 2 },
-                Level::Csr { segments: segments.to_vec(), indices: indices.to_vec() },
-            ],
+            levels: vec![Level::Dense { size: 2 }, Level::csr(segments.to_vec(), indices.to_vec())],
         };
         assert!(csr(&[0, 1, 3], &[2, 0, 3]).validate(&[2, 3]).is_err(), "index out of range");
         assert!(csr(&[0, 2, 1], &[0, 1]).validate(&[2, 3]).is_err(), "segments decrease");

@@ -1,7 +1,7 @@
 //! One helper for table tests of lowerings: a model of one node, made in memory, run on the machine's adapter, and
 //! compared with numbers from plain Rust. Where the machine has no adapter, such a test says so and passes.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use delegraph_core::graph::{Model, Node, Subgraph, Tensor};
 use delegraph_core::kernel::{
@@ -97,37 +97,22 @@ impl OneNode {
         outputs: &[T],
     ) -> Self {
         let all: Vec<&T> = inputs.iter().flatten().chain(outputs).collect();
-        let tensor = |t: &&T| Tensor {
-            name: Arc::from("t"),
-            ty: t.ty,
-            shape: t.shape.clone(),
-            shape_signature: None,
-            quantization: None,
-            min_max: None,
-            sparsity: None,
-            is_variable: false,
-            data: None,
-        };
+        let tensor = |t: &&T| Tensor::new("t", t.ty, t.shape.clone());
         let mut ids = (0..).map(TensorId);
         let node_inputs: Vec<_> = inputs.iter().map(|t| t.as_ref().map(|_| ids.next().unwrap())).collect();
         let node_outputs: Vec<_> = outputs.iter().map(|_| ids.next().unwrap()).collect();
         let fed = inputs.iter().zip(&node_inputs);
         let fed = fed.filter(|(t, _)| t.as_ref().is_some_and(|t| !t.constant)).filter_map(|(_, id)| *id);
         let subgraph = Subgraph {
-            name: String::new(),
             tensors: all.iter().map(tensor).collect(),
             // Constants are given to the runtime tensors below; for the graph they are inputs.
             inputs: node_inputs.iter().flatten().copied().collect(),
             outputs: node_outputs.clone(),
             nodes: vec![Node {
-                op: op.into(),
-                version,
-                params,
-                inputs: node_inputs.clone(),
-                outputs: node_outputs.clone(),
-                intermediates: Vec::new(),
                 custom_options: 0..options.len(),
+                ..Node::new(op, version, params, node_inputs.clone(), node_outputs.clone())
             }],
+            ..Default::default()
         };
         let inputs = fed.collect();
         let model = Model::from_subgraphs(options.to_vec(), vec![subgraph]).unwrap();

@@ -10,7 +10,7 @@ use crate::ops::Params;
 pub(super) fn check_indices(subgraph: &Subgraph, bytes: usize) -> Result<(), Invalid> {
     let count = subgraph.tensors.len();
     let nodes = subgraph.nodes.iter();
-    let ends = nodes.flat_map(|n| n.inputs.iter().flatten().chain(&n.outputs).chain(&n.intermediates));
+    let ends = nodes.flat_map(|n| n.inputs.iter().chain(&n.intermediates).flatten().chain(&n.outputs));
     if let Some(id) = ends.chain(&subgraph.inputs).chain(&subgraph.outputs).find(|id| id.0 >= count) {
         return invalid!("tensor {} is out of range; there are {count}", id.0);
     }

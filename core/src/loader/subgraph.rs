@@ -74,8 +74,14 @@ pub(super) fn read(
         let node = read_node(operator, op, *version, &tensors, buffers);
         nodes.push(node.map_err(|e| at_node(i, op, &label, e))?);
     }
-    let mut subgraph =
-        Subgraph { name: table.name().unwrap_or_default().to_owned(), tensors, nodes, inputs, outputs };
+    let mut subgraph = Subgraph {
+        name: table.name().unwrap_or_default().to_owned(),
+        tensors,
+        nodes,
+        inputs,
+        outputs,
+        debug_metadata: u32::try_from(table.debug_metadata_index()).ok(),
+    };
     order::check_nodes(&mut subgraph, subgraphs)?;
     Ok(subgraph)
 }
@@ -88,16 +94,16 @@ fn read_node(
     buffers: &Buffers<'_>,
 ) -> Result<Node, Invalid> {
     let tensors = tensors.len();
-    let optional = |i: i32| {
-        if i == -1 { Ok(None) } else { index_in(i, tensors, "input tensor").map(|i| Some(TensorId(i))) }
+    let optional = |what: &'static str| {
+        move |i: i32| if i == -1 { Ok(None) } else { index_in(i, tensors, what).map(|i| Some(TensorId(i))) }
     };
     let required = |what: &'static str| move |i: i32| index_in(i, tensors, what).map(TensorId);
-    let inputs = operator.inputs().unwrap_or_default().iter().map(optional).collect::<Result<Vec<_>, _>>()?;
+    let inputs = operator.inputs().unwrap_or_default().iter().map(optional("input tensor"));
+    let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
     let outputs = operator.outputs().unwrap_or_default().iter().map(required("output tensor"));
     let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
-    // -1 stands for an unused intermediate, too; such entries carry nothing.
-    let intermediates = operator.intermediates().unwrap_or_default().iter().filter(|&i| i != -1);
-    let intermediates = intermediates.map(required("intermediate tensor")).collect::<Result<Vec<_>, _>>()?;
+    let intermediates = operator.intermediates().unwrap_or_default().iter();
+    let intermediates = intermediates.map(optional("intermediate tensor")).collect::<Result<Vec<_>, _>>()?;
     let (params, custom_options) = match op {
         Op::Custom(_) => (ops::Params::Custom, custom_options(&operator, buffers)?),
         Op::Builtin(builtin) => {
@@ -105,7 +111,17 @@ fn read_node(
             (params.map_err(|e| Invalid(e.to_string()))?, 0..0)
         }
     };
-    Ok(Node { op: op.clone(), version, params, inputs, outputs, intermediates, custom_options })
+    Ok(Node {
+        op: op.clone(),
+        version,
+        params,
+        inputs,
+        outputs,
+        intermediates,
+        custom_options,
+        mutating_variable_inputs: operator.mutating_variable_inputs().unwrap_or_default().iter().collect(),
+        debug_metadata: u32::try_from(operator.debug_metadata_index()).ok(),
+    })
 }
 
 fn custom_options(

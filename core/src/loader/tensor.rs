@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Buffers, Invalid, invalid, quantization};
-use crate::graph::Tensor;
+use crate::graph::{Tensor, VariantType};
 use crate::schema;
 use crate::shape::Shape;
-use crate::sparsity::{Level, Sparsity};
+use crate::sparsity::{IndexType, Level, Sparsity};
 use crate::types::TensorType;
 
 /// Ranks above this do not occur, even in tests of rank.
@@ -57,6 +57,13 @@ pub(super) fn read(table: &schema::Tensor<'_>, buffers: &Buffers<'_>) -> Result<
         sparsity: sparsity.map(Arc::new),
         is_variable: table.is_variable(),
         data,
+        has_rank: table.has_rank(),
+        variants: table
+            .variant_tensors()
+            .unwrap_or_default()
+            .iter()
+            .map(variant)
+            .collect::<Result<_, _>>()?,
     })
 }
 
@@ -73,12 +80,24 @@ fn read_shape_signature(
             shape.rank()
         );
     }
-    let dim = |dim: i32| match usize::try_from(dim) {
+    signature.iter().map(|dim| maybe_unknown(dim, "shape signature")).collect::<Result<_, _>>().map(Some)
+}
+
+fn maybe_unknown(dim: i32, what: &str) -> Result<Option<usize>, Invalid> {
+    match usize::try_from(dim) {
         Ok(dim) => Ok(Some(dim)),
         Err(_) if dim == -1 => Ok(None),
-        Err(_) => invalid!("its shape signature has the dimension {dim}; only -1 stands for an unknown one"),
+        Err(_) => invalid!("its {what} has the dimension {dim}; only -1 stands for an unknown one"),
+    }
+}
+
+fn variant(table: schema::VariantSubType<'_>) -> Result<VariantType, Invalid> {
+    let Some(ty) = TensorType::from_schema(table.type_()) else {
+        return invalid!("unknown element type {} inside a variant", table.type_().0);
     };
-    signature.iter().map(dim).collect::<Result<_, _>>().map(Some)
+    let shape = table.shape().unwrap_or_default().iter();
+    let shape = shape.map(|dim| maybe_unknown(dim, "variant's shape")).collect::<Result<_, _>>()?;
+    Ok(VariantType { ty, shape, has_rank: table.has_rank() })
 }
 
 /// Checks that constant data is as long as it must be.
@@ -134,36 +153,25 @@ fn check_strings(bytes: &[u8], elements: usize) -> Result<(), Invalid> {
 }
 
 fn read_sparsity(table: &schema::SparsityParameters<'_>) -> Result<Sparsity, Invalid> {
-    let sizes = |list: Option<flatbuffers::Vector<'_, i32>>| {
-        let list = list.unwrap_or_default();
-        list.iter().map(size).collect::<Result<Vec<usize>, Invalid>>()
-    };
     let mut levels = Vec::new();
     for dim in table.dim_metadata().unwrap_or_default() {
         levels.push(match dim.format() {
             schema::DimensionType::DENSE => Level::Dense { size: size(dim.dense_size())? },
             schema::DimensionType::SPARSE_CSR => {
-                let segments = match (
+                let segments = indices_of(
                     dim.array_segments_as_int_32_vector(),
                     dim.array_segments_as_uint_16_vector(),
                     dim.array_segments_as_uint_8_vector(),
-                ) {
-                    (Some(v), _, _) => sizes(v.values())?,
-                    (_, Some(v), _) => v.values().unwrap_or_default().iter().map(usize::from).collect(),
-                    (_, _, Some(v)) => v.values().unwrap_or_default().iter().map(usize::from).collect(),
-                    _ => return invalid!("a sparse dimension has no segments"),
-                };
-                let indices = match (
+                    "segments",
+                )?;
+                let indices = indices_of(
                     dim.array_indices_as_int_32_vector(),
                     dim.array_indices_as_uint_16_vector(),
                     dim.array_indices_as_uint_8_vector(),
-                ) {
-                    (Some(v), _, _) => sizes(v.values())?,
-                    (_, Some(v), _) => v.values().unwrap_or_default().iter().map(usize::from).collect(),
-                    (_, _, Some(v)) => v.values().unwrap_or_default().iter().map(usize::from).collect(),
-                    _ => return invalid!("a sparse dimension has no indices"),
-                };
-                Level::Csr { segments, indices }
+                    "indices",
+                )?;
+                let stored_as = (segments.1, indices.1);
+                Level::Csr { segments: segments.0, indices: indices.0, stored_as }
             }
             other => return invalid!("unknown storage format {} of a sparse dimension", other.0),
         });
@@ -172,6 +180,29 @@ fn read_sparsity(table: &schema::SparsityParameters<'_>) -> Result<Sparsity, Inv
         traversal_order: sizes(table.traversal_order())?,
         block_map: sizes(table.block_map())?,
         levels,
+    })
+}
+
+fn sizes(list: Option<flatbuffers::Vector<'_, i32>>) -> Result<Vec<usize>, Invalid> {
+    list.unwrap_or_default().iter().map(size).collect()
+}
+
+/// A list of indices that the file stores in one of three types.
+fn indices_of(
+    int32: Option<schema::Int32Vector<'_>>,
+    uint16: Option<schema::Uint16Vector<'_>>,
+    uint8: Option<schema::Uint8Vector<'_>>,
+    what: &str,
+) -> Result<(Vec<usize>, IndexType), Invalid> {
+    Ok(match (int32, uint16, uint8) {
+        (Some(v), _, _) => (sizes(v.values())?, IndexType::Int32),
+        (_, Some(v), _) => {
+            (v.values().unwrap_or_default().iter().map(usize::from).collect(), IndexType::UInt16)
+        }
+        (_, _, Some(v)) => {
+            (v.values().unwrap_or_default().iter().map(usize::from).collect(), IndexType::UInt8)
+        }
+        _ => return invalid!("a sparse dimension has no {what}"),
     })
 }
 

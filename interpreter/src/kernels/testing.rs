@@ -73,15 +73,10 @@ pub(crate) fn run(
             data.extend_from_slice(&t.bytes);
         }
         tensors.push(Tensor {
-            name: format!("t{i}").into(),
-            ty: t.ty,
-            shape: t.shape.clone(),
-            shape_signature: None,
             quantization: t.quantization.clone().map(Arc::new),
-            min_max: None,
-            sparsity: None,
             is_variable: t.variable,
             data: range,
+            ..Tensor::new(format!("t{i}"), t.ty, t.shape.clone())
         });
     }
     let mut next = 0..;
@@ -96,19 +91,11 @@ pub(crate) fn run(
         .filter(|(_, t)| !t.constant && !t.variable)
         .collect();
     let subgraph = Subgraph {
-        name: String::new(),
         inputs: fed.iter().map(|(id, _)| *id).collect(),
         outputs: node_outputs.clone(),
-        nodes: vec![Node {
-            op: op.into(),
-            version,
-            params,
-            inputs: node_inputs,
-            outputs: node_outputs,
-            intermediates: Vec::new(),
-            custom_options: 0..0,
-        }],
+        nodes: vec![Node::new(op, version, params, node_inputs, node_outputs)],
         tensors,
+        ..Default::default()
     };
     let model = Model::from_subgraphs(data, vec![subgraph])?;
     let mut interpreter = Interpreter::builder(model).resolver(resolver).build()?;

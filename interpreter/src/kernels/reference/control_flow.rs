@@ -197,7 +197,7 @@ mod tests {
     use delegraph_core::ops::binary::AddParams;
     use delegraph_core::ops::variables::VarHandleParams;
     use delegraph_core::ops::{Activation, Params};
-    use delegraph_core::{Op, TensorType};
+    use delegraph_core::TensorType;
 
     use super::*;
     use crate::{Interpreter, ReferenceOpResolver};
@@ -212,35 +212,20 @@ mod tests {
         fn new(tensors: &[(TensorType, Option<usize>)], inputs: &[usize], outputs: &[usize]) -> Self {
             let ids = |ids: &[usize]| ids.iter().map(|&i| TensorId(i)).collect();
             let tensor = |&(ty, at): &(TensorType, Option<usize>)| Tensor {
-                name: "".into(),
-                ty,
-                shape: Shape::from([1]),
-                shape_signature: None,
-                quantization: None,
-                min_max: None,
-                sparsity: None,
-                is_variable: false,
                 data: at.map(|at| at..at + 4),
+                ..Tensor::new("", ty, [1])
             };
             Graph(Subgraph {
-                name: String::new(),
                 tensors: tensors.iter().map(tensor).collect(),
-                nodes: Vec::new(),
                 inputs: ids(inputs),
                 outputs: ids(outputs),
+                ..Default::default()
             })
         }
 
         fn node(mut self, op: BuiltinOp, params: Params, inputs: &[usize], outputs: &[usize]) -> Self {
-            self.0.nodes.push(Node {
-                op: Op::Builtin(op),
-                version: 1,
-                params,
-                inputs: inputs.iter().map(|&i| Some(TensorId(i))).collect(),
-                outputs: outputs.iter().map(|&i| TensorId(i)).collect(),
-                intermediates: Vec::new(),
-                custom_options: 0..0,
-            });
+            let inputs = inputs.iter().map(|&i| Some(TensorId(i)));
+            self.0.nodes.push(Node::new(op, 1, params, inputs, outputs.iter().map(|&i| TensorId(i))));
             self
         }
     }
