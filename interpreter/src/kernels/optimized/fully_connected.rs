@@ -60,7 +60,9 @@ fn integer(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Op
     }
     let single = weight_scales(weights, 0)?.len() == 1;
     let requantize = Requantize::new(input, weights, output, 0, activation, single)?;
-    let Some(q) = Quantized::new(cx, &requantize)? else { return Ok(None) };
+    let Some(mut q) = Quantized::new(cx, &requantize)? else { return Ok(None) };
+    // Unlike a convolution's, signed weights may have a zero point here.
+    q.weight_quant.zero_point = weights.scale_zero_point().map_or(0, |(_, zero)| zero);
     let output = Some(q.output(usize::MAX));
     let shape = (depth, units);
     let gemm = GemmI8::pack(Isa::best(), shape, &q.weights, q.weight_quant, q.bias, q.input, output)
@@ -71,4 +73,21 @@ fn integer(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Op
         let scratch = cx.temporary::<u8>(scratch)?;
         gemm.run(rows, input, output, scratch, cx.parallel()).map_err(compute_error)
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::ops::Params;
+
+    use super::*;
+    use crate::kernels::testing::{T, check};
+
+    #[test]
+    fn signed_weights_may_have_a_zero_point() {
+        let input = T::new(&[1, 2], &[2i8, 4]).quantized(0.5, 0);
+        let weights = T::new(&[1, 2], &[4i8, 6]).quantized(0.5, 2);
+        let expected = T::new(&[1, 1], &[10i8]).quantized(0.5, 0);
+        let params = Params::from(FullyConnectedParams::default());
+        check(BuiltinOp::FULLY_CONNECTED, 4, params, &[Some(input), Some(weights)], &[expected]);
+    }
 }
