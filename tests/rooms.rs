@@ -21,22 +21,27 @@ const WGSL: &str = "shaders/src/wgsl";
 /// Families that do not have a room, and why.
 #[rustfmt::skip]
 const MISSING: &[(&str, &str, &[&str])] = &[
-    (OPTIMIZED, "moves elements: the reference kernel already copies whole runs", &[
-        "concatenation", "depth_to_space", "dynamic_update_slice", "embedding_lookup", "fill", "gather", "one_hot",
-        "pack", "pad", "reshape", "reverse", "scatter", "select", "shape", "slice", "space_to_batch", "split", "tile",
-        "transpose", "where_op",
+    ("interpreter/src/kernels/reference", "not yet", &[
+        "bucketize", "complex", "conv_3d", "hashtable", "matrix_diag", "non_max_suppression", "segment",
+        "sparse_to_dense", "unique",
     ]),
-    (OPTIMIZED, "computed while preparing, or calls other nodes or variables", &["control_flow", "densify", "variables"]),
+    (OPTIMIZED, "moves elements: the reference kernel already copies whole runs", &[
+        "concatenation", "depth_to_space", "dynamic_update_slice", "embedding_lookup", "fill", "gather", "matrix_diag",
+        "one_hot", "pack", "pad", "reshape", "reverse", "scatter", "select", "shape", "slice", "space_to_batch",
+        "sparse_to_dense", "split", "tile", "transpose", "where_op",
+    ]),
+    (OPTIMIZED, "computed while preparing, or calls other nodes or variables", &["control_flow", "densify", "hashtable", "variables"]),
     (OPTIMIZED, "not yet: real models spend little time in it", &[
-        "add_n", "arg_min_max", "batch_matmul", "cast", "comparison", "cumsum", "l2_normalization",
-        "local_response_normalization", "lstm", "quantize", "reduce", "resize", "softmax", "svdf", "topk",
-        "transpose_conv",
+        "add_n", "arg_min_max", "batch_matmul", "bucketize", "cast", "comparison", "complex", "conv_3d", "cumsum",
+        "l2_normalization", "local_response_normalization", "lstm", "non_max_suppression", "quantize", "reduce",
+        "resize", "segment", "softmax", "svdf", "topk", "transpose_conv", "unique",
     ]),
     (GPU, "claimed only where it was computed while preparing: delegate-wgpu/src/ops/mod.rs", &["densify", "quantize", "shape"]),
-    (GPU, "state and other subgraphs stay on the CPU", &["control_flow", "variables"]),
+    (GPU, "state and other subgraphs stay on the CPU", &["control_flow", "hashtable", "variables"]),
     (GPU, "not yet", &[
-        "add_n", "arg_min_max", "cumsum", "dynamic_update_slice", "embedding_lookup", "fill", "l2_normalization",
-        "local_response_normalization", "lstm", "one_hot", "reverse", "scatter", "space_to_batch", "svdf", "topk",
+        "add_n", "arg_min_max", "bucketize", "complex", "conv_3d", "cumsum", "dynamic_update_slice", "embedding_lookup",
+        "fill", "l2_normalization", "local_response_normalization", "lstm", "matrix_diag", "non_max_suppression",
+        "one_hot", "reverse", "scatter", "segment", "space_to_batch", "sparse_to_dense", "svdf", "topk", "unique",
         "where_op",
     ]),
     (WGSL, "a strided copy: copy.wgsl", &[
@@ -47,9 +52,10 @@ const MISSING: &[(&str, &str, &[&str])] = &[
     ]),
     (WGSL, "needs no shader: a view, or computed while preparing", &["densify", "quantize", "reshape", "shape"]),
     (WGSL, "not on the GPU", &[
-        "add_n", "arg_min_max", "control_flow", "cumsum", "dynamic_update_slice", "embedding_lookup", "fill",
-        "l2_normalization", "local_response_normalization", "lstm", "one_hot", "reverse", "scatter", "space_to_batch",
-        "svdf", "topk", "variables", "where_op",
+        "add_n", "arg_min_max", "bucketize", "complex", "control_flow", "conv_3d", "cumsum", "dynamic_update_slice",
+        "embedding_lookup", "fill", "hashtable", "l2_normalization", "local_response_normalization", "lstm",
+        "matrix_diag", "non_max_suppression", "one_hot", "reverse", "scatter", "segment", "space_to_batch",
+        "sparse_to_dense", "svdf", "topk", "unique", "variables", "where_op",
     ]),
 ];
 

@@ -13,6 +13,8 @@ pub use crate::types::TensorType;
 mod codec;
 mod infer;
 mod signature;
+#[cfg(test)]
+mod testing;
 pub mod transpose_conv_bias;
 pub use codec::{Codec, FieldInfo, OptionsType};
 use codec::{enums, options};
@@ -112,6 +114,15 @@ families! {
     comparison: EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, LOGICAL_AND, LOGICAL_OR;
     reduce: MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY, REDUCE_ALL;
     resize: RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR;
+    non_max_suppression: NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5;
+    segment: SEGMENT_SUM, UNSORTED_SEGMENT_PROD, UNSORTED_SEGMENT_MAX, UNSORTED_SEGMENT_SUM, UNSORTED_SEGMENT_MIN;
+    complex: RFFT2D, IMAG, REAL, COMPLEX_ABS;
+    conv_3d: CONV_3D, CONV_3D_TRANSPOSE;
+    matrix_diag: MATRIX_DIAG, MATRIX_SET_DIAG;
+    unique: UNIQUE;
+    bucketize: BUCKETIZE;
+    sparse_to_dense: SPARSE_TO_DENSE;
+    hashtable: HASHTABLE, HASHTABLE_FIND, HASHTABLE_IMPORT, HASHTABLE_SIZE;
 }
 
 params! {
@@ -160,6 +171,11 @@ params! {
     Reducer(reduce::ReducerParams),
     ResizeNearestNeighbor(resize::ResizeNearestNeighborParams),
     ResizeBilinear(resize::ResizeBilinearParams),
+    Conv3D(conv_3d::Conv3DParams),
+    Unique(unique::UniqueParams),
+    Bucketize(bucketize::BucketizeParams),
+    SparseToDense(sparse_to_dense::SparseToDenseParams),
+    Hashtable(hashtable::HashtableParams),
 }
 
 /// The definition of a builtin op.

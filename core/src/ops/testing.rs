@@ -1,0 +1,67 @@
+//! One helper for table tests of inference: operands without a model.
+
+use super::{Declared, InferContext, InferResult, InferTensor, Inferred, OpDef, Params, TensorType};
+use crate::quantization::Quantization;
+use crate::shape::Shape;
+use crate::types::Element;
+
+/// An operand.
+#[derive(Debug, Clone)]
+pub(crate) struct T {
+    ty: TensorType,
+    shape: Shape,
+    quantization: Option<Quantization>,
+    constant: Option<Vec<u8>>,
+}
+
+impl T {
+    /// An operand whose data nobody knows.
+    pub(crate) fn new(ty: TensorType, shape: &[usize]) -> Self {
+        T { ty, shape: Shape::new(shape), quantization: None, constant: None }
+    }
+
+    /// An operand whose data is known.
+    pub(crate) fn constant<E: Element>(shape: &[usize], elements: &[E]) -> Self {
+        T { constant: Some(bytemuck::cast_slice(elements).to_vec()), ..T::new(E::TYPE, shape) }
+    }
+
+    /// A vector that is known.
+    pub(crate) fn list(elements: &[i32]) -> Self {
+        T::constant(&[elements.len()], elements)
+    }
+}
+
+/// What `def` infers of a use at version 1 with these inputs; outputs are declared of these types, as scalars.
+pub(crate) fn infer(
+    def: &OpDef,
+    params: Params,
+    inputs: &[Option<T>],
+    outputs: &[TensorType],
+) -> InferResult {
+    let scalar = Shape::default();
+    let mut cx =
+        InferContext { params: &params, version: 1, inputs: Default::default(), outputs: Default::default() };
+    for input in inputs {
+        cx.inputs.push(input.as_ref().map(|t| InferTensor {
+            ty: t.ty,
+            shape: &t.shape,
+            quantization: t.quantization.as_ref(),
+            constant: t.constant.as_deref(),
+        }));
+    }
+    cx.outputs.extend(outputs.iter().map(|&ty| Declared { ty, shape: &scalar, quantization: None }));
+    (def.infer)(&cx)
+}
+
+/// Checks that a use with one output infers this type and shape.
+pub(crate) fn gives(def: &OpDef, params: Params, inputs: &[Option<T>], ty: TensorType, shape: &[usize]) {
+    let inferred = infer(def, params, inputs, &[ty]).unwrap_or_else(|e| panic!("{def:?}: {e}"));
+    assert_eq!(inferred.as_slice(), [Inferred::known(ty, Shape::new(shape))], "{def:?}");
+}
+
+/// Checks that a use with this many outputs is refused, with this in the text.
+pub(crate) fn refused(def: &OpDef, params: Params, inputs: &[Option<T>], outputs: usize, text: &str) {
+    let outputs = vec![TensorType::Float32; outputs];
+    let error = infer(def, params, inputs, &outputs).expect_err("the use is wrong").to_string();
+    assert!(error.contains(text), "{def:?}: {error}");
+}
