@@ -94,6 +94,8 @@ if [ -n "${DELEGRAPH_NO_INSTALL:-}" ]; then
     say "left out, as DELEGRAPH_NO_INSTALL asks: $packages"
 elif ! command -v apt-get >/dev/null; then
     say "left out: this system has no apt-get. Install the equivalent of: $packages"
+elif ! as_root true 2>/dev/null; then
+    say "left out: installing needs root's rights. Later: apt-get install $packages"
 else
     say "installing $packages"
     apt update || say "the package lists could not be refreshed; trying with those that are here"
@@ -101,7 +103,7 @@ else
     if apt install -y --no-install-recommends $packages; then
         say "installed $packages"
     else
-        say "left out: could not install $packages (offline, or not allowed). Later: apt-get install $packages"
+        say "left out: could not install $packages (offline?). Later: apt-get install $packages"
     fi
 fi
 exit 0
