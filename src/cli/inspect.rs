@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use delegraph::core::error::UnresolvedOps;
+use delegraph::core::error::{UnresolvedOp, UnresolvedOps};
 use delegraph::core::ops::definition;
-use delegraph::core::resolver::{check_resolved, newest_runtime};
-use delegraph::core::{Op, Quantization, Tensor, TensorId};
+use delegraph::core::resolver::{check_resolved, merged, newer_runtime, newest_runtime, required_runtime};
+use delegraph::core::{Op, OpResolver, Quantization, Tensor, TensorId};
 use delegraph::{BuiltinOpResolver, Model};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::failure::{Exit, Failure, unresolved_op};
 use super::model::ModelArgument;
+use super::ops::ranges;
 use super::output::{Document, Output, bytes, table};
 
 /// Show a model's inputs, outputs, ops and sizes, and what is missing to run it
@@ -55,10 +56,12 @@ struct Runtime {
     required: Option<&'static str>,
     /// Whether the op table knows all of them; the release is a lower bound otherwise.
     complete: bool,
-    /// As the model's metadata says.
+    /// As the model's metadata says, in `min_runtime_version`.
     metadata: Option<String>,
     /// The newest release that the op table knows.
     newest_known: &'static str,
+    /// Whether the metadata asks for a newer release than that.
+    newer_than_known: bool,
 }
 
 #[derive(Serialize)]
@@ -79,6 +82,8 @@ struct TensorLine {
     shape_signature: Option<Vec<Option<usize>>>,
     scale: Option<f32>,
     zero_point: Option<i32>,
+    /// The kind of quantization, where one pair of scale and zero point does not say it all.
+    quantization: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -93,8 +98,14 @@ struct OpLine {
     op: String,
     version: u32,
     count: usize,
+    /// The ranges of versions that kernels are registered for.
+    registered: Vec<(u32, u32)>,
     min_runtime: Option<&'static str>,
     resolved: bool,
+    /// Why it is not resolved.
+    why: Option<String>,
+    /// How many bytes of options the nodes of a custom op have.
+    custom_option_bytes: Option<usize>,
 }
 
 /// How many tensors are quantized in which way.
@@ -117,14 +128,21 @@ struct MetadataLine {
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
     let model = arguments.model.load()?;
-    let unresolved = check_resolved(&model, &BuiltinOpResolver::new()).err();
-    out.print(&inspect(arguments.model.name(), &model, unresolved.as_ref()))?;
+    let resolver = BuiltinOpResolver::new();
+    let unresolved = check_resolved(&model, &resolver).err();
+    out.print(&inspect(arguments.model.name(), &model, &resolver, unresolved.as_ref()))?;
     Ok(Exit::Fine)
 }
 
-fn inspect(name: String, model: &Model, unresolved: Option<&UnresolvedOps>) -> Inspection {
+fn inspect(
+    name: String,
+    model: &Model,
+    resolver: &dyn OpResolver,
+    unresolved: Option<&UnresolvedOps>,
+) -> Inspection {
     let missing = unresolved.map_or(&[][..], |u| &u.ops);
-    let ops = ops(model, |op, version| !missing.iter().any(|m| m.op == *op && m.version == version));
+    let ops = ops(model, resolver, missing);
+    let (required, complete) = required_runtime(model);
     let lines = |subgraph: usize, ids: &[TensorId]| -> Vec<TensorLine> {
         ids.iter().map(|id| line(model.subgraphs[subgraph].tensor(*id), *id, None)).collect()
     };
@@ -136,10 +154,11 @@ fn inspect(name: String, model: &Model, unresolved: Option<&UnresolvedOps>) -> I
         description: model.description.clone(),
         sizes: sizes(model),
         runtime: Runtime {
-            required: ops.iter().filter_map(|(_, o)| o.min_runtime).max_by_key(|r| dotted(r)),
-            complete: ops.iter().all(|(_, o)| o.min_runtime.is_some()),
+            required,
+            complete,
             metadata: model.min_runtime_version().map(Into::into),
             newest_known: newest_runtime(),
+            newer_than_known: newer_runtime(model).is_some(),
         },
         signatures: model
             .signatures
@@ -181,23 +200,43 @@ fn line(tensor: &Tensor, id: TensorId, name: Option<&str>) -> TensorLine {
         shape_signature: tensor.shape_signature.clone(),
         scale: affine.map(|(scale, _)| scale),
         zero_point: affine.map(|(_, zero_point)| zero_point),
+        quantization: tensor.quantization.as_deref().and_then(kind),
+    }
+}
+
+/// The kind of quantization in words; `None` for the usual one, a scale and a zero point.
+fn kind(quantization: &Quantization) -> Option<String> {
+    match quantization {
+        Quantization::Affine(affine) if affine.scales.len() > 1 => {
+            Some(format!("{} scales along dimension {}", affine.scales.len(), affine.dimension))
+        }
+        Quantization::Affine(_) => None,
+        Quantization::Blockwise { block_size, .. } => Some(format!("in blocks of {block_size}")),
+        Quantization::MultiAxis { dimensions, .. } => Some(format!("along dimensions {dimensions:?}")),
+        Quantization::Custom(custom) => Some(format!("custom, {} B", custom.len())),
     }
 }
 
 /// Every op and version with its uses, in the order of op names.
-fn ops(model: &Model, resolved: impl Fn(&Op, u32) -> bool) -> Vec<(Op, OpLine)> {
-    let mut counts: HashMap<(&Op, u32), usize> = HashMap::new();
+fn ops(model: &Model, resolver: &dyn OpResolver, missing: &[UnresolvedOp]) -> Vec<(Op, OpLine)> {
+    let mut counts: HashMap<(&Op, u32), (usize, usize)> = HashMap::new();
     for node in model.subgraphs.iter().flat_map(|s| &s.nodes) {
-        *counts.entry((&node.op, node.version)).or_default() += 1;
+        let (count, bytes) = counts.entry((&node.op, node.version)).or_default();
+        *count += 1;
+        *bytes += node.custom_options.len();
     }
-    let line = |((op, version), count): ((&Op, u32), usize)| {
+    let line = |((op, version), (count, option_bytes)): ((&Op, u32), (usize, usize))| {
         let definition = op.builtin().and_then(definition);
+        let missing = missing.iter().find(|m| m.op == *op && m.version == version);
         let line = OpLine {
             op: op.to_string(),
             version,
             count,
+            registered: merged(resolver.versions(op)),
             min_runtime: definition.and_then(|d| d.min_runtime(version)),
-            resolved: resolved(op, version),
+            resolved: missing.is_none(),
+            why: missing.map(UnresolvedOp::why),
+            custom_option_bytes: op.builtin().is_none().then_some(option_bytes),
         };
         (op.clone(), line)
     };
@@ -245,10 +284,6 @@ fn quantization(model: &Model) -> QuantizationCounts {
     counts
 }
 
-fn dotted(version: &str) -> Vec<u64> {
-    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
-}
-
 impl Document for Inspection {
     fn text(&self) -> String {
         let sizes = &self.sizes;
@@ -259,10 +294,7 @@ impl Document for Inspection {
         text += &format!("constants: {}", bytes(sizes.constant_bytes));
         let each: Vec<String> = sizes.constants.iter().map(|(ty, n)| format!("{ty} {}", bytes(*n))).collect();
         text += &if each.is_empty() { "\n".into() } else { format!(" ({})\n", each.join(", ")) };
-        let runtime = &self.runtime;
-        let bound = if runtime.complete { "" } else { "at least " };
-        text += &format!("needs TFLite {bound}{}", runtime.required.unwrap_or("?"));
-        text += &format!("; its metadata says {}\n", runtime.metadata.as_deref().unwrap_or("nothing"));
+        text += &self.runtime.text(self.unresolved.is_empty());
 
         text += &format!("\n{}", ports("inputs", &self.inputs));
         text += &format!("\n{}", ports("outputs", &self.outputs));
@@ -272,11 +304,15 @@ impl Document for Inspection {
             text += &ports("outputs", &signature.outputs);
         }
         let row = |o: &OpLine| {
-            let missing = if o.resolved { "" } else { "no kernel" };
+            let options = o.custom_option_bytes.map(|n| format!("options: {}", bytes(n)));
+            let missing = (!o.resolved).then(|| "no kernel".into());
+            let notes: Vec<String> = [missing, options].into_iter().flatten().collect();
+            let registered = if o.registered.is_empty() { "none".into() } else { ranges(&o.registered) };
             let since = o.min_runtime.unwrap_or("?");
-            vec![o.op.clone(), o.version.to_string(), o.count.to_string(), since.into(), missing.into()]
+            let (version, count) = (o.version.to_string(), o.count.to_string());
+            vec![o.op.clone(), version, count, registered, since.into(), notes.join("; ")]
         };
-        let header = ["op", "version", "nodes", "since TFLite", ""];
+        let header = ["op", "version", "nodes", "registered", "since TFLite", ""];
         text += &format!("\n{}", table(&header, &[1, 2], self.ops.iter().map(row)));
         if self.subgraphs.len() > 1 {
             let row = |(i, s): (usize, &SubgraphLine)| {
@@ -292,9 +328,35 @@ impl Document for Inspection {
             text += &format!("metadata: {}\n", entries.join(", "));
         }
         if !self.unresolved_text.is_empty() {
-            text += &format!("\nnot supported yet:\n{}\n", self.unresolved_text.join("\n"));
+            text += &format!("\nops without a kernel:\n  {}\n", self.unresolved_text.join("\n  "));
         }
         text
+    }
+}
+
+impl Runtime {
+    fn text(&self, resolved: bool) -> String {
+        let needs = match self.required {
+            Some(release) if self.complete => format!("its ops need TFLite {release} or newer"),
+            Some(release) => {
+                format!("its ops need TFLite {release} at least; this build does not know all of them")
+            }
+            None if self.complete => "its ops need no particular TFLite".into(),
+            None => "its ops are unknown to this build".into(),
+        };
+        let says = match &self.metadata {
+            Some(release) => format!("its metadata (min_runtime_version) says {release}"),
+            None => "its metadata does not say what it needs".into(),
+        };
+        let newer = match (self.newer_than_known, resolved) {
+            (false, _) => String::new(),
+            (true, resolved) => format!(
+                "; that is newer than {}, the newest that this build knows{}",
+                self.newest_known,
+                if resolved { ", but every op has a kernel and it runs all the same" } else { "" }
+            ),
+        };
+        format!("{needs}; {says}{newer}\n")
     }
 }
 
@@ -324,6 +386,7 @@ fn ports(title: &str, tensors: &[TensorLine]) -> String {
             None => format!("{:?}", t.shape),
         };
         let quantization = t.scale.zip(t.zero_point).map(|(s, z)| format!("scale {s}, zero point {z}"));
+        let quantization = quantization.or_else(|| t.quantization.clone());
         vec![t.name.clone(), t.r#type.into(), shape, quantization.unwrap_or_default()]
     };
     table(&[title, "type", "shape", ""], &[], tensors.iter().map(row))

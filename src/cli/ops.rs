@@ -118,7 +118,7 @@ impl Document for Ops {
     }
 }
 
-fn ranges(ranges: &[(u32, u32)]) -> String {
+pub(super) fn ranges(ranges: &[(u32, u32)]) -> String {
     let range =
         |&(low, high): &(u32, u32)| if low == high { low.to_string() } else { format!("{low}–{high}") };
     ranges.iter().map(range).collect::<Vec<_>>().join(", ")
