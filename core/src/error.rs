@@ -98,7 +98,8 @@ impl Error {
     pub fn help(&self) -> Option<String> {
         Some(match self {
             Error::InvalidModel { .. } => {
-                "the file is damaged or was not written as a .tflite model; export it again or fetch it anew"
+                "the file is damaged, was not written as a .tflite model, or is newer than this build; fetch it \
+                 anew or export it again"
                     .into()
             }
             Error::ExternalData { .. } => {

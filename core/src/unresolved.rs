@@ -70,23 +70,24 @@ pub struct UnresolvedOp {
 impl UnresolvedOp {
     /// Why there is no kernel, in words; a sentence that goes on after the op and its version.
     pub fn why(&self) -> String {
-        let (version, registered) = (self.version, Ranges(&self.registered));
-        // What the op table says of a version decides what can be done about it.
-        let unheard_of = match self.known {
-            _ if self.min_runtime.is_some() => None,
-            Some((_, high)) if version > high => Some("newer than any this build knows"),
-            Some((low, _)) if version < low => Some("older than any that exists"),
-            Some(_) => Some("not one that exists"),
-            None => None,
+        let registered = Ranges(&self.registered);
+        // What the op table says of the version decides what can be done about it.
+        let history = match (self.min_runtime, self.known) {
+            (Some(release), _) => format!("TFLite has it since {release}; "),
+            (None, Some((low, high))) => {
+                let what = match self.version {
+                    version if version > high => "newer than any version that this build knows",
+                    version if version < low => "older than any version that exists",
+                    _ => "not a version that exists",
+                };
+                format!("{what} ({}); ", Ranges(&[(low, high)]))
+            }
+            (None, None) => String::new(),
         };
-        let known = self.known.map(|range| Ranges(&[range]).to_string()).unwrap_or_default();
-        let unheard_of = unheard_of.map(|text| format!("version {version} is {text} ({known}); "));
-        let since = self.min_runtime.map(|release| format!("TFLite has it since {release}; "));
-        let prefix = unheard_of.or(since).unwrap_or_default();
         match self.reason {
-            UnresolvedReason::Version => format!("{prefix}registered here: {registered}"),
+            UnresolvedReason::Version => format!("{history}registered here: {registered}"),
             UnresolvedReason::NotImplemented => {
-                format!("{prefix}no kernel is registered here for any version")
+                format!("{history}the op is known, but no version of it is registered here")
             }
             UnresolvedReason::UnknownBuiltin => {
                 let newest = schema::BuiltinOperator::ENUM_MAX;
@@ -98,17 +99,18 @@ impl UnresolvedOp {
 }
 
 impl fmt::Display for UnresolvedOp {
-    /// The op and why it has no kernel; on the line below, the first few nodes that use it.
+    /// The op and why it has no kernel; below, on a line each, the first few nodes that use it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// More nodes than this are counted, not named.
         const NAMED: usize = 8;
-        write!(f, "{} version {}: {}\n    at ", self.op, self.version, self.why())?;
-        for (i, node) in self.nodes.iter().take(NAMED).enumerate() {
-            write!(f, "{}{node}", if i == 0 { "" } else { "; " })?;
+        write!(f, "{} version {}: {}", self.op, self.version, self.why())?;
+        for node in self.nodes.iter().take(NAMED) {
+            write!(f, "\n    at {node}")?;
         }
         match self.nodes.len().saturating_sub(NAMED) {
             0 => Ok(()),
-            more => write!(f, "; and {more} more"),
+            1 => f.write_str("\n    and at 1 more node"),
+            more => write!(f, "\n    and at {more} more nodes"),
         }
     }
 }
@@ -141,33 +143,31 @@ impl UnresolvedOps {
     /// What to do: one step for each kind of op that is missing.
     pub(crate) fn help(&self) -> String {
         let mut help: Vec<String> = Vec::new();
-        let mut say = |text: String| {
-            if !help.contains(&text) {
-                help.push(text);
-            }
-        };
         for op in &self.ops {
             let version = op.version;
-            match (&op.op, op.reason) {
+            let step = match (&op.op, op.reason) {
                 (Op::Custom(name), _) if name.starts_with("Flex") => {
-                    say("ops whose names start with \"Flex\" are TensorFlow's: convert the model again with \
-                     TFLite's builtin ops only (without SELECT_TF_OPS)"
-                        .into())
+                    "ops whose names start with \"Flex\" are TensorFlow's own: convert the model again with TFLite's \
+                     builtin ops only (without SELECT_TF_OPS)"
+                        .into()
                 }
-                (Op::Custom(name), _) => say(format!(
-                    "register a kernel for the custom op: `resolver.add_custom(\"{name}\", registration, {version})`"
-                )),
+                (Op::Custom(name), _) => {
+                    format!("register a kernel for it: `resolver.add_custom(\"{name}\", registration, {version})`")
+                }
                 (_, UnresolvedReason::Version) if op.known.is_some_and(|(low, _)| version < low) => {
-                    say("convert the model again: no TFLite runtime has such a version".into());
+                    "convert the model again: no TFLite runtime has such a version".into()
                 }
-                (Op::Builtin(code), UnresolvedReason::Version | UnresolvedReason::NotImplemented) => {
-                    say("use a newer release of Delegraph".into());
-                    let name = code.variant_name().unwrap_or("?");
-                    say(format!(
-                        "or register a kernel of your own: `resolver.add_builtin(BuiltinOp::{name}, registration, {version})`"
-                    ));
+                (Op::Builtin(_), UnresolvedReason::UnknownBuiltin) => {
+                    "a newer release of Delegraph may know the operator".into()
                 }
-                (Op::Builtin(_), _) => say("use a newer release of Delegraph".into()),
+                (Op::Builtin(code), _) => format!(
+                    "a newer release of Delegraph may have it; or register a kernel of your own: \
+                     `resolver.add_builtin(BuiltinOp::{}, registration, {version})`",
+                    code.variant_name().unwrap_or("?")
+                ),
+            };
+            if !help.contains(&step) {
+                help.push(step);
             }
         }
         help.join("\n")
@@ -179,8 +179,8 @@ impl std::error::Error for UnresolvedOps {}
 impl fmt::Display for UnresolvedOps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = match self.ops.len() {
-            1 => "1 op has no kernel".into(),
-            n => format!("{n} ops have no kernel"),
+            1 => "1 op has no kernel:".into(),
+            n => format!("{n} ops have no kernel:"),
         };
         write!(f, "{}{count}", prefix(&self.model))?;
         for op in &self.ops {

@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub)] // each test binary uses its part
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Only tests call this.
 
+pub mod tree;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

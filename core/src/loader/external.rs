@@ -28,7 +28,8 @@ pub(super) fn find(model: &schema::Model<'_>) -> Result<Option<String>, Invalid>
     let Some(first) = first else { return Ok(None) };
     let tensors = match count.saturating_sub(1) {
         0 => format!("the data of {first} is"),
-        more => format!("the data of {first} and {more} more tensors is"),
+        1 => format!("the data of {first} and of 1 more tensor is"),
+        more => format!("the data of {first} and of {more} more tensors is"),
     };
     Ok(Some(format!("{tensors} not in this file, but in external buffers: {}", groups.join(", "))))
 }

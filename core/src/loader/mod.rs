@@ -62,9 +62,10 @@ pub(crate) fn from_subgraphs(bytes: Vec<u8>, mut subgraphs: Vec<Subgraph>) -> Re
             return invalid!("there are no subgraphs");
         }
         for (i, subgraph) in subgraphs.iter_mut().enumerate() {
-            let named = |Invalid(message)| Invalid(format!("subgraph {i}: {message}"));
-            order::check_indices(subgraph, bytes.len()).map_err(named)?;
-            order::check_nodes(subgraph, count).map_err(named)?;
+            let name = subgraph.name.clone();
+            order::check_indices(subgraph, bytes.len())
+                .and_then(|()| order::check_nodes(subgraph, count))
+                .map_err(|e| in_subgraph(i, &name, e))?;
         }
         order::check_calls(&subgraphs)
     };
@@ -114,7 +115,7 @@ fn read(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
         .enumerate()
         .map(|(i, table)| {
             subgraph::read(&table, &buffers, &codes, count)
-                .map_err(|Invalid(message)| Invalid(format!("subgraph {i}: {message}")))
+                .map_err(|e| in_subgraph(i, table.name().unwrap_or_default(), e))
         })
         .collect::<Result<Vec<Subgraph>, Invalid>>()?;
     order::check_calls(&subgraphs)?;
@@ -196,7 +197,7 @@ impl<'a> Buffers<'a> {
         }
         let i = index_of(index);
         if i >= self.table.len() {
-            return invalid!("buffer {index} does not exist; the file has {}", self.table.len());
+            return invalid!("buffer {index} does not exist; the file has {} buffers", self.table.len());
         }
         let buffer = self.table.get(i);
         if let Some(data) = buffer.data().filter(|d| !d.is_empty()) {
@@ -244,7 +245,10 @@ fn signatures(model: &schema::Model<'_>, subgraphs: &[Subgraph]) -> Result<Vec<S
         let key = table.signature_key().unwrap_or_default().to_owned();
         let index = index_of(table.subgraph_index());
         let Some(subgraph) = subgraphs.get(index) else {
-            return invalid!("signature \"{key}\" runs subgraph {index}; the file has {}", subgraphs.len());
+            let count = subgraphs.len();
+            return invalid!(
+                "signature \"{key}\" runs subgraph {index}, which does not exist; the file has {count}"
+            );
         };
         if !keys.insert(key.clone()) {
             return invalid!("signature \"{key}\" is there twice");
@@ -254,10 +258,14 @@ fn signatures(model: &schema::Model<'_>, subgraphs: &[Subgraph]) -> Result<Vec<S
         >,
                      side: &str,
                      ends: &[TensorId]| {
+            let mut seen = HashSet::new();
             map.unwrap_or_default()
                 .iter()
                 .map(|entry| {
                     let name = entry.name().unwrap_or_default().to_owned();
+                    if !seen.insert(name.clone()) {
+                        return invalid!("signature \"{key}\" names the {side} \"{name}\" twice");
+                    }
                     let id = TensorId(index_of(entry.tensor_index()));
                     if !ends.contains(&id) {
                         return invalid!(
@@ -282,11 +290,20 @@ fn index_of(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-/// A signed index of the file, for a list of `len` entries named `what`.
-fn index_in(value: i32, len: usize, what: &str) -> Result<usize, Invalid> {
+/// A signed index of the file into a list of `len` things. `what` says what it is an index for, and of what, plural.
+fn index_in(value: i32, len: usize, what: &str, of: &str) -> Result<usize, Invalid> {
     match usize::try_from(value).ok().filter(|&i| i < len) {
         Some(i) => Ok(i),
-        None => invalid!("{what} {value} is out of range; there are {len}"),
+        None => invalid!("{what} {value} is out of range: there are {len} {of}"),
+    }
+}
+
+/// Names the subgraph that something is wrong in, unless it is the primary one.
+fn in_subgraph(index: usize, name: &str, error: Invalid) -> Invalid {
+    match index {
+        0 => error,
+        i if name.is_empty() => Invalid(format!("subgraph {i}: {}", error.0)),
+        i => Invalid(format!("subgraph {i} (\"{name}\"): {}", error.0)),
     }
 }
 

@@ -70,14 +70,16 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
         }
         for callee in callees(&node.params) {
             if usize::try_from(callee).ok().is_none_or(|c| c >= subgraphs) {
-                return Err(fail(Invalid(format!("calls subgraph {callee}; the file has {subgraphs}"))));
+                return Err(fail(Invalid(format!(
+                    "it calls subgraph {callee}, which does not exist; the file has {subgraphs}"
+                ))));
             }
         }
     }
     for id in &subgraph.outputs {
         if available.get(id.0) != Some(&true) {
             let name = subgraph.tensors.get(id.0).map(|t| tensor_name(&t.name, id.0)).unwrap_or_default();
-            return invalid!("its output tensor {} ({name}) is never written", id.0);
+            return invalid!("the graph's output tensor {} ({name}) is never written", id.0);
         }
     }
     Ok(())

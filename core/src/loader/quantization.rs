@@ -49,7 +49,7 @@ pub(super) fn read(
             };
             let mut dimensions = Vec::new();
             for dim in axes.quantized_dimensions().unwrap_or_default() {
-                let dim = index_in(dim, shape.rank(), "quantized dimension")?;
+                let dim = index_in(dim, shape.rank(), "its quantized dimension", "dimensions")?;
                 if dimensions.contains(&dim) {
                     return invalid!("quantized dimension {dim} is named twice");
                 }
@@ -85,11 +85,8 @@ fn affine(
         );
     }
     // A scalar has no dimensions; 0, the default, stands for "none" there.
-    let dimension = index_in(
-        table.quantized_dimension(),
-        shape.rank().max(1),
-        "the dimension that its scales run along,",
-    )?;
+    let dimension =
+        index_in(table.quantized_dimension(), shape.rank().max(1), "its quantized dimension", "dimensions")?;
     if scales.len() != 1 && shape.get(dimension) != Some(&scales.len()) {
         let expected = match shape.get(dimension) {
             Some(extent) => format!("1 or {extent} (dimension {dimension} of its shape {shape})"),
@@ -169,7 +166,10 @@ fn check_scales(
     let count = tensors.len();
     let get = |id: usize, what: &str| {
         let found = tensors.get(id);
-        found.map_or_else(|| invalid!("its {what} are tensor {id}; there are {count}"), Ok)
+        found.map_or_else(
+            || invalid!("its {what} are tensor {id}, which does not exist; there are {count} tensors"),
+            Ok,
+        )
     };
     let table = get(scales, "scales")?;
     if !matches!(table.ty, TensorType::Float16 | TensorType::BFloat16 | TensorType::Float32) {

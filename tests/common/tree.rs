@@ -1,0 +1,288 @@
+//! Model files as JSON trees: read one, change any field, write it again, valid or not.
+//!
+//! Tables are objects, vectors arrays, and an absent field is an absent key. A union is two keys, as in the format: the
+//! member's code under `NAME_type` and its table under `NAME`.
+#![allow(clippy::indexing_slicing)] // Only tests call this, on files that they know.
+
+use std::collections::HashMap;
+
+use flatbuffers::{FlatBufferBuilder, Push, PushAlignment, WIPOffset};
+use serde_json::{Map, Value, json};
+
+/// The model in `file`.
+pub fn read(file: &[u8]) -> Value {
+    let schema = Schema::parse();
+    schema.read_table(file, follow(file, 0), "Model")
+}
+
+/// The file with this model. Numbers that do not fit their fields wrap.
+pub fn write(model: &Value) -> Vec<u8> {
+    let schema = Schema::parse();
+    let mut builder = FlatBufferBuilder::new();
+    let root = schema.write_table(&mut builder, model, "Model");
+    builder.finish(WIPOffset::<()>::new(root), Some("TFL3"));
+    builder.finished_data().to_vec()
+}
+
+/// Sets a field, present or not: `set(&mut model, "/subgraphs/0/tensors/1/type", 99)`.
+pub fn set(model: &mut Value, path: &str, value: impl Into<Value>) {
+    let (parent, key) = path.rsplit_once('/').unwrap();
+    match model.pointer_mut(parent).unwrap_or_else(|| panic!("there is no {parent}")) {
+        Value::Array(list) if key == "-" => list.push(value.into()),
+        Value::Array(list) => list[key.parse::<usize>().unwrap()] = value.into(),
+        table => {
+            table.as_object_mut().unwrap().insert(key.into(), value.into());
+        }
+    }
+}
+
+/// Takes a field away.
+pub fn remove(model: &mut Value, path: &str) {
+    let (parent, key) = path.rsplit_once('/').unwrap();
+    model.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key);
+}
+
+/// The paths of all numbers in the tree; of long lists of numbers, the first ones.
+pub fn numbers(model: &Value) -> Vec<String> {
+    fn walk(value: &Value, path: &str, found: &mut Vec<String>) {
+        match value {
+            Value::Number(_) => found.push(path.into()),
+            Value::Array(list) => {
+                let first = if list.first().is_some_and(Value::is_number) { 3 } else { usize::MAX };
+                list.iter().enumerate().take(first).for_each(|(i, v)| walk(v, &format!("{path}/{i}"), found));
+            }
+            Value::Object(table) => table.iter().for_each(|(k, v)| walk(v, &format!("{path}/{k}"), found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    walk(model, "", &mut found);
+    found
+}
+
+/// What a field holds; scalars by their name in the schema.
+#[derive(Clone)]
+enum Kind {
+    Scalar(&'static str),
+    String,
+    Table(&'static str),
+    /// The second of its two slots; the first is a scalar of its own.
+    Union(&'static str),
+    List(Box<Kind>),
+}
+
+struct Schema {
+    /// Fields in the order of their slots.
+    tables: HashMap<&'static str, Vec<(String, Kind)>>,
+    /// Table by code.
+    unions: HashMap<&'static str, HashMap<u64, &'static str>>,
+}
+
+const SCALARS: [(&str, usize); 15] = [
+    ("bool", 1),
+    ("byte", 1),
+    ("ubyte", 1),
+    ("int8", 1),
+    ("uint8", 1),
+    ("short", 2),
+    ("uint16", 2),
+    ("ushort", 2),
+    ("int", 4),
+    ("int32", 4),
+    ("uint32", 4),
+    ("uint", 4),
+    ("float", 4),
+    ("long", 8),
+    ("ulong", 8),
+];
+
+fn size(scalar: &str) -> usize {
+    SCALARS.iter().find(|(name, _)| *name == scalar).unwrap_or_else(|| panic!("unknown scalar {scalar}")).1
+}
+
+impl Schema {
+    fn parse() -> Self {
+        let mut enums: HashMap<&str, &'static str> = HashMap::new();
+        let mut unions: HashMap<&str, HashMap<u64, &str>> = HashMap::new();
+        let mut bodies = Vec::new();
+        for block in include_str!("../../core/schema.fbs").split('}') {
+            let Some((head, body)) = block.split_once('{') else { continue };
+            let mut words = head.lines().last().unwrap().split([' ', ':']).filter(|w| !w.is_empty());
+            let (keyword, name) = (words.next().unwrap(), words.next().unwrap());
+            let members = || body.lines().filter_map(|l| l.trim().trim_end_matches(',').split_once(" = "));
+            match keyword {
+                "enum" => drop(enums.insert(name, words.next().unwrap())),
+                "union" => {
+                    unions.insert(name, members().map(|(m, code)| (code.parse().unwrap(), m)).collect());
+                }
+                _ => bodies.push((name, body)),
+            }
+        }
+        let kind = |ty: &'static str| {
+            let element = ty.trim_matches(['[', ']']);
+            let kind = match element {
+                "string" => Kind::String,
+                _ if unions.contains_key(element) => Kind::Union(element),
+                _ => match enums.get(element) {
+                    Some(scalar) => Kind::Scalar(scalar),
+                    None if SCALARS.iter().any(|(s, _)| *s == element) => Kind::Scalar(element),
+                    None => Kind::Table(element),
+                },
+            };
+            if ty == element { kind } else { Kind::List(Box::new(kind)) }
+        };
+        let mut tables = HashMap::new();
+        for (name, body) in bodies {
+            let mut fields = Vec::new();
+            for (field, ty) in body.lines().filter_map(|l| l.trim().trim_end_matches(';').split_once(':')) {
+                let kind = kind(ty.split([' ', '=', '(']).next().unwrap());
+                if matches!(kind, Kind::Union(_)) {
+                    fields.push((format!("{field}_type"), Kind::Scalar("ubyte")));
+                }
+                fields.push((field.to_owned(), kind));
+            }
+            tables.insert(name, fields);
+        }
+        Schema { tables, unions }
+    }
+
+    fn member(&self, union: &str, code: &Value) -> &'static str {
+        code.as_u64().and_then(|code| self.unions[union].get(&code).copied()).unwrap_or("Int32Options")
+    }
+
+    fn read_table(&self, file: &[u8], at: usize, name: &str) -> Value {
+        let vtable = (at as i64 - number(file, at, "int").as_i64().unwrap()) as usize;
+        let mut table = Map::new();
+        for (slot, (field, kind)) in self.tables[name].iter().enumerate() {
+            if 4 + 2 * slot >= le(file, vtable, 2) as usize {
+                break;
+            }
+            let offset = le(file, vtable + 4 + 2 * slot, 2) as usize;
+            if offset != 0 {
+                let code = table.get(&format!("{field}_type")).cloned().unwrap_or_default();
+                table.insert(field.clone(), self.read_value(file, at + offset, kind, &code));
+            }
+        }
+        Value::Object(table)
+    }
+
+    fn read_value(&self, file: &[u8], at: usize, kind: &Kind, code: &Value) -> Value {
+        match kind {
+            Kind::Scalar(ty) => number(file, at, ty),
+            Kind::String => {
+                let at = follow(file, at);
+                json!(String::from_utf8_lossy(&file[at + 4..at + 4 + le(file, at, 4) as usize]))
+            }
+            Kind::Table(name) => self.read_table(file, follow(file, at), name),
+            Kind::Union(union) => self.read_table(file, follow(file, at), self.member(union, code)),
+            Kind::List(kind) => {
+                let at = follow(file, at);
+                let width = if let Kind::Scalar(ty) = &**kind { size(ty) } else { 4 };
+                let item = |i| self.read_value(file, at + 4 + i * width, kind, &Value::Null);
+                (0..le(file, at, 4) as usize).map(item).collect()
+            }
+        }
+    }
+
+    fn write_table(&self, b: &mut FlatBufferBuilder<'_>, table: &Value, name: &str) -> u32 {
+        let table = table.as_object().unwrap_or_else(|| panic!("{name} is {table}"));
+        let fields = self.tables.get(name).map_or(&[][..], |fields| fields);
+        for key in table.keys() {
+            assert!(fields.iter().any(|(field, _)| field == key), "{name} has no field {key}");
+        }
+        let mut values: Vec<(u16, usize, u64)> = Vec::new();
+        for (slot, (field, kind)) in fields.iter().enumerate() {
+            let Some(value) = table.get(field) else { continue };
+            let slot = 4 + 2 * slot as u16;
+            values.push(match kind {
+                Kind::Scalar(ty) => (slot, size(ty), bits(value, ty)),
+                _ => {
+                    let code = table.get(&format!("{field}_type")).unwrap_or(&Value::Null);
+                    (slot, 0, self.write_value(b, value, kind, code).into())
+                }
+            });
+        }
+        let start = b.start_table();
+        for (slot, size, value) in values {
+            match size {
+                0 => b.push_slot_always(slot, WIPOffset::<()>::new(value as u32)),
+                1 => b.push_slot_always(slot, value as u8),
+                2 => b.push_slot_always(slot, value as u16),
+                4 => b.push_slot_always(slot, value as u32),
+                _ => b.push_slot_always(slot, value),
+            }
+        }
+        b.end_table(start).value()
+    }
+
+    fn write_value(&self, b: &mut FlatBufferBuilder<'_>, value: &Value, kind: &Kind, code: &Value) -> u32 {
+        let items = || value.as_array().unwrap().iter();
+        match kind {
+            Kind::Scalar(_) => unreachable!("scalars are written in place"),
+            Kind::String => b.create_string(value.as_str().unwrap()).value(),
+            Kind::Table(name) => self.write_table(b, value, name),
+            Kind::Union(union) => self.write_table(b, value, self.member(union, code)),
+            Kind::List(kind) => match &**kind {
+                Kind::Scalar(ty) => {
+                    let bits = items().map(|v| bits(v, ty));
+                    match size(ty) {
+                        1 => b.create_vector(&bits.map(|v| Aligned(v as u8)).collect::<Vec<_>>()).value(),
+                        2 => b.create_vector(&bits.map(|v| v as u16).collect::<Vec<_>>()).value(),
+                        4 => b.create_vector(&bits.map(|v| v as u32).collect::<Vec<_>>()).value(),
+                        _ => b.create_vector(&bits.collect::<Vec<_>>()).value(),
+                    }
+                }
+                kind => {
+                    let offsets: Vec<_> = items()
+                        .map(|v| WIPOffset::<()>::new(self.write_value(b, v, kind, &Value::Null)))
+                        .collect();
+                    b.create_vector(&offsets).value()
+                }
+            },
+        }
+    }
+}
+
+/// A byte of a vector that starts at a multiple of 16, as the data of buffers does.
+struct Aligned(u8);
+
+impl Push for Aligned {
+    type Output = u8;
+    unsafe fn push(&self, dst: &mut [u8], _: usize) {
+        dst[0] = self.0;
+    }
+    fn alignment() -> PushAlignment {
+        PushAlignment::new(16)
+    }
+}
+
+fn le(file: &[u8], at: usize, size: usize) -> u64 {
+    file[at..at + size].iter().rev().fold(0, |n, &byte| (n << 8) | u64::from(byte))
+}
+
+fn follow(file: &[u8], at: usize) -> usize {
+    at + le(file, at, 4) as usize
+}
+
+fn number(file: &[u8], at: usize, ty: &str) -> Value {
+    let bits = le(file, at, size(ty));
+    match ty {
+        "float" => json!(f32::from_bits(bits as u32)),
+        "bool" => json!(bits != 0),
+        "byte" | "int8" => json!(bits as i8),
+        "short" => json!(bits as i16),
+        "int" | "int32" => json!(bits as i32),
+        "long" => json!(bits as i64),
+        _ => json!(bits),
+    }
+}
+
+/// Floats may also be the strings `NaN`, `inf` and `-inf`.
+fn bits(value: &Value, ty: &str) -> u64 {
+    match value {
+        Value::Bool(value) => (*value).into(),
+        Value::String(text) => text.parse::<f32>().unwrap().to_bits().into(),
+        value if ty == "float" => (value.as_f64().unwrap() as f32).to_bits().into(),
+        value => value.as_u64().or_else(|| value.as_i64().map(i64::cast_unsigned)).unwrap(),
+    }
+}
