@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api interpreter shaders delegate-wgpu confo
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt bench bench-litert models setup schema goldens digits clean
+.PHONY: help demo test lint fmt bench bench-litert models setup schema schema-check ops goldens digits clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,7 @@ demo: setup ## segment a portrait and find its face, on the GPU and on the CPU: 
 test: setup ## everything: lint, unit, conformance and doc tests, examples
 	@$(FETCH) --optional || true
 	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory schema-check
 	$(CARGO) test $(CARGO_FLAGS) --workspace
 
 # rustfmt and clippy come with Rust's default installation; cargo-deny and typos are extras.
@@ -69,6 +70,20 @@ setup: ## install what a fresh Debian machine lacks
 schema: $(VENVS)/schema/ready ## regenerate core/src/schema_generated.rs from core/schema.fbs
 	$(VENVS)/schema/bin/flatc --rust -o core/src core/schema.fbs
 
+schema-check: ## compare the committed FlatBuffer code with what its generator writes, where that can be installed
+	@mkdir -p target
+	@if $(MAKE) --no-print-directory $(VENVS)/schema/ready >target/schema-check.log 2>&1; then \
+	    rm -rf target/schema && mkdir -p target/schema && \
+	    $(VENVS)/schema/bin/flatc --rust -o target/schema core/schema.fbs && \
+	    { cmp target/schema/schema_generated.rs core/src/schema_generated.rs || \
+	      { echo "schema: core/src/schema_generated.rs is stale: run \`make schema\`"; exit 1; }; }; \
+	 else echo "schema: left out: flatc cannot be installed here (target/schema-check.log says why)"; fi
+
+ops: ## regenerate the support table docs/ops.md
+	@mkdir -p target
+	@$(CARGO) run $(CARGO_FLAGS) --quiet -- ops > target/ops.md
+	@{ sed '/^| op |/,$$d' docs/ops.md; cat target/ops.md; } > target/ops-new.md && mv target/ops-new.md docs/ops.md
+
 goldens: $(VENVS)/goldens/ready models ## run LiteRT on every model and rewrite conformance/goldens
 	$(VENVS)/goldens/bin/python scripts/make_goldens.py
 
@@ -81,5 +96,5 @@ clean: ## remove target/; the cache of models stays
 # A virtual environment with exactly the versions that a script was written for.
 $(VENVS)/%/ready: scripts/requirements-%.txt
 	$(PYTHON) -m venv --clear $(VENVS)/$*
-	$(VENVS)/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(VENVS)/$*/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 -r $<
 	@touch $@
