@@ -22,27 +22,31 @@ const WGSL: &str = "shaders/src/wgsl";
 #[rustfmt::skip]
 const MISSING: &[(&str, &str, &[&str])] = &[
     ("interpreter/src/kernels/reference", "not yet", &[
-        "bucketize", "complex", "conv_3d", "hashtable", "matrix_diag", "non_max_suppression", "segment",
-        "sparse_to_dense", "unique",
+        "bucketize", "complex", "conv_3d", "hashtable", "hashtable_lookup", "lsh_projection", "matrix_diag",
+        "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense", "unique",
     ]),
+    ("interpreter/src/kernels/reference", "no runtime defines what it computes", &["concat_embeddings"]),
+    (OPTIMIZED, "no runtime defines what it computes", &["concat_embeddings"]),
     (OPTIMIZED, "moves elements: the reference kernel already copies whole runs", &[
-        "concatenation", "depth_to_space", "dynamic_update_slice", "embedding_lookup", "fill", "gather", "matrix_diag",
-        "one_hot", "pack", "pad", "reshape", "reverse", "scatter", "select", "shape", "slice", "space_to_batch",
-        "sparse_to_dense", "split", "tile", "transpose", "where_op",
+        "concatenation", "depth_to_space", "dynamic_update_slice", "embedding_lookup", "fill", "gather",
+        "hashtable_lookup", "matrix_diag", "one_hot", "pack", "pad", "reshape", "reverse", "scatter", "select", "shape",
+        "slice", "space_to_batch", "sparse_to_dense", "split", "tile", "transpose", "where_op",
     ]),
     (OPTIMIZED, "computed while preparing, or calls other nodes or variables", &["control_flow", "densify", "hashtable", "variables"]),
     (OPTIMIZED, "not yet: real models spend little time in it", &[
         "add_n", "arg_min_max", "batch_matmul", "bucketize", "cast", "comparison", "complex", "conv_3d", "cumsum",
-        "l2_normalization", "local_response_normalization", "lstm", "non_max_suppression", "quantize", "reduce",
-        "resize", "segment", "softmax", "svdf", "topk", "transpose_conv", "unique",
+        "l2_normalization", "local_response_normalization", "lsh_projection", "lstm", "non_max_suppression", "quantize",
+        "random", "reduce", "resize", "rnn", "segment", "skip_gram", "softmax", "svdf", "topk", "transpose_conv",
+        "unique",
     ]),
     (GPU, "claimed only where it was computed while preparing: delegate-wgpu/src/ops/mod.rs", &["densify", "quantize", "shape"]),
     (GPU, "state and other subgraphs stay on the CPU", &["control_flow", "hashtable", "variables"]),
     (GPU, "not yet", &[
-        "add_n", "arg_min_max", "bucketize", "complex", "conv_3d", "cumsum", "dynamic_update_slice", "embedding_lookup",
-        "fill", "l2_normalization", "local_response_normalization", "lstm", "matrix_diag", "non_max_suppression",
-        "one_hot", "reverse", "scatter", "segment", "space_to_batch", "sparse_to_dense", "svdf", "topk", "unique",
-        "where_op",
+        "add_n", "arg_min_max", "bucketize", "complex", "concat_embeddings", "conv_3d", "cumsum",
+        "dynamic_update_slice", "embedding_lookup", "fill", "hashtable_lookup", "l2_normalization",
+        "local_response_normalization", "lsh_projection", "lstm", "matrix_diag", "non_max_suppression", "one_hot",
+        "random", "reverse", "rnn", "scatter", "segment", "skip_gram", "space_to_batch", "sparse_to_dense", "svdf",
+        "topk", "unique", "where_op",
     ]),
     (WGSL, "a strided copy: copy.wgsl", &[
         "concatenation", "depth_to_space", "pack", "slice", "split", "tile", "transpose",
@@ -52,10 +56,11 @@ const MISSING: &[(&str, &str, &[&str])] = &[
     ]),
     (WGSL, "needs no shader: a view, or computed while preparing", &["densify", "quantize", "reshape", "shape"]),
     (WGSL, "not on the GPU", &[
-        "add_n", "arg_min_max", "bucketize", "complex", "control_flow", "conv_3d", "cumsum", "dynamic_update_slice",
-        "embedding_lookup", "fill", "hashtable", "l2_normalization", "local_response_normalization", "lstm",
-        "matrix_diag", "non_max_suppression", "one_hot", "reverse", "scatter", "segment", "space_to_batch",
-        "sparse_to_dense", "svdf", "topk", "unique", "variables", "where_op",
+        "add_n", "arg_min_max", "bucketize", "complex", "concat_embeddings", "control_flow", "conv_3d", "cumsum",
+        "dynamic_update_slice", "embedding_lookup", "fill", "hashtable", "hashtable_lookup", "l2_normalization",
+        "local_response_normalization", "lsh_projection", "lstm", "matrix_diag", "non_max_suppression", "one_hot",
+        "random", "reverse", "rnn", "scatter", "segment", "skip_gram", "space_to_batch", "sparse_to_dense", "svdf",
+        "topk", "unique", "variables", "where_op",
     ]),
 ];
 

@@ -375,7 +375,9 @@ mod tests {
     fn every_field_exists_since_a_version_that_exists() {
         for def in DEFS {
             for field in def.codec.fields {
-                assert!(def.history.iter().any(|(v, _)| *v >= field.since), "{def:?} {}", field.name);
+                // An op that no release runs has one version all the same.
+                let latest = def.history.last().map_or(1, |(version, _)| *version);
+                assert!(latest >= field.since, "{def:?} {}", field.name);
             }
         }
     }

@@ -199,6 +199,15 @@ pub fn size_from(value: i64, what: &str) -> Result<usize, InferError> {
     usize::try_from(value).map_err(|_| InferError::new(format!("{what} {value} is negative")))
 }
 
+/// Checks that input `i` is there and has this shape.
+pub fn expect_shape(cx: &InferContext<'_>, i: usize, shape: &[usize]) -> Result<(), InferError> {
+    let got = cx.input(i)?.shape;
+    if got.dims() == shape {
+        return Ok(());
+    }
+    Err(InferError::new(format!("input {i} has the shape {got}, expected {shape:?}")))
+}
+
 /// Output size of a sliding window along one dimension, for conv and pool ops. `stride` and `dilation` come from
 /// the file: anything below 1 is an error.
 pub fn windowed_output(

@@ -20,7 +20,7 @@ pub use codec::{Codec, FieldInfo, OptionsType};
 use codec::{enums, options};
 pub use infer::{
     Declared, InferContext, InferError, InferResult, InferTensor, Inferred, InferredShape, axis_in,
-    pad_amount, size_from, windowed_output,
+    expect_shape, pad_amount, size_from, windowed_output,
 };
 
 pub use signature::{Cost, OpSignature, Operand, cost, lowest_with, min_version, min_versions};
@@ -79,8 +79,8 @@ families! {
     depthwise_conv_2d: DEPTHWISE_CONV_2D;
     transpose_conv: TRANSPOSE_CONV;
     pool_2d: AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D;
-    lstm: LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM;
-    embedding_lookup: EMBEDDING_LOOKUP;
+    lstm: LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, BIDIRECTIONAL_SEQUENCE_LSTM;
+    embedding_lookup: EMBEDDING_LOOKUP, EMBEDDING_LOOKUP_SPARSE;
     unary: ABS, CEIL, COS, EXP, FLOOR, LOG, NEG, ROUND, RSQRT, SIGN, SIN, SQRT, SQUARE, LOGICAL_NOT, ZEROS_LIKE, RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1, LOGISTIC, TANH, HARD_SWISH, ELU, GELU, LEAKY_RELU;
     binary: ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR, RIGHT_SHIFT;
     prelu: PRELU;
@@ -123,6 +123,12 @@ families! {
     bucketize: BUCKETIZE;
     sparse_to_dense: SPARSE_TO_DENSE;
     hashtable: HASHTABLE, HASHTABLE_FIND, HASHTABLE_IMPORT, HASHTABLE_SIZE;
+    rnn: RNN, UNIDIRECTIONAL_SEQUENCE_RNN, BIDIRECTIONAL_SEQUENCE_RNN;
+    random: RANDOM_STANDARD_NORMAL, RANDOM_UNIFORM, MULTINOMIAL;
+    hashtable_lookup: HASHTABLE_LOOKUP;
+    lsh_projection: LSH_PROJECTION;
+    skip_gram: SKIP_GRAM;
+    concat_embeddings: CONCAT_EMBEDDINGS;
 }
 
 params! {
@@ -176,6 +182,15 @@ params! {
     Bucketize(bucketize::BucketizeParams),
     SparseToDense(sparse_to_dense::SparseToDenseParams),
     Hashtable(hashtable::HashtableParams),
+    BidirectionalSequenceLSTM(lstm::BidirectionalSequenceLSTMParams),
+    RNN(rnn::RNNParams),
+    SequenceRNN(rnn::SequenceRNNParams),
+    BidirectionalSequenceRNN(rnn::BidirectionalSequenceRNNParams),
+    Random(random::RandomParams),
+    LSHProjection(lsh_projection::LSHProjectionParams),
+    SkipGram(skip_gram::SkipGramParams),
+    EmbeddingLookupSparse(embedding_lookup::EmbeddingLookupSparseParams),
+    ConcatEmbeddings(concat_embeddings::ConcatEmbeddingsParams),
 }
 
 /// The definition of a builtin op.

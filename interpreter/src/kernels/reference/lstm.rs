@@ -1,9 +1,7 @@
 //! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM: in floating point, with weights that are floats or quantized.
 
 use delegraph_core::kernel::{InvokeContext, PrepareContext};
-use delegraph_core::ops::lstm::inputs::{
-    BIAS, CELL_STATE, INPUT, NORM, OUTPUT_STATE, PEEPHOLE, PROJECTION, PROJECTION_BIAS, RECURRENT, WEIGHTS,
-};
+use delegraph_core::ops::lstm::inputs::{CELL, INPUT};
 use delegraph_core::ops::lstm::{LSTMParams, UnidirectionalSequenceLSTMParams};
 use delegraph_core::ops::{Activation, LstmKernelType, TensorType};
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
@@ -59,7 +57,7 @@ fn run(cx: &mut PrepareContext<'_>, cell: Cell, order: Order) -> Result<Invoke> 
     Ok(Box::new(move |cx| {
         let operands = Operands::new(cx, &cell)?;
         let (input, output) = (cx.input::<f32>(INPUT)?, cx.output::<f32>(0)?);
-        let (last, state) = (cx.variable::<f32>(OUTPUT_STATE)?, cx.variable::<f32>(CELL_STATE)?);
+        let (last, state) = (cx.variable::<f32>(CELL.output_state)?, cx.variable::<f32>(CELL.cell_state)?);
         let (floats, bytes) = (cx.temporary::<f32>(floats)?, cx.temporary::<i8>(bytes)?);
         for batch in 0..order.batch {
             let last = &mut last[batch * outputs..][..outputs];
@@ -103,7 +101,7 @@ impl Cell {
         }
         let mut scales = [None; 17];
         for (i, tensor) in (1..cx.num_inputs()).filter_map(|i| Some((i, cx.optional_input(i)?))) {
-            let is_weights = i <= 11 || i == PROJECTION;
+            let is_weights = i <= 11 || i == CELL.projection;
             match tensor.ty() {
                 TensorType::Float32 => {}
                 TensorType::Int8 | TensorType::UInt8 if is_weights => {
@@ -116,9 +114,9 @@ impl Cell {
             }
         }
         let features = input.shape().last().copied().unwrap_or(0);
-        let state = |i: usize| cx.input(i).map(|t| t.shape()[1]);
-        let (cells, outputs) = (state(CELL_STATE)?, state(OUTPUT_STATE)?);
-        let diagonal = RECURRENT.map(|i| cx.optional_input(i).is_some_and(|w| w.shape().rank() == 1));
+        let cells = cx.input(CELL.weights[3])?.shape()[0];
+        let outputs = cx.output(0)?.shape().last().copied().unwrap_or(0);
+        let diagonal = CELL.recurrent.map(|i| cx.optional_input(i).is_some_and(|w| w.shape().rank() == 1));
         Ok(Cell {
             features,
             cells,
@@ -318,16 +316,16 @@ impl<'a> Operands<'a> {
     fn new(cx: &mut InvokeContext<'a>, cell: &Cell) -> Result<Self> {
         let mut gates = [None, None, None, None];
         for (i, gate) in gates.iter_mut().enumerate() {
-            let weights = Matrix::new(cx, cell, WEIGHTS[i])?;
-            let recurrent = Matrix::new(cx, cell, RECURRENT[i])?;
+            let weights = Matrix::new(cx, cell, CELL.weights[i])?;
+            let recurrent = Matrix::new(cx, cell, CELL.recurrent[i])?;
             let (Some(weights), Some(recurrent)) = (weights, recurrent) else { continue };
-            let peephole = PEEPHOLE[i].map(|p| Matrix::new(cx, cell, p)).transpose()?.flatten();
-            let (norm, bias) = (cx.optional_input(NORM[i])?, cx.input(BIAS[i])?);
+            let peephole = CELL.peephole[i].map(|p| Matrix::new(cx, cell, p)).transpose()?.flatten();
+            let (norm, bias) = (CELL.norm[i].map(|n| cx.optional_input(n)).transpose()?.flatten(), cx.input(CELL.bias[i])?);
             let diagonal = cell.diagonal[i];
             *gate = Some(Gate { weights, recurrent, diagonal, peephole, norm, bias });
         }
-        let projection = Matrix::new(cx, cell, PROJECTION)?;
-        Ok(Operands { gates, projection, projection_bias: cx.optional_input(PROJECTION_BIAS)? })
+        let projection = Matrix::new(cx, cell, CELL.projection)?;
+        Ok(Operands { gates, projection, projection_bias: cx.optional_input(CELL.projection_bias)? })
     }
 }
 
