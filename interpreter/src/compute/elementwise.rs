@@ -1,7 +1,8 @@
 //! Elementwise functions of one and two operands in single precision.
 
+use super::broadcast::{Broadcast, PER_TASK};
 use super::buffer::SharedMut;
-use super::error::{ComputeError, Result, check_len, product};
+use super::error::{Result, check_len};
 use super::isa::Isa;
 use super::math;
 use super::simd::{Simd, SimdTask, dispatch};
@@ -56,9 +57,6 @@ pub enum Binary {
     /// `a < 0 ? a · b : a`.
     Prelu,
 }
-
-/// Elements that are worth a task of their own.
-const PER_TASK: usize = 16 << 10;
 
 /// Applies a function to each element.
 ///
@@ -141,56 +139,7 @@ impl SimdTask for UnaryTask<'_> {
     }
 }
 
-/// Most dimensions that differ in how they broadcast, after merging those that don't.
-const MAX_DIMS: usize = 6;
-
-/// Two operands that broadcast to one output, prepared for their shapes.
-#[derive(Clone, Copy, Debug)]
-pub struct Broadcast {
-    /// Merged dimensions, innermost first: extent, and strides of both operands.
-    dims: [(usize, usize, usize); MAX_DIMS],
-    lens: [usize; 3],
-}
-
 impl Broadcast {
-    /// For operands of shapes `a` and `b`, aligned at their last dimensions; dimensions of 1 are repeated.
-    ///
-    /// # Errors
-    /// Where the shapes don't broadcast, or in more ways than fit here.
-    pub fn new(a: &[usize], b: &[usize]) -> Result<Self> {
-        let rank = a.len().max(b.len());
-        let at =
-            |s: &[usize], i: usize| s.len().checked_sub(i + 1).and_then(|i| s.get(i)).copied().unwrap_or(1);
-        let mut dims = [(1, 0, 0); MAX_DIMS];
-        let (mut used, mut size_a, mut size_b, mut size) = (0usize, 1usize, 1usize, 1usize);
-        for i in 0..rank {
-            let (da, db) = (at(a, i), at(b, i));
-            if da != db && da != 1 && db != 1 {
-                return Err(ComputeError::Range { what: "shapes that are to broadcast" });
-            }
-            let extent = if da == 1 { db } else { da };
-            let (sa, sb) = (if da == 1 { 0 } else { size_a }, if db == 1 { 0 } else { size_b });
-            size_a = product("operand", &[size_a, da])?;
-            size_b = product("operand", &[size_b, db])?;
-            size = product("output", &[size, extent])?;
-            if extent == 1 {
-                continue;
-            }
-            // Goes on where the dimension inside ends, in both operands.
-            if let Some((n, ia, ib)) = used.checked_sub(1).and_then(|u| dims.get_mut(u))
-                && sa == *n * *ia
-                && sb == *n * *ib
-            {
-                *n *= extent;
-                continue;
-            }
-            let dim = dims.get_mut(used).ok_or(ComputeError::Range { what: "number of dimensions" })?;
-            *dim = (extent, sa, sb);
-            used += 1;
-        }
-        Ok(Self { dims, lens: [size_a, size_b, size] })
-    }
-
     /// Applies `function` and clamps.
     ///
     /// # Errors
@@ -206,24 +155,9 @@ impl Broadcast {
         clamp: Clamp,
         par: &dyn Parallel,
     ) -> Result<()> {
-        let [len_a, len_b, len] = self.lens;
-        check_len("first operand", a.len(), len_a)?;
-        check_len("second operand", b.len(), len_b)?;
-        check_len("output", out.len(), len)?;
-        if len == 0 {
-            return Ok(());
-        }
-        let inner = self.dims[0].0;
-        let rows = len / inner;
-        // A long row is cut up, short rows are bundled.
-        let pieces = if rows == 1 { inner.div_ceil(PER_TASK) } else { 1 };
-        let piece = inner.div_ceil(pieces);
-        let bundle = (PER_TASK / inner).clamp(1, rows);
+        self.check(a.len(), b.len(), out.len())?;
         let shared = SharedMut::new(out);
-        par.run(rows.div_ceil(bundle) * pieces, &|task| {
-            let (first, from) = (task / pieces * bundle, task % pieces * piece);
-            let rows = first..(first + bundle).min(rows);
-            let columns = from.min(inner)..(from + piece).min(inner);
+        self.pieces(par, |rows, columns| {
             dispatch(isa, BinaryTask { shape: self, function, a, b, out: shared, clamp, rows, columns });
         });
         Ok(())
@@ -266,40 +200,18 @@ impl SimdTask for BinaryTask<'_> {
 impl BinaryTask<'_> {
     #[inline(always)]
     unsafe fn rows<S: Simd, const F: u8>(&self) {
-        let (_, step_a, step_b) = self.shape.dims[0];
-        let outer = &self.shape.dims[1..];
-        let inner = self.shape.dims[0].0;
-        // Where the first row is; then it counts up.
-        let (mut index, mut left) = ([0; MAX_DIMS - 1], self.rows.start);
-        let (mut at_a, mut at_b) = (self.columns.start * step_a, self.columns.start * step_b);
-        for (i, (n, sa, sb)) in index.iter_mut().zip(outer) {
-            *i = left % n;
-            left /= n;
-            at_a += *i * sa;
-            at_b += *i * sb;
-        }
-        for row in self.rows.clone() {
+        let (steps, len) = (self.shape.steps(), self.columns.len());
+        for [at_a, at_b, at] in self.shape.rows(self.rows.clone(), self.columns.start) {
             // SAFETY: strides and extents address both operands inside their lengths, which were checked; each
             // task writes rows and columns of its own. The instructions exist by the caller's promise.
             unsafe {
                 let (a, b) = (self.a.as_ptr().wrapping_add(at_a), self.b.as_ptr().wrapping_add(at_b));
-                let out = self.out.ptr(row * inner + self.columns.start);
-                match (step_a, step_b) {
-                    (0, _) => run::<S, F, 0, 1>(a, b, out, self.columns.len(), self.clamp),
-                    (_, 0) => run::<S, F, 1, 0>(a, b, out, self.columns.len(), self.clamp),
-                    _ => run::<S, F, 1, 1>(a, b, out, self.columns.len(), self.clamp),
+                let out = self.out.ptr(at);
+                match steps {
+                    [0, _] => run::<S, F, 0, 1>(a, b, out, len, self.clamp),
+                    [_, 0] => run::<S, F, 1, 0>(a, b, out, len, self.clamp),
+                    _ => run::<S, F, 1, 1>(a, b, out, len, self.clamp),
                 }
-            }
-            for (i, (n, sa, sb)) in index.iter_mut().zip(outer) {
-                *i += 1;
-                at_a += sa;
-                at_b += sb;
-                if *i < *n {
-                    break;
-                }
-                at_a -= *n * sa;
-                at_b -= *n * sb;
-                *i = 0;
             }
         }
     }

@@ -9,12 +9,14 @@
 //! Inner loops are written once, generically over [`simd::Simd`], and compiled for every instruction set of
 //! [`Isa`]; the choice is made at run time.
 
+mod broadcast;
 mod buffer;
 mod conv;
 mod conv_i8;
 mod depthwise;
 mod depthwise_i8;
 mod elementwise;
+mod elementwise_i8;
 mod error;
 mod gemm;
 mod gemm_f32;
@@ -23,17 +25,19 @@ mod isa;
 mod math;
 mod pool;
 mod pooling;
+mod pooling_i8;
 mod requant;
 mod simd;
 mod simd_i8;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests_f32;
 #[cfg(test)]
 mod tests_i8;
 mod tiles;
 
+pub use broadcast::Broadcast;
 pub use buffer::AlignedVec;
 pub use conv::{ConvF32, ConvGeometry, Filter};
 
@@ -41,12 +45,14 @@ pub use conv_i8::{ByteQuant, ConvI8, GemmI8};
 pub use delegraph_core::kernel::{Parallel, Serial};
 pub use depthwise::DepthwiseF32;
 pub use depthwise_i8::{DepthwiseFilter, DepthwiseI8};
-pub use elementwise::{Binary, Broadcast, Unary, unary};
+pub use elementwise::{Binary, Unary, unary};
+pub use elementwise_i8::{ByteBinary, ByteBinaryOp, dequantize, lookup, quantize};
 pub use error::{ComputeError, Result};
 pub use gemm::{BatchMatMulF32, GemmF32, MatrixLayout};
 pub use isa::Isa;
 pub use pool::ThreadPool;
 pub use pooling::{Pool, pool_2d};
+pub use pooling_i8::pool_2d_bytes;
 pub use requant::{Multiplier, OutputQuant, Ties};
 
 /// The bounds of a fused activation: results are `min(max(x, low), high)`; NaN stays NaN.

@@ -1,6 +1,10 @@
 //! Functions of one quantized value as tables, filled in floating point as the field fills them.
 
+use delegraph_core::{Error, Result};
+
+use super::prepared::Invoke;
 use super::quantized::QuantizedElement;
+use crate::compute::{Isa, lookup};
 
 /// Scale and zero point.
 type Affine<F> = (F, i32);
@@ -17,6 +21,21 @@ pub fn table_of_8_bits<T: QuantizedElement>(
         T::clamped((rounded + output.1 as f32) as i32, T::MIN, T::MAX)
     };
     (T::MIN..=T::MAX).map(entry).collect()
+}
+
+/// Runs a function between 8-bit values, from input 0 to output 0, by a table of all its results.
+pub(crate) fn map_bytes<A: QuantizedElement, B: QuantizedElement>(f: impl Fn(A) -> B) -> Result<Invoke> {
+    let mut table = [0; 256];
+    for value in A::MIN..=A::MAX {
+        let result: i32 = f(A::clamped(value, A::MIN, A::MAX)).into();
+        // Signed numbers in two's complement.
+        table[usize::from(value as u8)] = result as u8;
+    }
+    let isa = Isa::best();
+    Ok(Box::new(move |cx| {
+        let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+        lookup(isa, &table, input, output, cx.parallel()).map_err(|e| Error::Kernel(e.to_string()))
+    }))
 }
 
 /// A function of a 16-bit value: 513 points, with straight lines in between.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Model, Node, Subgraph, Tensor, TensorId};
 use delegraph_core::quantization::Affine;
-use delegraph_core::{Element, Op, OpResolver, Params, Quantization, Shape, TensorType};
+use delegraph_core::{BuiltinOp, Element, Op, OpResolver, Params, Quantization, Shape, TensorType};
 
 use crate::{BuiltinOpResolver, Interpreter, ReferenceOpResolver};
 
@@ -43,6 +43,13 @@ impl T {
     pub(crate) fn quantized(mut self, scale: f32, zero_point: i64) -> Self {
         self.quantization = Some(Quantization::per_tensor(scale, zero_point));
         self
+    }
+
+    /// Another tensor of the type and quantization, all zeros.
+    pub(crate) fn like(&self, shape: &[usize]) -> Self {
+        let shape = Shape::new(shape);
+        let width = self.bytes.len().checked_div(self.shape.elements()).unwrap_or(0);
+        T { bytes: vec![0; shape.elements() * width], shape, ..self.clone() }
     }
 
     pub(crate) fn per_channel(mut self, scales: &[f32], dimension: usize) -> Self {
@@ -127,6 +134,35 @@ pub(crate) fn check(op: impl Into<Op>, version: u32, params: Params, inputs: &[O
                 compare(want, bytes, &format!("{kernels} kernel, inputs {name}, output {i}"));
             }
         }
+    }
+}
+
+/// Runs one node on the reference and on the optimized kernels, which must agree: floats within the project's tolerance,
+/// everything else exactly. Returns whether they gave outputs rather than the same error.
+pub(crate) fn twins(op: BuiltinOp, version: u32, params: &Params, inputs: &[Option<T>], outputs: &[T]) -> bool {
+    let want = run(ReferenceOpResolver::new(), op, version, params.clone(), inputs, outputs);
+    let got = run(BuiltinOpResolver::new(), op, version, params.clone(), inputs, outputs);
+    let what = || {
+        let shapes: Vec<_> = inputs.iter().flatten().map(|t| (t.ty, &t.shape, &t.quantization)).collect();
+        format!("{op:?} {params:?} of {shapes:?} to {:?}", outputs.iter().map(|t| &t.shape).collect::<Vec<_>>())
+    };
+    match (want, got) {
+        (Ok(want), Ok(got)) => {
+            for (i, (((shape, bytes), (want_shape, want)), output)) in
+                got.iter().zip(&want).zip(outputs).enumerate()
+            {
+                assert_eq!(shape, want_shape, "{}, output {i}", what());
+                let want = T { bytes: want.clone(), ..output.clone() };
+                compare(&want, bytes, &format!("{}, output {i}", what()));
+            }
+            true
+        }
+        (Err(want), Err(got)) => {
+            assert_eq!(got.to_string(), want.to_string(), "{}", what());
+            false
+        }
+        (Ok(_), Err(e)) => panic!("{}: only the optimized kernel fails: {e}", what()),
+        (Err(e), Ok(_)) => panic!("{}: only the reference kernel fails: {e}", what()),
     }
 }
 

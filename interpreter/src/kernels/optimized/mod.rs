@@ -10,6 +10,7 @@ use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Op, OpResolver, Regist
 
 use super::index::packed;
 use super::prepared::Invoke;
+use super::quantized;
 use super::weights::{self, Requantize};
 use crate::compute::{ByteQuant, Clamp, ComputeError, ConvGeometry, Multiplier, OutputQuant};
 
@@ -23,7 +24,10 @@ macro_rules! families {
     };
 }
 
-families! { binary, conv_2d, depthwise_conv_2d, fully_connected, pool_2d, prelu, unary }
+#[cfg(test)]
+mod tests;
+
+families! { binary, conv_2d, depthwise_conv_2d, fully_connected, pool_2d, prelu, quantize, unary }
 
 /// Prepares a node; `None` leaves it to the reference kernel. Temporaries may only be asked for once it is clear
 /// that the node is taken.
@@ -79,6 +83,21 @@ fn compute_error(error: ComputeError) -> Error {
 /// Bounds of an activation that is a clamp. In the field there is always one, to the finite numbers at least.
 fn clamp_of(activation: Activation) -> Option<Clamp> {
     activation.clamp().map(|(low, high)| Clamp { low: low.max(f32::MIN), high: high.min(f32::MAX) })
+}
+
+/// A tensor of bytes; `None` for other tensors, and where the zero point is not among the type's values.
+fn byte_quant(tensor: TensorView<'_>) -> Option<ByteQuant> {
+    let (_, zero_point) = tensor.scale_zero_point().ok()?;
+    let (signed, range) = match tensor.ty() {
+        TensorType::Int8 => (true, -128..=127),
+        TensorType::UInt8 => (false, 0..=255),
+        _ => return None,
+    };
+    range.contains(&zero_point).then_some(ByteQuant { signed, zero_point })
+}
+
+fn compute_multiplier(m: quantized::Multiplier) -> Multiplier {
+    Multiplier { multiplier: m.multiplier, shift: m.shift }
 }
 
 /// Windows of `window` over images `[batch, height, width, channels]`. Strides and dilations, height first, are as
@@ -148,10 +167,7 @@ impl<'a> Quantized<'a> {
             },
             weight_quant: ByteQuant { signed, zero_point: if signed { 0 } else { zero(weights) } },
             bias,
-            multipliers: multipliers
-                .iter()
-                .map(|m| Multiplier { multiplier: m.multiplier, shift: m.shift })
-                .collect(),
+            multipliers: multipliers.iter().copied().map(compute_multiplier).collect(),
             zero_point,
             bounds,
         }))

@@ -164,18 +164,18 @@ fn on_type(
 }
 
 /// Inputs brought to a common scale, twice the larger of theirs, with bits to spare on the right.
-struct Scaled {
-    zero_points: [i32; 2],
-    left_shift: u32,
-    inputs: [Multiplier; 2],
-    output: Multiplier,
-    zero_point: i32,
-    range: (i32, i32),
+pub(in crate::kernels) struct Scaled {
+    pub(in crate::kernels) zero_points: [i32; 2],
+    pub(in crate::kernels) left_shift: u32,
+    pub(in crate::kernels) inputs: [Multiplier; 2],
+    pub(in crate::kernels) output: Multiplier,
+    pub(in crate::kernels) zero_point: i32,
+    pub(in crate::kernels) range: (i32, i32),
 }
 
 impl Scaled {
     /// For a sum.
-    fn new(cx: &PrepareContext<'_>, activation: Activation) -> Result<Self> {
+    pub(in crate::kernels) fn new(cx: &PrepareContext<'_>, activation: Activation) -> Result<Self> {
         let left_shift = if cx.input(0)?.ty() == TensorType::Int16 { 15 } else { 20 };
         let range = activation_range(activation, cx.output(0)?)?;
         let (scale, _) = cx.output(0)?.scale_zero_point()?;

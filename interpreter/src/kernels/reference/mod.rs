@@ -12,7 +12,7 @@ macro_rules! families {
     };
 }
 
-mod binary_quantized;
+pub(in crate::kernels) mod binary_quantized;
 
 families! {
     add_n,

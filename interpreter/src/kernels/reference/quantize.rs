@@ -6,6 +6,7 @@ use delegraph_core::ops::quantize::FakeQuantParams;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 use half::{bf16, f16};
 
+use crate::kernels::lookup::map_bytes;
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
 use crate::kernels::quantized::{Multiplier, QuantizedElement};
 
@@ -87,12 +88,17 @@ fn rescale<A: QuantizedElement, B: QuantizedElement>(
 ) -> Result<Invoke> {
     let ((from, from_zero), (to, to_zero)) = (input.scale_zero_point()?, output.scale_zero_point()?);
     let multiplier = Multiplier::new(f64::from(from) / f64::from(to))?;
+    let rescaled = move |x: A| {
+        let scaled = multiplier.apply(Into::<i32>::into(x).saturating_sub(from_zero));
+        B::clamped(scaled.saturating_add(to_zero), B::MIN, B::MAX)
+    };
+    // Of 8 bits all results are computed in advance.
+    if size_of::<A>() == 1 && size_of::<B>() == 1 {
+        return map_bytes(rescaled);
+    }
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<A>(0)?, cx.output::<B>(0)?);
-        for (o, &x) in output.iter_mut().zip(input) {
-            let scaled = multiplier.apply(Into::<i32>::into(x).saturating_sub(from_zero));
-            *o = B::clamped(scaled.saturating_add(to_zero), B::MIN, B::MAX);
-        }
+        output.iter_mut().zip(input).for_each(|(o, &x)| *o = rescaled(x));
         Ok(())
     }))
 }

@@ -6,7 +6,7 @@ use delegraph_core::{Error, Result};
 
 use super::{map, unsupported};
 use crate::kernels::fixed_point;
-use crate::kernels::lookup::{SigmoidTable, Table16, table_of_8_bits};
+use crate::kernels::lookup::{SigmoidTable, Table16, map_bytes, table_of_8_bits};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::quantized::{
     Multiplier, QuantizedElement, inverse_root, rounding_shift_right, scale_zero_point_in_range,
@@ -45,12 +45,17 @@ impl Scales {
 
 /// A function of the stored value, clamped to the type.
 fn stored<T: QuantizedElement>(f: impl Fn(i32) -> i32 + Send + 'static) -> Result<Invoke> {
-    map(move |x: T| T::clamped(f(x.into()), T::MIN, T::MAX))
+    elements(move |x: T| T::clamped(f(x.into()), T::MIN, T::MAX))
+}
+
+/// Of 8 bits all results are computed in advance.
+fn elements<T: QuantizedElement>(f: impl Fn(T) -> T + Send + 'static) -> Result<Invoke> {
+    if size_of::<T>() == 1 { map_bytes(f) } else { map(f) }
 }
 
 fn lookup_8_bits<T: QuantizedElement>(scales: &Scales, f: impl Fn(f32) -> f32) -> Result<Invoke> {
     let table: Vec<T> = table_of_8_bits(scales.input, scales.output, f);
-    map(move |x: T| table[(x.into() - T::MIN) as usize])
+    map_bytes(move |x: T| table[(x.into() - T::MIN) as usize])
 }
 
 fn lookup_16_bits(scales: &Scales, f: impl Fn(f32) -> f32) -> Result<Invoke> {
@@ -192,7 +197,7 @@ fn clamp(cx: &mut PrepareContext<'_>, low: f32, high: f32) -> Result<Invoke> {
         let low = quantize(low).max(T::MIN);
         let high = if high.is_finite() { quantize(high).min(T::MAX) } else { T::MAX };
         let multiplier = Multiplier::new(scales.ratio().into())?;
-        map(move |x: T| T::clamped(multiplier.apply(x.into() - zero).wrapping_add(output_zero), low, high))
+        elements(move |x: T| T::clamped(multiplier.apply(x.into() - zero).wrapping_add(output_zero), low, high))
     }
     match cx.input(0)?.ty() {
         TensorType::UInt8 => clamped::<u8>(&Scales::new(cx)?, low, high),

@@ -1,0 +1,338 @@
+//! Elementwise functions of bytes: quantized sums and products, tables, and the ways from and to floats.
+//!
+//! The loops are plain ones that the compiler turns into vectors for each instruction set.
+
+use super::Parallel;
+use super::broadcast::{Broadcast, PER_TASK};
+use super::buffer::SharedMut;
+use super::conv_i8::ByteQuant;
+use super::error::{ComputeError, Result, check_len};
+use super::isa::Isa;
+use super::requant::Multiplier;
+use super::simd::{Simd, SimdTask, dispatch};
+
+/// How many bits sums have to spare on the right while their operands are brought to one scale.
+const SPARE: u32 = 20;
+
+/// What two bytes become.
+#[derive(Clone, Copy, Debug)]
+pub enum ByteBinary {
+    /// Each operand, less its zero point and shifted left by 20, times its factor, which is at most 1; then their sum.
+    Add([Multiplier; 2]),
+    /// Likewise their difference.
+    Sub([Multiplier; 2]),
+    /// The product of both operands, less their zero points.
+    Mul,
+}
+
+/// A function of two bytes with everything that belongs to it. Ties of right shifts go away from zero.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteBinaryOp {
+    /// The function.
+    pub function: ByteBinary,
+    /// How the operands are to be read.
+    pub operands: [ByteQuant; 2],
+    /// What sums or products are multiplied by.
+    pub output: Multiplier,
+    /// Added to the result.
+    pub zero_point: i32,
+    /// Bounds that type and fused activation set, inclusive.
+    pub low: i32,
+    /// See `low`.
+    pub high: i32,
+}
+
+impl ByteBinaryOp {
+    /// Computes `out` of operands that broadcast.
+    ///
+    /// # Errors
+    /// Where an operand's length isn't its shape's, or a factor or zero point is out of range.
+    pub fn run(
+        &self,
+        isa: Isa,
+        shape: &Broadcast,
+        a: &[u8],
+        b: &[u8],
+        out: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        shape.check(a.len(), b.len(), out.len())?;
+        for q in &self.operands {
+            q.zero_byte()?;
+        }
+        let factors = match self.function {
+            ByteBinary::Add(f) | ByteBinary::Sub(f) => f,
+            ByteBinary::Mul => [Multiplier::default(); 2],
+        };
+        let range = |what| ComputeError::Range { what };
+        if self.output.multiplier < 0 || !(-31..=30).contains(&self.output.shift) {
+            return Err(range("multiplier"));
+        }
+        if factors.iter().any(|f| f.multiplier < 0 || !(-31..=0).contains(&f.shift)) {
+            return Err(range("factor of an operand"));
+        }
+        let shared = SharedMut::new(out);
+        shape.pieces(par, |rows, columns| {
+            dispatch(isa, BinaryTask { op: self, factors, shape, a, b, out: shared, rows, columns });
+        });
+        Ok(())
+    }
+}
+
+struct BinaryTask<'a> {
+    op: &'a ByteBinaryOp,
+    factors: [Multiplier; 2],
+    shape: &'a Broadcast,
+    a: &'a [u8],
+    b: &'a [u8],
+    out: SharedMut<'a, u8>,
+    rows: std::ops::Range<usize>,
+    columns: std::ops::Range<usize>,
+}
+
+/// `x * 2^SPARE * multiplier / 2^31`, rounded, for a difference of two bytes: the product in two parts that
+/// 32 bits are wide enough for. Then the shift.
+#[derive(Clone, Copy)]
+struct Widen {
+    zero: i32,
+    high: i32,
+    low: i32,
+    shift: Shift,
+}
+
+/// A shift to the right whose ties go away from zero.
+#[derive(Clone, Copy)]
+struct Shift {
+    right: u32,
+    mask: i32,
+}
+
+impl Shift {
+    #[inline(always)]
+    fn new(right: u32) -> Self {
+        Shift { right, mask: ((1i64 << right) - 1) as i32 }
+    }
+
+    #[inline(always)]
+    fn apply(self, x: i32) -> i32 {
+        let threshold = (self.mask >> 1) + i32::from(x < 0);
+        (x >> self.right) + i32::from((x & self.mask) > threshold)
+    }
+}
+
+impl Widen {
+    fn new(quant: ByteQuant, m: Multiplier) -> Self {
+        const BITS: u32 = 31 - SPARE;
+        Widen {
+            zero: quant.zero_in(true),
+            high: m.multiplier >> BITS,
+            low: m.multiplier & ((1 << BITS) - 1),
+            shift: Shift::new((-m.shift).clamp(0, 31).cast_unsigned()),
+        }
+    }
+
+    #[inline(always)]
+    fn apply(self, byte: u8) -> i32 {
+        let x = i32::from(byte) - self.zero;
+        self.shift.apply(x * self.high + ((x * self.low + (1 << (30 - SPARE))) >> (31 - SPARE)))
+    }
+}
+
+/// From a sum or product to a byte.
+#[derive(Clone, Copy)]
+struct Finish {
+    multiplier: i32,
+    left: u32,
+    shift: Shift,
+    zero_point: i32,
+    low: i32,
+    high: i32,
+}
+
+impl Finish {
+    #[inline(always)]
+    fn apply(self, x: i32) -> u8 {
+        let x = x.wrapping_shl(self.left);
+        let high = ((i64::from(x) * i64::from(self.multiplier) + (1 << 30)) >> 31) as i32;
+        let y = self.shift.apply(high).wrapping_add(self.zero_point);
+        y.max(self.low).min(self.high) as u8
+    }
+}
+
+impl SimdTask for BinaryTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let op = self.op;
+        let finish = Finish {
+            multiplier: op.output.multiplier,
+            left: op.output.shift.max(0).cast_unsigned(),
+            shift: Shift::new((-op.output.shift).max(0).cast_unsigned()),
+            zero_point: op.zero_point,
+            low: op.low,
+            high: op.high,
+        };
+        let [flip_a, flip_b] = op.operands.map(|q| if q.signed { 0x80 } else { 0 });
+        let [a, b] = [0, 1].map(|i| Widen::new(op.operands[i], self.factors[i]));
+        /// One row by a function of two bytes; an operand that is repeated is a single one.
+        macro_rules! rows {
+            ($x:ident, $y:ident => $f:expr) => {{
+                let len = self.columns.len();
+                for [at_a, at_b, at] in self.shape.rows(self.rows.clone(), self.columns.start) {
+                    // SAFETY: each task writes rows and columns of its own.
+                    let out = unsafe { self.out.slice(at, len) };
+                    match self.shape.steps() {
+                        [0, _] => {
+                            let $x = self.a[at_a] ^ flip_a;
+                            for (o, &y) in out.iter_mut().zip(&self.b[at_b..][..len]) {
+                                let $y = y ^ flip_b;
+                                *o = finish.apply($f);
+                            }
+                        }
+                        [_, 0] => {
+                            let $y = self.b[at_b] ^ flip_b;
+                            for (o, &x) in out.iter_mut().zip(&self.a[at_a..][..len]) {
+                                let $x = x ^ flip_a;
+                                *o = finish.apply($f);
+                            }
+                        }
+                        _ => {
+                            let pairs = self.a[at_a..][..len].iter().zip(&self.b[at_b..][..len]);
+                            for (o, (&x, &y)) in out.iter_mut().zip(pairs) {
+                                let ($x, $y) = (x ^ flip_a, y ^ flip_b);
+                                *o = finish.apply($f);
+                            }
+                        }
+                    }
+                }
+            }};
+        }
+        match op.function {
+            ByteBinary::Add(_) => rows!(x, y => a.apply(x).wrapping_add(b.apply(y))),
+            ByteBinary::Sub(_) => rows!(x, y => a.apply(x).wrapping_sub(b.apply(y))),
+            ByteBinary::Mul => rows!(x, y => (i32::from(x) - a.zero) * (i32::from(y) - b.zero)),
+        }
+    }
+}
+
+/// `out[i] = table[input[i]]`.
+///
+/// # Errors
+/// Where the lengths differ.
+pub fn lookup(isa: Isa, table: &[u8; 256], input: &[u8], out: &mut [u8], par: &dyn Parallel) -> Result<()> {
+    split(isa, input, out, par, |input, out| LookupTask { table, input, out })
+}
+
+/// Floats to the nearest step, halves away from zero; what lies beyond the type's range goes to its end, and what is no
+/// number to the zero point.
+///
+/// # Errors
+/// Where the lengths differ or the zero point is out of range.
+pub fn quantize(
+    isa: Isa,
+    scale: f32,
+    quant: ByteQuant,
+    input: &[f32],
+    out: &mut [u8],
+    par: &dyn Parallel,
+) -> Result<()> {
+    quant.zero_byte()?;
+    split(isa, input, out, par, |input, out| QuantizeTask { scale, quant, input, out })
+}
+
+/// Steps to floats.
+///
+/// # Errors
+/// Where the lengths differ or the zero point is out of range.
+pub fn dequantize(
+    isa: Isa,
+    scale: f32,
+    quant: ByteQuant,
+    input: &[u8],
+    out: &mut [f32],
+    par: &dyn Parallel,
+) -> Result<()> {
+    quant.zero_byte()?;
+    split(isa, input, out, par, |input, out| DequantizeTask { scale, quant, input, out })
+}
+
+/// Runs a task on each of some parts.
+fn split<'a, I: Sync, O: Send, T: SimdTask<Out = ()>>(
+    isa: Isa,
+    input: &'a [I],
+    out: &'a mut [O],
+    par: &dyn Parallel,
+    task: impl Fn(&'a [I], &'a mut [O]) -> T + Sync,
+) -> Result<()> {
+    check_len("input", input.len(), out.len())?;
+    let len = input.len();
+    let shared = SharedMut::new(out);
+    par.run(len.div_ceil(PER_TASK), &|index| {
+        let start = index * PER_TASK;
+        let input = &input[start..(start + PER_TASK).min(len)];
+        // SAFETY: each task has a part of its own.
+        let out = unsafe { shared.slice(start, input.len()) };
+        dispatch(isa, task(input, out));
+    });
+    Ok(())
+}
+
+struct LookupTask<'a> {
+    table: &'a [u8; 256],
+    input: &'a [u8],
+    out: &'a mut [u8],
+}
+
+impl SimdTask for LookupTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for (o, &x) in self.out.iter_mut().zip(self.input) {
+            *o = self.table[usize::from(x)];
+        }
+    }
+}
+
+struct QuantizeTask<'a> {
+    scale: f32,
+    quant: ByteQuant,
+    input: &'a [f32],
+    out: &'a mut [u8],
+}
+
+impl SimdTask for QuantizeTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let (zero, flip) = (self.quant.zero_in(true), if self.quant.signed { 0x80 } else { 0 });
+        for (o, &x) in self.out.iter_mut().zip(self.input) {
+            let steps = x / self.scale;
+            let steps = if steps.is_nan() { 0.0 } else { steps };
+            // SAFETY: a number, and within bounds. These are further out than any result.
+            let steps: i32 = unsafe { steps.max(-512.0).min(512.0).round().to_int_unchecked() };
+            *o = (steps + zero).max(0).min(255) as u8 ^ flip;
+        }
+    }
+}
+
+struct DequantizeTask<'a> {
+    scale: f32,
+    quant: ByteQuant,
+    input: &'a [u8],
+    out: &'a mut [f32],
+}
+
+impl SimdTask for DequantizeTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let (zero, flip) = (self.quant.zero_in(true), if self.quant.signed { 0x80 } else { 0 });
+        for (o, &x) in self.out.iter_mut().zip(self.input) {
+            *o = self.scale * (i32::from(x ^ flip) - zero) as f32;
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The optimized kernels beside their reference twins, on random nodes.
+
+use delegraph_core::ops::binary::{AddParams, MulParams, SubParams};
+use delegraph_core::ops::pool_2d::Pool2DParams;
+use delegraph_core::ops::{Activation, Padding};
+use delegraph_core::{BuiltinOp, Params};
+
+use crate::compute::testing::Rng;
+use crate::kernels::testing::{T, twins};
+
+/// An 8-bit tensor of random values, its scale near `scale`.
+fn bytes(rng: &mut Rng, shape: &[usize], signed: bool, scale: f32) -> T {
+    let values: Vec<u8> = (0..shape.iter().product()).map(|_| rng.next() as u8).collect();
+    quantized(rng, shape, signed, scale, &values)
+}
+
+fn quantized(rng: &mut Rng, shape: &[usize], signed: bool, scale: f32, values: &[u8]) -> T {
+    // Every other scale is a power of two: those make ties.
+    let scale = if rng.range(0, 1) == 0 { scale.log2().round().exp2() } else { scale * (1.0 + rng.float() * 0.4) };
+    let zero = rng.range(0, 255) as i64;
+    match signed {
+        true => T::new(shape, bytemuck::cast_slice::<u8, i8>(values)).quantized(scale, zero - 128),
+        false => T::new(shape, values).quantized(scale, zero),
+    }
+}
+
+/// An output of the type, to be filled.
+fn bytes_out(rng: &mut Rng, shape: &[usize], signed: bool, scale: f32) -> T {
+    quantized(rng, shape, signed, scale, &vec![0; shape.iter().product()])
+}
+
+fn activation(rng: &mut Rng) -> Activation {
+    [Activation::None, Activation::None, Activation::Relu, Activation::Relu6, Activation::ReluN1To1][rng.range(0, 4)]
+}
+
+/// A shape, and two that broadcast to it.
+fn broadcast(rng: &mut Rng) -> [Vec<usize>; 3] {
+    let rank = rng.range(0, 5);
+    let out: Vec<usize> = (0..rank).map(|_| if rng.range(0, 20) == 0 { 0 } else { rng.range(1, 7) }).collect();
+    let mut a = out.clone();
+    let mut b = out.clone();
+    for d in 0..rank {
+        match rng.range(0, 4) {
+            0 => a[d] = 1,
+            1 => b[d] = 1,
+            _ => {}
+        }
+    }
+    let skip = rng.range(0, rank);
+    if b[..skip].iter().all(|&d| d == 1) {
+        b.drain(..skip);
+    }
+    let long = rng.range(0, 3) == 0;
+    if long && rank > 0 {
+        let n = rng.range(1, 150);
+        let grow = |s: &mut Vec<usize>| {
+            if let Some(d) = s.last_mut().filter(|d| **d > 1) {
+                *d = n;
+            }
+        };
+        let mut out = out;
+        let last = |s: &[usize]| s.last().copied().unwrap_or(1);
+        if last(&out) > 1 {
+            grow(&mut a);
+            grow(&mut b);
+            grow(&mut out);
+        }
+        return [out, a, b];
+    }
+    [out, a, b]
+}
+
+#[test]
+fn binary_ops_of_bytes() {
+    let mut rng = Rng::new(41);
+    let mut done = 0;
+    for round in 0..300 {
+        let [out, a, b] = broadcast(&mut rng);
+        let (signed, activation) = (rng.range(0, 1) == 0, activation(&mut rng));
+        let (op, params) = match round % 3 {
+            0 => {
+                let p = AddParams { fused_activation_function: activation, pot_scale_int16: true };
+                (BuiltinOp::ADD, Params::Add(p))
+            }
+            1 => {
+                let p = SubParams { fused_activation_function: activation, pot_scale_int16: true };
+                (BuiltinOp::SUB, Params::Sub(p))
+            }
+            _ => (BuiltinOp::MUL, Params::Mul(MulParams { fused_activation_function: activation })),
+        };
+        let scales = [0, 1].map(|_| 0.02 * 8f32.powf(rng.float()));
+        let out_scale = if round % 3 == 2 { scales[0] * scales[1] * 60.0 } else { scales[0] + scales[1] };
+        let out_scale = out_scale * 4f32.powf(rng.float());
+        let (a, b) = (bytes(&mut rng, &a, signed, scales[0]), bytes(&mut rng, &b, signed, scales[1]));
+        let out = bytes_out(&mut rng, &out, signed, out_scale);
+        done += usize::from(twins(op, 2, &params, &[Some(a), Some(b)], &[out]));
+    }
+    assert!(done > 250, "only {done} ran");
+}
+
+#[test]
+fn floats_to_bytes_and_back() {
+    let mut rng = Rng::new(42);
+    for round in 0..60 {
+        let shape = [rng.range(0, 3), rng.range(1, 300)];
+        let signed = rng.range(0, 1) == 0;
+        let scale = 0.02 * 8f32.powf(rng.float());
+        let mut floats: Vec<f32> = (0..shape[0] * shape[1]).map(|_| rng.float() * scale * 200.0).collect();
+        let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, scale * 0.5, -scale * 1.5];
+        floats.iter_mut().step_by(11).zip(special).for_each(|(f, s)| *f = s);
+        let out = bytes_out(&mut rng, &shape, signed, scale);
+        assert!(twins(BuiltinOp::QUANTIZE, 1, &Params::None, &[Some(T::new(&shape, &floats))], &[out]));
+        let input = bytes(&mut rng, &shape, signed, scale);
+        let out = T::new(&shape, &floats);
+        assert!(twins(BuiltinOp::DEQUANTIZE, 2, &Params::None, &[Some(input)], &[out]), "{round}");
+    }
+}
+
+/// An image, a window over it, and the shape of what comes out.
+struct Image {
+    input: [usize; 4],
+    window: [usize; 2],
+    stride: [usize; 2],
+    padding: Padding,
+    output: [usize; 2],
+}
+
+fn image(rng: &mut Rng, most_channels: usize) -> Image {
+    let window = [rng.range(1, 5), rng.range(1, 5)];
+    let stride = [rng.range(1, 3), rng.range(1, 3)];
+    let size = [rng.range(window[0], 15), rng.range(window[1], 15)];
+    let padding = if rng.range(0, 1) == 0 { Padding::Same } else { Padding::Valid };
+    let output = [0, 1].map(|a| match padding {
+        Padding::Same => size[a].div_ceil(stride[a]),
+        Padding::Valid => (size[a] - window[a]) / stride[a] + 1,
+    });
+    let input = [rng.range(1, 2), size[0], size[1], rng.range(1, most_channels)];
+    Image { input, window, stride, padding, output }
+}
+
+#[test]
+fn pools_of_bytes() {
+    let mut rng = Rng::new(43);
+    for round in 0..150 {
+        let i = image(&mut rng, 140);
+        let signed = rng.range(0, 1) == 0;
+        let x = bytes(&mut rng, &i.input, signed, 0.05);
+        let [batch, .., channels] = i.input;
+        let out = x.like(&[batch, i.output[0], i.output[1], channels]);
+        let params = Params::Pool2D(Pool2DParams {
+            padding: i.padding,
+            stride_h: i.stride[0] as i32,
+            stride_w: i.stride[1] as i32,
+            filter_height: i.window[0] as i32,
+            filter_width: i.window[1] as i32,
+            fused_activation_function: activation(&mut rng),
+        });
+        let op = if round % 2 == 0 { BuiltinOp::AVERAGE_POOL_2D } else { BuiltinOp::MAX_POOL_2D };
+        assert!(twins(op, 2, &params, &[Some(x)], &[out]));
+    }
+}
