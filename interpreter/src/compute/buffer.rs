@@ -87,6 +87,30 @@ impl<'a, T> SharedMut<'a, T> {
     }
 }
 
+/// A slice in parts that several threads write, each its own; the last part may be shorter.
+#[derive(Clone, Copy)]
+pub struct Parts<'a, T> {
+    whole: SharedMut<'a, T>,
+    part: usize,
+}
+
+impl<'a, T> Parts<'a, T> {
+    /// Parts of `part` elements.
+    pub fn new(slice: &'a mut [T], part: usize) -> Self {
+        Self { whole: SharedMut::new(slice), part }
+    }
+
+    /// A part.
+    ///
+    /// # Safety
+    /// No other live reference may cover it: each part is to be had once.
+    pub unsafe fn get(&self, index: usize) -> &'a mut [T] {
+        let start = index.saturating_mul(self.part).min(self.whole.len);
+        // SAFETY: as the caller's.
+        unsafe { self.whole.slice(start, self.part.min(self.whole.len - start)) }
+    }
+}
+
 /// Bytes to ask for so that `count` values of `T` fit at an aligned address, whatever the slice's own alignment.
 pub(crate) fn scratch_bytes<T>(count: usize) -> Option<usize> {
     count.checked_mul(size_of::<T>())?.checked_next_multiple_of(LINE)?.checked_add(LINE)

@@ -383,13 +383,49 @@ impl ConvI8 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
+        self.drive_padded(geo, input, self.blank.as_slice(), target, scratch, par)
+    }
+
+    /// Elements of a run of padding.
+    pub fn padding_len(&self) -> usize {
+        self.blank.as_slice().len()
+    }
+
+    /// Like [`ConvI8::run_sums`], but padding reads `padding`, [`ConvI8::padding_len`] bytes that are all alike.
+    ///
+    /// # Errors
+    /// Where the geometry isn't the filter's or an operand's length doesn't agree.
+    #[allow(clippy::too_many_arguments, reason = "that many operands")]
+    pub fn run_sums_padded(
+        &self,
+        geo: &ConvGeometry,
+        input: &[u8],
+        padding: &[u8],
+        out: &mut [i32],
+        scratch: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        check_len("output", out.len(), product("output", &[geo.pixels()?, self.filter.out_channels])?)?;
+        check_len("padding", padding.len(), self.padding_len())?;
+        self.drive_padded(geo, input, padding, Target::Sums(SharedMut::new(out)), scratch, par)
+    }
+
+    fn drive_padded(
+        &self,
+        geo: &ConvGeometry,
+        input: &[u8],
+        padding: &[u8],
+        target: Target<'_>,
+        scratch: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
         let extent = self.extent(geo)?;
         check_len("input", input.len(), geo.input_len()?)?;
         if geo.is_dense() && self.filter.groups == 1 {
             let rows = DenseRows { data: input, len: geo.in_channels };
             return self.packed.drive(&extent, &rows, target, scratch, par);
         }
-        let rows = WindowRows::new(*geo, input, self.filter.groups, self.blank.as_slice());
+        let rows = WindowRows::new(*geo, input, self.filter.groups, padding);
         self.packed.drive(&extent, &rows, target, scratch, par)
     }
 }

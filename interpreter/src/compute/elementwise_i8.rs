@@ -312,8 +312,8 @@ impl SimdTask for QuantizeTask<'_> {
             let steps = x / self.scale;
             let steps = if steps.is_nan() { 0.0 } else { steps };
             // SAFETY: a number, and within bounds. These are further out than any result.
-            let steps: i32 = unsafe { steps.max(-512.0).min(512.0).round().to_int_unchecked() };
-            *o = (steps + zero).max(0).min(255) as u8 ^ flip;
+            let steps: i32 = unsafe { steps.clamp(-512.0, 512.0).round().to_int_unchecked() };
+            *o = (steps + zero).clamp(0, 255) as u8 ^ flip;
         }
     }
 }

@@ -15,6 +15,7 @@ mod conv;
 mod conv_i8;
 mod depthwise;
 mod depthwise_i8;
+mod dynamic;
 mod elementwise;
 mod elementwise_i8;
 mod error;
@@ -38,13 +39,14 @@ mod tests_i8;
 mod tiles;
 
 pub use broadcast::Broadcast;
-pub use buffer::AlignedVec;
+pub use buffer::{AlignedVec, Parts};
 pub use conv::{ConvF32, ConvGeometry, Filter};
 
 pub use conv_i8::{ByteQuant, ConvI8, GemmI8};
 pub use delegraph_core::kernel::{Parallel, Serial};
 pub use depthwise::DepthwiseF32;
 pub use depthwise_i8::{DepthwiseFilter, DepthwiseI8};
+pub use dynamic::{SumScales, extent, to_steps};
 pub use elementwise::{Binary, Unary, unary};
 pub use elementwise_i8::{ByteBinary, ByteBinaryOp, dequantize, lookup, quantize};
 pub use error::{ComputeError, Result};

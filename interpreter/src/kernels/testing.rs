@@ -139,12 +139,21 @@ pub(crate) fn check(op: impl Into<Op>, version: u32, params: Params, inputs: &[O
 
 /// Runs one node on the reference and on the optimized kernels, which must agree: floats within the project's tolerance,
 /// everything else exactly. Returns whether they gave outputs rather than the same error.
-pub(crate) fn twins(op: BuiltinOp, version: u32, params: &Params, inputs: &[Option<T>], outputs: &[T]) -> bool {
+pub(crate) fn twins(
+    op: BuiltinOp,
+    version: u32,
+    params: &Params,
+    inputs: &[Option<T>],
+    outputs: &[T],
+) -> bool {
     let want = run(ReferenceOpResolver::new(), op, version, params.clone(), inputs, outputs);
     let got = run(BuiltinOpResolver::new(), op, version, params.clone(), inputs, outputs);
     let what = || {
         let shapes: Vec<_> = inputs.iter().flatten().map(|t| (t.ty, &t.shape, &t.quantization)).collect();
-        format!("{op:?} {params:?} of {shapes:?} to {:?}", outputs.iter().map(|t| &t.shape).collect::<Vec<_>>())
+        format!(
+            "{op:?} {params:?} of {shapes:?} to {:?}",
+            outputs.iter().map(|t| &t.shape).collect::<Vec<_>>()
+        )
     };
     match (want, got) {
         (Ok(want), Ok(got)) => {

@@ -8,6 +8,7 @@ use delegraph_core::{Element, Error, Result};
 use super::index::packed;
 use super::prepared::unsupported_type;
 use super::quantized::{Multiplier, activation_range};
+use crate::compute::{Isa, extent, to_steps};
 
 /// A weight tensor of type INT8, INT4 or INT2, or of type UINT8 where it holds signed numbers all the same; it may be
 /// sparse.
@@ -54,6 +55,20 @@ impl Weights {
             _ => return Err(unsupported_type("weights", tensor)),
         };
         Ok(Weights { input: i, storage })
+    }
+
+    /// Constant weights, one byte each.
+    pub fn constant(cx: &PrepareContext<'_>, i: usize) -> Option<Vec<i8>> {
+        let tensor = cx.input(i).ok()?;
+        let bytes = tensor.constant_bytes().filter(|_| tensor.tensor().sparsity.is_none())?;
+        let unpacked =
+            |bits| (0..tensor.shape().elements()).map(move |i| signed(packed(bytes, bits, i), bits));
+        Some(match tensor.ty() {
+            TensorType::Int8 | TensorType::UInt8 => bytes.iter().map(|b| b.cast_signed()).collect(),
+            TensorType::Int4 => unpacked(4).collect(),
+            TensorType::Int2 => unpacked(2).collect(),
+            _ => return None,
+        })
     }
 
     /// The weights, one byte each. May be called once per `invoke`.
@@ -302,22 +317,23 @@ impl Requantize {
 
 /// Quantizes `values` with zero point 0, the largest magnitude becoming 127. Returns the scale.
 pub fn quantize_symmetric(values: &[f32], quantized: &mut [i8]) -> f32 {
-    let range = values.iter().fold(0f32, |range, value| range.max(value.abs()));
+    let isa = Isa::best();
+    let [low, high] = extent(isa, values);
+    let range = high.max(-low);
     if range == 0.0 {
         quantized.fill(0);
         return 1.0;
     }
-    let inverse = 127.0 / range;
-    for (q, value) in quantized.iter_mut().zip(values) {
-        *q = (value * inverse).round().clamp(-127.0, 127.0) as i8;
-    }
+    let count = values.len().min(quantized.len());
+    // The lengths are the same: there is no error to have.
+    let _ = to_steps(isa, &values[..count], 127.0 / range, 0, -127, &mut quantized[..count]);
     range / 127.0
 }
 
 /// Quantizes `values` so that their range, which includes 0, takes all 256 values. Returns scale and zero point.
 pub fn quantize_asymmetric(values: &[f32], quantized: &mut [i8]) -> (f32, i32) {
-    let low = values.iter().fold(0f32, |low, &value| low.min(value));
-    let high = values.iter().fold(0f32, |high, &value| high.max(value));
+    let isa = Isa::best();
+    let [low, high] = extent(isa, values);
     if low == high {
         quantized.fill(0);
         return (1.0, 0);
@@ -329,10 +345,9 @@ pub fn quantize_asymmetric(values: &[f32], quantized: &mut [i8]) -> (f32, i32) {
     let zero_point = if from_low { -128.0 - low / exact } else { 127.0 - high / exact };
     let zero_point = zero_point.clamp(-128.0, 127.0).round() as i32;
     let scale = exact as f32;
-    let inverse = 1.0 / scale;
-    for (q, value) in quantized.iter_mut().zip(values) {
-        *q = (zero_point as f32 + value * inverse).round().clamp(-128.0, 127.0) as i8;
-    }
+    let count = values.len().min(quantized.len());
+    // The lengths are the same: there is no error to have.
+    let _ = to_steps(isa, &values[..count], 1.0 / scale, zero_point, -128, &mut quantized[..count]);
     (scale, zero_point)
 }
 

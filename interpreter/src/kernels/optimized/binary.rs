@@ -76,7 +76,11 @@ fn bytes(cx: &mut PrepareContext<'_>, function: Binary, activation: Activation) 
     })))
 }
 
-pub(super) fn float(cx: &mut PrepareContext<'_>, function: Binary, clamp: Option<Clamp>) -> Result<Option<Invoke>> {
+pub(super) fn float(
+    cx: &mut PrepareContext<'_>,
+    function: Binary,
+    clamp: Option<Clamp>,
+) -> Result<Option<Invoke>> {
     let (a, b) = (cx.input(0)?, cx.input(1)?);
     let Some(clamp) = clamp else { return Ok(None) };
     if [a, b].iter().any(|t| t.ty() != TensorType::Float32) {

@@ -5,7 +5,7 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, geometry, optimize};
+use super::{Quantized, clamp_of, compute_error, geometry, hybrid, optimize};
 use crate::compute::{ConvF32, ConvGeometry, ConvI8, Filter, Isa};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::weights::Requantize;
@@ -31,6 +31,10 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         (TensorType::Float32, TensorType::Float32) => float(cx, layer, geo),
         (TensorType::Int8, TensorType::Int8 | TensorType::Int4) | (TensorType::UInt8, TensorType::UInt8) => {
             integer(cx, layer, geo)
+        }
+        (TensorType::Float32, TensorType::Int8 | TensorType::UInt8 | TensorType::Int4) => {
+            let activation = p.fused_activation_function;
+            hybrid::conv_2d(cx, layer, geo, activation)
         }
         _ => Ok(None),
     }

@@ -5,7 +5,7 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, geometry, optimize};
+use super::{Quantized, clamp_of, compute_error, geometry, hybrid, optimize};
 use crate::compute::{ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::weights::Requantize;
@@ -33,6 +33,10 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         (TensorType::Float32, TensorType::Float32) => float(cx, layer, geo),
         (TensorType::Int8, TensorType::Int8 | TensorType::Int4) | (TensorType::UInt8, TensorType::UInt8) => {
             integer(cx, layer, geo)
+        }
+        (TensorType::Float32, TensorType::Int8) => {
+            let activation = p.fused_activation_function;
+            hybrid::depthwise_conv_2d(cx, layer, geo, activation)
         }
         _ => Ok(None),
     }

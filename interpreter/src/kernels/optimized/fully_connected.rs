@@ -5,7 +5,7 @@ use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{TensorType, WeightsFormat};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, optimize};
+use super::{Quantized, clamp_of, compute_error, hybrid, optimize};
 use crate::compute::{GemmF32, GemmI8, Isa, MatrixLayout};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::weights::{Requantize, weight_scales};
@@ -27,6 +27,11 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         (TensorType::Float32, TensorType::Float32) => float(cx, (rows, depth, units)),
         (TensorType::Int8, TensorType::Int8 | TensorType::Int4) | (TensorType::UInt8, TensorType::UInt8) => {
             integer(cx, (rows, depth, units))
+        }
+        _ if hybrid::is_hybrid(input, weights) => {
+            let p = cx.params::<FullyConnectedParams>()?;
+            let (activation, asymmetric) = (p.fused_activation_function, p.asymmetric_quantize_inputs);
+            hybrid::fully_connected(cx, (rows, depth, units), activation, asymmetric)
         }
         _ => Ok(None),
     }

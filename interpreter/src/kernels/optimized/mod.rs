@@ -24,10 +24,11 @@ macro_rules! families {
     };
 }
 
+mod hybrid;
 #[cfg(test)]
 mod tests;
 
-families! { binary, conv_2d, depthwise_conv_2d, fully_connected, pool_2d, prelu, quantize, unary }
+families! { batch_matmul, binary, conv_2d, depthwise_conv_2d, fully_connected, pool_2d, prelu, quantize, unary }
 
 /// Prepares a node; `None` leaves it to the reference kernel. Temporaries may only be asked for once it is clear
 /// that the node is taken.

@@ -44,7 +44,8 @@ fn prepare(cx: &mut PrepareContext<'_>, kind: Pool) -> Result<Option<Invoke>> {
             Ok(Some(Box::new(move |cx| {
                 let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
                 let bounds = [low, high];
-                pool_2d_bytes(isa, kind, &geo, signed, input, output, bounds, cx.parallel()).map_err(compute_error)
+                pool_2d_bytes(isa, kind, &geo, signed, input, output, bounds, cx.parallel())
+                    .map_err(compute_error)
             })))
         }
         _ => Ok(None),

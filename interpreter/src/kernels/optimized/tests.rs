@@ -1,8 +1,12 @@
 //! The optimized kernels beside their reference twins, on random nodes.
 
+use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use delegraph_core::ops::binary::{AddParams, MulParams, SubParams};
+use delegraph_core::ops::conv_2d::Conv2DParams;
+use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
+use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::pool_2d::Pool2DParams;
-use delegraph_core::ops::{Activation, Padding};
+use delegraph_core::ops::{Activation, Padding, TensorType, WeightsFormat};
 use delegraph_core::{BuiltinOp, Params};
 
 use crate::compute::testing::Rng;
@@ -16,7 +20,8 @@ fn bytes(rng: &mut Rng, shape: &[usize], signed: bool, scale: f32) -> T {
 
 fn quantized(rng: &mut Rng, shape: &[usize], signed: bool, scale: f32, values: &[u8]) -> T {
     // Every other scale is a power of two: those make ties.
-    let scale = if rng.range(0, 1) == 0 { scale.log2().round().exp2() } else { scale * (1.0 + rng.float() * 0.4) };
+    let scale =
+        if rng.range(0, 1) == 0 { scale.log2().round().exp2() } else { scale * (1.0 + rng.float() * 0.4) };
     let zero = rng.range(0, 255) as i64;
     match signed {
         true => T::new(shape, bytemuck::cast_slice::<u8, i8>(values)).quantized(scale, zero - 128),
@@ -30,13 +35,15 @@ fn bytes_out(rng: &mut Rng, shape: &[usize], signed: bool, scale: f32) -> T {
 }
 
 fn activation(rng: &mut Rng) -> Activation {
-    [Activation::None, Activation::None, Activation::Relu, Activation::Relu6, Activation::ReluN1To1][rng.range(0, 4)]
+    [Activation::None, Activation::None, Activation::Relu, Activation::Relu6, Activation::ReluN1To1]
+        [rng.range(0, 4)]
 }
 
 /// A shape, and two that broadcast to it.
 fn broadcast(rng: &mut Rng) -> [Vec<usize>; 3] {
     let rank = rng.range(0, 5);
-    let out: Vec<usize> = (0..rank).map(|_| if rng.range(0, 20) == 0 { 0 } else { rng.range(1, 7) }).collect();
+    let out: Vec<usize> =
+        (0..rank).map(|_| if rng.range(0, 20) == 0 { 0 } else { rng.range(1, 7) }).collect();
     let mut a = out.clone();
     let mut b = out.clone();
     for d in 0..rank {
@@ -157,5 +164,108 @@ fn pools_of_bytes() {
         });
         let op = if round % 2 == 0 { BuiltinOp::AVERAGE_POOL_2D } else { BuiltinOp::MAX_POOL_2D };
         assert!(twins(op, 2, &params, &[Some(x)], &[out]));
+    }
+}
+
+fn floats(rng: &mut Rng, shape: &[usize], scale: f32) -> T {
+    let values: Vec<f32> = (0..shape.iter().product()).map(|_| rng.float() * scale).collect();
+    T::new(shape, &values)
+}
+
+/// Constant 8-bit weights with one scale, or one per index of `dimension`.
+fn weights(rng: &mut Rng, shape: &[usize], dimension: usize) -> T {
+    let values: Vec<i8> = (0..shape.iter().product()).map(|_| (rng.next() as i8).max(-127)).collect();
+    let weights = T::new(shape, &values).constant();
+    if rng.range(0, 1) == 0 {
+        return weights.quantized(0.01, 0);
+    }
+    let scales: Vec<f32> = (0..shape[dimension]).map(|_| 0.01 * (1.5 + rng.float())).collect();
+    weights.per_channel(&scales, dimension)
+}
+
+fn maybe(rng: &mut Rng, t: T) -> Option<T> {
+    (rng.range(0, 2) > 0).then_some(t)
+}
+
+#[test]
+fn float_inputs_meet_integer_weights() {
+    let mut rng = Rng::new(44);
+    for _ in 0..60 {
+        let (rows, depth, units) = (rng.range(1, 9), rng.range(1, 90), rng.range(1, 70));
+        let params = FullyConnectedParams {
+            fused_activation_function: activation(&mut rng),
+            weights_format: WeightsFormat::Default,
+            keep_num_dims: false,
+            asymmetric_quantize_inputs: rng.range(0, 1) == 0,
+            quantized_bias_type: TensorType::Float32,
+        };
+        let x = floats(&mut rng, &[rows, depth], 3.0);
+        let w = weights(&mut rng, &[units, depth], 0);
+        let bias = floats(&mut rng, &[units], 1.0).constant();
+        let (bias, out) = (maybe(&mut rng, bias), floats(&mut rng, &[rows, units], 0.0));
+        let params = Params::FullyConnected(params);
+        assert!(twins(BuiltinOp::FULLY_CONNECTED, 3, &params, &[Some(x), Some(w), bias], &[out]));
+    }
+    for round in 0..120 {
+        let i = image(&mut rng, 9);
+        let ([batch, height, width, channels], [kh, kw]) = (i.input, i.window);
+        let [stride_h, stride_w] = i.stride.map(|s| s as i32);
+        let fused_activation_function = activation(&mut rng);
+        let (op, params, filter, filters) = if round % 2 == 0 {
+            let groups = rng.range(1, 2);
+            let channels = channels * groups;
+            let filters = groups * rng.range(1, 20);
+            let p = Conv2DParams {
+                padding: i.padding,
+                stride_w,
+                stride_h,
+                fused_activation_function,
+                dilation_w_factor: 1,
+                dilation_h_factor: 1,
+                quantized_bias_type: TensorType::Float32,
+            };
+            let filter = weights(&mut rng, &[filters, kh, kw, channels / groups], 0);
+            (BuiltinOp::CONV_2D, Params::Conv2D(p), (filter, channels), filters)
+        } else {
+            let depth_multiplier = rng.range(1, 2) as i32;
+            let filters = channels * depth_multiplier as usize;
+            let p = DepthwiseConv2DParams {
+                padding: i.padding,
+                stride_w,
+                stride_h,
+                depth_multiplier,
+                fused_activation_function,
+                dilation_w_factor: 1,
+                dilation_h_factor: 1,
+            };
+            let filter = weights(&mut rng, &[1, kh, kw, filters], 3);
+            (BuiltinOp::DEPTHWISE_CONV_2D, Params::DepthwiseConv2D(p), (filter, channels), filters)
+        };
+        let (filter, channels) = filter;
+        let x = floats(&mut rng, &[batch, height, width, channels], 2.0);
+        let bias = floats(&mut rng, &[filters], 1.0).constant();
+        let bias = maybe(&mut rng, bias);
+        let out = floats(&mut rng, &[batch, i.output[0], i.output[1], filters], 0.0);
+        assert!(twins(op, 5, &params, &[Some(x), Some(filter), bias], &[out]));
+    }
+}
+
+#[test]
+fn products_of_batches() {
+    let mut rng = Rng::new(45);
+    for _ in 0..120 {
+        let [out, a, b] = broadcast(&mut rng);
+        let (m, k, n) = (rng.range(0, 9), rng.range(0, 40), rng.range(1, 40));
+        let (adj_x, adj_y) = (rng.range(0, 1) == 0, rng.range(0, 1) == 0);
+        let with = |batch: &[usize], [x, y]: [usize; 2], transposed| {
+            [&batch[batch.len().saturating_sub(2)..], &(if transposed { [y, x] } else { [x, y] })].concat()
+        };
+        let (a, b, out) = (with(&a, [m, k], adj_x), with(&b, [k, n], adj_y), with(&out, [m, n], false));
+        let (a, b) = (floats(&mut rng, &a, 1.0), floats(&mut rng, &b, 1.0));
+        let b = if rng.range(0, 2) == 0 { b.constant() } else { b };
+        let out = floats(&mut rng, &out, 0.0);
+        let params =
+            Params::BatchMatMul(BatchMatMulParams { adj_x, adj_y, asymmetric_quantize_inputs: false });
+        twins(BuiltinOp::BATCH_MATMUL, 1, &params, &[Some(a), Some(b)], &[out]);
     }
 }

@@ -197,7 +197,9 @@ fn clamp(cx: &mut PrepareContext<'_>, low: f32, high: f32) -> Result<Invoke> {
         let low = quantize(low).max(T::MIN);
         let high = if high.is_finite() { quantize(high).min(T::MAX) } else { T::MAX };
         let multiplier = Multiplier::new(scales.ratio().into())?;
-        elements(move |x: T| T::clamped(multiplier.apply(x.into() - zero).wrapping_add(output_zero), low, high))
+        elements(move |x: T| {
+            T::clamped(multiplier.apply(x.into() - zero).wrapping_add(output_zero), low, high)
+        })
     }
     match cx.input(0)?.ty() {
         TensorType::UInt8 => clamped::<u8>(&Scales::new(cx)?, low, high),

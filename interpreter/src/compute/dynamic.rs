@@ -1,0 +1,263 @@
+//! Float activations that meet integer weights: quantized on the way in, scaled on the way out.
+
+use super::buffer::SharedMut;
+use super::error::{Result, check_len, product};
+use super::isa::Isa;
+use super::simd::{Simd, SimdTask, dispatch};
+use super::{Clamp, Parallel};
+
+/// The lowest and the highest of some values and 0. What is no number is passed over.
+pub fn extent(isa: Isa, values: &[f32]) -> [f32; 2] {
+    dispatch(isa, ExtentTask(values))
+}
+
+struct ExtentTask<'a>(&'a [f32]);
+
+impl SimdTask for ExtentTask<'_> {
+    type Out = [f32; 2];
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> [f32; 2] {
+        let (from, len) = (self.0.as_ptr(), self.0.len());
+        let mut lanes = [[0f32; 16]; 2];
+        // SAFETY: loads stay inside the slice, stores inside an array that no vector is longer than. The instructions
+        // exist by the caller's promise.
+        unsafe {
+            let mut low = [S::splat(0.0); 4];
+            let mut high = low;
+            let mut i = 0;
+            while i + 4 * S::LANES <= len {
+                for u in 0..4 {
+                    let x = S::load(from.add(i + u * S::LANES));
+                    // The second operand where one is no number.
+                    low[u] = S::min(x, low[u]);
+                    high[u] = S::max(x, high[u]);
+                }
+                i += 4 * S::LANES;
+            }
+            while i < len {
+                // Missing lanes are 0, which belongs to the extent.
+                let x = S::load_n(from.add(i), (len - i).min(S::LANES));
+                low[0] = S::min(x, low[0]);
+                high[0] = S::max(x, high[0]);
+                i += S::LANES;
+            }
+            for u in 1..4 {
+                low[0] = S::min(low[u], low[0]);
+                high[0] = S::max(high[u], high[0]);
+            }
+            S::store(lanes[0].as_mut_ptr(), low[0]);
+            S::store(lanes[1].as_mut_ptr(), high[0]);
+        }
+        [lanes[0].iter().fold(0.0, |a, &b| a.min(b)), lanes[1].iter().fold(0.0, |a, &b| a.max(b))]
+    }
+}
+
+/// `zero_point + value · inverse`, rounded to nearest with halves away from zero and clamped to `low..=127`; what is
+/// no number becomes 0.
+///
+/// # Errors
+/// Where the lengths differ.
+pub fn to_steps(
+    isa: Isa,
+    values: &[f32],
+    inverse: f32,
+    zero_point: i32,
+    low: i8,
+    out: &mut [i8],
+) -> Result<()> {
+    check_len("steps", out.len(), values.len())?;
+    dispatch(isa, StepsTask { values, inverse, zero_point: zero_point as f32, low: low.into(), out });
+    Ok(())
+}
+
+struct StepsTask<'a> {
+    values: &'a [f32],
+    inverse: f32,
+    zero_point: f32,
+    low: f32,
+    out: &'a mut [i8],
+}
+
+impl SimdTask for StepsTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for (o, &x) in self.out.iter_mut().zip(self.values) {
+            let steps = self.zero_point + x * self.inverse;
+            let steps = if steps.is_nan() { 0.0 } else { steps };
+            // SAFETY: a number within bounds.
+            let steps: i32 =
+                unsafe { steps.clamp(-300.0, 300.0).round().max(self.low).min(127.0).to_int_unchecked() };
+            *o = steps as i8;
+        }
+    }
+}
+
+/// What turns the sums of products of steps into floats, for each column (unit, output channel).
+#[derive(Clone, Debug)]
+pub struct SumScales {
+    /// Scales of the weights.
+    scales: Vec<f32>,
+    /// Sums of the weights, which a zero point is multiplied by.
+    totals: Vec<i32>,
+    bias: Option<Vec<f32>>,
+}
+
+impl SumScales {
+    /// For weights of `totals.len()` columns that have `scales`, one for all or one each.
+    ///
+    /// # Errors
+    /// Where lengths don't agree.
+    pub fn new(scales: &[f32], totals: Vec<i32>, bias: Option<&[f32]>) -> Result<Self> {
+        let columns = totals.len();
+        let scales = if let [one] = scales { vec![*one; columns] } else { scales.to_vec() };
+        check_len("scales", scales.len(), columns)?;
+        if let Some(bias) = bias {
+            check_len("bias", bias.len(), columns)?;
+        }
+        Ok(Self { scales, totals, bias: bias.map(<[f32]>::to_vec) })
+    }
+
+    /// Scales `sums` `[rows, columns]`; rows belong to inputs of `per_input` rows each, which have a scale and a zero
+    /// point of their own.
+    ///
+    /// # Errors
+    /// Where lengths don't agree.
+    #[allow(clippy::too_many_arguments, reason = "that many operands")]
+    pub fn run(
+        &self,
+        isa: Isa,
+        per_input: usize,
+        inputs: (&[f32], &[i32]),
+        sums: &[i32],
+        out: &mut [f32],
+        clamp: Clamp,
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        let columns = self.totals.len();
+        let rows = product("rows", &[per_input, inputs.0.len()])?;
+        check_len("zero points", inputs.1.len(), inputs.0.len())?;
+        check_len("sums", sums.len(), product("sums", &[rows, columns])?)?;
+        check_len("output", out.len(), sums.len())?;
+        if sums.is_empty() {
+            return Ok(());
+        }
+        let bundle = ((16 << 10) / columns).clamp(1, rows);
+        let shared = SharedMut::new(out);
+        par.run(rows.div_ceil(bundle), &|task| {
+            for row in task * bundle..((task + 1) * bundle).min(rows) {
+                let input = row / per_input;
+                // SAFETY: each task has rows of its own.
+                let out = unsafe { shared.slice(row * columns, columns) };
+                let sums = &sums[row * columns..][..columns];
+                let (scale, zero_point) = (inputs.0[input], inputs.1[input]);
+                dispatch(isa, ScaleTask { columns: self, scale, sums: Some((sums, zero_point)), out, clamp });
+            }
+        });
+        Ok(())
+    }
+}
+
+impl SumScales {
+    /// Scales whole numbers in place, `[rows, columns]`, of an input with one scale and zero point 0.
+    ///
+    /// # Errors
+    /// Where lengths don't agree.
+    pub fn scale(
+        &self,
+        isa: Isa,
+        scale: f32,
+        out: &mut [f32],
+        clamp: Clamp,
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        let (columns, len) = (self.totals.len(), out.len());
+        check_len("output", len % columns.max(1), 0)?;
+        let rows = len.checked_div(columns).unwrap_or(0);
+        let bundle = ((16 << 10) / columns.max(1)).clamp(1, rows.max(1));
+        let shared = SharedMut::new(out);
+        par.run(rows.div_ceil(bundle), &|task| {
+            for row in task * bundle..((task + 1) * bundle).min(rows) {
+                // SAFETY: each task has rows of its own.
+                let out = unsafe { shared.slice(row * columns, columns) };
+                dispatch(isa, ScaleTask { columns: self, scale, sums: None, out, clamp });
+            }
+        });
+        Ok(())
+    }
+}
+
+struct ScaleTask<'a> {
+    columns: &'a SumScales,
+    scale: f32,
+    /// Sums and the zero point, or else the output holds them.
+    sums: Option<(&'a [i32], i32)>,
+    out: &'a mut [f32],
+    clamp: Clamp,
+}
+
+impl SimdTask for ScaleTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let SumScales { scales, totals, bias } = self.columns;
+        if let Some((sums, zero_point)) = self.sums {
+            for (o, (sum, total)) in self.out.iter_mut().zip(sums.iter().zip(totals)) {
+                *o = sum.wrapping_sub(zero_point.wrapping_mul(*total)) as f32;
+            }
+        }
+        self.out.iter_mut().zip(scales).for_each(|(o, scale)| *o *= self.scale * scale);
+        if let Some(bias) = bias {
+            self.out.iter_mut().zip(bias).for_each(|(o, b)| *o += b);
+        }
+        for o in self.out {
+            let x = if *o < self.clamp.low { self.clamp.low } else { *o };
+            *o = if x > self.clamp.high { self.clamp.high } else { x };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute::Serial;
+    use crate::compute::testing::Rng;
+
+    #[test]
+    fn extents_and_steps() {
+        let mut rng = Rng::new(51);
+        for &isa in Isa::available() {
+            for len in 0..200 {
+                let mut values = rng.floats(len);
+                if len % 7 == 3 {
+                    values[len / 2] = f32::NAN;
+                }
+                let fold = |f: fn(f32, f32) -> f32| values.iter().fold(0.0, |a, &b| f(a, b));
+                assert_eq!(extent(isa, &values), [fold(f32::min), fold(f32::max)], "{} {len}", isa.name());
+                let (zero, inverse) = (rng.range(0, 255) as i32 - 128, rng.float() * 300.0);
+                let expected: Vec<i8> = values
+                    .iter()
+                    .map(|v| (zero as f32 + v * inverse).round().clamp(-127.0, 127.0) as i8)
+                    .collect();
+                let mut got = vec![0; len];
+                to_steps(isa, &values, inverse, zero, -127, &mut got).unwrap();
+                assert_eq!(got, expected, "{} {len}", isa.name());
+            }
+        }
+    }
+
+    #[test]
+    fn sums_are_scaled() {
+        let scales = SumScales::new(&[0.5, 2.0], vec![1, -3], Some(&[0.25, 0.5])).unwrap();
+        let mut out = [0.0; 4];
+        let inputs = (&[1.0, 0.5][..], &[0, 2][..]);
+        scales
+            .run(Isa::best(), 1, inputs, &[4, 5, 6, 7], &mut out, Clamp { low: 0.0, high: 12.0 }, &Serial)
+            .unwrap();
+        assert_eq!(out, [2.25, 10.5, 1.25, 12.0]);
+        assert!(SumScales::new(&[0.5, 2.0], vec![1], None).is_err());
+    }
+}
