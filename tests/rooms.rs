@@ -7,13 +7,9 @@ use std::path::Path;
 use delegraph::core::ops::DEFS;
 
 /// Where a family has a file, and the file's extension.
-const ROOMS: &[(&str, &str)] = &[
-    ("core/src/ops", "rs"),
-    ("interpreter/src/kernels/reference", "rs"),
-    (OPTIMIZED, "rs"),
-    (GPU, "rs"),
-    (WGSL, "wgsl"),
-];
+const ROOMS: &[(&str, &str)] =
+    &[("core/src/ops", "rs"), (REFERENCE, "rs"), (OPTIMIZED, "rs"), (GPU, "rs"), (WGSL, "wgsl")];
+const REFERENCE: &str = "interpreter/src/kernels/reference";
 const OPTIMIZED: &str = "interpreter/src/kernels/optimized";
 const GPU: &str = "delegate-wgpu/src/ops";
 const WGSL: &str = "shaders/src/wgsl";
@@ -21,11 +17,11 @@ const WGSL: &str = "shaders/src/wgsl";
 /// Families that do not have a room, and why.
 #[rustfmt::skip]
 const MISSING: &[(&str, &str, &[&str])] = &[
-    ("interpreter/src/kernels/reference", "not yet", &[
+    (REFERENCE, "not yet", &[
         "bucketize", "complex", "conv_3d", "hashtable", "hashtable_lookup", "lsh_projection", "matrix_diag",
         "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense", "unique",
     ]),
-    ("interpreter/src/kernels/reference", "no runtime defines what it computes", &["concat_embeddings"]),
+    (REFERENCE, "no runtime defines what it computes", &["concat_embeddings"]),
     (OPTIMIZED, "no runtime defines what it computes", &["concat_embeddings"]),
     (OPTIMIZED, "moves elements: the reference kernel already copies whole runs", &[
         "concatenation", "depth_to_space", "dynamic_update_slice", "embedding_lookup", "fill", "gather",
@@ -61,6 +57,27 @@ const MISSING: &[(&str, &str, &[&str])] = &[
         "random", "reverse", "rnn", "scatter", "segment", "skip_gram", "space_to_batch", "sparse_to_dense", "svdf",
         "topk", "unique", "variables", "where_op",
     ]),
+    // What other runtimes do not run, or hardly any model has.
+    (REFERENCE, "not yet", &[
+        "dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather",
+        "stablehlo_movement",
+    ]),
+    (OPTIMIZED, "no real model is known to spend time in it", &[
+        "dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather",
+        "stablehlo_movement",
+    ]),
+    (GPU, "no real model is known to spend time in it", &[
+        "dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather",
+        "stablehlo_movement",
+    ]),
+    (WGSL, "no real model is known to spend time in it", &[
+        "dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather",
+        "stablehlo_movement",
+    ]),
+    (REFERENCE, "codes that are no ops", &["special"]),
+    (OPTIMIZED, "codes that are no ops", &["special"]),
+    (GPU, "codes that are no ops", &["special"]),
+    (WGSL, "codes that are no ops", &["special"]),
 ];
 
 fn has(room: &str, extension: &str, family: &str) -> bool {

@@ -1,5 +1,7 @@
 //! Checks over a whole subgraph: who writes what, and in which order.
 
+use smallvec::{SmallVec, smallvec};
+
 use super::{Invalid, at_node, invalid, writes};
 use crate::error::tensor_name;
 use crate::graph::Subgraph;
@@ -86,14 +88,23 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
 }
 
 /// The subgraphs that a node with these params calls.
-pub(super) fn callees(params: &Params) -> impl Iterator<Item = i32> + use<> {
-    let (first, second) = match params {
-        Params::CallOnce(p) => (Some(p.init_subgraph_index), None),
-        Params::If(p) => (Some(p.then_subgraph_index), Some(p.else_subgraph_index)),
-        Params::While(p) => (Some(p.cond_subgraph_index), Some(p.body_subgraph_index)),
-        _ => (None, None),
-    };
-    first.into_iter().chain(second)
+pub(super) fn callees(params: &Params) -> SmallVec<[i32; 2]> {
+    match params {
+        Params::CallOnce(p) => smallvec![p.init_subgraph_index],
+        Params::If(p) => smallvec![p.then_subgraph_index, p.else_subgraph_index],
+        Params::While(p) => smallvec![p.cond_subgraph_index, p.body_subgraph_index],
+        // An index that is out of range stays out of range.
+        Params::Call(p) => smallvec![i32::try_from(p.subgraph).unwrap_or(-1)],
+        Params::StablehloWhile(p) => smallvec![p.cond_subgraph_index, p.body_subgraph_index],
+        Params::StablehloCase(p) => SmallVec::from_slice(&p.branch_subgraph_indices),
+        Params::StableHLOComposite(p) => smallvec![p.decomposition_subgraph_index],
+        Params::StablehloScatter(p) => smallvec![p.update_computation_subgraph_index],
+        Params::StablehloReduce(p) => smallvec![p.body_subgraph_index],
+        Params::StablehloReduceWindow(p) => smallvec![p.body_subgraph_index],
+        Params::StablehloSort(p) => smallvec![p.comparator_subgraph_index],
+        Params::StablehloCustomCall(p) => SmallVec::from_slice(&p.called_computations),
+        _ => SmallVec::new(),
+    }
 }
 
 /// A subgraph that calls itself, directly or through others, could never return.

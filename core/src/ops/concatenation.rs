@@ -40,7 +40,11 @@ options! {
 /// Inputs of one type that agree in every dimension but one.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=usize::MAX, 1)?;
-    let axis = axis(cx)?;
+    concatenated(cx, axis(cx)?)
+}
+
+/// The inputs, one after the other along dimension `axis`.
+pub(super) fn concatenated(cx: &InferContext<'_>, axis: usize) -> InferResult {
     let first = cx.input(0)?;
     let mut shape = first.shape.clone();
     let mut total = 0usize;

@@ -1,8 +1,10 @@
-//! CALL_ONCE, IF, WHILE.
+//! CALL_ONCE, IF, WHILE, CALL, STABLEHLO_WHILE, STABLEHLO_CASE, STABLEHLO_COMPOSITE: ops that run other subgraphs.
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferResult, Inferred, OpDef, always_1, no_arithmetic, options};
+use super::{
+    BuiltinOp, CustomOptionsFormat, InferContext, InferResult, Inferred, OpDef, always_1, no_arithmetic, options,
+};
 
 /// `CALL_ONCE`.
 pub static CALL_ONCE: OpDef = OpDef {
@@ -37,6 +39,50 @@ pub static WHILE: OpDef = OpDef {
     history: &[(1, "1.15.0")],
 };
 
+/// `CALL`.
+pub static CALL: OpDef = OpDef {
+    op: BuiltinOp::CALL,
+    family: "control_flow",
+    codec: CallParams::CODEC,
+    infer: infer_call,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
+    history: &[],
+};
+
+/// `STABLEHLO_WHILE`.
+pub static STABLEHLO_WHILE: OpDef = OpDef {
+    op: BuiltinOp::STABLEHLO_WHILE,
+    family: "control_flow",
+    codec: StablehloWhileParams::CODEC,
+    infer: infer_call,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
+    history: &[],
+};
+
+/// `STABLEHLO_CASE`.
+pub static STABLEHLO_CASE: OpDef = OpDef {
+    op: BuiltinOp::STABLEHLO_CASE,
+    family: "control_flow",
+    codec: StablehloCaseParams::CODEC,
+    infer: infer_call,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
+    history: &[(1, "2.17.0")],
+};
+
+/// `STABLEHLO_COMPOSITE`.
+pub static STABLEHLO_COMPOSITE: OpDef = OpDef {
+    op: BuiltinOp::STABLEHLO_COMPOSITE,
+    family: "control_flow",
+    codec: StableHLOCompositeParams::CODEC,
+    infer: infer_call,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
+    history: &[(1, "2.17.0")],
+};
+
 options! {
     /// Params of CALL_ONCE.
     CallOnce(CallOnceParams) in BuiltinOptions::CallOnceOptions(builtin_options_as_call_once_options, CallOnceOptionsArgs) {
@@ -62,6 +108,48 @@ options! {
         cond_subgraph_index: i32;
         /// The subgraph that is run as long as it does.
         body_subgraph_index: i32;
+    }
+}
+
+options! {
+    /// Params of CALL.
+    Call(CallParams) in BuiltinOptions::CallOptions(builtin_options_as_call_options, CallOptionsArgs) {
+        /// The subgraph that is run.
+        subgraph: u32;
+    }
+}
+
+options! {
+    /// Params of STABLEHLO_WHILE.
+    StablehloWhile(StablehloWhileParams) in BuiltinOptions2::StablehloWhileOptions(builtin_options_2_as_stablehlo_while_options, StablehloWhileOptionsArgs) {
+        /// The subgraph that says whether to go on.
+        cond_subgraph_index: i32;
+        /// The subgraph that is run as long as it does.
+        body_subgraph_index: i32;
+    }
+}
+
+options! {
+    /// Params of STABLEHLO_CASE.
+    StablehloCase(StablehloCaseParams) in BuiltinOptions2::StablehloCaseOptions(builtin_options_2_as_stablehlo_case_options, StablehloCaseOptionsArgs) {
+        /// The subgraphs of which input 0 selects one; an index out of range selects the last.
+        branch_subgraph_indices: Vec<i32>;
+    }
+}
+
+options! {
+    /// Params of STABLEHLO_COMPOSITE.
+    StableHLOComposite(StableHLOCompositeParams) in BuiltinOptions2::StableHLOCompositeOptions(builtin_options_2_as_stable_hlocomposite_options, StableHLOCompositeOptionsArgs) {
+        /// The name of the operation that the node stands for.
+        name: String;
+        /// The subgraph that computes it out of other ops.
+        decomposition_subgraph_index: i32;
+        /// Params of the operation, as its name defines them.
+        composite_attributes: Vec<u8>;
+        /// How those are encoded.
+        composite_attributes_format: CustomOptionsFormat;
+        /// The version of the operation.
+        version: i32;
     }
 }
 

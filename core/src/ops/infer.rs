@@ -194,6 +194,27 @@ pub fn axis_in(axis: i64, rank: usize) -> Result<usize, InferError> {
     usize::try_from(from_front).ok().filter(|&a| a < rank).ok_or_else(error)
 }
 
+/// `list` as distinct dimensions of a tensor of `rank`, counted from the front.
+pub(super) fn dimensions(list: &[i64], rank: usize, what: &str) -> Result<SmallVec<[usize; 8]>, InferError> {
+    let mut dimensions = SmallVec::new();
+    for &d in list {
+        match usize::try_from(d).ok().filter(|&d| d < rank) {
+            Some(d) if !dimensions.contains(&d) => dimensions.push(d),
+            Some(d) => return Err(InferError::new(format!("{what} name dimension {d} twice"))),
+            None => return Err(InferError::new(format!("{what} name dimension {d} of rank {rank}"))),
+        }
+    }
+    Ok(dimensions)
+}
+
+/// Checks that `list` has one entry per dimension of a tensor of `rank`.
+pub(super) fn per_dimension(list: &[i64], rank: usize, what: &str) -> Result<(), InferError> {
+    if list.len() == rank {
+        return Ok(());
+    }
+    Err(InferError::new(format!("{what} have {} entries for rank {rank}", list.len())))
+}
+
 /// `value` as a size: an error where it is negative.
 pub fn size_from(value: i64, what: &str) -> Result<usize, InferError> {
     usize::try_from(value).map_err(|_| InferError::new(format!("{what} {value} is negative")))

@@ -94,7 +94,7 @@ families! {
     split: SPLIT, SPLIT_V;
     pack: PACK, UNPACK;
     depth_to_space: DEPTH_TO_SPACE, SPACE_TO_DEPTH;
-    control_flow: CALL_ONCE, IF, WHILE;
+    control_flow: CALL_ONCE, IF, WHILE, CALL, STABLEHLO_WHILE, STABLEHLO_CASE, STABLEHLO_COMPOSITE;
     where_op: WHERE;
     dynamic_update_slice: DYNAMIC_UPDATE_SLICE;
     scatter: SCATTER_ND;
@@ -129,6 +129,13 @@ families! {
     lsh_projection: LSH_PROJECTION;
     skip_gram: SKIP_GRAM;
     concat_embeddings: CONCAT_EMBEDDINGS;
+    special: CUSTOM, DELEGATE, PLACEHOLDER_FOR_GREATER_OP_CODES;
+    dilate: DILATE;
+    reduce_window: REDUCE_WINDOW, STABLEHLO_REDUCE_WINDOW;
+    stablehlo_elementwise: STABLEHLO_LOGISTIC, STABLEHLO_ADD, STABLEHLO_DIVIDE, STABLEHLO_MULTIPLY, STABLEHLO_MAXIMUM, STABLEHLO_MINIMUM, STABLEHLO_ABS, STABLEHLO_AND, STABLEHLO_OR, STABLEHLO_COSINE, STABLEHLO_EXPONENTIAL, STABLEHLO_FLOOR, STABLEHLO_LOG, STABLEHLO_NEGATE, STABLEHLO_POWER, STABLEHLO_REMAINDER, STABLEHLO_RSQRT, STABLEHLO_SUBTRACT, STABLEHLO_TANH, STABLEHLO_SHIFT_LEFT, STABLEHLO_CBRT, STABLEHLO_SELECT, STABLEHLO_CLAMP, STABLEHLO_COMPARE, STABLEHLO_CONVERT;
+    stablehlo_movement: STABLEHLO_RESHAPE, STABLEHLO_CONCATENATE, STABLEHLO_BROADCAST_IN_DIM, STABLEHLO_SLICE, STABLEHLO_DYNAMIC_SLICE, STABLEHLO_DYNAMIC_UPDATE_SLICE, STABLEHLO_PAD, STABLEHLO_IOTA, STABLEHLO_TRANSPOSE;
+    stablehlo_gather: STABLEHLO_GATHER, STABLEHLO_SCATTER;
+    stablehlo_compute: STABLEHLO_CONVOLUTION, STABLEHLO_DOT_GENERAL, STABLEHLO_REDUCE, STABLEHLO_SORT, STABLEHLO_RNG_BIT_GENERATOR, STABLEHLO_CUSTOM_CALL;
 }
 
 params! {
@@ -191,6 +198,28 @@ params! {
     SkipGram(skip_gram::SkipGramParams),
     EmbeddingLookupSparse(embedding_lookup::EmbeddingLookupSparseParams),
     ConcatEmbeddings(concat_embeddings::ConcatEmbeddingsParams),
+    Call(control_flow::CallParams),
+    StablehloWhile(control_flow::StablehloWhileParams),
+    StablehloCase(control_flow::StablehloCaseParams),
+    StableHLOComposite(control_flow::StableHLOCompositeParams),
+    ReduceWindow(reduce_window::ReduceWindowParams),
+    StablehloReduceWindow(reduce_window::StablehloReduceWindowParams),
+    StablehloCompare(stablehlo_elementwise::StablehloCompareParams),
+    StablehloConcatenate(stablehlo_movement::StablehloConcatenateParams),
+    StablehloBroadcastInDim(stablehlo_movement::StablehloBroadcastInDimParams),
+    StablehloSlice(stablehlo_movement::StablehloSliceParams),
+    StablehloDynamicSlice(stablehlo_movement::StablehloDynamicSliceParams),
+    StablehloPad(stablehlo_movement::StablehloPadParams),
+    StablehloIota(stablehlo_movement::StablehloIotaParams),
+    StablehloTranspose(stablehlo_movement::StablehloTransposeParams),
+    StablehloGather(stablehlo_gather::StablehloGatherParams),
+    StablehloScatter(stablehlo_gather::StablehloScatterParams),
+    StablehloConvolution(stablehlo_compute::StablehloConvolutionParams),
+    StablehloDotGeneral(stablehlo_compute::StablehloDotGeneralParams),
+    StablehloReduce(stablehlo_compute::StablehloReduceParams),
+    StablehloSort(stablehlo_compute::StablehloSortParams),
+    StablehloRngBitGenerator(stablehlo_compute::StablehloRngBitGeneratorParams),
+    StablehloCustomCall(stablehlo_compute::StablehloCustomCallParams),
 }
 
 /// The definition of a builtin op.

@@ -38,7 +38,12 @@ pub(crate) fn infer(
     inputs: &[Option<T>],
     outputs: &[TensorType],
 ) -> InferResult {
-    let scalar = Shape::default();
+    let outputs: Vec<T> = outputs.iter().map(|&ty| T::new(ty, &[])).collect();
+    infer_declared(def, params, inputs, &outputs)
+}
+
+/// What `def` infers of a use at version 1 with these inputs, where the file declares these outputs.
+fn infer_declared(def: &OpDef, params: Params, inputs: &[Option<T>], outputs: &[T]) -> InferResult {
     let mut cx =
         InferContext { params: &params, version: 1, inputs: Default::default(), outputs: Default::default() };
     for input in inputs {
@@ -49,7 +54,7 @@ pub(crate) fn infer(
             constant: t.constant.as_deref(),
         }));
     }
-    cx.outputs.extend(outputs.iter().map(|&ty| Declared { ty, shape: &scalar, quantization: None }));
+    cx.outputs.extend(outputs.iter().map(|t| Declared { ty: t.ty, shape: &t.shape, quantization: None }));
     (def.infer)(&cx)
 }
 
@@ -64,4 +69,21 @@ pub(crate) fn refused(def: &OpDef, params: Params, inputs: &[Option<T>], outputs
     let outputs = vec![TensorType::Float32; outputs];
     let error = infer(def, params, inputs, &outputs).expect_err("the use is wrong").to_string();
     assert!(error.contains(text), "{def:?}: {error}");
+}
+
+/// Checks that a use infers just what the file declares of its outputs.
+pub(crate) fn good(def: &OpDef, params: impl Into<Params>, inputs: &[T], outputs: &[T]) {
+    let inputs: Vec<_> = inputs.iter().cloned().map(Some).collect();
+    let inferred =
+        infer_declared(def, params.into(), &inputs, outputs).unwrap_or_else(|e| panic!("{def:?}: {e}"));
+    let want: Vec<_> = outputs.iter().map(|t| Inferred::known(t.ty, t.shape.clone())).collect();
+    assert_eq!(inferred.as_slice(), want, "{def:?}");
+}
+
+/// Checks that a use of which the file declares these outputs is refused, with this in the text.
+pub(crate) fn bad(def: &OpDef, params: impl Into<Params>, inputs: &[T], outputs: &[T], text: &str) {
+    let inputs: Vec<_> = inputs.iter().cloned().map(Some).collect();
+    let error =
+        infer_declared(def, params.into(), &inputs, outputs).expect_err("the use is wrong").to_string();
+    assert!(error.contains(text), "{def:?}: expected \"{text}\", got \"{error}\"");
 }

@@ -1,0 +1,230 @@
+//! REDUCE_WINDOW, STABLEHLO_REDUCE_WINDOW: each output combines the elements that a window shows of the input.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::stablehlo_compute::begins_with;
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, ReduceWindowFunction, always_1,
+    options, per_output,
+};
+use crate::shape::{Shape, checked_product};
+
+/// `REDUCE_WINDOW`.
+pub static REDUCE_WINDOW: OpDef = OpDef {
+    op: BuiltinOp::REDUCE_WINDOW,
+    family: "reduce_window",
+    codec: ReduceWindowParams::CODEC,
+    infer: infer_reduce_window,
+    min_version: always_1,
+    // At least: the window is an operand, whose value a signature lacks.
+    multiply_adds: per_output,
+    history: &[(1, "2.15.0")],
+};
+
+/// `STABLEHLO_REDUCE_WINDOW`.
+pub static STABLEHLO_REDUCE_WINDOW: OpDef = OpDef {
+    op: BuiltinOp::STABLEHLO_REDUCE_WINDOW,
+    family: "reduce_window",
+    codec: StablehloReduceWindowParams::CODEC,
+    infer: infer_stablehlo_reduce_window,
+    min_version: always_1,
+    multiply_adds,
+    history: &[(1, "2.16.0")],
+};
+
+options! {
+    /// Params of REDUCE_WINDOW.
+    ReduceWindow(ReduceWindowParams) in BuiltinOptions2::ReduceWindowOptions(builtin_options_2_as_reduce_window_options, ReduceWindowOptionsArgs) {
+        /// How the elements of a window are combined.
+        reduce_function: ReduceWindowFunction;
+    }
+}
+
+options! {
+    /// Params of STABLEHLO_REDUCE_WINDOW. A list that is empty, but for the first, leaves every dimension as it is.
+    StablehloReduceWindow(StablehloReduceWindowParams) in BuiltinOptions2::StablehloReduceWindowOptions(builtin_options_2_as_stablehlo_reduce_window_options, StablehloReduceWindowOptionsArgs) {
+        /// How many elements a window shows along each dimension.
+        window_dimensions: Vec<i64>;
+        /// How far the window moves per output, along each dimension.
+        window_strides: Vec<i64>;
+        /// How far apart the elements of the input are put, along each dimension.
+        base_dilations: Vec<i64>;
+        /// How far apart the elements that a window shows are, along each dimension.
+        window_dilations: Vec<i64>;
+        /// How many elements are added before and behind each dimension; negative takes as many away.
+        padding: Vec<i64>;
+        /// The subgraph that combines two elements.
+        body_subgraph_index: i32;
+    }
+}
+
+/// Windows over a tensor, per dimension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Windows {
+    /// How many elements a window shows.
+    pub size: SmallVec<[usize; 8]>,
+    /// How far the window moves per output.
+    pub stride: SmallVec<[usize; 8]>,
+    /// How far apart the elements of the input are put.
+    pub base_dilation: SmallVec<[usize; 8]>,
+    /// How far apart the elements that a window shows are.
+    pub dilation: SmallVec<[usize; 8]>,
+    /// How many elements are added in front; negative takes as many away.
+    pub before: SmallVec<[isize; 8]>,
+    /// How many windows there are.
+    pub output: Shape,
+}
+
+impl Windows {
+    /// Windows over `input`. An empty list of strides or dilations means ones, of paddings none; `padding` holds two
+    /// numbers per dimension.
+    pub fn new(
+        input: &Shape,
+        size: &[i64],
+        stride: &[i64],
+        base_dilation: &[i64],
+        dilation: &[i64],
+        padding: &[i64],
+    ) -> Result<Windows, InferError> {
+        let rank = input.rank();
+        let list = |list: &[i64], what: &str, optional| {
+            if optional && list.is_empty() {
+                return Ok(SmallVec::from_elem(1, rank));
+            }
+            super::infer::per_dimension(list, rank, what)?;
+            let positive = |&v: &i64| {
+                let positive = usize::try_from(v).ok().filter(|&v| v > 0);
+                positive.ok_or_else(|| InferError::new(format!("of {what}, {v} is not positive")))
+            };
+            list.iter().map(positive).collect::<Result<SmallVec<[usize; 8]>, _>>()
+        };
+        let mut windows = Windows {
+            size: list(size, "the window sizes", false)?,
+            stride: list(stride, "the window strides", true)?,
+            base_dilation: list(base_dilation, "the base dilations", true)?,
+            dilation: list(dilation, "the window dilations", true)?,
+            before: SmallVec::new(),
+            output: Shape::default(),
+        };
+        if !padding.is_empty() && padding.len() != 2 * rank {
+            return Err(InferError::new(format!("{} paddings for rank {rank}", padding.len())));
+        }
+        let overflow = || InferError::new("the sizes overflow");
+        for (d, &size) in input.iter().enumerate() {
+            let [before, after] = padding.as_chunks().0.get(d).copied().unwrap_or([0, 0]);
+            let padded = spread(size, windows.base_dilation.get(d)).and_then(|n| i64::try_from(n).ok());
+            let padded = padded.and_then(|n| n.checked_add(before)?.checked_add(after)).ok_or_else(overflow)?;
+            let padded = usize::try_from(padded)
+                .map_err(|_| InferError::new(format!("paddings {before} and {after} leave nothing of {size}")))?;
+            let extent = windows.size.get(d).and_then(|&n| spread(n, windows.dilation.get(d)));
+            let extent = extent.ok_or_else(overflow)?;
+            let stride = windows.stride.get(d).copied().unwrap_or(1);
+            windows.output.push(padded.checked_sub(extent).map_or(0, |room| room / stride + 1));
+            windows.before.push(isize::try_from(before).map_err(|_| overflow())?);
+        }
+        Ok(windows)
+    }
+}
+
+/// The extent of `size` elements that are `dilation` apart.
+pub(super) fn spread(size: usize, dilation: Option<&usize>) -> Option<usize> {
+    match size.checked_sub(1) {
+        None => Some(0),
+        Some(gaps) => gaps.checked_mul(*dilation?)?.checked_add(1),
+    }
+}
+
+/// The windows of REDUCE_WINDOW; `None` while they are not known.
+pub fn operand_windows(cx: &InferContext<'_>) -> Result<Option<Windows>, InferError> {
+    let lists = (cx.input(2)?.integers()?, cx.input(3)?.integers()?, cx.input(4)?.integers()?);
+    let (Some(size), Some(stride), Some(dilation)) = lists else { return Ok(None) };
+    for (list, what) in [(&stride, "the window strides"), (&dilation, "the window dilations")] {
+        super::infer::per_dimension(list, cx.input(0)?.shape.rank(), what)?;
+    }
+    Windows::new(cx.input(0)?.shape, &size, &stride, &[], &dilation, &[]).map(Some)
+}
+
+/// The windows of STABLEHLO_REDUCE_WINDOW.
+pub fn param_windows(cx: &InferContext<'_>) -> Result<Windows, InferError> {
+    let p: &StablehloReduceWindowParams = cx.params()?;
+    let input = cx.input(0)?.shape;
+    Windows::new(
+        input,
+        &p.window_dimensions,
+        &p.window_strides,
+        &p.base_dilations,
+        &p.window_dilations,
+        &p.padding,
+    )
+}
+
+fn infer_reduce_window(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(5..=5, 1)?;
+    let ty = begins_with(cx, 0, 1, cx.input(0)?.shape)?;
+    match operand_windows(cx)? {
+        Some(windows) => Ok(smallvec![Inferred::known(ty, windows.output)]),
+        None => cx.data_dependent(ty),
+    }
+}
+
+/// As many inputs as values to begin with; all inputs have one shape.
+fn infer_stablehlo_reduce_window(cx: &InferContext<'_>) -> InferResult {
+    let count = (cx.inputs.len() / 2).max(1);
+    cx.arity(2 * count..=2 * count, count)?;
+    let (shape, windows) = (cx.input(0)?.shape, param_windows(cx)?);
+    (0..count).map(|i| Ok(Inferred::known(begins_with(cx, i, i + count, shape)?, windows.output.clone()))).collect()
+}
+
+/// Each output combines all elements of a window.
+fn multiply_adds(s: &OpSignature<'_>) -> u64 {
+    let window = s.params::<StablehloReduceWindowParams>().map(|p| &p.window_dimensions);
+    let sizes: SmallVec<[usize; 8]> =
+        window.into_iter().flatten().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
+    s.output_elements().saturating_mul(checked_product(&sizes).map_or(u64::MAX, |n| n as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::InferredShape;
+    use crate::ops::TensorType::{Float32, Int64};
+    use crate::ops::testing::{T, bad, good, infer};
+
+    #[test]
+    fn windows_from_params() {
+        let params = |change: fn(&mut StablehloReduceWindowParams)| {
+            let mut params = StablehloReduceWindowParams { window_dimensions: vec![2, 3], ..Default::default() };
+            change(&mut params);
+            params
+        };
+        let (op, f) = (&STABLEHLO_REDUCE_WINDOW, |shape: &[usize]| T::new(Float32, shape));
+        let inputs = [f(&[4, 5]), f(&[])];
+        good(op, params(|_| {}), &inputs, &[f(&[3, 3])]);
+        good(op, params(|p| p.window_dilations = vec![1, 3]), &inputs, &[f(&[3, 0])]);
+        let all = |p: &mut StablehloReduceWindowParams| {
+            p.base_dilations = vec![2, 1];
+            p.window_strides = vec![3, 2];
+            p.padding = vec![-1, 2, 0, 4];
+        };
+        good(op, params(all), &inputs, &[f(&[3, 4])]);
+        good(op, params(|_| {}), &[f(&[4, 5]), f(&[4, 5]), f(&[]), f(&[1])], &[f(&[3, 3]), f(&[3, 3])]);
+        bad(op, params(|p| p.padding = vec![-3, -2, 0, 0]), &inputs, &[f(&[])], "leave nothing of 4");
+        bad(op, params(|p| p.padding = vec![1, 2]), &inputs, &[f(&[])], "2 paddings for rank 2");
+        bad(op, params(|p| p.window_strides = vec![0, 1]), &inputs, &[f(&[])], "of the window strides, 0");
+        bad(op, params(|p| p.window_dimensions = vec![]), &inputs, &[f(&[])], "0 entries for rank 2");
+        bad(op, params(|p| p.base_dilations = vec![i64::MAX, 1]), &inputs, &[f(&[])], "the sizes overflow");
+        bad(op, params(|_| {}), &[f(&[4, 5]), f(&[2])], &[f(&[])], "and begins with FLOAT32 [2]");
+    }
+
+    #[test]
+    fn windows_from_operands() {
+        let (op, f) = (&REDUCE_WINDOW, |shape: &[usize]| T::new(Float32, shape));
+        let list = |elements: &[i64]| T::constant(&[elements.len()], elements);
+        let params = || ReduceWindowParams { reduce_function: ReduceWindowFunction::Add };
+        let with = |size| [f(&[4, 5]), f(&[]), size, list(&[1, 2]), list(&[2, 1])];
+        good(op, params(), &with(list(&[2, 3])), &[f(&[2, 2])]);
+        bad(op, params(), &with(list(&[2])), &[f(&[2, 2])], "the window sizes have 1 entries");
+        let inferred = infer(op, params().into(), &with(T::new(Int64, &[2])).map(Some), &[Float32]).unwrap();
+        assert_eq!(inferred[0].shape, InferredShape::DataDependent);
+    }
+}

@@ -1,0 +1,470 @@
+//! STABLEHLO_CONVOLUTION, STABLEHLO_DOT_GENERAL, STABLEHLO_REDUCE, STABLEHLO_SORT, STABLEHLO_RNG_BIT_GENERATOR,
+//! STABLEHLO_CUSTOM_CALL.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::infer::{dimensions, per_dimension};
+use super::reduce_window::Windows;
+use super::{
+    BuiltinOp, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, OpSignature,
+    PrecisionConfig, RngAlgorithm, TensorType, always_1, axis_in, no_arithmetic, options, per_input, per_output,
+};
+use crate::shape::Shape;
+
+/// `STABLEHLO_CONVOLUTION`.
+pub static STABLEHLO_CONVOLUTION: OpDef = OpDef {
+    op: BuiltinOp::STABLEHLO_CONVOLUTION,
+    family: "stablehlo_compute",
+    codec: StablehloConvolutionParams::CODEC,
+    infer: infer_convolution,
+    min_version: always_1,
+    multiply_adds: multiply_adds_convolution,
+    history: &[],
+};
+
+/// `STABLEHLO_DOT_GENERAL`.
+pub static STABLEHLO_DOT_GENERAL: OpDef = OpDef {
+    op: BuiltinOp::STABLEHLO_DOT_GENERAL,
+    family: "stablehlo_compute",
+    codec: StablehloDotGeneralParams::CODEC,
+    infer: infer_dot_general,
+    min_version: always_1,
+    multiply_adds: multiply_adds_dot_general,
+    history: &[],
+};
+
+/// `STABLEHLO_REDUCE`.
+pub static STABLEHLO_REDUCE: OpDef = OpDef {
+    op: BuiltinOp::STABLEHLO_REDUCE,
+    family: "stablehlo_compute",
+    codec: StablehloReduceParams::CODEC,
+    infer: infer_reduce,
+    min_version: always_1,
+    multiply_adds: per_input,
+    history: &[],
+};
+
+/// `STABLEHLO_SORT`.
+pub static STABLEHLO_SORT: OpDef = OpDef {
+    op: BuiltinOp::STABLEHLO_SORT,
+    family: "stablehlo_compute",
+    codec: StablehloSortParams::CODEC,
+    infer: infer_sort,
+    min_version: always_1,
+    multiply_adds: per_input,
+    history: &[],
+};
+
+/// `STABLEHLO_RNG_BIT_GENERATOR`.
+pub static STABLEHLO_RNG_BIT_GENERATOR: OpDef = OpDef {
+    op: BuiltinOp::STABLEHLO_RNG_BIT_GENERATOR,
+    family: "stablehlo_compute",
+    codec: StablehloRngBitGeneratorParams::CODEC,
+    infer: infer_rng_bit_generator,
+    min_version: always_1,
+    multiply_adds: per_output,
+    history: &[(1, "2.15.0")],
+};
+
+/// `STABLEHLO_CUSTOM_CALL`.
+pub static STABLEHLO_CUSTOM_CALL: OpDef = OpDef {
+    op: BuiltinOp::STABLEHLO_CUSTOM_CALL,
+    family: "stablehlo_compute",
+    codec: StablehloCustomCallParams::CODEC,
+    infer: infer_custom_call,
+    min_version: always_1,
+    multiply_adds: no_arithmetic,
+    history: &[],
+};
+
+options! {
+    /// Params of STABLEHLO_CONVOLUTION. A list that is empty leaves every dimension as it is.
+    StablehloConvolution(StablehloConvolutionParams) in BuiltinOptions2::StablehloConvolutionOptions(builtin_options_2_as_stablehlo_convolution_options, StablehloConvolutionOptionsArgs) {
+        /// How far the filter moves per output, along each spatial dimension.
+        window_strides: Vec<i64>;
+        /// How many elements are added before and behind each spatial dimension; negative takes as many away.
+        padding: Vec<i64>;
+        /// How far apart the elements of the input are put, along each spatial dimension.
+        lhs_dilation: Vec<i64>;
+        /// How far apart the elements of the filter are put, along each spatial dimension.
+        rhs_dilation: Vec<i64>;
+        /// Along which spatial dimensions the filter is turned around.
+        window_reversal: Vec<bool>;
+        /// The dimension of the input that runs over the batch.
+        input_batch_dimension: i64;
+        /// The dimension of the input that runs over its channels.
+        input_feature_dimension: i64;
+        /// The spatial dimensions of the input.
+        input_spatial_dimensions: Vec<i64>;
+        /// The dimension of the filter that runs over the channels of the input.
+        kernel_input_feature_dimension: i64;
+        /// The dimension of the filter that runs over the channels of the output.
+        kernel_output_feature_dimension: i64;
+        /// The spatial dimensions of the filter.
+        kernel_spatial_dimensions: Vec<i64>;
+        /// The dimension of the output that runs over the batch.
+        output_batch_dimension: i64;
+        /// The dimension of the output that runs over its channels.
+        output_feature_dimension: i64;
+        /// The spatial dimensions of the output.
+        output_spatial_dimensions: Vec<i64>;
+        /// Into how many groups the channels are split; each has its own part of the filter.
+        feature_group_count: i64;
+        /// Into how many groups the batch is split; each has its own part of the filter.
+        batch_group_count: i64;
+        /// How exact the inputs are asked to be read.
+        precision_config: Vec<PrecisionConfig>;
+    }
+}
+
+options! {
+    /// Params of STABLEHLO_DOT_GENERAL.
+    StablehloDotGeneral(StablehloDotGeneralParams) in BuiltinOptions2::StablehloDotGeneralOptions(builtin_options_2_as_stablehlo_dot_general_options, StablehloDotGeneralOptionsArgs) {
+        /// The dimensions of input 0 that run over independent products.
+        lhs_batching_dimensions: Vec<i64>;
+        /// The dimensions of input 1 that run with them.
+        rhs_batching_dimensions: Vec<i64>;
+        /// The dimensions of input 0 that are summed over.
+        lhs_contracting_dimensions: Vec<i64>;
+        /// The dimensions of input 1 that run with them.
+        rhs_contracting_dimensions: Vec<i64>;
+        /// How exact the inputs are asked to be read.
+        precision_config: Vec<PrecisionConfig>;
+    }
+}
+
+options! {
+    /// Params of STABLEHLO_REDUCE.
+    StablehloReduce(StablehloReduceParams) in BuiltinOptions2::StablehloReduceOptions(builtin_options_2_as_stablehlo_reduce_options, StablehloReduceOptionsArgs) {
+        /// The dimensions that the output lacks.
+        dimensions: Vec<i64>;
+        /// The subgraph that combines two elements.
+        body_subgraph_index: i32;
+    }
+}
+
+options! {
+    /// Params of STABLEHLO_SORT.
+    StablehloSort(StablehloSortParams) in BuiltinOptions2::StablehloSortOptions(builtin_options_2_as_stablehlo_sort_options, StablehloSortOptionsArgs) {
+        /// The dimension along which elements are sorted; negative counts from the back.
+        dimension: i64;
+        /// Whether equal elements keep their order.
+        is_stable: bool;
+        /// The subgraph that says whether an element goes before another.
+        comparator_subgraph_index: i32;
+    }
+}
+
+options! {
+    /// Params of STABLEHLO_RNG_BIT_GENERATOR.
+    StablehloRngBitGenerator(StablehloRngBitGeneratorParams) in BuiltinOptions2::StablehloRngBitGeneratorOptions(builtin_options_2_as_stablehlo_rng_bit_generator_options, StablehloRngBitGeneratorOptionsArgs) {
+        /// Which generator.
+        algorithm: RngAlgorithm;
+    }
+}
+
+options! {
+    /// Params of STABLEHLO_CUSTOM_CALL.
+    StablehloCustomCall(StablehloCustomCallParams) in BuiltinOptions2::StablehloCustomCallOptions(builtin_options_2_as_stablehlo_custom_call_options, StablehloCustomCallOptionsArgs) {
+        /// The name of what is called.
+        call_target_name: String;
+        /// Whether it does more than to compute its outputs.
+        has_side_effect: bool;
+        /// Told to it as it is.
+        backend_config: String;
+        /// Which convention the call follows.
+        api_version: i32;
+        /// The subgraphs that it may call.
+        called_computations: Vec<i32>;
+        /// Told to it as they are.
+        custom_attributes: Vec<u8>;
+    }
+}
+
+/// Names the three kinds of dimensions that a convolution's tensors have: two single ones and the spatial ones. All
+/// dimensions of the tensor must be among them, once.
+fn layout(
+    rank: usize,
+    first: i64,
+    second: i64,
+    spatial: &[i64],
+    what: &str,
+) -> Result<SmallVec<[usize; 8]>, InferError> {
+    let all: SmallVec<[i64; 8]> = [first, second].into_iter().chain(spatial.iter().copied()).collect();
+    per_dimension(&all, rank, what)?;
+    dimensions(&all, rank, what)
+}
+
+fn positive(value: i64, what: &str) -> Result<usize, InferError> {
+    let error = || InferError::new(format!("{what} {value} is not positive"));
+    usize::try_from(value).ok().filter(|&v| v > 0).ok_or_else(error)
+}
+
+fn infer_convolution(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let p: &StablehloConvolutionParams = cx.params()?;
+    let (input, filter) = (cx.input(0)?.shape, cx.input(1)?.shape);
+    let rank = input.rank();
+    if rank < 2 || filter.rank() != rank {
+        return Err(InferError::new(format!("input {input} and filter {filter} must have one rank above 1")));
+    }
+    let from = layout(
+        rank,
+        p.input_batch_dimension,
+        p.input_feature_dimension,
+        &p.input_spatial_dimensions,
+        "the dimensions of the input",
+    )?;
+    let weights = layout(
+        rank,
+        p.kernel_input_feature_dimension,
+        p.kernel_output_feature_dimension,
+        &p.kernel_spatial_dimensions,
+        "the dimensions of the filter",
+    )?;
+    let to = layout(
+        rank,
+        p.output_batch_dimension,
+        p.output_feature_dimension,
+        &p.output_spatial_dimensions,
+        "the dimensions of the output",
+    )?;
+    let sizes = |shape: &Shape, order: &[usize]| -> SmallVec<[usize; 8]> {
+        order.iter().filter_map(|&d| shape.get(d)).copied().collect()
+    };
+    let (input, filter) = (sizes(input, &from), sizes(filter, &weights));
+    let groups = positive(p.feature_group_count, "the count of groups of channels")?;
+    let batches = positive(p.batch_group_count, "the count of groups of the batch")?;
+    let ([batch, channels, spatial @ ..], [filter_in, filter_out, window @ ..]) = (&*input, &*filter) else {
+        return Err(InferError::new("the inputs have too few dimensions"));
+    };
+    let fits = channels / groups == *filter_in
+        && channels.is_multiple_of(groups)
+        && batch.is_multiple_of(batches)
+        && filter_out.is_multiple_of(groups)
+        && filter_out.is_multiple_of(batches)
+        && (groups == 1 || batches == 1);
+    if !fits {
+        return Err(InferError::new(format!(
+            "a batch of {batch} in {batches} groups with {channels} channels in {groups} does not fit a filter from \
+             {filter_in} to {filter_out}"
+        )));
+    }
+    let window: SmallVec<[i64; 8]> = window.iter().map(|&n| i64::try_from(n).unwrap_or(i64::MAX)).collect();
+    let windows = Windows::new(
+        &Shape::new(spatial),
+        &window,
+        &p.window_strides,
+        &p.lhs_dilation,
+        &p.rhs_dilation,
+        &p.padding,
+    )?;
+    let out = [batch / batches, *filter_out].into_iter().chain(windows.output.iter().copied());
+    let mut shape = vec![0; rank];
+    for (size, &d) in out.zip(&to) {
+        if let Some(slot) = shape.get_mut(d) {
+            *slot = size;
+        }
+    }
+    let ty = cx.outputs.first().map_or(cx.input(0)?.ty, |o| o.ty);
+    Ok(smallvec![Inferred::known(ty, shape.as_slice())])
+}
+
+/// All of the filter's numbers that belong to one output channel, per output element.
+fn multiply_adds_convolution(s: &OpSignature<'_>) -> u64 {
+    let outputs = s.params::<StablehloConvolutionParams>().map(|p| p.kernel_output_feature_dimension);
+    let outputs = outputs.and_then(|d| usize::try_from(d).ok()).zip(s.input(1)).and_then(|(d, t)| t.shape.get(d));
+    let outputs = outputs.map_or(1, |&n| n as u64).max(1);
+    s.output_elements().saturating_mul(s.input_elements(1) / outputs)
+}
+
+fn infer_dot_general(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let p: &StablehloDotGeneralParams = cx.params()?;
+    let pair = |a: &[i64], b: &[i64], what: &str| {
+        let (left, right) = (cx.input(0)?.shape, cx.input(1)?.shape);
+        let (a, b) = (dimensions(a, left.rank(), what)?, dimensions(b, right.rank(), what)?);
+        if a.len() == b.len() && a.iter().zip(&b).all(|(&a, &b)| left.get(a) == right.get(b)) {
+            return Ok((a, b));
+        }
+        Err(InferError::new(format!("{what} {a:?} of {left} and {b:?} of {right} differ in size")))
+    };
+    let (batch, rhs_batch) =
+        pair(&p.lhs_batching_dimensions, &p.rhs_batching_dimensions, "the batching dimensions")?;
+    let (lhs_sum, rhs_sum) =
+        pair(&p.lhs_contracting_dimensions, &p.rhs_contracting_dimensions, "the contracting dimensions")?;
+    if batch.iter().any(|d| lhs_sum.contains(d)) || rhs_batch.iter().any(|d| rhs_sum.contains(d)) {
+        return Err(InferError::new("a dimension is both batching and contracting"));
+    }
+    let (left, right) = (cx.input(0)?, cx.input(1)?);
+    let free = |t: &InferTensor<'_>, batch: &[usize], sum: &[usize]| -> SmallVec<[usize; 8]> {
+        let dims = t.shape.iter().enumerate();
+        dims.filter(|(d, _)| !batch.contains(d) && !sum.contains(d)).map(|(_, &size)| size).collect()
+    };
+    let shape = batch
+        .iter()
+        .filter_map(|&d| left.shape.get(d))
+        .copied()
+        .chain(free(left, &batch, &lhs_sum))
+        .chain(free(right, &rhs_batch, &rhs_sum));
+    let ty = cx.outputs.first().map_or(left.ty, |o| o.ty);
+    Ok(smallvec![Inferred::known(ty, shape.collect::<Shape>())])
+}
+
+fn multiply_adds_dot_general(s: &OpSignature<'_>) -> u64 {
+    let (Some(p), Some(left)) = (s.params::<StablehloDotGeneralParams>(), s.input(0)) else { return 0 };
+    let size = |&d: &i64| usize::try_from(d).ok().and_then(|d| left.shape.get(d)).map_or(1, |&n| n as u64);
+    p.lhs_contracting_dimensions.iter().map(size).fold(s.output_elements(), u64::saturating_mul)
+}
+
+/// As many inputs as values to begin with; all inputs have one shape.
+fn infer_reduce(cx: &InferContext<'_>) -> InferResult {
+    let count = cx.inputs.len() / 2;
+    cx.arity(2 * count.max(1)..=2 * count.max(1), count.max(1))?;
+    let shape = cx.input(0)?.shape;
+    let gone = &cx.params::<StablehloReduceParams>()?.dimensions;
+    let gone = dimensions(gone, shape.rank(), "the dimensions to reduce")?;
+    let kept: Shape =
+        shape.iter().enumerate().filter(|(d, _)| !gone.contains(d)).map(|(_, &size)| size).collect();
+    (0..count).map(|i| Ok(Inferred::known(begins_with(cx, i, i + count, shape)?, kept.clone()))).collect()
+}
+
+/// Checks input `i`, which has this shape, and input `value`, the one value with which its reduction begins; returns
+/// their type.
+pub(super) fn begins_with(
+    cx: &InferContext<'_>,
+    i: usize,
+    value: usize,
+    shape: &Shape,
+) -> Result<TensorType, InferError> {
+    let (input, initial) = (cx.input(i)?, cx.input(value)?);
+    if input.shape != shape || initial.ty != input.ty || initial.shape.elements() != 1 {
+        return Err(InferError::new(format!(
+            "input {i} is {} {} and begins with {} {}; expected {shape} and one value of its type",
+            input.ty, input.shape, initial.ty, initial.shape
+        )));
+    }
+    Ok(input.ty)
+}
+
+fn infer_sort(cx: &InferContext<'_>) -> InferResult {
+    let count = cx.inputs.len().max(1);
+    cx.arity(count..=count, count)?;
+    let shape = cx.input(0)?.shape;
+    axis_in(cx.params::<StablehloSortParams>()?.dimension, shape.rank())?;
+    let output = |i| match cx.input(i)? {
+        input if input.shape == shape => Ok(Inferred::known(input.ty, shape.clone())),
+        input => Err(InferError::new(format!("input {i} has shape {}, input 0 {shape}", input.shape))),
+    };
+    (0..count).map(output).collect()
+}
+
+/// Output 0 is the state after, output 1 the bits. What the file declares of output 1 says how many.
+fn infer_rng_bit_generator(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(1..=1, 2)?;
+    let state = cx.input(0)?;
+    let sizes: &[usize] = match cx.params::<StablehloRngBitGeneratorParams>()?.algorithm {
+        RngAlgorithm::ThreeFry => &[2],
+        RngAlgorithm::Philox | RngAlgorithm::Default => &[2, 3],
+    };
+    if state.ty != TensorType::UInt64 || state.shape.rank() != 1 || !sizes.contains(&state.shape.elements()) {
+        return Err(InferError::new(format!(
+            "the state is {} {}, expected UINT64 with one of {sizes:?} elements",
+            state.ty, state.shape
+        )));
+    }
+    let bits = cx.outputs.get(1).ok_or_else(|| InferError::new("output 1 is missing"))?;
+    Ok(smallvec![
+        Inferred::known(state.ty, state.shape.clone()),
+        Inferred::known(bits.ty, bits.shape.clone()),
+    ])
+}
+
+/// Only who is called knows: the outputs are what the file declares.
+fn infer_custom_call(cx: &InferContext<'_>) -> InferResult {
+    Ok(cx.outputs.iter().map(|o| Inferred::known(o.ty, o.shape.clone())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use TensorType::{Float32, Int32, UInt32, UInt64};
+
+    use super::*;
+    use crate::ops::testing::{T, bad, good};
+
+    fn f(shape: &[usize]) -> T {
+        T::new(Float32, shape)
+    }
+
+    #[test]
+    fn convolutions() {
+        // NHWC with a filter HWIO.
+        let params = StablehloConvolutionParams {
+            window_strides: vec![2, 1],
+            padding: vec![0, 1, 1, 1],
+            input_feature_dimension: 3,
+            input_spatial_dimensions: vec![1, 2],
+            kernel_input_feature_dimension: 2,
+            kernel_output_feature_dimension: 3,
+            kernel_spatial_dimensions: vec![0, 1],
+            output_feature_dimension: 3,
+            output_spatial_dimensions: vec![1, 2],
+            feature_group_count: 2,
+            batch_group_count: 1,
+            ..Default::default()
+        };
+        let (op, out) = (&STABLEHLO_CONVOLUTION, [f(&[1, 4, 6, 4])]);
+        good(op, params.clone(), &[f(&[1, 8, 6, 6]), f(&[3, 3, 3, 4])], &out);
+        bad(op, params.clone(), &[f(&[1, 8, 6, 6]), f(&[3, 3, 6, 4])], &out, "does not fit a filter from 6 to 4");
+        bad(op, params.clone(), &[f(&[1, 8, 6]), f(&[3, 3, 3, 4])], &out, "must have one rank");
+        let check = |change: fn(&mut StablehloConvolutionParams), reason| {
+            let mut params = params.clone();
+            change(&mut params);
+            bad(op, params, &[f(&[1, 8, 6, 6]), f(&[3, 3, 3, 4])], &out, reason);
+        };
+        check(|p| p.feature_group_count = 0, "the count of groups of channels 0 is not positive");
+        check(|p| p.input_feature_dimension = 1, "name dimension 1 twice");
+        check(|p| p.window_strides = vec![1], "1 entries for rank 2");
+        check(|p| p.rhs_dilation = vec![1, 0], "0 is not positive");
+    }
+
+    #[test]
+    fn dots() {
+        let params = |[a, b, c, d]: [&[i64]; 4]| StablehloDotGeneralParams {
+            lhs_batching_dimensions: a.to_vec(),
+            rhs_batching_dimensions: b.to_vec(),
+            lhs_contracting_dimensions: c.to_vec(),
+            rhs_contracting_dimensions: d.to_vec(),
+            precision_config: vec![],
+        };
+        let (op, inputs) = (&STABLEHLO_DOT_GENERAL, [f(&[2, 3, 4]), f(&[4, 5, 2])]);
+        good(op, params([&[0], &[2], &[2], &[0]]), &inputs, &[f(&[2, 3, 5])]);
+        good(op, params([&[], &[], &[2, 0], &[0, 2]]), &inputs, &[f(&[3, 5])]);
+        bad(op, params([&[0], &[2], &[1], &[0]]), &inputs, &[f(&[])], "differ in size");
+        bad(op, params([&[0], &[2], &[0], &[2]]), &inputs, &[f(&[])], "both batching and contracting");
+    }
+
+    #[test]
+    fn reductions_and_sorting() {
+        let params = |dimensions: &[i64]| StablehloReduceParams { dimensions: dimensions.to_vec(), body_subgraph_index: 1 };
+        let (op, inputs) = (&STABLEHLO_REDUCE, [f(&[2, 3]), T::new(Int32, &[2, 3]), f(&[]), T::new(Int32, &[])]);
+        good(op, params(&[1]), &inputs, &[f(&[2]), T::new(Int32, &[2])]);
+        bad(op, params(&[2]), &inputs, &[f(&[2]), f(&[2])], "name dimension 2 of rank 2");
+        bad(op, params(&[1]), &inputs[..2], &[f(&[2])], "input 0 is FLOAT32 [2, 3] and begins with INT32 [2, 3]");
+        bad(op, params(&[1]), &inputs[..3], &[f(&[2])], "expected 2 inputs, the node has 3");
+        let params = |dimension| StablehloSortParams { dimension, is_stable: true, comparator_subgraph_index: 1 };
+        let op = &STABLEHLO_SORT;
+        good(op, params(-2), &inputs[..2], &[f(&[2, 3]), T::new(Int32, &[2, 3])]);
+        bad(op, params(2), &inputs[..2], &[f(&[2, 3]), f(&[2, 3])], "axis 2 is out of range for rank 2");
+        bad(op, params(0), &[f(&[2, 3]), f(&[3])], &[f(&[2]), f(&[2])], "input 1 has shape [3], input 0 [2, 3]");
+    }
+
+    #[test]
+    fn random_bits() {
+        let params = |algorithm| StablehloRngBitGeneratorParams { algorithm };
+        let (op, state, out) = (&STABLEHLO_RNG_BIT_GENERATOR, T::new(UInt64, &[3]), [T::new(UInt64, &[3]), T::new(UInt32, &[2, 5])]);
+        good(op, params(RngAlgorithm::Philox), std::slice::from_ref(&state), &out);
+        bad(op, params(RngAlgorithm::ThreeFry), &[state], &out, "the state is UINT64 [3], expected UINT64");
+        bad(op, params(RngAlgorithm::Default), &[T::new(UInt32, &[2])], &out, "the state is UINT32 [2]");
+    }
+}
