@@ -148,6 +148,8 @@ elements! {
     f32 => Float32, half::f16 => Float16, half::bf16 => BFloat16, f64 => Float64,
     i8 => Int8, i16 => Int16, i32 => Int32, i64 => Int64,
     u8 => UInt8, u16 => UInt16, u32 => UInt32, u64 => UInt64, Bool => Bool,
+    // Real and imaginary part.
+    [f32; 2] => Complex64, [f64; 2] => Complex128,
 }
 
 #[cfg(test)]
