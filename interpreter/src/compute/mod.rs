@@ -27,9 +27,12 @@ mod math;
 mod pool;
 mod pooling;
 mod pooling_i8;
+mod reduce;
 mod requant;
+mod resize;
 mod simd;
 mod simd_i8;
+mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -55,7 +58,11 @@ pub use isa::Isa;
 pub use pool::ThreadPool;
 pub use pooling::{Pool, pool_2d};
 pub use pooling_i8::pool_2d_bytes;
+pub use reduce::Reduce;
 pub use requant::{Multiplier, OutputQuant, Ties};
+
+pub use resize::{Bilinear, Interpolate, Tap};
+pub use softmax::{Softmax, softmax};
 
 /// The bounds of a fused activation: results are `min(max(x, low), high)`; NaN stays NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -28,7 +28,10 @@ mod hybrid;
 #[cfg(test)]
 mod tests;
 
-families! { batch_matmul, binary, conv_2d, depthwise_conv_2d, fully_connected, pool_2d, prelu, quantize, unary }
+families! {
+    batch_matmul, binary, conv_2d, depthwise_conv_2d, fully_connected, pool_2d, prelu, quantize, reduce, resize, softmax,
+    transpose_conv, unary,
+}
 
 /// Prepares a node; `None` leaves it to the reference kernel. Temporaries may only be asked for once it is clear
 /// that the node is taken.

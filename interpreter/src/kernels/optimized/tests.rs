@@ -6,6 +6,10 @@ use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::pool_2d::Pool2DParams;
+use delegraph_core::ops::reduce::ReducerParams;
+use delegraph_core::ops::resize::ResizeBilinearParams;
+use delegraph_core::ops::softmax::SoftmaxParams;
+use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::ops::{Activation, Padding, TensorType, WeightsFormat};
 use delegraph_core::{BuiltinOp, Params};
 
@@ -268,4 +272,106 @@ fn products_of_batches() {
             Params::BatchMatMul(BatchMatMulParams { adj_x, adj_y, asymmetric_quantize_inputs: false });
         twins(BuiltinOp::BATCH_MATMUL, 1, &params, &[Some(a), Some(b)], &[out]);
     }
+}
+
+#[test]
+fn softmax_of_rows() {
+    let mut rng = Rng::new(46);
+    for round in 0..80 {
+        let shape = [rng.range(0, 5), rng.range(1, 3), rng.range(1, 80)];
+        let x = floats(&mut rng, &shape, 20.0);
+        let out = x.like(&shape);
+        let beta = 0.5 + rng.float().abs();
+        let (op, params) = match round % 2 {
+            0 => (BuiltinOp::SOFTMAX, Params::Softmax(SoftmaxParams { beta })),
+            _ => (BuiltinOp::LOG_SOFTMAX, Params::None),
+        };
+        assert!(twins(op, 1, &params, &[Some(x)], &[out]));
+    }
+}
+
+#[test]
+fn reductions_over_any_dimensions() {
+    let mut rng = Rng::new(47);
+    for round in 0..200 {
+        let rank = rng.range(1, 4);
+        let shape: Vec<usize> =
+            (0..rank).map(|_| if rng.range(0, 30) == 0 { 0 } else { rng.range(1, 40) }).collect();
+        let axes: Vec<i32> = (0..rank as i32).filter(|_| rng.range(0, 1) == 0).collect();
+        let x = floats(&mut rng, &shape, 1.0);
+        let keep_dims = rng.range(0, 1) == 0;
+        let reduced = |d: usize| axes.contains(&(d as i32));
+        let out: Vec<usize> = (0..rank)
+            .filter(|&d| keep_dims || !reduced(d))
+            .map(|d| if reduced(d) { 1 } else { shape[d] })
+            .collect();
+        let ops = [BuiltinOp::MEAN, BuiltinOp::SUM, BuiltinOp::REDUCE_MAX, BuiltinOp::REDUCE_MIN];
+        let axes = T::new(&[axes.len()], &axes).constant();
+        let (params, out) = (Params::Reducer(ReducerParams { keep_dims }), x.like(&out));
+        twins(ops[round % 4], 1, &params, &[Some(x), Some(axes)], &[out]);
+    }
+}
+
+#[test]
+fn bilinear_resizing() {
+    let mut rng = Rng::new(48);
+    for round in 0..150 {
+        let shape = [rng.range(1, 2), rng.range(1, 12), rng.range(1, 12), rng.range(1, 40)];
+        let size = [rng.range(1, 25), rng.range(1, 25)];
+        let mode = rng.range(0, 2);
+        let p = ResizeBilinearParams { align_corners: mode == 1, half_pixel_centers: mode == 2 };
+        let x = match round % 3 {
+            0 => floats(&mut rng, &shape, 3.0),
+            1 => bytes(&mut rng, &shape, true, 0.5),
+            _ => bytes(&mut rng, &shape, false, 0.5),
+        };
+        let out = x.like(&[shape[0], size[0], size[1], shape[3]]);
+        let size = T::new(&[2], &size.map(|s| s as i32)).constant();
+        assert!(twins(
+            BuiltinOp::RESIZE_BILINEAR,
+            3,
+            &Params::ResizeBilinear(p),
+            &[Some(x), Some(size)],
+            &[out]
+        ));
+    }
+}
+
+#[test]
+fn transposed_convolutions() {
+    let mut rng = Rng::new(49);
+    let mut done = 0;
+    for round in 0..150 {
+        // The image of the convolution that is transposed: its input is the output here.
+        let i = image(&mut rng, 6);
+        let [batch, height, width, filters] = i.input;
+        let channels = rng.range(1, 30);
+        let shape = T::new(&[4], &[batch, height, width, filters].map(|d| d as i32)).constant();
+        let kernel = [filters, i.window[0], i.window[1], channels];
+        let params = Params::TransposeConv(TransposeConvParams {
+            padding: i.padding,
+            stride_w: i.stride[1] as i32,
+            stride_h: i.stride[0] as i32,
+            fused_activation_function: activation(&mut rng),
+            quantized_bias_type: TensorType::Float32,
+        });
+        let small = [batch, i.output[0], i.output[1], channels];
+        let (w, x, bias, out) = if round % 2 == 0 {
+            let (w, x) = (floats(&mut rng, &kernel, 1.0).constant(), floats(&mut rng, &small, 1.0));
+            (w, x, floats(&mut rng, &[filters], 1.0).constant(), floats(&mut rng, &i.input, 0.0))
+        } else {
+            let bias: Vec<i32> = (0..filters).map(|_| rng.range(0, 2000) as i32 - 1000).collect();
+            let (w, x) = (weights(&mut rng, &kernel, 0), bytes(&mut rng, &small, true, 0.05));
+            (w, x, T::new(&[filters], &bias).constant(), bytes_out(&mut rng, &i.input, true, 0.2))
+        };
+        let bias = maybe(&mut rng, bias);
+        done += usize::from(twins(
+            BuiltinOp::TRANSPOSE_CONV,
+            3,
+            &params,
+            &[Some(shape), Some(w), Some(x), bias],
+            &[out],
+        ));
+    }
+    assert!(done > 100, "only {done} ran");
 }

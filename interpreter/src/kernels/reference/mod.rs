@@ -14,6 +14,10 @@ macro_rules! families {
 
 pub(in crate::kernels) mod binary_quantized;
 
+pub(in crate::kernels) use reduce::Reduction;
+pub(in crate::kernels) use resize::taps as resize_taps;
+pub(in crate::kernels) use transpose_conv::scatter as transpose_conv_scatter;
+
 families! {
     add_n,
     arg_min_max,

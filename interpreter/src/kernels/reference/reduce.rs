@@ -216,16 +216,16 @@ fn folded<T: Element>(
 }
 
 /// Which elements of the input make which element of the output.
-struct Reduction {
-    nest: Nest<2>,
+pub(in crate::kernels) struct Reduction {
+    pub(in crate::kernels) nest: Nest<2>,
     reduced: Vec<bool>,
     outputs: usize,
     /// Elements that make one.
-    count: usize,
+    pub(in crate::kernels) count: usize,
 }
 
 impl Reduction {
-    fn new(cx: &PrepareContext<'_>) -> Result<Self> {
+    pub(in crate::kernels) fn new(cx: &PrepareContext<'_>) -> Result<Self> {
         let reduced = known(reduced(&cx.infer_context())?)?.to_vec();
         let shape = cx.input(0)?.shape();
         let mut to = Strides::from_elem(0, shape.rank());

@@ -4,6 +4,7 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
+use self::taps::{Tap, fixed_taps, float_taps};
 use crate::kernels::prepared::{Invoke, moved_bits, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -57,44 +58,49 @@ fn mix([a, b, c, d]: [i64; 4], y: i64, x: i64) -> i64 {
     (sum + half) / (1 << 20)
 }
 
-/// Where an output row or column lies between two of the input.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Tap<F> {
-    low: usize,
-    high: usize,
-    /// How far beyond `low`, in pixels.
-    fraction: F,
-}
+/// Which rows and columns of the input meet.
+pub(in crate::kernels) mod taps {
+    use delegraph_core::ops::resize::ResizeBilinearParams;
 
-fn float_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<f32>> {
-    let scale =
-        if p.align_corners && to > 1 { (from - 1) as f32 / (to - 1) as f32 } else { from as f32 / to as f32 };
-    let tap = |i: usize| {
-        let at = if p.half_pixel_centers { (i as f32 + 0.5) * scale - 0.5 } else { i as f32 * scale };
-        let low = (at.floor().max(0.0) as usize).min(from - 1);
-        let high = (at.ceil().max(0.0) as usize).min(from - 1);
-        Tap { low, high, fraction: at - low as f32 }
-    };
-    (0..to).map(tap).collect()
-}
+    /// Where an output row or column lies between two of the input.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub(in crate::kernels) struct Tap<F> {
+        pub(in crate::kernels) low: usize,
+        pub(in crate::kernels) high: usize,
+        /// How far beyond `low`, in pixels.
+        pub(in crate::kernels) fraction: F,
+    }
 
-/// Positions with ten bits after the point.
-fn fixed_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<i64>> {
-    const ONE: i64 = 1 << 10;
-    let (size, last) = (from as i64, from - 1);
-    let scale = if p.align_corners && to > 1 {
-        let gaps = to as i64 - 1;
-        (ONE * (size - 1) + gaps / 2) / gaps
-    } else {
-        (ONE * size + to as i64 / 2) / to as i64
-    };
-    let tap = |i: usize| {
-        let at = i as i64 * scale + if p.half_pixel_centers { scale / 2 - ONE / 2 } else { 0 };
-        let low = ((at / ONE).max(0) as usize).min(last);
-        let high = (((at + ONE - 1) / ONE).max(0) as usize).min(last);
-        Tap { low, high, fraction: at - ONE * low as i64 }
-    };
-    (0..to).map(tap).collect()
+    pub(in crate::kernels) fn float_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<f32>> {
+        let scale =
+            if p.align_corners && to > 1 { (from - 1) as f32 / (to - 1) as f32 } else { from as f32 / to as f32 };
+        let tap = |i: usize| {
+            let at = if p.half_pixel_centers { (i as f32 + 0.5) * scale - 0.5 } else { i as f32 * scale };
+            let low = (at.floor().max(0.0) as usize).min(from - 1);
+            let high = (at.ceil().max(0.0) as usize).min(from - 1);
+            Tap { low, high, fraction: at - low as f32 }
+        };
+        (0..to).map(tap).collect()
+    }
+
+    /// Positions with ten bits after the point.
+    pub(in crate::kernels) fn fixed_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<i64>> {
+        const ONE: i64 = 1 << 10;
+        let (size, last) = (from as i64, from - 1);
+        let scale = if p.align_corners && to > 1 {
+            let gaps = to as i64 - 1;
+            (ONE * (size - 1) + gaps / 2) / gaps
+        } else {
+            (ONE * size + to as i64 / 2) / to as i64
+        };
+        let tap = |i: usize| {
+            let at = i as i64 * scale + if p.half_pixel_centers { scale / 2 - ONE / 2 } else { 0 };
+            let low = ((at / ONE).max(0) as usize).min(last);
+            let high = (((at + ONE - 1) / ONE).max(0) as usize).min(last);
+            Tap { low, high, fraction: at - ONE * low as i64 }
+        };
+        (0..to).map(tap).collect()
+    }
 }
 
 /// Computes each element from the four around it: top left, top right, bottom left, bottom right.

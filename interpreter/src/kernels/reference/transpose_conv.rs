@@ -153,7 +153,7 @@ where
     }))
 }
 
-fn scatter(cx: &PrepareContext<'_>) -> Result<Scatter> {
+pub(in crate::kernels) fn scatter(cx: &PrepareContext<'_>) -> Result<Scatter> {
     let params = cx.params::<TransposeConvParams>()?;
     let (weights, input, output) = (cx.input(1)?.shape(), cx.input(2)?.shape(), cx.output(0)?.shape());
     // Inference has seen to it that strides are positive.
@@ -171,12 +171,12 @@ fn scatter(cx: &PrepareContext<'_>) -> Result<Scatter> {
 
 /// Adds each input pixel, times the weights, to the output pixels that it reaches.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Scatter {
-    input: [usize; 4],
-    kernel: [usize; 2],
-    output: [usize; 4],
-    strides: [usize; 2],
-    padding: [usize; 2],
+pub(in crate::kernels) struct Scatter {
+    pub(in crate::kernels) input: [usize; 4],
+    pub(in crate::kernels) kernel: [usize; 2],
+    pub(in crate::kernels) output: [usize; 4],
+    pub(in crate::kernels) strides: [usize; 2],
+    pub(in crate::kernels) padding: [usize; 2],
 }
 
 impl Scatter {
