@@ -247,6 +247,8 @@ pub struct Node {
     pub version: u32,
     /// Its typed params.
     pub params: Params,
+    /// The file has no options for the node, which stands for params that are all defaults.
+    pub options_left_out: bool,
     /// Inputs; `None` where an optional one is left out.
     pub inputs: Vec<Option<TensorId>>,
     /// Outputs.
@@ -274,6 +276,7 @@ impl Node {
             op: op.into(),
             version,
             params: params.into(),
+            options_left_out: false,
             inputs: inputs.into_iter().collect(),
             outputs: outputs.into_iter().collect(),
             intermediates: Vec::new(),

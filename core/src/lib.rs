@@ -23,6 +23,7 @@ pub mod shape;
 pub mod sparsity;
 pub mod types;
 mod unresolved;
+mod writer;
 
 pub use error::{Error, Result};
 pub use graph::{Model, ModelBytes, Node, NodeId, Signature, Subgraph, Tensor, TensorId};

@@ -31,7 +31,7 @@ mod subgraph;
 mod tensor;
 
 /// The only schema version that exists in the wild, and that LiteRT accepts.
-const SCHEMA_VERSION: u32 = 3;
+pub(crate) const SCHEMA_VERSION: u32 = 3;
 
 /// What is wrong; the path is added at the end.
 #[derive(Debug)]

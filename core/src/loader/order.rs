@@ -79,9 +79,13 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
         }
     }
     for id in &subgraph.outputs {
-        if available.get(id.0) != Some(&true) {
-            let name = subgraph.tensors.get(id.0).map(|t| tensor_name(&t.name, id.0)).unwrap_or_default();
-            return invalid!("the graph's output tensor {} ({name}) is never written", id.0);
+        match (available.get(id.0), subgraph.tensors.get_mut(id.0)) {
+            (Some(true), _) => {}
+            (_, Some(tensor)) if tensor.shape.checked_elements() == Some(0) => tensor.data = Some(0..0),
+            (_, tensor) => {
+                let name = tensor.map(|t| tensor_name(&t.name, id.0)).unwrap_or_default();
+                return invalid!("the graph's output tensor {} ({name}) is never written", id.0);
+            }
         }
     }
     Ok(())

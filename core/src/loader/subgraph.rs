@@ -105,10 +105,10 @@ fn read_node(
     let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
     let intermediates = operator.intermediates().unwrap_or_default().iter();
     let intermediates = intermediates.map(optional("intermediate tensor")).collect::<Result<Vec<_>, _>>()?;
+    let definition = op.builtin().and_then(ops::definition);
     let (params, custom_options) = match op {
         Op::Custom(_) => (ops::Params::Custom, custom_options(&operator, buffers)?),
-        Op::Builtin(builtin) => {
-            let definition = ops::definition(*builtin);
+        Op::Builtin(_) => {
             // A version that this build does not know may bring options that it does not know. That such a node has
             // no kernel says more than that its options are strange.
             let newest = definition.and_then(|d| d.history.last()).map(|(version, _)| *version);
@@ -119,10 +119,14 @@ fn read_node(
             }
         }
     };
+    let options_left_out = definition.is_some_and(|d| d.codec.ty != ops::OptionsType::None)
+        && operator.builtin_options_type() == schema::BuiltinOptions::NONE
+        && operator.builtin_options_2_type() == schema::BuiltinOptions2::NONE;
     Ok(Node {
         op: op.clone(),
         version,
         params,
+        options_left_out,
         inputs,
         outputs,
         intermediates,

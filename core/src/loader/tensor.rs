@@ -56,7 +56,8 @@ pub(super) fn read(table: &schema::Tensor<'_>, buffers: &Buffers<'_>) -> Result<
         min_max: min_max.map(Arc::new),
         sparsity: sparsity.map(Arc::new),
         is_variable: table.is_variable(),
-        data,
+        // Data of no elements says nothing.
+        data: data.filter(|range| !range.is_empty()),
         has_rank: table.has_rank(),
         variants: table
             .variant_tensors()

@@ -50,7 +50,6 @@ pub struct Codec {
     /// The params and since when they exist.
     pub fields: &'static [FieldInfo],
     pub(super) read: fn(&Options<'_>) -> Result<Params, ReadError>,
-    #[allow(dead_code)] // for the writer
     pub(super) write: for<'f> fn(&Params, &mut Builder<'f>) -> Result<Table, WrongParams>,
 }
 
@@ -78,6 +77,11 @@ impl Codec {
         Codec { ty, fields: &[], read: |_| Ok(Params::None), write: write_empty }
     }
 
+    /// The params of an operator without options.
+    pub(crate) fn defaults(&self) -> Result<Params, ReadError> {
+        (self.read)(&Options(defaults()?))
+    }
+
     /// The params of an operator.
     pub(crate) fn read(&self, operator: schema::Operator<'_>) -> Result<Params, ReadError> {
         let (first, second) = (operator.builtin_options_type(), operator.builtin_options_2_type());
@@ -97,7 +101,6 @@ impl Codec {
     }
 
     /// Writes params: the table and where it goes.
-    #[allow(dead_code)] // for the writer
     pub(crate) fn write(
         &self,
         params: &Params,
@@ -174,7 +177,7 @@ macro_rules! plain {
 }
 plain!(bool, i32, i64, u32, f32);
 
-/// A list that is absent reads as an empty one, and an empty one is left out.
+/// A list that is absent reads as an empty one. It is written always: some readers take an absent one for an error.
 macro_rules! lists {
     ($($ty:ty),+) => {$(
         impl Value for Vec<$ty> {
@@ -184,7 +187,7 @@ macro_rules! lists {
                 Ok(stored.map(|list| list.iter().collect()).unwrap_or_default())
             }
             fn write<'f>(&self, builder: &mut Builder<'f>) -> Self::Arg<'f> {
-                (!self.is_empty()).then(|| builder.create_vector(self))
+                Some(builder.create_vector(self))
             }
         }
     )+};
@@ -260,7 +263,7 @@ where
     }
     fn write<'f>(&self, builder: &mut Builder<'f>) -> Self::Arg<'f> {
         let codes: Vec<E::Code> = self.iter().map(|value| value.write(builder)).collect();
-        (!codes.is_empty()).then(|| builder.create_vector(&codes))
+        Some(builder.create_vector(&codes))
     }
 }
 

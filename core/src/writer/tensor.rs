@@ -1,0 +1,192 @@
+//! Tensors: type, shape, quantization and sparsity.
+
+use flatbuffers::{FlatBufferBuilder, UnionWIPOffset, WIPOffset};
+
+use super::data::aligned;
+use super::int;
+use crate::graph::{Subgraph, Tensor, VariantType};
+use crate::quantization::{Affine, Quantization};
+use crate::schema;
+use crate::sparsity::{IndexType, Level, Sparsity};
+use crate::types::TensorType;
+
+type Fb<'f> = FlatBufferBuilder<'f>;
+type Written<T> = Result<WIPOffset<T>, String>;
+
+pub(super) fn write<'f>(
+    fb: &mut Fb<'f>,
+    subgraph: &Subgraph,
+    tensor: &Tensor,
+    buffer: u32,
+) -> Written<schema::Tensor<'f>> {
+    let shape = ints(tensor.shape.dims())?;
+    let shape = Some(fb.create_vector(&shape));
+    let shape_signature = match &tensor.shape_signature {
+        Some(signature) => {
+            let signature = maybe_unknown(signature)?;
+            Some(fb.create_vector(&signature))
+        }
+        None => None,
+    };
+    let quantization = match (&tensor.quantization, &tensor.min_max) {
+        (None, None) => None,
+        _ => Some(quantization(fb, subgraph, tensor)?),
+    };
+    let sparsity = tensor.sparsity.as_ref().map(|s| sparsity(fb, s)).transpose()?;
+    let mut variants = Vec::with_capacity(tensor.variants.len());
+    for variant in &tensor.variants {
+        variants.push(write_variant(fb, variant)?);
+    }
+    let args = schema::TensorArgs {
+        shape,
+        type_: code(tensor.ty),
+        buffer,
+        name: (!tensor.name.is_empty()).then(|| fb.create_string(&tensor.name)),
+        quantization,
+        is_variable: tensor.is_variable,
+        sparsity,
+        shape_signature,
+        has_rank: tensor.has_rank,
+        variant_tensors: (!variants.is_empty()).then(|| fb.create_vector(&variants)),
+        external_buffer: 0,
+    };
+    Ok(schema::Tensor::create(fb, &args))
+}
+
+fn code(ty: TensorType) -> schema::TensorType {
+    schema::TensorType(ty as i8)
+}
+
+fn ints(values: &[usize]) -> Result<Vec<i32>, String> {
+    values.iter().map(|&v| int(v)).collect()
+}
+
+/// Dimensions of which some are not known, which -1 stands for.
+fn maybe_unknown(dims: &[Option<usize>]) -> Result<Vec<i32>, String> {
+    dims.iter().map(|dim| dim.map_or(Ok(-1), int)).collect()
+}
+
+fn write_variant<'f>(fb: &mut Fb<'f>, variant: &VariantType) -> Written<schema::VariantSubType<'f>> {
+    let shape = maybe_unknown(&variant.shape)?;
+    let shape = Some(fb.create_vector(&shape));
+    let args = schema::VariantSubTypeArgs { shape, type_: code(variant.ty), has_rank: variant.has_rank };
+    Ok(schema::VariantSubType::create(fb, &args))
+}
+
+fn quantization<'f>(
+    fb: &mut Fb<'f>,
+    subgraph: &Subgraph,
+    tensor: &Tensor,
+) -> Written<schema::QuantizationParameters<'f>> {
+    use schema::QuantizationDetails as Details;
+    let mut args = schema::QuantizationParametersArgs::default();
+    if let Some(range) = &tensor.min_max {
+        args.min = (!range.min.is_empty()).then(|| fb.create_vector(&range.min));
+        args.max = (!range.max.is_empty()).then(|| fb.create_vector(&range.max));
+    }
+    match tensor.quantization.as_deref() {
+        None => {}
+        Some(Quantization::Affine(Affine { scales, zero_points, dimension })) => {
+            args.scale = Some(fb.create_vector(scales));
+            args.zero_point = Some(fb.create_vector(zero_points));
+            args.quantized_dimension = int(*dimension)?;
+        }
+        Some(Quantization::Blockwise { scales, zero_points, block_size }) => {
+            let details = schema::BlockwiseQuantizationArgs {
+                scales: int(*scales)?,
+                zero_points: match zero_points {
+                    Some(tensor) => int(*tensor)?,
+                    // A reader could take 0, which writers leave where there are none, for tensor 0.
+                    None if subgraph.tensors.first().is_some_and(Tensor::is_constant) => -1,
+                    None => 0,
+                },
+                block_size: int(*block_size)?,
+            };
+            let details = schema::BlockwiseQuantization::create(fb, &details).as_union_value();
+            (args.details_type, args.details) = (Details::BlockwiseQuantization, Some(details));
+        }
+        Some(Quantization::MultiAxis { scales, zero_points, block_size, dimensions }) => {
+            let dimensions = ints(dimensions)?;
+            let details = schema::MultiAxisQuantizationArgs {
+                scales: int(*scales)?,
+                zero_points: zero_points.map_or(Ok(-1), int)?,
+                block_size: int(*block_size)?,
+                quantized_dimensions: Some(fb.create_vector(&dimensions)),
+            };
+            let details = schema::MultiAxisQuantization::create(fb, &details).as_union_value();
+            (args.details_type, args.details) = (Details::MultiAxisQuantization, Some(details));
+        }
+        Some(Quantization::Custom(bytes)) => {
+            let custom = Some(aligned(fb, bytes));
+            let details = schema::CustomQuantization::create(fb, &schema::CustomQuantizationArgs { custom });
+            (args.details_type, args.details) = (Details::CustomQuantization, Some(details.as_union_value()));
+        }
+    }
+    Ok(schema::QuantizationParameters::create(fb, &args))
+}
+
+fn sparsity<'f>(fb: &mut Fb<'f>, sparsity: &Sparsity) -> Written<schema::SparsityParameters<'f>> {
+    let mut levels = Vec::with_capacity(sparsity.levels.len());
+    for level in &sparsity.levels {
+        let args = match level {
+            Level::Dense { size } => schema::DimensionMetadataArgs {
+                format: schema::DimensionType::DENSE,
+                dense_size: int(*size)?,
+                ..Default::default()
+            },
+            Level::Csr { segments, indices, stored_as } => {
+                let (array_segments_type, segments) = indices_as(fb, segments, stored_as.0)?;
+                let (array_indices_type, indices) = indices_as(fb, indices, stored_as.1)?;
+                schema::DimensionMetadataArgs {
+                    format: schema::DimensionType::SPARSE_CSR,
+                    array_segments_type,
+                    array_segments: Some(segments),
+                    array_indices_type,
+                    array_indices: Some(indices),
+                    ..Default::default()
+                }
+            }
+        };
+        levels.push(schema::DimensionMetadata::create(fb, &args));
+    }
+    let (order, blocks) = (ints(&sparsity.traversal_order)?, ints(&sparsity.block_map)?);
+    let args = schema::SparsityParametersArgs {
+        traversal_order: Some(fb.create_vector(&order)),
+        block_map: (!blocks.is_empty()).then(|| fb.create_vector(&blocks)),
+        dim_metadata: Some(fb.create_vector(&levels)),
+    };
+    Ok(schema::SparsityParameters::create(fb, &args))
+}
+
+/// A list of indices in the type that it is stored as.
+fn indices_as(
+    fb: &mut Fb<'_>,
+    values: &[usize],
+    ty: IndexType,
+) -> Result<(schema::SparseIndexVector, WIPOffset<UnionWIPOffset>), String> {
+    use schema::SparseIndexVector as Index;
+    fn narrow<T: TryFrom<usize>>(values: &[usize]) -> Result<Vec<T>, String> {
+        let value = |&v: &usize| T::try_from(v).map_err(|_| format!("index {v} does not fit its type"));
+        values.iter().map(value).collect()
+    }
+    Ok(match ty {
+        IndexType::UInt8 => {
+            let values = narrow::<u8>(values)?;
+            let values = Some(fb.create_vector(&values));
+            let table = schema::Uint8Vector::create(fb, &schema::Uint8VectorArgs { values });
+            (Index::Uint8Vector, table.as_union_value())
+        }
+        IndexType::UInt16 => {
+            let values = narrow::<u16>(values)?;
+            let values = Some(fb.create_vector(&values));
+            let table = schema::Uint16Vector::create(fb, &schema::Uint16VectorArgs { values });
+            (Index::Uint16Vector, table.as_union_value())
+        }
+        IndexType::Int32 => {
+            let values = narrow::<i32>(values)?;
+            let values = Some(fb.create_vector(&values));
+            let table = schema::Int32Vector::create(fb, &schema::Int32VectorArgs { values });
+            (Index::Int32Vector, table.as_union_value())
+        }
+    })
+}

@@ -1,0 +1,297 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::graph::{ModelBytes, Tensor, VariantType};
+use crate::ops::binary::AddParams;
+use crate::ops::control_flow::IfParams;
+use crate::ops::{Activation, Params};
+use crate::quantization::{Affine, MinMax, Quantization};
+use crate::sparsity::{IndexType, Level, Sparsity};
+use crate::types::TensorType;
+
+fn read(bytes: Vec<u8>) -> Model {
+    Model::from_bytes(ModelBytes::new(bytes)).unwrap()
+}
+
+fn ids(ids: &[usize]) -> Vec<TensorId> {
+    ids.iter().map(|&i| TensorId(i)).collect()
+}
+
+/// A model with some of everything. Its data: 64 bytes, each its position.
+fn model() -> Model {
+    use TensorType::{Float32, Int4, Int8, Variant};
+    let constant =
+        |name, ty, shape: &[usize], data| Tensor { data: Some(data), ..Tensor::new(name, ty, shape) };
+    let quantized = |quantization, tensor| Tensor { quantization: Some(Arc::new(quantization)), ..tensor };
+    let per_channel = Affine { scales: vec![0.5, 0.25], zero_points: vec![0, 0], dimension: 1 };
+    let level = |ty| Level::Csr {
+        segments: vec![0, 1, 3],
+        indices: vec![2, 0, 1],
+        stored_as: (ty, IndexType::UInt16),
+    };
+    let sparse = |name, ty| Tensor {
+        sparsity: Some(Arc::new(Sparsity {
+            traversal_order: vec![0, 1],
+            block_map: vec![],
+            levels: vec![Level::Dense { size: 2 }, level(ty)],
+        })),
+        ..constant(name, Int8, &[2, 3], 48..51)
+    };
+    let blocks = |zero_points| Quantization::Blockwise { scales: 4, zero_points, block_size: 2 };
+    let tensors = vec![
+        Tensor {
+            shape_signature: Some(vec![None, Some(2)]),
+            min_max: Some(Arc::new(MinMax { min: vec![f32::NAN], max: vec![1.0] })),
+            has_rank: true,
+            ..Tensor::new("in", Float32, [1, 2])
+        },
+        Tensor { is_variable: true, ..Tensor::new("state", Float32, [1, 2]) },
+        quantized(Quantization::Affine(per_channel), constant("channels", Int8, &[2, 2], 4..8)),
+        quantized(Quantization::Custom(vec![1, 2, 3]), constant("shorter", Int8, &[2], 4..6)),
+        constant("scales", Float32, &[2, 1], 16..24),
+        quantized(blocks(None), constant("blocks", Int4, &[2, 2], 24..26)),
+        quantized(blocks(Some(4)), constant("blocks with zero points", Int4, &[2, 2], 32..34)),
+        sparse("narrow", IndexType::UInt8),
+        sparse("wide", IndexType::Int32),
+        Tensor {
+            variants: vec![VariantType { ty: Float32, shape: vec![None, Some(3)], has_rank: true }],
+            ..Tensor::new("list", Variant, [])
+        },
+        Tensor::new("sum", Float32, [1, 2]),
+        Tensor::new("custom", Float32, [1, 2]),
+        Tensor::new("later", Float32, [1, 2]),
+        Tensor::new("", Float32, [0, 2]),
+    ];
+    let add = |version, activation, out| {
+        let params = AddParams { fused_activation_function: activation, ..Default::default() };
+        Node::new(BuiltinOp::ADD, version, params, [Some(TensorId(0)), Some(TensorId(1))], [TensorId(out)])
+    };
+    let nodes = vec![
+        add(1, Activation::None, 10),
+        Node {
+            intermediates: vec![None, Some(TensorId(2)), None],
+            custom_options: 51..58,
+            mutating_variable_inputs: vec![false, true],
+            debug_metadata: Some(3),
+            ..Node::new(Op::custom("Mine"), 7, Params::Custom, [Some(TensorId(10)), None], [TensorId(11)])
+        },
+        add(3, Activation::Relu, 12),
+    ];
+    let primary = Subgraph {
+        name: "main".into(),
+        tensors,
+        nodes,
+        inputs: ids(&[0]),
+        outputs: ids(&[12, 11, 13]),
+        debug_metadata: Some(0),
+    };
+    let other = Subgraph {
+        tensors: vec![constant("shared with main", Float32, &[2, 1], 16..24)],
+        outputs: ids(&[0]),
+        ..Default::default()
+    };
+    let mut model = Model::from_subgraphs((0..64).collect(), vec![primary, other]).unwrap();
+    model.description = "some of everything".into();
+    model.metadata = vec![("bytes".into(), 3..17), ("nothing".into(), 0..0)];
+    let names = |name: &str, id| vec![(name.to_owned(), TensorId(id))];
+    model.signatures =
+        vec![Signature { key: "serve".into(), subgraph: 0, inputs: names("x", 0), outputs: names("y", 12) }];
+    model
+}
+
+#[test]
+fn all_that_is_read_is_written() {
+    let model = model();
+    let file = model.to_bytes().unwrap();
+    let again = read(file.clone());
+    assert_eq!(model.difference(&again), None);
+    assert_eq!(again.to_bytes().unwrap(), file, "writing is stable");
+}
+
+#[test]
+fn every_difference_is_found() {
+    let model = model();
+    let changes: [fn(&mut Model); 9] = [
+        |m| m.description.clear(),
+        |m| m.metadata[0].1.start = 4,
+        |m| m.signatures[0].key.clear(),
+        |m| m.subgraphs[1].name = "other".into(),
+        |m| m.subgraphs[0].nodes[0].version = 2,
+        |m| m.subgraphs[0].nodes[1].custom_options.end = 57,
+        |m| m.subgraphs[0].nodes[1].intermediates[0] = Some(TensorId(0)),
+        |m| m.subgraphs[0].tensors[2].data = Some(5..9),
+        |m| m.subgraphs[0].tensors[9].variants.clear(),
+    ];
+    for (i, change) in changes.iter().enumerate() {
+        let mut changed = model.clone();
+        change(&mut changed);
+        assert!(model.difference(&changed).is_some(), "change {i}");
+        let written = read(changed.to_bytes().unwrap());
+        assert_eq!(changed.difference(&written), None, "change {i}");
+    }
+}
+
+#[test]
+fn committed_models_come_back_the_same() {
+    let models: [&[u8]; 4] = [
+        include_bytes!("../../../assets/digits/digits_float32.tflite"),
+        include_bytes!("../../../assets/digits/digits_float16.tflite"),
+        include_bytes!("../../../assets/digits/digits_dynamic_range.tflite"),
+        include_bytes!("../../../assets/digits/digits_int8.tflite"),
+    ];
+    for model in models.map(|bytes| read(bytes.to_vec())) {
+        let again = read(model.to_bytes().unwrap());
+        assert_eq!(model.difference(&again), None);
+        assert_eq!(model.min_runtime_version(), again.min_runtime_version());
+    }
+}
+
+#[test]
+fn data_beyond_a_flatbuffer_goes_behind_it() {
+    let model = model();
+    let inline = model.to_bytes().unwrap();
+    let file = write(&model, inline.len() / 2).unwrap();
+    assert_eq!(model.difference(&read(file.clone())), None);
+    let table = schema::root_as_model(&file).unwrap();
+    let buffers = table.buffers().unwrap();
+    for buffer in buffers.iter().skip(1) {
+        assert!(buffer.data().is_none());
+        assert!(buffer.size() > 0 && buffer.offset() % 16 == 0);
+    }
+    let custom = table.subgraphs().unwrap().get(0).operators().unwrap().get(1);
+    assert!(custom.custom_options().is_none());
+    assert_eq!(custom.large_custom_options_size(), 7);
+}
+
+#[test]
+fn data_is_shared_and_aligned() {
+    let file = model().to_bytes().unwrap();
+    let table = schema::root_as_model(&file).unwrap();
+    let buffers = table.buffers().unwrap();
+    assert!(buffers.get(0).data().is_none(), "buffer 0 is empty");
+    for buffer in buffers.iter().skip(1) {
+        let start = buffer.data().unwrap().bytes().as_ptr().addr() - file.as_ptr().addr();
+        assert_eq!(start % 16, 0);
+    }
+    let buffer =
+        |subgraph, tensor| table.subgraphs().unwrap().get(subgraph).tensors().unwrap().get(tensor).buffer();
+    assert_eq!(buffer(0, 4), buffer(1, 0), "across subgraphs");
+    assert_eq!(buffer(0, 2), buffer(0, 3), "one needs less than the other");
+    assert_eq!(buffer(0, 7), buffer(0, 8));
+    assert_ne!(buffer(0, 4), buffer(0, 5));
+    // channels, scales, twice blocks, sparse, metadata: and none for what has no data.
+    assert_eq!(buffers.len(), 1 + 6);
+}
+
+#[test]
+fn one_operator_code_per_op_and_version() {
+    let file = model().to_bytes().unwrap();
+    let table = schema::root_as_model(&file).unwrap();
+    let codes: Vec<_> = table
+        .operator_codes()
+        .unwrap()
+        .iter()
+        .map(|c| (c.deprecated_builtin_code(), c.builtin_code(), c.custom_code(), c.version()))
+        .collect();
+    let (add, custom) = (BuiltinOp::ADD, BuiltinOp::CUSTOM);
+    assert_eq!(codes, [(0, add, None, 1), (32, custom, Some("Mine"), 7), (0, add, None, 3)]);
+}
+
+#[test]
+fn codes_that_old_readers_do_not_know_are_placeholders() {
+    let node = Node::new(
+        BuiltinOp::CUMSUM,
+        1,
+        ops::cumsum::CumsumParams::default(),
+        [Some(TensorId(0)), Some(TensorId(1))],
+        [TensorId(2)],
+    );
+    let float = |name| Tensor::new(name, TensorType::Float32, [2]);
+    let subgraph = Subgraph {
+        tensors: vec![float("x"), Tensor::new("axis", TensorType::Int32, []), float("y")],
+        nodes: vec![node],
+        inputs: ids(&[0, 1]),
+        outputs: ids(&[2]),
+        ..Default::default()
+    };
+    let file = Model::from_subgraphs(vec![], vec![subgraph]).unwrap().to_bytes().unwrap();
+    let code = schema::root_as_model(&file).unwrap().operator_codes().unwrap().get(0);
+    assert_eq!((code.deprecated_builtin_code(), code.builtin_code()), (127, BuiltinOp::CUMSUM));
+}
+
+#[test]
+fn calls_stay_calls() {
+    let scalar = |name, ty| Tensor::new(name, ty, [1]);
+    let branch = |name: &str| Subgraph {
+        name: name.into(),
+        tensors: vec![scalar("x", TensorType::Int32)],
+        inputs: ids(&[0]),
+        outputs: ids(&[0]),
+        ..Default::default()
+    };
+    let params = IfParams { then_subgraph_index: 2, else_subgraph_index: 1 };
+    let primary = Subgraph {
+        tensors: vec![
+            scalar("condition", TensorType::Bool),
+            scalar("x", TensorType::Int32),
+            scalar("y", TensorType::Int32),
+        ],
+        nodes: vec![Node::new(
+            BuiltinOp::IF,
+            1,
+            params.clone(),
+            [0, 1].map(|i| Some(TensorId(i))),
+            ids(&[2]),
+        )],
+        inputs: ids(&[0, 1]),
+        outputs: ids(&[2]),
+        ..Default::default()
+    };
+    let graphs = vec![primary, branch("else"), branch("then")];
+    let model = read(Model::from_subgraphs(vec![], graphs).unwrap().to_bytes().unwrap());
+    assert_eq!(model.subgraphs[0].nodes[0].params, params.into());
+    assert_eq!(model.subgraphs[2].name, "then");
+}
+
+#[test]
+fn options_that_a_file_leaves_out_stay_out() {
+    let mut model = model();
+    model.subgraphs[0].nodes[0].options_left_out = true;
+    model.subgraphs[0].nodes[2].options_left_out = true;
+    let file = model.to_bytes().unwrap();
+    let operators = schema::root_as_model(&file).unwrap().subgraphs().unwrap().get(0).operators().unwrap();
+    assert_eq!(operators.get(0).builtin_options_type(), schema::BuiltinOptions::NONE);
+    // Its params are no defaults: someone changed them after reading.
+    assert_eq!(operators.get(2).builtin_options_type(), schema::BuiltinOptions::AddOptions);
+}
+
+#[test]
+fn what_the_format_cannot_hold_is_an_error() {
+    let fail = |change: fn(&mut Subgraph)| {
+        let mut model = model();
+        change(&mut model.subgraphs[0]);
+        model.to_bytes().unwrap_err().to_string()
+    };
+    let message = fail(|g| g.tensors[0].shape = [1 << 31].into());
+    assert!(message.contains("subgraph 0, tensor 0 (\"in\"): 2147483648 does not fit"), "{message}");
+    let message = fail(|g| g.nodes[0].version = u32::MAX);
+    assert!(message.contains("version 4294967295 of ADD is too high"), "{message}");
+    let message = fail(|g| g.nodes[0].params = Params::None);
+    assert!(message.contains("node 0 (ADD v1)") && message.contains("no Add params"), "{message}");
+    let message = fail(|g| g.nodes[0].op = Op::Builtin(BuiltinOp(250)));
+    assert!(message.contains("builtin operator 250") && message.contains("does not know"), "{message}");
+    let narrow = |g: &mut Subgraph| {
+        let sparsity = Sparsity {
+            traversal_order: vec![0],
+            block_map: vec![],
+            levels: vec![Level::Csr {
+                segments: vec![0, 1],
+                indices: vec![300],
+                stored_as: (IndexType::UInt8, IndexType::UInt8),
+            }],
+        };
+        g.tensors[7].sparsity = Some(Arc::new(sparsity));
+    };
+    let message = fail(narrow);
+    assert!(message.contains("index 300 does not fit its type"), "{message}");
+}
