@@ -58,6 +58,9 @@ pub enum Error {
     /// The interpreter is not in a state for this call.
     #[error("{0}")]
     State(String),
+    /// The application cancelled the invocation.
+    #[error("the invocation was cancelled")]
+    Cancelled,
     /// Something went wrong at a node.
     #[error("{location}: {source}")]
     AtNode {
@@ -87,9 +90,11 @@ impl Error {
             Error::UnresolvedOps(_) | Error::Unsupported(_) | Error::ExternalData { .. } => {
                 ErrorKind::Unsupported
             }
-            Error::OutOfMemory(_) | Error::Kernel(_) | Error::Delegate { .. } | Error::State(_) => {
-                ErrorKind::Failed
-            }
+            Error::OutOfMemory(_)
+            | Error::Kernel(_)
+            | Error::Delegate { .. }
+            | Error::State(_)
+            | Error::Cancelled => ErrorKind::Failed,
             Error::AtNode { source, .. } => source.kind(),
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use delegraph_core::Model;
 
+use crate::observe::Observer;
 use crate::subgraph::SubgraphRuntime;
 
 /// All subgraphs, made when they are first needed. One that is running is taken out of its slot.
@@ -16,8 +17,17 @@ pub(crate) struct Engine {
     pub(crate) slots: Vec<Option<Box<SubgraphRuntime>>>,
     pub(crate) resources: Resources,
     pub(crate) parallel: Arc<dyn Parallel>,
+    pub(crate) observer: Observer,
+    pub(crate) settings: Settings,
+}
+
+/// What holds for all subgraphs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
     /// No single tensor, temporary or arena may be larger.
     pub(crate) memory_limit: usize,
+    /// Every tensor keeps its memory to the end of the invocation.
+    pub(crate) preserve_all_tensors: bool,
 }
 
 impl Engine {
@@ -29,7 +39,8 @@ impl Engine {
             slots: &mut self.slots,
             resources: &mut self.resources,
             parallel: &*self.parallel,
-            memory_limit: self.memory_limit,
+            observer: &mut self.observer,
+            settings: self.settings,
         };
         let subgraph = env.take(index)?;
         Ok((subgraph, env))
@@ -48,7 +59,8 @@ pub(crate) struct Env<'e> {
     slots: &'e mut [Option<Box<SubgraphRuntime>>],
     resources: &'e mut Resources,
     pub(crate) parallel: &'e dyn Parallel,
-    memory_limit: usize,
+    pub(crate) observer: &'e mut Observer,
+    pub(crate) settings: Settings,
 }
 
 impl Env<'_> {
@@ -64,8 +76,8 @@ impl Env<'_> {
 
     /// Refuses sizes above the limit.
     pub(crate) fn check_size(&self, bytes: usize) -> Result<()> {
-        if bytes > self.memory_limit {
-            let limit = self.memory_limit;
+        let limit = self.settings.memory_limit;
+        if bytes > limit {
             return Err(Error::OutOfMemory(format!("{bytes} bytes are needed, above the limit of {limit}")));
         }
         Ok(())

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result};
-use delegraph_core::kernel::RuntimeTensor;
+use delegraph_core::kernel::{AlignedBuffer, RuntimeTensor};
 use delegraph_core::resolver::check_resolved;
 use delegraph_core::{Element, Model, OpResolver, Shape, Signature, TensorId};
 use delegraph_delegate_api::{Delegate, DelegateStats, Policy, Report};
 
 use crate::delegation;
-use crate::engine::Engine;
+use crate::engine::{Engine, Settings};
+use crate::observe::{CancellationToken, Observer, Profiler};
 use crate::resolvers::BuiltinOpResolver;
 use crate::subgraph::{MemoryReport, SubgraphRuntime};
 
@@ -23,7 +24,7 @@ pub struct InterpreterBuilder {
     delegates: Vec<Box<dyn Delegate>>,
     policy: Policy,
     threads: usize,
-    memory_limit: usize,
+    settings: Settings,
     prepare_later: bool,
 }
 
@@ -59,7 +60,15 @@ impl InterpreterBuilder {
     /// Bytes that no single tensor and no arena may exceed; [`DEFAULT_MEMORY_LIMIT`] unless this is called.
     #[must_use]
     pub fn memory_limit(mut self, bytes: usize) -> Self {
-        self.memory_limit = bytes;
+        self.settings.memory_limit = bytes;
+        self
+    }
+
+    /// Lets every tensor keep what it held at the end of an invocation, for [`Interpreter::tensor`]. The arena grows
+    /// to hold them all; tensors inside a delegate's partition stay with the delegate.
+    #[must_use]
+    pub fn preserve_all_tensors(mut self) -> Self {
+        self.settings.preserve_all_tensors = true;
         self
     }
 
@@ -84,7 +93,8 @@ impl InterpreterBuilder {
             slots,
             resources: Default::default(),
             parallel: crate::threads(self.threads),
-            memory_limit: self.memory_limit,
+            observer: Observer::default(),
+            settings: self.settings,
         };
         let delegated = !self.delegates.is_empty();
         let mut interpreter = Interpreter {
@@ -139,7 +149,7 @@ impl Interpreter {
             delegates: Vec::new(),
             policy: Policy::default(),
             threads: 1,
-            memory_limit: DEFAULT_MEMORY_LIMIT,
+            settings: Settings { memory_limit: DEFAULT_MEMORY_LIMIT, preserve_all_tensors: false },
             prepare_later: false,
         }
     }
@@ -212,7 +222,82 @@ impl Interpreter {
         self.output_tensor(i)?.elements()
     }
 
-    /// Gives input `i` another shape. Shapes are inferred anew at the next use; inputs lose their data.
+    /// The input of this name: of the selected signature, else of the tensor itself.
+    pub fn input_index(&self, name: &str) -> Option<usize> {
+        self.index_of(name, self.ids().0, |signature| &signature.inputs)
+    }
+
+    /// The output of this name: of the selected signature, else of the tensor itself.
+    pub fn output_index(&self, name: &str) -> Option<usize> {
+        self.index_of(name, self.ids().1, |signature| &signature.outputs)
+    }
+
+    fn index_of(
+        &self,
+        name: &str,
+        ids: &[TensorId],
+        names: impl Fn(&Signature) -> &[(String, TensorId)],
+    ) -> Option<usize> {
+        let model = self.model();
+        let signatures = model.signatures.iter().filter(|s| s.subgraph == self.entry);
+        let named = signatures.flat_map(|s| names(s).iter()).find(|(n, _)| n == name).map(|(_, id)| *id);
+        let subgraph = &model.subgraphs[self.entry];
+        ids.iter().position(|id| match named {
+            Some(named) => named == *id,
+            None => &*subgraph.tensor(*id).name == name,
+        })
+    }
+
+    /// Any tensor of the selected subgraph, as the last `invoke` left it. Unless the interpreter was built with
+    /// [`InterpreterBuilder::preserve_all_tensors`], only inputs, outputs, constants and variables still hold what
+    /// they held.
+    ///
+    /// # Errors
+    /// Where there is no such tensor.
+    pub fn tensor(&self, id: TensorId) -> Result<&RuntimeTensor> {
+        let tensors = &self.subgraph()?.tensors;
+        tensors.get(id.0).ok_or_else(|| no_such("tensor", id.0, tensors.len()))
+    }
+
+    /// Lets input `i` live in `buffer`, so that nothing has to be copied: the application fills a buffer elsewhere and
+    /// hands it in. Returns the buffer that was bound before. Only the first binding plans memory anew; after that
+    /// buffers are exchanged at no cost.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where the buffer does not have the input's size.
+    pub fn bind_input(&mut self, i: usize, buffer: AlignedBuffer) -> Result<Option<AlignedBuffer>> {
+        self.prepare()?;
+        let id = self.input_id(i)?;
+        self.subgraph_mut()?.bind(id, buffer)
+    }
+
+    /// Lets output `i` be written into `buffer`. Returns the buffer that was bound before, with what the last
+    /// invocation wrote; so two buffers suffice to hand results on while the next invocation runs.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where the buffer does not have the output's size; [`Error::State`] where the output
+    /// is constant, an input, a variable, or has a shape that depends on data.
+    pub fn bind_output(&mut self, i: usize, buffer: AlignedBuffer) -> Result<Option<AlignedBuffer>> {
+        self.prepare()?;
+        let id = *self.ids().1.get(i).ok_or_else(|| no_such("output", i, self.output_count()))?;
+        if self.ids().0.contains(&id) {
+            return Err(Error::State(format!("output {i} is an input; bind that")));
+        }
+        self.subgraph_mut()?.bind(id, buffer)
+    }
+
+    /// Has `profiler` told of every step from now on; `None` ends it.
+    pub fn set_profiler(&mut self, profiler: Option<Box<dyn Profiler>>) {
+        self.engine.observer.profiler = profiler;
+    }
+
+    /// Cancels invocations of this interpreter, from any thread.
+    pub fn cancellation_token(&self) -> CancellationToken {
+        self.engine.observer.token.clone()
+    }
+
+    /// Gives input `i` another shape. Shapes are inferred anew at the next use; inputs lose their data. Inputs and
+    /// outputs whose size changes leave the buffers that they were bound to, which are dropped.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] where the model fixes the dimensions that would change.
@@ -313,4 +398,145 @@ impl Interpreter {
 
 fn no_such(what: &str, i: usize, count: usize) -> Error {
     Error::InvalidInput(format!("there is no {what} {i}; the model has {count}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use delegraph_core::ModelBytes;
+
+    use super::*;
+    use crate::observe::StepEvent;
+
+    fn digits() -> InterpreterBuilder {
+        let file = include_bytes!("../../assets/digits/digits_float32.tflite");
+        Interpreter::builder(Model::from_bytes(ModelBytes::new(&file[..])).unwrap())
+    }
+
+    fn ramp(len: usize) -> Vec<f32> {
+        (0..len).map(|i| i as f32 / len as f32).collect()
+    }
+
+    /// What the model gives for a ramp.
+    fn expected() -> Vec<f32> {
+        let mut interpreter = digits().build().unwrap();
+        let input = interpreter.input_mut::<f32>(0).unwrap();
+        input.copy_from_slice(&ramp(input.len()));
+        interpreter.invoke().unwrap();
+        interpreter.output::<f32>(0).unwrap().to_vec()
+    }
+
+    #[test]
+    fn bound_buffers_replace_copies() {
+        let mut interpreter = digits().build().unwrap();
+        let (input, output) = (interpreter.input_tensor(0).unwrap(), interpreter.output_tensor(0).unwrap());
+        let (input, output) = (input.byte_size().unwrap(), output.byte_size().unwrap());
+        let mut filled = AlignedBuffer::zeroed(input).unwrap();
+        filled.bytes_mut().copy_from_slice(bytemuck::cast_slice(&ramp(input / 4)));
+        assert!(interpreter.bind_input(0, filled).unwrap().is_none());
+        assert!(interpreter.bind_output(0, AlignedBuffer::zeroed(output).unwrap()).unwrap().is_none());
+        interpreter.invoke().unwrap();
+        assert_eq!(interpreter.output::<f32>(0).unwrap(), expected());
+        let result = interpreter.bind_output(0, AlignedBuffer::zeroed(output).unwrap()).unwrap().unwrap();
+        assert_eq!(bytemuck::cast_slice::<u8, f32>(result.bytes()), expected());
+        let wrong = interpreter.bind_input(0, AlignedBuffer::zeroed(input + 1).unwrap());
+        assert!(wrong.unwrap_err().to_string().contains("a buffer of"));
+        interpreter.invoke().unwrap();
+        assert_eq!(interpreter.output::<f32>(0).unwrap(), expected());
+    }
+
+    #[test]
+    fn bound_buffers_that_no_longer_fit_are_left() {
+        let mut interpreter = digits().build().unwrap();
+        let output = interpreter.output_tensor(0).unwrap().byte_size().unwrap();
+        interpreter.bind_output(0, AlignedBuffer::zeroed(output).unwrap()).unwrap();
+        let mut shape = interpreter.input_tensor(0).unwrap().shape.dims().to_vec();
+        shape[0] = 3;
+        interpreter.resize_input(0, &shape).unwrap();
+        interpreter.invoke().unwrap();
+        assert_eq!(interpreter.output::<f32>(0).unwrap().len(), 3 * output / 4);
+        assert!(interpreter.bind_output(0, AlignedBuffer::zeroed(3 * output).unwrap()).unwrap().is_none());
+        interpreter.invoke().unwrap();
+    }
+
+    #[test]
+    fn all_tensors_may_be_kept() {
+        let mut plain = digits().build().unwrap();
+        let mut kept = digits().preserve_all_tensors().build().unwrap();
+        for interpreter in [&mut plain, &mut kept] {
+            let input = interpreter.input_mut::<f32>(0).unwrap();
+            input.copy_from_slice(&ramp(input.len()));
+            interpreter.invoke().unwrap();
+        }
+        assert_eq!(plain.output::<f32>(0).unwrap(), kept.output::<f32>(0).unwrap());
+        assert!(kept.memory().arena_bytes > plain.memory().arena_bytes);
+        // Every node's input still gives its output: each tensor can be read, and none was overwritten by another.
+        let subgraph = &kept.model().subgraphs[0];
+        let computed = subgraph.nodes.iter().flat_map(|n| &n.outputs);
+        for id in computed {
+            assert!(!kept.tensor(*id).unwrap().bytes().is_empty());
+        }
+        assert!(kept.tensor(TensorId(1 << 20)).is_err());
+    }
+
+    #[test]
+    fn cancelling_ends_one_invocation() {
+        let mut interpreter = digits().build().unwrap();
+        let token = interpreter.cancellation_token();
+        std::thread::spawn(move || token.cancel()).join().unwrap();
+        assert!(matches!(interpreter.invoke(), Err(Error::Cancelled)));
+        interpreter.invoke().unwrap();
+    }
+
+    struct Steps(Arc<Mutex<Vec<usize>>>);
+
+    impl Profiler for Steps {
+        fn step(&mut self, event: &StepEvent<'_>) {
+            assert_eq!((event.subgraph, event.delegate, event.deferred), (0, None, false));
+            self.0.lock().unwrap().extend(event.nodes.iter().map(|n| n.0));
+        }
+    }
+
+    #[test]
+    fn a_profiler_sees_every_step() {
+        let mut interpreter = digits().build().unwrap();
+        let steps = Arc::new(Mutex::new(Vec::new()));
+        interpreter.set_profiler(Some(Box::new(Steps(steps.clone()))));
+        interpreter.invoke().unwrap();
+        let seen = std::mem::take(&mut *steps.lock().unwrap());
+        assert!(!seen.is_empty() && seen.windows(2).all(|w| w[0] < w[1]), "{seen:?}");
+        interpreter.set_profiler(None);
+        interpreter.invoke().unwrap();
+        assert!(steps.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn names_find_inputs_and_outputs() {
+        let interpreter = digits().build().unwrap();
+        let signature = interpreter.model().signatures[0].clone();
+        assert_eq!(interpreter.input_index(&signature.inputs[0].0), Some(0));
+        assert_eq!(interpreter.output_index(&signature.outputs[0].0), Some(0));
+        assert_eq!(interpreter.input_index("nobody"), None);
+    }
+
+    #[test]
+    fn interpreters_on_one_model_run_in_several_threads() {
+        let model = digits().build().unwrap().model().clone();
+        let want = expected();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let (model, want) = (model.clone(), &want);
+                scope.spawn(move || {
+                    let mut interpreter = Interpreter::builder(model).build().unwrap();
+                    let input = interpreter.input_mut::<f32>(0).unwrap();
+                    input.copy_from_slice(&ramp(input.len()));
+                    for _ in 0..20 {
+                        interpreter.invoke().unwrap();
+                        assert_eq!(interpreter.output::<f32>(0).unwrap(), want);
+                    }
+                });
+            }
+        });
+    }
 }

@@ -13,11 +13,13 @@ mod engine;
 mod interpreter;
 pub mod kernels;
 mod memory;
+mod observe;
 mod resolvers;
 pub mod seeded;
 mod subgraph;
 
 pub use interpreter::{DEFAULT_MEMORY_LIMIT, Interpreter, InterpreterBuilder};
+pub use observe::{CancellationToken, Profiler, StepEvent};
 pub use resolvers::{BuiltinOpResolver, ReferenceOpResolver};
 pub use subgraph::MemoryReport;
 

@@ -164,7 +164,10 @@ impl SubgraphRuntime {
                 }
                 continue;
             }
-            tensor.clear_data();
+            // Whether a bound buffer still fits is seen when memory is planned.
+            if tensor.placement() != Placement::Bound {
+                tensor.clear_data();
+            }
             if !subgraph.inputs.contains(&TensorId(i)) {
                 tensor.shape = file.shape.clone();
                 self.shape_known[i] = false;
@@ -341,6 +344,12 @@ impl SubgraphRuntime {
     fn plan_memory(&mut self, env: &mut Env<'_>) -> Result<()> {
         let model = self.model.clone();
         let subgraph = &model.subgraphs[self.index];
+        // A bound buffer that no longer fits is given up; `resize_input` says so.
+        for tensor in self.tensors.iter_mut().filter(|t| t.placement() == Placement::Bound) {
+            if tensor.bytes().len() != tensor.byte_size()? {
+                tensor.clear_data();
+            }
+        }
         let last_step = self.steps.len();
         // The tensor whose memory each tensor uses: its own, unless it is a view.
         let mut root: Vec<usize> = (0..self.tensors.len()).collect();
@@ -357,7 +366,10 @@ impl SubgraphRuntime {
                     let (node, runtime) = (subgraph.node(id), &mut self.nodes[id.0]);
                     let planned = runtime.turn == Turn::Static || runtime.turn == Turn::View;
                     if planned && runtime.kernel.is_view() {
-                        let source = node.input(0).map(|t| root[t.0]).filter(|&t| life[t].is_some());
+                        let bound =
+                            node.outputs.iter().any(|t| self.tensors[t.0].placement() == Placement::Bound);
+                        let source = node.input(0).map(|t| root[t.0]);
+                        let source = source.filter(|&t| life[t].is_some() && !bound);
                         runtime.turn = if source.is_some() { Turn::View } else { Turn::Static };
                         if let (Some(source), Some(output)) = (source, node.outputs.first()) {
                             root[output.0] = source;
@@ -369,7 +381,8 @@ impl SubgraphRuntime {
                     (self.partitions[p].inputs.as_slice(), &*self.partitions[p].params.outputs, true)
                 }
             };
-            for id in outputs.iter().filter(|_| planned) {
+            let bound = |id: &&TensorId| self.tensors[id.0].placement() == Placement::Bound;
+            for id in outputs.iter().filter(|id| planned && !bound(id)) {
                 life[root[id.0]].get_or_insert((s, s)).1 = s.max(life[root[id.0]].map_or(0, |l| l.1));
             }
             for id in inputs.iter().flatten() {
@@ -382,6 +395,9 @@ impl SubgraphRuntime {
             if let Some(life) = &mut life[root[output.0]] {
                 life.1 = last_step;
             }
+        }
+        if env.settings.preserve_all_tensors {
+            life.iter_mut().flatten().for_each(|life| life.1 = last_step);
         }
         let mut requests = Vec::new();
         let mut owners = Vec::new();
@@ -449,16 +465,24 @@ impl SubgraphRuntime {
     /// Runs every step.
     pub(crate) fn invoke(&mut self, env: &mut Env<'_>) -> Result<()> {
         for i in 0..self.steps.len() {
+            let start = env.observer.begin()?;
             match self.steps[i] {
                 Step::Node(id) => {
-                    let result = match self.nodes[id.0].turn {
-                        Turn::Folded | Turn::View => Ok(()),
+                    let turn = self.nodes[id.0].turn;
+                    let result = match turn {
+                        Turn::Folded | Turn::View => continue,
                         Turn::Static => self.run_node(id, env),
                         Turn::Deferred => self.run_deferred(id, env),
                     };
                     result.map_err(|e| e.at(self.model.locate(self.index, id)))?;
+                    env.observer.end(start, (self.index, &[id]), None, turn == Turn::Deferred);
                 }
-                Step::Partition(p) => self.partitions[p].invoke(&mut self.tensors, env)?,
+                Step::Partition(p) => {
+                    let partition = &mut self.partitions[p];
+                    partition.invoke(&mut self.tensors, env)?;
+                    let nodes = partition.params.nodes.as_slice();
+                    env.observer.end(start, (self.index, nodes), Some(&partition.name), false);
+                }
             }
         }
         Ok(())
@@ -490,6 +514,24 @@ impl SubgraphRuntime {
             self.tensors[id.0].shape = shape.clone();
             self.prepared = false;
         }
+    }
+
+    /// Lets an input or output live in `buffer`. The first time, memory is planned anew; after that buffers are just
+    /// exchanged.
+    pub(crate) fn bind(&mut self, id: TensorId, buffer: AlignedBuffer) -> Result<Option<AlignedBuffer>> {
+        let tensor = &mut self.tensors[id.0];
+        match tensor.placement() {
+            Placement::Bound => {}
+            Placement::Arena | Placement::None => self.prepared = false,
+            Placement::Constant | Placement::Variable | Placement::Dynamic => {
+                return Err(Error::State(format!(
+                    "tensor \"{}\" cannot live in a buffer of the application: it is constant, a variable, or its \
+                     shape depends on data",
+                    tensor.name
+                )));
+            }
+        }
+        tensor.bind(buffer)
     }
 
     /// Zeroes the variable tensors.

@@ -23,6 +23,8 @@ pub enum Placement {
     Variable,
     /// In memory of its own that is sized while invoking.
     Dynamic,
+    /// In a buffer that the application gave, for an input or output.
+    Bound,
 }
 
 /// A tensor with a shape and, once planned, data.
@@ -112,6 +114,27 @@ impl RuntimeTensor {
     /// Marks what it holds as never changing from now on.
     pub fn freeze(&mut self) {
         self.placement = Placement::Constant;
+    }
+
+    /// Lets it live in `buffer`, which must have the size that type and shape need. Returns the buffer in which it
+    /// lived before, where that had been given the same way.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where the sizes differ.
+    pub fn bind(&mut self, buffer: AlignedBuffer) -> Result<Option<AlignedBuffer>> {
+        let needed = self.byte_size()?;
+        if buffer.len() != needed {
+            let (name, has) = (&self.name, buffer.len());
+            return Err(Error::InvalidInput(format!(
+                "a buffer of {has} bytes for tensor \"{name}\", which has {needed}"
+            )));
+        }
+        let before = std::mem::replace(&mut self.owned, buffer);
+        let bound = self.placement == Placement::Bound;
+        self.data = self.owned.bytes_mut().as_mut_ptr();
+        self.len = needed;
+        self.placement = Placement::Bound;
+        Ok(bound.then_some(before))
     }
 
     /// Copies `bytes` into memory of its own and makes the tensor constant.
