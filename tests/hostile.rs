@@ -1,7 +1,9 @@
 //! Damaged files: whatever is wrong with one, the answer is an error or a result, never a panic, a hang or an absurd
 //! allocation.
 
-#![allow(clippy::panic)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+
+mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +12,9 @@ use std::time::Duration;
 
 use delegraph::interpreter::seeded::SplitMix64;
 use delegraph::{Interpreter, Model, ModelBytes};
+use serde_json::{Value, json};
+
+use common::tree;
 
 /// What an interpreter may use: above what any model here needs, far below what a damaged shape may ask for.
 const MEMORY_LIMIT: usize = 64 << 20;
@@ -116,4 +121,113 @@ fn what_is_no_model_is_said() {
     assert!(text.contains("not a .tflite file"), "{text}");
     let text = attempt("nothing", Vec::new()).unwrap_err().to_string();
     assert!(text.contains("0 bytes are too few"), "{text}");
+}
+
+/// What a number of a file is set to: nothing, everything, and what lies beside the right number.
+fn strange(value: &Value) -> Vec<Value> {
+    match value.as_i64() {
+        Some(v) => {
+            vec![json!(v + 1), json!(-77), json!(i32::MAX), json!(i32::MIN), json!(u64::MAX)]
+        }
+        None if value.is_boolean() => vec![json!(0), json!(1), json!(255)],
+        None => vec![json!("NaN"), json!("inf"), json!(-1.0), json!(0.0)],
+    }
+}
+
+/// The int8 model with what it lacks: sparse weights, weights in blocks, a call of another subgraph.
+fn rich() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/digits/digits_int8.tflite");
+    let mut model = tree::read(&std::fs::read(path).unwrap());
+    let mut add = |list: &str, value: Value| {
+        let at = model.pointer(list).and_then(Value::as_array).unwrap().len();
+        tree::set(&mut model, &format!("{list}/-"), value);
+        at
+    };
+    let data = add("/buffers", json!({ "data": [1, 2, 3, 4, 5, 6, 7, 8] }));
+    add(
+        "/subgraphs/0/tensors",
+        json!({ "shape": [4, 4], "type": 9, "buffer": data, "sparsity": {
+            "traversal_order": [0, 1, 2], "block_map": [1], "dim_metadata": [
+                { "dense_size": 4 },
+                { "format": 1, "array_segments_type": 1, "array_segments": { "values": [0, 1, 2, 3, 4] },
+                  "array_indices_type": 3, "array_indices": { "values": [0, 1, 1, 0] } },
+                { "dense_size": 2 },
+            ] } }),
+    );
+    let scales = add("/subgraphs/0/tensors", json!({ "shape": [2, 2], "type": 1, "buffer": data }));
+    let blocks = json!({ "scales": scales, "zero_points": -1, "block_size": 4 });
+    let quantization = json!({ "details_type": 2, "details": blocks });
+    add(
+        "/subgraphs/0/tensors",
+        json!({ "shape": [2, 8], "type": 17, "buffer": data, "quantization": quantization }),
+    );
+    let axes = json!({ "scales": scales, "zero_points": -1, "quantized_dimensions": [0, 1] });
+    let quantization = json!({ "details_type": 3, "details": axes });
+    add(
+        "/subgraphs/0/tensors",
+        json!({ "shape": [2, 4], "type": 9, "buffer": data, "quantization": quantization }),
+    );
+    let callee = add("/subgraphs", json!({ "tensors": [], "inputs": [], "outputs": [], "operators": [] }));
+    let code = add("/operator_codes", json!({ "deprecated_builtin_code": 127, "builtin_code": 129 }));
+    let options = json!({ "init_subgraph_index": callee });
+    add(
+        "/subgraphs/0/operators",
+        json!({ "opcode_index": code, "inputs": [], "outputs": [], "builtin_options_type": 103,
+                "builtin_options": options }),
+    );
+    model
+}
+
+/// What names something in the file or in the format: no other number will do.
+const NAMES: [&str; 22] = [
+    "array_indices_type",
+    "array_segments_type",
+    "block_map",
+    "buffer",
+    "external_buffer",
+    "format",
+    "fused_activation_function",
+    "init_subgraph_index",
+    "inputs",
+    "opcode_index",
+    "outputs",
+    "padding",
+    "quantized_bias_type",
+    "quantized_dimensions",
+    "scales",
+    "subgraph_index",
+    "tensor_index",
+    "traversal_order",
+    "type",
+    "values",
+    "version",
+    "weights_format",
+];
+
+/// Every number of a file that is no weight, whether the file has it or leaves it to its default: versions, codes,
+/// enums, indices, offsets, sizes, shapes, scales. One after the other is set to all of that.
+#[test]
+fn every_number_may_be_anything() {
+    let model = rich();
+    attempt("nothing changed", tree::write(&model)).unwrap();
+    let (mut cases, mut errors) = (0, 0);
+    for (path, value) in tree::numbers(&model) {
+        for value in strange(&value) {
+            let name = format!("{path} = {value}");
+            let mut damaged = model.clone();
+            let field = path.rsplit('/').find(|part| part.parse::<usize>().is_err()).unwrap();
+            let certain = NAMES.contains(&field) && [json!(-77), json!(i32::MAX)].contains(&value);
+            tree::set(&mut damaged, &path, value);
+            // Under another code, a union has another table.
+            if let Some(union) = path.strip_suffix("_type").filter(|p| damaged.pointer(p).is_some()) {
+                tree::set(&mut damaged, union, json!({}));
+            }
+            cases += 1;
+            match attempt(&name, tree::write(&damaged)) {
+                Ok(()) => assert!(!certain, "{name} was not noticed"),
+                Err(_) => errors += 1,
+            }
+        }
+    }
+    assert!(errors * 2 > cases, "only {errors} of {cases} damaged files were noticed");
 }

@@ -1,23 +1,25 @@
 //! Model files as JSON trees: read one, change any field, write it again, valid or not.
 //!
 //! Tables are objects, vectors arrays, and an absent field is an absent key. A union is two keys, as in the format: the
-//! member's code under `NAME_type` and its table under `NAME`.
+//! member's code under `NAME_type` and its table under `NAME`. A vector of bytes is read as a string with one character,
+//! U+0000 to U+00FF, per byte; it may be written as an array, too.
 #![allow(clippy::indexing_slicing)] // Only tests call this, on files that they know.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use flatbuffers::{FlatBufferBuilder, Push, PushAlignment, WIPOffset};
 use serde_json::{Map, Value, json};
 
 /// The model in `file`.
 pub fn read(file: &[u8]) -> Value {
-    let schema = Schema::parse();
+    let schema = Schema::get();
     schema.read_table(file, follow(file, 0), "Model")
 }
 
 /// The file with this model. Numbers that do not fit their fields wrap.
 pub fn write(model: &Value) -> Vec<u8> {
-    let schema = Schema::parse();
+    let schema = Schema::get();
     let mut builder = FlatBufferBuilder::new();
     let root = schema.write_table(&mut builder, model, "Model");
     builder.finish(WIPOffset::<()>::new(root), Some("TFL3"));
@@ -42,21 +44,11 @@ pub fn remove(model: &mut Value, path: &str) {
     model.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key);
 }
 
-/// The paths of all numbers in the tree; of long lists of numbers, the first ones.
-pub fn numbers(model: &Value) -> Vec<String> {
-    fn walk(value: &Value, path: &str, found: &mut Vec<String>) {
-        match value {
-            Value::Number(_) => found.push(path.into()),
-            Value::Array(list) => {
-                let first = if list.first().is_some_and(Value::is_number) { 3 } else { usize::MAX };
-                list.iter().enumerate().take(first).for_each(|(i, v)| walk(v, &format!("{path}/{i}"), found));
-            }
-            Value::Object(table) => table.iter().for_each(|(k, v)| walk(v, &format!("{path}/{k}"), found)),
-            _ => {}
-        }
-    }
+/// The path and the value of every number that a model may hold, absent fields (as 0) as well; of lists of numbers, the
+/// first few. Weights are left out.
+pub fn numbers(model: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
-    walk(model, "", &mut found);
+    Schema::get().numbers(model, &Kind::Table("Model"), "", &Value::Null, &mut found);
     found
 }
 
@@ -101,6 +93,47 @@ fn size(scalar: &str) -> usize {
 }
 
 impl Schema {
+    fn get() -> &'static Self {
+        static SCHEMA: OnceLock<Schema> = OnceLock::new();
+        SCHEMA.get_or_init(Schema::parse)
+    }
+
+    fn numbers(
+        &self,
+        value: &Value,
+        kind: &Kind,
+        path: &str,
+        code: &Value,
+        found: &mut Vec<(String, Value)>,
+    ) {
+        match kind {
+            Kind::Scalar(_) => found.push((path.into(), value.clone())),
+            Kind::String => {}
+            Kind::Table("Buffer") => {
+                for field in ["offset", "size"] {
+                    found.push((format!("{path}/{field}"), value.get(field).cloned().unwrap_or(json!(0))));
+                }
+            }
+            Kind::Table(name) => {
+                for (field, kind) in &self.tables[name] {
+                    let absent = matches!(kind, Kind::Scalar(_)).then(|| json!(0));
+                    let Some(inner) = value.get(field).cloned().or(absent) else { continue };
+                    let code = value.get(format!("{field}_type")).unwrap_or(&Value::Null);
+                    self.numbers(&inner, kind, &format!("{path}/{field}"), code, found);
+                }
+            }
+            Kind::Union(union) => {
+                self.numbers(value, &Kind::Table(self.member(union, code)), path, &Value::Null, found);
+            }
+            Kind::List(kind) => {
+                let first = if matches!(**kind, Kind::Scalar(_)) { 3 } else { usize::MAX };
+                for (i, inner) in value.as_array().into_iter().flatten().enumerate().take(first) {
+                    self.numbers(inner, kind, &format!("{path}/{i}"), &Value::Null, found);
+                }
+            }
+        }
+    }
+
     fn parse() -> Self {
         let mut enums: HashMap<&str, &'static str> = HashMap::new();
         let mut unions: HashMap<&str, HashMap<u64, &str>> = HashMap::new();
@@ -175,6 +208,11 @@ impl Schema {
             }
             Kind::Table(name) => self.read_table(file, follow(file, at), name),
             Kind::Union(union) => self.read_table(file, follow(file, at), self.member(union, code)),
+            Kind::List(kind) if matches!(**kind, Kind::Scalar("ubyte")) => {
+                let at = follow(file, at);
+                let bytes = &file[at + 4..at + 4 + le(file, at, 4) as usize];
+                json!(bytes.iter().copied().map(char::from).collect::<String>())
+            }
             Kind::List(kind) => {
                 let at = follow(file, at);
                 let width = if let Kind::Scalar(ty) = &**kind { size(ty) } else { 4 };
@@ -222,6 +260,10 @@ impl Schema {
             Kind::String => b.create_string(value.as_str().unwrap()).value(),
             Kind::Table(name) => self.write_table(b, value, name),
             Kind::Union(union) => self.write_table(b, value, self.member(union, code)),
+            Kind::List(_) if value.is_string() => {
+                let bytes = value.as_str().unwrap().chars().map(|c| Aligned(c as u8));
+                b.create_vector(&bytes.collect::<Vec<_>>()).value()
+            }
             Kind::List(kind) => match &**kind {
                 Kind::Scalar(ty) => {
                     let bits = items().map(|v| bits(v, ty));

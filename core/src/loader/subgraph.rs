@@ -107,7 +107,13 @@ fn read_node(
     let intermediates = intermediates.map(optional("intermediate tensor")).collect::<Result<Vec<_>, _>>()?;
     let definition = op.builtin().and_then(ops::definition);
     let (params, custom_options) = match op {
-        Op::Custom(_) => (ops::Params::Custom, custom_options(&operator, buffers)?),
+        Op::Custom(_) => {
+            let format = operator.custom_options_format();
+            if format != schema::CustomOptionsFormat::FLEXBUFFERS {
+                return invalid!("its custom options have the unknown format {}", format.0);
+            }
+            (ops::Params::Custom, custom_options(&operator, buffers)?)
+        }
         Op::Builtin(_) => {
             // A version that this build does not know may bring options that it does not know. That such a node has
             // no kernel says more than that its options are strange.
