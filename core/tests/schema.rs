@@ -1,6 +1,8 @@
 //! The committed FlatBuffer code against the schema it is generated from: every table, slot, enum value and union
 //! member, in both directions. (`make test` also runs the generator itself, where it can be installed.)
 
+#![allow(clippy::unwrap_used)] // Only tests call this.
+
 use std::collections::BTreeSet;
 
 const SCHEMA: &str = include_str!("../schema.fbs");
