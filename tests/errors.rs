@@ -6,7 +6,8 @@ mod common;
 
 use std::path::Path;
 
-use common::{Tiny, delegraph, digits, path};
+use common::{Tiny, delegraph, digits, path, tree};
+use serde_json::{Value, json};
 
 const FLOAT32: &str = "digits_float32.tflite";
 
@@ -102,6 +103,56 @@ fn a_missing_custom_op() {
     assert!(ran.stderr.contains("add_custom"), "{}", ran.stderr);
     let ran = delegraph(&["inspect", path(&model), "--json"]).expect(0, "");
     assert_eq!(ran.json()["custom_ops"][0], "Frobnicate");
+}
+
+#[test]
+fn inspect_shows_what_is_missing_and_does_not_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = tree::read(&std::fs::read(digits("digits_int8.tflite")).unwrap());
+    tree::set(&mut model, "/operator_codes/0/version", 99);
+    let custom = json!({ "deprecated_builtin_code": 32, "custom_code": "Frobnicate" });
+    tree::set(&mut model, "/operator_codes/5", custom);
+    tree::set(&mut model, "/subgraphs/0/operators/8/custom_options", json!([1, 2, 3]));
+    tree::set(&mut model, "/buffers/24/data", json!(b"99.0.0\0"));
+    let file = write(folder.path(), "missing.tflite", &tree::write(&model));
+
+    let found = delegraph(&["inspect", &file, "--json"]).expect(0, "").json();
+    let op =
+        |name: &str| found["ops"].as_array().unwrap().iter().find(|op| op["op"] == name).unwrap().clone();
+    assert_eq!(op("FULLY_CONNECTED")["resolved"], true);
+    assert_eq!(op("FULLY_CONNECTED")["why"], Value::Null);
+    let conv = op("CONV_2D");
+    assert_eq!((&conv["resolved"], &conv["registered"]), (&json!(false), &json!([[1, 8]])));
+    assert_eq!(conv["why"], "newer than any version that this build knows (1 to 8); registered here: 1 to 8");
+    let custom = op("custom op \"Frobnicate\"");
+    assert_eq!(
+        (&custom["custom_option_bytes"], &custom["why"]),
+        (&json!(3), &json!("no custom op of this name is registered"))
+    );
+    let runtime = &found["runtime"];
+    assert_eq!((&runtime["metadata"], &runtime["newer_than_known"]), (&json!("99.0.0"), &json!(true)));
+    assert_eq!(runtime["required"], "1.14.0", "of the ops that are known");
+    assert_eq!(runtime["complete"], false);
+    let nodes: Vec<_> =
+        found["unresolved"][0]["nodes"].as_array().unwrap().iter().map(|n| &n["node"]).collect();
+    assert_eq!(nodes, [0, 2, 4]);
+
+    let text = delegraph(&["inspect", &file]).expect(0, "").stdout;
+    for line in [
+        "its ops need TFLite 1.14.0 at least; this build does not know all of them",
+        "its metadata (min_runtime_version) says 99.0.0; that is newer than",
+        "CONV_2D version 99: newer than any version that this build knows (1 to 8); registered here: 1 to 8",
+        "at node 8 (writes \"StatefulPartitionedCall_1:0\")",
+        "options: 3 B",
+    ] {
+        assert!(text.contains(line), "\"{line}\" is not in: {text}");
+    }
+
+    // Of the same metadata, there is but a warning where every op has a kernel.
+    let mut model = tree::read(&std::fs::read(digits(FLOAT32)).unwrap());
+    tree::set(&mut model, "/buffers/24/data", json!(b"99.0.0\0"));
+    let file = write(folder.path(), "newer.tflite", &tree::write(&model));
+    delegraph(&["run", &file]).expect(0, "the model's metadata asks for TFLite 99.0.0");
 }
 
 #[test]
