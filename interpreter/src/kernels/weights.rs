@@ -209,7 +209,13 @@ pub fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Result<&'
         .quantization()
         .and_then(|q| q.affine())
         .ok_or_else(|| Error::InvalidNode(format!("tensor \"{}\" must have a scale", weights.name())))?;
-    affine.scales.iter().try_for_each(|&scale| check_scale(weights, scale))?;
+    // A channel in which all weights are zero may have the scale 0.
+    let empty = |scale| affine.scales.len() > 1 && scale == 0.0;
+    affine
+        .scales
+        .iter()
+        .filter(|&&scale| !empty(scale))
+        .try_for_each(|&scale| check_scale(weights, scale))?;
     let channels = weights.shape().get(dimension).copied().unwrap_or(1);
     match affine.scales.len() {
         1 => {}
