@@ -70,6 +70,10 @@ impl Host for NoHost {
         &mut self.0
     }
 
+    fn subgraph(&self, _: usize) -> Option<&Subgraph> {
+        None
+    }
+
     fn prepare_callee(&mut self, _: usize, _: &[Shape]) -> delegraph_core::Result<Vec<Option<Shape>>> {
         Ok(Vec::new())
     }

@@ -1,6 +1,7 @@
 //! All subgraphs of a model at run time, and what kernels get from beyond their node.
 
 use delegraph_core::error::{Error, Result};
+use delegraph_core::graph::Subgraph;
 use delegraph_core::kernel::{Host, Parallel, Resources, RuntimeTensor};
 use delegraph_core::{OpResolver, Shape, TensorId};
 use std::sync::Arc;
@@ -122,6 +123,10 @@ impl Env<'_> {
 impl Host for Env<'_> {
     fn resources(&mut self) -> &mut Resources {
         self.resources
+    }
+
+    fn subgraph(&self, index: usize) -> Option<&Subgraph> {
+        self.model.subgraphs.get(index)
     }
 
     fn prepare_callee(&mut self, index: usize, inputs: &[Shape]) -> Result<Vec<Option<Shape>>> {

@@ -92,6 +92,9 @@ pub trait Host {
     /// The resource variables of the interpreter.
     fn resources(&mut self) -> &mut Resources;
 
+    /// Subgraph `index` of the model, as the file has it.
+    fn subgraph(&self, index: usize) -> Option<&Subgraph>;
+
     /// Prepares subgraph `index` for inputs of these shapes; returns the shapes of its outputs, `None` where they
     /// depend on data.
     fn prepare_callee(&mut self, index: usize, inputs: &[crate::Shape]) -> Result<Vec<Option<crate::Shape>>>;

@@ -8,6 +8,7 @@ pub mod optimized;
 mod prepared;
 pub mod quantized;
 pub mod reference;
+mod region;
 pub mod weights;
 pub mod windows;
 

@@ -104,6 +104,14 @@ pub(crate) fn copies(list: Vec<(usize, usize, StridedCopy)>) -> Invoke {
     })
 }
 
+/// Fills `to` with elements of one value, of at least a byte each.
+pub(crate) fn fill_elements(to: &mut [u8], value: &[u8]) {
+    match value {
+        [first, rest @ ..] if rest.iter().all(|byte| byte == first) => to.fill(*first),
+        _ => to.chunks_exact_mut(value.len().max(1)).for_each(|element| element.copy_from_slice(value)),
+    }
+}
+
 /// Copies `count` elements of `bits` bits between the bytes of two dense tensors.
 pub(crate) fn copy_elements(bits: usize, from: &[u8], i: usize, to: &mut [u8], o: usize, count: usize) {
     if bits < 8 {

@@ -93,11 +93,12 @@ fn div(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 macro_rules! on_types {
     ($cx:expr, [$($ty:ty),*], $f:path) => {
         match $cx.input(0)?.ty() {
-            $(ty if ty == <$ty as Element>::TYPE => $f($cx, std::marker::PhantomData::<$ty>),)*
-            _ => Err(unsupported_type("input 0", $cx.input(0)?)),
+            $(ty if ty == <$ty as delegraph_core::Element>::TYPE => $f($cx, std::marker::PhantomData::<$ty>),)*
+            _ => Err($crate::kernels::prepared::unsupported_type("input 0", $cx.input(0)?)),
         }
     };
 }
+pub(super) use on_types;
 
 fn maximum(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     fn on<T: Element + PartialOrd>(cx: &mut PrepareContext<'_>, _: PhantomData<T>) -> Result<Invoke> {
@@ -215,7 +216,7 @@ pub(super) fn elementwise<T: Element, O: Element>(
 }
 
 /// Like [`elementwise`], where no element of input 1 may be 0.
-fn checked_divisor<T: Number>(
+pub(super) fn checked_divisor<T: Number>(
     cx: &mut PrepareContext<'_>,
     f: impl Fn(T, T) -> T + Send + 'static,
 ) -> Result<Invoke> {
@@ -274,8 +275,12 @@ pub(super) trait Number: Element + PartialOrd + Default {
 }
 
 /// What only integers do.
-trait Integer: Number {
+pub(super) trait Integer: Number {
+    fn quotient(self, other: Self) -> Self;
     fn remainder(self, other: Self) -> Self;
+    /// To the power of `other`, cut off like any quotient where that is negative; 0 to a negative power is 0.
+    fn power(self, other: Self) -> Self;
+    fn shifted_left(self, bits: u32) -> Self;
     fn xor(self, other: Self) -> Self;
     fn shifted_right(self, bits: u32) -> Self;
 }
@@ -299,8 +304,31 @@ macro_rules! integers {
             }
         }
         impl Integer for $ty {
+            fn quotient(self, other: Self) -> Self {
+                self.wrapping_div(other)
+            }
             fn remainder(self, other: Self) -> Self {
                 self.wrapping_rem(other)
+            }
+            #[allow(unused_comparisons)] // never true of unsigned types
+            fn power(self, other: Self) -> Self {
+                // Of the powers of 1 and -1, the last bit of the exponent tells, whatever its sign.
+                let one = self == 1 || (<$ty>::MIN != 0 && self.wrapping_add(1) == 0);
+                if other < 0 && !one {
+                    return 0;
+                }
+                let (mut power, mut base, mut exponent) = (1, self, if one { other & 1 } else { other });
+                while exponent > 0 {
+                    if exponent & 1 == 1 {
+                        power = <$ty>::wrapping_mul(power, base);
+                    }
+                    base = base.wrapping_mul(base);
+                    exponent >>= 1;
+                }
+                power
+            }
+            fn shifted_left(self, bits: u32) -> Self {
+                self.checked_shl(bits).unwrap_or(0)
             }
             fn xor(self, other: Self) -> Self {
                 self ^ other
@@ -311,7 +339,7 @@ macro_rules! integers {
         }
     )* };
 }
-integers!(i8, u8, i16, u16, i32, u32, i64);
+integers!(i8, u8, i16, u16, i32, u32, i64, u64);
 
 macro_rules! floats {
     ($($ty:ty: $from:expr),*) => { $(impl Number for $ty {
@@ -331,7 +359,7 @@ macro_rules! floats {
         }
     })* };
 }
-floats!(f32: f32::from, f16: f16::from_f32, bf16: bf16::from_f32);
+floats!(f32: f32::from, f16: f16::from_f32, bf16: bf16::from_f32, f64: f64::from);
 
 #[cfg(test)]
 mod tests {

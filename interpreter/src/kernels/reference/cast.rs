@@ -22,7 +22,7 @@ fn bitcast(_: &mut PrepareContext<'_>) -> Result<Invoke> {
     }))
 }
 
-fn cast(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+pub(super) fn cast(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (input, output) = (cx.input(0)?, cx.output(0)?);
     let count = input.shape().elements();
     if input.ty() == output.ty() {

@@ -64,6 +64,7 @@ families! {
     space_to_batch,
     sparse_to_dense,
     split,
+    stablehlo_elementwise,
     svdf,
     tile,
     topk,

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::kernels::index::{StridedCopy, View, dense_strides};
 use crate::kernels::prepared::{
-    Invoke, check_same_quantization, copies, known, moved_bits, prepared, scale_zero_point, unsupported_type,
+    Invoke, check_same_quantization, copies, fill_elements, known, moved_bits, prepared, scale_zero_point, unsupported_type,
 };
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -43,10 +43,7 @@ fn pad(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let output = cx.output_bytes(0)?;
         let value = if has_value { cx.input_bytes(2)? } else { &zero };
         let value = &value[..width];
-        match value.iter().all(|byte| *byte == value[0]) {
-            true => output.fill(value[0]),
-            false => output.chunks_exact_mut(width).for_each(|element| element.copy_from_slice(value)),
-        }
+        fill_elements(output, value);
         copy.run(cx.input_bytes(0)?, output);
         Ok(())
     }))

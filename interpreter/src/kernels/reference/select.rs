@@ -16,7 +16,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 }
 
 /// `by_row`: a condition of rank 1 goes with the first dimension, not with the last.
-fn select(cx: &mut PrepareContext<'_>, by_row: bool) -> Result<Invoke> {
+pub(super) fn select(cx: &mut PrepareContext<'_>, by_row: bool) -> Result<Invoke> {
     let (condition, x, y) = (cx.input(0)?.shape(), cx.input(1)?.shape(), cx.input(2)?.shape());
     let output = cx.output(0)?.shape();
     let bits = moved_bits("input 1", cx.input(1)?)?;

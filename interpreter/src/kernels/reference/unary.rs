@@ -41,7 +41,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 }
 
 /// `output[i] = f(input[i])`.
-fn map<T: Element>(f: impl Fn(T) -> T + Send + 'static) -> Result<Invoke> {
+pub(super) fn map<T: Element>(f: impl Fn(T) -> T + Send + 'static) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<T>(0)?, cx.output::<T>(0)?);
         output.iter_mut().zip(input).for_each(|(o, i)| *o = f(*i));
@@ -50,11 +50,11 @@ fn map<T: Element>(f: impl Fn(T) -> T + Send + 'static) -> Result<Invoke> {
 }
 
 /// Of a 16-bit type, computed in single precision.
-fn map_half(f: impl Fn(f32) -> f32 + Send + 'static) -> Result<Invoke> {
+pub(super) fn map_half(f: impl Fn(f32) -> f32 + Send + 'static) -> Result<Invoke> {
     map(move |x: f16| f16::from_f32(f(x.to_f32())))
 }
 
-fn map_bfloat(f: impl Fn(f32) -> f32 + Send + 'static) -> Result<Invoke> {
+pub(super) fn map_bfloat(f: impl Fn(f32) -> f32 + Send + 'static) -> Result<Invoke> {
     map(move |x: bf16| bf16::from_f32(f(x.to_f32())))
 }
 
@@ -164,7 +164,7 @@ fn leaky_relu(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
-fn logistic_of(x: f32) -> f32 {
+pub(super) fn logistic_of(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
