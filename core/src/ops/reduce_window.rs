@@ -71,6 +71,8 @@ pub struct Windows {
     pub dilation: SmallVec<[usize; 8]>,
     /// How many elements are added in front; negative takes as many away.
     pub before: SmallVec<[isize; 8]>,
+    /// The shape of the input with its elements put apart and padded.
+    pub padded: Shape,
     /// How many windows there are.
     pub output: Shape,
 }
@@ -104,6 +106,7 @@ impl Windows {
             base_dilation: list(base_dilation, "the base dilations", true)?,
             dilation: list(dilation, "the window dilations", true)?,
             before: SmallVec::new(),
+            padded: Shape::default(),
             output: Shape::default(),
         };
         if !padding.is_empty() && padding.len() != 2 * rank {
@@ -120,6 +123,7 @@ impl Windows {
             let extent = extent.ok_or_else(overflow)?;
             let stride = windows.stride.get(d).copied().unwrap_or(1);
             windows.output.push(padded.checked_sub(extent).map_or(0, |room| room / stride + 1));
+            windows.padded.push(padded);
             windows.before.push(isize::try_from(before).map_err(|_| overflow())?);
         }
         Ok(windows)

@@ -186,6 +186,26 @@ impl StridedCopy {
         StridedCopy { nest, start: [from.start, to.start], bits }
     }
 
+    /// Copies a dense tensor into one of shape `to`, along each dimension beginning at `before` and with neighbours
+    /// `apart`. Elements that lie outside are left out.
+    pub fn spread(shape: &[usize], to: &[usize], before: &[isize], apart: &[usize], bits: usize) -> Self {
+        let (mut counts, mut from, mut target) =
+            (SmallVec::<[usize; 8]>::new(), View::dense(shape), View::dense(to));
+        for d in 0..shape.len() {
+            // Of any numbers that a file may hold, none of this overflows.
+            let (low, step) = (before[d] as i128, apart[d] as i128);
+            let at_least = |distance: i128| (distance.max(0) + step - 1) / step;
+            let (first, end) = (at_least(-low), at_least(to[d] as i128 - low).min(shape[d] as i128));
+            counts.push((end - first).max(0) as usize);
+            from.start =
+                from.start.wrapping_add((first as usize).wrapping_mul(from.strides[d].cast_unsigned()));
+            let origin = (low + first * step) as usize;
+            target.start = target.start.wrapping_add(origin.wrapping_mul(target.strides[d].cast_unsigned()));
+            target.strides[d] = target.strides[d].wrapping_mul(step as isize);
+        }
+        StridedCopy::new(&counts, bits, &from, &target)
+    }
+
     /// Copies from the bytes of one tensor to the bytes of another.
     pub fn run(&self, from: &[u8], to: &mut [u8]) {
         match self.bits {
@@ -264,6 +284,21 @@ mod tests {
         assert_eq!(out, [11, 12, 13, 21, 22, 23, 14, 15, 16, 24, 25, 26]);
         let mut none = [0; 0];
         Nest::broadcast(&[0, 3], &[3], &[0, 3]).zip(&a[..0], &a[..3], &mut none, |a, b| a + b);
+    }
+
+    #[test]
+    fn spreads() {
+        let spread = |to: usize, before, apart| {
+            let mut out = vec![0; to];
+            StridedCopy::spread(&[3], &[to], &[before], &[apart], 8).run(&[1, 2, 3], &mut out);
+            out
+        };
+        assert_eq!(spread(6, 1, 2), [0, 1, 0, 2, 0, 3]);
+        assert_eq!(spread(5, 1, 2), [0, 1, 0, 2, 0]);
+        assert_eq!(spread(3, -3, 2), [0, 3, 0]);
+        assert_eq!(spread(2, -9, 2), [0, 0]);
+        assert_eq!(spread(2, 5, 1), [0, 0]);
+        assert_eq!(spread(2, isize::MIN, usize::MAX), [0, 0]);
     }
 
     #[test]

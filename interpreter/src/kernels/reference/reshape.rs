@@ -10,7 +10,8 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         .add_builtin(BuiltinOp::EXPAND_DIMS, Registration::new(|_| Ok(View)), 1);
 }
 
-struct View;
+/// The same bytes under another shape.
+pub(super) struct View;
 
 impl Kernel for View {
     fn prepare(&mut self, _: &mut PrepareContext<'_>) -> Result<()> {

@@ -26,7 +26,7 @@ fn strided(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 }
 
 /// The output is the ranges of the input in order; dimensions of size 1 that it adds or lacks make no difference.
-fn copy_ranges(cx: &mut PrepareContext<'_>, ranges: &SliceRanges) -> Result<Invoke> {
+pub(super) fn copy_ranges(cx: &mut PrepareContext<'_>, ranges: &SliceRanges) -> Result<Invoke> {
     let input = cx.input(0)?;
     let strides = dense_strides(input.shape());
     let start = ranges.iter().zip(&strides).map(|(r, &s)| r.start.wrapping_mul(s.cast_unsigned())).sum();
