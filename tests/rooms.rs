@@ -54,8 +54,6 @@ const MISSING: &[(&str, &str, &[&str])] = &[
         "random", "reverse", "rnn", "scatter", "segment", "skip_gram", "space_to_batch", "sparse_to_dense", "svdf",
         "topk", "unique", "variables", "where_op",
     ]),
-    // What other runtimes do not run, or hardly any model has.
-    (REFERENCE, "not yet", &["dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather", "stablehlo_movement"]),
     (OPTIMIZED, "no real model is known to spend time in it", &[
         "dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather",
         "stablehlo_movement",
