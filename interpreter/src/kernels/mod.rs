@@ -7,6 +7,7 @@ pub mod lookup;
 pub mod optimized;
 mod prepared;
 pub mod quantized;
+pub mod recurrent;
 pub mod reference;
 mod region;
 pub mod weights;

@@ -1,6 +1,6 @@
 //! Kernels that are one function: it prepares, and returns what `invoke` does.
 
-use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, TensorView};
+use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, PrepareContext, TensorView};
 use delegraph_core::{Error, Registration, Result, TensorType};
 
 use super::index::{StridedCopy, copied_bits, packed, set_packed};
@@ -22,6 +22,18 @@ where
 {
     Registration::new(move |_| {
         Ok(Prepared { prepare: prepare.clone(), invoke: None, needs_shapes_only: false })
+    })
+}
+
+/// Registers kernels made of `prepare`, which also sees what `read` takes from the node itself.
+pub(crate) fn prepared_with<N: Send + 'static>(
+    read: fn(&InitContext<'_>) -> Result<N>,
+    prepare: fn(&N, &mut PrepareContext<'_>) -> Result<Invoke>,
+) -> Registration {
+    Registration::new(move |init| {
+        let of_node = read(init)?;
+        let prepare = move |cx: &mut PrepareContext<'_>| prepare(&of_node, cx);
+        Ok(Prepared { prepare, invoke: None, needs_shapes_only: false })
     })
 }
 

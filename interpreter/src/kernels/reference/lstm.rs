@@ -1,152 +1,258 @@
-//! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM: in floating point, with weights that are floats or quantized.
+//! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, BIDIRECTIONAL_SEQUENCE_LSTM: in floating point, with weights that are floats or
+//! quantized; `lstm/integer.rs` holds the integer cells, `lstm/basic.rs` the old basic one.
 
-use delegraph_core::kernel::{InvokeContext, PrepareContext};
-use delegraph_core::ops::lstm::inputs::{CELL, INPUT};
-use delegraph_core::ops::lstm::{LSTMParams, UnidirectionalSequenceLSTMParams};
+use delegraph_core::kernel::{InitContext, InvokeContext, PrepareContext, Temporary};
+use delegraph_core::ops::lstm::inputs::{self, AUXILIARY, BACKWARD, CELL, FORWARD, INPUT};
+use delegraph_core::ops::lstm::{
+    BidirectionalSequenceLSTMParams, LSTMParams, UnidirectionalSequenceLSTMParams,
+};
 use delegraph_core::ops::{Activation, LstmKernelType, TensorType};
-use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
+use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
-use crate::kernels::weights::{integer_dot, quantize_asymmetric, quantize_symmetric, scale_zero_point};
+use crate::kernels::prepared::{Invoke, prepared, prepared_with, unsupported_type};
+use crate::kernels::recurrent::{Matrix, Order, Vector, Weights};
+use crate::kernels::weights::{check_bias_type, float_activation};
+
+mod basic;
+mod integer;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    resolver.add_builtin(BuiltinOp::LSTM, prepared(step), 1..=4).add_builtin(
-        BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM,
-        prepared(sequence),
-        1..=4,
-    );
+    resolver
+        .add_builtin(BuiltinOp::LSTM, prepared_with(intermediates, step), 1..=4)
+        .add_builtin(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, prepared_with(intermediates, sequence), 1..=4)
+        .add_builtin(BuiltinOp::BIDIRECTIONAL_SEQUENCE_LSTM, prepared(bidirectional), 1..=3);
 }
 
-fn step(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let p = cx.params::<LSTMParams>()?;
-    if p.kernel_type == LstmKernelType::Basic {
-        return Err(Error::Unsupported("the basic LSTM cell".into()));
-    }
-    let cell =
-        Cell::new(cx, p.fused_activation_function, [p.cell_clip, p.proj_clip], p.asymmetric_quantize_inputs)?;
-    let batch = cx.input(INPUT)?.shape()[0];
-    run(cx, cell, Order { batch, steps: 1, time_major: false })
+/// Scale and zero point of the values inside an integer cell, where the file tells them.
+type Intermediates = Vec<Option<(f32, i32)>>;
+
+fn intermediates(cx: &InitContext<'_>) -> Result<Intermediates> {
+    let scale = |id: &Option<_>| id.and_then(|id| cx.subgraph.tensor(id).quantization.as_ref()?.scale_zero_point());
+    Ok(cx.node.intermediates.iter().map(scale).collect())
 }
 
-fn sequence(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let p = cx.params::<UnidirectionalSequenceLSTMParams>()?;
-    let cell =
-        Cell::new(cx, p.fused_activation_function, [p.cell_clip, p.proj_clip], p.asymmetric_quantize_inputs)?;
-    let shape = cx.input(INPUT)?.shape();
-    let (batch, steps) = if p.time_major { (shape[1], shape[0]) } else { (shape[0], shape[1]) };
-    run(cx, cell, Order { batch, steps, time_major: p.time_major })
-}
-
-/// Where a step's vector lies.
-struct Order {
-    batch: usize,
-    steps: usize,
-    time_major: bool,
-}
-
-impl Order {
-    fn at(&self, batch: usize, step: usize) -> usize {
-        if self.time_major { step * self.batch + batch } else { batch * self.steps + step }
-    }
-}
-
-fn run(cx: &mut PrepareContext<'_>, cell: Cell, order: Order) -> Result<Invoke> {
-    let Cell { features, cells, outputs, .. } = cell;
-    let floats = cx.temporary_of::<f32>(cells.saturating_mul(5))?;
-    let bytes = cx.temporary_of::<i8>(features.saturating_add(outputs).saturating_add(cells))?;
-    Ok(Box::new(move |cx| {
-        let operands = Operands::new(cx, &cell)?;
-        let (input, output) = (cx.input::<f32>(INPUT)?, cx.output::<f32>(0)?);
-        let (last, state) = (cx.variable::<f32>(CELL.output_state)?, cx.variable::<f32>(CELL.cell_state)?);
-        let (floats, bytes) = (cx.temporary::<f32>(floats)?, cx.temporary::<i8>(bytes)?);
-        for batch in 0..order.batch {
-            let last = &mut last[batch * outputs..][..outputs];
-            let state = &mut state[batch * cells..][..cells];
-            for step in 0..order.steps {
-                let at = order.at(batch, step);
-                let input = &input[at * features..][..features];
-                cell.step(&operands, input, last, state, floats, bytes);
-                output[at * outputs..][..outputs].copy_from_slice(last);
-            }
-        }
-        Ok(())
-    }))
-}
-
-/// The cell's sizes and settings.
-struct Cell {
-    features: usize,
-    cells: usize,
-    outputs: usize,
+/// What the ops' params have in common.
+#[derive(Debug, Clone, Copy)]
+struct Settings {
     activation: Activation,
     cell_clip: f32,
     output_clip: f32,
     asymmetric: bool,
-    /// The scale of each input that holds integers.
-    scales: [Option<f32>; 17],
+}
+
+fn step(intermediates: &Intermediates, cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let p = cx.params::<LSTMParams>()?;
+    if p.kernel_type == LstmKernelType::Basic {
+        return basic::prepare(cx);
+    }
+    let settings = Settings {
+        activation: p.fused_activation_function,
+        cell_clip: p.cell_clip,
+        output_clip: p.proj_clip,
+        asymmetric: p.asymmetric_quantize_inputs,
+    };
+    // A step of all sequences.
+    let batch = cx.input(INPUT)?.shape().first().copied().unwrap_or(0);
+    one_direction(cx, intermediates, settings, Order { batch, steps: 1, time_major: true }, true)
+}
+
+fn sequence(intermediates: &Intermediates, cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let p = cx.params::<UnidirectionalSequenceLSTMParams>()?;
+    let settings = Settings {
+        activation: p.fused_activation_function,
+        cell_clip: p.cell_clip,
+        output_clip: p.proj_clip,
+        asymmetric: p.asymmetric_quantize_inputs,
+    };
+    let order = Order::new(cx.input(INPUT)?.shape(), p.time_major);
+    one_direction(cx, intermediates, settings, order, false)
+}
+
+fn one_direction(
+    cx: &mut PrepareContext<'_>,
+    intermediates: &Intermediates,
+    settings: Settings,
+    order: Order,
+    sparse: bool,
+) -> Result<Invoke> {
+    if cx.input(INPUT)?.ty() == TensorType::Int8 {
+        return integer::prepare(cx, intermediates, settings, order);
+    }
+    let cell = Cell::new(cx, &CELL, settings, sparse)?;
+    let scratch = Scratch::new(cx, &[&cell])?;
+    Ok(Box::new(move |cx| {
+        let (floats, bytes) = scratch.get(cx)?;
+        let output = cx.output::<f32>(0)?;
+        cell.run(cx, &Run { order, input: INPUT, backward: false, offset: 0 }, output, floats, bytes)
+    }))
+}
+
+fn bidirectional(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let p = cx.params::<BidirectionalSequenceLSTMParams>()?;
+    let settings = Settings {
+        activation: p.fused_activation_function,
+        cell_clip: p.cell_clip,
+        output_clip: p.proj_clip,
+        asymmetric: p.asymmetric_quantize_inputs,
+    };
+    let order = Order::new(cx.input(INPUT)?.shape(), p.time_major);
+    let merged = p.merge_outputs;
+    let forward = Cell::new(cx, &FORWARD, settings, false)?;
+    let backward = Cell::new(cx, &BACKWARD, settings, false)?;
+    let scratch = Scratch::new(cx, &[&forward, &backward])?;
+    // An auxiliary input without weights is the backward cell's input.
+    let instead = cx.optional_input(AUXILIARY).is_some() && forward.auxiliary == 0;
+    let first = Run { order, input: INPUT, backward: false, offset: 0 };
+    let second = Run {
+        order,
+        input: if instead { AUXILIARY } else { INPUT },
+        backward: true,
+        offset: if merged { forward.outputs } else { 0 },
+    };
+    Ok(Box::new(move |cx| {
+        let (floats, bytes) = scratch.get(cx)?;
+        let output = cx.output::<f32>(0)?;
+        forward.run(cx, &first, output, floats, bytes)?;
+        let output = if merged { output } else { cx.output::<f32>(1)? };
+        backward.run(cx, &second, output, floats, bytes)
+    }))
+}
+
+/// Memory for one step of a cell.
+#[derive(Debug, Clone, Copy)]
+struct Scratch {
+    floats: Temporary,
+    bytes: Temporary,
+}
+
+impl Scratch {
+    fn new(cx: &mut PrepareContext<'_>, cells: &[&Cell]) -> Result<Self> {
+        let most = |size: fn(&Cell) -> usize| cells.iter().map(|cell| size(cell)).max().unwrap_or(0);
+        let sizes = |c: &Cell| [c.features, c.auxiliary, c.outputs, c.cells].into_iter().fold(0, usize::saturating_add);
+        let floats = cx.temporary_of::<f32>(most(|c| c.cells.saturating_mul(5)))?;
+        Ok(Scratch { floats, bytes: cx.temporary_of::<i8>(most(sizes))? })
+    }
+
+    fn get<'a>(&self, cx: &mut InvokeContext<'a>) -> Result<(&'a mut [f32], &'a mut [i8])> {
+        Ok((cx.temporary(self.floats)?, cx.temporary(self.bytes)?))
+    }
+}
+
+/// A cell's way through the sequences.
+struct Run {
+    order: Order,
+    input: usize,
+    backward: bool,
+    /// Where the cell's outputs begin within a step of the output tensor.
+    offset: usize,
+}
+
+/// A cell in floating point.
+struct Cell {
+    at: inputs::Cell,
+    settings: Settings,
+    features: usize,
+    /// The width of the auxiliary input; 0 where the cell has no weights for it.
+    auxiliary: usize,
+    cells: usize,
+    outputs: usize,
+    weights: [Option<Weights>; 4],
+    of_auxiliary: [Option<Weights>; 4],
+    recurrent: [Option<Weights>; 4],
     /// Which gates' recurrent weights are diagonals.
     diagonal: [bool; 4],
+    peephole: [Option<Weights>; 4],
+    projection: Option<Weights>,
 }
 
 impl Cell {
-    fn new(
-        cx: &PrepareContext<'_>,
-        activation: Activation,
-        [cell_clip, output_clip]: [f32; 2],
-        asymmetric: bool,
-    ) -> Result<Self> {
+    fn new(cx: &PrepareContext<'_>, at: &inputs::Cell, settings: Settings, sparse: bool) -> Result<Self> {
         let input = cx.input(INPUT)?;
         if input.ty() != TensorType::Float32 {
             return Err(unsupported_type("input", input));
         }
-        let mut scales = [None; 17];
-        for (i, tensor) in (1..cx.num_inputs()).filter_map(|i| Some((i, cx.optional_input(i)?))) {
-            let is_weights = i <= 11 || i == CELL.projection;
-            match tensor.ty() {
-                TensorType::Float32 => {}
-                TensorType::Int8 | TensorType::UInt8 if is_weights => {
-                    scales[i] = Some(scale_zero_point(tensor)?.0)
-                }
-                _ => return Err(unsupported_type("operand", tensor)),
+        let floats = at.bias.into_iter().chain([at.projection_bias, at.output_state, at.cell_state]);
+        floats.chain(at.norm.into_iter().flatten()).try_for_each(|i| check_bias_type::<f32>(cx, i))?;
+        let width = |i: usize| cx.optional_input(i).and_then(|t| t.shape().last().copied());
+        let gates = |positions: [Option<usize>; 4]| -> Result<[Option<Weights>; 4]> {
+            let mut weights = [const { None }; 4];
+            for (weights, i) in weights.iter_mut().zip(positions) {
+                *weights = i.map(|i| Weights::new(cx, i, sparse)).transpose()?.flatten();
             }
-            if tensor.tensor().sparsity.is_some() {
-                return Err(Error::Unsupported(format!("sparse weights \"{}\"", tensor.name())));
+            Ok(weights)
+        };
+        Ok(Cell {
+            at: *at,
+            settings,
+            features: width(INPUT).unwrap_or(0),
+            auxiliary: at.auxiliary[3].and_then(width).unwrap_or(0),
+            cells: cx.input(at.weights[3])?.shape().first().copied().unwrap_or(0),
+            outputs: match cx.optional_input(at.projection) {
+                Some(projection) => projection.shape().first().copied().unwrap_or(0),
+                None => cx.input(at.weights[3])?.shape().first().copied().unwrap_or(0),
+            },
+            weights: gates(at.weights.map(Some))?,
+            of_auxiliary: gates(at.auxiliary)?,
+            recurrent: gates(at.recurrent.map(Some))?,
+            diagonal: at.recurrent.map(|i| cx.optional_input(i).is_some_and(|w| w.shape().rank() == 1)),
+            peephole: gates(at.peephole)?,
+            projection: Weights::new(cx, at.projection, sparse)?,
+        })
+    }
+
+    /// All steps of all sequences.
+    fn run<'a>(
+        &self,
+        cx: &mut InvokeContext<'a>,
+        run: &Run,
+        output: &mut [f32],
+        floats: &mut [f32],
+        bytes: &mut [i8],
+    ) -> Result<()> {
+        let operands = Operands::new(cx, self)?;
+        let input = cx.input::<f32>(run.input)?;
+        let auxiliary = if self.auxiliary > 0 { cx.input::<f32>(AUXILIARY)? } else { &[] };
+        let last = cx.variable::<f32>(self.at.output_state)?;
+        let state = cx.variable::<f32>(self.at.cell_state)?;
+        let &Cell { features, cells, outputs, .. } = self;
+        let stride = output.len().checked_div(run.order.batch * run.order.steps).unwrap_or(0);
+        for batch in 0..run.order.batch {
+            let last = &mut last[batch * outputs..][..outputs];
+            let state = &mut state[batch * cells..][..cells];
+            for step in run.order.walk(run.backward) {
+                let at = run.order.at(batch, step);
+                let input = &input[at * features..][..features];
+                let auxiliary = &auxiliary[at * self.auxiliary..][..self.auxiliary];
+                self.step(&operands, [input, auxiliary], last, state, floats, bytes);
+                output[at * stride + run.offset..][..outputs].copy_from_slice(last);
             }
         }
-        let features = input.shape().last().copied().unwrap_or(0);
-        let cells = cx.input(CELL.weights[3])?.shape()[0];
-        let outputs = cx.output(0)?.shape().last().copied().unwrap_or(0);
-        let diagonal = CELL.recurrent.map(|i| cx.optional_input(i).is_some_and(|w| w.shape().rank() == 1));
-        Ok(Cell {
-            features,
-            cells,
-            outputs,
-            activation,
-            cell_clip,
-            output_clip,
-            asymmetric,
-            scales,
-            diagonal,
-        })
+        Ok(())
     }
 
     /// One step of one sequence. `last` is the last output and becomes the next.
     fn step(
         &self,
         operands: &Operands<'_>,
-        input: &[f32],
+        [input, auxiliary]: [&[f32]; 2],
         last: &mut [f32],
         state: &mut [f32],
         floats: &mut [f32],
         bytes: &mut [i8],
     ) {
+        let Settings { activation, cell_clip, output_clip, asymmetric } = self.settings;
         let cells = self.cells;
         let (for_input, rest) = bytes.split_at_mut(self.features);
+        let (for_auxiliary, rest) = rest.split_at_mut(self.auxiliary);
         let (for_last, for_hidden) = rest.split_at_mut(self.outputs);
         let [input_gate, forget_gate, cell_gate, output_gate, hidden] = std::array::from_fn(|i| i * cells);
-        let vectors =
-            [Vector::new(input, for_input, self.asymmetric), Vector::new(last, for_last, self.asymmetric)];
+        let vectors = [
+            Vector::new(input, for_input, asymmetric),
+            Vector::new(auxiliary, for_auxiliary, asymmetric),
+            Vector::new(last, for_last, asymmetric),
+        ];
         let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+        let activate = float_activation(activation);
         let [of_input, of_forget, of_cell, of_output] = &operands.gates;
         if let Some(gate) = of_input {
             gate.run(&vectors, state, &mut floats[input_gate..][..cells], sigmoid);
@@ -155,19 +261,19 @@ impl Cell {
             gate.run(&vectors, state, &mut floats[forget_gate..][..cells], sigmoid);
         }
         if let Some(gate) = of_cell {
-            gate.run(&vectors, state, &mut floats[cell_gate..][..cells], |x| activate(self.activation, x));
+            gate.run(&vectors, state, &mut floats[cell_gate..][..cells], activate);
         }
         for (c, state) in state.iter_mut().enumerate() {
             let forget = floats[forget_gate + c];
             let keep = if of_input.is_some() { floats[input_gate + c] } else { 1.0 - forget };
-            *state = clip(forget * *state + floats[cell_gate + c] * keep, self.cell_clip);
+            *state = clip(forget * *state + floats[cell_gate + c] * keep, cell_clip);
         }
         // This gate sees the new state.
         if let Some(gate) = of_output {
             gate.run(&vectors, state, &mut floats[output_gate..][..cells], sigmoid);
         }
         for (c, state) in state.iter().enumerate() {
-            floats[hidden + c] = activate(self.activation, *state) * floats[output_gate + c];
+            floats[hidden + c] = activate(*state) * floats[output_gate + c];
         }
         let hidden = &floats[hidden..][..cells];
         let Some(projection) = &operands.projection else { return last.copy_from_slice(hidden) };
@@ -175,8 +281,9 @@ impl Cell {
             Some(bias) => last.copy_from_slice(bias),
             None => last.fill(0.0),
         }
-        projection.multiply_add(&Vector::new(hidden, &mut for_hidden[..cells], self.asymmetric), last);
-        last.iter_mut().for_each(|o| *o = clip(*o, self.output_clip));
+        let hidden = Vector::new(hidden, &mut for_hidden[..cells], asymmetric);
+        projection.multiply_add(&hidden, hidden.scale(), last);
+        last.iter_mut().for_each(|o| *o = clip(*o, output_clip));
     }
 }
 
@@ -184,82 +291,10 @@ fn clip(x: f32, limit: f32) -> f32 {
     if limit > 0.0 { x.max(-limit).min(limit) } else { x }
 }
 
-fn activate(activation: Activation, x: f32) -> f32 {
-    match (activation, activation.clamp()) {
-        (_, Some((low, high))) => x.max(low).min(high),
-        (Activation::SignBit, _) => f32::from(u8::from(x.is_sign_negative())),
-        _ => x.tanh(),
-    }
-}
-
-/// A vector, and what it is where it meets integer weights.
-struct Vector<'a> {
-    values: &'a [f32],
-    quantized: &'a [i8],
-    scale: f32,
-    zero_point: i32,
-}
-
-impl<'a> Vector<'a> {
-    fn new(values: &'a [f32], quantized: &'a mut [i8], asymmetric: bool) -> Self {
-        let (scale, zero_point) = match asymmetric {
-            true => quantize_asymmetric(values, quantized),
-            false => (quantize_symmetric(values, quantized), 0),
-        };
-        Vector { values, quantized, scale, zero_point }
-    }
-}
-
-/// Weights: a matrix, or a vector that stands for a diagonal one.
-enum Matrix<'a> {
-    Float(&'a [f32]),
-    Integer(&'a [i8], f32),
-}
-
-impl<'a> Matrix<'a> {
-    fn new(cx: &mut InvokeContext<'a>, cell: &Cell, i: usize) -> Result<Option<Self>> {
-        if !cx.has_input(i) {
-            return Ok(None);
-        }
-        Ok(Some(match cell.scales[i] {
-            Some(scale) => Matrix::Integer(bytemuck::cast_slice(cx.input_bytes(i)?), scale),
-            None => Matrix::Float(cx.input(i)?),
-        }))
-    }
-
-    /// Adds the product with a vector to `sums`.
-    fn multiply_add(&self, vector: &Vector<'_>, sums: &mut [f32]) {
-        let width = vector.values.len().max(1);
-        match self {
-            Matrix::Float(weights) => {
-                for (sum, row) in sums.iter_mut().zip(weights.chunks_exact(width)) {
-                    *sum += row.iter().zip(vector.values).map(|(w, x)| w * x).sum::<f32>();
-                }
-            }
-            Matrix::Integer(weights, scale) => {
-                for (sum, row) in sums.iter_mut().zip(weights.chunks_exact(width)) {
-                    let dot = integer_dot(0, vector.quantized, row, vector.zero_point, 0);
-                    *sum += dot as f32 * (scale * vector.scale);
-                }
-            }
-        }
-    }
-
-    /// Adds the product of each element with one of `values` to one of `sums`.
-    fn scale_add(&self, values: &[f32], sums: &mut [f32]) {
-        let pairs = sums.iter_mut().zip(values);
-        match self {
-            Matrix::Float(weights) => pairs.zip(*weights).for_each(|((sum, x), w)| *sum += w * x),
-            Matrix::Integer(weights, scale) => {
-                pairs.zip(*weights).for_each(|((sum, x), &w)| *sum += scale * f32::from(w) * x);
-            }
-        }
-    }
-}
-
 /// The operands of one gate.
 struct Gate<'a> {
     weights: Matrix<'a>,
+    auxiliary: Option<Matrix<'a>>,
     recurrent: Matrix<'a>,
     diagonal: bool,
     peephole: Option<Matrix<'a>>,
@@ -268,10 +303,10 @@ struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// The gate's values, of the input and the last output, and of the cell state.
+    /// The gate's values, of the inputs and the last output, and of the cell state.
     fn run(
         &self,
-        [input, last]: &[Vector<'_>; 2],
+        [input, auxiliary, last]: &[Vector<'_>; 3],
         state: &[f32],
         gate: &mut [f32],
         activate: impl Fn(f32) -> f32,
@@ -280,10 +315,14 @@ impl Gate<'_> {
             Some(_) => gate.fill(0.0),
             None => gate.copy_from_slice(self.bias),
         }
-        self.weights.multiply_add(input, gate);
+        self.weights.multiply_add(input, input.scale(), gate);
+        if let Some(weights) = &self.auxiliary {
+            weights.multiply_add(auxiliary, auxiliary.scale(), gate);
+        }
         match self.diagonal {
             true => self.recurrent.scale_add(last.values, gate),
-            false => self.recurrent.multiply_add(last, gate),
+            // The scale of the input is what the field's kernels take here, where the weights are sparse.
+            false => self.recurrent.multiply_add(last, input.scale(), gate),
         }
         if let Some(peephole) = &self.peephole {
             peephole.scale_add(state, gate);
@@ -312,20 +351,22 @@ struct Operands<'a> {
     projection_bias: Option<&'a [f32]>,
 }
 
-impl<'a> Operands<'a> {
-    fn new(cx: &mut InvokeContext<'a>, cell: &Cell) -> Result<Self> {
-        let mut gates = [None, None, None, None];
+impl<'s> Operands<'s> {
+    fn new<'a: 's>(cx: &mut InvokeContext<'a>, cell: &'s Cell) -> Result<Self> {
+        let mut gates = [const { None }; 4];
         for (i, gate) in gates.iter_mut().enumerate() {
-            let weights = Matrix::new(cx, cell, CELL.weights[i])?;
-            let recurrent = Matrix::new(cx, cell, CELL.recurrent[i])?;
-            let (Some(weights), Some(recurrent)) = (weights, recurrent) else { continue };
-            let peephole = CELL.peephole[i].map(|p| Matrix::new(cx, cell, p)).transpose()?.flatten();
-            let (norm, bias) = (CELL.norm[i].map(|n| cx.optional_input(n)).transpose()?.flatten(), cx.input(CELL.bias[i])?);
+            let mut get = |weights: &'s Option<Weights>| weights.as_ref().map(|w| w.get(cx)).transpose();
+            let (Some(weights), Some(recurrent)) = (get(&cell.weights[i])?, get(&cell.recurrent[i])?) else {
+                continue;
+            };
+            let (auxiliary, peephole) = (get(&cell.of_auxiliary[i])?, get(&cell.peephole[i])?);
+            let norm = cell.at.norm[i].map(|n| cx.optional_input(n)).transpose()?.flatten();
+            let bias = cx.input(cell.at.bias[i])?;
             let diagonal = cell.diagonal[i];
-            *gate = Some(Gate { weights, recurrent, diagonal, peephole, norm, bias });
+            *gate = Some(Gate { weights, auxiliary, recurrent, diagonal, peephole, norm, bias });
         }
-        let projection = Matrix::new(cx, cell, CELL.projection)?;
-        Ok(Operands { gates, projection, projection_bias: cx.optional_input(CELL.projection_bias)? })
+        let projection = cell.projection.as_ref().map(|w| w.get(cx)).transpose()?;
+        Ok(Operands { gates, projection, projection_bias: cx.optional_input(cell.at.projection_bias)? })
     }
 }
 
