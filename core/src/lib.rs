@@ -23,7 +23,7 @@ pub mod shape;
 pub mod sparsity;
 pub mod types;
 mod unresolved;
-mod writer;
+pub mod writer;
 
 pub use error::{Error, Result};
 pub use graph::{Model, ModelBytes, Node, NodeId, Signature, Subgraph, Tensor, TensorId};
@@ -34,5 +34,6 @@ pub use quantization::Quantization;
 pub use resolver::{MutableOpResolver, OpResolver, Registration};
 pub use shape::Shape;
 pub use types::{Bool, Element, TensorType};
+pub use writer::{ModelBuilder, SubgraphBuilder};
 
 pub(crate) use schema_generated::tflite as schema;

@@ -22,9 +22,19 @@ pub(super) fn check_indices(subgraph: &Subgraph, bytes: usize) -> Result<(), Inv
             Some(sparsity) => sparsity.validate(&tensor.shape).map_err(|e| Invalid(e.to_string()))?,
             None => tensor.shape.elements(),
         };
+        if data.end > bytes {
+            return invalid!(
+                "tensor {i} ({}): its data lies outside the model",
+                tensor_name(&tensor.name, i)
+            );
+        }
         let needed = tensor.ty.byte_size(stored);
-        if data.end > bytes || (needed.is_some() && needed != Some(data.len())) {
-            return invalid!("tensor {i}: {} bytes of data, {needed:?} needed, {bytes} there", data.len());
+        if let Some(needed) = needed.filter(|&needed| needed != data.len()) {
+            return invalid!(
+                "tensor {i} ({}): it has {} bytes of data, its type and shape need {needed}",
+                tensor_name(&tensor.name, i),
+                data.len()
+            );
         }
     }
     Ok(())

@@ -13,9 +13,16 @@ use crate::op::{BuiltinOp, Op};
 use crate::ops::{self, OptionsType, Params};
 use crate::schema;
 
+mod builder;
 mod data;
 mod difference;
+mod subgraph_builder;
 mod tensor;
+mod versions;
+
+pub use builder::ModelBuilder;
+pub use subgraph_builder::{NodeBuilder, SubgraphBuilder};
+pub use versions::{Restamped, RestampedOp};
 
 use data::{Data, Place, aligned};
 
@@ -339,5 +346,7 @@ fn debug_metadata(index: Option<u32>) -> Result<i32, String> {
     index.map_or(Ok(-1), |i| i32::try_from(i).map_err(|_| format!("debug metadata index {i} is too high")))
 }
 
+#[cfg(test)]
+mod builder_tests;
 #[cfg(test)]
 mod tests;

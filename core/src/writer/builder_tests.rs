@@ -1,0 +1,356 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::graph::{ModelBytes, NodeId, VariantType};
+use crate::ops::Activation;
+use crate::ops::binary::AddParams;
+use crate::ops::control_flow::{CallOnceParams, IfParams, StableHLOCompositeParams, WhileParams};
+use crate::ops::depthwise_conv_2d::DepthwiseConv2DParams;
+use crate::ops::reshape::ReshapeParams;
+use crate::ops::split::SplitParams;
+use crate::quantization::{Affine, MinMax, Quantization};
+use crate::sparsity::{Level, Sparsity};
+use crate::types::TensorType::{self, Bool, Float32, Int4, Int8, Int32, Resource, String as Text, Variant};
+
+fn add() -> Params {
+    AddParams::default().into()
+}
+
+fn one(graph: SubgraphBuilder) -> Result<Model> {
+    ModelBuilder::new().subgraph(graph).build()
+}
+
+fn error(graph: SubgraphBuilder) -> String {
+    one(graph).unwrap_err().to_string()
+}
+
+fn versions(model: &Model) -> Vec<u32> {
+    model.subgraphs.iter().flat_map(|g| &g.nodes).map(|n| n.version).collect()
+}
+
+/// Two additions of which the second is over integers.
+fn two_additions() -> SubgraphBuilder {
+    let mut graph = SubgraphBuilder::new("main");
+    let (a, b) = (graph.input("a", Float32, [2]), graph.input("b", Int8, [2]));
+    graph.quantize(b, Quantization::per_tensor(0.5, 0));
+    let c = graph.node(BuiltinOp::ADD, add()).inputs([a, a]).output("c");
+    let quantization = Quantization::per_tensor(1.0, 0);
+    let d = graph.node(BuiltinOp::ADD, add()).inputs([b, b]).output_quantization(quantization).output("d");
+    graph.outputs([c, d]);
+    graph
+}
+
+#[test]
+fn versions_are_the_lowest_that_are_enough_for_all_nodes_of_an_op() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", Float32, [1, 8, 8, 2]);
+    let weights = graph.constant("weights", [1, 3, 3, 2], &[1f32; 18]);
+    let bias = graph.constant("bias", [2], &[0f32; 2]);
+    let mut params =
+        DepthwiseConv2DParams { depth_multiplier: 1, stride_w: 1, stride_h: 1, ..Default::default() };
+    let mut convolve = |x, params: &DepthwiseConv2DParams, name| {
+        graph.node(BuiltinOp::DEPTHWISE_CONV_2D, params.clone()).inputs([x, weights, bias]).output(name)
+    };
+    let y = convolve(x, &params, "y");
+    params.dilation_h_factor = 2;
+    let z = convolve(y, &params, "z");
+    graph.outputs([z]);
+    let model = one(graph.clone()).unwrap();
+    assert_eq!(versions(&model), [2, 2]);
+    assert_eq!(model.min_runtime_version(), Some("1.12.0"));
+    assert_eq!(model.metadata("min_runtime_version").map(<[u8]>::len), Some(16));
+    let shape = &model.subgraphs[0].tensor(z).shape;
+    assert_eq!(**shape, [1, 8, 8, 2]);
+
+    assert_eq!(versions(&one(two_additions()).unwrap()), [2, 2]);
+}
+
+#[test]
+fn a_given_version_is_kept_or_refused() {
+    let mut graph = SubgraphBuilder::new("main");
+    let a = graph.input("a", Float32, [2]);
+    let b = graph.node(BuiltinOp::ADD, add()).version(4).inputs([a, a]).output("b");
+    let c = graph.node(BuiltinOp::ADD, add()).inputs([b, b]).output("c");
+    let d = graph.tensor("d", Float32, [2]);
+    graph.custom("Mine").version(9).inputs([c]).writes([d]);
+    graph.outputs([d]);
+    let model = one(graph).unwrap();
+    assert_eq!(versions(&model), [4, 1, 9]);
+    assert_eq!(model.min_runtime_version(), Some("2.6.0"));
+
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", Float32, [1, 8, 8, 1]);
+    let weights = graph.constant("weights", [1, 3, 3, 1], &[1f32; 9]);
+    let params = DepthwiseConv2DParams {
+        depth_multiplier: 1,
+        stride_w: 1,
+        stride_h: 1,
+        dilation_w_factor: 2,
+        ..Default::default()
+    };
+    let y = graph.node(BuiltinOp::DEPTHWISE_CONV_2D, params).version(1).inputs([x, weights]).output("y");
+    graph.outputs([y]);
+    let message = error(graph);
+    assert!(message.contains("node 0 (DEPTHWISE_CONV_2D v1)"), "{message}");
+    assert!(
+        message.contains("its params (dilation_w_factor, dilation_h_factor) need version 2"),
+        "{message}"
+    );
+    assert!(message.contains("TFLite has it since 1.12.0"), "{message}");
+}
+
+#[test]
+fn what_needs_a_version_is_named() {
+    let too_low = |op, params: Params, ty: TensorType, shape: &[usize]| {
+        let mut graph = SubgraphBuilder::new("main");
+        let (a, b) = (graph.input("a", ty, shape), graph.input("b", ty, [1]));
+        let (a, b) = if op == BuiltinOp::TRANSPOSE {
+            (a, graph.constant("order", [shape.len()], &[0i32, 1, 2, 3, 4, 5][..shape.len()]))
+        } else {
+            (a, b)
+        };
+        let y = graph.node(op, params).version(1).inputs([a, b]).output("y");
+        graph.outputs([y]);
+        error(graph)
+    };
+    let message = too_low(BuiltinOp::ADD, add(), Int8, &[1]);
+    assert!(message.contains("its types (INT8, INT8 to INT8) need version 2"), "{message}");
+    let message = too_low(BuiltinOp::TRANSPOSE, Params::None, Float32, &[1; 5]);
+    assert!(message.contains("its 2 inputs of shapes [1, 1, 1, 1, 1], [5] need version"), "{message}");
+}
+
+#[test]
+fn all_that_a_tensor_can_say_is_kept() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", Float32, [1, 2]);
+    graph.resizable(x, [None, Some(2)]);
+    graph.change(x, |t| t.min_max = Some(Arc::new(MinMax { min: vec![-1.0], max: vec![1.0] })));
+    let channels = graph.constant("channels", [2, 1], &[1i8, 2]);
+    let affine = Affine { scales: vec![0.5, 0.25], zero_points: vec![0, 0], dimension: 0 };
+    graph.quantize(channels, Quantization::Affine(affine));
+    let scales = graph.constant("scales", [2, 1], &[half::f16::ONE; 2]);
+    let blocks = graph.constant_bytes("blocks", Int4, [2, 2], &[0x21, 0x43]);
+    graph.quantize(blocks, Quantization::Blockwise { scales: scales.0, zero_points: None, block_size: 2 });
+    let sparse = graph.constant_bytes("sparse", Int8, [2, 3], &[7, 8, 9]);
+    let levels = vec![Level::Dense { size: 2 }, Level::csr(vec![0, 1, 3], vec![2, 0, 1])];
+    graph.sparse(sparse, Sparsity { traversal_order: vec![0, 1], block_map: vec![], levels });
+    let texts = graph.strings("texts", [3], &["one", "", "three"]);
+    let again = graph.constant("equal to channels", [2], &[1i8, 2]);
+    let list = graph.tensor("list", Variant, []);
+    graph.change(list, |t| t.variants = vec![VariantType { ty: Text, shape: vec![None], has_rank: true }]);
+    let state = graph.variable("state", Float32, [1, 2]);
+    let y = graph.node(BuiltinOp::ADD, add()).inputs([x, state]).output("y");
+    graph.outputs([y]);
+    let model = ModelBuilder::new()
+        .description("tensors")
+        .subgraph(graph)
+        .metadata("notes", *b"some")
+        .signature("serve", 0, [("in", x)], [("out", y)])
+        .build()
+        .unwrap();
+
+    let tensor = |id| model.subgraphs[0].tensor(id);
+    assert_eq!(tensor(x).shape_signature, Some(vec![None, Some(2)]));
+    assert_eq!(
+        tensor(channels).quantization.as_ref().and_then(|q| q.affine()).map(|a| a.scales.len()),
+        Some(2)
+    );
+    assert!(matches!(
+        tensor(blocks).quantization.as_deref(),
+        Some(Quantization::Blockwise { scales: 2, .. })
+    ));
+    assert!(tensor(sparse).sparsity.is_some() && tensor(state).is_variable);
+    assert_eq!(tensor(list).variants.len(), 1);
+    assert_eq!(tensor(channels).data, tensor(again).data, "equal data is there once");
+    let text = model.constant(tensor(texts)).unwrap();
+    assert_eq!(text[..20], [3, 20, 23, 23, 28].map(i32::to_le_bytes).concat()[..]);
+    assert_eq!(&text[20..], b"onethree");
+    assert_eq!(model.metadata("notes"), Some(&b"some"[..]));
+    assert_eq!(model.signature("serve").map(|s| s.outputs[0].1), Some(y));
+    let read = Model::from_bytes(ModelBytes::new(model.to_bytes().unwrap())).unwrap();
+    assert_eq!(model.difference(&read), None);
+}
+
+#[test]
+fn outputs_are_inferred() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", Float32, [2, 6]);
+    let axis = graph.constant("axis", [], &[1i32]);
+    let [left, _] = graph
+        .node(BuiltinOp::SPLIT, SplitParams { num_splits: 2 })
+        .inputs([axis, x])
+        .outputs(["left", "right"]);
+    let shape = graph.constant("shape", [1], &[6i32]);
+    let flat = graph.node(BuiltinOp::RESHAPE, ReshapeParams::default()).inputs([left, shape]).output("flat");
+    let small = graph
+        .node(BuiltinOp::QUANTIZE, Params::None)
+        .inputs([flat])
+        .output_type(Int8)
+        .output_quantization(Quantization::per_tensor(0.1, 3))
+        .output("small");
+    graph.outputs([small]);
+    let model = one(graph).unwrap();
+    let tensor = |id| model.subgraphs[0].tensor(id);
+    assert_eq!(*tensor(left).shape, [2, 3]);
+    assert_eq!((tensor(small).ty, &*tensor(small).shape), (Int8, &[6][..]));
+    assert_eq!(tensor(small).quantization.as_ref().and_then(|q| q.scale_zero_point()), Some((0.1, 3)));
+}
+
+#[test]
+fn subgraphs_call_each_other() {
+    let mut main = SubgraphBuilder::new("main");
+    let (condition, x) = (main.input("condition", Bool, [1]), main.input("x", Int32, [1]));
+    let [chosen, counted, sum] = ["chosen", "counted", "sum"].map(|name| main.tensor(name, Int32, [1]));
+    main.node(BuiltinOp::CALL_ONCE, CallOnceParams { init_subgraph_index: 5 }).writes([]);
+    let branches = IfParams { then_subgraph_index: 1, else_subgraph_index: 2 };
+    main.node(BuiltinOp::IF, branches).inputs([condition, x]).writes([chosen]);
+    let counting = WhileParams { cond_subgraph_index: 3, body_subgraph_index: 1 };
+    main.node(BuiltinOp::WHILE, counting).inputs([chosen]).writes([counted]);
+    let composite = StableHLOCompositeParams {
+        name: "mine.increment".into(),
+        decomposition_subgraph_index: 4,
+        composite_attributes: vec![1, 2, 3],
+        ..Default::default()
+    };
+    main.node(BuiltinOp::STABLEHLO_COMPOSITE, composite.clone()).inputs([counted]).writes([sum]);
+    main.outputs([sum]);
+    let increment = |name: &str| {
+        let mut graph = SubgraphBuilder::new(name);
+        let x = graph.input("x", Int32, [1]);
+        let one = graph.constant("one", [1], &[1i32]);
+        let y = graph.node(BuiltinOp::ADD, add()).inputs([x, one]).output("y");
+        graph.outputs([y]);
+        graph
+    };
+    let mut same = SubgraphBuilder::new("else");
+    let y = same.input("x", Int32, [1]);
+    same.outputs([y]);
+    let mut small = SubgraphBuilder::new("condition");
+    let x = small.input("x", Int32, [1]);
+    let ten = small.constant("ten", [1], &[10i32]);
+    let less = small.node(BuiltinOp::LESS, Params::None).inputs([x, ten]).output("less");
+    small.outputs([less]);
+    let model = ModelBuilder::new()
+        .subgraph(main)
+        .subgraph(increment("then"))
+        .subgraph(same)
+        .subgraph(small)
+        .subgraph(increment("decomposition"))
+        .subgraph(SubgraphBuilder::new("start"))
+        .build()
+        .unwrap();
+    assert_eq!(model.subgraphs.len(), 6);
+    assert_eq!(model.subgraphs[0].nodes[3].params, composite.into());
+    assert_eq!(model.min_runtime_version(), Some("2.17.0"));
+}
+
+#[test]
+fn tables_without_inputs_and_outputs_are_models_too() {
+    let mut graph = SubgraphBuilder::new("start");
+    let params = crate::ops::variables::VarHandleParams { container: "".into(), shared_name: "v".into() };
+    let handle = graph.tensor("handle", Resource, []);
+    graph.node(BuiltinOp::VAR_HANDLE, params).writes([handle]);
+    let zero = graph.constant("zero", [1], &[0f32]);
+    graph.node(BuiltinOp::ASSIGN_VARIABLE, Params::None).inputs([handle, zero]).writes([]);
+    assert_eq!(versions(&one(graph).unwrap()), [1, 1]);
+}
+
+#[test]
+fn the_first_thing_that_is_wrong_is_the_error() {
+    let start = || {
+        let mut graph = SubgraphBuilder::new("main");
+        let (a, b) = (graph.input("a", Float32, [2]), graph.input("b", Float32, [3]));
+        (graph, a, b)
+    };
+    let (mut graph, a, b) = start();
+    let y = graph.node(BuiltinOp::ADD, add()).inputs([a, b]).output("y");
+    graph.node(BuiltinOp::ADD, add()).inputs([y, a]).output("z");
+    let message = error(graph);
+    assert!(message.contains("node 0 (ADD, writes \"y\"): "), "{message}");
+
+    let (mut graph, a, _) = start();
+    graph.node(BuiltinOp::WHERE, Params::None).inputs([a]).output("y");
+    let message = error(graph);
+    assert!(message.contains("depends on data; the outputs can be made with `tensor`"), "{message}");
+
+    let (mut graph, a, _) = start();
+    graph.custom("Mine").inputs([a]).output("y");
+    assert!(error(graph).contains("only its author knows"));
+
+    let (mut graph, a, _) = start();
+    graph.node(BuiltinOp::ADD, add()).inputs([a, TensorId(99)]).output("y");
+    assert!(error(graph).contains("it reads tensor 99, which does not exist"));
+
+    let (mut graph, ..) = start();
+    graph.quantize(TensorId(7), Quantization::per_tensor(1.0, 0));
+    assert!(error(graph).contains("there is no tensor 7"));
+
+    let (mut graph, ..) = start();
+    graph.constant("short", [3], &[1f32; 2]);
+    assert!(
+        error(graph).contains("tensor 2 (\"short\"): it has 8 bytes of data, its type and shape need 12")
+    );
+
+    let (mut graph, a, _) = start();
+    let y = graph.tensor("y", Float32, [2]);
+    graph
+        .node(BuiltinOp::IF, IfParams { then_subgraph_index: 1, else_subgraph_index: 1 })
+        .inputs([a])
+        .writes([y]);
+    assert!(error(graph).contains("subgraph 1"));
+
+    let (mut graph, a, _) = start();
+    let y = graph.tensor("y", Float32, [2]);
+    graph.node(BuiltinOp(250), Params::None).inputs([a]).writes([y]);
+    assert!(error(graph).contains("does not know the op"));
+
+    let (mut graph, a, _) = start();
+    let y = graph.tensor("y", Float32, [2]);
+    graph.node(BuiltinOp::ADD, Params::None).inputs([a, a]).writes([y]);
+    assert!(error(graph).contains("the node has no Add params"));
+
+    assert!(ModelBuilder::new().build().unwrap_err().to_string().contains("no subgraphs"));
+}
+
+#[test]
+fn restamping_lowers_what_is_too_high_and_raises_what_is_too_low() {
+    let mut graph = two_additions();
+    let c = TensorId(2);
+    let relu = AddParams { fused_activation_function: Activation::Relu, ..Default::default() };
+    let e = graph.node(BuiltinOp::ADD, relu).inputs([c, c]).output("e");
+    let f = graph.tensor("f", Float32, [2]);
+    graph.custom("Mine").version(9).inputs([e]).writes([f]);
+    graph.outputs([f]);
+    let mut model =
+        ModelBuilder::new().subgraph(graph).metadata("min_runtime_version", *b"2.99.0").build().unwrap();
+    // Two operator codes: one too low for the second node, one too high for the third.
+    let nodes = &mut model.subgraphs[0].nodes;
+    (nodes[0].version, nodes[1].version, nodes[2].version) = (1, 1, 5);
+    let before = model.clone();
+
+    let report = model.restamp().unwrap();
+    assert_eq!(versions(&model), [2, 2, 1, 9]);
+    let node = |i| (0, NodeId(i));
+    let changed = |from, to, nodes| RestampedOp { op: BuiltinOp::ADD.into(), from, to, nodes };
+    assert_eq!(report.ops, [changed(1, 2, vec![node(0), node(1)]), changed(5, 1, vec![node(2)])]);
+    assert_eq!(
+        (report.old_runtime.as_deref(), report.new_runtime.as_deref()),
+        (Some("2.99.0"), Some("1.14.0"))
+    );
+    assert_eq!(model.min_runtime_version(), Some("1.14.0"));
+    assert!(before.difference(&model).is_some());
+
+    let stamped = model.clone();
+    let report = model.restamp().unwrap();
+    assert!(report.ops.is_empty() && report.old_runtime == report.new_runtime);
+    assert_eq!(model.bytes(), stamped.bytes(), "nothing is left to change");
+}
+
+#[test]
+fn what_cannot_be_written_is_not_restamped_either() {
+    let mut model = one(two_additions()).unwrap();
+    model.subgraphs[0].nodes[0].params = Params::None;
+    let before = model.clone();
+    assert!(model.restamp().is_err());
+    assert_eq!(before.difference(&model), None);
+}

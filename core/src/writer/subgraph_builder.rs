@@ -1,0 +1,359 @@
+//! Subgraphs made from scratch.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::data::ALIGNMENT;
+use crate::error::{Error, Result};
+use crate::graph::{Node, Subgraph, Tensor, TensorId};
+use crate::op::Op;
+use crate::ops::{self, Declared, InferContext, InferTensor, Inferred, InferredShape, Params};
+use crate::quantization::Quantization;
+use crate::shape::Shape;
+use crate::sparsity::Sparsity;
+use crate::types::{Element, TensorType};
+
+/// Makes a subgraph for a [`ModelBuilder`](super::ModelBuilder).
+///
+/// Nothing fails while it is made: the first thing that was wrong is the error of
+/// [`ModelBuilder::build`](super::ModelBuilder::build), and what follows from it is not looked at.
+#[derive(Debug, Clone, Default)]
+pub struct SubgraphBuilder {
+    subgraph: Subgraph,
+    /// The data of constants and custom options.
+    bytes: Vec<u8>,
+    /// Versions that were given, by node.
+    versions: Vec<(usize, u32)>,
+    error: Option<String>,
+}
+
+/// What a [`SubgraphBuilder`] made.
+pub(super) struct Parts {
+    pub(super) subgraph: Subgraph,
+    pub(super) bytes: Vec<u8>,
+    pub(super) versions: Vec<(usize, u32)>,
+}
+
+impl SubgraphBuilder {
+    /// A subgraph without anything.
+    pub fn new(name: impl Into<String>) -> Self {
+        SubgraphBuilder {
+            subgraph: Subgraph { name: name.into(), ..Default::default() },
+            ..Default::default()
+        }
+    }
+
+    /// Adds a tensor that the caller fills.
+    pub fn input(&mut self, name: &str, ty: TensorType, shape: impl Into<Shape>) -> TensorId {
+        let id = self.tensor(name, ty, shape);
+        self.subgraph.inputs.push(id);
+        id
+    }
+
+    /// Adds a tensor for a node to write, for nodes whose outputs cannot be inferred.
+    pub fn tensor(&mut self, name: &str, ty: TensorType, shape: impl Into<Shape>) -> TensorId {
+        self.add(Tensor::new(name, ty, shape))
+    }
+
+    /// Adds state that lives from one invocation to the next.
+    pub fn variable(&mut self, name: &str, ty: TensorType, shape: impl Into<Shape>) -> TensorId {
+        self.add(Tensor { is_variable: true, ..Tensor::new(name, ty, shape) })
+    }
+
+    /// Adds a constant, with its elements in row-major order.
+    pub fn constant<T: Element>(&mut self, name: &str, shape: impl Into<Shape>, values: &[T]) -> TensorId {
+        self.constant_bytes(name, T::TYPE, shape, bytemuck::cast_slice(values))
+    }
+
+    /// Adds a constant, with its bytes as the file holds them: elements of less than a byte packed, of a sparse one
+    /// those that are stored.
+    pub fn constant_bytes(
+        &mut self,
+        name: &str,
+        ty: TensorType,
+        shape: impl Into<Shape>,
+        bytes: &[u8],
+    ) -> TensorId {
+        let data = Some(self.store(bytes));
+        self.add(Tensor { data, ..Tensor::new(name, ty, shape) })
+    }
+
+    /// Adds a constant of strings.
+    pub fn strings(&mut self, name: &str, shape: impl Into<Shape>, values: &[impl AsRef<[u8]>]) -> TensorId {
+        // Their number, where each begins and where the last one ends, and the strings.
+        let mut words = vec![values.len()];
+        let mut end = (values.len() + 2) * 4;
+        words.push(end);
+        for value in values {
+            end += value.as_ref().len();
+            words.push(end);
+        }
+        let mut bytes = Vec::with_capacity(end);
+        for word in words {
+            match i32::try_from(word) {
+                Ok(word) => bytes.extend_from_slice(&word.to_le_bytes()),
+                Err(_) => {
+                    self.fail(format!("the strings of tensor \"{name}\" are longer than the format allows"))
+                }
+            }
+        }
+        values.iter().for_each(|value| bytes.extend_from_slice(value.as_ref()));
+        self.constant_bytes(name, TensorType::String, shape, &bytes)
+    }
+
+    /// Says how the values of a tensor map to real ones.
+    pub fn quantize(&mut self, id: TensorId, quantization: Quantization) {
+        self.change(id, |tensor| tensor.quantization = Some(Arc::new(quantization)));
+    }
+
+    /// Says which elements the bytes of a constant are.
+    pub fn sparse(&mut self, id: TensorId, sparsity: Sparsity) {
+        self.change(id, |tensor| tensor.sparsity = Some(Arc::new(sparsity)));
+    }
+
+    /// Says which dimensions of a tensor may have any size: `None` in `signature`.
+    pub fn resizable(&mut self, id: TensorId, signature: impl Into<Vec<Option<usize>>>) {
+        self.change(id, |tensor| tensor.shape_signature = Some(signature.into()));
+    }
+
+    /// All that the file says of a tensor, for what has no method of its own. Only its data cannot be changed.
+    pub fn change(&mut self, id: TensorId, change: impl FnOnce(&mut Tensor)) {
+        match self.subgraph.tensors.get_mut(id.0) {
+            Some(tensor) => {
+                let data = tensor.data.clone();
+                change(tensor);
+                tensor.data = data;
+            }
+            None => self.fail(format!("there is no tensor {}", id.0)),
+        }
+    }
+
+    /// Adds tensors to those that the caller reads.
+    pub fn outputs(&mut self, ids: impl IntoIterator<Item = TensorId>) {
+        self.subgraph.outputs.extend(ids);
+    }
+
+    /// Begins a node of a builtin op. It is added by what says where its outputs go: [`NodeBuilder::output`],
+    /// [`NodeBuilder::outputs`] or [`NodeBuilder::writes`].
+    pub fn node(&mut self, op: impl Into<Op>, params: impl Into<Params>) -> NodeBuilder<'_> {
+        NodeBuilder {
+            node: Node::new(op, 1, params, [], []),
+            version: None,
+            ty: None,
+            quantization: None,
+            graph: self,
+        }
+    }
+
+    /// Begins a node of a custom op. Its version is 1 where it is not given.
+    pub fn custom(&mut self, name: &str) -> NodeBuilder<'_> {
+        self.node(Op::custom(name), Params::Custom)
+    }
+
+    pub(super) fn finish(self) -> Result<Parts> {
+        match self.error {
+            Some(message) => Err(Error::InvalidNode(message)),
+            None => Ok(Parts { subgraph: self.subgraph, bytes: self.bytes, versions: self.versions }),
+        }
+    }
+
+    fn add(&mut self, tensor: Tensor) -> TensorId {
+        self.subgraph.tensors.push(tensor);
+        TensorId(self.subgraph.tensors.len() - 1)
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> std::ops::Range<usize> {
+        let start = self.bytes.len().next_multiple_of(ALIGNMENT);
+        self.bytes.resize(start, 0);
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    /// Notes what is wrong, if nothing was before.
+    fn fail(&mut self, message: String) {
+        self.error.get_or_insert(message);
+    }
+
+    fn infer(
+        &self,
+        node: &Node,
+        outputs: usize,
+        declared: Declared<'_>,
+    ) -> Result<SmallVec<[Inferred; 2]>, String> {
+        let Some(builtin) = node.op.builtin() else {
+            return Err("only its author knows the outputs of a custom op".into());
+        };
+        let Some(definition) = ops::definition(builtin) else {
+            return Err("this build does not know the op".into());
+        };
+        let mut inputs = SmallVec::with_capacity(node.inputs.len());
+        for id in &node.inputs {
+            let Some(id) = id else {
+                inputs.push(None);
+                continue;
+            };
+            let tensor = self.subgraph.tensors.get(id.0);
+            let tensor = tensor.ok_or_else(|| format!("it reads tensor {}, which does not exist", id.0))?;
+            let stored = tensor.data.clone().filter(|_| tensor.sparsity.is_none());
+            inputs.push(Some(InferTensor {
+                ty: tensor.ty,
+                shape: &tensor.shape,
+                quantization: tensor.quantization.as_deref(),
+                constant: stored.and_then(|range| self.bytes.get(range)),
+            }));
+        }
+        let context = InferContext {
+            params: &node.params,
+            version: node.version,
+            inputs,
+            outputs: std::iter::repeat_n(declared, outputs).collect(),
+        };
+        let inferred = (definition.infer)(&context).map_err(|e| e.to_string())?;
+        match inferred.len() {
+            n if n == outputs => Ok(inferred),
+            n => Err(format!("it has {n} outputs, {outputs} are named")),
+        }
+    }
+}
+
+/// Makes a node of a [`SubgraphBuilder`].
+#[derive(Debug)]
+#[must_use = "the node is added by `output`, `outputs` or `writes`"]
+pub struct NodeBuilder<'g> {
+    graph: &'g mut SubgraphBuilder,
+    node: Node,
+    version: Option<u32>,
+    ty: Option<TensorType>,
+    quantization: Option<Quantization>,
+}
+
+impl NodeBuilder<'_> {
+    /// What the node reads.
+    pub fn inputs(self, ids: impl IntoIterator<Item = TensorId>) -> Self {
+        self.optional_inputs(ids.into_iter().map(Some))
+    }
+
+    /// What the node reads; `None` where an optional input is left out.
+    pub fn optional_inputs(mut self, ids: impl IntoIterator<Item = Option<TensorId>>) -> Self {
+        self.node.inputs = ids.into_iter().collect();
+        self
+    }
+
+    /// Tensors that carry the quantization of values inside the op; `None` where a position is unused.
+    pub fn intermediates(mut self, ids: impl IntoIterator<Item = Option<TensorId>>) -> Self {
+        self.node.intermediates = ids.into_iter().collect();
+        self
+    }
+
+    /// Which of the inputs the node changes.
+    pub fn mutating(mut self, inputs: impl Into<Vec<bool>>) -> Self {
+        self.node.mutating_variable_inputs = inputs.into();
+        self
+    }
+
+    /// The version of the op. Where it is not given, a builtin op gets the lowest one that is enough for all its nodes
+    /// without a given version.
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    /// The options of a custom op: bytes that its kernel understands. Most kernels expect a FlexBuffer, as the
+    /// `flexbuffers` crate makes it:
+    ///
+    /// ```
+    /// # use delegraph_core::{ModelBuilder, SubgraphBuilder, TensorType};
+    /// let mut options = flexbuffers::Builder::default();
+    /// let mut map = options.start_map();
+    /// map.push("alpha", 0.25f32);
+    /// map.end_map();
+    ///
+    /// let mut graph = SubgraphBuilder::new("main");
+    /// let x = graph.input("x", TensorType::Float32, [4]);
+    /// let y = graph.tensor("y", TensorType::Float32, [4]);
+    /// graph.custom("MyOp").inputs([x]).options(options.view()).writes([y]);
+    /// graph.outputs([y]);
+    /// let model = ModelBuilder::new().subgraph(graph).build()?;
+    /// # assert_eq!(&model.bytes()[model.subgraphs[0].nodes[0].custom_options.clone()], options.view());
+    /// # Ok::<(), delegraph_core::Error>(())
+    /// ```
+    pub fn options(mut self, bytes: &[u8]) -> Self {
+        self.node.custom_options = self.graph.store(bytes);
+        self
+    }
+
+    /// The element type of the outputs, for ops whose inputs and params do not tell (QUANTIZE).
+    pub fn output_type(mut self, ty: TensorType) -> Self {
+        self.ty = Some(ty);
+        self
+    }
+
+    /// The quantization of the outputs. It is never inferred.
+    pub fn output_quantization(mut self, quantization: Quantization) -> Self {
+        self.quantization = Some(quantization);
+        self
+    }
+
+    /// Adds the node and its only output, whose type and shape are inferred.
+    pub fn output(self, name: &str) -> TensorId {
+        let [id] = self.outputs([name]);
+        id
+    }
+
+    /// Adds the node and its outputs, whose types and shapes are inferred. Where they depend on data or on another
+    /// subgraph, make them with [`SubgraphBuilder::tensor`] and use [`NodeBuilder::writes`].
+    pub fn outputs<const N: usize>(mut self, names: [&str; N]) -> [TensorId; N] {
+        let first = self.node.inputs.iter().flatten().next();
+        let first = first.and_then(|id| self.graph.subgraph.tensors.get(id.0)).map(|t| t.ty);
+        let ty = self.ty.or(first).unwrap_or(TensorType::Float32);
+        let shape = Shape::default();
+        let quantization = self.quantization.take().map(Arc::new);
+        let declared = Declared { ty, shape: &shape, quantization: quantization.as_deref() };
+        // Inference takes a newer version for one that allows more.
+        let definition = self.node.op.builtin().and_then(ops::definition);
+        let newest = definition.and_then(|d| d.history.last()).map_or(1, |(version, _)| *version);
+        let probe = Node { version: self.version.unwrap_or(newest), ..self.node.clone() };
+        let shapes = self.graph.infer(&probe, N, declared).and_then(|inferred| {
+            let known = |output: Inferred| match output.shape {
+                InferredShape::Known(shape) => Ok((output.ty, shape)),
+                InferredShape::DataDependent => Err("the shape of its output depends on data".to_owned()),
+                InferredShape::FromKernel => {
+                    Err("the shape of its output depends on another subgraph".to_owned())
+                }
+            };
+            inferred.into_iter().map(known).collect::<Result<Vec<_>, _>>()
+        });
+        let shapes = shapes.unwrap_or_else(|message| {
+            let hint = "the outputs can be made with `tensor` and given with `writes`";
+            self.fail(&names.join("\", \""), format!("{message}; {hint}"));
+            Vec::new()
+        });
+        let mut shapes = shapes.into_iter();
+        let ids = names.map(|name| {
+            let (ty, shape) = shapes.next().unwrap_or((ty, shape.clone()));
+            let quantization = quantization.clone();
+            self.graph.add(Tensor { quantization, ..Tensor::new(name, ty, shape) })
+        });
+        self.writes(ids);
+        ids
+    }
+
+    /// Adds the node, which writes these tensors.
+    pub fn writes(mut self, ids: impl IntoIterator<Item = TensorId>) {
+        self.node.outputs = ids.into_iter().collect();
+        if let (Op::Custom(_), Some(version)) = (&self.node.op, self.version) {
+            self.node.version = version;
+        } else if let Some(version) = self.version {
+            self.graph.versions.push((self.graph.subgraph.nodes.len(), version));
+        }
+        self.graph.subgraph.nodes.push(self.node);
+    }
+
+    /// Notes what is wrong with the node that writes `names`.
+    fn fail(&mut self, names: &str, message: String) {
+        let (node, op) = (self.graph.subgraph.nodes.len(), &self.node.op);
+        let message = format!("node {node} ({op}, writes \"{names}\"): {message}");
+        self.graph.fail(message);
+    }
+}
