@@ -203,6 +203,10 @@ impl<'a> InvokeContext<'a> {
             if self.written.contains(id) {
                 return Err(Error::State(format!("output \"{}\" is already in use", tensor.name)));
             }
+            if tensor.ty != result.ty {
+                let text = format!("subgraph {index} returns {} for an output of {}", result.ty, tensor.ty);
+                return Err(Error::InvalidNode(text));
+            }
             if tensor.placement() == Placement::Dynamic {
                 tensor.shape = result.shape.clone();
                 tensor.allocate_bytes(Placement::Dynamic, result.bytes().len())?;

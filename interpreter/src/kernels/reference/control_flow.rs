@@ -1,21 +1,48 @@
-//! CALL_ONCE, IF, WHILE.
+//! CALL_ONCE, IF, WHILE, CALL, STABLEHLO_WHILE, STABLEHLO_CASE, STABLEHLO_COMPOSITE.
 
 use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, Placement, PrepareContext, RuntimeTensor};
-use delegraph_core::ops::control_flow::{CallOnceParams, IfParams, WhileParams};
+use delegraph_core::ops::control_flow::{
+    CallOnceParams, CallParams, IfParams, StableHLOCompositeParams, StablehloCaseParams, StablehloWhileParams,
+    WhileParams,
+};
 use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Registration, Result, Shape};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     // What is called may have side effects.
+    let branch = |select, callees: Callees| {
+        Registration::new(move |_| Ok(Branch { select, read: callees, callees: Vec::new() })).with_side_effects()
+    };
+    let repeat = |callees: Callees| Registration::new(move |cx| While::new(cx, callees)).with_side_effects();
+    let once = Registration::new(|_| Ok(CallOnce::default())).with_side_effects();
     resolver
-        .add_builtin(
-            BuiltinOp::CALL_ONCE,
-            Registration::new(|_| Ok(CallOnce::default())).with_side_effects(),
-            1,
-        )
-        .add_builtin(BuiltinOp::IF, Registration::new(|_| Ok(If::default())).with_side_effects(), 1)
-        .add_builtin(BuiltinOp::WHILE, Registration::new(While::new).with_side_effects(), 1);
+        .add_builtin(BuiltinOp::CALL_ONCE, once, 1)
+        .add_builtin(BuiltinOp::IF, branch(Select::Condition, |cx| {
+            let p = cx.params::<IfParams>()?;
+            Ok(vec![p.else_subgraph_index, p.then_subgraph_index])
+        }), 1)
+        .add_builtin(BuiltinOp::STABLEHLO_CASE, branch(Select::Index, |cx| {
+            Ok(cx.params::<StablehloCaseParams>()?.branch_subgraph_indices.clone())
+        }), 1)
+        .add_builtin(BuiltinOp::STABLEHLO_COMPOSITE, branch(Select::Only, |cx| {
+            Ok(vec![cx.params::<StableHLOCompositeParams>()?.decomposition_subgraph_index])
+        }), 1)
+        .add_builtin(BuiltinOp::CALL, branch(Select::Only, |cx| {
+            // Any index that is too large does not exist.
+            Ok(vec![i32::try_from(cx.params::<CallParams>()?.subgraph).unwrap_or(-1)])
+        }), 1)
+        .add_builtin(BuiltinOp::WHILE, repeat(|cx| {
+            let p = cx.params::<WhileParams>()?;
+            Ok(vec![p.cond_subgraph_index, p.body_subgraph_index])
+        }), 1)
+        .add_builtin(BuiltinOp::STABLEHLO_WHILE, repeat(|cx| {
+            let p = cx.params::<StablehloWhileParams>()?;
+            Ok(vec![p.cond_subgraph_index, p.body_subgraph_index])
+        }), 1);
 }
+
+/// The subgraphs that a node calls.
+type Callees = fn(&PrepareContext<'_>) -> Result<Vec<i32>>;
 
 #[derive(Default)]
 struct CallOnce {
@@ -37,36 +64,77 @@ impl Kernel for CallOnce {
     }
 }
 
-#[derive(Default)]
-struct If {
-    callees: [usize; 2],
+/// What says which of several subgraphs runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Select {
+    /// Input 0, a boolean: the second where it is true.
+    Condition,
+    /// Input 0, an index; the last subgraph where it is out of range.
+    Index,
+    /// There is one.
+    Only,
 }
 
-impl Kernel for If {
+/// Runs one of several subgraphs on the inputs that do not say which.
+struct Branch {
+    select: Select,
+    read: Callees,
+    callees: Vec<usize>,
+}
+
+impl Branch {
+    fn first_argument(&self) -> usize {
+        usize::from(self.select != Select::Only)
+    }
+}
+
+impl Kernel for Branch {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
-        let p = cx.params::<IfParams>()?;
-        self.callees = [index(p.else_subgraph_index)?, index(p.then_subgraph_index)?];
-        let condition = cx.input(0)?;
-        check_condition(condition.tensor())?;
-        let shapes =
-            (1..cx.num_inputs()).map(|i| Ok(cx.input(i)?.shape().clone())).collect::<Result<Vec<_>>>()?;
-        let otherwise = cx.host().prepare_callee(self.callees[0], &shapes)?;
-        let then = cx.host().prepare_callee(self.callees[1], &shapes)?;
-        check_count(cx, self.callees[0], otherwise.len())?;
-        check_count(cx, self.callees[1], then.len())?;
-        for (i, shapes) in otherwise.into_iter().zip(then).enumerate() {
-            set_output(cx, i, shapes.0.filter(|shape| Some(shape) == shapes.1.as_ref()))?;
+        self.callees = (self.read)(cx)?.into_iter().map(index).collect::<Result<_>>()?;
+        match self.select {
+            Select::Condition => check_condition(cx.input(0)?.tensor())?,
+            Select::Index => check_index(cx.input(0)?.tensor())?,
+            Select::Only => {}
         }
-        Ok(())
+        let shapes = shapes(cx, self.first_argument())?;
+        let mut outputs: Option<Vec<Option<Shape>>> = None;
+        for &callee in &self.callees {
+            let returned = cx.host().prepare_callee(callee, &shapes)?;
+            check_count(cx, callee, returned.len())?;
+            match &mut outputs {
+                None => outputs = Some(returned),
+                // A shape that differs from one to the other depends on data.
+                Some(outputs) => {
+                    for (shape, other) in outputs.iter_mut().zip(returned) {
+                        *shape = shape.take().filter(|shape| Some(&*shape) == other.as_ref());
+                    }
+                }
+            }
+        }
+        let outputs = outputs.ok_or_else(|| Error::InvalidNode("there is no subgraph to run".into()))?;
+        outputs.into_iter().enumerate().try_for_each(|(i, shape)| set_output(cx, i, shape))
     }
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
-        let condition = holds(cx.input_tensor(0)?)?;
-        cx.call(self.callees[usize::from(condition)], 1..cx.num_inputs())
+        let last = self.callees.len().saturating_sub(1);
+        let selected = match self.select {
+            Select::Condition => holds(cx.input_tensor(0)?)?.into(),
+            Select::Index => {
+                let index = cx.input_tensor(0)?;
+                check_index(index)?;
+                let index = index.elements::<i32>()?.first().copied();
+                index.and_then(|i| usize::try_from(i).ok()).unwrap_or(last).min(last)
+            }
+            Select::Only => 0,
+        };
+        let callee = self.callees.get(selected).copied();
+        let callee = callee.ok_or_else(|| Error::State("the kernel was not prepared".into()))?;
+        cx.call(callee, self.first_argument()..cx.num_inputs())
     }
 }
 
 struct While {
+    read: Callees,
     condition: usize,
     body: usize,
     /// What the loop works on: the inputs at first, then what the body returns.
@@ -76,10 +144,10 @@ struct While {
 }
 
 impl While {
-    fn new(cx: &InitContext<'_>) -> Result<Self> {
+    fn new(cx: &InitContext<'_>, read: Callees) -> Result<Self> {
         let inputs = cx.node.inputs.iter().flatten();
         let state = inputs.filter_map(|id| cx.subgraph.tensors.get(id.0)).map(RuntimeTensor::new).collect();
-        Ok(While { condition: 0, body: 0, state, stable: false })
+        Ok(While { read, condition: 0, body: 0, state, stable: false })
     }
 
     fn step(&mut self, cx: &mut InvokeContext<'_>) -> Result<bool> {
@@ -99,10 +167,10 @@ impl While {
 
 impl Kernel for While {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
-        let p = cx.params::<WhileParams>()?;
-        (self.condition, self.body) = (index(p.cond_subgraph_index)?, index(p.body_subgraph_index)?);
-        let shapes =
-            (0..cx.num_inputs()).map(|i| Ok(cx.input(i)?.shape().clone())).collect::<Result<Vec<_>>>()?;
+        if let [condition, body] = *(self.read)(cx)? {
+            (self.condition, self.body) = (index(condition)?, index(body)?);
+        }
+        let shapes = shapes(cx, 0)?;
         if cx.num_outputs() != shapes.len() {
             return Err(Error::InvalidNode(format!(
                 "{} inputs, but {} outputs",
@@ -150,6 +218,11 @@ fn index(subgraph: i32) -> Result<usize> {
     usize::try_from(subgraph).map_err(|_| Error::InvalidNode(format!("subgraph {subgraph} does not exist")))
 }
 
+/// The shapes of the inputs from `first` on.
+fn shapes(cx: &PrepareContext<'_>, first: usize) -> Result<Vec<Shape>> {
+    (first..cx.num_inputs()).map(|i| Ok(cx.input(i)?.shape().clone())).collect()
+}
+
 fn check_count(cx: &PrepareContext<'_>, callee: usize, returns: usize) -> Result<()> {
     if returns == cx.num_outputs() {
         return Ok(());
@@ -172,6 +245,13 @@ fn check_condition(tensor: &RuntimeTensor) -> Result<()> {
         return Ok(());
     }
     Err(Error::InvalidNode(format!("the condition must be one BOOL, got {} {}", tensor.ty, tensor.shape)))
+}
+
+fn check_index(tensor: &RuntimeTensor) -> Result<()> {
+    if tensor.ty == i32::TYPE && tensor.shape.elements() == 1 {
+        return Ok(());
+    }
+    Err(Error::InvalidNode(format!("the index must be one INT32, got {} {}", tensor.ty, tensor.shape)))
 }
 
 fn holds(tensor: &RuntimeTensor) -> Result<bool> {
@@ -259,6 +339,11 @@ mod tests {
         )
     }
 
+    /// `x + x`
+    fn double() -> Graph {
+        Graph::new(&[(I, None), (I, None)], &[0], &[1]).node(BuiltinOp::ADD, add(), &[0, 0], &[1])
+    }
+
     /// `x < 5`
     fn below_five() -> Graph {
         let graph = Graph::new(&[(I, None), (I, Some(4)), (B, None)], &[0], &[2]);
@@ -268,10 +353,13 @@ mod tests {
     #[test]
     fn loops_while_the_condition_holds() {
         let params = Params::While(WhileParams { cond_subgraph_index: 1, body_subgraph_index: 2 });
-        let main = Graph::new(&[(I, None), (I, None)], &[0], &[1]).node(BuiltinOp::WHILE, params, &[0], &[1]);
-        let mut interpreter = interpreter(vec![main, below_five(), increment()]).unwrap();
-        for (from, to) in [(-2, 5), (7, 7), (4, 5)] {
-            assert_eq!(run(&mut interpreter, Some(from)).unwrap(), to);
+        let stablehlo = StablehloWhileParams { cond_subgraph_index: 1, body_subgraph_index: 2 }.into();
+        for (op, params) in [(BuiltinOp::WHILE, params), (BuiltinOp::STABLEHLO_WHILE, stablehlo)] {
+            let main = Graph::new(&[(I, None), (I, None)], &[0], &[1]).node(op, params, &[0], &[1]);
+            let mut interpreter = interpreter(vec![main, below_five(), increment()]).unwrap();
+            for (from, to) in [(-2, 5), (7, 7), (4, 5)] {
+                assert_eq!(run(&mut interpreter, Some(from)).unwrap(), to);
+            }
         }
     }
 
@@ -285,11 +373,49 @@ mod tests {
             &[2, 0],
             &[3],
         );
-        let double =
-            Graph::new(&[(I, None), (I, None)], &[0], &[1]).node(BuiltinOp::ADD, add(), &[0, 0], &[1]);
-        let mut interpreter = interpreter(vec![main, increment(), double]).unwrap();
+        let mut interpreter = interpreter(vec![main, increment(), double()]).unwrap();
         assert_eq!(run(&mut interpreter, Some(4)).unwrap(), 5);
         assert_eq!(run(&mut interpreter, Some(6)).unwrap(), 12);
+    }
+
+    #[test]
+    fn an_index_selects_a_branch() {
+        let case = |branches: &[i32]| StablehloCaseParams { branch_subgraph_indices: branches.to_vec() }.into();
+        let main = |branches| {
+            let graph = Graph::new(&[(I, None), (I, Some(4)), (I, None)], &[0], &[2]);
+            graph.node(BuiltinOp::STABLEHLO_CASE, case(branches), &[0, 1], &[2])
+        };
+        let mut two = interpreter(vec![main(&[2, 1]), increment(), double()]).unwrap();
+        for (index, want) in [(0, 10), (1, 6), (2, 6), (-1, 6)] {
+            assert_eq!(run(&mut two, Some(index)).unwrap(), want, "index {index}");
+        }
+        let e = interpreter(vec![main(&[])]).and_then(|mut i| run(&mut i, Some(1))).unwrap_err().to_string();
+        assert!(e.ends_with("there is no subgraph to run"), "{e}");
+        let e = interpreter(vec![main(&[1]), below_five()]).and_then(|mut i| run(&mut i, Some(1)));
+        let e = e.unwrap_err().to_string();
+        assert!(e.contains("subgraph 1 returns BOOL for an output of INT32"), "{e}");
+    }
+
+    #[test]
+    fn composites_run_what_they_are_made_of() {
+        let composite = |decomposition_subgraph_index| {
+            StableHLOCompositeParams { decomposition_subgraph_index, ..Default::default() }.into()
+        };
+        // (x + 1) + (x + 1), in a subgraph that calls another one.
+        let middle = Graph::new(&[(I, None), (I, None), (I, None)], &[0], &[2])
+            .node(BuiltinOp::STABLEHLO_COMPOSITE, composite(2), &[0], &[1])
+            .node(BuiltinOp::ADD, add(), &[1, 1], &[2]);
+        let main = |op, params| Graph::new(&[(I, None), (I, None)], &[0], &[1]).node(op, params, &[0], &[1]);
+        let call = CallParams { subgraph: 1 }.into();
+        let mut nested = interpreter(vec![main(BuiltinOp::CALL, call), middle, increment()]).unwrap();
+        assert_eq!(run(&mut nested, Some(3)).unwrap(), 8);
+        let main = |callee| main(BuiltinOp::STABLEHLO_COMPOSITE, composite(callee));
+        for (callee, other) in [(0, 1), (1, 0), (1, 1)] {
+            let e = interpreter(vec![main(callee), main(other)]).err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(e.contains("calls itself, directly or through others"), "{e}");
+        }
+        let e = interpreter(vec![main(7)]).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(e.contains("calls subgraph 7, which does not exist"), "{e}");
     }
 
     #[test]
