@@ -106,7 +106,7 @@ impl Kernel for Branch {
                 // A shape that differs from one to the other depends on data.
                 Some(outputs) => {
                     for (shape, other) in outputs.iter_mut().zip(returned) {
-                        *shape = shape.take().filter(|shape| Some(&*shape) == other.as_ref());
+                        *shape = shape.take().filter(|shape| Some(shape) == other.as_ref());
                     }
                 }
             }
