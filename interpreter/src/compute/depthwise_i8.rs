@@ -9,8 +9,12 @@ use super::Parallel;
 use super::buffer::{AlignedVec, SharedMut};
 use super::conv::ConvGeometry;
 use super::conv_i8::ByteQuant;
+#[cfg(target_arch = "x86_64")]
+use super::depthwise_i8_x86 as x86;
 use super::error::{ComputeError, Result, check_len, product};
 use super::isa::Isa;
+#[cfg(target_arch = "x86_64")]
+use super::isa::Level;
 use super::requant::{OutputQuant, Requant, RequantPart};
 use super::simd_i8::{Dot8, Dot8Task, dispatch, lanes};
 
@@ -42,6 +46,9 @@ pub struct DepthwiseI8 {
     requant: Requant,
     /// A pixel that means 0.
     blank: AlignedVec<u8>,
+    /// For blocks of many channels at a time.
+    #[cfg(target_arch = "x86_64")]
+    wide: Option<x86::Wide>,
 }
 
 impl DepthwiseI8 {
@@ -100,7 +107,21 @@ impl DepthwiseI8 {
         let requant = Requant::new(&output, (1, channels, padded), lanes)?;
         let mut blank = AlignedVec::zeroed(filter.in_channels)?;
         blank.as_mut_slice().fill(input.zero_byte()?);
+        #[cfg(target_arch = "x86_64")]
+        let wide = match isa.level() {
+            Level::Avx512Vnni if w0 == 0 => {
+                let [_, width] = filter.window;
+                let weight = |row: usize, column: usize, c: usize| {
+                    let byte = weights[(row * width + column) * channels + c];
+                    (byte ^ flip).cast_signed()
+                };
+                x86::Wide::pack(&filter, weight, own.as_slice(), &output)?
+            }
+            _ => None,
+        };
         Ok(Self {
+            #[cfg(target_arch = "x86_64")]
+            wide,
             isa,
             filter,
             lanes,
@@ -141,15 +162,45 @@ impl DepthwiseI8 {
         let threads = par.threads();
         let parts = if threads > 1 { (4 * threads).div_ceil(rows).min(vectors) } else { 1 };
         let per_task = rows.div_ceil(if threads > 1 { 8 * threads } else { 1 });
-        let step = vectors.div_ceil(parts);
+        // Whole blocks of four vectors may take another way.
+        let step = vectors.div_ceil(parts).next_multiple_of(4);
         let shared = SharedMut::new(out);
         par.run(rows.div_ceil(per_task) * parts, &|task| {
             let (block, part) = (task / parts, task % parts);
             let rows = block * per_task..((block + 1) * per_task).min(rows);
             let vectors = (part * step).min(vectors)..((part + 1) * step).min(vectors);
+            #[cfg(target_arch = "x86_64")]
+            let vectors = self.run_blocks(geo, input, shared, rows.clone(), vectors);
             dispatch(self.isa, RowsTask { layer: self, geo, input, out: shared, rows, vectors });
         });
         Ok(())
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl DepthwiseI8 {
+    /// Computes the blocks of channels at the front of `vectors`; returns those that are left.
+    fn run_blocks(
+        &self,
+        geo: &ConvGeometry,
+        input: &[u8],
+        out: SharedMut<'_, u8>,
+        rows: Range<usize>,
+        vectors: Range<usize>,
+    ) -> Range<usize> {
+        let Some(wide) = self.wide.as_ref().filter(|w| w.takes(geo)) else { return vectors };
+        let per_block = x86::BLOCK / self.lanes;
+        let blocks = vectors.start / per_block..(vectors.end / per_block).min(wide.blocks);
+        if blocks.is_empty() {
+            return vectors;
+        }
+        let left = blocks.end * per_block..vectors.end;
+        let (blank, flip) = (self.blank.as_slice(), self.input.flip(self.unsigned));
+        let work = x86::Rows { wide, geo, input, blank, flip, out, rows, blocks };
+        // SAFETY: `wide` is there only where the processor has the instructions. Lengths and geometry were checked;
+        // tasks have rows and channels of their own, these beginning with whole blocks.
+        unsafe { work.run() };
+        left
     }
 }
 

@@ -15,6 +15,8 @@ mod conv;
 mod conv_i8;
 mod depthwise;
 mod depthwise_i8;
+#[cfg(target_arch = "x86_64")]
+mod depthwise_i8_x86;
 mod dynamic;
 mod elementwise;
 mod elementwise_i8;

@@ -131,6 +131,30 @@ impl Requant {
         lanes: usize,
     ) -> Result<Self> {
         let count = groups * columns;
+        let places = move |c| (c, c / columns * padded + c % columns);
+        let padded = super::error::product("multipliers", &[groups, padded])?;
+        Self::placed(out, count, padded, lanes, (0..count).map(places))
+    }
+
+    /// For the first `count` of some channels in another order: column `i` is that of channel `order(i)`.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn ordered(
+        out: &OutputQuant<'_>,
+        (channels, count): (usize, usize),
+        lanes: usize,
+        order: impl Fn(usize) -> usize,
+    ) -> Result<Self> {
+        Self::placed(out, channels, count, lanes, (0..count).map(|i| (order(i), i)))
+    }
+
+    /// `places` are pairs of a channel, of which there are `count`, and its column.
+    fn placed(
+        out: &OutputQuant<'_>,
+        count: usize,
+        padded_count: usize,
+        lanes: usize,
+        places: impl Iterator<Item = (usize, usize)>,
+    ) -> Result<Self> {
         if out.multipliers.len() != 1 && out.multipliers.len() != count {
             let got = out.multipliers.len();
             return Err(ComputeError::Length { what: "multipliers", needed: count, got });
@@ -138,15 +162,13 @@ impl Requant {
         if out.low > out.high {
             return Err(ComputeError::Range { what: "bounds of the output" });
         }
-        let padded_count = super::error::product("multipliers", &[groups, padded])?;
         let mut values = AlignedVec::zeroed(super::error::product("multipliers", &[padded_count, 4])?)?;
         let v = values.as_mut_slice();
-        for c in 0..count {
+        for (c, at) in places {
             let m = if let [one] = out.multipliers { *one } else { out.multipliers[c] };
             if m.multiplier < 0 || !(-31..=30).contains(&m.shift) {
                 return Err(ComputeError::Range { what: "multiplier" });
             }
-            let at = c / columns * padded + c % columns;
             v[at] = m.multiplier;
             v[padded_count + at] = m.shift.max(0);
             v[2 * padded_count + at] = (-m.shift).max(0);

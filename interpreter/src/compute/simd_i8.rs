@@ -205,7 +205,7 @@ impl Dot8 for Portable8 {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Avx2Pairs, Vnni};
+pub(crate) use x86::{Avx2Pairs, Vnni, scaled};
 
 #[cfg(target_arch = "x86_64")]
 #[path = "simd_i8_x86.rs"]

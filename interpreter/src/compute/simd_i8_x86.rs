@@ -161,6 +161,45 @@ fn first(n: usize) -> __mmask16 {
     (0xFFFFu32 >> (16 - n.min(16)) as u32) as __mmask16
 }
 
+/// Scales, rounds and adds the zero point: [`Dot8::requant`] without its clamp.
+///
+/// # Safety
+/// As for [`Dot8`].
+#[inline(always)]
+pub(crate) unsafe fn scaled(x: __m512i, q: &RequantPart, at: usize) -> __m512i {
+    // SAFETY: as the caller's.
+    unsafe {
+        if *q.simple.add(at / Vnni::LANES) {
+            let wide = |i: usize| _mm512_loadu_si512(q.wide.add(3 * at + 8 * i).cast());
+            let even = _mm512_add_epi64(_mm512_mul_epi32(x, wide(0)), wide(2));
+            let odd = _mm512_mul_epi32(_mm512_shuffle_epi32::<0b11_11_01_01>(x), wide(1));
+            let odd = _mm512_add_epi64(odd, wide(3));
+            let (even, odd) = (_mm512_srav_epi64(even, wide(4)), _mm512_srav_epi64(odd, wide(5)));
+            return _mm512_mask_blend_epi32(0b1010_1010_1010_1010, even, odd);
+        }
+        let x = _mm512_sllv_epi32(x, Vnni::load(q.left.add(at)));
+        let m = Vnni::load(q.multiplier.add(at));
+        let half = _mm512_set1_epi64(1 << 30);
+        let even = _mm512_add_epi64(_mm512_mul_epi32(x, m), half);
+        let odd = _mm512_mul_epi32(_mm512_srli_epi64::<32>(x), _mm512_srli_epi64::<32>(m));
+        let odd = _mm512_add_epi64(odd, half);
+        // Bits 31 to 62 of each product.
+        let high = _mm512_mask_blend_epi32(
+            0b1010_1010_1010_1010,
+            _mm512_srli_epi64::<31>(even),
+            _mm512_slli_epi64::<1>(odd),
+        );
+        let right = Vnni::load(q.right.add(at));
+        let shifted = _mm512_test_epi32_mask(right, right);
+        // 2^(right - 1), and 0 for no shift: a shift by -1 gives 0.
+        let half = _mm512_sllv_epi32(Vnni::splat(1), _mm512_sub_epi32(right, Vnni::splat(1)));
+        let away = _mm512_and_si512(_mm512_srai_epi32::<31>(high), Vnni::load(q.away.add(at)));
+        let half = _mm512_mask_add_epi32(half, shifted, half, away);
+        let y = _mm512_srav_epi32(_mm512_add_epi32(high, half), right);
+        _mm512_add_epi32(y, Vnni::splat(q.zero_point))
+    }
+}
+
 impl Dot8 for Vnni {
     type Flip = __m512i;
     type A = __m512i;
@@ -183,35 +222,7 @@ impl Dot8 for Vnni {
         add(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
         mul(a: __m512i, b: __m512i) -> __m512i = _mm512_mullo_epi32(a, b);
         requant(x: __m512i, q: &RequantPart, at: usize) -> __m512i = {
-            if *q.simple.add(at / Self::LANES) {
-                let wide = |i: usize| _mm512_loadu_si512(q.wide.add(3 * at + 8 * i).cast());
-                let even = _mm512_add_epi64(_mm512_mul_epi32(x, wide(0)), wide(2));
-                let odd = _mm512_mul_epi32(_mm512_shuffle_epi32::<0b11_11_01_01>(x), wide(1));
-                let odd = _mm512_add_epi64(odd, wide(3));
-                let (even, odd) = (_mm512_srav_epi64(even, wide(4)), _mm512_srav_epi64(odd, wide(5)));
-                let y = _mm512_mask_blend_epi32(0b1010_1010_1010_1010, even, odd);
-                return _mm512_min_epi32(_mm512_max_epi32(y, Self::splat(q.low)), Self::splat(q.high));
-            }
-            let x = _mm512_sllv_epi32(x, Self::load(q.left.add(at)));
-            let m = Self::load(q.multiplier.add(at));
-            let half = _mm512_set1_epi64(1 << 30);
-            let even = _mm512_add_epi64(_mm512_mul_epi32(x, m), half);
-            let odd = _mm512_mul_epi32(_mm512_srli_epi64::<32>(x), _mm512_srli_epi64::<32>(m));
-            let odd = _mm512_add_epi64(odd, half);
-            // Bits 31 to 62 of each product.
-            let high = _mm512_mask_blend_epi32(
-                0b1010_1010_1010_1010,
-                _mm512_srli_epi64::<31>(even),
-                _mm512_slli_epi64::<1>(odd),
-            );
-            let right = Self::load(q.right.add(at));
-            let shifted = _mm512_test_epi32_mask(right, right);
-            // 2^(right - 1), and 0 for no shift: a shift by -1 gives 0.
-            let half = _mm512_sllv_epi32(Self::splat(1), _mm512_sub_epi32(right, Self::splat(1)));
-            let away = _mm512_and_si512(_mm512_srai_epi32::<31>(high), Self::load(q.away.add(at)));
-            let half = _mm512_mask_add_epi32(half, shifted, half, away);
-            let y = _mm512_srav_epi32(_mm512_add_epi32(high, half), right);
-            let y = _mm512_add_epi32(y, Self::splat(q.zero_point));
+            let y = scaled(x, q, at);
             _mm512_min_epi32(_mm512_max_epi32(y, Self::splat(q.low)), Self::splat(q.high))
         };
         dot_each(acc: __m512i, q: __m512i, b: __m512i) -> __m512i = _mm512_dpbusd_epi32(acc, q, b);

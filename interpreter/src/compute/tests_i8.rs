@@ -276,41 +276,55 @@ fn operands_that_do_not_fit_are_errors() {
     assert!(gemm.run_sums(1, &[0; 3], &mut [0; 3], &mut [0; 1000], &Serial).is_err());
 }
 
+/// A random depthwise layer on every instruction set.
+fn check_depthwise(rng: &mut Rng, pool: &ThreadPool, filter: DepthwiseFilter, round: usize) {
+    let DepthwiseFilter { in_channels, multiplier, window } = filter;
+    let channels = in_channels * multiplier;
+    let geo = random_geometry(rng, in_channels, window);
+    // As a grouped convolution, whose filter has the output channel first.
+    let grouped = Filter {
+        out_channels: channels,
+        height: window[0],
+        width: window[1],
+        in_channels: 1,
+        groups: in_channels,
+    };
+    let l = Layer::random(rng, geo, grouped);
+    let taps = window[0] * window[1];
+    let weights: Vec<u8> = pairs(taps, channels).map(|(t, c)| l.weights[c * taps + t]).collect();
+    let expected = l.scale(&l.sums());
+    for &isa in Isa::available() {
+        let bias = Some(&l.bias[..]);
+        let (output, quant) = (l.output(), l.weight_quant);
+        let conv = DepthwiseI8::pack(isa, filter, &weights, quant, bias, l.input_quant, output).unwrap();
+        for par in [pool as &dyn Parallel, &Serial] {
+            let mut got = vec![0; expected.len()];
+            conv.run(&geo, &l.input, &mut got, par).unwrap();
+            same(&got, &expected, || format!("{} round {round} x{multiplier} {geo:?} {quant:?}", isa.name()));
+        }
+    }
+}
+
 #[test]
 fn depthwise_convolutions_of_every_kind() {
     let mut rng = Rng::new(13);
     let pool = ThreadPool::new(3);
-    for round in 0..600 {
+    for round in 0..400 {
         let multiplier = [1, 1, 1, 2, 3, 16][rng.range(0, 5)];
         let in_channels = if rng.range(0, 4) == 0 { 1 } else { rng.range(1, 50) };
-        let channels = in_channels * multiplier;
         let square = rng.range(1, 5);
         let window = if rng.range(0, 1) == 0 { [square, square] } else { [rng.range(1, 9), rng.range(1, 7)] };
-        let geo = random_geometry(&mut rng, in_channels, window);
-        // As a grouped convolution, whose filter has the output channel first.
-        let grouped = Filter {
-            out_channels: channels,
-            height: window[0],
-            width: window[1],
-            in_channels: 1,
-            groups: in_channels,
-        };
-        let l = Layer::random(&mut rng, geo, grouped);
-        let taps = window[0] * window[1];
-        let weights: Vec<u8> = pairs(taps, channels).map(|(t, c)| l.weights[c * taps + t]).collect();
-        let expected = l.scale(&l.sums());
-        let filter = DepthwiseFilter { in_channels, multiplier, window };
-        for &isa in Isa::available() {
-            let bias = Some(&l.bias[..]);
-            let (output, quant) = (l.output(), l.weight_quant);
-            let conv = DepthwiseI8::pack(isa, filter, &weights, quant, bias, l.input_quant, output).unwrap();
-            for par in [&pool as &dyn Parallel, &Serial] {
-                let mut got = vec![0; expected.len()];
-                conv.run(&geo, &l.input, &mut got, par).unwrap();
-                same(&got, &expected, || {
-                    format!("{} round {round} x{multiplier} {geo:?} {quant:?}", isa.name())
-                });
-            }
-        }
+        check_depthwise(&mut rng, &pool, DepthwiseFilter { in_channels, multiplier, window }, round);
+    }
+}
+
+#[test]
+fn depthwise_convolutions_of_many_channels() {
+    let mut rng = Rng::new(14);
+    let pool = ThreadPool::new(3);
+    for round in 0..60 {
+        let in_channels = rng.range(64, 200);
+        let window = [rng.range(1, 6), if rng.range(0, 1) == 0 { 3 } else { 5 }];
+        check_depthwise(&mut rng, &pool, DepthwiseFilter { in_channels, multiplier: 1, window }, round);
     }
 }

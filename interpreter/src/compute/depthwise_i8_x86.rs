@@ -1,0 +1,298 @@
+//! DEPTHWISE_CONV_2D of bytes with AVX-512 VNNI, 64 channels at a time.
+//!
+//! Interleaving the bytes of four input rows takes eight instructions for 64 channels; it leaves the channels in an
+//! order that packing the results undoes. Weights, bias and factors are laid out in that order.
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use super::buffer::{AlignedVec, SharedMut};
+use super::conv::ConvGeometry;
+use super::depthwise_i8::DepthwiseFilter;
+use super::error::Result;
+use super::requant::{OutputQuant, Requant, RequantPart};
+use super::simd_i8::scaled;
+
+/// Channels of a block.
+pub(super) const BLOCK: usize = 64;
+
+/// Neighbouring pixels that are computed at a time.
+const RUN: usize = 4;
+
+/// The channel that is `i`-th in a block's order.
+fn channel(i: usize) -> usize {
+    let (vector, lane, c) = (i / 16, i % 16 / 4, i % 4);
+    16 * lane + 4 * vector + c
+}
+
+/// What blocks of channels need.
+pub(super) struct Wide {
+    /// Whole blocks.
+    pub(super) blocks: usize,
+    window: [usize; 2],
+    channels: usize,
+    /// For each block, for each four rows of the window, for each column: `[channel][4]`.
+    weights: AlignedVec<i8>,
+    bias: AlignedVec<i32>,
+    requant: Requant,
+    /// Bounds of the output as bytes, and whether these are signed.
+    bounds: [i8; 2],
+    signed: bool,
+}
+
+impl Wide {
+    /// `weight(row, column, channel)` and `bias(channel)` are as the kernel needs them; `None` where no block of
+    /// channels or no window of this kind is there.
+    pub(super) fn pack(
+        filter: &DepthwiseFilter,
+        weight: impl Fn(usize, usize, usize) -> i8,
+        bias: &[i32],
+        output: &OutputQuant<'_>,
+    ) -> Result<Option<Self>> {
+        let (channels, [height, width]) = (filter.in_channels, filter.window);
+        let blocks = channels / BLOCK;
+        let signed = output.low < 0;
+        let bytes = if signed { -128..=127 } else { 0..=255 };
+        let fits = bytes.contains(&output.low) && bytes.contains(&output.high);
+        if blocks == 0 || filter.multiplier != 1 || !matches!(width, 3 | 5) || !fits {
+            return Ok(None);
+        }
+        let quads = height.div_ceil(4);
+        let mut weights = AlignedVec::<i8>::zeroed(blocks * quads * width * BLOCK * 4)?;
+        let mut to = weights.as_mut_slice().iter_mut();
+        for block in 0..blocks {
+            for quad in 0..quads {
+                for column in 0..width {
+                    for i in 0..BLOCK {
+                        for (row, to) in (quad * 4..quad * 4 + 4).zip(&mut to) {
+                            *to = if row < height {
+                                weight(row, column, block * BLOCK + channel(i))
+                            } else {
+                                0
+                            };
+                        }
+                    }
+                }
+            }
+        }
+        let order = |i: usize| i / BLOCK * BLOCK + channel(i % BLOCK);
+        let mut ordered = AlignedVec::zeroed(blocks * BLOCK)?;
+        ordered.as_mut_slice().iter_mut().enumerate().for_each(|(i, b)| *b = bias[order(i)]);
+        let requant = Requant::ordered(output, (channels, blocks * BLOCK), 16, order)?;
+        let bounds = [output.low as u8, output.high as u8].map(u8::cast_signed);
+        Ok(Some(Wide {
+            blocks,
+            window: filter.window,
+            channels,
+            weights,
+            bias: ordered,
+            requant,
+            bounds,
+            signed,
+        }))
+    }
+
+    /// Whether windows of this geometry are taken.
+    pub(super) fn takes(&self, geo: &ConvGeometry) -> bool {
+        matches!(geo.stride[1], 1 | 2) && geo.dilation[1] == 1
+    }
+}
+
+/// Some output rows, for some blocks of channels.
+pub(super) struct Rows<'a> {
+    pub(super) wide: &'a Wide,
+    pub(super) geo: &'a ConvGeometry,
+    pub(super) input: &'a [u8],
+    /// A pixel that means 0.
+    pub(super) blank: &'a [u8],
+    pub(super) flip: bool,
+    pub(super) out: SharedMut<'a, u8>,
+    pub(super) rows: Range<usize>,
+    pub(super) blocks: Range<usize>,
+}
+
+/// One output row of one block.
+struct Row<'a> {
+    geo: &'a ConvGeometry,
+    channels: usize,
+    height: usize,
+    /// First input row of the window.
+    y0: isize,
+    /// The image, from the block's first channel on.
+    input: *const u8,
+    blank: *const u8,
+    weights: *const i8,
+    bias: *const i32,
+    requant: RequantPart,
+    out: *mut u8,
+    flip: __m512i,
+    bounds: [__m512i; 2],
+    signed: bool,
+}
+
+impl Rows<'_> {
+    /// # Safety
+    /// The processor must have AVX-512 F, BW, DQ, VL and VNNI. Lengths and geometry are checked: the input has all
+    /// images, `blank` all channels, the output all pixels, of which no other thread writes these rows and blocks.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    pub(super) unsafe fn run(self) {
+        let (wide, geo) = (self.wide, self.geo);
+        let [height, width] = wide.window;
+        let per_block = height.div_ceil(4) * width * BLOCK * 4;
+        let inner = geo.interior();
+        for row in self.rows.clone() {
+            let (image, y) = (row / geo.output[0], row % geo.output[0]);
+            for block in self.blocks.clone() {
+                let first = block * BLOCK;
+                let start = image * geo.input[0] * geo.input[1] * wide.channels + first;
+                let r = Row {
+                    geo,
+                    channels: wide.channels,
+                    height,
+                    y0: geo.origin(0, y),
+                    input: self.input.as_ptr().wrapping_add(start),
+                    blank: self.blank[first..first + BLOCK].as_ptr(),
+                    weights: wide.weights.as_slice()[block * per_block..(block + 1) * per_block].as_ptr(),
+                    bias: wide.bias.as_slice()[first..first + BLOCK].as_ptr(),
+                    requant: wide.requant.part(first, BLOCK),
+                    out: self.out.ptr(row * geo.output[1] * wide.channels + first),
+                    flip: _mm512_set1_epi8(if self.flip { i8::MIN } else { 0 }),
+                    bounds: wide.bounds.map(|b| _mm512_set1_epi8(b)),
+                    signed: wide.signed,
+                };
+                // SAFETY: as the caller's.
+                unsafe {
+                    match (width, geo.stride[1]) {
+                        (3, 1) => pixels::<3, 1>(&r, &inner),
+                        (3, _) => pixels::<3, 2>(&r, &inner),
+                        (_, 1) => pixels::<5, 1>(&r, &inner),
+                        _ => pixels::<5, 2>(&r, &inner),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// All pixels of a row. The last run goes back to where pixels have been computed already.
+///
+/// # Safety
+/// As for [`Rows::run`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn pixels<const WIDTH: usize, const STRIDE: usize>(r: &Row<'_>, inner: &Range<usize>) {
+    let width = r.geo.output[1];
+    // SAFETY: as the caller's. Runs without checks of their columns lie in the interior.
+    unsafe {
+        if width < RUN {
+            for x in 0..width {
+                run::<WIDTH, STRIDE, 1, true>(r, x);
+            }
+            return;
+        }
+        let mut x = 0;
+        loop {
+            let from = x.min(width - RUN);
+            if inner.contains(&from) && from + RUN <= inner.end {
+                run::<WIDTH, STRIDE, RUN, false>(r, from);
+            } else {
+                run::<WIDTH, STRIDE, RUN, true>(r, from);
+            }
+            x += RUN;
+            if x >= width {
+                return;
+            }
+        }
+    }
+}
+
+/// `N` neighbouring pixels from `x` on. With `EDGE`, columns may lie outside of the input.
+///
+/// # Safety
+/// As for [`Rows::run`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn run<const WIDTH: usize, const STRIDE: usize, const N: usize, const EDGE: bool>(
+    r: &Row<'_>,
+    x: usize,
+) {
+    let x0 = r.geo.origin(1, x);
+    let line = r.geo.input[1];
+    let mut acc = [[_mm512_setzero_si512(); 4]; N];
+    let mut weights = r.weights;
+    for quad in 0..r.height.div_ceil(4) {
+        let rows = (r.height - quad * 4).min(4);
+        let (mut base, mut mask) = ([r.blank; 4], [0; 4]);
+        for i in 0..rows {
+            let y = r.y0 + ((quad * 4 + i) * r.geo.dilation[0]) as isize;
+            if y >= 0 && (y as usize) < r.geo.input[0] {
+                base[i] = r.input.wrapping_add(y as usize * line * r.channels);
+                mask[i] = usize::MAX;
+            }
+        }
+        /// A column of the input: four rows interleaved, then one tap for each pixel that sees it.
+        macro_rules! column {
+            ($($c:literal),*) => { $(
+                if $c < (N - 1) * STRIDE + WIDTH {
+                    let at = x0 + $c;
+                    let inside = !EDGE || (at >= 0 && (at as usize) < line);
+                    let offset = (at as usize).wrapping_mul(r.channels);
+                    // SAFETY: bytes of the input, or padding.
+                    let load = |i: usize| unsafe {
+                        let p = if inside { base[i].wrapping_add(offset & mask[i]) } else { r.blank };
+                        _mm512_xor_si512(_mm512_loadu_si512(p.cast()), r.flip)
+                    };
+                    let first = load(0);
+                    let (a, b, c, d);
+                    if rows == 1 {
+                        // The other rows have no weight: anything will do.
+                        let (low, high) = (_mm512_unpacklo_epi8(first, first), _mm512_unpackhi_epi8(first, first));
+                        (a, b, c, d) = (low, low, high, high);
+                    } else {
+                        let (second, third, fourth) = (load(1), load(2), load(3));
+                        (a, b) = (_mm512_unpacklo_epi8(first, second), _mm512_unpacklo_epi8(third, fourth));
+                        (c, d) = (_mm512_unpackhi_epi8(first, second), _mm512_unpackhi_epi8(third, fourth));
+                    }
+                    let q = [
+                        _mm512_unpacklo_epi16(a, b),
+                        _mm512_unpackhi_epi16(a, b),
+                        _mm512_unpacklo_epi16(c, d),
+                        _mm512_unpackhi_epi16(c, d),
+                    ];
+                    tap!($c, q, 0, 1, 2, 3, 4);
+                }
+            )* };
+        }
+        macro_rules! tap {
+            ($c:literal, $q:ident, $($k:literal),*) => { $(
+                let ahead = ($c as usize).wrapping_sub($k);
+                if $k < WIDTH && $c >= $k && ahead % STRIDE == 0 && ahead / STRIDE < N {
+                    for j in 0..4 {
+                        // SAFETY: weights of this quad and column.
+                        let w = unsafe { _mm512_loadu_si512(weights.add(($k * 4 + j) * 64).cast()) };
+                        let acc = &mut acc[ahead / STRIDE][j];
+                        *acc = _mm512_dpbusd_epi32(*acc, $q[j], w);
+                    }
+                }
+            )* };
+        }
+        column!(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
+        weights = weights.wrapping_add(WIDTH * 4 * 64);
+    }
+    for (t, acc) in acc.iter().enumerate() {
+        // SAFETY: bias and factors of the block; the output pixel has its 64 channels.
+        unsafe {
+            let y: [__m512i; 4] = std::array::from_fn(|j| {
+                let sum = _mm512_add_epi32(acc[j], _mm512_loadu_si512(r.bias.add(16 * j).cast()));
+                scaled(sum, &r.requant, 16 * j)
+            });
+            let (low, high) = (_mm512_packs_epi32(y[0], y[1]), _mm512_packs_epi32(y[2], y[3]));
+            let bytes = if r.signed {
+                let bytes = _mm512_packs_epi16(low, high);
+                _mm512_min_epi8(_mm512_max_epi8(bytes, r.bounds[0]), r.bounds[1])
+            } else {
+                let bytes = _mm512_packus_epi16(low, high);
+                _mm512_min_epu8(_mm512_max_epu8(bytes, r.bounds[0]), r.bounds[1])
+            };
+            _mm512_storeu_si512(r.out.add((x + t) * r.channels).cast(), bytes);
+        }
+    }
+}
