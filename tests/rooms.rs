@@ -28,7 +28,7 @@ const MISSING: &[(&str, &str, &[&str])] = &[
     (OPTIMIZED, "computed while preparing, or calls other nodes or variables", &["control_flow", "densify", "hashtable", "variables"]),
     (OPTIMIZED, "not yet: real models spend little time in it", &[
         "add_n", "arg_min_max", "bucketize", "cast", "comparison", "complex", "conv_3d", "cumsum", "l2_normalization",
-        "local_response_normalization", "lsh_projection", "lstm", "non_max_suppression", "random", "rnn", "segment",
+        "local_response_normalization", "lsh_projection", "non_max_suppression", "random", "rnn", "segment",
         "skip_gram", "svdf", "topk", "unique",
     ]),
     (GPU, "claimed only where it was computed while preparing: delegate-wgpu/src/ops/mod.rs", &["densify", "quantize", "shape"]),

@@ -5,6 +5,7 @@ use delegraph_core::ops::binary::{AddParams, MulParams, SubParams};
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
+use delegraph_core::ops::lstm::UnidirectionalSequenceLSTMParams;
 use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_core::ops::reduce::ReducerParams;
 use delegraph_core::ops::resize::ResizeBilinearParams;
@@ -374,4 +375,41 @@ fn transposed_convolutions() {
         ));
     }
     assert!(done > 100, "only {done} ran");
+}
+
+#[test]
+fn sequences_through_cells() {
+    let mut rng = Rng::new(50);
+    for round in 0..40 {
+        let (batch, steps) = (rng.range(1, 3), rng.range(1, 6));
+        let (features, cells) = (rng.range(1, 40), rng.range(1, 30));
+        let time_major = rng.range(0, 1) == 0;
+        let shape = |last| if time_major { [steps, batch, last] } else { [batch, steps, last] };
+        let x = floats(&mut rng, &shape(features), 1.0);
+        let mut matrix = |columns: usize| match round % 2 {
+            0 => floats(&mut rng, &[cells, columns], 0.5).constant(),
+            _ => {
+                let values: Vec<i8> = (0..cells * columns).map(|_| (rng.next() as i8).max(-127)).collect();
+                T::new(&[cells, columns], &values).quantized(0.004, 0).constant()
+            }
+        };
+        let mut inputs = vec![Some(x)];
+        inputs.extend((0..4).map(|_| Some(matrix(features))));
+        inputs.extend((0..4).map(|_| Some(matrix(cells))));
+        inputs.extend([None, None, None]);
+        inputs.extend((0..4).map(|_| Some(floats(&mut rng, &[cells], 1.0).constant())));
+        inputs.extend([None, None]);
+        inputs.extend((0..2).map(|_| Some(T::new(&[batch, cells], &vec![0f32; batch * cells]).variable())));
+        let out = floats(&mut rng, &shape(cells), 0.0);
+        let params = UnidirectionalSequenceLSTMParams {
+            fused_activation_function: Activation::Tanh,
+            cell_clip: if rng.range(0, 1) == 0 { 0.0 } else { 0.5 },
+            proj_clip: 0.0,
+            time_major,
+            asymmetric_quantize_inputs: rng.range(0, 1) == 0,
+            diagonal_recurrent_tensors: false,
+        };
+        let params = Params::UnidirectionalSequenceLSTM(params);
+        assert!(twins(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, 2, &params, &inputs, &[out]));
+    }
 }
