@@ -55,7 +55,14 @@ const ALL: Clamp = Clamp::NONE;
 /// The matrices of all four gates, below each other.
 enum Matrix {
     Float(GemmF32),
-    Steps { gemm: GemmI8, columns: SumScales, asymmetric: bool },
+    Steps(Box<Steps>),
+}
+
+/// Quantized weights.
+struct Steps {
+    gemm: GemmI8,
+    columns: SumScales,
+    asymmetric: bool,
 }
 
 /// Temporaries of products.
@@ -111,7 +118,7 @@ impl Matrix {
                 let quant = ByteQuant { signed: true, zero_point: 0 };
                 let gemm =
                     GemmI8::pack(isa, shape, &steps, quant, None, quant, None).map_err(compute_error)?;
-                Ok(Some(Matrix::Steps { gemm, columns, asymmetric }))
+                Ok(Some(Matrix::Steps(Box::new(Steps { gemm, columns, asymmetric }))))
             }
             _ => Ok(None),
         }
@@ -120,14 +127,14 @@ impl Matrix {
     fn scratch_len(&self, rows: usize, threads: usize) -> Result<usize> {
         match self {
             Matrix::Float(gemm) => gemm.scratch_len(rows, threads),
-            Matrix::Steps { gemm, .. } => gemm.scratch_len(rows, threads),
+            Matrix::Steps(steps) => steps.gemm.scratch_len(rows, threads),
         }
         .map_err(compute_error)
     }
 
     /// Whether vectors are quantized.
     fn quantizes(&self) -> bool {
-        matches!(self, Matrix::Steps { .. })
+        matches!(self, Matrix::Steps(_))
     }
 
     /// Multiplies `rows` vectors.
@@ -141,7 +148,8 @@ impl Matrix {
     ) -> Result<()> {
         match self {
             Matrix::Float(gemm) => gemm.run(rows, input, out, ALL, scratch.gemm, par).map_err(compute_error),
-            Matrix::Steps { gemm, columns, asymmetric } => {
+            Matrix::Steps(matrix) => {
+                let Steps { gemm, columns, asymmetric } = &**matrix;
                 let depth = (input.len() / rows.max(1)).max(1);
                 let (scales, zeros) = (&mut scratch.scales[..rows], &mut scratch.zero_points[..rows]);
                 let steps = &mut scratch.steps[..input.len()];
@@ -262,7 +270,7 @@ impl Lstm {
             for b in 0..batch {
                 let at = self.order.at(b, step);
                 let sums = &mut sums[b * width..][..width];
-                sums.iter_mut().zip(&gates[at * width..]).for_each(|(s, g)| *s = g + *s);
+                sums.iter_mut().zip(&gates[at * width..]).for_each(|(s, g)| *s += g);
                 // In the order of the weights: input, forget, cell, output.
                 for (gate, function) in
                     [Unary::Logistic, Unary::Logistic, Unary::Tanh, Unary::Logistic].into_iter().enumerate()
