@@ -2,6 +2,7 @@
 //! named like the family's definition in `delegraph_core::ops`.
 
 pub mod fixed_point;
+pub mod float8;
 pub mod index;
 pub mod lookup;
 pub mod optimized;

@@ -26,7 +26,7 @@ macro_rules! quantized_elements {
         }
     })* };
 }
-quantized_elements!(i8, u8, i16);
+quantized_elements!(i8, u8, i16, i32);
 
 /// The high half of twice the product, rounded to nearest.
 pub fn doubling_high_mul(a: i32, b: i32) -> i32 {

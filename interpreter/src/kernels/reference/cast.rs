@@ -4,11 +4,12 @@ use delegraph_core::kernel::{PrepareContext, TensorView};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result, TensorType};
 use half::{bf16, f16};
 
+use crate::kernels::float8::Float8;
 use crate::kernels::index::{packed, set_packed};
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    resolver.add_builtin(BuiltinOp::CAST, prepared(cast), 1..=8).add_builtin(
+    resolver.add_builtin(BuiltinOp::CAST, prepared(cast), 1..=9).add_builtin(
         BuiltinOp::BITCAST,
         prepared(bitcast),
         1,
@@ -74,6 +75,8 @@ fn reader(operand: &str, tensor: TensorView<'_>) -> Result<Read> {
         TensorType::Int4 => |b, i| Integer(((packed(b, 4, i) << 4).cast_signed() >> 4).into()),
         TensorType::UInt4 => |b, i| Integer(packed(b, 4, i).into()),
         TensorType::Int2 => |b, i| Integer(((packed(b, 2, i) << 6).cast_signed() >> 6).into()),
+        TensorType::Float8E4M3FN => |b, i| Real(Float8::E4M3FN.decode(b[i]).into()),
+        TensorType::Float8E5M2 => |b, i| Real(Float8::E5M2.decode(b[i]).into()),
         _ => return Err(unsupported_type(operand, tensor)),
     })
 }
@@ -103,6 +106,8 @@ fn writer(operand: &str, tensor: TensorView<'_>) -> Result<Write> {
         TensorType::Int4 => |b, i, v| set_packed(b, 4, i, v.within(-8, 7) as u8),
         TensorType::UInt4 => |b, i, v| set_packed(b, 4, i, v.within(0, 15) as u8),
         TensorType::Int2 => |b, i, v| set_packed(b, 2, i, v.within(-2, 1) as u8),
+        TensorType::Float8E4M3FN => |b, i, v| b[i] = Float8::E4M3FN.encode(v.single()),
+        TensorType::Float8E5M2 => |b, i, v| b[i] = Float8::E5M2.encode(v.single()),
         _ => return Err(unsupported_type(operand, tensor)),
     })
 }

@@ -6,14 +6,17 @@ use delegraph_core::ops::quantize::FakeQuantParams;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 use half::{bf16, f16};
 
+use crate::kernels::float8::Float8;
+use crate::kernels::index::{packed, set_packed};
 use crate::kernels::lookup::map_bytes;
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
 use crate::kernels::quantized::{Multiplier, QuantizedElement};
+use crate::kernels::weights::signed;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver
-        .add_builtin(BuiltinOp::QUANTIZE, prepared(quantize), 1..=3)
-        .add_builtin(BuiltinOp::DEQUANTIZE, prepared(dequantize), 1..=6)
+        .add_builtin(BuiltinOp::QUANTIZE, prepared(quantize), 1..=6)
+        .add_builtin(BuiltinOp::DEQUANTIZE, prepared(dequantize), 1..=9)
         .add_builtin(BuiltinOp::FAKE_QUANT, prepared(fake_quant), 1..=2);
 }
 
@@ -53,6 +56,8 @@ fn quantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         (TensorType::Float32, TensorType::Int8) => from_float::<i8>(output),
         (TensorType::Float32, TensorType::UInt8) => from_float::<u8>(output),
         (TensorType::Float32, TensorType::Int16) => from_float::<i16>(output),
+        (TensorType::Float32, TensorType::Int4) => from_float_packed(output, -8, 7),
+        (TensorType::Float32, TensorType::UInt4) => from_float_packed(output, 0, 15),
         (TensorType::Int8, TensorType::Int8) => rescale::<i8, i8>(input, output),
         (TensorType::Int8, TensorType::UInt8) => rescale::<i8, u8>(input, output),
         (TensorType::Int8, TensorType::Int16) => rescale::<i8, i16>(input, output),
@@ -61,9 +66,17 @@ fn quantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         (TensorType::Int16, TensorType::Int8) => rescale::<i16, i8>(input, output),
         (TensorType::Int16, TensorType::UInt8) => rescale::<i16, u8>(input, output),
         (TensorType::Int16, TensorType::Int16) => rescale::<i16, i16>(input, output),
-        (TensorType::Float32 | TensorType::Int8 | TensorType::UInt8 | TensorType::Int16, _) => {
-            Err(unsupported_type("output", output))
-        }
+        (TensorType::Int16, TensorType::Int32) => rescale::<i16, i32>(input, output),
+        (TensorType::Int32, TensorType::Int8) => rescale::<i32, i8>(input, output),
+        (TensorType::Int32, TensorType::Int16) => rescale::<i32, i16>(input, output),
+        (
+            TensorType::Float32
+            | TensorType::Int8
+            | TensorType::UInt8
+            | TensorType::Int16
+            | TensorType::Int32,
+            _,
+        ) => Err(unsupported_type("output", output)),
         _ => Err(unsupported_type("input", input)),
     }
 }
@@ -74,9 +87,25 @@ fn from_float<Q: QuantizedElement>(output: TensorView<'_>) -> Result<Invoke> {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<Q>(0)?);
         for (i, (o, &x)) in output.iter_mut().zip(input).enumerate() {
             let (scale, zero_point) = channels.of(i);
-            // A NaN becomes 0, an infinity the end of the range.
-            let steps = (x / scale).round() as i32;
-            *o = Q::clamped(steps.saturating_add(zero_point), Q::MIN, Q::MAX);
+            *o = Q::clamped(steps(x, scale, zero_point), Q::MIN, Q::MAX);
+        }
+        Ok(())
+    }))
+}
+
+/// How many steps `x` is from what stands for zero. A NaN counts as zero, an infinity as the end of the range.
+fn steps(x: f32, scale: f32, zero_point: i32) -> i32 {
+    ((x / scale).round() as i32).saturating_add(zero_point)
+}
+
+/// Two elements in a byte, the low half first.
+fn from_float_packed(output: TensorView<'_>, low: i32, high: i32) -> Result<Invoke> {
+    let channels = Channels::new(output)?;
+    Ok(Box::new(move |cx| {
+        let (input, output) = (cx.input::<f32>(0)?, cx.output_bytes(0)?);
+        for (i, &x) in input.iter().enumerate() {
+            let (scale, zero_point) = channels.of(i);
+            set_packed(output, 4, i, steps(x, scale, zero_point).clamp(low, high) as u8);
         }
         Ok(())
     }))
@@ -111,8 +140,13 @@ fn dequantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         TensorType::Int8 => to_float::<i8>(input),
         TensorType::UInt8 => to_float::<u8>(input),
         TensorType::Int16 => to_float::<i16>(input),
-        TensorType::Int4 => int4_to_float(input),
-        _ => Err(unsupported_type("input", input)),
+        TensorType::Int4 => packed_to_float(input, 4, true),
+        TensorType::UInt4 => packed_to_float(input, 4, false),
+        TensorType::Int2 => packed_to_float(input, 2, true),
+        ty => match Float8::of(ty) {
+            Some(format) => widen_float8(format),
+            None => Err(unsupported_type("input", input)),
+        },
     }
 }
 
@@ -133,15 +167,24 @@ fn to_float<Q: QuantizedElement>(input: TensorView<'_>) -> Result<Invoke> {
     }))
 }
 
-/// Two elements in a byte, the low half first.
-fn int4_to_float(input: TensorView<'_>) -> Result<Invoke> {
+/// Several elements in a byte, the lowest bits first.
+fn packed_to_float(input: TensorView<'_>, bits: usize, is_signed: bool) -> Result<Invoke> {
     let channels = Channels::new(input)?;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output::<f32>(0)?);
         for (i, o) in output.iter_mut().enumerate() {
-            let half = input[i / 2] >> (i % 2 * 4);
-            *o = real(i32::from(((half << 4) as i8) >> 4), channels.of(i));
+            let code = packed(input, bits, i);
+            let value = if is_signed { signed(code, bits).into() } else { code.into() };
+            *o = real(value, channels.of(i));
         }
+        Ok(())
+    }))
+}
+
+fn widen_float8(format: Float8) -> Result<Invoke> {
+    Ok(Box::new(move |cx| {
+        let (input, output) = (cx.input_bytes(0)?, cx.output::<f32>(0)?);
+        output.iter_mut().zip(input).for_each(|(o, &code)| *o = format.decode(code));
         Ok(())
     }))
 }
