@@ -134,7 +134,7 @@ fn strange(value: &Value) -> Vec<Value> {
     }
 }
 
-/// The int8 model with what it lacks: sparse weights, weights in blocks, a call of another subgraph.
+/// The int8 model with what it lacks: sparse weights, weights in blocks, a variable, a call of another subgraph.
 fn rich() -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/digits/digits_int8.tflite");
     let mut model = tree::read(&std::fs::read(path).unwrap());
@@ -167,6 +167,7 @@ fn rich() -> Value {
         "/subgraphs/0/tensors",
         json!({ "shape": [2, 4], "type": 9, "buffer": data, "quantization": quantization }),
     );
+    add("/subgraphs/0/tensors", json!({ "shape": [2, 4], "type": 9, "is_variable": true }));
     let callee = add("/subgraphs", json!({ "tensors": [], "inputs": [], "outputs": [], "operators": [] }));
     let code = add("/operator_codes", json!({ "deprecated_builtin_code": 127, "builtin_code": 129 }));
     let options = json!({ "init_subgraph_index": callee });

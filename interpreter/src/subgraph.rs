@@ -153,6 +153,9 @@ impl SubgraphRuntime {
         let model = self.model.clone();
         let subgraph = &model.subgraphs[self.index];
         self.steps = subgraph.node_ids().map(Step::Node).collect();
+        let variables = subgraph.tensors.iter().zip(&self.tensors).filter(|(file, _)| file.is_variable);
+        let bytes = variables.map(|(_, tensor)| tensor.byte_size());
+        env.check_size(bytes.reduce(|sum, bytes| Ok(sum?.saturating_add(bytes?))).unwrap_or(Ok(0))?)?;
         for (i, file) in subgraph.tensors.iter().enumerate() {
             let tensor = &mut self.tensors[i];
             if file.is_constant() {
