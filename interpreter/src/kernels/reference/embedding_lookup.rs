@@ -1,7 +1,8 @@
-//! EMBEDDING_LOOKUP.
+//! EMBEDDING_LOOKUP, EMBEDDING_LOOKUP_SPARSE.
 
 use delegraph_core::kernel::{InvokeContext, PrepareContext};
-use delegraph_core::ops::TensorType;
+use delegraph_core::ops::embedding_lookup::EmbeddingLookupSparseParams;
+use delegraph_core::ops::{CombinerType, TensorType};
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Quantization, Result};
 use half::f16;
 
@@ -10,7 +11,11 @@ use crate::kernels::prepared::{Invoke, moved_bits, prepared, unsupported_type};
 use crate::kernels::weights::{signed, weight_scales};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    resolver.add_builtin(BuiltinOp::EMBEDDING_LOOKUP, prepared(prepare), 1..=5);
+    resolver.add_builtin(BuiltinOp::EMBEDDING_LOOKUP, prepared(prepare), 1..=5).add_builtin(
+        BuiltinOp::EMBEDDING_LOOKUP_SPARSE,
+        prepared(sparse),
+        1,
+    );
 }
 
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
@@ -104,6 +109,77 @@ fn scales(cx: &PrepareContext<'_>, rows: usize, width: usize) -> Result<(Vec<f32
     Ok((scales, *block_size))
 }
 
+/// Rows times their weights, added up in the places that a sparse tensor of ids has.
+fn sparse(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    use TensorType::{Float32, Int32};
+    for (i, what, ty) in [
+        (0, "ids", Int32),
+        (1, "places", Int32),
+        (2, "dimensions", Int32),
+        (3, "weights", Float32),
+        (4, "table", Float32),
+    ] {
+        let tensor = cx.input(i)?;
+        if tensor.ty() != ty {
+            return Err(unsupported_type(what, tensor));
+        }
+    }
+    let combiner = cx.params::<EmbeddingLookupSparseParams>()?.combiner;
+    let rank = cx.input(2)?.shape().elements();
+    let table = cx.input(4)?.shape();
+    let rows = table.first().copied().unwrap_or(0);
+    let width = table.elements() / rows.max(1);
+    // What the sums of a place are divided by.
+    let divisor = move |weights: f32, squares: f32| match combiner {
+        CombinerType::Sum => None,
+        CombinerType::Mean => Some(weights),
+        CombinerType::SqrtN => Some(squares.sqrt()),
+    };
+    Ok(Box::new(move |cx| {
+        let (places, dims) = (cx.input::<i32>(1)?, cx.input::<i32>(2)?);
+        let (weights, table, output) = (cx.input::<f32>(3)?, cx.input::<f32>(4)?, cx.output::<f32>(0)?);
+        output.fill(0.0);
+        let (mut current, mut total, mut squares) = (0, 0f32, 0f32);
+        let finish = |output: &mut [f32], place: usize, total: f32, squares: f32| {
+            if let Some(divisor) = divisor(total, squares) {
+                output[place * width..][..width].iter_mut().for_each(|o| *o /= divisor);
+            }
+        };
+        let mut any = false;
+        for (i, row) in indices(cx, rows)?.enumerate() {
+            let (row, place) = (row?, place(&places[i * rank..][..rank], dims)?);
+            // Rows of one place follow each other.
+            if place != current {
+                if any {
+                    finish(output, current, total, squares);
+                }
+                (current, total, squares) = (place, 0.0, 0.0);
+            }
+            any = true;
+            let weight = weights[i];
+            total += weight;
+            squares += weight * weight;
+            let row = &table[row * width..][..width];
+            let sums = &mut output[place * width..][..width];
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x * weight);
+        }
+        if any {
+            finish(output, current, total, squares);
+        }
+        Ok(())
+    }))
+}
+
+/// Which place in row-major order the indices of all dimensions but the last name.
+fn place(indices: &[i32], dims: &[i32]) -> Result<usize> {
+    let outer = indices.len().saturating_sub(1);
+    indices.iter().zip(dims).take(outer).try_fold(0usize, |place, (&index, &dim)| {
+        let at = usize::try_from(index).ok().filter(|_| index < dim);
+        let at = at.ok_or_else(|| Error::Kernel(format!("index {index} is out of range for a dimension of {dim}")))?;
+        Ok(place * dim.unsigned_abs() as usize + at)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use delegraph_core::Params;
@@ -122,5 +198,27 @@ mod tests {
         check(op, 4, Params::None, &[ids([2, 0]), Some(per_row)], &[output()]);
         let text = error(op, 1, Params::None, &[ids([3, 0]), table()], &[output()]);
         assert!(text.contains("id 3 is out of range"), "{text}");
+    }
+
+    #[test]
+    fn rows_added_up() {
+        let op = BuiltinOp::EMBEDDING_LOOKUP_SPARSE;
+        let params = |combiner| Params::from(EmbeddingLookupSparseParams { combiner });
+        let inputs = |places: [i32; 6]| {
+            [
+                Some(T::new(&[3], &[1i32, 0, 2])),
+                Some(T::new(&[3, 2], &places)),
+                Some(T::new(&[2], &[3i32, 2]).constant()),
+                Some(T::new(&[3], &[1f32, 2.0, 4.0])),
+                Some(T::new(&[3, 1], &[10f32, 20.0, 30.0])),
+            ]
+        };
+        let places = [0, 0, 2, 0, 2, 1];
+        let output = |last: f32| T::new(&[3, 1], &[20f32, 0.0, last]);
+        check(op, 1, params(CombinerType::Sum), &inputs(places), &[output(140.0)]);
+        check(op, 1, params(CombinerType::Mean), &inputs(places), &[output(140.0 / 6.0)]);
+        check(op, 1, params(CombinerType::SqrtN), &inputs(places), &[output(140.0 / 20f32.sqrt())]);
+        let outside = error(op, 1, params(CombinerType::Sum), &inputs([0, 0, 3, 0, 2, 1]), &[output(0.0)]);
+        assert!(outside.contains("index 3 is out of range for a dimension of 3"), "{outside}");
     }
 }

@@ -47,7 +47,7 @@ fn rng_bit_generator(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 }
 
 /// The lower and the upper 32 bits.
-fn halves(value: u64) -> [u32; 2] {
+pub(super) fn halves(value: u64) -> [u32; 2] {
     [value as u32, (value >> 32) as u32]
 }
 
@@ -73,7 +73,7 @@ fn threefry(key: [u32; 2], [mut a, mut b]: [u32; 2]) -> [u32; 2] {
 }
 
 /// Philox with four 32-bit words and 10 rounds, of the same paper.
-fn philox(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
+pub(super) fn philox(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     for _ in 0..10 {
         let [low_0, high_0] = halves(0xD251_1F53 * u64::from(counter[0]));
         let [low_1, high_1] = halves(0xCD9E_8D57 * u64::from(counter[2]));
