@@ -10,7 +10,7 @@ use delegraph_interpreter::{Interpreter, InterpreterBuilder};
 use serde::Deserialize;
 
 use crate::compare::{Tolerance, compare, numbers};
-use crate::npy::Array;
+use crate::npy::{Array, trimmed};
 
 /// What came of a case.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,15 +152,7 @@ fn run_case(
         interpreter.prepare()?;
         let ty = interpreter.input_tensor(i)?.ty;
         let bytes = array.into_bytes(ty).map_err(|e| Outcome::Invalid(format!("{file}: {e}")))?;
-        let target = interpreter.input_bytes_mut(i)?;
-        if target.len() != bytes.len() {
-            return Err(Outcome::Invalid(format!(
-                "{file}: {} bytes for an input of {}",
-                bytes.len(),
-                target.len()
-            )));
-        }
-        target.copy_from_slice(&bytes);
+        interpreter.set_input_bytes(i, &bytes).map_err(|e| Outcome::Invalid(format!("{file}: {e}")))?;
     }
     interpreter.invoke()?;
     let wanted =
@@ -182,6 +174,13 @@ fn check_output(
     if output.shape.dims() != expected.shape {
         let text = format!("output {i} has shape {}, expected {:?}", output.shape, expected.shape);
         return Err(Outcome::Mismatch(text));
+    }
+    if let Some(want) = expected.as_strings() {
+        let got = output.strings()?;
+        if got.iter().map(trimmed).eq(want.iter()) {
+            return Ok(());
+        }
+        return Err(Outcome::Mismatch(format!("output {i} ({}): strings differ", output.shape)));
     }
     let (Some(want), Some(got)) =
         (expected.numbers(), unpacked(output.ty, output.bytes(), output.shape.elements()))

@@ -167,11 +167,7 @@ impl Goldens {
                     }
                     Inputs::Series { .. } => entry(series.as_ref().ok_or("no series")?, i, tensor)?,
                 };
-                let target = interpreter.input_bytes_mut(input).map_err(|e| e.to_string())?;
-                if target.len() != bytes.len() {
-                    return Err(format!("input {input}: {} bytes for {}", bytes.len(), target.len()));
-                }
-                target.copy_from_slice(&bytes);
+                interpreter.set_input_bytes(input, &bytes).map_err(|e| e.to_string())?;
             }
             interpreter.invoke().map_err(|e| e.to_string())?;
             if interpreter.output_count() != invoke.outputs.len() {

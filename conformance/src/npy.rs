@@ -1,9 +1,10 @@
 //! NumPy arrays, read through the `npyz` crate.
 
 use delegraph_core::TensorType;
-use npyz::{NpyFile, TypeChar};
+use delegraph_core::kernel::Strings;
+use npyz::{NpyHeader, TypeChar};
 
-/// An array of numbers.
+/// An array of numbers or strings.
 #[derive(Debug, Clone)]
 pub struct Array {
     /// Shape, outermost dimension first.
@@ -15,7 +16,8 @@ pub struct Array {
 impl Array {
     /// Reads a `.npy` file.
     pub fn parse(file: &[u8]) -> Result<Self, String> {
-        let npy = NpyFile::new(file).map_err(|e| e.to_string())?;
+        let mut data = file;
+        let npy = NpyHeader::from_reader(&mut data).map_err(|e| e.to_string())?;
         let shape: Vec<usize> = npy
             .shape()
             .iter()
@@ -44,15 +46,40 @@ impl Array {
             (TypeChar::Bool, 1) => Bool,
             (TypeChar::Complex, 8) => Complex64,
             (TypeChar::Complex, 16) => Complex128,
+            (TypeChar::ByteStr | TypeChar::UnicodeStr, _) => String,
             _ => return Err(format!("arrays of {} are not supported", npy.dtype().descr())),
         };
         if npy.dtype().descr().contains('>') {
             return Err("the array is big-endian".into());
         }
-        let elements = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).and_then(|n| ty.byte_size(n));
-        let size = elements.filter(|&n| n <= file.len()).ok_or("the file is shorter than its shape needs")?;
-        let bytes = file.get(file.len() - size..).unwrap_or_default().to_vec();
-        Ok(Array { shape, ty, bytes })
+        let elements = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+        let width = npy.dtype().num_bytes();
+        let size = elements.zip(width).and_then(|(n, width)| n.checked_mul(width));
+        let bytes =
+            size.and_then(|size| data.get(..size)).ok_or("the file is shorter than its shape needs")?;
+        match ty {
+            String => {
+                let text = dtype.type_char() == TypeChar::UnicodeStr;
+                let fixed = (0..elements.unwrap_or(0)).zip(bytes.chunks(width.unwrap_or(0).max(1)));
+                let mut strings: Vec<_> =
+                    fixed.map(|(_, s)| if text { utf8(s) } else { trimmed(s).to_vec() }).collect();
+                // An array of empty strings may take no bytes at all.
+                strings.resize(elements.unwrap_or(0), Vec::new());
+                Array::strings(shape, &strings)
+            }
+            _ => Ok(Array { shape, ty, bytes: bytes.to_vec() }),
+        }
+    }
+
+    /// An array of these strings.
+    pub fn strings<S: AsRef<[u8]>>(shape: Vec<usize>, strings: &[S]) -> Result<Self, String> {
+        let bytes = Strings::encode(strings.iter().map(AsRef::as_ref)).map_err(|e| e.to_string())?;
+        Ok(Array { shape, ty: TensorType::String, bytes })
+    }
+
+    /// The strings of an array of strings.
+    pub fn as_strings(&self) -> Option<Strings<'_>> {
+        if self.ty == TensorType::String { Strings::parse(&self.bytes).ok() } else { None }
     }
 
     /// The elements as numbers.
@@ -82,5 +109,45 @@ impl Array {
             }
             _ => Err(format!("the array is {}, the input {ty}", self.ty)),
         }
+    }
+}
+
+/// A string without the zeros that pad it: NumPy's strings never end in one.
+pub fn trimmed(string: &[u8]) -> &[u8] {
+    let end = string.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
+    string.get(..end).unwrap_or_default()
+}
+
+/// A string of 32-bit code points as UTF-8.
+fn utf8(points: &[u8]) -> Vec<u8> {
+    let points = points.as_chunks().0.iter().map(|point| u32::from_le_bytes(*point));
+    let text: String = points.map(|p| char::from_u32(p).unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    text.trim_end_matches('\0').as_bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let mut file = b"\x93NUMPY\x01\x00".to_vec();
+        file.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+        file.extend(header.as_bytes());
+        file.extend(data);
+        file
+    }
+
+    #[test]
+    fn strings_of_bytes_and_of_code_points() {
+        let check = |descr: &str, shape: &str, data: &[u8], want: &[&str]| {
+            let array = Array::parse(&file(descr, shape, data)).unwrap();
+            assert!(array.as_strings().unwrap().iter().eq(want.iter().map(|s| s.as_bytes())), "{descr}");
+        };
+        check("|S3", "(2, 1)", b"a\0\0abc", &["a", "abc"]);
+        check("|S2", "()", b"hi", &["hi"]);
+        check("|S0", "(2,)", b"", &["", ""]);
+        check("<U2", "(2,)", &[0xe9, 0, 0, 0, 0, 0, 0, 0, 0x61, 0, 0, 0, 0x62, 0, 0, 0], &["\u{e9}", "ab"]);
+        assert!(Array::parse(&file("|S3", "(2,)", b"abcab")).is_err());
     }
 }

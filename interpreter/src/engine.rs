@@ -2,8 +2,8 @@
 
 use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::Subgraph;
-use delegraph_core::kernel::{Host, Parallel, Resources, RuntimeTensor};
-use delegraph_core::{OpResolver, Shape, TensorId};
+use delegraph_core::kernel::{Host, Parallel, Placement, Resources, RuntimeTensor};
+use delegraph_core::{OpResolver, Shape, TensorId, TensorType};
 use std::sync::Arc;
 
 use delegraph_core::Model;
@@ -109,6 +109,9 @@ impl Env<'_> {
             if tensor.ty != input.ty {
                 let text = format!("a called subgraph's input is {}, the call gives {}", tensor.ty, input.ty);
                 return Err(Error::InvalidNode(text));
+            }
+            if tensor.ty == TensorType::String {
+                tensor.allocate_bytes(Placement::Dynamic, input.bytes().len())?;
             }
             let target = tensor.bytes_mut()?;
             if target.len() != input.bytes().len() {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result};
-use delegraph_core::kernel::{AlignedBuffer, RuntimeTensor};
+use delegraph_core::kernel::{AlignedBuffer, Placement, RuntimeTensor, Strings};
 use delegraph_core::resolver::check_resolved;
-use delegraph_core::{Element, Model, OpResolver, Shape, Signature, TensorId};
+use delegraph_core::{Element, Model, OpResolver, Shape, Signature, TensorId, TensorType};
 use delegraph_delegate_api::{Delegate, DelegateStats, Policy, Report};
 
 use crate::delegation;
@@ -210,11 +210,38 @@ impl Interpreter {
         })
     }
 
-    /// The bytes of input `i`, to be written.
+    /// The bytes of input `i`, to be written. Those of strings are for [`Interpreter::set_input_bytes`] to change.
     pub fn input_bytes_mut(&mut self, i: usize) -> Result<&mut [u8]> {
         self.prepare()?;
         let id = self.input_id(i)?;
         self.subgraph_mut()?.tensors[id.0].bytes_mut()
+    }
+
+    /// Copies `bytes` to input `i`. A string tensor takes any number of them; they are its strings as the format stores
+    /// them, see [`Strings`](delegraph_core::kernel::Strings).
+    ///
+    /// # Errors
+    /// Where they are not what the input's type and shape need.
+    pub fn set_input_bytes(&mut self, i: usize, bytes: &[u8]) -> Result<()> {
+        self.prepare()?;
+        let id = self.input_id(i)?;
+        let tensor = &mut self.subgraph_mut()?.tensors[id.0];
+        if tensor.ty == TensorType::String {
+            tensor.check_strings(bytes)?;
+            tensor.allocate_bytes(Placement::Dynamic, bytes.len())?;
+        }
+        let target = tensor.bytes_mut()?;
+        if target.len() != bytes.len() {
+            let (needed, given) = (target.len(), bytes.len());
+            return Err(Error::InvalidInput(format!("input {i} takes {needed} bytes, not {given}")));
+        }
+        target.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Fills input `i`, a string tensor. Outputs have [`strings`](RuntimeTensor::strings).
+    pub fn set_input_strings<S: AsRef<[u8]>>(&mut self, i: usize, strings: &[S]) -> Result<()> {
+        self.set_input_bytes(i, &Strings::encode(strings.iter().map(AsRef::as_ref))?)
     }
 
     /// The elements of output `i`, as the last `invoke` left them.

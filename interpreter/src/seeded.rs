@@ -39,6 +39,8 @@ pub fn fill(ty: TensorType, bytes: &mut [u8], generator: &mut SplitMix64) {
     }
     let g = generator;
     match ty {
+        // Strings stay empty.
+        TensorType::String => {}
         TensorType::Float32 => each(bytes, || g.draw_f32().to_le_bytes()),
         TensorType::Float64 => each(bytes, || f64::from(g.draw_f32()).to_le_bytes()),
         TensorType::Complex64 => each(bytes, || g.draw_f32().to_le_bytes()),

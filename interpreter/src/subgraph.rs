@@ -12,7 +12,7 @@ use delegraph_core::kernel::{
     AlignedBuffer, InitContext, InvokeContext, Kernel, Placement, PrepareContext, RuntimeTensor,
 };
 use delegraph_core::ops::{self, InferredShape};
-use delegraph_core::{OpResolver, Shape};
+use delegraph_core::{OpResolver, Shape, TensorType};
 use delegraph_delegate_api::{GraphView, NodeState};
 use smallvec::SmallVec;
 
@@ -358,7 +358,9 @@ impl SubgraphRuntime {
         let mut root: Vec<usize> = (0..self.tensors.len()).collect();
         let mut life: Vec<Option<(usize, usize)>> = vec![None; self.tensors.len()];
         for input in &subgraph.inputs {
-            if self.tensors[input.0].placement() == Placement::None {
+            if self.tensors[input.0].ty == TensorType::String {
+                own_strings(&mut self.tensors[input.0])?;
+            } else if self.tensors[input.0].placement() == Placement::None {
                 // Inputs keep what the caller wrote, so that it can invoke again.
                 life[input.0] = Some((0, last_step));
             }
@@ -384,8 +386,15 @@ impl SubgraphRuntime {
                     (self.partitions[p].inputs.as_slice(), &*self.partitions[p].params.outputs, true)
                 }
             };
-            let bound = |id: &&TensorId| self.tensors[id.0].placement() == Placement::Bound;
-            for id in outputs.iter().filter(|id| planned && !bound(id)) {
+            for id in outputs.iter().filter(|_| planned) {
+                match &mut self.tensors[id.0] {
+                    tensor if tensor.ty == TensorType::String => {
+                        own_strings(tensor)?;
+                        continue;
+                    }
+                    tensor if tensor.placement() == Placement::Bound => continue,
+                    _ => {}
+                }
                 life[root[id.0]].get_or_insert((s, s)).1 = s.max(life[root[id.0]].map_or(0, |l| l.1));
             }
             for id in inputs.iter().flatten() {
@@ -525,8 +534,8 @@ impl SubgraphRuntime {
         let tensor = &mut self.tensors[id.0];
         match tensor.placement() {
             Placement::Bound => {}
-            Placement::Arena | Placement::None => self.prepared = false,
-            Placement::Constant | Placement::Variable | Placement::Dynamic => {
+            Placement::Arena | Placement::None if tensor.ty != TensorType::String => self.prepared = false,
+            _ => {
                 return Err(Error::State(format!(
                     "tensor \"{}\" cannot live in a buffer of the application: it is constant, a variable, or its \
                      shape depends on data",
@@ -568,6 +577,11 @@ enum Outputs {
     Known,
     DataDependent,
     FromKernel,
+}
+
+/// Gives a string tensor memory of its own: only its kernel, or the caller, knows how much it takes.
+fn own_strings(tensor: &mut RuntimeTensor) -> Result<()> {
+    if tensor.placement() == Placement::None { tensor.allocate(Placement::Dynamic) } else { Ok(()) }
 }
 
 /// Lets a constant tensor read the file's bytes in place, or a copy where the file does not align them.

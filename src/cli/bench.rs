@@ -178,7 +178,7 @@ impl Buffers {
     fn run(&mut self, interpreter: &mut Interpreter) -> Result<Duration, Failure> {
         let start = Instant::now();
         for (i, input) in self.inputs.iter().enumerate() {
-            interpreter.input_bytes_mut(i)?.copy_from_slice(input);
+            interpreter.set_input_bytes(i, input)?;
         }
         interpreter.invoke()?;
         for (i, output) in self.outputs.iter_mut().enumerate() {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use delegraph::core::{Subgraph, TensorId};
 use delegraph::interpreter::seeded::{self, SplitMix64};
-use delegraph::{Interpreter, Shape};
+use delegraph::{Interpreter, Shape, TensorType};
 use delegraph_conformance::npy::Array;
 use serde::Serialize;
 
@@ -148,7 +148,8 @@ impl Entry {
         let files = self.files(files)?;
         let mut arrays = Vec::new();
         for (i, path) in files.iter().enumerate() {
-            let array = path.map(read).transpose()?;
+            let tensor = interpreter.input_tensor(i)?;
+            let array = path.map(|path| read(path, tensor.ty, &tensor.shape)).transpose()?;
             if let (Some(array), Some(path)) = (&array, path) {
                 if let Some(shape) = resized[i].filter(|shape| **shape != array.shape) {
                     let (asked, has) = (Shape::new(shape), Shape::new(&array.shape));
@@ -163,9 +164,8 @@ impl Entry {
         interpreter.prepare()?;
         for (i, (array, path)) in arrays.into_iter().zip(&files).enumerate() {
             let ty = interpreter.input_tensor(i)?.ty;
-            let target = interpreter.input_bytes_mut(i)?;
             let Some(array) = array else {
-                seeded::fill(ty, target, &mut SplitMix64::new(seed, i, 0));
+                seeded::fill(ty, interpreter.input_bytes_mut(i)?, &mut SplitMix64::new(seed, i, 0));
                 continue;
             };
             let at = |e: String| {
@@ -173,10 +173,7 @@ impl Entry {
                 Failure::invalid(format!("{path}: input {i} (\"{}\"): {e}", self.inputs[i].name))
             };
             let bytes = array.into_bytes(ty).map_err(at)?;
-            if bytes.len() != target.len() {
-                return Err(at(format!("{} bytes are needed, the array has {}", target.len(), bytes.len())));
-            }
-            target.copy_from_slice(&bytes);
+            interpreter.set_input_bytes(i, &bytes).map_err(|e| at(e.to_string()))?;
         }
         Ok(files)
     }
@@ -191,9 +188,17 @@ fn ports(subgraph: &Subgraph, ids: &[TensorId], names: &[(String, TensorId)]) ->
     ids.iter().map(port).collect()
 }
 
-fn read(path: &Path) -> Result<Array, Failure> {
+/// Reads an array; strings may also be lines of text, for an input of any shape that has as many elements.
+fn read(path: &Path, ty: TensorType, shape: &Shape) -> Result<Array, Failure> {
     let invalid = |e: String| Failure::invalid(format!("{}: {e}", path.display()));
     let file = std::fs::read(path).map_err(|e| invalid(e.to_string()).with_help("check the path"))?;
+    if ty == TensorType::String && !file.starts_with(b"\x93NUMPY") {
+        let text =
+            String::from_utf8(file).map_err(|_| invalid("neither a .npy file nor UTF-8 text".into()))?;
+        let lines: Vec<&str> = text.lines().collect();
+        let shape = if shape.elements() == lines.len() { shape.to_vec() } else { vec![lines.len()] };
+        return Array::strings(shape, &lines).map_err(invalid);
+    }
     Array::parse(&file).map_err(|e| invalid(format!("not a usable .npy file: {e}")))
 }
 

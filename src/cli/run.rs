@@ -148,8 +148,9 @@ impl OutputLine {
     fn row(&self) -> Vec<String> {
         let s = &self.summary;
         let number = |v: Option<f64>| v.map_or_else(|| "-".into(), short);
-        let first: Vec<String> = s.first.iter().copied().map(short).collect();
-        let more = if s.elements > s.first.len() { " …" } else { "" };
+        let strings = s.strings.iter().map(|s| format!("{s:?}"));
+        let first: Vec<String> = s.first.iter().copied().map(short).chain(strings).collect();
+        let more = if s.elements > first.len() { " …" } else { "" };
         vec![
             self.name.clone(),
             self.r#type.into(),

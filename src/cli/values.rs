@@ -15,9 +15,10 @@ use super::failure::{Exit, Failure};
 pub(crate) struct Values<'t> {
     ty: TensorType,
     /// NumPy's name for the type.
-    descr: &'static str,
+    descr: Cow<'static, str>,
     bytes: Cow<'t, [u8]>,
     shape: &'t [usize],
+    strings: Vec<String>,
 }
 
 /// What the elements are like.
@@ -32,12 +33,18 @@ pub(crate) struct Summary {
     pub(crate) infinite: usize,
     /// The first few elements.
     pub(crate) first: Vec<f64>,
+    /// The first few strings, of a tensor of strings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) strings: Vec<String>,
 }
 
 impl<'t> Values<'t> {
     /// # Errors
-    /// Exit code 3 for strings, resources and other types that are no numbers to NumPy.
+    /// Exit code 3 for resources and other types that NumPy does not have.
     pub(crate) fn of(tensor: &'t RuntimeTensor) -> Result<Self, Failure> {
+        if tensor.ty == TensorType::String {
+            return Self::of_strings(tensor);
+        }
         let stored = tensor.bytes();
         let (ty, bytes) = match tensor.ty {
             TensorType::BFloat16 => {
@@ -59,7 +66,21 @@ impl<'t> Values<'t> {
             let text = format!("not supported yet: output \"{}\" is {}", tensor.name, tensor.ty);
             Failure::new(Exit::Unsupported, text)
         })?;
-        Ok(Values { ty, descr, bytes, shape: tensor.shape.dims() })
+        Ok(Values { ty, descr: descr.into(), bytes, shape: tensor.shape.dims(), strings: Vec::new() })
+    }
+
+    /// Strings as NumPy stores them: as long as the longest one, padded with zeros.
+    fn of_strings(tensor: &'t RuntimeTensor) -> Result<Self, Failure> {
+        let strings = tensor.strings()?;
+        let width = strings.iter().map(<[u8]>::len).max().unwrap_or(0).max(1);
+        let padded = |s: &'t [u8]| s.iter().copied().chain(std::iter::repeat(0)).take(width);
+        Ok(Values {
+            ty: TensorType::String,
+            descr: format!("|S{width}").into(),
+            bytes: strings.iter().flat_map(padded).collect(),
+            shape: tensor.shape.dims(),
+            strings: strings.iter().take(8).map(|s| String::from_utf8_lossy(s).into_owned()).collect(),
+        })
     }
 
     /// Writes a `.npy` file, version 1.0.
@@ -86,13 +107,14 @@ impl<'t> Values<'t> {
         let finite = || numbers.iter().copied().filter(|v| v.is_finite());
         let count = finite().count();
         Summary {
-            elements: numbers.len(),
+            elements: if self.ty == TensorType::String { self.shape.iter().product() } else { numbers.len() },
             min: finite().reduce(f64::min),
             max: finite().reduce(f64::max),
             mean: (count > 0).then(|| finite().sum::<f64>() / count as f64),
             nan: numbers.iter().filter(|v| v.is_nan()).count(),
             infinite: numbers.iter().filter(|v| v.is_infinite()).count(),
             first: numbers.iter().copied().take(8).collect(),
+            strings: self.strings.clone(),
         }
     }
 }
@@ -131,16 +153,36 @@ fn descr(ty: TensorType) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use delegraph::core::graph::Tensor;
+    use delegraph::core::kernel::{Placement, Strings};
     use delegraph_conformance::npy::Array;
+
+    fn values<'t>(bytes: &'t [u8], shape: &'t [usize]) -> Values<'t> {
+        let (ty, strings) = (TensorType::Float32, Vec::new());
+        Values { ty, descr: "<f4".into(), bytes: bytes.into(), shape, strings }
+    }
+
+    #[test]
+    fn strings_are_padded() {
+        let mut tensor = RuntimeTensor::new(&Tensor::new("s", TensorType::String, [2, 1]));
+        let bytes = Strings::encode([&b"a"[..], b"bcd"].into_iter()).unwrap();
+        tensor.allocate_bytes(Placement::Dynamic, bytes.len()).unwrap();
+        tensor.bytes_mut().unwrap().copy_from_slice(&bytes);
+        let values = Values::of(&tensor).ok().unwrap();
+        assert_eq!((&*values.descr, &*values.bytes), ("|S3", &b"a\0\0bcd"[..]));
+        assert_eq!(
+            (values.summary().elements, values.summary().strings),
+            (2, vec!["a".into(), "bcd".into()])
+        );
+    }
 
     #[test]
     fn written_files_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.npy");
-        let check = |shape: &[usize], values: &[f32]| {
-            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-            let values =
-                Values { ty: TensorType::Float32, descr: "<f4", bytes: Cow::Borrowed(&bytes), shape };
+        let check = |shape: &[usize], floats: &[f32]| {
+            let bytes: Vec<u8> = floats.iter().flat_map(|v| v.to_le_bytes()).collect();
+            let values = values(&bytes, shape);
             values.write(&path).unwrap();
             let file = std::fs::read(&path).unwrap();
             assert_eq!((file.len() - bytes.len()) % 64, 0);
@@ -165,7 +207,7 @@ mod tests {
     fn summaries_leave_out_what_is_not_finite() {
         let bytes: Vec<u8> =
             [1.0, f32::NAN, 3.0, f32::INFINITY].iter().flat_map(|v: &f32| v.to_le_bytes()).collect();
-        let values = Values { ty: TensorType::Float32, descr: "<f4", bytes: bytes.into(), shape: &[4] };
+        let values = values(&bytes, &[4]);
         let summary = values.summary();
         assert_eq!((summary.min, summary.max, summary.mean), (Some(1.0), Some(3.0), Some(2.0)));
         assert_eq!((summary.elements, summary.nan, summary.infinite), (4, 1, 1));

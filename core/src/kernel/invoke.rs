@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::strings::{self, Strings};
 use super::{Host, Parallel, Placement, RuntimeTensor, Temporary};
 use crate::error::{Error, Result};
 use crate::graph::TensorId;
@@ -168,6 +169,22 @@ impl<'a> InvokeContext<'a> {
         let tensor = &mut self.tensors[id.0];
         tensor.shape = shape.into();
         tensor.allocate_bytes(Placement::Dynamic, bytes)
+    }
+
+    /// The strings of input `i`.
+    pub fn strings(&mut self, i: usize) -> Result<Strings<'a>> {
+        let bytes = self.input_bytes(i)?;
+        self.input_tensor(i)?.check_strings(bytes)
+    }
+
+    /// Gives output `i`, a string tensor, a shape and its strings.
+    pub fn write_strings<'s, I>(&mut self, i: usize, shape: impl Into<Shape>, strings: I) -> Result<()>
+    where
+        I: ExactSizeIterator<Item = &'s [u8]> + Clone,
+    {
+        self.resize_output_bytes(i, shape, strings::encoded_size(strings.clone())?)?;
+        strings::write(strings, self.output_bytes(i)?);
+        Ok(())
     }
 
     /// A temporary of `T`. Each is handed out once; what it holds is left over from other uses.

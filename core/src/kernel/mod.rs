@@ -16,12 +16,14 @@ mod buffer;
 mod invoke;
 mod prepare;
 mod resources;
+mod strings;
 mod tensor;
 
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use invoke::InvokeContext;
 pub use prepare::{PrepareContext, Temporary, TensorView};
-pub use resources::{Resources, Variable};
+pub use resources::{Entries, Resources, Table, Variable};
+pub use strings::Strings;
 pub use tensor::{Placement, RuntimeTensor};
 
 /// Runs one node. Nothing may be allocated in `invoke` once shapes are known.

@@ -1,4 +1,4 @@
-//! Resource variables: state that nodes share by name, across subgraphs.
+//! Resources: variables that nodes share by name, and tables that they share by number, across subgraphs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,9 +24,43 @@ impl Variable {
     }
 }
 
+/// A table that is filled once.
+#[derive(Debug)]
+pub struct Table {
+    /// What leads where.
+    pub entries: Entries,
+    /// Whether it was filled.
+    pub filled: bool,
+}
+
+/// The entries of a table.
+#[derive(Debug)]
+pub enum Entries {
+    /// From integers to strings.
+    Strings(HashMap<i64, Box<[u8]>>),
+    /// From strings to integers.
+    Integers(HashMap<Box<[u8]>, i64>),
+}
+
+impl Entries {
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Entries::Strings(map) => map.len(),
+            Entries::Integers(map) => map.len(),
+        }
+    }
+
+    /// True without entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// The resources of one interpreter.
 #[derive(Debug, Default)]
 pub struct Resources {
+    tables: HashMap<i32, Table>,
     handles: HashMap<(String, String), i32>,
     variables: HashMap<i32, Variable>,
     initialized: HashSet<usize>,
@@ -60,6 +94,18 @@ impl Resources {
         Ok(())
     }
 
+    /// Makes the table of this number, unless it is there, with keys that are strings or else integers.
+    pub fn make_table(&mut self, number: i32, string_keys: bool) {
+        let entries =
+            || if string_keys { Entries::Integers(HashMap::new()) } else { Entries::Strings(HashMap::new()) };
+        self.tables.entry(number).or_insert_with(|| Table { entries: entries(), filled: false });
+    }
+
+    /// The table of this number.
+    pub fn table(&mut self, number: i32) -> Option<&mut Table> {
+        self.tables.get_mut(&number)
+    }
+
     /// True the first time it is asked for `subgraph`: an initialization subgraph runs once per interpreter.
     pub fn first_time(&mut self, subgraph: usize) -> bool {
         self.initialized.insert(subgraph)
@@ -68,6 +114,7 @@ impl Resources {
     /// Forgets all values, and that initialization ran.
     pub fn reset(&mut self) {
         self.variables.clear();
+        self.tables.clear();
         self.initialized.clear();
     }
 

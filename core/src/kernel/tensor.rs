@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::AlignedBuffer;
+use super::strings::{self, Strings};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
 use crate::quantization::Quantization;
@@ -84,8 +85,11 @@ impl RuntimeTensor {
         self.quantization.as_ref()?.scale_zero_point()
     }
 
-    /// Bytes that type and shape need.
+    /// Bytes that type and shape need; for strings, those of empty ones.
     pub fn byte_size(&self) -> Result<usize> {
+        if self.ty == TensorType::String {
+            return strings::empty_size(self.shape.elements());
+        }
         if self.ty.bits().is_none() && self.ty != TensorType::Resource {
             let text = format!("tensor \"{}\" is {}, which is not supported yet", self.name, self.ty);
             return Err(Error::Unsupported(text));
@@ -96,10 +100,14 @@ impl RuntimeTensor {
         })
     }
 
-    /// Takes memory of its own of the size that type and shape need, zeroed where it is new.
+    /// Takes memory of its own of the size that type and shape need, zeroed where it is new; strings are empty.
     pub fn allocate(&mut self, placement: Placement) -> Result<()> {
         let len = self.byte_size()?;
-        self.allocate_bytes(placement, len)
+        self.allocate_bytes(placement, len)?;
+        if self.ty == TensorType::String {
+            strings::write(std::iter::repeat_n(&[][..], self.shape.elements()), self.owned.bytes_mut());
+        }
+        Ok(())
     }
 
     /// Takes memory of its own of `len` bytes.
@@ -198,6 +206,25 @@ impl RuntimeTensor {
         let name = self.name.clone();
         bytemuck::try_cast_slice_mut(self.bytes_mut()?)
             .map_err(|e| Error::State(format!("tensor \"{name}\": {e}")))
+    }
+
+    /// Its strings, as many as its shape says.
+    pub fn strings(&self) -> Result<Strings<'_>> {
+        self.check_strings(self.bytes())
+    }
+
+    /// The strings in `bytes`, which must be what this tensor could hold.
+    pub fn check_strings<'b>(&self, bytes: &'b [u8]) -> Result<Strings<'b>> {
+        if self.ty != TensorType::String {
+            let text = format!("tensor \"{}\" is {}, this kernel takes STRING", self.name, self.ty);
+            return Err(Error::Unsupported(text));
+        }
+        let error = |text: String| Error::InvalidInput(format!("tensor \"{}\": {text}", self.name));
+        let strings = Strings::parse(bytes).map_err(error)?;
+        if Some(strings.len()) != self.shape.checked_elements() {
+            return Err(error(format!("{} strings for a shape of {}", strings.len(), self.shape)));
+        }
+        Ok(strings)
     }
 
     pub(super) fn raw(&self) -> (*mut u8, usize) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Buffers, Invalid, invalid, quantization};
 use crate::graph::{Tensor, VariantType};
+use crate::kernel::Strings;
 use crate::schema;
 use crate::shape::Shape;
 use crate::sparsity::{IndexType, Level, Sparsity};
@@ -125,32 +126,13 @@ fn constant(
     }
 }
 
-/// The layout of a string tensor: count, `count + 1` offsets from the start, bytes.
+/// Checks that the strings of a tensor lie inside it.
 fn check_strings(bytes: &[u8], elements: usize) -> Result<(), Invalid> {
-    let word = |i: usize| {
-        let at = i.checked_mul(4)?;
-        let word = bytes.get(at..at.checked_add(4)?)?;
-        usize::try_from(i32::from_le_bytes(word.try_into().ok()?)).ok()
-    };
-    match word(0) {
-        Some(count) if count == elements => {}
-        Some(count) => return invalid!("it holds {count} strings, its shape needs {elements}"),
-        None => {
-            return invalid!(
-                "its buffer of {} bytes does not start with the number of its strings",
-                bytes.len()
-            );
-        }
+    match Strings::parse(bytes) {
+        Ok(strings) if strings.len() == elements => Ok(()),
+        Ok(strings) => invalid!("it holds {} strings, its shape needs {elements}", strings.len()),
+        Err(text) => invalid!("{text}"),
     }
-    let mut previous = elements.checked_add(2).and_then(|n| n.checked_mul(4));
-    for i in 0..=elements {
-        let offset = i.checked_add(1).and_then(word);
-        if offset.is_none() || offset < previous || offset > Some(bytes.len()) {
-            return invalid!("string {i} lies outside its buffer of {} bytes", bytes.len());
-        }
-        previous = offset;
-    }
-    Ok(())
 }
 
 fn read_sparsity(table: &schema::SparsityParameters<'_>) -> Result<Sparsity, Invalid> {

@@ -3,7 +3,7 @@
 use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, PrepareContext, TensorView};
 use delegraph_core::{Error, Registration, Result, TensorType};
 
-use super::index::{StridedCopy, copied_bits, packed, set_packed};
+use super::index::{StridedCopy, View, copied_bits, packed, set_packed};
 
 /// What `invoke` does. It owns whatever `prepare` worked out.
 pub(crate) type Invoke = Box<dyn FnMut(&mut InvokeContext<'_>) -> Result<()> + Send>;
@@ -122,6 +122,22 @@ pub(crate) fn fill_elements(to: &mut [u8], value: &[u8]) {
         [first, rest @ ..] if rest.iter().all(|byte| byte == first) => to.fill(*first),
         _ => to.chunks_exact_mut(value.len().max(1)).for_each(|element| element.copy_from_slice(value)),
     }
+}
+
+/// Copies a view of input `i` to all of output 0: elements of any type, strings too.
+pub(crate) fn copied_view(cx: &PrepareContext<'_>, i: usize, shape: &[usize], from: &View) -> Result<Invoke> {
+    let (input, to) = (cx.input(i)?, View::dense(shape));
+    if input.ty() == TensorType::String {
+        let (mut sources, output) = (Vec::new(), cx.output(0)?.shape().clone());
+        // The width makes no difference to which elements are copied.
+        StridedCopy::new(shape, 8, from, &to).for_each(|i, _| sources.push(i));
+        return Ok(Box::new(move |cx| {
+            let strings = cx.strings(i)?;
+            cx.write_strings(0, output.clone(), sources.iter().map(|&i| strings.get(i)))
+        }));
+    }
+    let bits = moved_bits("input", input)?;
+    Ok(copies(vec![(i, 0, StridedCopy::new(shape, bits, from, &to))]))
 }
 
 /// Copies `count` elements of `bits` bits between the bytes of two dense tensors.

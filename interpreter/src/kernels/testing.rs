@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Model, Node, Subgraph, Tensor, TensorId};
+use delegraph_core::kernel::Strings;
 use delegraph_core::quantization::Affine;
 use delegraph_core::{BuiltinOp, Element, Op, OpResolver, Params, Quantization, Shape, TensorType};
 
@@ -26,6 +27,11 @@ impl T {
         let shape = Shape::new(shape);
         assert_eq!(shape.elements(), elements.len(), "a test's tensor has the wrong number of elements");
         T { ty: E::TYPE, shape, bytes, quantization: None, constant: false, variable: false }
+    }
+
+    pub(crate) fn strings(shape: &[usize], strings: &[&str]) -> Self {
+        let bytes = Strings::encode(strings.iter().map(|s| s.as_bytes())).unwrap();
+        T { ty: TensorType::String, shape: Shape::new(shape), bytes, ..T::new::<u8>(&[0], &[]) }
     }
 
     /// The file holds the data.
@@ -107,7 +113,7 @@ pub(crate) fn run(
     let model = Model::from_subgraphs(data, vec![subgraph])?;
     let mut interpreter = Interpreter::builder(model).resolver(resolver).build()?;
     for (i, (_, t)) in fed.iter().enumerate() {
-        interpreter.input_bytes_mut(i)?.copy_from_slice(&t.bytes);
+        interpreter.set_input_bytes(i, &t.bytes)?;
     }
     interpreter.invoke()?;
     let output = |i| interpreter.output_tensor(i).map(|t| (t.shape.clone(), t.bytes().to_vec()));

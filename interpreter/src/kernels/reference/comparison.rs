@@ -6,6 +6,7 @@ use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 use half::{bf16, f16};
 
 use super::binary::elementwise;
+use crate::kernels::index::Nest;
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
 use crate::kernels::quantized::{Multiplier, QuantizedElement};
 
@@ -51,6 +52,7 @@ fn compare(cx: &mut PrepareContext<'_>, comparison: Comparison) -> Result<Invoke
     let equality = matches!(comparison, Comparison::Equal | Comparison::NotEqual);
     let quantized = cx.input(0)?.quantization().is_some();
     match cx.input(0)?.ty() {
+        TensorType::String if equality => strings(cx, comparison),
         TensorType::Bool if equality => {
             elementwise(cx, move |a: Bool, b: Bool| Bool::from(comparison.holds(a.get(), b.get())))
         }
@@ -67,6 +69,21 @@ fn compare(cx: &mut PrepareContext<'_>, comparison: Comparison) -> Result<Invoke
         TensorType::Int16 => on::<i16>(cx, comparison),
         _ => Err(unsupported_type("input 0", cx.input(0)?)),
     }
+}
+
+fn strings(cx: &mut PrepareContext<'_>, comparison: Comparison) -> Result<Invoke> {
+    let (a, b, output) = (cx.input(0)?.shape(), cx.input(1)?.shape(), cx.output(0)?.shape());
+    let nest = Nest::broadcast(a, b, output);
+    Ok(Box::new(move |cx| {
+        let (a, b) = (cx.strings(0)?, cx.strings(1)?);
+        let mut output = cx.output::<Bool>(0)?.iter_mut();
+        nest.for_each([0; 2], |[i, j]| {
+            if let Some(o) = output.next() {
+                *o = comparison.holds(a.get(i), b.get(j)).into();
+            }
+        });
+        Ok(())
+    }))
 }
 
 /// Quantized values are compared as multiples of 1/256, to which both sides are rounded.
@@ -119,6 +136,16 @@ mod tests {
         let inputs = [Some(a), Some(b)];
         check(BuiltinOp::EQUAL, 2, Params::None, &inputs, &[bools(&[3], &[true, true, false])]);
         check(BuiltinOp::GREATER, 2, Params::None, &inputs, &[bools(&[3], &[false, false, true])]);
+    }
+
+    #[test]
+    fn strings() {
+        let inputs = [Some(T::strings(&[2, 1], &["a", "b"])), Some(T::strings(&[2], &["a", "ab"]))];
+        let want = |w: &[bool]| [bools(&[2, 2], w)];
+        check(BuiltinOp::EQUAL, 3, Params::None, &inputs, &want(&[true, false, false, false]));
+        check(BuiltinOp::NOT_EQUAL, 3, Params::None, &inputs, &want(&[false, true, true, true]));
+        let e = error(BuiltinOp::LESS, 1, Params::None, &inputs, &want(&[true; 4]));
+        assert!(e.contains("of type STRING"), "{e}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use delegraph_core::ops::control_flow::{
     WhileParams,
 };
 use delegraph_core::types::Bool;
-use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Registration, Result, Shape};
+use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Registration, Result, Shape, TensorType};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     // What is called may have side effects.
@@ -198,7 +198,7 @@ impl Kernel for While {
         }
         while self.step(cx)? {}
         for (i, state) in self.state.iter().enumerate() {
-            if !self.stable {
+            if !self.stable || state.ty == TensorType::String {
                 cx.resize_output_bytes(i, state.shape.clone(), state.bytes().len())?;
             }
             let output = cx.output_bytes(i)?;
@@ -277,7 +277,6 @@ mod tests {
     use delegraph_core::ops::binary::AddParams;
     use delegraph_core::ops::variables::VarHandleParams;
     use delegraph_core::ops::{Activation, Params};
-    use delegraph_core::TensorType;
 
     use super::*;
     use crate::{Interpreter, ReferenceOpResolver};

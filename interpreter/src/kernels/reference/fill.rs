@@ -4,10 +4,8 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result, TensorType};
 
 use super::binary::Number;
-use crate::kernels::index::{StridedCopy, View};
-use crate::kernels::prepared::{
-    Invoke, check_same_quantization, copies, moved_bits, prepared, unsupported_type,
-};
+use crate::kernels::index::View;
+use crate::kernels::prepared::{Invoke, check_same_quantization, copied_view, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::FILL, prepared(fill), 1..=5).add_builtin(
@@ -20,10 +18,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 fn fill(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (value, output) = (cx.input(1)?, cx.output(0)?);
     check_same_quantization(value, output)?;
-    let bits = moved_bits("value", value)?;
-    let shape = output.shape();
-    let copy = StridedCopy::new(shape, bits, &View::broadcast(&[], shape), &View::dense(shape));
-    Ok(copies(vec![(1, 0, copy)]))
+    copied_view(cx, 1, output.shape(), &View::broadcast(&[], output.shape()))
 }
 
 fn range(cx: &mut PrepareContext<'_>) -> Result<Invoke> {

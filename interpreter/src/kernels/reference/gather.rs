@@ -2,7 +2,7 @@
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::gather::gather_dimensions;
-use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
+use delegraph_core::{BuiltinOp, MutableOpResolver, Result, TensorType};
 
 use crate::kernels::index::dense_strides;
 use crate::kernels::prepared::{Integers, Invoke, copy_elements, moved_bits, prepared};
@@ -18,45 +18,64 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 /// The input is `[batch, outer, size, inner]`, the indices are `[batch, count]`.
 fn gather(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (axis, batch_dims) = gather_dimensions(&cx.infer_context())?;
-    let bits = moved_bits("input", cx.input(0)?)?;
     let (input, indices) = (cx.input(0)?.shape(), cx.input(1)?.shape());
     let product = |dims: &[usize]| dims.iter().product::<usize>();
     let (batch, outer) = (product(&input[..batch_dims]), product(&input[batch_dims..axis]));
     let (size, inner) = (input[axis], product(&input[axis + 1..]));
     let count = product(&indices[batch_dims..]);
-    Ok(Box::new(move |cx| {
-        let (input, indices, output) = (cx.input_bytes(0)?, Integers::input(cx, 1)?, cx.output_bytes(0)?);
-        let mut to = 0;
+    runs(cx, inner, move |indices, copy| {
         for b in 0..batch {
             for slab in b * outer..(b + 1) * outer {
                 for i in 0..count {
-                    let index = indices.index(b * count + i, size)?;
-                    copy_elements(bits, input, (slab * size + index) * inner, output, to, inner);
-                    to += inner;
+                    copy((slab * size + indices.index(b * count + i, size)?) * inner);
                 }
             }
         }
         Ok(())
-    }))
+    })
 }
 
 fn gather_nd(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let bits = moved_bits("input", cx.input(0)?)?;
     let (input, indices) = (cx.input(0)?.shape().clone(), cx.input(1)?.shape());
     let depth = indices.last().copied().unwrap_or(0);
     let tuples: usize = indices.iter().rev().skip(1).product();
     let strides = dense_strides(&input);
     let inner: usize = input[depth..].iter().product();
-    Ok(Box::new(move |cx| {
-        let (elements, indices, output) = (cx.input_bytes(0)?, Integers::input(cx, 1)?, cx.output_bytes(0)?);
+    runs(cx, inner, move |indices, copy| {
         for tuple in 0..tuples {
             let mut from = 0;
             for d in 0..depth {
                 from += indices.index(tuple * depth + d, input[d])? * strides[d].cast_unsigned();
             }
-            copy_elements(bits, elements, from, output, tuple * inner, inner);
+            copy(from);
         }
         Ok(())
+    })
+}
+
+/// Fills the output with runs of `inner` elements of the input. `each` gets the indices, and what to call with the
+/// beginning of every run.
+fn runs<F>(cx: &PrepareContext<'_>, inner: usize, each: F) -> Result<Invoke>
+where
+    F: Fn(Integers<'_>, &mut dyn FnMut(usize)) -> Result<()> + Send + 'static,
+{
+    if cx.input(0)?.ty() == TensorType::String {
+        let (mut sources, output) = (Vec::new(), cx.output(0)?.shape().clone());
+        return Ok(Box::new(move |cx| {
+            sources.clear();
+            each(Integers::input(cx, 1)?, &mut |from| sources.extend(from..from + inner))?;
+            let strings = cx.strings(0)?;
+            cx.write_strings(0, output.clone(), sources.iter().map(|&i| strings.get(i)))
+        }));
+    }
+    let bits = moved_bits("input", cx.input(0)?)?;
+    Ok(Box::new(move |cx| {
+        let (input, indices, output) = (cx.input_bytes(0)?, Integers::input(cx, 1)?, cx.output_bytes(0)?);
+        let mut to = 0;
+        each(indices, &mut |from| {
+            copy_elements(bits, input, from, output, to, inner);
+            to += inner;
+        })
     }))
 }
 
@@ -82,6 +101,18 @@ mod tests {
         check(op, 5, params(1, 1), &[x(), indices(&[2, 1], &[1, 2])], std::slice::from_ref(&want));
         let e = error(op, 5, params(1, 1), &[x(), indices(&[2, 1], &[1, 3])], &[want]);
         assert!(e.ends_with("index 3 is out of range for a dimension of 3"), "{e}");
+    }
+
+    #[test]
+    fn strings() {
+        let x = || Some(T::strings(&[2, 2], &["a", "bc", "", "d"]));
+        let indices = |shape: &[usize], i: &[i32]| Some(T::new(shape, i));
+        let want = T::strings(&[1, 2], &["", "d"]);
+        check(BuiltinOp::GATHER, 1, params(0, 0), &[x(), indices(&[1], &[1])], std::slice::from_ref(&want));
+        let e = error(BuiltinOp::GATHER, 1, params(0, 0), &[x(), indices(&[1], &[2])], &[want]);
+        assert!(e.ends_with("index 2 is out of range for a dimension of 2"), "{e}");
+        let want = T::strings(&[2], &["bc", "a"]);
+        check(BuiltinOp::GATHER_ND, 2, Params::None, &[x(), indices(&[2, 2], &[0, 1, 0, 0])], &[want]);
     }
 
     #[test]

@@ -41,6 +41,7 @@ families! {
     fill,
     fully_connected,
     gather,
+    hashtable,
     hashtable_lookup,
     l2_normalization,
     local_response_normalization,

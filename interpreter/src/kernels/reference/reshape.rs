@@ -1,7 +1,7 @@
 //! RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under another shape.
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
-use delegraph_core::{BuiltinOp, MutableOpResolver, Registration, Result};
+use delegraph_core::{BuiltinOp, MutableOpResolver, Registration, Result, TensorType};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver
@@ -20,7 +20,11 @@ impl Kernel for View {
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
         // Only where the planner could not let the two share memory.
-        cx.output_bytes(0)?.copy_from_slice(cx.input_bytes(0)?);
+        let input = cx.input_bytes(0)?;
+        if cx.input_tensor(0)?.ty == TensorType::String {
+            cx.resize_output_bytes(0, cx.output_shape(0)?.clone(), input.len())?;
+        }
+        cx.output_bytes(0)?.copy_from_slice(input);
         Ok(())
     }
 
@@ -50,6 +54,14 @@ mod tests {
             text.contains("node 0 (RESHAPE v1): invalid node: cannot reshape [2, 3] to [4, -1]"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn strings() {
+        let operand = Some(T::new(&[1], &[-1i32]));
+        let input = Some(T::strings(&[1, 2], &["a", "bc"]));
+        let params = Params::Reshape(ReshapeParams { new_shape: Vec::new() });
+        check(BuiltinOp::RESHAPE, 1, params, &[input, operand], &[T::strings(&[2], &["a", "bc"])]);
     }
 
     #[test]

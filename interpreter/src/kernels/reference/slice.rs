@@ -4,8 +4,8 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::slice::{SliceRanges, slice_ranges, strided_slice};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use crate::kernels::index::{StridedCopy, View, dense_strides};
-use crate::kernels::prepared::{Invoke, copies, known, moved_bits, prepared};
+use crate::kernels::index::{View, dense_strides};
+use crate::kernels::prepared::{Invoke, copied_view, known, prepared};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::SLICE, prepared(slice), 1..=8).add_builtin(
@@ -33,8 +33,7 @@ pub(super) fn copy_ranges(cx: &mut PrepareContext<'_>, ranges: &SliceRanges) -> 
     let from =
         View { start, strides: ranges.iter().zip(&strides).map(|(r, &s)| s.wrapping_mul(r.step)).collect() };
     let counts: Vec<usize> = ranges.iter().map(|r| r.count).collect();
-    let bits = moved_bits("input", input)?;
-    Ok(copies(vec![(0, 0, StridedCopy::new(&counts, bits, &from, &View::dense(&counts)))]))
+    copied_view(cx, 0, &counts, &from)
 }
 
 #[cfg(test)]
@@ -47,6 +46,13 @@ mod tests {
 
     fn ints(values: &[i32]) -> Option<T> {
         Some(T::new(&[values.len()], values).constant())
+    }
+
+    #[test]
+    fn strings() {
+        let x = Some(T::strings(&[3], &["a", "bc", "def"]));
+        let inputs = [x, ints(&[1]), ints(&[-1])];
+        check(BuiltinOp::SLICE, 3, Params::None, &inputs, &[T::strings(&[2], &["bc", "def"])]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
-use crate::kernels::index::{StridedCopy, Strides, View, dense_strides};
-use crate::kernels::prepared::{Invoke, copies, moved_bits, prepared, unsupported_type};
+use crate::kernels::index::{Strides, View, dense_strides};
+use crate::kernels::prepared::{Invoke, copied_view, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver
@@ -16,21 +16,17 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 /// Each dimension is two: which copy, and where in it.
 fn tile(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (input, output) = (cx.input(0)?.shape(), cx.output(0)?.shape());
-    let bits = moved_bits("input", cx.input(0)?)?;
     let (mut shape, mut strides) = (Vec::new(), Strides::new());
     for ((&size, &tiled), stride) in input.iter().zip(output.iter()).zip(dense_strides(input)) {
         shape.extend([tiled.checked_div(size).unwrap_or(0), size]);
         strides.extend([0, stride]);
     }
-    let copy = StridedCopy::new(&shape, bits, &View { start: 0, strides }, &View::dense(&shape));
-    Ok(copies(vec![(0, 0, copy)]))
+    copied_view(cx, 0, &shape, &View { start: 0, strides })
 }
 
 fn broadcast_to(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (input, output) = (cx.input(0)?.shape(), cx.output(0)?.shape());
-    let bits = moved_bits("input", cx.input(0)?)?;
-    let copy = StridedCopy::new(output, bits, &View::broadcast(input, output), &View::dense(output));
-    Ok(copies(vec![(0, 0, copy)]))
+    copied_view(cx, 0, output, &View::broadcast(input, output))
 }
 
 fn broadcast_args(cx: &mut PrepareContext<'_>) -> Result<Invoke> {

@@ -53,7 +53,10 @@ impl Kernel for Read {
                 self.ty
             )));
         }
-        if self.any_shape {
+        if found == TensorType::String {
+            let bytes = cx.host().resources().variable(handle).map_or(0, |value| value.bytes().len());
+            cx.resize_output_bytes(0, shape, bytes)?;
+        } else if self.any_shape {
             cx.resize_output(0, shape)?;
         }
         let output = cx.output_bytes(0)?;
