@@ -192,7 +192,19 @@ macro_rules! lists {
         }
     )+};
 }
-lists!(bool, i32, i64, u8, f32);
+lists!(bool, i32, i64, f32);
+
+/// The attributes of another op: written even where they are empty, for other runtimes refuse a composite without.
+impl Value for Vec<u8> {
+    type Stored<'a> = Option<Vector<'a, u8>>;
+    type Arg<'f> = Option<WIPOffset<Vector<'f, u8>>>;
+    fn read(stored: Self::Stored<'_>, _: &'static str) -> Result<Self, ReadError> {
+        Ok(stored.map(|list| list.bytes().to_vec()).unwrap_or_default())
+    }
+    fn write<'f>(&self, builder: &mut Builder<'f>) -> Self::Arg<'f> {
+        Some(builder.create_vector(self))
+    }
+}
 
 impl Value for String {
     type Stored<'a> = Option<&'a str>;

@@ -275,8 +275,10 @@ fn copy(from: &RuntimeTensor, to: &mut RuntimeTensor) -> Result<()> {
 mod tests {
     use delegraph_core::graph::{Model, Node, Subgraph, Tensor, TensorId};
     use delegraph_core::ops::binary::AddParams;
+    use delegraph_core::ops::concatenation::ConcatenationParams;
     use delegraph_core::ops::variables::VarHandleParams;
     use delegraph_core::ops::{Activation, Params};
+    use delegraph_core::{ModelBuilder, SubgraphBuilder};
 
     use super::*;
     use crate::{Interpreter, ReferenceOpResolver};
@@ -393,6 +395,39 @@ mod tests {
         let e = interpreter(vec![main(&[1]), below_five()]).and_then(|mut i| run(&mut i, Some(1)));
         let e = e.unwrap_err().to_string();
         assert!(e.contains("subgraph 1 returns BOOL for an output of INT32"), "{e}");
+    }
+
+    /// Where a condition decides about a shape, it follows the condition and the input from run to run.
+    #[test]
+    fn shapes_follow_what_runs() {
+        let mut main = SubgraphBuilder::new("main");
+        let (condition, x) = (main.input("condition", B, []), main.input("x", I, [2]));
+        main.resizable(x, [None]);
+        let (y, z) = (main.tensor("y", I, [1]), main.tensor("z", I, [1]));
+        let params = IfParams { then_subgraph_index: 1, else_subgraph_index: 2 };
+        main.node(BuiltinOp::IF, params).inputs([condition, x]).writes([y]);
+        main.node(BuiltinOp::ADD, add()).inputs([y, y]).writes([z]);
+        main.outputs([z]);
+        let mut same = SubgraphBuilder::new("same");
+        let x = same.input("x", I, [2]);
+        same.outputs([x]);
+        let mut twice = SubgraphBuilder::new("twice");
+        let x = twice.input("x", I, [2]);
+        let y = twice.node(BuiltinOp::CONCATENATION, ConcatenationParams::default()).inputs([x, x]).output("y");
+        twice.outputs([y]);
+        let model = ModelBuilder::new().subgraph(main).subgraph(same).subgraph(twice).build().unwrap();
+        let mut interpreter = Interpreter::builder(model).build().unwrap();
+        for x in [&[1, 2][..], &[3, 4, 5], &[6]] {
+            interpreter.resize_input(1, &[x.len()]).unwrap();
+            for condition in [true, false, true] {
+                interpreter.input_mut::<Bool>(0).unwrap()[0] = condition.into();
+                interpreter.input_mut::<i32>(1).unwrap().copy_from_slice(x);
+                interpreter.invoke().unwrap();
+                let want: Vec<i32> = x.iter().map(|v| 2 * v).collect();
+                let want = if condition { want } else { want.repeat(2) };
+                assert_eq!(interpreter.output::<i32>(0).unwrap(), want, "{condition} {x:?}");
+            }
+        }
     }
 
     #[test]
