@@ -375,7 +375,7 @@ impl Interpreter {
         result
     }
 
-    /// Forgets all state: variable tensors are zero, resource variables have no value, initialization runs again.
+    /// Forgets all state: variable tensors are zero again (INT8 ones hold their zero point), resource variables have no value, initialization runs again.
     pub fn reset_variables(&mut self) -> Result<()> {
         self.engine.resources.reset();
         self.engine.slots.iter_mut().flatten().try_for_each(|s| s.reset_variables())

@@ -164,6 +164,7 @@ impl SubgraphRuntime {
             if file.is_variable {
                 if tensor.placement() != Placement::Variable {
                     tensor.allocate(Placement::Variable)?;
+                    forget(tensor)?;
                 }
                 continue;
             }
@@ -546,12 +547,9 @@ impl SubgraphRuntime {
         tensor.bind(buffer)
     }
 
-    /// Zeroes the variable tensors.
+    /// Sets the variable tensors to what they were at first.
     pub(crate) fn reset_variables(&mut self) -> Result<()> {
-        for tensor in self.tensors.iter_mut().filter(|t| t.placement() == Placement::Variable) {
-            tensor.bytes_mut()?.fill(0);
-        }
-        Ok(())
+        self.tensors.iter_mut().filter(|t| t.placement() == Placement::Variable).try_for_each(forget)
     }
 
     /// What delegates are told of each node. `taken` is filled in by delegation.
@@ -577,6 +575,16 @@ enum Outputs {
     Known,
     DataDependent,
     FromKernel,
+}
+
+/// Fills a variable tensor with what it holds at first: zeros, which for a quantized INT8 tensor are its zero point.
+fn forget(tensor: &mut RuntimeTensor) -> Result<()> {
+    let zero = match (tensor.ty, tensor.scale_zero_point()) {
+        (TensorType::Int8, Some((_, zero_point))) => zero_point as u8,
+        _ => 0,
+    };
+    tensor.bytes_mut()?.fill(zero);
+    Ok(())
 }
 
 /// Gives a string tensor memory of its own: only its kernel, or the caller, knows how much it takes.
