@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 use super::infer::{dimensions, per_dimension};
 use super::reduce_window::Windows;
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, OpSignature,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature,
     PrecisionConfig, RngAlgorithm, TensorType, always_1, axis_in, no_arithmetic, options, per_input, per_output,
 };
 use crate::shape::Shape;
@@ -278,37 +278,49 @@ fn multiply_adds_convolution(s: &OpSignature<'_>) -> u64 {
     s.output_elements().saturating_mul(s.input_elements(1) / outputs)
 }
 
-fn infer_dot_general(cx: &InferContext<'_>) -> InferResult {
-    cx.arity(2..=2, 1)?;
+/// The dimensions of the inputs of STABLEHLO_DOT_GENERAL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DotDimensions {
+    /// Those that run over independent products.
+    pub batch: [SmallVec<[usize; 8]>; 2],
+    /// Those that are summed over.
+    pub sum: [SmallVec<[usize; 8]>; 2],
+    /// The others.
+    pub free: [SmallVec<[usize; 8]>; 2],
+}
+
+/// The dimensions of the inputs of STABLEHLO_DOT_GENERAL.
+pub fn dot_dimensions(cx: &InferContext<'_>) -> Result<DotDimensions, InferError> {
     let p: &StablehloDotGeneralParams = cx.params()?;
+    let (left, right) = (cx.input(0)?.shape, cx.input(1)?.shape);
     let pair = |a: &[i64], b: &[i64], what: &str| {
-        let (left, right) = (cx.input(0)?.shape, cx.input(1)?.shape);
         let (a, b) = (dimensions(a, left.rank(), what)?, dimensions(b, right.rank(), what)?);
         if a.len() == b.len() && a.iter().zip(&b).all(|(&a, &b)| left.get(a) == right.get(b)) {
-            return Ok((a, b));
+            return Ok([a, b]);
         }
         Err(InferError::new(format!("{what} {a:?} of {left} and {b:?} of {right} differ in size")))
     };
-    let (batch, rhs_batch) =
-        pair(&p.lhs_batching_dimensions, &p.rhs_batching_dimensions, "the batching dimensions")?;
-    let (lhs_sum, rhs_sum) =
+    let batch = pair(&p.lhs_batching_dimensions, &p.rhs_batching_dimensions, "the batching dimensions")?;
+    let sum =
         pair(&p.lhs_contracting_dimensions, &p.rhs_contracting_dimensions, "the contracting dimensions")?;
-    if batch.iter().any(|d| lhs_sum.contains(d)) || rhs_batch.iter().any(|d| rhs_sum.contains(d)) {
+    if batch.iter().zip(&sum).any(|(batch, sum)| batch.iter().any(|d| sum.contains(d))) {
         return Err(InferError::new("a dimension is both batching and contracting"));
     }
-    let (left, right) = (cx.input(0)?, cx.input(1)?);
-    let free = |t: &InferTensor<'_>, batch: &[usize], sum: &[usize]| -> SmallVec<[usize; 8]> {
-        let dims = t.shape.iter().enumerate();
-        dims.filter(|(d, _)| !batch.contains(d) && !sum.contains(d)).map(|(_, &size)| size).collect()
+    let free = |i: usize, rank: usize| {
+        (0..rank).filter(|d| ![&batch, &sum].iter().any(|dims| dims[i].contains(d))).collect()
     };
-    let shape = batch
-        .iter()
-        .filter_map(|&d| left.shape.get(d))
-        .copied()
-        .chain(free(left, &batch, &lhs_sum))
-        .chain(free(right, &rhs_batch, &rhs_sum));
-    let ty = cx.outputs.first().map_or(left.ty, |o| o.ty);
-    Ok(smallvec![Inferred::known(ty, shape.collect::<Shape>())])
+    let free = [free(0, left.rank()), free(1, right.rank())];
+    Ok(DotDimensions { batch, sum, free })
+}
+
+fn infer_dot_general(cx: &InferContext<'_>) -> InferResult {
+    cx.arity(2..=2, 1)?;
+    let DotDimensions { batch: [batch, _], free: [left, right], .. } = dot_dimensions(cx)?;
+    let (a, b) = (cx.input(0)?, cx.input(1)?);
+    let sizes = batch.iter().chain(&left).filter_map(|&d| a.shape.get(d));
+    let shape: Shape = sizes.chain(right.iter().filter_map(|&d| b.shape.get(d))).copied().collect();
+    let ty = cx.outputs.first().map_or(a.ty, |o| o.ty);
+    Ok(smallvec![Inferred::known(ty, shape)])
 }
 
 fn multiply_adds_dot_general(s: &OpSignature<'_>) -> u64 {
@@ -322,11 +334,16 @@ fn infer_reduce(cx: &InferContext<'_>) -> InferResult {
     let count = cx.inputs.len() / 2;
     cx.arity(2 * count.max(1)..=2 * count.max(1), count.max(1))?;
     let shape = cx.input(0)?.shape;
-    let gone = &cx.params::<StablehloReduceParams>()?.dimensions;
-    let gone = dimensions(gone, shape.rank(), "the dimensions to reduce")?;
+    let gone = reduced_dimensions(cx)?;
     let kept: Shape =
         shape.iter().enumerate().filter(|(d, _)| !gone.contains(d)).map(|(_, &size)| size).collect();
     (0..count).map(|i| Ok(Inferred::known(begins_with(cx, i, i + count, shape)?, kept.clone()))).collect()
+}
+
+/// The dimensions that the output of STABLEHLO_REDUCE lacks.
+pub fn reduced_dimensions(cx: &InferContext<'_>) -> Result<SmallVec<[usize; 8]>, InferError> {
+    let list = &cx.params::<StablehloReduceParams>()?.dimensions;
+    dimensions(list, cx.input(0)?.shape.rank(), "the dimensions to reduce")
 }
 
 /// Checks input `i`, which has this shape, and input `value`, the one value with which its reduction begins; returns

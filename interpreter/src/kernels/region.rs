@@ -166,6 +166,7 @@ pub(crate) use on_combined;
 mod tests {
     use delegraph_core::ops::binary::AddParams;
     use delegraph_core::ops::reduce_window::StablehloReduceWindowParams;
+    use delegraph_core::ops::stablehlo_compute::StablehloReduceParams;
     use delegraph_core::ops::stablehlo_gather::StablehloScatterParams;
     use delegraph_core::{Model, ModelBuilder, SubgraphBuilder, TensorType};
 
@@ -220,6 +221,17 @@ mod tests {
         ModelBuilder::new().subgraph(graph).subgraph(region).build().unwrap()
     }
 
+    /// Sums of the columns, if the region adds, each with 10.
+    fn reduction(region: SubgraphBuilder) -> Model {
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Int32, [2, 2]);
+        let initial = graph.constant("initial", [], &[10i32]);
+        let params = StablehloReduceParams { dimensions: vec![0], body_subgraph_index: 1 };
+        let y = graph.node(BuiltinOp::STABLEHLO_REDUCE, params).inputs([x, initial]).output("y");
+        graph.outputs([y]);
+        ModelBuilder::new().subgraph(graph).subgraph(region).build().unwrap()
+    }
+
     fn run(model: Model) -> Result<Vec<i32>> {
         let mut interpreter = Interpreter::builder(model).resolver(ReferenceOpResolver::new()).build()?;
         interpreter.input_mut::<i32>(0)?.copy_from_slice(&[1, 2, 3, 4]);
@@ -246,6 +258,13 @@ mod tests {
             (BuiltinOp::STABLEHLO_AND, [1, 1, 1, 1]),
         ] {
             assert_eq!(run(windows(region(Some(op)))).unwrap(), want, "{op:?}");
+        }
+        for (op, want) in [
+            (BuiltinOp::STABLEHLO_ADD, [14, 16]),
+            (BuiltinOp::STABLEHLO_MINIMUM, [1, 2]),
+            (BuiltinOp::STABLEHLO_OR, [11, 14]),
+        ] {
+            assert_eq!(run(reduction(region(Some(op)))).unwrap(), want, "{op:?}");
         }
     }
 

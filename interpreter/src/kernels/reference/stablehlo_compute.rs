@@ -2,13 +2,102 @@
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::RngAlgorithm;
-use delegraph_core::ops::stablehlo_compute::StablehloRngBitGeneratorParams;
-use delegraph_core::{BuiltinOp, MutableOpResolver, Result, TensorType};
+use delegraph_core::ops::stablehlo_compute::{
+    DotDimensions, StablehloReduceParams, StablehloRngBitGeneratorParams, dot_dimensions, reduced_dimensions,
+};
+use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, Shape, TensorType};
+use half::{bf16, f16};
+use smallvec::SmallVec;
 
+use super::binary::Number;
+use crate::kernels::index::{Nest, Strides, dense_strides};
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
+use crate::kernels::region::{Combine, Combined, on_combined};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    resolver.add_builtin(BuiltinOp::STABLEHLO_RNG_BIT_GENERATOR, prepared(rng_bit_generator), 1);
+    resolver
+        .add_builtin(BuiltinOp::STABLEHLO_RNG_BIT_GENERATOR, prepared(rng_bit_generator), 1)
+        .add_builtin(BuiltinOp::STABLEHLO_REDUCE, prepared(reduce), 1)
+        .add_builtin(BuiltinOp::STABLEHLO_DOT_GENERAL, prepared(dot_general), 1);
+}
+
+fn reduce(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    if cx.num_outputs() != 1 {
+        return Err(Error::Unsupported(format!("a reduction of {} tensors at once", cx.num_outputs())));
+    }
+    let region = cx.params::<StablehloReduceParams>()?.body_subgraph_index;
+    let how = Combine::by_subgraph(cx, region)?;
+    let ty = cx.input(0)?.ty();
+    let unsupported = |cx: &PrepareContext<'_>| Err(unsupported_type("input 0", cx.input(0)?));
+    on_combined!(ty, reduce_of(cx, how)).unwrap_or_else(|| unsupported(cx))
+}
+
+/// Each output begins with input 1, and takes in the elements of input 0, in order.
+fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, how: Combine) -> Result<Invoke> {
+    let combine = T::combine(how).ok_or(()).or_else(|()| Err(unsupported_type("input 0", cx.input(0)?)))?;
+    let gone = reduced_dimensions(&cx.infer_context())?;
+    let shape = cx.input(0)?.shape();
+    let mut kept = dense_strides(cx.output(0)?.shape()).into_iter();
+    let stride = |d| if gone.contains(&d) { 0 } else { kept.next().unwrap_or(0) };
+    let to: Strides = (0..shape.rank()).map(stride).collect();
+    let nest = Nest::new(shape, [&dense_strides(shape), &to]);
+    Ok(Box::new(move |cx| {
+        let (input, initial, output) = (cx.input::<T>(0)?, cx.input::<T>(1)?[0], cx.output::<T>(0)?);
+        output.fill(initial);
+        nest.for_each([0; 2], |[i, o]| output[o] = combine(output[o], input[i]));
+        Ok(())
+    }))
+}
+
+/// Sums are of the output's type, those of 16-bit floats of single precision.
+fn dot_general(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    use TensorType::{BFloat16, Float16, Float32, Float64, Int8, Int32, Int64};
+    let types = (cx.input(0)?.ty(), cx.input(1)?.ty(), cx.output(0)?.ty());
+    match types {
+        (Float32, Float32, Float32) => dot(cx, |x: f32| x, |sum: f32| sum),
+        (Float64, Float64, Float64) => dot(cx, |x: f64| x, |sum: f64| sum),
+        (Float16, Float16, Float16) => dot(cx, f16::to_f32, f16::from_f32),
+        (BFloat16, BFloat16, BFloat16) => dot(cx, bf16::to_f32, bf16::from_f32),
+        (Float16, Float16, Float32) => dot(cx, f16::to_f32, |sum| sum),
+        (BFloat16, BFloat16, Float32) => dot(cx, bf16::to_f32, |sum| sum),
+        (Int8, Int8, Int32) => dot(cx, |x: i8| i32::from(x), |sum| sum),
+        (Int32, Int32, Int32) => dot(cx, |x: i32| x, |sum: i32| sum),
+        (Int64, Int64, Int64) => dot(cx, |x: i64| x, |sum: i64| sum),
+        (a, b, c) => Err(Error::Unsupported(format!("a dot product of {a} and {b} that gives {c}"))),
+    }
+}
+
+fn dot<I: Element, S: Number, O: Element>(
+    cx: &mut PrepareContext<'_>,
+    read: fn(I) -> S,
+    write: fn(S) -> O,
+) -> Result<Invoke> {
+    let DotDimensions { batch, sum, free } = dot_dimensions(&cx.infer_context())?;
+    let (left, right) = (cx.input(0)?.shape(), cx.input(1)?.shape());
+    let of = |shape: &Shape, dims: &[usize]| -> Strides {
+        let strides = dense_strides(shape);
+        dims.iter().map(|&d| strides[d]).collect()
+    };
+    // An output per batch, free dimension of the left, free dimension of the right; where one has none, it stays.
+    let zeros = |count: usize| Strides::from_elem(0, count);
+    let join = |parts: [Strides; 3]| -> Strides { parts.into_iter().flatten().collect() };
+    let a = join([of(left, &batch[0]), of(left, &free[0]), zeros(free[1].len())]);
+    let b = join([of(right, &batch[1]), zeros(free[0].len()), of(right, &free[1])]);
+    let outer = Nest::new(cx.output(0)?.shape(), [&a, &b]);
+    let sizes: SmallVec<[usize; 8]> = sum[0].iter().map(|&d| left[d]).collect();
+    let inner = Nest::new(&sizes, [&of(left, &sum[0]), &of(right, &sum[1])]);
+    Ok(Box::new(move |cx| {
+        let (a, b) = (cx.input::<I>(0)?, cx.input::<I>(1)?);
+        let mut outputs = cx.output::<O>(0)?.iter_mut();
+        outer.for_each([0; 2], |start| {
+            let mut sum = S::default();
+            inner.for_each(start, |[i, j]| sum = sum.plus(read(a[i]).times(read(b[j]))));
+            if let Some(output) = outputs.next() {
+                *output = write(sum);
+            }
+        });
+        Ok(())
+    }))
 }
 
 /// The state is a key and a counter, 64 bits each, and for Philox the upper half of the counter or nothing.
@@ -85,8 +174,38 @@ pub(super) fn philox(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
 
 #[cfg(test)]
 mod tests {
+    use delegraph_core::ops::stablehlo_compute::StablehloDotGeneralParams;
+
     use super::*;
     use crate::kernels::testing::{T, check, error};
+
+    #[test]
+    fn dots() {
+        let params = |[a, b, c, d]: [&[i64]; 4]| {
+            let list = |dims: &[i64]| dims.to_vec();
+            let params = StablehloDotGeneralParams {
+                lhs_batching_dimensions: list(a),
+                rhs_batching_dimensions: list(b),
+                lhs_contracting_dimensions: list(c),
+                rhs_contracting_dimensions: list(d),
+                precision_config: vec![],
+            };
+            params.into()
+        };
+        let op = BuiltinOp::STABLEHLO_DOT_GENERAL;
+        let (a, b) = (|| Some(T::new(&[2, 3], &[1i8, 2, 3, 4, 5, 6])), || Some(T::new(&[2, 3], &[1i8, 0, 2, 0, 1, -1])));
+        // a · bᵀ, aᵀ · b, row by row, outer product of all, sum of all.
+        let check = |lists, shape: &[usize], want: &[i32]| {
+            check(op, 1, params(lists), &[a(), b()], &[T::new(shape, want)]);
+        };
+        check([&[], &[], &[1], &[1]], &[2, 2], &[7, -1, 16, -1]);
+        check([&[], &[], &[0], &[0]], &[3, 3], &[1, 4, -2, 2, 5, -1, 3, 6, 0]);
+        check([&[0], &[0], &[1], &[1]], &[2], &[7, -1]);
+        check([&[], &[], &[0, 1], &[0, 1]], &[], &[6]);
+        check([&[0, 1], &[0, 1], &[], &[]], &[2, 3], &[1, 0, 6, 0, 5, -6]);
+        let e = error(op, 1, params([&[], &[], &[1], &[1]]), &[a(), b()], &[T::new(&[2, 2], &[0i16; 4])]);
+        assert!(e.contains("a dot product of INT8 and INT8 that gives INT16"), "{e}");
+    }
 
     /// The vectors that the authors of both publish for their algorithms.
     #[test]
