@@ -25,9 +25,10 @@ use crate::graph::{Model, NodeId, Signature, TensorId};
 /// let mut graph = SubgraphBuilder::new("main");
 /// let x = graph.input("x", TensorType::Float32, [1, 2]);
 /// let weights = graph.constant("weights", [3, 2], &[0.5f32, 1.0, -1.0, 0.25, 2.0, 0.0]);
+/// let bias = graph.constant("bias", [3], &[0f32; 3]);
 /// let scores = graph
 ///     .node(BuiltinOp::FULLY_CONNECTED, FullyConnectedParams::default())
-///     .inputs([x, weights])
+///     .inputs([x, weights, bias])
 ///     .output("scores");
 /// let softmax = SoftmaxParams { beta: 1.0 };
 /// let probabilities = graph.node(BuiltinOp::SOFTMAX, softmax).inputs([scores]).output("probabilities");
