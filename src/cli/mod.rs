@@ -12,6 +12,7 @@ mod delegates;
 mod devices;
 mod explain;
 mod failure;
+mod fuse;
 mod inputs;
 mod inspect;
 mod model;
@@ -56,6 +57,7 @@ enum Verb {
     Bench(bench::Arguments),
     Explain(explain::Arguments),
     Inspect(inspect::Arguments),
+    Fuse(fuse::Arguments),
     Ops(ops::Arguments),
     Devices(devices::Arguments),
     Conformance(conformance::Arguments),
@@ -70,6 +72,7 @@ impl Verb {
             Verb::Bench(arguments) => bench::run(&arguments, out),
             Verb::Explain(arguments) => explain::run(&arguments, out),
             Verb::Inspect(arguments) => inspect::run(&arguments, out),
+            Verb::Fuse(arguments) => fuse::run(&arguments, out),
             Verb::Ops(arguments) => ops::run(&arguments, out),
             Verb::Devices(arguments) => devices::run(&arguments, out),
             Verb::Conformance(arguments) => conformance::run(&arguments, out),

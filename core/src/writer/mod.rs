@@ -16,6 +16,7 @@ use crate::schema;
 mod builder;
 mod data;
 mod difference;
+mod save;
 mod subgraph_builder;
 mod tensor;
 mod versions;

@@ -295,3 +295,24 @@ fn what_the_format_cannot_hold_is_an_error() {
     let message = fail(narrow);
     assert!(message.contains("index 300 does not fit its type"), "{message}");
 }
+
+#[test]
+fn a_file_is_replaced_as_a_whole() {
+    let folder = std::env::temp_dir().join(format!("delegraph-save-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let (file, model) = (folder.join("model.tflite"), model());
+    for _ in 0..2 {
+        model.save(&file).unwrap();
+        assert_eq!(model.difference(&read(std::fs::read(&file).unwrap())), None);
+    }
+    let mut broken = model.clone();
+    broken.subgraphs[0].nodes[0].params = Params::None;
+    assert!(broken.save(&file).is_err());
+    assert_eq!(std::fs::read(&file).unwrap(), model.to_bytes().unwrap(), "the old file is still there");
+    let message = model.save(&folder).unwrap_err().to_string();
+    assert!(message.contains("no file"), "{message}");
+    assert!(model.save(folder.join("nowhere").join("model.tflite")).is_err());
+    let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["model.tflite"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
