@@ -172,6 +172,45 @@ fn inspect_lists_ops_and_sizes() {
 }
 
 #[test]
+fn fuse_gives_ops_their_lowest_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let (original, file) = (digits("digits_int8.tflite"), folder.path().join("model.tflite"));
+    let mut model = delegraph::load(&original).unwrap();
+    let lowest = {
+        let mut lowest = model.clone();
+        lowest.restamp().unwrap();
+        lowest
+    };
+    let mut raised = 0;
+    for node in &mut model.subgraphs[0].nodes {
+        if node.op.to_string() == "CONV_2D" {
+            node.version = 7;
+            raised += 1;
+        }
+    }
+    model.save(&file).unwrap();
+
+    // In place of its input.
+    let arguments = ["fuse", path(&file), "-o", path(&file), "--versions-only"];
+    let found = delegraph(&[&arguments[..], &["--json"]].concat()).expect(0, "").json();
+    let change = &found["versions"][0];
+    assert_eq!((&change["op"], &change["from"], &change["to"]), (&"CONV_2D".into(), &7.into(), &3.into()));
+    assert_eq!(change["nodes"].as_array().unwrap().len(), raised);
+    assert_eq!(found["min_runtime_version"]["to"], lowest.min_runtime_version().unwrap());
+    assert_eq!(found["output_bytes"], std::fs::metadata(&file).unwrap().len());
+    assert_eq!(lowest.difference(&delegraph::load(&file).unwrap()), None);
+    let text = delegraph(&arguments).expect(0, "").stdout;
+    assert!(text.contains("had the lowest version that is enough already"), "{text}");
+    let left: Vec<_> = folder.path().read_dir().unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+
+    delegraph(&["fuse", path(&file), "-o", path(folder.path()), "--versions-only"]).expect(1, "no file");
+    let ran =
+        delegraph(&["fuse", path(&file), "-o", "out.tflite"]).expect(3, "there are no fusion passes yet");
+    assert!(ran.stderr.contains("--versions-only"), "{}", ran.stderr);
+}
+
+#[test]
 fn explain_names_who_runs_each_node() {
     let model = digits("digits_float32.tflite");
     let found =

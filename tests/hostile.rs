@@ -49,6 +49,11 @@ fn attempt(name: &str, bytes: Vec<u8>) -> Result<(), delegraph::Error> {
     std::thread::spawn(move || {
         let run = || {
             let model = Model::from_bytes(ModelBytes::new(bytes))?;
+            // What can be read can be written, or it is an error.
+            if let Ok(file) = model.to_bytes() {
+                let again = Model::from_bytes(ModelBytes::new(file)).unwrap();
+                assert_eq!(model.difference(&again), None);
+            }
             Interpreter::builder(model).memory_limit(MEMORY_LIMIT).build()?.invoke()
         };
         _ = sender.send(run());

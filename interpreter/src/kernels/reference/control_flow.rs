@@ -273,47 +273,42 @@ fn copy(from: &RuntimeTensor, to: &mut RuntimeTensor) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use delegraph_core::graph::{Model, Node, Subgraph, Tensor, TensorId};
     use delegraph_core::ops::binary::AddParams;
     use delegraph_core::ops::concatenation::ConcatenationParams;
     use delegraph_core::ops::variables::VarHandleParams;
     use delegraph_core::ops::{Activation, Params};
-    use delegraph_core::{ModelBuilder, SubgraphBuilder};
+    use delegraph_core::{ModelBuilder, SubgraphBuilder, TensorId, TensorType};
 
     use super::*;
     use crate::{Interpreter, ReferenceOpResolver};
 
-    /// A subgraph over these tensors; `I32` ones with a number are constants, found in the model's bytes.
-    struct Graph(Subgraph);
-
-    /// The bytes of every model here: the constants 1 and 5.
-    const BYTES: [u8; 8] = [1, 0, 0, 0, 5, 0, 0, 0];
+    /// A subgraph over tensors of one element; those with a number are constants.
+    struct Graph(SubgraphBuilder);
 
     impl Graph {
-        fn new(tensors: &[(TensorType, Option<usize>)], inputs: &[usize], outputs: &[usize]) -> Self {
-            let ids = |ids: &[usize]| ids.iter().map(|&i| TensorId(i)).collect();
-            let tensor = |&(ty, at): &(TensorType, Option<usize>)| Tensor {
-                data: at.map(|at| at..at + 4),
-                ..Tensor::new("", ty, [1])
-            };
-            Graph(Subgraph {
-                tensors: tensors.iter().map(tensor).collect(),
-                inputs: ids(inputs),
-                outputs: ids(outputs),
-                ..Default::default()
-            })
+        fn new(tensors: &[(TensorType, Option<i32>)], inputs: &[usize], outputs: &[usize]) -> Self {
+            let mut graph = SubgraphBuilder::new("");
+            for (i, &(ty, value)) in tensors.iter().enumerate() {
+                match value {
+                    Some(value) => graph.constant("", [1], &[value]),
+                    None if inputs.contains(&i) => graph.input("", ty, [1]),
+                    None => graph.tensor("", ty, [1]),
+                };
+            }
+            graph.outputs(outputs.iter().copied().map(TensorId));
+            Graph(graph)
         }
 
         fn node(mut self, op: BuiltinOp, params: Params, inputs: &[usize], outputs: &[usize]) -> Self {
-            let inputs = inputs.iter().map(|&i| Some(TensorId(i)));
-            self.0.nodes.push(Node::new(op, 1, params, inputs, outputs.iter().map(|&i| TensorId(i))));
+            let ids = |ids: &[usize]| ids.iter().copied().map(TensorId).collect::<Vec<_>>();
+            self.0.node(op, params).inputs(ids(inputs)).writes(ids(outputs));
             self
         }
     }
 
     fn interpreter(graphs: Vec<Graph>) -> Result<Interpreter> {
-        let model = Model::from_subgraphs(BYTES.to_vec(), graphs.into_iter().map(|g| g.0).collect())?;
-        Interpreter::builder(model).resolver(ReferenceOpResolver::new()).build()
+        let model = graphs.into_iter().fold(ModelBuilder::new(), |model, graph| model.subgraph(graph.0));
+        Interpreter::builder(model.build()?).resolver(ReferenceOpResolver::new()).build()
     }
 
     fn run(interpreter: &mut Interpreter, input: Option<i32>) -> Result<i32> {
@@ -332,7 +327,7 @@ mod tests {
 
     /// `x + 1`
     fn increment() -> Graph {
-        Graph::new(&[(I, None), (I, Some(0)), (I, None)], &[0], &[2]).node(
+        Graph::new(&[(I, None), (I, Some(1)), (I, None)], &[0], &[2]).node(
             BuiltinOp::ADD,
             add(),
             &[0, 1],
@@ -347,7 +342,7 @@ mod tests {
 
     /// `x < 5`
     fn below_five() -> Graph {
-        let graph = Graph::new(&[(I, None), (I, Some(4)), (B, None)], &[0], &[2]);
+        let graph = Graph::new(&[(I, None), (I, Some(5)), (B, None)], &[0], &[2]);
         graph.node(BuiltinOp::LESS, Params::None, &[0, 1], &[2])
     }
 
@@ -367,7 +362,7 @@ mod tests {
     #[test]
     fn takes_one_branch() {
         let params = Params::If(IfParams { then_subgraph_index: 1, else_subgraph_index: 2 });
-        let tensors = [(I, None), (I, Some(4)), (B, None), (I, None)];
+        let tensors = [(I, None), (I, Some(5)), (B, None), (I, None)];
         let main = Graph::new(&tensors, &[0], &[3]).node(BuiltinOp::LESS, Params::None, &[0, 1], &[2]).node(
             BuiltinOp::IF,
             params,
@@ -383,7 +378,7 @@ mod tests {
     fn an_index_selects_a_branch() {
         let case = |branches: &[i32]| StablehloCaseParams { branch_subgraph_indices: branches.to_vec() }.into();
         let main = |branches| {
-            let graph = Graph::new(&[(I, None), (I, Some(4)), (I, None)], &[0], &[2]);
+            let graph = Graph::new(&[(I, None), (I, Some(5)), (I, None)], &[0], &[2]);
             graph.node(BuiltinOp::STABLEHLO_CASE, case(branches), &[0, 1], &[2])
         };
         let mut two = interpreter(vec![main(&[2, 1]), increment(), double()]).unwrap();
@@ -456,7 +451,7 @@ mod tests {
     fn variables_are_initialized_once_and_keep_their_value() {
         let handle =
             || Params::VarHandle(VarHandleParams { container: "".into(), shared_name: "count".into() });
-        let tensors = [(R, None), (I, None), (I, Some(0)), (I, None)];
+        let tensors = [(R, None), (I, None), (I, Some(1)), (I, None)];
         let main = |once| {
             let graph = Graph::new(&tensors, &[], &[3]);
             let once = Params::CallOnce(CallOnceParams { init_subgraph_index: once });
@@ -467,7 +462,7 @@ mod tests {
                 .node(BuiltinOp::ADD, add(), &[1, 2], &[3])
                 .node(BuiltinOp::ASSIGN_VARIABLE, Params::None, &[0, 3], &[])
         };
-        let five = Graph::new(&[(R, None), (I, Some(4))], &[], &[])
+        let five = Graph::new(&[(R, None), (I, Some(5))], &[], &[])
             .node(BuiltinOp::VAR_HANDLE, handle(), &[], &[0])
             .node(BuiltinOp::ASSIGN_VARIABLE, Params::None, &[0, 1], &[]);
         let nothing = Graph::new(&[], &[], &[]);
