@@ -190,11 +190,11 @@ impl DepthwiseI8 {
     ) -> Range<usize> {
         let Some(wide) = self.wide.as_ref().filter(|w| w.takes(geo)) else { return vectors };
         let per_block = x86::BLOCK / self.lanes;
-        let blocks = vectors.start / per_block..(vectors.end / per_block).min(wide.blocks);
+        let blocks = vectors.start / per_block..vectors.end.div_ceil(per_block).min(wide.blocks);
         if blocks.is_empty() {
             return vectors;
         }
-        let left = blocks.end * per_block..vectors.end;
+        let left = (blocks.end * per_block).min(vectors.end)..vectors.end;
         let (blank, flip) = (self.blank.as_slice(), self.input.flip(self.unsigned));
         let work = x86::Rows { wide, geo, input, blank, flip, out, rows, blocks };
         // SAFETY: `wide` is there only where the processor has the instructions. Lengths and geometry were checked;

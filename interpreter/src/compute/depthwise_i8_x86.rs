@@ -16,6 +16,9 @@ use super::simd_i8::scaled;
 /// Channels of a block.
 pub(super) const BLOCK: usize = 64;
 
+/// Fewer channels left over are not worth a block.
+const FEWEST: usize = 32;
+
 /// Neighbouring pixels that are computed at a time.
 const RUN: usize = 4;
 
@@ -27,7 +30,7 @@ fn channel(i: usize) -> usize {
 
 /// What blocks of channels need.
 pub(super) struct Wide {
-    /// Whole blocks.
+    /// Blocks; the last one may have channels that don't exist.
     pub(super) blocks: usize,
     window: [usize; 2],
     channels: usize,
@@ -50,7 +53,7 @@ impl Wide {
         output: &OutputQuant<'_>,
     ) -> Result<Option<Self>> {
         let (channels, [height, width]) = (filter.in_channels, filter.window);
-        let blocks = channels / BLOCK;
+        let blocks = channels / BLOCK + usize::from(channels % BLOCK >= FEWEST);
         let signed = output.low < 0;
         let bytes = if signed { -128..=127 } else { 0..=255 };
         let fits = bytes.contains(&output.low) && bytes.contains(&output.high);
@@ -64,12 +67,9 @@ impl Wide {
             for quad in 0..quads {
                 for column in 0..width {
                     for i in 0..BLOCK {
+                        let c = block * BLOCK + channel(i);
                         for (row, to) in (quad * 4..quad * 4 + 4).zip(&mut to) {
-                            *to = if row < height {
-                                weight(row, column, block * BLOCK + channel(i))
-                            } else {
-                                0
-                            };
+                            *to = if row < height && c < channels { weight(row, column, c) } else { 0 };
                         }
                     }
                 }
@@ -77,7 +77,9 @@ impl Wide {
         }
         let order = |i: usize| i / BLOCK * BLOCK + channel(i % BLOCK);
         let mut ordered = AlignedVec::zeroed(blocks * BLOCK)?;
-        ordered.as_mut_slice().iter_mut().enumerate().for_each(|(i, b)| *b = bias[order(i)]);
+        ordered.as_mut_slice().iter_mut().enumerate().for_each(|(i, b)| {
+            *b = bias.get(order(i)).copied().unwrap_or(0);
+        });
         let requant = Requant::ordered(output, (channels, blocks * BLOCK), 16, order)?;
         let bounds = [output.low as u8, output.high as u8].map(u8::cast_signed);
         Ok(Some(Wide {
@@ -128,6 +130,8 @@ struct Row<'a> {
     flip: __m512i,
     bounds: [__m512i; 2],
     signed: bool,
+    /// The channels of the block that exist.
+    mask: __mmask64,
 }
 
 impl Rows<'_> {
@@ -151,7 +155,8 @@ impl Rows<'_> {
                     height,
                     y0: geo.origin(0, y),
                     input: self.input.as_ptr().wrapping_add(start),
-                    blank: self.blank[first..first + BLOCK].as_ptr(),
+                    blank: self.blank[first..].as_ptr(),
+                    mask: u64::MAX >> (BLOCK - (wide.channels - first).min(BLOCK)),
                     weights: wide.weights.as_slice()[block * per_block..(block + 1) * per_block].as_ptr(),
                     bias: wide.bias.as_slice()[first..first + BLOCK].as_ptr(),
                     requant: wide.requant.part(first, BLOCK),
@@ -162,11 +167,15 @@ impl Rows<'_> {
                 };
                 // SAFETY: as the caller's.
                 unsafe {
-                    match (width, geo.stride[1]) {
-                        (3, 1) => pixels::<3, 1>(&r, &inner),
-                        (3, _) => pixels::<3, 2>(&r, &inner),
-                        (_, 1) => pixels::<5, 1>(&r, &inner),
-                        _ => pixels::<5, 2>(&r, &inner),
+                    match (width, geo.stride[1], r.mask == u64::MAX) {
+                        (3, 1, true) => pixels::<3, 1, true>(&r, &inner),
+                        (3, 1, false) => pixels::<3, 1, false>(&r, &inner),
+                        (3, _, true) => pixels::<3, 2, true>(&r, &inner),
+                        (3, _, false) => pixels::<3, 2, false>(&r, &inner),
+                        (_, 1, true) => pixels::<5, 1, true>(&r, &inner),
+                        (_, 1, false) => pixels::<5, 1, false>(&r, &inner),
+                        (_, _, true) => pixels::<5, 2, true>(&r, &inner),
+                        (_, _, false) => pixels::<5, 2, false>(&r, &inner),
                     }
                 }
             }
@@ -179,13 +188,16 @@ impl Rows<'_> {
 /// # Safety
 /// As for [`Rows::run`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn pixels<const WIDTH: usize, const STRIDE: usize>(r: &Row<'_>, inner: &Range<usize>) {
+unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool>(
+    r: &Row<'_>,
+    inner: &Range<usize>,
+) {
     let width = r.geo.output[1];
     // SAFETY: as the caller's. Runs without checks of their columns lie in the interior.
     unsafe {
         if width < RUN {
             for x in 0..width {
-                run::<WIDTH, STRIDE, 1, true>(r, x);
+                run::<WIDTH, STRIDE, 1, true, FULL>(r, x);
             }
             return;
         }
@@ -193,9 +205,9 @@ unsafe fn pixels<const WIDTH: usize, const STRIDE: usize>(r: &Row<'_>, inner: &R
         loop {
             let from = x.min(width - RUN);
             if inner.contains(&from) && from + RUN <= inner.end {
-                run::<WIDTH, STRIDE, RUN, false>(r, from);
+                run::<WIDTH, STRIDE, RUN, false, FULL>(r, from);
             } else {
-                run::<WIDTH, STRIDE, RUN, true>(r, from);
+                run::<WIDTH, STRIDE, RUN, true, FULL>(r, from);
             }
             x += RUN;
             if x >= width {
@@ -210,7 +222,7 @@ unsafe fn pixels<const WIDTH: usize, const STRIDE: usize>(r: &Row<'_>, inner: &R
 /// # Safety
 /// As for [`Rows::run`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn run<const WIDTH: usize, const STRIDE: usize, const N: usize, const EDGE: bool>(
+unsafe fn run<const WIDTH: usize, const STRIDE: usize, const N: usize, const EDGE: bool, const FULL: bool>(
     r: &Row<'_>,
     x: usize,
 ) {
@@ -238,7 +250,11 @@ unsafe fn run<const WIDTH: usize, const STRIDE: usize, const N: usize, const EDG
                     // SAFETY: bytes of the input, or padding.
                     let load = |i: usize| unsafe {
                         let p = if inside { base[i].wrapping_add(offset & mask[i]) } else { r.blank };
-                        _mm512_xor_si512(_mm512_loadu_si512(p.cast()), r.flip)
+                        let bytes = match FULL {
+                            true => _mm512_loadu_si512(p.cast()),
+                            false => _mm512_maskz_loadu_epi8(r.mask, p.cast()),
+                        };
+                        _mm512_xor_si512(bytes, r.flip)
                     };
                     let first = load(0);
                     let (a, b, c, d);
@@ -278,12 +294,14 @@ unsafe fn run<const WIDTH: usize, const STRIDE: usize, const N: usize, const EDG
         weights = weights.wrapping_add(WIDTH * 4 * 64);
     }
     for (t, acc) in acc.iter().enumerate() {
-        // SAFETY: bias and factors of the block; the output pixel has its 64 channels.
+        // SAFETY: bias and factors of the block; the output pixel has its channels, of which no others are written.
         unsafe {
-            let y: [__m512i; 4] = std::array::from_fn(|j| {
-                let sum = _mm512_add_epi32(acc[j], _mm512_loadu_si512(r.bias.add(16 * j).cast()));
-                scaled(sum, &r.requant, 16 * j)
-            });
+            // Not by `array::from_fn`, which is compiled without the instructions.
+            let mut y = *acc;
+            for (j, y) in y.iter_mut().enumerate() {
+                let sum = _mm512_add_epi32(*y, _mm512_loadu_si512(r.bias.add(16 * j).cast()));
+                *y = scaled(sum, &r.requant, 16 * j);
+            }
             let (low, high) = (_mm512_packs_epi32(y[0], y[1]), _mm512_packs_epi32(y[2], y[3]));
             let bytes = if r.signed {
                 let bytes = _mm512_packs_epi16(low, high);
@@ -292,7 +310,12 @@ unsafe fn run<const WIDTH: usize, const STRIDE: usize, const N: usize, const EDG
                 let bytes = _mm512_packus_epi16(low, high);
                 _mm512_min_epu8(_mm512_max_epu8(bytes, r.bounds[0]), r.bounds[1])
             };
-            _mm512_storeu_si512(r.out.add((x + t) * r.channels).cast(), bytes);
+            let to = r.out.add((x + t) * r.channels);
+            if FULL {
+                _mm512_storeu_si512(to.cast(), bytes)
+            } else {
+                _mm512_mask_storeu_epi8(to.cast(), r.mask, bytes)
+            }
         }
     }
 }

@@ -25,6 +25,10 @@ pub enum Unary {
     LeakyRelu(f32),
     /// `x < 0 ? e^x - 1 : x`.
     Elu,
+    /// `x` times the probability that a normally distributed number is below `x`.
+    Gelu,
+    /// The approximation of that by `tanh`.
+    GeluByTanh,
     /// Magnitude.
     Abs,
     /// `-x`.
@@ -129,6 +133,15 @@ impl SimdTask for UnaryTask<'_> {
                     let below = S::mul(half, S::add(math::exp::<S>(x), one));
                     S::select(S::lt(x, zero), below, x)
                 }),
+                Unary::Gelu => map!(x => math::gelu::<S>(x)),
+                Unary::GeluByTanh => {
+                    const SQRT_2_PI: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
+                    let (scale, cubic, half) = (S::splat(SQRT_2_PI), S::splat(0.044_715), S::splat(0.5));
+                    map!(x => {
+                        let inner = S::fma(S::mul(cubic, x), S::mul(x, x), x);
+                        S::mul(S::mul(half, x), S::add(one, math::tanh::<S>(S::mul(scale, inner))))
+                    })
+                }
                 Unary::Abs => map!(x => S::abs(x)),
                 Unary::Neg => map!(x => S::mul(x, S::splat(-1.0))),
                 Unary::Square => map!(x => S::mul(x, x)),
@@ -283,7 +296,7 @@ mod tests {
     fn functions_of_one_operand() {
         let mut rng = Rng::new(21);
         let pool = ThreadPool::new(2);
-        let plain: [(Unary, Plain1); 12] = [
+        let plain: [(Unary, Plain1); 14] = [
             (Unary::Clamp(Clamp::RELU6), |x| x.clamp(0.0, 6.0)),
             (Unary::HardSwish, |x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0),
             (Unary::Logistic, |x| 1.0 / (1.0 + (-x).exp())),
@@ -291,6 +304,11 @@ mod tests {
             (Unary::Exp, f32::exp),
             (Unary::LeakyRelu(0.3), |x| if x < 0.0 { 0.3 * x } else { x }),
             (Unary::Elu, |x| if x < 0.0 { x.exp_m1() } else { x }),
+            (Unary::Gelu, |x| 0.5 * x * libm::erfcf(-x * std::f32::consts::FRAC_1_SQRT_2)),
+            (Unary::GeluByTanh, |x| {
+                let inner = 0.797_884_6 * (x + 0.044_715 * x * x * x);
+                0.5 * x * (1.0 + inner.tanh())
+            }),
             (Unary::Abs, f32::abs),
             (Unary::Neg, |x| -x),
             (Unary::Square, |x| x * x),
@@ -309,7 +327,10 @@ mod tests {
                     let mut out = vec![f32::NAN; len];
                     unary(isa, function, &input, &mut out, &pool).unwrap();
                     for (x, (&g, e)) in input.iter().zip(out.iter().zip(input.iter().map(|&x| plain(x)))) {
-                        let ok = (g - e).abs() <= 2e-6 * e.abs() + 1e-30;
+                        // Of sums with 1, what is far below 0 keeps little.
+                        let near_zero =
+                            if matches!(function, Unary::Gelu | Unary::GeluByTanh) { 2e-6 } else { 1e-30 };
+                        let ok = (g - e).abs() <= 2e-6 * e.abs() + near_zero;
                         assert!(ok, "{} {function:?} of {x} is {g}, expected {e}", isa.name());
                     }
                 }

@@ -64,6 +64,27 @@ pub(crate) unsafe fn tanh<S: Simd>(x: S::F) -> S::F {
     }
 }
 
+/// `x / 2 · erfc(-x / √2)`, good to a few millionths of 1.
+///
+/// # Safety
+/// As for [`Simd`].
+#[inline(always)]
+pub(crate) unsafe fn gelu<S: Simd>(x: S::F) -> S::F {
+    // SAFETY: as the caller's.
+    unsafe {
+        let z = S::mul(S::abs(x), S::splat(std::f32::consts::FRAC_1_SQRT_2));
+        // erfc(z) for z >= 0: a polynomial in 1 / (1 + p·z) times e^-z², after Abramowitz and Stegun 7.1.26.
+        let t = S::div(S::splat(1.0), S::fma(S::splat(0.327_591_1), z, S::splat(1.0)));
+        let mut p = S::splat(1.061_405_4);
+        for c in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
+            p = S::fma(p, t, S::splat(c));
+        }
+        let below = S::mul(S::mul(p, t), exp::<S>(S::mul(S::sub(S::splat(0.0), z), z)));
+        let part = S::mul(S::mul(S::splat(0.5), x), below);
+        S::select(S::lt(x, S::splat(0.0)), part, S::sub(x, part))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

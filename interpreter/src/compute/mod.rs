@@ -64,7 +64,7 @@ pub use reduce::Reduce;
 pub use requant::{Multiplier, OutputQuant, Ties};
 
 pub use resize::{Bilinear, Interpolate, Tap};
-pub use softmax::{Softmax, softmax};
+pub use softmax::{Softmax, SoftmaxBytes, softmax};
 
 /// The bounds of a fused activation: results are `min(max(x, low), high)`; NaN stays NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -136,7 +136,7 @@ impl Requant {
         Self::placed(out, count, padded, lanes, (0..count).map(places))
     }
 
-    /// For the first `count` of some channels in another order: column `i` is that of channel `order(i)`.
+    /// For some channels in another order: column `i` of `count` is that of channel `order(i)`, if there is one.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn ordered(
         out: &OutputQuant<'_>,
@@ -144,7 +144,13 @@ impl Requant {
         lanes: usize,
         order: impl Fn(usize) -> usize,
     ) -> Result<Self> {
-        Self::placed(out, channels, count, lanes, (0..count).map(|i| (order(i), i)))
+        Self::placed(
+            out,
+            channels,
+            count,
+            lanes,
+            (0..count).map(|i| (order(i), i)).filter(|&(c, _)| c < channels),
+        )
     }
 
     /// `places` are pairs of a channel, of which there are `count`, and its column.

@@ -1,4 +1,4 @@
-//! SOFTMAX and LOG_SOFTMAX in single precision.
+//! SOFTMAX and LOG_SOFTMAX in single precision, SOFTMAX of bytes.
 
 use super::Parallel;
 use super::buffer::SharedMut;
@@ -123,6 +123,93 @@ impl SimdTask for RowsTask<'_> {
                             S::store_n(to.add(i), S::sub(S::sub(S::load_n(from.add(i), n), shift), log), n));
                     }
                 }
+            }
+        }
+    }
+}
+
+/// SOFTMAX of bytes by a table.
+#[derive(Clone, Debug)]
+pub struct SoftmaxBytes {
+    /// `e^-x` for each difference of two bytes.
+    pub exp: Vec<f32>,
+    /// What a step of the output means.
+    pub scale: f32,
+    /// Added to the result.
+    pub zero_point: i32,
+    /// Whether bytes are signed. Signed results are rounded with halves away from zero; to unsigned ones a half is
+    /// added, and they are cut off.
+    pub signed: bool,
+}
+
+impl SoftmaxBytes {
+    /// Computes rows of `depth` elements.
+    ///
+    /// # Errors
+    /// Where the table has other than 256 entries, a length is no whole number of rows, or the lengths differ.
+    pub fn run(
+        &self,
+        isa: Isa,
+        depth: usize,
+        input: &[u8],
+        out: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        check_len("table", self.exp.len(), 256)?;
+        check_len("output", out.len(), input.len())?;
+        check_len("input", input.len() % depth.max(1), 0)?;
+        let Ok(exp) = <&[f32; 256]>::try_from(&self.exp[..]) else { return Ok(()) };
+        let rows = input.len().checked_div(depth).unwrap_or(0);
+        let bundle = (PER_TASK / depth.max(1)).clamp(1, rows.max(1));
+        let shared = SharedMut::new(out);
+        par.run(rows.div_ceil(bundle), &|task| {
+            let rows = task * bundle..((task + 1) * bundle).min(rows);
+            let input = &input[rows.start * depth..rows.end * depth];
+            // SAFETY: each task has rows of its own.
+            let out = unsafe { shared.slice(rows.start * depth, input.len()) };
+            dispatch(isa, BytesTask { shape: self, exp, depth, input, out });
+        });
+        Ok(())
+    }
+}
+
+struct BytesTask<'a> {
+    shape: &'a SoftmaxBytes,
+    exp: &'a [f32; 256],
+    depth: usize,
+    input: &'a [u8],
+    out: &'a mut [u8],
+}
+
+impl SimdTask for BytesTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let SoftmaxBytes { scale, zero_point, signed, .. } = *self.shape;
+        let flip = if signed { 0x80 } else { 0 };
+        let mut results = [0u8; 256];
+        for (row, out) in self.input.chunks_exact(self.depth).zip(self.out.chunks_exact_mut(self.depth)) {
+            let max = row.iter().fold(0, |max: u8, x| max.max(x ^ flip));
+            // In this order: the sum's last bits count.
+            let mut sum = 0f32;
+            for x in row {
+                sum += self.exp[usize::from(max.wrapping_sub(x ^ flip))];
+            }
+            let factor = 1.0 / (sum * scale);
+            for (result, exp) in results.iter_mut().zip(self.exp) {
+                let steps = exp * factor;
+                let steps = if signed { steps.round() } else { steps + 0.5 };
+                let steps = if steps.is_nan() { 0.0 } else { steps };
+                // SAFETY: a number within bounds.
+                let steps: i32 = unsafe { steps.clamp(-512.0, 512.0).to_int_unchecked() };
+                *result = match signed {
+                    true => (steps + zero_point).clamp(-128, 127) as u8,
+                    false => steps.clamp(0, 255) as u8,
+                };
+            }
+            for (o, x) in out.iter_mut().zip(row) {
+                *o = results[usize::from(max.wrapping_sub(x ^ flip))];
             }
         }
     }

@@ -323,7 +323,7 @@ fn depthwise_convolutions_of_many_channels() {
     let mut rng = Rng::new(14);
     let pool = ThreadPool::new(3);
     for round in 0..60 {
-        let in_channels = rng.range(64, 200);
+        let in_channels = rng.range(32, 200);
         let window = [rng.range(1, 6), if rng.range(0, 1) == 0 { 3 } else { 5 }];
         check_depthwise(&mut rng, &pool, DepthwiseFilter { in_channels, multiplier: 1, window }, round);
     }

@@ -258,7 +258,7 @@ fn float_inputs_meet_integer_weights() {
 #[test]
 fn products_of_batches() {
     let mut rng = Rng::new(45);
-    for _ in 0..120 {
+    for round in 0..180 {
         let [out, a, b] = broadcast(&mut rng);
         let (m, k, n) = (rng.range(0, 9), rng.range(0, 40), rng.range(1, 40));
         let (adj_x, adj_y) = (rng.range(0, 1) == 0, rng.range(0, 1) == 0);
@@ -266,12 +266,17 @@ fn products_of_batches() {
             [&batch[batch.len().saturating_sub(2)..], &(if transposed { [y, x] } else { [x, y] })].concat()
         };
         let (a, b, out) = (with(&a, [m, k], adj_x), with(&b, [k, n], adj_y), with(&out, [m, n], false));
-        let (a, b) = (floats(&mut rng, &a, 1.0), floats(&mut rng, &b, 1.0));
+        let (a, b, out) = match round % 3 {
+            0 => {
+                let (a, b) = (bytes(&mut rng, &a, true, 0.02), bytes(&mut rng, &b, true, 0.02));
+                (a, b, bytes_out(&mut rng, &out, true, 0.1))
+            }
+            _ => (floats(&mut rng, &a, 1.0), floats(&mut rng, &b, 1.0), floats(&mut rng, &out, 0.0)),
+        };
         let b = if rng.range(0, 2) == 0 { b.constant() } else { b };
-        let out = floats(&mut rng, &out, 0.0);
         let params =
             Params::BatchMatMul(BatchMatMulParams { adj_x, adj_y, asymmetric_quantize_inputs: false });
-        twins(BuiltinOp::BATCH_MATMUL, 1, &params, &[Some(a), Some(b)], &[out]);
+        twins(BuiltinOp::BATCH_MATMUL, 2, &params, &[Some(a), Some(b)], &[out]);
     }
 }
 
@@ -280,11 +285,19 @@ fn softmax_of_rows() {
     let mut rng = Rng::new(46);
     for round in 0..80 {
         let shape = [rng.range(0, 5), rng.range(1, 3), rng.range(1, 80)];
-        let x = floats(&mut rng, &shape, 20.0);
-        let out = x.like(&shape);
+        let x = match round % 4 {
+            0 => bytes(&mut rng, &shape, true, 0.02),
+            2 => bytes(&mut rng, &shape, false, 0.02),
+            _ => floats(&mut rng, &shape, 20.0),
+        };
+        let out = match round % 4 {
+            0 => x.like(&shape).quantized(1.0 / 256.0, -128),
+            2 => x.like(&shape).quantized(1.0 / 256.0, 0),
+            _ => x.like(&shape),
+        };
         let beta = 0.5 + rng.float().abs();
-        let (op, params) = match round % 2 {
-            0 => (BuiltinOp::SOFTMAX, Params::Softmax(SoftmaxParams { beta })),
+        let (op, params) = match round % 4 {
+            0..=2 => (BuiltinOp::SOFTMAX, Params::Softmax(SoftmaxParams { beta })),
             _ => (BuiltinOp::LOG_SOFTMAX, Params::None),
         };
         assert!(twins(op, 1, &params, &[Some(x)], &[out]));
@@ -357,8 +370,12 @@ fn transposed_convolutions() {
             quantized_bias_type: TensorType::Float32,
         });
         let small = [batch, i.output[0], i.output[1], channels];
-        let (w, x, bias, out) = if round % 2 == 0 {
-            let (w, x) = (floats(&mut rng, &kernel, 1.0).constant(), floats(&mut rng, &small, 1.0));
+        let (w, x, bias, out) = if round % 3 != 1 {
+            let w = match round % 3 {
+                0 => floats(&mut rng, &kernel, 1.0).constant(),
+                _ => weights(&mut rng, &kernel, 0),
+            };
+            let x = floats(&mut rng, &small, 1.0);
             (w, x, floats(&mut rng, &[filters], 1.0).constant(), floats(&mut rng, &i.input, 0.0))
         } else {
             let bias: Vec<i32> = (0..filters).map(|_| rng.range(0, 2000) as i32 - 1000).collect();

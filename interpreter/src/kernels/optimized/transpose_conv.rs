@@ -1,4 +1,4 @@
-//! TRANSPOSE_CONV in single precision and 8 bits: a matrix product whose columns are the taps of all output channels,
+//! TRANSPOSE_CONV in single precision, 8 bits, and of floats with 8-bit weights: a matrix product whose columns are the taps of all output channels,
 //! and from its results the sums of what reaches each output pixel.
 
 use delegraph_core::kernel::PrepareContext;
@@ -10,7 +10,7 @@ use super::{byte_quant, compute_error, optimize};
 use crate::compute::{ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, Parts};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::reference::transpose_conv_scatter;
-use crate::kernels::weights::Requantize;
+use crate::kernels::weights::{DynamicInput, Requantize, Weights, weight_scales};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::TRANSPOSE_CONV, 1..=5, prepare);
@@ -25,6 +25,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     match (input.ty(), weights.ty()) {
         (TensorType::Float32, TensorType::Float32) => float(cx),
         (TensorType::Int8, TensorType::Int8) => bytes(cx),
+        (TensorType::Float32, TensorType::Int8) => hybrid(cx),
         _ => Ok(None),
     }
 }
@@ -255,5 +256,68 @@ fn bytes(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
                 }
             }
         })
+    })))
+}
+
+/// Every image is quantized by itself.
+fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
+    let activation = cx.params::<TransposeConvParams>()?.fused_activation_function;
+    let Some((low, high)) = activation.clamp() else { return Ok(None) };
+    let bias = match cx.optional_input(3) {
+        Some(bias) if bias.ty() == TensorType::Float32 => bias.constant::<f32>()?.map(<[f32]>::to_vec),
+        Some(_) => return Ok(None),
+        None => None,
+    };
+    let Some(Shape { batch, .. }) = Shape::new(cx)? else { return Ok(None) };
+    let Some(shape) = Shape::new(cx)?.map(|shape| Shape { batch: 1, ..shape }) else { return Ok(None) };
+    let Some(weights) = Weights::constant(cx, 1) else { return Ok(None) };
+    let scales = weight_scales(cx.input(1)?, 0)?;
+    let scales: Vec<f32> = scales.iter().copied().cycle().take(shape.filters).collect();
+    let weights = shape.columns_of(&weights);
+    let total = |column: &[i8]| column.iter().map(|&w| i32::from(w)).sum();
+    let totals: Vec<i32> = weights.chunks_exact(shape.channels).map(total).collect();
+    let (columns, steps) = ((shape.channels, shape.columns()), ByteQuant { signed: true, zero_point: 0 });
+    let gemm = GemmI8::pack(Isa::best(), columns, bytemuck::cast_slice(&weights), steps, None, steps, None)
+        .map_err(compute_error)?;
+    let most = shape.rows * shape.input[1];
+    let scratch = cx.temporary(gemm.scratch_len(most, cx.threads()).map_err(compute_error)?);
+    let [sums, rows] = shape.lengths()?;
+    let (sums, rows) = (cx.temporary_of::<i32>(sums)?, cx.temporary_of::<i32>(rows)?);
+    let image = shape.input[0] * shape.input[1] * shape.channels;
+    let out_image = shape.output[0] * shape.output[1] * shape.filters;
+    let dynamic = DynamicInput::new(cx, batch, image, true)?;
+    Ok(Some(Box::new(move |cx| {
+        let input = cx.input::<f32>(2)?;
+        let steps = dynamic.quantize(cx, input)?;
+        let output = cx.output::<f32>(0)?;
+        let (sums, rows) = (cx.temporary::<i32>(sums)?, cx.temporary::<i32>(rows)?);
+        let (scratch, par) = (cx.temporary::<u8>(scratch)?, cx.parallel());
+        for (i, output) in output.chunks_exact_mut(out_image).enumerate() {
+            let (scale, zero) = (steps.scales[i], steps.zero_points[i]);
+            let input: &[u8] = bytemuck::cast_slice(&steps.values[i * image..][..image]);
+            let product = |first: usize, pixels: usize, sums: &mut [i32]| {
+                let input = &input[first * shape.channels..][..pixels * shape.channels];
+                gemm.run_sums(pixels, input, sums, scratch, par).map_err(compute_error)?;
+                for pixel in sums.chunks_exact_mut(totals.len()) {
+                    pixel
+                        .iter_mut()
+                        .zip(&totals)
+                        .for_each(|(sum, total)| *sum = sum.wrapping_sub(zero * total));
+                }
+                Ok(())
+            };
+            shape.run(sums, rows, output, par, product, |sums, out| {
+                for (out, sums) in out.chunks_exact_mut(shape.filters).zip(sums.chunks_exact(shape.filters)) {
+                    for (o, (sum, of_weights)) in out.iter_mut().zip(sums.iter().zip(&scales)) {
+                        *o = *sum as f32 * (scale * of_weights);
+                    }
+                    if let Some(bias) = &bias {
+                        out.iter_mut().zip(bias).for_each(|(o, b)| *o += b);
+                    }
+                    out.iter_mut().for_each(|o| *o = o.max(low).min(high));
+                }
+            })?;
+        }
+        Ok(())
     })))
 }

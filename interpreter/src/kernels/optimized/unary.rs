@@ -2,7 +2,7 @@
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
-use delegraph_core::ops::unary::LeakyReluParams;
+use delegraph_core::ops::unary::{GeluParams, LeakyReluParams};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{compute_error, optimize};
@@ -20,6 +20,10 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::TANH, 1..=3, |cx| float(cx, Unary::Tanh));
     optimize(resolver, BuiltinOp::EXP, 1..=2, |cx| float(cx, Unary::Exp));
     optimize(resolver, BuiltinOp::ELU, 1..=1, |cx| float(cx, Unary::Elu));
+    optimize(resolver, BuiltinOp::GELU, 1..=3, |cx| {
+        let approximate = cx.params::<GeluParams>()?.approximate;
+        float(cx, if approximate { Unary::GeluByTanh } else { Unary::Gelu })
+    });
     optimize(resolver, BuiltinOp::ABS, 1..=5, |cx| float(cx, Unary::Abs));
     optimize(resolver, BuiltinOp::NEG, 1..=1, |cx| float(cx, Unary::Neg));
     optimize(resolver, BuiltinOp::SQUARE, 1..=1, |cx| float(cx, Unary::Square));

@@ -16,6 +16,7 @@ pub(in crate::kernels) mod binary_quantized;
 
 pub(in crate::kernels) use reduce::Reduction;
 pub(in crate::kernels) use resize::taps as resize_taps;
+pub(in crate::kernels) use softmax::exp_table as softmax_exp_table;
 pub(in crate::kernels) use transpose_conv::scatter as transpose_conv_scatter;
 
 families! {

@@ -93,7 +93,7 @@ fn rounded(probability: f32, zero_point: i32) -> i32 {
 }
 
 /// `exp` of each difference that two 8-bit values can have, times `scale`.
-fn exp_table(scale: f32) -> Vec<f32> {
+pub(in crate::kernels) fn exp_table(scale: f32) -> Vec<f32> {
     (0..=255u8).map(|difference| (-scale * f32::from(difference)).exp()).collect()
 }
 
