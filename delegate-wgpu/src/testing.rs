@@ -78,6 +78,10 @@ impl Host for NoHost {
         Ok(Vec::new())
     }
 
+    fn reset_callee(&mut self, _: usize) -> delegraph_core::Result<()> {
+        Ok(())
+    }
+
     fn call(&mut self, _: usize, _: &[&RuntimeTensor]) -> delegraph_core::Result<Vec<&RuntimeTensor>> {
         Ok(Vec::new())
     }

@@ -141,6 +141,13 @@ impl Host for Env<'_> {
         result.map(|()| shapes)
     }
 
+    fn reset_callee(&mut self, index: usize) -> Result<()> {
+        match self.slots.get_mut(index) {
+            Some(Some(subgraph)) => subgraph.reset_variables(),
+            _ => Ok(()),
+        }
+    }
+
     fn call(&mut self, index: usize, inputs: &[&RuntimeTensor]) -> Result<Vec<&RuntimeTensor>> {
         let mut subgraph = self.take(index)?;
         let result = self.run(&mut subgraph, inputs);

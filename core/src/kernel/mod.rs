@@ -101,6 +101,9 @@ pub trait Host {
     /// depend on data.
     fn prepare_callee(&mut self, index: usize, inputs: &[crate::Shape]) -> Result<Vec<Option<crate::Shape>>>;
 
+    /// Lets the variable tensors of subgraph `index` begin anew.
+    fn reset_callee(&mut self, index: usize) -> Result<()>;
+
     /// Runs subgraph `index` on `inputs`, tensors of the caller; returns its outputs, valid until the next call.
     fn call(&mut self, index: usize, inputs: &[&RuntimeTensor]) -> Result<Vec<&RuntimeTensor>>;
 }

@@ -129,6 +129,8 @@ impl Kernel for Branch {
         };
         let callee = self.callees.get(selected).copied();
         let callee = callee.ok_or_else(|| Error::State("the kernel was not prepared".into()))?;
+        // As the field has it, what a called subgraph remembers in variable tensors lasts for one call, or loop.
+        cx.host().reset_callee(callee)?;
         cx.call(callee, self.first_argument()..cx.num_inputs())
     }
 }
@@ -196,6 +198,8 @@ impl Kernel for While {
         for (i, state) in self.state.iter_mut().enumerate() {
             copy(cx.input_tensor(i)?, state)?;
         }
+        cx.host().reset_callee(self.condition)?;
+        cx.host().reset_callee(self.body)?;
         while self.step(cx)? {}
         for (i, state) in self.state.iter().enumerate() {
             if !self.stable || state.ty == TensorType::String {
@@ -275,6 +279,7 @@ fn copy(from: &RuntimeTensor, to: &mut RuntimeTensor) -> Result<()> {
 mod tests {
     use delegraph_core::ops::binary::AddParams;
     use delegraph_core::ops::concatenation::ConcatenationParams;
+    use delegraph_core::ops::svdf::SVDFParams;
     use delegraph_core::ops::variables::VarHandleParams;
     use delegraph_core::ops::{Activation, Params};
     use delegraph_core::{ModelBuilder, SubgraphBuilder, TensorId, TensorType};
@@ -472,6 +477,60 @@ mod tests {
         }
         let e = run(&mut interpreter(vec![main(1), nothing]).unwrap(), None).unwrap_err();
         assert!(e.to_string().ends_with("node 2 (READ_VARIABLE v1): the variable has no value yet"), "{e}");
+    }
+
+    /// Adds its input to what it remembers, and returns the sum of two.
+    fn filter(graph: &mut SubgraphBuilder, x: TensorId) -> TensorId {
+        let features = graph.constant("features", [1, 1], &[1f32]);
+        let times = graph.constant("times", [1, 2], &[1f32, 1.0]);
+        let state = graph.variable("state", TensorType::Float32, [1, 2]);
+        let params = SVDFParams { rank: 1, ..Default::default() };
+        graph
+            .node(BuiltinOp::SVDF, params)
+            .optional_inputs([Some(x), Some(features), Some(times), None, Some(state)])
+            .output("y")
+    }
+
+    #[test]
+    fn called_subgraphs_remember_for_one_call() {
+        let float = |graph: &mut SubgraphBuilder| graph.input("x", TensorType::Float32, [1, 1]);
+        let mut callee = SubgraphBuilder::new("callee");
+        let x = float(&mut callee);
+        let y = filter(&mut callee, x);
+        callee.outputs([y]);
+        let mut main = SubgraphBuilder::new("main");
+        let x = float(&mut main);
+        let y = main.tensor("y", TensorType::Float32, [1, 1]);
+        main.node(BuiltinOp::CALL, CallParams { subgraph: 1 }).inputs([x]).writes([y]);
+        main.outputs([y]);
+        let called = ModelBuilder::new().subgraph(main).subgraph(callee).build().unwrap();
+        // A loop of three passes.
+        let (mut main, mut condition, mut body) =
+            (SubgraphBuilder::new("main"), SubgraphBuilder::new("condition"), SubgraphBuilder::new("body"));
+        let x = float(&mut main);
+        let zero = main.constant("zero", [], &[0i32]);
+        let ends = [main.tensor("y", TensorType::Float32, [1, 1]), main.tensor("i", I, [])];
+        let params = WhileParams { cond_subgraph_index: 1, body_subgraph_index: 2 };
+        main.node(BuiltinOp::WHILE, params).inputs([x, zero]).writes(ends);
+        main.outputs(ends);
+        float(&mut condition);
+        let (i, three) = (condition.input("i", I, []), condition.constant("three", [], &[3i32]));
+        let more = condition.node(BuiltinOp::LESS, Params::None).inputs([i, three]).output("more");
+        condition.outputs([more]);
+        let x = float(&mut body);
+        let (i, one) = (body.input("i", I, []), body.constant("one", [], &[1i32]));
+        let y = filter(&mut body, x);
+        let next = body.node(BuiltinOp::ADD, add()).inputs([i, one]).output("next");
+        body.outputs([y, next]);
+        let looped = ModelBuilder::new().subgraph(main).subgraph(condition).subgraph(body).build().unwrap();
+        for (model, want) in [(called, 1.0), (looped, 3.0)] {
+            let mut interpreter = Interpreter::builder(model).build().unwrap();
+            for _ in 0..2 {
+                interpreter.input_mut::<f32>(0).unwrap()[0] = 1.0;
+                interpreter.invoke().unwrap();
+                assert_eq!(interpreter.output::<f32>(0).unwrap(), [want]);
+            }
+        }
     }
 
     #[test]
