@@ -2,7 +2,7 @@
 
 use delegraph_core::{MutableOpResolver, Op, OpResolver, Registration};
 
-use crate::kernels::{optimized, reference};
+use crate::kernels::{custom, optimized, reference};
 
 /// The kernels that users run: optimized ones, and the reference kernel for every op that has none.
 pub struct BuiltinOpResolver(MutableOpResolver);
@@ -15,6 +15,7 @@ impl BuiltinOpResolver {
     pub fn new() -> Self {
         let mut resolver = MutableOpResolver::new();
         reference::register(&mut resolver);
+        custom::register(&mut resolver);
         optimized::register(&mut resolver);
         BuiltinOpResolver(resolver)
     }
@@ -25,6 +26,7 @@ impl ReferenceOpResolver {
     pub fn new() -> Self {
         let mut resolver = MutableOpResolver::new();
         reference::register(&mut resolver);
+        custom::register(&mut resolver);
         ReferenceOpResolver(resolver)
     }
 }

@@ -76,7 +76,20 @@ pub(crate) fn run(
     inputs: &[Option<T>],
     outputs: &[T],
 ) -> Result<Vec<(Shape, Vec<u8>)>> {
-    let mut data = Vec::new();
+    run_custom(resolver, op, version, params, &[], inputs, outputs)
+}
+
+/// Runs one node with these options of a custom op.
+pub(crate) fn run_custom(
+    resolver: impl OpResolver + 'static,
+    op: impl Into<Op>,
+    version: u32,
+    params: Params,
+    options: &[u8],
+    inputs: &[Option<T>],
+    outputs: &[T],
+) -> Result<Vec<(Shape, Vec<u8>)>> {
+    let mut data = options.to_vec();
     let mut tensors = Vec::new();
     for (i, t) in inputs.iter().flatten().chain(outputs).enumerate() {
         // Constants start at multiples of 16, as in real files.
@@ -106,7 +119,10 @@ pub(crate) fn run(
     let subgraph = Subgraph {
         inputs: fed.iter().map(|(id, _)| *id).collect(),
         outputs: node_outputs.clone(),
-        nodes: vec![Node::new(op, version, params, node_inputs, node_outputs)],
+        nodes: vec![Node {
+            custom_options: 0..options.len(),
+            ..Node::new(op, version, params, node_inputs, node_outputs)
+        }],
         tensors,
         ..Default::default()
     };

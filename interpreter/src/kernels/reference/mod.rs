@@ -17,7 +17,7 @@ pub(in crate::kernels) mod binary_quantized;
 pub(in crate::kernels) use reduce::Reduction;
 pub(in crate::kernels) use resize::taps as resize_taps;
 pub(in crate::kernels) use softmax::exp_table as softmax_exp_table;
-pub(in crate::kernels) use transpose_conv::scatter as transpose_conv_scatter;
+pub(in crate::kernels) use transpose_conv::{Scatter, scatter as transpose_conv_scatter};
 
 families! {
     add_n,
@@ -81,7 +81,6 @@ families! {
     topk,
     transpose,
     transpose_conv,
-    transpose_conv_bias,
     unary,
     unique,
     variables,

@@ -181,7 +181,7 @@ pub(in crate::kernels) struct Scatter {
 
 impl Scatter {
     /// For shapes of rank 4, weights `[out, kernel_h, kernel_w, in]`.
-    pub(super) fn new(
+    pub(in crate::kernels) fn new(
         input: &[usize],
         weights: &[usize],
         output: &[usize],
@@ -194,7 +194,7 @@ impl Scatter {
     }
 
     /// Adds the products of inputs and weights to `sums`, which has the output's shape.
-    pub(super) fn run<I: Copy, W: Copy, S: Copy>(
+    pub(in crate::kernels) fn run<I: Copy, W: Copy, S: Copy>(
         &self,
         input: &[I],
         weights: &[W],

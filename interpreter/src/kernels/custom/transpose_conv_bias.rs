@@ -5,8 +5,8 @@ use delegraph_core::ops::transpose_conv_bias::{NAME, TransposeConvBiasParams};
 use delegraph_core::ops::{InferError, TensorType};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result};
 
-use super::transpose_conv::Scatter;
 use crate::kernels::prepared::unsupported_type;
+use crate::kernels::reference::Scatter;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     let registration = Registration::new(|cx| {

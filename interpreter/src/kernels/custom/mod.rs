@@ -1,0 +1,58 @@
+//! Kernels of custom ops that well-known models ask for by name. An application's own registrations win over them.
+
+use delegraph_core::MutableOpResolver;
+use delegraph_core::kernel::{PrepareContext, TensorView};
+use delegraph_core::{Error, Result, TensorType};
+
+use crate::kernels::prepared::unsupported_type;
+
+mod detection_postprocess;
+mod landmarks;
+mod max_pooling;
+mod options;
+mod transform_tensor;
+mod transpose_conv_bias;
+
+/// Registers every kernel of a custom op.
+pub(crate) fn register(resolver: &mut MutableOpResolver) {
+    detection_postprocess::register(resolver);
+    landmarks::register(resolver);
+    max_pooling::register(resolver);
+    transform_tensor::register(resolver);
+    transpose_conv_bias::register(resolver);
+}
+
+/// An error in the node's options or shapes: custom ops have no inference that would find it.
+fn invalid(text: impl Into<String>) -> Error {
+    Error::InvalidNode(text.into())
+}
+
+/// Checks how many operands there are, and that all are of FLOAT32.
+fn check_floats(cx: &PrepareContext<'_>, inputs: usize, outputs: usize) -> Result<()> {
+    check_count(cx, inputs, outputs)?;
+    let check = |what: &str, i: usize, tensor: TensorView<'_>| match tensor.ty() {
+        TensorType::Float32 => Ok(()),
+        _ => Err(unsupported_type(&format!("{what} {i}"), tensor)),
+    };
+    (0..inputs).try_for_each(|i| check("input", i, cx.input(i)?))?;
+    (0..outputs).try_for_each(|i| check("output", i, cx.output(i)?))
+}
+
+fn check_count(cx: &PrepareContext<'_>, inputs: usize, outputs: usize) -> Result<()> {
+    let (has_inputs, has_outputs) = (cx.num_inputs(), cx.num_outputs());
+    if (has_inputs, has_outputs) == (inputs, outputs) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "expected {inputs} inputs and {outputs} outputs, the node has {has_inputs} and {has_outputs}"
+    )))
+}
+
+/// The shape of a tensor that must have this rank.
+fn dims<const R: usize>(tensor: TensorView<'_>) -> Result<[usize; R]> {
+    let shape = tensor.shape();
+    shape
+        .dims()
+        .try_into()
+        .map_err(|_| invalid(format!("\"{}\" must have rank {R}, got {shape}", tensor.name())))
+}
