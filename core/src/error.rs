@@ -118,6 +118,11 @@ impl Error {
                 "run with `--delegate cpu` to see whether the model itself is fine".into()
             }
             Error::AtNode { source, .. } => return source.help(),
+            Error::InvalidNode(_) => {
+                "the model's shapes, types or options do not fit each other; `delegraph inspect MODEL` shows them, and \
+                 exporting the model again is the usual cure"
+                    .into()
+            }
             _ => return None,
         })
     }
@@ -168,7 +173,7 @@ pub struct Location {
     pub subgraph: usize,
     /// The node.
     pub node: NodeId,
-    /// Its op and version.
+    /// Its op and version, and the tensors that it writes.
     pub op: String,
 }
 

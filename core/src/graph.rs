@@ -116,13 +116,13 @@ impl Model {
 
     /// The location of a node, for error messages.
     pub fn locate(&self, subgraph: usize, node: NodeId) -> Location {
-        let op = self.subgraphs.get(subgraph).and_then(|g| g.nodes.get(node.0));
-        Location {
-            model: self.path.clone(),
-            subgraph,
-            node,
-            op: op.map_or_else(String::new, |n| format!("{} v{}", n.op, n.version)),
-        }
+        let describe = |graph: &Subgraph| {
+            let n = graph.nodes.get(node.0)?;
+            let writes = crate::loader::writes(&graph.tensors, n.outputs.iter().map(|id| id.0));
+            Some(format!("{} v{}{writes}", n.op, n.version))
+        };
+        let op = self.subgraphs.get(subgraph).and_then(describe).unwrap_or_default();
+        Location { model: self.path.clone(), subgraph, node, op }
     }
 
     /// The signature with this key.

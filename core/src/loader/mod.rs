@@ -313,7 +313,7 @@ fn at_node(node: usize, op: impl std::fmt::Display, writes: &str, error: Invalid
 }
 
 /// The names of the tensors that a node writes, as an error message goes on after the op.
-fn writes(tensors: &[Tensor], outputs: impl IntoIterator<Item = usize>) -> String {
+pub(crate) fn writes(tensors: &[Tensor], outputs: impl IntoIterator<Item = usize>) -> String {
     let names: Vec<String> =
         outputs.into_iter().filter_map(|i| Some(tensor_name(&tensors.get(i)?.name, i))).collect();
     if names.is_empty() { String::new() } else { format!(", writes {}", names.join(", ")) }

@@ -91,7 +91,7 @@ fn a_given_version_is_kept_or_refused() {
     let y = graph.node(BuiltinOp::DEPTHWISE_CONV_2D, params).version(1).inputs([x, weights]).output("y");
     graph.outputs([y]);
     let message = error(graph);
-    assert!(message.contains("node 0 (DEPTHWISE_CONV_2D v1)"), "{message}");
+    assert!(message.contains("node 0 (DEPTHWISE_CONV_2D v1, writes "), "{message}");
     assert!(
         message.contains("its params (dilation_w_factor, dilation_h_factor) need version 2"),
         "{message}"

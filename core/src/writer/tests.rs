@@ -277,7 +277,7 @@ fn what_the_format_cannot_hold_is_an_error() {
     let message = fail(|g| g.nodes[0].version = u32::MAX);
     assert!(message.contains("version 4294967295 of ADD is too high"), "{message}");
     let message = fail(|g| g.nodes[0].params = Params::None);
-    assert!(message.contains("node 0 (ADD v1)") && message.contains("no Add params"), "{message}");
+    assert!(message.contains("node 0 (ADD v1, writes ") && message.contains("no Add params"), "{message}");
     let message = fail(|g| g.nodes[0].op = Op::Builtin(BuiltinOp(250)));
     assert!(message.contains("builtin operator 250") && message.contains("does not know"), "{message}");
     let narrow = |g: &mut Subgraph| {

@@ -2,8 +2,8 @@
 
 use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, Placement, PrepareContext, RuntimeTensor};
 use delegraph_core::ops::control_flow::{
-    CallOnceParams, CallParams, IfParams, StableHLOCompositeParams, StablehloCaseParams, StablehloWhileParams,
-    WhileParams,
+    CallOnceParams, CallParams, IfParams, StableHLOCompositeParams, StablehloCaseParams,
+    StablehloWhileParams, WhileParams,
 };
 use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Registration, Result, Shape, TensorType};
@@ -11,34 +11,59 @@ use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Registration,
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     // What is called may have side effects.
     let branch = |select, callees: Callees| {
-        Registration::new(move |_| Ok(Branch { select, read: callees, callees: Vec::new() })).with_side_effects()
+        Registration::new(move |_| Ok(Branch { select, read: callees, callees: Vec::new() }))
+            .with_side_effects()
     };
     let repeat = |callees: Callees| Registration::new(move |cx| While::new(cx, callees)).with_side_effects();
     let once = Registration::new(|_| Ok(CallOnce::default())).with_side_effects();
     resolver
         .add_builtin(BuiltinOp::CALL_ONCE, once, 1)
-        .add_builtin(BuiltinOp::IF, branch(Select::Condition, |cx| {
-            let p = cx.params::<IfParams>()?;
-            Ok(vec![p.else_subgraph_index, p.then_subgraph_index])
-        }), 1)
-        .add_builtin(BuiltinOp::STABLEHLO_CASE, branch(Select::Index, |cx| {
-            Ok(cx.params::<StablehloCaseParams>()?.branch_subgraph_indices.clone())
-        }), 1)
-        .add_builtin(BuiltinOp::STABLEHLO_COMPOSITE, branch(Select::Only, |cx| {
-            Ok(vec![cx.params::<StableHLOCompositeParams>()?.decomposition_subgraph_index])
-        }), 1)
-        .add_builtin(BuiltinOp::CALL, branch(Select::Only, |cx| {
-            // Any index that is too large does not exist.
-            Ok(vec![i32::try_from(cx.params::<CallParams>()?.subgraph).unwrap_or(-1)])
-        }), 1)
-        .add_builtin(BuiltinOp::WHILE, repeat(|cx| {
-            let p = cx.params::<WhileParams>()?;
-            Ok(vec![p.cond_subgraph_index, p.body_subgraph_index])
-        }), 1)
-        .add_builtin(BuiltinOp::STABLEHLO_WHILE, repeat(|cx| {
-            let p = cx.params::<StablehloWhileParams>()?;
-            Ok(vec![p.cond_subgraph_index, p.body_subgraph_index])
-        }), 1);
+        .add_builtin(
+            BuiltinOp::IF,
+            branch(Select::Condition, |cx| {
+                let p = cx.params::<IfParams>()?;
+                Ok(vec![p.else_subgraph_index, p.then_subgraph_index])
+            }),
+            1,
+        )
+        .add_builtin(
+            BuiltinOp::STABLEHLO_CASE,
+            branch(Select::Index, |cx| {
+                Ok(cx.params::<StablehloCaseParams>()?.branch_subgraph_indices.clone())
+            }),
+            1,
+        )
+        .add_builtin(
+            BuiltinOp::STABLEHLO_COMPOSITE,
+            branch(Select::Only, |cx| {
+                Ok(vec![cx.params::<StableHLOCompositeParams>()?.decomposition_subgraph_index])
+            }),
+            1,
+        )
+        .add_builtin(
+            BuiltinOp::CALL,
+            branch(Select::Only, |cx| {
+                // Any index that is too large does not exist.
+                Ok(vec![i32::try_from(cx.params::<CallParams>()?.subgraph).unwrap_or(-1)])
+            }),
+            1,
+        )
+        .add_builtin(
+            BuiltinOp::WHILE,
+            repeat(|cx| {
+                let p = cx.params::<WhileParams>()?;
+                Ok(vec![p.cond_subgraph_index, p.body_subgraph_index])
+            }),
+            1,
+        )
+        .add_builtin(
+            BuiltinOp::STABLEHLO_WHILE,
+            repeat(|cx| {
+                let p = cx.params::<StablehloWhileParams>()?;
+                Ok(vec![p.cond_subgraph_index, p.body_subgraph_index])
+            }),
+            1,
+        );
 }
 
 /// The subgraphs that a node calls.
@@ -381,7 +406,8 @@ mod tests {
 
     #[test]
     fn an_index_selects_a_branch() {
-        let case = |branches: &[i32]| StablehloCaseParams { branch_subgraph_indices: branches.to_vec() }.into();
+        let case =
+            |branches: &[i32]| StablehloCaseParams { branch_subgraph_indices: branches.to_vec() }.into();
         let main = |branches| {
             let graph = Graph::new(&[(I, None), (I, Some(5)), (I, None)], &[0], &[2]);
             graph.node(BuiltinOp::STABLEHLO_CASE, case(branches), &[0, 1], &[2])
@@ -413,7 +439,8 @@ mod tests {
         same.outputs([x]);
         let mut twice = SubgraphBuilder::new("twice");
         let x = twice.input("x", I, [2]);
-        let y = twice.node(BuiltinOp::CONCATENATION, ConcatenationParams::default()).inputs([x, x]).output("y");
+        let y =
+            twice.node(BuiltinOp::CONCATENATION, ConcatenationParams::default()).inputs([x, x]).output("y");
         twice.outputs([y]);
         let model = ModelBuilder::new().subgraph(main).subgraph(same).subgraph(twice).build().unwrap();
         let mut interpreter = Interpreter::builder(model).build().unwrap();
@@ -445,7 +472,8 @@ mod tests {
         assert_eq!(run(&mut nested, Some(3)).unwrap(), 8);
         let main = |callee| main(BuiltinOp::STABLEHLO_COMPOSITE, composite(callee));
         for (callee, other) in [(0, 1), (1, 0), (1, 1)] {
-            let e = interpreter(vec![main(callee), main(other)]).err().map(|e| e.to_string()).unwrap_or_default();
+            let e =
+                interpreter(vec![main(callee), main(other)]).err().map(|e| e.to_string()).unwrap_or_default();
             assert!(e.contains("calls itself, directly or through others"), "{e}");
         }
         let e = interpreter(vec![main(7)]).err().map(|e| e.to_string()).unwrap_or_default();
@@ -476,7 +504,11 @@ mod tests {
             assert_eq!(run(&mut counting, None).unwrap(), want);
         }
         let e = run(&mut interpreter(vec![main(1), nothing]).unwrap(), None).unwrap_err();
-        assert!(e.to_string().ends_with("node 2 (READ_VARIABLE v1): the variable has no value yet"), "{e}");
+        assert!(
+            e.to_string().ends_with("the variable has no value yet")
+                && e.to_string().contains("node 2 (READ_VARIABLE v1, writes \""),
+            "{e}"
+        );
     }
 
     /// Adds its input to what it remembers, and returns the sum of two.

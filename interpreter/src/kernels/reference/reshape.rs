@@ -51,7 +51,9 @@ mod tests {
         check(BuiltinOp::RESHAPE, 1, params(&[]), &[input(), operand.clone()], &[output(&[6])]);
         let text = error(BuiltinOp::RESHAPE, 1, params(&[4, -1]), &[input()], &[output(&[6])]);
         assert!(
-            text.contains("node 0 (RESHAPE v1): invalid node: cannot reshape [2, 3] to [4, -1]"),
+            text.contains(
+                "node 0 (RESHAPE v1, writes \"t1\"): invalid node: cannot reshape [2, 3] to [4, -1]"
+            ),
             "{text}"
         );
     }
