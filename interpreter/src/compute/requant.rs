@@ -96,7 +96,7 @@ pub(crate) struct RequantPart {
     pub(crate) left: *const i32,
     pub(crate) right: *const i32,
     pub(crate) away: *const i32,
-    /// Where all ties of a vector go up and all shifts are to the right by 1 at least, the two roundings and the
+    /// Where all ties of a vector go up and all shifts are to the right by 1 to 22, the two roundings and the
     /// zero point are one 64-bit addition: `(x · multiplier + addend) >> shift`. For each vector: multipliers of
     /// the even columns, of the odd columns, addends likewise, shifts of the even columns, and those of the odd
     /// columns less 32, which leaves these results in the upper halves.
@@ -188,8 +188,10 @@ impl Requant {
                 let at = vector * lanes + i;
                 // Columns that don't exist have neither multiplier nor shift, and no say.
                 let right = v[2 * padded_count + at];
-                all &= v[at] == 0 || (right > 0 && v[3 * padded_count + at] == 0);
-                let right = i64::from(right.max(1));
+                // Beyond 22 bits the shifted zero point would no longer fit beside the product.
+                let fits = (1..=22).contains(&right);
+                all &= v[at] == 0 || (fits && v[3 * padded_count + at] == 0);
+                let right = i64::from(right.clamp(1, 22));
                 let zero = i64::from(out.zero_point) << (31 + right);
                 let half = i % 2 * (lanes / 2) + i / 2;
                 wide[half] = i64::from(v[at]);

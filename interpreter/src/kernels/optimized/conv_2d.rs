@@ -75,3 +75,29 @@ fn integer(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Re
         conv.run(&geo, input, output, scratch, cx.parallel()).map_err(compute_error)
     })))
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::ops::Params;
+
+    use super::*;
+    use crate::kernels::testing::{T, check};
+
+    #[test]
+    fn tiny_scales_with_huge_biases() {
+        // Channels that training silenced: 2^30 steps of 4.3e-9 are 4.6.
+        let channels = 40;
+        let input = T::new(&[1, 1, 2, 4], &[-128i8; 8]).quantized(0.5, -128);
+        let filter = T::new(&[channels, 1, 1, 4], &vec![1i8; 4 * channels]);
+        let bias: Vec<i32> = (0..channels).map(|c| if c % 2 == 0 { 1 << 30 } else { -(1 << 30) }).collect();
+        let expected: Vec<i8> = (0..2 * channels).map(|i| if i % 2 == 0 { -95 } else { -105 }).collect();
+        let params = Params::from(Conv2DParams { stride_w: 1, stride_h: 1, ..Default::default() });
+        let inputs = [
+            Some(input),
+            Some(filter.per_channel(&vec![4.3e-9; channels], 0)),
+            Some(T::new(&[channels], &bias)),
+        ];
+        let expected = T::new(&[1, 1, 2, channels], &expected).quantized(0.5, -100);
+        check(BuiltinOp::CONV_2D, 3, params, &inputs, &[expected]);
+    }
+}
