@@ -151,6 +151,18 @@ struct Finish {
 
 impl Finish {
     #[inline(always)]
+    fn new(m: Multiplier, zero_point: i32, low: i32, high: i32) -> Self {
+        Finish {
+            multiplier: m.multiplier,
+            left: m.shift.max(0).cast_unsigned(),
+            shift: Shift::new((-m.shift).max(0).cast_unsigned()),
+            zero_point,
+            low,
+            high,
+        }
+    }
+
+    #[inline(always)]
     fn apply(self, x: i32) -> u8 {
         let x = x.wrapping_shl(self.left);
         let high = ((i64::from(x) * i64::from(self.multiplier) + (1 << 30)) >> 31) as i32;
@@ -165,14 +177,7 @@ impl SimdTask for BinaryTask<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let op = self.op;
-        let finish = Finish {
-            multiplier: op.output.multiplier,
-            left: op.output.shift.max(0).cast_unsigned(),
-            shift: Shift::new((-op.output.shift).max(0).cast_unsigned()),
-            zero_point: op.zero_point,
-            low: op.low,
-            high: op.high,
-        };
+        let finish = Finish::new(op.output, op.zero_point, op.low, op.high);
         let [flip_a, flip_b] = op.operands.map(|q| if q.signed { 0x80 } else { 0 });
         let [a, b] = [0, 1].map(|i| Widen::new(op.operands[i], self.factors[i]));
         /// One row by a function of two bytes; an operand that is repeated is a single one.
@@ -212,6 +217,44 @@ impl SimdTask for BinaryTask<'_> {
             ByteBinary::Add(_) => rows!(x, y => a.apply(x).wrapping_add(b.apply(y))),
             ByteBinary::Sub(_) => rows!(x, y => a.apply(x).wrapping_sub(b.apply(y))),
             ByteBinary::Mul => rows!(x, y => (i32::from(x) - a.zero) * (i32::from(y) - b.zero)),
+        }
+    }
+}
+
+/// Whole numbers times a factor, whose ties go away from zero, then `zero_point` added and clamped to `bounds`.
+///
+/// # Errors
+/// Where the lengths differ or the factor is out of range.
+#[allow(clippy::too_many_arguments, reason = "that many operands")]
+pub fn requantize(
+    isa: Isa,
+    factor: Multiplier,
+    zero_point: i32,
+    [low, high]: [i32; 2],
+    sums: &[f32],
+    out: &mut [u8],
+    par: &dyn Parallel,
+) -> Result<()> {
+    if factor.multiplier < 0 || !(-31..=30).contains(&factor.shift) {
+        return Err(ComputeError::Range { what: "multiplier" });
+    }
+    let finish = Finish::new(factor, zero_point, low, high);
+    split(isa, sums, out, par, |sums, out| RequantizeTask { finish, sums, out })
+}
+
+struct RequantizeTask<'a> {
+    finish: Finish,
+    sums: &'a [f32],
+    out: &'a mut [u8],
+}
+
+impl SimdTask for RequantizeTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for (o, sum) in self.out.iter_mut().zip(self.sums) {
+            *o = self.finish.apply(*sum as i32);
         }
     }
 }

@@ -53,7 +53,7 @@ pub use depthwise::DepthwiseF32;
 pub use depthwise_i8::{DepthwiseFilter, DepthwiseI8};
 pub use dynamic::{SumScales, extent, to_steps};
 pub use elementwise::{Binary, Unary, unary};
-pub use elementwise_i8::{ByteBinary, ByteBinaryOp, dequantize, lookup, quantize};
+pub use elementwise_i8::{ByteBinary, ByteBinaryOp, dequantize, lookup, quantize, requantize};
 pub use error::{ComputeError, Result};
 pub use gemm::{BatchMatMulF32, GemmF32, MatrixLayout};
 pub use isa::Isa;

@@ -95,9 +95,29 @@ pub(crate) fn dispatch<T: SimdTask>(isa: Isa, task: T) -> T::Out {
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
-#[inline(always)]
-fn zip(a: [f32; 4], b: [f32; 4], f: impl Fn(f32, f32) -> f32) -> [f32; 4] {
-    std::array::from_fn(|i| f(a[i], b[i]))
+/// Lane by lane, spelled out: `array::from_fn` and `map` are functions that only a whole-program optimisation is sure to
+/// look into.
+macro_rules! each_lane {
+    ($i:ident => $x:expr) => {
+        [
+            {
+                const $i: usize = 0;
+                $x
+            },
+            {
+                const $i: usize = 1;
+                $x
+            },
+            {
+                const $i: usize = 2;
+                $x
+            },
+            {
+                const $i: usize = 3;
+                $x
+            },
+        ]
+    };
 }
 
 impl Simd for Portable {
@@ -137,55 +157,55 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn add(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-        zip(a, b, |x, y| x + y)
+        each_lane!(I => a[I] + b[I])
     }
     #[inline(always)]
     unsafe fn sub(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-        zip(a, b, |x, y| x - y)
+        each_lane!(I => a[I] - b[I])
     }
     #[inline(always)]
     unsafe fn mul(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-        zip(a, b, |x, y| x * y)
+        each_lane!(I => a[I] * b[I])
     }
     #[inline(always)]
     unsafe fn div(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-        zip(a, b, |x, y| x / y)
+        each_lane!(I => a[I] / b[I])
     }
     #[inline(always)]
     unsafe fn fma(a: [f32; 4], b: [f32; 4], c: [f32; 4]) -> [f32; 4] {
-        zip(zip(a, b, |x, y| x * y), c, |x, y| x + y)
+        each_lane!(I => a[I] * b[I] + c[I])
     }
     #[inline(always)]
     unsafe fn max(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-        zip(a, b, |x, y| if x > y { x } else { y })
+        each_lane!(I => if a[I] > b[I] { a[I] } else { b[I] })
     }
     #[inline(always)]
     unsafe fn min(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-        zip(a, b, |x, y| if x < y { x } else { y })
+        each_lane!(I => if a[I] < b[I] { a[I] } else { b[I] })
     }
     #[inline(always)]
     unsafe fn sqrt(a: [f32; 4]) -> [f32; 4] {
-        a.map(f32::sqrt)
+        each_lane!(I => a[I].sqrt())
     }
     #[inline(always)]
     unsafe fn round(a: [f32; 4]) -> [f32; 4] {
-        a.map(f32::round_ties_even)
+        each_lane!(I => a[I].round_ties_even())
     }
     #[inline(always)]
     unsafe fn exp2_int(n: [f32; 4]) -> [f32; 4] {
-        n.map(|x| f32::from_bits(((x as i32 + 127) << 23) as u32))
+        each_lane!(I => f32::from_bits(((n[I] as i32 + 127) << 23) as u32))
     }
     #[inline(always)]
     unsafe fn lt(a: [f32; 4], b: [f32; 4]) -> [bool; 4] {
-        std::array::from_fn(|i| a[i] < b[i])
+        each_lane!(I => a[I] < b[I])
     }
     #[inline(always)]
     unsafe fn select(m: [bool; 4], a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-        std::array::from_fn(|i| if m[i] { a[i] } else { b[i] })
+        each_lane!(I => if m[I] { a[I] } else { b[I] })
     }
     #[inline(always)]
     unsafe fn copysign(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-        zip(a, b, f32::copysign)
+        each_lane!(I => a[I].copysign(b[I]))
     }
 }
 

@@ -6,13 +6,13 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
-use super::{byte_quant, compute_error, optimize};
+use super::{byte_quant, compute_error, compute_multiplier, optimize};
 use crate::compute::{
-    BatchMatMulF32, ByteQuant, Clamp, GemmF32, Isa, MatrixLayout, Parts, Serial, dequantize,
+    BatchMatMulF32, ByteQuant, Clamp, GemmF32, Isa, MatrixLayout, Parts, Serial, dequantize, requantize,
 };
 use crate::kernels::index::Nest;
 use crate::kernels::prepared::Invoke;
-use crate::kernels::quantized::{Multiplier, QuantizedElement};
+use crate::kernels::quantized::Multiplier;
 use crate::kernels::weights::scale_zero_point;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -68,7 +68,7 @@ fn bytes(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let ((scale_a, _), (scale_b, _)) = (scale_zero_point(a)?, scale_zero_point(b)?);
     let (scale, zero_point) = scale_zero_point(output)?;
     // In single precision first, as the field does.
-    let multiplier = Multiplier::new(f64::from(scale_a * scale_b) / f64::from(scale))?;
+    let factor = compute_multiplier(Multiplier::new(f64::from(scale_a * scale_b) / f64::from(scale))?);
     let Some(products) = Products::new(cx)? else { return Ok(None) };
     let most = |q: ByteQuant| (127 - q.zero_point).max(q.zero_point + 128) as usize;
     if products.depth.saturating_mul(most(quant_a) * most(quant_b)) > 1 << 24 {
@@ -80,18 +80,14 @@ fn bytes(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let sums = cx.temporary_of::<f32>(len)?;
     let isa = Isa::best();
     Ok(Some(Box::new(move |cx| {
-        let (a, b, output) = (cx.input_bytes(0)?, cx.input_bytes(1)?, cx.output::<i8>(0)?);
+        let (a, b, output) = (cx.input_bytes(0)?, cx.input_bytes(1)?, cx.output_bytes(0)?);
         let (whole_a, whole_b) = (cx.temporary::<f32>(whole_a)?, cx.temporary::<f32>(whole_b)?);
         let sums = &mut cx.temporary::<f32>(sums)?[..len];
         let (scratch, par) = (cx.temporary::<u8>(scratch)?, cx.parallel());
         dequantize(isa, 1.0, quant_a, a, &mut whole_a[..len_a], par).map_err(compute_error)?;
         dequantize(isa, 1.0, quant_b, b, &mut whole_b[..len_b], par).map_err(compute_error)?;
         products.run(&whole_a[..len_a], &whole_b[..len_b], sums, scratch, par)?;
-        for (o, sum) in output.iter_mut().zip(sums) {
-            let scaled = multiplier.apply(*sum as i32).wrapping_add(zero_point);
-            *o = i8::clamped(scaled, i8::MIN.into(), i8::MAX.into());
-        }
-        Ok(())
+        requantize(isa, factor, zero_point, [-128, 127], sums, output, par).map_err(compute_error)
     })))
 }
 
