@@ -126,6 +126,8 @@ impl Windows {
             windows.padded.push(padded);
             windows.before.push(isize::try_from(before).map_err(|_| overflow())?);
         }
+        let elements = windows.padded.checked_elements();
+        elements.filter(|&n| isize::try_from(n).is_ok()).ok_or_else(overflow)?;
         Ok(windows)
     }
 }
@@ -217,6 +219,11 @@ mod tests {
         bad(op, params(|p| p.window_strides = vec![0, 1]), &inputs, &[f(&[])], "of the window strides, 0");
         bad(op, params(|p| p.window_dimensions = vec![]), &inputs, &[f(&[])], "0 entries for rank 2");
         bad(op, params(|p| p.base_dilations = vec![i64::MAX, 1]), &inputs, &[f(&[])], "the sizes overflow");
+        let wide = |p: &mut StablehloReduceWindowParams| {
+            p.padding = vec![1 << 40, 0, 1 << 40, 0];
+            p.window_strides = vec![1 << 40; 2];
+        };
+        bad(op, params(wide), &inputs, &[f(&[])], "the sizes overflow");
         bad(op, params(|_| {}), &[f(&[4, 5]), f(&[2])], &[f(&[])], "and begins with FLOAT32 [2]");
     }
 

@@ -200,8 +200,35 @@ fn positive(value: i64, what: &str) -> Result<usize, InferError> {
     usize::try_from(value).ok().filter(|&v| v > 0).ok_or_else(error)
 }
 
+/// How the dimensions of STABLEHLO_CONVOLUTION belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Convolution {
+    /// The dimensions of the input: batch, channels, and the spatial ones.
+    pub input: SmallVec<[usize; 8]>,
+    /// The dimensions of the filter: channels of the input, channels of the output, and the spatial ones.
+    pub filter: SmallVec<[usize; 8]>,
+    /// The dimensions of the output: batch, channels, and the spatial ones.
+    pub output: SmallVec<[usize; 8]>,
+    /// Into how many groups the channels are split.
+    pub channel_groups: usize,
+    /// Into how many groups the batch is split.
+    pub batch_groups: usize,
+    /// The filter as a window over the spatial dimensions.
+    pub windows: Windows,
+    /// Along which spatial dimensions the filter is turned around.
+    pub reversed: SmallVec<[bool; 8]>,
+    /// The shape of the output.
+    pub shape: Shape,
+}
+
 fn infer_convolution(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 1)?;
+    let ty = cx.outputs.first().map_or(cx.input(0)?.ty, |o| o.ty);
+    Ok(smallvec![Inferred::known(ty, convolution(cx)?.shape)])
+}
+
+/// How the dimensions of STABLEHLO_CONVOLUTION belong together.
+pub fn convolution(cx: &InferContext<'_>) -> Result<Convolution, InferError> {
     let p: &StablehloConvolutionParams = cx.params()?;
     let (input, filter) = (cx.input(0)?.shape, cx.input(1)?.shape);
     let rank = input.rank();
@@ -266,8 +293,23 @@ fn infer_convolution(cx: &InferContext<'_>) -> InferResult {
             *slot = size;
         }
     }
-    let ty = cx.outputs.first().map_or(cx.input(0)?.ty, |o| o.ty);
-    Ok(smallvec![Inferred::known(ty, shape.as_slice())])
+    let reversed = match p.window_reversal.as_slice() {
+        [] => SmallVec::from_elem(false, spatial.len()),
+        list if list.len() == spatial.len() => SmallVec::from_slice(list),
+        list => {
+            return Err(InferError::new(format!("the reversals have {} entries for rank {rank}", list.len())));
+        }
+    };
+    Ok(Convolution {
+        shape: Shape::new(&shape),
+        input: from,
+        filter: weights,
+        output: to,
+        channel_groups: groups,
+        batch_groups: batches,
+        windows,
+        reversed,
+    })
 }
 
 /// All of the filter's numbers that belong to one output channel, per output element.
@@ -443,6 +485,7 @@ mod tests {
         check(|p| p.input_feature_dimension = 1, "name dimension 1 twice");
         check(|p| p.window_strides = vec![1], "1 entries for rank 2");
         check(|p| p.rhs_dilation = vec![1, 0], "0 is not positive");
+        check(|p| p.window_reversal = vec![true], "the reversals have 1 entries");
     }
 
     #[test]

@@ -10,7 +10,8 @@ pub type Strides = SmallVec<[isize; 8]>;
 pub fn dense_strides(shape: &[usize]) -> Strides {
     let mut strides = Strides::from_elem(1, shape.len());
     for d in (1..shape.len()).rev() {
-        strides[d - 1] = strides[d] * shape[d].cast_signed();
+        // Of a tensor without elements, the product of the other dimensions may overflow.
+        strides[d - 1] = strides[d].wrapping_mul(shape[d].cast_signed());
     }
     strides
 }
@@ -47,7 +48,7 @@ impl<const N: usize> Nest<N> {
             if last.0 == 1 {
                 *last = (size, step);
             } else if (0..N).all(|n| step[n] == last.1[n].wrapping_mul(last.0.cast_signed())) {
-                last.0 *= size;
+                last.0 = last.0.wrapping_mul(size);
             } else {
                 nest.outer.push((size, step));
             }
@@ -160,7 +161,8 @@ impl View {
     /// The part of a dense tensor of `shape` that begins at `origin`.
     pub fn at(shape: &[usize], origin: &[usize]) -> Self {
         let strides = dense_strides(shape);
-        let start = origin.iter().zip(&strides).map(|(&o, &s)| o * s.cast_unsigned()).sum();
+        let start = origin.iter().zip(&strides).map(|(&o, &s)| o.wrapping_mul(s.cast_unsigned()));
+        let start = start.fold(0, usize::wrapping_add);
         View { start, strides }
     }
 

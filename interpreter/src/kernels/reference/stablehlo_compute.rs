@@ -1,24 +1,26 @@
-//! STABLEHLO_RNG_BIT_GENERATOR, STABLEHLO_REDUCE, STABLEHLO_DOT_GENERAL.
+//! STABLEHLO_RNG_BIT_GENERATOR, STABLEHLO_REDUCE, STABLEHLO_DOT_GENERAL, STABLEHLO_CONVOLUTION.
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::RngAlgorithm;
 use delegraph_core::ops::stablehlo_compute::{
-    DotDimensions, StablehloReduceParams, StablehloRngBitGeneratorParams, dot_dimensions, reduced_dimensions,
+    DotDimensions, StablehloReduceParams, StablehloRngBitGeneratorParams, convolution, dot_dimensions,
+    reduced_dimensions,
 };
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, Shape, TensorType};
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
 use super::binary::Number;
-use crate::kernels::index::{Nest, Strides, dense_strides};
-use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
+use crate::kernels::index::{Nest, StridedCopy, Strides, dense_strides};
+use crate::kernels::prepared::{Invoke, moved_bits, prepared, unsupported_type};
 use crate::kernels::region::{Combine, Combined, on_combined};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver
         .add_builtin(BuiltinOp::STABLEHLO_RNG_BIT_GENERATOR, prepared(rng_bit_generator), 1)
         .add_builtin(BuiltinOp::STABLEHLO_REDUCE, prepared(reduce), 1)
-        .add_builtin(BuiltinOp::STABLEHLO_DOT_GENERAL, prepared(dot_general), 1);
+        .add_builtin(BuiltinOp::STABLEHLO_DOT_GENERAL, prepared(dot_general), 1)
+        .add_builtin(BuiltinOp::STABLEHLO_CONVOLUTION, prepared(convolve), 1);
 }
 
 fn reduce(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
@@ -49,55 +51,146 @@ fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, how: Combine) -> Result<I
     }))
 }
 
+/// What runs over the products of two inputs.
+struct Products {
+    /// The elements of input 0 with others between and around them, where they do not lie in it like that: those are
+    /// zero.
+    padded: Option<(StridedCopy, usize)>,
+    /// Where, for each output, its products begin in the inputs; and the output.
+    outer: Nest<3>,
+    /// Where they begin for the first output.
+    start: [usize; 3],
+    /// Where the products of one output are.
+    inner: Nest<2>,
+}
+
 /// Sums are of the output's type, those of 16-bit floats of single precision.
-fn dot_general(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+fn sums(cx: &mut PrepareContext<'_>, products: Products) -> Result<Invoke> {
     use TensorType::{BFloat16, Float16, Float32, Float64, Int8, Int32, Int64};
     let types = (cx.input(0)?.ty(), cx.input(1)?.ty(), cx.output(0)?.ty());
     match types {
-        (Float32, Float32, Float32) => dot(cx, |x: f32| x, |sum: f32| sum),
-        (Float64, Float64, Float64) => dot(cx, |x: f64| x, |sum: f64| sum),
-        (Float16, Float16, Float16) => dot(cx, f16::to_f32, f16::from_f32),
-        (BFloat16, BFloat16, BFloat16) => dot(cx, bf16::to_f32, bf16::from_f32),
-        (Float16, Float16, Float32) => dot(cx, f16::to_f32, |sum| sum),
-        (BFloat16, BFloat16, Float32) => dot(cx, bf16::to_f32, |sum| sum),
-        (Int8, Int8, Int32) => dot(cx, |x: i8| i32::from(x), |sum| sum),
-        (Int32, Int32, Int32) => dot(cx, |x: i32| x, |sum: i32| sum),
-        (Int64, Int64, Int64) => dot(cx, |x: i64| x, |sum: i64| sum),
-        (a, b, c) => Err(Error::Unsupported(format!("a dot product of {a} and {b} that gives {c}"))),
+        (Float32, Float32, Float32) => sums_of(cx, products, |x: f32| x, |sum: f32| sum),
+        (Float64, Float64, Float64) => sums_of(cx, products, |x: f64| x, |sum: f64| sum),
+        (Float16, Float16, Float16) => sums_of(cx, products, f16::to_f32, f16::from_f32),
+        (BFloat16, BFloat16, BFloat16) => sums_of(cx, products, bf16::to_f32, bf16::from_f32),
+        (Float16, Float16, Float32) => sums_of(cx, products, f16::to_f32, |sum| sum),
+        (BFloat16, BFloat16, Float32) => sums_of(cx, products, bf16::to_f32, |sum| sum),
+        (Int8, Int8, Int32) => sums_of(cx, products, |x: i8| i32::from(x), |sum| sum),
+        (Int32, Int32, Int32) => sums_of(cx, products, |x: i32| x, |sum: i32| sum),
+        (Int64, Int64, Int64) => sums_of(cx, products, |x: i64| x, |sum: i64| sum),
+        (a, b, c) => Err(Error::Unsupported(format!("a sum of products of {a} and {b} that gives {c}"))),
     }
 }
 
-fn dot<I: Element, S: Number, O: Element>(
+fn sums_of<I: Element, S: Number, O: Element>(
     cx: &mut PrepareContext<'_>,
+    products: Products,
     read: fn(I) -> S,
     write: fn(S) -> O,
 ) -> Result<Invoke> {
-    let DotDimensions { batch, sum, free } = dot_dimensions(&cx.infer_context())?;
-    let (left, right) = (cx.input(0)?.shape(), cx.input(1)?.shape());
-    let of = |shape: &Shape, dims: &[usize]| -> Strides {
-        let strides = dense_strides(shape);
-        dims.iter().map(|&d| strides[d]).collect()
+    let Products { padded, outer, start, inner } = products;
+    let padded = match padded {
+        Some((copy, elements)) => Some((copy, elements, cx.temporary_of::<I>(elements)?)),
+        None => None,
     };
-    // An output per batch, free dimension of the left, free dimension of the right; where one has none, it stays.
-    let zeros = |count: usize| Strides::from_elem(0, count);
-    let join = |parts: [Strides; 3]| -> Strides { parts.into_iter().flatten().collect() };
-    let a = join([of(left, &batch[0]), of(left, &free[0]), zeros(free[1].len())]);
-    let b = join([of(right, &batch[1]), zeros(free[0].len()), of(right, &free[1])]);
-    let outer = Nest::new(cx.output(0)?.shape(), [&a, &b]);
-    let sizes: SmallVec<[usize; 8]> = sum[0].iter().map(|&d| left[d]).collect();
-    let inner = Nest::new(&sizes, [&of(left, &sum[0]), &of(right, &sum[1])]);
     Ok(Box::new(move |cx| {
-        let (a, b) = (cx.input::<I>(0)?, cx.input::<I>(1)?);
-        let mut outputs = cx.output::<O>(0)?.iter_mut();
-        outer.for_each([0; 2], |start| {
-            let mut sum = S::default();
-            inner.for_each(start, |[i, j]| sum = sum.plus(read(a[i]).times(read(b[j]))));
-            if let Some(output) = outputs.next() {
-                *output = write(sum);
+        let (input, b, output) = (cx.input::<I>(0)?, cx.input::<I>(1)?, cx.output::<O>(0)?);
+        let a = match &padded {
+            None => input,
+            Some((copy, elements, temporary)) => {
+                let padded = &mut cx.temporary::<I>(*temporary)?[..*elements];
+                padded.fill(I::zeroed());
+                copy.run(bytemuck::cast_slice(input), bytemuck::cast_slice_mut(padded));
+                &*padded
             }
+        };
+        outer.for_each(start, |[i, j, o]| {
+            let mut sum = S::default();
+            inner.for_each([i, j], |[i, j]| sum = sum.plus(read(a[i]).times(read(b[j]))));
+            output[o] = write(sum);
         });
         Ok(())
     }))
+}
+
+/// Some of the strides of a dense tensor.
+fn strides_of(shape: &[usize], dims: &[usize]) -> Strides {
+    let strides = dense_strides(shape);
+    dims.iter().map(|&d| strides[d]).collect()
+}
+
+fn dot_general(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let DotDimensions { batch, sum, free } = dot_dimensions(&cx.infer_context())?;
+    let (left, right, output) = (cx.input(0)?.shape(), cx.input(1)?.shape(), cx.output(0)?.shape());
+    // An output per batch, free dimension of the left, free dimension of the right; where one has none, it stays.
+    let zeros = |count: usize| Strides::from_elem(0, count);
+    let join = |parts: [Strides; 3]| -> Strides { parts.into_iter().flatten().collect() };
+    let a = join([strides_of(left, &batch[0]), strides_of(left, &free[0]), zeros(free[1].len())]);
+    let b = join([strides_of(right, &batch[1]), zeros(free[0].len()), strides_of(right, &free[1])]);
+    let sizes: SmallVec<[usize; 8]> = sum[0].iter().map(|&d| left[d]).collect();
+    let products = Products {
+        padded: None,
+        outer: Nest::new(output, [&a, &b, &dense_strides(output)]),
+        start: [0; 3],
+        inner: Nest::new(&sizes, [&strides_of(left, &sum[0]), &strides_of(right, &sum[1])]),
+    };
+    sums(cx, products)
+}
+
+fn convolve(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let conv = convolution(&cx.infer_context())?;
+    let (input, filter, output) = (cx.input(0)?.shape(), cx.input(1)?.shape(), cx.output(0)?.shape());
+    let spatial = &conv.input[2..];
+    let mut shape = input.to_vec();
+    let (mut before, mut apart) = (vec![0; input.rank()], vec![1; input.rank()]);
+    for (k, &d) in spatial.iter().enumerate() {
+        let windows = &conv.windows;
+        (shape[d], before[d], apart[d]) = (windows.padded[k], windows.before[k], windows.base_dilation[k]);
+    }
+    let bits = moved_bits("input 0", cx.input(0)?)?;
+    let same = shape == input.dims() && before.iter().all(|&n| n == 0);
+    let padded =
+        (!same).then(|| (StridedCopy::spread(input, &shape, &before, &apart, bits), Shape::new(&shape).elements()));
+    let (of_input, of_filter, of_output) = (
+        strides_of(&shape, &conv.input),
+        strides_of(filter, &conv.filter),
+        strides_of(output, &conv.output),
+    );
+    // The channels of the output are groups of the same size, each of other channels or another part of the batch.
+    let groups = conv.channel_groups.max(conv.batch_groups);
+    let (batch, channels) = (output[conv.output[0]], filter[conv.filter[1]] / groups);
+    let channels_in = filter[conv.filter[0]];
+    let group = if conv.batch_groups > 1 {
+        batch.cast_signed() * of_input[0]
+    } else {
+        channels_in.cast_signed() * of_input[1]
+    };
+    let mut sizes: SmallVec<[usize; 8]> = SmallVec::from_slice(&[batch, groups, channels]);
+    let mut a = Strides::from_slice(&[of_input[0], group, 0]);
+    let per_group = channels.cast_signed();
+    let mut b = Strides::from_slice(&[0, per_group * of_filter[1], of_filter[1]]);
+    let mut o = Strides::from_slice(&[of_output[0], per_group * of_output[1], of_output[1]]);
+    let mut window: SmallVec<[usize; 8]> = SmallVec::from_slice(&[channels_in]);
+    let (mut along, mut weights) = (Strides::from_slice(&[of_input[1]]), Strides::from_slice(&[of_filter[0]]));
+    let mut first = 0;
+    for k in 0..spatial.len() {
+        sizes.push(conv.windows.output[k]);
+        a.push(of_input[k + 2].wrapping_mul(conv.windows.stride[k].cast_signed()));
+        b.push(0);
+        o.push(of_output[k + 2]);
+        let (size, stride) = (conv.windows.size[k], of_filter[k + 2]);
+        window.push(size);
+        along.push(of_input[k + 2].wrapping_mul(conv.windows.dilation[k].cast_signed()));
+        weights.push(if conv.reversed[k] { -stride } else { stride });
+        first += if conv.reversed[k] { (size - 1) * stride.cast_unsigned() } else { 0 };
+    }
+    let products = Products {
+        padded,
+        outer: Nest::new(&sizes, [&a, &b, &o]),
+        start: [0, first, 0],
+        inner: Nest::new(&window, [&along, &weights]),
+    };
+    sums(cx, products)
 }
 
 /// The state is a key and a counter, 64 bits each, and for Philox the upper half of the counter or nothing.
@@ -174,7 +267,7 @@ pub(super) fn philox(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
 
 #[cfg(test)]
 mod tests {
-    use delegraph_core::ops::stablehlo_compute::StablehloDotGeneralParams;
+    use delegraph_core::ops::stablehlo_compute::{StablehloConvolutionParams, StablehloDotGeneralParams};
 
     use super::*;
     use crate::kernels::testing::{T, check, error};
@@ -204,7 +297,31 @@ mod tests {
         check([&[], &[], &[0, 1], &[0, 1]], &[], &[6]);
         check([&[0, 1], &[0, 1], &[], &[]], &[2, 3], &[1, 0, 6, 0, 5, -6]);
         let e = error(op, 1, params([&[], &[], &[1], &[1]]), &[a(), b()], &[T::new(&[2, 2], &[0i16; 4])]);
-        assert!(e.contains("a dot product of INT8 and INT8 that gives INT16"), "{e}");
+        assert!(e.contains("a sum of products of INT8 and INT8 that gives INT16"), "{e}");
+    }
+
+    #[test]
+    fn convolutions() {
+        // One dimension, filter turned around, every second output, zeros between the elements and in front.
+        let params = StablehloConvolutionParams {
+            window_strides: vec![2],
+            padding: vec![1, 0],
+            lhs_dilation: vec![2],
+            window_reversal: vec![true],
+            input_feature_dimension: 1,
+            input_spatial_dimensions: vec![2],
+            kernel_input_feature_dimension: 1,
+            kernel_spatial_dimensions: vec![2],
+            output_feature_dimension: 1,
+            output_spatial_dimensions: vec![2],
+            feature_group_count: 1,
+            batch_group_count: 1,
+            ..Default::default()
+        };
+        let op = BuiltinOp::STABLEHLO_CONVOLUTION;
+        // 0 1 0 2 0 3 with 3 2 1: the windows 0 1 0 and 0 2 0.
+        let inputs = [Some(T::new(&[1, 1, 3], &[1f32, 2.0, 3.0])), Some(T::new(&[1, 1, 3], &[1f32, 2.0, 3.0]))];
+        check(op, 1, params.into(), &inputs, &[T::new(&[1, 1, 2], &[2f32, 4.0])]);
     }
 
     /// The vectors that the authors of both publish for their algorithms.
