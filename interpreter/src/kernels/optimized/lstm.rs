@@ -205,7 +205,9 @@ fn prepare(
     }
     let mut bias = Vec::new();
     for i in CELL.bias {
-        match cx.input(i)?.constant::<f32>()? {
+        // The input gate has none where it is coupled to the forget gate.
+        let Some(of_gate) = cx.optional_input(i) else { return Ok(None) };
+        match of_gate.constant::<f32>()? {
             Some(values) if values.len() == cells => bias.extend_from_slice(values),
             _ => return Ok(None),
         }

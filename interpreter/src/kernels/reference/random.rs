@@ -16,7 +16,8 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         // Every run gives other numbers, so that nothing may be computed once and for all.
         Registration::new(move |cx| {
             let params: &RandomParams = (&cx.node.params).try_into()?;
-            let seeds = [params.seed.cast_unsigned(), params.seed2.cast_unsigned()];
+            // Of a seed, the field's runtime keeps 32 bits with their sign.
+            let seeds = [params.seed, params.seed2].map(|seed| i64::from(seed as i32).cast_unsigned());
             let seeds = if seeds == [0; 2] { [entropy(), entropy()] } else { seeds };
             Ok(Random { seeds, generator: Generator::new(seeds), fill, cumulative: None })
         })
@@ -115,7 +116,7 @@ fn standard_normal(
         let words = generator.next();
         for (two, words) in four.chunks_mut(2).zip(words.as_chunks::<2>().0) {
             let radius = (-2.0 * fraction(words[0]).max(1e-7).ln()).sqrt();
-            let (sin, cos) = (2.0 * std::f32::consts::PI * fraction(words[1])).sin_cos();
+            let (sin, cos) = ((std::f64::consts::TAU * f64::from(fraction(words[1]))) as f32).sin_cos();
             two.iter_mut().zip([sin * radius, cos * radius]).for_each(|(o, value)| *o = value);
         }
     }
@@ -196,6 +197,9 @@ mod tests {
         let output = T::new(&[3, 2], &numbers[..6]);
         check(BuiltinOp::RANDOM_UNIFORM, 1, params(7, 9), &shape(), &[output]);
         assert!(numbers.iter().all(|n| (0.0..1.0).contains(n)));
+        // What the field's runtime gives for these seeds.
+        let mut generator = Generator::new([1, 2]);
+        assert_eq!(generator.next()[..2].iter().map(|&w| fraction(w)).collect::<Vec<_>>(), [0.40639675, 0.8575996]);
     }
 
     #[test]
