@@ -17,7 +17,6 @@ const WGSL: &str = "shaders/src/wgsl";
 /// Families that do not have a room, and why.
 #[rustfmt::skip]
 const MISSING: &[(&str, &str, &[&str])] = &[
-    (REFERENCE, "not yet", &["skip_gram"]),
     (REFERENCE, "no runtime defines what it computes", &["concat_embeddings"]),
     (OPTIMIZED, "no runtime defines what it computes", &["concat_embeddings"]),
     (OPTIMIZED, "moves elements: the reference kernel already copies whole runs", &[

@@ -33,11 +33,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         return Err(InferError::new("there are no values"));
     }
     let found = Inferred::known(TensorType::UInt8, [lookups]);
-    if values.ty == TensorType::String {
-        if values.shape.rank() != 1 {
-            return Err(InferError::new(format!("strings must have rank 1, got {}", values.shape)));
-        }
-        return Ok(smallvec![Inferred::data_dependent(values.ty), found]);
+    if values.ty == TensorType::String && values.shape.rank() != 1 {
+        return Err(InferError::new(format!("strings must have rank 1, got {}", values.shape)));
     }
     let shape: Shape = std::iter::once(&lookups).chain(inner).copied().collect();
     Ok(smallvec![Inferred::known(values.ty, shape), found])
@@ -63,7 +60,7 @@ mod tests {
         assert_eq!(inferred.as_slice(), [Inferred::known(float, [4, 2]), found.clone()]);
         let strings = inputs(TensorType::String, &[4], &[3], &[3]);
         let inferred = infer(def, Params::None, &strings, &outputs).unwrap();
-        assert_eq!(inferred.as_slice(), [Inferred::data_dependent(TensorType::String), found]);
+        assert_eq!(inferred.as_slice(), [Inferred::known(TensorType::String, [4]), found]);
         let refuse = |inputs: &[Option<T>], text| refused(def, Params::None, inputs, 2, text);
         refuse(&inputs(float, &[4], &[2], &[3, 2]), "input 1 has the shape [2], expected [3]");
         refuse(&inputs(float, &[4, 1], &[3], &[3, 2]), "must have rank 1");

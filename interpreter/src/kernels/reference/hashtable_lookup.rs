@@ -1,6 +1,6 @@
 //! HASHTABLE_LOOKUP: rows of values found by sorted keys.
 
-use delegraph_core::kernel::PrepareContext;
+use delegraph_core::kernel::{InvokeContext, PrepareContext};
 use delegraph_core::ops::TensorType;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
@@ -18,6 +18,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         }
     }
     let values = cx.input(2)?;
+    if values.ty() == TensorType::String {
+        return Ok(Box::new(strings));
+    }
     let rows = values.shape().first().copied().unwrap_or(0);
     let bits = moved_bits("values", values)? * values.shape().elements();
     if !bits.is_multiple_of(8 * rows.max(1)) {
@@ -38,6 +41,15 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         }
         Ok(())
     }))
+}
+
+/// Strings; an empty one where a key is not found.
+fn strings(cx: &mut InvokeContext<'_>) -> Result<()> {
+    let (lookups, keys, values) = (cx.input::<i32>(0)?, cx.input::<i32>(1)?, cx.strings(2)?);
+    let hits = cx.output::<u8>(1)?;
+    lookups.iter().zip(hits).for_each(|(&key, hit)| *hit = find(keys, key).is_some().into());
+    let found = lookups.iter().map(|&key| find(keys, key).map_or(&[][..], |at| values.get(at)));
+    cx.write_strings(0, [lookups.len()], found)
 }
 
 /// Where `key` is among the sorted `keys`. Of equal ones it is that which the field finds: halves are halved again.
@@ -70,6 +82,9 @@ mod tests {
         let rows = T::new(&[4, 2], &[5f32, 6.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]);
         let hits = || T::new(&[4], &[1u8, 0, 1, 1]);
         check(op, 1, Params::None, &[lookups(), keys(), values.clone()], &[rows.clone(), hits()]);
+        let words = Some(T::strings(&[3], &["a", "bc", "def"]));
+        let found = T::strings(&[4], &["def", "", "a", "bc"]);
+        check(op, 1, Params::None, &[lookups(), keys(), words], &[found, hits()]);
         let wrong = Some(T::new(&[3], &[0i64; 3]));
         let text = error(op, 1, Params::None, &[lookups(), wrong, values], &[rows, hits()]);
         assert!(text.contains("keys \"t1\" of type INT64"), "{text}");

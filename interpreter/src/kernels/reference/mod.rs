@@ -67,6 +67,7 @@ families! {
     segment,
     select,
     shape,
+    skip_gram,
     slice,
     softmax,
     space_to_batch,
