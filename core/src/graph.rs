@@ -58,6 +58,10 @@ pub struct Model {
     pub signatures: Vec<Signature>,
     /// Named metadata: name and where its bytes are.
     pub metadata: Vec<(String, Range<usize>)>,
+    /// Metadata without a name, as files had it before names came: where its bytes are.
+    pub unnamed_metadata: Vec<Range<usize>>,
+    /// Where the ZIP archive is that follows the model in its file, if one does. Label files are put there.
+    pub archive: Option<Range<usize>>,
 }
 
 impl Model {
@@ -105,6 +109,11 @@ impl Model {
     pub fn metadata(&self, name: &str) -> Option<&[u8]> {
         let (_, range) = self.metadata.iter().find(|(n, _)| n == name)?;
         self.bytes().get(range.clone())
+    }
+
+    /// The ZIP archive that follows the model in its file. Offsets in it may count from the start of the file.
+    pub fn archive(&self) -> Option<&[u8]> {
+        self.bytes().get(self.archive.clone()?)
     }
 
     /// The oldest TFLite release that runs the model, as its metadata says; it may be absent or wrong.

@@ -8,6 +8,7 @@
 //! bytes ──loader──▶ Model { Subgraph { Tensor…, Node { op, version, Params }… } } ──OpResolver──▶ Registration ──▶ Kernel
 //! ```
 
+mod archive;
 pub mod error;
 pub mod graph;
 pub mod kernel;

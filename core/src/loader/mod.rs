@@ -19,6 +19,7 @@ use std::path::PathBuf;
 
 use flatbuffers::VerifierOptions;
 
+use crate::archive;
 use crate::error::{Error, Result, tensor_name};
 use crate::graph::{Model, ModelBytes, Signature, Subgraph, Tensor, TensorId};
 use crate::schema;
@@ -70,8 +71,16 @@ pub(crate) fn from_subgraphs(bytes: Vec<u8>, mut subgraphs: Vec<Subgraph>) -> Re
         order::check_calls(&subgraphs)
     };
     check().map_err(|Invalid(message)| Error::InvalidModel { path: None, message })?;
-    let (description, signatures, metadata) = Default::default();
-    Ok(Model { bytes: ModelBytes::new(bytes), path: None, description, subgraphs, signatures, metadata })
+    Ok(Model {
+        bytes: ModelBytes::new(bytes),
+        path: None,
+        description: String::new(),
+        subgraphs,
+        signatures: Vec::new(),
+        metadata: Vec::new(),
+        unnamed_metadata: Vec::new(),
+        archive: None,
+    })
 }
 
 /// The bytes if the verifier takes them; the same model in a stricter form if only its form is sloppy.
@@ -79,8 +88,12 @@ fn readable(bytes: ModelBytes) -> Result<ModelBytes, Invalid> {
     check_identifier(bytes.as_ref())?;
     let Err(damage) = verify(bytes.as_ref()) else { return Ok(bytes) };
     match rewrite::rewrite(bytes.as_ref()) {
-        Ok(rewritten) if verify(&rewritten).is_ok_and(|model| !reaches_outside(&model)) => {
+        Ok(mut rewritten) if verify(&rewritten).is_ok_and(|model| !reaches_outside(&model)) => {
             log::debug!("read leniently: {}", damage.0);
+            let found = archive::find(bytes.as_ref()).and_then(|range| bytes.as_ref().get(range));
+            if let Some(moved) = found.and_then(|zip| archive::moved(zip, rewritten.len())) {
+                rewritten.extend_from_slice(&moved);
+            }
             Ok(ModelBytes::new(rewritten))
         }
         _ => Err(damage),
@@ -130,6 +143,10 @@ fn read(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
             Ok((name, range.unwrap_or(0..0)))
         })
         .collect::<Result<_, Invalid>>()?;
+    // Nobody reads these any more: an index that leads nowhere does no harm.
+    let unnamed = model.metadata_buffer().unwrap_or_default().iter();
+    let unnamed = unnamed.filter_map(|i| buffers.range(u32::try_from(i).ok()?).ok());
+    let unnamed_metadata = unnamed.map(Option::unwrap_or_default).collect();
     let signatures = signatures(&model, &subgraphs)?;
     Ok(Model {
         description: model.description().unwrap_or_default().to_owned(),
@@ -137,6 +154,8 @@ fn read(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
         subgraphs,
         signatures,
         metadata,
+        unnamed_metadata,
+        archive: archive::find(file),
         bytes: bytes.clone(),
     })
 }

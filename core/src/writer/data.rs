@@ -23,9 +23,11 @@ pub(super) enum Place {
 /// Every piece of data that a model has: constants, metadata and the options of custom ops.
 pub(super) struct Data<'m> {
     file: &'m [u8],
-    /// Where the data of each buffer is. Number 0 is the empty one.
+    /// Where the data of each buffer is. Number 0 has none.
     pub(super) buffers: Vec<Range<usize>>,
     numbers: HashMap<Range<usize>, u32>,
+    /// The number of the buffer for constants without elements.
+    empty: Option<u32>,
     /// How far constants go that begin at the same byte. One that needs less of a shared buffer shares it still.
     ends: HashMap<usize, usize>,
     /// Every piece with its place, where they are put one after the other.
@@ -41,6 +43,7 @@ impl<'m> Data<'m> {
             file: model.bytes(),
             buffers: vec![Range::default()],
             numbers: HashMap::new(),
+            empty: None,
             ends: HashMap::new(),
             behind: Vec::new(),
             places: HashMap::new(),
@@ -53,11 +56,16 @@ impl<'m> Data<'m> {
             *end = range.end.max(*end);
         }
         for tensor in tensors() {
-            if let Some(range) = data.range_of(tensor) {
-                data.add_buffer(range);
+            match data.range_of(tensor) {
+                Some(range) if range.is_empty() && data.empty.is_none() => {
+                    data.empty = Some(data.buffers.len() as u32);
+                    data.buffers.push(range);
+                }
+                Some(range) => data.add_buffer(range),
+                None => {}
             }
         }
-        for (_, range) in &model.metadata {
+        for range in model.metadata.iter().map(|(_, range)| range).chain(&model.unnamed_metadata) {
             data.add_buffer(range.clone());
         }
         for node in model.subgraphs.iter().flat_map(|g| &g.nodes) {
@@ -106,9 +114,13 @@ impl<'m> Data<'m> {
         self.numbers.get(range).copied().unwrap_or_default()
     }
 
-    /// The number of a tensor's buffer. A constant without elements has none: readers know it by nobody writing it.
+    /// The number of a tensor's buffer; 0 where it has no data.
     pub(super) fn buffer_of(&self, tensor: &Tensor) -> u32 {
-        self.range_of(tensor).map_or(0, |range| self.buffer(&range))
+        match self.range_of(tensor) {
+            Some(range) if range.is_empty() => self.empty.unwrap_or_default(),
+            Some(range) => self.buffer(&range),
+            None => 0,
+        }
     }
 
     /// The greatest number of bytes that all data takes inside the tables.

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use crate::archive;
 use crate::graph::{Model, Node, Subgraph, Tensor};
 
 impl Model {
@@ -12,9 +13,16 @@ impl Model {
             let entry = |(name, _): &(String, _)| (name.clone(), model.metadata(name).map(<[u8]>::to_vec));
             model.metadata.iter().map(entry).collect::<Vec<_>>()
         };
+        let unnamed = |model: &Model| {
+            let bytes = |range: &std::ops::Range<usize>| model.bytes().get(range.clone()).map(<[u8]>::to_vec);
+            model.unnamed_metadata.iter().map(bytes).collect::<Vec<_>>()
+        };
+        let archive = |model: &Model| model.archive().map(|zip| archive::moved(zip, 0));
         differ("description", &self.description, &other.description)
             .or_else(|| differ("signatures", &self.signatures, &other.signatures))
             .or_else(|| differ("metadata", &metadata(self), &metadata(other)))
+            .or_else(|| differ("unnamed metadata", &unnamed(self), &unnamed(other)))
+            .or_else(|| differ("archive", &archive(self), &archive(other)))
             .or_else(|| differ("number of subgraphs", &self.subgraphs.len(), &other.subgraphs.len()))
             .or_else(|| {
                 let mut pairs = self.subgraphs.iter().zip(&other.subgraphs).enumerate();

@@ -1,12 +1,13 @@
 //! From a [`Model`] to the bytes of a `.tflite` file, and to models made from scratch.
 //!
 //! Everything that loading reads of a file is written again. What it does not look at (operator codes that no node
-//! uses, bytes of a buffer beyond what its tensor needs, the deprecated list of metadata buffers) is left out.
+//! uses, bytes of a buffer beyond what its tensor needs) is left out.
 
 use std::collections::HashMap;
 
 use flatbuffers::{FlatBufferBuilder, ForwardsUOffset, Vector, WIPOffset};
 
+use crate::archive;
 use crate::error::{Error, Result};
 use crate::graph::{Model, Node, Signature, Subgraph, TensorId};
 use crate::op::{BuiltinOp, Op};
@@ -70,8 +71,21 @@ impl Model {
     }
 }
 
-/// Writes `model`; its data goes behind the FlatBuffer where the whole would be longer than `largest`.
+/// Writes `model` with the archive that follows it.
 fn write(model: &Model, largest: usize) -> Result<Vec<u8>> {
+    let mut file = write_tables(model, largest)?;
+    if let Some(zip) = model.archive() {
+        let Some(moved) = archive::moved(zip, file.len()) else {
+            let message = "the archive behind it cannot be moved".into();
+            return Err(Error::InvalidModel { path: model.path.clone(), message });
+        };
+        file.extend_from_slice(&moved);
+    }
+    Ok(file)
+}
+
+/// Writes the FlatBuffer of `model`; its data goes behind the FlatBuffer where the whole would be longer than `largest`.
+fn write_tables(model: &Model, largest: usize) -> Result<Vec<u8>> {
     let data = Data::of(model);
     // Without the data first: how long the tables are decides where the data can be.
     let tables = Writer::new(model, &data, Place::Behind(data::ALIGNMENT)).finish()?;
@@ -137,6 +151,9 @@ impl<'m, 'f> Writer<'m, 'f> {
         let metadata: Vec<_> =
             model.metadata.iter().map(|(name, range)| self.metadata(name, range)).collect();
         let metadata = (!metadata.is_empty()).then(|| self.fb.create_vector(&metadata));
+        let unnamed: Vec<i32> =
+            model.unnamed_metadata.iter().map(|range| self.data.buffer(range) as i32).collect();
+        let metadata_buffer = (!unnamed.is_empty()).then(|| self.fb.create_vector(&unnamed));
         let description = self.string(&model.description);
         let args = schema::ModelArgs {
             version: crate::loader::SCHEMA_VERSION,
@@ -144,6 +161,7 @@ impl<'m, 'f> Writer<'m, 'f> {
             subgraphs,
             description,
             buffers: Some(buffers),
+            metadata_buffer,
             metadata,
             signature_defs,
             ..Default::default()
@@ -158,9 +176,13 @@ impl<'m, 'f> Writer<'m, 'f> {
 
     fn buffers(&mut self) -> Tables<'f, schema::Buffer<'f>> {
         let mut args = Vec::with_capacity(self.data.buffers.len());
-        for range in &self.data.buffers {
+        for (i, range) in self.data.buffers.iter().enumerate() {
             args.push(match self.place {
-                _ if range.is_empty() => schema::BufferArgs::default(),
+                _ if i == 0 => schema::BufferArgs::default(),
+                // TFLite takes a list without bytes for a constant, and no list for a tensor that someone writes.
+                _ if range.is_empty() => {
+                    schema::BufferArgs { data: Some(aligned(&mut self.fb, &[])), ..Default::default() }
+                }
                 Place::Inline => {
                     let data = Some(aligned(&mut self.fb, self.data.bytes(range)));
                     schema::BufferArgs { data, ..Default::default() }
