@@ -415,4 +415,94 @@ mod tests {
         let text = error(op, 1, params(0.0), &wrong, &[output()]);
         assert!(text.contains("input 5 is missing"), "{text}");
     }
+
+    /// The operands of one cell of [`cells_remember`], without the states.
+    fn cell() -> Vec<Option<T>> {
+        inputs(|w| T::new(&[1, 1], &[w]), 1)[1..18].to_vec()
+    }
+
+    #[test]
+    fn two_directions() {
+        let op = BuiltinOp::BIDIRECTIONAL_SEQUENCE_LSTM;
+        let params = |merge_outputs| {
+            let mut params = BidirectionalSequenceLSTMParams::default();
+            (params.merge_outputs, params.time_major) = (merge_outputs, false);
+            params.fused_activation_function = Activation::None;
+            Params::from(params)
+        };
+        let input = |values: [f32; 2]| Some(T::new(&[1, 2, 1], &values));
+        let states = vec![Some(T::new(&[1, 1], &[0f32]).variable()); 4];
+        let weights = vec![None; 8];
+        let plain = [vec![input([1.0, 3.0])], cell(), cell(), states.clone(), vec![None; 9]].concat();
+        // Each direction keeps half of its state and adds the input; half of that is the output.
+        let outputs = [T::new(&[1, 2, 1], &[0.5f32, 1.75]), T::new(&[1, 2, 1], &[1.25f32, 1.5])];
+        check(op, 1, params(false), &plain, &outputs);
+        check(op, 1, params(true), &plain, &[T::new(&[1, 2, 2], &[0.5f32, 1.25, 1.75, 1.5])]);
+        // The backward cell sees the auxiliary input instead.
+        let auxiliary = vec![input([0.0, 2.0])];
+        let stacked = [vec![input([1.0, 3.0])], cell(), cell(), states, auxiliary, weights].concat();
+        check(op, 1, params(true), &stacked, &[T::new(&[1, 2, 2], &[0.5f32, 0.5, 1.75, 1.0])]);
+    }
+
+    #[test]
+    fn the_basic_cell() {
+        let params = || {
+            Params::from(LSTMParams { kernel_type: LstmKernelType::Basic, ..LSTMParams::default() })
+        };
+        let operands = |ty: u8| -> Vec<Option<T>> {
+            let (byte, half) = ((1.0 / 128.0, 128), (1.0 / 2048.0, 0));
+            let quantized = |t: T, (scale, zero): (f32, i64)| Some(t.quantized(scale, zero));
+            match ty {
+                0 => vec![
+                    Some(T::new(&[1, 1], &[0.5f32])),
+                    Some(T::new(&[1, 1], &[9f32])),
+                    Some(T::new(&[4, 2], &[0f32, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0])),
+                    Some(T::new(&[4], &[0f32; 4])),
+                    Some(T::new(&[1, 1], &[3f32]).variable()),
+                ],
+                _ => vec![
+                    quantized(T::new(&[1, 1], &[192u8]), byte),
+                    quantized(T::new(&[1, 1], &[255u8]), byte),
+                    quantized(T::new(&[4, 2], &[100u8, 100, 228, 100, 100, 100, 100, 100]), (1.0 / 64.0, 100)),
+                    quantized(T::new(&[4], &[0i32; 4]), (1.0 / 8192.0, 0)),
+                    quantized(T::new(&[1, 1], &[0i16]).variable(), half),
+                ],
+            }
+        };
+        // Half of what the candidate adds to a state of 0, and half of that for the output.
+        let state = 0.5 * 1f32.tanh();
+        let floats = [
+            T::new(&[1, 1], &[0.5 * state.tanh()]),
+            T::new(&[1, 1], &[state]),
+            T::new(&[1, 2], &[0.5f32, 9.0]),
+            T::new(&[1, 4], &[0f32, 1.0, 0.0, 0.0]),
+        ];
+        check(BuiltinOp::LSTM, 2, params(), &operands(0), &floats);
+        let integers = [
+            T::new(&[1, 1], &[151u8]).quantized(1.0 / 128.0, 128),
+            T::new(&[1, 1], &[780i16]).quantized(1.0 / 2048.0, 0),
+            T::new(&[1, 2], &[192u8, 255]).quantized(1.0 / 128.0, 128),
+            T::new(&[1, 4], &[0i16, 4096, 0, 0]).quantized(1.0 / 4096.0, 0),
+        ];
+        check(BuiltinOp::LSTM, 2, params(), &operands(1), &integers);
+        let mut wrong = operands(0);
+        wrong[3] = Some(T::new(&[4], &[0i32; 4]));
+        let text = error(BuiltinOp::LSTM, 2, params(), &wrong, &floats);
+        assert!(text.contains("operand \"t3\" of type INT32"), "{text}");
+    }
+
+    #[test]
+    fn integer_cells_need_what_the_file_says_of_values_in_between() {
+        let weights = || Some(T::new(&[1, 1], &[0i8]).quantized(0.01, 0));
+        let bias = || Some(T::new(&[1], &[0i32]));
+        let mut inputs = vec![Some(T::new(&[1, 1, 1], &[1i8]).quantized(0.1, 0))];
+        inputs.extend((0..8).map(|_| weights()));
+        inputs.extend([None, None, None, bias(), bias(), bias(), bias(), None, None]);
+        inputs.push(Some(T::new(&[1, 1], &[0i8]).quantized(0.01, 5).variable()));
+        inputs.push(Some(T::new(&[1, 1], &[0i16]).quantized(1.0 / 2048.0, 0).variable()));
+        let output = T::new(&[1, 1, 1], &[0i8]).quantized(0.01, 5);
+        let op = BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM;
+        let text = error(op, 1, params(0.0), &inputs, &[output]);
+        assert!(text.contains("an integer cell with 0 intermediates, expected 5 or 12"), "{text}");
+    }
 }
