@@ -410,12 +410,17 @@ fn infer_sort(cx: &InferContext<'_>) -> InferResult {
     let count = cx.inputs.len().max(1);
     cx.arity(count..=count, count)?;
     let shape = cx.input(0)?.shape;
-    axis_in(cx.params::<StablehloSortParams>()?.dimension, shape.rank())?;
+    sorted_dimension(cx)?;
     let output = |i| match cx.input(i)? {
         input if input.shape == shape => Ok(Inferred::known(input.ty, shape.clone())),
         input => Err(InferError::new(format!("input {i} has shape {}, input 0 {shape}", input.shape))),
     };
     (0..count).map(output).collect()
+}
+
+/// The dimension along which STABLEHLO_SORT sorts.
+pub fn sorted_dimension(cx: &InferContext<'_>) -> Result<usize, InferError> {
+    axis_in(cx.params::<StablehloSortParams>()?.dimension, cx.input(0)?.shape.rank())
 }
 
 /// Output 0 is the state after, output 1 the bits. What the file declares of output 1 says how many.

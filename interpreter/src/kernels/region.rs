@@ -1,10 +1,10 @@
 //! Subgraphs that combine two elements into one: what scatter, reduce and their windows do with elements that meet.
 
-use delegraph_core::graph::Subgraph;
-use delegraph_core::kernel::PrepareContext;
+use delegraph_core::graph::{Subgraph, Tensor};
+use delegraph_core::kernel::{InvokeContext, Placement, PrepareContext, RuntimeTensor};
 use delegraph_core::ops::{Activation, Params};
 use delegraph_core::types::Bool;
-use delegraph_core::{BuiltinOp, Element, Error, Result};
+use delegraph_core::{BuiltinOp, Element, Error, Result, Shape, TensorType};
 use half::{bf16, f16};
 
 /// How two elements become one.
@@ -68,6 +68,60 @@ fn combination(subgraph: &Subgraph) -> Option<Combine> {
         BuiltinOp::LOGICAL_AND | BuiltinOp::STABLEHLO_AND => Some(Combine::And),
         BuiltinOp::LOGICAL_OR | BuiltinOp::STABLEHLO_OR => Some(Combine::Or),
         _ => None,
+    }
+}
+
+/// A subgraph that is called with single elements.
+pub(crate) struct Region {
+    subgraph: usize,
+    arguments: Vec<RuntimeTensor>,
+}
+
+impl Region {
+    /// Subgraph `index`, with one argument of each of these types and `results` results.
+    pub(crate) fn new(
+        cx: &mut PrepareContext<'_>,
+        index: i32,
+        types: &[TensorType],
+        results: usize,
+    ) -> Result<Self> {
+        let subgraph = usize::try_from(index)
+            .map_err(|_| Error::InvalidNode(format!("subgraph {index} does not exist")))?;
+        let returned = cx.host().prepare_callee(subgraph, &vec![Shape::default(); types.len()])?;
+        if returned.len() != results {
+            let count = returned.len();
+            return Err(Error::InvalidNode(format!(
+                "subgraph {index} returns {count} tensors, not {results}"
+            )));
+        }
+        let scalar = |&ty: &TensorType| {
+            let mut tensor = RuntimeTensor::new(&Tensor::new("", ty, []));
+            tensor.allocate(Placement::Dynamic).map(|()| tensor)
+        };
+        Ok(Region { subgraph, arguments: types.iter().map(scalar).collect::<Result<_>>()? })
+    }
+
+    /// Sets argument `i` to an element of its type.
+    pub(crate) fn set(&mut self, i: usize, element: &[u8]) -> Result<()> {
+        self.arguments[i].bytes_mut()?.copy_from_slice(element);
+        Ok(())
+    }
+
+    /// Calls the subgraph; its results must be single elements of these types.
+    pub(crate) fn call<'c>(
+        &self,
+        cx: &'c mut InvokeContext<'_>,
+        types: &[TensorType],
+    ) -> Result<Vec<&'c RuntimeTensor>> {
+        let arguments: Vec<&RuntimeTensor> = self.arguments.iter().collect();
+        let results = cx.host().call(self.subgraph, &arguments)?;
+        match results.iter().zip(types).find(|(r, ty)| r.ty != **ty || r.shape.elements() != 1) {
+            None => Ok(results),
+            Some((result, ty)) => Err(Error::InvalidNode(format!(
+                "subgraph {} returns {} {}, expected one {ty}",
+                self.subgraph, result.ty, result.shape
+            ))),
+        }
     }
 }
 
@@ -168,7 +222,7 @@ mod tests {
     use delegraph_core::ops::reduce_window::StablehloReduceWindowParams;
     use delegraph_core::ops::stablehlo_compute::StablehloReduceParams;
     use delegraph_core::ops::stablehlo_gather::StablehloScatterParams;
-    use delegraph_core::{Model, ModelBuilder, SubgraphBuilder, TensorType};
+    use delegraph_core::{Model, ModelBuilder, SubgraphBuilder};
 
     use super::*;
     use crate::{Interpreter, ReferenceOpResolver};

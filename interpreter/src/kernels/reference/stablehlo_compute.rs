@@ -1,10 +1,11 @@
-//! STABLEHLO_RNG_BIT_GENERATOR, STABLEHLO_REDUCE, STABLEHLO_DOT_GENERAL, STABLEHLO_CONVOLUTION.
+//! STABLEHLO_RNG_BIT_GENERATOR, STABLEHLO_REDUCE, STABLEHLO_SORT, STABLEHLO_DOT_GENERAL,
+//! STABLEHLO_CONVOLUTION.
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::RngAlgorithm;
 use delegraph_core::ops::stablehlo_compute::{
     DotDimensions, StablehloReduceParams, StablehloRngBitGeneratorParams, convolution, dot_dimensions,
-    reduced_dimensions,
+    reduced_dimensions, sorted_dimension, StablehloSortParams,
 };
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, Shape, TensorType};
 use half::{bf16, f16};
@@ -12,37 +13,156 @@ use smallvec::SmallVec;
 
 use super::binary::Number;
 use crate::kernels::index::{Nest, StridedCopy, Strides, dense_strides};
-use crate::kernels::prepared::{Invoke, moved_bits, prepared, unsupported_type};
-use crate::kernels::region::{Combine, Combined, on_combined};
+use crate::kernels::prepared::{Invoke, fill_elements, moved_bits, prepared, unsupported_type};
+use crate::kernels::region::{Combine, Combined, Region, on_combined};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver
         .add_builtin(BuiltinOp::STABLEHLO_RNG_BIT_GENERATOR, prepared(rng_bit_generator), 1)
-        .add_builtin(BuiltinOp::STABLEHLO_REDUCE, prepared(reduce), 1)
+        .add_builtin(BuiltinOp::STABLEHLO_REDUCE, prepared(reduce).with_side_effects(), 1)
         .add_builtin(BuiltinOp::STABLEHLO_DOT_GENERAL, prepared(dot_general), 1)
-        .add_builtin(BuiltinOp::STABLEHLO_CONVOLUTION, prepared(convolve), 1);
+        .add_builtin(BuiltinOp::STABLEHLO_CONVOLUTION, prepared(convolve), 1)
+        // What is called may have side effects.
+        .add_builtin(BuiltinOp::STABLEHLO_SORT, prepared(sort).with_side_effects(), 1);
 }
 
+/// Calls the region for each element, unless that is one op of one tensor.
 fn reduce(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    if cx.num_outputs() != 1 {
-        return Err(Error::Unsupported(format!("a reduction of {} tensors at once", cx.num_outputs())));
-    }
     let region = cx.params::<StablehloReduceParams>()?.body_subgraph_index;
-    let how = Combine::by_subgraph(cx, region)?;
-    let ty = cx.input(0)?.ty();
-    let unsupported = |cx: &PrepareContext<'_>| Err(unsupported_type("input 0", cx.input(0)?));
-    on_combined!(ty, reduce_of(cx, how)).unwrap_or_else(|| unsupported(cx))
+    let count = cx.num_outputs();
+    if count == 1
+        && let Ok(how) = Combine::by_subgraph(cx, region)
+        && let Some(Ok(invoke)) = on_combined!(cx.input(0)?.ty(), reduce_of(cx, how))
+    {
+        return Ok(invoke);
+    }
+    let (types, widths) = elements(cx, count)?;
+    let mut region = Region::new(cx, region, &[types.as_slice(), &types].concat(), count)?;
+    let nest = reduction(cx)?;
+    Ok(Box::new(move |cx| {
+        let inputs = (0..2 * count).map(|i| cx.input_bytes(i)).collect::<Result<Vec<_>>>()?;
+        let mut outputs = (0..count).map(|i| cx.output_bytes(i)).collect::<Result<Vec<_>>>()?;
+        for ((output, initial), width) in outputs.iter_mut().zip(&inputs[count..]).zip(&widths) {
+            fill_elements(output, &initial[..*width]);
+        }
+        let mut result = Ok(());
+        nest.for_each([0; 2], |[i, o]| {
+            let mut step = || {
+                for (t, width) in widths.iter().enumerate() {
+                    region.set(t, &outputs[t][o * width..][..*width])?;
+                    region.set(count + t, &inputs[t][i * width..][..*width])?;
+                }
+                for ((output, value), width) in outputs.iter_mut().zip(region.call(cx, &types)?).zip(&widths) {
+                    output[o * width..][..*width].copy_from_slice(value.bytes());
+                }
+                Ok(())
+            };
+            if result.is_ok() {
+                result = step();
+            }
+        });
+        result
+    }))
 }
 
-/// Each output begins with input 1, and takes in the elements of input 0, in order.
-fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, how: Combine) -> Result<Invoke> {
-    let combine = T::combine(how).ok_or(()).or_else(|()| Err(unsupported_type("input 0", cx.input(0)?)))?;
+/// The types of the first `count` inputs, and bytes per element.
+fn elements(cx: &PrepareContext<'_>, count: usize) -> Result<(Vec<TensorType>, Vec<usize>)> {
+    let (mut types, mut widths) = (Vec::new(), Vec::new());
+    for i in 0..count {
+        let input = cx.input(i)?;
+        let bits = moved_bits(&format!("input {i}"), input)?;
+        if bits < 8 {
+            return Err(unsupported_type(&format!("input {i}"), input));
+        }
+        types.push(input.ty());
+        widths.push(bits / 8);
+    }
+    Ok((types, widths))
+}
+
+/// Loops over the elements of the input, and where each goes in the output.
+fn reduction(cx: &PrepareContext<'_>) -> Result<Nest<2>> {
     let gone = reduced_dimensions(&cx.infer_context())?;
     let shape = cx.input(0)?.shape();
     let mut kept = dense_strides(cx.output(0)?.shape()).into_iter();
     let stride = |d| if gone.contains(&d) { 0 } else { kept.next().unwrap_or(0) };
     let to: Strides = (0..shape.rank()).map(stride).collect();
-    let nest = Nest::new(shape, [&dense_strides(shape), &to]);
+    Ok(Nest::new(shape, [&dense_strides(shape), &to]))
+}
+
+/// Each line of elements along one dimension in the order that the region says; equal ones stay in theirs.
+fn sort(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let p = cx.params::<StablehloSortParams>()?;
+    let count = cx.num_inputs();
+    let (types, widths) = elements(cx, count)?;
+    let pairs: Vec<TensorType> = types.iter().flat_map(|&ty| [ty, ty]).collect();
+    let mut region = Region::new(cx, p.comparator_subgraph_index, &pairs, 1)?;
+    let shape = cx.input(0)?.shape();
+    let axis = sorted_dimension(&cx.infer_context())?;
+    let (size, strides) = (shape[axis], dense_strides(shape));
+    let step = strides[axis].cast_unsigned();
+    let mut others = shape.to_vec();
+    others[axis] = usize::from(size > 0);
+    let lines = Nest::new(&others, [&strides]);
+    let (mut order, mut scratch) = (Vec::new(), Vec::new());
+    Ok(Box::new(move |cx| {
+        let inputs = (0..count).map(|i| cx.input_bytes(i)).collect::<Result<Vec<_>>>()?;
+        let mut outputs = (0..count).map(|i| cx.output_bytes(i)).collect::<Result<Vec<_>>>()?;
+        let mut result = Ok(());
+        lines.for_each([0], |[start]| {
+            order.clear();
+            order.extend((0..size).map(|i| start + i * step));
+            let mut before = |a: usize, b: usize| {
+                for (t, (input, width)) in inputs.iter().zip(&widths).enumerate() {
+                    region.set(2 * t, &input[a * width..][..*width])?;
+                    region.set(2 * t + 1, &input[b * width..][..*width])?;
+                }
+                Ok(region.call(cx, &[TensorType::Bool])?[0].bytes()[0] != 0)
+            };
+            if result.is_ok() {
+                result = merge_sort(&mut order, &mut scratch, &mut before);
+            }
+            for ((output, input), width) in outputs.iter_mut().zip(&inputs).zip(&widths) {
+                for (i, from) in order.iter().enumerate() {
+                    let to = (start + i * step) * width;
+                    output[to..][..*width].copy_from_slice(&input[from * width..][..*width]);
+                }
+            }
+        });
+        result
+    }))
+}
+
+/// Sorts by `before`, which says whether its first argument must come before its second.
+fn merge_sort(
+    order: &mut [usize],
+    scratch: &mut Vec<usize>,
+    before: &mut impl FnMut(usize, usize) -> Result<bool>,
+) -> Result<()> {
+    let middle = order.len() / 2;
+    if middle == 0 {
+        return Ok(());
+    }
+    merge_sort(&mut order[..middle], scratch, before)?;
+    merge_sort(&mut order[middle..], scratch, before)?;
+    scratch.clear();
+    let (mut left, mut right) = (0, middle);
+    while left < middle && right < order.len() {
+        let (taken, side) =
+            if before(order[right], order[left])? { (order[right], &mut right) } else { (order[left], &mut left) };
+        scratch.push(taken);
+        *side += 1;
+    }
+    // What is left of the right half is where it belongs.
+    scratch.extend_from_slice(&order[left..middle]);
+    order[..scratch.len()].copy_from_slice(scratch);
+    Ok(())
+}
+
+/// Each output begins with input 1, and takes in the elements of input 0, in order.
+fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, how: Combine) -> Result<Invoke> {
+    let combine = T::combine(how).ok_or(()).or_else(|()| Err(unsupported_type("input 0", cx.input(0)?)))?;
+    let nest = reduction(cx)?;
     Ok(Box::new(move |cx| {
         let (input, initial, output) = (cx.input::<T>(0)?, cx.input::<T>(1)?[0], cx.output::<T>(0)?);
         output.fill(initial);
@@ -267,9 +387,13 @@ pub(super) fn philox(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
 
 #[cfg(test)]
 mod tests {
+    use delegraph_core::ops::stablehlo_elementwise::StablehloCompareParams;
+    use delegraph_core::ops::{ComparisonDirection, ComparisonType, Params};
+    use delegraph_core::{ModelBuilder, SubgraphBuilder, TensorId};
     use delegraph_core::ops::stablehlo_compute::{StablehloConvolutionParams, StablehloDotGeneralParams};
 
     use super::*;
+    use crate::Interpreter;
     use crate::kernels::testing::{T, check, error};
 
     #[test]
@@ -298,6 +422,70 @@ mod tests {
         check([&[0, 1], &[0, 1], &[], &[]], &[2, 3], &[1, 0, 6, 0, 5, -6]);
         let e = error(op, 1, params([&[], &[], &[1], &[1]]), &[a(), b()], &[T::new(&[2, 2], &[0i16; 4])]);
         assert!(e.contains("a sum of products of INT8 and INT8 that gives INT16"), "{e}");
+    }
+
+    /// A subgraph with scalars as inputs, in which `a > b` of the first two of FLOAT32.
+    fn greater(types: &[TensorType]) -> (SubgraphBuilder, Vec<TensorId>, TensorId) {
+        let mut graph = SubgraphBuilder::new("region");
+        let inputs: Vec<TensorId> = types.iter().map(|&ty| graph.input("", ty, [])).collect();
+        let floats: Vec<TensorId> =
+            inputs.iter().zip(types).filter(|(_, ty)| **ty == TensorType::Float32).map(|(id, _)| *id).collect();
+        let params = StablehloCompareParams {
+            comparison_direction: ComparisonDirection::Gt,
+            compare_type: ComparisonType::Float,
+        };
+        let more = graph.node(BuiltinOp::STABLEHLO_COMPARE, params).inputs(floats).output("more");
+        (graph, inputs, more)
+    }
+
+    const KEYS: [f32; 6] = [2.0, 3.0, 1.0, 3.0, 2.0, 3.0];
+
+    fn run(main: SubgraphBuilder, region: SubgraphBuilder) -> (Vec<f32>, Vec<i32>) {
+        let model = ModelBuilder::new().subgraph(main).subgraph(region).build().unwrap();
+        let mut interpreter = Interpreter::builder(model).build().unwrap();
+        interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&KEYS);
+        interpreter.input_mut::<i32>(1).unwrap().copy_from_slice(&[0, 1, 2, 3, 4, 5]);
+        interpreter.invoke().unwrap();
+        (interpreter.output(0).unwrap().to_vec(), interpreter.output(1).unwrap().to_vec())
+    }
+
+    #[test]
+    fn sorts_by_what_a_subgraph_says() {
+        let sort = |shape: [usize; 2], dimension| {
+            let mut main = SubgraphBuilder::new("main");
+            let inputs =
+                [main.input("keys", TensorType::Float32, shape), main.input("values", TensorType::Int32, shape)];
+            let params = StablehloSortParams { dimension, is_stable: true, comparator_subgraph_index: 1 };
+            let outputs = main.node(BuiltinOp::STABLEHLO_SORT, params).inputs(inputs).outputs(["k", "v"]);
+            main.outputs(outputs);
+            let (mut region, _, more) =
+                greater(&[TensorType::Float32, TensorType::Float32, TensorType::Int32, TensorType::Int32]);
+            region.outputs([more]);
+            run(main, region)
+        };
+        assert_eq!(sort([1, 6], -1), (vec![3.0, 3.0, 3.0, 2.0, 2.0, 1.0], vec![1, 3, 5, 0, 4, 2]));
+        assert_eq!(sort([3, 2], 0), (vec![2.0, 3.0, 2.0, 3.0, 1.0, 3.0], vec![0, 1, 4, 3, 2, 5]));
+    }
+
+    #[test]
+    fn reduces_as_a_subgraph_says() {
+        // The largest of each row, and its value.
+        let mut main = SubgraphBuilder::new("main");
+        let inputs =
+            [main.input("keys", TensorType::Float32, [2, 3]), main.input("values", TensorType::Int32, [2, 3])];
+        let initial = [main.constant("low", [], &[0f32]), main.constant("none", [], &[-1i32])];
+        let params = StablehloReduceParams { dimensions: vec![1], body_subgraph_index: 1 };
+        let outputs = [main.tensor("k", TensorType::Float32, [2]), main.tensor("v", TensorType::Int32, [2])];
+        main.node(BuiltinOp::STABLEHLO_REDUCE, params).inputs([inputs, initial].concat()).writes(outputs);
+        main.outputs(outputs);
+        let (mut region, inputs, more) =
+            greater(&[TensorType::Float32, TensorType::Int32, TensorType::Float32, TensorType::Int32]);
+        let picked = [0, 1].map(|i| {
+            let pick = [more, inputs[i], inputs[i + 2]];
+            region.node(BuiltinOp::STABLEHLO_SELECT, Params::None).inputs(pick).output("picked")
+        });
+        region.outputs(picked);
+        assert_eq!(run(main, region), (vec![3.0, 3.0], vec![1, 5]));
     }
 
     #[test]
