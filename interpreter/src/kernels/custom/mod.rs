@@ -6,7 +6,9 @@ use delegraph_core::{Error, Result, TensorType};
 
 use crate::kernels::prepared::unsupported_type;
 
+mod audio;
 mod detection_postprocess;
+mod hadamard;
 mod landmarks;
 mod max_pooling;
 mod options;
@@ -15,7 +17,9 @@ mod transpose_conv_bias;
 
 /// Registers every kernel of a custom op.
 pub(crate) fn register(resolver: &mut MutableOpResolver) {
+    audio::register(resolver);
     detection_postprocess::register(resolver);
+    hadamard::register(resolver);
     landmarks::register(resolver);
     max_pooling::register(resolver);
     transform_tensor::register(resolver);

@@ -75,14 +75,14 @@ fn rfft2d(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 }
 
 /// A Fourier transform of a power of two of elements.
-struct Fft {
+pub(in crate::kernels) struct Fft {
     len: usize,
     /// `exp(-2πi k / len)` for the first half of the circle.
     roots: Vec<[f64; 2]>,
 }
 
 impl Fft {
-    fn new(len: i32) -> Result<Self> {
+    pub(in crate::kernels) fn new(len: i32) -> Result<Self> {
         let size = usize::try_from(len).ok().filter(|len| len.is_power_of_two());
         let len = size.ok_or_else(|| Error::Unsupported(format!("a length of {len}, not a power of two")))?;
         let root = |k: usize| {
@@ -92,9 +92,14 @@ impl Fft {
         Ok(Fft { len, roots: (0..len / 2).map(root).collect() })
     }
 
+    /// How many elements.
+    pub(in crate::kernels) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Transforms `line` in place: elements in the order of their reversed binary digits, then pairs of parts of 1, 2, 4,
     /// … elements are joined.
-    fn run(&self, line: &mut [[f64; 2]]) {
+    pub(in crate::kernels) fn run(&self, line: &mut [[f64; 2]]) {
         let digits = self.len.ilog2();
         for i in 0..self.len {
             let j = i.reverse_bits().checked_shr(usize::BITS - digits).unwrap_or(0);
