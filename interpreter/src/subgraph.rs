@@ -238,8 +238,15 @@ impl SubgraphRuntime {
         for (i, (output, id)) in inferred.into_iter().zip(&node.outputs).enumerate() {
             let tensor = &mut self.tensors[id.0];
             if tensor.ty != output.ty {
-                let text = format!("output {i} is declared {}, the op gives {}", tensor.ty, output.ty);
-                return Err(Error::InvalidNode(text));
+                // Some files declare floats where the op gives quantized values. The op decides, as in the field's
+                // runtime; only state already has its memory.
+                let (name, declared, given) = (&tensor.name, tensor.ty, output.ty);
+                if tensor.placement() == Placement::Variable {
+                    let text = format!("output {i} is a variable of {declared}, the op gives {given}");
+                    return Err(Error::InvalidNode(text));
+                }
+                log::warn!("tensor \"{name}\" is declared {declared}, but its op gives {given}, which is taken");
+                tensor.ty = output.ty;
             }
             match output.shape {
                 InferredShape::Known(shape) => tensor.shape = shape,

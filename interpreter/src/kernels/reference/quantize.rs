@@ -63,6 +63,7 @@ fn quantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         (TensorType::Int8, TensorType::Int16) => rescale::<i8, i16>(input, output),
         (TensorType::UInt8, TensorType::Int8) => rescale::<u8, i8>(input, output),
         (TensorType::UInt8, TensorType::UInt8) => rescale::<u8, u8>(input, output),
+        (TensorType::UInt8, TensorType::Int16) => rescale::<u8, i16>(input, output),
         (TensorType::Int16, TensorType::Int8) => rescale::<i16, i8>(input, output),
         (TensorType::Int16, TensorType::UInt8) => rescale::<i16, u8>(input, output),
         (TensorType::Int16, TensorType::Int16) => rescale::<i16, i16>(input, output),
