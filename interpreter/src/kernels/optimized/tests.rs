@@ -427,6 +427,10 @@ fn sequences_through_cells() {
             diagonal_recurrent_tensors: false,
         };
         let params = Params::UnidirectionalSequenceLSTM(params);
+        if round % 5 == 0 {
+            // Input and forget gate coupled: the reference kernel's.
+            [1, 5, 12].into_iter().for_each(|i| inputs[i] = None);
+        }
         assert!(twins(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, 2, &params, &inputs, &[out]));
     }
 }
