@@ -19,6 +19,7 @@ pub(crate) struct T {
     quantization: Option<Quantization>,
     constant: bool,
     variable: bool,
+    intermediate: bool,
 }
 
 impl T {
@@ -26,7 +27,15 @@ impl T {
         let bytes = bytemuck::cast_slice(elements).to_vec();
         let shape = Shape::new(shape);
         assert_eq!(shape.elements(), elements.len(), "a test's tensor has the wrong number of elements");
-        T { ty: E::TYPE, shape, bytes, quantization: None, constant: false, variable: false }
+        T {
+            ty: E::TYPE,
+            shape,
+            bytes,
+            quantization: None,
+            constant: false,
+            variable: false,
+            intermediate: false,
+        }
     }
 
     pub(crate) fn strings(shape: &[usize], strings: &[&str]) -> Self {
@@ -44,6 +53,11 @@ impl T {
     pub(crate) fn variable(mut self) -> Self {
         self.variable = true;
         self
+    }
+
+    /// Not an input, but what carries the quantization of values inside the op.
+    pub(crate) fn intermediate(scale: f32, zero_point: i64) -> Self {
+        T { intermediate: true, ..T::new(&[], &[0i16]).quantized(scale, zero_point) }
     }
 
     pub(crate) fn quantized(mut self, scale: f32, zero_point: i64) -> Self {
@@ -89,6 +103,22 @@ pub(crate) fn run_custom(
     inputs: &[Option<T>],
     outputs: &[T],
 ) -> Result<Vec<(Shape, Vec<u8>)>> {
+    let mut interpreter = interpreter(resolver, op, version, params, options, inputs, outputs)?;
+    interpreter.invoke()?;
+    let output = |i| interpreter.output_tensor(i).map(|t| (t.shape.clone(), t.bytes().to_vec()));
+    (0..outputs.len()).map(output).collect()
+}
+
+/// An interpreter of one node that has its inputs.
+pub(crate) fn interpreter(
+    resolver: impl OpResolver + 'static,
+    op: impl Into<Op>,
+    version: u32,
+    params: Params,
+    options: &[u8],
+    inputs: &[Option<T>],
+    outputs: &[T],
+) -> Result<Interpreter> {
     let mut data = options.to_vec();
     let mut tensors = Vec::new();
     for (i, t) in inputs.iter().flatten().chain(outputs).enumerate() {
@@ -107,20 +137,24 @@ pub(crate) fn run_custom(
     }
     let mut next = 0..;
     let mut id = || TensorId(next.next().unwrap());
-    let node_inputs: Vec<_> = inputs.iter().map(|t| t.as_ref().map(|_| id())).collect();
+    let ids: Vec<_> = inputs.iter().map(|t| t.as_ref().map(|_| id())).collect();
+    let inside = |t: &Option<T>| t.as_ref().is_some_and(|t| t.intermediate);
+    let of = |which: bool| ids.iter().zip(inputs).filter(move |(_, t)| inside(t) == which).map(|(id, _)| *id);
+    let (node_inputs, intermediates) = (of(false).collect::<Vec<_>>(), of(true).collect());
     let node_outputs: Vec<_> = outputs.iter().map(|_| id()).collect();
-    let fed: Vec<(TensorId, &T)> = node_inputs
+    let fed: Vec<(TensorId, &T)> = ids
         .iter()
         .flatten()
         .copied()
         .zip(inputs.iter().flatten())
-        .filter(|(_, t)| !t.constant && !t.variable)
+        .filter(|(_, t)| !t.constant && !t.variable && !t.intermediate)
         .collect();
     let subgraph = Subgraph {
         inputs: fed.iter().map(|(id, _)| *id).collect(),
         outputs: node_outputs.clone(),
         nodes: vec![Node {
             custom_options: 0..options.len(),
+            intermediates,
             ..Node::new(op, version, params, node_inputs, node_outputs)
         }],
         tensors,
@@ -131,9 +165,7 @@ pub(crate) fn run_custom(
     for (i, (_, t)) in fed.iter().enumerate() {
         interpreter.set_input_bytes(i, &t.bytes)?;
     }
-    interpreter.invoke()?;
-    let output = |i| interpreter.output_tensor(i).map(|t| (t.shape.clone(), t.bytes().to_vec()));
-    (0..outputs.len()).map(output).collect()
+    Ok(interpreter)
 }
 
 /// Runs one node on the reference and on the optimized kernels; both must give `expected`, floats within the

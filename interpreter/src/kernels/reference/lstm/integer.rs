@@ -193,6 +193,15 @@ impl Cell {
             }
             false => None,
         };
+        if narrow {
+            // The field's kernel couples input and forget gate whatever the file says. For the output gate it takes the
+            // shift of the forget gate's last output for the multiplier of its own.
+            gates[0] = None;
+            let shift = gates[1].and_then(|gate| gate.narrow).map_or(0, |[_, of_last]| of_last.shift);
+            if let Some(Gate { narrow: Some([_, of_last]), .. }) = &mut gates[3] {
+                of_last.multiplier = shift;
+            }
+        }
         let clipped = |limit: f32, scale: f32, most: f32| if limit > 0.0 { (limit / scale).min(most) as i32 } else { 0 };
         let output_scale = scale_zero_point(cx.output(0)?)?.0;
         Ok(Cell {
