@@ -245,7 +245,9 @@ impl SubgraphRuntime {
                     let text = format!("output {i} is a variable of {declared}, the op gives {given}");
                     return Err(Error::InvalidNode(text));
                 }
-                log::warn!("tensor \"{name}\" is declared {declared}, but its op gives {given}, which is taken");
+                log::warn!(
+                    "tensor \"{name}\" is declared {declared}, but its op gives {given}, which is taken"
+                );
                 tensor.ty = output.ty;
             }
             match output.shape {

@@ -12,6 +12,7 @@ mod hadamard;
 mod landmarks;
 mod max_pooling;
 mod options;
+mod resampler;
 mod transform_tensor;
 mod transpose_conv_bias;
 
@@ -22,6 +23,7 @@ pub(crate) fn register(resolver: &mut MutableOpResolver) {
     hadamard::register(resolver);
     landmarks::register(resolver);
     max_pooling::register(resolver);
+    resampler::register(resolver);
     transform_tensor::register(resolver);
     transpose_conv_bias::register(resolver);
 }
