@@ -187,6 +187,7 @@ impl Rows<'_> {
 ///
 /// # Safety
 /// As for [`Rows::run`].
+#[inline(never)] // Each kind of window in a function of its own: one large function for all has worse registers.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool>(
     r: &Row<'_>,
