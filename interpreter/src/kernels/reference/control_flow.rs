@@ -506,7 +506,7 @@ mod tests {
         let e = run(&mut interpreter(vec![main(1), nothing]).unwrap(), None).unwrap_err();
         assert!(
             e.to_string().ends_with("the variable has no value yet")
-                && e.to_string().contains("node 2 (READ_VARIABLE v1, writes \""),
+                && e.to_string().contains("node 2 (READ_VARIABLE v1, writes "),
             "{e}"
         );
     }
