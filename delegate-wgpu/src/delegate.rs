@@ -70,6 +70,11 @@ impl WgpuDelegate {
         WgpuKernel::build(Arc::clone(&self.context), lowered, params, graph)
     }
 
+    /// The highest version of each op that it runs, on any adapter.
+    pub fn supported_versions() -> VersionTable {
+        ops::versions()
+    }
+
     /// The adapter that it runs on.
     pub fn adapter(&self) -> &wgpu::AdapterInfo {
         &self.info

@@ -1,22 +1,23 @@
 //! `ops`: which ops at which versions each backend runs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use delegraph::core::ops::DEFS;
+use delegraph::core::ops::{DEFS, OpDef, OptionsType};
 use delegraph::core::resolver::merged;
 use delegraph::core::{Op, OpResolver};
 use delegraph::delegate_api::VersionTable;
-use delegraph::{BuiltinOpResolver, ReferenceOpResolver, delegate_api};
+use delegraph::delegate_wgpu::WgpuDelegate;
+use delegraph::{BuiltinOpResolver, ReferenceOpResolver};
 use serde::Serialize;
 
-use super::delegates::{Choice, open_wgpu};
+use super::delegates::Choice;
 use super::failure::{Exit, Failure};
 use super::output::{Document, Output};
 
 /// List the ops and versions that each backend runs, as Markdown or JSON
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Only these backends [default: cpu, reference, and wgpu where there is an adapter]
+    /// Only these backends [default: cpu, reference and wgpu]
     #[arg(long = "delegate", value_name = "D")]
     delegates: Vec<Choice>,
 }
@@ -30,12 +31,26 @@ struct Ops {
 #[derive(Serialize)]
 struct OpLine {
     op: String,
+    /// The code of a builtin op.
+    code: Option<i32>,
     /// The name of the file that has the op in every crate; none for custom ops.
     family: Option<&'static str>,
+    /// The options table of the format, and its fields.
+    options: Option<String>,
+    params: Vec<Param>,
     /// Every version of the op that is known, with the TFLite release that first had it.
     history: Vec<(u32, &'static str)>,
     /// Per backend, the ranges of versions that it runs.
     versions: BTreeMap<String, Vec<(u32, u32)>>,
+    /// Why the CPU kernels run other versions than TFLite's releases, where they do.
+    note: Option<&'static str>,
+}
+
+/// A param, and the first version of the op that has it.
+#[derive(Serialize)]
+struct Param {
+    name: &'static str,
+    since: u32,
 }
 
 /// What a backend says of an op.
@@ -69,28 +84,25 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     if backends.is_empty() {
         backends.push(("cpu".into(), backend(&Choice::Cpu)?));
         backends.push(("reference".into(), backend(&Choice::Reference)?));
-        match open_wgpu(None) {
-            Ok(wgpu) => {
-                let table = delegate_api::Delegate::max_versions(&wgpu).clone();
-                backends.push(("wgpu".into(), Backend::Delegate(table)));
-            }
-            Err(failure) => log::warn!("wgpu is left out: {failure}"),
-        }
+        backends.push(("wgpu".into(), Backend::Delegate(WgpuDelegate::supported_versions())));
     }
-    let line = |op: Op, family: Option<&'static str>, history: &[(u32, &'static str)]| OpLine {
+    let line = |op: &Op, def: Option<&OpDef>| OpLine {
         op: op.to_string(),
-        family,
-        history: history.to_vec(),
-        versions: backends.iter().map(|(name, b)| (name.clone(), b.versions(&op))).collect(),
+        code: op.builtin().map(|code| code.0),
+        family: def.map(|d| d.family),
+        options: def.filter(|d| d.codec.ty != OptionsType::None).map(|d| d.codec.ty.to_string()),
+        params: def.map_or_else(Vec::new, |d| {
+            d.codec.fields.iter().map(|f| Param { name: f.name, since: f.since }).collect()
+        }),
+        history: def.map_or_else(Vec::new, |d| d.history.to_vec()),
+        versions: backends.iter().map(|(name, b)| (name.clone(), b.versions(op))).collect(),
+        note: def.and_then(note),
     };
-    let mut ops: Vec<OpLine> =
-        DEFS.iter().map(|def| line(Op::Builtin(def.op), Some(def.family), def.history)).collect();
+    let mut ops: Vec<OpLine> = DEFS.iter().map(|def| line(&Op::Builtin(def.op), Some(def))).collect();
     ops.sort_by(|a, b| a.op.cmp(&b.op));
-    let customs: HashMap<&Op, ()> =
-        backends.iter().flat_map(|(_, b)| b.custom_ops()).map(|op| (op, ())).collect();
-    let mut customs: Vec<OpLine> = customs.into_keys().map(|op| line(op.clone(), None, &[])).collect();
-    customs.sort_by(|a, b| a.op.cmp(&b.op));
-    ops.extend(customs);
+    let customs: BTreeMap<String, &Op> =
+        backends.iter().flat_map(|(_, b)| b.custom_ops()).map(|op| (op.to_string(), op)).collect();
+    ops.extend(customs.into_values().map(|op| line(op, None)));
     out.print(&Ops { delegates: backends.into_iter().map(|(name, _)| name).collect(), ops })?;
     Ok(Exit::Fine)
 }
@@ -103,16 +115,37 @@ fn backend(choice: &Choice) -> Result<Backend, Failure> {
     })
 }
 
+/// Why the CPU kernels run other versions of an op than TFLite's releases.
+fn note(def: &OpDef) -> Option<&'static str> {
+    let op = Op::Builtin(def.op);
+    let kernels = merged(BuiltinOpResolver::new().versions(&op));
+    let released = merged(def.history.iter().map(|(version, _)| (*version, *version)).collect());
+    if kernels == released {
+        return None;
+    }
+    Some(match (def.family, kernels.is_empty(), released.is_empty()) {
+        ("special", ..) => "a marker, no operator: a node of this code is refused",
+        (_, true, true) => "no TFLite release runs it, and there is no kernel here",
+        (_, false, true) if op.to_string().starts_with("STABLEHLO_") => {
+            "no TFLite release runs it; the kernel follows the StableHLO specification"
+        }
+        (_, false, true) => "no TFLite release runs it",
+        (_, true, false) => "TFLite's version map names it, but no release has a kernel",
+        _ => "not every version is implemented yet",
+    })
+}
+
 impl Document for Ops {
     fn text(&self) -> String {
-        let mut text = format!("| op | known versions | {} |\n|---|---|", self.delegates.join(" | "));
-        text += &"---|".repeat(self.delegates.len());
+        let mut text = format!("| op | TFLite | {} | |\n|---|---|", self.delegates.join(" | "));
+        text += &"---|".repeat(self.delegates.len() + 1);
         for op in &self.ops {
             let known: Vec<(u32, u32)> = merged(op.history.iter().map(|(v, _)| (*v, *v)).collect());
             let cells =
                 self.delegates.iter().map(|d| op.versions.get(d).map_or(String::new(), |v| ranges(v)));
-            text +=
-                &format!("\n| {} | {} | {} |", op.op, ranges(&known), cells.collect::<Vec<_>>().join(" | "));
+            let cells = cells.collect::<Vec<_>>().join(" | ");
+            let note = op.note.unwrap_or_default();
+            text += &format!("\n| {} | {} | {cells} | {note} |", op.op, ranges(&known));
         }
         text + "\n"
     }

@@ -3,7 +3,8 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, options, per_output,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, options,
+    per_output,
 };
 
 /// `BUCKETIZE`.
@@ -43,7 +44,8 @@ mod tests {
 
     #[test]
     fn boundaries_are_sorted() {
-        let params = |boundaries: &[f32]| Params::Bucketize(BucketizeParams { boundaries: boundaries.to_vec() });
+        let params =
+            |boundaries: &[f32]| Params::Bucketize(BucketizeParams { boundaries: boundaries.to_vec() });
         let input = [Some(T::new(TensorType::Float32, &[2, 3]))];
         gives(&BUCKETIZE, params(&[-1.0, 0.5, 0.5]), &input, TensorType::Int32, &[2, 3]);
         gives(&BUCKETIZE, params(&[]), &input, TensorType::Int32, &[2, 3]);

@@ -3,8 +3,8 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, always_1,
-    no_arithmetic, per_output,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
+    always_1, no_arithmetic, per_output,
 };
 use crate::schema::BuiltinOptions;
 use crate::shape::Shape;
@@ -103,8 +103,9 @@ mod tests {
 
     #[test]
     fn half_a_spectrum() {
-        let inputs =
-            |shape: &[usize], lengths: &[i32]| [Some(T::new(TensorType::Float32, shape)), Some(T::list(lengths))];
+        let inputs = |shape: &[usize], lengths: &[i32]| {
+            [Some(T::new(TensorType::Float32, shape)), Some(T::list(lengths))]
+        };
         let gives = |shape: &[usize], lengths: &[i32], want: &[usize]| {
             gives(&RFFT2D, Params::None, &inputs(shape, lengths), TensorType::Complex64, want);
         };

@@ -3,7 +3,8 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, CustomOptionsFormat, InferContext, InferResult, Inferred, OpDef, always_1, no_arithmetic, options,
+    BuiltinOp, CustomOptionsFormat, InferContext, InferResult, Inferred, OpDef, always_1, no_arithmetic,
+    options,
 };
 
 /// `CALL_ONCE`.

@@ -4,8 +4,8 @@ use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, Padding, always_1,
-    options, per_weight, size_from, windowed_output,
+    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, Padding,
+    always_1, options, per_weight, size_from, windowed_output,
 };
 
 /// `CONV_3D`.
@@ -152,7 +152,13 @@ mod tests {
         let (same, valid) = (params(Padding::Same, 2, 1), params(Padding::Valid, 2, 2));
         gives(&CONV_3D, same.clone(), &inputs(&[3, 3, 3, 3, 4]), F, &[2, 3, 6, 7, 4]);
         gives(&CONV_3D, valid, &inputs(&[3, 2, 3, 3, 4]), F, &[2, 2, 5, 3, 4]);
-        refused(&CONV_3D, same.clone(), &inputs(&[3, 3, 3, 2, 4]), 1, "2 channels does not fit an input of 3");
+        refused(
+            &CONV_3D,
+            same.clone(),
+            &inputs(&[3, 3, 3, 2, 4]),
+            1,
+            "2 channels does not fit an input of 3",
+        );
         refused(&CONV_3D, params(Padding::Same, 0, 1), &inputs(&[3, 3, 3, 3, 4]), 1, "stride 0");
         refused(&CONV_3D, same.clone(), &inputs(&[3, 3, 3, 3]), 1, "must have rank 5");
         let mut biased = inputs(&[3, 3, 3, 3, 4]);

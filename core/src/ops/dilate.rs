@@ -5,7 +5,8 @@ use smallvec::{SmallVec, smallvec};
 use super::infer::per_dimension;
 use super::reduce_window::spread;
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, no_arithmetic,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
+    no_arithmetic,
 };
 use crate::schema::BuiltinOptions2;
 use crate::shape::Shape;
@@ -56,9 +57,9 @@ pub fn dilations(cx: &InferContext<'_>) -> Result<Option<SmallVec<[usize; 8]>>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{InferredShape, Params, testing};
     use crate::ops::TensorType::{Float32, Int32};
     use crate::ops::testing::{T, bad, good};
+    use crate::ops::{InferredShape, Params, testing};
 
     #[test]
     fn puts_elements_apart() {
@@ -67,7 +68,13 @@ mod tests {
         good(&DILATE, Params::None, &with(T::list(&[3, 2, 1])), &out);
         bad(&DILATE, Params::None, &with(T::list(&[3, 0, 1])), &out, "[3, 0, 1] are not all positive");
         bad(&DILATE, Params::None, &with(T::list(&[3, 1])), &out, "2 entries for rank 3");
-        bad(&DILATE, Params::None, &with(T::constant(&[3], &[3i64, 1, 1])), &out, "are INT64, expected INT32");
+        bad(
+            &DILATE,
+            Params::None,
+            &with(T::constant(&[3], &[3i64, 1, 1])),
+            &out,
+            "are INT64, expected INT32",
+        );
         let scalar = [T::new(Float32, &[]), T::list(&[]), T::new(Float32, &[])];
         bad(&DILATE, Params::None, &scalar, &out, "at least one dimension");
         let unknown = with(T::new(Int32, &[3])).map(Some);

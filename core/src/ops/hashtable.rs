@@ -3,8 +3,8 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, no_arithmetic,
-    options,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
+    no_arithmetic, options,
 };
 use crate::schema::BuiltinOptions;
 
@@ -91,7 +91,10 @@ fn infer_import(cx: &InferContext<'_>) -> InferResult {
     let (keys, values) = (cx.input(1)?, cx.input(2)?);
     check_types(keys.ty, values.ty)?;
     if keys.shape != values.shape {
-        return Err(InferError::new(format!("keys {} and values {} differ in shape", keys.shape, values.shape)));
+        return Err(InferError::new(format!(
+            "keys {} and values {} differ in shape",
+            keys.shape, values.shape
+        )));
     }
     Ok(smallvec![])
 }

@@ -2,7 +2,9 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, always_1, no_arithmetic};
+use super::{
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, always_1, no_arithmetic,
+};
 use crate::schema::BuiltinOptions;
 
 /// `MATRIX_DIAG`.

@@ -3,8 +3,8 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, per_input,
-    size_from,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
+    per_input, size_from,
 };
 use crate::schema::BuiltinOptions;
 
@@ -89,12 +89,8 @@ mod tests {
         let count = Inferred::known(int, []);
         let known = infer(hard, Params::None, &inputs(&[7, 4], 7, Some(3), 2), &[int, int]).unwrap();
         assert_eq!(known.as_slice(), [Inferred::known(int, [3]), count.clone()]);
-        let soft = infer(
-            &NON_MAX_SUPPRESSION_V5,
-            Params::None,
-            &inputs(&[7, 4], 7, Some(9), 3),
-            &[int, float, int],
-        );
+        let soft =
+            infer(&NON_MAX_SUPPRESSION_V5, Params::None, &inputs(&[7, 4], 7, Some(9), 3), &[int, float, int]);
         assert_eq!(soft.unwrap().as_slice(), [Inferred::known(int, [9]), Inferred::known(float, [9]), count]);
         let unknown = infer(hard, Params::None, &inputs(&[7, 4], 7, None, 2), &[int, int]).unwrap();
         assert_eq!(unknown[0].shape, InferredShape::DataDependent);

@@ -4,8 +4,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::stablehlo_compute::begins_with;
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, ReduceWindowFunction, always_1,
-    options, per_output,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, ReduceWindowFunction,
+    always_1, options, per_output,
 };
 use crate::shape::{Shape, checked_product};
 
@@ -116,9 +116,11 @@ impl Windows {
         for (d, &size) in input.iter().enumerate() {
             let [before, after] = padding.as_chunks().0.get(d).copied().unwrap_or([0, 0]);
             let padded = spread(size, windows.base_dilation.get(d)).and_then(|n| i64::try_from(n).ok());
-            let padded = padded.and_then(|n| n.checked_add(before)?.checked_add(after)).ok_or_else(overflow)?;
-            let padded = usize::try_from(padded)
-                .map_err(|_| InferError::new(format!("paddings {before} and {after} leave nothing of {size}")))?;
+            let padded =
+                padded.and_then(|n| n.checked_add(before)?.checked_add(after)).ok_or_else(overflow)?;
+            let padded = usize::try_from(padded).map_err(|_| {
+                InferError::new(format!("paddings {before} and {after} leave nothing of {size}"))
+            })?;
             let extent = windows.size.get(d).and_then(|&n| spread(n, windows.dilation.get(d)));
             let extent = extent.ok_or_else(overflow)?;
             let stride = windows.stride.get(d).copied().unwrap_or(1);
@@ -178,7 +180,9 @@ fn infer_stablehlo_reduce_window(cx: &InferContext<'_>) -> InferResult {
     let count = (cx.inputs.len() / 2).max(1);
     cx.arity(2 * count..=2 * count, count)?;
     let (shape, windows) = (cx.input(0)?.shape, param_windows(cx)?);
-    (0..count).map(|i| Ok(Inferred::known(begins_with(cx, i, i + count, shape)?, windows.output.clone()))).collect()
+    (0..count)
+        .map(|i| Ok(Inferred::known(begins_with(cx, i, i + count, shape)?, windows.output.clone())))
+        .collect()
 }
 
 /// Each output combines all elements of a window.
@@ -199,7 +203,8 @@ mod tests {
     #[test]
     fn windows_from_params() {
         let params = |change: fn(&mut StablehloReduceWindowParams)| {
-            let mut params = StablehloReduceWindowParams { window_dimensions: vec![2, 3], ..Default::default() };
+            let mut params =
+                StablehloReduceWindowParams { window_dimensions: vec![2, 3], ..Default::default() };
             change(&mut params);
             params
         };

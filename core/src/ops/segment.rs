@@ -3,8 +3,8 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, TensorType, always_1,
-    per_input, size_from,
+    BuiltinOp, Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, TensorType,
+    always_1, per_input, size_from,
 };
 use crate::schema::BuiltinOptions;
 use crate::shape::Shape;
@@ -71,7 +71,10 @@ fn infer_sorted(cx: &InferContext<'_>) -> InferResult {
     let (data, ids) = (cx.input(0)?, indices(cx, 1)?);
     let [rows] = cx.shape_of_rank(1, "the segment numbers")?;
     if data.shape.first() != Some(&rows) {
-        return Err(InferError::new(format!("{rows} segment numbers do not fit data of shape {}", data.shape)));
+        return Err(InferError::new(format!(
+            "{rows} segment numbers do not fit data of shape {}",
+            data.shape
+        )));
     }
     let Some(ids) = ids.integers()? else { return cx.data_dependent(data.ty) };
     let segments = segments_of(ids.iter().copied()).map_err(InferError)?;
@@ -97,7 +100,10 @@ fn infer_unsorted(cx: &InferContext<'_>) -> InferResult {
     cx.arity(3..=3, 1)?;
     let (data, ids) = (cx.input(0)?, indices(cx, 1)?.shape);
     let Some(inner) = data.shape.strip_prefix(ids.dims()) else {
-        return Err(InferError::new(format!("segment numbers {ids} do not fit data of shape {}", data.shape)));
+        return Err(InferError::new(format!(
+            "segment numbers {ids} do not fit data of shape {}",
+            data.shape
+        )));
     };
     let Some(segments) = indices(cx, 2)?.integer("the number of segments")? else {
         return cx.data_dependent(data.ty);

@@ -60,7 +60,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
 
 /// One value for all, or one for each of `count`.
 fn one_each(values: &Shape, count: usize) -> bool {
-    matches!(*values.dims(), [] ) || *values.dims() == [count]
+    matches!(*values.dims(), []) || *values.dims() == [count]
 }
 
 /// Types of values were added one after the other.

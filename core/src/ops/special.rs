@@ -22,12 +22,16 @@ pub static CUSTOM: OpDef = no_op(BuiltinOp::CUSTOM, |_| {
 });
 /// `DELEGATE`: what a delegate made of other nodes, in memory.
 pub static DELEGATE: OpDef = no_op(BuiltinOp::DELEGATE, |_| {
-    Err(InferError::new("DELEGATE is no builtin op: it stands for nodes that a delegate runs, and is in no file"))
+    Err(InferError::new(
+        "DELEGATE is no builtin op: it stands for nodes that a delegate runs, and is in no file",
+    ))
 });
 /// `PLACEHOLDER_FOR_GREATER_OP_CODES`: the code does not fit the field of old files and is in another one.
 pub static PLACEHOLDER_FOR_GREATER_OP_CODES: OpDef =
     no_op(BuiltinOp::PLACEHOLDER_FOR_GREATER_OP_CODES, |_| {
-        Err(InferError::new("PLACEHOLDER_FOR_GREATER_OP_CODES is no builtin op: the code is in another field"))
+        Err(InferError::new(
+            "PLACEHOLDER_FOR_GREATER_OP_CODES is no builtin op: the code is in another field",
+        ))
     });
 
 #[cfg(test)]

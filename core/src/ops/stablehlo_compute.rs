@@ -6,8 +6,8 @@ use smallvec::{SmallVec, smallvec};
 use super::infer::{dimensions, per_dimension};
 use super::reduce_window::Windows;
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature,
-    PrecisionConfig, RngAlgorithm, TensorType, always_1, axis_in, no_arithmetic, options, per_input, per_output,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, PrecisionConfig,
+    RngAlgorithm, TensorType, always_1, axis_in, no_arithmetic, options, per_input, per_output,
 };
 use crate::shape::Shape;
 
@@ -297,7 +297,10 @@ pub fn convolution(cx: &InferContext<'_>) -> Result<Convolution, InferError> {
         [] => SmallVec::from_elem(false, spatial.len()),
         list if list.len() == spatial.len() => SmallVec::from_slice(list),
         list => {
-            return Err(InferError::new(format!("the reversals have {} entries for rank {rank}", list.len())));
+            return Err(InferError::new(format!(
+                "the reversals have {} entries for rank {rank}",
+                list.len()
+            )));
         }
     };
     Ok(Convolution {
@@ -315,7 +318,8 @@ pub fn convolution(cx: &InferContext<'_>) -> Result<Convolution, InferError> {
 /// All of the filter's numbers that belong to one output channel, per output element.
 fn multiply_adds_convolution(s: &OpSignature<'_>) -> u64 {
     let outputs = s.params::<StablehloConvolutionParams>().map(|p| p.kernel_output_feature_dimension);
-    let outputs = outputs.and_then(|d| usize::try_from(d).ok()).zip(s.input(1)).and_then(|(d, t)| t.shape.get(d));
+    let outputs =
+        outputs.and_then(|d| usize::try_from(d).ok()).zip(s.input(1)).and_then(|(d, t)| t.shape.get(d));
     let outputs = outputs.map_or(1, |&n| n as u64).max(1);
     s.output_elements().saturating_mul(s.input_elements(1) / outputs)
 }
@@ -479,7 +483,13 @@ mod tests {
         };
         let (op, out) = (&STABLEHLO_CONVOLUTION, [f(&[1, 4, 6, 4])]);
         good(op, params.clone(), &[f(&[1, 8, 6, 6]), f(&[3, 3, 3, 4])], &out);
-        bad(op, params.clone(), &[f(&[1, 8, 6, 6]), f(&[3, 3, 6, 4])], &out, "does not fit a filter from 6 to 4");
+        bad(
+            op,
+            params.clone(),
+            &[f(&[1, 8, 6, 6]), f(&[3, 3, 6, 4])],
+            &out,
+            "does not fit a filter from 6 to 4",
+        );
         bad(op, params.clone(), &[f(&[1, 8, 6]), f(&[3, 3, 3, 4])], &out, "must have one rank");
         let check = |change: fn(&mut StablehloConvolutionParams), reason| {
             let mut params = params.clone();
@@ -511,23 +521,44 @@ mod tests {
 
     #[test]
     fn reductions_and_sorting() {
-        let params = |dimensions: &[i64]| StablehloReduceParams { dimensions: dimensions.to_vec(), body_subgraph_index: 1 };
-        let (op, inputs) = (&STABLEHLO_REDUCE, [f(&[2, 3]), T::new(Int32, &[2, 3]), f(&[]), T::new(Int32, &[])]);
+        let params = |dimensions: &[i64]| StablehloReduceParams {
+            dimensions: dimensions.to_vec(),
+            body_subgraph_index: 1,
+        };
+        let (op, inputs) =
+            (&STABLEHLO_REDUCE, [f(&[2, 3]), T::new(Int32, &[2, 3]), f(&[]), T::new(Int32, &[])]);
         good(op, params(&[1]), &inputs, &[f(&[2]), T::new(Int32, &[2])]);
         bad(op, params(&[2]), &inputs, &[f(&[2]), f(&[2])], "name dimension 2 of rank 2");
-        bad(op, params(&[1]), &inputs[..2], &[f(&[2])], "input 0 is FLOAT32 [2, 3] and begins with INT32 [2, 3]");
+        bad(
+            op,
+            params(&[1]),
+            &inputs[..2],
+            &[f(&[2])],
+            "input 0 is FLOAT32 [2, 3] and begins with INT32 [2, 3]",
+        );
         bad(op, params(&[1]), &inputs[..3], &[f(&[2])], "expected 2 inputs, the node has 3");
-        let params = |dimension| StablehloSortParams { dimension, is_stable: true, comparator_subgraph_index: 1 };
+        let params =
+            |dimension| StablehloSortParams { dimension, is_stable: true, comparator_subgraph_index: 1 };
         let op = &STABLEHLO_SORT;
         good(op, params(-2), &inputs[..2], &[f(&[2, 3]), T::new(Int32, &[2, 3])]);
         bad(op, params(2), &inputs[..2], &[f(&[2, 3]), f(&[2, 3])], "axis 2 is out of range for rank 2");
-        bad(op, params(0), &[f(&[2, 3]), f(&[3])], &[f(&[2]), f(&[2])], "input 1 has shape [3], input 0 [2, 3]");
+        bad(
+            op,
+            params(0),
+            &[f(&[2, 3]), f(&[3])],
+            &[f(&[2]), f(&[2])],
+            "input 1 has shape [3], input 0 [2, 3]",
+        );
     }
 
     #[test]
     fn random_bits() {
         let params = |algorithm| StablehloRngBitGeneratorParams { algorithm };
-        let (op, state, out) = (&STABLEHLO_RNG_BIT_GENERATOR, T::new(UInt64, &[3]), [T::new(UInt64, &[3]), T::new(UInt32, &[2, 5])]);
+        let (op, state, out) = (
+            &STABLEHLO_RNG_BIT_GENERATOR,
+            T::new(UInt64, &[3]),
+            [T::new(UInt64, &[3]), T::new(UInt32, &[2, 5])],
+        );
         good(op, params(RngAlgorithm::Philox), std::slice::from_ref(&state), &out);
         bad(op, params(RngAlgorithm::ThreeFry), &[state], &out, "the state is UINT64 [3], expected UINT64");
         bad(op, params(RngAlgorithm::Default), &[T::new(UInt32, &[2])], &out, "the state is UINT32 [2]");

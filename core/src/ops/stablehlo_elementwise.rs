@@ -76,10 +76,8 @@ pub static STABLEHLO_SELECT: OpDef = plain(BuiltinOp::STABLEHLO_SELECT, infer_se
 /// `STABLEHLO_CLAMP`: input 1, but not below input 0 and not above input 2.
 pub static STABLEHLO_CLAMP: OpDef = plain(BuiltinOp::STABLEHLO_CLAMP, infer_clamp, &[]);
 /// `STABLEHLO_COMPARE`: whether the inputs compare as the params say.
-pub static STABLEHLO_COMPARE: OpDef = OpDef {
-    codec: StablehloCompareParams::CODEC,
-    ..plain(BuiltinOp::STABLEHLO_COMPARE, infer_compare, &[])
-};
+pub static STABLEHLO_COMPARE: OpDef =
+    OpDef { codec: StablehloCompareParams::CODEC, ..plain(BuiltinOp::STABLEHLO_COMPARE, infer_compare, &[]) };
 /// `STABLEHLO_CONVERT`: the same values in the type that the output declares.
 pub static STABLEHLO_CONVERT: OpDef = plain(BuiltinOp::STABLEHLO_CONVERT, infer_convert, &[]);
 
@@ -104,7 +102,10 @@ pub(super) fn is_integer(ty: TensorType) -> bool {
 }
 
 fn is_unsigned(ty: TensorType) -> bool {
-    matches!(ty, TensorType::UInt4 | TensorType::UInt8 | TensorType::UInt16 | TensorType::UInt32 | TensorType::UInt64)
+    matches!(
+        ty,
+        TensorType::UInt4 | TensorType::UInt8 | TensorType::UInt16 | TensorType::UInt32 | TensorType::UInt64
+    )
 }
 
 fn is_number(ty: TensorType) -> bool {
@@ -225,9 +226,7 @@ fn infer_convert(cx: &InferContext<'_>) -> InferResult {
     let takes = |ty| is_number(ty) || ty == TensorType::Bool;
     let input = same(cx, 1, takes)?;
     match cx.outputs.first() {
-        Some(output) if takes(output.ty) => {
-            Ok(smallvec![Inferred::known(output.ty, input.shape.clone())])
-        }
+        Some(output) if takes(output.ty) => Ok(smallvec![Inferred::known(output.ty, input.shape.clone())]),
         output => {
             let ty = output.map(|o| o.ty.to_string()).unwrap_or_default();
             Err(InferError::new(format!("nothing converts to {ty}")))
@@ -252,7 +251,13 @@ mod tests {
         bad(&STABLEHLO_TANH, Params::None, &[T::new(Int8, &[2])], &out, "the op does not take INT8");
         bad(&STABLEHLO_ABS, Params::None, &[T::new(UInt8, &[2])], &out, "the op does not take UINT8");
         bad(&STABLEHLO_FLOOR, Params::None, &[], &out, "expected 1 inputs, the node has 0");
-        bad(&STABLEHLO_CONVERT, Params::None, &[T::new(Int8, &[2])], &[T::new(String, &[2])], "nothing converts to STRING");
+        bad(
+            &STABLEHLO_CONVERT,
+            Params::None,
+            &[T::new(Int8, &[2])],
+            &[T::new(String, &[2])],
+            "nothing converts to STRING",
+        );
     }
 
     #[test]
@@ -263,19 +268,45 @@ mod tests {
         bad(&STABLEHLO_ADD, Params::None, &[a.clone(), row], std::slice::from_ref(&a), reason);
         let floats = [T::new(Float32, &[2]), T::new(Float32, &[2])];
         bad(&STABLEHLO_AND, Params::None, &floats, &[T::new(Float32, &[2])], "does not take FLOAT32");
-        let params = |compare_type| StablehloCompareParams { comparison_direction: ComparisonDirection::Lt, compare_type };
-        good(&STABLEHLO_COMPARE, params(ComparisonType::Signed), &[a.clone(), a.clone()], &[T::new(Bool, &[2, 3])]);
+        let params = |compare_type| StablehloCompareParams {
+            comparison_direction: ComparisonDirection::Lt,
+            compare_type,
+        };
+        good(
+            &STABLEHLO_COMPARE,
+            params(ComparisonType::Signed),
+            &[a.clone(), a.clone()],
+            &[T::new(Bool, &[2, 3])],
+        );
         let out = [T::new(Bool, &[2, 3])];
-        bad(&STABLEHLO_COMPARE, params(ComparisonType::Float), &[a.clone(), a], &out, "INT32 is not compared");
+        bad(
+            &STABLEHLO_COMPARE,
+            params(ComparisonType::Float),
+            &[a.clone(), a],
+            &out,
+            "INT32 is not compared",
+        );
     }
 
     #[test]
     fn three_inputs() {
         let (x, one, out) = (T::new(Float32, &[2]), T::new(Float32, &[]), [T::new(Float32, &[2])]);
         good(&STABLEHLO_CLAMP, Params::None, &[one.clone(), x.clone(), x.clone()], &out);
-        bad(&STABLEHLO_CLAMP, Params::None, &[T::new(Float32, &[1]), x.clone(), one], &out, "input 0 is FLOAT32 [1]");
+        bad(
+            &STABLEHLO_CLAMP,
+            Params::None,
+            &[T::new(Float32, &[1]), x.clone(), one],
+            &out,
+            "input 0 is FLOAT32 [1]",
+        );
         good(&STABLEHLO_SELECT, Params::None, &[T::new(Bool, &[]), x.clone(), x.clone()], &out);
         good(&STABLEHLO_SELECT, Params::None, &[T::new(Bool, &[2]), x.clone(), x.clone()], &out);
-        bad(&STABLEHLO_SELECT, Params::None, &[T::new(Bool, &[1]), x.clone(), x], &out, "the condition is BOOL [1]");
+        bad(
+            &STABLEHLO_SELECT,
+            Params::None,
+            &[T::new(Bool, &[1]), x.clone(), x],
+            &out,
+            "the condition is BOOL [1]",
+        );
     }
 }

@@ -89,7 +89,8 @@ pub struct Boxes {
 impl Boxes {
     /// The sizes of `batch` in the places that `box_dims` leaves, those of a box in the places of `box_dims`.
     fn shape(&self) -> Shape {
-        let (mut batch, mut inner) = (self.batch.iter(), self.input_dims.iter().filter_map(|&d| self.size.get(d)));
+        let (mut batch, mut inner) =
+            (self.batch.iter(), self.input_dims.iter().filter_map(|&d| self.size.get(d)));
         let rank = self.batch.rank() + self.box_dims.len();
         let size = |d| if self.box_dims.contains(&d) { inner.next() } else { batch.next() };
         (0..rank).filter_map(size).copied().collect()
@@ -276,11 +277,13 @@ mod tests {
             unique_indices: false,
             update_computation_subgraph_index: 1,
         };
-        let (input, updates, indices) = (T::new(Float32, &[3, 4]), T::new(Float32, &[5, 2]), T::new(Int32, &[2, 5]));
+        let (input, updates, indices) =
+            (T::new(Float32, &[3, 4]), T::new(Float32, &[5, 2]), T::new(Int32, &[2, 5]));
         let out = [input.clone()];
         let op = &STABLEHLO_SCATTER;
         good(op, params.clone(), &[input.clone(), indices.clone(), updates.clone()], &out);
-        let both = [input.clone(), T::new(Int8, &[3, 4]), indices.clone(), updates.clone(), T::new(Int8, &[5, 2])];
+        let both =
+            [input.clone(), T::new(Int8, &[3, 4]), indices.clone(), updates.clone(), T::new(Int8, &[5, 2])];
         good(op, params.clone(), &both, &[input.clone(), T::new(Int8, &[3, 4])]);
         let check = |updates, reason| {
             bad(op, params.clone(), &[input.clone(), indices.clone(), updates], &out, reason);

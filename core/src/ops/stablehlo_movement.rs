@@ -9,8 +9,8 @@ use super::infer::{dimensions, per_dimension};
 use super::slice::{SliceRange, SliceRanges};
 use super::stablehlo_elementwise::is_integer;
 use super::{
-    BuiltinOp, Codec, Declared, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, TensorType,
-    always_1, no_arithmetic, options, size_from,
+    BuiltinOp, Codec, Declared, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef,
+    TensorType, always_1, no_arithmetic, options, size_from,
 };
 use crate::shape::Shape;
 
@@ -53,7 +53,8 @@ pub static STABLEHLO_DYNAMIC_UPDATE_SLICE: OpDef =
 pub static STABLEHLO_PAD: OpDef =
     mover(BuiltinOp::STABLEHLO_PAD, StablehloPadParams::CODEC, infer_pad, &[(1, "2.16.0")]);
 /// `STABLEHLO_IOTA`: each element is its index along one dimension.
-pub static STABLEHLO_IOTA: OpDef = mover(BuiltinOp::STABLEHLO_IOTA, StablehloIotaParams::CODEC, infer_iota, &[]);
+pub static STABLEHLO_IOTA: OpDef =
+    mover(BuiltinOp::STABLEHLO_IOTA, StablehloIotaParams::CODEC, infer_iota, &[]);
 /// `STABLEHLO_TRANSPOSE`: the input with its dimensions in another order.
 pub static STABLEHLO_TRANSPOSE: OpDef =
     mover(BuiltinOp::STABLEHLO_TRANSPOSE, StablehloTransposeParams::CODEC, infer_transpose, &[]);
@@ -204,8 +205,7 @@ fn infer_dynamic_slice(cx: &InferContext<'_>) -> InferResult {
     let input = cx.input(0)?;
     let sizes = &cx.params::<StablehloDynamicSliceParams>()?.slice_sizes;
     per_dimension(sizes, input.shape.rank(), "the slice sizes")?;
-    let shape =
-        sizes.iter().map(|&size| size_from(size, "the slice size")).collect::<Result<Shape, _>>()?;
+    let shape = sizes.iter().map(|&size| size_from(size, "the slice size")).collect::<Result<Shape, _>>()?;
     check_box(cx, 1, &shape)?;
     Ok(smallvec![Inferred::known(input.ty, shape)])
 }
@@ -260,8 +260,7 @@ fn infer_pad(cx: &InferContext<'_>) -> InferResult {
         let padded = padded.and_then(|n| n.checked_add(low)).and_then(|n| n.checked_add(high));
         padded.ok_or_else(|| InferError::new("the padded size overflows"))
     };
-    let sizes =
-        input.shape.iter().zip(edges).map(size).collect::<Result<SmallVec<[i64; 8]>, _>>()?;
+    let sizes = input.shape.iter().zip(edges).map(size).collect::<Result<SmallVec<[i64; 8]>, _>>()?;
     // As the field has it, a dimension of which nothing is left leaves nothing of the others.
     let empty = sizes.iter().any(|&size| size <= 0);
     let shape = sizes.iter().map(|&size| if empty { Ok(0) } else { size_from(size, "the padded size") });
@@ -272,7 +271,8 @@ fn infer_iota(cx: &InferContext<'_>) -> InferResult {
     cx.arity(0..=0, 1)?;
     let output = declared(cx)?;
     one_dimension(cx.params::<StablehloIotaParams>()?.iota_dimension, output.shape.rank())?;
-    if matches!(output.ty, TensorType::Bool | TensorType::String | TensorType::Resource | TensorType::Variant) {
+    if matches!(output.ty, TensorType::Bool | TensorType::String | TensorType::Resource | TensorType::Variant)
+    {
         return Err(InferError::new(format!("{} cannot count", output.ty)));
     }
     Ok(smallvec![Inferred::known(output.ty, output.shape.clone())])
@@ -318,7 +318,13 @@ mod tests {
         bad(op, along(&[1, 1]), &[f(&[3, 3])], &[f(&[2, 3])], "name dimension 1 twice");
         let count = |iota_dimension| StablehloIotaParams { iota_dimension };
         good(&STABLEHLO_IOTA, count(1), &[], &[T::new(Int32, &[2, 3])]);
-        bad(&STABLEHLO_IOTA, count(2), &[], &[T::new(Int32, &[2, 3])], "dimension 2 is out of range for rank 2");
+        bad(
+            &STABLEHLO_IOTA,
+            count(2),
+            &[],
+            &[T::new(Int32, &[2, 3])],
+            "dimension 2 is out of range for rank 2",
+        );
         bad(&STABLEHLO_IOTA, count(0), &[], &[T::new(Bool, &[2])], "BOOL cannot count");
     }
 
@@ -373,6 +379,12 @@ mod tests {
         bad(op, params(&[0], &[0], &[-1]), &one, &out, "interior padding -1 is negative");
         bad(op, params(&[i64::MAX], &[0], &[0]), &one, &out, "the padded size overflows");
         bad(op, params(&[0, 0], &[0], &[0]), &one, &out, "the low paddings have 2 entries for rank 1");
-        bad(op, params(&[0], &[0], &[0]), &[f(&[3]), T::new(Int32, &[])], &out, "the padding value must be one FLOAT32");
+        bad(
+            op,
+            params(&[0], &[0], &[0]),
+            &[f(&[3]), T::new(Int32, &[])],
+            &out,
+            "the padding value must be one FLOAT32",
+        );
     }
 }

@@ -3,7 +3,8 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, options, per_input,
+    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, options,
+    per_input,
 };
 
 /// `UNIQUE`.

@@ -58,7 +58,11 @@ fn rfft2d(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let (line, spectrum) = (cx.temporary::<[f64; 2]>(line)?, cx.temporary::<[f64; 2]>(spectrum)?);
         for (image, output) in (0..images).zip(output.chunks_exact_mut(height * half)) {
             for (y, spectrum) in spectrum.chunks_exact_mut(half).take(height).enumerate() {
-                let row = if y < in_height { &input[(image * in_height + y) * in_width..][..in_width] } else { &[] };
+                let row = if y < in_height {
+                    &input[(image * in_height + y) * in_width..][..in_width]
+                } else {
+                    &[]
+                };
                 let padded = row.iter().map(|&x| f64::from(x)).chain(std::iter::repeat(0.0));
                 line[..width].iter_mut().zip(padded).for_each(|(z, x)| *z = [x, 0.0]);
                 rows.run(&mut line[..width]);
@@ -145,7 +149,9 @@ mod tests {
         let mut all = Vec::new();
         for (v, u) in (0..height).flat_map(|v| (0..width / 2 + 1).map(move |u| (v, u))) {
             let mut sum = [0.0, 0.0];
-            for (y, x) in (0..in_height.min(height)).flat_map(|y| (0..in_width.min(width)).map(move |x| (y, x))) {
+            for (y, x) in
+                (0..in_height.min(height)).flat_map(|y| (0..in_width.min(width)).map(move |x| (y, x)))
+            {
                 let turn = (y * v) as f64 / height as f64 + (x * u) as f64 / width as f64;
                 let (sin, cos) = (-TAU * turn).sin_cos();
                 let value = f64::from(input[y * in_width + x]);
@@ -175,7 +181,10 @@ mod tests {
             assert_eq!(shape.dims(), [height, width / 2 + 1]);
             let got: &[[f32; 2]] = bytemuck::cast_slice(bytes);
             for (got, want) in got.iter().zip(&want) {
-                assert!((got[0] - want[0]).abs() < 1e-3 && (got[1] - want[1]).abs() < 1e-3, "{got:?} {want:?}");
+                assert!(
+                    (got[0] - want[0]).abs() < 1e-3 && (got[1] - want[1]).abs() < 1e-3,
+                    "{got:?} {want:?}"
+                );
             }
         }
         let (x, n) = (Some(T::new(&[2, 2], &[1.0f32; 4])), Some(T::new(&[2], &[2, 3])));

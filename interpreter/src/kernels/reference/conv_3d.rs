@@ -27,7 +27,9 @@ struct Windows {
 impl Windows {
     fn new(p: &Conv3DParams, large: &[usize], filter: &[usize], small: &[usize]) -> Self {
         let (strides, dilations) = (p.strides(), p.dilations());
-        let axis = |d: usize| Axis::new([large[d + 1], filter[d], small[d + 1]], strides[d], dilations[d], p.padding);
+        let axis = |d: usize| {
+            Axis::new([large[d + 1], filter[d], small[d + 1]], strides[d], dilations[d], p.padding)
+        };
         Windows { batch: large[0], axes: [axis(0), axis(1), axis(2)] }
     }
 
@@ -68,7 +70,9 @@ fn conv(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         windows.for_each(|window, tap, at| {
             let sums = &mut output[window * outputs..][..outputs];
             let input = &input[at * inputs..][..inputs];
-            for (x, weights) in input.iter().zip(filter[tap * inputs * outputs..].chunks_exact(outputs.max(1))) {
+            for (x, weights) in
+                input.iter().zip(filter[tap * inputs * outputs..].chunks_exact(outputs.max(1)))
+            {
                 sums.iter_mut().zip(weights).for_each(|(sum, w)| *sum += x * w);
             }
         });
@@ -91,7 +95,9 @@ fn transpose(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         windows.for_each(|window, tap, at| {
             let sums = &mut output[at * outputs..][..outputs];
             let input = &input[window * inputs..][..inputs];
-            for (sum, weights) in sums.iter_mut().zip(filter[tap * outputs * inputs..].chunks_exact(inputs.max(1))) {
+            for (sum, weights) in
+                sums.iter_mut().zip(filter[tap * outputs * inputs..].chunks_exact(inputs.max(1)))
+            {
                 *sum = input.iter().zip(weights).fold(*sum, |sum, (x, w)| sum + x * w);
             }
         });

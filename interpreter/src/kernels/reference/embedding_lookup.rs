@@ -175,7 +175,9 @@ fn place(indices: &[i32], dims: &[i32]) -> Result<usize> {
     let outer = indices.len().saturating_sub(1);
     indices.iter().zip(dims).take(outer).try_fold(0usize, |place, (&index, &dim)| {
         let at = usize::try_from(index).ok().filter(|_| index < dim);
-        let at = at.ok_or_else(|| Error::Kernel(format!("index {index} is out of range for a dimension of {dim}")))?;
+        let at = at.ok_or_else(|| {
+            Error::Kernel(format!("index {index} is out of range for a dimension of {dim}"))
+        })?;
         Ok(place * dim.unsigned_abs() as usize + at)
     })
 }

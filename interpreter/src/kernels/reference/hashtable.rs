@@ -74,7 +74,9 @@ fn import(cx: &mut InvokeContext<'_>) -> Result<()> {
         _ => {
             let (keys, values) = (cx.input::<i64>(1)?, cx.strings(2)?);
             let Entries::Strings(map) = &mut table(cx)?.entries else { return Err(wrong_types()) };
-            keys.iter().zip(values.iter()).for_each(|(key, value)| _ = map.entry(*key).or_insert_with(|| value.into()));
+            keys.iter()
+                .zip(values.iter())
+                .for_each(|(key, value)| _ = map.entry(*key).or_insert_with(|| value.into()));
         }
     }
     table(cx)?.filled = true;
@@ -162,7 +164,8 @@ mod tests {
 
     #[test]
     fn an_empty_table_is_not_read() {
-        let error = interpreter(TensorType::String, TensorType::Int64, false).invoke().unwrap_err().to_string();
+        let error =
+            interpreter(TensorType::String, TensorType::Int64, false).invoke().unwrap_err().to_string();
         assert!(error.contains("HASHTABLE_FIND") && error.ends_with("before it is filled"), "{error}");
     }
 }

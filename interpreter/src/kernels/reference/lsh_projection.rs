@@ -21,7 +21,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let items = cx.input(1)?;
     let count = items.shape().first().copied().unwrap_or(0);
     let bytes = items.ty().byte_size(items.shape().elements());
-    let item = bytes.and_then(|bytes| bytes.checked_div(count)).ok_or_else(|| unsupported_type("items", items))?;
+    let item =
+        bytes.and_then(|bytes| bytes.checked_div(count)).ok_or_else(|| unsupported_type("items", items))?;
     let bits = cx.input(0)?.shape().last().copied().unwrap_or(0);
     let dense = cx.params::<LSHProjectionParams>()?.type_ == LshProjectionType::Dense;
     let key = cx.temporary(item.saturating_add(4));

@@ -27,7 +27,8 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 type Intermediates = Vec<Option<(f32, i32)>>;
 
 fn intermediates(cx: &InitContext<'_>) -> Result<Intermediates> {
-    let scale = |id: &Option<_>| id.and_then(|id| cx.subgraph.tensor(id).quantization.as_ref()?.scale_zero_point());
+    let scale =
+        |id: &Option<_>| id.and_then(|id| cx.subgraph.tensor(id).quantization.as_ref()?.scale_zero_point());
     Ok(cx.node.intermediates.iter().map(scale).collect())
 }
 
@@ -128,7 +129,9 @@ struct Scratch {
 impl Scratch {
     fn new(cx: &mut PrepareContext<'_>, cells: &[&Cell]) -> Result<Self> {
         let most = |size: fn(&Cell) -> usize| cells.iter().map(|cell| size(cell)).max().unwrap_or(0);
-        let sizes = |c: &Cell| [c.features, c.auxiliary, c.outputs, c.cells].into_iter().fold(0, usize::saturating_add);
+        let sizes = |c: &Cell| {
+            [c.features, c.auxiliary, c.outputs, c.cells].into_iter().fold(0, usize::saturating_add)
+        };
         let floats = cx.temporary_of::<f32>(most(|c| c.cells.saturating_mul(5)))?;
         Ok(Scratch { floats, bytes: cx.temporary_of::<i8>(most(sizes))? })
     }

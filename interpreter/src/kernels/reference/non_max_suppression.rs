@@ -42,7 +42,9 @@ fn select(cx: &mut InvokeContext<'_>, soft: bool, queue: [Temporary; 2], scores:
         queue.push(i);
     }
     let (most, mut count) = (queue.len.min(selected.len()), 0);
-    while count < most && let Some(candidate) = queue.pop() {
+    while count < most
+        && let Some(candidate) = queue.pop()
+    {
         let c = candidate as usize;
         let score = queue.scores[c];
         let mut suppressed = false;
@@ -153,7 +155,8 @@ mod tests {
     /// Boxes of a row; each overlaps the next by a third of their union.
     fn inputs(starts: &[f32], scores: &[f32], most: i32, scalars: &[f32]) -> Vec<Option<T>> {
         let boxes: Vec<f32> = starts.iter().flat_map(|&x| [0.0, x, 1.0, x + 2.0]).collect();
-        let mut all = vec![T::new(&[starts.len(), 4], &boxes), T::new(&[scores.len()], scores), T::new(&[], &[most])];
+        let mut all =
+            vec![T::new(&[starts.len(), 4], &boxes), T::new(&[scores.len()], scores), T::new(&[], &[most])];
         all.extend(scalars.iter().map(|&s| T::new(&[], &[s])));
         all.into_iter().map(Some).collect()
     }
@@ -185,11 +188,7 @@ mod tests {
         let op = BuiltinOp::NON_MAX_SUPPRESSION_V5;
         let inputs = |sigma| inputs(&[0.0, 1.0, 9.0], &[0.9, 0.8, 0.7], 3, &[0.5, 0.0, sigma]);
         let lowered = 0.8 * f32::exp(-0.5 / 0.2 / 9.0);
-        let want = [
-            T::new(&[3], &[0, 2, 1]),
-            T::new(&[3], &[0.9, 0.7, lowered]),
-            T::new(&[], &[3]),
-        ];
+        let want = [T::new(&[3], &[0, 2, 1]), T::new(&[3], &[0.9, 0.7, lowered]), T::new(&[], &[3])];
         check(op, 1, Params::None, &inputs(0.2), &want);
         let e = error(op, 1, Params::None, &inputs(-1.0), &want);
         assert!(e.ends_with("a Gaussian of width -1"), "{e}");

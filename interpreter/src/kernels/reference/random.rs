@@ -64,7 +64,8 @@ impl Kernel for Random {
             let classes = odds.shape().last().copied().unwrap_or(0);
             self.cumulative = Some(cx.temporary_of::<f64>(classes)?);
             if cx.output(0)?.ty() == TensorType::Int32 {
-                self.fill = |generator, cx, sums| multinomial::<i32>(generator, cx, sums, |class| class as i32);
+                self.fill =
+                    |generator, cx, sums| multinomial::<i32>(generator, cx, sums, |class| class as i32);
             }
         }
         Ok(())
@@ -199,7 +200,10 @@ mod tests {
         assert!(numbers.iter().all(|n| (0.0..1.0).contains(n)));
         // What the field's runtime gives for these seeds.
         let mut generator = Generator::new([1, 2]);
-        assert_eq!(generator.next()[..2].iter().map(|&w| fraction(w)).collect::<Vec<_>>(), [0.40639675, 0.8575996]);
+        assert_eq!(
+            generator.next()[..2].iter().map(|&w| fraction(w)).collect::<Vec<_>>(),
+            [0.40639675, 0.8575996]
+        );
     }
 
     #[test]

@@ -12,9 +12,11 @@ use crate::kernels::prepared::{Invoke, known, prepared, unsupported_type};
 use crate::kernels::region::{Combine, Combined, on_combined};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    resolver
-        .add_builtin(BuiltinOp::REDUCE_WINDOW, prepared(by_operands), 1)
-        .add_builtin(BuiltinOp::STABLEHLO_REDUCE_WINDOW, prepared(by_params), 1);
+    resolver.add_builtin(BuiltinOp::REDUCE_WINDOW, prepared(by_operands), 1).add_builtin(
+        BuiltinOp::STABLEHLO_REDUCE_WINDOW,
+        prepared(by_params),
+        1,
+    );
 }
 
 fn by_operands(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
@@ -70,7 +72,9 @@ fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, windows: &Windows, how: C
         StridedCopy::spread(input.shape(), &windows.padded, before, apart, 8 * size_of::<T>())
     });
     let spread = match spread {
-        Some(copy) => Some((copy, cx.temporary_of::<T>(windows.padded.elements())?, windows.padded.elements())),
+        Some(copy) => {
+            Some((copy, cx.temporary_of::<T>(windows.padded.elements())?, windows.padded.elements()))
+        }
         None => None,
     };
     Ok(Box::new(move |cx| {
@@ -110,9 +114,8 @@ mod tests {
     fn windows_from_operands() {
         let x = || Some(T::new(&[3, 3], &[1i32, 2, 3, 4, 5, 6, 7, 8, 9]));
         let params = |reduce_function| ReduceWindowParams { reduce_function }.into();
-        let inputs = |initial: i32| {
-            [x(), Some(T::new(&[], &[initial])), list(&[2, 2]), list(&[1, 1]), list(&[2, 1])]
-        };
+        let inputs =
+            |initial: i32| [x(), Some(T::new(&[], &[initial])), list(&[2, 2]), list(&[1, 1]), list(&[2, 1])];
         let op = BuiltinOp::REDUCE_WINDOW;
         let check = |function, initial, want: [i32; 2]| {
             check(op, 1, params(function), &inputs(initial), &[T::new(&[1, 2], &want)]);
@@ -123,7 +126,13 @@ mod tests {
         check(ReduceWindowFunction::Minimum, 2, [1, 2]);
         check(ReduceWindowFunction::All, 5, [1, 1]);
         check(ReduceWindowFunction::Any, 0, [1, 1]);
-        let e = error(op, 1, params(ReduceWindowFunction::Unsupported), &inputs(0), &[T::new(&[1, 2], &[0i32; 2])]);
+        let e = error(
+            op,
+            1,
+            params(ReduceWindowFunction::Unsupported),
+            &inputs(0),
+            &[T::new(&[1, 2], &[0i32; 2])],
+        );
         assert!(e.contains("a window without a function"), "{e}");
     }
 
@@ -136,7 +145,8 @@ mod tests {
             ..Default::default()
         };
         let inputs = [Some(T::new(&[1], &[1f32])), Some(T::new(&[], &[0f32]))];
-        let e = error(BuiltinOp::STABLEHLO_REDUCE_WINDOW, 1, params.into(), &inputs, &[T::new(&[1], &[1f32])]);
+        let e =
+            error(BuiltinOp::STABLEHLO_REDUCE_WINDOW, 1, params.into(), &inputs, &[T::new(&[1], &[1f32])]);
         assert!(e.contains("calls subgraph 1"), "{e}");
     }
 }

@@ -72,8 +72,11 @@ pub(in crate::kernels) mod taps {
     }
 
     pub(in crate::kernels) fn float_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<f32>> {
-        let scale =
-            if p.align_corners && to > 1 { (from - 1) as f32 / (to - 1) as f32 } else { from as f32 / to as f32 };
+        let scale = if p.align_corners && to > 1 {
+            (from - 1) as f32 / (to - 1) as f32
+        } else {
+            from as f32 / to as f32
+        };
         let tap = |i: usize| {
             let at = if p.half_pixel_centers { (i as f32 + 0.5) * scale - 0.5 } else { i as f32 * scale };
             let low = (at.floor().max(0.0) as usize).min(from - 1);

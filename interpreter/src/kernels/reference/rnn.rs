@@ -54,7 +54,8 @@ fn bidirectional(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let bytes = cx.temporary_of::<i8>(forward.scratch().max(backward.scratch()))?;
     // An auxiliary input without weights is the backward cell's input; but where the batch comes first, the field's
     // kernels do not look at it.
-    let instead = order.time_major && forward.of_auxiliary.is_none() && cx.optional_input(AUXILIARY).is_some();
+    let instead =
+        order.time_major && forward.of_auxiliary.is_none() && cx.optional_input(AUXILIARY).is_some();
     // With integer weights and time first, the field's kernels go through the sequences as many times as those have
     // steps, each time from the states of the time before.
     let hybrid = cx.input(FORWARD.weights)?.ty() != TensorType::Float32;
@@ -153,7 +154,10 @@ impl Cell {
                 output.copy_from_slice(bias);
                 let vectors = [
                     (&weights, Vector::new(&input[at * features..][..features], for_input, asymmetric)),
-                    (&of_auxiliary, Vector::new(&auxiliary[at * width..][..width], for_auxiliary, asymmetric)),
+                    (
+                        &of_auxiliary,
+                        Vector::new(&auxiliary[at * width..][..width], for_auxiliary, asymmetric),
+                    ),
                     (&recurrent, Vector::new(state, for_state, asymmetric)),
                 ];
                 for (matrix, vector) in &vectors {

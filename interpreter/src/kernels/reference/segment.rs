@@ -73,9 +73,7 @@ mod tests {
     #[test]
     fn unsorted() {
         let data = || Some(T::new(&[2, 2, 1], &[1.5f32, -2.0, 3.0, 4.0]));
-        let inputs = |ids: &[i32]| {
-            [data(), Some(T::new(&[2, 2], ids)), Some(T::new(&[1], &[3i32]))]
-        };
+        let inputs = |ids: &[i32]| [data(), Some(T::new(&[2, 2], ids)), Some(T::new(&[1], &[3i32]))];
         let want = |x: &[f32]| T::new(&[3, 1], x);
         let ids = [2, 0, -1, 2];
         let gives = |op, x: &[f32]| check(op, 1, Params::None, &inputs(&ids), &[want(x)]);
@@ -83,7 +81,13 @@ mod tests {
         gives(BuiltinOp::UNSORTED_SEGMENT_PROD, &[-2.0, 1.0, 6.0]);
         gives(BuiltinOp::UNSORTED_SEGMENT_MAX, &[-2.0, f32::MIN, 4.0]);
         gives(BuiltinOp::UNSORTED_SEGMENT_MIN, &[-2.0, f32::MAX, 1.5]);
-        let e = error(BuiltinOp::UNSORTED_SEGMENT_SUM, 1, Params::None, &inputs(&[0, 1, 2, 3]), &[want(&[0.0; 3])]);
+        let e = error(
+            BuiltinOp::UNSORTED_SEGMENT_SUM,
+            1,
+            Params::None,
+            &inputs(&[0, 1, 2, 3]),
+            &[want(&[0.0; 3])],
+        );
         assert!(e.ends_with("segment 3 of 3"), "{e}");
     }
 }

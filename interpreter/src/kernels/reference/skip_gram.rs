@@ -52,7 +52,9 @@ fn grams(params: &SkipGramParams, words: &[&[u8]]) -> Vec<Vec<u8>> {
         let next = chosen.get(count).map(|&next| next + 1).filter(|&next| next < words.len());
         let near = |next: usize| match count.checked_sub(1) {
             None => true,
-            Some(before) => i32::try_from(next - 1 - chosen[before]).is_ok_and(|skipped| skipped <= params.max_skip_size),
+            Some(before) => {
+                i32::try_from(next - 1 - chosen[before]).is_ok_and(|skipped| skipped <= params.max_skip_size)
+            }
         };
         if let Some(next) = next.filter(|&next| near(next)) {
             chosen[count] = next;
@@ -87,12 +89,16 @@ mod tests {
     #[test]
     fn words_put_together() {
         let sentence = || [Some(T::strings(&[1], &["The quick\t brown fox\n jumps "]))];
-        let run = |p, want: &[&str]| check(BuiltinOp::SKIP_GRAM, 1, p, &sentence(), &[T::strings(&[want.len()], want)]);
+        let run = |p, want: &[&str]| {
+            check(BuiltinOp::SKIP_GRAM, 1, p, &sentence(), &[T::strings(&[want.len()], want)])
+        };
         run(params(1, 1, false), &["The", "quick", "brown", "fox", "jumps"]);
         run(params(2, 0, false), &["The quick", "quick brown", "brown fox", "fox jumps"]);
-        let with_skips = ["The quick", "The brown", "quick brown", "quick fox", "brown fox", "brown jumps", "fox jumps"];
+        let with_skips =
+            ["The quick", "The brown", "quick brown", "quick fox", "brown fox", "brown jumps", "fox jumps"];
         run(params(2, 1, false), &with_skips);
-        let all = ["The quick", "The", "quick brown", "quick", "brown fox", "brown", "fox jumps", "fox", "jumps"];
+        let all =
+            ["The quick", "The", "quick brown", "quick", "brown fox", "brown", "fox jumps", "fox", "jumps"];
         run(params(2, 0, true), &all);
         run(params(6, 0, true), &[]);
         run(params(0, 0, true), &[]);

@@ -4,8 +4,8 @@
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::RngAlgorithm;
 use delegraph_core::ops::stablehlo_compute::{
-    DotDimensions, StablehloReduceParams, StablehloRngBitGeneratorParams, convolution, dot_dimensions,
-    reduced_dimensions, sorted_dimension, StablehloSortParams,
+    DotDimensions, StablehloReduceParams, StablehloRngBitGeneratorParams, StablehloSortParams, convolution,
+    dot_dimensions, reduced_dimensions, sorted_dimension,
 };
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, Shape, TensorType};
 use half::{bf16, f16};
@@ -52,7 +52,8 @@ fn reduce(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
                     region.set(t, &outputs[t][o * width..][..*width])?;
                     region.set(count + t, &inputs[t][i * width..][..*width])?;
                 }
-                for ((output, value), width) in outputs.iter_mut().zip(region.call(cx, &types)?).zip(&widths) {
+                for ((output, value), width) in outputs.iter_mut().zip(region.call(cx, &types)?).zip(&widths)
+                {
                     output[o * width..][..*width].copy_from_slice(value.bytes());
                 }
                 Ok(())
@@ -148,8 +149,11 @@ fn merge_sort(
     scratch.clear();
     let (mut left, mut right) = (0, middle);
     while left < middle && right < order.len() {
-        let (taken, side) =
-            if before(order[right], order[left])? { (order[right], &mut right) } else { (order[left], &mut left) };
+        let (taken, side) = if before(order[right], order[left])? {
+            (order[right], &mut right)
+        } else {
+            (order[left], &mut left)
+        };
         scratch.push(taken);
         *side += 1;
     }
@@ -269,13 +273,10 @@ fn convolve(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
     let bits = moved_bits("input 0", cx.input(0)?)?;
     let same = shape == input.dims() && before.iter().all(|&n| n == 0);
-    let padded =
-        (!same).then(|| (StridedCopy::spread(input, &shape, &before, &apart, bits), Shape::new(&shape).elements()));
-    let (of_input, of_filter, of_output) = (
-        strides_of(&shape, &conv.input),
-        strides_of(filter, &conv.filter),
-        strides_of(output, &conv.output),
-    );
+    let padded = (!same)
+        .then(|| (StridedCopy::spread(input, &shape, &before, &apart, bits), Shape::new(&shape).elements()));
+    let (of_input, of_filter, of_output) =
+        (strides_of(&shape, &conv.input), strides_of(filter, &conv.filter), strides_of(output, &conv.output));
     // The channels of the output are groups of the same size, each of other channels or another part of the batch.
     let groups = conv.channel_groups.max(conv.batch_groups);
     let (batch, channels) = (output[conv.output[0]], filter[conv.filter[1]] / groups);
@@ -291,7 +292,8 @@ fn convolve(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let mut b = Strides::from_slice(&[0, per_group * of_filter[1], of_filter[1]]);
     let mut o = Strides::from_slice(&[of_output[0], per_group * of_output[1], of_output[1]]);
     let mut window: SmallVec<[usize; 8]> = SmallVec::from_slice(&[channels_in]);
-    let (mut along, mut weights) = (Strides::from_slice(&[of_input[1]]), Strides::from_slice(&[of_filter[0]]));
+    let (mut along, mut weights) =
+        (Strides::from_slice(&[of_input[1]]), Strides::from_slice(&[of_filter[0]]));
     let mut first = 0;
     for k in 0..spatial.len() {
         sizes.push(conv.windows.output[k]);
@@ -387,10 +389,10 @@ pub(super) fn philox(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
 
 #[cfg(test)]
 mod tests {
+    use delegraph_core::ops::stablehlo_compute::{StablehloConvolutionParams, StablehloDotGeneralParams};
     use delegraph_core::ops::stablehlo_elementwise::StablehloCompareParams;
     use delegraph_core::ops::{ComparisonDirection, ComparisonType, Params};
     use delegraph_core::{ModelBuilder, SubgraphBuilder, TensorId};
-    use delegraph_core::ops::stablehlo_compute::{StablehloConvolutionParams, StablehloDotGeneralParams};
 
     use super::*;
     use crate::Interpreter;
@@ -410,7 +412,10 @@ mod tests {
             params.into()
         };
         let op = BuiltinOp::STABLEHLO_DOT_GENERAL;
-        let (a, b) = (|| Some(T::new(&[2, 3], &[1i8, 2, 3, 4, 5, 6])), || Some(T::new(&[2, 3], &[1i8, 0, 2, 0, 1, -1])));
+        let (a, b) = (
+            || Some(T::new(&[2, 3], &[1i8, 2, 3, 4, 5, 6])),
+            || Some(T::new(&[2, 3], &[1i8, 0, 2, 0, 1, -1])),
+        );
         // a · bᵀ, aᵀ · b, row by row, outer product of all, sum of all.
         let check = |lists, shape: &[usize], want: &[i32]| {
             check(op, 1, params(lists), &[a(), b()], &[T::new(shape, want)]);
@@ -428,8 +433,12 @@ mod tests {
     fn greater(types: &[TensorType]) -> (SubgraphBuilder, Vec<TensorId>, TensorId) {
         let mut graph = SubgraphBuilder::new("region");
         let inputs: Vec<TensorId> = types.iter().map(|&ty| graph.input("", ty, [])).collect();
-        let floats: Vec<TensorId> =
-            inputs.iter().zip(types).filter(|(_, ty)| **ty == TensorType::Float32).map(|(id, _)| *id).collect();
+        let floats: Vec<TensorId> = inputs
+            .iter()
+            .zip(types)
+            .filter(|(_, ty)| **ty == TensorType::Float32)
+            .map(|(id, _)| *id)
+            .collect();
         let params = StablehloCompareParams {
             comparison_direction: ComparisonDirection::Gt,
             compare_type: ComparisonType::Float,
@@ -453,8 +462,10 @@ mod tests {
     fn sorts_by_what_a_subgraph_says() {
         let sort = |shape: [usize; 2], dimension| {
             let mut main = SubgraphBuilder::new("main");
-            let inputs =
-                [main.input("keys", TensorType::Float32, shape), main.input("values", TensorType::Int32, shape)];
+            let inputs = [
+                main.input("keys", TensorType::Float32, shape),
+                main.input("values", TensorType::Int32, shape),
+            ];
             let params = StablehloSortParams { dimension, is_stable: true, comparator_subgraph_index: 1 };
             let outputs = main.node(BuiltinOp::STABLEHLO_SORT, params).inputs(inputs).outputs(["k", "v"]);
             main.outputs(outputs);
@@ -471,8 +482,10 @@ mod tests {
     fn reduces_as_a_subgraph_says() {
         // The largest of each row, and its value.
         let mut main = SubgraphBuilder::new("main");
-        let inputs =
-            [main.input("keys", TensorType::Float32, [2, 3]), main.input("values", TensorType::Int32, [2, 3])];
+        let inputs = [
+            main.input("keys", TensorType::Float32, [2, 3]),
+            main.input("values", TensorType::Int32, [2, 3]),
+        ];
         let initial = [main.constant("low", [], &[0f32]), main.constant("none", [], &[-1i32])];
         let params = StablehloReduceParams { dimensions: vec![1], body_subgraph_index: 1 };
         let outputs = [main.tensor("k", TensorType::Float32, [2]), main.tensor("v", TensorType::Int32, [2])];
@@ -508,7 +521,8 @@ mod tests {
         };
         let op = BuiltinOp::STABLEHLO_CONVOLUTION;
         // 0 1 0 2 0 3 with 3 2 1: the windows 0 1 0 and 0 2 0.
-        let inputs = [Some(T::new(&[1, 1, 3], &[1f32, 2.0, 3.0])), Some(T::new(&[1, 1, 3], &[1f32, 2.0, 3.0]))];
+        let inputs =
+            [Some(T::new(&[1, 1, 3], &[1f32, 2.0, 3.0])), Some(T::new(&[1, 1, 3], &[1f32, 2.0, 3.0]))];
         check(op, 1, params.into(), &inputs, &[T::new(&[1, 1, 2], &[2f32, 4.0])]);
     }
 
@@ -517,9 +531,15 @@ mod tests {
     fn known_answers() {
         assert_eq!(threefry([0, 0], [0, 0]), [0x6b20_0159, 0x99ba_4efe]);
         assert_eq!(threefry([u32::MAX; 2], [u32::MAX; 2]), [0x1cb9_96fc, 0xbb00_2be7]);
-        assert_eq!(threefry([0x1319_8a2e, 0x0370_7344], [0x243f_6a88, 0x85a3_08d3]), [0xc492_3a9c, 0x483d_f7a0]);
+        assert_eq!(
+            threefry([0x1319_8a2e, 0x0370_7344], [0x243f_6a88, 0x85a3_08d3]),
+            [0xc492_3a9c, 0x483d_f7a0]
+        );
         assert_eq!(philox([0; 2], [0; 4]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
-        assert_eq!(philox([u32::MAX; 2], [u32::MAX; 4]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+        assert_eq!(
+            philox([u32::MAX; 2], [u32::MAX; 4]),
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+        );
     }
 
     #[test]

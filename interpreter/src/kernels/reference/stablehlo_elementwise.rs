@@ -231,7 +231,13 @@ mod tests {
     use crate::kernels::testing::{T, check, error};
 
     fn one<I: Element, O: Element>(op: BuiltinOp, input: &[I], output: &[O]) {
-        check(op, 1, Params::None, &[Some(T::new(&[input.len()], input))], &[T::new(&[output.len()], output)]);
+        check(
+            op,
+            1,
+            Params::None,
+            &[Some(T::new(&[input.len()], input))],
+            &[T::new(&[output.len()], output)],
+        );
     }
 
     fn two<E: Element>(op: BuiltinOp, a: &[E], b: &[E], output: &[E]) {
@@ -295,6 +301,12 @@ mod tests {
         let op = BuiltinOp::STABLEHLO_CLAMP;
         check(op, 1, Params::None, &[low, x(), high.clone()], &[T::new(&[3], &[0i16, 3, 9])]);
         let yes = Some(T::new(&[], &[Bool(1)]));
-        check(BuiltinOp::STABLEHLO_SELECT, 1, Params::None, &[yes, x(), high], &[T::new(&[3], &[-5i16, 5, 15])]);
+        check(
+            BuiltinOp::STABLEHLO_SELECT,
+            1,
+            Params::None,
+            &[yes, x(), high],
+            &[T::new(&[3], &[-5i16, 5, 15])],
+        );
     }
 }

@@ -33,7 +33,8 @@ fn gather(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (strides, to) = (dense_strides(input.shape()), dense_strides(output));
     let (of_batch, of_number) = index_strides(indices, boxes.index_dim);
     let of = |all: &Strides, dims: &[usize]| -> Strides { dims.iter().map(|&d| all[d]).collect() };
-    let batch_dims: SmallVec<[usize; 8]> = (0..output.rank()).filter(|d| !boxes.box_dims.contains(d)).collect();
+    let batch_dims: SmallVec<[usize; 8]> =
+        (0..output.rank()).filter(|d| !boxes.box_dims.contains(d)).collect();
     let batch = Nest::new(&boxes.batch, [&of_batch, &of(&to, &batch_dims)]);
     let size: SmallVec<[usize; 8]> = boxes.input_dims.iter().map(|&d| boxes.size[d]).collect();
     let inner = Nest::new(&size, [&of(&strides, &boxes.input_dims), &of(&to, &boxes.box_dims)]);
@@ -88,10 +89,12 @@ struct Dimension {
 fn scatter_of<T: Combined>(cx: &mut PrepareContext<'_>, how: Combine) -> Result<Invoke> {
     let combine = T::combine(how).ok_or(()).or_else(|()| Err(unsupported_type("input 0", cx.input(0)?)))?;
     let boxes = scatter_boxes(&cx.infer_context())?;
-    let (shape, indices, updates) = (cx.input(0)?.shape(), cx.input(1)?.shape(), cx.input(2)?.shape().clone());
+    let (shape, indices, updates) =
+        (cx.input(0)?.shape(), cx.input(1)?.shape(), cx.input(2)?.shape().clone());
     let strides = dense_strides(shape);
     let (of_batch, of_number) = index_strides(indices, boxes.index_dim);
-    let batch_dims: SmallVec<[usize; 8]> = (0..updates.rank()).filter(|d| !boxes.box_dims.contains(d)).collect();
+    let batch_dims: SmallVec<[usize; 8]> =
+        (0..updates.rank()).filter(|d| !boxes.box_dims.contains(d)).collect();
     let position = |list: &[usize], d: usize| list.iter().position(|&e| e == d);
     let dimension = |(d, &size): (usize, &usize)| Dimension {
         size,
@@ -108,7 +111,8 @@ fn scatter_of<T: Combined>(cx: &mut PrepareContext<'_>, how: Combine) -> Result<
         output.copy_from_slice(input);
         place.fill(0);
         for update in elements {
-            let at: usize = batch_dims.iter().zip(&of_batch).map(|(&d, s)| place[d] * s.cast_unsigned()).sum();
+            let at: usize =
+                batch_dims.iter().zip(&of_batch).map(|(&d, s)| place[d] * s.cast_unsigned()).sum();
             let offset = |d: &Dimension| {
                 let start = d.number.map_or(0, |number| indices.get(at + number));
                 let along = d.along.map_or(0, |along| place[along]);

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use delegraph_core::kernel::{InvokeContext, PrepareContext};
 use delegraph_core::ops::stablehlo_movement::{
-    StablehloIotaParams, StablehloPadParams, broadcast_dimensions, concatenation_dimension, static_permutation,
-    static_slice,
+    StablehloIotaParams, StablehloPadParams, broadcast_dimensions, concatenation_dimension,
+    static_permutation, static_slice,
 };
 use delegraph_core::{BuiltinOp, MutableOpResolver, Registration, Result, Shape, TensorType};
 use half::{bf16, f16};
@@ -49,7 +49,9 @@ fn broadcast(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let dimensions = broadcast_dimensions(&cx.infer_context())?;
     let (input, shape) = (cx.input(0)?, cx.output(0)?.shape());
     let mut from = View { start: 0, strides: Strides::from_elem(0, shape.rank()) };
-    for ((&d, &size), &stride) in dimensions.iter().zip(input.shape().iter()).zip(&dense_strides(input.shape())) {
+    for ((&d, &size), &stride) in
+        dimensions.iter().zip(input.shape().iter()).zip(&dense_strides(input.shape()))
+    {
         from.strides[d] = if size == 1 { 0 } else { stride };
     }
     let bits = moved_bits("input 0", input)?;
@@ -160,8 +162,8 @@ fn iota(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 mod tests {
     use delegraph_core::Params;
     use delegraph_core::ops::stablehlo_movement::{
-        StablehloBroadcastInDimParams, StablehloConcatenateParams, StablehloDynamicSliceParams, StablehloSliceParams,
-        StablehloTransposeParams,
+        StablehloBroadcastInDimParams, StablehloConcatenateParams, StablehloDynamicSliceParams,
+        StablehloSliceParams, StablehloTransposeParams,
     };
 
     use super::*;
@@ -182,8 +184,11 @@ mod tests {
         one(BuiltinOp::STABLEHLO_TRANSPOSE, params, &[3, 2], &[1, 4, 2, 5, 3, 6]);
         let params = StablehloBroadcastInDimParams { broadcast_dimensions: vec![2, 0] };
         one(BuiltinOp::STABLEHLO_BROADCAST_IN_DIM, params, &[3, 2, 2], &[1, 4, 1, 4, 2, 5, 2, 5, 3, 6, 3, 6]);
-        let params =
-            StablehloSliceParams { start_indices: vec![1, 0], limit_indices: vec![2, 3], strides: vec![1, 2] };
+        let params = StablehloSliceParams {
+            start_indices: vec![1, 0],
+            limit_indices: vec![2, 3],
+            strides: vec![1, 2],
+        };
         one(BuiltinOp::STABLEHLO_SLICE, params, &[1, 2], &[4, 6]);
         let params = StablehloConcatenateParams { dimension: 1 };
         let inputs = [x(), Some(T::new(&[2, 1], &[7i32, 8]))];

@@ -119,7 +119,10 @@ fn quantized(cx: &PrepareContext<'_>, sizes: Sizes) -> Result<Invoke> {
     let Sizes { batch, features, cells } = sizes;
     let state = cx.output(STATE)?;
     if scale_zero_point(state)?.0 != 2f32.powi(STATE_BITS.cast_signed() - 15) {
-        return Err(Error::Unsupported(format!("state \"{}\" with a scale that is not 1/2048", state.name())));
+        return Err(Error::Unsupported(format!(
+            "state \"{}\" with a scale that is not 1/2048",
+            state.name()
+        )));
     }
     let zero = scale_zero_point(cx.input(WEIGHTS)?)?.1;
     let to_gate = Multiplier::new((4096.0 * scale_zero_point(cx.input(BIAS)?)?.0).into())?;

@@ -66,7 +66,11 @@ pub(super) fn prepare(
 }
 
 fn check_types(cx: &PrepareContext<'_>) -> Result<()> {
-    fn all<T: Element>(cx: &PrepareContext<'_>, what: &str, list: impl IntoIterator<Item = usize>) -> Result<()> {
+    fn all<T: Element>(
+        cx: &PrepareContext<'_>,
+        what: &str,
+        list: impl IntoIterator<Item = usize>,
+    ) -> Result<()> {
         for tensor in list.into_iter().filter_map(|i| cx.optional_input(i)) {
             if tensor.ty() != T::TYPE {
                 return Err(unsupported_type(what, tensor));
@@ -97,23 +101,36 @@ impl Cell {
         let narrow = match intermediates.len() {
             5 => false,
             12 => true,
-            n => return Err(Error::InvalidNode(format!("an integer cell with {n} intermediates, expected 5 or 12"))),
+            n => {
+                return Err(Error::InvalidNode(format!(
+                    "an integer cell with {n} intermediates, expected 5 or 12"
+                )));
+            }
         };
         let between = |i: usize| {
-            let known = intermediates.get(i).copied().flatten().filter(|(scale, _)| *scale > 0.0 && scale.is_finite());
-            known.ok_or_else(|| Error::InvalidNode(format!("intermediate {i} must have a scale and zero point")))
+            let known = intermediates
+                .get(i)
+                .copied()
+                .flatten()
+                .filter(|(scale, _)| *scale > 0.0 && scale.is_finite());
+            known.ok_or_else(|| {
+                Error::InvalidNode(format!("intermediate {i} must have a scale and zero point"))
+            })
         };
         let scale = |i: usize| -> Result<f32> { Ok(scale_zero_point(cx.input(i)?)?.0) };
         let (input_scale, input_zero) = scale_zero_point(cx.input(INPUT)?)?;
         let (last_scale, last_zero) = scale_zero_point(cx.input(CELL.output_state)?)?;
         let state_scale = scale(CELL.cell_state)?;
-        let state_exponent = exponent_of(state_scale).filter(|&e| if narrow { e == -15 } else { (-15..=-9).contains(&e) });
+        let state_exponent =
+            exponent_of(state_scale).filter(|&e| if narrow { e == -15 } else { (-15..=-9).contains(&e) });
         let Some(state_exponent) = state_exponent else {
             return Err(Error::Unsupported(format!("a cell state that counts {state_scale}")));
         };
         let normalized = cx.optional_input(CELL.norm[1].unwrap_or(INPUT)).is_some();
         if narrow && !normalized {
-            return Err(Error::Unsupported("an integer cell with 12 intermediates and no normalization".into()));
+            return Err(Error::Unsupported(
+                "an integer cell with 12 intermediates and no normalization".into(),
+            ));
         }
         let peephole = cx.optional_input(CELL.peephole[3].unwrap_or(INPUT)).is_some();
         if narrow && peephole {
@@ -202,7 +219,9 @@ impl Cell {
                 of_last.multiplier = shift;
             }
         }
-        let clipped = |limit: f32, scale: f32, most: f32| if limit > 0.0 { (limit / scale).min(most) as i32 } else { 0 };
+        let clipped = |limit: f32, scale: f32, most: f32| {
+            if limit > 0.0 { (limit / scale).min(most) as i32 } else { 0 }
+        };
         let output_scale = scale_zero_point(cx.output(0)?)?.0;
         Ok(Cell {
             features: cx.input(INPUT)?.shape().last().copied().unwrap_or(0),
@@ -222,7 +241,13 @@ impl Cell {
         })
     }
 
-    fn run(&self, cx: &mut InvokeContext<'_>, order: Order, gates: Temporary, hidden: Temporary) -> Result<()> {
+    fn run(
+        &self,
+        cx: &mut InvokeContext<'_>,
+        order: Order,
+        gates: Temporary,
+        hidden: Temporary,
+    ) -> Result<()> {
         let &Cell { features, cells, outputs, .. } = self;
         let operands = Operands::new(cx)?;
         let (input, output) = (cx.input::<i8>(INPUT)?, cx.output::<i8>(0)?);
@@ -262,14 +287,30 @@ impl Cell {
         let cells = self.cells;
         let mut run = |i: usize, state: &[i16]| {
             if let (Some(gate), Some(of_gate)) = (&self.gates[i], &operands.gates[i]) {
-                self.gate(gate, of_gate, group, [input, last], state, &mut gates[i * cells..][..cells], i == 2);
+                self.gate(
+                    gate,
+                    of_gate,
+                    group,
+                    [input, last],
+                    state,
+                    &mut gates[i * cells..][..cells],
+                    i == 2,
+                );
             }
         };
         (0..3).for_each(|i| run(i, state));
         self.update(state, gates);
         let mut run = |i: usize, state: &[i16]| {
             if let (Some(gate), Some(of_gate)) = (&self.gates[i], &operands.gates[i]) {
-                self.gate(gate, of_gate, group, [input, last], state, &mut gates[i * cells..][..cells], i == 2);
+                self.gate(
+                    gate,
+                    of_gate,
+                    group,
+                    [input, last],
+                    state,
+                    &mut gates[i * cells..][..cells],
+                    i == 2,
+                );
             }
         };
         run(3, state);

@@ -72,9 +72,7 @@ fn two_directions() {
 
 #[test]
 fn the_basic_cell() {
-    let params = || {
-        Params::from(LSTMParams { kernel_type: LstmKernelType::Basic, ..LSTMParams::default() })
-    };
+    let params = || Params::from(LSTMParams { kernel_type: LstmKernelType::Basic, ..LSTMParams::default() });
     let operands = |ty: u8| -> Vec<Option<T>> {
         let (byte, half) = ((1.0 / 128.0, 128), (1.0 / 2048.0, 0));
         let quantized = |t: T, (scale, zero): (f32, i64)| Some(t.quantized(scale, zero));
@@ -173,10 +171,8 @@ fn integer_cell(wide: bool) -> Vec<Option<T>> {
 #[test]
 fn integer_cells() {
     for (wide, want) in [(true, [[2i8, -6], [2, -5], [2, -4]]), (false, [[-45, 0], [-68, 2], [-81, 4]])] {
-        let params = Params::from(LSTMParams {
-            fused_activation_function: Activation::Tanh,
-            ..LSTMParams::default()
-        });
+        let params =
+            Params::from(LSTMParams { fused_activation_function: Activation::Tanh, ..LSTMParams::default() });
         let output = [T::new(&[1, 2], &[0i8; 2]).quantized(0.01, -4)];
         let resolver = crate::ReferenceOpResolver::new();
         let op = BuiltinOp::LSTM;
