@@ -245,15 +245,8 @@ impl Dot8 for Vnni {
             let x = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(quarters, x), columns);
             _mm512_xor_si512(x, flip)
         };
-        store_bytes(p: *mut u8, x: __m512i, n: usize) = {
-            // In a register first: narrowing on the way to memory is slow.
-            let bytes = _mm512_cvtepi32_epi8(x);
-            if n >= 16 {
-                _mm_storeu_si128(p.cast(), bytes);
-            } else {
-                _mm_mask_storeu_epi8(p.cast(), first(n), bytes);
-            }
-        };
+        store_bytes(p: *mut u8, x: __m512i, n: usize) =
+            _mm512_mask_cvtepi32_storeu_epi8(p.cast(), first(n), x);
         store(p: *mut i32, x: __m512i, n: usize) = _mm512_mask_storeu_epi32(p, first(n), x);
     }
 
