@@ -84,8 +84,9 @@ ops: ## regenerate the support table docs/ops.md
 	@$(CARGO) run $(CARGO_FLAGS) --quiet -- ops > target/ops.md
 	@{ sed '/^| op |/,$$d' docs/ops.md; cat target/ops.md; } > target/ops-new.md && mv target/ops-new.md docs/ops.md
 
-goldens: $(VENVS)/goldens/ready models ## run LiteRT on every model and rewrite conformance/goldens
+goldens: $(VENVS)/goldens/ready models ## run LiteRT on every model and single-op case and rewrite conformance/goldens
 	$(VENVS)/goldens/bin/python scripts/make_goldens.py
+	$(VENVS)/goldens/bin/python scripts/make_case_goldens.py
 
 digits: $(VENVS)/train/ready ## train the embedded digit classifier again: assets/digits
 	$(VENVS)/train/bin/python scripts/train_digits.py

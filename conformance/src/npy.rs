@@ -125,6 +125,61 @@ fn utf8(points: &[u8]) -> Vec<u8> {
     text.trim_end_matches('\0').as_bytes().to_vec()
 }
 
+/// A `.npy` file of a tensor's bytes. BFLOAT16 is written as NumPy's extension for it does; elements of fewer than eight
+/// bits are written as bytes, each with its own.
+///
+/// # Errors
+/// The type is none that NumPy has.
+pub fn write(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, String> {
+    use TensorType::*;
+    let descr = match ty {
+        Float16 => "<f2",
+        BFloat16 => "<V2",
+        Float32 => "<f4",
+        Float64 => "<f8",
+        Complex64 => "<c8",
+        Complex128 => "<c16",
+        Bool => "|b1",
+        Int8 | Int4 | Int2 => "|i1",
+        UInt8 | UInt4 => "|u1",
+        Float8E4M3FN | Float8E5M2 => "|V1",
+        Int16 => "<i2",
+        UInt16 => "<u2",
+        Int32 => "<i4",
+        UInt32 => "<u4",
+        Int64 => "<i8",
+        UInt64 => "<u8",
+        // The serialised strings, as one row of bytes.
+        String => "|u1",
+        _ => return Err(format!("arrays of {ty} are not supported")),
+    };
+    let mut dims = shape.to_vec();
+    let mut data = bytes.to_vec();
+    if ty == String {
+        dims = vec![bytes.len()];
+    } else if let Some(bits) = ty.bits().filter(|b| *b < 8) {
+        let count = shape.iter().product();
+        let signed = matches!(ty, Int4 | Int2);
+        let element = |i: usize| {
+            let raw = (bytes.get(i * bits / 8).copied().unwrap_or(0) >> (i * bits % 8)) << (8 - bits);
+            if signed { ((raw as i8) >> (8 - bits)) as u8 } else { raw >> (8 - bits) }
+        };
+        data = (0..count).map(element).collect();
+    }
+    let dims: std::string::String = dims.iter().map(|d| format!("{d}, ")).collect();
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");
+    // The data starts at a multiple of 64; the header ends with a line feed.
+    while (10 + header.len() + 1) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header.as_bytes());
+    file.extend(data);
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

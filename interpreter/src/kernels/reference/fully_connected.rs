@@ -223,6 +223,12 @@ fn int16<B: Element + Into<i64>>(cx: &mut PrepareContext<'_>) -> Result<Invoke> 
     let zero = weights_zero_point(cx)?;
     // With a zero point it is no matrix product, and without a bias the accumulator is wide then.
     let wide = B::TYPE == TensorType::Int64 || (zero != 0 && cx.optional_input(2).is_none());
+    let ratio = |scale: &f32| -> Result<f64> {
+        let (from, to) = (scale_zero_point(cx.input(0)?)?.0, scale_zero_point(cx.output(0)?)?.0);
+        Ok(f64::from(from) * f64::from(*scale) / f64::from(to))
+    };
+    let ratios = weight_scales(cx.input(1)?, 0)?.iter().map(ratio).collect::<Result<Vec<_>>>()?;
+    let (_, _, [low, high]) = requantize.parts();
     let weights = Weights::new(cx, 1)?;
     Ok(Box::new(move |cx| {
         let bias = cx.optional_input::<B>(2)?;
@@ -232,11 +238,13 @@ fn int16<B: Element + Into<i64>>(cx: &mut PrepareContext<'_>) -> Result<Invoke> 
         };
         run(depth, cx.input(0)?, weights.get(cx)?, cx.output::<i16>(0)?, dot, |_, o, sum: i64| {
             let sum = sum.wrapping_add(bias.map_or(0, |bias| bias[o].into()));
-            (match (wide, zero) {
-                (true, _) => requantize.apply_wide(o, sum),
-                (false, 0) => requantize.apply_up(o, sum as i32),
-                (false, _) => requantize.apply(o, sum as i32),
-            }) as i16
+            if !wide && zero == 0 {
+                return requantize.apply_up(o, sum as i32) as i16;
+            }
+            // What is no matrix product of narrow numbers is scaled in double precision.
+            let sum = if wide { sum as f64 } else { f64::from(sum as i32) };
+            let ratio = if ratios.len() == 1 { ratios[0] } else { ratios[o] };
+            ((sum * ratio).round() as i32).clamp(low, high) as i16
         });
         Ok(())
     }))

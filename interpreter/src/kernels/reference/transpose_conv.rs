@@ -23,14 +23,16 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     match (input.ty(), weights.ty()) {
         (Float32, Float32) => float(cx),
         (Float32, Int8) => hybrid(cx),
-        (UInt8, UInt8) => quantized::<u8, u8, i32>(cx, true, Requantize::apply),
-        (Int8, Int8) => quantized::<i8, i8, i32>(cx, false, Requantize::apply),
+        (UInt8, UInt8) => quantized::<u8, u8, i32>(cx, true, |requantize, at, sum| {
+            at.apply(requantize, sum, at.index < at.elements / 16 * 16)
+        }),
+        (Int8, Int8) => quantized::<i8, i8, i32>(cx, false, by_channel),
         (Int16, Int8) => {
             check_symmetric(input)?;
             check_symmetric(cx.output(0)?)?;
             match bias {
-                Int32 => quantized::<i16, i8, i32>(cx, false, Requantize::apply),
-                _ => quantized::<i16, i8, i64>(cx, false, Requantize::apply_wide),
+                Int32 => quantized::<i16, i8, i32>(cx, false, by_channel),
+                _ => quantized::<i16, i8, i64>(cx, false, |r, at, sum| r.apply_wide(at.channel, sum)),
             }
         }
         (Float32 | UInt8 | Int8 | Int16, _) => Err(unsupported_type("weights", weights)),
@@ -113,11 +115,39 @@ impl Sum for i64 {
     }
 }
 
+/// An output element.
+struct Place {
+    /// Its index among all `elements`.
+    index: usize,
+    /// How many there are.
+    elements: usize,
+    /// Its channel.
+    channel: usize,
+    /// How many channels there are.
+    channels: usize,
+}
+
+impl Place {
+    /// The field's kernels take several elements at once and round their halves upwards, those of the rest away from
+    /// zero.
+    fn apply(&self, requantize: &Requantize, sum: i32, together: bool) -> i32 {
+        match together {
+            true => requantize.apply_up(self.channel, sum),
+            false => requantize.apply(self.channel, sum),
+        }
+    }
+}
+
+/// Eight channels are taken at once.
+fn by_channel(requantize: &Requantize, at: Place, sum: i32) -> i32 {
+    at.apply(requantize, sum, at.channel < at.channels / 8 * 8)
+}
+
 /// Sums are as wide as the bias.
 fn quantized<T, W, S>(
     cx: &mut PrepareContext<'_>,
     single: bool,
-    finish: fn(&Requantize, usize, S) -> i32,
+    finish: fn(&Requantize, Place, S) -> i32,
 ) -> Result<Invoke>
 where
     T: QuantizedElement,
@@ -147,7 +177,8 @@ where
             if let Some(bias) = bias {
                 *sum = sum.plus(bias[channel]);
             }
-            *o = T::clamped(finish(&requantize, channel, *sum), T::MIN, T::MAX);
+            let place = Place { index: i, elements, channel, channels };
+            *o = T::clamped(finish(&requantize, place, *sum), T::MIN, T::MAX);
         }
         Ok(())
     }))

@@ -339,6 +339,8 @@ pub(super) fn leaky_relu(cx: &mut PrepareContext<'_>, alpha: f32) -> Result<Invo
         let x = x - zero;
         let scaled = match x >= 0 {
             true => identity.apply(x),
+            // Halves are rounded upwards in 16 bits, downwards in 8.
+            false if slope < 0.0 && ty == TensorType::Int16 => below.apply(-x),
             false if slope < 0.0 => -below.apply(x),
             false => below.apply(x),
         };

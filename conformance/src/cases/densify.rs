@@ -1,0 +1,21 @@
+//! DENSIFY.
+
+use delegraph_core::sparsity::{Level, Sparsity};
+
+use super::prelude::*;
+
+pub(super) fn cases(out: &mut Vec<Case>) {
+    let sparsity = Sparsity {
+        traversal_order: vec![0, 1],
+        block_map: Vec::new(),
+        levels: vec![Level::Dense { size: 3 }, Level::csr(vec![0, 2, 2, 5], vec![0, 3, 0, 1, 2])],
+    };
+    for ty in [Float32, Float16, Int8] {
+        let stored = x(ty, &[5]).data(0, 0);
+        let dense = x(ty, &[3, 4]).constant().bytes(stored).sparse(sparsity.clone());
+        out.push(match ty {
+            Int8 => Case::new(Op::DENSIFY, Params::None, [dense.q(0.1, 0)]).q(0.1, 0),
+            _ => Case::new(Op::DENSIFY, Params::None, [dense]),
+        });
+    }
+}

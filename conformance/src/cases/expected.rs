@@ -1,0 +1,112 @@
+//! What LiteRT computed for the cases: `conformance/goldens/ops`, written by `scripts/make_case_goldens.py`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use delegraph_core::{BuiltinOp, Shape, TensorType};
+
+use super::case::Computed;
+
+/// What LiteRT made of one case.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Every output of every step.
+    Ran(Vec<Computed>),
+    /// It said no, in these words.
+    Refused(String),
+    /// Its process ended with this.
+    Crashed(String),
+    /// It computed one thing once, and another the next time.
+    Varies(String),
+}
+
+/// An entry of the index.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The fingerprint of the case that ran.
+    pub fingerprint: u64,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Expected {
+    /// LiteRT's version.
+    pub litert: String,
+    /// By the case's name.
+    pub entries: BTreeMap<String, Entry>,
+    /// The types that LiteRT's kernels accept as the data of an op, as far as the cases can be written in other types.
+    pub types: BTreeMap<i32, BTreeSet<TensorType>>,
+}
+
+impl Expected {
+    /// Reads `index.tsv`, `outputs.bin` and `types.tsv` in `folder`.
+    ///
+    /// # Errors
+    /// What is missing or damaged, and where.
+    pub fn read(folder: &Path) -> Result<Self, String> {
+        let bytes = |name: &str| {
+            fs::read(folder.join(name)).map_err(|e| format!("{}: {e}", folder.join(name).display()))
+        };
+        let text = |name: &str| String::from_utf8(bytes(name)?).map_err(|e| format!("{name}: {e}"));
+        let outputs = bytes("outputs.bin")?;
+        let mut expected = Expected::default();
+        for (number, line) in text("index.tsv")?.lines().enumerate() {
+            if let Some(version) = line.strip_prefix("# ai-edge-litert ") {
+                expected.litert = version.into();
+                continue;
+            }
+            let (name, entry) =
+                entry(line, &outputs).map_err(|e| format!("index.tsv:{}: {e}", number + 1))?;
+            expected.entries.insert(name, entry);
+        }
+        for (number, line) in text("types.tsv")?.lines().enumerate() {
+            let (op, types) =
+                types(line).ok_or_else(|| format!("types.tsv:{}: not an op and types", number + 1))?;
+            expected.types.insert(op.0, types);
+        }
+        Ok(expected)
+    }
+}
+
+fn entry(line: &str, outputs: &[u8]) -> Result<(String, Entry), String> {
+    let [name, fingerprint, what, rest] = line.split('\t').collect::<Vec<_>>()[..] else {
+        return Err("expected four columns".into());
+    };
+    let fingerprint = u64::from_str_radix(fingerprint, 16).map_err(|e| e.to_string())?;
+    let outcome = match what {
+        "ran" => Outcome::Ran(
+            rest.split(';')
+                .filter(|piece| !piece.is_empty())
+                .map(|piece| output(piece, outputs).ok_or_else(|| format!("\"{piece}\" is no output")))
+                .collect::<Result<_, _>>()?,
+        ),
+        "refused" => Outcome::Refused(rest.into()),
+        "crashed" => Outcome::Crashed(rest.into()),
+        "varies" => Outcome::Varies(rest.into()),
+        other => return Err(format!("\"{other}\" is no outcome")),
+    };
+    Ok((name.into(), Entry { fingerprint, outcome }))
+}
+
+/// `TYPE [q] d,d,d offset+length`.
+fn output(piece: &str, outputs: &[u8]) -> Option<Computed> {
+    let [ty, quantized, shape, range] = piece.split(' ').collect::<Vec<_>>()[..] else { return None };
+    let shape = shape.split(',').filter(|d| *d != "-").map(str::parse).collect::<Result<Shape, _>>().ok()?;
+    let (offset, length) = range.split_once('+')?;
+    let (offset, length): (usize, usize) = (offset.parse().ok()?, length.parse().ok()?);
+    let bytes = outputs.get(offset..offset.checked_add(length)?)?.to_vec();
+    Some(Computed { ty: type_named(ty)?, shape, quantized: quantized == "q", bytes })
+}
+
+fn types(line: &str) -> Option<(BuiltinOp, BTreeSet<TensorType>)> {
+    let (op, types) = line.split_once('\t')?;
+    let op = (0..256).map(BuiltinOp).find(|o| o.variant_name() == Some(op))?;
+    Some((op, types.split(' ').map(type_named).collect::<Option<_>>()?))
+}
+
+fn type_named(name: &str) -> Option<TensorType> {
+    TensorType::ALL.into_iter().find(|t| t.name() == name)
+}

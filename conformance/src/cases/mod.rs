@@ -1,0 +1,178 @@
+//! Uses of every op that the field's CPU resolver registers: in every version, in every type that it accepts.
+//!
+//! A family's file here lists problems: op, params, operands whose data a seed gives, and what is special. What LiteRT
+//! computes of them is in `conformance/goldens/ops`; kernels are compared with it, and delegates may be.
+//!
+//! A case that LiteRT does not run, or of which it gives two answers, says so in its [`Verdict`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use delegraph_core::ops::DEFS;
+use delegraph_core::{BuiltinOp, Op, OpResolver, Registration, TensorType};
+
+mod case;
+mod expected;
+mod operand;
+mod probe;
+
+pub use case::{Case, Computed, Output, Verdict};
+pub use expected::{Entry, Expected, Outcome};
+pub use operand::{Kind, Operand};
+pub use probe::probes;
+
+macro_rules! families {
+    ($($family:ident,)*) => {
+        $(mod $family;)*
+        /// The cases that the families list, in their order.
+        fn listed() -> Vec<Case> {
+            let mut cases = Vec::new();
+            $($family::cases(&mut cases);)*
+            cases
+        }
+    };
+}
+
+families! {
+    add_n,
+    arg_min_max,
+    batch_matmul,
+    binary,
+    bucketize,
+    cast,
+    comparison,
+    complex,
+    concatenation,
+    control_flow,
+    conv_2d,
+    conv_3d,
+    cumsum,
+    densify,
+    depth_to_space,
+    depthwise_conv_2d,
+    dilate,
+    dynamic_update_slice,
+    embedding_lookup,
+    fill,
+    fully_connected,
+    gather,
+    hashtable,
+    hashtable_lookup,
+    l2_normalization,
+    local_response_normalization,
+    lsh_projection,
+    lstm,
+    matrix_diag,
+    non_max_suppression,
+    one_hot,
+    pack,
+    pad,
+    pool_2d,
+    prelu,
+    quantize,
+    random,
+    reduce,
+    reduce_window,
+    reshape,
+    resize,
+    reverse,
+    rnn,
+    scatter,
+    segment,
+    select,
+    shape,
+    skip_gram,
+    slice,
+    softmax,
+    space_to_batch,
+    sparse_to_dense,
+    split,
+    stablehlo_compute,
+    stablehlo_elementwise,
+    stablehlo_gather,
+    stablehlo_movement,
+    svdf,
+    tile,
+    topk,
+    transpose,
+    transpose_conv,
+    unary,
+    unique,
+    variables,
+    where_op,
+}
+
+/// All cases. Where a family lists none for a version of an op, the op's first cases are there once more in it.
+pub fn all() -> Vec<Case> {
+    let mut cases = listed();
+    cases.extend(other_versions(&cases));
+    let mut names = BTreeMap::<String, usize>::new();
+    for case in &mut cases {
+        let label = case.label();
+        let count = names.entry(label.clone()).or_default();
+        *count += 1;
+        case.name = if *count == 1 { label } else { format!("{label}_{count}") };
+    }
+    cases
+}
+
+/// The versions in which LiteRT's CPU resolver registers an op.
+pub fn versions(op: BuiltinOp) -> Vec<u32> {
+    // Releases know a version of it, but no resolver registers it.
+    if op == BuiltinOp::STABLEHLO_CBRT {
+        return Vec::new();
+    }
+    let history = DEFS.iter().find(|d| d.op == op).map_or(&[][..], |d| d.history);
+    history.iter().map(|(version, _)| *version).collect()
+}
+
+fn other_versions(cases: &[Case]) -> Vec<Case> {
+    let mut missing = Vec::new();
+    for def in DEFS {
+        let of_op: Vec<&Case> = cases.iter().filter(|c| c.op == def.op).collect();
+        let have: BTreeSet<u32> =
+            of_op.iter().flat_map(|c| c.build().map(|m| c.versions(&m)).unwrap_or_default()).collect();
+        for version in versions(def.op).into_iter().filter(|v| !have.contains(v)) {
+            let case = of_op.iter().map(|c| (*c).clone().version(version)).find(|c| c.build().is_ok());
+            missing.extend(case);
+        }
+    }
+    missing
+}
+
+/// The types of an op's data operand for which the kernels of `resolver` accept at least one case.
+pub fn types(op: BuiltinOp, resolver: &Arc<dyn OpResolver>) -> Vec<TensorType> {
+    static LISTED: OnceLock<Vec<Case>> = OnceLock::new();
+    let mut types = BTreeSet::new();
+    for case in LISTED.get_or_init(listed).iter().filter(|c| c.op == op) {
+        if let Some(ty) = case.data_type().filter(|ty| !types.contains(ty))
+            && case.prepares(Shared(Arc::clone(resolver)))
+        {
+            types.insert(ty);
+        }
+    }
+    types.into_iter().collect()
+}
+
+/// A resolver that several interpreters use.
+struct Shared(Arc<dyn OpResolver>);
+
+impl OpResolver for Shared {
+    fn find(&self, op: &Op, version: u32) -> Option<&Registration> {
+        self.0.find(op, version)
+    }
+
+    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+        self.0.versions(op)
+    }
+}
+
+/// What the families' files need.
+mod prelude {
+    pub(super) use delegraph_core::BuiltinOp as Op;
+    pub(super) use delegraph_core::ops::{Activation, Padding};
+    pub(super) use delegraph_core::{Params, TensorType, TensorType::*};
+
+    pub(super) use super::operand::{Operand, given, known, list, quantum, strings, x};
+    pub(super) use super::{Case, Output, Verdict};
+}
