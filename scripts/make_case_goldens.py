@@ -177,12 +177,13 @@ def main():
         folders = make_cases(arguments.keep or temporary)
         lines, data, places, counts = [], bytearray(), {}, {}
         for folder, (what, rest) in zip(folders, run_all(folders)):
-            name, fingerprint, op, ty, _ = (folder / "case.txt").read_text().rstrip("\n").split("\t")
+            name, fingerprint, op, ty, _, compared = (folder / "case.txt").read_text().rstrip("\n").split("\t")
             counts[what] = counts.get(what, 0) + 1
             if what == "ran":
                 taken.setdefault(op, set()).add(ty)
                 pieces = []
-                for piece in filter(None, rest.split(";")):
+                # What is not compared may be by chance.
+                for piece in filter(None, rest.split(";") if compared == "compared" else []):
                     head, _, body = piece.rpartition(" ")
                     body = bytes.fromhex(body)
                     # Equal outputs are stored once.
@@ -200,7 +201,7 @@ def main():
         with tempfile.TemporaryDirectory() as temporary:
             folders = make_cases(temporary, "--probe")
             for folder, (what, _) in zip(folders, run_all(folders)):
-                _, _, op, ty, _ = (folder / "case.txt").read_text().rstrip("\n").split("\t")
+                _, _, op, ty, *_ = (folder / "case.txt").read_text().rstrip("\n").split("\t")
                 if what == "ran":
                     taken.setdefault(op, set()).add(ty)
         (OUT / "types.tsv").write_text("".join(f"{op}\t{' '.join(sorted(types))}\n" for op, types in sorted(taken.items())))

@@ -1,6 +1,7 @@
 //! Writes every case as a folder: `make_cases DIR [--probe]`.
 //!
-//! A folder holds `model.tflite`, `input_S_N.npy` for input N in step S, and `case.txt`: name, fingerprint and the op.
+//! A folder holds `model.tflite`, `input_S_N.npy` for input N in step S, and `case.txt`: name, fingerprint, op, type,
+//! steps, and whether its outputs are compared.
 //! With `--probe`, each case is written in every other type that its data operand could have, right or wrong, to see
 //! which of them LiteRT takes.
 
@@ -8,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use delegraph_conformance::cases::{self, Case};
+use delegraph_conformance::cases::{self, Case, Verdict};
 use delegraph_conformance::npy;
 
 fn main() -> ExitCode {
@@ -48,6 +49,8 @@ fn write(root: &Path, case: &Case) -> Result<(), String> {
         }
     }
     let (op, ty) = (case.op.variant_name().unwrap_or("?"), case.data_type().map_or("-", |t| t.name()));
-    let line = format!("{}\t{:016x}\t{op}\t{ty}\t{}\n", case.name, case.fingerprint(&model), case.steps);
+    let compared = if matches!(case.verdict, Verdict::NotCompared(_)) { "not_compared" } else { "compared" };
+    let (fingerprint, steps) = (case.fingerprint(&model), case.steps);
+    let line = format!("{}\t{fingerprint:016x}\t{op}\t{ty}\t{steps}\t{compared}\n", case.name);
     fs::write(folder.join("case.txt"), line).map_err(text)
 }

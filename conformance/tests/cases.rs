@@ -44,7 +44,7 @@ const TYPES_LEFT_OUT: &[(&[BuiltinOp], &[TensorType], &str)] = {
             &[Int4, Int2, UInt4],
             "LiteRT takes each for a byte",
         ),
-        (&[Op::FAKE_QUANT], ALL_BUT_FLOAT32, "LiteRT reads any type as FLOAT32"),
+        (&[Op::FAKE_QUANT], ALL_BUT_FLOAT32, "LiteRT reads any type of 32 bits as FLOAT32"),
         (&[Op::LSH_PROJECTION], ALL_BUT_FLOAT32, "LiteRT hashes the bytes of any type"),
         (
             &[Op::MATRIX_DIAG, Op::MATRIX_SET_DIAG],
@@ -60,12 +60,12 @@ const TYPES_LEFT_OUT: &[(&[BuiltinOp], &[TensorType], &str)] = {
 };
 const ALL_BUT_FLOAT32: &[TensorType] = TensorType::ALL.split_at(1).1;
 
-/// Cases, by the beginning of their names, that our kernels do not run as LiteRT does yet, and why.
-const NOT_YET: &[(&str, &str)] = &[
-    ("svdf/svdf_float32_rank1_none_hybrid", "hybrid SVDF has no kernel"),
-    ("svdf/svdf_float32_rank1_relu_hybrid", "hybrid SVDF has no kernel"),
-    ("svdf/svdf_float32_rank2_none_hybrid", "hybrid SVDF has no kernel"),
-    ("svdf/svdf_float32_rank2_relu_hybrid", "hybrid SVDF has no kernel"),
+/// Uses, by a part of their cases' names, for which there is no kernel yet: they may be refused, but never wrong.
+const NOT_YET: &[&str] = &[
+    "svdf/svdf_float32_rank1_none_hybrid",
+    "svdf/svdf_float32_rank1_relu_hybrid",
+    "svdf/svdf_float32_rank2_none_hybrid",
+    "svdf/svdf_float32_rank2_relu_hybrid",
 ];
 
 fn main() -> Result<(), String> {
@@ -115,7 +115,7 @@ fn check(case: &Case, resolver: &str, expected: &Expected) -> Result<(), String>
         "reference" => case.run(model, ReferenceOpResolver::new()),
         _ => case.run(model, BuiltinOpResolver::new()),
     };
-    if NOT_YET.iter().any(|(name, _)| case.name.starts_with(name)) {
+    if outputs.is_err() && NOT_YET.iter().any(|name| case.name.starts_with(name)) {
         return Ok(());
     }
     match (&case.verdict, &entry.outcome) {
