@@ -281,7 +281,7 @@ fn ops_of_each_backend() {
         );
     }
     let text = delegraph(&["ops", "--delegate", "reference"]).expect(0, "").stdout;
-    assert!(text.starts_with("| op | known versions | reference |\n|---|---|---|\n"), "{text}");
+    assert!(text.starts_with("| op | TFLite | reference | types | |\n|---|---|---|---|---|\n"), "{text}");
 }
 
 #[test]

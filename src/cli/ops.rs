@@ -1,13 +1,16 @@
 //! `ops`: which ops at which versions each backend runs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use delegraph::TensorType;
 use delegraph::core::ops::{DEFS, OpDef, OptionsType};
 use delegraph::core::resolver::merged;
 use delegraph::core::{Op, OpResolver};
 use delegraph::delegate_api::VersionTable;
 use delegraph::delegate_wgpu::WgpuDelegate;
 use delegraph::{BuiltinOpResolver, ReferenceOpResolver};
+use delegraph_conformance::cases;
 use serde::Serialize;
 
 use super::delegates::Choice;
@@ -42,6 +45,9 @@ struct OpLine {
     history: Vec<(u32, &'static str)>,
     /// Per backend, the ranges of versions that it runs.
     versions: BTreeMap<String, Vec<(u32, u32)>>,
+    /// Per backend of CPU kernels, the types of data that it was seen to take in the project's own cases. Types of a
+    /// delegate depend on the adapter; `explain` tells them.
+    types: BTreeMap<String, Vec<&'static str>>,
     /// Why the CPU kernels run other versions than TFLite's releases, where they do.
     note: Option<&'static str>,
 }
@@ -55,7 +61,7 @@ struct Param {
 
 /// What a backend says of an op.
 enum Backend {
-    Kernels(Box<dyn OpResolver>),
+    Kernels(Arc<dyn OpResolver>),
     Delegate(VersionTable),
 }
 
@@ -64,6 +70,16 @@ impl Backend {
         match self {
             Backend::Kernels(resolver) => merged(resolver.versions(op)),
             Backend::Delegate(table) => table.max(op).map(|max| (1, max)).into_iter().collect(),
+        }
+    }
+
+    fn types(&self, op: &Op) -> Option<Vec<&'static str>> {
+        match self {
+            Backend::Kernels(resolver) => {
+                let types = cases::types(op.builtin()?, resolver);
+                Some(types.into_iter().map(TensorType::name).collect())
+            }
+            Backend::Delegate(_) => None,
         }
     }
 
@@ -96,6 +112,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         }),
         history: def.map_or_else(Vec::new, |d| d.history.to_vec()),
         versions: backends.iter().map(|(name, b)| (name.clone(), b.versions(op))).collect(),
+        types: backends.iter().filter_map(|(name, b)| Some((name.clone(), b.types(op)?))).collect(),
         note: def.and_then(note),
     };
     let mut ops: Vec<OpLine> = DEFS.iter().map(|def| line(&Op::Builtin(def.op), Some(def))).collect();
@@ -110,8 +127,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
 fn backend(choice: &Choice) -> Result<Backend, Failure> {
     Ok(match (choice, choice.open()?) {
         (_, Some(delegate)) => Backend::Delegate(delegate.max_versions().clone()),
-        (Choice::Reference, None) => Backend::Kernels(Box::new(ReferenceOpResolver::new())),
-        (_, None) => Backend::Kernels(Box::new(BuiltinOpResolver::new())),
+        (Choice::Reference, None) => Backend::Kernels(Arc::new(ReferenceOpResolver::new())),
+        (_, None) => Backend::Kernels(Arc::new(BuiltinOpResolver::new())),
     })
 }
 
@@ -120,7 +137,7 @@ fn note(def: &OpDef) -> Option<&'static str> {
     let op = Op::Builtin(def.op);
     let kernels = merged(BuiltinOpResolver::new().versions(&op));
     let released = merged(def.history.iter().map(|(version, _)| (*version, *version)).collect());
-    if kernels == released {
+    if kernels == released && !released.is_empty() {
         return None;
     }
     Some(match (def.family, kernels.is_empty(), released.is_empty()) {
@@ -137,15 +154,17 @@ fn note(def: &OpDef) -> Option<&'static str> {
 
 impl Document for Ops {
     fn text(&self) -> String {
-        let mut text = format!("| op | TFLite | {} | |\n|---|---|", self.delegates.join(" | "));
-        text += &"---|".repeat(self.delegates.len() + 1);
+        let mut text = format!("| op | TFLite | {} | types | |\n|---|---|", self.delegates.join(" | "));
+        text += &"---|".repeat(self.delegates.len() + 2);
         for op in &self.ops {
             let known: Vec<(u32, u32)> = merged(op.history.iter().map(|(v, _)| (*v, *v)).collect());
             let cells =
                 self.delegates.iter().map(|d| op.versions.get(d).map_or(String::new(), |v| ranges(v)));
             let cells = cells.collect::<Vec<_>>().join(" | ");
             let note = op.note.unwrap_or_default();
-            text += &format!("\n| {} | {} | {cells} | {note} |", op.op, ranges(&known));
+            let types = op.types.values().max_by_key(|types| types.len()).map(|types| types.join(", "));
+            let types = types.unwrap_or_default();
+            text += &format!("\n| {} | {} | {cells} | {types} | {note} |", op.op, ranges(&known));
         }
         text + "\n"
     }
