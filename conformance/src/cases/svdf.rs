@@ -20,7 +20,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             let time = x(Float32, &[filters, memory]).constant().range(-1.0, 1.0);
             let bias = x(Float32, &[units]).constant();
             let state = x(Float32, &[batch, memory * filters]).variable();
-            let all = [Some(data.clone()), Some(weights), Some(time.clone()), None, Some(state.clone())];
+            let all = [Some(data.clone()), Some(weights), Some(time), None, Some(state.clone())];
             out.push(
                 Case::optional(Op::SVDF, params(false), all.clone()).steps(4).detail(detail("_no_bias")),
             );
@@ -29,7 +29,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             out.push(Case::optional(Op::SVDF, params(false), biased).steps(4).detail(detail("")));
             for asymmetric in [false, true] {
                 let weights = x(Int8, &[filters, inputs]).constant().q(0.01, 0);
-                let time = time.clone();
+                let time = x(Int8, &[filters, memory]).constant().q(0.01, 0);
                 let hybrid = [data.clone(), weights, time, bias.clone(), state.clone()];
                 let case = Case::new(Op::SVDF, params(asymmetric), hybrid).steps(4);
                 out.push(case.detail(detail(&format!("_hybrid_{asymmetric}"))));
