@@ -7,11 +7,18 @@ use std::path::Path;
 use delegraph::core::ops::DEFS;
 
 /// Where a family has a file, and the file's extension.
-const ROOMS: &[(&str, &str)] =
-    &[("core/src/ops", "rs"), (REFERENCE, "rs"), (OPTIMIZED, "rs"), (GPU, "rs"), (WGSL, "wgsl")];
+const ROOMS: &[(&str, &str)] = &[
+    ("core/src/ops", "rs"),
+    (REFERENCE, "rs"),
+    (OPTIMIZED, "rs"),
+    (GPU, "rs"),
+    (WGSL, "wgsl"),
+    (CASES, "rs"),
+];
 const REFERENCE: &str = "interpreter/src/kernels/reference";
 const OPTIMIZED: &str = "interpreter/src/kernels/optimized";
 const GPU: &str = "delegate-wgpu/src/ops";
+const CASES: &str = "conformance/src/cases";
 const WGSL: &str = "shaders/src/wgsl";
 
 /// Families that do not have a room, and why.
@@ -65,6 +72,8 @@ const MISSING: &[(&str, &str, &[&str])] = &[
         "dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather",
         "stablehlo_movement",
     ]),
+    (CASES, "no runtime defines what it computes", &["concat_embeddings"]),
+    (CASES, "codes that are no ops", &["special"]),
     (REFERENCE, "codes that are no ops", &["special"]),
     (OPTIMIZED, "codes that are no ops", &["special"]),
     (GPU, "codes that are no ops", &["special"]),
