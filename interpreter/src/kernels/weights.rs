@@ -3,7 +3,7 @@
 
 use delegraph_core::kernel::{InvokeContext, PrepareContext, Temporary, TensorView};
 use delegraph_core::ops::{Activation, TensorType};
-use delegraph_core::{Element, Error, Result};
+use delegraph_core::{Element, Error, Quantization, Result};
 
 use super::index::packed;
 use super::prepared::unsupported_type;
@@ -205,10 +205,16 @@ fn check_scale(tensor: TensorView<'_>, scale: f32) -> Result<()> {
 
 /// The scales of weights: one, or one per index of `dimension`; then their zero points must be 0.
 pub fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Result<&'a [f32]> {
-    let affine = weights
-        .quantization()
-        .and_then(|q| q.affine())
-        .ok_or_else(|| Error::InvalidNode(format!("tensor \"{}\" must have a scale", weights.name())))?;
+    let name = weights.name();
+    let affine = match weights.quantization() {
+        Some(Quantization::Affine(affine)) => affine,
+        Some(_) => {
+            let text =
+                format!("the quantization of tensor \"{name}\", which is neither per tensor nor per channel");
+            return Err(Error::Unsupported(text));
+        }
+        None => return Err(Error::InvalidNode(format!("tensor \"{name}\" must have a scale"))),
+    };
     // A channel in which all weights are zero may have the scale 0.
     let empty = |scale| affine.scales.len() > 1 && scale == 0.0;
     affine
@@ -360,6 +366,27 @@ pub fn quantize_asymmetric(values: &[f32], quantized: &mut [i8]) -> (f32, i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_with_scales_of_their_own_are_not_supported_rather_than_invalid() {
+        use delegraph_core::error::ErrorKind;
+        use delegraph_core::ops::fully_connected::FullyConnectedParams;
+        use delegraph_core::{BuiltinOp, ModelBuilder, SubgraphBuilder};
+
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Float32, [1, 64]);
+        let weights = graph.constant("weights", [1, 64], &[1i8; 64]);
+        let scales = graph.constant("scales", [1, 2], &[half::f16::ONE; 2]);
+        let blocks = Quantization::Blockwise { scales: scales.0, zero_points: None, block_size: 32 };
+        graph.quantize(weights, blocks);
+        let params = FullyConnectedParams::default();
+        let y = graph.node(BuiltinOp::FULLY_CONNECTED, params).inputs([x, weights]).output("y");
+        graph.outputs([y]);
+        let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+        let error = crate::Interpreter::builder(model).build().err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("tensor \"weights\""), "{error}");
+    }
 
     #[test]
     fn activations_quantized_while_running() {
