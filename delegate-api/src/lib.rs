@@ -12,6 +12,7 @@ mod context;
 mod delegate;
 mod graph;
 mod partition;
+pub mod plugin;
 mod rejection;
 mod report;
 mod versions;

@@ -1,0 +1,5 @@
+//! Delegates in shared libraries.
+
+mod options;
+
+pub use options::{CreateError, OptionError, PluginOptions};

@@ -1,0 +1,79 @@
+//! The wgpu delegate as a shared library, for applications that load delegates at run time.
+//!
+//! | option | meaning |
+//! |---|---|
+//! | `adapter` | part of the adapter's name, or of its driver's |
+//! | `backend` | the API to reach it by: `vulkan`, `metal`, `dx12`, `webgpu` |
+//! | `power` | which one to take where several match: `high` or `low` |
+//! | `max_partitions` | at most so many partitions, the largest ones |
+//! | `min_nodes` | partitions with fewer nodes stay on the CPU |
+//! | `trusted_shaders` | compile shaders without the bounds checks that wgpu adds |
+
+use delegraph_core::Error;
+use delegraph_delegate_api::plugin::{CreateError, PluginOptions};
+use delegraph_delegate_wgpu::wgpu::{Backend, PowerPreference};
+use delegraph_delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
+
+/// The delegate that `options` ask for.
+///
+/// # Errors
+/// [`CreateError::Option`] where an option is wrong; an error that says that it is unsupported where there is no such
+/// adapter.
+pub fn create(options: &PluginOptions) -> Result<WgpuDelegate, CreateError> {
+    let wanted = read(options)?;
+    // Before a device is opened, which takes long.
+    options.check_all_used()?;
+    let delegate = WgpuDelegate::new(wanted).map_err(|error| match error {
+        WgpuError::NoAdapter | WgpuError::NoMatch { .. } => Error::Unsupported(error.to_string()),
+        error => error.into(),
+    });
+    Ok(delegate?)
+}
+
+fn read(options: &PluginOptions) -> Result<WgpuOptions, CreateError> {
+    let backends = [
+        ("vulkan", Backend::Vulkan),
+        ("metal", Backend::Metal),
+        ("dx12", Backend::Dx12),
+        ("webgpu", Backend::BrowserWebGpu),
+    ];
+    let powers = [("high", PowerPreference::HighPerformance), ("low", PowerPreference::LowPower)];
+    let adapter = AdapterChoice {
+        name: options.get("adapter").map(str::to_owned),
+        backend: options.choice("backend", &backends)?,
+        power: options.choice("power", &powers)?.unwrap_or_default(),
+    };
+    let mut wanted = WgpuOptions { adapter, ..WgpuOptions::default() };
+    wanted.partitions.max_partitions = options.parse("max_partitions")?;
+    wanted.partitions.min_nodes = options.parse("min_nodes")?.unwrap_or(wanted.partitions.min_nodes);
+    wanted.trusted_shaders = options.flag("trusted_shaders")?;
+    Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_reach_the_delegate() {
+        let given =
+            [("adapter", "Radeon"), ("backend", "vulkan"), ("min_nodes", "3"), ("trusted_shaders", "1")];
+        let wanted = read(&PluginOptions::new(given).unwrap()).unwrap();
+        assert_eq!(wanted.adapter.name.as_deref(), Some("Radeon"));
+        assert_eq!(wanted.adapter.backend, Some(Backend::Vulkan));
+        assert_eq!(wanted.partitions.min_nodes, 3);
+        assert!(wanted.trusted_shaders);
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused_before_a_device_is_opened() {
+        let check = |key, value, want: &str| {
+            let error =
+                create(&PluginOptions::new([(key, value)]).unwrap()).err().expect("an error").to_string();
+            assert!(error.contains(want), "{error}");
+        };
+        check("adaptor", "x", "\"adaptor\" is not known; it takes: adapter, backend, ");
+        check("backend", "cuda", "none of: vulkan, metal, dx12, webgpu");
+        check("min_nodes", "many", "invalid digit");
+    }
+}
