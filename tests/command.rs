@@ -281,7 +281,10 @@ fn ops_of_each_backend() {
         );
     }
     let text = delegraph(&["ops", "--delegate", "reference"]).expect(0, "").stdout;
-    assert!(text.starts_with("| op | TFLite | reference | types | |\n|---|---|---|---|---|\n"), "{text}");
+    assert!(
+        text.starts_with("| op | TFLite | reference | types on reference | |\n|---|---|---|---|---|\n"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -7,8 +7,10 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::delegraph;
-use delegraph::core::BuiltinOp;
 use delegraph::core::ops::{DEFS, OptionsType, definition};
+use delegraph::core::{BuiltinOp, Op};
+use delegraph::delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph_conformance::cases;
 
 struct Line {
     code: i32,
@@ -81,4 +83,17 @@ fn both_resolvers_register_what_releases_run_or_the_table_says_why_not() {
 fn the_published_table_is_up_to_date() {
     let table = delegraph(&["ops"]).expect(0, "").stdout;
     assert!(include_str!("../docs/ops.md").ends_with(&table), "docs/ops.md is stale: run `make ops`");
+}
+
+#[test]
+fn the_gpu_claims_the_types_that_the_table_gives_for_it() {
+    let delegate = match WgpuDelegate::new(WgpuOptions::default()) {
+        Ok(delegate) => delegate,
+        Err(error @ WgpuError::NoAdapter) => return eprintln!("left out: {error}"),
+        Err(error) => panic!("{error}"),
+    };
+    for def in DEFS {
+        let claimed = cases::claimed_types(def.op, || Box::new(delegate.clone()));
+        assert_eq!(claimed, WgpuDelegate::supported_types(def.op), "{}", Op::Builtin(def.op));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use delegraph_core::{Error, Result};
+use delegraph_core::{BuiltinOp, Error, Result, TensorType};
 use delegraph_delegate_api::{
     DelegateKernel, DelegateParams, GraphView, NodeView, PartitionOptions, Rejection, SimpleDelegate,
     VersionTable,
@@ -73,6 +73,12 @@ impl WgpuDelegate {
     /// The highest version of each op that it runs, on any adapter.
     pub fn supported_versions() -> VersionTable {
         ops::versions()
+    }
+
+    /// The types of data on which it runs a builtin op. Ops of [`WgpuDelegate::supported_versions`] without types are
+    /// claimed only where their result was computed while preparing.
+    pub fn supported_types(op: BuiltinOp) -> &'static [TensorType] {
+        ops::types(op)
     }
 
     /// The adapter that it runs on.

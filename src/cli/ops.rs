@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use delegraph::TensorType;
-use delegraph::core::ops::{DEFS, OpDef, OptionsType};
+use delegraph::core::ops::{DEFS, OpDef, OptionsType, definition};
 use delegraph::core::resolver::merged;
-use delegraph::core::{Op, OpResolver};
+use delegraph::core::{BuiltinOp, Op, OpResolver};
 use delegraph::delegate_api::VersionTable;
 use delegraph::delegate_wgpu::WgpuDelegate;
 use delegraph::{BuiltinOpResolver, ReferenceOpResolver};
@@ -45,8 +45,7 @@ struct OpLine {
     history: Vec<(u32, &'static str)>,
     /// Per backend, the ranges of versions that it runs.
     versions: BTreeMap<String, Vec<(u32, u32)>>,
-    /// Per backend of CPU kernels, the types of data that it was seen to take in the project's own cases. Types of a
-    /// delegate depend on the adapter; `explain` tells them.
+    /// Per backend, the types of data that it takes: for CPU kernels those seen in the project's own cases.
     types: BTreeMap<String, Vec<&'static str>>,
     /// Why the CPU kernels run other versions than TFLite's releases, where they do.
     note: Option<&'static str>,
@@ -62,30 +61,33 @@ struct Param {
 /// What a backend says of an op.
 enum Backend {
     Kernels(Arc<dyn OpResolver>),
-    Delegate(VersionTable),
+    Delegate(VersionTable, fn(BuiltinOp) -> &'static [TensorType]),
 }
 
 impl Backend {
     fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
         match self {
             Backend::Kernels(resolver) => merged(resolver.versions(op)),
-            Backend::Delegate(table) => table.max(op).map(|max| (1, max)).into_iter().collect(),
+            Backend::Delegate(table, _) => {
+                let known = op.builtin().and_then(definition).and_then(|def| def.history.first());
+                let lowest = known.map_or(1, |(version, _)| *version);
+                table.max(op).map(|max| (lowest.min(max), max)).into_iter().collect()
+            }
         }
     }
 
-    fn types(&self, op: &Op) -> Option<Vec<&'static str>> {
-        match self {
-            Backend::Kernels(resolver) => {
-                let types = cases::types(op.builtin()?, resolver);
-                Some(types.into_iter().map(TensorType::name).collect())
-            }
-            Backend::Delegate(_) => None,
-        }
+    fn types(&self, op: &Op) -> Vec<&'static str> {
+        let types = match (self, op.builtin()) {
+            (Backend::Kernels(resolver), Some(op)) => cases::types(op, resolver),
+            (Backend::Delegate(_, types), Some(op)) => types(op).to_vec(),
+            (_, None) => Vec::new(),
+        };
+        types.into_iter().map(TensorType::name).collect()
     }
 
     fn custom_ops(&self) -> impl Iterator<Item = &Op> {
         let table = match self {
-            Backend::Delegate(table) => Some(table),
+            Backend::Delegate(table, _) => Some(table),
             Backend::Kernels(_) => None,
         };
         table.into_iter().flat_map(|t| t.iter().map(|(op, _)| op)).filter(|op| op.builtin().is_none())
@@ -100,7 +102,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     if backends.is_empty() {
         backends.push(("cpu".into(), backend(&Choice::Cpu)?));
         backends.push(("reference".into(), backend(&Choice::Reference)?));
-        backends.push(("wgpu".into(), Backend::Delegate(WgpuDelegate::supported_versions())));
+        let versions = WgpuDelegate::supported_versions();
+        backends.push(("wgpu".into(), Backend::Delegate(versions, WgpuDelegate::supported_types)));
     }
     let line = |op: &Op, def: Option<&OpDef>| OpLine {
         op: op.to_string(),
@@ -112,7 +115,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         }),
         history: def.map_or_else(Vec::new, |d| d.history.to_vec()),
         versions: backends.iter().map(|(name, b)| (name.clone(), b.versions(op))).collect(),
-        types: backends.iter().filter_map(|(name, b)| Some((name.clone(), b.types(op)?))).collect(),
+        types: backends.iter().map(|(name, b)| (name.clone(), b.types(op))).collect(),
         note: def.and_then(note),
     };
     let mut ops: Vec<OpLine> = DEFS.iter().map(|def| line(&Op::Builtin(def.op), Some(def))).collect();
@@ -126,7 +129,9 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
 
 fn backend(choice: &Choice) -> Result<Backend, Failure> {
     Ok(match (choice, choice.open()?) {
-        (_, Some(delegate)) => Backend::Delegate(delegate.max_versions().clone()),
+        (_, Some(delegate)) => {
+            Backend::Delegate(delegate.max_versions().clone(), WgpuDelegate::supported_types)
+        }
         (Choice::Reference, None) => Backend::Kernels(Arc::new(ReferenceOpResolver::new())),
         (_, None) => Backend::Kernels(Arc::new(BuiltinOpResolver::new())),
     })
@@ -152,18 +157,39 @@ fn note(def: &OpDef) -> Option<&'static str> {
     })
 }
 
+impl Ops {
+    /// The backends, those that take the same types for every op together.
+    fn with_same_types(&self) -> Vec<Vec<&str>> {
+        let mut groups: Vec<Vec<&str>> = Vec::new();
+        for name in &self.delegates {
+            let same = |other: &str| self.ops.iter().all(|op| op.types.get(other) == op.types.get(name));
+            match groups.iter_mut().find(|group| same(group[0])) {
+                Some(group) => group.push(name),
+                None => groups.push(vec![name]),
+            }
+        }
+        groups
+    }
+}
+
 impl Document for Ops {
     fn text(&self) -> String {
-        let mut text = format!("| op | TFLite | {} | types | |\n|---|---|", self.delegates.join(" | "));
-        text += &"---|".repeat(self.delegates.len() + 2);
+        let groups = self.with_same_types();
+        let mut text = format!("| op | TFLite | {} | ", self.delegates.join(" | "));
+        for group in &groups {
+            text += &format!("types on {} | ", group.join(", "));
+        }
+        text += "|\n|---|---|";
+        text += &"---|".repeat(self.delegates.len() + groups.len() + 1);
         for op in &self.ops {
             let known: Vec<(u32, u32)> = merged(op.history.iter().map(|(v, _)| (*v, *v)).collect());
             let cells =
                 self.delegates.iter().map(|d| op.versions.get(d).map_or(String::new(), |v| ranges(v)));
             let cells = cells.collect::<Vec<_>>().join(" | ");
             let note = op.note.unwrap_or_default();
-            let types = op.types.values().max_by_key(|types| types.len()).map(|types| types.join(", "));
-            let types = types.unwrap_or_default();
+            let types =
+                groups.iter().map(|group| op.types.get(group[0]).map_or(String::new(), |t| t.join(", ")));
+            let types = types.collect::<Vec<_>>().join(" | ");
             text += &format!("\n| {} | {} | {cells} | {types} | {note} |", op.op, ranges(&known));
         }
         text + "\n"

@@ -2,12 +2,15 @@
 
 use std::fmt::Write;
 
+use delegraph_core::kernel::RuntimeTensor;
 use delegraph_core::ops::cast::CastParams;
 use delegraph_core::ops::{Declared, InferContext, InferTensor, Inferred, InferredShape, definition};
 use delegraph_core::quantization::Affine;
 use delegraph_core::{
-    BuiltinOp, Model, ModelBuilder, Op, OpResolver, Params, Quantization, Shape, SubgraphBuilder, TensorType,
+    BuiltinOp, Model, ModelBuilder, Op, OpResolver, Params, Quantization, Shape, SubgraphBuilder, TensorId,
+    TensorType,
 };
+use delegraph_delegate_api::{Delegate, NodeReport, Policy, Runner};
 use delegraph_interpreter::Interpreter;
 
 use super::operand::{Kind, Operand, growing, outside, quantum};
@@ -361,6 +364,38 @@ impl Case {
         let Ok(model) = self.build() else { return false };
         let builder = Interpreter::builder(model).resolver(resolver).threads(1);
         builder.build().is_ok()
+    }
+
+    /// Whether a delegate claims a node of the op, and not only because it was computed while preparing: in the case as
+    /// it is, or where everything but the data is constant, as indices and paddings mostly are in real models.
+    pub fn is_claimed(&self, delegate: impl Fn() -> Box<dyn Delegate>) -> bool {
+        self.claimed_by(delegate()) || self.with_constants().claimed_by(delegate())
+    }
+
+    fn claimed_by(&self, delegate: Box<dyn Delegate>) -> bool {
+        let Ok(model) = self.build() else { return false };
+        let builder = Interpreter::builder(model).delegate(delegate).policy(Policy::Report);
+        builder.build().is_ok_and(|interpreter| {
+            let graph = &interpreter.model().subgraphs[0];
+            let is_constant = |id: &TensorId| interpreter.tensor(*id).is_ok_and(RuntimeTensor::is_constant);
+            let claimed = |n: &NodeReport| {
+                n.op == Op::Builtin(self.op)
+                    && matches!(n.runner, Runner::Delegate { .. })
+                    && !graph.node(n.node).outputs.iter().any(is_constant)
+            };
+            interpreter.report().nodes.iter().any(claimed)
+        })
+    }
+
+    fn with_constants(&self) -> Self {
+        let mut case = self.clone();
+        let data = data_operand(self.op);
+        for (i, operand) in case.inputs.iter_mut().enumerate() {
+            if let Some(operand) = operand.as_mut().filter(|o| i != data && matches!(o.kind, Kind::Fed)) {
+                operand.kind = Kind::Constant;
+            }
+        }
+        case
     }
 
     /// Its versions of `op`, as the model has them.

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use delegraph_core::ops::DEFS;
 use delegraph_core::{BuiltinOp, Op, OpResolver, Registration, TensorType};
+use delegraph_delegate_api::Delegate;
 
 mod case;
 mod expected;
@@ -142,11 +143,21 @@ fn other_versions(cases: &[Case]) -> Vec<Case> {
 
 /// The types of an op's data operand for which the kernels of `resolver` accept at least one case.
 pub fn types(op: BuiltinOp, resolver: &Arc<dyn OpResolver>) -> Vec<TensorType> {
+    types_where(op, |case| case.prepares(Shared(Arc::clone(resolver))))
+}
+
+/// The types of an op's data operand for which a delegate claims the op in at least one case. `delegate` makes it anew
+/// for each case.
+pub fn claimed_types(op: BuiltinOp, delegate: impl Fn() -> Box<dyn Delegate>) -> Vec<TensorType> {
+    types_where(op, |case| case.is_claimed(&delegate))
+}
+
+fn types_where(op: BuiltinOp, accepted: impl Fn(&Case) -> bool) -> Vec<TensorType> {
     static LISTED: OnceLock<Vec<Case>> = OnceLock::new();
     let mut types = BTreeSet::new();
     for case in LISTED.get_or_init(listed).iter().filter(|c| c.op == op) {
         if let Some(ty) = case.data_type().filter(|ty| !types.contains(ty))
-            && case.prepares(Shared(Arc::clone(resolver)))
+            && accepted(case)
         {
             types.insert(ty);
         }

@@ -9,7 +9,8 @@ use delegraph_shaders::batch_matmul::Spec;
 use super::GpuOp;
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::BATCH_MATMUL, max_version: 4, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp { op: BuiltinOp::BATCH_MATMUL, max_version: 4, types: GpuOp::FLOATS, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &BatchMatMulParams = cx.params()?;

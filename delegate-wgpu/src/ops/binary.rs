@@ -11,16 +11,16 @@ use crate::graph::Element;
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::ADD, max_version: 6, lower },
-    GpuOp { op: BuiltinOp::SUB, max_version: 5, lower },
-    GpuOp { op: BuiltinOp::MUL, max_version: 8, lower },
-    GpuOp { op: BuiltinOp::DIV, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::MAXIMUM, max_version: 4, lower },
-    GpuOp { op: BuiltinOp::MINIMUM, max_version: 4, lower },
-    GpuOp { op: BuiltinOp::POW, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::SQUARED_DIFFERENCE, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::FLOOR_DIV, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::FLOOR_MOD, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::ADD, max_version: 6, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::SUB, max_version: 5, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::MUL, max_version: 8, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::DIV, max_version: 2, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::MAXIMUM, max_version: 4, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::MINIMUM, max_version: 4, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::POW, max_version: 1, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::SQUARED_DIFFERENCE, max_version: 2, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::FLOOR_DIV, max_version: 3, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::FLOOR_MOD, max_version: 2, types: GpuOp::FLOATS, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -7,7 +7,7 @@ use delegraph_shaders::cast::Spec;
 use super::GpuOp;
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CAST, max_version: 9, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CAST, max_version: 9, types: GpuOp::ANY, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);

@@ -10,7 +10,8 @@ use super::{GpuOp, invalid};
 use crate::graph::Join;
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CONCATENATION, max_version: 7, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp { op: BuiltinOp::CONCATENATION, max_version: 7, types: GpuOp::ANY, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     if cx.params::<ConcatenationParams>()?.fused_activation_function != Activation::None {

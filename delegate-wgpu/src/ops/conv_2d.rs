@@ -8,7 +8,8 @@ use delegraph_shaders::{Epilogue, conv_2d};
 use super::{GpuOp, activation, pad_front, positive};
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CONV_2D, max_version: 8, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp { op: BuiltinOp::CONV_2D, max_version: 8, types: GpuOp::FLOATS, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &Conv2DParams = cx.params()?;

@@ -8,7 +8,8 @@ use delegraph_shaders::{Epilogue, depthwise_conv_2d};
 use super::{GpuOp, activation, pad_front, positive};
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::DEPTHWISE_CONV_2D, max_version: 7, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp { op: BuiltinOp::DEPTHWISE_CONV_2D, max_version: 7, types: GpuOp::FLOATS, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &DepthwiseConv2DParams = cx.params()?;

@@ -11,7 +11,8 @@ use super::{GpuOp, activation};
 use crate::graph::{Element, ValueId};
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::FULLY_CONNECTED, max_version: 14, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp { op: BuiltinOp::FULLY_CONNECTED, max_version: 14, types: GpuOp::FLOATS, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &FullyConnectedParams = cx.params()?;

@@ -8,7 +8,7 @@ use delegraph_shaders::gather::Spec;
 use super::{GpuOp, invalid};
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::GATHER, max_version: 8, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::GATHER, max_version: 8, types: GpuOp::ANY, lower }];
 
 /// Only constant indices are taken: one that lies outside is an error of the node, which a shader cannot report.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -5,7 +5,7 @@
 //! disagree.
 
 use delegraph_core::ops::{Activation as Fused, InferError, Padding};
-use delegraph_core::{BuiltinOp, Op};
+use delegraph_core::{BuiltinOp, Op, TensorType};
 use delegraph_delegate_api::{NodeView, Rejection, VersionTable};
 use delegraph_shaders::Activation;
 use delegraph_shaders::unary::Unary;
@@ -20,7 +20,17 @@ pub(crate) struct GpuOp {
     op: BuiltinOp,
     /// Up to this version, everything that the op can mean is either lowered or rejected by type or param.
     max_version: u32,
+    /// The types of data that are lowered, as the support table shows them. Lowering itself decides; a test holds the
+    /// two together.
+    types: &'static [TensorType],
     lower: Lower,
+}
+
+impl GpuOp {
+    const FLOATS: &[TensorType] = &[TensorType::Float32];
+    const BOOLS: &[TensorType] = &[TensorType::Bool];
+    const NUMBERS: &[TensorType] = &[TensorType::Float32, TensorType::Int32];
+    const ANY: &[TensorType] = &[TensorType::Float32, TensorType::Int32, TensorType::Bool];
 }
 
 macro_rules! families {
@@ -78,6 +88,11 @@ pub(crate) fn versions() -> VersionTable {
     let lowered = FAMILIES.iter().flat_map(|ops| ops.iter()).map(|op| (op.op, op.max_version));
     let table: Vec<_> = lowered.chain(FOLDED_ONLY.iter().copied()).collect();
     CUSTOM.iter().fold(VersionTable::new(&table), |table, op| table.with_custom(op.name, op.max_version))
+}
+
+/// The types of data on which `op` runs; none for ops that are claimed only where they were computed already.
+pub(crate) fn types(op: BuiltinOp) -> &'static [TensorType] {
+    FAMILIES.iter().flat_map(|ops| ops.iter()).find(|o| o.op == op).map_or(&[], |o| o.types)
 }
 
 /// Adds the steps of `node` to the graph; none where its outputs are constants already.

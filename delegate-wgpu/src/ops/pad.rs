@@ -10,9 +10,9 @@ use super::{GpuOp, invalid, not_constant};
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::PAD, max_version: 6, lower },
-    GpuOp { op: BuiltinOp::PADV2, max_version: 6, lower },
-    GpuOp { op: BuiltinOp::MIRROR_PAD, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::PAD, max_version: 6, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::PADV2, max_version: 6, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::MIRROR_PAD, max_version: 3, types: GpuOp::FLOATS, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -9,8 +9,8 @@ use super::{GpuOp, activation, pad_front, positive};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::AVERAGE_POOL_2D, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::MAX_POOL_2D, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::AVERAGE_POOL_2D, max_version: 3, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::MAX_POOL_2D, max_version: 3, types: GpuOp::FLOATS, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

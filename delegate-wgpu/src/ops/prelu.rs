@@ -8,7 +8,8 @@ use delegraph_shaders::binary::Binary;
 use super::{GpuOp, binary};
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::PRELU, max_version: 1, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp { op: BuiltinOp::PRELU, max_version: 1, types: GpuOp::FLOATS, lower }];
 
 /// Slopes are broadcast like an operator's second operand; `passes` fuses those per channel into a convolution.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -10,13 +10,13 @@ use super::{GpuOp, invalid};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::MEAN, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::SUM, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::REDUCE_MAX, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::REDUCE_MIN, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::REDUCE_PROD, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::REDUCE_ANY, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::REDUCE_ALL, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::MEAN, max_version: 3, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::SUM, max_version: 2, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::REDUCE_MAX, max_version: 3, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::REDUCE_MIN, max_version: 3, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::REDUCE_PROD, max_version: 2, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::REDUCE_ANY, max_version: 1, types: GpuOp::BOOLS, lower },
+    GpuOp { op: BuiltinOp::REDUCE_ALL, max_version: 1, types: GpuOp::BOOLS, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -9,8 +9,8 @@ use super::GpuOp;
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::RESIZE_BILINEAR, max_version: 4, lower },
-    GpuOp { op: BuiltinOp::RESIZE_NEAREST_NEIGHBOR, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::RESIZE_BILINEAR, max_version: 4, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::RESIZE_NEAREST_NEIGHBOR, max_version: 4, types: GpuOp::FLOATS, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -9,8 +9,8 @@ use super::GpuOp;
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::SOFTMAX, max_version: 4, lower },
-    GpuOp { op: BuiltinOp::LOG_SOFTMAX, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::SOFTMAX, max_version: 4, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::LOG_SOFTMAX, max_version: 2, types: GpuOp::FLOATS, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -10,7 +10,8 @@ use delegraph_shaders::transpose_conv::Spec;
 use super::{GpuOp, activation, positive};
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::TRANSPOSE_CONV, max_version: 5, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp { op: BuiltinOp::TRANSPOSE_CONV, max_version: 5, types: GpuOp::FLOATS, lower }];
 
 /// Inputs: the output's shape, weights `[out, height, width, in]`, activations, bias.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
