@@ -141,16 +141,21 @@ impl<'a> InvokeContext<'a> {
 
     /// The elements of input `i`, which must be a variable, to be read and written.
     pub fn variable<T: Element>(&mut self, i: usize) -> Result<&'a mut [T]> {
+        self.input_tensor(i)?.check_type::<T>()?;
+        cast_mut(self.variable_bytes(i)?)
+    }
+
+    /// The bytes of input `i`, which must be a variable, to be read and written.
+    pub fn variable_bytes(&mut self, i: usize) -> Result<&'a mut [u8]> {
         let id = self.input_id(i)?;
         let tensor = &self.tensors[id.0];
-        tensor.check_type::<T>()?;
         if tensor.placement() != Placement::Variable {
             return Err(Error::InvalidNode(format!(
                 "input {i} (\"{}\") must be a variable tensor",
                 tensor.name
             )));
         }
-        cast_mut(self.take(id)?)
+        self.take(id)
     }
 
     /// Gives output `i`, whose shape depends on data, a shape and memory for it.

@@ -5,6 +5,7 @@
 
 use flatbuffers::{FlatBufferBuilder, UnionWIPOffset, Vector, WIPOffset};
 
+use super::value::{ParamValue, no_params};
 use super::{Params, ReadError, TensorType, WrongParams};
 use crate::schema::{self, BuiltinOptions, BuiltinOptions2};
 
@@ -49,6 +50,8 @@ pub struct Codec {
     pub ty: OptionsType,
     /// The params and since when they exist.
     pub fields: &'static [FieldInfo],
+    /// The param of a name.
+    pub(super) get: for<'p> fn(&'p Params, &str) -> Option<ParamValue<'p>>,
     pub(super) read: fn(&Options<'_>) -> Result<Params, ReadError>,
     pub(super) write: for<'f> fn(&Params, &mut Builder<'f>) -> Result<Table, WrongParams>,
 }
@@ -74,7 +77,7 @@ impl Codec {
     }
 
     const fn without_fields(ty: OptionsType) -> Codec {
-        Codec { ty, fields: &[], read: |_| Ok(Params::None), write: write_empty }
+        Codec { ty, fields: &[], get: no_params, read: |_| Ok(Params::None), write: write_empty }
     }
 
     /// The params of an operator without options.
@@ -250,6 +253,19 @@ macro_rules! enums {
         }
         impl $crate::ops::codec::EnumList for $name {
             type Code = $crate::schema::$schema;
+        }
+        impl $crate::ops::value::EnumValue for $name {
+            fn code_and_name(self) -> (i64, &'static str) {
+                match self {
+                    $($name::$variant => ($crate::schema::$schema::$member.0.into(), stringify!($member)),)+
+                }
+            }
+        }
+        impl $crate::ops::value::Described for $name {
+            fn describe(&self) -> $crate::ops::value::ParamValue<'_> {
+                let (code, name) = $crate::ops::value::EnumValue::code_and_name(*self);
+                $crate::ops::value::ParamValue::Enum(code, name)
+            }
         })*
     };
 }
@@ -302,6 +318,13 @@ macro_rules! options {
                     name: stringify!($field),
                     since: $crate::ops::codec::options!(@since $($since)?),
                 }),*],
+                get: |params, name| {
+                    let params: &$params = params.try_into().ok()?;
+                    match name {
+                        $(stringify!($field) => Some($crate::ops::value::Described::describe(&params.$field)),)*
+                        _ => None,
+                    }
+                },
                 read: |options| {
                     Self::from_table(options.table(|o| o.$get())?).map($crate::ops::Params::$variant)
                 },

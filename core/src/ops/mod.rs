@@ -16,6 +16,7 @@ mod signature;
 #[cfg(test)]
 mod testing;
 pub mod transpose_conv_bias;
+mod value;
 pub use codec::{Codec, FieldInfo, OptionsType};
 use codec::{enums, options};
 pub use infer::{
@@ -24,6 +25,8 @@ pub use infer::{
 };
 
 pub use signature::{Cost, OpSignature, Operand, cost, lowest_with, min_version, min_versions};
+pub use value::ParamValue;
+
 use signature::{always_1, no_arithmetic, per_input, per_output, per_weight, recurrent};
 
 macro_rules! families {
