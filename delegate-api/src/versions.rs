@@ -16,11 +16,17 @@ impl VersionTable {
         VersionTable(builtins.iter().map(|&(op, version)| (Op::Builtin(op), version)).collect())
     }
 
+    /// Adds an op.
+    #[must_use]
+    pub fn with(mut self, op: Op, max_version: u32) -> Self {
+        self.0.insert(op, max_version);
+        self
+    }
+
     /// Adds a custom op.
     #[must_use]
-    pub fn with_custom(mut self, name: &str, max_version: u32) -> Self {
-        self.0.insert(Op::custom(name), max_version);
-        self
+    pub fn with_custom(self, name: &str, max_version: u32) -> Self {
+        self.with(Op::custom(name), max_version)
     }
 
     /// The highest version of `op`, if it is supported at all.

@@ -1,5 +1,90 @@
 //! Delegates in shared libraries.
+//!
+//! An application loads one with [`PluginLibrary`], or with `--delegate plugin:PATH?key=value` on the command line. An
+//! author in Rust writes a [`Delegate`](crate::Delegate) like any other, in a crate of type `cdylib`, and exports it:
+//!
+//! ```
+//! use delegraph_delegate_api::plugin::{CreateError, PluginOptions};
+//! use delegraph_delegate_api::{DelegateKernel, DelegateParams, GraphView, NodeView, Rejection};
+//! use delegraph_delegate_api::{SimpleDelegate, VersionTable};
+//!
+//! struct Mine(VersionTable);
+//!
+//! impl SimpleDelegate for Mine {
+//!     fn name(&self) -> &str {
+//!         "mine"
+//!     }
+//!     fn max_versions(&self) -> &VersionTable {
+//!         &self.0
+//!     }
+//!     fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
+//!         Err(Rejection::UnsupportedOp { op: node.op().clone() })
+//!     }
+//!     fn create_kernel(
+//!         &mut self,
+//!         _: &DelegateParams,
+//!         _: &GraphView<'_>,
+//!     ) -> delegraph_core::Result<Box<dyn DelegateKernel>> {
+//!         Err(delegraph_core::Error::Unsupported("nothing is claimed".into()))
+//!     }
+//! }
+//!
+//! delegraph_delegate_api::export_delegate!(|options: &PluginOptions| {
+//!     let device: Option<u32> = options.parse("device")?;
+//!     if device.is_some_and(|d| d > 0) {
+//!         return Err(CreateError::Failed(delegraph_core::Error::Unsupported("there is one device, 0".into())));
+//!     }
+//!     Ok(Mine(VersionTable::new(&[])))
+//! });
+//! # fn main() {}
+//! ```
+//!
+//! Authors in C, or in anything that can export C functions, include `delegraph_plugin.h`, which lies in this crate's
+//! `include` folder. What crosses is C either way ([`abi`]): no Rust type, allocation or panic does, so that plugin and
+//! application may be built by different compilers. The application refuses what does not fit with a message that says
+//! what was found and what is wanted.
 
+pub mod abi;
+#[doc(hidden)]
+pub mod export;
+mod host;
 mod options;
+mod raw;
 
+pub use host::{PluginDelegate, PluginError, PluginLibrary};
 pub use options::{CreateError, OptionError, PluginOptions};
+
+/// Exports a delegate from a library (`crate-type = ["cdylib"]`), once per library.
+///
+/// Takes what makes the delegate of the options that the user gave: `Fn(&PluginOptions) -> Result<D, CreateError>`, where
+/// `D` is any [`Delegate`](crate::Delegate), which every [`SimpleDelegate`](crate::SimpleDelegate) is. An option that
+/// was given and not asked for is an error that names those that were. Panics are caught, and become errors.
+#[macro_export]
+macro_rules! export_delegate {
+    ($create:expr) => {
+        #[cfg(not(panic = "unwind"))]
+        compile_error!(
+            "a plugin must be built with panic = \"unwind\": a panic must not end the application"
+        );
+
+        /// The entry of the plugin.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn delegraph_delegate_plugin() -> *const $crate::plugin::abi::DelegraphPlugin {
+            unsafe extern "C" fn create_exported(
+                host: *const $crate::plugin::abi::DelegraphHost,
+                options: *const $crate::plugin::abi::DelegraphOption,
+                option_count: usize,
+                delegate: *mut *mut ::core::ffi::c_void,
+                error: *mut $crate::plugin::abi::DelegraphError,
+            ) -> i32 {
+                // SAFETY: the application keeps to the interface.
+                unsafe {
+                    $crate::plugin::export::create(host, options, option_count, delegate, error, $create)
+                }
+            }
+            static TABLE: $crate::plugin::abi::DelegraphPlugin =
+                $crate::plugin::export::table(create_exported);
+            &raw const TABLE
+        }
+    };
+}

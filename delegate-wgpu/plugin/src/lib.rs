@@ -10,9 +10,12 @@
 //! | `trusted_shaders` | compile shaders without the bounds checks that wgpu adds |
 
 use delegraph_core::Error;
+use delegraph_delegate_api::export_delegate;
 use delegraph_delegate_api::plugin::{CreateError, PluginOptions};
 use delegraph_delegate_wgpu::wgpu::{Backend, PowerPreference};
 use delegraph_delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
+
+export_delegate!(create);
 
 /// The delegate that `options` ask for.
 ///

@@ -1,0 +1,124 @@
+//! The graph, made again on the plugin's side from the model's bytes and what the application knows beyond them.
+
+use std::ffi::c_void;
+
+use delegraph_core::kernel::{Placement, RuntimeTensor};
+use delegraph_core::{Error, Model, ModelBytes, NodeId, Result, Shape, TensorId};
+
+use super::super::abi::*;
+use super::super::raw::slice;
+use super::host::Host;
+use crate::{DelegateParams, GraphView, NodeState};
+
+/// The graph of a session.
+pub(super) struct Graph {
+    model: Model,
+    index: usize,
+    tensors: Vec<RuntimeTensor>,
+    shape_known: Vec<bool>,
+    states: Vec<NodeState>,
+}
+
+/// The application's bytes of a model, released when nobody has them any more.
+struct Borrowed {
+    data: *const u8,
+    len: usize,
+    owner: *mut c_void,
+    release: Option<unsafe extern "C" fn(*mut c_void)>,
+}
+
+// SAFETY: the bytes never change, and the interface lets any thread release them.
+unsafe impl Send for Borrowed {}
+// SAFETY: as above.
+unsafe impl Sync for Borrowed {}
+
+impl AsRef<[u8]> for Borrowed {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the application says that there are so many bytes until they are released.
+        unsafe { slice(self.data, self.len) }.unwrap_or_default()
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(release) = self.release {
+            // SAFETY: once, with the owner that came with it.
+            unsafe { release(self.owner) };
+        }
+    }
+}
+
+impl Graph {
+    pub(super) fn read(host: &Host, context: DelegraphContext) -> Result<Self> {
+        let described = host.graph(context)?;
+        let DelegraphModel { data, len, owner, release, .. } = host.model(context)?;
+        let bytes = ModelBytes::new(Borrowed { data, len, owner, release });
+        // SAFETY: the application says that there is so much text.
+        let path = unsafe { super::super::raw::text_of(described.model_path) };
+        let model =
+            if path.is_empty() { Model::from_bytes(bytes) } else { Model::from_bytes_named(bytes, path) }?;
+        let same = model
+            .subgraphs
+            .get(described.subgraph)
+            .filter(|graph| (graph.nodes.len(), graph.tensors.len()) == (described.nodes, described.tensors));
+        let graph = same.ok_or_else(|| {
+            Error::Unsupported("this plugin reads the model in another way than the application does".into())
+        })?;
+        let mut tensors = Vec::with_capacity(graph.tensors.len());
+        let mut shape_known = Vec::with_capacity(graph.tensors.len());
+        for (i, tensor) in graph.tensors.iter().enumerate() {
+            let described = host.tensor(context, i)?;
+            let mut tensor = RuntimeTensor::new(tensor);
+            // SAFETY: the application says that there are so many dimensions.
+            tensor.shape = Shape::from(unsafe { slice(described.dims, described.rank) }.unwrap_or_default());
+            if described.flags & DELEGRAPH_TENSOR_CONSTANT != 0 {
+                let data = described.data.cast::<u8>().cast_mut();
+                // SAFETY: the application says that there are so many bytes until `end_prepare`, when this graph goes.
+                unsafe { tensor.set_data(Placement::Constant, data, described.data_len) };
+            }
+            tensors.push(tensor);
+            shape_known.push(described.flags & DELEGRAPH_TENSOR_SHAPE_KNOWN != 0);
+        }
+        let states = (0..graph.nodes.len()).map(|i| host.node_flags(context, i).map(state));
+        let states = states.collect::<Result<_>>()?;
+        Ok(Graph { index: described.subgraph, model, tensors, shape_known, states })
+    }
+
+    pub(super) fn view(&self) -> GraphView<'_> {
+        GraphView::new(&self.model, self.index, &self.tensors, &self.shape_known, &self.states)
+    }
+}
+
+fn state(flags: u32) -> NodeState {
+    NodeState {
+        folded: flags & DELEGRAPH_NODE_FOLDED != 0,
+        dynamic: flags & DELEGRAPH_NODE_DYNAMIC != 0,
+        side_effects: flags & DELEGRAPH_NODE_SIDE_EFFECTS != 0,
+        overridden: flags & DELEGRAPH_NODE_OVERRIDDEN != 0,
+        taken: flags & DELEGRAPH_NODE_TAKEN != 0,
+    }
+}
+
+impl GraphView<'_> {
+    /// A partition of this graph.
+    pub(super) fn params_of(&self, partition: &DelegraphPartition) -> Result<DelegateParams> {
+        // SAFETY: the application says that there are so many numbers.
+        let (nodes, inputs, outputs) = unsafe {
+            (
+                slice(partition.nodes, partition.node_count).unwrap_or_default(),
+                slice(partition.inputs, partition.input_count).unwrap_or_default(),
+                slice(partition.outputs, partition.output_count).unwrap_or_default(),
+            )
+        };
+        let (node_count, tensor_count) = (self.subgraph().nodes.len(), self.tensor_count());
+        if nodes.iter().any(|&i| i >= node_count) || inputs.iter().chain(outputs).any(|&i| i >= tensor_count)
+        {
+            return Err(Error::State("a partition of another graph".into()));
+        }
+        Ok(DelegateParams {
+            nodes: nodes.iter().copied().map(NodeId).collect(),
+            inputs: inputs.iter().copied().map(TensorId).collect(),
+            outputs: outputs.iter().copied().map(TensorId).collect(),
+        })
+    }
+}

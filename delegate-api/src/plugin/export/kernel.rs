@@ -1,0 +1,287 @@
+//! A delegate's kernel, behind the functions of the table.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use delegraph_core::kernel::{Host as KernelHost, Parallel, Placement, Resources, RuntimeTensor};
+use delegraph_core::{
+    Error, InvokeContext, Params, PrepareContext, Result, Shape, Subgraph, TensorId, TensorType,
+};
+
+use super::super::abi::*;
+use super::super::raw::{read, slice};
+use super::contain::contain;
+use super::host::Host;
+use crate::{DelegateKernel, DelegateParams, GraphView};
+
+/// A kernel, as the other side holds it, with tensors of its own that stand for the application's during a call.
+pub(super) struct ExportedKernel {
+    kernel: Box<dyn DelegateKernel>,
+    host: Host,
+    /// Inputs, then outputs.
+    tensors: Vec<RuntimeTensor>,
+    inputs: Vec<Option<TensorId>>,
+    outputs: Vec<TensorId>,
+    temporaries: Vec<(*mut u8, usize)>,
+    unreachable: Unreachable,
+}
+
+impl ExportedKernel {
+    pub(super) fn new(
+        kernel: Box<dyn DelegateKernel>,
+        host: Host,
+        params: &DelegateParams,
+        graph: &GraphView<'_>,
+    ) -> Self {
+        let ids = params.inputs.iter().chain(&params.outputs);
+        let tensors = ids.map(|id| RuntimeTensor::new(graph.subgraph().tensor(*id))).collect();
+        let count = params.inputs.len();
+        ExportedKernel {
+            kernel,
+            host,
+            tensors,
+            inputs: (0..count).map(|i| Some(TensorId(i))).collect(),
+            outputs: (count..count + params.outputs.len()).map(TensorId).collect(),
+            temporaries: Vec::new(),
+            unreachable: Unreachable(Resources::default()),
+        }
+    }
+
+    /// # Safety
+    /// `call` is as the interface says.
+    pub(super) unsafe fn prepare(
+        &mut self,
+        context: DelegraphContext,
+        call: *const DelegraphKernelCall,
+    ) -> Result<()> {
+        // SAFETY: this function's condition.
+        let call = unsafe { self.take_shapes(call) }?;
+        for (i, tensor) in self.tensors.iter_mut().enumerate() {
+            tensor.clear_data();
+            // SAFETY: this function's condition.
+            if unsafe { flags(&call, i) } & DELEGRAPH_TENSOR_VARIABLE != 0 {
+                // SAFETY: no bytes at all are valid for reads and writes.
+                unsafe { tensor.set_data(Placement::Variable, std::ptr::null_mut(), 0) };
+            }
+        }
+        let shapes: Vec<Shape> = self.outputs.iter().map(|id| self.tensors[id.0].shape.clone()).collect();
+        let (inputs, outputs, tensors) = (&self.inputs, &self.outputs, &mut self.tensors);
+        let threads = call.threads.max(1);
+        let host = &mut self.unreachable;
+        let mut cx = PrepareContext::new(&Params::None, 1, inputs, outputs, tensors, false, threads, host);
+        self.kernel.prepare(&mut cx)?;
+        let (temporaries, dynamic) = cx.finish();
+        for ((i, id), before) in outputs.iter().enumerate().zip(shapes) {
+            if dynamic.contains(id) {
+                self.host.set_output_dynamic(context, i)?;
+            } else if tensors[id.0].shape != before {
+                self.host.set_output_shape(context, i, &tensors[id.0].shape)?;
+            }
+        }
+        temporaries.iter().try_for_each(|&bytes| self.host.temporary(context, bytes))?;
+        self.temporaries = Vec::with_capacity(temporaries.len());
+        Ok(())
+    }
+
+    /// # Safety
+    /// `call` is as the interface says.
+    pub(super) unsafe fn invoke(
+        &mut self,
+        context: DelegraphContext,
+        call: *const DelegraphKernelCall,
+    ) -> Result<()> {
+        // SAFETY: this function's condition.
+        let call = unsafe { self.take_shapes(call) }?;
+        // SAFETY: this function's condition.
+        let result = unsafe { self.take_data(&call) }.and_then(|()| self.run(context, &call));
+        // The memory is the application's again.
+        self.tensors.iter_mut().for_each(RuntimeTensor::clear_data);
+        self.temporaries.clear();
+        result
+    }
+
+    fn run(&mut self, context: DelegraphContext, call: &DelegraphKernelCall) -> Result<()> {
+        let threads = Threads {
+            host: self.host,
+            context,
+            threads: call.threads.max(1),
+            failed: AtomicBool::new(false),
+        };
+        // SAFETY: ids are below the number of tensors, no output is an input, and the application sees to it that their
+        // memory, and that of temporaries, is valid until it is called back, and does not overlap.
+        let mut cx = unsafe {
+            let (inputs, outputs) = (&self.inputs, &self.outputs);
+            let tensors = &mut self.tensors;
+            InvokeContext::new(inputs, outputs, tensors, &self.temporaries, &threads, &mut self.unreachable)
+        };
+        self.kernel.invoke(&mut cx)?;
+        drop(cx);
+        if threads.take_panicked() {
+            return Err(Error::State("a task panicked on another thread".into()));
+        }
+        for (i, id) in self.outputs.iter().enumerate() {
+            let tensor = &self.tensors[id.0];
+            if tensor.placement() == Placement::Dynamic {
+                self.host.write_output(context, i, &tensor.shape, tensor.bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// `call` is as the interface says.
+    unsafe fn take_shapes(&mut self, call: *const DelegraphKernelCall) -> Result<DelegraphKernelCall> {
+        // SAFETY: this function's condition.
+        let call = unsafe { read(call) }.ok_or_else(|| Error::State("there is no call".into()))?;
+        if (call.input_count, call.output_count) != (self.inputs.len(), self.outputs.len()) {
+            return Err(Error::State(
+                "other numbers of inputs and outputs than those of the partition".into(),
+            ));
+        }
+        for (i, tensor) in self.tensors.iter_mut().enumerate() {
+            // SAFETY: this function's condition.
+            let buffer = unsafe { buffer(&call, i) }?;
+            // SAFETY: this function's condition.
+            let dims = unsafe { slice(buffer.dims, buffer.rank) }.unwrap_or_default();
+            if tensor.shape.dims() != dims {
+                tensor.shape = dims.into();
+            }
+        }
+        Ok(call)
+    }
+
+    /// # Safety
+    /// `call` is as the interface says, and was checked by `take_shapes`.
+    unsafe fn take_data(&mut self, call: &DelegraphKernelCall) -> Result<()> {
+        for (i, tensor) in self.tensors.iter_mut().enumerate() {
+            // SAFETY: this function's condition.
+            let buffer = unsafe { buffer(call, i) }?;
+            if i >= call.input_count && buffer.flags & DELEGRAPH_TENSOR_DYNAMIC != 0 {
+                tensor.allocate_bytes(Placement::Dynamic, 0)?;
+                continue;
+            }
+            let needed = tensor.byte_size()?;
+            if buffer.data_len < needed && tensor.ty != TensorType::String {
+                return Err(Error::State(format!(
+                    "tensor \"{}\" has {} bytes, its type and shape need {needed}",
+                    tensor.name, buffer.data_len
+                )));
+            }
+            let variable = buffer.flags & DELEGRAPH_TENSOR_VARIABLE != 0;
+            let placement = if variable { Placement::Variable } else { Placement::Arena };
+            // SAFETY: the application's memory, valid until it is called back; `invoke` clears the pointer before that.
+            unsafe { tensor.set_data(placement, buffer.data.cast(), buffer.data_len) };
+        }
+        self.temporaries.clear();
+        // SAFETY: this function's condition.
+        for pointer in unsafe { slice(call.temporaries, call.temporary_count) }.unwrap_or_default() {
+            // SAFETY: as above.
+            let buffer =
+                unsafe { read(*pointer) }.ok_or_else(|| Error::State("a temporary is missing".into()))?;
+            self.temporaries.push((buffer.data.cast(), buffer.data_len));
+        }
+        Ok(())
+    }
+
+    pub(super) fn stats(&self) -> DelegraphStats {
+        let stats = self.kernel.stats();
+        DelegraphStats {
+            size: size_of::<DelegraphStats>(),
+            device_bytes: stats.device_bytes,
+            upload_ms: stats.upload_ms.unwrap_or(-1.0),
+            device_ms: stats.device_ms.unwrap_or(-1.0),
+            readback_ms: stats.readback_ms.unwrap_or(-1.0),
+            dispatches: stats.dispatches,
+        }
+    }
+}
+
+/// Tensor `i` of a call: inputs, then outputs.
+///
+/// # Safety
+/// `call` is as the interface says.
+unsafe fn buffer(call: &DelegraphKernelCall, i: usize) -> Result<DelegraphBuffer> {
+    // SAFETY: this function's condition.
+    let (inputs, outputs) =
+        unsafe { (slice(call.inputs, call.input_count), slice(call.outputs, call.output_count)) };
+    let (inputs, outputs) = (inputs.unwrap_or_default(), outputs.unwrap_or_default());
+    let pointer = inputs.iter().chain(outputs).nth(i);
+    // SAFETY: this function's condition.
+    pointer
+        .and_then(|p| unsafe { read(*p) })
+        .ok_or_else(|| Error::State(format!("tensor {i} of a call is missing")))
+}
+
+/// # Safety
+/// As for [`buffer`].
+unsafe fn flags(call: &DelegraphKernelCall, i: usize) -> u32 {
+    // SAFETY: this function's condition.
+    unsafe { buffer(call, i) }.map_or(0, |buffer| buffer.flags)
+}
+
+/// The application's threads.
+struct Threads {
+    host: Host,
+    context: DelegraphContext,
+    threads: usize,
+    failed: AtomicBool,
+}
+
+impl Parallel for Threads {
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+        struct Work<'w> {
+            f: &'w (dyn Fn(usize) + Sync),
+            failed: &'w AtomicBool,
+        }
+        unsafe extern "C" fn task(user: *mut c_void, index: usize) {
+            // SAFETY: `user` is the work below, which outlives the call that it is given to.
+            let work = unsafe { &*user.cast::<Work<'_>>() };
+            if contain(|| (work.f)(index)).is_err() {
+                work.failed.store(true, Ordering::Relaxed);
+            }
+        }
+        let work = Work { f, failed: &self.failed };
+        let user = std::ptr::from_ref(&work).cast_mut().cast();
+        if !self.host.parallel(self.context, tasks, task, user) {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn take_panicked(&self) -> bool {
+        self.failed.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// The interpreter's variables and subgraphs, which do not reach into plugins: nodes that have to do with variables
+/// are not given to them.
+struct Unreachable(Resources);
+
+fn unreachable_error() -> Error {
+    Error::Unsupported("a kernel of a plugin cannot call other subgraphs of the model".into())
+}
+
+impl KernelHost for Unreachable {
+    fn resources(&mut self) -> &mut Resources {
+        &mut self.0
+    }
+
+    fn subgraph(&self, _: usize) -> Option<&Subgraph> {
+        None
+    }
+
+    fn prepare_callee(&mut self, _: usize, _: &[Shape]) -> Result<Vec<Option<Shape>>> {
+        Err(unreachable_error())
+    }
+
+    fn reset_callee(&mut self, _: usize) -> Result<()> {
+        Err(unreachable_error())
+    }
+
+    fn call(&mut self, _: usize, _: &[&RuntimeTensor]) -> Result<Vec<&RuntimeTensor>> {
+        Err(unreachable_error())
+    }
+}

@@ -1,0 +1,275 @@
+//! A plugin's delegate as a [`Delegate`].
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use delegraph_core::{BuiltinOp, Error, NodeId, Op, Result, TensorType};
+
+use super::super::abi::*;
+use super::super::raw::{MessageRoom, slice, text_of};
+use super::frames::{Prepares, Scope, enter};
+use super::graph::HostGraph;
+use super::kernel::{KernelHandle, PluginKernel};
+use super::library::Loaded;
+use crate::{Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, Rejection, VersionTable};
+
+/// A delegate of a plugin. Made by [`PluginLibrary::delegate`](super::PluginLibrary::delegate).
+pub struct PluginDelegate {
+    instance: Arc<Instance>,
+    name: String,
+    versions: VersionTable,
+}
+
+impl fmt::Debug for PluginDelegate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PluginDelegate({})", self.name)
+    }
+}
+
+/// What the plugin made. It goes when neither the delegate nor one of its kernels is left, and the library after it.
+pub(super) struct Instance {
+    delegate: *mut c_void,
+    pub(super) library: Arc<Loaded>,
+}
+
+// SAFETY: the interface lets a delegate be used by any thread, one at a time: `prepare` has it exclusively, and nothing
+// else uses it but `destroy`, when nobody has it any more.
+unsafe impl Send for Instance {}
+// SAFETY: as above; through a shared reference only the library, which never changes, can be reached.
+unsafe impl Sync for Instance {}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // SAFETY: `create` made it, all kernels are gone (each has a share of this), and it is destroyed once.
+        unsafe { (self.library.functions.destroy)(self.delegate) };
+    }
+}
+
+impl Instance {
+    pub(super) fn new(library: Arc<Loaded>, delegate: *mut c_void) -> Self {
+        Instance { delegate, library }
+    }
+
+    /// The delegate, with what the plugin says of it.
+    pub(super) fn delegate(self) -> Result<PluginDelegate> {
+        let wrong = |text: String| Error::State(format!("the plugin is wrong: {text}"));
+        let functions = &self.library.functions;
+        // SAFETY: `create` made the delegate.
+        let name = unsafe { (functions.name)(self.delegate) };
+        if name.is_null() {
+            return Err(wrong("it has no name".into()));
+        }
+        // SAFETY: a name ends with a zero and lives as long as the delegate.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+        if name.is_empty() {
+            return Err(wrong("its name is empty".into()));
+        }
+        let mut count = 0;
+        // SAFETY: `create` made the delegate.
+        let versions = unsafe { (functions.versions)(self.delegate, &raw mut count) };
+        const MOST: usize = 1 << 16;
+        if count > MOST {
+            return Err(wrong(format!("{count} op versions")));
+        }
+        // SAFETY: there are as many as it says, as long as the delegate lives.
+        let list =
+            unsafe { slice(versions, count) }.ok_or_else(|| wrong("its op versions are null".into()))?;
+        let mut versions = VersionTable::default();
+        for entry in list {
+            if entry.custom_name.is_null() {
+                if entry.op == DELEGRAPH_CUSTOM_OP {
+                    return Err(wrong("one of its op versions is that of a custom op without a name".into()));
+                }
+                versions = versions.with(Op::Builtin(BuiltinOp(entry.op)), entry.max_version);
+            } else {
+                // SAFETY: a custom op's name ends with a zero.
+                let custom = unsafe { CStr::from_ptr(entry.custom_name) };
+                let custom = custom.to_str().map_err(|e| wrong(format!("the name of a custom op: {e}")))?;
+                versions = versions.with_custom(custom, entry.max_version);
+            }
+        }
+        Ok(PluginDelegate { instance: Arc::new(self), name, versions })
+    }
+}
+
+impl Delegate for PluginDelegate {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.versions
+    }
+
+    fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
+        let session = Rc::new(Session { instance: self.instance.clone(), graph: HostGraph::new(cx.graph()) });
+        let claims = {
+            let said = Said { cx: RefCell::new(cx), claims: RefCell::default() };
+            let (instance, mut room) = (&session.instance, MessageRoom::new());
+            let functions = &instance.library.functions;
+            enter(Scope::Prepare(&session.graph, &said), &mut room, |context, error| {
+                // SAFETY: `create` made the delegate, and `&mut self` keeps others out.
+                unsafe { (functions.prepare)(instance.delegate, context, error) }
+            })?;
+            said.claims.into_inner()
+        };
+        for (nodes, claim) in claims {
+            let session = session.clone();
+            cx.claim(&nodes, move |params, _| session.create_kernel(claim, params));
+        }
+        Ok(())
+    }
+}
+
+/// From `prepare` until all kernels that it leads to are made.
+struct Session<'a> {
+    graph: HostGraph<'a>,
+    instance: Arc<Instance>,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if let Some(end_prepare) = self.instance.library.functions.end_prepare {
+            // SAFETY: `create` made the delegate; the borrow of `prepare` goes on until here.
+            unsafe { end_prepare(self.instance.delegate) };
+        }
+    }
+}
+
+impl Session<'_> {
+    fn create_kernel(&self, claim: u64, params: &DelegateParams) -> Result<Box<dyn DelegateKernel>> {
+        let partition = PartitionIds::new(params);
+        let partition = partition.describe();
+        let (instance, mut room) = (&self.instance, MessageRoom::new());
+        let functions = &instance.library.functions;
+        let mut kernel = std::ptr::null_mut();
+        let out = &raw mut kernel;
+        let made = enter(Scope::CreateKernel(&self.graph), &mut room, |context, error| {
+            // SAFETY: `create` made the delegate, whose borrow by `prepare` goes on; the rest is valid during the call.
+            unsafe { (functions.create_kernel)(instance.delegate, context, claim, &partition, out, error) }
+        });
+        // Also where the call failed: what it made must not be lost.
+        let handle = KernelHandle::new(instance.clone(), kernel);
+        made?;
+        let handle = handle.ok_or_else(|| {
+            Error::State("the plugin is wrong: `create_kernel` is fine, but there is no kernel".into())
+        })?;
+        Ok(Box::new(PluginKernel::new(handle, params, &self.graph.view)))
+    }
+}
+
+/// A partition's ids as plain numbers.
+struct PartitionIds {
+    nodes: Vec<usize>,
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+}
+
+impl PartitionIds {
+    fn new(params: &DelegateParams) -> Self {
+        PartitionIds {
+            nodes: params.nodes.iter().map(|id| id.0).collect(),
+            inputs: params.inputs.iter().map(|id| id.0).collect(),
+            outputs: params.outputs.iter().map(|id| id.0).collect(),
+        }
+    }
+
+    fn describe(&self) -> DelegraphPartition {
+        DelegraphPartition {
+            size: size_of::<DelegraphPartition>(),
+            nodes: self.nodes.as_ptr(),
+            node_count: self.nodes.len(),
+            inputs: self.inputs.as_ptr(),
+            input_count: self.inputs.len(),
+            outputs: self.outputs.as_ptr(),
+            output_count: self.outputs.len(),
+        }
+    }
+}
+
+/// What a plugin says in `prepare`. Numbers of nodes are in range: `table` checks them.
+struct Said<'c, 'a> {
+    cx: RefCell<&'c mut DelegateContext<'a>>,
+    claims: RefCell<Vec<(Vec<NodeId>, u64)>>,
+}
+
+impl Prepares for Said<'_, '_> {
+    fn may_claim(&self, node: usize) -> bool {
+        let cx = self.cx.borrow();
+        let node = cx.graph().node(NodeId(node));
+        cx.may_claim(&node).is_ok() && reachable(&cx.graph(), node.id()).is_ok()
+    }
+
+    fn preview(&self, nodes: &[usize], each: &mut dyn FnMut(&DelegraphPartition)) {
+        let ids: Vec<NodeId> = nodes.iter().copied().map(NodeId).collect();
+        // Not borrowed while the plugin is called, which may ask for more.
+        let partitions = self.cx.borrow().preview_partitions(&ids);
+        partitions.iter().for_each(|params| each(&PartitionIds::new(params).describe()));
+    }
+
+    fn reject(&self, node: usize, reason: &DelegraphRejection) {
+        let mut cx = self.cx.borrow_mut();
+        let view = cx.graph().node(NodeId(node));
+        let reason = rejection(reason, view.op(), view.version());
+        cx.reject(view.id(), reason);
+    }
+
+    fn claim(&self, nodes: &[usize], claim: u64) {
+        let mut cx = self.cx.borrow_mut();
+        let graph = cx.graph();
+        let mut accepted = Vec::with_capacity(nodes.len());
+        for id in nodes.iter().copied().map(NodeId) {
+            match reachable(&graph, id) {
+                Ok(()) => accepted.push(id),
+                Err(reason) => cx.reject(id, reason),
+            }
+        }
+        self.claims.borrow_mut().push((accepted, claim));
+    }
+}
+
+/// Resource variables are the interpreter's: a plugin has no way to reach them.
+fn reachable(graph: &GraphView<'_>, node: NodeId) -> Result<(), Rejection> {
+    let view = graph.node(node);
+    let shared = |ty| matches!(ty, TensorType::Resource | TensorType::Variant);
+    match view.inputs().chain(view.outputs()).find(|t| shared(t.ty())) {
+        Some(t) => Err(Rejection::Other(format!(
+            "tensor \"{}\" is {}, which plugins cannot reach",
+            t.name(),
+            t.ty()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The typed reason.
+fn rejection(reason: &DelegraphRejection, op: &Op, version: u32) -> Rejection {
+    // SAFETY: the plugin says that there is so much text.
+    let text = unsafe { text_of(reason.text) };
+    let number = |value: i64| usize::try_from(value).unwrap_or(0);
+    match reason.kind {
+        DELEGRAPH_REJECT_VERSION => {
+            let max = u32::try_from(reason.limit).unwrap_or(0);
+            Rejection::VersionTooHigh { op: op.clone(), version, max }
+        }
+        DELEGRAPH_REJECT_OP => Rejection::UnsupportedOp { op: op.clone() },
+        DELEGRAPH_REJECT_TYPE => match i8::try_from(reason.value).ok().and_then(TensorType::from_code) {
+            Some(ty) => Rejection::UnsupportedType { operand: text, ty },
+            None => Rejection::Other(format!("{text} has the unknown type {}", reason.value)),
+        },
+        DELEGRAPH_REJECT_PARAM => Rejection::UnsupportedParam(text),
+        DELEGRAPH_REJECT_DYNAMIC_SHAPE => Rejection::DynamicShape { tensor: text },
+        DELEGRAPH_REJECT_DEVICE_LIMIT => Rejection::DeviceLimit(text),
+        DELEGRAPH_REJECT_PARTITION_TOO_SMALL => {
+            Rejection::PartitionTooSmall { nodes: number(reason.value), min: number(reason.limit) }
+        }
+        DELEGRAPH_REJECT_TOO_MANY_PARTITIONS => Rejection::TooManyPartitions { max: number(reason.limit) },
+        DELEGRAPH_REJECT_COST => Rejection::CostModel(text),
+        DELEGRAPH_REJECT_OVERRIDDEN => Rejection::Overridden { op: op.clone() },
+        DELEGRAPH_REJECT_OTHER if text.is_empty() => Rejection::NotClaimed,
+        _ => Rejection::Other(text),
+    }
+}

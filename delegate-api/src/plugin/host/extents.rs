@@ -1,0 +1,380 @@
+//! Is a file a whole shared library for this machine?
+//!
+//! The system's loader maps what the file's tables name and does not ask whether the file is that long: one that was
+//! cut off while it was copied ends the process with a signal. So the tables are held against the file first.
+
+use std::fs::File;
+use std::path::Path;
+
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::read::macho::{FatArch, MachHeader, MachOFatFile32, Segment};
+use object::read::pe::ImageNtHeaders;
+use object::{Endianness, FileKind, ReadCache, ReadRef, elf, macho, pe};
+
+use super::PluginError;
+
+/// Why a file is not loaded.
+#[derive(Debug, PartialEq, Eq)]
+enum Refusal {
+    /// It is no library, or not whole.
+    Invalid(String),
+    /// It is a library for another machine.
+    Incompatible(String),
+}
+
+/// What libraries look like here.
+#[derive(Clone, Copy)]
+struct Wanted {
+    format: Format,
+    /// As Rust calls it.
+    arch: &'static str,
+    bits: usize,
+    little_endian: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Elf,
+    MachO,
+    Pe,
+}
+
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Format::Elf => "an ELF file (Linux, Android, BSD)",
+            Format::MachO => "a Mach-O file (macOS, iOS)",
+            Format::Pe => "a PE file (Windows)",
+        }
+    }
+}
+
+const HERE: Wanted = Wanted {
+    format: if cfg!(target_vendor = "apple") {
+        Format::MachO
+    } else if cfg!(windows) {
+        Format::Pe
+    } else {
+        Format::Elf
+    },
+    arch: std::env::consts::ARCH,
+    bits: usize::BITS as usize,
+    little_endian: cfg!(target_endian = "little"),
+};
+
+/// Architectures, by the number that each format has for them; 0 where it has none.
+const MACHINES: &[(&str, u16, u32, u16)] = &[
+    ("x86_64", elf::EM_X86_64, macho::CPU_TYPE_X86_64, pe::IMAGE_FILE_MACHINE_AMD64),
+    ("aarch64", elf::EM_AARCH64, macho::CPU_TYPE_ARM64, pe::IMAGE_FILE_MACHINE_ARM64),
+    ("x86", elf::EM_386, macho::CPU_TYPE_X86, pe::IMAGE_FILE_MACHINE_I386),
+    ("arm", elf::EM_ARM, macho::CPU_TYPE_ARM, pe::IMAGE_FILE_MACHINE_ARMNT),
+    ("riscv64", elf::EM_RISCV, 0, 0),
+    ("loongarch64", elf::EM_LOONGARCH, 0, 0),
+    ("powerpc64", elf::EM_PPC64, 0, 0),
+    ("s390x", elf::EM_S390, 0, 0),
+];
+
+/// Ok when the file at `path` is a whole shared library for this machine.
+pub(super) fn check(path: &Path) -> Result<(), PluginError> {
+    let path = path.to_owned();
+    let file = File::open(&path).and_then(|file| {
+        let meta = file.metadata()?;
+        if meta.is_file() { Ok(file) } else { Err(std::io::Error::other("not a file")) }
+    });
+    let file = match file {
+        Ok(file) => file,
+        Err(e) => return Err(PluginError::InvalidFile { path, message: format!("cannot be read: {e}") }),
+    };
+    check_data(&ReadCache::new(file), HERE).map_err(|refusal| match refusal {
+        Refusal::Invalid(message) => PluginError::InvalidFile { path, message },
+        Refusal::Incompatible(message) => PluginError::Incompatible { path, message },
+    })
+}
+
+fn invalid<T>(message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::Invalid(message.into()))
+}
+
+impl From<object::Error> for Refusal {
+    fn from(error: object::Error) -> Self {
+        Refusal::Invalid(format!("no shared library, or a damaged or truncated one: {error}"))
+    }
+}
+
+fn check_data<'d, R: ReadRef<'d>>(data: R, wanted: Wanted) -> Result<(), Refusal> {
+    let len = data.len().map_err(|()| Refusal::Invalid("its length is not known".into()))?;
+    if len == 0 {
+        return invalid("the file is empty");
+    }
+    let Ok(kind) = FileKind::parse(data) else {
+        return invalid("not a shared library");
+    };
+    let found = match kind {
+        FileKind::Elf32 | FileKind::Elf64 => Format::Elf,
+        FileKind::MachO32 | FileKind::MachO64 | FileKind::MachOFat32 | FileKind::MachOFat64 => Format::MachO,
+        FileKind::Pe32 | FileKind::Pe64 => Format::Pe,
+        _ => return invalid("not a shared library"),
+    };
+    if found != wanted.format {
+        let (found, wanted) = (found.name(), wanted.format.name());
+        return Err(Refusal::Incompatible(format!(
+            "it is {found}, this machine loads {wanted}: get the build for it"
+        )));
+    }
+    let whole = Extent { len };
+    match kind {
+        FileKind::Elf32 => check_elf::<elf::FileHeader32<Endianness>, R>(data, whole, wanted),
+        FileKind::Elf64 => check_elf::<elf::FileHeader64<Endianness>, R>(data, whole, wanted),
+        FileKind::MachO64 => check_macho(data, 0, whole, wanted),
+        FileKind::MachOFat32 => check_fat(data, whole, wanted),
+        FileKind::Pe64 => check_pe::<pe::ImageNtHeaders64, R>(data, whole, wanted),
+        FileKind::Pe32 => check_pe::<pe::ImageNtHeaders32, R>(data, whole, wanted),
+        _ => invalid("a form of Mach-O that is not supported"),
+    }
+}
+
+/// What lies in a file.
+#[derive(Clone, Copy)]
+struct Extent {
+    len: u64,
+}
+
+impl Extent {
+    fn holds(self, what: &str, offset: u64, size: u64) -> Result<(), Refusal> {
+        match offset.checked_add(size) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => invalid(format!(
+                "the library is truncated or damaged: its {what} needs {size} bytes at offset {offset}, but the file has \
+                 {} bytes; copy or build it again",
+                self.len
+            )),
+        }
+    }
+}
+
+impl Wanted {
+    /// Whether the number that a format has for a machine is that of this one.
+    fn check_machine(
+        self,
+        found: u32,
+        number: impl Fn(&(&str, u16, u32, u16)) -> u32,
+    ) -> Result<(), Refusal> {
+        let Some(own) = MACHINES.iter().find(|m| m.0 == self.arch).filter(|m| number(m) != 0) else {
+            return Ok(());
+        };
+        if number(own) == found {
+            return Ok(());
+        }
+        let other = MACHINES.iter().find(|m| number(m) == found);
+        let found = other.map_or_else(|| format!("machine number {found}"), |m| m.0.into());
+        Err(self.other_machine(&found))
+    }
+
+    fn other_machine(self, found: &str) -> Refusal {
+        Refusal::Incompatible(format!(
+            "the library is for {found}, this process runs on {}: get the build for it",
+            self.arch
+        ))
+    }
+}
+
+fn check_elf<'d, H, R>(data: R, whole: Extent, wanted: Wanted) -> Result<(), Refusal>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'d>,
+{
+    let header = H::parse(data)?;
+    let endian = header.endian()?;
+    let bits = if header.is_class_64() { 64 } else { 32 };
+    if bits != wanted.bits {
+        return Err(wanted.other_machine(&format!("{bits} bits")));
+    }
+    if (endian == Endianness::Little) != wanted.little_endian {
+        return Err(wanted.other_machine("the other byte order"));
+    }
+    wanted.check_machine(header.e_machine(endian).into(), |m| m.1.into())?;
+    if header.e_type(endian) != elf::ET_DYN {
+        return invalid("an ELF file, but not a shared library");
+    }
+    for segment in header.program_headers(endian, data)? {
+        whole.holds("segment", segment.p_offset(endian).into(), segment.p_filesz(endian).into())?;
+    }
+    // Not needed to run it, but at the end of the file: a library that lacks some of it is not whole.
+    for section in header.section_headers(endian, data)? {
+        if !matches!(section.sh_type(endian), elf::SHT_NOBITS | elf::SHT_NULL) {
+            whole.holds("section", section.sh_offset(endian).into(), section.sh_size(endian).into())?;
+        }
+    }
+    Ok(())
+}
+
+/// A file of libraries for several machines.
+fn check_fat<'d, R: ReadRef<'d>>(data: R, whole: Extent, wanted: Wanted) -> Result<(), Refusal> {
+    let file = MachOFatFile32::parse(data)?;
+    let machines = || file.arches().iter().map(|arch| (arch.cputype(), arch.file_range()));
+    for (machine, (offset, size)) in machines() {
+        if wanted.check_machine(machine, |m| m.2).is_ok() {
+            whole.holds("part for this machine", offset, size)?;
+            return check_macho(data, offset, Extent { len: size }, wanted);
+        }
+    }
+    let found = machines().next().map_or(0, |(machine, _)| machine);
+    wanted.check_machine(found, |m| m.2)
+}
+
+/// The library at `start`.
+fn check_macho<'d, R: ReadRef<'d>>(
+    data: R,
+    start: u64,
+    whole: Extent,
+    wanted: Wanted,
+) -> Result<(), Refusal> {
+    let header = macho::MachHeader64::<Endianness>::parse(data, start)?;
+    let endian = header.endian()?;
+    wanted.check_machine(header.cputype(endian), |m| m.2)?;
+    if !matches!(header.filetype(endian), macho::MH_DYLIB | macho::MH_BUNDLE) {
+        return invalid("a Mach-O file, but not a shared library");
+    }
+    let mut commands = header.load_commands(endian, data, start)?;
+    while let Some(command) = commands.next()? {
+        if let Some((segment, _)) = command.segment_64()? {
+            whole.holds("segment", segment.fileoff(endian), segment.filesize(endian))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_pe<'d, H: ImageNtHeaders, R: ReadRef<'d>>(
+    data: R,
+    whole: Extent,
+    wanted: Wanted,
+) -> Result<(), Refusal> {
+    let dos = pe::ImageDosHeader::parse(data)?;
+    let mut offset = dos.nt_headers_offset().into();
+    let (headers, _) = H::parse(data, &mut offset)?;
+    let file = headers.file_header();
+    wanted.check_machine(file.machine.get(object::LittleEndian).into(), |m| m.3.into())?;
+    if file.characteristics.get(object::LittleEndian) & pe::IMAGE_FILE_DLL == 0 {
+        return invalid("a PE file, but not a shared library");
+    }
+    for section in headers.sections(data, offset)?.iter() {
+        let (offset, size) = section.pe_file_range();
+        whole.holds("section", offset.into(), size.into())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINUX: Wanted = Wanted { format: Format::Elf, arch: "x86_64", bits: 64, little_endian: true };
+    const MAC: Wanted = Wanted { format: Format::MachO, arch: "aarch64", ..LINUX };
+    const WINDOWS: Wanted = Wanted { format: Format::Pe, ..LINUX };
+
+    fn put(bytes: &mut [u8], at: usize, value: u64, size: usize) {
+        bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
+    }
+
+    /// One segment of 64 bytes at the end, and no sections.
+    fn elf() -> Vec<u8> {
+        let mut file = vec![0; 64 + 56 + 64];
+        file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        for (at, value, size) in
+            [(16, 3, 2), (18, 62, 2), (20, 1, 4), (32, 64, 8), (52, 64, 2), (54, 56, 2), (56, 1, 2)]
+        {
+            put(&mut file, at, value, size);
+        }
+        for (at, value, size) in [(0, 1, 4), (8, 120, 8), (32, 64, 8), (40, 64, 8)] {
+            put(&mut file, 64 + at, value, size);
+        }
+        file
+    }
+
+    /// One segment of 64 bytes at the end.
+    fn dylib() -> Vec<u8> {
+        let mut file = vec![0; 32 + 72 + 64];
+        for (at, value, size) in
+            [(0, 0xfeed_facf, 4), (4, 0x0100_000c, 4), (12, 6, 4), (16, 1, 4), (20, 72, 4)]
+        {
+            put(&mut file, at, value, size);
+        }
+        for (at, value, size) in [(0, 0x19, 4), (4, 72, 4), (40, 104, 8), (48, 64, 8)] {
+            put(&mut file, 32 + at, value, size);
+        }
+        file
+    }
+
+    /// Two machines, of which the second one is `dylib`.
+    fn fat() -> Vec<u8> {
+        let mut file = vec![0; 256];
+        let words = [0xcafe_babeu32, 2, 0x0100_0007, 3, 200, 10, 0, 0x0100_000c, 0, 256, 168, 0];
+        for (i, word) in words.iter().enumerate() {
+            file[i * 4..][..4].copy_from_slice(&word.to_be_bytes());
+        }
+        file.extend(dylib());
+        file
+    }
+
+    /// One section of 64 bytes at the end.
+    fn dll() -> Vec<u8> {
+        let mut file = vec![0; 64 + 4 + 20 + 240 + 40 + 64];
+        file[..2].copy_from_slice(b"MZ");
+        put(&mut file, 60, 64, 4);
+        file[64..68].copy_from_slice(b"PE\0\0");
+        for (at, value, size) in [(0, 0x8664, 2), (2, 1, 2), (16, 240, 2), (18, 0x2022, 2)] {
+            put(&mut file, 68 + at, value, size);
+        }
+        put(&mut file, 88, 0x20b, 2);
+        put(&mut file, 88 + 108, 16, 4);
+        for (at, value, size) in [(8, 64, 4), (16, 64, 4), (20, 368, 4)] {
+            put(&mut file, 328 + at, value, size);
+        }
+        file
+    }
+
+    #[test]
+    fn whole_libraries_pass_and_cut_ones_do_not() {
+        for (file, wanted) in [(elf(), LINUX), (dylib(), MAC), (fat(), MAC), (dll(), WINDOWS)] {
+            assert_eq!(check_data(&*file, wanted), Ok(()), "{}", wanted.format.name());
+            for len in 0..file.len() {
+                let refused = check_data(&file[..len], wanted);
+                assert!(matches!(refused, Err(Refusal::Invalid(_))), "{}, {len} bytes", wanted.format.name());
+            }
+            let error = check_data(&file[..file.len() - 1], wanted);
+            assert!(format!("{error:?}").contains("truncated"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn libraries_for_others_are_named() {
+        let check = |file: Vec<u8>, wanted: Wanted, want: &str| match check_data(&*file, wanted) {
+            Err(Refusal::Incompatible(text)) => assert!(text.contains(want), "{text}"),
+            other => panic!("{other:?}"),
+        };
+        check(
+            elf(),
+            WINDOWS,
+            "it is an ELF file (Linux, Android, BSD), this machine loads a PE file (Windows)",
+        );
+        check(elf(), Wanted { arch: "aarch64", ..LINUX }, "for x86_64, this process runs on aarch64");
+        check(elf(), Wanted { bits: 32, ..LINUX }, "for 64 bits");
+        check(elf(), Wanted { little_endian: false, ..LINUX }, "for the other byte order");
+        check(dylib(), Wanted { arch: "x86_64", ..MAC }, "for aarch64");
+        check(fat(), Wanted { arch: "x86", ..MAC }, "for x86_64");
+        check(dll(), Wanted { arch: "aarch64", ..WINDOWS }, "for x86_64");
+    }
+
+    #[test]
+    fn other_files_are_no_libraries() {
+        let check = |file: &[u8], want: &str| match check_data(file, LINUX) {
+            Err(Refusal::Invalid(text)) => assert!(text.contains(want), "{text}"),
+            other => panic!("{other:?}"),
+        };
+        check(b"", "empty");
+        check(b"#!/bin/sh\necho hello, this is a script\n", "not a shared library");
+        let mut program = elf();
+        put(&mut program, 16, 2, 2);
+        check(&program, "an ELF file, but not a shared library");
+    }
+}

@@ -1,0 +1,120 @@
+//! Which call of a plugin is going on, on this thread: what its context number stands for.
+//!
+//! A plugin never holds a pointer of ours whose life it would have to watch: a number that is no longer current, or
+//! current on another thread, finds nothing.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use delegraph_core::Result;
+
+use super::super::abi::*;
+use super::super::raw::error_of;
+use super::graph::HostGraph;
+
+/// What a plugin may say while it prepares.
+pub(super) trait Prepares {
+    fn may_claim(&self, node: usize) -> bool;
+    fn preview(&self, nodes: &[usize], each: &mut dyn FnMut(&DelegraphPartition));
+    fn reject(&self, node: usize, reason: &DelegraphRejection);
+    fn claim(&self, nodes: &[usize], claim: u64);
+}
+
+/// What a kernel may ask for while it prepares.
+pub(super) trait KernelPrepares {
+    fn temporary(&self, bytes: usize) -> usize;
+    fn set_output_shape(&self, output: usize, dims: &[usize]) -> Result<()>;
+    fn set_output_dynamic(&self, output: usize) -> Result<()>;
+}
+
+/// What a kernel may ask for while it runs.
+pub(super) trait Invokes {
+    fn resize_output(&self, output: usize, dims: &[usize], bytes: usize) -> Result<*mut u8>;
+    fn parallel(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
+}
+
+/// What can be asked in a call.
+#[derive(Clone, Copy)]
+pub(super) enum Scope<'c> {
+    Prepare(&'c HostGraph<'c>, &'c dyn Prepares),
+    CreateKernel(&'c HostGraph<'c>),
+    PrepareKernel(&'c dyn KernelPrepares),
+    Invoke(&'c dyn Invokes),
+}
+
+struct Frame<'c> {
+    id: DelegraphContext,
+    scope: Scope<'c>,
+    /// The first wrong argument of a call of the plugin.
+    misuse: RefCell<Option<String>>,
+    outer: *const Frame<'static>,
+}
+
+thread_local! {
+    /// The innermost call.
+    static CURRENT: Cell<*const Frame<'static>> = const { Cell::new(std::ptr::null()) };
+}
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Calls a plugin: `call` with the number of its context and room for a message. Fails where the plugin says so, and
+/// where it asked for something that makes no sense.
+pub(super) fn enter(
+    scope: Scope<'_>,
+    message: &mut super::super::raw::MessageRoom,
+    call: impl FnOnce(DelegraphContext, *mut DelegraphError) -> i32,
+) -> Result<()> {
+    /// Makes the outer call current again, however this one ends.
+    struct Leave(*const Frame<'static>);
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    let leave = Leave(CURRENT.get());
+    let frame = Frame { id, scope, misuse: RefCell::new(None), outer: leave.0 };
+    CURRENT.set(std::ptr::from_ref(&frame).cast());
+    let mut slot = message.slot();
+    let status = call(id, &raw mut slot);
+    drop(leave);
+    if let Some(misuse) = frame.misuse.into_inner() {
+        return Err(delegraph_core::Error::InvalidNode(format!("the plugin is wrong: {misuse}")));
+    }
+    if status == DELEGRAPH_OK { Ok(()) } else { Err(error_of(status, message.message(&slot))) }
+}
+
+/// Answers a plugin. `Err` is what makes no sense in its question.
+pub(super) fn answer(
+    context: DelegraphContext,
+    function: &str,
+    f: impl FnOnce(Scope<'_>) -> Result<i32, String>,
+) -> i32 {
+    ask(context, function, f).unwrap_or(DELEGRAPH_INVALID)
+}
+
+/// The same for functions that do not return a status.
+pub(super) fn ask<T>(
+    context: DelegraphContext,
+    function: &str,
+    f: impl FnOnce(Scope<'_>) -> Result<T, String>,
+) -> Option<T> {
+    let mut at = CURRENT.get();
+    let frame = loop {
+        // SAFETY: frames are on the stack of this thread, below us; each is taken off the list before it goes.
+        match unsafe { at.as_ref() } {
+            Some(frame) if frame.id == context => break frame,
+            Some(frame) => at = frame.outer,
+            None => return None,
+        }
+    };
+    let text = match catch_unwind(AssertUnwindSafe(|| f(frame.scope))) {
+        Ok(Ok(value)) => return Some(value),
+        Ok(Err(text)) => text,
+        Err(_) => "it caused a panic".to_owned(),
+    };
+    if let Ok(mut misuse) = frame.misuse.try_borrow_mut() {
+        misuse.get_or_insert_with(|| format!("{function}: {text}"));
+    }
+    None
+}

@@ -1,0 +1,438 @@
+//! The functions that plugins call.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::catch_unwind;
+
+use delegraph_core::ModelBytes;
+use delegraph_core::ops::ParamValue;
+
+use super::super::abi::*;
+use super::super::raw::{read, slice, text, write};
+use super::frames::{Scope, answer, ask};
+use super::graph::HostGraph;
+
+/// What every plugin is given.
+pub(super) static HOST: DelegraphHost = DelegraphHost {
+    size: size_of::<DelegraphHost>(),
+    log_level: Some(log_level),
+    log: Some(log_text),
+    graph: Some(graph),
+    model: Some(model),
+    metadata: Some(metadata),
+    graph_input: Some(graph_input),
+    graph_output: Some(graph_output),
+    node: Some(node),
+    node_input: Some(node_input),
+    node_output: Some(node_output),
+    tensor: Some(tensor),
+    param_i64: Some(param_i64),
+    param_f64: Some(param_f64),
+    param_text: Some(param_text),
+    param_i64s: Some(param_i64s),
+    may_claim: Some(may_claim),
+    preview_partitions: Some(preview_partitions),
+    reject: Some(reject),
+    claim: Some(claim),
+    temporary: Some(temporary),
+    set_output_shape: Some(set_output_shape),
+    set_output_dynamic: Some(set_output_dynamic),
+    resize_output: Some(resize_output),
+    parallel: Some(parallel),
+};
+
+const LEVELS: [log::Level; 5] =
+    [log::Level::Error, log::Level::Warn, log::Level::Info, log::Level::Debug, log::Level::Trace];
+
+unsafe extern "C" fn log_level() -> i32 {
+    log::max_level() as i32
+}
+
+unsafe extern "C" fn log_text(level: i32, data: *const c_char, len: usize) {
+    let level = usize::try_from(level.saturating_sub(1)).ok().and_then(|i| LEVELS.get(i));
+    // The application's logger may panic.
+    let _ = catch_unwind(|| {
+        // SAFETY: the plugin says that there are so many bytes of text.
+        let text = unsafe { super::super::raw::text_of(DelegraphText { data, len }) };
+        log::log!(target: "delegraph::plugin", level.copied().unwrap_or(log::Level::Trace), "{text}");
+    });
+}
+
+/// The graph, where the call has one.
+fn graph_of<'c>(scope: Scope<'c>) -> Result<&'c HostGraph<'c>, String> {
+    match scope {
+        Scope::Prepare(graph, _) | Scope::CreateKernel(graph) => Ok(graph),
+        _ => Err("it is not to be called while a kernel prepares or runs".into()),
+    }
+}
+
+/// Writes to where a plugin wants an answer.
+///
+/// # Safety
+/// `out` is null or valid for a write.
+unsafe fn put<T>(out: *mut T, value: T) -> Result<(), String> {
+    if out.is_null() || !out.is_aligned() {
+        return Err("there is no room for the answer".into());
+    }
+    // SAFETY: not null, aligned; the rest is this function's condition.
+    unsafe { out.write(value) };
+    Ok(())
+}
+
+/// # Safety
+/// `name` is null or ends with a zero.
+unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a str, String> {
+    if name.is_null() {
+        return Err("the name is null".into());
+    }
+    // SAFETY: this function's condition.
+    unsafe { CStr::from_ptr(name) }.to_str().map_err(|e| format!("the name: {e}"))
+}
+
+fn status(written: bool) -> Result<i32, String> {
+    if written { Ok(DELEGRAPH_OK) } else { Err("the struct for the answer is null or has no size".into()) }
+}
+
+unsafe extern "C" fn graph(context: DelegraphContext, out: *mut DelegraphGraph) -> i32 {
+    answer(context, "graph", |scope| {
+        let graph = graph_of(scope)?.describe();
+        // SAFETY: the plugin gives a struct with its size, or null.
+        status(unsafe { write(out, &graph) })
+    })
+}
+
+unsafe extern "C" fn release_model(owner: *mut c_void) {
+    if !owner.is_null() {
+        // SAFETY: `owner` is what `model` gave out, which is released once.
+        let _ = catch_unwind(|| drop(unsafe { Box::from_raw(owner.cast::<ModelBytes>()) }));
+    }
+}
+
+unsafe extern "C" fn model(context: DelegraphContext, out: *mut DelegraphModel) -> i32 {
+    answer(context, "model", |scope| {
+        // SAFETY: the plugin gives a struct with its size, or null.
+        if unsafe { read(out) }.is_none_or(|out| out.size < size_of::<DelegraphModel>()) {
+            return status(false);
+        }
+        let bytes = graph_of(scope)?.file()?;
+        let (data, len) = (bytes.as_ref().as_ptr(), bytes.as_ref().len());
+        let owner = Box::into_raw(Box::new(bytes)).cast();
+        let model = DelegraphModel {
+            size: size_of::<DelegraphModel>(),
+            data,
+            len,
+            owner,
+            release: Some(release_model),
+        };
+        // SAFETY: as above.
+        status(unsafe { write(out, &model) })
+    })
+}
+
+unsafe extern "C" fn metadata(
+    context: DelegraphContext,
+    name: *const c_char,
+    data: *mut *const u8,
+    len: *mut usize,
+) -> i32 {
+    answer(context, "metadata", |scope| {
+        // SAFETY: the plugin gives text that ends with a zero, or null.
+        let name = unsafe { name_of(name) }?;
+        let Some(bytes) = graph_of(scope)?.view.model().metadata(name) else {
+            return Ok(DELEGRAPH_NOT_FOUND);
+        };
+        // SAFETY: the plugin gives places for the answers, or null.
+        unsafe { put(data, bytes.as_ptr()).and_then(|()| put(len, bytes.len())) }?;
+        Ok(DELEGRAPH_OK)
+    })
+}
+
+/// Number of a tensor; -2: none.
+fn number(id: Option<usize>) -> i64 {
+    id.and_then(|id| i64::try_from(id).ok()).unwrap_or(-2)
+}
+
+unsafe extern "C" fn graph_input(context: DelegraphContext, index: usize) -> i64 {
+    let get = |scope: Scope<'_>| Ok(graph_of(scope)?.view.subgraph().inputs.get(index).map(|id| id.0));
+    number(ask(context, "graph_input", get).flatten())
+}
+
+unsafe extern "C" fn graph_output(context: DelegraphContext, index: usize) -> i64 {
+    let get = |scope: Scope<'_>| Ok(graph_of(scope)?.view.subgraph().outputs.get(index).map(|id| id.0));
+    number(ask(context, "graph_output", get).flatten())
+}
+
+unsafe extern "C" fn node(context: DelegraphContext, node: usize, out: *mut DelegraphNode) -> i32 {
+    answer(context, "node", |scope| {
+        let node = graph_of(scope)?.describe_node(node)?;
+        // SAFETY: the plugin gives a struct with its size, or null.
+        status(unsafe { write(out, &node) })
+    })
+}
+
+unsafe extern "C" fn node_input(context: DelegraphContext, node: usize, index: usize) -> i64 {
+    let get = |scope: Scope<'_>| Ok(graph_of(scope)?.node(node)?.node().inputs.get(index).copied());
+    match ask(context, "node_input", get).flatten() {
+        Some(None) => -1,
+        id => number(id.flatten().map(|id| id.0)),
+    }
+}
+
+unsafe extern "C" fn node_output(context: DelegraphContext, node: usize, index: usize) -> i64 {
+    let get = |scope: Scope<'_>| Ok(graph_of(scope)?.node(node)?.node().outputs.get(index).map(|id| id.0));
+    number(ask(context, "node_output", get).flatten())
+}
+
+unsafe extern "C" fn tensor(context: DelegraphContext, tensor: usize, out: *mut DelegraphTensor) -> i32 {
+    answer(context, "tensor", |scope| {
+        let tensor = graph_of(scope)?.describe_tensor(tensor)?;
+        // SAFETY: the plugin gives a struct with its size, or null.
+        status(unsafe { write(out, &tensor) })
+    })
+}
+
+/// Looks a param up and lets `give` pass it on, where it is of the kind asked for.
+///
+/// # Safety
+/// `name` is null or ends with a zero.
+unsafe fn param(
+    (context, node, name): (DelegraphContext, usize, *const c_char),
+    function: &str,
+    give: impl FnOnce(&ParamValue<'_>) -> Option<Result<(), String>>,
+) -> i32 {
+    answer(context, function, |scope| {
+        // SAFETY: this function's condition.
+        let name = unsafe { name_of(name) }?;
+        let node = graph_of(scope)?.node(node)?;
+        match node.node().param(name).as_ref().and_then(give) {
+            Some(given) => given.map(|()| DELEGRAPH_OK),
+            None => Ok(DELEGRAPH_NOT_FOUND),
+        }
+    })
+}
+
+unsafe extern "C" fn param_i64(
+    context: DelegraphContext,
+    node: usize,
+    name: *const c_char,
+    out: *mut i64,
+) -> i32 {
+    // SAFETY: the plugin gives text that ends with a zero, and a place for the answer, or null.
+    unsafe { param((context, node, name), "param_i64", |value| Some(put(out, value.as_i64()?))) }
+}
+
+unsafe extern "C" fn param_f64(
+    context: DelegraphContext,
+    node: usize,
+    name: *const c_char,
+    out: *mut f64,
+) -> i32 {
+    // SAFETY: the plugin gives text that ends with a zero, and a place for the answer, or null.
+    unsafe { param((context, node, name), "param_f64", |value| Some(put(out, value.as_f64()?))) }
+}
+
+unsafe extern "C" fn param_text(
+    context: DelegraphContext,
+    node: usize,
+    name: *const c_char,
+    out: *mut DelegraphText,
+) -> i32 {
+    // SAFETY: the plugin gives text that ends with a zero, and a place for the answer, or null.
+    unsafe { param((context, node, name), "param_text", |value| Some(put(out, text(value.as_str()?)))) }
+}
+
+unsafe extern "C" fn param_i64s(
+    context: DelegraphContext,
+    node: usize,
+    name: *const c_char,
+    out: *mut i64,
+    capacity: usize,
+    len: *mut usize,
+) -> i32 {
+    let give = |value: &ParamValue<'_>| {
+        let list = value.as_i64s()?;
+        let count = list.len().min(capacity);
+        if count > 0 && (out.is_null() || !out.is_aligned()) {
+            return Some(Err("there is no room for the answer".into()));
+        }
+        if count > 0 {
+            // SAFETY: the plugin has room for `capacity` numbers, and `count` is not more.
+            unsafe { std::ptr::copy_nonoverlapping(list.as_ptr(), out, count) };
+        }
+        // SAFETY: the plugin gives a place for the answer, or null.
+        Some(unsafe { put(len, list.len()) })
+    };
+    // SAFETY: the plugin gives text that ends with a zero, or null.
+    unsafe { param((context, node, name), "param_i64s", give) }
+}
+
+/// What can be said in `prepare` alone.
+fn preparing<'c>(scope: Scope<'c>) -> Result<(&'c HostGraph<'c>, &'c dyn super::frames::Prepares), String> {
+    match scope {
+        Scope::Prepare(graph, prepares) => Ok((graph, prepares)),
+        _ => Err("it is to be called in `prepare` only".into()),
+    }
+}
+
+/// # Safety
+/// As for [`slice`].
+unsafe fn nodes_of<'a>(
+    graph: &HostGraph<'_>,
+    nodes: *const usize,
+    count: usize,
+) -> Result<&'a [usize], String> {
+    if count > graph.view.subgraph().nodes.len() {
+        return Err(format!("{count} nodes, but the graph has {}", graph.view.subgraph().nodes.len()));
+    }
+    // SAFETY: this function's condition.
+    let nodes = unsafe { slice(nodes, count) }.ok_or("the list of nodes is null")?;
+    nodes.iter().try_for_each(|&n| graph.node(n).map(|_| ()))?;
+    Ok(nodes)
+}
+
+unsafe extern "C" fn may_claim(context: DelegraphContext, node: usize) -> i32 {
+    answer(context, "may_claim", |scope| {
+        let (graph, prepares) = preparing(scope)?;
+        graph.node(node)?;
+        Ok(if prepares.may_claim(node) { DELEGRAPH_OK } else { DELEGRAPH_UNSUPPORTED })
+    })
+}
+
+unsafe extern "C" fn preview_partitions(
+    context: DelegraphContext,
+    nodes: *const usize,
+    node_count: usize,
+    each: Option<unsafe extern "C" fn(user: *mut c_void, partition: *const DelegraphPartition)>,
+    user: *mut c_void,
+) -> i32 {
+    answer(context, "preview_partitions", |scope| {
+        let (graph, prepares) = preparing(scope)?;
+        // SAFETY: the plugin says that there are so many nodes.
+        let nodes = unsafe { nodes_of(graph, nodes, node_count) }?;
+        let each = each.ok_or("there is no function to call")?;
+        // SAFETY: the function is the plugin's own, called as it says.
+        prepares.preview(nodes, &mut |partition| unsafe { each(user, partition) });
+        Ok(DELEGRAPH_OK)
+    })
+}
+
+unsafe extern "C" fn reject(
+    context: DelegraphContext,
+    node: usize,
+    reason: *const DelegraphRejection,
+) -> i32 {
+    answer(context, "reject", |scope| {
+        let (graph, prepares) = preparing(scope)?;
+        graph.node(node)?;
+        // SAFETY: the plugin gives a struct with its size, or null.
+        let reason = unsafe { read(reason) }.ok_or("the reason is null or has no size")?;
+        prepares.reject(node, &reason);
+        Ok(DELEGRAPH_OK)
+    })
+}
+
+unsafe extern "C" fn claim(
+    context: DelegraphContext,
+    nodes: *const usize,
+    node_count: usize,
+    claim: u64,
+) -> i32 {
+    answer(context, "claim", |scope| {
+        let (graph, prepares) = preparing(scope)?;
+        // SAFETY: the plugin says that there are so many nodes.
+        let nodes = unsafe { nodes_of(graph, nodes, node_count) }?;
+        prepares.claim(nodes, claim);
+        Ok(DELEGRAPH_OK)
+    })
+}
+
+fn preparing_kernel<'c>(scope: Scope<'c>) -> Result<&'c dyn super::frames::KernelPrepares, String> {
+    match scope {
+        Scope::PrepareKernel(kernel) => Ok(kernel),
+        _ => Err("it is to be called in `prepare_kernel` only".into()),
+    }
+}
+
+unsafe extern "C" fn temporary(context: DelegraphContext, bytes: usize) -> i64 {
+    let get = |scope: Scope<'_>| Ok(preparing_kernel(scope)?.temporary(bytes));
+    ask(context, "temporary", get).and_then(|i| i64::try_from(i).ok()).unwrap_or(-1)
+}
+
+/// # Safety
+/// As for [`slice`].
+unsafe fn dims_of<'a>(dims: *const usize, rank: usize) -> Result<&'a [usize], String> {
+    const HIGHEST: usize = 64;
+    if rank > HIGHEST {
+        return Err(format!("a shape of {rank} dimensions"));
+    }
+    // SAFETY: this function's condition.
+    unsafe { slice(dims, rank) }.ok_or_else(|| "the list of dimensions is null".into())
+}
+
+unsafe extern "C" fn set_output_shape(
+    context: DelegraphContext,
+    output: usize,
+    dims: *const usize,
+    rank: usize,
+) -> i32 {
+    answer(context, "set_output_shape", |scope| {
+        let kernel = preparing_kernel(scope)?;
+        // SAFETY: the plugin says that there are so many dimensions.
+        let dims = unsafe { dims_of(dims, rank) }?;
+        kernel.set_output_shape(output, dims).map_err(|e| e.to_string())?;
+        Ok(DELEGRAPH_OK)
+    })
+}
+
+unsafe extern "C" fn set_output_dynamic(context: DelegraphContext, output: usize) -> i32 {
+    answer(context, "set_output_dynamic", |scope| {
+        preparing_kernel(scope)?.set_output_dynamic(output).map_err(|e| e.to_string())?;
+        Ok(DELEGRAPH_OK)
+    })
+}
+
+fn invoking<'c>(scope: Scope<'c>) -> Result<&'c dyn super::frames::Invokes, String> {
+    match scope {
+        Scope::Invoke(kernel) => Ok(kernel),
+        _ => Err("it is to be called in `invoke_kernel` only".into()),
+    }
+}
+
+unsafe extern "C" fn resize_output(
+    context: DelegraphContext,
+    output: usize,
+    dims: *const usize,
+    rank: usize,
+    bytes: usize,
+    data: *mut *mut c_void,
+) -> i32 {
+    answer(context, "resize_output", |scope| {
+        let kernel = invoking(scope)?;
+        // SAFETY: the plugin says that there are so many dimensions.
+        let dims = unsafe { dims_of(dims, rank) }?;
+        let memory = kernel.resize_output(output, dims, bytes).map_err(|e| e.to_string())?;
+        // SAFETY: the plugin gives a place for the answer, or null.
+        unsafe { put(data, memory.cast()) }?;
+        Ok(DELEGRAPH_OK)
+    })
+}
+
+unsafe extern "C" fn parallel(
+    context: DelegraphContext,
+    tasks: usize,
+    task: Option<unsafe extern "C" fn(user: *mut c_void, index: usize)>,
+    user: *mut c_void,
+) -> i32 {
+    /// What the plugin wants back in its tasks.
+    struct User(*mut c_void);
+    // SAFETY: that its tasks may run on any thread is what the plugin says by calling `parallel`.
+    unsafe impl Sync for User {}
+    answer(context, "parallel", |scope| {
+        let kernel = invoking(scope)?;
+        let task = task.ok_or("there is no function to call")?;
+        let user = User(user);
+        let user = &user;
+        // SAFETY: the function is the plugin's own, called as it says.
+        kernel.parallel(tasks, &|index| unsafe { task(user.0, index) });
+        Ok(DELEGRAPH_OK)
+    })
+}
