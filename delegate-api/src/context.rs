@@ -3,8 +3,8 @@
 use delegraph_core::{NodeId, Result};
 
 use crate::{
-    DelegateKernel, DelegateParams, GraphView, Group, NodeView, PartitionOptions, Rejection, VersionTable,
-    partition,
+    Capabilities, DelegateKernel, DelegateParams, GraphView, Group, NodeView, PartitionOptions, Rejection,
+    VersionTable, partition,
 };
 
 /// Makes the kernel of a partition.
@@ -23,6 +23,9 @@ pub struct Claim<'a> {
 pub struct DelegateContext<'a> {
     graph: GraphView<'a>,
     versions: VersionTable,
+    capabilities: Capabilities,
+    /// The application's limits, beside the delegate's own.
+    limits: PartitionOptions,
     claims: Vec<Claim<'a>>,
     rejections: Vec<Option<Rejection>>,
     claimed: Vec<bool>,
@@ -33,7 +36,22 @@ impl<'a> DelegateContext<'a> {
     pub fn new(graph: GraphView<'a>, versions: VersionTable) -> Self {
         let nodes = graph.subgraph().nodes.len();
         let (claims, rejections, claimed) = (Vec::new(), vec![None; nodes], vec![false; nodes]);
-        DelegateContext { graph, versions, claims, rejections, claimed }
+        let (capabilities, limits) = Default::default();
+        DelegateContext { graph, versions, capabilities, limits, claims, rejections, claimed }
+    }
+
+    /// With what the delegate can do.
+    #[must_use]
+    pub fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// With limits that hold whatever the delegate claims.
+    #[must_use]
+    pub fn with_limits(mut self, limits: PartitionOptions) -> Self {
+        self.limits = limits;
+        self
     }
 
     /// The graph.
@@ -41,8 +59,9 @@ impl<'a> DelegateContext<'a> {
         self.graph
     }
 
-    /// Ok when the node may be claimed: its version is not above the declared maximum, the application did not
-    /// replace its kernel, no delegate has it yet, and its shapes are known.
+    /// Ok when the node may be claimed: its version is not above the declared maximum, the application neither
+    /// replaced its kernel nor excluded it, no delegate has it yet, and its shapes are known (unless the delegate takes
+    /// dynamic ones).
     pub fn may_claim(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
         let state = node.state();
         if state.taken || self.claimed[node.id().0] {
@@ -52,7 +71,8 @@ impl<'a> DelegateContext<'a> {
             return Err(Rejection::Overridden { op: node.op().clone() });
         }
         self.versions.check(node.op(), node.version())?;
-        node.check_static()
+        self.limits.check(node)?;
+        if self.capabilities.dynamic_shapes { Ok(()) } else { node.check_static() }
     }
 
     /// Says why a node is not claimed.
@@ -67,24 +87,36 @@ impl<'a> DelegateContext<'a> {
         partition(&self.graph, &owners).into_iter().filter(|g| g.owner == 1).map(Group::into_params).collect()
     }
 
-    /// Those of `nodes` whose partitions are within the limits. The others are rejected.
-    pub fn limit(&mut self, nodes: &[NodeId], options: PartitionOptions) -> Vec<NodeId> {
-        if options == PartitionOptions::default() {
-            return nodes.to_vec();
+    /// Those of `nodes` that are within the limits. The others are rejected.
+    pub fn limit(&mut self, nodes: &[NodeId], options: &PartitionOptions) -> Vec<NodeId> {
+        let mut allowed = Vec::new();
+        for &id in nodes {
+            match options.check(&self.graph.node(id)) {
+                Ok(()) => allowed.push(id),
+                Err(reason) => self.reject(id, reason),
+            }
         }
-        let mut partitions = self.preview_partitions(nodes);
+        if !options.limits_partitions() {
+            return allowed;
+        }
+        let mut partitions = self.preview_partitions(&allowed);
         partitions.sort_by_key(|p| std::cmp::Reverse(p.nodes.len()));
-        let mut kept = Vec::new();
-        for (i, p) in partitions.into_iter().enumerate() {
+        let (mut kept, mut count) = (Vec::new(), 0);
+        for p in partitions {
             let reason = if p.nodes.len() < options.min_nodes {
-                Rejection::PartitionTooSmall { nodes: p.nodes.len(), min: options.min_nodes }
-            } else if let Some(max) = options.max_partitions.filter(|&max| i >= max) {
-                Rejection::TooManyPartitions { max }
+                Err(Rejection::PartitionTooSmall { nodes: p.nodes.len(), min: options.min_nodes })
+            } else if let Some(max) = options.max_partitions.filter(|&max| count >= max) {
+                Err(Rejection::TooManyPartitions { max })
             } else {
-                kept.extend(p.nodes);
-                continue;
+                options.cost.map_or(Ok(()), |cost| cost.check(&p, &self.graph))
             };
-            p.nodes.into_iter().for_each(|n| self.reject(n, reason.clone()));
+            match reason {
+                Ok(()) => {
+                    count += 1;
+                    kept.extend(p.nodes);
+                }
+                Err(reason) => p.nodes.into_iter().for_each(|n| self.reject(n, reason.clone())),
+            }
         }
         kept.sort_unstable();
         kept
@@ -113,7 +145,17 @@ impl<'a> DelegateContext<'a> {
     }
 
     /// What was said: the claims, and per node the reason why it was not claimed.
-    pub fn finish(self) -> (Vec<Claim<'a>>, Vec<Option<Rejection>>) {
+    pub fn finish(mut self) -> (Vec<Claim<'a>>, Vec<Option<Rejection>>) {
+        if self.limits.limits_partitions() {
+            let all: Vec<NodeId> = self.claims.iter().flat_map(|c| c.nodes.iter().copied()).collect();
+            let limits = std::mem::take(&mut self.limits);
+            let kept = self.limit(&all, &limits);
+            self.claimed.fill(false);
+            kept.iter().for_each(|id| self.claimed[id.0] = true);
+            let claimed = &self.claimed;
+            self.claims.iter_mut().for_each(|claim| claim.nodes.retain(|id| claimed[id.0]));
+            self.claims.retain(|claim| !claim.nodes.is_empty());
+        }
         let claimed = self.claimed;
         let unsaid =
             |(i, r): (usize, Option<Rejection>)| r.or((!claimed[i]).then_some(Rejection::NotClaimed));

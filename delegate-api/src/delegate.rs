@@ -1,8 +1,13 @@
 //! What a delegate author implements.
 
+use std::time::Duration;
+
+use delegraph_core::kernel::InvokeContext;
 use delegraph_core::{Kernel, NodeId, Result, TensorId};
 
-use crate::{DelegateContext, GraphView, NodeView, Rejection, VersionTable};
+use crate::{
+    BufferHandle, Buffers, DelegateContext, GraphView, NodeView, PartitionOptions, Rejection, VersionTable,
+};
 
 /// Takes over parts of a graph, with full control over which.
 pub trait Delegate: Send {
@@ -12,10 +17,28 @@ pub trait Delegate: Send {
     /// Up to which version it runs each op. A node that is not covered cannot be claimed.
     fn max_versions(&self) -> &VersionTable;
 
+    /// What it can do beyond the plain case. Nothing, unless this is overridden.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
     /// Looks at the graph, claims what it runs and rejects the rest with reasons. Called again when shapes change.
     ///
     /// An error, or a panic, gives everything back to the CPU.
     fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()>;
+}
+
+/// What a delegate can do beyond the plain case.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// It takes nodes whose shapes are known only while running. A partition with such a node is prepared in the
+    /// middle of an invocation, when its inputs are there; its kernel gives the shapes of outputs, with
+    /// [`PrepareContext::set_output_shape`](delegraph_core::kernel::PrepareContext::set_output_shape) or, where data
+    /// decides, with [`InvokeContext::resize_output`].
+    pub dynamic_shapes: bool,
+    /// It wants to be told, before a partition is prepared in the middle of an invocation, the shapes in it that follow
+    /// from those of its inputs. Matters only with `dynamic_shapes`.
+    pub propagated_shapes: bool,
 }
 
 /// Runs one partition. Its inputs and outputs are those of [`DelegateParams`], in that order.
@@ -24,6 +47,41 @@ pub trait DelegateKernel: Kernel {
     fn stats(&self) -> DelegateStats {
         DelegateStats::default()
     }
+
+    /// How long each node took in the last run, as far as the kernel knows. Asked after each run where an application
+    /// profiles.
+    fn node_times(&self) -> &[NodeTime] {
+        &[]
+    }
+
+    /// Whether it can take input `input` from `buffer`, where another partition, or the application, left it.
+    fn accepts(&self, input: usize, buffer: &BufferHandle) -> bool {
+        let (_, _) = (input, buffer);
+        false
+    }
+
+    /// Whether it can leave output `output` in a buffer of its own, so that the data are copied to the CPU only when
+    /// somebody there asks for them. Asked once after each `prepare`.
+    fn keeps(&self, output: usize) -> bool {
+        let _ = output;
+        false
+    }
+
+    /// As [`Kernel::invoke`], with inputs and outputs that may be in buffers. A kernel that accepts or keeps buffers
+    /// implements this instead.
+    fn invoke_with(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
+        let _ = buffers;
+        self.invoke(cx)
+    }
+}
+
+/// How long a node took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeTime {
+    /// The node. Of nodes that ran as one, the first.
+    pub node: NodeId,
+    /// Its time on the device.
+    pub time: Duration,
 }
 
 /// What a delegate's kernel measured of itself.
@@ -52,21 +110,6 @@ pub struct DelegateParams {
     pub outputs: Vec<TensorId>,
 }
 
-/// Limits on what is delegated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PartitionOptions {
-    /// At most so many partitions, the largest ones. `None`: no limit.
-    pub max_partitions: Option<usize>,
-    /// Partitions with fewer nodes stay on the CPU.
-    pub min_nodes: usize,
-}
-
-impl Default for PartitionOptions {
-    fn default() -> Self {
-        PartitionOptions { max_partitions: None, min_nodes: 1 }
-    }
-}
-
 /// What an application wants of a delegate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
@@ -86,6 +129,11 @@ pub trait SimpleDelegate: Send {
 
     /// Up to which version it runs each op. Checked before [`SimpleDelegate::supports`] is asked.
     fn max_versions(&self) -> &VersionTable;
+
+    /// What it can do beyond the plain case. Nothing, unless this is overridden.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
 
     /// Ok when it can run the node.
     fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection>;
@@ -112,6 +160,10 @@ impl<D: SimpleDelegate> Delegate for D {
         SimpleDelegate::max_versions(self)
     }
 
+    fn capabilities(&self) -> Capabilities {
+        SimpleDelegate::capabilities(self)
+    }
+
     fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
         let graph = cx.graph();
         let mut nodes = Vec::new();
@@ -121,8 +173,7 @@ impl<D: SimpleDelegate> Delegate for D {
                 Err(reason) => cx.reject(node.id(), reason),
             }
         }
-        let options = self.options();
-        let nodes = cx.limit(&nodes, options);
+        let nodes = cx.limit(&nodes, &self.options());
         cx.claim(&nodes, move |params, graph| self.create_kernel(params, graph));
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! The graph as a delegate sees it: shapes propagated, constants known.
 
 use delegraph_core::kernel::RuntimeTensor;
-use delegraph_core::{Model, Node, NodeId, Op, Params, Quantization, Shape, Subgraph, TensorId, TensorType};
+use delegraph_core::{
+    BuiltinOp, Model, Node, NodeId, Op, Params, Quantization, Shape, Subgraph, TensorId, TensorType,
+};
 
 use crate::Rejection;
 
@@ -21,6 +23,12 @@ pub struct NodeState {
     pub taken: bool,
 }
 
+/// The subgraphs that nodes of a graph call, as far as their shapes are known already.
+pub trait Callees {
+    /// Subgraph `index`.
+    fn callee(&self, index: usize) -> Option<GraphView<'_>>;
+}
+
 /// The graph as a delegate sees it.
 #[derive(Clone, Copy)]
 pub struct GraphView<'a> {
@@ -29,6 +37,7 @@ pub struct GraphView<'a> {
     tensors: &'a [RuntimeTensor],
     shape_known: &'a [bool],
     states: &'a [NodeState],
+    callees: Option<&'a dyn Callees>,
 }
 
 impl<'a> GraphView<'a> {
@@ -40,7 +49,37 @@ impl<'a> GraphView<'a> {
         shape_known: &'a [bool],
         states: &'a [NodeState],
     ) -> Self {
-        GraphView { model, index, tensors, shape_known, states }
+        GraphView { model, index, tensors, shape_known, states, callees: None }
+    }
+
+    /// With the subgraphs that its nodes call.
+    #[must_use]
+    pub fn with_callees(mut self, callees: &'a dyn Callees) -> Self {
+        self.callees = Some(callees);
+        self
+    }
+
+    /// A subgraph that a node of this one calls (the body of a WHILE, the decomposition of a composite), as it was last
+    /// prepared. `None` where nothing is known of it but what the file says, which [`GraphView::model`] has.
+    pub fn callee(&self, index: usize) -> Option<GraphView<'a>> {
+        self.callees?.callee(index)
+    }
+
+    /// Per tensor, the node that computes it.
+    pub fn producers(&self) -> Vec<Option<NodeId>> {
+        let mut producers = vec![None; self.tensors.len()];
+        for (i, node) in self.subgraph().nodes.iter().enumerate() {
+            node.outputs.iter().for_each(|id| producers[id.0] = Some(NodeId(i)));
+        }
+        producers
+    }
+
+    /// The float16 constant that tensor `id` was converted from, where it is a constant that a DEQUANTIZE gave:
+    /// half the bytes, for a delegate that computes with float16 weights. `producers` are the graph's own.
+    pub fn float16_source(&self, id: TensorId, producers: &[Option<NodeId>]) -> Option<TensorInfo<'a>> {
+        let node = self.node((*producers.get(id.0)?)?);
+        let source = node.input(0).filter(|t| t.ty() == TensorType::Float16 && t.is_constant())?;
+        (*node.op() == Op::Builtin(BuiltinOp::DEQUANTIZE)).then_some(source)
     }
 
     /// The model.
@@ -150,6 +189,11 @@ impl<'a> NodeView<'a> {
     pub fn outputs(&self) -> impl Iterator<Item = TensorInfo<'a>> + use<'a> {
         let graph = self.graph;
         self.node.outputs.iter().map(move |&id| graph.tensor(id))
+    }
+
+    /// The graph that it is in.
+    pub fn graph(&self) -> GraphView<'a> {
+        self.graph
     }
 
     /// The node in the model.

@@ -8,20 +8,24 @@
 //! [`Delegate`] gives full control. Either way [`VersionTable`] is mandatory, and a node whose version is above the
 //! table's maximum cannot be claimed.
 
+mod buffer;
 mod context;
 mod delegate;
 mod graph;
+mod limits;
 mod partition;
 pub mod plugin;
 mod rejection;
 mod report;
 mod versions;
 
+pub use buffer::{BufferHandle, Buffers, DeviceBuffer};
 pub use context::{Claim, DelegateContext, KernelFactory};
 pub use delegate::{
-    Delegate, DelegateKernel, DelegateParams, DelegateStats, PartitionOptions, Policy, SimpleDelegate,
+    Capabilities, Delegate, DelegateKernel, DelegateParams, DelegateStats, NodeTime, Policy, SimpleDelegate,
 };
-pub use graph::{GraphView, NodeState, NodeView, TensorInfo};
+pub use graph::{Callees, GraphView, NodeState, NodeView, TensorInfo};
+pub use limits::{Cost, CostModel, PartitionOptions, Rates};
 pub use partition::{Group, partition};
 pub use rejection::Rejection;
 pub use report::{NodeReport, PartitionReport, Report, Runner};

@@ -62,7 +62,10 @@ pub enum Rejection {
         /// The number allowed.
         max: usize,
     },
-    /// Running it elsewhere costs less.
+    /// The application does not want it delegated.
+    #[error("{0}")]
+    Excluded(String),
+    /// Running it on the CPU costs less.
     #[error("not worth its copies: {0}")]
     CostModel(String),
     /// The delegate failed and everything that it claimed was given back.
@@ -89,6 +92,7 @@ impl Rejection {
             Rejection::Overridden { .. } => "Overridden",
             Rejection::PartitionTooSmall { .. } => "PartitionTooSmall",
             Rejection::TooManyPartitions { .. } => "TooManyPartitions",
+            Rejection::Excluded(_) => "Excluded",
             Rejection::CostModel(_) => "CostModel",
             Rejection::DelegateFailed(_) => "DelegateFailed",
             Rejection::NotClaimed => "NotClaimed",

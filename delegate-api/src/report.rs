@@ -46,6 +46,8 @@ pub struct PartitionReport {
     pub inputs: Vec<TensorId>,
     /// Tensors that others read.
     pub outputs: Vec<TensorId>,
+    /// Multiply-adds of one run.
+    pub multiply_adds: u64,
     /// Bytes of inputs and outputs.
     pub boundary_bytes: usize,
 }
@@ -55,7 +57,7 @@ pub struct PartitionReport {
 pub struct Report {
     /// The delegates' names, in the order of application.
     pub delegates: Vec<String>,
-    /// Every node of the primary subgraph.
+    /// Every node of the subgraph.
     pub nodes: Vec<NodeReport>,
     /// Every partition.
     pub partitions: Vec<PartitionReport>,

@@ -109,6 +109,6 @@ impl SimpleDelegate for WgpuDelegate {
     }
 
     fn options(&self) -> PartitionOptions {
-        self.partitions
+        self.partitions.clone()
     }
 }

@@ -54,7 +54,7 @@ pub enum Precision {
 }
 
 /// Options of the delegate.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct WgpuOptions {
     /// Which adapter to run on.
     pub adapter: AdapterChoice,

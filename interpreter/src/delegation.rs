@@ -1,71 +1,97 @@
 //! Delegation: asking delegates, grouping what they claim, making their kernels, and undoing it all on failure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::{NodeId, TensorId};
-use delegraph_core::kernel::{InvokeContext, PrepareContext, RuntimeTensor};
-use delegraph_core::ops::Params;
 use delegraph_delegate_api::{
-    Delegate, DelegateContext, DelegateKernel, DelegateParams, Group, NodeReport, NodeState, PartitionReport,
-    Policy, Rejection, Report, Runner, partition,
+    Capabilities, Delegate, DelegateContext, Group, KernelFactory, NodeReport, NodeState, PartitionOptions,
+    PartitionReport, Policy, Rejection, Report, Runner, partition,
 };
-use smallvec::SmallVec;
 
-use crate::engine::Env;
-use crate::subgraph::{Scratch, Step, SubgraphRuntime};
+use crate::engine::{Env, Slots};
+use crate::partition::Partition;
+use crate::subgraph::{Step, SubgraphRuntime};
 
-/// A partition with its kernel.
-pub(crate) struct Partition {
-    pub(crate) name: String,
-    pub(crate) params: DelegateParams,
-    /// The inputs in the form that contexts take.
-    pub(crate) inputs: Vec<Option<TensorId>>,
-    pub(crate) kernel: Box<dyn DelegateKernel>,
-    pub(crate) scratch: Scratch,
+/// Subgraphs of this name hold an application's own tests of a delegate: they never run on one.
+const VALIDATION: &str = "VALIDATION:";
+
+/// The delegates of an interpreter, in the order in which they choose.
+#[derive(Default)]
+pub(crate) struct Delegation {
+    pub(crate) delegates: Vec<Applied>,
+    pub(crate) policy: Policy,
+    /// The delegate whose failure is behind the error that is on its way to the application.
+    failing: Option<usize>,
 }
 
-impl Partition {
-    /// Prepares the kernel; returns the bytes of the temporaries that it asks for.
-    pub(crate) fn prepare(
-        &mut self,
-        tensors: &mut [RuntimeTensor],
-        env: &mut Env<'_>,
-    ) -> Result<SmallVec<[usize; 4]>> {
-        let (kernel, threads) = (&mut self.kernel, env.parallel.threads());
-        let (inputs, outputs) = (&self.inputs, &self.params.outputs);
-        let result = contain(|| {
-            let mut cx = PrepareContext::new(&Params::None, 1, inputs, outputs, tensors, false, threads, env);
-            kernel.prepare(&mut cx)?;
-            Ok(cx.finish().0)
-        });
-        result.map_err(|e| self.failure(&e))
-    }
+/// A delegate that an application applied.
+pub(crate) struct Applied {
+    pub(crate) delegate: Box<dyn Delegate>,
+    name: Arc<str>,
+    limits: PartitionOptions,
+    failure: Option<Failure>,
+}
 
-    pub(crate) fn invoke(&mut self, tensors: &mut [RuntimeTensor], env: &mut Env<'_>) -> Result<()> {
-        let (kernel, parallel) = (&mut self.kernel, env.parallel);
-        let (inputs, outputs, temporaries) = (&self.inputs, &self.params.outputs, self.scratch.pointers());
-        let result = contain(|| {
-            // SAFETY: ids come from the subgraph; a partition's outputs are computed in it, its inputs outside; the
-            // planner gives tensors and temporaries that are alive at one step disjoint memory.
-            let mut cx = unsafe { InvokeContext::new(inputs, outputs, tensors, temporaries, parallel, env) };
-            kernel.invoke(&mut cx)
-        });
-        result.map_err(|e| self.failure(&e))
-    }
+/// Why a delegate is left out.
+struct Failure {
+    message: String,
+    /// It failed while running, so that it is not tried again.
+    forever: bool,
+}
 
-    fn failure(&self, error: &Error) -> Error {
-        let nodes = self.params.nodes.iter().take(6).map(|n| n.0.to_string()).collect::<Vec<_>>().join(", ");
-        let more = if self.params.nodes.len() > 6 { ", …" } else { "" };
-        Error::Delegate {
-            delegate: self.name.clone(),
-            message: format!("partition of nodes {nodes}{more}: {error}"),
+impl Applied {
+    pub(crate) fn new(delegate: Box<dyn Delegate>, limits: PartitionOptions) -> Self {
+        let name = delegate.name().into();
+        Applied { delegate, name, limits, failure: None }
+    }
+}
+
+impl Delegation {
+    /// Delegate `index` failed with this message; returns the error that says so.
+    pub(crate) fn fail(&mut self, index: usize, message: String) -> Error {
+        self.failing = Some(index);
+        let applied = self.delegates.get_mut(index);
+        let delegate = applied.as_ref().map_or_else(String::new, |a| a.name.to_string());
+        if let Some(applied) = applied {
+            applied.failure = Some(Failure { message: message.clone(), forever: false });
         }
+        Error::Delegate { delegate, message }
+    }
+
+    /// Whether the error that `prepare` gave is a delegate's failure, after which the model is to be prepared again
+    /// without it.
+    pub(crate) fn recovers(&mut self) -> bool {
+        let failing = self.failing.take().filter(|_| self.policy != Policy::Require);
+        let failed = failing.and_then(|index| self.delegates.get(index));
+        if let Some(Applied { name, failure: Some(failure), .. }) = failed {
+            log::warn!("delegate {name} failed and is left out: {}", failure.message);
+        }
+        failing.is_some()
+    }
+
+    /// As [`Delegation::recovers`], for an error of an invocation: the delegate is not tried again.
+    pub(crate) fn recovers_for_good(&mut self) -> bool {
+        let index = self.failing;
+        let recovers = self.recovers();
+        let failed = index.and_then(|i| self.delegates.get_mut(i)).and_then(|a| a.failure.as_mut());
+        if let Some(failure) = failed {
+            failure.forever = recovers;
+        }
+        recovers
+    }
+
+    /// Delegates that failed while preparing get another chance: shapes have changed.
+    pub(crate) fn forgive(&mut self) {
+        self.failing = None;
+        let failures = self.delegates.iter_mut().map(|a| &mut a.failure);
+        failures.filter(|f| f.as_ref().is_some_and(|f| !f.forever)).for_each(|f| *f = None);
     }
 }
 
 /// Runs a delegate's code: a panic in it becomes an error.
-fn contain<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn contain<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -73,146 +99,129 @@ fn contain<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Lets `delegates` claim nodes of a subgraph whose shapes are inferred, and finishes preparing it. A delegate that
-/// fails loses all its claims; the report says so.
-pub(crate) fn apply(
-    subgraph: &mut SubgraphRuntime,
-    delegates: &mut [Box<dyn Delegate>],
-    policy: Policy,
-    env: &mut Env<'_>,
-) -> Result<Report> {
-    let names: Vec<String> = delegates.iter().map(|d| d.name().to_owned()).collect();
-    let mut failures: Vec<Option<String>> = vec![None; delegates.len()];
-    loop {
-        let outcome = attempt(subgraph, delegates, &failures, policy)?;
-        let (report, partitions, steps) = match outcome {
-            Attempt::Failed(delegate, message) => {
-                log::warn!("delegate {} failed and is left out: {message}", names[delegate]);
-                failures[delegate] = Some(message);
-                continue;
-            }
-            Attempt::Done(report, partitions, steps) => (report, partitions, steps),
-        };
-        if policy == Policy::Require {
-            require(&report, &failures)?;
-        }
-        subgraph.partitions = partitions;
-        subgraph.steps = steps;
-        match subgraph.finish(env) {
-            Err(Error::Delegate { delegate, message }) if policy != Policy::Require => {
-                let index = names.iter().position(|n| *n == delegate).filter(|&i| failures[i].is_none());
-                let Some(index) = index else { return Err(Error::Delegate { delegate, message }) };
-                log::warn!("delegate {delegate} failed and is left out: {message}");
-                failures[index] = Some(message);
-            }
-            result => return result.map(|()| report),
-        }
+/// Lets the delegates claim nodes of a subgraph whose shapes are inferred, and makes the kernels of its partitions.
+///
+/// An error of a delegate is noted in [`Delegation`]: whoever prepares the model undoes everything and begins again
+/// without it.
+pub(crate) fn apply(subgraph: &mut SubgraphRuntime, env: &mut Env<'_>, entry: bool) -> Result<()> {
+    let own_name = subgraph.model.subgraphs[subgraph.index].name.as_str();
+    if env.delegation.delegates.is_empty() || own_name.starts_with(VALIDATION) {
+        return Ok(());
     }
+    let policy = env.delegation.policy;
+    let found = claim(subgraph, env.delegation, env.slots);
+    let (report, partitions, steps) =
+        found.map_err(|(index, message)| env.delegation.fail(index, message))?;
+    if entry && policy == Policy::Require {
+        require(&report)?;
+    }
+    subgraph.report = report;
+    subgraph.partitions = partitions;
+    subgraph.steps = steps;
+    Ok(())
 }
 
-enum Attempt {
-    Done(Report, Vec<Partition>, Vec<Step>),
-    Failed(usize, String),
+/// Whose a claim, or a partition, is.
+#[derive(Clone)]
+pub(crate) struct Claimant {
+    /// The delegate's number.
+    pub(crate) index: usize,
+    pub(crate) name: Arc<str>,
+    pub(crate) capabilities: Capabilities,
 }
 
-fn attempt(
+/// A delegate's number and what went wrong with it.
+type Failed = (usize, String);
+
+/// What the delegates make of a subgraph.
+type Found = (Report, Vec<Partition>, Vec<Step>);
+
+fn claim(
     subgraph: &SubgraphRuntime,
-    delegates: &mut [Box<dyn Delegate>],
-    failures: &[Option<String>],
-    policy: Policy,
-) -> Result<Attempt> {
-    let names: Vec<String> = delegates.iter().map(|d| d.name().to_owned()).collect();
-    let states = subgraph.node_states();
+    delegation: &mut Delegation,
+    slots: &[Option<Box<SubgraphRuntime>>],
+) -> Result<Found, Failed> {
+    let states = &subgraph.states;
+    let slots = Slots(slots);
     let mut taken = states.clone();
     // Each delegate sees what those before it took.
-    let mut views: Vec<Vec<NodeState>> = vec![Vec::new(); delegates.len()];
+    let mut views: Vec<Vec<NodeState>> = vec![Vec::new(); delegation.delegates.len()];
     // 0: the CPU; otherwise one more than the number of the claim.
     let mut owners = vec![0usize; states.len()];
     let mut rejections: Vec<Vec<(usize, Rejection)>> = vec![Vec::new(); states.len()];
-    let mut claims = Vec::new();
-    let mut failed = None;
-    for ((index, delegate), view) in delegates.iter_mut().enumerate().zip(&mut views) {
-        if let Some(message) = &failures[index] {
-            let reason = Rejection::DelegateFailed(message.clone());
+    let mut claims: Vec<(Claimant, KernelFactory<'_>)> = Vec::new();
+    let mut report = report(subgraph, delegation);
+    let policy = delegation.policy;
+    for ((index, applied), view) in delegation.delegates.iter_mut().enumerate().zip(&mut views) {
+        if let Some(failure) = &applied.failure {
+            let reason = Rejection::DelegateFailed(failure.message.clone());
             rejections.iter_mut().for_each(|r| r.push((index, reason.clone())));
             continue;
         }
         *view = taken.clone();
-        let versions = delegate.max_versions().clone();
-        let mut cx = DelegateContext::new(subgraph.graph(view), versions);
-        if let Err(error) = contain(|| delegate.prepare(&mut cx)) {
-            failed = Some((index, error.to_string()));
-            break;
-        }
-        let (new_claims, reasons) = cx.finish();
+        let (name, delegate, limits) = (&applied.name, &mut applied.delegate, applied.limits.clone());
+        let graph = subgraph.graph(view).with_callees(&slots);
+        let claimed = contain(|| {
+            let capabilities = delegate.capabilities();
+            let cx = DelegateContext::new(graph, delegate.max_versions().clone());
+            let mut cx = cx.with_capabilities(capabilities).with_limits(limits);
+            delegate.prepare(&mut cx)?;
+            Ok((cx.finish(), capabilities))
+        });
+        let ((new_claims, reasons), capabilities) = claimed.map_err(|e| (index, e.to_string()))?;
         for (node, reason) in reasons.into_iter().enumerate().filter(|(node, _)| !taken[*node].taken) {
             rejections[node].extend(reason.map(|r| (index, r)));
         }
         for claim in new_claims {
-            claims.push((index, claim.factory));
+            claims.push((Claimant { index, name: name.clone(), capabilities }, claim.factory));
             for node in claim.nodes {
                 owners[node.0] = claims.len();
                 taken[node.0].taken = true;
             }
         }
     }
-    if let Some((delegate, message)) = failed {
-        return Ok(Attempt::Failed(delegate, message));
+    for (node, rejections) in report.nodes.iter_mut().zip(rejections) {
+        node.rejections = rejections;
     }
-    let graph = subgraph.graph(&states);
+    let graph = subgraph.graph(states).with_callees(&slots);
     let groups = partition(&graph, &owners);
-    let mut report = report(subgraph, &names, &states, rejections, failures);
     let mut steps = Vec::new();
     let mut partitions = Vec::new();
     for group in groups {
-        let Some((delegate, factory)) = group.owner.checked_sub(1).and_then(|c| claims.get_mut(c)) else {
+        let Some((claimant, factory)) = group.owner.checked_sub(1).and_then(|c| claims.get_mut(c)) else {
             steps.extend(group.nodes.into_iter().map(Step::Node));
             continue;
         };
-        describe_partition(&mut report, subgraph, *delegate, &group);
+        describe_partition(&mut report, subgraph, claimant.index, &group);
         if policy == Policy::Report {
             steps.extend(group.nodes.into_iter().map(Step::Node));
             continue;
         }
+        let dynamic = group.nodes.iter().any(|id| states[id.0].dynamic);
         let params = group.into_params();
-        match contain(|| factory(&params, &graph)) {
-            Ok(kernel) => {
-                steps.push(Step::Partition(partitions.len()));
-                partitions.push(Partition {
-                    name: names[*delegate].clone(),
-                    inputs: params.inputs.iter().copied().map(Some).collect(),
-                    params,
-                    kernel,
-                    scratch: Scratch::default(),
-                });
-            }
-            Err(error) => return Ok(Attempt::Failed(*delegate, error.to_string())),
-        }
+        let kernel = contain(|| factory(&params, &graph)).map_err(|e| (claimant.index, e.to_string()))?;
+        steps.push(Step::Partition(partitions.len()));
+        partitions.push(Partition::new(claimant.clone(), partitions.len(), params, kernel, dynamic));
     }
-    Ok(Attempt::Done(report, partitions, steps))
+    Ok((report, partitions, steps))
 }
 
-fn report(
-    subgraph: &SubgraphRuntime,
-    names: &[String],
-    states: &[NodeState],
-    rejections: Vec<Vec<(usize, Rejection)>>,
-    failures: &[Option<String>],
-) -> Report {
-    let graph = &subgraph.model.subgraphs[subgraph.index];
-    let node = |(i, rejections): (usize, Vec<_>)| NodeReport {
+/// A report of a subgraph of which nothing is delegated yet.
+fn report(subgraph: &SubgraphRuntime, delegation: &Delegation) -> Report {
+    let nodes = subgraph.model.subgraphs[subgraph.index].nodes.iter().zip(&subgraph.states).enumerate();
+    let node = |(i, (node, state)): (usize, (&delegraph_core::Node, &NodeState))| NodeReport {
         node: NodeId(i),
-        op: graph.nodes[i].op.clone(),
-        version: graph.nodes[i].version,
-        runner: if states[i].folded { Runner::Folded } else { Runner::Cpu },
-        rejections,
+        op: node.op.clone(),
+        version: node.version,
+        runner: if state.folded { Runner::Folded } else { Runner::Cpu },
+        rejections: Vec::new(),
     };
-    let failed = names.iter().zip(failures).filter_map(|(n, f)| Some((n.clone(), f.clone()?)));
+    let failure = |a: &Applied| Some((a.name.to_string(), a.failure.as_ref()?.message.clone()));
     Report {
-        delegates: names.to_vec(),
-        nodes: rejections.into_iter().enumerate().map(node).collect(),
+        delegates: delegation.delegates.iter().map(|a| a.name.to_string()).collect(),
+        nodes: nodes.map(node).collect(),
         partitions: Vec::new(),
-        failures: failed.collect(),
+        failures: delegation.delegates.iter().filter_map(failure).collect(),
     }
 }
 
@@ -222,8 +231,11 @@ fn describe_partition(report: &mut Report, subgraph: &SubgraphRuntime, delegate:
         report.nodes[node.0].runner = Runner::Delegate { delegate, partition };
     }
     let bytes = |id: &TensorId| subgraph.tensors[id.0].byte_size().unwrap_or(0);
+    let graph = subgraph.graph(&subgraph.states);
+    let multiply_adds = group.nodes.iter().map(|&id| graph.node(id).cost().multiply_adds);
     report.partitions.push(PartitionReport {
         delegate,
+        multiply_adds: multiply_adds.fold(0, u64::saturating_add),
         nodes: group.nodes.clone(),
         inputs: group.inputs.clone(),
         outputs: group.outputs.clone(),
@@ -232,12 +244,9 @@ fn describe_partition(report: &mut Report, subgraph: &SubgraphRuntime, delegate:
 }
 
 /// Every node must be delegated.
-fn require(report: &Report, failures: &[Option<String>]) -> Result<()> {
-    if let Some((name, message)) = report.failures.first() {
-        return Err(Error::Delegate { delegate: name.clone(), message: message.clone() });
-    }
+fn require(report: &Report) -> Result<()> {
     let left: Vec<_> = report.nodes.iter().filter(|n| !matches!(n.runner, Runner::Delegate { .. })).collect();
-    if left.is_empty() || failures.is_empty() {
+    if left.is_empty() {
         return Ok(());
     }
     let mut text = format!(

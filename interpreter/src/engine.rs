@@ -3,11 +3,11 @@
 use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::Subgraph;
 use delegraph_core::kernel::{Host, Parallel, Placement, Resources, RuntimeTensor};
-use delegraph_core::{OpResolver, Shape, TensorId, TensorType};
+use delegraph_core::{Model, OpResolver, Shape, TensorId, TensorType};
+use delegraph_delegate_api::{Callees, GraphView};
 use std::sync::Arc;
 
-use delegraph_core::Model;
-
+use crate::delegation::{self, Delegation};
 use crate::observe::Observer;
 use crate::subgraph::SubgraphRuntime;
 
@@ -19,6 +19,7 @@ pub(crate) struct Engine {
     pub(crate) resources: Resources,
     pub(crate) parallel: Arc<dyn Parallel>,
     pub(crate) observer: Observer,
+    pub(crate) delegation: Delegation,
     pub(crate) settings: Settings,
 }
 
@@ -29,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) memory_limit: usize,
     /// Every tensor keeps its memory to the end of the invocation.
     pub(crate) preserve_all_tensors: bool,
+    /// Outputs of the model may stay with a delegate.
+    pub(crate) keep_outputs: bool,
 }
 
 impl Engine {
@@ -41,10 +44,20 @@ impl Engine {
             resources: &mut self.resources,
             parallel: &*self.parallel,
             observer: &mut self.observer,
+            delegation: &mut self.delegation,
             settings: self.settings,
         };
         let subgraph = env.take(index)?;
         Ok((subgraph, env))
+    }
+
+    /// Gives everything back to the CPU: all subgraphs are prepared anew when they are next needed. Variables keep
+    /// their values.
+    pub(crate) fn undelegate(&mut self) {
+        for subgraph in self.slots.iter_mut().flatten() {
+            subgraph.prepared = false;
+            subgraph.partitions.clear();
+        }
     }
 
     pub(crate) fn put(&mut self, subgraph: Box<SubgraphRuntime>) {
@@ -57,10 +70,11 @@ impl Engine {
 pub(crate) struct Env<'e> {
     model: &'e Arc<Model>,
     resolver: &'e dyn OpResolver,
-    slots: &'e mut [Option<Box<SubgraphRuntime>>],
+    pub(crate) slots: &'e mut [Option<Box<SubgraphRuntime>>],
     resources: &'e mut Resources,
     pub(crate) parallel: &'e dyn Parallel,
     pub(crate) observer: &'e mut Observer,
+    pub(crate) delegation: &'e mut Delegation,
     pub(crate) settings: Settings,
 }
 
@@ -94,10 +108,16 @@ impl Env<'_> {
         }
         inputs.iter().zip(shapes).for_each(|(&id, shape)| subgraph.resize_input(id, shape));
         if !subgraph.prepared {
-            subgraph.infer(self)?;
-            subgraph.finish(self)?;
+            self.prepare_now(subgraph, false)?;
         }
         Ok(())
+    }
+
+    /// Infers shapes, lets delegates claim nodes, prepares kernels and plans memory.
+    pub(crate) fn prepare_now(&mut self, subgraph: &mut SubgraphRuntime, entry: bool) -> Result<()> {
+        subgraph.infer(self)?;
+        delegation::apply(subgraph, self, entry)?;
+        subgraph.finish(self)
     }
 
     fn run(&mut self, subgraph: &mut SubgraphRuntime, inputs: &[&RuntimeTensor]) -> Result<()> {
@@ -123,6 +143,16 @@ impl Env<'_> {
     }
 }
 
+impl Callees for Slots<'_> {
+    fn callee(&self, index: usize) -> Option<GraphView<'_>> {
+        let subgraph = self.0.get(index)?.as_deref()?;
+        Some(subgraph.graph(&subgraph.states).with_callees(self))
+    }
+}
+
+/// The subgraphs that are not running, for delegates to look at.
+pub(crate) struct Slots<'e>(pub(crate) &'e [Option<Box<SubgraphRuntime>>]);
+
 impl Host for Env<'_> {
     fn resources(&mut self) -> &mut Resources {
         self.resources
@@ -139,6 +169,16 @@ impl Host for Env<'_> {
         let shapes = subgraph.model.subgraphs[index].outputs.iter().map(shape).collect();
         self.slots[index] = Some(subgraph);
         result.map(|()| shapes)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.observer.token.is_cancelled()
+    }
+
+    fn progress(&mut self, done: usize, total: usize) {
+        if let Some(profiler) = &mut self.observer.profiler {
+            profiler.progress(done, total);
+        }
     }
 
     fn reset_callee(&mut self, index: usize) -> Result<()> {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result};
-use delegraph_core::kernel::{AlignedBuffer, Placement, RuntimeTensor, Strings};
+use delegraph_core::kernel::{AlignedBuffer, Placement, RuntimeTensor, SavedVariables, Strings};
 use delegraph_core::resolver::check_resolved;
 use delegraph_core::{Element, Model, OpResolver, Shape, Signature, TensorId, TensorType};
-use delegraph_delegate_api::{Delegate, DelegateStats, Policy, Report};
+use delegraph_delegate_api::{BufferHandle, Delegate, DelegateStats, PartitionOptions, Policy, Report};
 
-use crate::delegation;
+use crate::delegation::{Applied, Delegation};
 use crate::engine::{Engine, Settings};
+use crate::invocation::Invocation;
 use crate::observe::{CancellationToken, Observer, Profiler};
 use crate::resolvers::BuiltinOpResolver;
 use crate::subgraph::{MemoryReport, SubgraphRuntime};
@@ -21,8 +22,7 @@ pub const DEFAULT_MEMORY_LIMIT: usize = if usize::BITS >= 64 { 4 << 30 } else { 
 pub struct InterpreterBuilder {
     model: Arc<Model>,
     resolver: Arc<dyn OpResolver>,
-    delegates: Vec<Box<dyn Delegate>>,
-    policy: Policy,
+    delegation: Delegation,
     threads: usize,
     settings: Settings,
     prepare_later: bool,
@@ -38,15 +38,30 @@ impl InterpreterBuilder {
 
     /// Adds a delegate. Delegates choose in the order in which they are added.
     #[must_use]
-    pub fn delegate(mut self, delegate: Box<dyn Delegate>) -> Self {
-        self.delegates.push(delegate);
+    pub fn delegate(self, delegate: Box<dyn Delegate>) -> Self {
+        self.delegate_within(delegate, PartitionOptions::default())
+    }
+
+    /// Adds a delegate that gets no more than these limits allow, beside its own.
+    #[must_use]
+    pub fn delegate_within(mut self, delegate: Box<dyn Delegate>, limits: PartitionOptions) -> Self {
+        self.delegation.delegates.push(Applied::new(delegate, limits));
         self
     }
 
     /// What to do about nodes that no delegate takes.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
+        self.delegation.policy = policy;
+        self
+    }
+
+    /// Lets outputs of the model stay in a delegate's buffers: [`Interpreter::output_buffer`] gives them, and
+    /// [`Interpreter::fetch_output`] copies one to the CPU's memory. Unless this is called, every output is there after
+    /// `invoke`.
+    #[must_use]
+    pub fn keep_outputs(mut self) -> Self {
+        self.settings.keep_outputs = true;
         self
     }
 
@@ -94,17 +109,10 @@ impl InterpreterBuilder {
             resources: Default::default(),
             parallel: crate::threads(self.threads),
             observer: Observer::default(),
+            delegation: self.delegation,
             settings: self.settings,
         };
-        let delegated = !self.delegates.is_empty();
-        let mut interpreter = Interpreter {
-            engine,
-            delegates: self.delegates,
-            delegated,
-            policy: self.policy,
-            report: Report::default(),
-            entry: 0,
-        };
+        let mut interpreter = Interpreter { engine, nothing: Report::default(), entry: 0 };
         let (subgraph, _) = interpreter.engine.take(0)?;
         interpreter.engine.put(subgraph);
         if !self.prepare_later {
@@ -132,10 +140,8 @@ impl InterpreterBuilder {
 /// ```
 pub struct Interpreter {
     engine: Engine,
-    delegates: Vec<Box<dyn Delegate>>,
-    delegated: bool,
-    policy: Policy,
-    report: Report,
+    /// The report where there is nothing to say.
+    nothing: Report,
     /// The subgraph that inputs, outputs and `invoke` are about.
     entry: usize,
 }
@@ -146,10 +152,13 @@ impl Interpreter {
         InterpreterBuilder {
             model: model.into(),
             resolver: Arc::new(BuiltinOpResolver::new()),
-            delegates: Vec::new(),
-            policy: Policy::default(),
+            delegation: Delegation::default(),
             threads: 1,
-            settings: Settings { memory_limit: DEFAULT_MEMORY_LIMIT, preserve_all_tensors: false },
+            settings: Settings {
+                memory_limit: DEFAULT_MEMORY_LIMIT,
+                preserve_all_tensors: false,
+                keep_outputs: false,
+            },
             prepare_later: false,
         }
     }
@@ -193,6 +202,16 @@ impl Interpreter {
     pub fn output_tensor(&self, i: usize) -> Result<&RuntimeTensor> {
         let id = *self.ids().1.get(i).ok_or_else(|| no_such("output", i, self.output_count()))?;
         Ok(&self.subgraph()?.tensors[id.0])
+    }
+
+    /// As [`Interpreter::output_tensor`], where its data are in the CPU's memory.
+    fn output_on_cpu(&self, i: usize) -> Result<&RuntimeTensor> {
+        if self.output_buffer(i).is_some() {
+            return Err(Error::State(format!(
+                "output {i} is with a delegate; `fetch_output({i})` copies it"
+            )));
+        }
+        self.output_tensor(i)
     }
 
     /// The elements of input `i`, to be written. They keep their values from one `invoke` to the next.
@@ -246,7 +265,7 @@ impl Interpreter {
 
     /// The elements of output `i`, as the last `invoke` left them.
     pub fn output<T: Element>(&self, i: usize) -> Result<&[T]> {
-        self.output_tensor(i)?.elements()
+        self.output_on_cpu(i)?.elements()
     }
 
     /// The input of this name: of the selected signature, else of the tensor itself.
@@ -346,21 +365,32 @@ impl Interpreter {
     }
 
     /// Brings everything up to date after a resize. `invoke` does it by itself.
+    ///
+    /// # Errors
+    /// Whatever is wrong with a node, with its location. Not a delegate's failure, unless the policy is
+    /// [`Policy::Require`]: then everything is prepared again without that delegate, and the report says so.
     pub fn prepare(&mut self) -> Result<()> {
         if self.engine.slots.get(self.entry).and_then(Option::as_ref).is_some_and(|s| s.prepared) {
             return Ok(());
         }
-        let (mut subgraph, mut env) = self.engine.take(self.entry)?;
-        let result = subgraph.infer(&mut env).and_then(|()| {
-            let policy = if self.delegated { self.policy } else { Policy::Prefer };
-            delegation::apply(&mut subgraph, &mut self.delegates, policy, &mut env)
-        });
-        self.engine.put(subgraph);
-        self.report = result?;
-        Ok(())
+        self.engine.delegation.forgive();
+        loop {
+            let (mut subgraph, mut env) = self.engine.take(self.entry)?;
+            let result = env.prepare_now(&mut subgraph, true);
+            self.engine.put(subgraph);
+            // Each round leaves out one more delegate, so this ends.
+            match result {
+                Err(_) if self.engine.delegation.recovers() => self.engine.undelegate(),
+                result => return result,
+            }
+        }
     }
 
     /// Computes the outputs from the inputs. Allocates nothing where all shapes are known.
+    ///
+    /// # Errors
+    /// [`Error::Delegate`] with delegate, partition and nodes where a delegate fails; what the kernel says, with its
+    /// node, where a CPU kernel does. Outputs and variables are then as far as the invocation came.
     pub fn invoke(&mut self) -> Result<()> {
         self.prepare()?;
         let (mut subgraph, mut env) = self.engine.take(self.entry)?;
@@ -372,7 +402,70 @@ impl Interpreter {
                 "a kernel panicked on one of its threads; its results are unusable".into(),
             ));
         }
+        if matches!(result, Err(Error::Cancelled)) {
+            self.engine.observer.token.clear();
+        }
         result
+    }
+
+    /// Starts an invocation that goes on while the caller does something else. The interpreter comes back with the
+    /// result: by awaiting it, or by [`Invocation::wait`].
+    ///
+    /// ```
+    /// # use delegraph_core::{Model, ModelBytes};
+    /// # use delegraph_interpreter::Interpreter;
+    /// # fn main() -> delegraph_core::Result<()> {
+    /// # let file = include_bytes!("../../assets/digits/digits_float32.tflite");
+    /// # let interpreter = Interpreter::builder(Model::from_bytes(ModelBytes::new(&file[..]))?).build()?;
+    /// let invocation = interpreter.invoke_async();
+    /// // ... something else ...
+    /// let (interpreter, result) = invocation.wait();
+    /// result?;
+    /// assert_eq!(interpreter.output::<f32>(0)?.len(), 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn invoke_async(self) -> Invocation {
+        Invocation::start(self)
+    }
+
+    /// As [`Interpreter::invoke`], but where a delegate fails, it is dropped and everything is computed without it, from
+    /// the same inputs and with the variables as they were. Returns the failure of each delegate that was dropped;
+    /// the report has them from then on.
+    ///
+    /// # Errors
+    /// As for `invoke`, but for failures of delegates.
+    pub fn invoke_with_fallback(&mut self) -> Result<Vec<Error>> {
+        self.prepare()?;
+        let mut failures = Vec::new();
+        loop {
+            let before = State::save(&self.engine)?;
+            match self.invoke() {
+                Ok(()) => return Ok(failures),
+                Err(error) if self.engine.delegation.recovers_for_good() => {
+                    failures.push(error);
+                    let inputs = State::inputs(&self.engine, self.entry);
+                    self.engine.undelegate();
+                    self.prepare()?;
+                    before.restore(&mut self.engine, self.entry, &inputs)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Adds a delegate, after those that there are. Everything is prepared anew at the next use; variables keep their
+    /// values, inputs lose theirs.
+    pub fn add_delegate(&mut self, delegate: Box<dyn Delegate>, limits: PartitionOptions) {
+        self.engine.delegation.delegates.push(Applied::new(delegate, limits));
+        self.engine.undelegate();
+    }
+
+    /// Gives every node back to the CPU, and the delegates to the caller. Variables keep their values, inputs lose
+    /// theirs.
+    pub fn remove_delegates(&mut self) -> Vec<Box<dyn Delegate>> {
+        self.engine.undelegate();
+        std::mem::take(&mut self.engine.delegation.delegates).into_iter().map(|a| a.delegate).collect()
     }
 
     /// Forgets all state: variable tensors are zero again (INT8 ones hold their zero point), resource variables have no value, initialization runs again.
@@ -381,9 +474,42 @@ impl Interpreter {
         self.engine.slots.iter_mut().flatten().try_for_each(|s| s.reset_variables())
     }
 
-    /// Who runs what, and why not.
+    /// Who runs what in the selected subgraph, and why not.
     pub fn report(&self) -> &Report {
-        &self.report
+        self.subgraph_report(self.entry).unwrap_or(&self.nothing)
+    }
+
+    /// The report on any subgraph; `None` before it was first needed. Subgraphs that a delegate runs as part of a node
+    /// that it claimed are not reported apart.
+    pub fn subgraph_report(&self, index: usize) -> Option<&Report> {
+        self.engine.slots.get(index)?.as_deref().map(|s| &s.report)
+    }
+
+    /// Has input `i` taken from `buffer` in every invocation from now on, with no copy where the delegate that reads it
+    /// accepts the buffer. `None`, or a resize to another size, takes it from the CPU's memory again.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where the buffer does not have the input's size.
+    pub fn set_input_buffer(&mut self, i: usize, buffer: Option<BufferHandle>) -> Result<()> {
+        self.prepare()?;
+        let id = self.input_id(i)?;
+        self.subgraph_mut()?.set_input_buffer(id, buffer)
+    }
+
+    /// The buffer that output `i` is in since the last `invoke`, where it stayed with a delegate. It is valid until
+    /// the next one.
+    pub fn output_buffer(&self, i: usize) -> Option<&BufferHandle> {
+        let id = *self.ids().1.get(i)?;
+        self.subgraph().ok()?.devices.get(id)
+    }
+
+    /// Copies output `i` to the CPU's memory, where it stayed with a delegate.
+    ///
+    /// # Errors
+    /// Where there is no such output, or the delegate fails.
+    pub fn fetch_output(&mut self, i: usize) -> Result<()> {
+        let id = *self.ids().1.get(i).ok_or_else(|| no_such("output", i, self.output_count()))?;
+        self.subgraph_mut()?.fetch(id)
     }
 
     /// Memory of the selected subgraph.
@@ -421,6 +547,62 @@ impl Interpreter {
             .as_deref_mut()
             .ok_or_else(|| Error::State("an earlier call panicked".into()))
     }
+}
+
+/// What an invocation changes that a second attempt needs as it was.
+struct State {
+    variables: Vec<(usize, TensorId, Vec<u8>)>,
+    resources: SavedVariables,
+}
+
+impl State {
+    fn save(engine: &Engine) -> Result<Self> {
+        let mut variables = Vec::new();
+        for subgraph in engine.slots.iter().flatten() {
+            let own =
+                subgraph.tensors.iter().enumerate().filter(|(_, t)| t.placement() == Placement::Variable);
+            variables.extend(own.map(|(i, t)| (subgraph.index, TensorId(i), t.bytes().to_vec())));
+        }
+        Ok(State { variables, resources: engine.resources.save()? })
+    }
+
+    /// The inputs, which an invocation leaves as they are.
+    fn inputs(engine: &Engine, entry: usize) -> Vec<Vec<u8>> {
+        let subgraph = engine.slots.get(entry).and_then(Option::as_deref);
+        let inputs = |s: &SubgraphRuntime| {
+            let inputs = s.model.subgraphs[entry].inputs.iter();
+            inputs.map(|id| s.tensors[id.0].bytes().to_vec()).collect()
+        };
+        subgraph.map_or_else(Vec::new, inputs)
+    }
+
+    fn restore(self, engine: &mut Engine, entry: usize, inputs: &[Vec<u8>]) -> Result<()> {
+        for (index, id, bytes) in &self.variables {
+            if let Some(subgraph) = engine.slots[*index].as_deref_mut() {
+                write(&mut subgraph.tensors[id.0], bytes)?;
+            }
+        }
+        engine.resources.restore(self.resources);
+        if let Some(subgraph) = engine.slots[entry].as_deref_mut() {
+            let ids = subgraph.model.subgraphs[entry].inputs.clone();
+            for (id, bytes) in ids.into_iter().zip(inputs) {
+                write(&mut subgraph.tensors[id.0], bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives a tensor the data that it had.
+fn write(tensor: &mut RuntimeTensor, bytes: &[u8]) -> Result<()> {
+    if tensor.ty == TensorType::String {
+        tensor.allocate_bytes(Placement::Dynamic, bytes.len())?;
+    }
+    let target = tensor.bytes_mut()?;
+    if target.len() == bytes.len() {
+        target.copy_from_slice(bytes);
+    }
+    Ok(())
 }
 
 fn no_such(what: &str, i: usize, count: usize) -> Error {

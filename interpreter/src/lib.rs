@@ -9,16 +9,20 @@ use delegraph_core::kernel::{Parallel, Serial};
 
 pub mod compute;
 mod delegation;
+mod devices;
 mod engine;
 mod interpreter;
+mod invocation;
 pub mod kernels;
 mod memory;
 mod observe;
+mod partition;
 mod resolvers;
 pub mod seeded;
 mod subgraph;
 
 pub use interpreter::{DEFAULT_MEMORY_LIMIT, Interpreter, InterpreterBuilder};
+pub use invocation::Invocation;
 pub use observe::{CancellationToken, Profiler, StepEvent};
 pub use resolvers::{BuiltinOpResolver, ReferenceOpResolver};
 pub use subgraph::MemoryReport;

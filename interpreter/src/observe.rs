@@ -6,11 +6,17 @@ use std::time::{Duration, Instant};
 
 use delegraph_core::NodeId;
 use delegraph_core::error::{Error, Result};
+use delegraph_delegate_api::NodeTime;
 
 /// Is told of every step of an invocation.
 pub trait Profiler: Send {
     /// A step has run. Called between steps, on the thread that invokes; what it takes is not in the next step's time.
     fn step(&mut self, event: &StepEvent<'_>);
+
+    /// A kernel that takes long says that it did `done` of `total` of what it counts.
+    fn progress(&mut self, done: usize, total: usize) {
+        let (_, _) = (done, total);
+    }
 }
 
 /// One step of an invocation.
@@ -22,6 +28,8 @@ pub struct StepEvent<'a> {
     pub nodes: &'a [NodeId],
     /// The delegate that ran them; `None` for a CPU kernel.
     pub delegate: Option<&'a str>,
+    /// How long the nodes of a partition took each, as far as the delegate knows.
+    pub node_times: &'a [NodeTime],
     /// True where shapes depended on data, so that the step prepared, and may have allocated, too.
     pub deferred: bool,
     /// When it began.
@@ -41,6 +49,15 @@ impl CancellationToken {
     /// Cancels the invocation that is running or, where none is, the next.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// The invocation has ended early.
+    pub(crate) fn clear(&self) {
+        self.0.store(false, Ordering::Release);
     }
 
     fn check(&self) -> Result<()> {
@@ -71,12 +88,14 @@ impl Observer {
         &mut self,
         start: Option<Instant>,
         (subgraph, nodes): (usize, &[NodeId]),
-        delegate: Option<&str>,
+        delegate: Option<(&str, &[NodeTime])>,
         deferred: bool,
     ) {
         if let (Some(profiler), Some(start)) = (&mut self.profiler, start) {
             let duration = start.elapsed();
-            profiler.step(&StepEvent { subgraph, nodes, delegate, deferred, start, duration });
+            let (delegate, node_times) =
+                delegate.map_or((None, &[][..]), |(name, times)| (Some(name), times));
+            profiler.step(&StepEvent { subgraph, nodes, delegate, node_times, deferred, start, duration });
         }
     }
 }

@@ -13,12 +13,13 @@ use delegraph_core::kernel::{
 };
 use delegraph_core::ops::{self, InferredShape};
 use delegraph_core::{OpResolver, Shape, TensorType};
-use delegraph_delegate_api::{GraphView, NodeState};
+use delegraph_delegate_api::{GraphView, NodeState, Report};
 use smallvec::SmallVec;
 
-use crate::delegation::Partition;
+use crate::devices::Devices;
 use crate::engine::Env;
 use crate::memory::{self, Request};
+use crate::partition::Partition;
 
 /// How a node gets its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Scratch {
         &self.pointers
     }
 
-    fn allocate(&mut self) -> Result<()> {
+    pub(crate) fn allocate(&mut self) -> Result<()> {
         self.own.resize_with(self.bytes.len(), AlignedBuffer::default);
         self.pointers.clear();
         for (buffer, &bytes) in self.own.iter_mut().zip(&self.bytes) {
@@ -97,6 +98,12 @@ pub(crate) struct SubgraphRuntime {
     nodes: Vec<NodeRuntime>,
     pub(crate) steps: Vec<Step>,
     pub(crate) partitions: Vec<Partition>,
+    /// What is known of each node before delegation.
+    pub(crate) states: Vec<NodeState>,
+    /// Who runs what.
+    pub(crate) report: Report,
+    /// Where tensors are that are not, or not only, in the CPU's memory.
+    pub(crate) devices: Devices,
     arena: AlignedBuffer,
     pub(crate) memory: MemoryReport,
     pub(crate) prepared: bool,
@@ -131,7 +138,7 @@ impl SubgraphRuntime {
         }
         let shape_known = vec![true; tensors.len()];
         let steps = subgraph.node_ids().map(Step::Node).collect();
-        let (partitions, arena, memory) = Default::default();
+        let (partitions, states, report, devices, arena, memory) = Default::default();
         Ok(SubgraphRuntime {
             index,
             tensors,
@@ -139,6 +146,9 @@ impl SubgraphRuntime {
             nodes,
             steps,
             partitions,
+            states,
+            report,
+            devices,
             arena,
             memory,
             prepared: false,
@@ -180,6 +190,15 @@ impl SubgraphRuntime {
         for id in subgraph.node_ids() {
             self.infer_node(id, env).map_err(|e| e.at(model.locate(self.index, id)))?;
         }
+        let state = |n: &NodeRuntime| NodeState {
+            folded: n.turn == Turn::Folded,
+            dynamic: n.turn == Turn::Deferred,
+            side_effects: n.side_effects,
+            overridden: n.overridden,
+            taken: false,
+        };
+        self.states = self.nodes.iter().map(state).collect();
+        self.report = Report::default();
         Ok(())
     }
 
@@ -344,10 +363,18 @@ impl SubgraphRuntime {
                 Step::Node(_) => {}
                 Step::Partition(p) => {
                     let partition = &mut self.partitions[p];
-                    partition.scratch.bytes = partition.prepare(&mut self.tensors, env)?;
+                    if partition.dynamic {
+                        continue;
+                    }
+                    if !partition.prepare(&mut self.tensors, false, env)?.is_empty() {
+                        let text = "the kernel calls a shape data-dependent that inference knows";
+                        return Err(partition.failure(Error::State(text.into()), env));
+                    }
                 }
             }
         }
+        self.drop_buffers_that_do_not_fit();
+        self.plan_devices(env);
         self.plan_memory(env)?;
         self.prepared = true;
         Ok(())
@@ -393,7 +420,8 @@ impl SubgraphRuntime {
                     (node.inputs.as_slice(), node.outputs.as_slice(), planned)
                 }
                 Step::Partition(p) => {
-                    (self.partitions[p].inputs.as_slice(), &*self.partitions[p].params.outputs, true)
+                    let partition = &self.partitions[p];
+                    (partition.inputs.as_slice(), &*partition.params.outputs, !partition.dynamic)
                 }
             };
             for id in outputs.iter().filter(|_| planned) {
@@ -433,6 +461,7 @@ impl SubgraphRuntime {
             let bytes: &[usize] = match *step {
                 Step::Node(id) if self.nodes[id.0].turn == Turn::Static => &self.nodes[id.0].scratch.bytes,
                 Step::Node(_) => &[],
+                Step::Partition(p) if self.partitions[p].dynamic => &[],
                 Step::Partition(p) => &self.partitions[p].scratch.bytes,
             };
             requests.extend(bytes.iter().map(|&size| Request { size, first: s, last: s }));
@@ -477,6 +506,7 @@ impl SubgraphRuntime {
             let scratch = match *step {
                 Step::Node(id) if self.nodes[id.0].turn == Turn::Static => &mut self.nodes[id.0].scratch,
                 Step::Node(_) => continue,
+                Step::Partition(p) if self.partitions[p].dynamic => continue,
                 Step::Partition(p) => &mut self.partitions[p].scratch,
             };
             scratch.pointers = (next..next + scratch.bytes.len()).map(place).collect();
@@ -486,11 +516,15 @@ impl SubgraphRuntime {
 
     /// Runs every step.
     pub(crate) fn invoke(&mut self, env: &mut Env<'_>) -> Result<()> {
+        self.begin_devices();
         for i in 0..self.steps.len() {
             let start = env.observer.begin()?;
             match self.steps[i] {
                 Step::Node(id) => {
                     let turn = self.nodes[id.0].turn;
+                    if self.devices.count > 0 {
+                        self.fetch_inputs(id)?;
+                    }
                     let result = match turn {
                         Turn::Folded | Turn::View => continue,
                         Turn::Static => self.run_node(id, env),
@@ -500,14 +534,64 @@ impl SubgraphRuntime {
                     env.observer.end(start, (self.index, &[id]), None, turn == Turn::Deferred);
                 }
                 Step::Partition(p) => {
-                    let partition = &mut self.partitions[p];
-                    partition.invoke(&mut self.tensors, env)?;
-                    let nodes = partition.params.nodes.as_slice();
-                    env.observer.end(start, (self.index, nodes), Some(&partition.name), false);
+                    self.run_partition(p, env)?;
+                    let partition = &self.partitions[p];
+                    let (nodes, times) = (partition.params.nodes.as_slice(), partition.kernel.node_times());
+                    let delegate = Some((&*partition.owner.name, times));
+                    env.observer.end(start, (self.index, nodes), delegate, partition.dynamic);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Runs a partition, which takes inputs from buffers where it can, and may leave outputs in buffers.
+    fn run_partition(&mut self, p: usize, env: &mut Env<'_>) -> Result<()> {
+        if self.devices.count > 0 {
+            for i in 0..self.partitions[p].params.inputs.len() {
+                let partition = &mut self.partitions[p];
+                let id = partition.params.inputs[i];
+                let buffer = self.devices.get(id);
+                let taken = buffer.filter(|b| partition.kernel.accepts(i, b)).cloned();
+                let left = buffer.is_some() && taken.is_none();
+                partition.taken[i] = taken;
+                if left {
+                    self.fetch(id)?;
+                }
+            }
+        }
+        if self.partitions[p].dynamic {
+            self.prepare_dynamic(p, env)?;
+        }
+        let partition = &mut self.partitions[p];
+        partition.invoke(&mut self.tensors, env)?;
+        partition.taken.fill(None);
+        self.settle(p);
+        Ok(())
+    }
+
+    /// Prepares a partition now that its inputs are there. Its outputs own their memory.
+    fn prepare_dynamic(&mut self, p: usize, env: &mut Env<'_>) -> Result<()> {
+        let model = self.model.clone();
+        if self.partitions[p].owner.capabilities.propagated_shapes {
+            for i in 0..self.partitions[p].params.nodes.len() {
+                let id = self.partitions[p].params.nodes[i];
+                self.infer_outputs(model.subgraphs[self.index].node(id), false, env)
+                    .map_err(|e| e.at(model.locate(self.index, id)))?;
+            }
+        }
+        let partition = &mut self.partitions[p];
+        let data_dependent = partition.prepare(&mut self.tensors, true, env)?;
+        for id in &partition.params.outputs {
+            let tensor = &mut self.tensors[id.0];
+            if data_dependent.contains(id) {
+                tensor.allocate_bytes(Placement::Dynamic, 0)?;
+            } else {
+                env.check_size(tensor.byte_size()?)?;
+                tensor.allocate(Placement::Dynamic)?;
+            }
+        }
+        partition.scratch.allocate()
     }
 
     /// Prepares a node now that its inputs are there, and runs it. Its outputs own their memory.
@@ -559,18 +643,6 @@ impl SubgraphRuntime {
     /// Sets the variable tensors to what they were at first.
     pub(crate) fn reset_variables(&mut self) -> Result<()> {
         self.tensors.iter_mut().filter(|t| t.placement() == Placement::Variable).try_for_each(forget)
-    }
-
-    /// What delegates are told of each node. `taken` is filled in by delegation.
-    pub(crate) fn node_states(&self) -> Vec<NodeState> {
-        let state = |n: &NodeRuntime| NodeState {
-            folded: n.turn == Turn::Folded,
-            dynamic: n.turn == Turn::Deferred,
-            side_effects: n.side_effects,
-            overridden: n.overridden,
-            taken: false,
-        };
-        self.nodes.iter().map(state).collect()
     }
 
     pub(crate) fn graph<'a>(&'a self, states: &'a [NodeState]) -> GraphView<'a> {

@@ -22,7 +22,7 @@ mod tensor;
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use invoke::InvokeContext;
 pub use prepare::{PrepareContext, Temporary, TensorView};
-pub use resources::{Entries, Resources, Table, Variable};
+pub use resources::{Entries, Resources, SavedVariables, Table, Variable};
 pub use strings::Strings;
 pub use tensor::{Placement, RuntimeTensor};
 
@@ -106,4 +106,15 @@ pub trait Host {
 
     /// Runs subgraph `index` on `inputs`, tensors of the caller; returns its outputs, valid until the next call.
     fn call(&mut self, index: usize, inputs: &[&RuntimeTensor]) -> Result<Vec<&RuntimeTensor>>;
+
+    /// Whether the application wants the invocation to end. A kernel that takes long asks now and then, and returns
+    /// [`Error::Cancelled`](crate::Error::Cancelled) where it does.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    /// Tells the application how far the kernel is: `done` of `total` of whatever it counts.
+    fn progress(&mut self, done: usize, total: usize) {
+        let (_, _) = (done, total);
+    }
 }

@@ -57,6 +57,13 @@ impl Entries {
     }
 }
 
+/// What variables held at some time.
+#[derive(Debug)]
+pub struct SavedVariables {
+    variables: HashMap<i32, Variable>,
+    initialized: HashSet<usize>,
+}
+
 /// The resources of one interpreter.
 #[derive(Debug, Default)]
 pub struct Resources {
@@ -116,6 +123,22 @@ impl Resources {
         self.variables.clear();
         self.tables.clear();
         self.initialized.clear();
+    }
+
+    /// The values of all variables, to be brought back by [`Resources::restore`].
+    pub fn save(&self) -> Result<SavedVariables> {
+        let copy = |(handle, v): (&i32, &Variable)| {
+            let mut data = AlignedBuffer::zeroed(v.data.len())?;
+            data.bytes_mut().copy_from_slice(v.data.bytes());
+            Ok((*handle, Variable { ty: v.ty, shape: v.shape.clone(), data }))
+        };
+        let variables = self.variables.iter().map(copy).collect::<Result<_>>()?;
+        Ok(SavedVariables { variables, initialized: self.initialized.clone() })
+    }
+
+    /// Gives all variables the values that they had. Tables stay: they are filled once, always with the same.
+    pub fn restore(&mut self, saved: SavedVariables) {
+        (self.variables, self.initialized) = (saved.variables, saved.initialized);
     }
 
     /// Bytes that all variables hold.
