@@ -267,9 +267,10 @@ impl fmt::Display for Name {
 /// The definition of `op`; `None` for codes that have none in this build.
 pub fn definition(op: BuiltinOp) -> Option<&'static OpDef> {
     use std::sync::OnceLock;
-    static BY_CODE: OnceLock<Vec<Option<&'static OpDef>>> = OnceLock::new();
+    // Not on the heap: a library that holds this crate may be unloaded.
+    static BY_CODE: OnceLock<[Option<&'static OpDef>; 256]> = OnceLock::new();
     let table = BY_CODE.get_or_init(|| {
-        let mut table = vec![None; 256];
+        let mut table = [None; 256];
         for def in DEFS {
             if let Some(slot) = usize::try_from(def.op.0).ok().and_then(|code| table.get_mut(code)) {
                 *slot = Some(*def);

@@ -2,8 +2,8 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::sync::{Once, OnceLock};
 
 use delegraph_core::{Error, Result};
 
@@ -17,17 +17,21 @@ thread_local! {
     static PLACE: Cell<String> = const { Cell::new(String::new()) };
 }
 
+type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
+
 /// Runs `f`; a panic becomes its text and place.
 pub(super) fn contain<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+    /// The hook that was there before; not in ours, so that nothing is on the heap when the library is unloaded.
+    static BEFORE: OnceLock<Hook> = OnceLock::new();
     static HOOK: Once = Once::new();
     // The hook of this library's own copy of the standard library. Panics of the plugin's other threads go on to
     // whatever hook was there.
     HOOK.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
+        let _ = BEFORE.set(std::panic::take_hook());
+        std::panic::set_hook(Box::new(|info| {
             if INSIDE.get() {
                 PLACE.set(info.location().map(place).unwrap_or_default());
-            } else {
+            } else if let Some(before) = BEFORE.get() {
                 before(info);
             }
         }));

@@ -25,7 +25,7 @@ unsafe impl Send for KernelHandle {}
 impl KernelHandle {
     /// `None` where there is none.
     pub(super) fn new(instance: Arc<Instance>, kernel: *mut c_void) -> Option<Self> {
-        (!kernel.is_null()).then_some(KernelHandle { kernel, instance })
+        if kernel.is_null() { None } else { Some(KernelHandle { kernel, instance }) }
     }
 }
 

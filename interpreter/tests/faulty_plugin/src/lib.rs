@@ -1,0 +1,134 @@
+//! A plugin that fails where it is told to: `at=HOOK&how=error` or `how=panic`. It claims every ADD of float32, and
+//! where it is not told to fail it adds.
+
+#![allow(clippy::panic)] // That is what it is for.
+
+use delegraph_core::{BuiltinOp, Error, InvokeContext, Kernel, PrepareContext, Result, TensorType};
+use delegraph_delegate_api::plugin::{CreateError, PluginOptions};
+use delegraph_delegate_api::{
+    Delegate, DelegateContext, DelegateKernel, NodeState, Rejection, VersionTable, export_delegate,
+};
+
+export_delegate!(|options: &PluginOptions| {
+    let panics = options.choice("how", &[("error", false), ("panic", true)])?.unwrap_or(false);
+    let fault = Fault { at: options.get("at").unwrap_or_default().into(), panics };
+    let scratch = options.parse("scratch")?;
+    fault.reach("create").map_err(CreateError::Failed)?;
+    Ok(Faulty { versions: VersionTable::new(&[(BuiltinOp::ADD, 2)]), fault, scratch })
+});
+
+#[derive(Clone)]
+struct Fault {
+    at: String,
+    panics: bool,
+}
+
+impl Fault {
+    /// Fails here if it is told to.
+    fn reach(&self, hook: &str) -> Result<()> {
+        match self.at == hook {
+            false => Ok(()),
+            true if self.panics => panic!("the test wants a panic in {hook}"),
+            true => Err(Error::Kernel(format!("the test wants an error in {hook}"))),
+        }
+    }
+}
+
+struct Faulty {
+    versions: VersionTable,
+    fault: Fault,
+    scratch: Option<usize>,
+}
+
+impl Delegate for Faulty {
+    fn name(&self) -> &str {
+        "faulty"
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.versions
+    }
+
+    fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
+        let mut nodes = Vec::new();
+        for node in cx.graph().nodes() {
+            match (cx.may_claim(&node), node.input(0).map(|t| t.ty())) {
+                (Ok(()), Some(TensorType::Float32)) => nodes.push(node.id()),
+                (Ok(()), _) => cx.reject(node.id(), Rejection::CostModel("no floats".into())),
+                (Err(reason), _) => cx.reject(node.id(), reason),
+            }
+        }
+        // After what has to be undone.
+        let fault = &self.fault;
+        let scratch = self.scratch;
+        cx.claim(&nodes, move |params, graph| {
+            let folded = params.nodes.iter().any(|id| graph.node(*id).state() != NodeState::default());
+            if folded {
+                return Err(Error::Kernel("unexpected state".into()));
+            }
+            fault.reach("create_kernel")?;
+            let order: Vec<_> = params.nodes.iter().map(|id| graph.node(*id).node().clone()).collect();
+            let place = |id| params.inputs.iter().position(|i| *i == id);
+            let [node] = order.as_slice() else {
+                return Err(Error::Unsupported("partitions of several nodes".into()));
+            };
+            let operands = node.inputs.iter().flatten().filter_map(|id| place(*id)).collect();
+            Ok(Box::new(Adds { operands, fault: fault.clone(), scratch }))
+        });
+        fault.reach("prepare")
+    }
+}
+
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        // An error has nowhere to go from here.
+        if self.fault.panics {
+            let _ = self.fault.reach("drop");
+        }
+    }
+}
+
+struct Adds {
+    operands: Vec<usize>,
+    fault: Fault,
+    scratch: Option<usize>,
+}
+
+impl Kernel for Adds {
+    fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
+        self.fault.reach("prepare_kernel")?;
+        if let Some(bytes) = self.scratch {
+            cx.temporary(bytes);
+        }
+        Ok(())
+    }
+
+    fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+        let output: &mut [f32] = cx.output(0)?;
+        output.fill(0.0);
+        for &operand in &self.operands {
+            let input: &[f32] = cx.input(operand)?;
+            output.iter_mut().zip(input).for_each(|(out, value)| *out += value);
+        }
+        // On other threads, too.
+        let fault = &self.fault;
+        if fault.at == "thread" {
+            cx.parallel().run(4, &|i| {
+                if i == 2 {
+                    let _ = fault.reach("thread");
+                }
+            });
+        }
+        self.fault.reach("invoke")
+    }
+}
+
+impl DelegateKernel for Adds {}
+
+impl Drop for Adds {
+    fn drop(&mut self) {
+        if self.fault.panics {
+            let _ = self.fault.reach("drop_kernel");
+        }
+    }
+}
