@@ -15,6 +15,7 @@
 
 use std::path::Path;
 
+use delegraph_core::graph::Backing;
 pub use delegraph_core::{
     self as core, Error, Model, ModelBytes, MutableOpResolver, Registration, Result, Shape, TensorType,
 };
@@ -42,5 +43,29 @@ pub fn load(path: impl AsRef<Path>) -> Result<Model> {
     // SAFETY: the map is read-only and private to this process; that nobody truncates the file meanwhile is the
     // documented condition of this function, as it is of every program that maps its models.
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(invalid)?;
-    Model::from_bytes_named(ModelBytes::new(map), path)
+    Model::from_bytes_named(ModelBytes::backed(Mapped(map)), path)
+}
+
+/// A mapped file.
+struct Mapped(memmap2::Mmap);
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Backing for Mapped {
+    fn let_go(&self) {
+        #[cfg(unix)]
+        {
+            // SAFETY: the map is of a file, never written to, so a page that leaves memory is read from the file
+            // again when it is next touched, and holds what it held: slices into it stay valid. That the file does
+            // not change is the condition of `load`.
+            let advised = unsafe { self.0.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+            if let Err(error) = advised {
+                log::debug!("the model's pages stay in memory: {error}");
+            }
+        }
+    }
 }

@@ -23,11 +23,36 @@ pub struct NodeId(pub usize);
 
 /// The bytes of a model file: owned, or shared with whoever mapped them.
 #[derive(Clone)]
-pub struct ModelBytes(Arc<dyn AsRef<[u8]> + Send + Sync>);
+pub struct ModelBytes(Arc<dyn Backing>);
+
+/// What holds the bytes of a model.
+pub trait Backing: AsRef<[u8]> + Send + Sync {
+    /// Lets bytes leave memory that can be read again from where they came, as those of a mapped file can. They stay
+    /// what they are.
+    fn let_go(&self);
+}
+
+/// Bytes that have no other place to be.
+struct Held<T>(T);
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Held<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+}
+
+impl<T: AsRef<[u8]> + Send + Sync> Backing for Held<T> {
+    fn let_go(&self) {}
+}
 
 impl ModelBytes {
     /// Bytes held by anything that can be seen as bytes: a `Vec<u8>`, a static slice, a memory map.
     pub fn new(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        ModelBytes(Arc::new(Held(bytes)))
+    }
+
+    /// Bytes that need not stay in memory once kernels have packed what they need of them.
+    pub fn backed(bytes: impl Backing + 'static) -> Self {
         ModelBytes(Arc::new(bytes))
     }
 }
@@ -93,6 +118,11 @@ impl Model {
     /// A handle that keeps the bytes alive.
     pub fn shared_bytes(&self) -> ModelBytes {
         self.bytes.clone()
+    }
+
+    /// Lets the file's bytes leave memory where they can be read again: see [`Backing::let_go`].
+    pub fn let_go(&self) {
+        self.bytes.0.let_go();
     }
 
     /// Where the model came from, if it has a path.

@@ -1,5 +1,7 @@
 //! Sparse constant tensors: which elements are stored, and how to expand them.
 
+use std::ops::Range;
+
 use crate::shape::checked_product;
 
 /// One level of a sparse tensor's storage.
@@ -13,39 +15,69 @@ pub enum Level {
     /// Only listed indices are stored (compressed sparse rows).
     Csr {
         /// `segments[i]..segments[i + 1]` are the entries of `indices` that belong to position `i` of the level above.
-        segments: Vec<usize>,
+        segments: Indices,
         /// The index of each stored entry.
-        indices: Vec<usize>,
-        /// How the file stores the segments, and how the indices.
-        stored_as: (IndexType, IndexType),
+        indices: Indices,
     },
 }
 
 impl Level {
     /// A level of which only `indices` are stored, in the smallest types that hold them.
-    pub fn csr(segments: Vec<usize>, indices: Vec<usize>) -> Self {
-        let stored_as = (IndexType::smallest(&segments), IndexType::smallest(&indices));
-        Level::Csr { segments, indices, stored_as }
+    pub fn csr(segments: &[usize], indices: &[usize]) -> Self {
+        Level::Csr { segments: Indices::smallest(segments), indices: Indices::smallest(indices) }
     }
 }
 
-/// How a file stores a list of indices.
-#[allow(missing_docs)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IndexType {
-    UInt8,
-    UInt16,
-    Int32,
+/// A list of indices, in memory as in the file: large models have millions of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Indices {
+    /// Of a byte each.
+    UInt8(Vec<u8>),
+    /// Of two bytes each.
+    UInt16(Vec<u16>),
+    /// Of four bytes each; the file's are signed, and not negative.
+    Int32(Vec<u32>),
 }
 
-impl IndexType {
-    /// The smallest type that holds all of `values`.
+impl Indices {
+    /// `values` in the smallest type that holds all of them.
     pub fn smallest(values: &[usize]) -> Self {
-        match values.iter().max() {
-            Some(&max) if max > usize::from(u16::MAX) => IndexType::Int32,
-            Some(&max) if max > usize::from(u8::MAX) => IndexType::UInt16,
-            _ => IndexType::UInt8,
+        if let Ok(bytes) = values.iter().map(|&v| v.try_into()).collect() {
+            return Indices::UInt8(bytes);
         }
+        if let Ok(halves) = values.iter().map(|&v| v.try_into()).collect() {
+            return Indices::UInt16(halves);
+        }
+        // No dimension is as large as what does not fit; it is as wrong as before.
+        Indices::Int32(values.iter().map(|&v| v.try_into().unwrap_or(u32::MAX)).collect())
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Indices::UInt8(v) => v.len(),
+            Indices::UInt16(v) => v.len(),
+            Indices::Int32(v) => v.len(),
+        }
+    }
+
+    /// True without indices.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Index `i` of the list.
+    pub fn get(&self, i: usize) -> Option<usize> {
+        match self {
+            Indices::UInt8(v) => v.get(i).map(|&v| v.into()),
+            Indices::UInt16(v) => v.get(i).map(|&v| v.into()),
+            Indices::Int32(v) => v.get(i).and_then(|&v| v.try_into().ok()),
+        }
+    }
+
+    /// Those in `range`, in order; fewer where the list is shorter.
+    fn range(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        range.map_while(|i| self.get(i))
     }
 }
 
@@ -126,31 +158,32 @@ impl Sparsity {
                 Level::Dense { size } => {
                     return bad(format!("dimension {dim} is {extent} long, its metadata says {size}"));
                 }
-                Level::Csr { segments, indices, .. } => {
+                Level::Csr { segments, indices } => {
                     let expected = stored.checked_add(1);
-                    if Some(segments.len()) != expected || segments.first() != Some(&0) {
+                    if Some(segments.len()) != expected || segments.get(0) != Some(0) {
                         return bad(format!(
                             "dimension {dim} has {} segments for {stored} rows",
                             segments.len()
                         ));
                     }
-                    if segments.last() != Some(&indices.len()) {
+                    if segments.get(stored) != Some(indices.len()) {
                         return bad(format!(
                             "dimension {dim}: segments end beyond its {} indices",
                             indices.len()
                         ));
                     }
-                    for row in segments.windows(2) {
-                        let Some(row) = row.first().zip(row.get(1)).and_then(|(&a, &b)| indices.get(a..b))
-                        else {
+                    for row in rows(segments, stored) {
+                        if row.start > row.end || row.end > indices.len() {
                             return bad(format!("dimension {dim}: segments are not increasing"));
-                        };
-                        if row.windows(2).any(|w| w.first() >= w.get(1))
-                            || row.last().is_some_and(|&i| i >= extent)
-                        {
-                            return bad(format!(
-                                "dimension {dim}: indices out of order or not below {extent}"
-                            ));
+                        }
+                        let mut least = 0;
+                        for index in indices.range(row) {
+                            if index < least || index >= extent {
+                                return bad(format!(
+                                    "dimension {dim}: indices out of order or not below {extent}"
+                                ));
+                            }
+                            least = index.saturating_add(1);
                         }
                     }
                     indices.len()
@@ -195,10 +228,10 @@ impl Sparsity {
                 Level::Dense { size } => {
                     offsets.iter().flat_map(|&at| (0..*size).map(move |i| at + i * step)).collect()
                 }
-                Level::Csr { segments, indices, .. } => offsets
+                Level::Csr { segments, indices } => offsets
                     .iter()
-                    .zip(segments.windows(2))
-                    .flat_map(|(&at, w)| indices[w[0]..w[1]].iter().map(move |&i| at + i * step))
+                    .zip(rows(segments, offsets.len()))
+                    .flat_map(|(&at, row)| indices.range(row).map(move |i| at + i * step))
                     .collect(),
             };
         }
@@ -212,6 +245,11 @@ impl Sparsity {
     }
 }
 
+/// For each of `count` positions, which entries belong to it.
+fn rows(segments: &Indices, count: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+    (0..count).map_while(|i| Some(segments.get(i)?..segments.get(i.checked_add(1)?)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,7 +259,7 @@ mod tests {
         let sparsity = Sparsity {
             traversal_order: vec![0, 1],
             block_map: vec![],
-            levels: vec![Level::Dense { size: 2 }, Level::csr(vec![0, 1, 3], vec![2, 0, 1])],
+            levels: vec![Level::Dense { size: 2 }, Level::csr(&[0, 1, 3], &[2, 0, 1])],
         };
         let mut dense = [9u8; 6];
         sparsity.densify(&[2, 3], 1, &[7, 8, 9], &mut dense).unwrap();
@@ -234,11 +272,7 @@ mod tests {
         let sparsity = Sparsity {
             traversal_order: vec![0, 1, 2],
             block_map: vec![1],
-            levels: vec![
-                Level::Dense { size: 2 },
-                Level::csr(vec![0, 1, 2], vec![1, 0]),
-                Level::Dense { size: 2 },
-            ],
+            levels: vec![Level::Dense { size: 2 }, Level::csr(&[0, 1, 2], &[1, 0]), Level::Dense { size: 2 }],
         };
         let mut dense = [0u8; 8];
         sparsity.densify(&[2, 4], 1, &[1, 2, 3, 4], &mut dense).unwrap();
@@ -250,7 +284,7 @@ mod tests {
         let csr = |segments: &[usize], indices: &[usize]| Sparsity {
             traversal_order: vec![0, 1],
             block_map: vec![],
-            levels: vec![Level::Dense { size: 2 }, Level::csr(segments.to_vec(), indices.to_vec())],
+            levels: vec![Level::Dense { size: 2 }, Level::csr(segments, indices)],
         };
         assert!(csr(&[0, 1, 3], &[2, 0, 3]).validate(&[2, 3]).is_err(), "index out of range");
         assert!(csr(&[0, 2, 1], &[0, 1]).validate(&[2, 3]).is_err(), "segments decrease");

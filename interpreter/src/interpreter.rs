@@ -295,8 +295,8 @@ impl Interpreter {
     }
 
     /// Any tensor of the selected subgraph, as the last `invoke` left it. Unless the interpreter was built with
-    /// [`InterpreterBuilder::preserve_all_tensors`], only inputs, outputs, constants and variables still hold what
-    /// they held.
+    /// [`InterpreterBuilder::preserve_all_tensors`], only inputs, outputs, constants of the file and variables
+    /// still hold what they held.
     ///
     /// # Errors
     /// Where there is no such tensor.

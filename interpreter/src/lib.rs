@@ -8,6 +8,7 @@ use std::sync::Arc;
 use delegraph_core::kernel::{Parallel, Serial};
 
 pub mod compute;
+mod constants;
 mod delegation;
 mod devices;
 mod engine;

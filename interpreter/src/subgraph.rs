@@ -16,6 +16,7 @@ use delegraph_core::{OpResolver, Shape, TensorType};
 use delegraph_delegate_api::{GraphView, NodeState, Report};
 use smallvec::SmallVec;
 
+use crate::constants::Readers;
 use crate::devices::Devices;
 use crate::engine::Env;
 use crate::memory::{self, Request};
@@ -67,6 +68,8 @@ struct NodeRuntime {
     side_effects: bool,
     overridden: bool,
     turn: Turn,
+    /// Whether the kernel has packed its constants.
+    packed: bool,
     scratch: Scratch,
 }
 
@@ -86,7 +89,7 @@ pub struct MemoryReport {
     pub naive_bytes: usize,
     /// No plan can do with less.
     pub lower_bound_bytes: usize,
-    /// Constants: in the file, and computed from them while preparing.
+    /// Constants: in the file, and computed from them while preparing, but those that kernels packed instead.
     pub weights_bytes: usize,
 }
 
@@ -104,6 +107,7 @@ pub(crate) struct SubgraphRuntime {
     pub(crate) report: Report,
     /// Where tensors are that are not, or not only, in the CPU's memory.
     pub(crate) devices: Devices,
+    readers: Readers,
     arena: AlignedBuffer,
     pub(crate) memory: MemoryReport,
     pub(crate) prepared: bool,
@@ -127,6 +131,7 @@ impl SubgraphRuntime {
                 side_effects: registration.has_side_effects(),
                 overridden: registration.overrides_builtin(),
                 turn: Turn::Static,
+                packed: false,
                 scratch: Scratch::default(),
             });
         }
@@ -138,7 +143,7 @@ impl SubgraphRuntime {
         }
         let shape_known = vec![true; tensors.len()];
         let steps = subgraph.node_ids().map(Step::Node).collect();
-        let (partitions, states, report, devices, arena, memory) = Default::default();
+        let (partitions, states, report, devices, readers, arena, memory) = Default::default();
         Ok(SubgraphRuntime {
             index,
             tensors,
@@ -149,6 +154,7 @@ impl SubgraphRuntime {
             states,
             report,
             devices,
+            readers,
             arena,
             memory,
             prepared: false,
@@ -163,6 +169,7 @@ impl SubgraphRuntime {
         let model = self.model.clone();
         let subgraph = &model.subgraphs[self.index];
         self.steps = subgraph.node_ids().map(Step::Node).collect();
+        self.readers = Readers::new(subgraph);
         let variables = subgraph.tensors.iter().zip(&self.tensors).filter(|(file, _)| file.is_variable);
         let bytes = variables.map(|(_, tensor)| tensor.byte_size());
         env.check_size(bytes.reduce(|sum, bytes| Ok(sum?.saturating_add(bytes?))).unwrap_or(Ok(0))?)?;
@@ -300,6 +307,7 @@ impl SubgraphRuntime {
             env,
         );
         runtime.kernel.prepare(&mut cx)?;
+        runtime.packed = cx.is_done_with_constants();
         let (bytes, data_dependent) = cx.finish();
         for &bytes in &bytes {
             env.check_size(bytes)?;
@@ -343,15 +351,43 @@ impl SubgraphRuntime {
         self.nodes[id.0].scratch = Scratch::default();
         self.nodes[id.0].turn = Turn::Folded;
         node.outputs.iter().for_each(|t| self.tensors[t.0].freeze());
+        // Delegates see all constants.
+        if env.delegation.delegates.is_empty() {
+            self.done(id, env);
+        }
         Ok(())
+    }
+
+    /// A node has no more need of its constant inputs.
+    fn done(&mut self, id: NodeId, env: &Env<'_>) {
+        // A delegate that takes the node that calls this subgraph takes the subgraph, too, with its constants.
+        let seen_by_caller = self.index != 0 && !env.delegation.delegates.is_empty();
+        if !env.settings.preserve_all_tensors && !seen_by_caller {
+            let subgraph = &self.model.subgraphs[self.index];
+            self.readers.done(&self.model, subgraph, &subgraph.node(id).inputs, &mut self.tensors);
+        }
     }
 
     /// The third and fourth pass: kernels prepare, and the arena is planned.
     pub(crate) fn finish(&mut self, env: &mut Env<'_>) -> Result<()> {
         let model = self.model.clone();
+        // Delegates first: where one fails, constants must still be there for whoever runs its nodes instead.
         for i in 0..self.steps.len() {
-            match self.steps[i] {
-                Step::Node(id) if self.nodes[id.0].turn == Turn::Static => {
+            if let Step::Partition(p) = self.steps[i] {
+                let partition = &mut self.partitions[p];
+                if partition.dynamic {
+                    continue;
+                }
+                if !partition.prepare(&mut self.tensors, false, env)?.is_empty() {
+                    let text = "the kernel calls a shape data-dependent that inference knows";
+                    return Err(partition.failure(Error::State(text.into()), env));
+                }
+            }
+        }
+        for i in 0..self.steps.len() {
+            let Step::Node(id) = self.steps[i] else { continue };
+            match self.nodes[id.0].turn {
+                Turn::Static => {
                     let index = self.index;
                     let location = || model.locate(index, id);
                     let prepared = self.prepare_node(id, false, env);
@@ -359,20 +395,15 @@ impl SubgraphRuntime {
                         let text = "the kernel calls a shape data-dependent that inference knows";
                         return Err(Error::State(text.into()).at(location()));
                     }
-                }
-                Step::Node(_) => {}
-                Step::Partition(p) => {
-                    let partition = &mut self.partitions[p];
-                    if partition.dynamic {
-                        continue;
-                    }
-                    if !partition.prepare(&mut self.tensors, false, env)?.is_empty() {
-                        let text = "the kernel calls a shape data-dependent that inference knows";
-                        return Err(partition.failure(Error::State(text.into()), env));
+                    if self.nodes[id.0].packed {
+                        self.done(id, env);
                     }
                 }
+                Turn::Folded if !env.delegation.delegates.is_empty() => self.done(id, env),
+                _ => {}
             }
         }
+        model.let_go();
         self.drop_buffers_that_do_not_fit();
         self.plan_devices(env);
         self.plan_memory(env)?;

@@ -8,7 +8,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     let sparsity = Sparsity {
         traversal_order: vec![0, 1],
         block_map: Vec::new(),
-        levels: vec![Level::Dense { size: 3 }, Level::csr(vec![0, 2, 2, 5], vec![0, 3, 0, 1, 2])],
+        levels: vec![Level::Dense { size: 3 }, Level::csr(&[0, 2, 2, 5], &[0, 3, 0, 1, 2])],
     };
     for ty in [Float32, Float16, Int8] {
         let stored = x(ty, &[5]).data(0, 0);

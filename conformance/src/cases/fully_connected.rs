@@ -84,7 +84,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     let sparsity = Sparsity {
         traversal_order: vec![0, 1],
         block_map: Vec::new(),
-        levels: vec![Level::Dense { size: 3 }, Level::csr(vec![0, 2, 3, 5], vec![0, 3, 2, 1, 4])],
+        levels: vec![Level::Dense { size: 3 }, Level::csr(&[0, 2, 3, 5], &[0, 3, 2, 1, 4])],
     };
     let stored = x(Float32, &[5]).data(0, 0);
     let weights = x(Float32, &[3, 5]).constant().bytes(stored).sparse(sparsity);

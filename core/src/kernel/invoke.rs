@@ -105,6 +105,12 @@ impl<'a> InvokeContext<'a> {
             }
             self.read.push(id);
         }
+        if tensor.placement() == Placement::Released {
+            return Err(Error::State(format!(
+                "constant \"{}\" was given back, as all kernels said that they are done with it",
+                tensor.name
+            )));
+        }
         // SAFETY: `data` is valid for `len` bytes as long as the tensor keeps its data, which nobody changes during
         // `'a` but `resize_output`, which refuses inputs. Nobody writes to it: outputs never overlap inputs (see
         // `new`), and a variable that was handed out to be written is refused above.

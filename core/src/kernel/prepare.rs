@@ -89,6 +89,7 @@ pub struct PrepareContext<'a> {
     host: &'a mut dyn Host,
     temporaries: SmallVec<[usize; 4]>,
     data_dependent: SmallVec<[TensorId; 2]>,
+    done_with_constants: bool,
 }
 
 impl<'a> PrepareContext<'a> {
@@ -117,6 +118,7 @@ impl<'a> PrepareContext<'a> {
             host,
             temporaries,
             data_dependent,
+            done_with_constants: false,
         }
     }
 
@@ -207,6 +209,17 @@ impl<'a> PrepareContext<'a> {
         let bytes = elements.checked_mul(size_of::<T>());
         let bytes = bytes.ok_or_else(|| Error::OutOfMemory(format!("{elements} elements of {}", T::TYPE)))?;
         Ok(self.temporary(bytes))
+    }
+
+    /// Says that `invoke` reads no constant input: what the kernel took from them while preparing suffices. Constants
+    /// that nobody reads any more give their memory back.
+    pub fn done_with_constants(&mut self) {
+        self.done_with_constants = true;
+    }
+
+    /// Whether the kernel is done with constants.
+    pub fn is_done_with_constants(&self) -> bool {
+        self.done_with_constants
     }
 
     /// Variables and other subgraphs.

@@ -18,6 +18,8 @@ pub enum Placement {
     None,
     /// Read-only: in the model file, or computed once while preparing.
     Constant,
+    /// Nowhere any more: a constant computed while preparing, which all who read it have packed.
+    Released,
     /// In the arena, shared over time with tensors that live at other times.
     Arena,
     /// In memory of its own that keeps its data from one invocation to the next.
@@ -122,6 +124,14 @@ impl RuntimeTensor {
     /// Marks what it holds as never changing from now on.
     pub fn freeze(&mut self) {
         self.placement = Placement::Constant;
+    }
+
+    /// Gives a constant's memory back, where it has memory of its own.
+    pub fn release(&mut self) {
+        if self.placement == Placement::Constant && !self.owned.is_empty() {
+            self.clear_data();
+            self.placement = Placement::Released;
+        }
     }
 
     /// Lets it live in `buffer`, which must have the size that type and shape need. Returns the buffer in which it

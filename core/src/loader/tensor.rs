@@ -8,7 +8,7 @@ use crate::graph::{Tensor, VariantType};
 use crate::kernel::Strings;
 use crate::schema;
 use crate::shape::Shape;
-use crate::sparsity::{IndexType, Level, Sparsity};
+use crate::sparsity::{Indices, Level, Sparsity};
 use crate::types::TensorType;
 
 /// Ranks above this do not occur, even in tests of rank.
@@ -153,8 +153,7 @@ fn read_sparsity(table: &schema::SparsityParameters<'_>) -> Result<Sparsity, Inv
                     dim.array_indices_as_uint_8_vector(),
                     "indices",
                 )?;
-                let stored_as = (segments.1, indices.1);
-                Level::Csr { segments: segments.0, indices: indices.0, stored_as }
+                Level::Csr { segments, indices }
             }
             other => return invalid!("unknown storage format {} of a sparse dimension", other.0),
         });
@@ -176,15 +175,17 @@ fn indices_of(
     uint16: Option<schema::Uint16Vector<'_>>,
     uint8: Option<schema::Uint8Vector<'_>>,
     what: &str,
-) -> Result<(Vec<usize>, IndexType), Invalid> {
+) -> Result<Indices, Invalid> {
     Ok(match (int32, uint16, uint8) {
-        (Some(v), _, _) => (sizes(v.values())?, IndexType::Int32),
-        (_, Some(v), _) => {
-            (v.values().unwrap_or_default().iter().map(usize::from).collect(), IndexType::UInt16)
+        (Some(v), _, _) => {
+            let value = |v: i32| {
+                u32::try_from(v)
+                    .map_err(|_| Invalid(format!("{v} is negative where a size or index is needed")))
+            };
+            Indices::Int32(v.values().unwrap_or_default().iter().map(value).collect::<Result<_, _>>()?)
         }
-        (_, _, Some(v)) => {
-            (v.values().unwrap_or_default().iter().map(usize::from).collect(), IndexType::UInt8)
-        }
+        (_, Some(v), _) => Indices::UInt16(v.values().unwrap_or_default().iter().collect()),
+        (_, _, Some(v)) => Indices::UInt8(v.values().unwrap_or_default().iter().collect()),
         _ => return invalid!("a sparse dimension has no {what}"),
     })
 }

@@ -132,7 +132,7 @@ fn all_that_a_tensor_can_say_is_kept() {
     let blocks = graph.constant_bytes("blocks", Int4, [2, 2], &[0x21, 0x43]);
     graph.quantize(blocks, Quantization::Blockwise { scales: scales.0, zero_points: None, block_size: 2 });
     let sparse = graph.constant_bytes("sparse", Int8, [2, 3], &[7, 8, 9]);
-    let levels = vec![Level::Dense { size: 2 }, Level::csr(vec![0, 1, 3], vec![2, 0, 1])];
+    let levels = vec![Level::Dense { size: 2 }, Level::csr(&[0, 1, 3], &[2, 0, 1])];
     graph.sparse(sparse, Sparsity { traversal_order: vec![0, 1], block_map: vec![], levels });
     let texts = graph.strings("texts", [3], &["one", "", "three"]);
     let again = graph.constant("equal to channels", [2], &[1i8, 2]);

@@ -7,7 +7,7 @@ use super::int;
 use crate::graph::{Subgraph, Tensor, VariantType};
 use crate::quantization::{Affine, Quantization};
 use crate::schema;
-use crate::sparsity::{IndexType, Level, Sparsity};
+use crate::sparsity::{Indices, Level, Sparsity};
 use crate::types::TensorType;
 
 type Fb<'f> = FlatBufferBuilder<'f>;
@@ -134,9 +134,9 @@ fn sparsity<'f>(fb: &mut Fb<'f>, sparsity: &Sparsity) -> Written<schema::Sparsit
                 dense_size: int(*size)?,
                 ..Default::default()
             },
-            Level::Csr { segments, indices, stored_as } => {
-                let (array_segments_type, segments) = indices_as(fb, segments, stored_as.0)?;
-                let (array_indices_type, indices) = indices_as(fb, indices, stored_as.1)?;
+            Level::Csr { segments, indices } => {
+                let (array_segments_type, segments) = list_of_indices(fb, segments)?;
+                let (array_indices_type, indices) = list_of_indices(fb, indices)?;
                 schema::DimensionMetadataArgs {
                     format: schema::DimensionType::SPARSE_CSR,
                     array_segments_type,
@@ -159,31 +159,25 @@ fn sparsity<'f>(fb: &mut Fb<'f>, sparsity: &Sparsity) -> Written<schema::Sparsit
 }
 
 /// A list of indices in the type that it is stored as.
-fn indices_as(
+fn list_of_indices(
     fb: &mut Fb<'_>,
-    values: &[usize],
-    ty: IndexType,
+    indices: &Indices,
 ) -> Result<(schema::SparseIndexVector, WIPOffset<UnionWIPOffset>), String> {
     use schema::SparseIndexVector as Index;
-    fn narrow<T: TryFrom<usize>>(values: &[usize]) -> Result<Vec<T>, String> {
-        let value = |&v: &usize| T::try_from(v).map_err(|_| format!("index {v} does not fit its type"));
-        values.iter().map(value).collect()
-    }
-    Ok(match ty {
-        IndexType::UInt8 => {
-            let values = narrow::<u8>(values)?;
-            let values = Some(fb.create_vector(&values));
+    Ok(match indices {
+        Indices::UInt8(values) => {
+            let values = Some(fb.create_vector(values));
             let table = schema::Uint8Vector::create(fb, &schema::Uint8VectorArgs { values });
             (Index::Uint8Vector, table.as_union_value())
         }
-        IndexType::UInt16 => {
-            let values = narrow::<u16>(values)?;
-            let values = Some(fb.create_vector(&values));
+        Indices::UInt16(values) => {
+            let values = Some(fb.create_vector(values));
             let table = schema::Uint16Vector::create(fb, &schema::Uint16VectorArgs { values });
             (Index::Uint16Vector, table.as_union_value())
         }
-        IndexType::Int32 => {
-            let values = narrow::<i32>(values)?;
+        Indices::Int32(values) => {
+            let narrow = |&v: &u32| i32::try_from(v).map_err(|_| format!("index {v} does not fit its type"));
+            let values: Vec<i32> = values.iter().map(narrow).collect::<Result<_, _>>()?;
             let values = Some(fb.create_vector(&values));
             let table = schema::Int32Vector::create(fb, &schema::Int32VectorArgs { values });
             (Index::Int32Vector, table.as_union_value())

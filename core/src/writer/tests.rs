@@ -7,7 +7,7 @@ use crate::ops::binary::AddParams;
 use crate::ops::control_flow::IfParams;
 use crate::ops::{Activation, Params};
 use crate::quantization::{Affine, MinMax, Quantization};
-use crate::sparsity::{IndexType, Level, Sparsity};
+use crate::sparsity::{Indices, Level, Sparsity};
 use crate::types::TensorType;
 
 fn read(bytes: Vec<u8>) -> Model {
@@ -25,16 +25,12 @@ fn model() -> Model {
         |name, ty, shape: &[usize], data| Tensor { data: Some(data), ..Tensor::new(name, ty, shape) };
     let quantized = |quantization, tensor| Tensor { quantization: Some(Arc::new(quantization)), ..tensor };
     let per_channel = Affine { scales: vec![0.5, 0.25], zero_points: vec![0, 0], dimension: 1 };
-    let level = |ty| Level::Csr {
-        segments: vec![0, 1, 3],
-        indices: vec![2, 0, 1],
-        stored_as: (ty, IndexType::UInt16),
-    };
-    let sparse = |name, ty| Tensor {
+    let level = |segments| Level::Csr { segments, indices: Indices::UInt16(vec![2, 0, 1]) };
+    let sparse = |name, segments| Tensor {
         sparsity: Some(Arc::new(Sparsity {
             traversal_order: vec![0, 1],
             block_map: vec![],
-            levels: vec![Level::Dense { size: 2 }, level(ty)],
+            levels: vec![Level::Dense { size: 2 }, level(segments)],
         })),
         ..constant(name, Int8, &[2, 3], 48..51)
     };
@@ -52,8 +48,8 @@ fn model() -> Model {
         constant("scales", Float32, &[2, 1], 16..24),
         quantized(blocks(None), constant("blocks", Int4, &[2, 2], 24..26)),
         quantized(blocks(Some(4)), constant("blocks with zero points", Int4, &[2, 2], 32..34)),
-        sparse("narrow", IndexType::UInt8),
-        sparse("wide", IndexType::Int32),
+        sparse("narrow", Indices::UInt8(vec![0, 1, 3])),
+        sparse("wide", Indices::Int32(vec![0, 1, 3])),
         Tensor {
             variants: vec![VariantType { ty: Float32, shape: vec![None, Some(3)], has_rank: true }],
             ..Tensor::new("list", Variant, [])
@@ -295,16 +291,12 @@ fn what_the_format_cannot_hold_is_an_error() {
         let sparsity = Sparsity {
             traversal_order: vec![0],
             block_map: vec![],
-            levels: vec![Level::Csr {
-                segments: vec![0, 1],
-                indices: vec![300],
-                stored_as: (IndexType::UInt8, IndexType::UInt8),
-            }],
+            levels: vec![Level::csr(&[0, 1], &[1 << 31])],
         };
         g.tensors[7].sparsity = Some(Arc::new(sparsity));
     };
     let message = fail(narrow);
-    assert!(message.contains("index 300 does not fit its type"), "{message}");
+    assert!(message.contains("index 2147483648 does not fit its type"), "{message}");
 }
 
 #[test]

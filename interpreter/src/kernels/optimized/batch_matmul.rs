@@ -47,6 +47,7 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         let rows = a.shape().elements() / k;
         let gemm = GemmF32::pack(Isa::best(), (k, n), constant, layout, None).map_err(compute_error)?;
         let scratch = cx.temporary(gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?);
+        cx.done_with_constants();
         return Ok(Some(Box::new(move |cx| {
             let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
             let scratch = cx.temporary::<u8>(scratch)?;

@@ -5,13 +5,13 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, geometry, hybrid, optimize};
+use super::{Quantized, clamp_of, compute_error, geometry, hybrid, optimize_packed};
 use crate::compute::{ConvF32, ConvGeometry, ConvI8, Filter, Isa};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::weights::Requantize;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    optimize(resolver, BuiltinOp::CONV_2D, 1..=8, prepare);
+    optimize_packed(resolver, BuiltinOp::CONV_2D, 1..=8, prepare);
 }
 
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {

@@ -5,13 +5,13 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, geometry, hybrid, optimize};
+use super::{Quantized, clamp_of, compute_error, geometry, hybrid, optimize_packed};
 use crate::compute::{ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::weights::Requantize;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    optimize(resolver, BuiltinOp::DEPTHWISE_CONV_2D, 1..=7, prepare);
+    optimize_packed(resolver, BuiltinOp::DEPTHWISE_CONV_2D, 1..=7, prepare);
 }
 
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {

@@ -5,13 +5,13 @@ use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{TensorType, WeightsFormat};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, hybrid, optimize};
+use super::{Quantized, clamp_of, compute_error, hybrid, optimize_packed};
 use crate::compute::{GemmF32, GemmI8, Isa, MatrixLayout};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::weights::{Requantize, weight_scales};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    optimize(resolver, BuiltinOp::FULLY_CONNECTED, 1..=14, prepare);
+    optimize_packed(resolver, BuiltinOp::FULLY_CONNECTED, 1..=14, prepare);
 }
 
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {

@@ -8,13 +8,13 @@ use delegraph_core::ops::lstm::{LSTMParams, UnidirectionalSequenceLSTMParams};
 use delegraph_core::ops::{Activation, LstmKernelType, TensorType};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{compute_error, optimize};
+use super::{compute_error, optimize_packed};
 use crate::compute::{ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, SumScales, Unary, unary};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::weights::{Weights, quantize_asymmetric, quantize_symmetric, scale_zero_point};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    optimize(resolver, BuiltinOp::LSTM, 1..=4, |cx| {
+    optimize_packed(resolver, BuiltinOp::LSTM, 1..=4, |cx| {
         let p = cx.params::<LSTMParams>()?;
         if p.kernel_type == LstmKernelType::Basic || cx.input(INPUT)?.shape().rank() != 2 {
             return Ok(None);
@@ -23,7 +23,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         let order = Order { batch, steps: 1, time_major: true };
         prepare(cx, order, p.fused_activation_function, p.cell_clip, p.asymmetric_quantize_inputs)
     });
-    optimize(resolver, BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, 1..=4, |cx| {
+    optimize_packed(resolver, BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, 1..=4, |cx| {
         let p = cx.params::<UnidirectionalSequenceLSTMParams>()?;
         let &[first, second, _] = &cx.input(INPUT)?.shape()[..] else { return Ok(None) };
         let (batch, steps) = if p.time_major { (second, first) } else { (first, second) };
@@ -190,6 +190,10 @@ fn prepare(
 ) -> Result<Option<Invoke>> {
     let Order { batch, steps, .. } = order;
     let optional = CELL.peephole.iter().chain(&CELL.norm).flatten().chain([&CELL.projection]);
+    // All constants are packed; one that changes from step to step is not.
+    if cx.input(INPUT)?.tensor().is_constant() {
+        return Ok(None);
+    }
     let plain = optional.into_iter().all(|&i| cx.optional_input(i).is_none());
     if !plain || activation != Activation::Tanh || cx.input(INPUT)?.ty() != TensorType::Float32 {
         return Ok(None);

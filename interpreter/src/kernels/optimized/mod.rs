@@ -44,16 +44,37 @@ fn optimize(
     versions: RangeInclusive<u32>,
     prepare: Prepare,
 ) {
+    add(resolver, op, versions, prepare, false);
+}
+
+fn add(
+    resolver: &mut MutableOpResolver,
+    op: BuiltinOp,
+    versions: RangeInclusive<u32>,
+    prepare: Prepare,
+    packs: bool,
+) {
     for version in versions {
         let Some(reference) = resolver.find(&Op::Builtin(op), version).cloned() else { continue };
         let registration = Registration::new(move |cx| {
-            Ok(Optimized { prepare, reference: reference.init(cx)?, invoke: None })
+            Ok(Optimized { packs, prepare, reference: reference.init(cx)?, invoke: None })
         });
         resolver.add_builtin(op, registration, version);
     }
 }
 
+/// Like [`optimize`], for kernels that keep a packed copy of all constants that they need.
+fn optimize_packed(
+    resolver: &mut MutableOpResolver,
+    op: BuiltinOp,
+    versions: RangeInclusive<u32>,
+    prepare: Prepare,
+) {
+    add(resolver, op, versions, prepare, true);
+}
+
 struct Optimized {
+    packs: bool,
     prepare: Prepare,
     reference: Box<dyn Kernel>,
     invoke: Option<Invoke>,
@@ -62,10 +83,13 @@ struct Optimized {
 impl Kernel for Optimized {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         self.invoke = (self.prepare)(cx)?;
-        match self.invoke {
-            Some(_) => Ok(()),
-            None => self.reference.prepare(cx),
+        if self.invoke.is_none() {
+            return self.reference.prepare(cx);
         }
+        if self.packs {
+            cx.done_with_constants();
+        }
+        Ok(())
     }
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {

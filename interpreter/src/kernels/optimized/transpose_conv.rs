@@ -6,14 +6,14 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 
-use super::{byte_quant, compute_error, optimize};
+use super::{byte_quant, compute_error, optimize_packed};
 use crate::compute::{ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, Parts};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::reference::transpose_conv_scatter;
 use crate::kernels::weights::{DynamicInput, Requantize, Weights, weight_scales};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    optimize(resolver, BuiltinOp::TRANSPOSE_CONV, 1..=5, prepare);
+    optimize_packed(resolver, BuiltinOp::TRANSPOSE_CONV, 1..=5, prepare);
 }
 
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
