@@ -89,6 +89,16 @@ pub const DELEGRAPH_REJECT_COST: i32 = 9;
 /// Rejection: the application replaced the builtin kernel.
 pub const DELEGRAPH_REJECT_OVERRIDDEN: i32 = 10;
 
+/// Rejection: the application does not want it delegated; `text` is the reason.
+pub const DELEGRAPH_REJECT_EXCLUDED: i32 = 11;
+
+/// Capability: the delegate takes nodes whose shapes are known only while running. A partition with such a node is
+/// prepared in the middle of an invocation, when its inputs are there; its kernel gives the shapes of outputs, with
+/// `set_output_shape` or, where data decides, with `set_output_dynamic` and `resize_output`.
+pub const DELEGRAPH_CAN_DYNAMIC_SHAPES: u64 = 1;
+/// Capability: before such a partition is prepared, the shapes that follow from those of its inputs are to be set.
+pub const DELEGRAPH_CAN_PROPAGATED_SHAPES: u64 = 2;
+
 /// Names the call that is going on, for what a plugin asks of the application. It means nothing once the call has
 /// returned, or on another thread: functions then return `DELEGRAPH_INVALID`.
 pub type DelegraphContext = u64;
@@ -101,6 +111,16 @@ pub struct DelegraphText {
     pub data: *const c_char,
     /// Bytes.
     pub len: usize,
+}
+
+/// How long a node took.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct DelegraphNodeTime {
+    /// The node. Of nodes that ran as one, the first.
+    pub node: usize,
+    /// Nanoseconds.
+    pub nanoseconds: u64,
 }
 
 /// Where a message goes that explains a status other than `DELEGRAPH_OK`.
@@ -279,7 +299,8 @@ pub struct DelegraphPartition {
 pub struct DelegraphBuffer {
     /// Bytes of this struct.
     pub size: usize,
-    /// Its memory; null while a kernel prepares.
+    /// Its memory. While a kernel prepares it is null, but for inputs of a partition with dynamic shapes, which are
+    /// there to be read.
     pub data: *mut c_void,
     /// Bytes of it.
     pub data_len: usize,
@@ -419,6 +440,11 @@ pub struct DelegraphHost {
         ) -> i32,
     >,
 
+    /// In `prepare` and `create_kernel`: a subgraph that a node of the graph calls (the body of a WHILE), as far as its
+    /// shapes are known already: a number to be given in place of `context` to the functions above. 0 where nothing is
+    /// known of it but what the model's file says.
+    pub callee: Option<unsafe extern "C" fn(context: DelegraphContext, subgraph: usize) -> DelegraphContext>,
+
     /// In `prepare`: whether a node may be claimed. `DELEGRAPH_UNSUPPORTED` where its version is above the declared
     /// one, its shapes are not known, another delegate has it, or the like.
     pub may_claim: Option<unsafe extern "C" fn(context: DelegraphContext, node: usize) -> i32>,
@@ -486,6 +512,11 @@ pub struct DelegraphHost {
             user: *mut c_void,
         ) -> i32,
     >,
+    /// In `invoke_kernel`: 1 where the application wants the invocation to end. The kernel then returns
+    /// `DELEGRAPH_CANCELLED`.
+    pub is_cancelled: Option<unsafe extern "C" fn(context: DelegraphContext) -> i32>,
+    /// In `invoke_kernel`: tells the application how far the kernel is.
+    pub progress: Option<unsafe extern "C" fn(context: DelegraphContext, done: usize, total: usize) -> i32>,
 }
 
 /// A plugin. A library exports one function without parameters, `delegraph_delegate_plugin`, that returns the address
@@ -518,6 +549,8 @@ pub struct DelegraphPlugin {
     /// Up to which version the delegate runs each op. No other op can be claimed. Valid as long as the delegate.
     pub versions:
         Option<unsafe extern "C" fn(delegate: *mut c_void, count: *mut usize) -> *const DelegraphOpVersion>,
+    /// May be null. What the delegate can do beyond the plain case: `DELEGRAPH_CAN_…`.
+    pub capabilities: Option<unsafe extern "C" fn(delegate: *mut c_void) -> u64>,
     /// Looks at a graph, claims what the delegate runs and rejects the rest with reasons. Called again when shapes
     /// change.
     pub prepare: Option<
@@ -562,4 +595,8 @@ pub struct DelegraphPlugin {
     >,
     /// May be null. What the kernel measured of itself. `stats->size` is set.
     pub kernel_stats: Option<unsafe extern "C" fn(kernel: *mut c_void, stats: *mut DelegraphStats)>,
+    /// May be null. How long each node took in the last run, as far as the kernel knows; valid until the kernel is used
+    /// again.
+    pub node_times:
+        Option<unsafe extern "C" fn(kernel: *mut c_void, count: *mut usize) -> *const DelegraphNodeTime>,
 }

@@ -3,17 +3,23 @@
 use std::ffi::c_void;
 
 use delegraph_core::kernel::{Placement, RuntimeTensor};
-use delegraph_core::{Error, Model, ModelBytes, NodeId, Result, Shape, TensorId};
+use delegraph_core::{Error, Model, ModelBytes, NodeId, Result, Shape, Subgraph, TensorId};
 
 use super::super::abi::*;
 use super::super::raw::slice;
 use super::host::Host;
-use crate::{DelegateParams, GraphView, NodeState};
+use crate::{Callees, DelegateParams, GraphView, NodeState};
 
-/// The graph of a session.
+/// The graph of a session, and of the subgraphs that its nodes call.
 pub(super) struct Graph {
     model: Model,
     index: usize,
+    /// By their number in the model; those of which nothing is known are not there.
+    subgraphs: Vec<Option<Known>>,
+}
+
+/// What is known of a subgraph beyond what the model's file says.
+struct Known {
     tensors: Vec<RuntimeTensor>,
     shape_known: Vec<bool>,
     states: Vec<NodeState>,
@@ -57,13 +63,41 @@ impl Graph {
         let path = unsafe { super::super::raw::text_of(described.model_path) };
         let model =
             if path.is_empty() { Model::from_bytes(bytes) } else { Model::from_bytes_named(bytes, path) }?;
-        let same = model
-            .subgraphs
-            .get(described.subgraph)
-            .filter(|graph| (graph.nodes.len(), graph.tensors.len()) == (described.nodes, described.tensors));
-        let graph = same.ok_or_else(|| {
-            Error::Unsupported("this plugin reads the model in another way than the application does".into())
-        })?;
+        let index = described.subgraph;
+        let context_of = |i: usize| if i == index { Some(context) } else { host.callee(context, i) };
+        let read = |(i, graph)| context_of(i).map(|context| Known::read(host, context, graph)).transpose();
+        let subgraphs = model.subgraphs.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
+        if !matches!(subgraphs.get(index), Some(Some(_))) {
+            return Err(other_reading());
+        }
+        Ok(Graph { model, index, subgraphs })
+    }
+
+    pub(super) fn view(&self) -> GraphView<'_> {
+        // `read` made sure that it is there.
+        let nothing = || GraphView::new(&self.model, self.index, &[], &[], &[]);
+        self.callee(self.index).unwrap_or_else(nothing)
+    }
+}
+
+impl Callees for Graph {
+    fn callee(&self, index: usize) -> Option<GraphView<'_>> {
+        let known = self.subgraphs.get(index)?.as_ref()?;
+        let view = GraphView::new(&self.model, index, &known.tensors, &known.shape_known, &known.states);
+        Some(view.with_callees(self))
+    }
+}
+
+fn other_reading() -> Error {
+    Error::Unsupported("this plugin reads the model in another way than the application does".into())
+}
+
+impl Known {
+    fn read(host: &Host, context: DelegraphContext, graph: &Subgraph) -> Result<Self> {
+        let described = host.graph(context)?;
+        if (graph.nodes.len(), graph.tensors.len()) != (described.nodes, described.tensors) {
+            return Err(other_reading());
+        }
         let mut tensors = Vec::with_capacity(graph.tensors.len());
         let mut shape_known = Vec::with_capacity(graph.tensors.len());
         for (i, tensor) in graph.tensors.iter().enumerate() {
@@ -80,12 +114,7 @@ impl Graph {
             shape_known.push(described.flags & DELEGRAPH_TENSOR_SHAPE_KNOWN != 0);
         }
         let states = (0..graph.nodes.len()).map(|i| host.node_flags(context, i).map(state));
-        let states = states.collect::<Result<_>>()?;
-        Ok(Graph { index: described.subgraph, model, tensors, shape_known, states })
-    }
-
-    pub(super) fn view(&self) -> GraphView<'_> {
-        GraphView::new(&self.model, self.index, &self.tensors, &self.shape_known, &self.states)
+        Ok(Known { tensors, shape_known, states: states.collect::<Result<_>>()? })
     }
 }
 

@@ -39,6 +39,9 @@ functions! {
     log: fn(level: i32, text: *const std::ffi::c_char, len: usize) -> ();
     graph: fn(context: DelegraphContext, graph: *mut DelegraphGraph) -> i32;
     model: fn(context: DelegraphContext, model: *mut DelegraphModel) -> i32;
+    callee: fn(context: DelegraphContext, subgraph: usize) -> DelegraphContext;
+    is_cancelled: fn(context: DelegraphContext) -> i32;
+    progress: fn(context: DelegraphContext, done: usize, total: usize) -> i32;
     node: fn(context: DelegraphContext, node: usize, out: *mut DelegraphNode) -> i32;
     tensor: fn(context: DelegraphContext, tensor: usize, out: *mut DelegraphTensor) -> i32;
     reject: fn(context: DelegraphContext, node: usize, reason: *const DelegraphRejection) -> i32;
@@ -93,6 +96,22 @@ impl Host {
         Ok(out)
     }
 
+    /// The context of a subgraph that nodes call, where something is known of it.
+    pub(super) fn callee(&self, context: DelegraphContext, subgraph: usize) -> Option<DelegraphContext> {
+        // SAFETY: a function of the application.
+        Some(unsafe { (self.callee)(context, subgraph) }).filter(|&callee| callee != 0)
+    }
+
+    pub(super) fn is_cancelled(&self, context: DelegraphContext) -> bool {
+        // SAFETY: a function of the application.
+        unsafe { (self.is_cancelled)(context) != 0 }
+    }
+
+    pub(super) fn progress(&self, context: DelegraphContext, done: usize, total: usize) {
+        // SAFETY: a function of the application.
+        unsafe { (self.progress)(context, done, total) };
+    }
+
     pub(super) fn node_flags(&self, context: DelegraphContext, node: usize) -> Result<u32> {
         let mut out = std::mem::MaybeUninit::<DelegraphNode>::zeroed();
         // SAFETY: all-zero is a valid struct; it gets its size before the application sees it.
@@ -140,6 +159,7 @@ impl Host {
             Rejection::TooManyPartitions { max } => {
                 (DELEGRAPH_REJECT_TOO_MANY_PARTITIONS, "", 0, number(*max))
             }
+            Rejection::Excluded(text) => (DELEGRAPH_REJECT_EXCLUDED, text.as_str(), 0, 0),
             Rejection::CostModel(text) => (DELEGRAPH_REJECT_COST, text.as_str(), 0, 0),
             _ => (DELEGRAPH_REJECT_OTHER, display.as_str(), 0, 0),
         };

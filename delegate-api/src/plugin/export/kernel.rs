@@ -23,7 +23,8 @@ pub(super) struct ExportedKernel {
     inputs: Vec<Option<TensorId>>,
     outputs: Vec<TensorId>,
     temporaries: Vec<(*mut u8, usize)>,
-    unreachable: Unreachable,
+    application: Application,
+    times: Vec<DelegraphNodeTime>,
 }
 
 impl ExportedKernel {
@@ -43,7 +44,8 @@ impl ExportedKernel {
             inputs: (0..count).map(|i| Some(TensorId(i))).collect(),
             outputs: (count..count + params.outputs.len()).map(TensorId).collect(),
             temporaries: Vec::new(),
-            unreachable: Unreachable(Resources::default()),
+            application: Application { host, context: 0, resources: Resources::default() },
+            times: Vec::new(),
         }
     }
 
@@ -56,21 +58,32 @@ impl ExportedKernel {
     ) -> Result<()> {
         // SAFETY: this function's condition.
         let call = unsafe { self.take_shapes(call) }?;
+        // In the middle of an invocation the inputs are there already.
+        let mut known = call.input_count > 0;
         for (i, tensor) in self.tensors.iter_mut().enumerate() {
             tensor.clear_data();
             // SAFETY: this function's condition.
-            if unsafe { flags(&call, i) } & DELEGRAPH_TENSOR_VARIABLE != 0 {
+            let buffer = unsafe { buffer(&call, i) }?;
+            if buffer.flags & DELEGRAPH_TENSOR_VARIABLE != 0 {
                 // SAFETY: no bytes at all are valid for reads and writes.
                 unsafe { tensor.set_data(Placement::Variable, std::ptr::null_mut(), 0) };
+            } else if i < call.input_count && !buffer.data.is_null() {
+                // SAFETY: the application's memory, valid during the call; cleared below.
+                unsafe { tensor.set_data(Placement::Arena, buffer.data.cast(), buffer.data_len) };
+            } else if i < call.input_count {
+                known = false;
             }
         }
         let shapes: Vec<Shape> = self.outputs.iter().map(|id| self.tensors[id.0].shape.clone()).collect();
         let (inputs, outputs, tensors) = (&self.inputs, &self.outputs, &mut self.tensors);
         let threads = call.threads.max(1);
-        let host = &mut self.unreachable;
-        let mut cx = PrepareContext::new(&Params::None, 1, inputs, outputs, tensors, false, threads, host);
-        self.kernel.prepare(&mut cx)?;
+        self.application.context = context;
+        let host = &mut self.application;
+        let mut cx = PrepareContext::new(&Params::None, 1, inputs, outputs, tensors, known, threads, host);
+        let prepared = self.kernel.prepare(&mut cx);
         let (temporaries, dynamic) = cx.finish();
+        tensors.iter_mut().for_each(RuntimeTensor::clear_data);
+        prepared?;
         for ((i, id), before) in outputs.iter().enumerate().zip(shapes) {
             if dynamic.contains(id) {
                 self.host.set_output_dynamic(context, i)?;
@@ -107,12 +120,13 @@ impl ExportedKernel {
             threads: call.threads.max(1),
             failed: AtomicBool::new(false),
         };
+        self.application.context = context;
         // SAFETY: ids are below the number of tensors, no output is an input, and the application sees to it that their
         // memory, and that of temporaries, is valid until it is called back, and does not overlap.
         let mut cx = unsafe {
             let (inputs, outputs) = (&self.inputs, &self.outputs);
             let tensors = &mut self.tensors;
-            InvokeContext::new(inputs, outputs, tensors, &self.temporaries, &threads, &mut self.unreachable)
+            InvokeContext::new(inputs, outputs, tensors, &self.temporaries, &threads, &mut self.application)
         };
         self.kernel.invoke(&mut cx)?;
         drop(cx);
@@ -196,6 +210,17 @@ impl ExportedKernel {
     }
 }
 
+impl ExportedKernel {
+    pub(super) fn node_times(&mut self) -> &[DelegraphNodeTime] {
+        let nanoseconds = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let times = self.kernel.node_times().iter();
+        self.times.clear();
+        self.times
+            .extend(times.map(|t| DelegraphNodeTime { node: t.node.0, nanoseconds: nanoseconds(t.time) }));
+        &self.times
+    }
+}
+
 /// Tensor `i` of a call: inputs, then outputs.
 ///
 /// # Safety
@@ -210,13 +235,6 @@ unsafe fn buffer(call: &DelegraphKernelCall, i: usize) -> Result<DelegraphBuffer
     pointer
         .and_then(|p| unsafe { read(*p) })
         .ok_or_else(|| Error::State(format!("tensor {i} of a call is missing")))
-}
-
-/// # Safety
-/// As for [`buffer`].
-unsafe fn flags(call: &DelegraphKernelCall, i: usize) -> u32 {
-    // SAFETY: this function's condition.
-    unsafe { buffer(call, i) }.map_or(0, |buffer| buffer.flags)
 }
 
 /// The application's threads.
@@ -256,17 +274,21 @@ impl Parallel for Threads {
     }
 }
 
-/// The interpreter's variables and subgraphs, which do not reach into plugins: nodes that have to do with variables
-/// are not given to them.
-struct Unreachable(Resources);
+/// The application, as kernels see it. The interpreter's variables and subgraphs do not reach into plugins: nodes that
+/// have to do with variables are not given to them.
+struct Application {
+    host: Host,
+    context: DelegraphContext,
+    resources: Resources,
+}
 
-fn unreachable_error() -> Error {
+fn unreachable() -> Error {
     Error::Unsupported("a kernel of a plugin cannot call other subgraphs of the model".into())
 }
 
-impl KernelHost for Unreachable {
+impl KernelHost for Application {
     fn resources(&mut self) -> &mut Resources {
-        &mut self.0
+        &mut self.resources
     }
 
     fn subgraph(&self, _: usize) -> Option<&Subgraph> {
@@ -274,14 +296,22 @@ impl KernelHost for Unreachable {
     }
 
     fn prepare_callee(&mut self, _: usize, _: &[Shape]) -> Result<Vec<Option<Shape>>> {
-        Err(unreachable_error())
+        Err(unreachable())
     }
 
     fn reset_callee(&mut self, _: usize) -> Result<()> {
-        Err(unreachable_error())
+        Err(unreachable())
     }
 
     fn call(&mut self, _: usize, _: &[&RuntimeTensor]) -> Result<Vec<&RuntimeTensor>> {
-        Err(unreachable_error())
+        Err(unreachable())
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.host.is_cancelled(self.context)
+    }
+
+    fn progress(&mut self, done: usize, total: usize) {
+        self.host.progress(self.context, done, total);
     }
 }

@@ -9,7 +9,7 @@ use delegraph_core::{Error, Op, Result};
 use super::abi::*;
 use super::raw::{read, slice};
 use super::{CreateError, OptionError, PluginOptions};
-use crate::{Claim, Delegate, DelegateContext, GraphView, Rejection};
+use crate::{Capabilities, Claim, Delegate, DelegateContext, GraphView, Rejection};
 
 mod contain;
 mod graph;
@@ -39,6 +39,7 @@ pub const fn table(create: CreateFunction) -> DelegraphPlugin {
         destroy: Some(destroy),
         name: Some(name),
         versions: Some(versions),
+        capabilities: Some(capabilities),
         prepare: Some(prepare),
         end_prepare: Some(end_prepare),
         create_kernel: Some(create_kernel),
@@ -46,6 +47,7 @@ pub const fn table(create: CreateFunction) -> DelegraphPlugin {
         prepare_kernel: Some(prepare_kernel),
         invoke_kernel: Some(invoke_kernel),
         kernel_stats: Some(kernel_stats),
+        node_times: Some(node_times),
     }
 }
 
@@ -54,6 +56,7 @@ struct Exported {
     host: Host,
     name: CString,
     versions: Vec<DelegraphOpVersion>,
+    capabilities: Capabilities,
     /// What `versions` points to.
     _custom_names: Vec<CString>,
     /// Borrows `delegate`: goes before it, and while it is there nothing else touches that.
@@ -169,8 +172,10 @@ impl Exported {
                 }
             });
         }
+        let capabilities = delegate.capabilities();
         let delegate: *mut dyn Delegate = Box::into_raw(Box::new(delegate));
-        Ok(Exported { host, name, versions, _custom_names: custom_names, session: None, delegate })
+        let (_custom_names, session) = (custom_names, None);
+        Ok(Exported { host, name, versions, capabilities, _custom_names, session, delegate })
     }
 
     fn prepare(&mut self, context: DelegraphContext) -> Result<()> {
@@ -181,7 +186,8 @@ impl Exported {
         let view: GraphView<'static> = unsafe { &*graph }.view();
         // SAFETY: no session is there, so nobody else has the delegate; this borrow ends with the new session.
         let delegate: &'static mut dyn Delegate = unsafe { &mut *self.delegate };
-        let mut cx = DelegateContext::new(view, delegate.max_versions().clone());
+        let cx = DelegateContext::new(view, delegate.max_versions().clone());
+        let mut cx = cx.with_capabilities(self.capabilities);
         delegate.prepare(&mut cx)?;
         let (claims, reasons) = cx.finish();
         for (node, reason) in reasons.iter().enumerate() {
@@ -230,6 +236,14 @@ unsafe extern "C" fn versions(delegate: *mut c_void, count: *mut usize) -> *cons
         count.write(exported.versions.len());
         exported.versions.as_ptr()
     }
+}
+
+unsafe extern "C" fn capabilities(delegate: *mut c_void) -> u64 {
+    // SAFETY: `create` made it.
+    let can = unsafe { &*delegate.cast::<Exported>() }.capabilities;
+    let flag = |on: bool, flag: u64| if on { flag } else { 0 };
+    flag(can.dynamic_shapes, DELEGRAPH_CAN_DYNAMIC_SHAPES)
+        | flag(can.propagated_shapes, DELEGRAPH_CAN_PROPAGATED_SHAPES)
 }
 
 unsafe extern "C" fn prepare(
@@ -298,4 +312,15 @@ unsafe extern "C" fn kernel_stats(kernel: *mut c_void, stats: *mut DelegraphStat
             super::raw::write(stats, &measured);
         }
     });
+}
+
+unsafe extern "C" fn node_times(kernel: *mut c_void, count: *mut usize) -> *const DelegraphNodeTime {
+    let mut times: &[DelegraphNodeTime] = &[];
+    contain_quietly(|| {
+        // SAFETY: `create_kernel` made it, and nobody else uses it until what is returned is read.
+        times = unsafe { (*kernel.cast::<ExportedKernel>()).node_times() };
+    });
+    // SAFETY: `count` is a place for the number.
+    unsafe { count.write(times.len()) };
+    times.as_ptr()
 }

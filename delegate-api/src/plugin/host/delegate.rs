@@ -14,13 +14,17 @@ use super::frames::{Prepares, Scope, enter};
 use super::graph::HostGraph;
 use super::kernel::{KernelHandle, PluginKernel};
 use super::library::Loaded;
-use crate::{Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, Rejection, VersionTable};
+use crate::{
+    Capabilities, Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, Rejection,
+    VersionTable,
+};
 
 /// A delegate of a plugin. Made by [`PluginLibrary::delegate`](super::PluginLibrary::delegate).
 pub struct PluginDelegate {
     instance: Arc<Instance>,
     name: String,
     versions: VersionTable,
+    capabilities: Capabilities,
 }
 
 impl fmt::Debug for PluginDelegate {
@@ -91,7 +95,13 @@ impl Instance {
                 versions = versions.with_custom(custom, entry.max_version);
             }
         }
-        Ok(PluginDelegate { instance: Arc::new(self), name, versions })
+        // SAFETY: `create` made the delegate.
+        let can = functions.capabilities.map_or(0, |capabilities| unsafe { capabilities(self.delegate) });
+        let capabilities = Capabilities {
+            dynamic_shapes: can & DELEGRAPH_CAN_DYNAMIC_SHAPES != 0,
+            propagated_shapes: can & DELEGRAPH_CAN_PROPAGATED_SHAPES != 0,
+        };
+        Ok(PluginDelegate { instance: Arc::new(self), name, versions, capabilities })
     }
 }
 
@@ -102,6 +112,10 @@ impl Delegate for PluginDelegate {
 
     fn max_versions(&self) -> &VersionTable {
         &self.versions
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
     }
 
     fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
@@ -268,6 +282,7 @@ fn rejection(reason: &DelegraphRejection, op: &Op, version: u32) -> Rejection {
         }
         DELEGRAPH_REJECT_TOO_MANY_PARTITIONS => Rejection::TooManyPartitions { max: number(reason.limit) },
         DELEGRAPH_REJECT_COST => Rejection::CostModel(text),
+        DELEGRAPH_REJECT_EXCLUDED => Rejection::Excluded(text),
         DELEGRAPH_REJECT_OVERRIDDEN => Rejection::Overridden { op: op.clone() },
         DELEGRAPH_REJECT_OTHER if text.is_empty() => Rejection::NotClaimed,
         _ => Rejection::Other(text),

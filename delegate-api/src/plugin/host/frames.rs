@@ -32,46 +32,68 @@ pub(super) trait KernelPrepares {
 pub(super) trait Invokes {
     fn resize_output(&self, output: usize, dims: &[usize], bytes: usize) -> Result<*mut u8>;
     fn parallel(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
+    fn is_cancelled(&self) -> bool;
+    fn progress(&self, done: usize, total: usize);
 }
 
 /// What can be asked in a call.
 #[derive(Clone, Copy)]
-pub(super) enum Scope<'c> {
-    Prepare(&'c HostGraph<'c>, &'c dyn Prepares),
-    CreateKernel(&'c HostGraph<'c>),
+pub(super) enum Scope<'c, 'g> {
+    Prepare(&'c HostGraph<'g>, &'c dyn Prepares),
+    CreateKernel(&'c HostGraph<'g>),
     PrepareKernel(&'c dyn KernelPrepares),
     Invoke(&'c dyn Invokes),
 }
 
-struct Frame<'c> {
+struct Frame<'c, 'g> {
     id: DelegraphContext,
-    scope: Scope<'c>,
+    scope: Scope<'c, 'g>,
     /// The first wrong argument of a call of the plugin.
     misuse: RefCell<Option<String>>,
-    outer: *const Frame<'static>,
+    outer: *const Frame<'static, 'static>,
+}
+
+impl<'c, 'g> Frame<'c, 'g> {
+    /// What `context` stands for: this call, or the graph of a subgraph that its graph calls.
+    fn named(&self, context: DelegraphContext) -> Option<Scope<'c, 'g>> {
+        if self.id == context {
+            return Some(self.scope);
+        }
+        match self.scope {
+            Scope::Prepare(graph, _) | Scope::CreateKernel(graph) => {
+                graph.find(context).map(Scope::CreateKernel)
+            }
+            _ => None,
+        }
+    }
 }
 
 thread_local! {
     /// The innermost call.
-    static CURRENT: Cell<*const Frame<'static>> = const { Cell::new(std::ptr::null()) };
+    static CURRENT: Cell<*const Frame<'static, 'static>> = const { Cell::new(std::ptr::null()) };
 }
-static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A number that no context has had.
+pub(super) fn new_context() -> DelegraphContext {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// Calls a plugin: `call` with the number of its context and room for a message. Fails where the plugin says so, and
 /// where it asked for something that makes no sense.
 pub(super) fn enter(
-    scope: Scope<'_>,
+    scope: Scope<'_, '_>,
     message: &mut super::super::raw::MessageRoom,
     call: impl FnOnce(DelegraphContext, *mut DelegraphError) -> i32,
 ) -> Result<()> {
     /// Makes the outer call current again, however this one ends.
-    struct Leave(*const Frame<'static>);
+    struct Leave(*const Frame<'static, 'static>);
     impl Drop for Leave {
         fn drop(&mut self) {
             CURRENT.set(self.0);
         }
     }
-    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    let id = new_context();
     let leave = Leave(CURRENT.get());
     let frame = Frame { id, scope, misuse: RefCell::new(None), outer: leave.0 };
     CURRENT.set(std::ptr::from_ref(&frame).cast());
@@ -88,7 +110,7 @@ pub(super) fn enter(
 pub(super) fn answer(
     context: DelegraphContext,
     function: &str,
-    f: impl FnOnce(Scope<'_>) -> Result<i32, String>,
+    f: impl FnOnce(Scope<'_, '_>) -> Result<i32, String>,
 ) -> i32 {
     ask(context, function, f).unwrap_or(DELEGRAPH_INVALID)
 }
@@ -97,18 +119,18 @@ pub(super) fn answer(
 pub(super) fn ask<T>(
     context: DelegraphContext,
     function: &str,
-    f: impl FnOnce(Scope<'_>) -> Result<T, String>,
+    f: impl FnOnce(Scope<'_, '_>) -> Result<T, String>,
 ) -> Option<T> {
     let mut at = CURRENT.get();
-    let frame = loop {
+    let (frame, scope) = loop {
         // SAFETY: frames are on the stack of this thread, below us; each is taken off the list before it goes.
-        match unsafe { at.as_ref() } {
-            Some(frame) if frame.id == context => break frame,
-            Some(frame) => at = frame.outer,
-            None => return None,
+        let frame = unsafe { at.as_ref() }?;
+        if let Some(scope) = frame.named(context) {
+            break (frame, scope);
         }
+        at = frame.outer;
     };
-    let text = match catch_unwind(AssertUnwindSafe(|| f(frame.scope))) {
+    let text = match catch_unwind(AssertUnwindSafe(|| f(scope))) {
         Ok(Ok(value)) => return Some(value),
         Ok(Err(text)) => text,
         Err(_) => "it caused a panic".to_owned(),

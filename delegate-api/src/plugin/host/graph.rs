@@ -6,17 +6,43 @@ use delegraph_core::{Model, ModelBytes, Quantization, Result, TensorId};
 
 use super::super::abi::*;
 use super::super::raw::text;
+use super::frames::new_context;
 use crate::{GraphView, NodeState, NodeView};
 
 /// A graph and what is made for plugins of it.
 pub(super) struct HostGraph<'a> {
     pub(super) view: GraphView<'a>,
     file: OnceCell<Result<ModelBytes, String>>,
+    /// Per subgraph of the model, what stands for it where it is called.
+    callees: Vec<OnceCell<Option<Callee<'a>>>>,
+}
+
+struct Callee<'a> {
+    context: DelegraphContext,
+    graph: Box<HostGraph<'a>>,
 }
 
 impl<'a> HostGraph<'a> {
     pub(super) fn new(view: GraphView<'a>) -> Self {
-        HostGraph { view, file: OnceCell::new() }
+        let callees = view.model().subgraphs.iter().map(|_| OnceCell::new()).collect();
+        HostGraph { view, file: OnceCell::new(), callees }
+    }
+
+    /// The context of a subgraph that is called; 0 where nothing is known of it.
+    pub(super) fn callee(&self, subgraph: usize) -> DelegraphContext {
+        let make = || {
+            let graph = Box::new(HostGraph::new(self.view.callee(subgraph)?));
+            Some(Callee { context: new_context(), graph })
+        };
+        let callee = self.callees.get(subgraph).and_then(|callee| callee.get_or_init(make).as_ref());
+        callee.map_or(0, |callee| callee.context)
+    }
+
+    /// The subgraph whose context is this.
+    pub(super) fn find(&self, context: DelegraphContext) -> Option<&HostGraph<'a>> {
+        self.callees.iter().filter_map(|c| c.get()?.as_ref()).find_map(|callee| {
+            if callee.context == context { Some(&*callee.graph) } else { callee.graph.find(context) }
+        })
     }
 
     /// The node of this number.

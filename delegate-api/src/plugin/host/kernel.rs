@@ -3,15 +3,16 @@
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::time::Duration;
 
 use delegraph_core::kernel::Temporary;
-use delegraph_core::{Error, InvokeContext, Kernel, PrepareContext, Result, Shape, TensorType};
+use delegraph_core::{Error, InvokeContext, Kernel, NodeId, PrepareContext, Result, Shape, TensorType};
 
 use super::super::abi::*;
-use super::super::raw::MessageRoom;
+use super::super::raw::{MessageRoom, slice};
 use super::delegate::Instance;
 use super::frames::{Invokes, KernelPrepares, Scope, enter};
-use crate::{DelegateKernel, DelegateParams, DelegateStats, GraphView};
+use crate::{DelegateKernel, DelegateParams, DelegateStats, GraphView, NodeTime};
 
 /// The kernel that a plugin made.
 pub(super) struct KernelHandle {
@@ -39,6 +40,10 @@ impl Drop for KernelHandle {
 /// Runs a partition with a plugin's kernel.
 pub(super) struct PluginKernel {
     handle: KernelHandle,
+    /// Ascending.
+    nodes: Vec<NodeId>,
+    /// Of the last run. Asked for after it: a plugin is not to be called through a shared reference.
+    times: Vec<NodeTime>,
     inputs: Buffers,
     outputs: Buffers,
     temporaries: Buffers,
@@ -102,7 +107,25 @@ impl PluginKernel {
                 .map(|b| DelegraphBuffer { flags: b.flags & DELEGRAPH_TENSOR_VARIABLE, ..b }),
         );
         let outputs = Buffers::new(params.outputs.iter().map(describe));
-        PluginKernel { handle, inputs, outputs, temporaries: Buffers::default(), asked: Vec::new() }
+        let (mut nodes, temporaries, asked) = (params.nodes.clone(), Buffers::default(), Vec::new());
+        nodes.sort_unstable();
+        let times = Vec::with_capacity(nodes.len());
+        PluginKernel { handle, nodes, times, inputs, outputs, temporaries, asked }
+    }
+
+    /// Takes the times of nodes, as far as they are nodes of the partition.
+    fn take_times(&mut self) {
+        self.times.clear();
+        let Some(node_times) = self.handle.instance.library.functions.node_times else { return };
+        let mut count = 0;
+        // SAFETY: `create_kernel` made the kernel, and `&mut self` keeps others out.
+        let list = unsafe { node_times(self.handle.kernel, &raw mut count) };
+        // SAFETY: there are as many as it says, of which there is one a node at most, until the kernel is used again.
+        let list = unsafe { slice(list, count.min(self.nodes.len())) }.unwrap_or_default();
+        let own = list.iter().filter(|t| self.nodes.binary_search(&NodeId(t.node)).is_ok());
+        self.times.extend(
+            own.map(|t| NodeTime { node: NodeId(t.node), time: Duration::from_nanos(t.nanoseconds) }),
+        );
     }
 
     fn call(&mut self, threads: usize) -> DelegraphKernelCall {
@@ -161,13 +184,23 @@ impl Invokes for Running<'_, '_> {
     fn parallel(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         self.1.run(tasks, task);
     }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.borrow_mut().host().is_cancelled()
+    }
+
+    fn progress(&self, done: usize, total: usize) {
+        self.0.borrow_mut().host().progress(done, total);
+    }
 }
 
 impl Kernel for PluginKernel {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         for (i, buffer) in self.inputs.all.iter_mut().enumerate() {
-            set_shape(buffer, cx.input(i)?.shape());
-            set_data(buffer, std::ptr::null(), 0);
+            let input = cx.input(i)?;
+            set_shape(buffer, input.shape());
+            let known = input.constant_bytes();
+            set_data(buffer, known.map_or(std::ptr::null(), <[u8]>::as_ptr), known.map_or(0, <[u8]>::len));
         }
         for (i, buffer) in self.outputs.all.iter_mut().enumerate() {
             set_shape(buffer, cx.output(i)?.shape());
@@ -232,11 +265,16 @@ impl Kernel for PluginKernel {
         if parallel.take_panicked() {
             return Err(Error::State("a task of it failed on another thread".into()));
         }
+        self.take_times();
         Ok(())
     }
 }
 
 impl DelegateKernel for PluginKernel {
+    fn node_times(&self) -> &[NodeTime] {
+        &self.times
+    }
+
     fn stats(&self) -> DelegateStats {
         let Some(stats) = self.handle.instance.library.functions.kernel_stats else {
             return DelegateStats::default();

@@ -37,6 +37,7 @@ pub(super) struct Functions {
     pub(super) destroy: unsafe extern "C" fn(*mut c_void),
     pub(super) name: unsafe extern "C" fn(*mut c_void) -> *const std::ffi::c_char,
     pub(super) versions: unsafe extern "C" fn(*mut c_void, *mut usize) -> *const DelegraphOpVersion,
+    pub(super) capabilities: Option<unsafe extern "C" fn(*mut c_void) -> u64>,
     pub(super) prepare: unsafe extern "C" fn(*mut c_void, DelegraphContext, *mut DelegraphError) -> i32,
     pub(super) end_prepare: Option<unsafe extern "C" fn(*mut c_void)>,
     pub(super) create_kernel: unsafe extern "C" fn(
@@ -51,6 +52,7 @@ pub(super) struct Functions {
     pub(super) prepare_kernel: Option<KernelFunction>,
     pub(super) invoke_kernel: KernelFunction,
     pub(super) kernel_stats: Option<unsafe extern "C" fn(*mut c_void, *mut DelegraphStats)>,
+    pub(super) node_times: Option<unsafe extern "C" fn(*mut c_void, *mut usize) -> *const DelegraphNodeTime>,
 }
 
 pub(super) type KernelFunction = unsafe extern "C" fn(
@@ -99,6 +101,7 @@ impl Functions {
             destroy,
             name,
             versions,
+            capabilities: table.capabilities,
             prepare,
             end_prepare: table.end_prepare,
             create_kernel,
@@ -106,6 +109,7 @@ impl Functions {
             prepare_kernel: table.prepare_kernel,
             invoke_kernel,
             kernel_stats: table.kernel_stats,
+            node_times: table.node_times,
         })
     }
 }

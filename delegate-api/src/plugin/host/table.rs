@@ -29,6 +29,7 @@ pub(super) static HOST: DelegraphHost = DelegraphHost {
     param_f64: Some(param_f64),
     param_text: Some(param_text),
     param_i64s: Some(param_i64s),
+    callee: Some(callee),
     may_claim: Some(may_claim),
     preview_partitions: Some(preview_partitions),
     reject: Some(reject),
@@ -38,6 +39,8 @@ pub(super) static HOST: DelegraphHost = DelegraphHost {
     set_output_dynamic: Some(set_output_dynamic),
     resize_output: Some(resize_output),
     parallel: Some(parallel),
+    is_cancelled: Some(is_cancelled),
+    progress: Some(progress),
 };
 
 const LEVELS: [log::Level; 5] =
@@ -58,7 +61,7 @@ unsafe extern "C" fn log_text(level: i32, data: *const c_char, len: usize) {
 }
 
 /// The graph, where the call has one.
-fn graph_of<'c>(scope: Scope<'c>) -> Result<&'c HostGraph<'c>, String> {
+fn graph_of<'c, 'g>(scope: Scope<'c, 'g>) -> Result<&'c HostGraph<'g>, String> {
     match scope {
         Scope::Prepare(graph, _) | Scope::CreateKernel(graph) => Ok(graph),
         _ => Err("it is not to be called while a kernel prepares or runs".into()),
@@ -152,12 +155,12 @@ fn number(id: Option<usize>) -> i64 {
 }
 
 unsafe extern "C" fn graph_input(context: DelegraphContext, index: usize) -> i64 {
-    let get = |scope: Scope<'_>| Ok(graph_of(scope)?.view.subgraph().inputs.get(index).map(|id| id.0));
+    let get = |scope: Scope<'_, '_>| Ok(graph_of(scope)?.view.subgraph().inputs.get(index).map(|id| id.0));
     number(ask(context, "graph_input", get).flatten())
 }
 
 unsafe extern "C" fn graph_output(context: DelegraphContext, index: usize) -> i64 {
-    let get = |scope: Scope<'_>| Ok(graph_of(scope)?.view.subgraph().outputs.get(index).map(|id| id.0));
+    let get = |scope: Scope<'_, '_>| Ok(graph_of(scope)?.view.subgraph().outputs.get(index).map(|id| id.0));
     number(ask(context, "graph_output", get).flatten())
 }
 
@@ -170,7 +173,7 @@ unsafe extern "C" fn node(context: DelegraphContext, node: usize, out: *mut Dele
 }
 
 unsafe extern "C" fn node_input(context: DelegraphContext, node: usize, index: usize) -> i64 {
-    let get = |scope: Scope<'_>| Ok(graph_of(scope)?.node(node)?.node().inputs.get(index).copied());
+    let get = |scope: Scope<'_, '_>| Ok(graph_of(scope)?.node(node)?.node().inputs.get(index).copied());
     match ask(context, "node_input", get).flatten() {
         Some(None) => -1,
         id => number(id.flatten().map(|id| id.0)),
@@ -178,7 +181,8 @@ unsafe extern "C" fn node_input(context: DelegraphContext, node: usize, index: u
 }
 
 unsafe extern "C" fn node_output(context: DelegraphContext, node: usize, index: usize) -> i64 {
-    let get = |scope: Scope<'_>| Ok(graph_of(scope)?.node(node)?.node().outputs.get(index).map(|id| id.0));
+    let get =
+        |scope: Scope<'_, '_>| Ok(graph_of(scope)?.node(node)?.node().outputs.get(index).map(|id| id.0));
     number(ask(context, "node_output", get).flatten())
 }
 
@@ -265,8 +269,14 @@ unsafe extern "C" fn param_i64s(
     unsafe { param((context, node, name), "param_i64s", give) }
 }
 
+unsafe extern "C" fn callee(context: DelegraphContext, subgraph: usize) -> DelegraphContext {
+    ask(context, "callee", |scope| Ok(graph_of(scope)?.callee(subgraph))).unwrap_or(0)
+}
+
 /// What can be said in `prepare` alone.
-fn preparing<'c>(scope: Scope<'c>) -> Result<(&'c HostGraph<'c>, &'c dyn super::frames::Prepares), String> {
+fn preparing<'c, 'g>(
+    scope: Scope<'c, 'g>,
+) -> Result<(&'c HostGraph<'g>, &'c dyn super::frames::Prepares), String> {
     match scope {
         Scope::Prepare(graph, prepares) => Ok((graph, prepares)),
         _ => Err("it is to be called in `prepare` only".into()),
@@ -345,7 +355,7 @@ unsafe extern "C" fn claim(
     })
 }
 
-fn preparing_kernel<'c>(scope: Scope<'c>) -> Result<&'c dyn super::frames::KernelPrepares, String> {
+fn preparing_kernel<'c>(scope: Scope<'c, '_>) -> Result<&'c dyn super::frames::KernelPrepares, String> {
     match scope {
         Scope::PrepareKernel(kernel) => Ok(kernel),
         _ => Err("it is to be called in `prepare_kernel` only".into()),
@@ -353,7 +363,7 @@ fn preparing_kernel<'c>(scope: Scope<'c>) -> Result<&'c dyn super::frames::Kerne
 }
 
 unsafe extern "C" fn temporary(context: DelegraphContext, bytes: usize) -> i64 {
-    let get = |scope: Scope<'_>| Ok(preparing_kernel(scope)?.temporary(bytes));
+    let get = |scope: Scope<'_, '_>| Ok(preparing_kernel(scope)?.temporary(bytes));
     ask(context, "temporary", get).and_then(|i| i64::try_from(i).ok()).unwrap_or(-1)
 }
 
@@ -390,7 +400,7 @@ unsafe extern "C" fn set_output_dynamic(context: DelegraphContext, output: usize
     })
 }
 
-fn invoking<'c>(scope: Scope<'c>) -> Result<&'c dyn super::frames::Invokes, String> {
+fn invoking<'c>(scope: Scope<'c, '_>) -> Result<&'c dyn super::frames::Invokes, String> {
     match scope {
         Scope::Invoke(kernel) => Ok(kernel),
         _ => Err("it is to be called in `invoke_kernel` only".into()),
@@ -433,6 +443,18 @@ unsafe extern "C" fn parallel(
         let user = &user;
         // SAFETY: the function is the plugin's own, called as it says.
         kernel.parallel(tasks, &|index| unsafe { task(user.0, index) });
+        Ok(DELEGRAPH_OK)
+    })
+}
+
+unsafe extern "C" fn is_cancelled(context: DelegraphContext) -> i32 {
+    let get = |scope: Scope<'_, '_>| Ok(invoking(scope)?.is_cancelled());
+    i32::from(ask(context, "is_cancelled", get).unwrap_or(false))
+}
+
+unsafe extern "C" fn progress(context: DelegraphContext, done: usize, total: usize) -> i32 {
+    answer(context, "progress", |scope| {
+        invoking(scope)?.progress(done, total);
         Ok(DELEGRAPH_OK)
     })
 }
