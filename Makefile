@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api interpreter shaders delegate-wgpu confo
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt bench bench-litert models setup schema schema-check ops goldens digits clean
+.PHONY: help demo test lint fmt bench bench-litert models setup schema schema-check ops goldens digits litert-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,12 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory schema-check
 	$(CARGO) test $(CARGO_FLAGS) --workspace
+	@$(MAKE) --no-print-directory litert-check
+
+litert-check: ## the wgpu delegate inside LiteRT, where that is installed
+	$(CARGO) build $(CARGO_FLAGS) --quiet -p delegraph-wgpu-plugin
+	@python=$(VENVS)/goldens/bin/python; [ -x $$python ] || python=$(PYTHON); \
+	    $$python scripts/check_litert_delegate.py target/debug/libdelegraph_wgpu.so --cycles 20
 
 # rustfmt and clippy come with Rust's default installation; cargo-deny and typos are extras.
 lint: ## formatting, clippy and, where they are installed, cargo-deny and typos

@@ -1,4 +1,5 @@
-//! The wgpu delegate as a shared library, for applications that load delegates at run time.
+//! The wgpu delegate as a shared library, for applications that load delegates at run time: those of this project, and
+//! LiteRT / TensorFlow Lite.
 //!
 //! | option | meaning |
 //! |---|---|
@@ -14,8 +15,10 @@ use delegraph_delegate_api::export_delegate;
 use delegraph_delegate_api::plugin::{CreateError, PluginOptions};
 use delegraph_delegate_wgpu::wgpu::{Backend, PowerPreference};
 use delegraph_delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph_litert::export_litert_delegate;
 
 export_delegate!(create);
+export_litert_delegate!(create);
 
 /// The delegate that `options` ask for.
 ///

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Loads a delegate's library into LiteRT and compares what it gives with what LiteRT gives alone.
+
+    check_litert_delegate.py target/release/libdelegraph_wgpu.so [--option adapter=llvmpipe] [MODEL…]
+
+Without models, those of assets/digits are run. Prints one row per model: nodes that the delegate runs, and the greatest
+difference, absolute and as a share of the greatest value. Then loads and unloads the delegate again and again and
+watches the memory. Leaves everything out, and says so, where neither ai_edge_litert nor tflite_runtime is installed.
+"""
+
+import argparse
+import gc
+import glob
+import os
+import re
+import resource
+import sys
+import tempfile
+
+try:
+    import numpy as np
+
+    try:
+        from ai_edge_litert import interpreter as litert
+    except ImportError:
+        from tflite_runtime import interpreter as litert
+except ImportError as error:
+    print(f"LiteRT delegate: left out: {error} (pip install -r scripts/requirements-goldens.txt)")
+    sys.exit(0)
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Stderr:
+    """What a block writes to standard error, also from native code."""
+
+    def __enter__(self):
+        sys.stderr.flush()
+        self.file = tempfile.TemporaryFile()
+        self.saved = os.dup(2)
+        os.dup2(self.file.fileno(), 2)
+        return self
+
+    def __exit__(self, *_):
+        os.dup2(self.saved, 2)
+        os.close(self.saved)
+        self.file.seek(0)
+        self.text = self.file.read().decode(errors="replace")
+        self.file.close()
+
+
+def inputs(interpreter):
+    """The same values for every interpreter of a model."""
+    rng = np.random.default_rng(1)
+    values = []
+    for detail in interpreter.get_input_details():
+        shape, dtype = detail["shape"], detail["dtype"]
+        if np.issubdtype(dtype, np.floating):
+            values.append(rng.random(shape).astype(dtype))
+        else:
+            values.append(rng.integers(0, 100, shape).astype(dtype))
+    return values
+
+
+def run(interpreter, runs=2):
+    for detail, value in zip(interpreter.get_input_details(), inputs(interpreter)):
+        interpreter.set_tensor(detail["index"], value)
+    for _ in range(runs):
+        interpreter.invoke()
+    return [interpreter.get_tensor(d["index"]).astype(np.float64) for d in interpreter.get_output_details()]
+
+
+def compare(name, expected, actual, tolerance):
+    absolute = share = 0.0
+    for want, got in zip(expected, actual):
+        assert want.shape == got.shape, f"{name}: shape {got.shape}, not {want.shape}"
+        difference = float(np.abs(want - got).max(initial=0.0))
+        assert np.isfinite(got).all() or not np.isfinite(want).all(), f"{name}: values that are not finite"
+        absolute = max(absolute, difference)
+        share = max(share, difference / max(1.0, float(np.abs(want).max(initial=0.0))))
+    assert share <= tolerance, f"{name}: differs by {share:.2e} of its greatest value"
+    return absolute, share
+
+
+def claimed(text):
+    """Nodes that the delegate runs, all nodes, partitions: of the primary subgraph, which comes first."""
+    found = re.search(r"runs (\d+) of (\d+) nodes in (\d+) partitions", text)
+    assert found, f"the delegate did not say what it runs:\n{text}"
+    return [int(n) for n in found.groups()]
+
+
+def check(path, library, options, tolerance):
+    name = os.path.splitext(os.path.basename(path))[0]
+    with Stderr() as said:
+        alone = litert.Interpreter(model_path=path)
+        alone.allocate_tensors()
+        delegate = litert.load_delegate(library, {**options, "verbose": "1"})
+        together = litert.Interpreter(model_path=path, experimental_delegates=[delegate])
+        together.allocate_tensors()
+        results = [run(interpreter) for interpreter in (alone, together)]
+    ours, nodes, partitions = claimed(said.text)
+    absolute, share = compare(name, *results, tolerance)
+    print(f"| {name} | {ours} of {nodes} | {partitions} | {absolute:.1e} | {share:.1e} |", flush=True)
+    return ours
+
+
+def check_resize(path, library, options, tolerance):
+    """Other shapes than the file's, and back: kernels are made anew."""
+    with Stderr():
+        alone = litert.Interpreter(model_path=path)
+        delegate = litert.load_delegate(library, options)
+        together = litert.Interpreter(model_path=path, experimental_delegates=[delegate])
+        for batch in (3, 1):
+            results = []
+            for interpreter in (alone, together):
+                detail = interpreter.get_input_details()[0]
+                interpreter.resize_tensor_input(detail["index"], [batch, *detail["shape"][1:]])
+                interpreter.allocate_tensors()
+                results.append(run(interpreter))
+            assert results[1][0].shape[0] == batch
+            compare(f"{os.path.basename(path)} with batch {batch}", *results, tolerance)
+    print("shapes can change")
+
+
+def check_options(library):
+    try:
+        litert.load_delegate(library, {"no_such_option": "1"})
+    except ValueError as error:
+        assert "no_such_option" in str(error), error
+    else:
+        raise AssertionError("an unknown option was taken")
+    print("unknown options are refused")
+
+
+def memory():
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize() / 2**20
+
+
+def check_memory(path, library, options, cycles, limit):
+    """Loads and unloads the delegate, with an interpreter every fourth time."""
+    with Stderr():
+        before, warm = None, max(cycles // 5, 1)
+        for cycle in range(cycles + warm):
+            if cycle == warm:
+                gc.collect()
+                before = memory()
+            delegate = litert.load_delegate(library, options)
+            if cycle % 4 == 0:
+                interpreter = litert.Interpreter(model_path=path, experimental_delegates=[delegate])
+                interpreter.allocate_tensors()
+                run(interpreter, 1)
+                del interpreter
+            del delegate
+        gc.collect()
+        grown = memory() - before
+    print(f"{cycles} times loaded and unloaded: {grown:+.1f} MiB", flush=True)
+    assert grown <= limit, f"memory grew by {grown:.1f} MiB, more than {limit}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("library")
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--tolerance", type=float, default=1e-5, help="of the greatest value of an output")
+    parser.add_argument("--cycles", type=int, default=0, help="how often the delegate is loaded and unloaded")
+    parser.add_argument("--growth", type=float, default=8.0, help="by how many MiB memory may grow in that")
+    args = parser.parse_args()
+    options = dict(option.split("=", 1) for option in args.option)
+    library = os.path.abspath(args.library)
+    digits = os.path.join(ROOT, "assets", "digits")
+    models = args.models or sorted(glob.glob(os.path.join(digits, "*.tflite")))
+    check_options(library)
+    try:
+        with Stderr():
+            litert.load_delegate(library, options)
+    except ValueError as error:
+        if "adapter" not in str(error):
+            raise
+        print(f"LiteRT delegate: left out: {error}")
+        return
+    print("| model | nodes | partitions | greatest difference | share |\n|---|---|---|---|---|")
+    total = sum(check(model, library, options, args.tolerance) for model in models)
+    assert total > 0, "the delegate runs no node at all"
+    float_digits = os.path.join(digits, "digits_float32.tflite")
+    check_resize(float_digits, library, options, args.tolerance)
+    if args.cycles:
+        check_memory(float_digits, library, options, args.cycles, args.growth)
+
+
+if __name__ == "__main__":
+    main()
