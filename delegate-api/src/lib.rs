@@ -8,6 +8,7 @@
 //! [`Delegate`] gives full control. Either way [`VersionTable`] is mandatory, and a node whose version is above the
 //! table's maximum cannot be claimed.
 
+mod advice;
 mod buffer;
 mod context;
 mod delegate;
@@ -19,6 +20,7 @@ mod rejection;
 mod report;
 mod versions;
 
+pub use advice::{Advice, Obstacle, Pair, Split};
 pub use buffer::{BufferHandle, Buffers, DeviceBuffer};
 pub use context::{Claim, DelegateContext, KernelFactory};
 pub use delegate::{

@@ -160,7 +160,7 @@ impl NodeView<'_> {
 }
 
 /// Bytes of a tensor; none where its shape is not known.
-fn bytes(graph: &GraphView<'_>, id: TensorId) -> u64 {
+pub(crate) fn bytes(graph: &GraphView<'_>, id: TensorId) -> u64 {
     let tensor = graph.tensor(id);
     tensor.shape().and_then(|_| tensor.tensor().byte_size().ok()).map_or(0, |bytes| bytes as u64)
 }

@@ -31,15 +31,31 @@ impl Group {
 /// is tried as the first one. Nodes with side effects keep their order among themselves. Linear in nodes, operands
 /// and owners.
 pub fn partition(graph: &GraphView<'_>, owners: &[usize]) -> Vec<Group> {
-    let dependencies = Dependencies::new(graph);
-    let mut kinds: Vec<usize> = owners.to_vec();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let kind_of: Vec<usize> = owners.iter().map(|o| kinds.partition_point(|k| k < o)).collect();
-    let sweeps = (0..kinds.len()).map(|first| dependencies.sweep(&kind_of, kinds.len(), first));
-    let groups = sweeps.min_by_key(Vec::len).unwrap_or_default();
-    let groups = groups.into_iter().map(|(kind, nodes)| (kinds[kind], nodes)).collect();
-    describe(graph, groups, &dependencies.producer)
+    Partitioner::new(*graph).partition(owners)
+}
+
+/// Splits one graph again and again, as different owners have its nodes.
+pub(crate) struct Partitioner<'a> {
+    graph: GraphView<'a>,
+    dependencies: Dependencies,
+}
+
+impl<'a> Partitioner<'a> {
+    pub(crate) fn new(graph: GraphView<'a>) -> Self {
+        Partitioner { graph, dependencies: Dependencies::new(&graph) }
+    }
+
+    /// As [`partition`].
+    pub(crate) fn partition(&self, owners: &[usize]) -> Vec<Group> {
+        let mut kinds: Vec<usize> = owners.to_vec();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let kind_of: Vec<usize> = owners.iter().map(|o| kinds.partition_point(|k| k < o)).collect();
+        let sweeps = (0..kinds.len()).map(|first| self.dependencies.sweep(&kind_of, kinds.len(), first));
+        let groups = sweeps.min_by_key(Vec::len).unwrap_or_default();
+        let groups = groups.into_iter().map(|(kind, nodes)| (kinds[kind], nodes)).collect();
+        describe(&self.graph, groups, &self.dependencies.producer)
+    }
 }
 
 /// Who waits for whom.

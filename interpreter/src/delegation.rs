@@ -104,6 +104,7 @@ pub(crate) fn contain<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
 /// An error of a delegate is noted in [`Delegation`]: whoever prepares the model undoes everything and begins again
 /// without it.
 pub(crate) fn apply(subgraph: &mut SubgraphRuntime, env: &mut Env<'_>, entry: bool) -> Result<()> {
+    subgraph.report = report(subgraph, env.delegation);
     let own_name = subgraph.model.subgraphs[subgraph.index].name.as_str();
     if env.delegation.delegates.is_empty() || own_name.starts_with(VALIDATION) {
         return Ok(());

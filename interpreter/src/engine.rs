@@ -143,6 +143,13 @@ impl Env<'_> {
     }
 }
 
+impl Callees for Engine {
+    fn callee(&self, index: usize) -> Option<GraphView<'_>> {
+        let subgraph = self.slots.get(index)?.as_deref().filter(|s| s.prepared)?;
+        Some(subgraph.graph(&subgraph.states).with_callees(self))
+    }
+}
+
 impl Callees for Slots<'_> {
     fn callee(&self, index: usize) -> Option<GraphView<'_>> {
         let subgraph = self.0.get(index)?.as_deref()?;

@@ -6,7 +6,9 @@ use delegraph_core::error::{Error, Result};
 use delegraph_core::kernel::{AlignedBuffer, Placement, RuntimeTensor, SavedVariables, Strings};
 use delegraph_core::resolver::check_resolved;
 use delegraph_core::{Element, Model, OpResolver, Shape, Signature, TensorId, TensorType};
-use delegraph_delegate_api::{BufferHandle, Delegate, DelegateStats, PartitionOptions, Policy, Report};
+use delegraph_delegate_api::{
+    BufferHandle, Callees, Delegate, DelegateStats, GraphView, PartitionOptions, Policy, Report,
+};
 
 use crate::delegation::{Applied, Delegation};
 use crate::engine::{Engine, Settings};
@@ -485,6 +487,12 @@ impl Interpreter {
         self.engine.slots.get(index)?.as_deref().map(|s| &s.report)
     }
 
+    /// Any subgraph as delegates saw it, but for what they took: shapes, constants, what each node costs. `None` where it
+    /// is not prepared. With the report on it, [`Advice`](delegraph_delegate_api::Advice) says what to support next.
+    pub fn graph(&self, index: usize) -> Option<GraphView<'_>> {
+        self.engine.callee(index)
+    }
+
     /// Has input `i` taken from `buffer` in every invocation from now on, with no copy where the delegate that reads it
     /// accepts the buffer. `None`, or a resize to another size, takes it from the CPU's memory again.
     ///
@@ -718,6 +726,17 @@ mod tests {
         interpreter.set_profiler(None);
         interpreter.invoke().unwrap();
         assert!(steps.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn every_prepared_subgraph_has_a_report_and_a_graph() {
+        let interpreter = digits().build().unwrap();
+        let (report, graph) = (interpreter.report(), interpreter.graph(0).unwrap());
+        assert!(!report.nodes.is_empty());
+        assert_eq!(report.nodes.len(), graph.nodes().count());
+        assert!(graph.nodes().any(|n| n.cost().multiply_adds > 0));
+        assert!(interpreter.graph(1).is_none());
+        assert!(digits().prepare_later().build().unwrap().graph(0).is_none());
     }
 
     #[test]
