@@ -499,7 +499,7 @@ fn sparsity(raw: *const abi::Sparsity) -> Result<Option<Sparsity>> {
             // SAFETY: as above.
             1 => unsafe {
                 let segments = indices(raw::ints(level.segments, "the segments")?)?;
-                Level::csr(segments, indices(raw::ints(level.indices, "the indices")?)?)
+                Level::csr(&segments, &indices(raw::ints(level.indices, "the indices")?)?)
             },
             other => return Err(format!("a dimension of format {other}")),
         });
