@@ -32,7 +32,8 @@ pub trait Delegate: Send {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// It takes nodes whose shapes are known only while running. A partition with such a node is prepared in the
-    /// middle of an invocation, when its inputs are there; its kernel gives the shapes of outputs, with
+    /// middle of an invocation, when its inputs are there; its kernel gives the shapes of outputs (what it finds are those
+    /// of the invocation before), with
     /// [`PrepareContext::set_output_shape`](delegraph_core::kernel::PrepareContext::set_output_shape) or, where data
     /// decides, with [`InvokeContext::resize_output`].
     pub dynamic_shapes: bool,

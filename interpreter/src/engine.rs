@@ -4,7 +4,7 @@ use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::Subgraph;
 use delegraph_core::kernel::{Host, Parallel, Placement, Resources, RuntimeTensor};
 use delegraph_core::{Model, OpResolver, Shape, TensorId, TensorType};
-use delegraph_delegate_api::{Callees, GraphView};
+use delegraph_delegate_api::{Callees, GraphView, Report};
 use std::sync::Arc;
 
 use crate::delegation::{self, Delegation};
@@ -57,6 +57,7 @@ impl Engine {
         for subgraph in self.slots.iter_mut().flatten() {
             subgraph.prepared = false;
             subgraph.partitions.clear();
+            subgraph.report = Report::default();
         }
     }
 

@@ -1,0 +1,301 @@
+//! What delegates see of a graph: versions, overridden ops, constants, state, shapes known only while running, called
+//! subgraphs.
+
+use delegraph_core::ops::control_flow::{CallOnceParams, WhileParams};
+use delegraph_core::ops::variables::VarHandleParams;
+use delegraph_core::{
+    BuiltinOp, Model, ModelBuilder, MutableOpResolver, NodeId, Op, OpResolver, Params, Result,
+    SubgraphBuilder, TensorType,
+};
+use delegraph_delegate_api::{
+    Capabilities, Delegate, DelegateContext, DelegateKernel, Policy, Runner, VersionTable,
+};
+use delegraph_interpreter::{BuiltinOpResolver, Interpreter};
+use half::f16;
+
+use crate::support::{
+    ABS, ADD, NEG, Scripted, X, build, chain, on_cpu, params, partitions, reasons, run, step, with,
+};
+
+/// `-(x + v)`, where the variable `v` becomes `x + v`: what is left of a first attempt shows in a second.
+pub(crate) fn accumulator() -> Model {
+    let handle = || VarHandleParams { container: String::new(), shared_name: "v".into() };
+    let mut main = SubgraphBuilder::new("main");
+    let x = main.input("x", TensorType::Float32, [4]);
+    main.node(BuiltinOp::CALL_ONCE, CallOnceParams { init_subgraph_index: 1 }).inputs([]).writes([]);
+    let v = main.tensor("v", TensorType::Resource, [1]);
+    main.node(BuiltinOp::VAR_HANDLE, handle()).inputs([]).writes([v]);
+    let old = main.tensor("old", TensorType::Float32, [4]);
+    main.node(BuiltinOp::READ_VARIABLE, Params::None).inputs([v]).writes([old]);
+    let new = main.node(ADD, params(ADD)).inputs([old, x]).output("new");
+    main.node(BuiltinOp::ASSIGN_VARIABLE, Params::None).inputs([v, new]).writes([]);
+    let y = main.node(NEG, Params::None).inputs([new]).output("y");
+    main.outputs([y]);
+    let mut init = SubgraphBuilder::new("init");
+    let v = init.tensor("v", TensorType::Resource, [1]);
+    init.node(BuiltinOp::VAR_HANDLE, handle()).inputs([]).writes([v]);
+    let zeros = init.constant("zeros", [4], &[0f32; 4]);
+    init.node(BuiltinOp::ASSIGN_VARIABLE, Params::None).inputs([v, zeros]).writes([]);
+    ModelBuilder::new().subgraph(main).subgraph(init).build().unwrap()
+}
+
+/// Three times `x = -x`, in a loop.
+fn looped(body_name: &str) -> Model {
+    let (mut main, mut condition, mut body) =
+        (SubgraphBuilder::new("main"), SubgraphBuilder::new("condition"), SubgraphBuilder::new(body_name));
+    let x = main.input("x", TensorType::Float32, [4]);
+    let zero = main.constant("zero", [], &[0i32]);
+    let ends = [main.tensor("y", TensorType::Float32, [4]), main.tensor("i", TensorType::Int32, [])];
+    let callees = WhileParams { cond_subgraph_index: 1, body_subgraph_index: 2 };
+    main.node(BuiltinOp::WHILE, callees).inputs([x, zero]).writes(ends);
+    main.outputs(ends);
+    condition.input("x", TensorType::Float32, [4]);
+    let (i, three) = (condition.input("i", TensorType::Int32, []), condition.constant("three", [], &[3i32]));
+    let more = condition.node(BuiltinOp::LESS, Params::None).inputs([i, three]).output("more");
+    condition.outputs([more]);
+    let x = body.input("x", TensorType::Float32, [4]);
+    let (i, one) = (body.input("i", TensorType::Int32, []), body.constant("one", [], &[1i32]));
+    let y = body.node(NEG, Params::None).inputs([x]).output("y");
+    let next = body.node(ADD, params(ADD)).inputs([i, one]).output("next");
+    body.outputs([y, next]);
+    ModelBuilder::new().subgraph(main).subgraph(condition).subgraph(body).build().unwrap()
+}
+
+#[test]
+fn a_version_above_the_maximum_is_refused_whatever_is_claimed() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let y = graph.node(NEG, Params::None).inputs([x]).output("y");
+    let z = graph.node(ABS, Params::None).version(2).inputs([y]).output("z");
+    let custom = graph.tensor("custom", TensorType::Float32, [4]);
+    graph.custom("Mine").version(3).inputs([z]).writes([custom]);
+    graph.outputs([custom]);
+    let model = build(graph);
+    let delegate = || {
+        let mut delegate = Scripted::new("eager", &[NEG, ABS]);
+        delegate.versions = delegate.versions.with_custom("Mine", 2);
+        delegate
+    };
+    let kernel = BuiltinOpResolver::new().find(&Op::Builtin(NEG), 1).unwrap().clone();
+    let mut resolver = MutableOpResolver::extending(BuiltinOpResolver::new());
+    resolver.add_custom("Mine", kernel, 3);
+    let interpreter = with(&model, [delegate()]).resolver(resolver).policy(Policy::Report).build().unwrap();
+    assert_eq!(reasons(&interpreter), [(1, "VersionTooHigh"), (2, "VersionTooHigh")]);
+    assert_eq!(partitions(&interpreter), [[0]]);
+}
+
+#[test]
+fn an_op_that_the_application_replaced_is_refused() {
+    let model = chain(&[NEG, ABS]);
+    let kernel = BuiltinOpResolver::new().find(&Op::Builtin(NEG), 1).unwrap().clone();
+    let mut resolver = MutableOpResolver::extending(BuiltinOpResolver::new());
+    resolver.add_builtin(NEG, kernel, 1);
+    let delegate = Scripted::new("d", &[NEG, ABS]);
+    let mut interpreter = with(&model, [delegate]).resolver(resolver).build().unwrap();
+    assert_eq!(reasons(&interpreter), [(0, "Overridden")]);
+    assert_eq!(run(&mut interpreter, &X).unwrap(), on_cpu(&model));
+}
+
+/// `|v| + |v|` of those elements of `x` that are not 0.
+fn dynamic() -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let at = graph.tensor("at", TensorType::Int64, [0, 1]);
+    graph.node(BuiltinOp::WHERE, Params::None).inputs([x]).writes([at]);
+    let values = graph.tensor("values", TensorType::Float32, [0]);
+    graph.node(BuiltinOp::GATHER_ND, Params::None).inputs([x, at]).writes([values]);
+    let a = graph.tensor("a", TensorType::Float32, [0]);
+    graph.node(ABS, Params::None).inputs([values]).writes([a]);
+    let b = graph.tensor("b", TensorType::Float32, [0]);
+    graph.node(ADD, params(ADD)).inputs([a, a]).writes([b]);
+    graph.outputs([b]);
+    build(graph)
+}
+
+#[test]
+fn shapes_that_depend_on_data_are_left_to_the_cpu_unless_the_delegate_takes_them() {
+    let model = dynamic();
+    let mut interpreter = with(&model, [Scripted::new("static", &[ABS, ADD])]).build().unwrap();
+    assert!(reasons(&interpreter).contains(&(2, "DynamicShape")));
+    assert_eq!(run(&mut interpreter, &X).unwrap(), [3.0, 4.0, 10.0]);
+    for propagated_shapes in [false, true] {
+        let mut delegate = Scripted::new("dynamic", &[ABS, ADD]);
+        delegate.capabilities = Capabilities { dynamic_shapes: true, propagated_shapes };
+        let seen = delegate.seen.clone();
+        let mut interpreter = with(&model, [delegate]).build().unwrap();
+        assert_eq!(partitions(&interpreter), [[2, 3]]);
+        assert_eq!(run(&mut interpreter, &X).unwrap(), [3.0, 4.0, 10.0]);
+        assert_eq!(run(&mut interpreter, &[0.0, 0.0, 0.0, -2.0]).unwrap(), [4.0]);
+        let told = seen.log().iter().any(|l| l == "prepare kernel, outputs [1]");
+        assert_eq!(told, propagated_shapes, "{:?}", seen.log());
+    }
+}
+
+/// Asks for what a graph says of float16 weights, and claims nothing.
+struct Asks(VersionTable);
+
+impl Delegate for Asks {
+    fn name(&self) -> &str {
+        "asks"
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.0
+    }
+
+    fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
+        let graph = cx.graph();
+        let add = graph.node(NodeId(1));
+        let weights = add.input(1).unwrap();
+        assert_eq!(weights.constant_as::<f32>().unwrap(), [0.5, 1.5, 2.5, 3.5]);
+        let half = graph.float16_source(weights.id(), &graph.producers()).unwrap();
+        assert_eq!(half.constant_as::<f16>().unwrap(), [0.5, 1.5, 2.5, 3.5].map(f16::from_f32));
+        assert!(graph.float16_source(add.input(0).unwrap().id(), &graph.producers()).is_none());
+        assert!(graph.callee(1).is_none());
+        assert_eq!(add.cost().multiply_adds, 4);
+        Ok(())
+    }
+}
+
+#[test]
+fn float16_weights_are_constants_in_both_forms_and_free_to_claim() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let half = graph.constant("half", [4], &[0.5, 1.5, 2.5, 3.5].map(f16::from_f32));
+    let weights = graph
+        .node(BuiltinOp::DEQUANTIZE, Params::None)
+        .inputs([half])
+        .output_type(TensorType::Float32)
+        .output("weights");
+    let y = graph.node(ADD, params(ADD)).inputs([x, weights]).output("y");
+    graph.outputs([y]);
+    let model = build(graph);
+    let asks = Interpreter::builder(model.clone())
+        .delegate(Box::new(Asks(VersionTable::default())))
+        .build()
+        .unwrap();
+    assert!(asks.report().failures.is_empty(), "{:?}", asks.report().failures);
+    // Claimed or not, the weights are not among the inputs of the partition, and nothing of them is left to run.
+    let mut interpreter = with(&model, [Scripted::new("d", &[ADD])]).build().unwrap();
+    assert_eq!(interpreter.report().nodes[0].runner, Runner::Folded);
+    assert_eq!(interpreter.report().partitions[0].inputs.len(), 1);
+    assert_eq!(run(&mut interpreter, &X).unwrap(), on_cpu(&model));
+}
+
+#[test]
+fn state_is_the_same_with_and_without_a_delegate() {
+    let model = accumulator();
+    let mut plain = Interpreter::builder(model.clone()).build().unwrap();
+    let mut interpreter = with(&model, [Scripted::new("d", &[ADD, NEG])]).build().unwrap();
+    for round in 0..3 {
+        assert_eq!(run(&mut interpreter, &X).unwrap(), run(&mut plain, &X).unwrap(), "round {round}");
+    }
+    // It survives a delegate's removal, and a reset ends it.
+    assert_eq!(interpreter.remove_delegates().len(), 1);
+    assert_eq!(interpreter.report().delegated_nodes(), 0);
+    assert_eq!(run(&mut interpreter, &X).unwrap(), run(&mut plain, &X).unwrap());
+    interpreter.reset_variables().unwrap();
+    plain.reset_variables().unwrap();
+    assert_eq!(run(&mut interpreter, &X).unwrap(), run(&mut plain, &X).unwrap());
+}
+
+#[test]
+fn nodes_with_side_effects_keep_their_order() {
+    // Read, add, write; then read again: nothing may be gathered over the second write.
+    let handle = || VarHandleParams { container: String::new(), shared_name: "v".into() };
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let v = graph.tensor("v", TensorType::Resource, [1]);
+    graph.node(BuiltinOp::VAR_HANDLE, handle()).inputs([]).writes([v]);
+    let mut reads = Vec::new();
+    let mut value = x;
+    for i in 0..3 {
+        let negated = step(&mut graph, NEG, value, &format!("n{i}"));
+        graph.node(BuiltinOp::ASSIGN_VARIABLE, Params::None).inputs([v, negated]).writes([]);
+        let read = graph.tensor(&format!("r{i}"), TensorType::Float32, [4]);
+        graph.node(BuiltinOp::READ_VARIABLE, Params::None).inputs([v]).writes([read]);
+        value = step(&mut graph, ADD, read, &format!("a{i}"));
+        reads.push(value);
+    }
+    graph.outputs(reads);
+    let model = build(graph);
+    let mut plain = Interpreter::builder(model.clone()).build().unwrap();
+    let mut interpreter = with(&model, [Scripted::new("d", &[ADD, NEG])]).build().unwrap();
+    for interpreter in [&mut plain, &mut interpreter] {
+        run(interpreter, &X).unwrap();
+    }
+    for i in 0..3 {
+        assert_eq!(interpreter.output::<f32>(i).unwrap(), plain.output::<f32>(i).unwrap());
+    }
+}
+
+#[test]
+fn bodies_of_loops_are_delegated_and_named_validation_ones_are_not() {
+    for (name, delegated) in [("body", 1), ("VALIDATION:body", 0)] {
+        let model = looped(name);
+        let delegate = Scripted::new("d", &[NEG]);
+        let seen = delegate.seen.clone();
+        let mut interpreter = with(&model, [delegate]).build().unwrap();
+        assert_eq!(run(&mut interpreter, &X).unwrap(), X.map(|x| -x));
+        let body = interpreter.subgraph_report(2).unwrap();
+        assert_eq!(body.delegated_nodes(), delegated);
+        assert_eq!(seen.log().iter().filter(|l| *l == "invoke").count(), 3 * delegated);
+    }
+}
+
+#[test]
+fn a_failure_in_a_called_subgraph_gives_everything_back() {
+    use crate::support::Hook;
+    let model = looped("body");
+    for hook in [Hook::CreateKernel, Hook::PrepareKernel] {
+        let mut interpreter = with(&model, [Scripted::new("d", &[NEG]).failing(hook, true)]).build().unwrap();
+        assert_eq!(run(&mut interpreter, &X).unwrap(), X.map(|x| -x));
+        assert_eq!(interpreter.report().failures.len(), 1);
+        assert_eq!(interpreter.subgraph_report(2).unwrap().delegated_nodes(), 0);
+    }
+    let mut interpreter =
+        with(&model, [Scripted::new("d", &[NEG]).failing(Hook::Invoke, false)]).build().unwrap();
+    interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&X);
+    assert_eq!(interpreter.invoke_with_fallback().unwrap().len(), 1);
+    assert_eq!(interpreter.output::<f32>(0).unwrap(), X.map(|x| -x));
+}
+
+/// Claims loops after a look at their bodies.
+struct Loops {
+    versions: VersionTable,
+    bodies: Vec<String>,
+}
+
+impl Delegate for Loops {
+    fn name(&self) -> &str {
+        "loops"
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.versions
+    }
+
+    fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
+        let graph = cx.graph();
+        for node in graph.nodes() {
+            if let Params::While(params) = node.params() {
+                let body = graph.callee(params.body_subgraph_index as usize).unwrap();
+                self.bodies.extend(body.nodes().map(|n| n.op().to_string()));
+                assert!(body.node(NodeId(0)).output(0).unwrap().shape().is_some());
+            }
+        }
+        assert!(graph.index() != 0 || self.bodies == ["NEG", "ADD"]);
+        cx.claim(&[NodeId(0)], |_, _| -> Result<Box<dyn DelegateKernel>> { unreachable!("only reported") });
+        Ok(())
+    }
+}
+
+#[test]
+fn a_delegate_sees_the_body_of_a_loop_before_it_claims_it() {
+    let versions = VersionTable::new(&[(BuiltinOp::WHILE, 1)]);
+    let delegate = Loops { versions, bodies: Vec::new() };
+    let builder = Interpreter::builder(looped("body")).delegate(Box::new(delegate));
+    let interpreter = builder.policy(Policy::Report).build().unwrap();
+    assert!(interpreter.report().failures.is_empty(), "{:?}", interpreter.report().failures);
+    assert_eq!(partitions(&interpreter), [[0]]);
+}

@@ -1,0 +1,10 @@
+//! What delegation promises, row by row: `docs/delegation.md` has the table.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
+
+mod buffers;
+mod failure;
+mod graphs;
+mod lifecycle;
+mod limits;
+mod support;
