@@ -9,6 +9,7 @@
 //! ```
 
 mod archive;
+mod control;
 pub mod error;
 pub mod graph;
 pub mod kernel;

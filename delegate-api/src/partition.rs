@@ -1,6 +1,6 @@
 //! Grouping nodes into as few partitions as the graph's order allows.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use delegraph_core::{NodeId, TensorId};
 
@@ -26,10 +26,13 @@ impl Group {
     }
 }
 
+/// With how many owners the sweep begins by turns.
+const BEGINNINGS: usize = 4;
+
 /// Splits the graph into groups of one owner each, given every node's owner, with as few groups as a greedy sweep
 /// finds: it takes every node of one owner whose inputs are there, then of the next, until none is left. Each owner
-/// is tried as the first one. Nodes with side effects keep their order among themselves. Linear in nodes, operands
-/// and owners.
+/// (of the first few) is tried as the first one. Nodes with side effects keep their order among themselves, and
+/// [control dependencies](delegraph_core::Model::control_dependencies) hold. Linear in nodes and operands.
 pub fn partition(graph: &GraphView<'_>, owners: &[usize]) -> Vec<Group> {
     Partitioner::new(*graph).partition(owners)
 }
@@ -51,7 +54,8 @@ impl<'a> Partitioner<'a> {
         kinds.sort_unstable();
         kinds.dedup();
         let kind_of: Vec<usize> = owners.iter().map(|o| kinds.partition_point(|k| k < o)).collect();
-        let sweeps = (0..kinds.len()).map(|first| self.dependencies.sweep(&kind_of, kinds.len(), first));
+        let sweeps = (0..kinds.len().min(BEGINNINGS))
+            .map(|first| self.dependencies.sweep(&kind_of, kinds.len(), first));
         let groups = sweeps.min_by_key(Vec::len).unwrap_or_default();
         let groups = groups.into_iter().map(|(kind, nodes)| (kinds[kind], nodes)).collect();
         describe(&self.graph, groups, &self.dependencies.producer)
@@ -93,6 +97,12 @@ impl Dependencies {
                 last_effect = Some(i);
             }
         }
+        for (before, after) in graph.model().control_dependencies(graph.index()) {
+            if !state(before.0).folded && !state(after.0).folded {
+                followers[before.0].push(after.0);
+                waiting[after.0] += 1;
+            }
+        }
         Dependencies { producer, waiting, followers }
     }
 
@@ -100,9 +110,14 @@ impl Dependencies {
     fn sweep(&self, kind_of: &[usize], kinds: usize, first: usize) -> Vec<(usize, Vec<usize>)> {
         let mut waiting = self.waiting.clone();
         let mut ready: Vec<VecDeque<usize>> = vec![VecDeque::new(); kinds];
-        (0..waiting.len()).filter(|&i| waiting[i] == 0).for_each(|i| ready[kind_of[i]].push_back(i));
+        // Kinds with ready nodes, by how long the first of these has waited in file order.
+        let mut next: BTreeSet<(usize, usize)> = BTreeSet::new();
         let mut groups = Vec::new();
         let mut kind = first;
+        for i in (0..waiting.len()).filter(|&i| waiting[i] == 0) {
+            ready[kind_of[i]].push_back(i);
+        }
+        next.extend((0..kinds).filter(|&k| k != first).filter_map(|k| Some((*ready[k].front()?, k))));
         loop {
             let mut nodes = Vec::new();
             while let Some(i) = ready[kind].pop_front() {
@@ -110,16 +125,19 @@ impl Dependencies {
                 for &follower in &self.followers[i] {
                     waiting[follower] -= 1;
                     if waiting[follower] == 0 {
-                        ready[kind_of[follower]].push_back(follower);
+                        let other = kind_of[follower];
+                        if other != kind && ready[other].is_empty() {
+                            next.insert((follower, other));
+                        }
+                        ready[other].push_back(follower);
                     }
                 }
             }
             if !nodes.is_empty() {
                 groups.push((kind, nodes));
             }
-            // Go on with whoever has waited longest, in file order.
-            match (0..kinds).filter(|&k| !ready[k].is_empty()).min_by_key(|&k| ready[k].front().copied()) {
-                Some(next) => kind = next,
+            match next.pop_first() {
+                Some((_, other)) => kind = other,
                 None => return groups,
             }
         }

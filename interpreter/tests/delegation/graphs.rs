@@ -230,6 +230,33 @@ fn nodes_with_side_effects_keep_their_order() {
 }
 
 #[test]
+fn control_dependencies_of_the_model_hold() {
+    // Two independent nodes for the delegate around one of the CPU's: one partition, unless that one must run between.
+    let model = |metadata: Option<&[u8]>| {
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Float32, [4]);
+        let ends = [NEG, ABS, NEG].map(|op| step(&mut graph, op, x, ""));
+        graph.outputs(ends);
+        let builder = ModelBuilder::new().subgraph(graph);
+        let builder = match metadata {
+            Some(bytes) => builder.metadata("model_control_dependencies", bytes),
+            None => builder,
+        };
+        builder.build().unwrap()
+    };
+    let (none, between, foreign) = ([1, 1, 0], [1, 1, 2, 0, 2, 2, 4], [1, 2, 0, 0]);
+    for (metadata, expected) in [
+        (None, vec![vec![0, 2]]),
+        (Some(&none[..]), vec![vec![0, 2]]),
+        (Some(&between), vec![vec![0], vec![2]]),
+        (Some(&foreign), vec![vec![0, 2]]),
+    ] {
+        let interpreter = with(&model(metadata), [Scripted::new("d", &[NEG])]).build().unwrap();
+        assert_eq!(partitions(&interpreter), expected, "{metadata:?}");
+    }
+}
+
+#[test]
 fn bodies_of_loops_are_delegated_and_named_validation_ones_are_not() {
     for (name, delegated) in [("body", 1), ("VALIDATION:body", 0)] {
         let model = looped(name);
