@@ -267,7 +267,8 @@ pub fn lookup(isa: Isa, table: &[u8; 256], input: &[u8], out: &mut [u8], par: &d
     split(isa, input, out, par, |input, out| LookupTask { table, input, out })
 }
 
-/// Floats to the nearest step, halves away from zero; what lies beyond the type's range goes to its end, and what is no
+/// Floats to the nearest step: those of each whole group of eight by the inverse of the scale, halves to even, and the
+/// rest by division in double precision, halves away from zero, as the field's kernel does it. What lies beyond the type's range goes to its end, and what is no
 /// number to the zero point.
 ///
 /// # Errors
@@ -281,6 +282,8 @@ pub fn quantize(
     par: &dyn Parallel,
 ) -> Result<()> {
     quant.zero_byte()?;
+    // Only the last part has a rest.
+    const { assert!(PER_TASK.is_multiple_of(GROUP)) };
     split(isa, input, out, par, |input, out| QuantizeTask { scale, quant, input, out })
 }
 
@@ -338,6 +341,9 @@ impl SimdTask for LookupTask<'_> {
     }
 }
 
+/// So many elements the field's kernel quantizes at once.
+const GROUP: usize = 8;
+
 struct QuantizeTask<'a> {
     scale: f32,
     quant: ByteQuant,
@@ -351,12 +357,21 @@ impl SimdTask for QuantizeTask<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let (zero, flip) = (self.quant.zero_in(true), if self.quant.signed { 0x80 } else { 0 });
-        for (o, &x) in self.out.iter_mut().zip(self.input) {
-            let steps = x / self.scale;
+        let finish = |steps: f32| {
             let steps = if steps.is_nan() { 0.0 } else { steps };
             // SAFETY: a number, and within bounds. These are further out than any result.
-            let steps: i32 = unsafe { steps.clamp(-512.0, 512.0).round().to_int_unchecked() };
-            *o = (steps + zero).clamp(0, 255) as u8 ^ flip;
+            let steps: i32 = unsafe { steps.clamp(-512.0, 512.0).to_int_unchecked() };
+            (steps + zero).clamp(0, 255) as u8 ^ flip
+        };
+        let whole = self.input.len() / GROUP * GROUP;
+        let ((out, out_rest), (input, input_rest)) =
+            (self.out.split_at_mut(whole), self.input.split_at(whole));
+        let inverse = (1.0 / f64::from(self.scale)) as f32;
+        for (o, &x) in out.iter_mut().zip(input) {
+            *o = finish((x * inverse).round_ties_even());
+        }
+        for (o, &x) in out_rest.iter_mut().zip(input_rest) {
+            *o = finish((f64::from(x) / f64::from(self.scale)).round() as f32);
         }
     }
 }

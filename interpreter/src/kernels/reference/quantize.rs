@@ -81,16 +81,29 @@ fn quantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
+/// The field's kernel for one scale takes 8 at once, which it multiplies by the inverse and rounds to even where they
+/// are halves; the rest it divides in double precision, and rounds halves away from zero.
 fn from_float<Q: QuantizedElement>(output: TensorView<'_>) -> Result<Invoke> {
     let channels = Channels::new(output)?;
+    let one_scale = channels.scales.len() == 1;
+    let together = output.shape().elements() / 8 * 8;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<Q>(0)?);
         for (i, (o, &x)) in output.iter_mut().zip(input).enumerate() {
             let (scale, zero_point) = channels.of(i);
-            *o = Q::clamped(steps(x, scale, zero_point), Q::MIN, Q::MAX);
+            let steps = match one_scale {
+                true if i < together => (x * inverse(scale)).round_ties_even() as i32,
+                true => (f64::from(x) / f64::from(scale)).round() as i32,
+                false => (x / scale).round() as i32,
+            };
+            *o = Q::clamped(steps.saturating_add(zero_point), Q::MIN, Q::MAX);
         }
         Ok(())
     }))
+}
+
+fn inverse(scale: f32) -> f32 {
+    (1.0 / f64::from(scale)) as f32
 }
 
 /// How many steps `x` is from what stands for zero. A NaN counts as zero, an infinity as the end of the range.
@@ -225,6 +238,20 @@ mod tests {
         check(BuiltinOp::QUANTIZE, 1, Params::None, &[floats], &[steps()]);
         let back = T::new(&[4], &[0f32, 0.5, -63.5, 64.0]);
         check(BuiltinOp::DEQUANTIZE, 2, Params::None, &[Some(steps())], &[back]);
+    }
+
+    #[test]
+    fn eight_at_once_round_halves_to_even_and_the_rest_away_from_zero() {
+        let floats = T::new(&[10], &[0.25f32, 0.75, 1.25, -0.25, -0.75, -1.25, 0.0, 4.25, 0.25, -1.25]);
+        let steps = T::new(&[10], &[0i8, 2, 2, 0, -2, -2, 0, 8, 1, -3]).quantized(0.5, 0);
+        check(BuiltinOp::QUANTIZE, 1, Params::None, &[Some(floats)], &[steps]);
+        // A hair further than a half, which the product by the inverse does not tell from it.
+        let floats = T::new(&[8], &[-0.638_545_45_f32; 8]);
+        let steps = T::new(&[8], &[-82i16; 8]).quantized(0.007_739_945, 0);
+        check(BuiltinOp::QUANTIZE, 2, Params::None, &[Some(floats)], &[steps]);
+        let floats = T::new(&[1], &[-0.638_545_45_f32]);
+        let steps = T::new(&[1], &[-83i16]).quantized(0.007_739_945, 0);
+        check(BuiltinOp::QUANTIZE, 2, Params::None, &[Some(floats)], &[steps]);
     }
 
     #[test]
