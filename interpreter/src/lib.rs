@@ -12,6 +12,7 @@ mod constants;
 mod delegation;
 mod devices;
 mod engine;
+mod in_place;
 mod interpreter;
 mod invocation;
 pub mod kernels;

@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use crate::constants::Readers;
 use crate::devices::Devices;
 use crate::engine::Env;
+use crate::in_place;
 use crate::memory::{self, Request};
 use crate::partition::Partition;
 
@@ -70,6 +71,8 @@ struct NodeRuntime {
     turn: Turn,
     /// Whether the kernel has packed its constants.
     packed: bool,
+    /// Inputs that output 0 may be written over.
+    overwritable: SmallVec<[usize; 2]>,
     scratch: Scratch,
 }
 
@@ -132,6 +135,7 @@ impl SubgraphRuntime {
                 overridden: registration.overrides_builtin(),
                 turn: Turn::Static,
                 packed: false,
+                overwritable: SmallVec::new(),
                 scratch: Scratch::default(),
             });
         }
@@ -308,6 +312,7 @@ impl SubgraphRuntime {
         );
         runtime.kernel.prepare(&mut cx)?;
         runtime.packed = cx.is_done_with_constants();
+        runtime.overwritable = cx.overwritable().into();
         let (bytes, data_dependent) = cx.finish();
         for &bytes in &bytes {
             env.check_size(bytes)?;
@@ -321,8 +326,9 @@ impl SubgraphRuntime {
         let runtime = &mut self.nodes[id.0];
         let parallel = env.parallel;
         // SAFETY: ids are in range and no output is an input (checked when the model was loaded); the planner gives
-        // tensors and temporaries that are alive at one step disjoint memory, and all others own theirs; `&mut self`
-        // and `&mut env` keep everybody else out.
+        // tensors and temporaries that are alive at one step disjoint memory, but for one input that dies where output 0
+        // is written over all of it (`in_place`), and all others own theirs; `&mut self` and `&mut env` keep
+        // everybody else out.
         let mut cx = unsafe {
             InvokeContext::new(
                 &node.inputs,
@@ -480,6 +486,13 @@ impl SubgraphRuntime {
         if env.settings.preserve_all_tensors {
             life.iter_mut().flatten().for_each(|life| life.1 = last_step);
         }
+        let in_place = self.steps.iter().enumerate().filter_map(|(s, step)| match *step {
+            Step::Node(id) if self.nodes[id.0].turn == Turn::Static => {
+                Some((s, subgraph.node(id), self.nodes[id.0].overwritable.as_slice()))
+            }
+            _ => None,
+        });
+        let saved = in_place::share(in_place, &self.tensors, &mut root, &mut life)?;
         let mut requests = Vec::new();
         let mut owners = Vec::new();
         for (i, life) in life.iter().enumerate() {
@@ -505,7 +518,7 @@ impl SubgraphRuntime {
         let constants = self.tensors.iter().filter(|t| t.is_constant()).map(|t| t.bytes().len()).sum();
         self.memory = MemoryReport {
             arena_bytes: plan.arena_bytes,
-            naive_bytes: plan.naive_bytes,
+            naive_bytes: plan.naive_bytes.saturating_add(saved),
             lower_bound_bytes: plan.lower_bound_bytes,
             weights_bytes: constants,
         };
@@ -528,7 +541,8 @@ impl SubgraphRuntime {
         for (tensor, &root) in self.tensors.iter_mut().zip(root) {
             if let Some((data, len)) = placed[root] {
                 // SAFETY: the plan keeps `offset + size` within the arena, which lives as long as the tensors and is
-                // replaced only together with these pointers; tensors alive at one step do not overlap.
+                // replaced only together with these pointers; tensors alive at one step do not overlap, but where one is
+                // written over another in place.
                 unsafe { tensor.set_data(Placement::Arena, data, len) };
             }
         }

@@ -13,7 +13,7 @@ use crate::types::Element;
 ///
 /// Inputs and outputs are handed out as slices that live as long as the invocation, so that a kernel can hold all
 /// of them at once. That is sound because every tensor that is handed out to be written is handed out once, and is
-/// never one that is read.
+/// never one that is read: an input that output 0 is written over is not handed out at all.
 pub struct InvokeContext<'a> {
     inputs: &'a [Option<TensorId>],
     outputs: &'a [TensorId],
@@ -33,7 +33,8 @@ impl<'a> InvokeContext<'a> {
     ///
     /// # Safety
     /// - Every id is below `tensors.len()`; no output is also an input.
-    /// - The data of outputs, inputs and temporaries do not overlap, except that inputs may overlap inputs.
+    /// - The data of outputs, inputs and temporaries do not overlap, except that inputs may overlap inputs, and that one
+    ///   input may be the very memory of output 0, begin and length; no other input then overlaps it.
     /// - Each temporary is valid for reads and writes of its length for `'a`, starts at a multiple of 64, and
     ///   nobody else uses it.
     pub unsafe fn new(
@@ -85,8 +86,22 @@ impl<'a> InvokeContext<'a> {
 
     /// The elements of input `i`.
     pub fn input<T: Element>(&mut self, i: usize) -> Result<&'a [T]> {
-        self.input_tensor(i)?.check_type::<T>()?;
+        self.tensors[self.input_id(i)?.0].check_type::<T>()?;
         cast(self.input_bytes(i)?)
+    }
+
+    /// The elements of input `i`; `None` where output 0 is written over them, and holds them until it is. Only inputs
+    /// of which the kernel said that they [may be](super::PrepareContext::may_overwrite) are.
+    pub fn input_unless_overwritten<T: Element>(&mut self, i: usize) -> Result<Option<&'a [T]>> {
+        let id = self.input_id(i)?;
+        self.tensors[id.0].check_type::<T>()?;
+        if self.is_overwritten(id) { Ok(None) } else { self.input(i).map(Some) }
+    }
+
+    /// As [`InvokeContext::input_unless_overwritten`], for the bytes.
+    pub fn input_bytes_unless_overwritten(&mut self, i: usize) -> Result<Option<&'a [u8]>> {
+        let id = self.input_id(i)?;
+        if self.is_overwritten(id) { Ok(None) } else { self.input_bytes(i).map(Some) }
     }
 
     /// The elements of input `i`, if the node has it.
@@ -96,7 +111,7 @@ impl<'a> InvokeContext<'a> {
 
     /// The bytes of input `i`.
     pub fn input_bytes(&mut self, i: usize) -> Result<&'a [u8]> {
-        let id = self.input_id(i)?;
+        let id = self.readable(i)?;
         let tensor = &self.tensors[id.0];
         let (data, len) = tensor.raw();
         if tensor.placement() == Placement::Variable {
@@ -112,19 +127,19 @@ impl<'a> InvokeContext<'a> {
             )));
         }
         // SAFETY: `data` is valid for `len` bytes as long as the tensor keeps its data, which nobody changes during
-        // `'a` but `resize_output`, which refuses inputs. Nobody writes to it: outputs never overlap inputs (see
-        // `new`), and a variable that was handed out to be written is refused above.
+        // `'a` but `resize_output`, which refuses inputs. Nobody writes to it: outputs overlap no inputs (see `new`)
+        // but one that `readable` refuses, and a variable that was handed out to be written is refused above.
         Ok(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } })
     }
 
-    /// Input `i` with its shape and type.
+    /// Input `i` with its shape and type, unless output 0 is written over it.
     pub fn input_tensor(&self, i: usize) -> Result<&RuntimeTensor> {
-        self.input_id(i).map(|id| &self.tensors[id.0])
+        self.readable(i).map(|id| &self.tensors[id.0])
     }
 
     /// The shape of input `i`.
     pub fn input_shape(&self, i: usize) -> Result<&Shape> {
-        self.input_tensor(i).map(|t| &t.shape)
+        self.input_id(i).map(|id| &self.tensors[id.0].shape)
     }
 
     /// Output `i` with its shape and type. Its data are for [`InvokeContext::output`] to hand out.
@@ -215,7 +230,7 @@ impl<'a> InvokeContext<'a> {
 
     /// Calls subgraph `index` with the inputs `arguments` of this node, and copies what it returns into the outputs.
     pub fn call(&mut self, index: usize, arguments: std::ops::Range<usize>) -> Result<()> {
-        let ids: SmallVec<[TensorId; 8]> = arguments.map(|i| self.input_id(i)).collect::<Result<_>>()?;
+        let ids: SmallVec<[TensorId; 8]> = arguments.map(|i| self.readable(i)).collect::<Result<_>>()?;
         let inputs: SmallVec<[&RuntimeTensor; 8]> = ids.iter().map(|id| &self.tensors[id.0]).collect();
         let results = self.host.call(index, &inputs)?;
         if results.len() != self.outputs.len() {
@@ -273,6 +288,23 @@ impl<'a> InvokeContext<'a> {
         // SAFETY: `data` is valid for reads and writes of `len` bytes: the tensor is not constant. It is handed out
         // once (`written`), was not handed out to be read (`read`), and overlaps nothing else (see `new`).
         Ok(if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(data, len) } })
+    }
+
+    /// Whether output 0 is written over a tensor.
+    fn is_overwritten(&self, id: TensorId) -> bool {
+        let Some(output) = self.outputs.first().filter(|&&output| output != id) else { return false };
+        let ((to, to_len), (from, from_len)) = (self.tensors[output.0].raw(), self.tensors[id.0].raw());
+        to == from && to_len > 0 && from_len > 0
+    }
+
+    /// Input `i`, which is not written over.
+    fn readable(&self, i: usize) -> Result<TensorId> {
+        let id = self.input_id(i)?;
+        if self.is_overwritten(id) {
+            let name = &self.tensors[id.0].name;
+            return Err(Error::State(format!("input {i} (\"{name}\") is overwritten by the output")));
+        }
+        Ok(id)
     }
 
     fn input_id(&self, i: usize) -> Result<TensorId> {

@@ -90,6 +90,7 @@ pub struct PrepareContext<'a> {
     temporaries: SmallVec<[usize; 4]>,
     data_dependent: SmallVec<[TensorId; 2]>,
     done_with_constants: bool,
+    overwritable: SmallVec<[usize; 2]>,
 }
 
 impl<'a> PrepareContext<'a> {
@@ -106,7 +107,7 @@ impl<'a> PrepareContext<'a> {
         threads: usize,
         host: &'a mut dyn Host,
     ) -> Self {
-        let (temporaries, data_dependent) = Default::default();
+        let (temporaries, data_dependent, overwritable) = Default::default();
         PrepareContext {
             params,
             version,
@@ -119,6 +120,7 @@ impl<'a> PrepareContext<'a> {
             temporaries,
             data_dependent,
             done_with_constants: false,
+            overwritable,
         }
     }
 
@@ -209,6 +211,20 @@ impl<'a> PrepareContext<'a> {
         let bytes = elements.checked_mul(size_of::<T>());
         let bytes = bytes.ok_or_else(|| Error::OutOfMemory(format!("{elements} elements of {}", T::TYPE)))?;
         Ok(self.temporary(bytes))
+    }
+
+    /// Says that output 0 may be the very memory of input `i`: the kernel reads each element before it writes the one in
+    /// its place, and asks for the input by [`InvokeContext::input_unless_overwritten`]. It happens where nobody needs
+    /// the input later and both have the same size; of several inputs that may be overwritten one is.
+    ///
+    /// [`InvokeContext::input_unless_overwritten`]: super::InvokeContext::input_unless_overwritten
+    pub fn may_overwrite(&mut self, i: usize) {
+        self.overwritable.push(i);
+    }
+
+    /// The inputs that output 0 may be written over.
+    pub fn overwritable(&self) -> &[usize] {
+        &self.overwritable
     }
 
     /// Says that `invoke` reads no constant input: what the kernel took from them while preparing suffices. Constants

@@ -58,13 +58,17 @@ impl Broadcast {
         Ok(Self { dims, lens: [size_a, size_b, size] })
     }
 
-    /// The number of elements of the output, where the operands have as many as their shapes.
-    pub(crate) fn check(&self, a: usize, b: usize, out: usize) -> Result<usize> {
+    /// Checks that operands and output have as many elements as their shapes. Where one operand is left out it is the
+    /// output, of which it must have the shape.
+    pub(crate) fn check(&self, [a, b]: [Option<usize>; 2], out: usize) -> Result<()> {
         let [len_a, len_b, len] = self.lens;
-        check_len("first operand", a, len_a)?;
-        check_len("second operand", b, len_b)?;
-        check_len("output", out, len)?;
-        Ok(len)
+        if a.is_none() && b.is_none() {
+            return Err(ComputeError::Range { what: "operands" });
+        }
+        // An operand of as many elements as the output is repeated in no dimension: it lies as the output does.
+        check_len("first operand", a.unwrap_or(out), len_a)?;
+        check_len("second operand", b.unwrap_or(out), len_b)?;
+        check_len("output", out, len)
     }
 
     /// Hands out the output in pieces: rows of the innermost dimension, and the part of each.

@@ -100,6 +100,11 @@ impl<'a, T> Parts<'a, T> {
         Self { whole: SharedMut::new(slice), part }
     }
 
+    /// How many parts.
+    pub(crate) fn count(&self) -> usize {
+        self.whole.len.div_ceil(self.part.max(1))
+    }
+
     /// A part.
     ///
     /// # Safety

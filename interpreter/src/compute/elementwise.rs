@@ -62,19 +62,26 @@ pub enum Binary {
     Prelu,
 }
 
-/// Applies a function to each element.
+/// Applies a function to each element; without `input`, in place.
 ///
 /// # Errors
 /// Where the lengths differ.
-pub fn unary(isa: Isa, function: Unary, input: &[f32], out: &mut [f32], par: &dyn Parallel) -> Result<()> {
-    check_len("input", input.len(), out.len())?;
-    let len = input.len();
+pub fn unary(
+    isa: Isa,
+    function: Unary,
+    input: Option<&[f32]>,
+    out: &mut [f32],
+    par: &dyn Parallel,
+) -> Result<()> {
+    let len = out.len();
+    check_len("input", input.map_or(len, <[f32]>::len), len)?;
     let shared = SharedMut::new(out);
     par.run(len.div_ceil(PER_TASK), &|task| {
         let start = task * PER_TASK;
-        let input = &input[start..(start + PER_TASK).min(len)];
+        let end = (start + PER_TASK).min(len);
+        let input = input.map(|input| &input[start..end]);
         // SAFETY: each task has a part of its own.
-        let out = unsafe { shared.slice(start, input.len()) };
+        let out = unsafe { shared.slice(start, end - start) };
         dispatch(isa, UnaryTask { function, input, out });
     });
     Ok(())
@@ -82,7 +89,7 @@ pub fn unary(isa: Isa, function: Unary, input: &[f32], out: &mut [f32], par: &dy
 
 struct UnaryTask<'a> {
     function: Unary,
-    input: &'a [f32],
+    input: Option<&'a [f32]>,
     out: &'a mut [f32],
 }
 
@@ -94,7 +101,8 @@ impl SimdTask for UnaryTask<'_> {
         /// Runs a vector expression over all elements.
         macro_rules! map {
             ($x:ident => $body:expr) => {{
-                let (from, to, len) = (self.input.as_ptr(), self.out.as_mut_ptr(), self.input.len());
+                let (to, len) = (self.out.as_mut_ptr(), self.out.len());
+                let from = self.input.map_or(to.cast_const(), <[f32]>::as_ptr);
                 let mut i = 0;
                 while i + S::LANES <= len {
                     let $x = S::load(from.add(i));
@@ -107,7 +115,7 @@ impl SimdTask for UnaryTask<'_> {
                 }
             }};
         }
-        // SAFETY: both slices have the same length; the instructions exist by the caller's promise.
+        // SAFETY: both slices have the same length, or are one, each vector of which is read before it is written; the instructions exist by the caller's promise.
         unsafe {
             let zero = S::splat(0.0);
             let one = S::splat(1.0);
@@ -153,7 +161,8 @@ impl SimdTask for UnaryTask<'_> {
 }
 
 impl Broadcast {
-    /// Applies `function` and clamps.
+    /// Applies `function` and clamps. An operand that is left out, of which there is at most one, is what `out` holds,
+    /// and must have its shape.
     ///
     /// # Errors
     /// Where an operand's length isn't its shape's.
@@ -162,13 +171,13 @@ impl Broadcast {
         &self,
         isa: Isa,
         function: Binary,
-        a: &[f32],
-        b: &[f32],
+        a: Option<&[f32]>,
+        b: Option<&[f32]>,
         out: &mut [f32],
         clamp: Clamp,
         par: &dyn Parallel,
     ) -> Result<()> {
-        self.check(a.len(), b.len(), out.len())?;
+        self.check([a.map(<[f32]>::len), b.map(<[f32]>::len)], out.len())?;
         let shared = SharedMut::new(out);
         self.pieces(par, |rows, columns| {
             dispatch(isa, BinaryTask { shape: self, function, a, b, out: shared, clamp, rows, columns });
@@ -180,8 +189,8 @@ impl Broadcast {
 struct BinaryTask<'a> {
     shape: &'a Broadcast,
     function: Binary,
-    a: &'a [f32],
-    b: &'a [f32],
+    a: Option<&'a [f32]>,
+    b: Option<&'a [f32]>,
     out: SharedMut<'a, f32>,
     clamp: Clamp,
     /// Rows of the innermost dimension, and the part of each.
@@ -216,10 +225,14 @@ impl BinaryTask<'_> {
         let (steps, len) = (self.shape.steps(), self.columns.len());
         for [at_a, at_b, at] in self.shape.rows(self.rows.clone(), self.columns.start) {
             // SAFETY: strides and extents address both operands inside their lengths, which were checked; each
-            // task writes rows and columns of its own. The instructions exist by the caller's promise.
+            // task writes rows and columns of its own. An operand that is the output has its strides (see
+            // `Broadcast::check`), and each vector of it is read before it is written. The instructions exist by the caller's promise.
             unsafe {
-                let (a, b) = (self.a.as_ptr().wrapping_add(at_a), self.b.as_ptr().wrapping_add(at_b));
                 let out = self.out.ptr(at);
+                let operand = |all: Option<&[f32]>, at: usize| {
+                    all.map_or(out.cast_const(), |all| all.as_ptr().wrapping_add(at))
+                };
+                let (a, b) = (operand(self.a, at_a), operand(self.b, at_b));
                 match steps {
                     [0, _] => run::<S, F, 0, 1>(a, b, out, len, self.clamp),
                     [_, 0] => run::<S, F, 1, 0>(a, b, out, len, self.clamp),
@@ -325,7 +338,10 @@ mod tests {
                         .map(|x| if positive { x.abs() + 0.01 } else { x * 8.0 })
                         .collect();
                     let mut out = vec![f32::NAN; len];
-                    unary(isa, function, &input, &mut out, &pool).unwrap();
+                    unary(isa, function, Some(&input), &mut out, &pool).unwrap();
+                    let mut in_place = input.clone();
+                    unary(isa, function, None, &mut in_place, &pool).unwrap();
+                    assert_eq!(in_place, out, "{} {function:?} in place", isa.name());
                     for (x, (&g, e)) in input.iter().zip(out.iter().zip(input.iter().map(|&x| plain(x)))) {
                         // Of sums with 1, what is far below 0 keeps little.
                         let near_zero =
@@ -336,7 +352,7 @@ mod tests {
                 }
             }
         }
-        assert!(unary(Isa::best(), Unary::Abs, &[0.0], &mut [], &Serial).is_err());
+        assert!(unary(Isa::best(), Unary::Abs, Some(&[0.0]), &mut [], &Serial).is_err());
     }
 
     #[test]
@@ -381,7 +397,14 @@ mod tests {
             let clamp = if round % 3 == 0 { Clamp::RELU } else { Clamp::NONE };
             for &isa in Isa::available() {
                 let mut out = vec![f32::NAN; len];
-                shape.run(isa, function, &va, &vb, &mut out, clamp, &pool).unwrap();
+                shape.run(isa, function, Some(&va), Some(&vb), &mut out, clamp, &pool).unwrap();
+                for (operand, rest) in [(&va, [None, Some(&*vb)]), (&vb, [Some(&*va), None])] {
+                    let mut in_place = operand.clone();
+                    in_place.resize(len, 0.0);
+                    let done = shape.run(isa, function, rest[0], rest[1], &mut in_place, clamp, &pool);
+                    assert_eq!(done.is_ok(), operand.len() == len);
+                    assert!(done.is_err() || in_place == out, "{} {function:?} in place", isa.name());
+                }
                 for (i, &g) in out.iter().enumerate() {
                     let e = plain(va[offset(&a, i)], vb[offset(&b, i)]).max(clamp.low).min(clamp.high);
                     assert_eq!(g, e, "{} {function:?} {a:?} {b:?} element {i}", isa.name());
@@ -393,13 +416,21 @@ mod tests {
         let mut out = [0.0; 6];
         assert!(
             shape
-                .run(Isa::best(), Binary::Add, &[0.0; 5], &[0.0; 3], &mut out, Clamp::NONE, &Serial)
+                .run(
+                    Isa::best(),
+                    Binary::Add,
+                    Some(&[0.0; 5]),
+                    Some(&[0.0; 3]),
+                    &mut out,
+                    Clamp::NONE,
+                    &Serial
+                )
                 .is_err()
         );
         assert!(
             Broadcast::new(&[0, 3], &[1, 3])
                 .unwrap()
-                .run(Isa::best(), Binary::Add, &[], &[0.0; 3], &mut [], Clamp::NONE, &Serial)
+                .run(Isa::best(), Binary::Add, Some(&[]), Some(&[0.0; 3]), &mut [], Clamp::NONE, &Serial)
                 .is_ok()
         );
     }
@@ -411,7 +442,7 @@ mod tests {
         for (b, step) in [(a.clone(), 1), (vec![2.0], 0)] {
             let shape = Broadcast::new(&[a.len()], &[b.len()]).unwrap();
             let mut out = vec![0.0; a.len()];
-            shape.run(Isa::best(), Binary::Add, &a, &b, &mut out, Clamp::NONE, &pool).unwrap();
+            shape.run(Isa::best(), Binary::Add, Some(&a), Some(&b), &mut out, Clamp::NONE, &pool).unwrap();
             assert!(out.iter().enumerate().all(|(i, &o)| o == a[i] + b[i * step]));
         }
     }

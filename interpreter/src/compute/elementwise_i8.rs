@@ -4,7 +4,7 @@
 
 use super::Parallel;
 use super::broadcast::{Broadcast, PER_TASK};
-use super::buffer::SharedMut;
+use super::buffer::{Parts, SharedMut};
 use super::conv_i8::ByteQuant;
 use super::error::{ComputeError, Result, check_len};
 use super::isa::Isa;
@@ -43,7 +43,8 @@ pub struct ByteBinaryOp {
 }
 
 impl ByteBinaryOp {
-    /// Computes `out` of operands that broadcast.
+    /// Computes `out` of operands that broadcast. An operand that is left out, of which there is at most one, is what
+    /// `out` holds, and must have its shape.
     ///
     /// # Errors
     /// Where an operand's length isn't its shape's, or a factor or zero point is out of range.
@@ -51,12 +52,12 @@ impl ByteBinaryOp {
         &self,
         isa: Isa,
         shape: &Broadcast,
-        a: &[u8],
-        b: &[u8],
+        a: Option<&[u8]>,
+        b: Option<&[u8]>,
         out: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        shape.check(a.len(), b.len(), out.len())?;
+        shape.check([a.map(<[u8]>::len), b.map(<[u8]>::len)], out.len())?;
         for q in &self.operands {
             q.zero_byte()?;
         }
@@ -83,8 +84,8 @@ struct BinaryTask<'a> {
     op: &'a ByteBinaryOp,
     factors: [Multiplier; 2],
     shape: &'a Broadcast,
-    a: &'a [u8],
-    b: &'a [u8],
+    a: Option<&'a [u8]>,
+    b: Option<&'a [u8]>,
     out: SharedMut<'a, u8>,
     rows: std::ops::Range<usize>,
     columns: std::ops::Range<usize>,
@@ -171,7 +172,10 @@ impl Finish {
     }
 }
 
-impl SimdTask for BinaryTask<'_> {
+/// Bytes that are computed at a time.
+const BLOCK: usize = 1024;
+
+impl<'a> SimdTask for BinaryTask<'a> {
     type Out = ();
 
     #[inline(always)]
@@ -179,34 +183,46 @@ impl SimdTask for BinaryTask<'_> {
         let op = self.op;
         let finish = Finish::new(op.output, op.zero_point, op.low, op.high);
         let [flip_a, flip_b] = op.operands.map(|q| if q.signed { 0x80 } else { 0 });
-        let [a, b] = [0, 1].map(|i| Widen::new(op.operands[i], self.factors[i]));
+        let [widen_a, widen_b] = [0, 1].map(|i| Widen::new(op.operands[i], self.factors[i]));
         /// One row by a function of two bytes; an operand that is repeated is a single one.
         macro_rules! rows {
             ($x:ident, $y:ident => $f:expr) => {{
-                let len = self.columns.len();
+                let (len, steps) = (self.columns.len(), self.shape.steps());
+                // What is written over is read block by block, before it is.
+                let mut before = [0; BLOCK];
                 for [at_a, at_b, at] in self.shape.rows(self.rows.clone(), self.columns.start) {
-                    // SAFETY: each task writes rows and columns of its own.
-                    let out = unsafe { self.out.slice(at, len) };
-                    match self.shape.steps() {
-                        [0, _] => {
-                            let $x = self.a[at_a] ^ flip_a;
-                            for (o, &y) in out.iter_mut().zip(&self.b[at_b..][..len]) {
-                                let $y = y ^ flip_b;
-                                *o = finish.apply($f);
-                            }
+                    for from in (0..len).step_by(BLOCK) {
+                        let n = BLOCK.min(len - from);
+                        // SAFETY: each task writes rows and columns of its own.
+                        let out = unsafe { self.out.slice(at + from, n) };
+                        if self.a.is_none() || self.b.is_none() {
+                            before[..n].copy_from_slice(out);
                         }
-                        [_, 0] => {
-                            let $y = self.b[at_b] ^ flip_b;
-                            for (o, &x) in out.iter_mut().zip(&self.a[at_a..][..len]) {
-                                let $x = x ^ flip_a;
-                                *o = finish.apply($f);
+                        let operand = |all: Option<&'a [u8]>, at: usize, step: usize| match all {
+                            Some(all) => &all[at + from * step..][..if step == 0 { 1 } else { n }],
+                            None => &before[..n],
+                        };
+                        let (a, b) = (operand(self.a, at_a, steps[0]), operand(self.b, at_b, steps[1]));
+                        match steps {
+                            [0, _] => {
+                                let $x = a[0] ^ flip_a;
+                                for (o, &y) in out.iter_mut().zip(b) {
+                                    let $y = y ^ flip_b;
+                                    *o = finish.apply($f);
+                                }
                             }
-                        }
-                        _ => {
-                            let pairs = self.a[at_a..][..len].iter().zip(&self.b[at_b..][..len]);
-                            for (o, (&x, &y)) in out.iter_mut().zip(pairs) {
-                                let ($x, $y) = (x ^ flip_a, y ^ flip_b);
-                                *o = finish.apply($f);
+                            [_, 0] => {
+                                let $y = b[0] ^ flip_b;
+                                for (o, &x) in out.iter_mut().zip(a) {
+                                    let $x = x ^ flip_a;
+                                    *o = finish.apply($f);
+                                }
+                            }
+                            _ => {
+                                for (o, (&x, &y)) in out.iter_mut().zip(a.iter().zip(b)) {
+                                    let ($x, $y) = (x ^ flip_a, y ^ flip_b);
+                                    *o = finish.apply($f);
+                                }
                             }
                         }
                     }
@@ -214,9 +230,9 @@ impl SimdTask for BinaryTask<'_> {
             }};
         }
         match op.function {
-            ByteBinary::Add(_) => rows!(x, y => a.apply(x).wrapping_add(b.apply(y))),
-            ByteBinary::Sub(_) => rows!(x, y => a.apply(x).wrapping_sub(b.apply(y))),
-            ByteBinary::Mul => rows!(x, y => (i32::from(x) - a.zero) * (i32::from(y) - b.zero)),
+            ByteBinary::Add(_) => rows!(x, y => widen_a.apply(x).wrapping_add(widen_b.apply(y))),
+            ByteBinary::Sub(_) => rows!(x, y => widen_a.apply(x).wrapping_sub(widen_b.apply(y))),
+            ByteBinary::Mul => rows!(x, y => (i32::from(x) - widen_a.zero) * (i32::from(y) - widen_b.zero)),
         }
     }
 }
@@ -259,12 +275,29 @@ impl SimdTask for RequantizeTask<'_> {
     }
 }
 
-/// `out[i] = table[input[i]]`.
+/// `out[i] = table[input[i]]`; without `input`, in place.
 ///
 /// # Errors
 /// Where the lengths differ.
-pub fn lookup(isa: Isa, table: &[u8; 256], input: &[u8], out: &mut [u8], par: &dyn Parallel) -> Result<()> {
-    split(isa, input, out, par, |input, out| LookupTask { table, input, out })
+pub fn lookup(
+    isa: Isa,
+    table: &[u8; 256],
+    input: Option<&[u8]>,
+    out: &mut [u8],
+    par: &dyn Parallel,
+) -> Result<()> {
+    match input {
+        Some(input) => split(isa, input, out, par, |input, out| LookupTask { table, input, out }),
+        None => {
+            let parts = Parts::new(out, PER_TASK);
+            par.run(parts.count(), &|index| {
+                // SAFETY: each task has a part of its own.
+                let part = unsafe { parts.get(index) };
+                part.iter_mut().for_each(|x| *x = table[usize::from(*x)]);
+            });
+            Ok(())
+        }
+    }
 }
 
 /// Floats to the nearest step: those of each whole group of eight by the inverse of the scale, halves to even, and the

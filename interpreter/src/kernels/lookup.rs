@@ -33,7 +33,7 @@ pub(crate) fn map_bytes<A: QuantizedElement, B: QuantizedElement>(f: impl Fn(A) 
     }
     let isa = Isa::best();
     Ok(Box::new(move |cx| {
-        let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+        let (input, output) = (cx.input_bytes_unless_overwritten(0)?, cx.output_bytes(0)?);
         lookup(isa, &table, input, output, cx.parallel()).map_err(|e| Error::Kernel(e.to_string()))
     }))
 }

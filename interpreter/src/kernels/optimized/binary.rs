@@ -70,10 +70,23 @@ fn bytes(cx: &mut PrepareContext<'_>, function: Binary, activation: Activation) 
     let operands = [quant_a, quant_b];
     let op = ByteBinaryOp { function, operands, output: compute_multiplier(output), zero_point, low, high };
     let isa = Isa::best();
+    may_overwrite_either(cx)?;
     Ok(Some(Box::new(move |cx| {
-        let (a, b, output) = (cx.input_bytes(0)?, cx.input_bytes(1)?, cx.output_bytes(0)?);
+        let [a, b] = [cx.input_bytes_unless_overwritten(0)?, cx.input_bytes_unless_overwritten(1)?];
+        let output = cx.output_bytes(0)?;
         op.run(isa, &shapes, a, b, output, cx.parallel()).map_err(compute_error)
     })))
+}
+
+/// Operands that are repeated in no dimension lie as the output does, and may be written over.
+fn may_overwrite_either(cx: &mut PrepareContext<'_>) -> Result<()> {
+    let elements = cx.output(0)?.shape().elements();
+    for i in 0..2 {
+        if cx.input(i)?.shape().elements() == elements {
+            cx.may_overwrite(i);
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn float(
@@ -89,8 +102,10 @@ pub(super) fn float(
     // Operands that broadcast in more ways than the primitive does are the reference kernel's.
     let Ok(shapes) = Broadcast::new(a.shape(), b.shape()) else { return Ok(None) };
     let isa = Isa::best();
+    may_overwrite_either(cx)?;
     Ok(Some(Box::new(move |cx| {
-        let (a, b, output) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.output::<f32>(0)?);
+        let [a, b] = [cx.input_unless_overwritten::<f32>(0)?, cx.input_unless_overwritten::<f32>(1)?];
+        let output = cx.output::<f32>(0)?;
         shapes.run(isa, function, a, b, output, clamp, cx.parallel()).map_err(compute_error)
     })))
 }

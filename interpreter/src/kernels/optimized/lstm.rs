@@ -282,7 +282,7 @@ impl Lstm {
                     [Unary::Logistic, Unary::Logistic, Unary::Tanh, Unary::Logistic].into_iter().enumerate()
                 {
                     let range = gate * cells..(gate + 1) * cells;
-                    unary(isa, function, &sums[range.clone()], &mut activated[range], &Serial)
+                    unary(isa, function, Some(&sums[range.clone()]), &mut activated[range], &Serial)
                         .map_err(compute_error)?;
                 }
                 let (input_gate, rest) = activated.split_at(cells);
@@ -294,7 +294,7 @@ impl Lstm {
                     *s = if self.clip > 0.0 { x.max(-self.clip).min(self.clip) } else { x };
                 }
                 let hidden = &mut sums[..cells];
-                unary(isa, Unary::Tanh, state, hidden, &Serial).map_err(compute_error)?;
+                unary(isa, Unary::Tanh, Some(state), hidden, &Serial).map_err(compute_error)?;
                 hidden.iter_mut().zip(output_gate).for_each(|(h, o)| *h *= o);
                 last[b * cells..][..cells].copy_from_slice(hidden);
                 output[at * cells..][..cells].copy_from_slice(hidden);

@@ -38,9 +38,10 @@ fn float(cx: &mut PrepareContext<'_>, function: Unary) -> Result<Option<Invoke>>
     if cx.input(0)?.ty() != TensorType::Float32 {
         return Ok(None);
     }
+    cx.may_overwrite(0);
     let isa = Isa::best();
     Ok(Some(Box::new(move |cx| {
-        let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        let (input, output) = (cx.input_unless_overwritten::<f32>(0)?, cx.output::<f32>(0)?);
         unary(isa, function, input, output, cx.parallel()).map_err(compute_error)
     })))
 }

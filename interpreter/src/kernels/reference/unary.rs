@@ -19,10 +19,10 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         .add_builtin(BuiltinOp::SQUARE, float(|x| x * x), 1)
         .add_builtin(BuiltinOp::SIN, float_or_half(f32::sin), 1..=2)
         .add_builtin(BuiltinOp::COS, float_or_half(f32::cos), 1..=2)
-        .add_builtin(BuiltinOp::NEG, prepared(neg), 1)
-        .add_builtin(BuiltinOp::SIGN, prepared(sign), 1..=2)
-        .add_builtin(BuiltinOp::LOGICAL_NOT, prepared(logical_not), 1)
-        .add_builtin(BuiltinOp::ZEROS_LIKE, prepared(zeros_like), 1)
+        .add_builtin(BuiltinOp::NEG, elementwise(neg), 1)
+        .add_builtin(BuiltinOp::SIGN, elementwise(sign), 1..=2)
+        .add_builtin(BuiltinOp::LOGICAL_NOT, elementwise(logical_not), 1)
+        .add_builtin(BuiltinOp::ZEROS_LIKE, elementwise(zeros_like), 1)
         .add_builtin(BuiltinOp::ABS, float_or(f32::abs, quantized::abs), 1..=5)
         .add_builtin(BuiltinOp::EXP, float_or(f32::exp, quantized::exp), 1..=2)
         .add_builtin(BuiltinOp::LOG, float_or(f32::ln, quantized::log), 1..=2)
@@ -32,19 +32,33 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         .add_builtin(BuiltinOp::RELU6, float_or(|x| x.clamp(0.0, 6.0), quantized::relu6), 1..=3)
         .add_builtin(BuiltinOp::RELU_N1_TO_1, float_or(|x| x.clamp(-1.0, 1.0), quantized::relu_n1_to_1), 1)
         .add_builtin(BuiltinOp::RELU_0_TO_1, float_or(|x| x.clamp(0.0, 1.0), quantized::relu_0_to_1), 1)
-        .add_builtin(BuiltinOp::LOGISTIC, prepared(logistic), 1..=3)
-        .add_builtin(BuiltinOp::TANH, prepared(tanh), 1..=3)
+        .add_builtin(BuiltinOp::LOGISTIC, elementwise(logistic), 1..=3)
+        .add_builtin(BuiltinOp::TANH, elementwise(tanh), 1..=3)
         .add_builtin(BuiltinOp::HARD_SWISH, float_or(hard_swish_of, quantized::hard_swish), 1)
         .add_builtin(BuiltinOp::ELU, float_or(elu_of, quantized::elu), 1)
-        .add_builtin(BuiltinOp::GELU, prepared(gelu), 1..=3)
-        .add_builtin(BuiltinOp::LEAKY_RELU, prepared(leaky_relu), 1..=2);
+        .add_builtin(BuiltinOp::GELU, elementwise(gelu), 1..=3)
+        .add_builtin(BuiltinOp::LEAKY_RELU, elementwise(leaky_relu), 1..=2);
+}
+
+/// Registers kernels that write each element in the place of the one that they read, so that they may do so in place.
+fn elementwise<P>(prepare: P) -> Registration
+where
+    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Clone + Send + Sync + 'static,
+{
+    prepared(move |cx| {
+        cx.may_overwrite(0);
+        prepare(cx)
+    })
 }
 
 /// `output[i] = f(input[i])`.
 pub(super) fn map<T: Element>(f: impl Fn(T) -> T + Send + 'static) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
-        let (input, output) = (cx.input::<T>(0)?, cx.output::<T>(0)?);
-        output.iter_mut().zip(input).for_each(|(o, i)| *o = f(*i));
+        let (input, output) = (cx.input_unless_overwritten::<T>(0)?, cx.output::<T>(0)?);
+        match input {
+            Some(input) => output.iter_mut().zip(input).for_each(|(o, i)| *o = f(*i)),
+            None => output.iter_mut().for_each(|o| *o = f(*o)),
+        }
         Ok(())
     }))
 }
@@ -68,11 +82,11 @@ fn float(f: fn(f32) -> f32) -> Registration {
 
 /// FLOAT32 by `f`, other types by `other`.
 fn float_or(f: fn(f32) -> f32, other: fn(&mut PrepareContext<'_>) -> Result<Invoke>) -> Registration {
-    prepared(move |cx| if cx.input(0)?.ty() == TensorType::Float32 { map(f) } else { other(cx) })
+    elementwise(move |cx| if cx.input(0)?.ty() == TensorType::Float32 { map(f) } else { other(cx) })
 }
 
 fn float_or_half(f: fn(f32) -> f32) -> Registration {
-    prepared(move |cx| match cx.input(0)?.ty() {
+    elementwise(move |cx| match cx.input(0)?.ty() {
         TensorType::Float32 => map(f),
         TensorType::Float16 => map_half(f),
         _ => unsupported(cx),
@@ -80,7 +94,7 @@ fn float_or_half(f: fn(f32) -> f32) -> Registration {
 }
 
 fn any_float(f: fn(f32) -> f32) -> Registration {
-    prepared(move |cx| match cx.input(0)?.ty() {
+    elementwise(move |cx| match cx.input(0)?.ty() {
         TensorType::BFloat16 => map_bfloat(f),
         TensorType::Float16 => map_half(f),
         TensorType::Float32 => map(f),

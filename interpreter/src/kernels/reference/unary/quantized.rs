@@ -116,14 +116,15 @@ pub(super) fn log(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 /// Runs `f` on stored values, where none is below the zero point.
 fn not_negative<T: QuantizedElement>(zero: i32, f: impl Fn(T) -> T + Send + 'static) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
-        let (input, output) = (cx.input::<T>(0)?, cx.output::<T>(0)?);
-        for (o, &i) in output.iter_mut().zip(input) {
-            if i.into() < zero {
-                return Err(Error::Kernel("the root of a negative number".into()));
-            }
-            *o = f(i);
+        let root = |x: T| match x.into() < zero {
+            true => Err(Error::Kernel("the root of a negative number".into())),
+            false => Ok(f(x)),
+        };
+        let (input, output) = (cx.input_unless_overwritten::<T>(0)?, cx.output::<T>(0)?);
+        match input {
+            Some(input) => output.iter_mut().zip(input).try_for_each(|(o, &x)| root(x).map(|r| *o = r)),
+            None => output.iter_mut().try_for_each(|o| root(*o).map(|r| *o = r)),
         }
-        Ok(())
     }))
 }
 
