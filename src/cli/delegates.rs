@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
+use delegraph::core::error::ErrorKind;
+use delegraph::delegate_api::plugin::{PluginDelegate, PluginError, PluginLibrary, PluginOptions};
 use delegraph::delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph::interpreter::InterpreterBuilder;
 use delegraph::{Delegate, Interpreter, Model, Policy, ReferenceOpResolver};
@@ -16,15 +18,25 @@ pub(crate) enum Choice {
     Cpu,
     Reference,
     Wgpu { adapter: Option<String> },
-    Plugin(String),
+    Plugin(PluginChoice),
+}
+
+/// `plugin:PATH[?key=value&…]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PluginChoice {
+    /// As on the command line, without `plugin:`.
+    text: String,
+    path: String,
+    /// Percent-decoded.
+    options: Vec<(String, String)>,
 }
 
 impl FromStr for Choice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(path) = text.strip_prefix("plugin:") {
-            return Ok(Choice::Plugin(path.into()));
+        if let Some(text) = text.strip_prefix("plugin:") {
+            return text.parse().map(Choice::Plugin);
         }
         let (name, options) = text.split_once('?').unwrap_or((text, ""));
         let choice = match (name, options, options.strip_prefix("adapter=")) {
@@ -33,10 +45,51 @@ impl FromStr for Choice {
             ("wgpu", "", _) => Choice::Wgpu { adapter: None },
             ("wgpu", _, Some(adapter)) => Choice::Wgpu { adapter: Some(adapter.into()) },
             ("wgpu", ..) => return Err("wgpu takes one option, `wgpu?adapter=NAME`".into()),
-            _ => return Err("there are: cpu, reference, wgpu, wgpu?adapter=NAME, plugin:PATH".into()),
+            _ => {
+                return Err(
+                    "there are: cpu, reference, wgpu, wgpu?adapter=NAME, plugin:PATH[?KEY=VALUE&…]".into()
+                );
+            }
         };
         Ok(choice)
     }
+}
+
+impl FromStr for PluginChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+        if path.is_empty() {
+            return Err("plugin:PATH needs the path of a library".into());
+        }
+        let mut options = Vec::new();
+        for option in query.into_iter().flat_map(|query| query.split('&')) {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            options.push((percent_decoded(key)?, percent_decoded(value)?));
+        }
+        PluginOptions::new(options.iter().cloned()).map_err(|e| e.to_string())?;
+        Ok(PluginChoice { text: text.into(), path: path.into(), options })
+    }
+}
+
+/// `%26` is `&`, `%3D` is `=`, `%25` is `%`; any byte can be written so.
+fn percent_decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit =
+            || rest.next().and_then(|b| char::from(b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
+        let (Some(high), Some(low)) = (digit(), digit()) else {
+            return Err(format!("\"{text}\": two hexadecimal digits must follow a %; %25 is a % itself"));
+        };
+        bytes.push(high * 16 + low);
+    }
+    String::from_utf8(bytes).map_err(|_| format!("\"{text}\" does not decode to UTF-8"))
 }
 
 impl fmt::Display for Choice {
@@ -57,7 +110,7 @@ impl Choice {
             Choice::Cpu => "cpu".into(),
             Choice::Reference => "reference".into(),
             Choice::Wgpu { .. } => delegraph::delegate_wgpu::NAME.into(),
-            Choice::Plugin(path) => format!("plugin:{path}"),
+            Choice::Plugin(plugin) => format!("plugin:{}", plugin.text),
         }
     }
 
@@ -66,10 +119,33 @@ impl Choice {
         match self {
             Choice::Cpu | Choice::Reference => Ok(None),
             Choice::Wgpu { adapter } => Ok(Some(Box::new(open_wgpu(adapter.as_deref())?))),
-            Choice::Plugin(_) => {
-                let message = format!("plugins are not supported yet: {}", self.name());
-                Err(Failure::new(Exit::Unsupported, message).with_help("there are: cpu, reference, wgpu"))
+            Choice::Plugin(plugin) => Ok(Some(Box::new(plugin.open()?))),
+        }
+    }
+}
+
+impl PluginChoice {
+    fn open(&self) -> Result<PluginDelegate, Failure> {
+        let options = PluginOptions::new(self.options.iter().cloned());
+        let options = options.map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
+        // SAFETY: whoever calls the command says with the path that the library is to be trusted.
+        let delegate =
+            unsafe { PluginLibrary::open(&self.path) }.and_then(|library| library.delegate(&options));
+        Ok(delegate?)
+    }
+}
+
+impl From<PluginError> for Failure {
+    fn from(error: PluginError) -> Self {
+        let message = format!("plugin {error}");
+        match &error {
+            PluginError::InvalidFile { .. } => Failure::invalid(message),
+            PluginError::Incompatible { .. } => Failure::new(Exit::Unsupported, message),
+            PluginError::Option { .. } => Failure::new(Exit::Usage, message),
+            PluginError::Create { error, .. } if error.kind() == ErrorKind::Unsupported => {
+                Failure::new(Exit::Unsupported, message)
             }
+            _ => Failure::new(Exit::Failed, message),
         }
     }
 }
@@ -111,8 +187,9 @@ impl From<PolicyChoice> for Policy {
 /// Options of the verbs that run a model.
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
-    /// What runs the model: cpu (optimized kernels), reference (plain ones), or wgpu[?adapter=NAME] (GPU). May be
-    /// repeated: delegates choose nodes in this order, and what nobody takes runs on the CPU [default: cpu]
+    /// What runs the model: cpu (optimized kernels), reference (plain ones), wgpu[?adapter=NAME] (GPU), or
+    /// plugin:PATH[?KEY=VALUE&…] (a shared library; %26 stands for & in a value). May be repeated: delegates choose
+    /// nodes in this order, and what nobody takes runs on the CPU [default: cpu]
     #[arg(long = "delegate", value_name = "D")]
     pub(crate) delegates: Vec<Choice>,
     /// A library of custom kernels; not supported yet
@@ -188,7 +265,29 @@ mod tests {
         check("reference", Some(Choice::Reference));
         check("wgpu", Some(Choice::Wgpu { adapter: None }));
         check("wgpu?adapter=Radeon", Some(Choice::Wgpu { adapter: Some("Radeon".into()) }));
-        check("plugin:a.so?k=v", Some(Choice::Plugin("a.so?k=v".into())));
+        let plugin = |text: &str, path: &str, options: &[(&str, &str)]| {
+            let options = options.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+            let choice = PluginChoice { text: text.into(), path: path.into(), options };
+            check(&format!("plugin:{text}"), Some(Choice::Plugin(choice)));
+        };
+        plugin("a.so", "a.so", &[]);
+        plugin("a%20.so?k=v", "a%20.so", &[("k", "v")]);
+        plugin(
+            "a.so?k=a%26b%3d%25%C3%A9&flag&e=&x=1=2",
+            "a.so",
+            &[("k", "a&b=%é"), ("flag", ""), ("e", ""), ("x", "1=2")],
+        );
+        for wrong in [
+            "plugin:",
+            "plugin:?a=b",
+            "plugin:a?",
+            "plugin:a?=b",
+            "plugin:a?b=1&b=2",
+            "plugin:a?b=%2",
+            "plugin:a?b=%ff",
+        ] {
+            check(wrong, None);
+        }
         check("wgpu?speed=9", None);
         check("cpu?adapter=x", None);
         check("npu", None);

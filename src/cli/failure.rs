@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 
 use super::output::Output;
 
-/// The documented exit codes. Usage errors, 2, are `clap`'s.
+/// The documented exit codes. Most usage errors are `clap`'s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Fine = 0,
     Failed = 1,
+    Usage = 2,
     Unsupported = 3,
     Invalid = 4,
 }
@@ -69,6 +70,7 @@ impl Failure {
         if out.json {
             let kind = match exit {
                 Exit::Fine | Exit::Failed => "failed",
+                Exit::Usage => "usage",
                 Exit::Unsupported => "unsupported",
                 Exit::Invalid => "invalid",
             };

@@ -365,8 +365,9 @@ pub struct DelegraphHost {
     pub size: usize,
     /// The most detailed level of messages that are wanted: 1 error, 2 warning, 3 info, 4 debug, 5 trace; 0 none.
     pub log_level: Option<unsafe extern "C" fn() -> i32>,
-    /// Logs a message. May be called at any time and on any thread.
-    pub log: Option<unsafe extern "C" fn(level: i32, text: *const c_char, len: usize)>,
+    /// Logs a message of the part of the plugin that `target` names, which may be empty. May be called at any time and
+    /// on any thread.
+    pub log: Option<unsafe extern "C" fn(level: i32, target: DelegraphText, text: DelegraphText)>,
 
     /// In `prepare` and `create_kernel`: the graph.
     pub graph: Option<unsafe extern "C" fn(context: DelegraphContext, graph: *mut DelegraphGraph) -> i32>,

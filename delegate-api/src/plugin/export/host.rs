@@ -36,7 +36,7 @@ macro_rules! functions {
 }
 functions! {
     log_level: fn() -> i32;
-    log: fn(level: i32, text: *const std::ffi::c_char, len: usize) -> ();
+    log: fn(level: i32, target: DelegraphText, text: DelegraphText) -> ();
     graph: fn(context: DelegraphContext, graph: *mut DelegraphGraph) -> i32;
     model: fn(context: DelegraphContext, model: *mut DelegraphModel) -> i32;
     callee: fn(context: DelegraphContext, subgraph: usize) -> DelegraphContext;
@@ -236,9 +236,9 @@ impl Host {
             }
             fn log(&self, record: &log::Record<'_>) {
                 if let Some(host) = LOG.get().filter(|_| self.enabled(record.metadata())) {
-                    let text = format!("{}: {}", record.target(), record.args());
+                    let line = record.args().to_string();
                     // SAFETY: a function of the application, with text and its length.
-                    unsafe { (host.log)(record.level() as i32, text.as_ptr().cast(), text.len()) };
+                    unsafe { (host.log)(record.level() as i32, text(record.target()), text(&line)) };
                 }
             }
             fn flush(&self) {}

@@ -7,7 +7,7 @@ use delegraph_core::ModelBytes;
 use delegraph_core::ops::ParamValue;
 
 use super::super::abi::*;
-use super::super::raw::{read, slice, text, write};
+use super::super::raw::{read, slice, text, text_of, write};
 use super::frames::{Scope, answer, ask};
 use super::graph::HostGraph;
 
@@ -50,13 +50,14 @@ unsafe extern "C" fn log_level() -> i32 {
     log::max_level() as i32
 }
 
-unsafe extern "C" fn log_text(level: i32, data: *const c_char, len: usize) {
+unsafe extern "C" fn log_text(level: i32, target: DelegraphText, text: DelegraphText) {
     let level = usize::try_from(level.saturating_sub(1)).ok().and_then(|i| LEVELS.get(i));
     // The application's logger may panic.
     let _ = catch_unwind(|| {
-        // SAFETY: the plugin says that there are so many bytes of text.
-        let text = unsafe { super::super::raw::text_of(DelegraphText { data, len }) };
-        log::log!(target: "delegraph::plugin", level.copied().unwrap_or(log::Level::Trace), "{text}");
+        // SAFETY: the plugin says that there is so much text.
+        let (target, text) = unsafe { (text_of(target), text_of(text)) };
+        let target = if target.is_empty() { "delegraph::plugin" } else { &target };
+        log::log!(target: target, level.copied().unwrap_or(log::Level::Trace), "{text}");
     });
 }
 
