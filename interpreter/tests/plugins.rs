@@ -260,6 +260,116 @@ fn a_truncated_library_is_an_error_at_every_length() {
     }
 }
 
+/// Compiles C to a library; `None`, with the reason on standard output, where there is no C compiler.
+fn compile(name: &str, source: &str, definitions: &[&str]) -> Option<PathBuf> {
+    if cfg!(windows) || Command::new("cc").arg("--version").output().is_err() {
+        println!("left out: there is no `cc`");
+        return None;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (file, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
+    std::fs::write(&file, source).unwrap();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../delegate-api/include");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-shared", "-fPIC", "-I"]);
+    cc.arg(include).args(definitions).arg("-o").arg(&library).arg(&file);
+    let output = cc.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(library)
+}
+
+#[test]
+fn a_plugin_in_c_runs_what_it_claims() {
+    let source = include_str!("../../examples/plugin-c/add_mul.c");
+    let Some(path) = compile("add_mul", source, &[]) else { return };
+    let library = open(&path).unwrap();
+    let delegate = || Box::new(library.delegate(&PluginOptions::default()).unwrap());
+    // Constants, a value that stays inside, and one that others read, too.
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [2, 3]);
+    graph.resizable(x, [None, Some(3)]);
+    let c = graph.constant("c", [2, 3], &[0.5f32, -1.0, 2.0, 3.0, -0.25, 1.5]);
+    let sum = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, c]).output("sum");
+    let square = graph.node(BuiltinOp::MUL, MulParams::default()).inputs([sum, sum]).output("square");
+    let small = graph.node(BuiltinOp::MINIMUM, Params::None).inputs([square, x]).output("small");
+    let last = graph.node(BuiltinOp::MUL, MulParams::default()).inputs([small, square]).output("last");
+    graph.outputs([last]);
+    let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+    let mut interpreter = Interpreter::builder(model.clone()).delegate(delegate()).build().unwrap();
+    assert_eq!((interpreter.report().partitions.len(), interpreter.report().delegated_nodes()), (2, 3));
+    let cpu = run(&mut Interpreter::builder(model).build().unwrap()).unwrap();
+    assert_eq!(run(&mut interpreter).unwrap(), cpu);
+    // What it does not take has its reason.
+    let interpreter = Interpreter::builder(self::model()).delegate(delegate()).build().unwrap();
+    let reason = interpreter.report().nodes[0].rejections.last().map(|(_, reason)| reason.clone());
+    assert_eq!(reason, Some(Rejection::UnsupportedParam("operands of two shapes".into())));
+    let options = PluginOptions::new([("speed", "9")]).unwrap();
+    let error = library.delegate(&options).expect_err("an error").to_string();
+    assert!(error.ends_with("the option \"speed\" is not known; it takes none"), "{error}");
+}
+
+#[test]
+fn c_and_rust_mean_the_same_structs() {
+    use delegraph_delegate_api::plugin::abi::*;
+    let mut source = "#include \"delegraph_plugin.h\"\n".to_owned();
+    let mut check = |name: &str, size: usize| {
+        source += &format!("_Static_assert(sizeof({name}) == {size}, \"{name}\");\n");
+    };
+    macro_rules! structs {
+        ($($ty:ident),+) => { $(check(stringify!($ty), size_of::<$ty>());)+ };
+    }
+    structs!(
+        DelegraphText,
+        DelegraphNodeTime,
+        DelegraphError,
+        DelegraphOption,
+        DelegraphOpVersion,
+        DelegraphGraph
+    );
+    structs!(
+        DelegraphModel,
+        DelegraphNode,
+        DelegraphTensor,
+        DelegraphRejection,
+        DelegraphPartition,
+        DelegraphBuffer
+    );
+    structs!(DelegraphKernelCall, DelegraphStats, DelegraphHost, DelegraphPlugin);
+    compile("sizes", &source, &[]);
+}
+
+#[test]
+fn a_plugin_of_another_interface_is_refused() {
+    let source = "
+        #include \"delegraph_plugin.h\"
+        struct header { uint32_t abi_version; size_t size; };
+        DELEGRAPH_EXPORT const DelegraphPlugin *delegraph_delegate_plugin(void) {
+            static const struct header header = { VERSION, SIZE };
+            return (const DelegraphPlugin *)(const void *)&header;
+        }";
+    let check = |name: &str, version: u32, size: usize, want: &str| {
+        let definitions = [format!("-DVERSION={version}"), format!("-DSIZE={size}")];
+        let Some(path) = compile(name, source, &definitions.each_ref().map(String::as_str)) else { return };
+        let error = open(&path).expect_err("an error");
+        assert!(matches!(error, PluginError::Incompatible { .. }), "{error:?}");
+        assert!(error.to_string().contains(want), "{error}");
+    };
+    check(
+        "newer",
+        99,
+        1000,
+        "interface has version 99, this application's has version 1: update the application",
+    );
+    check(
+        "older",
+        0,
+        1000,
+        "interface has version 0, this application's has version 1: build the plugin again",
+    );
+    check("small", 1, 16, "its table of functions has 16 bytes, at least ");
+}
+
 /// Pages that this process has in memory, and whether a library is mapped.
 #[cfg(target_os = "linux")]
 fn memory(library: &str) -> (usize, bool) {

@@ -1,12 +1,12 @@
 //! What crosses between an application and a plugin: C types only.
 //!
-//! `include/delegraph_plugin.h` says the same in C; a test generates it from this file.
-//!
 //! How this may change without a new [`DELEGRAPH_ABI_VERSION`]: functions and fields are appended, nothing else. Every
 //! struct that may grow begins with its size as its maker knows it, and a reader looks at no field beyond that size.
 //! Structs that are passed in plain arrays do not grow.
 //!
 //! Every pointer that is handed over is valid during the call, unless something else is said. Text is UTF-8.
+
+// `include/delegraph_plugin.h` is made of this file, by `tests/header.rs`.
 
 use std::ffi::{c_char, c_void};
 
@@ -467,8 +467,9 @@ pub struct DelegraphHost {
             reason: *const DelegraphRejection,
         ) -> i32,
     >,
-    /// In `prepare`: claims nodes. Those that may not be claimed are left out and rejected. `claim` comes back in
-    /// `create_kernel`, once for each partition that the nodes fall into.
+    /// In `prepare`: claims nodes. Those that may not be claimed are left out and rejected. All that is
+    /// claimed with the same `claim` is grouped together; the number comes back in `create_kernel`, once for each
+    /// partition that the nodes fall into.
     pub claim: Option<
         unsafe extern "C" fn(
             context: DelegraphContext,
@@ -533,7 +534,7 @@ pub struct DelegraphPlugin {
     /// Bytes of this struct.
     pub size: usize,
     /// Makes a delegate. Options that it does not know must be an error (`DELEGRAPH_BAD_OPTION`) that names those
-    /// that it knows.
+    /// that it knows. Where it fails, but `delegate` is set, that is destroyed.
     pub create: Option<
         unsafe extern "C" fn(
             host: *const DelegraphHost,
@@ -563,7 +564,8 @@ pub struct DelegraphPlugin {
     >,
     /// May be null. All kernels that the last `prepare` leads to are made: what it points to goes away.
     pub end_prepare: Option<unsafe extern "C" fn(delegate: *mut c_void)>,
-    /// Makes the kernel that runs a partition, between `prepare` and `end_prepare`.
+    /// Makes the kernel that runs a partition, between `prepare` and `end_prepare`. Where it fails, but `kernel` is set,
+    /// that is destroyed.
     pub create_kernel: Option<
         unsafe extern "C" fn(
             delegate: *mut c_void,

@@ -241,7 +241,11 @@ impl Prepares for Said<'_, '_> {
                 Err(reason) => cx.reject(id, reason),
             }
         }
-        self.claims.borrow_mut().push((accepted, claim));
+        let mut claims = self.claims.borrow_mut();
+        match claims.iter_mut().find(|(_, number)| *number == claim) {
+            Some((nodes, _)) => nodes.extend(accepted),
+            None => claims.push((accepted, claim)),
+        }
     }
 }
 

@@ -247,17 +247,18 @@ impl PluginLibrary {
             )
         };
         let message = room.message(&slot);
-        match status {
-            DELEGRAPH_OK if !delegate.is_null() => {
-                let instance = Instance::new(self.0.clone(), delegate);
+        // Also where it failed: what it made must not be lost.
+        let instance = if delegate.is_null() { None } else { Some(Instance::new(self.0.clone(), delegate)) };
+        match (status, instance) {
+            (DELEGRAPH_OK, Some(instance)) => {
                 instance.delegate().map_err(|error| PluginError::Create { path: path(), error })
             }
-            DELEGRAPH_OK => {
+            (DELEGRAPH_OK, None) => {
                 let message = "`create` says that it is fine, but there is no delegate".into();
                 Err(PluginError::Load { path: path(), message })
             }
-            DELEGRAPH_BAD_OPTION => Err(wrong(message)),
-            status => Err(PluginError::Create { path: path(), error: error_of(status, message) }),
+            (DELEGRAPH_BAD_OPTION, _) => Err(wrong(message)),
+            (status, _) => Err(PluginError::Create { path: path(), error: error_of(status, message) }),
         }
     }
 }
