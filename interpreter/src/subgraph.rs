@@ -71,6 +71,8 @@ struct NodeRuntime {
     turn: Turn,
     /// Whether the kernel has packed its constants.
     packed: bool,
+    /// The input that output 0 is a view of.
+    view_of: Option<usize>,
     /// Inputs that output 0 may be written over.
     overwritable: SmallVec<[usize; 2]>,
     scratch: Scratch,
@@ -135,6 +137,7 @@ impl SubgraphRuntime {
                 overridden: registration.overrides_builtin(),
                 turn: Turn::Static,
                 packed: false,
+                view_of: None,
                 overwritable: SmallVec::new(),
                 scratch: Scratch::default(),
             });
@@ -313,6 +316,7 @@ impl SubgraphRuntime {
         runtime.kernel.prepare(&mut cx)?;
         runtime.packed = cx.is_done_with_constants();
         runtime.overwritable = cx.overwritable().into();
+        runtime.view_of = if runtime.kernel.is_view() { Some(0) } else { cx.view_of() };
         let (bytes, data_dependent) = cx.finish();
         for &bytes in &bytes {
             env.check_size(bytes)?;
@@ -444,11 +448,13 @@ impl SubgraphRuntime {
                 Step::Node(id) => {
                     let (node, runtime) = (subgraph.node(id), &mut self.nodes[id.0]);
                     let planned = runtime.turn == Turn::Static || runtime.turn == Turn::View;
-                    if planned && runtime.kernel.is_view() {
+                    if let Some(viewed) = runtime.view_of.filter(|_| planned) {
                         let bound =
                             node.outputs.iter().any(|t| self.tensors[t.0].placement() == Placement::Bound);
-                        let source = node.input(0).map(|t| root[t.0]);
-                        let source = source.filter(|&t| life[t].is_some() && !bound);
+                        let source = node.input(viewed).map(|t| root[t.0]);
+                        let size = |t: usize| self.tensors[t].byte_size().ok();
+                        let fits = |t: usize| node.outputs.first().is_some_and(|o| size(o.0) == size(t));
+                        let source = source.filter(|&t| life[t].is_some() && !bound && fits(t));
                         runtime.turn = if source.is_some() { Turn::View } else { Turn::Static };
                         if let (Some(source), Some(output)) = (source, node.outputs.first()) {
                             root[output.0] = source;

@@ -1,5 +1,7 @@
 //! What a kernel sees while it prepares.
 
+use std::cell::Cell;
+
 use smallvec::SmallVec;
 
 use super::{Host, RuntimeTensor};
@@ -91,6 +93,7 @@ pub struct PrepareContext<'a> {
     data_dependent: SmallVec<[TensorId; 2]>,
     done_with_constants: bool,
     overwritable: SmallVec<[usize; 2]>,
+    view_of: Cell<Option<usize>>,
 }
 
 impl<'a> PrepareContext<'a> {
@@ -121,6 +124,7 @@ impl<'a> PrepareContext<'a> {
             data_dependent,
             done_with_constants: false,
             overwritable,
+            view_of: Cell::new(None),
         }
     }
 
@@ -211,6 +215,17 @@ impl<'a> PrepareContext<'a> {
         let bytes = elements.checked_mul(size_of::<T>());
         let bytes = bytes.ok_or_else(|| Error::OutOfMemory(format!("{elements} elements of {}", T::TYPE)))?;
         Ok(self.temporary(bytes))
+    }
+
+    /// Says that output 0 is the bytes of input `i`, as this node happens to be: see
+    /// [`Kernel::is_view`](super::Kernel::is_view).
+    pub fn output_is_view_of(&self, i: usize) {
+        self.view_of.set(Some(i));
+    }
+
+    /// The input that output 0 is a view of.
+    pub fn view_of(&self) -> Option<usize> {
+        self.view_of.get()
     }
 
     /// Says that output 0 may be the very memory of input `i`: the kernel reads each element before it writes the one in

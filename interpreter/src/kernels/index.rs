@@ -208,6 +208,15 @@ impl StridedCopy {
         StridedCopy::new(&counts, bits, &from, &target)
     }
 
+    /// Whether it copies `elements` consecutive elements from the start of one tensor to the start of the other.
+    pub fn is_dense(&self, elements: usize) -> bool {
+        let (size, steps) = self.nest.inner;
+        self.start == [0; 2]
+            && self.nest.outer.is_empty()
+            && size == elements
+            && (size < 2 || steps == [1; 2])
+    }
+
     /// Copies from the bytes of one tensor to the bytes of another.
     pub fn run(&self, from: &[u8], to: &mut [u8]) {
         match self.bits {

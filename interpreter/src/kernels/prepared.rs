@@ -101,9 +101,19 @@ pub(crate) fn check_same_quantization(a: TensorView<'_>, b: TensorView<'_>) -> R
     )))
 }
 
-/// Copies from input `i` to output `o`, one after the other.
-pub(crate) fn copies(list: Vec<(usize, usize, StridedCopy)>) -> Invoke {
-    Box::new(move |cx| {
+/// Copies from input `i` to output `o`, one after the other. A single copy of a whole tensor need not be made where the
+/// two can share memory.
+pub(crate) fn copies(cx: &PrepareContext<'_>, list: Vec<(usize, usize, StridedCopy)>) -> Result<Invoke> {
+    if let [(i, 0, copy)] = list.as_slice()
+        && cx.num_outputs() == 1
+    {
+        let (input, output) = (cx.input(*i)?.tensor(), cx.output(0)?.tensor());
+        let elements = output.shape.elements();
+        if copy.is_dense(elements) && input.shape.elements() == elements && input.ty == output.ty {
+            cx.output_is_view_of(*i);
+        }
+    }
+    Ok(Box::new(move |cx| {
         let mut output = None;
         for (i, o, copy) in &list {
             let target = match &mut output {
@@ -113,7 +123,7 @@ pub(crate) fn copies(list: Vec<(usize, usize, StridedCopy)>) -> Invoke {
             copy.run(cx.input_bytes(*i)?, target);
         }
         Ok(())
-    })
+    }))
 }
 
 /// Fills `to` with elements of one value, of at least a byte each.
@@ -137,7 +147,7 @@ pub(crate) fn copied_view(cx: &PrepareContext<'_>, i: usize, shape: &[usize], fr
         }));
     }
     let bits = moved_bits("input", input)?;
-    Ok(copies(vec![(i, 0, StridedCopy::new(shape, bits, from, &to))]))
+    copies(cx, vec![(i, 0, StridedCopy::new(shape, bits, from, &to))])
 }
 
 /// Copies `count` elements of `bits` bits between the bytes of two dense tensors.

@@ -16,7 +16,8 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
     );
 }
 
-fn bitcast(_: &mut PrepareContext<'_>) -> Result<Invoke> {
+fn bitcast(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    cx.output_is_view_of(0);
     Ok(Box::new(|cx| {
         cx.output_bytes(0)?.copy_from_slice(cx.input_bytes(0)?);
         Ok(())

@@ -42,7 +42,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         origin[axis] += part[axis];
     }
     if !rescaled {
-        return Ok(copies(list));
+        return copies(cx, list);
     }
     Ok(Box::new(move |cx| {
         let output = cx.output::<u8>(0)?;

@@ -18,14 +18,14 @@ fn depth_to_space(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (deep, wide) = (cx.input(0)?, cx.output(0)?);
     let (size, of_deep, of_wide) = blocks(deep, wide)?;
     let copy = StridedCopy::new(&size, moved_bits("input", deep)?, &of_deep, &of_wide);
-    Ok(copies(vec![(0, 0, copy)]))
+    copies(cx, vec![(0, 0, copy)])
 }
 
 fn space_to_depth(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (wide, deep) = (cx.input(0)?, cx.output(0)?);
     let (size, of_deep, of_wide) = blocks(deep, wide)?;
     let copy = StridedCopy::new(&size, moved_bits("input", wide)?, &of_wide, &of_deep);
-    Ok(copies(vec![(0, 0, copy)]))
+    copies(cx, vec![(0, 0, copy)])
 }
 
 /// The size of `[batch, height, y, width, x, channels]`, and how the tensor with deep pixels and the one with more

@@ -25,7 +25,7 @@ fn pack(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         check_same_quantization(cx.input(i)?, output)?;
         list.push((i, 0, StridedCopy::new(&slabs.size, bits, &View::dense(&slabs.size), &slabs.at(i))));
     }
-    Ok(copies(list))
+    copies(cx, list)
 }
 
 fn unpack(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
@@ -38,7 +38,7 @@ fn unpack(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         check_same_quantization(cx.output(o)?, input)?;
         list.push((0, o, StridedCopy::new(&slabs.size, bits, &slabs.at(o), &View::dense(&slabs.size))));
     }
-    Ok(copies(list))
+    copies(cx, list)
 }
 
 /// A tensor as slabs of size 1 along one dimension.

@@ -86,7 +86,7 @@ fn mirror_pad(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             list.push((0, 0, StridedCopy::new(&size, bits, &from, &View::at(output.shape(), &origin))));
         }
         // The next combination, the last dimension first.
-        let Some(d) = choice.iter().rposition(|&c| c < 2) else { return Ok(copies(list)) };
+        let Some(d) = choice.iter().rposition(|&c| c < 2) else { return copies(cx, list) };
         choice[d] += 1;
         choice[d + 1..].fill(0);
     }

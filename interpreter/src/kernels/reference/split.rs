@@ -37,7 +37,7 @@ fn parts(cx: &mut PrepareContext<'_>, source: usize, axis: usize) -> Result<Invo
         list.push((source, o, copy));
         origin[axis] += part[axis];
     }
-    Ok(copies(list))
+    copies(cx, list)
 }
 
 #[cfg(test)]

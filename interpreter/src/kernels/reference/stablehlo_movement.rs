@@ -42,7 +42,7 @@ fn concatenate(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         list.push((i, 0, StridedCopy::new(part, bits, &View::dense(part), &View::at(shape, &origin))));
         origin[axis] += part[axis];
     }
-    Ok(copies(list))
+    copies(cx, list)
 }
 
 fn broadcast(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
@@ -55,7 +55,7 @@ fn broadcast(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         from.strides[d] = if size == 1 { 0 } else { stride };
     }
     let bits = moved_bits("input 0", input)?;
-    Ok(copies(vec![(0, 0, StridedCopy::new(shape, bits, &from, &View::dense(shape)))]))
+    copies(cx, vec![(0, 0, StridedCopy::new(shape, bits, &from, &View::dense(shape)))])
 }
 
 fn slice(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
@@ -69,7 +69,7 @@ fn transpose(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let strides = dense_strides(input.shape());
     let from = View { start: 0, strides: permutation.iter().map(|&d| strides[d]).collect() };
     let bits = moved_bits("input 0", input)?;
-    Ok(copies(vec![(0, 0, StridedCopy::new(shape, bits, &from, &View::dense(shape)))]))
+    copies(cx, vec![(0, 0, StridedCopy::new(shape, bits, &from, &View::dense(shape)))])
 }
 
 fn pad(cx: &mut PrepareContext<'_>) -> Result<Invoke> {

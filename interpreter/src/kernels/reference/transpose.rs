@@ -17,7 +17,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let strides = dense_strides(input.shape());
     let from = View { start: 0, strides: permutation.iter().map(|&d| strides[d]).collect() };
     let shape = output.shape();
-    Ok(copies(vec![(0, 0, StridedCopy::new(shape, moved_bits("input", input)?, &from, &View::dense(shape)))]))
+    copies(cx, vec![(0, 0, StridedCopy::new(shape, moved_bits("input", input)?, &from, &View::dense(shape)))])
 }
 
 #[cfg(test)]
