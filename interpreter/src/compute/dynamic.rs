@@ -53,8 +53,8 @@ impl SimdTask for ExtentTask<'_> {
     }
 }
 
-/// `zero_point + value · inverse`, rounded to nearest with halves away from zero and clamped to `low..=127`; what is
-/// no number becomes 0.
+/// `value · inverse`, rounded to nearest with halves away from zero, plus `zero_point`, clamped to `low..=127`; what is
+/// no number becomes the zero point.
 ///
 /// # Errors
 /// Where the lengths differ.
@@ -85,11 +85,11 @@ impl SimdTask for StepsTask<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         for (o, &x) in self.out.iter_mut().zip(self.values) {
-            let steps = self.zero_point + x * self.inverse;
+            let steps = x * self.inverse;
             let steps = if steps.is_nan() { 0.0 } else { steps };
+            let steps = self.zero_point + steps.clamp(-300.0, 300.0).round();
             // SAFETY: a number within bounds.
-            let steps: i32 =
-                unsafe { steps.clamp(-300.0, 300.0).round().max(self.low).min(127.0).to_int_unchecked() };
+            let steps: i32 = unsafe { steps.max(self.low).min(127.0).to_int_unchecked() };
             *o = steps as i8;
         }
     }
@@ -240,7 +240,8 @@ mod tests {
                 let (zero, inverse) = (rng.range(0, 255) as i32 - 128, rng.float() * 300.0);
                 let expected: Vec<i8> = values
                     .iter()
-                    .map(|v| (zero as f32 + v * inverse).round().clamp(-127.0, 127.0) as i8)
+                    .map(|v| if v.is_nan() { 0.0 } else { (v * inverse).round() })
+                    .map(|steps| (zero as f32 + steps).clamp(-127.0, 127.0) as i8)
                     .collect();
                 let mut got = vec![0; len];
                 to_steps(isa, &values, inverse, zero, -127, &mut got).unwrap();

@@ -108,6 +108,12 @@ impl Multiplier {
         }
     }
 
+    /// `x` times a factor below 1, rounded once, halves upwards.
+    pub fn apply_once(self, x: i32) -> i32 {
+        let right = 31 - self.shift.min(0);
+        ((i64::from(x) * i64::from(self.multiplier) + (1i64 << (right - 1))) >> right) as i32
+    }
+
     /// An accumulator of up to 48 bits times the factor, of which 16 bits are kept; halves are rounded upwards.
     pub fn apply_wide(self, x: i64) -> i32 {
         let kept = if self.multiplier < 0x7fff_0000 { (self.multiplier + (1 << 15)) >> 16 } else { 0x7fff };

@@ -350,8 +350,9 @@ pub fn quantize_asymmetric(values: &[f32], quantized: &mut [i8]) -> (f32, i32) {
         quantized.fill(0);
         return (1.0, 0);
     }
+    // Its range is a float, as in the field's kernel; what follows has more digits.
+    let exact = f64::from(high - low) / 255.0;
     let (low, high) = (f64::from(low), f64::from(high));
-    let exact = (high - low) / 255.0;
     // Of the two ends the one that is nearer to 0 places the zero point: it loses less precision.
     let from_low = 128.0 + (low / exact).abs() < 127.0 + (high / exact).abs();
     let zero_point = if from_low { -128.0 - low / exact } else { 127.0 - high / exact };
@@ -396,5 +397,8 @@ mod tests {
         assert_eq!(quantize_asymmetric(&[0.0, 51.0, 102.0, 255.0], &mut q), (1.0, -128));
         assert_eq!(q, [-128, -77, -26, 127]);
         assert_eq!(quantize_asymmetric(&[0.0; 4], &mut q), (1.0, 0));
+        // Halves go away from zero before the zero point is added.
+        assert_eq!(quantize_asymmetric(&[-100.0, 0.5, -0.5, 155.0], &mut q), (1.0, -28));
+        assert_eq!(q, [-128, -27, -29, 127]);
     }
 }

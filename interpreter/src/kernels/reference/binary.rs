@@ -408,6 +408,22 @@ mod tests {
     }
 
     #[test]
+    fn sums_of_sixteen_at_once_round_their_inputs_once() {
+        let a = T::new(&[17], &[3461i16; 17]).quantized(0.001, 0);
+        let b = |shape: &[usize]| T::new(shape, &[12780i16; 17][..shape[0]]).quantized(0.0001, 0);
+        let sum = |first: i16| {
+            let mut sums = [first; 17];
+            sums[16] = 2370;
+            T::new(&[17], &sums).quantized(0.002, 0)
+        };
+        let add = |b, sum| {
+            check(BuiltinOp::ADD, 2, ADD(Activation::None, false), &[Some(a.clone()), Some(b)], &[sum])
+        };
+        add(b(&[17]), sum(2369));
+        add(b(&[1]), sum(2370));
+    }
+
+    #[test]
     fn integers() {
         let (a, b) = (T::new(&[4], &[7i32, -7, 7, -7]), T::new(&[4], &[3i32, 3, -3, -3]));
         let inputs = [Some(a), Some(b)];

@@ -24,9 +24,29 @@ pub(super) fn add(cx: &mut PrepareContext<'_>, activation: Activation, pot_scale
     if scaled.output.shift > 0 {
         return Err(Error::Unsupported("an output scale so far below the scales of the inputs".into()));
     }
+    let (a, b) = (cx.input(0)?, cx.input(1)?);
+    if a.ty() == TensorType::Int16 && a.shape() == b.shape() {
+        return Ok(add_sixteens(scaled, a.shape().elements() / 16 * 16));
+    }
     on_type(cx, move |a, b| {
         let [a, b] = scaled.inputs(a, b);
         scaled.output(a + b)
+    })
+}
+
+/// The field's kernel for 16 bits and equal shapes takes 16 elements at once, whose inputs it rounds just once.
+fn add_sixteens(scaled: Scaled, together: usize) -> Invoke {
+    Box::new(move |cx| {
+        let (a, b, output) = (cx.input::<i16>(0)?, cx.input::<i16>(1)?, cx.output::<i16>(0)?);
+        for (i, ((o, &a), &b)) in output.iter_mut().zip(a).zip(b).enumerate() {
+            let [a, b] = match i < together {
+                true => scaled.inputs_with(Multiplier::apply_once, a.into(), b.into()),
+                false => scaled.inputs(a.into(), b.into()),
+            };
+            let (sum, (low, high)) = scaled.output(a + b);
+            *o = i16::clamped(sum, low, high);
+        }
+        Ok(())
     })
 }
 
@@ -224,9 +244,13 @@ impl Scaled {
     }
 
     fn inputs(&self, a: i32, b: i32) -> [i32; 2] {
+        self.inputs_with(Multiplier::apply, a, b)
+    }
+
+    fn inputs_with(&self, apply: fn(Multiplier, i32) -> i32, a: i32, b: i32) -> [i32; 2] {
         let scaled = |value: i32, i: usize| {
             let shifted = value.wrapping_sub(self.zero_points[i]).wrapping_shl(self.left_shift);
-            self.inputs[i].apply(shifted)
+            apply(self.inputs[i], shifted)
         };
         [scaled(a, 0), scaled(b, 1)]
     }
