@@ -66,7 +66,7 @@ pub struct Pair {
 /// What would change if delegates claimed what they left, tried out with the real partitioner.
 ///
 /// Nodes that were left only because of limits (too few in their partition, too many partitions, not worth the copies)
-/// are taken along where a tried claim joins them.
+/// are no obstacles: they are taken along where a tried claim joins them.
 ///
 /// ```
 /// # use delegraph_delegate_api::{Advice, GraphView, Report};
@@ -120,19 +120,28 @@ impl Advice {
     }
 }
 
-/// The distinct reasons for which nodes run on the CPU. A delegate that failed is none: its nodes show nothing.
+/// Whether a limit on partitions is the reason: the delegate runs the node.
+fn is_limit(reason: &Rejection) -> bool {
+    matches!(
+        reason,
+        Rejection::PartitionTooSmall { .. } | Rejection::TooManyPartitions { .. } | Rejection::CostModel(_)
+    )
+}
+
+/// The distinct reasons for which nodes run on the CPU. Neither limits nor a delegate's failure are among them: both
+/// follow from something else.
 fn obstacles(report: &Report) -> Vec<Obstacle> {
     let mut obstacles: Vec<Obstacle> = Vec::new();
     let mut known = HashMap::new();
     for node in report.nodes.iter().filter(|n| n.runner == Runner::Cpu) {
         let said = |(_, reason): &&(usize, Rejection)| !matches!(reason, Rejection::DelegateFailed(_));
         let Some((delegate, reason)) = node.rejections.iter().rev().find(said) else { continue };
-        // What these say differs from node to node, for the same reason.
-        let text = match reason {
-            Rejection::DynamicShape { .. } | Rejection::CostModel(_) => String::new(),
-            Rejection::PartitionTooSmall { .. } => String::new(),
-            reason => reason.to_string(),
-        };
+        if is_limit(reason) {
+            continue;
+        }
+        // It names a tensor, so that its text differs from node to node.
+        let dynamic = matches!(reason, Rejection::DynamicShape { .. });
+        let text = if dynamic { String::new() } else { reason.to_string() };
         let key = (*delegate, &node.op, node.version, reason.kind(), text);
         let at = *known.entry(key).or_insert_with(|| {
             obstacles.push(Obstacle {
@@ -198,15 +207,9 @@ impl<'a> Trial<'a> {
                 (Runner::Delegate { delegate, .. }, _) => {
                     owners.iter_mut().skip(node.node.0).take(1).for_each(|o| *o = delegate + 1);
                 }
-                (
-                    Runner::Cpu,
-                    Some((
-                        delegate,
-                        Rejection::PartitionTooSmall { .. }
-                        | Rejection::TooManyPartitions { .. }
-                        | Rejection::CostModel(_),
-                    )),
-                ) => limited.push((node.node, delegate + 1)),
+                (Runner::Cpu, Some((delegate, reason))) if is_limit(reason) => {
+                    limited.push((node.node, delegate + 1));
+                }
                 _ => {}
             }
         }
@@ -374,7 +377,7 @@ mod tests {
             (_, Some(SQRT)) => Some(Rejection::UnsupportedOp { op: op.clone() }),
             _ => Some(Rejection::PartitionTooSmall { nodes: 1, min: 2 }),
         });
-        assert_eq!(advice.now, Split::default());
+        assert_eq!((advice.now, advice.obstacles.len()), (Split::default(), 2));
         let split = |kind: &str| {
             let obstacle = advice.obstacles.iter().find(|o| o.reason.kind() == kind).unwrap();
             obstacle.without.map(|w| (w.partitions, w.nodes))

@@ -11,6 +11,7 @@ use delegraph::interpreter::InterpreterBuilder;
 use delegraph::{Delegate, Interpreter, Model, Policy, ReferenceOpResolver};
 
 use super::failure::{Exit, Failure};
+use super::limits::Limits;
 
 /// One `--delegate`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -201,11 +202,14 @@ pub(crate) struct Engine {
     /// Threads for CPU kernels
     #[arg(long, default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub(crate) threads: usize,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 impl Engine {
     /// An interpreter for `model`, prepared.
     pub(crate) fn build(&self, model: Model) -> Result<Interpreter, Failure> {
+        self.limits.check(&model);
         Ok(self.configure()?(Interpreter::builder(model)).build()?)
     }
 
@@ -216,12 +220,14 @@ impl Engine {
         }
         let delegates: Vec<_> = self.delegates.iter().map(Choice::open).collect::<Result<_, _>>()?;
         let (threads, policy, reference) = (self.threads, self.policy.into(), self.is_reference());
+        let limits = self.limits.options();
         Ok(move |mut builder: InterpreterBuilder| {
             builder = builder.threads(threads).policy(policy);
             if reference {
                 builder = builder.resolver(ReferenceOpResolver::new());
             }
-            delegates.into_iter().flatten().fold(builder, InterpreterBuilder::delegate)
+            let delegates = delegates.into_iter().flatten();
+            delegates.fold(builder, |builder, delegate| builder.delegate_within(delegate, limits.clone()))
         })
     }
 
@@ -231,6 +237,7 @@ impl Engine {
         let mut options = vec![format!("--threads={}", self.threads), format!("--policy={policy}")];
         options.extend(self.delegates.iter().map(|d| format!("--delegate={d}")));
         options.extend(self.ops.iter().map(|o| format!("--ops={o}")));
+        options.extend(self.limits.arguments());
         options
     }
 

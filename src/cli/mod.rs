@@ -15,6 +15,7 @@ mod failure;
 mod fuse;
 mod inputs;
 mod inspect;
+mod limits;
 mod model;
 mod ops;
 mod output;

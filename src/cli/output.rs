@@ -92,3 +92,14 @@ pub(crate) fn table(
 pub(crate) fn bytes(n: usize) -> String {
     indicatif::HumanBytes(n as u64).to_string()
 }
+
+/// A large number for people: `3.4 M`.
+pub(crate) fn scaled(n: u64) -> String {
+    let (unit, divisor) = match n {
+        0..1_000 => return n.to_string(),
+        1_000..1_000_000 => ("k", 1e3),
+        1_000_000..1_000_000_000 => ("M", 1e6),
+        _ => ("G", 1e9),
+    };
+    format!("{:.1} {unit}", n as f64 / divisor)
+}

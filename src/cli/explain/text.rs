@@ -1,0 +1,186 @@
+//! The explanation for people to read.
+
+use super::super::output::{Document, bytes, scaled, table};
+use super::{Explanation, Gain, NodeLine, ObstacleLine, PartitionLine, Section, SubgraphSection, TensorLine};
+
+/// So many obstacles are shown.
+const OBSTACLES: usize = 5;
+
+/// So many inputs of a partition are shown, and so many outputs.
+const TENSORS: usize = 8;
+
+impl Document for Explanation {
+    fn text(&self) -> String {
+        let mut text = format!("{}\n\n{}", self.model, self.entry.text(self.cpu));
+        for failure in &self.failures {
+            text += &format!("\nfailed and left out: {}: {}\n", failure.delegate, failure.message);
+        }
+        for subgraph in &self.subgraphs {
+            text += &subgraph.text(self.cpu);
+        }
+        text
+    }
+}
+
+impl SubgraphSection {
+    fn text(&self, cpu: &str) -> String {
+        let title = format!("\nsubgraph {} \"{}\"", self.subgraph, self.name);
+        match &self.section {
+            Some(section) => format!("{title}\n\n{}", section.text(cpu)),
+            None => {
+                format!("{title}: {} nodes, which nothing that runs on {cpu} calls\n", self.node_count)
+            }
+        }
+    }
+}
+
+impl Section {
+    fn text(&self, cpu: &str) -> String {
+        let header = ["node", "op", "version", "runs on", "why not elsewhere"];
+        let mut text = table(&header, &[0, 2], self.nodes.iter().map(node));
+        for (i, p) in self.partitions.iter().enumerate() {
+            text += &partition(i, p);
+        }
+        let (delegated, total, folded) = (self.delegated_nodes, self.total_nodes, self.folded_nodes);
+        text += &format!(
+            "\n{delegated} of {total} nodes delegated, {} on {cpu}, {folded} computed while preparing\n",
+            self.cpu_nodes
+        );
+        let taken = self.partitions.iter().map(|p| p.multiply_adds).fold(0, u64::saturating_add);
+        if !self.partitions.is_empty() {
+            let boundary = self.partitions.iter().map(|p| p.boundary_bytes).fold(0, usize::saturating_add);
+            text += &format!(
+                "{} of {} multiply-adds delegated, {} over the borders of {}\n",
+                scaled(taken),
+                scaled(self.multiply_adds),
+                bytes(boundary),
+                plural(self.partitions.len(), "partition")
+            );
+        }
+        text + &self.fix_first()
+    }
+
+    fn fix_first(&self) -> String {
+        let shown = self.fix_first.iter().take(OBSTACLES).enumerate();
+        let mut text: String = shown.map(|(i, o)| obstacle(i + 1, o)).collect();
+        if text.is_empty() {
+            return text;
+        }
+        let more = self.fix_first.len().saturating_sub(OBSTACLES);
+        if more > 0 {
+            text += &format!("and {}, which --json shows\n", plural(more, "more obstacle"));
+        }
+        let pairs = self.fix_pairs.iter().filter(|p| p.obstacles.iter().all(|&o| o < OBSTACLES));
+        for pair in pairs.take(3) {
+            let [a, b] = pair.obstacles.map(|o| o + 1);
+            text += &format!("{a} and {b} together would {}\n", pair.gain.text());
+        }
+        if let Some(all) = &self.fix_all {
+            text += &format!("all of them together would {}\n", all.text());
+        }
+        format!("\nwhat to fix first\n{text}")
+    }
+}
+
+fn node(n: &NodeLine) -> Vec<String> {
+    let runner = n.partition.map_or_else(|| n.runner.clone(), |p| format!("{} #{p}", n.runner));
+    let reasons = n.rejections.iter().map(|r| format!("{}: {} ({})", r.delegate, r.reason, r.kind));
+    let reasons = reasons.collect::<Vec<_>>().join("; ");
+    vec![n.node.to_string(), n.op.clone(), n.version.to_string(), runner, reasons]
+}
+
+fn partition(i: usize, p: &PartitionLine) -> String {
+    let mut text = format!(
+        "\npartition #{i} on {}: {}, {} multiply-adds, {} over its borders\n",
+        p.delegate,
+        plural(p.node_count, "node"),
+        scaled(p.multiply_adds),
+        bytes(p.boundary_bytes)
+    );
+    let row = |direction: &str, t: &TensorLine| {
+        let dims = |dims: &Vec<usize>| dims.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        vec![
+            format!("  {direction}"),
+            if t.name.is_empty() { format!("#{}", t.tensor) } else { t.name.clone() },
+            t.r#type.into(),
+            t.shape.as_ref().map_or_else(|| "known while running".into(), |s| format!("[{}]", dims(s))),
+            t.bytes.map(bytes).unwrap_or_default(),
+        ]
+    };
+    let rows = |direction: &'static str, tensors: &[TensorLine]| {
+        let mut rows: Vec<_> = tensors.iter().take(TENSORS).map(|t| row(direction, t)).collect();
+        let more = tensors.len().saturating_sub(TENSORS);
+        if more > 0 {
+            rows.push(vec![format!("  {direction}"), format!("and {more} more")]);
+        }
+        rows
+    };
+    let rows = [rows("in", &p.inputs), rows("out", &p.outputs)].concat();
+    text += &table(&["  border", "tensor", "type", "shape", "bytes"], &[4], rows);
+    text
+}
+
+fn obstacle(number: usize, o: &ObstacleLine) -> String {
+    let nodes = plural(o.nodes.len(), "node");
+    let mut text = format!("{number}. {} v{}, {nodes}: {} ({})\n", o.op, o.version, o.reason, o.kind);
+    if let Some(gain) = &o.gain {
+        let subject = match o.kind {
+            "Excluded" | "Overridden" => "delegating it all the same",
+            _ => "supporting it",
+        };
+        text += &format!("   {subject} would {}\n", gain.text());
+    }
+    text
+}
+
+impl Gain {
+    /// What follows "would".
+    fn text(&self) -> String {
+        let (before, after) = (self.partitions_before, self.partitions_after);
+        let (nodes, multiply_adds) = (plural(self.nodes, "node"), scaled(self.multiply_adds));
+        let work = format!("{nodes}, {multiply_adds} multiply-adds");
+        let borders = match self.boundary_bytes_saved {
+            0 => "as much over the borders".into(),
+            saved => format!(
+                "{} {} over the borders",
+                bytes(usize::try_from(saved.unsigned_abs()).unwrap_or(usize::MAX)),
+                if saved > 0 { "less" } else { "more" }
+            ),
+        };
+        match after {
+            _ if after < before => {
+                format!("merge {} into {after} ({work}, {borders})", plural(before, "partition"))
+            }
+            _ if after > before => {
+                format!("add {} ({work}, {borders})", plural(after - before, "partition"))
+            }
+            _ => format!("add {work} to {}, {borders}", plural(before, "partition")),
+        }
+    }
+}
+
+fn plural(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gains() {
+        let gain = |before, after, saved| {
+            let (nodes, multiply_adds) = (12, 3_400_000);
+            let (partitions_before, partitions_after) = (before, after);
+            Gain { partitions_before, partitions_after, nodes, multiply_adds, boundary_bytes_saved: saved }
+                .text()
+        };
+        let work = "12 nodes, 3.4 M multiply-adds";
+        assert_eq!(
+            gain(3, 1, 5 << 18),
+            format!("merge 3 partitions into 1 ({work}, 1.25 MiB less over the borders)")
+        );
+        assert_eq!(gain(0, 1, -2048), format!("add 1 partition ({work}, 2.00 KiB more over the borders)"));
+        assert_eq!(gain(2, 2, 0), format!("add {work} to 2 partitions, as much over the borders"));
+    }
+}
