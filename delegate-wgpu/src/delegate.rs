@@ -81,6 +81,11 @@ impl WgpuDelegate {
         ops::types(op)
     }
 
+    /// The device that it runs on, and its queue: for an application that has data there.
+    pub fn device_and_queue(&self) -> (&wgpu::Device, &wgpu::Queue) {
+        (&self.context.device, &self.context.queue)
+    }
+
     /// The adapter that it runs on.
     pub fn adapter(&self) -> &wgpu::AdapterInfo {
         &self.info

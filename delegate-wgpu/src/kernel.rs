@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{Error, Result, Shape, TensorId};
-use delegraph_delegate_api::{DelegateKernel, DelegateParams, DelegateStats, GraphView};
+use delegraph_delegate_api::{
+    BufferHandle, Buffers, DelegateKernel, DelegateParams, DelegateStats, GraphView,
+};
 use delegraph_shaders::Binding;
 
 use crate::NAME;
+use crate::buffer::GpuBuffer;
 use crate::device::Context;
 use crate::graph::{Element, Graph, Source, Step, ValueId};
 use crate::plan::{Plan, plan};
@@ -45,6 +48,8 @@ struct Output {
     /// Where in the staging buffer.
     staged: u64,
     bytes: u64,
+    /// For whoever takes it from here; booleans have another layout on the device.
+    handle: Option<BufferHandle>,
 }
 
 struct Dispatch {
@@ -135,7 +140,11 @@ impl WgpuKernel {
         for &id in &graph.outputs {
             let (buffer, range) = memory.storage(graph, id)?;
             let (element, bytes) = (graph.value(id).element, graph.value(id).bytes());
-            outputs.push(Output { element, buffer: buffer.clone(), offset: range.offset, staged, bytes });
+            let (device, queue) = (&context.device, &context.queue);
+            let handle = (element != Element::Bool)
+                .then(|| BufferHandle::new(GpuBuffer::new(device, queue, buffer, range.offset, bytes)));
+            let (buffer, offset) = (buffer.clone(), range.offset);
+            outputs.push(Output { element, buffer, offset, staged, bytes, handle });
             staged += bytes.next_multiple_of(wgpu::MAP_ALIGNMENT);
         }
         let timer = context.timestamp_period.filter(|_| !dispatches.is_empty());
@@ -177,8 +186,11 @@ impl WgpuKernel {
         })
     }
 
-    fn upload(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+    fn upload(&mut self, cx: &mut InvokeContext<'_>, buffers: &Buffers<'_>) -> Result<()> {
         for (i, input) in self.inputs.iter().enumerate() {
+            if buffers.input(i).is_some() {
+                continue;
+            }
             let bytes = cx.input_bytes(i)?;
             let elements = input.shape.elements();
             match input.element {
@@ -193,8 +205,15 @@ impl WgpuKernel {
         Ok(())
     }
 
-    fn record(&self, staging: &wgpu::Buffer) -> wgpu::CommandBuffer {
+    /// `read`: something is read back afterwards.
+    fn record(&self, staging: &wgpu::Buffer, buffers: &Buffers<'_>, read: bool) -> wgpu::CommandBuffer {
         let mut encoder = self.context.device.create_command_encoder(&Default::default());
+        for (i, input) in self.inputs.iter().enumerate() {
+            if let Some(from) = buffers.input(i).and_then(BufferHandle::downcast::<GpuBuffer>) {
+                let bytes = Some(from.size());
+                encoder.copy_buffer_to_buffer(from.buffer(), from.offset(), &input.buffer, 0, bytes);
+            }
+        }
         if !self.dispatches.is_empty() {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
                 label: None,
@@ -211,11 +230,11 @@ impl WgpuKernel {
                 pass.dispatch_workgroups(x, y, z);
             }
         }
-        for output in &self.outputs {
+        for (_, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_stay(*i)) {
             let bytes = Some(output.bytes);
             encoder.copy_buffer_to_buffer(&output.buffer, output.offset, staging, output.staged, bytes);
         }
-        if let Some(timer) = &self.timer {
+        if let Some(timer) = self.timer.as_ref().filter(|_| read) {
             encoder.resolve_query_set(&timer.queries, 0..2, &timer.resolved, 0);
             encoder.copy_buffer_to_buffer(&timer.resolved, 0, staging, timer.staged, Some(STAMPS));
         }
@@ -241,13 +260,18 @@ impl WgpuKernel {
         }
     }
 
-    fn read_back(&mut self, staging: &wgpu::Buffer, cx: &mut InvokeContext<'_>) -> Result<()> {
+    fn read_back(
+        &mut self,
+        staging: &wgpu::Buffer,
+        cx: &mut InvokeContext<'_>,
+        buffers: &Buffers<'_>,
+    ) -> Result<()> {
         let view = staging.get_mapped_range(..).map_err(|e| failed(e.to_string()))?;
         let piece = |from: u64, bytes: u64| {
             let (from, bytes) = (usize::try_from(from).ok()?, usize::try_from(bytes).ok()?);
             view.get(from..from.checked_add(bytes)?)
         };
-        for (i, output) in self.outputs.iter().enumerate() {
+        for (i, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_stay(*i)) {
             let to = cx.output_bytes(i)?;
             let from = piece(output.staged, output.bytes).unwrap_or_default();
             match output.element {
@@ -275,15 +299,27 @@ impl WgpuKernel {
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+    fn run(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
         let Some(staging) = self.staging.clone() else { return Ok(()) };
         let start = Instant::now();
-        self.upload(cx)?;
+        self.upload(cx, buffers)?;
         let uploaded = Instant::now();
-        let submission = self.context.queue.submit([self.record(&staging)]);
+        let read = (0..self.outputs.len()).any(|i| !buffers.may_stay(i));
+        let submission = self.context.queue.submit([self.record(&staging, buffers, read)]);
+        for (i, output) in self.outputs.iter().enumerate() {
+            if let Some(handle) = &output.handle {
+                buffers.leave(i, handle.clone());
+            }
+        }
+        if !read {
+            // Whoever reads what was left waits for it.
+            self.stats.upload_ms = Some((uploaded - start).as_secs_f64() * 1e3);
+            (self.stats.device_ms, self.stats.readback_ms) = (None, None);
+            return Ok(());
+        }
         self.wait(&staging, submission)?;
         let done = Instant::now();
-        let result = self.read_back(&staging, cx);
+        let result = self.read_back(&staging, cx, buffers);
         staging.unmap();
         let ms = |from: Instant, to: Instant| Some((to - from).as_secs_f64() * 1e3);
         self.stats.upload_ms = ms(start, uploaded);
@@ -313,11 +349,36 @@ impl Kernel for WgpuKernel {
     }
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+        self.invoke_with(cx, &mut Buffers::new(&[], &[], &mut []))
+    }
+}
+
+impl DelegateKernel for WgpuKernel {
+    fn stats(&self) -> DelegateStats {
+        self.stats
+    }
+
+    fn accepts(&self, input: usize, buffer: &BufferHandle) -> bool {
+        let fits = |input: &Input| match buffer.downcast::<GpuBuffer>() {
+            Some(from) => {
+                let bytes = 4 * input.shape.elements() as u64;
+                input.element != Element::Bool && from.size() == bytes && from.is_on(&self.context.device)
+            }
+            None => false,
+        };
+        self.inputs.get(input).is_some_and(fits)
+    }
+
+    fn keeps(&self, output: usize) -> bool {
+        self.outputs.get(output).is_some_and(|output| output.handle.is_some())
+    }
+
+    fn invoke_with(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
         if let Some(reason) = self.context.lost() {
             return Err(failed(format!("the device was lost ({reason}), while running {}", self.nodes)));
         }
         let context = Arc::clone(&self.context);
-        match context.checked(|| self.run(cx)) {
+        match context.checked(|| self.run(cx, buffers)) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(Error::Delegate { delegate, message })) => {
                 let message = format!("{message}, while running {}", self.nodes);
@@ -326,12 +387,6 @@ impl Kernel for WgpuKernel {
             Ok(Err(other)) => Err(other),
             Err(e) => Err(failed(format!("{e}, while running {}", self.nodes))),
         }
-    }
-}
-
-impl DelegateKernel for WgpuKernel {
-    fn stats(&self) -> DelegateStats {
-        self.stats
     }
 }
 

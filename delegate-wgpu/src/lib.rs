@@ -7,6 +7,7 @@
 //! The delegate uses what any delegate has: [`delegraph_delegate_api`] and the op definitions of `delegraph_core`.
 //! How to add an op: `RECIPE.md`.
 
+mod buffer;
 mod delegate;
 mod device;
 mod graph;
@@ -20,6 +21,7 @@ mod plan;
 mod testing;
 mod upload;
 
+pub use buffer::GpuBuffer;
 pub use delegate::WgpuDelegate;
 pub use device::{AdapterDescription, WgpuError, adapters};
 pub use options::{AdapterChoice, Precision, WgpuOptions};

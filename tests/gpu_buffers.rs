@@ -1,0 +1,111 @@
+//! Tensors that stay on the GPU: between partitions, and between the application and the delegate. Where the machine
+//! has no adapter, these tests say so and pass.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
+
+use delegraph::core::{BuiltinOp, ModelBuilder, Op, Params, SubgraphBuilder};
+use delegraph::delegate_api::PartitionOptions;
+use delegraph::delegate_wgpu::{GpuBuffer, WgpuDelegate, WgpuError, WgpuOptions, wgpu};
+use delegraph::{Error, Interpreter, Model, TensorType};
+
+const SIZE: usize = 1000;
+
+fn delegate() -> Option<WgpuDelegate> {
+    match WgpuDelegate::new(WgpuOptions::default()) {
+        Ok(delegate) => Some(delegate),
+        Err(error @ WgpuError::NoAdapter) => {
+            eprintln!("left out: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// `|x|`, negated, made positive again.
+fn model() -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let mut x = graph.input("x", TensorType::Float32, [SIZE]);
+    for op in [BuiltinOp::ABS, BuiltinOp::NEG, BuiltinOp::ABS] {
+        x = graph.node(op, Params::None).inputs([x]).output("");
+    }
+    graph.outputs([x]);
+    ModelBuilder::new().subgraph(graph).build().unwrap()
+}
+
+fn input() -> Vec<f32> {
+    (0..SIZE).map(|i| i as f32 - 500.0).collect()
+}
+
+fn without(op: BuiltinOp) -> PartitionOptions {
+    PartitionOptions { excluded_ops: vec![Op::Builtin(op)], ..Default::default() }
+}
+
+fn check(values: &[f32]) {
+    assert!(values.iter().zip(input()).all(|(y, x)| *y == x.abs()));
+}
+
+#[test]
+fn partitions_hand_tensors_over_on_the_device() {
+    let Some(delegate) = delegate() else { return };
+    let builder = Interpreter::builder(model());
+    let builder = builder.delegate_within(Box::new(delegate.clone()), without(BuiltinOp::NEG));
+    let mut interpreter =
+        builder.delegate_within(Box::new(delegate), without(BuiltinOp::ABS)).build().unwrap();
+    assert_eq!(interpreter.report().partitions.len(), 3);
+    for _ in 0..3 {
+        interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&input());
+        interpreter.invoke().unwrap();
+        check(interpreter.output(0).unwrap());
+    }
+    // Only the last of the three reads anything back.
+    let stats = interpreter.delegate_stats();
+    assert!(
+        stats[0].readback_ms.is_none() && stats[1].readback_ms.is_none() && stats[2].readback_ms.is_some()
+    );
+}
+
+#[test]
+fn a_cpu_kernel_between_partitions_gets_the_data() {
+    let Some(delegate) = delegate() else { return };
+    let builder = Interpreter::builder(model()).delegate_within(Box::new(delegate), without(BuiltinOp::NEG));
+    let mut interpreter = builder.build().unwrap();
+    assert_eq!(interpreter.report().partitions.len(), 2);
+    interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&input());
+    interpreter.invoke().unwrap();
+    check(interpreter.output(0).unwrap());
+}
+
+#[test]
+fn inputs_and_outputs_of_the_application_never_leave_the_device() {
+    let Some(delegate) = delegate() else { return };
+    let (device, queue) = delegate.device_and_queue();
+    let bytes = 4 * SIZE as u64;
+    let make = |usage| {
+        let descriptor =
+            wgpu::BufferDescriptor { label: None, size: bytes + 256, usage, mapped_at_creation: false };
+        device.create_buffer(&descriptor)
+    };
+    let mine = make(wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST);
+    let data: Vec<u8> = input().iter().flat_map(|x| x.to_le_bytes()).collect();
+    queue.write_buffer(&mine, 256, &data);
+    let handle = delegate.buffer(&mine, 256, bytes).unwrap();
+    let builder = Interpreter::builder(model()).delegate(Box::new(delegate.clone()));
+    let mut interpreter = builder.keep_outputs().build().unwrap();
+    interpreter.set_input_buffer(0, Some(handle)).unwrap();
+    for _ in 0..2 {
+        interpreter.invoke().unwrap();
+        let output = interpreter.output_buffer(0).unwrap();
+        assert_eq!(output.downcast::<GpuBuffer>().unwrap().size(), bytes);
+        interpreter.fetch_output(0).unwrap();
+        check(interpreter.output(0).unwrap());
+    }
+    let unusable = make(wgpu::BufferUsages::COPY_DST);
+    for (buffer, offset, size, text) in [
+        (&unusable, 0, bytes, "lacks COPY_SRC"),
+        (&mine, 2, bytes, "multiples of 4"),
+        (&mine, 512, bytes, "of a buffer that has"),
+    ] {
+        let error = delegate.buffer(buffer, offset, size).unwrap_err();
+        assert!(matches!(error, Error::InvalidInput(_)) && error.to_string().contains(text), "{error}");
+    }
+}
