@@ -109,3 +109,13 @@ fn inputs_and_outputs_of_the_application_never_leave_the_device() {
         assert!(matches!(error, Error::InvalidInput(_)) && error.to_string().contains(text), "{error}");
     }
 }
+
+#[test]
+fn the_delegate_can_be_measured() {
+    let Some(delegate) = delegate() else { return };
+    let model = delegraph::interpreter::measure(1, || Box::new(delegate.clone())).unwrap();
+    for number in [model.cpu, model.delegate].iter().flat_map(|r| [r.multiply_adds, r.bytes]) {
+        assert!(number.is_finite() && number > 1e6, "{model:?}");
+    }
+    assert!(model.copies > 1e6 && model.overhead > 0.0 && model.overhead < 1.0, "{model:?}");
+}

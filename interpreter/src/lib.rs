@@ -16,6 +16,7 @@ mod in_place;
 mod interpreter;
 mod invocation;
 pub mod kernels;
+mod measure;
 mod memory;
 mod observe;
 mod partition;
@@ -25,6 +26,7 @@ mod subgraph;
 
 pub use interpreter::{DEFAULT_MEMORY_LIMIT, Interpreter, InterpreterBuilder};
 pub use invocation::Invocation;
+pub use measure::measure;
 pub use observe::{CancellationToken, Profiler, StepEvent};
 pub use resolvers::{BuiltinOpResolver, ReferenceOpResolver};
 pub use subgraph::MemoryReport;
