@@ -9,7 +9,7 @@ use delegraph_delegate_api::{Claim, Delegate, DelegateContext, NodeView, Rejecti
 
 use crate::abi::{self, Status};
 use crate::graph::Graph;
-use crate::host;
+use crate::host::{self, Accepted};
 use crate::kernel::{Kernel, Made, contain, registration};
 use crate::options::Settings;
 use crate::raw::{self, Result, checked};
@@ -21,7 +21,7 @@ pub(crate) struct State {
     pub(crate) name: CString,
     settings: Settings,
     /// What was found of runtimes that called: the address of a function, and what it belongs to.
-    hosts: Mutex<Vec<(usize, Result<String>)>>,
+    hosts: Mutex<Vec<(usize, Result<Accepted>)>>,
     /// Kernels that are made and wait for the runtime to ask for them.
     ready: Mutex<Vec<Kernel>>,
 }
@@ -49,7 +49,7 @@ impl State {
         Some(Box::new(ready.swap_remove(found)))
     }
 
-    fn check_host(&self, runtime: &Runtime) -> Result<String> {
+    fn check_host(&self, runtime: &Runtime) -> Result<Accepted> {
         let functions = runtime.functions()?;
         let address = functions.first().map_or(0, |f| f.addr());
         let mut hosts = lock(&self.hosts);
@@ -132,13 +132,13 @@ unsafe extern "C" fn prepare(context: *mut abi::Context, delegate: *mut abi::Del
 
 fn apply(runtime: &Runtime, state: &Arc<State>, handle: *mut abi::Delegate) -> Result<Outcome, Failure> {
     let host = state.check_host(runtime)?;
-    let mut graph = Graph::read(runtime)?;
+    let mut graph = Graph::read(runtime, host.all_fields)?;
     let (claims, left) = ask(runtime, state, &graph)?;
     graph.forget();
     let (plan, nodes) = (graph.plan().to_vec(), graph.plan().len());
     let graph = Arc::new(Mutex::new(graph));
     let claimed = claims.iter().map(|claim| claim.nodes.len()).sum();
-    let mut outcome = Outcome { host, claimed, nodes, partitions: 0, left };
+    let mut outcome = Outcome { host: host.name, claimed, nodes, partitions: 0, left };
     for (i, claim) in claims.into_iter().enumerate() {
         let MadeClaim { nodes, partitions } = claim;
         let indices: Vec<c_int> = nodes.iter().filter_map(|n| plan.get(n.0).copied()).collect();

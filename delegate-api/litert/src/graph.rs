@@ -44,11 +44,11 @@ struct Given {
 }
 
 impl Graph {
-    /// Reads the graph.
+    /// Reads the graph. `all_fields` says that the runtime's structures have every field whatever version is asked for.
     ///
     /// # Errors
     /// Where the runtime's structures make no sense, or are of a form that a model cannot have.
-    pub(crate) fn read(runtime: &Runtime) -> Result<Self> {
+    pub(crate) fn read(runtime: &Runtime, all_fields: bool) -> Result<Self> {
         let plan = runtime.plan()?;
         let count = runtime.tensor_count()?;
         let mut reader = Reader {
@@ -56,6 +56,7 @@ impl Graph {
             described: Vec::with_capacity(count),
             shape_known: vec![true; count],
             bytes: Vec::new(),
+            all_fields,
         };
         for i in 0..count {
             reader.tensor(runtime, i).map_err(|e| format!("tensor {i}: {e}"))?;
@@ -270,6 +271,7 @@ struct Reader {
     shape_known: Vec<bool>,
     /// The options of custom ops.
     bytes: Vec<u8>,
+    all_fields: bool,
 }
 
 impl Reader {
@@ -363,9 +365,10 @@ impl Reader {
             Some(_) if delegated => {}
             Some(op) => {
                 let rank = node.input(0).map_or(0, |id| self.described[id.0].shape.rank());
+                let fields = if self.all_fields { u32::MAX } else { version };
                 // SAFETY: the runtime's structure for this op: a kernel of the application that takes its place is
                 // given the same one.
-                match unsafe { params::read(op, version, raw.builtin_data, rank) } {
+                match unsafe { params::read(op, fields, raw.builtin_data, rank) } {
                     Ok(params) => node.params = params,
                     Err(text) => reason = Some(text),
                 }

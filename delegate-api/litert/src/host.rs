@@ -34,17 +34,26 @@ impl Host {
     }
 }
 
-/// Checks that the runtime with these functions is a known one; `allow_unknown` takes any other, too. Returns what it
-/// is called.
+/// A runtime that is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    /// What it is called.
+    pub(crate) name: String,
+    /// Its structures for params have every field that is known here, whichever version a node asks for.
+    pub(crate) all_fields: bool,
+}
+
+/// Checks that the runtime with these functions is a known one; `allow_unknown` takes any other, too.
 ///
 /// # Errors
 /// Why not, and what the user can do.
-pub(crate) fn check(functions: &[*const c_void], allow_unknown: bool) -> Result<String> {
+pub(crate) fn check(functions: &[*const c_void], allow_unknown: bool) -> Result<Accepted> {
     let found = object_of_all(functions).and_then(|object| recognise(&object));
+    let accept = |name, all_fields| Ok(Accepted { name, all_fields });
     match found {
-        Ok(host) if host.is_known() => return Ok(host.to_string()),
-        Ok(host) if allow_unknown => return Ok(format!("{host} (not tested)")),
-        Err(reason) if allow_unknown => return Ok(format!("an unknown runtime ({reason})")),
+        Ok(host) if host.is_known() => return accept(host.to_string(), host.name == "ai-edge-litert"),
+        Ok(host) if allow_unknown => return accept(format!("{host} (not tested)"), false),
+        Err(reason) if allow_unknown => return accept(format!("an unknown runtime ({reason})"), false),
         _ => {}
     }
     let what = match found {
@@ -230,7 +239,7 @@ mod tests {
         let error = check(&[function], false).unwrap_err();
         assert!(error.contains("not recognised") && error.contains("allow_unknown_host=1"), "{error}");
         assert!(error.contains("ai-edge-litert 1.0.1,"), "{error}");
-        assert!(check(&[function], true).unwrap().contains("unknown runtime"));
+        assert!(check(&[function], true).unwrap().name.contains("unknown runtime"));
         let elsewhere = libc::getpid as *const c_void;
         assert!(check(&[function, elsewhere], false).unwrap_err().contains("its functions lie in"));
         assert!(!same_object(function, elsewhere));

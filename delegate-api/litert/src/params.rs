@@ -1,7 +1,7 @@
 //! Typed params from the C structures that a runtime parses options into.
 //!
-//! A field that a later version of an op brought is read only where the node asks for that version: an older runtime's
-//! structure may end before it, but such a runtime does not take the node either.
+//! A field that a later version of an op brought is read only where the node asks for that version, or the runtime is
+//! known to have it: an older runtime's structure may end before it, but such a runtime does not take the node either.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -76,9 +76,9 @@ structures! {
     HloPad { low: [i64; 8], high: [i64; 8], interior: [i64; 8] }
 }
 
-/// The params of a node of the builtin op `op`, from what the runtime parsed its options into. `rank` is that of the
-/// first input. [`Params::Undefined`] for an op that calls other subgraphs, which a delegate is not shown, and for one
-/// that no runtime has a structure for.
+/// The params of a node of the builtin op `op`, from what the runtime parsed its options into. `version` is how far the
+/// structure is known to reach, `rank` that of the first input. [`Params::Undefined`] for an op that calls other
+/// subgraphs, which a delegate is not shown, and for one that no runtime has a structure for.
 ///
 /// # Safety
 /// `data` is null, or points at the structure that a runtime has for this op at this version.
