@@ -162,7 +162,8 @@ impl Graph {
     }
 
     fn infer_node(&mut self, i: usize, actual: &HashMap<TensorId, Shape>) {
-        let Some(node) = self.model.subgraphs.first().and_then(|s| s.nodes.get(i)) else { return };
+        let Some(subgraph) = self.model.subgraphs.first() else { return };
+        let node = &subgraph.nodes[i];
         // What the runtime runs has the shapes that it says. They are seen to be others, if so, when it prepares.
         if self.states[i].taken {
             return;
@@ -177,7 +178,7 @@ impl Graph {
                         self.tensors[id.0].shape = shape;
                     }
                 }
-                if fold::fold(node, &mut self.tensors) {
+                if fold::fold(node, subgraph, &mut self.tensors) {
                     self.states[i].folded = true;
                 }
                 return;

@@ -12,6 +12,7 @@ use crate::raw::Result;
 pub const KNOWN_HOSTS: &[(&str, &[&str])] = &[
     ("ai-edge-litert", &["1.0.1", "1.1.2", "1.2.0", "1.3.0", "1.4.0", "2.0.3", "2.1.6", "2.2.0", "2.3.0"]),
     ("tflite-runtime", &["2.14.0"]),
+    ("tensorflow", &["2.21.0"]),
 ];
 
 /// A runtime.
@@ -39,7 +40,8 @@ impl Host {
 pub(crate) struct Accepted {
     /// What it is called.
     pub(crate) name: String,
-    /// Its structures for params have every field that is known here, whichever version a node asks for.
+    /// It is newer than every field of the structures for params that is known here: all are there, whichever version a
+    /// node asks for.
     pub(crate) all_fields: bool,
 }
 
@@ -51,7 +53,7 @@ pub(crate) fn check(functions: &[*const c_void], allow_unknown: bool) -> Result<
     let found = object_of_all(functions).and_then(|object| recognise(&object));
     let accept = |name, all_fields| Ok(Accepted { name, all_fields });
     match found {
-        Ok(host) if host.is_known() => return accept(host.to_string(), host.name == "ai-edge-litert"),
+        Ok(host) if host.is_known() => return accept(host.to_string(), host.name != "tflite-runtime"),
         Ok(host) if allow_unknown => return accept(format!("{host} (not tested)"), false),
         Err(reason) if allow_unknown => return accept(format!("an unknown runtime ({reason})"), false),
         _ => {}

@@ -304,7 +304,7 @@ impl Kernel {
 
 /// There is nothing beyond the partition that a kernel could reach.
 #[derive(Default)]
-struct Alone(Resources);
+pub(crate) struct Alone(Resources);
 
 fn unreachable_subgraph<T>() -> delegraph_core::Result<T> {
     Err(Error::Unsupported("calling other subgraphs from a delegate of this runtime".into()))
