@@ -10,7 +10,7 @@ use delegraph_delegate_api::{Claim, Delegate, DelegateContext, NodeView, Rejecti
 use crate::abi::{self, Status};
 use crate::graph::Graph;
 use crate::host::{self, Accepted};
-use crate::kernel::{Kernel, Made, contain, registration};
+use crate::kernel::{Kernel, Made, contain, read_outside, registration};
 use crate::options::Settings;
 use crate::raw::{self, Result, checked};
 use crate::runtime::{Partition, Runtime};
@@ -173,7 +173,7 @@ fn ask(runtime: &Runtime, state: &State, graph: &Graph) -> Result<(Vec<MadeClaim
     let mut cx = DelegateContext::new(graph.view(), delegate.max_versions().clone());
     contain(|| delegate.prepare(&mut cx))?;
     let (claims, reasons) = cx.finish();
-    let left = left_nodes(graph, &reasons);
+    let mut left = left_nodes(graph, &reasons);
     let claimed: usize = claims.iter().map(|claim| claim.nodes.len()).sum();
     let all = graph.plan().len();
     if state.settings.require && claimed < all {
@@ -183,8 +183,42 @@ fn ask(runtime: &Runtime, state: &State, graph: &Graph) -> Result<(Vec<MadeClaim
             all - claimed
         ));
     }
-    let made = claims.into_iter().map(|claim| make(runtime, graph, claim)).collect::<Result<_>>()?;
+    let mut made = Vec::new();
+    for mut claim in claims {
+        let shared = shared_weights(graph, &claim.nodes);
+        claim.nodes.retain(|node| !shared.contains(node));
+        left.extend(shared.iter().map(|&node| describe(graph, node, "nodes that are left read its weights")));
+        made.push(make(runtime, graph, claim)?);
+    }
     Ok((made, left))
+}
+
+/// Nodes among these that expand constants of the file and whose results somebody else reads, too. For the claim they
+/// are constants in any case, and other delegates of the runtime also want to see whence weights come.
+fn shared_weights(graph: &Graph, claimed: &[NodeId]) -> Vec<NodeId> {
+    let view = graph.view();
+    let mut expanding: Vec<NodeId> = Vec::new();
+    for node in view.nodes().filter(|node| claimed.contains(&node.id()) && node.state().folded) {
+        let expanded = |id| expanding.iter().any(|&n| view.node(n).outputs().any(|t| t.id() == id));
+        if node.inputs().all(|t| graph.is_given(t.id()) || expanded(t.id())) {
+            expanding.push(node.id());
+        }
+    }
+    let mut shared: Vec<NodeId> = Vec::new();
+    for &node in expanding.iter().rev() {
+        let readers = view.node(node).outputs().map(|t| t.id());
+        let claimed: Vec<NodeId> = claimed.iter().copied().filter(|n| !shared.contains(n)).collect();
+        if readers.into_iter().any(|id| read_outside(&view, id, &claimed)) {
+            shared.push(node);
+        }
+    }
+    shared
+}
+
+fn describe(graph: &Graph, node: NodeId, reason: &str) -> String {
+    let index = graph.plan().get(node.0).copied().unwrap_or_default();
+    let node = graph.view().node(node);
+    format!("node {index} ({} v{}): {reason}", node.op(), node.version())
 }
 
 /// The nodes that the runtime keeps, with the reasons.
@@ -192,8 +226,7 @@ fn left_nodes(graph: &Graph, reasons: &[Option<Rejection>]) -> Vec<String> {
     let line = |(node, reason): (NodeView<'_>, &Option<Rejection>)| {
         let withheld = graph.withheld(node.id()).map(str::to_owned);
         let reason = withheld.or_else(|| reason.as_ref().map(ToString::to_string))?;
-        let index = graph.plan().get(node.id().0)?;
-        Some(format!("node {index} ({} v{}): {reason}", node.op(), node.version()))
+        Some(describe(graph, node.id(), &reason))
     };
     graph.view().nodes().zip(reasons).filter_map(line).collect()
 }

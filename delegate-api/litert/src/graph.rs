@@ -132,6 +132,11 @@ impl Graph {
         self.withheld.get(node.0)?.as_deref()
     }
 
+    /// Whether the tensor is a constant of the runtime's own.
+    pub(crate) fn is_given(&self, tensor: TensorId) -> bool {
+        self.given.constant.get(tensor.0) == Some(&true)
+    }
+
     /// The node that the runtime numbers `index`.
     pub(crate) fn node_of(&self, index: c_int) -> Result<NodeId> {
         let node = self.plan.iter().position(|&i| i == index);

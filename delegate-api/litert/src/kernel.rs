@@ -227,7 +227,7 @@ fn tensor_id(index: c_int, view: &GraphView<'_>) -> Result<TensorId> {
 }
 
 /// Whether the application, or a node that is not claimed, reads the tensor.
-fn read_outside(view: &GraphView<'_>, id: TensorId, claimed: &[NodeId]) -> bool {
+pub(crate) fn read_outside(view: &GraphView<'_>, id: TensorId, claimed: &[NodeId]) -> bool {
     let reads = |node: NodeId| view.node(node).node().inputs.contains(&Some(id));
     view.subgraph().outputs.contains(&id)
         || view.nodes().any(|node| reads(node.id()) && !claimed.contains(&node.id()))

@@ -13,7 +13,7 @@ use delegraph_delegate_api::plugin::{CreateError, PluginOptions};
 use delegraph_delegate_api::{
     Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, VersionTable,
 };
-use host::{BOOL, F16, F32, Host, I64, foreign_invoke};
+use host::{BOOL, F16, F32, Host, I32, I64, foreign_invoke};
 
 use crate::abi;
 
@@ -295,8 +295,8 @@ fn optional_inputs_and_custom_ops_are_claimed() {
 
 #[test]
 fn half_constants_are_folded() {
-    // The second reader of the weights is above the delegate's version in one case: then the host's memory gets them.
-    for (version, plan) in [(1, 1), (9, 2)] {
+    // The second reader of the weights is above the delegate's version in one case: then the runtime expands them, too.
+    for (version, plan) in [(1, 1), (9, 3)] {
         let (mut host, adder) = (Host::new(), Adder::new());
         let half = [0x00_u8, 0x3c, 0x00, 0x40];
         let (h, w) = (host.tensor(F16, &[2], Some(&half)), host.tensor(F32, &[2], None));
@@ -345,6 +345,23 @@ fn kernels_are_made_anew_for_new_shapes() {
     assert!(host.errors[0].contains("cannot be delegated with the new shapes"), "{:?}", host.errors);
     host.resize(x, &[2, 2]);
     assert_eq!(run(&mut host, x, z), CHAIN);
+}
+
+#[test]
+fn computed_shapes_are_constants_that_follow_the_input() {
+    let (mut host, adder) = (Host::new(), Adder::new());
+    let (x, shape) = (host.tensor(F32, &[4, 2], None), host.tensor(I32, &[2], None));
+    host.node(BuiltinOp::SHAPE, 1, &[x], &[shape]);
+    host.node_params(0)[0] = I32;
+    host.outputs = vec![shape];
+    let handle = Handle::new(&adder, &[]);
+    assert_eq!(host.apply(handle.0), abi::OK);
+    for dims in [[4, 2], [3, 5]] {
+        host.resize(x, &dims);
+        let found: Vec<u32> = run(&mut host, x, shape).into_iter().map(f32::to_bits).collect();
+        assert_eq!(found, dims.map(|d| d as u32));
+    }
+    assert_eq!(host.partitions(), 1);
 }
 
 #[test]
