@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::error::{Location, Result};
+use crate::kernel::Shared;
 use crate::op::Op;
 use crate::ops::Params;
 use crate::quantization::{MinMax, Quantization};
@@ -75,6 +76,7 @@ impl fmt::Debug for ModelBytes {
 pub struct Model {
     pub(crate) bytes: ModelBytes,
     pub(crate) path: Option<PathBuf>,
+    pub(crate) shared: Shared,
     /// What the author wrote about the model.
     pub description: String,
     /// Subgraphs; number 0 is the primary one, the others are entry points of signatures or called by nodes.
@@ -123,6 +125,11 @@ impl Model {
     /// Lets the file's bytes leave memory where they can be read again: see [`Backing::let_go`].
     pub fn let_go(&self) {
         self.bytes.0.let_go();
+    }
+
+    /// What kernels of all interpreters on this model have in common.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Where the model came from, if it has a path.

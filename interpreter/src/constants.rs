@@ -1,6 +1,6 @@
 //! When the memory of constants is given back: once all who read them have packed what they need.
 
-use delegraph_core::graph::{Model, Subgraph, TensorId};
+use delegraph_core::graph::{Model, Node, Subgraph, TensorId};
 use delegraph_core::kernel::RuntimeTensor;
 
 /// So many bytes of the file are read before its pages are let go; each time costs a system call.
@@ -11,6 +11,9 @@ const LET_GO: usize = 1 << 20;
 pub(crate) struct Readers {
     /// For each tensor, how many inputs of nodes, and outputs of the subgraph.
     left: Vec<u32>,
+    /// For each tensor, whether it is a constant that depends on more than the model: on shapes of inputs, or on a
+    /// kernel of the application's.
+    loose: Vec<bool>,
     /// Bytes of the file that were read since its pages were let go.
     read: usize,
 }
@@ -22,7 +25,18 @@ impl Readers {
         for id in inputs.chain(&subgraph.outputs) {
             left[id.0] = left[id.0].saturating_add(1);
         }
-        Readers { left, read: 0 }
+        Readers { left, loose: vec![false; subgraph.tensors.len()], read: 0 }
+    }
+
+    /// A node was computed while preparing; `loose` says whether from more than its inputs' values.
+    pub(crate) fn computed(&mut self, node: &Node, loose: bool) {
+        let loose = loose || !self.depends_on_model_alone(node);
+        node.outputs.iter().for_each(|id| self.loose[id.0] = loose);
+    }
+
+    /// Whether the constants among a node's inputs are the same in every interpreter on the model.
+    pub(crate) fn depends_on_model_alone(&self, node: &Node) -> bool {
+        node.inputs.iter().flatten().all(|id| !self.loose[id.0])
     }
 
     /// A node does not read the constants among its `inputs` any more. Those computed while preparing are released
@@ -60,7 +74,10 @@ mod tests {
     use delegraph_core::graph::Backing;
     use delegraph_core::kernel::Placement;
     use delegraph_core::ops::TensorType;
+    use delegraph_core::ops::cast::CastParams;
     use delegraph_core::ops::fully_connected::FullyConnectedParams;
+    use delegraph_core::ops::reshape::ReshapeParams;
+    use delegraph_core::ops::shape::ShapeParams;
     use delegraph_core::{BuiltinOp, ModelBuilder, ModelBytes, Params, SubgraphBuilder};
     use half::f16;
 
@@ -129,6 +146,53 @@ mod tests {
         ];
         assert_eq!(run(&mut optimized), run(&mut reference));
         assert_eq!(placement(&optimized, "weights"), Placement::Constant);
+    }
+
+    #[test]
+    fn interpreters_on_one_model_pack_once() {
+        let model = Arc::new(model(false));
+        let new = || Interpreter::builder(model.clone()).build().unwrap();
+        let mut a = new();
+        assert_eq!(model.shared().count(), (2, 2));
+        let mut b = new();
+        assert_eq!(model.shared().count(), (2, 4));
+        let expected = run(&mut a);
+        assert_eq!(run(&mut b), expected);
+        // Another number of rows meets the same weights.
+        a.resize_input(0, &[1, 4]).unwrap();
+        assert_eq!(run(&mut a), expected[..4]);
+        assert_eq!(model.shared().count(), (2, 4));
+        drop(a);
+        assert_eq!(run(&mut b), expected);
+        assert_eq!(Model::clone(&model).shared().count(), (0, 0));
+        drop(b);
+        assert_eq!(model.shared().count(), (0, 0));
+    }
+
+    #[test]
+    fn weights_that_depend_on_shapes_are_not_shared() {
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Float32, [1, 2]);
+        let shape = graph.node(BuiltinOp::SHAPE, ShapeParams { out_type: TensorType::Int32 });
+        let shape = shape.inputs([x]).output("shape");
+        let weights = graph.tensor("weights", TensorType::Float32, [2]);
+        graph.node(BuiltinOp::CAST, CastParams::default()).inputs([shape]).writes([weights]);
+        let params = ReshapeParams { new_shape: vec![1, 2] };
+        let weights = graph.node(BuiltinOp::RESHAPE, params).inputs([weights]).output("row");
+        let params = FullyConnectedParams::default();
+        let y = graph.node(BuiltinOp::FULLY_CONNECTED, params).inputs([x, weights]).output("y");
+        graph.outputs([y]);
+        let model = Arc::new(ModelBuilder::new().subgraph(graph).build().unwrap());
+        let new = |rows: usize| {
+            let mut interpreter = Interpreter::builder(model.clone()).build().unwrap();
+            interpreter.resize_input(0, &[rows, 2]).unwrap();
+            interpreter.input_mut::<f32>(0).unwrap().fill(1.0);
+            interpreter.invoke().unwrap();
+            interpreter
+        };
+        let (a, b) = (new(1), new(3));
+        assert_eq!((a.output::<f32>(0).unwrap(), b.output::<f32>(0).unwrap()), (&[3.0][..], &[5.0; 3][..]));
+        assert_eq!(model.shared().count(), (0, 0));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::Subgraph;
-use delegraph_core::kernel::{Host, Parallel, Placement, Resources, RuntimeTensor};
+use delegraph_core::kernel::{Host, Parallel, Placement, Resources, RuntimeTensor, Shared};
 use delegraph_core::{Model, OpResolver, Shape, TensorId, TensorType};
 use delegraph_delegate_api::{Callees, GraphView, Report};
 use std::sync::Arc;
@@ -46,6 +46,7 @@ impl Engine {
             observer: &mut self.observer,
             delegation: &mut self.delegation,
             settings: self.settings,
+            preparing: None,
         };
         let subgraph = env.take(index)?;
         Ok((subgraph, env))
@@ -77,6 +78,8 @@ pub(crate) struct Env<'e> {
     pub(crate) observer: &'e mut Observer,
     pub(crate) delegation: &'e mut Delegation,
     pub(crate) settings: Settings,
+    /// The subgraph and the node that is being prepared, if its constants depend on the model alone.
+    pub(crate) preparing: Option<(usize, usize)>,
 }
 
 impl Env<'_> {
@@ -164,6 +167,10 @@ pub(crate) struct Slots<'e>(pub(crate) &'e [Option<Box<SubgraphRuntime>>]);
 impl Host for Env<'_> {
     fn resources(&mut self) -> &mut Resources {
         self.resources
+    }
+
+    fn shared(&self) -> Option<(&Shared, (usize, usize))> {
+        self.preparing.map(|node| (self.model.shared(), node))
     }
 
     fn subgraph(&self, index: usize) -> Option<&Subgraph> {

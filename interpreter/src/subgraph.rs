@@ -303,6 +303,7 @@ impl SubgraphRuntime {
         let node = &self.model.subgraphs[self.index].nodes[id.0];
         let runtime = &mut self.nodes[id.0];
         let threads = env.parallel.threads();
+        env.preparing = self.readers.depends_on_model_alone(node).then_some((self.index, id.0));
         let mut cx = PrepareContext::new(
             &node.params,
             node.version,
@@ -361,6 +362,8 @@ impl SubgraphRuntime {
         self.nodes[id.0].scratch = Scratch::default();
         self.nodes[id.0].turn = Turn::Folded;
         node.outputs.iter().for_each(|t| self.tensors[t.0].freeze());
+        let runtime = &self.nodes[id.0];
+        self.readers.computed(node, runtime.overridden || runtime.kernel.needs_shapes_only());
         // Delegates see all constants.
         if env.delegation.delegates.is_empty() {
             self.done(id, env);

@@ -16,6 +16,7 @@ mod buffer;
 mod invoke;
 mod prepare;
 mod resources;
+mod shared;
 mod strings;
 mod tensor;
 
@@ -23,6 +24,7 @@ pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use invoke::InvokeContext;
 pub use prepare::{PrepareContext, Temporary, TensorView};
 pub use resources::{Entries, Resources, SavedVariables, Table, Variable};
+pub use shared::Shared;
 pub use strings::Strings;
 pub use tensor::{Placement, RuntimeTensor};
 
@@ -106,6 +108,12 @@ pub trait Host {
 
     /// Runs subgraph `index` on `inputs`, tensors of the caller; returns its outputs, valid until the next call.
     fn call(&mut self, index: usize, inputs: &[&RuntimeTensor]) -> Result<Vec<&RuntimeTensor>>;
+
+    /// Where the kernel that is being prepared finds what others made of the same constants: the model's shared things,
+    /// and subgraph and node. `None` where its constants depend on more than the model.
+    fn shared(&self) -> Option<(&Shared, (usize, usize))> {
+        None
+    }
 
     /// Whether the application wants the invocation to end. A kernel that takes long asks now and then, and returns
     /// [`Error::Cancelled`](crate::Error::Cancelled) where it does.

@@ -1,6 +1,7 @@
 //! What a kernel sees while it prepares.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -251,6 +252,25 @@ impl<'a> PrepareContext<'a> {
     /// Whether the kernel is done with constants.
     pub fn is_done_with_constants(&self) -> bool {
         self.done_with_constants
+    }
+
+    /// What `make` gives, shared with the same node in other interpreters on the same model: weights are packed once.
+    ///
+    /// What it makes may depend on constant inputs, on params and on quantization, and on nothing else but what
+    /// `variant` tells, such as the shape of another input.
+    ///
+    /// # Errors
+    /// What `make` says.
+    pub fn shared<T: Send + Sync + 'static>(
+        &self,
+        variant: &[usize],
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
+        match self.host.shared() {
+            // The values of other inputs are known, too, but are others next time.
+            Some((shared, node)) if !self.known => shared.get(node, variant, make),
+            _ => make().map(Arc::new),
+        }
     }
 
     /// Variables and other subgraphs.

@@ -74,6 +74,7 @@ pub(crate) fn from_subgraphs(bytes: Vec<u8>, mut subgraphs: Vec<Subgraph>) -> Re
     Ok(Model {
         bytes: ModelBytes::new(bytes),
         path: None,
+        shared: Default::default(),
         description: String::new(),
         subgraphs,
         signatures: Vec::new(),
@@ -151,6 +152,7 @@ fn read(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
     Ok(Model {
         description: model.description().unwrap_or_default().to_owned(),
         path,
+        shared: Default::default(),
         subgraphs,
         signatures,
         metadata,

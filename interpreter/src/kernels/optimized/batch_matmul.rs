@@ -45,7 +45,8 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         && !p.adj_x
     {
         let rows = a.shape().elements() / k;
-        let gemm = GemmF32::pack(Isa::best(), (k, n), constant, layout, None).map_err(compute_error)?;
+        let pack = || GemmF32::pack(Isa::best(), (k, n), constant, layout, None).map_err(compute_error);
+        let gemm = cx.shared(&[], pack)?;
         let scratch = cx.temporary(gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?);
         cx.done_with_constants();
         return Ok(Some(Box::new(move |cx| {

@@ -49,7 +49,8 @@ fn float(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Resu
         None => None,
     };
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
-    let conv = ConvF32::pack(Isa::best(), filter, weights, bias).map_err(compute_error)?;
+    let pack = || ConvF32::pack(Isa::best(), filter, weights, bias).map_err(compute_error);
+    let conv = cx.shared(&[filter.groups], pack)?;
     let scratch = cx.temporary(conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?);
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
@@ -66,8 +67,9 @@ fn integer(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Re
     let away_from = if filter.groups == 1 { usize::MAX } else { 0 };
     let Some(q) = Quantized::new(cx, &requantize)? else { return Ok(None) };
     let output = Some(q.output(away_from));
-    let conv = ConvI8::pack(Isa::best(), filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output)
-        .map_err(compute_error)?;
+    let pack =
+        || ConvI8::pack(Isa::best(), filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output);
+    let conv = cx.shared(&[filter.groups], || pack().map_err(compute_error))?;
     let scratch = cx.temporary(conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?);
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);

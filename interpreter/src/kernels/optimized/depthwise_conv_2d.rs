@@ -51,8 +51,8 @@ fn float(cx: &mut PrepareContext<'_>, filter: DepthwiseFilter, geo: ConvGeometry
     };
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
     let DepthwiseFilter { in_channels, multiplier, window } = filter;
-    let conv = DepthwiseF32::pack(Isa::best(), in_channels, multiplier, window, weights, bias)
-        .map_err(compute_error)?;
+    let pack = || DepthwiseF32::pack(Isa::best(), in_channels, multiplier, window, weights, bias);
+    let conv = cx.shared(&[in_channels], || pack().map_err(compute_error))?;
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
         conv.run(&geo, input, output, clamp, cx.parallel()).map_err(compute_error)
@@ -73,8 +73,8 @@ fn integer(
     // unsigned numbers rounds all of them away from zero.
     let away_from = if unsigned { 0 } else { filter.in_channels * filter.multiplier / 8 * 8 };
     let output = q.output(away_from);
-    let conv = DepthwiseI8::pack(Isa::best(), filter, &q.weights, q.weight_quant, q.bias, q.input, output)
-        .map_err(compute_error)?;
+    let pack = || DepthwiseI8::pack(Isa::best(), filter, &q.weights, q.weight_quant, q.bias, q.input, output);
+    let conv = cx.shared(&[filter.in_channels], || pack().map_err(compute_error))?;
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
         conv.run(&geo, input, output, cx.parallel()).map_err(compute_error)

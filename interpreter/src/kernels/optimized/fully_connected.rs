@@ -48,7 +48,8 @@ fn float(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Opti
     };
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
     let layout = MatrixLayout::ColumnsContiguous;
-    let gemm = GemmF32::pack(Isa::best(), (depth, units), weights, layout, bias).map_err(compute_error)?;
+    let pack = || GemmF32::pack(Isa::best(), (depth, units), weights, layout, bias).map_err(compute_error);
+    let gemm = cx.shared(&[], pack)?;
     let scratch = cx.temporary(gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?);
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
@@ -70,8 +71,8 @@ fn integer(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Op
     q.weight_quant.zero_point = weights.scale_zero_point().map_or(0, |(_, zero)| zero);
     let output = Some(q.output(usize::MAX));
     let shape = (depth, units);
-    let gemm = GemmI8::pack(Isa::best(), shape, &q.weights, q.weight_quant, q.bias, q.input, output)
-        .map_err(compute_error)?;
+    let pack = || GemmI8::pack(Isa::best(), shape, &q.weights, q.weight_quant, q.bias, q.input, output);
+    let gemm = cx.shared(&[], || pack().map_err(compute_error))?;
     let scratch = cx.temporary(gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?);
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);

@@ -62,8 +62,8 @@ pub(super) fn fully_connected(
     let Some(parts) = Parts::new(cx, 0, activation)? else { return Ok(None) };
     let columns = parts.columns(depth)?;
     let isa = Isa::best();
-    let gemm =
-        GemmI8::pack(isa, (depth, units), &parts.weights, STEPS, None, STEPS, None).map_err(compute_error)?;
+    let pack = || GemmI8::pack(isa, (depth, units), &parts.weights, STEPS, None, STEPS, None);
+    let gemm = cx.shared(&[], || pack().map_err(compute_error))?;
     let scratch = gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?;
     let dynamic = DynamicInput::new(cx, rows, depth, asymmetric)?;
     let (scratch, sums) = (cx.temporary(scratch), cx.temporary_of::<i32>(rows.saturating_mul(units))?);
@@ -94,8 +94,8 @@ pub(super) fn conv_2d(
     let isa = Isa::best();
     let batch = geo.batch;
     let geo = ConvGeometry { batch: 1, ..geo };
-    let conv =
-        ConvI8::pack(isa, filter, &geo, &parts.weights, STEPS, None, STEPS, None).map_err(compute_error)?;
+    let pack = || ConvI8::pack(isa, filter, &geo, &parts.weights, STEPS, None, STEPS, None);
+    let conv = cx.shared(&[filter.groups], || pack().map_err(compute_error))?;
     let scratch = conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?;
     let (image, pixels) = (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
     let out_image = pixels.saturating_mul(filter.out_channels);
@@ -140,8 +140,8 @@ pub(super) fn depthwise_conv_2d(
     let weights: Vec<f32> = parts.weights.iter().map(|w| f32::from(w.cast_signed())).collect();
     let isa = Isa::best();
     let DepthwiseFilter { in_channels, multiplier, window } = filter;
-    let conv =
-        DepthwiseF32::pack(isa, in_channels, multiplier, window, &weights, None).map_err(compute_error)?;
+    let pack = || DepthwiseF32::pack(isa, in_channels, multiplier, window, &weights, None);
+    let conv = cx.shared(&[in_channels], || pack().map_err(compute_error))?;
     let channels = in_channels * multiplier;
     let columns =
         SumScales::new(&parts.scales, vec![0; channels], parts.bias.as_deref()).map_err(compute_error)?;

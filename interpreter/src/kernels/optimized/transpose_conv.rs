@@ -191,8 +191,8 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let Some(shape) = Shape::new(cx)? else { return Ok(None) };
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
     let (columns, layout) = ((shape.channels, shape.columns()), MatrixLayout::ColumnsContiguous);
-    let gemm = GemmF32::pack(Isa::best(), columns, &shape.columns_of(weights), layout, None)
-        .map_err(compute_error)?;
+    let pack = || GemmF32::pack(Isa::best(), columns, &shape.columns_of(weights), layout, None);
+    let gemm = cx.shared(&[columns.0, columns.1], || pack().map_err(compute_error))?;
     let most = shape.rows * shape.input[1];
     let scratch = cx.temporary(gemm.scratch_len(most, cx.threads()).map_err(compute_error)?);
     let [sums, rows] = shape.lengths()?;
