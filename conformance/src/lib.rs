@@ -1,5 +1,6 @@
 //! Proves any Delegraph delegate right, or shows where it is wrong.
 
+pub mod author;
 pub mod cases;
 pub mod compare;
 pub mod corpus;

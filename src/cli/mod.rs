@@ -17,6 +17,7 @@ mod inputs;
 mod inspect;
 mod limits;
 mod model;
+mod new_delegate;
 mod ops;
 mod output;
 mod run;
@@ -62,6 +63,7 @@ enum Verb {
     Ops(ops::Arguments),
     Devices(devices::Arguments),
     Conformance(conformance::Arguments),
+    NewDelegate(new_delegate::Arguments),
     #[command(hide = true)]
     ConformanceWorker(conformance::worker::Arguments),
 }
@@ -77,6 +79,7 @@ impl Verb {
             Verb::Ops(arguments) => ops::run(&arguments, out),
             Verb::Devices(arguments) => devices::run(&arguments, out),
             Verb::Conformance(arguments) => conformance::run(&arguments, out),
+            Verb::NewDelegate(arguments) => new_delegate::run(&arguments, out),
             Verb::ConformanceWorker(arguments) => conformance::worker::run(&arguments),
         }
     }

@@ -1,0 +1,395 @@
+//! Test doubles for authors of delegates: what a delegate claims of a graph, and whether it computes what the reference
+//! kernels compute. Graphs are built in memory; no model file is needed.
+//!
+//! ```
+//! use delegraph_conformance::author::{agree, offer};
+//! use delegraph_core::ops::binary::{AddParams, MulParams};
+//! use delegraph_core::{BuiltinOp, ModelBuilder, SubgraphBuilder, TensorType};
+//! # use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
+//! # use delegraph_core::Result;
+//! # use delegraph_delegate_api::*;
+//! # struct Adder(VersionTable);
+//! # impl SimpleDelegate for Adder {
+//! #     fn name(&self) -> &str { "adder" }
+//! #     fn max_versions(&self) -> &VersionTable { &self.0 }
+//! #     fn supports(&self, _: &NodeView<'_>) -> Result<(), Rejection> { Ok(()) }
+//! #     fn create_kernel(&mut self, _: &DelegateParams, _: &GraphView<'_>) -> Result<Box<dyn DelegateKernel>> {
+//! #         Ok(Box::new(Double))
+//! #     }
+//! # }
+//! # struct Double;
+//! # impl Kernel for Double {
+//! #     fn prepare(&mut self, _: &mut PrepareContext<'_>) -> Result<()> { Ok(()) }
+//! #     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+//! #         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+//! #         input.iter().zip(output).for_each(|(x, y)| *y = x + x);
+//! #         Ok(())
+//! #     }
+//! # }
+//! # impl DelegateKernel for Double {}
+//! # fn my_delegate() -> Adder { Adder(VersionTable::new(&[(BuiltinOp::ADD, 1)])) }
+//!
+//! # fn main() -> delegraph_core::Result<()> {
+//! let mut graph = SubgraphBuilder::new("main");
+//! let x = graph.input("x", TensorType::Float32, [2, 3]);
+//! let sum = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, x]).output("sum");
+//! let y = graph.node(BuiltinOp::MUL, MulParams::default()).inputs([sum, sum]).output("y");
+//! graph.outputs([y]);
+//! let model = ModelBuilder::new().subgraph(graph).build()?;
+//!
+//! let offer = offer(&model, my_delegate())?;
+//! offer.assert_claims(&[0]);
+//! offer.assert_rejects(1, "UnsupportedOp");
+//! agree(&model, my_delegate(), 0).unwrap();
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use delegraph_core::kernel::RuntimeTensor;
+use delegraph_core::{Error, Model, MutableOpResolver, NodeId, Result, TensorType};
+use delegraph_delegate_api::{Delegate, PartitionOptions, Policy, Rejection, Report, Runner};
+use delegraph_interpreter::seeded::{SplitMix64, fill};
+use delegraph_interpreter::{Interpreter, ReferenceOpResolver};
+
+use crate::compare::{Tolerance, compare, numbers};
+
+/// Offers every node of `model` to a delegate. Nothing runs, and no kernel is made.
+///
+/// # Errors
+/// Where the model cannot be prepared, and [`Error::Delegate`] where the delegate fails or panics.
+pub fn offer(model: &Model, delegate: impl Delegate + 'static) -> Result<Offer> {
+    Trial::new(model).offer(delegate)
+}
+
+/// Runs `model` with a delegate and on the reference kernels, on the same inputs made from `seed`, and compares. The
+/// nodes that the delegate leaves run on the reference kernels either way, so any difference is the delegate's.
+///
+/// # Errors
+/// What differs, or why the comparison says nothing: the delegate fails, or claims no node.
+pub fn agree(model: &Model, delegate: impl Delegate + 'static, seed: u64) -> Result<Agreement, Disagreement> {
+    Trial::new(model).seed(seed).agree(delegate)
+}
+
+/// How a model is offered and run; [`offer`] and [`agree`] are its short forms.
+#[derive(Clone)]
+pub struct Trial {
+    model: Arc<Model>,
+    resolver: MutableOpResolver,
+    limits: PartitionOptions,
+    resizes: Vec<(usize, Vec<usize>)>,
+    seed: u64,
+    runs: usize,
+    threads: usize,
+}
+
+impl Trial {
+    /// Seed 0, three runs, one thread, the shapes of the model.
+    pub fn new(model: &Model) -> Self {
+        Trial {
+            model: Arc::new(model.clone()),
+            resolver: MutableOpResolver::extending(ReferenceOpResolver::new()),
+            limits: PartitionOptions::default(),
+            resizes: Vec::new(),
+            seed: 0,
+            runs: 3,
+            threads: 1,
+        }
+    }
+
+    /// What inputs are made from.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// How often the model runs, each time on other inputs, with its state kept from run to run.
+    #[must_use]
+    pub fn runs(mut self, runs: usize) -> Self {
+        self.runs = runs;
+        self
+    }
+
+    /// How many threads kernels may use.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Gives an input another shape, once the model was prepared with its own: the delegate is asked anew.
+    #[must_use]
+    pub fn resize(mut self, input: usize, shape: &[usize]) -> Self {
+        self.resizes.push((input, shape.to_vec()));
+        self
+    }
+
+    /// The application's limits on what is delegated.
+    #[must_use]
+    pub fn limits(mut self, limits: PartitionOptions) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The kernels to compare with, for custom ops and replaced builtin ones; the reference kernels unless this is
+    /// called.
+    #[must_use]
+    pub fn resolver(mut self, resolver: MutableOpResolver) -> Self {
+        self.resolver = resolver;
+        self
+    }
+
+    /// As the function [`offer`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn offer(&self, delegate: impl Delegate + 'static) -> Result<Offer> {
+        let interpreter = self.build(Some(Box::new(delegate)), Policy::Report)?;
+        let offer = Offer::of(&interpreter);
+        match offer.report.failures.first() {
+            Some((delegate, message)) => {
+                Err(Error::Delegate { delegate: delegate.clone(), message: message.clone() })
+            }
+            None => Ok(offer),
+        }
+    }
+
+    /// As the function [`agree`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn agree(&self, delegate: impl Delegate + 'static) -> Result<Agreement, Disagreement> {
+        let failed = |what: &str, e: Error| Disagreement(format!("{what}: {e}"));
+        let mut reference =
+            self.build(None, Policy::Prefer).map_err(|e| failed("the reference kernels do not run it", e))?;
+        let mut delegated = self
+            .build(Some(Box::new(delegate)), Policy::Prefer)
+            .map_err(|e| failed("it does not build", e))?;
+        let offer = Offer::of(&delegated);
+        if let Some((_, message)) = offer.report.failures.first() {
+            return Err(Disagreement(format!("the delegate failed: {message}\n{offer}")));
+        }
+        let nodes = offer.report.delegated_nodes();
+        if nodes == 0 {
+            return Err(Disagreement(format!(
+                "the delegate claims nothing, so nothing is compared\n{offer}"
+            )));
+        }
+        let mut largest = 0f64;
+        for run in 0..self.runs {
+            for interpreter in [&mut reference, &mut delegated] {
+                self.fill(interpreter, run).map_err(|e| failed("an input cannot be filled", e))?;
+            }
+            reference.invoke().map_err(|e| failed(&format!("run {run}, on the reference kernels"), e))?;
+            delegated.invoke().map_err(|e| failed(&format!("run {run}, with the delegate"), e))?;
+            for output in 0..reference.output_count() {
+                let tensors = (delegated.output_tensor(output), reference.output_tensor(output));
+                let (got, want) = match tensors {
+                    (Ok(got), Ok(want)) => (got, want),
+                    (Err(e), _) | (_, Err(e)) => return Err(failed("an output is not there", e)),
+                };
+                let difference = difference(got, want).map_err(|difference| {
+                    let place = format!("run {run}, output {output} (\"{}\")", want.name);
+                    Disagreement(format!("{place}: {difference}\nseed {}\n{offer}", self.seed))
+                })?;
+                largest = largest.max(difference);
+            }
+        }
+        Ok(Agreement { nodes, partitions: offer.report.partitions.len(), max_abs: largest })
+    }
+
+    fn build(&self, delegate: Option<Box<dyn Delegate>>, policy: Policy) -> Result<Interpreter> {
+        let mut builder = Interpreter::builder(self.model.clone())
+            .resolver(self.resolver.clone())
+            .policy(policy)
+            .threads(self.threads);
+        if let Some(delegate) = delegate {
+            builder = builder.delegate_within(delegate, self.limits.clone());
+        }
+        let mut interpreter = builder.build()?;
+        for (input, shape) in &self.resizes {
+            interpreter.resize_input(*input, shape)?;
+        }
+        interpreter.prepare()?;
+        Ok(interpreter)
+    }
+
+    fn fill(&self, interpreter: &mut Interpreter, run: usize) -> Result<()> {
+        for input in 0..interpreter.input_count() {
+            let ty = interpreter.input_tensor(input)?.ty;
+            let mut generator = SplitMix64::new(self.seed, input, run);
+            fill(ty, interpreter.input_bytes_mut(input)?, &mut generator);
+        }
+        Ok(())
+    }
+}
+
+/// What a delegate made of a graph. Nodes are counted from 0, in the order in which they were added.
+///
+/// Printing it gives a table of all nodes; so do the assertions where they fail.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    report: Report,
+}
+
+impl Offer {
+    /// What the delegates of an interpreter made of its model.
+    pub fn of(interpreter: &Interpreter) -> Self {
+        Offer { report: interpreter.report().clone() }
+    }
+
+    /// Whether a delegate has the node.
+    pub fn claimed(&self, node: usize) -> bool {
+        self.report.nodes.get(node).is_some_and(|n| matches!(n.runner, Runner::Delegate { .. }))
+    }
+
+    /// Every claimed node.
+    pub fn claims(&self) -> Vec<usize> {
+        (0..self.report.nodes.len()).filter(|&node| self.claimed(node)).collect()
+    }
+
+    /// Why a node is not claimed; `None` for one that is.
+    pub fn reason(&self, node: usize) -> Option<&Rejection> {
+        let node = self.report.nodes.get(node).filter(|_| !self.claimed(node))?;
+        node.rejections.last().map(|(_, reason)| reason)
+    }
+
+    /// The nodes of each partition.
+    pub fn partitions(&self) -> Vec<Vec<usize>> {
+        let numbers = |nodes: &[NodeId]| nodes.iter().map(|n| n.0).collect();
+        self.report.partitions.iter().map(|p| numbers(&p.nodes)).collect()
+    }
+
+    /// All that is known: versions, inputs and outputs of partitions, multiply-adds, bytes.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Panics unless exactly these nodes are claimed.
+    #[track_caller]
+    pub fn assert_claims(&self, nodes: &[usize]) {
+        let claims = self.claims();
+        assert!(claims == nodes, "nodes {claims:?} are claimed, expected are {nodes:?}\n{self}");
+    }
+
+    /// Panics unless the node is rejected with a reason of this [kind](Rejection::kind).
+    #[track_caller]
+    pub fn assert_rejects(&self, node: usize, kind: &str) {
+        let found =
+            self.reason(node).map_or("none: it is claimed, or there is no such node", Rejection::kind);
+        assert!(found == kind, "node {node}: the reason is {found}, expected is {kind}\n{self}");
+    }
+
+    /// Panics unless the claimed nodes fall into exactly these partitions.
+    #[track_caller]
+    pub fn assert_partitions(&self, partitions: &[&[usize]]) {
+        let found = self.partitions();
+        assert!(found == partitions, "the partitions are {found:?}, expected are {partitions:?}\n{self}");
+    }
+}
+
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for node in &self.report.nodes {
+            write!(f, "  node {} {} v{}: ", node.node.0, node.op, node.version)?;
+            match (&node.runner, node.rejections.last()) {
+                (Runner::Delegate { delegate, partition }, _) => {
+                    let name = self.report.delegates.get(*delegate).map_or("?", String::as_str);
+                    writeln!(f, "claimed by {name}, partition {partition}")?;
+                }
+                (_, Some((_, reason))) => writeln!(f, "{}: {reason}", reason.kind())?,
+                (Runner::Folded, None) => writeln!(f, "computed while preparing")?,
+                (Runner::Cpu, None) => writeln!(f, "on the CPU")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A delegate computed what the reference kernels compute.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Agreement {
+    /// How many nodes it ran.
+    pub nodes: usize,
+    /// In how many partitions.
+    pub partitions: usize,
+    /// The largest absolute difference, which is within the tolerance.
+    pub max_abs: f64,
+}
+
+/// What a delegate computed otherwise, or why nothing was compared. Both of its forms are for people to read, so that
+/// `unwrap` shows it as it is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Disagreement(String);
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Disagreement {}
+
+/// The largest difference of two tensors that are the same, or where they are not.
+fn difference(got: &RuntimeTensor, want: &RuntimeTensor) -> Result<f64, String> {
+    if (got.ty, &got.shape) != (want.ty, &want.shape) {
+        return Err(format!("it is {} {}, expected is {} {}", got.ty, got.shape, want.ty, want.shape));
+    }
+    let tolerance = Tolerance::of(want.ty, want.quantization.is_some());
+    let (Some(g), Some(w)) = (numbers(got.ty, got.bytes()), numbers(want.ty, want.bytes())) else {
+        return match got.bytes() == want.bytes() {
+            true => Ok(0.0),
+            false => Err(format!("its bytes differ ({} {})", want.ty, want.shape)),
+        };
+    };
+    let comparison = compare(&g, &w, tolerance);
+    if comparison.passes() {
+        return Ok(comparison.max_abs);
+    }
+    // Complex elements are two numbers.
+    let parts = match want.ty {
+        TensorType::Complex64 | TensorType::Complex128 => 2,
+        _ => 1,
+    };
+    let same = Tolerance { abs: comparison.allowed, rel: 0.0, quantum: 0 };
+    let wrong: Vec<usize> = (0..w.len()).filter(|&i| !compare(&g[i..=i], &w[i..=i], same).passes()).collect();
+    let examples = wrong.iter().take(4).map(|&i| {
+        let index = index_of(i / parts, &want.shape);
+        format!("\n  at {index:?}: {}, expected is {}", g[i], w[i])
+    });
+    Err(format!(
+        "{} of {} elements differ by more than {:e}, at most by {:e}{}",
+        wrong.len(),
+        w.len(),
+        comparison.allowed,
+        comparison.max_abs,
+        examples.collect::<String>()
+    ))
+}
+
+/// The index of element `i` of a tensor of this shape.
+fn index_of(mut i: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&size| {
+            let position = i % size.max(1);
+            i /= size.max(1);
+            position
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! `new-delegate`: a crate that a delegate begins with.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::failure::{Exit, Failure};
+use super::output::{Document, Output};
+
+/// The files of the crate. They are Rust as they are; `the-delegate` and `the_delegate` stand for its name.
+const FILES: [(&str, &str); 4] = [
+    ("Cargo.toml", include_str!("template/Cargo.toml.in")),
+    (".gitignore", include_str!("template/gitignore")),
+    ("src/lib.rs", include_str!("template/lib.rs")),
+    ("tests/conformance.rs", include_str!("template/conformance.rs")),
+];
+
+/// The crates that it depends on: their folders in Delegraph's repository.
+const CRATES: [&str; 3] = ["core", "delegate-api", "conformance"];
+
+/// Make a crate with a delegate that builds, runs one op and passes its tests
+///
+/// The crate depends on Delegraph's released crates or, with --delegraph and inside a checkout of Delegraph, on those of
+/// that checkout.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The name of the crate, and of the delegate
+    #[arg(value_parser = package_name)]
+    name: String,
+    /// The crate's folder, which must not exist yet [default: NAME]
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+    /// A checkout of Delegraph whose crates to use
+    #[arg(long, value_name = "PATH")]
+    delegraph: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Made {
+    name: String,
+    path: PathBuf,
+    files: Vec<&'static str>,
+    /// The checkout that it depends on; `null`: released crates.
+    delegraph: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
+    let name = &arguments.name;
+    let folder = arguments.path.clone().unwrap_or_else(|| name.into());
+    // A link that leads nowhere is in the way, too.
+    if folder.symlink_metadata().is_ok() {
+        let message = format!("{}: there is something already", folder.display());
+        return Err(Failure::new(Exit::Usage, message)
+            .with_help("choose another folder with `--path DIR`, or remove it first"));
+    }
+    let checkout = checkout(arguments.delegraph.as_deref())?;
+    write(&folder, name, checkout.as_deref()).map_err(|error| {
+        Failure::new(Exit::Failed, format!("{}: cannot be made: {error}", folder.display()))
+    })?;
+    let files = FILES.iter().map(|(file, _)| *file).collect();
+    out.print(&Made { name: name.clone(), path: folder, files, delegraph: checkout })?;
+    Ok(Exit::Fine)
+}
+
+/// The checkout to depend on, if any.
+fn checkout(given: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    let is_checkout = |folder: &Path| {
+        CRATES.iter().all(|c| folder.join(c).join("Cargo.toml").is_file())
+            && fs::read_to_string(folder.join("core/Cargo.toml"))
+                .is_ok_and(|t| t.contains("\"delegraph-core\""))
+    };
+    match given {
+        Some(path) => match path.canonicalize() {
+            Ok(path) if is_checkout(&path) => Ok(Some(path)),
+            _ => Err(Failure::new(Exit::Usage, format!("{}: no checkout of Delegraph", path.display()))
+                .with_help(
+                    "give the folder that holds Delegraph's `core`, `delegate-api` and `conformance`",
+                )),
+        },
+        None => {
+            let here = std::env::current_dir().unwrap_or_default();
+            Ok(here.ancestors().find(|folder| is_checkout(folder)).map(Path::to_path_buf))
+        }
+    }
+}
+
+/// Writes the crate beside where it goes and moves it there when it is whole.
+fn write(folder: &Path, name: &str, checkout: Option<&Path>) -> io::Result<()> {
+    let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)?;
+    let partial = parent.join(format!(".{name}.{}", std::process::id()));
+    let written = write_files(&partial, name, checkout).and_then(|()| fs::rename(&partial, folder));
+    if written.is_err() {
+        let _ = fs::remove_dir_all(&partial);
+    }
+    written
+}
+
+fn write_files(folder: &Path, name: &str, checkout: Option<&Path>) -> io::Result<()> {
+    fs::create_dir(folder)?;
+    for (file, template) in FILES {
+        let mut text =
+            template.replace("the-delegate", name).replace("the_delegate", &name.replace('-', "_"));
+        for c in CRATES {
+            let dependency = match checkout {
+                // JSON's strings are TOML's.
+                Some(root) => format!("path = {}", serde_json::Value::from(&*root.join(c).to_string_lossy())),
+                None => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
+            };
+            text = text.replace(&format!("@{c}@"), &dependency);
+        }
+        let path = folder.join(file);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+/// A name that Cargo takes for a library.
+fn package_name(name: &str) -> Result<String, String> {
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    if !begins || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+        return Err("a name begins with a letter and consists of letters, digits, `-` and `_`".into());
+    }
+    if name.len() > 64 {
+        return Err("a name has at most 64 characters".into());
+    }
+    let ident = name.replace('-', "_");
+    if RESERVED.contains(&&*ident) {
+        return Err("that is a word of Rust, or a crate that comes with it".into());
+    }
+    if ident.starts_with("delegraph_") && CRATES.iter().any(|c| ident[10..] == c.replace('-', "_")) {
+        return Err("that is a crate that the new one depends on".into());
+    }
+    Ok(name.into())
+}
+
+/// What no crate can be called: keywords, and the libraries that the compiler brings.
+const RESERVED: [&str; 55] = [
+    "abstract",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "override",
+    "priv",
+    "proc_macro",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "std",
+    "static",
+    "struct",
+    "super",
+    "test",
+    "trait",
+    "true",
+    "try",
+    "type",
+    "typeof",
+    "unsafe",
+    "unsized",
+    "use",
+    "virtual",
+    "where",
+    "while",
+];
+
+impl Document for Made {
+    fn text(&self) -> String {
+        let from = match &self.delegraph {
+            Some(path) => format!("the checkout at {}", path.display()),
+            None => "released crates".into(),
+        };
+        format!("{}: a delegate that runs ADD, on {from}\nnext: cd {0} && cargo test\n", self.path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for name in ["a", "my-npu", "Npu2", "my_npu", "testing"] {
+            assert_eq!(package_name(name).as_deref(), Ok(name));
+        }
+        let long = "a".repeat(65);
+        let wrong = [
+            "",
+            "-a",
+            "_a",
+            "2d",
+            "my npu",
+            "a/b",
+            "..",
+            "ä",
+            "fn",
+            "proc-macro",
+            "test",
+            "delegraph-core",
+            &long,
+        ];
+        for name in wrong {
+            assert!(package_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_where_it_fails() {
+        let folder = std::env::temp_dir().join(format!("delegraph-new-delegate-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        // A file is in the way of the move.
+        let target = folder.join("crate");
+        fs::write(&target, "").unwrap();
+        assert!(write(&target, "npu", None).is_err());
+        let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["crate"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn released_crates_are_named_by_version() {
+        let folder = std::env::temp_dir().join(format!("delegraph-released-{}", std::process::id()));
+        write(&folder, "my-npu", None).unwrap();
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("name = \"my-npu\""), "{manifest}");
+        let dependency =
+            format!("delegraph-delegate-api = {{ version = \"{}\" }}", env!("CARGO_PKG_VERSION"));
+        assert!(manifest.contains(&dependency), "{manifest}");
+        let tests = fs::read_to_string(folder.join("tests/conformance.rs")).unwrap();
+        assert!(tests.contains("use my_npu::MyDelegate;"), "{tests}");
+        for (file, _) in FILES {
+            let text = fs::read_to_string(folder.join(file)).unwrap();
+            assert!(
+                !text.contains("the-delegate") && !text.contains("the_delegate") && !text.contains('@'),
+                "{file}"
+            );
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

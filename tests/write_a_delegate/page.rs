@@ -1,0 +1,59 @@
+//! The page shows the code that is tested, all of it.
+
+const PAGE: &str = include_str!("../../docs/write-a-delegate.md");
+const SOURCES: [(&str, &str); 5] = [
+    ("src/lib.rs", include_str!("dense/mod.rs")),
+    ("src/kernel.rs", include_str!("dense/kernel.rs")),
+    ("tests/layers.rs", include_str!("tests.rs")),
+    ("pieces", include_str!("pieces.rs")),
+    ("an application", include_str!("application.rs")),
+];
+
+/// The lines of each Rust block.
+fn blocks() -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = PAGE.lines();
+    while let Some(line) = lines.next() {
+        if line == "```rust" {
+            let block = lines.by_ref().take_while(|line| *line != "```");
+            blocks.push(block.collect::<Vec<_>>().join("\n"));
+        }
+    }
+    blocks
+}
+
+/// In the page, the crate of the delegate is called by its own name.
+fn as_shown(source: &str) -> String {
+    source.replace("use crate::dense::DenseDelegate;", "use dense_delegate::DenseDelegate;")
+}
+
+#[test]
+fn every_block_is_in_a_source() {
+    let blocks = blocks();
+    assert!(blocks.len() > 10, "{} blocks", blocks.len());
+    for block in blocks {
+        let found = SOURCES.iter().any(|(_, source)| as_shown(source).contains(&block));
+        assert!(found, "the page shows what is not tested:\n{block}");
+    }
+}
+
+#[test]
+fn the_page_shows_the_whole_delegate() {
+    let blocks = blocks();
+    for (file, source) in &SOURCES[..3] {
+        for line in as_shown(source).lines().filter(|line| !line.trim().is_empty()) {
+            let shown = blocks.iter().any(|block| block.lines().any(|l| l == line));
+            assert!(shown, "the page lacks a line of {file}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_rules_are_those_of_the_crate() {
+    let documentation = include_str!("../../delegate-api/src/lib.rs");
+    let rules: Vec<&str> = documentation
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! ").filter(|l| l.starts_with('|')))
+        .collect();
+    assert!(rules.len() > 5 && PAGE.contains(&rules.join("\n")), "{rules:#?}");
+}
