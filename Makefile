@@ -36,10 +36,12 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	$(CARGO) test $(CARGO_FLAGS) --workspace
 	@$(MAKE) --no-print-directory litert-check
 
-litert-check: ## the wgpu delegate inside LiteRT, where that is installed
+litert-check: ## delegates inside LiteRT, where that is installed
 	$(CARGO) build $(CARGO_FLAGS) --quiet -p delegraph-wgpu-plugin
+	$(CARGO) build $(CARGO_FLAGS) --quiet -p delegraph-litert --example cpu_delegate
 	@python=$(VENVS)/goldens/bin/python; [ -x $$python ] || python=$(PYTHON); \
-	    $$python scripts/check_litert_delegate.py target/debug/libdelegraph_wgpu.so --cycles 20
+	    for library in examples/libcpu_delegate libdelegraph_wgpu; do \
+	        $$python scripts/check_litert_delegate.py target/debug/$$library.so --cycles 20 || exit 1; done
 
 # rustfmt and clippy come with Rust's default installation; cargo-deny and typos are extras.
 lint: ## formatting, clippy and, where they are installed, cargo-deny and typos

@@ -43,6 +43,7 @@ mod raw;
 mod runtime;
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests;
 
 pub use bridge::{create, destroy};

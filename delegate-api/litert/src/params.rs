@@ -521,3 +521,86 @@ fn dims(data: &Data) -> Result<Vec<i32>> {
     let p = data.view::<Dims>();
     some(p.items(), p.count())
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::ops::DEFS;
+
+    use super::*;
+
+    /// Integers as the runtime's structures have them, with room for the largest.
+    fn structure(ints: &[c_int]) -> Vec<c_int> {
+        let mut all = ints.to_vec();
+        all.resize(256, 0);
+        all
+    }
+
+    fn read_ints(op: BuiltinOp, version: u32, ints: &[c_int]) -> Result<Params> {
+        let data = structure(ints);
+        // SAFETY: as large as the largest structure; none of those tested holds pointers.
+        unsafe { read(op, version, data.as_ptr().cast(), 2) }
+    }
+
+    #[test]
+    fn fields_are_read_from_their_places() {
+        let conv = read_ints(BuiltinOp::CONV_2D, 8, &[1, 2, 3, 3, 4, 5, 2]).unwrap();
+        let expected = Conv2DParams {
+            padding: Padding::Same,
+            stride_w: 2,
+            stride_h: 3,
+            fused_activation_function: Activation::Relu6,
+            dilation_w_factor: 4,
+            dilation_h_factor: 5,
+            quantized_bias_type: TensorType::Int32,
+        };
+        assert_eq!(conv, expected.clone().into());
+        // What came with version 8 is not read for version 7.
+        let older = read_ints(BuiltinOp::CONV_2D, 7, &[1, 2, 3, 3, 4, 5, 2]).unwrap();
+        assert_eq!(older, Conv2DParams { quantized_bias_type: Float32, ..expected }.into());
+        let dense = read_ints(BuiltinOp::FULLY_CONNECTED, 11, &[1, 0, 0x0101, 4]).unwrap();
+        let expected = FullyConnectedParams {
+            fused_activation_function: Activation::Relu,
+            weights_format: WeightsFormat::Default,
+            keep_num_dims: true,
+            asymmetric_quantize_inputs: true,
+            quantized_bias_type: TensorType::Int64,
+        };
+        assert_eq!(dense, expected.into());
+        let shape = read_ints(BuiltinOp::RESHAPE, 1, &[2, -1, 7, 7, 7, 7, 7, 7, 2]).unwrap();
+        assert_eq!(shape, ReshapeParams { new_shape: vec![2, -1] }.into());
+        let one = 1.0_f32.to_bits() as c_int;
+        let lstm = read_ints(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, 4, &[4, one, 0, 0x01_0001]).unwrap();
+        let Params::UnidirectionalSequenceLSTM(lstm) = lstm else { panic!("{lstm:?}") };
+        assert_eq!((lstm.fused_activation_function, lstm.cell_clip), (Activation::Tanh, 1.0));
+        assert!(lstm.time_major && !lstm.asymmetric_quantize_inputs && lstm.diagonal_recurrent_tensors);
+    }
+
+    #[test]
+    fn values_that_nobody_knows_are_errors() {
+        let error = |op, ints: &[c_int]| read_ints(op, 1, ints).unwrap_err();
+        assert_eq!(error(BuiltinOp::CONV_2D, &[3]), "its padding has the unknown value 3");
+        assert_eq!(error(BuiltinOp::ADD, &[6]), "its activation has the unknown value 6");
+        assert_eq!(error(BuiltinOp::RESHAPE, &[0, 0, 0, 0, 0, 0, 0, 0, 9]), "a list of 9 dimensions");
+        // SAFETY: null is allowed.
+        let without = unsafe { read(BuiltinOp::SOFTMAX, 1, std::ptr::null(), 0) };
+        assert_eq!(without.unwrap_err(), "it has no params");
+        // SAFETY: as above.
+        assert_eq!(unsafe { read(BuiltinOp::ABS, 1, std::ptr::null(), 0) }, Ok(Params::None));
+    }
+
+    /// Ops that call subgraphs, and such that runtimes have no structure for because they do not run them.
+    #[test]
+    fn all_other_ops_are_read() {
+        let unread: Vec<&str> = DEFS
+            .iter()
+            .filter(|def| matches!(read_ints(def.op, u32::MAX, &[]), Ok(Params::Undefined)))
+            .filter_map(|def| def.op.variant_name())
+            .collect();
+        let (hlo, other): (Vec<&str>, Vec<&str>) =
+            unread.into_iter().partition(|name| name.starts_with("STABLEHLO_"));
+        assert_eq!(other, ["CALL_ONCE", "IF", "WHILE", "CALL", "CONCAT_EMBEDDINGS"]);
+        let read =
+            ["STABLEHLO_PAD", "STABLEHLO_GATHER", "STABLEHLO_CONCATENATE", "STABLEHLO_RNG_BIT_GENERATOR"];
+        assert!(read.iter().all(|name| !hlo.contains(name)), "{hlo:?}");
+    }
+}
