@@ -1,6 +1,6 @@
 //! The graph as a delegate sees it: shapes propagated, constants known.
 
-use delegraph_core::kernel::RuntimeTensor;
+use delegraph_core::kernel::{Placement, RuntimeTensor};
 use delegraph_core::{
     BuiltinOp, Model, Node, NodeId, Op, Params, Quantization, Shape, Subgraph, TensorId, TensorType,
 };
@@ -247,10 +247,11 @@ impl<'a> TensorInfo<'a> {
 
     /// True for a constant of the file, and for one that was computed from constants.
     pub fn is_constant(&self) -> bool {
-        self.tensor.is_constant()
+        matches!(self.tensor.placement(), Placement::Constant | Placement::Released)
     }
 
-    /// Its constant data. Sparse constants are as stored; their dense form is the output of their DENSIFY node.
+    /// Its constant data; `None` also where an interpreter has released it since delegates were asked. Sparse
+    /// constants are as stored; their dense form is the output of their DENSIFY node.
     pub fn constant(&self) -> Option<&'a [u8]> {
         self.tensor.is_constant().then(|| self.tensor.bytes())
     }

@@ -13,6 +13,7 @@ mod devices;
 mod explain;
 mod failure;
 mod fuse;
+mod graph;
 mod inputs;
 mod inspect;
 mod limits;
@@ -58,6 +59,7 @@ enum Verb {
     Run(run::Arguments),
     Bench(bench::Arguments),
     Explain(explain::Arguments),
+    Graph(graph::Arguments),
     Inspect(inspect::Arguments),
     Fuse(fuse::Arguments),
     Ops(ops::Arguments),
@@ -74,6 +76,7 @@ impl Verb {
             Verb::Run(arguments) => run::run(&arguments, out),
             Verb::Bench(arguments) => bench::run(&arguments, out),
             Verb::Explain(arguments) => explain::run(&arguments, out),
+            Verb::Graph(arguments) => graph::run(&arguments, out),
             Verb::Inspect(arguments) => inspect::run(&arguments, out),
             Verb::Fuse(arguments) => fuse::run(&arguments, out),
             Verb::Ops(arguments) => ops::run(&arguments, out),

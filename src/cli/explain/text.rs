@@ -101,7 +101,7 @@ fn partition(i: usize, p: &PartitionLine) -> String {
         let dims = |dims: &Vec<usize>| dims.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
         vec![
             format!("  {direction}"),
-            if t.name.is_empty() { format!("#{}", t.tensor) } else { t.name.clone() },
+            if t.name.is_empty() { format!("#{}", t.tensor) } else { short(&t.name) },
             t.r#type.into(),
             t.shape.as_ref().map_or_else(|| "known while running".into(), |s| format!("[{}]", dims(s))),
             t.bytes.map(bytes).unwrap_or_default(),
@@ -159,6 +159,16 @@ impl Gain {
     }
 }
 
+/// A name that fits: converters join those of all the ops that became one, and paths say most at their ends.
+fn short(name: &str) -> String {
+    const LENGTH: usize = 60;
+    let (first, more) = name.split_once(';').map_or((name, ""), |(first, _)| (first, "…"));
+    let letters = first.chars().count();
+    let cut = if letters > LENGTH { "…" } else { "" };
+    let end: String = first.chars().skip(letters.saturating_sub(LENGTH)).collect();
+    format!("{cut}{end}{more}")
+}
+
 fn plural(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
@@ -166,6 +176,14 @@ fn plural(n: usize, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names() {
+        assert_eq!(short("a/b"), "a/b");
+        assert_eq!(short("a/b;c/d;e"), "a/b…");
+        let long = "x".repeat(50) + "/" + &"é".repeat(30);
+        assert_eq!(short(&long), format!("…{}/{}", "x".repeat(29), "é".repeat(30)));
+    }
 
     #[test]
     fn gains() {

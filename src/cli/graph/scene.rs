@@ -1,0 +1,216 @@
+//! What a picture of a graph shows, whatever its format.
+
+use std::collections::HashSet;
+
+use delegraph::core::TensorId;
+use delegraph::delegate_api::{GraphView, NodeReport, NodeView, PartitionReport, Report, Runner, TensorInfo};
+use serde::Serialize;
+
+use super::super::output::{bytes, scaled};
+
+/// A graph to draw. Every edge leads from a vertex to a later one.
+#[derive(Serialize)]
+pub(super) struct Scene {
+    pub(super) title: String,
+    pub(super) vertices: Vec<Vertex>,
+    pub(super) edges: Vec<Edge>,
+    pub(super) legend: Vec<Line>,
+}
+
+/// A line of the legend.
+#[derive(Serialize)]
+pub(super) struct Line {
+    pub(super) look: Look,
+    pub(super) text: String,
+}
+
+/// A node, or an input or output of the graph.
+#[derive(Serialize)]
+pub(super) struct Vertex {
+    pub(super) look: Look,
+    /// Computed while preparing, whoever has it: its inputs are constant.
+    pub(super) folded: bool,
+    /// The node's number; none for inputs and outputs.
+    pub(super) node: Option<usize>,
+    /// What it is.
+    pub(super) label: String,
+    /// Which one it is, and who runs it.
+    pub(super) detail: String,
+    /// All that is known of it, in lines.
+    pub(super) title: String,
+}
+
+/// What decides how something looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Look {
+    /// An input or output of the graph.
+    Border,
+    /// Runs on the CPU.
+    Cpu,
+    /// Computed while preparing.
+    Folded,
+    /// Runs in the delegate's `number`th partition.
+    Partition { delegate: usize, number: usize },
+}
+
+/// A tensor on its way.
+#[derive(Serialize)]
+pub(super) struct Edge {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) tensor: usize,
+    /// Its shape, short.
+    pub(super) label: String,
+    pub(super) title: String,
+    /// Crosses the border of a partition.
+    pub(super) crosses: bool,
+    /// Known before running.
+    pub(super) constant: bool,
+}
+
+impl Scene {
+    /// The picture of `graph`; `cpu` is the name of what runs the nodes that nobody takes.
+    pub(super) fn new(title: String, graph: &GraphView<'_>, report: &Report, cpu: &str) -> Self {
+        let subgraph = graph.subgraph();
+        let looks = looks(report);
+        let border = |what: &str, i: usize, id: TensorId| {
+            let tensor = graph.tensor(id);
+            let (label, title) = (format!("{what} {i} · {}", tensor.ty()), describe(&tensor));
+            let detail = short(tensor.name(), 32);
+            Vertex { look: Look::Border, folded: false, node: None, label, detail, title }
+        };
+        let inputs = subgraph.inputs.iter().enumerate().map(|(i, &id)| border("input", i, id));
+        let nodes = report.nodes.iter().zip(&looks).map(|(n, &look)| node(graph, report, n, look, cpu));
+        let outputs = subgraph.outputs.iter().enumerate().map(|(i, &id)| border("output", i, id));
+        let vertices: Vec<Vertex> = inputs.chain(nodes).chain(outputs).collect();
+
+        // Who gives each tensor, as far as it is known on the way through the nodes.
+        let mut source: Vec<Option<usize>> = vec![None; graph.tensor_count()];
+        subgraph.inputs.iter().enumerate().for_each(|(i, id)| source[id.0] = Some(i));
+        let mut edges = Vec::new();
+        let mut known = HashSet::new();
+        let look = |vertex: usize| vertices.get(vertex).map_or(Look::Border, |v| v.look);
+        let mut connect = |source: &[Option<usize>], id: TensorId, to: usize| {
+            let Some(from) = source[id.0].filter(|&from| known.insert((from, to, id))) else { return };
+            let tensor = graph.tensor(id);
+            let constant = tensor.is_constant();
+            let partition = |vertex| Some(look(vertex)).filter(|l| matches!(l, Look::Partition { .. }));
+            let dims = tensor.shape().map(|s| s.iter().map(usize::to_string).collect::<Vec<_>>().join("×"));
+            edges.push(Edge {
+                from,
+                to,
+                tensor: id.0,
+                label: dims
+                    .map_or_else(|| "?".into(), |dims| if dims.is_empty() { "scalar".into() } else { dims }),
+                title: describe(&tensor),
+                crosses: !constant && partition(from) != partition(to),
+                constant,
+            });
+        };
+        for (i, node) in subgraph.nodes.iter().enumerate() {
+            let own = subgraph.inputs.len() + i;
+            node.inputs.iter().flatten().for_each(|&id| connect(&source, id, own));
+            node.outputs.iter().for_each(|id| source[id.0] = Some(own));
+        }
+        for (i, &id) in subgraph.outputs.iter().enumerate() {
+            connect(&source, id, subgraph.inputs.len() + subgraph.nodes.len() + i);
+        }
+        let folded = vertices.iter().filter(|v| v.folded).count();
+        Scene { title, legend: legend(report, &looks, folded, cpu), vertices, edges }
+    }
+}
+
+/// How each node looks.
+fn looks(report: &Report) -> Vec<Look> {
+    let look = |n: &NodeReport| match n.runner {
+        Runner::Cpu => Look::Cpu,
+        Runner::Folded => Look::Folded,
+        Runner::Delegate { delegate, partition } => {
+            let earlier = report.partitions.iter().take(partition);
+            Look::Partition { delegate, number: earlier.filter(|p| p.delegate == delegate).count() }
+        }
+    };
+    report.nodes.iter().map(look).collect()
+}
+
+fn legend(report: &Report, looks: &[Look], folded: usize, cpu: &str) -> Vec<Line> {
+    const PARTITIONS: usize = 12;
+    let name = |delegate: usize| report.delegates.get(delegate).map_or("", String::as_str);
+    let line = |(i, p): (usize, &PartitionReport)| {
+        let look = *looks.get(p.nodes.first()?.0)?;
+        let (nodes, work, border) = (p.nodes.len(), scaled(p.multiply_adds), bytes(p.boundary_bytes));
+        let text = format!(
+            "{} #{i}: {nodes} nodes, {work} multiply-adds, {border} over its borders",
+            name(p.delegate)
+        );
+        Some(Line { look, text })
+    };
+    let mut lines: Vec<Line> =
+        report.partitions.iter().enumerate().take(PARTITIONS).filter_map(line).collect();
+    if let Some(more) = report.partitions.len().checked_sub(PARTITIONS).filter(|&more| more > 0) {
+        lines.push(Line { look: Look::Border, text: format!("and {more} more partitions") });
+    }
+    let on_cpu = looks.iter().filter(|l| **l == Look::Cpu).count();
+    for (look, what, count) in [(Look::Cpu, cpu, on_cpu), (Look::Folded, "computed while preparing", folded)]
+    {
+        if count > 0 {
+            lines.push(Line { look, text: format!("{what}: {count} nodes") });
+        }
+    }
+    lines
+}
+
+fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, cpu: &str) -> Vertex {
+    let delegate = |i: usize| report.delegates.get(i).map_or("", String::as_str);
+    let runner = match n.runner {
+        Runner::Cpu => cpu.to_owned(),
+        Runner::Folded => "folded".into(),
+        Runner::Delegate { delegate: d, partition } => format!("{} #{partition}", delegate(d)),
+    };
+    let id = n.node.0;
+    let view: NodeView<'_> = graph.node(n.node);
+    let mut title = format!("node {id}: {} v{}\nruns on {runner}", n.op, n.version);
+    let multiply_adds = view.cost().multiply_adds;
+    if multiply_adds > 0 {
+        title += &format!("\n{} multiply-adds", scaled(multiply_adds));
+    }
+    view.inputs().for_each(|t| title += &format!("\nin: {}", describe(&t)));
+    view.outputs().for_each(|t| title += &format!("\nout: {}", describe(&t)));
+    for (d, reason) in n.rejections.iter().filter(|_| n.runner == Runner::Cpu) {
+        title += &format!("\nnot on {}: {reason} ({})", delegate(*d), reason.kind());
+    }
+    Vertex {
+        look,
+        folded: view.state().folded,
+        node: Some(id),
+        label: format!("{} v{}", short(&n.op.to_string(), 36), n.version),
+        detail: format!("{id} · {runner}"),
+        title,
+    }
+}
+
+/// Name, type, shape and size.
+fn describe(tensor: &TensorInfo<'_>) -> String {
+    let name = match tensor.name() {
+        "" => format!("tensor {}", tensor.id().0),
+        name => name.to_owned(),
+    };
+    let size = tensor.shape().and_then(|_| tensor.tensor().byte_size().ok());
+    match tensor.shape() {
+        Some(shape) => {
+            let size = size.map(|size| format!(", {}", bytes(size))).unwrap_or_default();
+            let constant = if tensor.is_constant() { ", constant" } else { "" };
+            format!("{name} {} {shape}{size}{constant}", tensor.ty())
+        }
+        None => format!("{name} {}, shape known while running", tensor.ty()),
+    }
+}
+
+/// At most `length` characters.
+fn short(text: &str, length: usize) -> String {
+    match text.char_indices().nth(length) {
+        Some((end, _)) => text[..end].to_owned() + "…",
+        None => text.to_owned(),
+    }
+}
