@@ -1,5 +1,10 @@
 //! `invoke` takes no memory once shapes are known: a counting allocator around it.
 
+/// The delegate of `docs/write-a-delegate.md`, which promises the same.
+#[path = "write_a_delegate/dense/mod.rs"]
+#[allow(missing_docs, unreachable_pub, clippy::new_without_default)] // As the page shows it.
+mod dense;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,13 +35,16 @@ static ALLOCATOR: Counting = Counting;
 fn invoke_allocates_nothing() {
     for form in ["float32", "float16", "dynamic_range", "int8"] {
         let path = format!("{}/assets/digits/digits_{form}.tflite", env!("CARGO_MANIFEST_DIR"));
-        for (kernels, threads) in [("cpu", 1), ("cpu", 2), ("reference", 1)] {
+        for (kernels, threads) in [("cpu", 1), ("cpu", 2), ("reference", 1), ("delegate", 2)] {
             let builder = Interpreter::builder(load(&path).unwrap()).threads(threads);
             let builder = match kernels {
                 "cpu" => builder.resolver(BuiltinOpResolver::new()),
+                "delegate" => builder.delegate(Box::new(dense::DenseDelegate::new())),
                 _ => builder.resolver(ReferenceOpResolver::new()),
             };
             let mut interpreter = builder.build().unwrap();
+            let delegated = interpreter.report().delegated_nodes() > 0;
+            assert_eq!(delegated, kernels == "delegate" && form.starts_with("float"));
             // Threads take memory of their own when they start.
             for _ in 0..20 {
                 interpreter.invoke().unwrap();
