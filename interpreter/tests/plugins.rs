@@ -3,9 +3,10 @@
 #![cfg(any(unix, windows))]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
 
+mod libraries;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use delegraph_core::ops::Params;
 use delegraph_core::ops::binary::{AddParams, MulParams};
@@ -13,30 +14,7 @@ use delegraph_core::{BuiltinOp, Model, ModelBuilder, ModelBytes, SubgraphBuilder
 use delegraph_delegate_api::plugin::{PluginError, PluginLibrary, PluginOptions};
 use delegraph_delegate_api::{Delegate, Policy, Rejection, Runner};
 use delegraph_interpreter::Interpreter;
-
-/// The libraries of both plugin crates, built into a folder of their own.
-fn libraries() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--frozen", "--quiet", "--release", "--target-dir"]).arg(&target);
-        build.args(["-p", "delegraph-example-plugin", "-p", "delegraph-faulty-plugin"]);
-        for config in ["opt-level=1", "lto='off'", "debug=false", "incremental=false", "panic='unwind'"] {
-            build.arg("--config").arg(format!("profile.release.{config}"));
-        }
-        // Other flags than this program was built with.
-        build.env("RUSTFLAGS", "-C overflow-checks=on -C force-frame-pointers=yes -C metadata=apart");
-        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");
-        assert!(status.success(), "the plugins do not build");
-        target.join("release")
-    })
-}
-
-fn library(name: &str) -> PathBuf {
-    let (before, after) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    libraries().join(format!("{before}delegraph_{name}{after}"))
-}
+use libraries::library;
 
 fn open(path: &Path) -> Result<PluginLibrary, PluginError> {
     // SAFETY: the tests' own libraries, or files that are refused before anything of them runs.

@@ -1,0 +1,126 @@
+//! `--delegate plugin:PATH?KEY=VALUE` in every verb that takes it, and how it ends where it cannot be done.
+
+#![cfg(any(unix, windows))]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+
+mod common;
+#[path = "../interpreter/tests/libraries/mod.rs"]
+mod libraries;
+
+use common::{delegraph, path};
+use delegraph::core::ops::binary::{AddParams, MulParams};
+use delegraph::core::{BuiltinOp, ModelBuilder, SubgraphBuilder};
+use delegraph::{Model, TensorType};
+use serde_json::json;
+
+/// `(x + x) * x`.
+fn model() -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [5]);
+    let sum = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, x]).output("sum");
+    let product = graph.node(BuiltinOp::MUL, MulParams::default()).inputs([sum, x]).output("product");
+    graph.outputs([product]);
+    ModelBuilder::new().subgraph(graph).build().unwrap()
+}
+
+#[test]
+fn verbs_take_plugins() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.tflite");
+    model().save(&file).unwrap();
+    let plugin = format!("plugin:{}", libraries::library("example_plugin").display());
+    let with_option = format!("{plugin}?min_nodes=%33");
+
+    let outputs = |delegate: &str| {
+        let run = delegraph(&["run", path(&file), "--delegate", delegate, "--json"]).expect(0, "").json();
+        assert_eq!(run["delegate"], delegate);
+        run["outputs"].clone()
+    };
+    assert_eq!(outputs(&plugin), outputs("cpu"));
+    assert_eq!(outputs(&with_option), outputs("cpu"));
+
+    let explain =
+        |delegate: &str| delegraph(&["explain", path(&file), "--delegate", delegate, "--json"]).json();
+    let explained = explain(&plugin);
+    assert_eq!((&explained["delegated_nodes"], &explained["delegates"][0]), (&json!(2), &json!("chains")));
+    let explained = explain(&with_option);
+    assert_eq!(explained["delegated_nodes"], 0);
+    assert_eq!(explained["nodes"][0]["rejections"][0]["kind"], "PartitionTooSmall");
+
+    let bench =
+        delegraph(&["bench", path(&file), "--delegate", &plugin, "--runs", "1", "--warmup", "0", "--json"]);
+    assert_eq!(bench.expect(0, "").json()["delegated_nodes"], 2);
+    let ops = delegraph(&["ops", "--delegate", &plugin, "--json"]).expect(0, "").json();
+    let add = ops["ops"].as_array().unwrap().iter().find(|op| op["op"] == "ADD").unwrap();
+    assert_eq!(add["versions"][&plugin], json!([[1, 1]]));
+    delegraph(&["run", path(&file), "--delegate", &plugin, "--policy", "require"]).expect(0, "");
+}
+
+#[test]
+fn conformance_takes_plugins() {
+    let folder = tempfile::tempdir().unwrap();
+    let case = folder.path().join("case");
+    std::fs::create_dir(&case).unwrap();
+    model().save(case.join("model.tflite")).unwrap();
+    let write = |name: &str, values: [f32; 5]| {
+        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }";
+        let mut npy = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+        npy.extend(format!("{header:<117}\n").bytes());
+        npy.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+        std::fs::write(case.join(name), npy).unwrap();
+    };
+    write("input_0.npy", [1.0, -1.0, 0.5, 2.0, 0.0]);
+    write("expected_0.npy", [2.0, 2.0, 0.5, 8.0, 0.0]);
+    let plugin = format!("plugin:{}", libraries::library("example_plugin").display());
+    let ran =
+        delegraph(&["conformance", "--corpus", path(folder.path()), "--delegate", &plugin]).expect(0, "");
+    assert!(ran.stdout.contains("100.0%") && ran.stdout.contains(&plugin), "{}", ran.stdout);
+}
+
+#[test]
+fn what_cannot_be_done_has_its_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.tflite");
+    model().save(&file).unwrap();
+    let library = libraries::library("example_plugin");
+    let faulty = libraries::library("faulty_plugin");
+    let cut = folder.path().join("cut.so");
+    let whole = std::fs::read(&library).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    // Another machine: the number of it is at byte 18.
+    let foreign = folder.path().join("foreign.so");
+    let mut other = whole;
+    other[18..20].copy_from_slice(&[22, 0]);
+    std::fs::write(&foreign, &other).unwrap();
+
+    let check = |what: String, code: i32, text: &str| {
+        delegraph(&["run", path(&file), "--delegate", &what, "--json"]).expect(code, text)
+    };
+    check("plugin:".into(), 2, "plugin:PATH needs the path of a library");
+    check("plugin:a.so?x=%4".into(), 2, "two hexadecimal digits must follow a %");
+    check("plugin:a.so?x=1&x=2".into(), 2, "option \"x\" is given twice");
+    let ran = check(
+        format!("plugin:{}?nodes=2", library.display()),
+        2,
+        "\"nodes\" is not known; it takes: min_nodes",
+    );
+    assert_eq!(ran.json()["error"]["kind"], "usage");
+    check("plugin:absent.so".into(), 4, "absent.so: cannot be read");
+    check(format!("plugin:{}", file.display()), 4, "not a shared library");
+    check(format!("plugin:{}", cut.display()), 4, "truncated");
+    if cfg!(target_os = "linux") {
+        let ran = check(
+            format!("plugin:{}", foreign.display()),
+            3,
+            "the library is for s390x, this process runs on",
+        );
+        assert_eq!(ran.json()["error"]["kind"], "unsupported");
+    }
+    let ran = check(format!("plugin:{}?at=create", faulty.display()), 1, "the test wants an error in create");
+    assert_eq!(ran.json()["error"]["kind"], "failed");
+    // A failure later on leaves all to the CPU, unless that is ruled out.
+    let fails = format!("plugin:{}?at=prepare", faulty.display());
+    check(fails.clone(), 0, "the test wants an error in prepare");
+    delegraph(&["run", path(&file), "--delegate", &fails, "--policy", "require"])
+        .expect(1, "the test wants an error");
+}
