@@ -153,7 +153,7 @@ impl SumScales {
                 let out = unsafe { shared.slice(row * columns, columns) };
                 let sums = &sums[row * columns..][..columns];
                 let (scale, zero_point) = (inputs.0[input], inputs.1[input]);
-                dispatch(isa, ScaleTask { columns: self, scale, sums: Some((sums, zero_point)), out, clamp });
+                dispatch(isa, ScaleTask { columns: self, scale, sums, zero_point, out, clamp });
             }
         });
         Ok(())
@@ -161,7 +161,9 @@ impl SumScales {
 }
 
 impl SumScales {
-    /// Scales whole numbers in place, `[rows, columns]`, of an input with one scale and zero point 0.
+    /// Scales whole numbers in place, `[rows, columns]`, of an input with one scale and zero point 0: the sums of
+    /// DEPTHWISE_CONV_2D, where the field's kernel takes four columns at once, which it scales first by their own scale,
+    /// and what is left first by the input's.
     ///
     /// # Errors
     /// Where lengths don't agree.
@@ -182,7 +184,7 @@ impl SumScales {
             for row in task * bundle..((task + 1) * bundle).min(rows) {
                 // SAFETY: each task has rows of its own.
                 let out = unsafe { shared.slice(row * columns, columns) };
-                dispatch(isa, ScaleTask { columns: self, scale, sums: None, out, clamp });
+                dispatch(isa, ScaleOnceEach { columns: self, scale, out, clamp });
             }
         });
         Ok(())
@@ -192,8 +194,8 @@ impl SumScales {
 struct ScaleTask<'a> {
     columns: &'a SumScales,
     scale: f32,
-    /// Sums and the zero point, or else the output holds them.
-    sums: Option<(&'a [i32], i32)>,
+    sums: &'a [i32],
+    zero_point: i32,
     out: &'a mut [f32],
     clamp: Clamp,
 }
@@ -203,19 +205,46 @@ impl SimdTask for ScaleTask<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let SumScales { scales, totals, bias } = self.columns;
-        if let Some((sums, zero_point)) = self.sums {
-            for (o, (sum, total)) in self.out.iter_mut().zip(sums.iter().zip(totals)) {
-                *o = sum.wrapping_sub(zero_point.wrapping_mul(*total)) as f32;
-            }
+        let SumScales { scales, totals, .. } = self.columns;
+        for (o, (sum, total)) in self.out.iter_mut().zip(self.sums.iter().zip(totals)) {
+            *o = sum.wrapping_sub(self.zero_point.wrapping_mul(*total)) as f32;
         }
         self.out.iter_mut().zip(scales).for_each(|(o, scale)| *o *= self.scale * scale);
-        if let Some(bias) = bias {
-            self.out.iter_mut().zip(bias).for_each(|(o, b)| *o += b);
+        self.columns.finish(self.out, self.clamp);
+    }
+}
+
+struct ScaleOnceEach<'a> {
+    columns: &'a SumScales,
+    scale: f32,
+    out: &'a mut [f32],
+    clamp: Clamp,
+}
+
+impl SimdTask for ScaleOnceEach<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let (scale, together) = (self.scale, self.out.len() / 4 * 4);
+        let (fours, rest) = self.out.split_at_mut(together);
+        let (scales, rest_scales) = self.columns.scales.split_at(together.min(self.columns.scales.len()));
+        fours.iter_mut().zip(scales).for_each(|(o, of_column)| *o = *o * of_column * scale);
+        rest.iter_mut().zip(rest_scales).for_each(|(o, of_column)| *o = *o * scale * of_column);
+        self.columns.finish(self.out, self.clamp);
+    }
+}
+
+impl SumScales {
+    /// Adds the bias to a row and clamps it.
+    #[inline(always)]
+    fn finish(&self, row: &mut [f32], clamp: Clamp) {
+        if let Some(bias) = &self.bias {
+            row.iter_mut().zip(bias).for_each(|(o, b)| *o += b);
         }
-        for o in self.out {
-            let x = if *o < self.clamp.low { self.clamp.low } else { *o };
-            *o = if x > self.clamp.high { self.clamp.high } else { x };
+        for o in row {
+            let x = if *o < clamp.low { clamp.low } else { *o };
+            *o = if x > clamp.high { clamp.high } else { x };
         }
     }
 }
@@ -260,5 +289,12 @@ mod tests {
             .unwrap();
         assert_eq!(out, [2.25, 10.5, 1.25, 12.0]);
         assert!(SumScales::new(&[0.5, 2.0], vec![1], None).is_err());
+        // Four columns by their own scale first, the fifth by the input's: 3 times 0.1 times 0.7 rounds either way.
+        let scales = SumScales::new(&[0.1; 5], vec![0; 5], None).unwrap();
+        let mut row = [3.0; 5];
+        scales.scale(Isa::best(), 0.7, &mut row, Clamp::NONE, &Serial).unwrap();
+        let (own_first, input_first) = (3.0 * 0.1 * 0.7, 3.0 * 0.7 * 0.1);
+        assert_ne!(own_first, input_first);
+        assert_eq!(row, [own_first, own_first, own_first, own_first, input_first]);
     }
 }

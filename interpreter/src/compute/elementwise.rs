@@ -126,7 +126,7 @@ impl SimdTask for UnaryTask<'_> {
                 }
                 Unary::HardSwish => {
                     let (three, six, sixth) = (S::splat(3.0), S::splat(6.0), S::splat(1.0 / 6.0));
-                    map!(x => S::mul(S::mul(x, S::clamp(S::add(x, three), zero, six)), sixth))
+                    map!(x => S::mul(S::mul(x, sixth), S::clamp(S::add(x, three), zero, six)))
                 }
                 Unary::Logistic => map!(x => math::logistic::<S>(x)),
                 Unary::Tanh => map!(x => math::tanh::<S>(x)),

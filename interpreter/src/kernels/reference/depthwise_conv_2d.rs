@@ -101,6 +101,9 @@ fn hybrid(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
     let batch = conv.windows.batch;
     let image = cx.input(0)?.shape().elements() / batch.max(1);
     let dynamic = DynamicInput::new(cx, batch, image, true)?;
+    // The field's kernel takes four channels at once, which it scales first by their own scale, and what is left
+    // first by the input's.
+    let together = scales.len() / 4 * 4;
     Ok(Box::new(move |cx| {
         let input = cx.input(0)?;
         let rows = dynamic.quantize(cx, input)?;
@@ -109,7 +112,8 @@ fn hybrid(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
             sum.wrapping_add(i32::from(a).wrapping_sub(rows.zero_points[batch]).wrapping_mul(b.into()))
         };
         conv.run(rows.values, cx.input(1)?, cx.output(0)?, add, |batch, o, sum| {
-            let sum = sum as f32 * (rows.scales[batch] * scales[o]);
+            let (own, input) = (scales[o], rows.scales[batch]);
+            let sum = if o < together { sum as f32 * own * input } else { sum as f32 * input * own };
             (sum + bias.map_or(0.0, |bias| bias[o])).clamp(low, high)
         });
         Ok(())

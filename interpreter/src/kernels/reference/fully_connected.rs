@@ -26,7 +26,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             Ok(())
         }));
     }
-    let bias = cx.optional_input(2).map(|bias| bias.ty());
+    // Without a bias, the type that it would have still says how wide sums are.
+    let bias = cx.optional_input(2).map_or(p.quantized_bias_type, |bias| bias.ty());
     let types = (input.ty(), weights.ty(), output.ty());
     if p.weights_format == WeightsFormat::Shuffled4x16Int8 {
         return match types {
@@ -40,9 +41,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         (UInt8, UInt8, UInt8) => uint8::<u8>(cx),
         (UInt8, UInt8, Int16) => uint8::<i16>(cx),
         (Int8, Int8 | Int4 | Int2, Int8) => int8(cx),
-        (Int16, Int8 | Int4 | Int2, Int16) if bias == Some(Int64) => int16::<i64>(cx),
+        (Int16, Int8 | Int4 | Int2, Int16) if bias == Int64 => int16::<i64>(cx),
         (Int16, Int8 | Int4 | Int2, Int16) => int16::<i32>(cx),
-        (Int16, Int16, Int16) if bias == Some(Int64) => int16_weights::<i64>(cx),
+        (Int16, Int16, Int16) if bias == Int64 => int16_weights::<i64>(cx),
         (Int16, Int16, Int16) => int16_weights::<i32>(cx),
         (UInt8 | Int8 | Int16, UInt8 | Int8 | Int16 | Int4 | Int2, _) => {
             Err(unsupported_type("output", output))
@@ -326,6 +327,22 @@ mod tests {
         let output = T::new(&[1, 2], &[4i8, 8]).quantized(0.5, -1);
         let relu = params(Activation::Relu, false);
         check(BuiltinOp::FULLY_CONNECTED, 4, relu, &[input, weights, bias], &[output]);
+    }
+
+    #[test]
+    fn sixteen_bits_without_a_bias_are_as_wide_as_it_would_be() {
+        let wide = FullyConnectedParams {
+            quantized_bias_type: TensorType::Int64,
+            ..FullyConnectedParams::default()
+        };
+        // 50 · 100 · 0.0007 is a little below 3.5, as the scale is a little below 0.0007; rounding twice hides it.
+        for (params, sum) in [(wide, 3i16), (FullyConnectedParams::default(), 4)] {
+            let input = Some(T::new(&[1, 1], &[50i16]).quantized(1.0, 0));
+            let weights = Some(T::new(&[1, 1], &[100i8]).quantized(0.0007, 0).constant());
+            let output = T::new(&[1, 1], &[sum]).quantized(1.0, 0);
+            let params = Params::FullyConnected(params);
+            check(BuiltinOp::FULLY_CONNECTED, 4, params, &[input, weights, None], &[output]);
+        }
     }
 
     #[test]
