@@ -10,7 +10,7 @@ use delegraph_delegate_api::{Claim, Delegate, DelegateContext, NodeView, Rejecti
 use crate::abi::{self, Status};
 use crate::graph::Graph;
 use crate::host::{self, Accepted};
-use crate::kernel::{Kernel, Made, contain, read_outside, registration};
+use crate::kernel::{Kernel, Made, contain, read_by_others, registration};
 use crate::options::Settings;
 use crate::raw::{self, Result, checked};
 use crate::runtime::{Partition, Runtime};
@@ -22,6 +22,8 @@ pub(crate) struct State {
     settings: Settings,
     /// What was found of runtimes that called: the address of a function, and what it belongs to.
     hosts: Mutex<Vec<(usize, Result<Accepted>)>>,
+    /// Held while a graph is prepared: interpreters on several threads may share a delegate.
+    preparing: Mutex<()>,
     /// Kernels that are made and wait for the runtime to ask for them.
     ready: Mutex<Vec<Kernel>>,
 }
@@ -97,6 +99,7 @@ unsafe extern "C" fn prepare(context: *mut abi::Context, delegate: *mut abi::Del
         _ => return abi::DELEGATE_ERROR,
     };
     let mut replaced = false;
+    let turn = lock(&state.preparing);
     let result = contain(|| {
         apply(&runtime, &state, delegate).map_err(|failure| {
             replaced = failure.replaced;
@@ -104,6 +107,7 @@ unsafe extern "C" fn prepare(context: *mut abi::Context, delegate: *mut abi::Del
         })
     });
     lock(&state.ready).clear();
+    drop(turn);
     let name = state.name.to_string_lossy();
     match result {
         Ok(outcome) => {
@@ -193,7 +197,7 @@ fn ask(runtime: &Runtime, state: &State, graph: &Graph) -> Result<(Vec<MadeClaim
     Ok((made, left))
 }
 
-/// Nodes among these that expand constants of the file and whose results somebody else reads, too. For the claim they
+/// Nodes among these that expand constants of the file and whose results nodes that are left read, too. For the claim they
 /// are constants in any case, and other delegates of the runtime also want to see whence weights come.
 fn shared_weights(graph: &Graph, claimed: &[NodeId]) -> Vec<NodeId> {
     let view = graph.view();
@@ -208,7 +212,7 @@ fn shared_weights(graph: &Graph, claimed: &[NodeId]) -> Vec<NodeId> {
     for &node in expanding.iter().rev() {
         let readers = view.node(node).outputs().map(|t| t.id());
         let claimed: Vec<NodeId> = claimed.iter().copied().filter(|n| !shared.contains(n)).collect();
-        if readers.into_iter().any(|id| read_outside(&view, id, &claimed)) {
+        if readers.into_iter().any(|id| read_by_others(&view, id, &claimed)) {
             shared.push(node);
         }
     }
@@ -275,6 +279,7 @@ where
             name,
             settings,
             hosts: Mutex::default(),
+            preparing: Mutex::default(),
             ready: Mutex::default(),
         })
     });

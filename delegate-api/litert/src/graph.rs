@@ -177,16 +177,19 @@ impl Graph {
         let shapes = if known { self.shapes(node) } else { Ok(None) };
         let reason = match shapes {
             Ok(Some(shapes)) => {
+                let mut sized = true;
                 for (id, shape) in node.outputs.iter().zip(shapes) {
-                    let shape = actual.get(id).cloned().or(shape);
-                    if let Some(shape) = shape {
-                        self.tensors[id.0].shape = shape;
+                    let tensor = &mut self.tensors[id.0];
+                    if let Some(shape) = actual.get(id).cloned().or(shape) {
+                        tensor.shape = shape;
                     }
+                    sized &= tensor.byte_size().is_ok();
                 }
-                if fold::fold(node, subgraph, &mut self.tensors) {
-                    self.states[i].folded = true;
+                if sized {
+                    self.states[i].folded = fold::fold(node, subgraph, &mut self.tensors);
+                    return;
                 }
-                return;
+                Some("an output is too large".into())
             }
             Ok(None) => None,
             Err(reason) => Some(reason),
@@ -321,7 +324,7 @@ impl Reader {
                 _ => known = false,
             }
         }
-        self.shape_known[index] = known && typed;
+        self.shape_known[index] = known && typed && tensor.byte_size().is_ok();
         self.tensors.push(tensor);
         self.described.push(described);
         Ok(())

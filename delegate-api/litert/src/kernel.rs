@@ -81,7 +81,8 @@ impl Made {
         inputs.retain(|&id| !view.tensor(id).is_constant());
         let (constants, outputs): (Vec<_>, Vec<_>) =
             all_outputs.into_iter().partition(|&id| view.tensor(id).is_constant());
-        let outside = |id: &TensorId| read_outside(view, *id, claimed);
+        let outside =
+            |id: &TensorId| view.subgraph().outputs.contains(id) || read_by_others(view, *id, claimed);
         let constants = constants.into_iter().filter(outside).map(|id| {
             let tensor = view.tensor(id).tensor();
             (id, tensor.shape.clone(), tensor.bytes().to_vec())
@@ -226,11 +227,10 @@ fn tensor_id(index: c_int, view: &GraphView<'_>) -> Result<TensorId> {
     id.map(TensorId).ok_or_else(|| format!("a partition has tensor {index}, which there is not"))
 }
 
-/// Whether the application, or a node that is not claimed, reads the tensor.
-pub(crate) fn read_outside(view: &GraphView<'_>, id: TensorId, claimed: &[NodeId]) -> bool {
+/// Whether a node that is not claimed reads the tensor.
+pub(crate) fn read_by_others(view: &GraphView<'_>, id: TensorId, claimed: &[NodeId]) -> bool {
     let reads = |node: NodeId| view.node(node).node().inputs.contains(&Some(id));
-    view.subgraph().outputs.contains(&id)
-        || view.nodes().any(|node| reads(node.id()) && !claimed.contains(&node.id()))
+    view.nodes().any(|node| reads(node.id()) && !claimed.contains(&node.id()))
 }
 
 /// The memory of a tensor, of at least `len` bytes.

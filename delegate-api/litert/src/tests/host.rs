@@ -416,6 +416,8 @@ unsafe extern "C" fn replace(
         let host = host(context);
         let claimed = crate::raw::ints(nodes, "nodes").unwrap();
         let mut plan = Vec::new();
+        // Others may get in between.
+        std::thread::yield_now();
         for (kind, nodes) in host.subsets(claimed) {
             if !kind {
                 plan.extend(nodes);

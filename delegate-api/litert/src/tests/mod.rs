@@ -251,6 +251,35 @@ fn kernels_outlive_the_delegate() {
 }
 
 #[test]
+fn interpreters_on_several_threads_share_a_delegate() {
+    struct Shared(Handle);
+    // SAFETY: a delegate may be applied by several threads.
+    unsafe impl Sync for Shared {}
+    let shared = Shared(Handle::new(&Adder::new(), &[]));
+    let (shared, barrier) = (&shared, std::sync::Barrier::new(4));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let barrier = &barrier;
+            scope.spawn(move || {
+                barrier.wait();
+                for _ in 0..100 {
+                    // One thread must not get what was made for another.
+                    let own = [thread as f32];
+                    let mut host = Host::new();
+                    let (x, c) = (host.tensor(F32, &[1], None), host.floats(&[1], &own));
+                    let y = host.tensor(F32, &[1], None);
+                    host.add(&[x, c], y);
+                    host.outputs = vec![y];
+                    assert_eq!(host.apply(shared.0.0), abi::OK);
+                    assert_eq!(host.partitions(), 1, "{:?}", host.errors);
+                    assert_eq!(run(&mut host, x, y), [1.0 + own[0]]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn what_may_not_be_claimed_stays() {
     type Change = fn(&mut Host);
     let cases: [(&str, Change); 4] = [
@@ -433,6 +462,41 @@ fn strange_hosts_are_refused() {
     assert_eq!((host.apply(handle.0), host.partitions()), (abi::OK, 0));
     assert!(host.errors[0].contains("allow_unknown_host=1"), "{:?}", host.errors);
     assert_eq!(run(&mut host, x, z), CHAIN);
+}
+
+/// Whatever is wrong with a tensor or node that can be described: nothing panics, and what is claimed still runs.
+#[test]
+fn damaged_tensors_and_nodes_are_left() {
+    type Change = fn(&mut Host);
+    // The change, and how many nodes of the chain are still claimed.
+    let cases: [(Change, usize); 17] = [
+        (|host| host.raw_tensors[1].dims = std::ptr::null_mut(), 0),
+        (|host| host.resize(1, &[-1, 2]), 0),
+        (|host| host.resize(1, &[i32::MAX, i32::MAX, i32::MAX]), 0),
+        (|host| host.resize(0, &[3]), 0),
+        (|host| host.raw_tensors[1].bytes = 15, 0),
+        (|host| host.raw_tensors[1].data = std::ptr::null_mut(), 0),
+        (|host| host.raw_tensors[1].ty = 0, 0),
+        (|host| host.raw_tensors[1].ty = 24, 0),
+        (|host| host.raw_tensors[0].name = std::ptr::null(), 2),
+        (|host| host.raw_tensors[0].quantization.kind = 1, 0),
+        (|host| host.raw_tensors[0].quantization.kind = 9, 0),
+        (|host| host.nodes[0].raw.builtin_data = std::ptr::null_mut(), 1),
+        (|host| host.nodes[0].registration.builtin_code = -7, 1),
+        (|host| host.nodes[0].registration.builtin_code = BuiltinOp::CUSTOM.0, 1),
+        (|host| host.nodes[0].registration.version = -1, 2),
+        (|host| host.nodes[1].set_input(0, -1), 1),
+        (|host| host.resize(0, &[i32::MAX, i32::MAX, i32::MAX, 1, 1]), 0),
+    ];
+    for (i, (change, expected)) in cases.into_iter().enumerate() {
+        let (mut host, ..) = chain();
+        change(&mut host);
+        let handle = Handle::new(&Adder::new(), &[]);
+        assert_eq!(host.apply(handle.0), abi::OK, "case {i}");
+        assert!(!host.errors.iter().any(|e| e.contains("panicked")), "case {i}: {:?}", host.errors);
+        let claimed = 2 - host.plan.iter().filter(|&&n| n < 2).count();
+        assert_eq!(claimed, expected, "case {i}: {:?}", host.errors);
+    }
 }
 
 #[test]
