@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{command, delegraph, path, run};
+use common::{Tiny, command, delegraph, path, run};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -21,15 +21,28 @@ fn the_crate_builds_and_passes_its_tests() {
     assert_eq!(document["files"].as_array().unwrap().len(), 4);
     // The versions that are here already, and what was built for the last run of this test.
     fs::copy(Path::new(ROOT).join("Cargo.lock"), made.join("Cargo.lock")).unwrap();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-delegate");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["test", "--offline", "--quiet"]).current_dir(&made);
-    cargo.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-delegate"));
+    cargo.env("CARGO_TARGET_DIR", &target);
     cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_INCREMENTAL", "0").env_remove("RUSTFLAGS");
     let tested = cargo.output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&tested.stdout), String::from_utf8_lossy(&tested.stderr));
     assert!(tested.status.success(), "{stdout}\n{stderr}");
     assert!(stdout.contains("3 passed"), "{stdout}");
     assert!(!stderr.contains("warning"), "{stderr}");
+    // It is a plugin, too.
+    let library = format!("{}my_npu{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let plugin = format!("plugin:{}", target.join("debug/deps").join(library).display());
+    let model = Tiny::default().write(folder.path());
+    let explained =
+        delegraph(&["explain", path(&model), "--delegate", &plugin, "--json"]).expect(0, "").json();
+    assert_eq!(
+        (&explained["delegated_nodes"], &explained["total_nodes"]),
+        (&1.into(), &1.into()),
+        "{explained}"
+    );
+    delegraph(&["run", path(&model), "--delegate", &plugin, "--policy", "require"]).expect(0, "");
 }
 
 #[test]
