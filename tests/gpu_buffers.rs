@@ -113,7 +113,7 @@ fn inputs_and_outputs_of_the_application_never_leave_the_device() {
 #[test]
 fn the_delegate_can_be_measured() {
     let Some(delegate) = delegate() else { return };
-    let model = delegraph::interpreter::measure(1, || Box::new(delegate.clone())).unwrap();
+    let model = delegraph::interpreter::measure(1, || Ok(Box::new(delegate.clone()))).unwrap();
     for number in [model.cpu, model.delegate].iter().flat_map(|r| [r.multiply_adds, r.bytes]) {
         assert!(number.is_finite() && number > 1e6, "{model:?}");
     }

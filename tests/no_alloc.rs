@@ -8,7 +8,13 @@ mod dense;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use delegraph::{BuiltinOpResolver, Interpreter, ReferenceOpResolver, load};
+use delegraph::core::kernel::{InvokeContext, Kernel, PrepareContext};
+use delegraph::core::{BuiltinOp, ModelBuilder, Params, SubgraphBuilder};
+use delegraph::delegate_api::{
+    BufferHandle, Buffers, DelegateKernel, DelegateParams, DeviceBuffer, GraphView, NodeView, Rejection,
+    SimpleDelegate, VersionTable,
+};
+use delegraph::{BuiltinOpResolver, Interpreter, ReferenceOpResolver, Result, TensorType, load};
 
 struct Counting;
 
@@ -58,4 +64,91 @@ fn invoke_allocates_nothing() {
             assert_eq!(taken, 0, "{form} on {kernels} with {threads} threads allocates while invoking");
         }
     }
+}
+
+/// Negates, and leaves what it computed in a buffer of its own where it may.
+struct Negates(VersionTable);
+
+impl SimpleDelegate for Negates {
+    fn name(&self) -> &str {
+        "negates"
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.0
+    }
+
+    fn supports(&self, _: &NodeView<'_>) -> std::result::Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn create_kernel(&mut self, _: &DelegateParams, _: &GraphView<'_>) -> Result<Box<dyn DelegateKernel>> {
+        Ok(Box::new(NegateKernel(BufferHandle::new(Four))))
+    }
+}
+
+struct NegateKernel(BufferHandle);
+
+/// A buffer that holds four ones.
+struct Four;
+
+impl DeviceBuffer for Four {
+    fn byte_size(&self) -> usize {
+        16
+    }
+
+    fn read(&self, bytes: &mut [u8]) -> Result<()> {
+        bytes.chunks_exact_mut(4).for_each(|b| b.copy_from_slice(&1f32.to_le_bytes()));
+        Ok(())
+    }
+}
+
+impl Kernel for NegateKernel {
+    fn prepare(&mut self, _: &mut PrepareContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+        let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        output.iter_mut().zip(input).for_each(|(y, x)| *y = -x);
+        Ok(())
+    }
+}
+
+impl DelegateKernel for NegateKernel {
+    fn keeps(&self, _: usize) -> bool {
+        true
+    }
+
+    fn invoke_with(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
+        if buffers.may_stay(0) {
+            buffers.leave(0, self.0.clone());
+            return Ok(());
+        }
+        self.invoke(cx)
+    }
+}
+
+#[test]
+fn neither_do_partitions_and_the_buffers_between_them() {
+    // Partitions of two delegates in turn, and CPU kernels behind them.
+    let mut graph = SubgraphBuilder::new("main");
+    let mut x = graph.input("x", TensorType::Float32, [4]);
+    for op in [BuiltinOp::NEG, BuiltinOp::SQUARE, BuiltinOp::ABS, BuiltinOp::NEG] {
+        x = graph.node(op, Params::None).inputs([x]).output("");
+    }
+    graph.outputs([x]);
+    let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+    let delegate = |op| Box::new(Negates(VersionTable::new(&[(op, 1)])));
+    let builder = Interpreter::builder(model).delegate(delegate(BuiltinOp::NEG));
+    let mut interpreter = builder.delegate(delegate(BuiltinOp::SQUARE)).build().unwrap();
+    assert_eq!(interpreter.report().partitions.len(), 3);
+    interpreter.invoke().unwrap();
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for _ in 0..3 {
+        interpreter.invoke().unwrap();
+    }
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+    // Four ones, negated by the second delegate, and by the first again behind the CPU's kernel.
+    assert_eq!(interpreter.output::<f32>(0).unwrap(), [-1.0; 4]);
 }

@@ -25,8 +25,8 @@ const LAYERS: usize = 5;
 ///
 /// # Errors
 /// [`Error::Unsupported`] where the delegate does not run CONV_2D and AVERAGE_POOL_2D of float32: then the numbers have
-/// to come from whoever knows it.
-pub fn measure(threads: usize, mut delegate: impl FnMut() -> Box<dyn Delegate>) -> Result<CostModel> {
+/// to come from whoever knows it. Whatever `delegate` fails with.
+pub fn measure(threads: usize, mut delegate: impl FnMut() -> Result<Box<dyn Delegate>>) -> Result<CostModel> {
     let mut seconds =
         |op: fn(&mut SubgraphBuilder, TensorId) -> TensorId, size: usize, layers: usize, delegated: bool| {
             let mut graph = SubgraphBuilder::new("main");
@@ -37,7 +37,7 @@ pub fn measure(threads: usize, mut delegate: impl FnMut() -> Box<dyn Delegate>) 
             graph.outputs([x]);
             let model = ModelBuilder::new().subgraph(graph).build()?;
             let builder = Interpreter::builder(model).threads(threads);
-            let mut interpreter = if delegated { builder.delegate(delegate()) } else { builder }.build()?;
+            let mut interpreter = if delegated { builder.delegate(delegate()?) } else { builder }.build()?;
             if delegated && interpreter.report().delegated_nodes() < layers {
                 let reason =
                     interpreter.report().rejected().next().map(|(n, why)| format!(": {}: {why}", n.op));

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
 use delegraph::core::error::ErrorKind;
+use delegraph::delegate_api::CostModel;
 use delegraph::delegate_api::plugin::{PluginDelegate, PluginError, PluginLibrary, PluginOptions};
 use delegraph::delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph::interpreter::InterpreterBuilder;
@@ -204,6 +205,10 @@ pub(crate) struct Engine {
     pub(crate) threads: usize,
     #[command(flatten)]
     limits: Limits,
+    /// Measure each delegate and the CPU kernels first, which takes a second or two, and delegate only partitions that
+    /// gain more than their copies cost
+    #[arg(long)]
+    cost_model: bool,
 }
 
 impl Engine {
@@ -218,16 +223,23 @@ impl Engine {
         if let Some(library) = self.ops.first() {
             return Err(Failure::new(Exit::Unsupported, format!("plugins are not supported yet: {library}")));
         }
-        let delegates: Vec<_> = self.delegates.iter().map(Choice::open).collect::<Result<_, _>>()?;
         let (threads, policy, reference) = (self.threads, self.policy.into(), self.is_reference());
-        let limits = self.limits.options();
+        let mut delegates = Vec::new();
+        for choice in &self.delegates {
+            if let Some(delegate) = choice.open()? {
+                let mut limits = self.limits.options();
+                limits.cost = self.cost_model.then(|| measured(choice, threads)).transpose()?;
+                delegates.push((delegate, limits));
+            }
+        }
         Ok(move |mut builder: InterpreterBuilder| {
             builder = builder.threads(threads).policy(policy);
             if reference {
                 builder = builder.resolver(ReferenceOpResolver::new());
             }
-            let delegates = delegates.into_iter().flatten();
-            delegates.fold(builder, |builder, delegate| builder.delegate_within(delegate, limits.clone()))
+            let within =
+                |builder: InterpreterBuilder, (delegate, limits)| builder.delegate_within(delegate, limits);
+            delegates.into_iter().fold(builder, within)
         })
     }
 
@@ -238,6 +250,7 @@ impl Engine {
         options.extend(self.delegates.iter().map(|d| format!("--delegate={d}")));
         options.extend(self.ops.iter().map(|o| format!("--ops={o}")));
         options.extend(self.limits.arguments());
+        options.extend(self.cost_model.then(|| "--cost-model".to_owned()));
         options
     }
 
@@ -254,6 +267,19 @@ impl Engine {
 
     fn is_reference(&self) -> bool {
         self.delegates.contains(&Choice::Reference)
+    }
+}
+
+/// The rates of the CPU kernels and of a delegate on this machine.
+fn measured(choice: &Choice, threads: usize) -> Result<CostModel, Failure> {
+    let mut failure = None;
+    let measured = delegraph::interpreter::measure(threads, || {
+        let opened = choice.open().map_err(|e| failure = Some(e));
+        opened.ok().flatten().ok_or_else(|| delegraph::Error::State("it cannot be opened again".into()))
+    });
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(measured?),
     }
 }
 

@@ -97,7 +97,7 @@ fn a_partition_must_gain_more_than_its_copies_cost() {
 
 #[test]
 fn a_delegate_that_cannot_be_measured_says_why() {
-    let error = delegraph_interpreter::measure(1, || Box::new(Scripted::new("d", &[NEG]))).unwrap_err();
+    let error = delegraph_interpreter::measure(1, || Ok(Box::new(Scripted::new("d", &[NEG])))).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("cannot be measured: AVERAGE_POOL_2D: AVERAGE_POOL_2D is not supported"), "{text}");
 }
