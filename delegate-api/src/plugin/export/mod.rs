@@ -15,6 +15,8 @@ mod contain;
 mod graph;
 mod host;
 mod kernel;
+#[cfg(test)]
+mod tests;
 
 use contain::{contain, contain_quietly, failed};
 use graph::Graph;
