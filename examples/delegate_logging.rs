@@ -41,14 +41,14 @@ impl<D: Delegate> Delegate for Logging<D> {
             graph.nodes().filter(|n| cx.may_claim(n).is_ok()).map(|n| n.id()).collect();
         let partitions = cx.preview_partitions(&claimable);
         log(&format!(
-            "within the table of versions: {} nodes, {} partitions",
+            "within the table of versions: {} nodes; partitions: {}",
             claimable.len(),
             partitions.len()
         ));
         for partition in partitions {
             let nodes: Vec<usize> = partition.nodes.iter().map(|n| n.0).collect();
             let (inputs, outputs) = (partition.inputs.len(), partition.outputs.len());
-            log(&format!("  nodes {nodes:?}: {inputs} inputs, {outputs} outputs"));
+            log(&format!("  nodes {nodes:?}: inputs {inputs}, outputs {outputs}"));
         }
         self.inner.prepare(cx)
     }

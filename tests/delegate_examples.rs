@@ -75,8 +75,8 @@ fn logging_shows_every_node_and_changes_nothing() {
         "subgraph 0 \"main\": 6 nodes",
         "  node 0 ADD v1 [folded]: FLOAT32 [2, 3] constant, FLOAT32 [2, 3] constant -> FLOAT32 [2, 3] constant",
         "  node 1 ADD v1: FLOAT32 [2, 3], FLOAT32 [2, 3] constant -> FLOAT32 [2, 3]",
-        "within the table of versions: 6 nodes, 1 partitions",
-        "  nodes [0, 1, 2, 3, 4, 5]: 1 inputs, 3 outputs",
+        "within the table of versions: 6 nodes; partitions: 1",
+        "  nodes [0, 1, 2, 3, 4, 5]: inputs 1, outputs 3",
     ];
     for line in expected {
         assert!(lines.iter().any(|l| l == line), "\"{line}\" is not in: {lines:#?}");
