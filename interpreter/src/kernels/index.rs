@@ -232,6 +232,12 @@ impl StridedCopy {
     fn elements<const W: usize>(&self, from: &[u8], to: &mut [u8]) {
         let (from, to) = (from.as_chunks::<W>().0, to.as_chunks_mut::<W>().0);
         let (size, [step_from, step_to]) = self.nest.inner();
+        if step_to == 1
+            && step_from != 1
+            && let Some(d) = self.nest.outer.iter().position(|(_, step)| step[0] == 1)
+        {
+            return self.transpose(d, from, to);
+        }
         self.nest.for_each_run(self.start, |[mut i, mut o]| match (step_from, step_to) {
             (1, 1) => to[o..][..size].copy_from_slice(&from[i..][..size]),
             (0, 1) => to[o..][..size].fill(from[i]),
@@ -240,6 +246,31 @@ impl StridedCopy {
                     to[o] = from[i];
                     i = i.wrapping_add_signed(step_from);
                     o = o.wrapping_add_signed(step_to);
+                }
+            }
+        });
+    }
+
+    /// A copy whose innermost loop writes neighbours and whose loop `d` reads neighbours, in tiles of both: each cache
+    /// line is fetched once, however far apart its readers are.
+    fn transpose<const W: usize>(&self, d: usize, from: &[[u8; W]], to: &mut [[u8; W]]) {
+        const TILE: usize = 16;
+        let mut rest = self.nest.clone();
+        let (rows, [_, row_to]) = rest.outer.remove(d);
+        let (columns, [column_from, _]) = std::mem::replace(&mut rest.inner, (1, [0; 2]));
+        rest.for_each_run(self.start, |[i, o]| {
+            for first_row in (0..rows).step_by(TILE) {
+                for first_column in (0..columns).step_by(TILE) {
+                    let width = TILE.min(columns - first_column);
+                    for row in first_row..rows.min(first_row + TILE) {
+                        let at = |step: isize, n: usize| step.wrapping_mul(n.cast_signed());
+                        let o = o.wrapping_add_signed(at(row_to, row)).wrapping_add(first_column);
+                        let mut i = i.wrapping_add(row).wrapping_add_signed(at(column_from, first_column));
+                        for target in &mut to[o..][..width] {
+                            *target = from[i];
+                            i = i.wrapping_add_signed(column_from);
+                        }
+                    }
                 }
             }
         });
@@ -310,6 +341,34 @@ mod tests {
         assert_eq!(spread(2, -9, 2), [0, 0]);
         assert_eq!(spread(2, 5, 1), [0, 0]);
         assert_eq!(spread(2, isize::MIN, usize::MAX), [0, 0]);
+    }
+
+    #[test]
+    fn transposes_in_tiles_are_copies_element_by_element() {
+        for (shape, order) in [
+            (vec![37, 5], vec![1, 0]),
+            (vec![16, 33], vec![1, 0]),
+            (vec![2, 19, 17, 3], vec![0, 3, 1, 2]),
+            (vec![3, 18, 4, 21], vec![0, 2, 3, 1]),
+            (vec![5, 4, 3, 2], vec![3, 2, 1, 0]),
+            (vec![0, 7], vec![1, 0]),
+        ] {
+            let strides = dense_strides(&shape);
+            let from = View { start: 0, strides: order.iter().map(|&d| strides[d]).collect() };
+            let turned: Vec<usize> = order.iter().map(|&d| shape[d]).collect();
+            let count: usize = shape.iter().product();
+            for bits in [8, 16, 32, 64, 128] {
+                let width = bits / 8;
+                let copy = StridedCopy::new(&turned, bits, &from, &View::dense(&turned));
+                let source: Vec<u8> = (0..count * width).map(|i| (i * 31 % 251) as u8).collect();
+                let (mut got, mut want) = (vec![0; count * width], vec![0; count * width]);
+                copy.run(&source, &mut got);
+                copy.for_each(|i, o| {
+                    want[o * width..][..width].copy_from_slice(&source[i * width..][..width])
+                });
+                assert_eq!(got, want, "{shape:?} as {order:?}, {bits} bits");
+            }
+        }
     }
 
     #[test]
