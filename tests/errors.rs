@@ -41,7 +41,7 @@ fn a_truncated_file() {
     for (length, text) in [(whole.len() / 2, "damaged FlatBuffer"), (6, "too few for a model"), (0, "empty")]
     {
         let file = write(folder.path(), "cut.tflite", &whole[..length]);
-        for verb in ["run", "inspect", "bench", "explain"] {
+        for verb in ["run", "inspect", "bench", "explain", "graph"] {
             let ran = delegraph(&[verb, &file]).expect(4, text);
             assert!(ran.stderr.contains("cut.tflite") && ran.stderr.contains("help:"), "{}", ran.stderr);
             assert_eq!(ran.stdout, "");
@@ -179,7 +179,7 @@ fn a_wrong_input() {
 #[test]
 fn no_gpu_adapter() {
     let model = digits(FLOAT32);
-    for verb in ["run", "bench", "explain"] {
+    for verb in ["run", "bench", "explain", "graph"] {
         let mut command = common::command(&[verb, path(&model), "--delegate", "wgpu"]);
         // The names under which Vulkan's loader, old and new, finds drivers; other APIs are other systems'.
         command.env("VK_ICD_FILENAMES", "/nonexistent").env("VK_DRIVER_FILES", "/nonexistent");

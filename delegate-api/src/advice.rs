@@ -368,6 +368,40 @@ mod tests {
     }
 
     #[test]
+    fn the_last_delegate_that_gave_a_reason_is_advised() {
+        let model = model(&[(NEG, &[0]), (SQRT, &[1]), (NEG, &[2])]);
+        let tensors: Vec<RuntimeTensor> = model.subgraphs[0].tensors.iter().map(RuntimeTensor::new).collect();
+        let (known, states) = (vec![true; tensors.len()], vec![NodeState::default(); 3]);
+        let graph = GraphView::new(&model, 0, &tensors, &known, &states);
+        // Delegate 0 has the first node, delegate 1 the last one.
+        let advise = |rejections: Vec<(usize, Rejection)>| {
+            let node = |(i, node): (usize, &delegraph_core::Node)| NodeReport {
+                node: NodeId(i),
+                op: node.op.clone(),
+                version: node.version,
+                runner: match i {
+                    1 => Runner::Cpu,
+                    _ => Runner::Delegate { delegate: i / 2, partition: i / 2 },
+                },
+                rejections: if i == 1 { rejections.clone() } else { Vec::new() },
+            };
+            let nodes = model.subgraphs[0].nodes.iter().enumerate().map(node).collect();
+            let delegates = vec!["a".into(), "b".into()];
+            Advice::new(&graph, &Report { delegates, nodes, ..Report::default() })
+        };
+        let op = Op::from(SQRT);
+        let unsupported = |delegate| (delegate, Rejection::UnsupportedOp { op: op.clone() });
+        let advice = advise(vec![unsupported(0), unsupported(1)]);
+        assert_eq!((advice.now.partitions, advice.now.boundary_bytes), (2, 4 * TENSOR));
+        let [obstacle] = &advice.obstacles[..] else { panic!("{:?}", advice.obstacles) };
+        assert_eq!((obstacle.delegate, obstacle.without.unwrap().partitions), (1, 2));
+        // One that failed said nothing of the node.
+        let failed = |delegate| (delegate, Rejection::DelegateFailed("lost".into()));
+        assert_eq!(advise(vec![unsupported(0), failed(1)]).obstacles[0].delegate, 0);
+        assert_eq!(advise(vec![failed(0), failed(1)]).obstacles, []);
+    }
+
+    #[test]
     fn nodes_that_limits_alone_leave_join() {
         let ops: [(BuiltinOp, &[usize]); 5] =
             [(NEG, &[0]), (SQRT, &[1]), (NEG, &[2]), (SQRT, &[0]), (NEG, &[4])];
