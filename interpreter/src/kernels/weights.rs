@@ -169,7 +169,7 @@ pub fn clamp_bounds(activation: Activation) -> Result<(f32, f32)> {
 pub fn float_activation(activation: Activation) -> fn(f32) -> f32 {
     match activation {
         Activation::None => |x| x,
-        Activation::Relu => |x| x.max(0.0),
+        Activation::Relu => |x| if x < 0.0 { 0.0 } else { x },
         Activation::ReluN1To1 => |x| x.clamp(-1.0, 1.0),
         Activation::Relu6 => |x| x.clamp(0.0, 6.0),
         Activation::Tanh => f32::tanh,

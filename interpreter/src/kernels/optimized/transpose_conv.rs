@@ -213,7 +213,7 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
                     }
                     None => out.copy_from_slice(sums),
                 }
-                out.iter_mut().for_each(|o| *o = o.max(low).min(high));
+                out.iter_mut().for_each(|o| *o = o.clamp(low, high));
             }
         })
     })))
@@ -314,7 +314,7 @@ fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
                     if let Some(bias) = &bias {
                         out.iter_mut().zip(bias).for_each(|(o, b)| *o += b);
                     }
-                    out.iter_mut().for_each(|o| *o = o.max(low).min(high));
+                    out.iter_mut().for_each(|o| *o = o.clamp(low, high));
                 }
             })?;
         }

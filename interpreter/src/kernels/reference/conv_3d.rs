@@ -122,7 +122,7 @@ fn finish(output: &mut [f32], bias: Option<&[f32]>, low: f32, high: f32) {
             sums.iter_mut().zip(bias).for_each(|(sum, b)| *sum += b);
         }
     }
-    output.iter_mut().for_each(|o| *o = o.max(low).min(high));
+    output.iter_mut().for_each(|o| *o = o.clamp(low, high));
 }
 
 #[cfg(test)]

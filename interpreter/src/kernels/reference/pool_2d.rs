@@ -63,7 +63,7 @@ fn float(cx: &mut PrepareContext<'_>, combine: fn(&[f32]) -> f32) -> Result<Invo
     let Some((low, high)) = activation.clamp() else {
         return Err(Error::Unsupported(format!("activation {activation:?}")));
     };
-    pool(cx, move |window: &[f32]| combine(window).max(low).min(high))
+    pool(cx, move |window: &[f32]| combine(window).clamp(low, high))
 }
 
 fn quantized<T: QuantizedElement>(cx: &mut PrepareContext<'_>, combine: fn(&[T]) -> i32) -> Result<Invoke> {

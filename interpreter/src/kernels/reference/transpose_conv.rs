@@ -54,7 +54,7 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             None => output.fill(0.0),
         }
         scatter.run(input, weights, output, |sum, x, w| sum + x * w);
-        output.iter_mut().for_each(|o| *o = o.max(low).min(high));
+        output.iter_mut().for_each(|o| *o = o.clamp(low, high));
         Ok(())
     }))
 }
@@ -91,7 +91,7 @@ fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
                 let channel = i % channels;
                 let weights_scale = if scales.len() == 1 { scales[0] } else { scales[channel] };
                 let real = *sum as f32 * (scale * weights_scale) + bias.map_or(0.0, |bias| bias[channel]);
-                *o = real.max(low).min(high);
+                *o = real.clamp(low, high);
             }
         }
         Ok(())

@@ -28,7 +28,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         .add_builtin(BuiltinOp::LOG, float_or(f32::ln, quantized::log), 1..=2)
         .add_builtin(BuiltinOp::SQRT, float_or(f32::sqrt, quantized::sqrt), 1..=2)
         .add_builtin(BuiltinOp::RSQRT, float_or(|x| 1.0 / x.sqrt(), quantized::rsqrt), 1..=3)
-        .add_builtin(BuiltinOp::RELU, float_or(|x| x.max(0.0), quantized::relu), 1..=3)
+        .add_builtin(BuiltinOp::RELU, float_or(relu, quantized::relu), 1..=3)
         .add_builtin(BuiltinOp::RELU6, float_or(|x| x.clamp(0.0, 6.0), quantized::relu6), 1..=3)
         .add_builtin(BuiltinOp::RELU_N1_TO_1, float_or(|x| x.clamp(-1.0, 1.0), quantized::relu_n1_to_1), 1)
         .add_builtin(BuiltinOp::RELU_0_TO_1, float_or(|x| x.clamp(0.0, 1.0), quantized::relu_0_to_1), 1)
@@ -169,6 +169,11 @@ fn gelu(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
+/// Not `max`, which makes a zero of what is no number.
+fn relu(x: f32) -> f32 {
+    if x < 0.0 { 0.0 } else { x }
+}
+
 fn leaky_relu(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let alpha = cx.params::<LeakyReluParams>()?.alpha;
     match cx.input(0)?.ty() {
@@ -219,7 +224,8 @@ mod tests {
         case(BuiltinOp::ROUND, &[0.5, 1.5, -2.5, 2.6], &[0.0, 2.0, -2.0, 3.0]);
         case(BuiltinOp::SIGN, &[-3.0, 0.0, 7.0], &[-1.0, 0.0, 1.0]);
         case(BuiltinOp::RSQRT, &[4.0, 0.25], &[0.5, 2.0]);
-        case(BuiltinOp::RELU6, &[-1.0, 3.0, 9.0], &[0.0, 3.0, 6.0]);
+        case(BuiltinOp::RELU, &[-1.0, 3.0, f32::NAN], &[0.0, 3.0, f32::NAN]);
+        case(BuiltinOp::RELU6, &[-1.0, 3.0, 9.0, f32::NAN], &[0.0, 3.0, 6.0, f32::NAN]);
         case(BuiltinOp::RELU_N1_TO_1, &[-2.0, 0.5, 2.0], &[-1.0, 0.5, 1.0]);
         case(BuiltinOp::HARD_SWISH, &[-4.0, -1.0, 1.0, 5.0], &[0.0, -1.0 / 3.0, 2.0 / 3.0, 5.0]);
         case(BuiltinOp::LOGISTIC, &[0.0, 3f32.ln()], &[0.5, 0.75]);
