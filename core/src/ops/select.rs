@@ -86,12 +86,13 @@ fn single(cx: &InferContext<'_>, operands: [&InferTensor<'_>; 3]) -> Option<Infe
     ones.then(|| Inferred::known(operands[1].ty, declared.clone()))
 }
 
-/// 8-bit, ranks above 4 and unsigned values came one after the other.
+/// 8-bit values, rank 5 and unsigned values came one after the other. Higher ranks never needed more, since operands
+/// of one shape are read as if they were flat.
 fn min_version_select(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, UInt32};
     lowest_with(&[
         (2, s.input_is(1, &[Int8])),
-        (3, (0..3).any(|i| s.rank(i) > 4)),
+        (3, (0..3).any(|i| s.rank(i) == 5)),
         (4, s.input_is(1, &[UInt32])),
     ])
 }
@@ -100,4 +101,27 @@ fn min_version_select(s: &OpSignature<'_>) -> u32 {
 fn min_version_select_v2(s: &OpSignature<'_>) -> u32 {
     use TensorType::UInt32;
     lowest_with(&[(2, s.input_is(1, &[UInt32]))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Params;
+    use crate::ops::TensorType::{Bool, Float32, Int8};
+    use crate::writer::{ModelBuilder, SubgraphBuilder};
+
+    fn version(rank: usize, ty: TensorType) -> u32 {
+        let mut graph = SubgraphBuilder::new("main");
+        let condition = graph.input("condition", Bool, vec![1usize; rank].as_slice());
+        let x = graph.input("x", ty, vec![1usize; rank].as_slice());
+        let y = graph.node(BuiltinOp::SELECT, Params::None).inputs([condition, x, x]).output("y");
+        graph.outputs([y]);
+        ModelBuilder::new().subgraph(graph).build().unwrap().subgraphs[0].nodes[0].version
+    }
+
+    #[test]
+    fn rank_5_alone_needs_a_version_of_its_own() {
+        assert_eq!([4, 5, 6, 8].map(|rank| version(rank, Float32)), [1, 3, 1, 1]);
+        assert_eq!(version(1, Int8), 2);
+    }
 }
