@@ -194,11 +194,10 @@ def run_litert(root: pathlib.Path, generator: str) -> None:
 
 
 def as_input(np, detail, value):
-    """The value as the input takes it; an input that upstream gives nothing is not read by what it computes."""
+    """The value in the input's type, as TensorFlow feeds it; nothing reads an input that upstream gives nothing."""
     if value is None:
         return np.zeros(detail["shape"], detail["dtype"])
-    whole = value.dtype.kind in "iu" and np.dtype(detail["dtype"]).kind in "iu"
-    return value.astype(detail["dtype"]) if whole or value.size == 0 else value
+    return value if value.dtype.kind == "S" else value.astype(detail["dtype"])
 
 
 def largest_difference(np, pairs):
@@ -225,6 +224,9 @@ def largest_difference(np, pairs):
 
 def index(root: pathlib.Path) -> None:
     made, left_out = [], []
+    if (root / "left_out.tsv").exists():
+        before = (line.split("\t") for line in (root / "left_out.tsv").read_text().splitlines())
+        left_out = [row for row in before if not (root / row[0]).exists()]
     for folder in sorted(root.iterdir()):
         if (folder / "case.json").exists():
             facts = json.loads((folder / "case.json").read_text())
@@ -236,7 +238,7 @@ def index(root: pathlib.Path) -> None:
     for name, rows in (("index.tsv", made), ("left_out.tsv", left_out)):
         (root / name).write_text("".join("\t".join(row) + "\n" for row in rows))
     for folder, *_ in left_out:
-        shutil.rmtree(root / folder)
+        shutil.rmtree(root / folder, ignore_errors=True)
     print(f"{len(made)} cases in {root}, {len(left_out)} combinations left out")
 
 
