@@ -77,12 +77,16 @@ def compare(name, expected, actual, tolerance):
         assert want.dtype == got.dtype, f"{name}: type {got.dtype}, not {want.dtype}"
         # Quantized results are rounded by each kernel in its own way.
         step = 1.0 if np.issubdtype(want.dtype, np.integer) else 0.0
-        want, got = want.astype(np.float64), got.astype(np.float64)
-        assert np.isfinite(got).all() or not np.isfinite(want).all(), f"{name}: values that are not finite"
+        relative = max(tolerance, 1e-3) if want.dtype == np.float16 else tolerance
+        wide = np.complex128 if np.iscomplexobj(want) else np.float64
+        want, got = want.astype(wide), got.astype(wide)
+        finite = np.isfinite(want)
+        assert (finite == np.isfinite(got)).all(), f"{name}: other values are not finite"
+        want, got = want[finite], got[finite]
         difference = float(np.abs(want - got).max(initial=0.0))
         greatest = max(1.0, float(np.abs(want).max(initial=0.0)))
         absolute, share = max(absolute, difference), max(share, difference / greatest)
-        limit = max(step, tolerance * greatest)
+        limit = max(step, relative * greatest)
         assert difference <= limit, f"{name}: differs by {difference:.2e}, more than {limit:.2e}"
     return absolute, share
 
@@ -117,6 +121,50 @@ def check(path, library, options, tolerance):
     absolute, share = compare(name, *results, max(tolerance, 8 * spread))
     print(f"| {name} | {ours} of {nodes} | {partitions} | {absolute:.1e} | {share:.1e} |", flush=True)
     return ours
+
+
+def run_case(path, delegates):
+    """The outputs of one case: a model, and input_0.npy, … beside it."""
+    interpreter = litert.Interpreter(
+        model_path=path,
+        experimental_delegates=delegates,
+        experimental_op_resolver_type=litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    )
+    interpreter.allocate_tensors()
+    values = inputs(interpreter)
+    for i, detail in enumerate(interpreter.get_input_details()):
+        file = os.path.join(os.path.dirname(path), f"input_{i}.npy")
+        values[i] = np.load(file) if os.path.exists(file) else values[i]
+        if values[i].shape != tuple(detail["shape"]):
+            interpreter.resize_tensor_input(detail["index"], values[i].shape)
+    interpreter.allocate_tensors()
+    for detail, value in zip(interpreter.get_input_details(), values):
+        interpreter.set_tensor(detail["index"], value.astype(detail["dtype"]))
+    interpreter.invoke()
+    return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+
+
+def check_cases(folder, library, options):
+    """Runs every case below a folder; counts those that LiteRT alone runs, and in how many the delegate has nodes."""
+    counts = {"run by LiteRT": 0, "with nodes of the delegate": 0, "different": 0}
+    for path in sorted(glob.glob(os.path.join(folder, "**", "model.tflite"), recursive=True)):
+        with Stderr() as said:
+            try:
+                expected = run_case(path, [])
+            except (RuntimeError, ValueError):
+                continue
+            delegate = litert.load_delegate(library, {**options, "verbose": "1"})
+            actual = run_case(path, [delegate])
+        counts["run by LiteRT"] += 1
+        counts["with nodes of the delegate"] += bool(re.search(r"runs [1-9]\d* of", said.text))
+        try:
+            numbers = [(e, a) for e, a in zip(expected, actual) if e.dtype != object]
+            compare(path, *zip(*numbers), 1e-4) if numbers else None
+        except AssertionError as error:
+            counts["different"] += 1
+            print(error)
+    print(", ".join(f"{count} {what}" for what, count in counts.items()))
+    return counts["different"]
 
 
 def check_resize(path, library, options, tolerance):
@@ -178,6 +226,7 @@ def main():
     parser.add_argument("library")
     parser.add_argument("models", nargs="*")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--cases", metavar="DIR", help="run the cases below this folder instead of models")
     parser.add_argument("--tolerance", type=float, default=1e-5, help="of the greatest value of an output")
     parser.add_argument("--cycles", type=int, default=0, help="how often the delegate is loaded and unloaded")
     parser.add_argument("--growth", type=float, default=8.0, help="by how many MiB memory may grow in that")
@@ -195,6 +244,8 @@ def main():
             raise
         print(f"LiteRT delegate: left out: {error}")
         return
+    if args.cases:
+        sys.exit(bool(check_cases(args.cases, library, options)))
     print("| model | nodes | partitions | greatest difference | share |\n|---|---|---|---|---|")
     total = sum(check(model, library, options, args.tolerance) for model in models)
     assert total > 0, "the delegate runs no node at all"
