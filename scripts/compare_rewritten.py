@@ -37,10 +37,13 @@ def run(path: pathlib.Path, beside: pathlib.Path):
         if list(values[-1].shape) != list(detail["shape"]):
             interpreter.resize_tensor_input(detail["index"], values[-1].shape)
     interpreter.allocate_tensors()
+    # The Python interface does not carry what has no elements.
     for detail, value in zip(interpreter.get_input_details(), values):
-        interpreter.set_tensor(detail["index"], value)
+        if value.size:
+            interpreter.set_tensor(detail["index"], value)
     interpreter.invoke()
-    outputs = [np.asarray(interpreter.get_tensor(d["index"])) for d in interpreter.get_output_details()]
+    outputs = [np.zeros(d["shape"]) if 0 in d["shape"] else np.asarray(interpreter.get_tensor(d["index"]))
+               for d in interpreter.get_output_details()]
     return [(o.shape, o.tolist() if o.dtype.kind == "O" else o.tobytes()) for o in outputs]
 
 
