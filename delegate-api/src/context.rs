@@ -70,6 +70,9 @@ impl<'a> DelegateContext<'a> {
         if state.overridden {
             return Err(Rejection::Overridden { op: node.op().clone() });
         }
+        if state.folded && node.outputs().any(|t| t.is_variable()) {
+            return Err(Rejection::Other("it gives a variable its first value, once".into()));
+        }
         self.versions.check(node.op(), node.version())?;
         self.limits.check(node)?;
         if self.capabilities.dynamic_shapes { Ok(()) } else { node.check_static() }

@@ -69,6 +69,8 @@ struct NodeRuntime {
     side_effects: bool,
     overridden: bool,
     turn: Turn,
+    /// It gave variables their first value.
+    begun: bool,
     /// Whether the kernel has packed its constants.
     packed: bool,
     /// The input that output 0 is a view of.
@@ -140,6 +142,7 @@ impl SubgraphRuntime {
                 view_of: None,
                 overwritable: SmallVec::new(),
                 scratch: Scratch::default(),
+                begun: false,
             });
         }
         let mut tensors: Vec<RuntimeTensor> = subgraph.tensors.iter().map(RuntimeTensor::new).collect();
@@ -354,13 +357,14 @@ impl SubgraphRuntime {
             node.outputs.iter().for_each(|t| self.shape_known[t.0] = false);
             return Ok(());
         }
+        let variable = |t: &TensorId| self.tensors[t.0].placement() == Placement::Variable;
+        if node.outputs.iter().any(variable) {
+            return self.begin_variables(id, node, env);
+        }
         for output in &node.outputs {
             self.tensors[output.0].allocate(Placement::Dynamic)?;
         }
-        self.nodes[id.0].scratch.allocate()?;
-        self.run_node(id, env)?;
-        self.nodes[id.0].scratch = Scratch::default();
-        self.nodes[id.0].turn = Turn::Folded;
+        self.compute_now(id, env)?;
         node.outputs.iter().for_each(|t| self.tensors[t.0].freeze());
         let runtime = &self.nodes[id.0];
         self.readers.computed(node, runtime.overridden || runtime.kernel.needs_shapes_only());
@@ -369,6 +373,31 @@ impl SubgraphRuntime {
             self.done(id, env);
         }
         Ok(())
+    }
+
+    /// Runs a node whose outputs have their memory.
+    fn compute_now(&mut self, id: NodeId, env: &mut Env<'_>) -> Result<()> {
+        self.nodes[id.0].scratch.allocate()?;
+        self.run_node(id, env)?;
+        self.nodes[id.0].scratch = Scratch::default();
+        self.nodes[id.0].turn = Turn::Folded;
+        Ok(())
+    }
+
+    /// A node over constants that writes variables gives them their first value, which is not theirs for long: it runs
+    /// once, however often the subgraph is prepared.
+    fn begin_variables(&mut self, id: NodeId, node: &Node, env: &mut Env<'_>) -> Result<()> {
+        if std::mem::replace(&mut self.nodes[id.0].begun, true) {
+            self.nodes[id.0].turn = Turn::Folded;
+            return Ok(());
+        }
+        for output in &node.outputs {
+            if self.tensors[output.0].placement() != Placement::Variable {
+                let text = "only some of the outputs of a node over constants are variables";
+                return Err(Error::InvalidNode(text.into()));
+            }
+        }
+        self.compute_now(id, env)
     }
 
     /// A node has no more need of its constant inputs.

@@ -76,12 +76,28 @@ impl Binary {
             (Self::Sub, F32 | I32) => ("sub", "return x - y;"),
             (Self::Mul, F32 | I32) => ("mul", "return x * y;"),
             (Self::Div, F32 | I32) => ("div", "return x / y;"),
-            (Self::FloorDiv, F32) => ("floor_div", "return floor(x / y);"),
+            // Where the quotient was rounded up to a whole number, or down from one, what is left tells. To find that
+            // exactly, y is split into halves whose products with a whole number need no rounding.
+            (Self::FloorDiv, F32) => (
+                "floor_div",
+                "let q = floor(x / y);
+    let shifted = 4097.0 * y;
+    let high = shifted - (shifted - y);
+    let r = (x - q * high) - q * (y - high);
+    return q - select(T(0.0), T(1.0), ((r < T(0.0)) & (y > T(0.0))) | ((r > T(0.0)) & (y < T(0.0))));",
+            ),
             (Self::FloorDiv, I32) => (
                 "floor_div",
                 "let q = x / y; return q - select(T(0), T(1), (q * y != x) & ((x < T(0)) != (y < T(0))));",
             ),
-            (Self::FloorMod, F32) => ("floor_mod", "return x - y * floor(x / y);"),
+            (Self::FloorMod, F32) => (
+                "floor_mod",
+                "let q = floor(x / y);
+    let shifted = 4097.0 * y;
+    let high = shifted - (shifted - y);
+    let r = (x - q * high) - q * (y - high);
+    return r + select(T(0.0), y, ((r < T(0.0)) & (y > T(0.0))) | ((r > T(0.0)) & (y < T(0.0))));",
+            ),
             (Self::FloorMod, I32) => (
                 "floor_mod",
                 "let r = x % y; return r + select(T(0), y, (r != T(0)) & ((r < T(0)) != (y < T(0))));",

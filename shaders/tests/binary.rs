@@ -122,6 +122,33 @@ fn check(op: Binary, element: Element, a: &[u32], b: &[u32], output: &[u32]) {
 }
 
 #[test]
+fn quotients_that_round_to_a_whole_number_are_rounded_down_all_the_same() {
+    let Some(gpu) = gpu() else { return };
+    // -9.9 / -3.3 is a little less than 3, but not as a float; 0.3 / 0.1 a little more.
+    let tenths = |n: i32| n as f32 / 10.0;
+    let pairs: Vec<(f32, f32)> =
+        (-60..60).flat_map(|n| [33, -33, 1, -1, 7].map(|d| (tenths(n * d), tenths(d)))).collect();
+    let size = [pairs.len() as u32];
+    for op in [Binary::FloorDiv, Binary::FloorMod] {
+        let (a, b, output) = (size.to_vec(), size.to_vec(), size.to_vec());
+        let spec = Spec { op, element: Element::F32, a, b, output, activation: Activation::None };
+        let kernel = spec.kernel(&gpu.caps).unwrap();
+        let bytes =
+            |f: fn(&(f32, f32)) -> f32| pairs.iter().flat_map(|p| f(p).to_le_bytes()).collect::<Vec<u8>>();
+        let (x, y) = (bytes(|p| p.0), bytes(|p| p.1));
+        let actual: Vec<u32> =
+            gpu.run(&kernel, &[(Binding::Input(0), &x), (Binding::Input(1), &y)], pairs.len());
+        for ((x, y), actual) in pairs.iter().zip(actual) {
+            let (wide_x, wide_y) = (f64::from(*x), f64::from(*y));
+            let quotient = (wide_x / wide_y).floor();
+            let expected = if op == Binary::FloorDiv { quotient } else { wide_x - quotient * wide_y };
+            let (actual, allowed) = (f64::from(f32::from_bits(actual)), 1e-6 * wide_y.abs());
+            assert!((actual - expected).abs() <= allowed, "{op:?} of {x} and {y}: {actual}, not {expected}");
+        }
+    }
+}
+
+#[test]
 fn operators_on_floats() {
     for op in FLOAT {
         check(op, Element::F32, &[4, 4, 8], &[4, 4, 8], &[4, 4, 8]);

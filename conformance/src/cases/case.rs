@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use delegraph_core::kernel::RuntimeTensor;
+use delegraph_core::kernel::Placement;
 use delegraph_core::ops::cast::CastParams;
 use delegraph_core::ops::{Declared, InferContext, InferTensor, Inferred, InferredShape, definition};
 use delegraph_core::quantization::Affine;
@@ -377,7 +377,10 @@ impl Case {
         let builder = Interpreter::builder(model).delegate(delegate).policy(Policy::Report);
         builder.build().is_ok_and(|interpreter| {
             let graph = &interpreter.model().subgraphs[0];
-            let is_constant = |id: &TensorId| interpreter.tensor(*id).is_ok_and(RuntimeTensor::is_constant);
+            let is_constant = |id: &TensorId| {
+                let constant = [Placement::Constant, Placement::Released];
+                interpreter.tensor(*id).is_ok_and(|t| constant.contains(&t.placement()))
+            };
             let claimed = |n: &NodeReport| {
                 n.op == Op::Builtin(self.op)
                     && matches!(n.runner, Runner::Delegate { .. })

@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{Invalid, at_node, invalid, writes};
 use crate::error::tensor_name;
-use crate::graph::Subgraph;
+use crate::graph::{Subgraph, Tensor, TensorId};
 use crate::ops::Params;
 
 /// Every id names a tensor, and every constant lies inside the bytes and has the size that it needs. A file's are
@@ -50,7 +50,17 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
             *slot = true;
         }
     }
+    // Variables that a node gives their first value: one over constants alone, such as the DEQUANTIZE of a state that
+    // a file stores in float16.
+    let mut begun: Vec<bool> = subgraph.tensors.iter().map(|t| !t.is_variable).collect();
+    for id in &subgraph.inputs {
+        begun.get_mut(id.0).into_iter().for_each(|b| *b = true);
+    }
     for (i, node) in subgraph.nodes.iter().enumerate() {
+        let constant = |id: &TensorId| subgraph.tensors.get(id.0).is_some_and(Tensor::is_constant);
+        let over_constants = node.op.builtin().is_some()
+            && !node.inputs.is_empty()
+            && node.inputs.iter().flatten().all(constant);
         let label = writes(&subgraph.tensors, node.outputs.iter().map(|id| id.0));
         let fail = |e| at_node(i, &node.op, &label, e);
         for id in node.inputs.iter().flatten() {
@@ -72,6 +82,7 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
         for id in &node.outputs {
             match available.get_mut(id.0) {
                 Some(slot) if !*slot => *slot = true,
+                Some(_) if over_constants && begun.get(id.0) == Some(&false) => {}
                 _ => {
                     return Err(fail(Invalid(format!(
                         "it writes tensor {}, which is an input, a variable, a constant or written by an earlier node",
@@ -79,6 +90,7 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
                     ))));
                 }
             }
+            begun.get_mut(id.0).into_iter().for_each(|b| *b = true);
         }
         for callee in callees(&node.params) {
             if usize::try_from(callee).ok().is_none_or(|c| c >= subgraphs) {

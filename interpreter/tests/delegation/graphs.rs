@@ -326,3 +326,30 @@ fn a_delegate_sees_the_body_of_a_loop_before_it_claims_it() {
     assert!(interpreter.report().failures.is_empty(), "{:?}", interpreter.report().failures);
     assert_eq!(partitions(&interpreter), [[0]]);
 }
+
+/// A variable whose first value the file stores in float16, and which remembers `x`: `y` is what it held before.
+#[test]
+fn a_node_over_constants_begins_a_variable_once() {
+    use delegraph_core::ops::svdf::SVDFParams;
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [1, 1]);
+    let half = graph.constant("half", [1, 2], &[3f32, 5.0].map(f16::from_f32));
+    let state = graph.variable("state", TensorType::Float32, [1, 2]);
+    graph.node(BuiltinOp::DEQUANTIZE, Params::None).inputs([half]).writes([state]);
+    let feature = graph.constant("feature", [1, 1], &[1f32]);
+    let time = graph.constant("time", [1, 2], &[1f32, 10.0]);
+    let params = SVDFParams { rank: 1, ..Default::default() };
+    let inputs = [Some(x), Some(feature), Some(time), None, Some(state)];
+    let y = graph.node(BuiltinOp::SVDF, params).optional_inputs(inputs).output("y");
+    graph.outputs([y]);
+    let model = build(graph);
+    // The state moves on by one, x comes in; the oldest counts once, the newest tenfold.
+    for delegates in [Vec::new(), vec![Scripted::new("d", &[BuiltinOp::DEQUANTIZE])]] {
+        let mut interpreter = with(&model, delegates).build().unwrap();
+        assert_eq!(interpreter.report().delegated_nodes(), 0);
+        assert_eq!(run(&mut interpreter, &[1.0]).unwrap(), [15.0]);
+        assert_eq!(run(&mut interpreter, &[2.0]).unwrap(), [21.0]);
+        interpreter.remove_delegates();
+        assert_eq!(run(&mut interpreter, &[0.0]).unwrap(), [2.0]);
+    }
+}

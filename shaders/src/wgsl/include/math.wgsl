@@ -87,7 +87,8 @@ fn op_rsqrt(v: T, a: f32, b: f32) -> T {
 }
 
 fn op_sign(v: T, a: f32, b: f32) -> T {
-    return sign(v);
+    // `sign` may give anything for NaN.
+    return select(sign(v), v, v != v);
 }
 
 fn op_sin(v: T, a: f32, b: f32) -> T {
