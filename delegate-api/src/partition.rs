@@ -155,9 +155,11 @@ fn describe(
     for (g, (_, nodes)) in groups.iter().enumerate() {
         nodes.iter().for_each(|&i| group_of[i] = g);
     }
+    // Folded nodes read nothing: what they gave is there already, and some only looked at a shape.
+    let reads = |i: usize| !graph.node(NodeId(i)).state().folded;
     let mut leaves = vec![false; subgraph.tensors.len()];
     subgraph.outputs.iter().for_each(|id| leaves[id.0] = true);
-    for (i, node) in subgraph.nodes.iter().enumerate() {
+    for (i, node) in subgraph.nodes.iter().enumerate().filter(|(i, _)| reads(*i)) {
         for id in node.inputs.iter().flatten() {
             if producer[id.0].is_some_and(|p| group_of[p] != group_of[i]) {
                 leaves[id.0] = true;
@@ -166,7 +168,8 @@ fn describe(
     }
     let build = |(g, (owner, nodes)): (usize, (usize, Vec<usize>))| {
         let own = |id: &TensorId| producer[id.0].is_some_and(|p| group_of[p] == g);
-        let ids = nodes.iter().flat_map(|&i| subgraph.nodes[i].inputs.iter().flatten());
+        let reading = nodes.iter().filter(|&&i| reads(i));
+        let ids = reading.flat_map(|&i| subgraph.nodes[i].inputs.iter().flatten());
         let constant = |id: &TensorId| graph.tensor(*id).is_constant();
         let mut inputs: Vec<TensorId> = ids.copied().filter(|id| !own(id) && !constant(id)).collect();
         inputs.sort_unstable();

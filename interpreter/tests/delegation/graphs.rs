@@ -353,3 +353,21 @@ fn a_node_over_constants_begins_a_variable_once() {
         assert_eq!(run(&mut interpreter, &[0.0]).unwrap(), [2.0]);
     }
 }
+
+#[test]
+fn what_only_folded_nodes_read_does_not_cross_borders() {
+    // SHAPE looks at the CPU's result; it is folded, and claimed together with what runs before that.
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let a = step(&mut graph, NEG, x, "a");
+    let b = step(&mut graph, ABS, a, "b");
+    let shape =
+        graph.node(BuiltinOp::SHAPE, delegraph_core::ops::shape::ShapeParams { out_type: TensorType::Int32 });
+    let shape = shape.inputs([b]).output_type(TensorType::Int32).output("shape");
+    graph.outputs([b, shape]);
+    let model = build(graph);
+    let delegate = Scripted::new("d", &[NEG, BuiltinOp::SHAPE]);
+    let interpreter = with(&model, [delegate]).policy(Policy::Report).build().unwrap();
+    let partition = &interpreter.report().partitions[0];
+    assert_eq!((partition.nodes.len(), &*partition.inputs, &*partition.outputs), (2, &[x][..], &[a][..]));
+}

@@ -87,8 +87,8 @@ fn op_rsqrt(v: T, a: f32, b: f32) -> T {
 }
 
 fn op_sign(v: T, a: f32, b: f32) -> T {
-    // `sign` may give anything for NaN.
-    return select(sign(v), v, v != v);
+    // `sign` may give anything for NaN, which compilers may take to equal itself.
+    return select(v, sign(v), abs(v) > T(0.0));
 }
 
 fn op_sin(v: T, a: f32, b: f32) -> T {
