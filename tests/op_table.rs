@@ -74,7 +74,7 @@ fn both_resolvers_register_what_releases_run_or_the_table_says_why_not() {
             }
         }
         let same = versions["cpu"] == released && versions["reference"] == released;
-        let plain = same && !line.history.is_empty();
+        let plain = same && !line.history.is_empty() && line.name != "STABLEHLO_CBRT";
         assert_eq!(op["note"].is_null(), plain, "{}: {versions}, releases {released}", line.name);
     }
 }
