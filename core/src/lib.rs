@@ -10,7 +10,9 @@
 
 mod archive;
 mod control;
+mod ensure;
 pub mod error;
+pub mod flex;
 pub mod graph;
 pub mod kernel;
 mod loader;

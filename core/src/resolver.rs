@@ -118,6 +118,17 @@ impl MutableOpResolver {
         self.add(Op::custom(name), registration, versions.range())
     }
 
+    /// What was added here, each op with its versions, in the order of their names; not what the resolver underneath has.
+    pub fn registered(&self) -> impl Iterator<Item = (&Op, &RangeInclusive<u32>)> {
+        let mut all: Vec<_> = self
+            .table
+            .iter()
+            .flat_map(|(op, ranges)| ranges.iter().map(move |(range, _)| (op, range)))
+            .collect();
+        all.sort_by_cached_key(|(op, range)| (op.to_string(), *range.start()));
+        all.into_iter()
+    }
+
     fn add(&mut self, op: Op, mut registration: Registration, versions: RangeInclusive<u32>) -> &mut Self {
         // Whatever replaces a builtin of the resolver underneath may mean something else by it.
         if op.builtin().is_some() && self.next.as_ref().is_some_and(|next| !next.versions(&op).is_empty()) {

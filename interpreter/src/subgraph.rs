@@ -41,6 +41,9 @@ enum Turn {
 pub(crate) struct Scratch {
     pub(crate) bytes: SmallVec<[usize; 4]>,
     pointers: Vec<(*mut u8, usize)>,
+    /// Those that keep what they hold, ascending, each with its number. They have their own memory in place of the
+    /// arena's, and ask for none there.
+    persistent: SmallVec<[(usize, AlignedBuffer); 1]>,
     /// Memory of deferred and folded nodes, which are not in the arena's plan.
     own: Vec<AlignedBuffer>,
 }
@@ -53,13 +56,38 @@ impl Scratch {
         &self.pointers
     }
 
+    /// What a node asked for: bytes of each, and which of them are persistent. Persistent memory of the same size keeps
+    /// what it holds.
+    fn ask(&mut self, mut bytes: SmallVec<[usize; 4]>, persistent: &[usize]) -> Result<()> {
+        self.persistent.truncate(persistent.len());
+        for (i, &number) in persistent.iter().enumerate() {
+            let size = std::mem::take(&mut bytes[number]);
+            match self.persistent.get_mut(i) {
+                Some(kept) if kept.1.len() == size => kept.0 = number,
+                Some(kept) => *kept = (number, AlignedBuffer::zeroed(size)?),
+                None => self.persistent.push((number, AlignedBuffer::zeroed(size)?)),
+            }
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    fn point(&mut self, pointers: Vec<(*mut u8, usize)>) {
+        self.pointers = pointers;
+        for (number, memory) in &mut self.persistent {
+            self.pointers[*number] = (memory.bytes_mut().as_mut_ptr(), memory.len());
+        }
+    }
+
     pub(crate) fn allocate(&mut self) -> Result<()> {
         self.own.resize_with(self.bytes.len(), AlignedBuffer::default);
-        self.pointers.clear();
+        let mut pointers = std::mem::take(&mut self.pointers);
+        pointers.clear();
         for (buffer, &bytes) in self.own.iter_mut().zip(&self.bytes) {
             buffer.resize(bytes)?;
-            self.pointers.push((buffer.bytes_mut().as_mut_ptr(), bytes));
+            pointers.push((buffer.bytes_mut().as_mut_ptr(), bytes));
         }
+        self.point(pointers);
         Ok(())
     }
 }
@@ -316,16 +344,18 @@ impl SubgraphRuntime {
             known,
             threads,
             env,
-        );
+        )
+        .with_persistent_memory();
         runtime.kernel.prepare(&mut cx)?;
         runtime.packed = cx.is_done_with_constants();
         runtime.overwritable = cx.overwritable().into();
         runtime.view_of = if runtime.kernel.is_view() { Some(0) } else { cx.view_of() };
+        let persistent: SmallVec<[usize; 2]> = cx.persistent_requests().into();
         let (bytes, data_dependent) = cx.finish();
         for &bytes in &bytes {
             env.check_size(bytes)?;
         }
-        runtime.scratch.bytes = bytes;
+        runtime.scratch.ask(bytes, &persistent)?;
         Ok(data_dependent)
     }
 
@@ -592,8 +622,9 @@ impl SubgraphRuntime {
                 Step::Partition(p) if self.partitions[p].dynamic => continue,
                 Step::Partition(p) => &mut self.partitions[p].scratch,
             };
-            scratch.pointers = (next..next + scratch.bytes.len()).map(place).collect();
-            next += scratch.bytes.len();
+            let count = scratch.bytes.len();
+            scratch.point((next..next + count).map(place).collect());
+            next += count;
         }
     }
 

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::strings::{self, Strings};
-use super::{Host, Parallel, Placement, RuntimeTensor, Temporary};
+use super::{Host, Parallel, Persistent, Placement, RuntimeTensor, Temporary};
 use crate::error::{Error, Result};
 use crate::graph::TensorId;
 use crate::shape::Shape;
@@ -226,6 +226,11 @@ impl<'a> InvokeContext<'a> {
         let len = len - len % size_of::<T>();
         // SAFETY: temporaries are valid and unshared for `'a` (see `new`), and each is handed out once.
         cast_mut(if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(data, len) } })
+    }
+
+    /// Persistent memory as elements of `T`: what the last invocation left in it, or zeros. Each is handed out once.
+    pub fn persistent<T: Element>(&mut self, persistent: Persistent) -> Result<&'a mut [T]> {
+        self.temporary(Temporary(persistent.0))
     }
 
     /// Calls subgraph `index` with the inputs `arguments` of this node, and copies what it returns into the outputs.

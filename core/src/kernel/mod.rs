@@ -10,6 +10,7 @@
 //! | `free` | `Drop` |
 
 use crate::error::Result;
+use crate::flex;
 use crate::graph::{Node, Subgraph};
 
 mod buffer;
@@ -22,7 +23,7 @@ mod tensor;
 
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use invoke::InvokeContext;
-pub use prepare::{PrepareContext, Temporary, TensorView};
+pub use prepare::{Persistent, PrepareContext, Temporary, TensorView};
 pub use resources::{Entries, Resources, SavedVariables, Table, Variable};
 pub use shared::Shared;
 pub use strings::Strings;
@@ -61,6 +62,17 @@ pub struct InitContext<'a> {
     pub subgraph: &'a Subgraph,
     /// The options of a custom op, empty for builtin ones.
     pub custom_options: &'a [u8],
+}
+
+impl<'a> InitContext<'a> {
+    /// The options of a custom op as a FlexBuffer map, which most are. Kernels of ops whose options are anything else
+    /// read [`InitContext::custom_options`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`](crate::Error::InvalidNode) where they are no map.
+    pub fn options(&self) -> Result<flex::Map<'a>> {
+        flex::Map::parse(self.custom_options)
+    }
 }
 
 /// Splits work over threads. `core` has no threads of its own; the interpreter hands them in.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{Host, RuntimeTensor};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, tensor_name};
 use crate::graph::TensorId;
 use crate::ops::{InferContext, InferTensor, Params, WrongParams};
 use crate::quantization::Quantization;
@@ -17,11 +17,17 @@ use crate::types::{Element, TensorType};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Temporary(pub(crate) usize);
 
+/// Memory that a kernel keeps from one invocation to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Persistent(pub(crate) usize);
+
 /// A tensor as seen while preparing.
 #[derive(Debug, Clone, Copy)]
 pub struct TensorView<'a> {
     tensor: &'a RuntimeTensor,
     known: bool,
+    /// What it is to the node: "input" or "output", and its number.
+    role: (&'static str, usize),
 }
 
 impl<'a> TensorView<'a> {
@@ -58,6 +64,49 @@ impl<'a> TensorView<'a> {
         })
     }
 
+    /// What it is to the node, for messages: `input 0 ("image")`.
+    pub fn describe(&self) -> String {
+        let (role, number) = self.role;
+        format!("{role} {number} ({})", tensor_name(self.name(), number))
+    }
+
+    /// Checks that its type is one of these.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], with operand, name and type, and what is wanted.
+    pub fn ensure_type(self, wanted: &[TensorType]) -> Result<Self> {
+        if wanted.contains(&self.ty()) {
+            return Ok(self);
+        }
+        let wanted: Vec<&str> = wanted.iter().map(|ty| ty.name()).collect();
+        let text = format!("{} is {}, this kernel takes {}", self.describe(), self.ty(), wanted.join(" or "));
+        Err(Error::Unsupported(text))
+    }
+
+    /// Its dimensions, of which there must be `R`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`], with operand, name and shape, and what is wanted.
+    pub fn dims<const R: usize>(self) -> Result<[usize; R]> {
+        self.shape().dims().try_into().map_err(|_| {
+            let text = format!("{} has the shape {}, wanted {R} dimensions", self.describe(), self.shape());
+            Error::InvalidNode(text)
+        })
+    }
+
+    /// Checks its shape.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`], with operand, name and shape, and what is wanted.
+    pub fn ensure_shape(self, wanted: &[usize]) -> Result<Self> {
+        if self.shape().dims() == wanted {
+            return Ok(self);
+        }
+        let text =
+            format!("{} has the shape {}, wanted {}", self.describe(), self.shape(), Shape::from(wanted));
+        Err(Error::InvalidNode(text))
+    }
+
     /// The tensor itself: sparsity, raw bytes.
     pub fn tensor(&self) -> &'a RuntimeTensor {
         self.tensor
@@ -91,6 +140,8 @@ pub struct PrepareContext<'a> {
     threads: usize,
     host: &'a mut dyn Host,
     temporaries: SmallVec<[usize; 4]>,
+    /// Which of them are persistent; `None` where nothing can be.
+    persistent: Option<SmallVec<[usize; 2]>>,
     data_dependent: SmallVec<[TensorId; 2]>,
     done_with_constants: bool,
     overwritable: SmallVec<[usize; 2]>,
@@ -122,11 +173,20 @@ impl<'a> PrepareContext<'a> {
             threads,
             host,
             temporaries,
+            persistent: None,
             data_dependent,
             done_with_constants: false,
             overwritable,
             view_of: Cell::new(None),
         }
+    }
+
+    /// Lets the kernel ask for persistent memory. Whoever calls this keeps it, in place of the temporaries of the numbers
+    /// that [`PrepareContext::persistent_requests`] gives.
+    #[must_use]
+    pub fn with_persistent_memory(mut self) -> Self {
+        self.persistent = Some(SmallVec::new());
+        self
     }
 
     /// The node's typed params.
@@ -157,6 +217,23 @@ impl<'a> PrepareContext<'a> {
         self.outputs.len()
     }
 
+    /// Checks how many inputs, those left out included, and outputs the node has.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] with how many there are and how many are wanted.
+    pub fn ensure_counts(&self, inputs: usize, outputs: usize) -> Result<()> {
+        let (has_inputs, has_outputs) = (self.num_inputs(), self.num_outputs());
+        if (has_inputs, has_outputs) == (inputs, outputs) {
+            return Ok(());
+        }
+        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        Err(Error::InvalidNode(format!(
+            "expected {} and {}, the node has {has_inputs} and {has_outputs}",
+            plural(inputs, "input"),
+            plural(outputs, "output")
+        )))
+    }
+
     /// Input `i`.
     ///
     /// # Errors
@@ -168,7 +245,7 @@ impl<'a> PrepareContext<'a> {
     /// Input `i`, if the node has it.
     pub fn optional_input(&self, i: usize) -> Option<TensorView<'_>> {
         let id = self.inputs.get(i).copied().flatten()?;
-        self.tensors.get(id.0).map(|tensor| TensorView { tensor, known: self.known })
+        self.tensors.get(id.0).map(|tensor| TensorView { tensor, known: self.known, role: ("input", i) })
     }
 
     /// The tensor of the subgraph that a quantization names as its scales or zero points.
@@ -184,7 +261,7 @@ impl<'a> PrepareContext<'a> {
     pub fn output(&self, i: usize) -> Result<TensorView<'_>> {
         let tensor = self.outputs.get(i).and_then(|id| self.tensors.get(id.0));
         tensor
-            .map(|tensor| TensorView { tensor, known: false })
+            .map(|tensor| TensorView { tensor, known: false, role: ("output", i) })
             .ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))
     }
 
@@ -216,6 +293,37 @@ impl<'a> PrepareContext<'a> {
         let bytes = elements.checked_mul(size_of::<T>());
         let bytes = bytes.ok_or_else(|| Error::OutOfMemory(format!("{elements} elements of {}", T::TYPE)))?;
         Ok(self.temporary(bytes))
+    }
+
+    /// Asks for `bytes` bytes that keep what they hold from one invocation to the next. They are zero at first, and again
+    /// where `prepare` asks for another number of bytes. What `reset_variables` is to forget belongs in a variable tensor
+    /// instead.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the kernel is a delegate's, which keeps what it needs itself.
+    pub fn persistent(&mut self, bytes: usize) -> Result<Persistent> {
+        let Some(persistent) = &mut self.persistent else {
+            let text = "persistent memory for the kernel of a delegate, which must keep its own";
+            return Err(Error::Unsupported(text.into()));
+        };
+        persistent.push(self.temporaries.len());
+        self.temporaries.push(bytes);
+        Ok(Persistent(self.temporaries.len() - 1))
+    }
+
+    /// Asks for `elements` elements of `T` that keep what they hold: see [`PrepareContext::persistent`].
+    ///
+    /// # Errors
+    /// As there, and where the number of bytes overflows.
+    pub fn persistent_of<T: Element>(&mut self, elements: usize) -> Result<Persistent> {
+        let bytes = elements.checked_mul(size_of::<T>());
+        let bytes = bytes.ok_or_else(|| Error::OutOfMemory(format!("{elements} elements of {}", T::TYPE)))?;
+        self.persistent(bytes)
+    }
+
+    /// Which of the temporaries that [`PrepareContext::finish`] gives are to be kept, ascending.
+    pub fn persistent_requests(&self) -> &[usize] {
+        self.persistent.as_deref().unwrap_or_default()
     }
 
     /// Says that output 0 is the bytes of input `i`, as this node happens to be: see

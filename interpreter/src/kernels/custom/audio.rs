@@ -7,7 +7,7 @@ use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, Temporary};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result, TensorType};
 
 use super::options::Options;
-use super::{check_count, check_floats, dims, invalid};
+use super::{check_floats, dims, invalid};
 use crate::kernels::prepared::unsupported_type;
 use crate::kernels::reference::Fft;
 
@@ -146,7 +146,7 @@ impl Mfcc {
 /// coefficients]`.
 impl Kernel for Mfcc {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
-        check_count(cx, 2, 1)?;
+        cx.ensure_counts(2, 1)?;
         let (input, rate, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
         for (what, tensor, ty) in [
             ("input", input, TensorType::Float32),

@@ -4,7 +4,7 @@ use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, Temporary, T
 use delegraph_core::{Error, MutableOpResolver, Registration, Result, TensorType};
 
 use super::options::Options;
-use super::{check_count, dims, invalid};
+use super::{dims, invalid};
 use crate::kernels::prepared::unsupported_type;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -133,7 +133,7 @@ struct Plan {
 /// `[boxes, 4]`. Outputs: corners `[1, n, 4]`, classes `[1, n]`, scores `[1, n]`, and how many there are `[1]`.
 impl Kernel for PostProcess {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
-        check_count(cx, 3, 4)?;
+        cx.ensure_counts(3, 4)?;
         let p = self.params;
         let ([batch, boxes, coordinates], [scored, scored_boxes, scores]) =
             (dims(cx.input(0)?)?, dims(cx.input(1)?)?);
@@ -414,6 +414,6 @@ mod tests {
         let e = run(&options(false, 4, 1), &inputs(), 3).unwrap_err().to_string();
         assert!(e.contains("scores [1, 3, 3], anchors [3, 4] and 4 classes do not fit"), "{e}");
         let e = run(&[1, 2, 3], &inputs(), 3).unwrap_err().to_string();
-        assert!(e.contains("3 bytes of options that are no map"), "{e}");
+        assert!(e.contains("3 bytes of options, which are no FlexBuffer map"), "{e}");
     }
 }

@@ -35,23 +35,13 @@ fn invalid(text: impl Into<String>) -> Error {
 
 /// Checks how many operands there are, and that all are of FLOAT32.
 fn check_floats(cx: &PrepareContext<'_>, inputs: usize, outputs: usize) -> Result<()> {
-    check_count(cx, inputs, outputs)?;
+    cx.ensure_counts(inputs, outputs)?;
     let check = |what: &str, i: usize, tensor: TensorView<'_>| match tensor.ty() {
         TensorType::Float32 => Ok(()),
         _ => Err(unsupported_type(&format!("{what} {i}"), tensor)),
     };
     (0..inputs).try_for_each(|i| check("input", i, cx.input(i)?))?;
     (0..outputs).try_for_each(|i| check("output", i, cx.output(i)?))
-}
-
-fn check_count(cx: &PrepareContext<'_>, inputs: usize, outputs: usize) -> Result<()> {
-    let (has_inputs, has_outputs) = (cx.num_inputs(), cx.num_outputs());
-    if (has_inputs, has_outputs) == (inputs, outputs) {
-        return Ok(());
-    }
-    Err(invalid(format!(
-        "expected {inputs} inputs and {outputs} outputs, the node has {has_inputs} and {has_outputs}"
-    )))
 }
 
 /// The shape of a tensor that must have this rank.

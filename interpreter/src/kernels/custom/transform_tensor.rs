@@ -13,7 +13,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         let size = if centered {
             [options.size("output_height")?, options.size("output_width")?]
         } else {
-            if options.text("mode").is_some_and(|mode| mode != b"bilinear") {
+            if options.text("mode").is_some_and(|mode| mode != "bilinear") {
                 return Err(Error::Unsupported("an interpolation that is not bilinear".into()));
             }
             let size = options.sizes("output_size")?;
