@@ -2,6 +2,10 @@
 
 use delegraph_core::TensorType;
 
+mod check;
+
+pub use check::{Arithmetic, Check, Difference, Element, Histogram, Kind, Value};
+
 /// How far an output may be from what is expected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {

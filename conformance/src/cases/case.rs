@@ -1,6 +1,7 @@
 //! One case: a use of an op, small enough to be compared whole.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
+use std::sync::Arc;
 
 use delegraph_core::kernel::Placement;
 use delegraph_core::ops::cast::CastParams;
@@ -65,6 +66,18 @@ impl Output {
     }
 }
 
+/// Makes a model when it is needed.
+pub(super) type Make = Arc<dyn Fn() -> Result<Model, String> + Send + Sync>;
+
+#[derive(Clone)]
+pub(super) struct Made(Make);
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a model")
+    }
+}
+
 /// A use of an op.
 #[derive(Debug, Clone)]
 pub struct Case {
@@ -80,15 +93,21 @@ pub struct Case {
     data_type: Option<TensorType>,
     version: Option<u32>,
     params: Params,
-    inputs: Vec<Option<Operand>>,
+    pub(super) inputs: Vec<Option<Operand>>,
     outputs: Vec<Output>,
     intermediates: Vec<Option<Operand>>,
     /// Subgraphs that the op calls.
-    called: Vec<SubgraphBuilder>,
+    pub(super) called: Vec<SubgraphBuilder>,
     /// The outputs' types, whatever inference says.
     forced: Option<Vec<TensorType>>,
     /// A whole model, where one node does not make sense alone.
-    model: Option<ModelBuilder>,
+    pub(super) model: Option<ModelBuilder>,
+    /// The same, made when it is needed.
+    pub(super) made: Option<Made>,
+    /// Where it is told apart from others of its op: the first part of its name.
+    family: Option<&'static str>,
+    /// What its data is made from, where it is not one of the listed cases.
+    pub(super) seed: Option<u64>,
 }
 
 impl Case {
@@ -118,12 +137,31 @@ impl Case {
             called: Vec::new(),
             forced: None,
             model: None,
+            made: None,
+            family: None,
+            seed: None,
         }
     }
 
     /// A model that shows what `op` does; its inputs get the data of `inputs`.
     pub fn model(op: BuiltinOp, model: ModelBuilder, inputs: impl IntoIterator<Item = Operand>) -> Self {
         Case { model: Some(model), ..Self::new(op, Params::None, inputs) }
+    }
+
+    /// The same, the model being made when it is needed.
+    pub(super) fn made(op: BuiltinOp, make: Make, inputs: impl IntoIterator<Item = Operand>) -> Self {
+        Case { made: Some(Made(make)), seed: Some(0), ..Self::new(op, Params::None, inputs) }
+    }
+
+    /// Names it after another family than that of its op.
+    pub(super) fn in_family(self, family: &'static str) -> Self {
+        Case { family: Some(family), ..self }
+    }
+
+    /// Makes its data from another seed than that of the listed cases.
+    pub(super) fn seeded(mut self, seed: u64) -> Self {
+        self.inputs.iter_mut().flatten().for_each(|o| o.seed = seed);
+        Case { seed: Some(seed), ..self }
     }
 
     /// Says what is special about it.
@@ -196,6 +234,9 @@ impl Case {
     /// # Errors
     /// What is wrong with the case.
     pub fn build(&self) -> Result<Model, String> {
+        if let Some(Made(make)) = &self.made {
+            return make();
+        }
         let builder = match &self.model {
             Some(model) => model.clone(),
             None => self
@@ -410,7 +451,8 @@ impl Case {
     /// The same with another data type in all operands that have it, the outputs' shapes being what they were. `None`
     /// for cases with a model of their own, and where the data type is `ty` already.
     pub(super) fn retyped(&self, ty: TensorType) -> Option<Self> {
-        let from = self.data_type().filter(|from| *from != ty && self.model.is_none())?;
+        let whole = self.model.is_some() || self.made.is_some();
+        let from = self.data_type().filter(|from| *from != ty && !whole)?;
         let mut case = self.clone();
         let outputs = self.infer().ok()?;
         case.forced = Some(outputs.iter().map(|o| if o.ty == from { ty } else { o.ty }).collect());
@@ -438,7 +480,7 @@ impl Case {
         let ty = self.data_type().map(|t| format!("_{}", t.name().to_lowercase())).unwrap_or_default();
         let version = self.version.map(|v| format!("_v{v}")).unwrap_or_default();
         let detail = if self.detail.is_empty() { String::new() } else { format!("_{}", self.detail) };
-        let family = definition(self.op).map_or("?", |d| d.family);
+        let family = self.family.or(definition(self.op).map(|d| d.family)).unwrap_or("?");
         format!("{family}/{op}{ty}{detail}{version}")
     }
 }

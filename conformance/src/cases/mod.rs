@@ -14,13 +14,18 @@ use delegraph_delegate_api::Delegate;
 
 mod case;
 mod expected;
+mod generate;
 mod operand;
+mod oracle;
 mod probe;
+mod suite;
+mod versions;
 
 pub use case::{Case, Computed, Output, Verdict};
 pub use expected::{Entry, Expected, Outcome};
 pub use operand::{Kind, Operand};
 pub use probe::probes;
+pub use suite::{DEFAULT_SEED, Quantized, suite};
 
 macro_rules! families {
     ($($family:ident,)*) => {
@@ -103,18 +108,24 @@ families! {
     where_op,
 }
 
-/// All cases. Where a family lists none for a version of an op, the op's first cases are there once more in it.
+/// The listed cases, which LiteRT has run. Where a family lists none for a version of an op, the op's first cases are
+/// there once more in it.
 pub fn all() -> Vec<Case> {
     let mut cases = listed();
-    cases.extend(other_versions(&cases));
+    cases.extend(versions::other_versions(&cases));
+    name(&mut cases);
+    cases
+}
+
+/// Gives each case a name of its own.
+fn name(cases: &mut [Case]) {
     let mut names = BTreeMap::<String, usize>::new();
-    for case in &mut cases {
+    for case in cases {
         let label = case.label();
         let count = names.entry(label.clone()).or_default();
         *count += 1;
         case.name = if *count == 1 { label } else { format!("{label}_{count}") };
     }
-    cases
 }
 
 /// The versions in which LiteRT's CPU resolver registers an op.
@@ -125,20 +136,6 @@ pub fn versions(op: BuiltinOp) -> Vec<u32> {
     }
     let history = DEFS.iter().find(|d| d.op == op).map_or(&[][..], |d| d.history);
     history.iter().map(|(version, _)| *version).collect()
-}
-
-fn other_versions(cases: &[Case]) -> Vec<Case> {
-    let mut missing = Vec::new();
-    for def in DEFS {
-        let of_op: Vec<&Case> = cases.iter().filter(|c| c.op == def.op).collect();
-        let have: BTreeSet<u32> =
-            of_op.iter().flat_map(|c| c.build().map(|m| c.versions(&m)).unwrap_or_default()).collect();
-        for version in versions(def.op).into_iter().filter(|v| !have.contains(v)) {
-            let case = of_op.iter().map(|c| (*c).clone().version(version)).find(|c| c.build().is_ok());
-            missing.extend(case);
-        }
-    }
-    missing
 }
 
 /// The types of an op's data operand for which the kernels of `resolver` accept at least one case.

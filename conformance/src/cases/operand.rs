@@ -25,6 +25,8 @@ pub enum Kind {
 enum Values {
     /// Uniform in a range; integers up to the upper end, floats below it.
     Range(f64, f64),
+    /// The same, and every now and then one of these.
+    Mixed(f64, f64, &'static [f64]),
     /// These bytes in every invocation.
     Bytes(Vec<u8>),
 }
@@ -40,6 +42,8 @@ pub struct Operand {
     pub kind: Kind,
     /// Quantization, if any.
     pub quantization: Option<Quantization>,
+    /// What its data is made from.
+    pub(super) seed: u64,
     sparsity: Option<Sparsity>,
     values: Values,
 }
@@ -60,7 +64,15 @@ pub(super) fn x(ty: TensorType, shape: &[usize]) -> Operand {
         _ => (-4.0, 4.0),
     };
     let values = Values::Range(values.0, values.1);
-    Operand { ty, shape: Shape::new(shape), kind: Kind::Fed, quantization: None, sparsity: None, values }
+    Operand {
+        ty,
+        shape: Shape::new(shape),
+        kind: Kind::Fed,
+        quantization: None,
+        seed: SEED,
+        sparsity: None,
+        values,
+    }
 }
 
 /// An operand with these elements, which the caller gives.
@@ -105,6 +117,45 @@ impl Operand {
     /// Data from `low` to `high`.
     pub fn range(self, low: f64, high: f64) -> Self {
         Operand { values: Values::Range(low, high), ..self }
+    }
+
+    /// Some of its elements are these values, in turn; integers are clamped to their type.
+    pub(super) fn mixed(self, values: &'static [f64]) -> Self {
+        let (low, high) = self.limits().unwrap_or((-4.0, 4.0));
+        Operand { values: Values::Mixed(low, high, values), ..self }
+    }
+
+    fn limits(&self) -> Option<(f64, f64)> {
+        match self.values {
+            Values::Range(low, high) | Values::Mixed(low, high, _) => Some((low, high)),
+            Values::Bytes(_) => None,
+        }
+    }
+
+    /// Whether its data may hold NaN, infinities or denormals.
+    pub(super) fn may_be_special(&self) -> bool {
+        !matches!(self.values, Values::Range(..))
+    }
+
+    /// The largest magnitude of its real values as operand `index`, where they are floats or quantized.
+    pub(super) fn magnitude(&self, index: usize) -> Option<f64> {
+        use TensorType::*;
+        let largest = match self.limits() {
+            Some((low, high)) => low.abs().max(high.abs()),
+            None => {
+                let elements = crate::compare::numbers(self.ty, &self.data(index, 0))?;
+                elements.iter().filter(|v| v.is_finite()).fold(0.0, |m, v| v.abs().max(m))
+            }
+        };
+        let affine = self.quantization.as_ref().and_then(|q| q.affine());
+        match (self.ty, affine) {
+            (Float32 | Float64 | Float16 | BFloat16 | Complex64 | Complex128, _) => Some(largest),
+            (Int8 | UInt8 | Int16 | Int4 | Int2 | UInt4, Some(affine)) => {
+                let scale = affine.scales.iter().fold(0f32, |m, s| m.max(*s));
+                Some(largest * f64::from(scale))
+            }
+            _ => None,
+        }
     }
 
     /// These elements; the last ones are repeated from the first where there are fewer than the shape has.
@@ -162,10 +213,14 @@ impl Operand {
     pub fn data(&self, index: usize, step: usize) -> Vec<u8> {
         let (low, high) = match &self.values {
             Values::Bytes(bytes) => return bytes.clone(),
-            Values::Range(low, high) => (*low, *high),
+            Values::Range(low, high) | Values::Mixed(low, high, _) => (*low, *high),
         };
-        let mut g = SplitMix64::new(SEED, index, step);
-        let mut float = || low + (high - low) * f64::from(g.draw_f32() + 1.0) / 2.0;
+        let mut g = self.generator(index, step);
+        let mut special = self.special();
+        let mut float = || {
+            let drawn = low + (high - low) * f64::from(g.draw_f32() + 1.0) / 2.0;
+            special().unwrap_or(drawn)
+        };
         let n = self.shape.elements();
         use TensorType::*;
         fn each<const N: usize>(n: usize, f: impl FnMut() -> [u8; N]) -> Vec<u8> {
@@ -180,7 +235,11 @@ impl Operand {
             Complex128 => each(2 * n, || float().to_le_bytes()),
             _ => {
                 let count = (high - low) as u64 + 1;
-                let mut integer = || low as i64 + (g.draw() % count) as i64;
+                let (least, most) = integers(self.ty);
+                let mut integer = || {
+                    let drawn = low as i64 + (g.draw() % count) as i64;
+                    special().map_or(drawn, |v| v.clamp(least, most) as i64)
+                };
                 match self.ty.bits() {
                     Some(64) => each(n, || integer().to_le_bytes()),
                     Some(32) => each(n, || (integer() as i32).to_le_bytes()),
@@ -190,6 +249,25 @@ impl Operand {
                     None => Vec::new(),
                 }
             }
+        }
+    }
+
+    fn generator(&self, index: usize, step: usize) -> SplitMix64 {
+        match self.seed {
+            SEED => SplitMix64::new(SEED, index, step),
+            // Streams of neighbours are one sequence, shifted; another draw tells them apart.
+            seed => SplitMix64::new(SplitMix64::new(seed, index, step).draw(), 0, 0),
+        }
+    }
+
+    /// Every third element is special where there are special ones.
+    fn special(&self) -> impl FnMut() -> Option<f64> + use<> {
+        let values: &'static [f64] = if let Values::Mixed(_, _, values) = self.values { values } else { &[] };
+        let mut count = 0usize;
+        move || {
+            count += 1;
+            let wanted = count.is_multiple_of(3) && !values.is_empty();
+            wanted.then(|| values.get((count / 3 - 1) % values.len()).copied()).flatten()
         }
     }
 
@@ -278,6 +356,23 @@ pub(super) fn quantum(ty: TensorType) -> Option<(f32, i64)> {
         TensorType::UInt8 => Some((0.0625, 125)),
         TensorType::Int16 => Some((0.0003, 0)),
         _ => None,
+    }
+}
+
+/// The ends of an integer type's range.
+pub(super) fn integers(ty: TensorType) -> (f64, f64) {
+    use TensorType::*;
+    match ty {
+        Bool => (0.0, 1.0),
+        UInt4 => (0.0, 15.0),
+        UInt8 => (0.0, 255.0),
+        UInt16 => (0.0, 65_535.0),
+        UInt32 => (0.0, f64::from(u32::MAX)),
+        UInt64 => (0.0, 2f64.powi(63)),
+        _ => {
+            let half = 2f64.powi(ty.bits().unwrap_or(8) as i32 - 1);
+            (-half, half - 1.0)
+        }
     }
 }
 

@@ -1,0 +1,499 @@
+//! How far an output of a case may be from what the reference kernels compute: by what kind of computing it is, how many
+//! terms are summed, and what the arithmetic promises.
+//!
+//! | kind | bound, in units of the last place (ULP) of the narrowest float type involved | reason |
+//! |---|---|---|
+//! | movement | none; bits, any NaN for a NaN | nothing is computed |
+//! | exact | none; values, zeros of either sign being equal | one correctly rounded result exists, and all find it |
+//! | arithmetic | 4 of the element | a division or root of a GPU may be 2.5 off, and an activation follows |
+//! | function | 32 of the element and 16 of the largest one | series and tables differ; GPUs are granted four times as much |
+//! | accumulating | 4 of the element and 8 + 2√K of the largest one or of the largest term | rounding errors of K sums are a random walk; the order is free |
+//! | quantized | one step in at most a fifth of the elements | a value that lies between two steps; truncating would move half of them |
+//! | statistical | mean and deviation within six standard errors | the numbers are random |
+//!
+//! For comparison: sums kept in 16 bits are 8192 ULP off, an activation of another formula hundreds.
+//!
+//! GPUs may treat denormals as zeros, and may assume that there is neither NaN nor infinity ([`Arithmetic::Gpu`]); see
+//! [`Value::demanded`] for what is asked of them all the same.
+
+use delegraph_core::TensorType;
+
+use super::numbers;
+
+/// What the arithmetic of whoever computes promises.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Arithmetic {
+    /// IEEE 754, denormals, infinities and NaN included: CPUs.
+    #[default]
+    Ieee,
+    /// Denormals may be zeros, NaN and infinities may be assumed absent, functions are less precise: GPUs.
+    Gpu,
+}
+
+/// How an output comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Elements are copied.
+    Movement,
+    /// Compared, selected, rounded, counted, or computed in integers.
+    Exact,
+    /// One or two correctly rounded operations an element.
+    Arithmetic,
+    /// Exponentials, roots of sums, sines.
+    Function,
+    /// Sums and products of many terms.
+    Accumulating,
+    /// Random numbers.
+    Statistical,
+}
+
+impl Kind {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Movement => "movement",
+            Kind::Exact => "exact",
+            Kind::Arithmetic => "arithmetic",
+            Kind::Function => "function",
+            Kind::Accumulating => "accumulating",
+            Kind::Statistical => "statistical",
+        }
+    }
+}
+
+/// A class of values that not all arithmetic treats alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Value {
+    /// Not a number.
+    Nan,
+    /// Positive or negative infinity.
+    Infinity,
+    /// A float too small to be normal.
+    Denormal,
+}
+
+impl Value {
+    /// Whether a case with such values in its data is demanded: always where the arithmetic is IEEE's. Of a GPU, NaN and
+    /// infinities are demanded where elements are copied only, for copying needs no arithmetic; its comparisons, minima,
+    /// sums and functions may assume that there are none. Denormals are never demanded of it: each load may flush them.
+    ///
+    /// Zeros of either sign, the largest and smallest finite numbers, and the ends of quantized ranges are no class
+    /// here: they are demanded of all.
+    pub fn demanded(self, kind: Kind, arithmetic: Arithmetic) -> bool {
+        match (arithmetic, self) {
+            (Arithmetic::Ieee, _) => true,
+            (Arithmetic::Gpu, Value::Denormal) => false,
+            (Arithmetic::Gpu, Value::Nan | Value::Infinity) => kind == Kind::Movement,
+        }
+    }
+
+    /// The classes among the elements of a tensor.
+    pub fn among(ty: TensorType, bytes: &[u8]) -> Vec<Value> {
+        let Some(least) = least_normal(ty) else { return Vec::new() };
+        let elements = numbers(ty, bytes).unwrap_or_default();
+        let holds = |value: &Value| {
+            elements.iter().any(|&v| match value {
+                Value::Nan => v.is_nan(),
+                Value::Infinity => v.is_infinite(),
+                Value::Denormal => v != 0.0 && v.abs() < least,
+            })
+        };
+        [Value::Nan, Value::Infinity, Value::Denormal].into_iter().filter(holds).collect()
+    }
+}
+
+/// Bits of a float type's fraction and its smallest normal number.
+fn format(ty: TensorType) -> Option<(i32, f64)> {
+    Some(match ty {
+        TensorType::Float32 | TensorType::Complex64 => (23, 2f64.powi(-126)),
+        TensorType::Float64 | TensorType::Complex128 => (52, f64::MIN_POSITIVE),
+        TensorType::Float16 => (10, 2f64.powi(-14)),
+        TensorType::BFloat16 => (7, 2f64.powi(-126)),
+        _ => return None,
+    })
+}
+
+fn least_normal(ty: TensorType) -> Option<f64> {
+    format(ty).map(|(_, least)| least)
+}
+
+/// What is asked of an output.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Check {
+    /// How it comes about.
+    pub kind: Kind,
+    /// How many terms are summed on the longest way to it, all in all.
+    pub terms: u64,
+    /// How many functions are on the longest way to it.
+    pub functions: u32,
+    /// The largest magnitude that a single term can have; 0 where only the result tells.
+    pub term: f64,
+    /// The narrowest float type on the way.
+    pub precision: TensorType,
+    /// Steps that a quantized output may be off.
+    pub steps: u32,
+    /// A float output may be off by this much, because values on the way are quantized.
+    pub quantum: f64,
+    /// What the arithmetic promises.
+    pub arithmetic: Arithmetic,
+}
+
+/// Beyond this share of its elements, a quantized output may not be off at all.
+const SHARE: f64 = 0.2;
+
+impl Check {
+    /// What is asked of one float operation of this kind.
+    pub fn new(kind: Kind, arithmetic: Arithmetic) -> Self {
+        Check {
+            kind,
+            terms: 1,
+            functions: u32::from(kind == Kind::Function),
+            term: 0.0,
+            precision: TensorType::Float32,
+            steps: 1,
+            quantum: 0.0,
+            arithmetic,
+        }
+    }
+
+    /// ULPs of the element and of the tensor's largest magnitude.
+    fn ulps(&self) -> (f64, f64) {
+        let functions = 16.0 * f64::from(self.functions);
+        // What is summed in a few operations only is no walk.
+        let sums = if self.kind >= Kind::Accumulating { 8.0 + 2.0 * (self.terms as f64).sqrt() } else { 0.0 };
+        let factor = if self.arithmetic == Arithmetic::Gpu { 4.0 } else { 1.0 };
+        let own = 4.0 + 28.0 * f64::from(u32::from(self.functions > 0)) * factor;
+        (own, factor * (functions + sums))
+    }
+
+    /// Compares the bytes of an output with the expected ones.
+    pub fn compare(&self, ty: TensorType, quantized: bool, got: &[u8], want: &[u8]) -> Difference {
+        let (Some(g), Some(w)) = (numbers(ty, got), numbers(ty, want)) else {
+            return Difference::of_bytes(got, want);
+        };
+        if g.len() != w.len() {
+            return Difference { wrong: w.len().max(g.len()), ..Difference::empty(w.len()) };
+        }
+        if self.kind == Kind::Statistical {
+            return self.moments(&g, &w);
+        }
+        let parts = if matches!(ty, TensorType::Complex64 | TensorType::Complex128) { 2 } else { 1 };
+        let largest = w.iter().filter(|v| v.is_finite()).fold(0f64, |m, v| m.max(v.abs()));
+        let bounds = self.bounds(ty, quantized, largest);
+        let mut difference = Difference::empty(w.len() / parts);
+        let width = ty.bits().unwrap_or(8) / 8;
+        for (i, (&g, &w)) in g.iter().zip(&w).enumerate() {
+            let bits = |bytes| piece(bytes, i, width / parts);
+            let apart = match (g == w, g.is_nan() && w.is_nan()) {
+                (_, true) => 0.0,
+                // Large integers are not told apart as floats, nor are zeros.
+                (true, _) if bounds.bits && bits(got) != bits(want) => f64::INFINITY,
+                (true, _) => 0.0,
+                _ => Some((g - w).abs()).filter(|d| !d.is_nan()).unwrap_or(f64::INFINITY),
+            };
+            let allowed = bounds.floor + bounds.own * w.abs();
+            difference.add(Element { index: i / parts, got: g, want: w }, apart, allowed, largest, ty);
+        }
+        // A step is for what lies between two.
+        let most = ((w.len() as f64 * SHARE) as usize).max(3);
+        if bounds.shared && difference.off > most && difference.wrong == 0 {
+            difference.wrong = difference.off;
+            difference.first_bad = difference.worst;
+            difference.too_often = true;
+        }
+        difference
+    }
+
+    fn bounds(&self, ty: TensorType, quantized: bool, largest: f64) -> Bounds {
+        let none = Bounds { floor: 0.0, own: 0.0, bits: true, shared: false };
+        let exact = self.kind <= Kind::Exact;
+        let Some((fraction, least)) = format(ty) else {
+            return match quantized && !exact {
+                true => Bounds { floor: self.steps.into(), bits: false, shared: self.steps == 1, ..none },
+                false => none,
+            };
+        };
+        let flushed = match self.arithmetic {
+            Arithmetic::Ieee => 0.0,
+            Arithmetic::Gpu => least,
+        };
+        match self.kind {
+            Kind::Movement => Bounds { floor: flushed, ..none },
+            Kind::Exact => Bounds { floor: flushed, bits: false, ..none },
+            _ => {
+                let fraction = format(self.precision).map_or(fraction, |(narrow, _)| narrow.min(fraction));
+                let ulp = 2f64.powi(-fraction);
+                let (own, of_largest) = self.ulps();
+                // A narrow type is what a wider computation is rounded to.
+                let (own, of_largest) =
+                    if fraction < 23 { (own.min(8.0) / 4.0, of_largest / 8.0) } else { (own, of_largest) };
+                let scale = largest.max(self.term);
+                let floor = ulp * of_largest * scale + self.quantum + flushed.max(least * 2f64.powi(-8));
+                Bounds { floor, own: own * ulp, bits: false, shared: false }
+            }
+        }
+    }
+
+    /// Mean and deviation instead of elements.
+    fn moments(&self, got: &[f64], want: &[f64]) -> Difference {
+        let n = want.len().max(1) as f64;
+        let mean = |v: &[f64]| v.iter().sum::<f64>() / n;
+        let deviation = |v: &[f64], mean: f64| (v.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
+        let (a, b) = (mean(got), mean(want));
+        let (da, db) = (deviation(got, a), deviation(want, b));
+        let error = da.max(db) * (2.0 / n).sqrt();
+        let mut difference = Difference::empty(want.len());
+        let apart = (a - b).abs().max((da - db).abs());
+        let apart = if apart.is_nan() { f64::INFINITY } else { apart };
+        difference.add(
+            Element { index: 0, got: a, want: b },
+            apart,
+            6.0 * error,
+            b.abs(),
+            TensorType::Float64,
+        );
+        difference
+    }
+}
+
+/// Bounds of a tensor.
+struct Bounds {
+    floor: f64,
+    /// Relative to the element.
+    own: f64,
+    /// Equal numbers must have equal bits.
+    bits: bool,
+    /// Only some elements may be off.
+    shared: bool,
+}
+
+fn piece(bytes: &[u8], index: usize, width: usize) -> Option<&[u8]> {
+    bytes.get(index * width..(index + 1) * width)
+}
+
+/// An element, and what it should be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Element {
+    /// Its position in row-major order.
+    pub index: usize,
+    /// What it is.
+    pub got: f64,
+    /// What it should be.
+    pub want: f64,
+}
+
+/// How many elements are how far off, relative to the largest expected magnitude.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Elements that are equal.
+    pub equal: usize,
+    /// Elements from 10⁻¹⁰ on: index 0 holds all below 10⁻⁹, index `i` those below 10^(i - 9), the last one the rest.
+    pub decades: [usize; 12],
+    /// Elements that are NaN or infinite where they should not be, or the other way round.
+    pub not_finite: usize,
+}
+
+/// How an output differs from what is expected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// Number of elements.
+    pub elements: usize,
+    /// Elements that are further off than is allowed; 0 where the output passes.
+    pub wrong: usize,
+    /// Elements that are off at all.
+    pub off: usize,
+    /// Largest absolute difference; infinite where one is NaN or infinite and the other is not.
+    pub max_abs: f64,
+    /// Largest difference relative to its element.
+    pub max_rel: f64,
+    /// Largest distance in representable numbers of the type.
+    pub max_ulp: u64,
+    /// The first element that is further off than is allowed.
+    pub first_bad: Option<Element>,
+    /// The element that is furthest off.
+    pub worst: Option<Element>,
+    /// Each element is within a step, but too many are off.
+    pub too_often: bool,
+    /// All of them.
+    pub histogram: Histogram,
+}
+
+impl Difference {
+    /// No element differs, so far.
+    pub fn empty(elements: usize) -> Self {
+        Difference {
+            elements,
+            wrong: 0,
+            off: 0,
+            max_abs: 0.0,
+            max_rel: 0.0,
+            max_ulp: 0,
+            first_bad: None,
+            worst: None,
+            too_often: false,
+            histogram: Histogram::default(),
+        }
+    }
+
+    /// True when the output is as expected.
+    pub fn passes(&self) -> bool {
+        self.wrong == 0
+    }
+
+    fn of_bytes(got: &[u8], want: &[u8]) -> Self {
+        let differ = got.iter().zip(want).filter(|(g, w)| g != w).count() + got.len().abs_diff(want.len());
+        let max_abs = if differ > 0 { f64::INFINITY } else { 0.0 };
+        Difference { wrong: differ, off: differ, max_abs, ..Self::empty(want.len()) }
+    }
+
+    fn add(&mut self, element: Element, apart: f64, allowed: f64, largest: f64, ty: TensorType) {
+        if apart == 0.0 {
+            self.histogram.equal += 1;
+            return;
+        }
+        self.off += 1;
+        if apart.is_infinite() {
+            self.histogram.not_finite += 1;
+        } else {
+            let decade = (apart / largest.max(f64::MIN_POSITIVE)).log10().floor() + 10.0;
+            let last = self.histogram.decades.len() - 1;
+            self.histogram.decades[(decade.max(0.0) as usize).min(last)] += 1;
+        }
+        if self.worst.is_none() || apart > self.max_abs {
+            self.worst = Some(element);
+        }
+        self.max_abs = self.max_abs.max(apart);
+        self.max_rel = self.max_rel.max(apart / element.want.abs().max(f64::MIN_POSITIVE));
+        self.max_ulp = self.max_ulp.max(ulps(ty, element.got, element.want));
+        // NaN is never within bounds.
+        if apart.is_infinite() || apart > allowed {
+            self.wrong += 1;
+            self.first_bad = self.first_bad.or(Some(element));
+        }
+    }
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.passes() {
+            return write!(f, "at most {:e} off ({} ULP)", self.max_abs, self.max_ulp);
+        }
+        let why = if self.too_often { "off by a step, which is too often" } else { "wrong" };
+        write!(f, "{} of {} elements are {why}, at most by {:e}", self.wrong, self.elements, self.max_abs)?;
+        match self.first_bad {
+            Some(e) => write!(f, "; element {} is {}, expected is {}", e.index, e.got, e.want),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The distance of two numbers, counted in numbers of a type.
+fn ulps(ty: TensorType, a: f64, b: f64) -> u64 {
+    /// Negative numbers below positive ones, in the order of their values.
+    fn ordered(bits: u64, width: u32) -> i64 {
+        let sign = 1u64 << (width - 1);
+        let magnitude = (bits & (sign - 1)) as i64;
+        if bits & sign == 0 { magnitude } else { -magnitude }
+    }
+    let place = |v: f64| match ty {
+        TensorType::Float32 | TensorType::Complex64 => ordered((v as f32).to_bits().into(), 32),
+        TensorType::Float16 => ordered(half::f16::from_f64(v).to_bits().into(), 16),
+        TensorType::BFloat16 => ordered(half::bf16::from_f64(v).to_bits().into(), 16),
+        TensorType::Float64 | TensorType::Complex128 => ordered(v.to_bits(), 64),
+        _ => v as i64,
+    };
+    place(a).abs_diff(place(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floats(v: &[f32]) -> Vec<u8> {
+        v.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
+
+    fn check(kind: Kind) -> Check {
+        Check::new(kind, Arithmetic::Ieee)
+    }
+
+    fn passes(check: Check, got: &[f32], want: &[f32]) -> bool {
+        check.compare(TensorType::Float32, false, &floats(got), &floats(want)).passes()
+    }
+
+    #[test]
+    fn movement_is_exact_to_the_bit() {
+        let moved = check(Kind::Movement);
+        assert!(passes(moved, &[f32::NAN, -0.0], &[-f32::NAN, -0.0]));
+        assert!(!passes(moved, &[0.0], &[-0.0]));
+        assert!(passes(check(Kind::Exact), &[0.0], &[-0.0]));
+        assert!(!passes(check(Kind::Exact), &[1.0], &[1.0000001]));
+        let (a, b) = ((1i64 << 60).to_le_bytes(), ((1i64 << 60) + 1).to_le_bytes());
+        assert!(!check(Kind::Exact).compare(TensorType::Int64, false, &a, &b).passes());
+    }
+
+    #[test]
+    fn sums_may_differ_with_their_length() {
+        let sums = |terms| Check { terms, ..check(Kind::Accumulating) };
+        let off = 1.0 + 30.0 * f32::EPSILON;
+        assert!(!passes(sums(9), &[off], &[1.0]));
+        assert!(passes(sums(1024), &[off], &[1.0]));
+        // Sums in 16 bits.
+        assert!(!passes(sums(1024), &[1.0 + 2f32.powi(-11)], &[1.0]));
+    }
+
+    #[test]
+    fn a_quantized_step_is_for_a_few() {
+        let of = |got: &[u8], want: &[u8]| check(Kind::Arithmetic).compare(TensorType::Int8, true, got, want);
+        let mut want = [10u8; 40];
+        let expected = want;
+        want[3] = 11;
+        assert!(of(&want, &expected).passes());
+        want[7..27].fill(11);
+        let truncated = of(&want, &expected);
+        assert!(truncated.too_often && !truncated.passes());
+        assert!(!of(&[12], &[10]).passes());
+    }
+
+    #[test]
+    fn what_gpus_may_do() {
+        let gpu = Check::new(Kind::Exact, Arithmetic::Gpu);
+        assert!(passes(gpu, &[0.0], &[1e-40]) && !passes(check(Kind::Exact), &[0.0], &[1e-40]));
+        assert!(Value::Nan.demanded(Kind::Movement, Arithmetic::Gpu));
+        assert!(!Value::Nan.demanded(Kind::Exact, Arithmetic::Gpu));
+        let special = floats(&[1.0, f32::NAN, 1e-40]);
+        assert_eq!(Value::among(TensorType::Float32, &special), [Value::Nan, Value::Denormal]);
+    }
+
+    #[test]
+    fn what_reports_show() {
+        let d = check(Kind::Arithmetic).compare(
+            TensorType::Float32,
+            false,
+            &floats(&[1.0, 2.5, f32::NAN]),
+            &floats(&[1.0, 2.0, 4.0]),
+        );
+        assert_eq!((d.elements, d.wrong, d.off), (3, 2, 2));
+        assert_eq!(d.first_bad, Some(Element { index: 1, got: 2.5, want: 2.0 }));
+        assert_eq!((d.histogram.equal, d.histogram.not_finite, d.histogram.decades[9]), (1, 1, 1));
+        let one = check(Kind::Arithmetic).compare(
+            TensorType::Float32,
+            false,
+            &floats(&[1.0 + f32::EPSILON]),
+            &floats(&[1.0]),
+        );
+        assert!(one.passes() && one.max_ulp == 1);
+    }
+
+    #[test]
+    fn random_numbers_have_moments() {
+        let draw = |seed: u64| {
+            let mut g = delegraph_interpreter::seeded::SplitMix64::new(seed, 0, 0);
+            (0..2000).map(|_| g.draw_f32()).collect::<Vec<_>>()
+        };
+        let random = check(Kind::Statistical);
+        assert!(passes(random, &draw(1), &draw(2)));
+        let shifted: Vec<f32> = draw(1).iter().map(|v| v + 0.2).collect();
+        assert!(!passes(random, &shifted, &draw(2)));
+    }
+}

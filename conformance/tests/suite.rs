@@ -1,0 +1,88 @@
+//! The suite itself: it is the same each time, every case of it runs on the reference kernels, and the optimized ones
+//! compute the same within what each case allows.
+//!
+//! A trial takes a share of the cases; `SUITE_FILTER=text` leaves those whose name holds the text, `SUITE_SEED=n` makes the
+//! random ones from another seed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use delegraph_conformance::cases::{self, Case, DEFAULT_SEED, Verdict};
+use delegraph_conformance::compare::Arithmetic;
+use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const SHARES: usize = 16;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let seed = std::env::var("SUITE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(DEFAULT_SEED);
+    let filter = std::env::var("SUITE_FILTER").unwrap_or_default();
+    let suite: Arc<Vec<Case>> = Arc::new(cases::suite(seed));
+    let chosen: Arc<Vec<Case>> =
+        Arc::new(suite.iter().filter(|c| c.name.contains(&filter)).cloned().collect());
+    let mut trials: Vec<Trial> = (0..SHARES)
+        .map(|share| {
+            let cases = Arc::clone(&chosen);
+            Trial::test(format!("share_{share}"), move || {
+                let wrong: Vec<String> = (cases.iter().skip(share).step_by(SHARES))
+                    .filter_map(|c| agree(c).err().map(|e| format!("{}: {} {e}", c.name, c.describe())))
+                    .collect();
+                verdict(&wrong)
+            })
+        })
+        .collect();
+    let s = Arc::clone(&suite);
+    trials.push(Trial::test("the_same_each_time", move || deterministic(&s, seed)));
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn verdict(wrong: &[String]) -> Result<(), Failed> {
+    match wrong {
+        [] => Ok(()),
+        _ => Err(Failed::from(format!("{} wrong:\n{}", wrong.len(), wrong.join("\n")))),
+    }
+}
+
+/// The optimized kernels compute what the reference kernels compute.
+fn agree(case: &Case) -> Result<(), String> {
+    let model = case.build()?;
+    let check = case.check(&model, Arithmetic::Ieee);
+    let expected = match case.run(model.clone(), ReferenceOpResolver::new()) {
+        Ok(expected) => expected,
+        // The kernels say so, and the case too.
+        Err(_) if matches!(case.verdict, Verdict::NotCompared(_)) => return Ok(()),
+        Err(e) => return Err(format!("the reference kernels: {e}")),
+    };
+    let outputs = case.run(model, BuiltinOpResolver::new()).map_err(|e| format!("the kernels: {e}"))?;
+    for (i, (got, want)) in outputs.iter().zip(&expected).enumerate() {
+        if (got.ty, &got.shape) != (want.ty, &want.shape) {
+            return Err(format!("output {i} is {} {}, not {} {}", got.ty, got.shape, want.ty, want.shape));
+        }
+        let difference = check.compare(want.ty, want.quantized, &got.bytes, &want.bytes);
+        if !difference.passes() {
+            return Err(format!(
+                "output {i} ({} {}): {difference} [{}, {} terms]",
+                want.ty,
+                want.shape,
+                check.kind.name(),
+                check.terms
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The same seed gives the same cases, and no name is there twice.
+fn deterministic(suite: &[Case], seed: u64) -> Result<(), Failed> {
+    let again = cases::suite(seed);
+    let mut names = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for (a, b) in suite.iter().zip(&again) {
+        let print = |c: &Case| c.build().map(|m| c.fingerprint(&m));
+        if !names.insert(&a.name) || a.name != b.name || print(a) != print(b) {
+            wrong.push(a.name.clone());
+        }
+    }
+    verdict(&wrong)
+}
