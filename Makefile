@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api interpreter shaders delegate-wgpu confo
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt bench bench-litert models setup schema schema-check ops goldens digits litert-check clean
+.PHONY: help demo test lint fmt bench bench-litert models setup schema schema-check ops goldens digits litert-check mutants clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,8 @@ lint: ## formatting, clippy and, where they are installed, cargo-deny and typos
 	 else echo "lint: left out: cargo-deny is not installed (cargo install cargo-deny)"; fi
 	@if typos --version >/dev/null 2>&1; then typos; \
 	 else echo "lint: left out: typos is not installed (pip install typos)"; fi
+	@if $(PYTHON) -c "import tomllib" 2>/dev/null; then $(PYTHON) scripts/mutants.py --check; \
+	 else echo "lint: left out: planted faults are not checked (Python 3.11 reads their list)"; fi
 
 fmt: ## format every source file
 	@rustfmt --edition 2024 $(SOURCES)
@@ -95,6 +97,9 @@ ops: ## regenerate the support table docs/ops.md
 goldens: $(VENVS)/goldens/ready models ## run LiteRT on every model and single-op case and rewrite conformance/goldens
 	$(VENVS)/goldens/bin/python scripts/make_goldens.py
 	$(VENVS)/goldens/bin/python scripts/make_case_goldens.py
+
+mutants: ## plant faults in the kernels, one at a time, and count those that the conformance cases notice
+	$(PYTHON) scripts/mutants.py
 
 digits: $(VENVS)/train/ready ## train the embedded digit classifier again: assets/digits
 	$(VENVS)/train/bin/python scripts/train_digits.py
