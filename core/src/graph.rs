@@ -112,6 +112,16 @@ impl Model {
         crate::loader::from_subgraphs(bytes, subgraphs)
     }
 
+    /// The model with other subgraphs, whose constants are ranges of `bytes`, else of the bytes that it has. All else
+    /// stays; ranges of metadata and of the archive must be the same in `bytes`. What [`Model::from_subgraphs`] checks
+    /// is checked here, too, and that signatures name tensors that are there.
+    ///
+    /// # Errors
+    /// [`Error::InvalidModel`](crate::Error::InvalidModel) with what is wrong and where.
+    pub fn with_subgraphs(&self, bytes: Option<ModelBytes>, subgraphs: Vec<Subgraph>) -> Result<Self> {
+        crate::loader::with_subgraphs(self, bytes, subgraphs)
+    }
+
     /// The bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_ref()
@@ -330,6 +340,11 @@ impl Node {
             mutating_variable_inputs: Vec::new(),
             debug_metadata: None,
         }
+    }
+
+    /// The subgraphs that the node calls.
+    pub fn callees(&self) -> impl Iterator<Item = usize> + use<> {
+        crate::loader::callees(&self.params).into_iter().filter_map(|index| usize::try_from(index).ok())
     }
 
     /// Input `i`, if the node has it.

@@ -9,6 +9,8 @@
 //! ```
 
 mod archive;
+mod attributes;
+mod composite;
 mod control;
 mod ensure;
 pub mod error;
@@ -29,6 +31,8 @@ pub mod types;
 mod unresolved;
 pub mod writer;
 
+pub use attributes::{Attribute, Attributes};
+pub use composite::Composite;
 pub use error::{Error, Result};
 pub use graph::{Model, ModelBytes, Node, NodeId, Signature, Subgraph, Tensor, TensorId};
 pub use kernel::{InvokeContext, Kernel, PrepareContext};

@@ -129,6 +129,18 @@ impl MutableOpResolver {
         all.into_iter()
     }
 
+    /// Registers a fused kernel for these versions of the operation `name`. It runs composites (`STABLEHLO_COMPOSITE`)
+    /// that no delegate claims, in the place of their bodies, and custom ops of that name: the two are one registration.
+    /// Its options are the attributes, either way.
+    pub fn add_composite(
+        &mut self,
+        name: &str,
+        registration: Registration,
+        versions: impl VersionRange,
+    ) -> &mut Self {
+        self.add_custom(name, registration, versions)
+    }
+
     fn add(&mut self, op: Op, mut registration: Registration, versions: RangeInclusive<u32>) -> &mut Self {
         // Whatever replaces a builtin of the resolver underneath may mean something else by it.
         if op.builtin().is_some() && self.next.as_ref().is_some_and(|next| !next.versions(&op).is_empty()) {

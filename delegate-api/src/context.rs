@@ -73,7 +73,10 @@ impl<'a> DelegateContext<'a> {
         if state.folded && node.outputs().any(|t| t.is_variable()) {
             return Err(Rejection::Other("it gives a variable its first value, once".into()));
         }
-        self.versions.check(node.op(), node.version())?;
+        match node.composite() {
+            Some(composite) => self.versions.check_composite(&composite)?,
+            None => self.versions.check(node.op(), node.version())?,
+        }
         self.limits.check(node)?;
         if self.capabilities.dynamic_shapes { Ok(()) } else { node.check_static() }
     }

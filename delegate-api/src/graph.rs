@@ -2,7 +2,8 @@
 
 use delegraph_core::kernel::{Placement, RuntimeTensor};
 use delegraph_core::{
-    BuiltinOp, Model, Node, NodeId, Op, Params, Quantization, Shape, Subgraph, TensorId, TensorType,
+    BuiltinOp, Composite, Model, Node, NodeId, Op, Params, Quantization, Shape, Subgraph, TensorId,
+    TensorType,
 };
 
 use crate::Rejection;
@@ -147,6 +148,12 @@ impl<'a> NodeView<'a> {
     /// Its typed params.
     pub fn params(&self) -> &'a Params {
         &self.node.params
+    }
+
+    /// What the node stands for, where it is a marked composite: name, version, attributes, and the subgraph that
+    /// computes it out of other ops.
+    pub fn composite(&self) -> Option<Composite<'a>> {
+        Composite::with_body(self.graph.model, self.node)
     }
 
     /// The options of a custom op.

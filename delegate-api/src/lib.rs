@@ -44,5 +44,5 @@ pub use graph::{Callees, GraphView, NodeState, NodeView, TensorInfo};
 pub use limits::{Cost, CostModel, PartitionOptions, Rates};
 pub use partition::{Group, partition};
 pub use rejection::Rejection;
-pub use report::{NodeReport, PartitionReport, Report, Runner};
+pub use report::{CompositeReport, CompositeRunner, NodeReport, PartitionReport, Report, Runner};
 pub use versions::VersionTable;

@@ -22,6 +22,22 @@ pub enum Rejection {
         /// The op.
         op: Op,
     },
+    /// The delegate does not have the marked composite.
+    #[error("composite \"{name}\" is not supported")]
+    UnsupportedComposite {
+        /// The operation that it stands for.
+        name: String,
+    },
+    /// The model asks for a newer version of the marked composite.
+    #[error("composite \"{name}\" version {version} is above the highest supported, {max}")]
+    CompositeVersionTooHigh {
+        /// The operation that it stands for.
+        name: String,
+        /// The version wanted.
+        version: u32,
+        /// The highest version supported.
+        max: u32,
+    },
     /// An operand's element type.
     #[error("{operand} has type {ty}")]
     UnsupportedType {
@@ -85,6 +101,8 @@ impl Rejection {
         match self {
             Rejection::VersionTooHigh { .. } => "VersionTooHigh",
             Rejection::UnsupportedOp { .. } => "UnsupportedOp",
+            Rejection::UnsupportedComposite { .. } => "UnsupportedComposite",
+            Rejection::CompositeVersionTooHigh { .. } => "CompositeVersionTooHigh",
             Rejection::UnsupportedType { .. } => "UnsupportedType",
             Rejection::UnsupportedParam(_) => "UnsupportedParam",
             Rejection::DynamicShape { .. } => "DynamicShape",

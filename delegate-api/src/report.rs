@@ -52,6 +52,33 @@ pub struct PartitionReport {
     pub boundary_bytes: usize,
 }
 
+/// What became of a marked composite: a delegate claimed it, else a kernel of its name runs it, else its body took its
+/// place, else (where the body cannot) its body is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompositeReport {
+    /// The operation that it stands for.
+    pub name: String,
+    /// The version of the operation.
+    pub version: u32,
+    /// Who runs it.
+    pub runner: CompositeRunner,
+    /// The node, or, where its body took its place, the nodes of the body, in the numbers of this report.
+    pub nodes: Vec<NodeId>,
+}
+
+/// Who runs a marked composite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompositeRunner {
+    /// A delegate claimed it: its number in the order of application.
+    Delegate(usize),
+    /// A kernel that the resolver has under its name.
+    Kernel,
+    /// Its body took its place: each node has its own runner.
+    Inlined,
+    /// Its body is called: it has state, or hands an input through to an output of the model.
+    Called,
+}
+
 /// For every node, who runs it, or why a delegate does not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
@@ -63,6 +90,8 @@ pub struct Report {
     pub partitions: Vec<PartitionReport>,
     /// Delegates that failed: everything that they claimed went back to the CPU.
     pub failures: Vec<(String, String)>,
+    /// Every marked composite.
+    pub composites: Vec<CompositeReport>,
 }
 
 impl Report {

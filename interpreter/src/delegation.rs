@@ -10,6 +10,7 @@ use delegraph_delegate_api::{
     PartitionReport, Policy, Rejection, Report, Runner, partition,
 };
 
+use crate::composites;
 use crate::engine::{Env, Slots};
 use crate::partition::Partition;
 use crate::subgraph::{Step, SubgraphRuntime};
@@ -107,16 +108,19 @@ pub(crate) fn apply(subgraph: &mut SubgraphRuntime, env: &mut Env<'_>, entry: bo
     subgraph.report = report(subgraph, env.delegation);
     let own_name = subgraph.model.subgraphs[subgraph.index].name.as_str();
     if env.delegation.delegates.is_empty() || own_name.starts_with(VALIDATION) {
+        composites::report(subgraph, env.inlined);
         return Ok(());
     }
     let policy = env.delegation.policy;
     let found = claim(subgraph, env.delegation, env.slots);
     let (report, partitions, steps) =
         found.map_err(|(index, message)| env.delegation.fail(index, message))?;
-    if entry && policy == Policy::Require {
-        require(&report)?;
-    }
     subgraph.report = report;
+    // Composites that nobody took are offered again, node by node.
+    if entry && policy == Policy::Require && composites::unclaimed(subgraph).next().is_none() {
+        require(&subgraph.report)?;
+    }
+    composites::report(subgraph, env.inlined);
     subgraph.partitions = partitions;
     subgraph.steps = steps;
     Ok(())
@@ -223,6 +227,7 @@ fn report(subgraph: &SubgraphRuntime, delegation: &Delegation) -> Report {
         nodes: nodes.map(node).collect(),
         partitions: Vec::new(),
         failures: delegation.delegates.iter().filter_map(failure).collect(),
+        composites: Vec::new(),
     }
 }
 

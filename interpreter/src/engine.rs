@@ -8,12 +8,20 @@ use delegraph_delegate_api::{Callees, GraphView, Report};
 use std::sync::Arc;
 
 use crate::delegation::{self, Delegation};
+use crate::fusion::inline::Origin;
 use crate::observe::Observer;
 use crate::subgraph::SubgraphRuntime;
 
 /// All subgraphs, made when they are first needed. One that is running is taken out of its slot.
 pub(crate) struct Engine {
+    /// The model as it runs: bodies are in the place of composites that nobody runs whole.
     pub(crate) model: Arc<Model>,
+    /// The model as it was given.
+    pub(crate) original: Arc<Model>,
+    /// Per subgraph, the composites whose bodies are in their place.
+    pub(crate) inlined: Vec<Vec<Origin>>,
+    /// Who runs which composite must be found out anew.
+    pub(crate) stale: bool,
     pub(crate) resolver: Arc<dyn OpResolver>,
     pub(crate) slots: Vec<Option<Box<SubgraphRuntime>>>,
     pub(crate) resources: Resources,
@@ -46,6 +54,7 @@ impl Engine {
             observer: &mut self.observer,
             delegation: &mut self.delegation,
             settings: self.settings,
+            inlined: &self.inlined,
             preparing: None,
         };
         let subgraph = env.take(index)?;
@@ -60,6 +69,11 @@ impl Engine {
             subgraph.partitions.clear();
             subgraph.report = Report::default();
         }
+    }
+
+    /// Another delegate may want composites whose bodies are in their place.
+    pub(crate) fn offer_composites_again(&mut self) {
+        self.stale = self.inlined.iter().any(|origins| !origins.is_empty());
     }
 
     pub(crate) fn put(&mut self, subgraph: Box<SubgraphRuntime>) {
@@ -78,6 +92,8 @@ pub(crate) struct Env<'e> {
     pub(crate) observer: &'e mut Observer,
     pub(crate) delegation: &'e mut Delegation,
     pub(crate) settings: Settings,
+    /// Per subgraph, the composites whose bodies are in their place.
+    pub(crate) inlined: &'e [Vec<Origin>],
     /// The subgraph and the node that is being prepared, if its constants depend on the model alone.
     pub(crate) preparing: Option<(usize, usize)>,
 }

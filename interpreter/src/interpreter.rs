@@ -104,8 +104,12 @@ impl InterpreterBuilder {
     pub fn build(self) -> Result<Interpreter> {
         check_resolved(&self.model, &*self.resolver)?;
         let slots = std::iter::repeat_with(|| None).take(self.model.subgraphs.len()).collect();
+        let inlined = vec![Vec::new(); self.model.subgraphs.len()];
         let engine = Engine {
+            original: self.model.clone(),
             model: self.model,
+            inlined,
+            stale: false,
             resolver: self.resolver,
             slots,
             resources: Default::default(),
@@ -115,6 +119,7 @@ impl InterpreterBuilder {
             settings: self.settings,
         };
         let mut interpreter = Interpreter { engine, nothing: Report::default(), entry: 0 };
+        interpreter.engine.resolve_composites()?;
         let (subgraph, _) = interpreter.engine.take(0)?;
         interpreter.engine.put(subgraph);
         if !self.prepare_later {
@@ -165,7 +170,8 @@ impl Interpreter {
         }
     }
 
-    /// The model.
+    /// The model as it runs. Bodies of composites that no delegate claims, and no kernel of their name runs, are in the
+    /// place of these; then nodes have other numbers than in the model that the interpreter was made for.
     pub fn model(&self) -> &Arc<Model> {
         &self.engine.model
     }
@@ -375,6 +381,9 @@ impl Interpreter {
         if self.engine.slots.get(self.entry).and_then(Option::as_ref).is_some_and(|s| s.prepared) {
             return Ok(());
         }
+        if std::mem::take(&mut self.engine.stale) {
+            self.engine.resolve_composites()?;
+        }
         self.engine.delegation.forgive();
         loop {
             let (mut subgraph, mut env) = self.engine.take(self.entry)?;
@@ -383,6 +392,8 @@ impl Interpreter {
             // Each round leaves out one more delegate, so this ends.
             match result {
                 Err(_) if self.engine.delegation.recovers() => self.engine.undelegate(),
+                // Each round has fewer composites, so this ends, too.
+                Ok(()) if self.engine.settle_composites()? => {}
                 result => return result,
             }
         }
@@ -461,6 +472,7 @@ impl Interpreter {
     pub fn add_delegate(&mut self, delegate: Box<dyn Delegate>, limits: PartitionOptions) {
         self.engine.delegation.delegates.push(Applied::new(delegate, limits));
         self.engine.undelegate();
+        self.engine.offer_composites_again();
     }
 
     /// Gives every node back to the CPU, and the delegates to the caller. Variables keep their values, inputs lose

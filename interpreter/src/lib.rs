@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use delegraph_core::kernel::{Parallel, Serial};
 
+mod composites;
 pub mod compute;
 mod constants;
 mod delegation;
 mod devices;
 mod engine;
+pub mod fusion;
 mod in_place;
 mod interpreter;
 mod invocation;

@@ -12,13 +12,14 @@ use delegraph_core::kernel::{
     AlignedBuffer, InitContext, InvokeContext, Kernel, Placement, PrepareContext, RuntimeTensor,
 };
 use delegraph_core::ops::{self, InferredShape};
-use delegraph_core::{OpResolver, Shape, TensorType};
+use delegraph_core::{Composite, OpResolver, Shape, TensorType};
 use delegraph_delegate_api::{GraphView, NodeState, Report};
 use smallvec::SmallVec;
 
 use crate::constants::Readers;
 use crate::devices::Devices;
 use crate::engine::Env;
+use crate::fusion::inline::kernel_key;
 use crate::in_place;
 use crate::memory::{self, Request};
 use crate::partition::Partition;
@@ -96,6 +97,8 @@ struct NodeRuntime {
     kernel: Box<dyn Kernel>,
     side_effects: bool,
     overridden: bool,
+    /// It is a composite, with a kernel of its name.
+    named: bool,
     turn: Turn,
     /// It gave variables their first value.
     begun: bool,
@@ -156,15 +159,22 @@ impl SubgraphRuntime {
         for id in subgraph.node_ids() {
             let node = subgraph.node(id);
             let at = |e: Error| e.at(model.locate(index, id));
-            let registration = resolver.find(&node.op, node.version);
+            // A kernel for what a composite stands for comes before one that calls its body.
+            let composite = Composite::with_body(&model, node);
+            let named = composite.and_then(|c| resolver.find(&kernel_key(&c), c.version));
+            let registration = named.or_else(|| resolver.find(&node.op, node.version));
             let registration =
                 registration.ok_or_else(|| Error::Unsupported("no kernel".into())).map_err(at)?;
-            let custom_options = model.bytes().get(node.custom_options.clone()).unwrap_or_default();
+            let custom_options = match composite {
+                Some(composite) => composite.bytes,
+                None => model.bytes().get(node.custom_options.clone()).unwrap_or_default(),
+            };
             let kernel = registration.init(&InitContext { node, subgraph, custom_options }).map_err(at)?;
             nodes.push(NodeRuntime {
                 kernel,
                 side_effects: registration.has_side_effects(),
                 overridden: registration.overrides_builtin(),
+                named: named.is_some(),
                 turn: Turn::Static,
                 packed: false,
                 view_of: None,
@@ -198,6 +208,26 @@ impl SubgraphRuntime {
             prepared: false,
             model: model.clone(),
         })
+    }
+
+    /// Takes over what the application and earlier invocations left in `old`, a subgraph whose tensors are the first ones
+    /// of this one.
+    pub(crate) fn inherit(&mut self, old: Self) {
+        let subgraph = &self.model.subgraphs[self.index];
+        let begun = old.nodes.iter().any(|n| n.begun);
+        self.nodes.iter_mut().for_each(|n| n.begun = begun);
+        self.devices = old.devices;
+        let files = subgraph.tensors.iter().enumerate();
+        for (tensor, (slot, (i, file))) in old.tensors.into_iter().zip(self.tensors.iter_mut().zip(files)) {
+            if subgraph.inputs.contains(&TensorId(i)) || file.is_variable {
+                *slot = tensor;
+            }
+        }
+    }
+
+    /// Whether the node is a composite that a kernel of its name runs.
+    pub(crate) fn has_named_kernel(&self, id: NodeId) -> bool {
+        self.nodes.get(id.0).is_some_and(|n| n.named)
     }
 
     /// The first pass: shapes, and everything that constants alone decide.
@@ -270,7 +300,8 @@ impl SubgraphRuntime {
         self.nodes[id.0].turn = Turn::Static;
         let runtime = &self.nodes[id.0];
         let constant = node.inputs.iter().flatten().all(|t| self.tensors[t.0].is_constant());
-        let foldable = !runtime.side_effects && node.op.builtin().is_some() && !node.outputs.is_empty();
+        let builtin = node.op.builtin().is_some() && !runtime.named;
+        let foldable = !runtime.side_effects && builtin && !node.outputs.is_empty();
         if foldable && (constant || runtime.kernel.needs_shapes_only()) {
             self.fold(id, node, env)?;
         }

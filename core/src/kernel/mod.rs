@@ -60,7 +60,7 @@ pub struct InitContext<'a> {
     pub node: &'a Node,
     /// The subgraph that the node is in.
     pub subgraph: &'a Subgraph,
-    /// The options of a custom op, empty for builtin ones.
+    /// The options of a custom op, or the attributes of a composite for a kernel of its name; empty for builtin ones.
     pub custom_options: &'a [u8],
 }
 

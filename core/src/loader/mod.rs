@@ -26,6 +26,7 @@ use crate::schema;
 
 mod external;
 mod order;
+pub(crate) use order::callees;
 mod quantization;
 mod rewrite;
 mod subgraph;
@@ -57,20 +58,7 @@ pub(crate) fn load(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model> {
 
 /// Checks subgraphs that were made in memory.
 pub(crate) fn from_subgraphs(bytes: Vec<u8>, mut subgraphs: Vec<Subgraph>) -> Result<Model> {
-    let count = subgraphs.len();
-    let mut check = || {
-        if count == 0 {
-            return invalid!("there are no subgraphs");
-        }
-        for (i, subgraph) in subgraphs.iter_mut().enumerate() {
-            let name = subgraph.name.clone();
-            order::check_indices(subgraph, bytes.len())
-                .and_then(|()| order::check_nodes(subgraph, count))
-                .map_err(|e| in_subgraph(i, &name, e))?;
-        }
-        order::check_calls(&subgraphs)
-    };
-    check().map_err(|Invalid(message)| Error::InvalidModel { path: None, message })?;
+    check_subgraphs(&mut subgraphs, bytes.len(), None)?;
     Ok(Model {
         bytes: ModelBytes::new(bytes),
         path: None,
@@ -82,6 +70,51 @@ pub(crate) fn from_subgraphs(bytes: Vec<u8>, mut subgraphs: Vec<Subgraph>) -> Re
         unnamed_metadata: Vec::new(),
         archive: None,
     })
+}
+
+/// See [`Model::with_subgraphs`].
+pub(crate) fn with_subgraphs(
+    model: &Model,
+    bytes: Option<ModelBytes>,
+    mut subgraphs: Vec<Subgraph>,
+) -> Result<Model> {
+    let bytes = bytes.unwrap_or_else(|| model.bytes.clone());
+    check_subgraphs(&mut subgraphs, bytes.as_ref().len(), model.path.clone())?;
+    for Signature { key, subgraph, inputs, outputs } in &model.signatures {
+        let tensors = subgraphs.get(*subgraph).map_or(0, |g| g.tensors.len());
+        if inputs.iter().chain(outputs).any(|(_, id)| id.0 >= tensors) {
+            let message = format!("signature \"{key}\" names a tensor that does not exist");
+            return Err(Error::InvalidModel { path: model.path.clone(), message });
+        }
+    }
+    Ok(Model {
+        bytes,
+        path: model.path.clone(),
+        shared: Default::default(),
+        description: model.description.clone(),
+        subgraphs,
+        signatures: model.signatures.clone(),
+        metadata: model.metadata.clone(),
+        unnamed_metadata: model.unnamed_metadata.clone(),
+        archive: model.archive.clone(),
+    })
+}
+
+fn check_subgraphs(subgraphs: &mut [Subgraph], bytes: usize, path: Option<PathBuf>) -> Result<()> {
+    let count = subgraphs.len();
+    let mut check = || {
+        if count == 0 {
+            return invalid!("there are no subgraphs");
+        }
+        for (i, subgraph) in subgraphs.iter_mut().enumerate() {
+            let name = subgraph.name.clone();
+            order::check_indices(subgraph, bytes)
+                .and_then(|()| order::check_nodes(subgraph, count))
+                .map_err(|e| in_subgraph(i, &name, e))?;
+        }
+        order::check_calls(subgraphs)
+    };
+    check().map_err(|Invalid(message)| Error::InvalidModel { path, message })
 }
 
 /// The bytes if the verifier takes them; the same model in a stricter form if only its form is sloppy.

@@ -114,7 +114,7 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
 }
 
 /// The subgraphs that a node with these params calls.
-pub(super) fn callees(params: &Params) -> SmallVec<[i32; 2]> {
+pub(crate) fn callees(params: &Params) -> SmallVec<[i32; 2]> {
     match params {
         Params::CallOnce(p) => smallvec![p.init_subgraph_index],
         Params::If(p) => smallvec![p.then_subgraph_index, p.else_subgraph_index],

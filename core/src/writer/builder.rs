@@ -8,6 +8,7 @@ use super::data::ALIGNMENT;
 use super::subgraph_builder::SubgraphBuilder;
 use crate::error::{Error, Result};
 use crate::graph::{Model, NodeId, Signature, TensorId};
+use crate::ops::Params;
 
 /// Makes a model: subgraphs of tensors and nodes, entry points and metadata.
 ///
@@ -105,7 +106,7 @@ impl ModelBuilder {
         let mut data = Pool::default();
         let mut subgraphs = Vec::with_capacity(self.subgraphs.len());
         let mut explicit = BTreeMap::new();
-        for (s, builder) in self.subgraphs.into_iter().enumerate() {
+        for (s, builder) in with_bodies(self.subgraphs).into_iter().enumerate() {
             let parts = builder.finish().map_err(|e| match e {
                 Error::InvalidNode(message) if s > 0 => {
                     Error::InvalidNode(format!("subgraph {s}, {message}"))
@@ -132,6 +133,25 @@ impl ModelBuilder {
         }
         model.reloaded()
     }
+}
+
+/// The subgraphs, and behind them the bodies of composites, whose numbers the composites get.
+fn with_bodies(mut subgraphs: Vec<SubgraphBuilder>) -> Vec<SubgraphBuilder> {
+    let mut s = 0;
+    while let Some(builder) = subgraphs.get_mut(s) {
+        let bodies = std::mem::take(&mut builder.bodies);
+        for (node, body) in bodies {
+            let index = subgraphs.len();
+            let node = subgraphs.get_mut(s).and_then(|builder| builder.subgraph.nodes.get_mut(node));
+            if let Some(Params::StableHLOComposite(params)) = node.map(|node| &mut node.params) {
+                // There cannot be so many; if there were, loading would find that the subgraph does not exist.
+                params.decomposition_subgraph_index = i32::try_from(index).unwrap_or(i32::MAX);
+            }
+            subgraphs.push(body);
+        }
+        s += 1;
+    }
+    subgraphs
 }
 
 /// Bytes in which equal pieces are there once.

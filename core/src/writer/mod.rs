@@ -15,6 +15,7 @@ use crate::ops::{self, OptionsType, Params};
 use crate::schema;
 
 mod builder;
+mod composite_builder;
 mod data;
 mod difference;
 mod save;
@@ -23,6 +24,7 @@ mod tensor;
 mod versions;
 
 pub use builder::ModelBuilder;
+pub use composite_builder::CompositeBuilder;
 pub use subgraph_builder::{NodeBuilder, SubgraphBuilder};
 pub use versions::{Restamped, RestampedOp};
 

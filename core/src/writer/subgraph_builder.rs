@@ -20,11 +20,13 @@ use crate::types::{Element, TensorType};
 /// [`ModelBuilder::build`](super::ModelBuilder::build), and what follows from it is not looked at.
 #[derive(Debug, Clone, Default)]
 pub struct SubgraphBuilder {
-    subgraph: Subgraph,
+    pub(super) subgraph: Subgraph,
     /// The data of constants and custom options.
     bytes: Vec<u8>,
     /// Versions that were given, by node.
     versions: Vec<(usize, u32)>,
+    /// The bodies of composites, by node.
+    pub(super) bodies: Vec<(usize, SubgraphBuilder)>,
     error: Option<String>,
 }
 
@@ -171,7 +173,7 @@ impl SubgraphBuilder {
     }
 
     /// Notes what is wrong, if nothing was before.
-    fn fail(&mut self, message: String) {
+    pub(super) fn fail(&mut self, message: String) {
         self.error.get_or_insert(message);
     }
 

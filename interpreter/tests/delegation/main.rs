@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
 mod buffers;
+mod composites;
 mod failure;
 mod graphs;
 mod lifecycle;

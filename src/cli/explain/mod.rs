@@ -3,7 +3,8 @@
 use delegraph::Interpreter;
 use delegraph::core::TensorId;
 use delegraph::delegate_api::{
-    Advice, GraphView, NodeReport, Obstacle, PartitionReport, Report, Runner, Split,
+    Advice, CompositeReport, CompositeRunner, GraphView, NodeReport, Obstacle, PartitionReport, Report,
+    Runner, Split,
 };
 use serde::Serialize;
 
@@ -56,6 +57,8 @@ struct SubgraphSection {
 struct Section {
     nodes: Vec<NodeLine>,
     partitions: Vec<PartitionLine>,
+    /// What became of each marked composite.
+    composites: Vec<CompositeLine>,
     delegated_nodes: usize,
     /// Nodes over constants: computed while preparing.
     folded_nodes: usize,
@@ -81,6 +84,18 @@ struct NodeLine {
     partition: Option<usize>,
     multiply_adds: u64,
     rejections: Vec<RejectionLine>,
+}
+
+#[derive(Serialize)]
+struct CompositeLine {
+    name: String,
+    version: u32,
+    /// `delegate`, `kernel`, `inlined` or `called`.
+    resolution: &'static str,
+    /// The delegate's name, where one has it.
+    delegate: Option<String>,
+    /// The node, or those of its body where that took its place.
+    nodes: Vec<usize>,
 }
 
 #[derive(Serialize)]
@@ -248,8 +263,24 @@ impl Section {
         let pairs = advice.pairs.iter();
         let count = |wanted: &Runner| report.nodes.iter().filter(|n| n.runner == *wanted).count();
         let nodes: Vec<NodeLine> = report.nodes.iter().map(node).collect();
+        let composite = |c: &CompositeReport| {
+            let (resolution, number) = match c.runner {
+                CompositeRunner::Delegate(number) => ("delegate", Some(number)),
+                CompositeRunner::Kernel => ("kernel", None),
+                CompositeRunner::Inlined => ("inlined", None),
+                CompositeRunner::Called => ("called", None),
+            };
+            CompositeLine {
+                name: c.name.clone(),
+                version: c.version,
+                resolution,
+                delegate: number.map(delegate),
+                nodes: c.nodes.iter().map(|n| n.0).collect(),
+            }
+        };
         Section {
             partitions: report.partitions.iter().map(partition).collect(),
+            composites: report.composites.iter().map(composite).collect(),
             delegated_nodes: report.delegated_nodes(),
             folded_nodes: count(&Runner::Folded),
             cpu_nodes: count(&Runner::Cpu),

@@ -1,7 +1,10 @@
 //! The explanation for people to read.
 
 use super::super::output::{Document, bytes, scaled, table};
-use super::{Explanation, Gain, NodeLine, ObstacleLine, PartitionLine, Section, SubgraphSection, TensorLine};
+use super::{
+    CompositeLine, Explanation, Gain, NodeLine, ObstacleLine, PartitionLine, Section, SubgraphSection,
+    TensorLine,
+};
 
 /// So many obstacles are shown.
 const OBSTACLES: usize = 5;
@@ -40,6 +43,9 @@ impl Section {
         let mut text = table(&header, &[0, 2], self.nodes.iter().map(node));
         for (i, p) in self.partitions.iter().enumerate() {
             text += &partition(i, p);
+        }
+        for composite in &self.composites {
+            text += &self::composite(composite);
         }
         let (delegated, total, folded) = (self.delegated_nodes, self.total_nodes, self.folded_nodes);
         text += &format!(
@@ -87,6 +93,21 @@ fn node(n: &NodeLine) -> Vec<String> {
     let reasons = n.rejections.iter().map(|r| format!("{}: {} ({})", r.delegate, r.reason, r.kind));
     let reasons = reasons.collect::<Vec<_>>().join("; ");
     vec![n.node.to_string(), n.op.clone(), n.version.to_string(), runner, reasons]
+}
+
+fn composite(c: &CompositeLine) -> String {
+    let how = match (c.resolution, &c.delegate) {
+        (_, Some(delegate)) => format!("claimed by {delegate}"),
+        ("kernel", _) => "run by the kernel of its name".into(),
+        ("inlined", _) => "its body took its place".into(),
+        _ => "its body is called".into(),
+    };
+    let nodes = match c.nodes.as_slice() {
+        [] => "nothing is left of it".into(),
+        [node] => format!("node {node}"),
+        [first, .., last] => format!("nodes {first} to {last}"),
+    };
+    format!("\ncomposite \"{}\" version {}: {how}, {nodes}\n", c.name, c.version)
 }
 
 fn partition(i: usize, p: &PartitionLine) -> String {

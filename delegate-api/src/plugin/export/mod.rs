@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::ManuallyDrop;
 
-use delegraph_core::{Error, Op, Result};
+use delegraph_core::{BuiltinOp, Error, Op, Result};
 
 use super::abi::*;
 use super::raw::{read, slice};
@@ -172,6 +172,16 @@ impl Exported {
                     let custom_name = custom_names.last().map_or(std::ptr::null(), |name| name.as_ptr());
                     DelegraphOpVersion { op: DELEGRAPH_CUSTOM_OP, max_version, custom_name }
                 }
+            });
+        }
+        // A composite is its op with a name.
+        for (name, max_version) in delegate.max_versions().composites() {
+            custom_names.push(c_string(name)?);
+            let custom_name = custom_names.last().map_or(std::ptr::null(), |name| name.as_ptr());
+            versions.push(DelegraphOpVersion {
+                op: BuiltinOp::STABLEHLO_COMPOSITE.0,
+                max_version,
+                custom_name,
             });
         }
         let capabilities = delegate.capabilities();

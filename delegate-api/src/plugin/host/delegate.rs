@@ -92,7 +92,10 @@ impl Instance {
                 // SAFETY: a custom op's name ends with a zero.
                 let custom = unsafe { CStr::from_ptr(entry.custom_name) };
                 let custom = custom.to_str().map_err(|e| wrong(format!("the name of a custom op: {e}")))?;
-                versions = versions.with_custom(custom, entry.max_version);
+                versions = match BuiltinOp(entry.op) {
+                    BuiltinOp::STABLEHLO_COMPOSITE => versions.with_composite(custom, entry.max_version),
+                    _ => versions.with_custom(custom, entry.max_version),
+                };
             }
         }
         // SAFETY: `create` made the delegate.

@@ -1,0 +1,120 @@
+//! Composites made from scratch.
+
+use super::subgraph_builder::SubgraphBuilder;
+use crate::attributes::Attributes;
+use crate::graph::{Node, TensorId};
+use crate::op::BuiltinOp;
+use crate::ops::control_flow::StableHLOCompositeParams;
+
+/// Makes a marked composite of a [`SubgraphBuilder`]: a node that stands for an operation with a name, and the body that
+/// computes it out of other ops.
+#[derive(Debug)]
+#[must_use = "the composite is added by `output` or `outputs`"]
+pub struct CompositeBuilder<'g> {
+    graph: &'g mut SubgraphBuilder,
+    body: SubgraphBuilder,
+    params: StableHLOCompositeParams,
+    inputs: Vec<TensorId>,
+}
+
+impl SubgraphBuilder {
+    /// Begins a composite, `STABLEHLO_COMPOSITE`: a node that stands for the operation `name`. Inputs and outputs of
+    /// `body` are its interface; `body` becomes a subgraph of its own, behind those that the model is given.
+    ///
+    /// [`Composite::of`](crate::Composite::of) reads it back, and has an example.
+    pub fn composite(&mut self, name: &str, body: SubgraphBuilder) -> CompositeBuilder<'_> {
+        let params = StableHLOCompositeParams {
+            name: name.to_owned(),
+            composite_attributes: Attributes::new().to_bytes(),
+            version: 1,
+            ..Default::default()
+        };
+        CompositeBuilder { graph: self, body, params, inputs: Vec::new() }
+    }
+}
+
+impl CompositeBuilder<'_> {
+    /// What the operation's name defines beside its operands.
+    pub fn attributes(mut self, attributes: &Attributes) -> Self {
+        self.params.composite_attributes = attributes.to_bytes();
+        self
+    }
+
+    /// The version of the operation; 1 unless this is called.
+    pub fn version(mut self, version: i32) -> Self {
+        self.params.version = version;
+        self
+    }
+
+    /// What it reads, in the order of the body's inputs.
+    pub fn inputs(mut self, ids: impl IntoIterator<Item = TensorId>) -> Self {
+        self.inputs = ids.into_iter().collect();
+        self
+    }
+
+    /// Adds it, with its only output.
+    pub fn output(self, name: &str) -> TensorId {
+        let [id] = self.outputs([name]);
+        id
+    }
+
+    /// Adds it, with its outputs, whose types, shapes and quantization are those of the body's.
+    pub fn outputs<const N: usize>(self, names: [&str; N]) -> [TensorId; N] {
+        let CompositeBuilder { graph, body, params, inputs } = self;
+        let fits = fits(graph, &body, &inputs, N).map_err(|message| {
+            let node = graph.subgraph.nodes.len();
+            format!(
+                "node {node} (composite \"{}\", writes \"{}\"): {message}",
+                params.name,
+                names.join("\", \"")
+            )
+        });
+        if let Err(message) = fits {
+            graph.fail(message);
+        }
+        let declared = body.subgraph.outputs.iter().map(|id| body.subgraph.tensors.get(id.0).cloned());
+        let mut declared: Vec<_> = declared.flatten().collect();
+        declared.reverse();
+        let ids = names.map(|name| match declared.pop() {
+            Some(tensor) => {
+                let id = graph.tensor(name, tensor.ty, tensor.shape.clone());
+                graph.change(id, |t| t.quantization = tensor.quantization.clone());
+                id
+            }
+            None => graph.tensor(name, crate::TensorType::Float32, crate::Shape::default()),
+        });
+        graph.bodies.push((graph.subgraph.nodes.len(), body));
+        let inputs = inputs.into_iter().map(Some);
+        graph.subgraph.nodes.push(Node::new(BuiltinOp::STABLEHLO_COMPOSITE, 1, params, inputs, ids));
+        ids
+    }
+}
+
+/// Whether these inputs and so many outputs are the interface of `body`.
+fn fits(
+    graph: &SubgraphBuilder,
+    body: &SubgraphBuilder,
+    inputs: &[TensorId],
+    outputs: usize,
+) -> Result<(), String> {
+    let interface = &body.subgraph;
+    if interface.inputs.len() != inputs.len() || interface.outputs.len() != outputs {
+        let (takes, gives) = (interface.inputs.len(), interface.outputs.len());
+        let given = inputs.len();
+        return Err(format!(
+            "the body takes {takes} tensors and gives {gives}; it is given {given} and {outputs} are named"
+        ));
+    }
+    for (i, (id, of_body)) in inputs.iter().zip(&interface.inputs).enumerate() {
+        let given = graph.subgraph.tensors.get(id.0).ok_or_else(|| format!("there is no tensor {}", id.0))?;
+        let Some(wanted) = interface.tensors.get(of_body.0) else { continue };
+        if (given.ty, &given.shape) != (wanted.ty, &wanted.shape) {
+            let (name, ty, shape) = (&wanted.name, wanted.ty, &wanted.shape);
+            return Err(format!(
+                "input {i} (\"{name}\") is {ty} {shape} in the body, but it is given {} {}",
+                given.ty, given.shape
+            ));
+        }
+    }
+    Ok(())
+}

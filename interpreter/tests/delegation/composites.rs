@@ -1,0 +1,286 @@
+//! Marked composites: who runs them, and that all give the same.
+
+use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
+use delegraph_core::ops::binary::AddParams;
+use delegraph_core::{
+    Attributes, Model, ModelBytes, MutableOpResolver, Registration, Result, SubgraphBuilder, TensorType,
+};
+use delegraph_delegate_api::{
+    CompositeReport, CompositeRunner, DelegateKernel, DelegateParams, GraphView, NodeView, Policy, Rejection,
+    SimpleDelegate, VersionTable,
+};
+use delegraph_interpreter::{BuiltinOpResolver, Interpreter};
+
+use crate::support::{ABS, ADD, NEG, Scripted, X, build, partitions, run, step, with};
+
+const NAME: &str = "test.negate_and_add";
+
+/// `abs(x)`, then `-abs(x) + offset` as a composite, then `abs` again.
+fn model() -> Model {
+    let mut body = SubgraphBuilder::new("body");
+    let x = body.input("x", TensorType::Float32, [4]);
+    let offset = body.constant("offset", [1], &[2.5f32]);
+    let negative = step(&mut body, NEG, x, "negative");
+    let y = body.node(ADD, AddParams::default()).inputs([negative, offset]).output("y");
+    body.outputs([y]);
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let x = step(&mut graph, ABS, x, "a");
+    let attributes = Attributes::new().with("offset", 2.5f32);
+    let x = graph.composite(NAME, body).attributes(&attributes).version(2).inputs([x]).output("b");
+    let y = step(&mut graph, ABS, x, "c");
+    graph.outputs([y]);
+    build(graph)
+}
+
+fn expected() -> Vec<f32> {
+    X.iter().map(|x| (2.5 - x.abs()).abs()).collect()
+}
+
+/// The fused kernel: it reads its offset from the attributes.
+struct NegateAndAdd {
+    offset: f32,
+}
+
+impl NegateAndAdd {
+    fn new(attributes: &[u8]) -> Result<Self> {
+        Ok(NegateAndAdd { offset: Attributes::parse(attributes)?.float("offset")? as f32 })
+    }
+
+    fn resolver(versions: std::ops::RangeInclusive<u32>) -> MutableOpResolver {
+        let mut resolver = MutableOpResolver::extending(BuiltinOpResolver::new());
+        let kernel = Registration::new(|cx| NegateAndAdd::new(cx.custom_options));
+        resolver.add_composite(NAME, kernel, versions);
+        resolver
+    }
+}
+
+impl Kernel for NegateAndAdd {
+    fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
+        let shape = cx.input(0)?.shape().clone();
+        cx.set_output_shape(0, shape)
+    }
+
+    fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+        let input = cx.input::<f32>(0)?.to_vec();
+        let output = cx.output::<f32>(0)?;
+        output.iter_mut().zip(input).for_each(|(y, x)| *y = self.offset - x);
+        Ok(())
+    }
+}
+
+impl DelegateKernel for NegateAndAdd {}
+
+/// A delegate that takes the composite alone.
+struct Claims(VersionTable);
+
+impl SimpleDelegate for Claims {
+    fn name(&self) -> &str {
+        "claims"
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.0
+    }
+
+    fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
+        let composite = node.composite().ok_or_else(|| Rejection::Other("no composite".into()))?;
+        let attributes = composite.attributes().map_err(|e| Rejection::Other(e.to_string()))?;
+        // It sees the name, the attributes, and what the body is made of.
+        let body = composite.body.and_then(|i| node.graph().model().subgraphs.get(i));
+        assert_eq!((composite.name, composite.version, body.unwrap().nodes.len()), (NAME, 2, 2));
+        match attributes.float("offset") {
+            Ok(2.5) => Ok(()),
+            other => Err(Rejection::UnsupportedParam(format!("offset {other:?}"))),
+        }
+    }
+
+    fn create_kernel(
+        &mut self,
+        params: &DelegateParams,
+        graph: &GraphView<'_>,
+    ) -> Result<Box<dyn DelegateKernel>> {
+        let composite = graph.node(params.nodes[0]).composite().unwrap();
+        Ok(Box::new(NegateAndAdd::new(composite.bytes)?))
+    }
+}
+
+fn composites(interpreter: &Interpreter) -> Vec<(CompositeRunner, Vec<usize>)> {
+    let line = |c: &CompositeReport| {
+        assert_eq!((c.name.as_str(), c.version), (NAME, 2));
+        (c.runner, c.nodes.iter().map(|id| id.0).collect())
+    };
+    interpreter.report().composites.iter().map(line).collect()
+}
+
+fn check(mut interpreter: Interpreter, runner: CompositeRunner, nodes: &[usize]) -> Interpreter {
+    assert_eq!(run(&mut interpreter, &X).unwrap(), expected());
+    assert_eq!(composites(&interpreter), [(runner, nodes.to_vec())]);
+    assert_eq!(run(&mut interpreter, &X).unwrap(), expected());
+    interpreter
+}
+
+#[test]
+fn a_body_takes_the_place_of_a_composite_that_nobody_runs_whole() {
+    let interpreter =
+        check(Interpreter::builder(model()).build().unwrap(), CompositeRunner::Inlined, &[1, 2]);
+    assert_eq!(interpreter.report().nodes.len(), 4);
+    // Partitions go across it.
+    let all = with(&model(), [Scripted::new("d", &[ABS, NEG, ADD])]).policy(Policy::Require).build().unwrap();
+    assert_eq!(partitions(&all), [[0, 1, 2, 3]]);
+    check(all, CompositeRunner::Inlined, &[1, 2]);
+    let some = with(&model(), [Scripted::new("d", &[ABS, NEG])]).build().unwrap();
+    assert_eq!(partitions(&some), [vec![0, 1], vec![3]]);
+    check(some, CompositeRunner::Inlined, &[1, 2]);
+}
+
+#[test]
+fn a_kernel_of_its_name_runs_it_where_no_delegate_does() {
+    let builder = || Interpreter::builder(model()).resolver(NegateAndAdd::resolver(1..=2));
+    let interpreter = check(builder().build().unwrap(), CompositeRunner::Kernel, &[1]);
+    assert_eq!(interpreter.report().nodes.len(), 3);
+    let delegate = Box::new(Scripted::new("d", &[ABS, NEG, ADD]));
+    check(builder().delegate(delegate).build().unwrap(), CompositeRunner::Kernel, &[1]);
+    // A kernel for other versions is none.
+    let older = Interpreter::builder(model()).resolver(NegateAndAdd::resolver(1..=1));
+    check(older.build().unwrap(), CompositeRunner::Inlined, &[1, 2]);
+}
+
+#[test]
+fn a_delegate_may_claim_it_before_anybody_else() {
+    let table = || VersionTable::default().with_composite(NAME, 2);
+    let builder = Interpreter::builder(model()).resolver(NegateAndAdd::resolver(1..=2));
+    let interpreter = builder.delegate(Box::new(Claims(table()))).build().unwrap();
+    assert_eq!(partitions(&interpreter), [[1]]);
+    let mut interpreter = check(interpreter, CompositeRunner::Delegate(0), &[1]);
+    // Without the delegate, the kernel has it; without that, the body.
+    interpreter.remove_delegates();
+    check(interpreter, CompositeRunner::Kernel, &[1]);
+    let mut interpreter = Interpreter::builder(model()).delegate(Box::new(Claims(table()))).build().unwrap();
+    interpreter.remove_delegates();
+    assert_eq!(run(&mut interpreter, &X).unwrap(), expected());
+    let mut interpreter = check(interpreter, CompositeRunner::Inlined, &[1, 2]);
+    // A delegate that comes later is offered it again.
+    interpreter.add_delegate(Box::new(Claims(table())), Default::default());
+    assert_eq!(run(&mut interpreter, &X).unwrap(), expected());
+    check(interpreter, CompositeRunner::Delegate(0), &[1]);
+}
+
+#[test]
+fn what_a_delegate_declares_and_leaves_is_offered_node_by_node() {
+    // Its highest version is too low; the other delegate gets the nodes of the body.
+    let table = VersionTable::default().with_composite(NAME, 1);
+    let builder = Interpreter::builder(model()).delegate(Box::new(Claims(table)));
+    let builder = builder.delegate(Box::new(Scripted::new("d", &[ABS, NEG, ADD])));
+    let interpreter = builder.build().unwrap();
+    assert_eq!(partitions(&interpreter), [[0, 1, 2, 3]]);
+    check(interpreter, CompositeRunner::Inlined, &[1, 2]);
+    // One that is asked, and says no to the attributes.
+    let mut body = SubgraphBuilder::new("body");
+    let x = body.input("x", TensorType::Float32, [4]);
+    let negative = step(&mut body, NEG, x, "n");
+    let y = step(&mut body, NEG, negative, "y");
+    body.outputs([y]);
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let attributes = Attributes::new().with("offset", 1.0);
+    let y = graph.composite(NAME, body).attributes(&attributes).version(2).inputs([x]).output("y");
+    graph.outputs([y]);
+    let table = VersionTable::default().with_composite(NAME, 2);
+    let delegates = Interpreter::builder(build(graph)).delegate(Box::new(Claims(table)));
+    let delegates = delegates.delegate(Box::new(Scripted::new("d", &[NEG]))).policy(Policy::Require);
+    let mut interpreter = delegates.build().unwrap();
+    assert_eq!(partitions(&interpreter), [[0, 1]]);
+    assert_eq!(run(&mut interpreter, &X).unwrap(), X);
+}
+
+/// A body that hands its input through keeps its own tensors, as a call.
+#[test]
+fn a_body_that_cannot_take_its_place_is_called() {
+    let mut body = SubgraphBuilder::new("body");
+    let x = body.input("x", TensorType::Float32, [4]);
+    let y = step(&mut body, NEG, x, "y");
+    body.outputs([y, x]);
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let [a, b] = graph.composite(NAME, body).version(2).inputs([x]).outputs(["a", "b"]);
+    graph.outputs([a, b]);
+    let mut interpreter = Interpreter::builder(build(graph)).build().unwrap();
+    assert_eq!(composites(&interpreter), [(CompositeRunner::Called, vec![0])]);
+    assert_eq!(run(&mut interpreter, &X).unwrap(), X.map(|x| -x));
+    assert_eq!(interpreter.output::<f32>(1).unwrap(), X);
+}
+
+#[test]
+fn resizing_and_versions_of_the_interface() {
+    let mut interpreter = Interpreter::builder(model()).build().unwrap();
+    interpreter.resize_input(0, &[2]).unwrap();
+    assert_eq!(run(&mut interpreter, &X[..2]).unwrap(), expected()[..2]);
+    let mut body = SubgraphBuilder::new("body");
+    let x = body.input("x", TensorType::Float32, [4]);
+    body.outputs([x]);
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [5]);
+    let y = graph.composite("c", body).inputs([x]).output("y");
+    graph.outputs([y]);
+    let error = delegraph_core::ModelBuilder::new().subgraph(graph).build().unwrap_err().to_string();
+    assert!(error.contains("input 0 (\"x\") is FLOAT32 [4] in the body"), "{error}");
+}
+
+/// The example of TensorFlow's guide: its converter made the file of two convolutions and a function that is marked as
+/// one fused op, with two outputs and an attribute. There is no body: somebody must have a kernel.
+#[test]
+fn a_fusable_function_of_tensorflow_runs_on_the_kernel_of_its_name() {
+    struct Fused {
+        option: i64,
+    }
+    impl Kernel for Fused {
+        fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
+            for i in 0..2 {
+                let shape = cx.input(i)?.shape().clone();
+                cx.set_output_shape(i, shape)?;
+            }
+            Ok(())
+        }
+        fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+            let (a, b) = (cx.input::<f32>(0)?.to_vec(), cx.input::<f32>(1)?.to_vec());
+            let sum = a.iter().zip(&b).map(|(a, b)| a + b);
+            cx.output::<f32>(0)?.iter_mut().zip(sum).for_each(|(y, v)| *y = v);
+            let product = a.iter().zip(&b).map(|(a, b)| a * b * self.option as f32);
+            cx.output::<f32>(1)?.iter_mut().zip(product).for_each(|(y, v)| *y = v);
+            Ok(())
+        }
+    }
+    let file = include_bytes!("../../../assets/fusion/fusable.tflite");
+    let model = || Model::from_bytes(ModelBytes::new(&file[..])).unwrap();
+    let error = Interpreter::builder(model()).build().err().unwrap().to_string();
+    assert!(error.contains("my_custom_fused_op"), "{error}");
+    let mut resolver = MutableOpResolver::extending(BuiltinOpResolver::new());
+    let kernel = Registration::new(|cx| {
+        Ok(Fused { option: Attributes::parse(cx.custom_options)?.int("example_option")? })
+    });
+    resolver.add_composite("my_custom_fused_op", kernel, ());
+    let mut interpreter = Interpreter::builder(model()).resolver(resolver).build().unwrap();
+    let data = |bytes: &[u8]| {
+        bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect::<Vec<_>>()
+    };
+    let a = data(include_bytes!("../../../assets/fusion/convolved_a.f32"));
+    let b = data(include_bytes!("../../../assets/fusion/convolved_b.f32"));
+    let inputs: [&[u8]; 2] = [
+        include_bytes!("../../../assets/fusion/input_a.f32"),
+        include_bytes!("../../../assets/fusion/input_b.f32"),
+    ];
+    for (i, name) in ["input_a", "input_b"].into_iter().enumerate() {
+        let index = interpreter.input_index(name).unwrap();
+        interpreter.set_input_bytes(index, inputs[i]).unwrap();
+    }
+    interpreter.invoke().unwrap();
+    for (i, (a, b)) in a.iter().zip(&b).enumerate() {
+        let output = |name: &str| interpreter.output_index(name).unwrap();
+        let got = ["output_0", "output_1"].map(|name| interpreter.output::<f32>(output(name)).unwrap()[i]);
+        assert!(
+            (got[0] - (a + b)).abs() < 1e-5 && (got[1] - 10.0 * a * b).abs() < 1e-4,
+            "{i}: {got:?} {a} {b}"
+        );
+    }
+}
