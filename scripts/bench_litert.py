@@ -3,6 +3,10 @@
 
     make bench-litert                                    # CPU: our kernels beside XNNPACK
     scripts/bench_litert.py --delegate wgpu --peer webgpu MODEL...
+    scripts/bench_litert.py --delegate wgpu --peer webgpu --first MODEL...
+
+With --first, what counts is the first result: making the model ready and its first run, with an empty shader cache of
+the driver (Mesa's: MESA_SHADER_CACHE_DIR) and none of our own for every process.
 
 The two take turns, a fresh process each time, so that a drift of the machine hits both. A timed run writes the
 inputs, invokes, and reads the outputs. Prints a Markdown table: the median over the rounds of each side, of the ratio
@@ -14,10 +18,12 @@ script. LiteRT's GPU accelerator (--peer webgpu) wants a Vulkan driver newer tha
 import argparse
 import json
 import math
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -92,7 +98,9 @@ def litert_gpu(model):
 
 
 def measure(command):
-    done = subprocess.run(command, capture_output=True, text=True)
+    with tempfile.TemporaryDirectory() as empty:
+        caches = {"MESA_SHADER_CACHE_DIR": empty, "DELEGRAPH_CACHE": empty} if "--first" in sys.argv else {}
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **caches})
     if done.returncode:
         return None, (done.stderr.strip().splitlines() or ["no message"])[-1]
     # LiteRT's accelerator logs to stdout, around the one line that counts.
@@ -101,7 +109,7 @@ def measure(command):
 
 
 def compare(args, model):
-    ours = [str(ROOT / "target/release/delegraph"), "bench", model, "--delegate", args.delegate]
+    ours = [args.ours, "bench", model, "--delegate", args.delegate]
     ours += ["--threads", str(args.threads), "--seconds", str(args.seconds), "--json"]
     peer = [sys.executable, __file__, "--time", "--peer", args.peer, "--threads", str(args.threads)]
     peer += ["--seconds", str(args.seconds), model]
@@ -111,7 +119,7 @@ def compare(args, model):
             result, why = measure(command)
             if result is None:
                 return None, why
-            results.append(result["median_ms"])
+            results.append(result["prepare_ms"] + result["first_ms"] if args.first else result["median_ms"])
     return (a, b), None
 
 
@@ -122,13 +130,17 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--first", action="store_true", help="the first result, with empty shader caches")
+    parser.add_argument("--ours", default=str(ROOT / "target/release/delegraph"), help="the command to measure")
     parser.add_argument("--time", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("models", nargs="+")
     args = parser.parse_args()
     if args.time:
         model = args.models[0]
+        start = time.perf_counter()
         run = litert_gpu(model) if args.peer == "webgpu" else litert_cpu(model, args.peer, args.threads)
-        print(json.dumps(time_runs(run, args.seconds)))
+        prepare_ms = (time.perf_counter() - start) * 1e3
+        print(json.dumps({"prepare_ms": prepare_ms, **time_runs(run, args.seconds)}))
         return 0
     print(f"| model | ours ({args.delegate}) ms | LiteRT ({args.peer}) ms | ratio | spread |")
     print("|---|---|---|---|---|")

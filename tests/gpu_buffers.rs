@@ -65,6 +65,17 @@ fn partitions_hand_tensors_over_on_the_device() {
 }
 
 #[test]
+fn partitions_on_two_devices_hand_tensors_over_on_the_cpu() {
+    let (Some(one), Some(other)) = (delegate(), delegate()) else { return };
+    let builder = Interpreter::builder(model()).delegate_within(Box::new(one), without(BuiltinOp::NEG));
+    let mut interpreter = builder.delegate_within(Box::new(other), without(BuiltinOp::ABS)).build().unwrap();
+    assert_eq!(interpreter.report().partitions.len(), 3);
+    interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&input());
+    interpreter.invoke().unwrap();
+    check(interpreter.output(0).unwrap());
+}
+
+#[test]
 fn a_cpu_kernel_between_partitions_gets_the_data() {
     let Some(delegate) = delegate() else { return };
     let builder = Interpreter::builder(model()).delegate_within(Box::new(delegate), without(BuiltinOp::NEG));

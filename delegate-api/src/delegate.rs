@@ -55,6 +55,11 @@ pub trait DelegateKernel: Kernel {
         &[]
     }
 
+    /// What one run starts on the device, in order. For reports: asked when somebody wants to see it.
+    fn device_kernels(&self) -> Vec<DeviceKernel> {
+        Vec::new()
+    }
+
     /// Whether it can take input `input` from `buffer`, where another partition, or the application, left it.
     fn accepts(&self, input: usize, buffer: &BufferHandle) -> bool {
         let (_, _) = (input, buffer);
@@ -83,6 +88,19 @@ pub struct NodeTime {
     pub node: NodeId,
     /// Its time on the device.
     pub time: Duration,
+}
+
+/// Something that a partition runs on its device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceKernel {
+    /// Its name, for people.
+    pub name: String,
+    /// The nodes of the model that it runs, all of them or a part of each.
+    pub nodes: Vec<NodeId>,
+    /// Bytes that it reads and writes at least, its weights among them.
+    pub bytes: u64,
+    /// How long it took in the last run, where that was measured.
+    pub time: Option<Duration>,
 }
 
 /// What a delegate's kernel measured of itself.

@@ -38,7 +38,8 @@ pub use advice::{Advice, Obstacle, Pair, Split};
 pub use buffer::{BufferHandle, Buffers, DeviceBuffer};
 pub use context::{Claim, DelegateContext, KernelFactory};
 pub use delegate::{
-    Capabilities, Delegate, DelegateKernel, DelegateParams, DelegateStats, NodeTime, Policy, SimpleDelegate,
+    Capabilities, Delegate, DelegateKernel, DelegateParams, DelegateStats, DeviceKernel, NodeTime, Policy,
+    SimpleDelegate,
 };
 pub use graph::{Callees, GraphView, NodeState, NodeView, TensorInfo};
 pub use limits::{Cost, CostModel, PartitionOptions, Rates};

@@ -1,33 +1,27 @@
 //! Tensors in device memory, handed from partition to partition and between the application and the delegate.
 
-use std::sync::mpsc;
+use std::fmt;
+use std::sync::{Arc, mpsc};
 
 use delegraph_core::{Error, Result};
 use delegraph_delegate_api::{BufferHandle, DeviceBuffer};
 
+use crate::context::Context;
 use crate::{NAME, WgpuDelegate};
 
 /// A tensor of 32-bit elements in a [`wgpu::Buffer`], in the tensor's own layout.
 ///
 /// A partition's output is valid until the delegate runs that partition again.
-#[derive(Debug)]
 pub struct GpuBuffer {
-    device: wgpu::Device,
-    queue: wgpu::Queue,
+    context: Arc<Context>,
     buffer: wgpu::Buffer,
     offset: u64,
     bytes: u64,
 }
 
 impl GpuBuffer {
-    pub(crate) fn new(
-        device: &wgpu::Device,
-        queue: &wgpu::Queue,
-        buffer: &wgpu::Buffer,
-        offset: u64,
-        bytes: u64,
-    ) -> Self {
-        GpuBuffer { device: device.clone(), queue: queue.clone(), buffer: buffer.clone(), offset, bytes }
+    pub(crate) fn new(context: &Arc<Context>, buffer: &wgpu::Buffer, offset: u64, bytes: u64) -> Self {
+        GpuBuffer { context: Arc::clone(context), buffer: buffer.clone(), offset, bytes }
     }
 
     /// The buffer. Others may live in it, too.
@@ -45,8 +39,14 @@ impl GpuBuffer {
         self.bytes
     }
 
-    pub(crate) fn is_on(&self, device: &wgpu::Device) -> bool {
-        self.device == *device
+    pub(crate) fn is_on(&self, context: &Context) -> bool {
+        self.context.is_on_device_of(context)
+    }
+}
+
+impl fmt::Debug for GpuBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GpuBuffer({} bytes from {} on of {:?})", self.bytes, self.offset, self.buffer)
     }
 }
 
@@ -57,20 +57,21 @@ impl DeviceBuffer for GpuBuffer {
 
     fn read(&self, bytes: &mut [u8]) -> Result<()> {
         let failed = |e: String| Error::Delegate { delegate: NAME.into(), message: e };
-        let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
+        let Context { device, queue, .. } = &*self.context;
+        let staging = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("read back"),
             size: self.bytes,
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
-        let mut encoder = self.device.create_command_encoder(&Default::default());
+        let mut encoder = device.create_command_encoder(&Default::default());
         encoder.copy_buffer_to_buffer(&self.buffer, self.offset, &staging, 0, Some(self.bytes));
-        let submission = self.queue.submit([encoder.finish()]);
+        let submission = queue.submit([encoder.finish()]);
         let (tell, told) = mpsc::channel();
         // Whoever polls the device hears of it; the receiver may be gone by then.
         staging.map_async(wgpu::MapMode::Read, .., move |result| drop(tell.send(result)));
         let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
-        self.device.poll(wait).map_err(|e| failed(e.to_string()))?;
+        device.poll(wait).map_err(|e| failed(e.to_string()))?;
         match told.recv() {
             Ok(Ok(())) => {}
             Ok(Err(e)) => return Err(failed(e.to_string())),
@@ -106,7 +107,6 @@ impl WgpuDelegate {
             let size = buffer.size();
             return wrong(format!("{bytes} bytes from {offset} on, of a buffer that has {size}"));
         }
-        let (device, queue) = self.device_and_queue();
-        Ok(BufferHandle::new(GpuBuffer::new(device, queue, buffer, offset, bytes)))
+        Ok(BufferHandle::new(GpuBuffer::new(self.context(), buffer, offset, bytes)))
     }
 }

@@ -70,6 +70,10 @@ impl WgpuDelegate {
         WgpuKernel::build(Arc::clone(&self.context), lowered, params, graph)
     }
 
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     /// The highest version of each op that it runs, on any adapter.
     pub fn supported_versions() -> VersionTable {
         ops::versions()
@@ -84,6 +88,16 @@ impl WgpuDelegate {
     /// The device that it runs on, and its queue: for an application that has data there.
     pub fn device_and_queue(&self) -> (&wgpu::Device, &wgpu::Queue) {
         (&self.context.device, &self.context.queue)
+    }
+
+    /// How many pipelines were compiled on its device so far, or taken from the cache on disk.
+    pub fn compiled_pipelines(&self) -> usize {
+        self.context.compiled()
+    }
+
+    /// Bytes of weights and constants that are on its device, each counted once however many interpreters use it.
+    pub fn uploaded_bytes(&self) -> u64 {
+        self.context.uploads().bytes()
     }
 
     /// The adapter that it runs on.

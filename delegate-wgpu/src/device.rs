@@ -1,10 +1,6 @@
-//! Finding an adapter, opening it, and what all kernels on one device share.
+//! Finding an adapter, and opening it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use delegraph_shaders::{Access, Caps, Kernel};
-
+pub(crate) use crate::context::Context;
 use crate::options::{AdapterChoice, WgpuOptions};
 
 /// Why no device could be had.
@@ -121,7 +117,10 @@ pub(crate) fn open(
     let adapter = choose(enumerate(), &options.adapter)?;
     let info = adapter.get_info();
     let offered = adapter.limits();
-    let wanted = wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::SHADER_F16 | wgpu::Features::SUBGROUP;
+    let wanted = wgpu::Features::TIMESTAMP_QUERY
+        | wgpu::Features::SHADER_F16
+        | wgpu::Features::SUBGROUP
+        | wgpu::Features::PIPELINE_CACHE;
     let descriptor = wgpu::DeviceDescriptor {
         label: Some(crate::NAME),
         required_features: adapter.features() & wanted,
@@ -135,144 +134,6 @@ pub(crate) fn open(
     let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
         .map_err(|e| WgpuError::Device { adapter: title(&info), message: e.to_string() })?;
     Ok((device, queue, info))
-}
-
-/// A device with what all kernels on it share.
-pub(crate) struct Context {
-    pub device: wgpu::Device,
-    pub queue: wgpu::Queue,
-    pub caps: Caps,
-    pub limits: wgpu::Limits,
-    /// Nanoseconds per tick, where the device measures time.
-    pub timestamp_period: Option<f32>,
-    /// Leave bounds and loop checks out of shaders.
-    trusted: bool,
-    /// Why the device was lost, once it is.
-    lost: Arc<Mutex<Option<String>>>,
-    pipelines: Mutex<HashMap<String, Arc<wgpu::ComputePipeline>>>,
-}
-
-impl Context {
-    pub(crate) fn new(
-        device: wgpu::Device,
-        queue: wgpu::Queue,
-        info: &wgpu::AdapterInfo,
-        options: &WgpuOptions,
-    ) -> Self {
-        let (limits, features) = (device.limits(), device.features());
-        let caps = Caps {
-            max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
-            max_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
-            max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
-            max_storage_binding: limits.max_storage_buffer_binding_size,
-            max_workgroup_storage: limits.max_compute_workgroup_storage_size,
-            f16: features.contains(wgpu::Features::SHADER_F16),
-            subgroups: features.contains(wgpu::Features::SUBGROUP),
-            subgroup_size: if info.subgroup_min_size == info.subgroup_max_size {
-                info.subgroup_min_size
-            } else {
-                0
-            },
-            software: info.device_type == wgpu::DeviceType::Cpu,
-        };
-        let measures = features.contains(wgpu::Features::TIMESTAMP_QUERY);
-        let timestamp_period = measures.then(|| queue.get_timestamp_period());
-        let (lost, pipelines, trusted) = Default::default();
-        Context {
-            device,
-            queue,
-            caps,
-            limits,
-            timestamp_period,
-            trusted: options.trusted_shaders || trusted,
-            lost,
-            pipelines,
-        }
-    }
-
-    /// Notes when the device is lost. Only for a device that nobody else has: there is one callback per device.
-    pub(crate) fn watch(&self) {
-        let lost = Arc::clone(&self.lost);
-        self.device.set_device_lost_callback(move |reason, message| {
-            *lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{reason:?}: {message}"));
-        });
-    }
-
-    /// Why the device was lost, if it is.
-    pub(crate) fn lost(&self) -> Option<String> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Runs `f` and returns the first error that the device reports meanwhile.
-    pub(crate) fn checked<T>(&self, f: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
-        use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
-        let scopes = [Internal, OutOfMemory, Validation].map(|filter| self.device.push_error_scope(filter));
-        let result = f();
-        let [internal, memory, validation] = scopes;
-        // Innermost first.
-        let errors = [validation, memory, internal].map(|scope| pollster::block_on(scope.pop()));
-        errors.into_iter().flatten().next().map_or(Ok(result), Err)
-    }
-
-    /// The pipeline that runs `kernel`; compiled the first time that its key is seen.
-    pub(crate) fn pipeline(&self, kernel: &Kernel) -> Result<Arc<wgpu::ComputePipeline>, wgpu::Error> {
-        let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = pipelines.get(&kernel.key) {
-            return Ok(Arc::clone(pipeline));
-        }
-        let pipeline = Arc::new(self.checked(|| self.compile(kernel))?);
-        pipelines.insert(kernel.key.clone(), Arc::clone(&pipeline));
-        Ok(pipeline)
-    }
-
-    fn compile(&self, kernel: &Kernel) -> wgpu::ComputePipeline {
-        let label = Some(kernel.key.as_str());
-        let source = wgpu::ShaderSource::Wgsl(kernel.wgsl.as_str().into());
-        let descriptor = wgpu::ShaderModuleDescriptor { label, source };
-        let module = if self.trusted {
-            // SAFETY: the text comes from our own shaders. Their loops are bounded by the uniform block, their
-            // indices by shapes that specs check against each other, and both run with all checks on in the tests.
-            unsafe {
-                let checks = wgpu::ShaderRuntimeChecks::unchecked();
-                self.device.create_shader_module_trusted(descriptor, checks)
-            }
-        } else {
-            self.device.create_shader_module(descriptor)
-        };
-        let entry = |(binding, role): (u32, &delegraph_shaders::Binding)| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: match role.access() {
-                    Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
-                    Access::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
-                    Access::Uniform => wgpu::BufferBindingType::Uniform,
-                },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
-            count: None,
-        };
-        let entries: Vec<_> = (0..).zip(&kernel.bindings).map(entry).collect();
-        let group = wgpu::BindGroupLayoutDescriptor { label, entries: &entries };
-        let group = self.device.create_bind_group_layout(&group);
-        let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label,
-            bind_group_layouts: &[Some(&group)],
-            immediate_size: 0,
-        });
-        self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label,
-            layout: Some(&layout),
-            module: &module,
-            entry_point: Some(kernel.entry),
-            compilation_options: wgpu::PipelineCompilationOptions {
-                zero_initialize_workgroup_memory: !self.trusted,
-                ..Default::default()
-            },
-            cache: None,
-        })
-    }
 }
 
 #[cfg(test)]

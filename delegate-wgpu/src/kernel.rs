@@ -1,21 +1,23 @@
 //! The kernel of a partition: buffers, pipelines and bind groups made once, one compute pass per run.
 
+use std::iter;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{Error, Result, Shape, TensorId};
 use delegraph_delegate_api::{
-    BufferHandle, Buffers, DelegateKernel, DelegateParams, DelegateStats, GraphView,
+    BufferHandle, Buffers, DelegateKernel, DelegateParams, DelegateStats, DeviceKernel, GraphView, NodeTime,
 };
-use delegraph_shaders::Binding;
 
 use crate::NAME;
 use crate::buffer::GpuBuffer;
-use crate::device::Context;
-use crate::graph::{Element, Graph, Source, Step, ValueId};
-use crate::plan::{Plan, plan};
-use crate::upload::{Packer, Range};
+use crate::context::Context;
+use crate::graph::{Element, Graph, ValueId};
+use crate::memory::{Dispatch, Memory};
+use crate::plan::plan;
+use crate::timer::Timer;
+use crate::upload::Uploaded;
 
 /// Runs one partition.
 pub(crate) struct WgpuKernel {
@@ -28,10 +30,14 @@ pub(crate) struct WgpuKernel {
     /// What outputs are read back from.
     staging: Option<wgpu::Buffer>,
     timer: Option<Timer>,
+    /// For other kernels, which find it as long as this one has it.
+    _uploaded: [Arc<Uploaded>; 2],
     /// Booleans on their way to the device, where they take a word each.
     words: Vec<u32>,
     mapping: Arc<Mapping>,
     stats: DelegateStats,
+    /// Where each kernel is measured.
+    node_times: Vec<NodeTime>,
 }
 
 struct Input {
@@ -50,22 +56,6 @@ struct Output {
     bytes: u64,
     /// For whoever takes it from here; booleans have another layout on the device.
     handle: Option<BufferHandle>,
-}
-
-struct Dispatch {
-    pipeline: Arc<wgpu::ComputePipeline>,
-    group: wgpu::BindGroup,
-    workgroups: [u32; 3],
-}
-
-/// Measures the compute pass on the device.
-struct Timer {
-    queries: wgpu::QuerySet,
-    resolved: wgpu::Buffer,
-    /// Where in the staging buffer.
-    staged: u64,
-    /// Nanoseconds per tick.
-    period: f32,
 }
 
 /// What became of a request to map the staging buffer.
@@ -91,10 +81,7 @@ impl Mapping {
     }
 }
 
-/// Bytes of the two time stamps.
-const STAMPS: u64 = 16;
-
-fn failed(message: impl Into<String>) -> Error {
+pub(crate) fn failed(message: impl Into<String>) -> Error {
     Error::Delegate { delegate: NAME.into(), message: message.into() }
 }
 
@@ -117,7 +104,8 @@ impl WgpuKernel {
         view: &GraphView<'_>,
     ) -> Result<Self> {
         let plan = plan(graph);
-        let memory = Memory::new(context, graph, &plan)?;
+        let memory = Memory::new(context, graph, &plan, view)?;
+        context.compile(&memory.kernels);
         let dispatches = graph
             .steps
             .iter()
@@ -140,16 +128,14 @@ impl WgpuKernel {
         for &id in &graph.outputs {
             let (buffer, range) = memory.storage(graph, id)?;
             let (element, bytes) = (graph.value(id).element, graph.value(id).bytes());
-            let (device, queue) = (&context.device, &context.queue);
             let handle = (element != Element::Bool)
-                .then(|| BufferHandle::new(GpuBuffer::new(device, queue, buffer, range.offset, bytes)));
+                .then(|| BufferHandle::new(GpuBuffer::new(context, buffer, range.offset, bytes)));
             let (buffer, offset) = (buffer.clone(), range.offset);
             outputs.push(Output { element, buffer, offset, staged, bytes, handle });
             staged += bytes.next_multiple_of(wgpu::MAP_ALIGNMENT);
         }
-        let timer = context.timestamp_period.filter(|_| !dispatches.is_empty());
-        let timer = timer.map(|period| Timer::new(context, period, staged));
-        let size = staged + if timer.is_some() { STAMPS } else { 0 };
+        let timer = Timer::new(context, dispatches.len(), staged);
+        let size = staged + timer.as_ref().map_or(0, Timer::bytes);
         let staging = (size > 0).then(|| {
             context.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("staging"),
@@ -170,8 +156,11 @@ impl WgpuKernel {
             dispatches.len(),
             plan.bytes.len(),
             plan.bytes.iter().sum::<u64>(),
-            memory.constants.iter().map(wgpu::Buffer::size).sum::<u64>(),
+            memory.uploaded()[0].bytes(),
         );
+        let each = timer.as_ref().is_some_and(Timer::each);
+        let nodes = dispatches.iter().filter(|_| each).filter_map(|d| d.nodes.first());
+        let node_times = nodes.map(|&node| NodeTime { node, time: Duration::ZERO }).collect();
         Ok(WgpuKernel {
             context: Arc::clone(context),
             nodes: describe(params, view),
@@ -180,9 +169,11 @@ impl WgpuKernel {
             dispatches,
             staging,
             timer,
+            _uploaded: memory.uploaded(),
             words: vec![0; booleans.unwrap_or(0)],
             mapping: Arc::default(),
             stats,
+            node_times,
         })
     }
 
@@ -214,29 +205,25 @@ impl WgpuKernel {
                 encoder.copy_buffer_to_buffer(from.buffer(), from.offset(), &input.buffer, 0, bytes);
             }
         }
-        if !self.dispatches.is_empty() {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-                label: None,
-                timestamp_writes: self.timer.as_ref().map(|t| wgpu::ComputePassTimestampWrites {
-                    query_set: &t.queries,
-                    beginning_of_pass_write_index: Some(0),
-                    end_of_pass_write_index: Some(1),
-                }),
-            });
-            for dispatch in &self.dispatches {
-                let [x, y, z] = dispatch.workgroups;
-                pass.set_pipeline(&dispatch.pipeline);
-                pass.set_bind_group(0, &dispatch.group, &[]);
-                pass.dispatch_workgroups(x, y, z);
+        match &self.timer {
+            // A pass for each, which is what can be measured everywhere.
+            Some(timer) if timer.each() => {
+                for (i, dispatch) in self.dispatches.iter().enumerate() {
+                    dispatch.record(&mut begin(&mut encoder, timer.writes(i)));
+                }
             }
+            timer if !self.dispatches.is_empty() => {
+                let mut pass = begin(&mut encoder, timer.as_ref().and_then(|t| t.writes(0)));
+                self.dispatches.iter().for_each(|dispatch| dispatch.record(&mut pass));
+            }
+            _ => {}
         }
         for (_, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_stay(*i)) {
             let bytes = Some(output.bytes);
             encoder.copy_buffer_to_buffer(&output.buffer, output.offset, staging, output.staged, bytes);
         }
         if let Some(timer) = self.timer.as_ref().filter(|_| read) {
-            encoder.resolve_query_set(&timer.queries, 0..2, &timer.resolved, 0);
-            encoder.copy_buffer_to_buffer(&timer.resolved, 0, staging, timer.staged, Some(STAMPS));
+            timer.resolve(&mut encoder, staging);
         }
         encoder.finish()
     }
@@ -249,15 +236,18 @@ impl WgpuKernel {
         let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
         let device = &self.context.device;
         // wgpu panics in `poll` when the device is lost while it waits.
-        let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.poll(wait)));
-        if let Some(reason) = self.context.lost() {
-            return Err(failed(format!("the device was lost ({reason})")));
+        let poll = |how| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.poll(how)));
+        let polled = poll(wait);
+        if matches!(polled, Ok(Ok(_))) && self.mapping.get() {
+            return Ok(());
         }
-        match polled {
-            Ok(Ok(_)) if self.mapping.get() => Ok(()),
-            Ok(Err(e)) => Err(failed(e.to_string())),
-            _ => Err(failed("the device did not finish")),
-        }
+        // Whether the device is lost is told in `poll`, after what it was asked for.
+        let _ = poll(wgpu::PollType::Poll);
+        Err(failed(match (self.context.lost(), polled) {
+            (Some(reason), _) => format!("the device was lost ({reason})"),
+            (None, Ok(Err(e))) => e.to_string(),
+            _ => "the device did not finish".into(),
+        }))
     }
 
     fn read_back(
@@ -289,12 +279,9 @@ impl WgpuKernel {
                 }
             }
         }
-        if let Some(timer) = &self.timer {
-            let stamps = piece(timer.staged, STAMPS).unwrap_or_default().as_chunks::<8>().0;
-            if let [begin, end] = stamps {
-                let ticks = u64::from_le_bytes(*end).saturating_sub(u64::from_le_bytes(*begin));
-                self.stats.device_ms = Some(ticks as f64 * f64::from(timer.period) / 1e6);
-            }
+        if let Some(timer) = &mut self.timer {
+            self.stats.device_ms = timer.read(piece(timer.staged(), timer.bytes()).unwrap_or_default());
+            self.node_times.iter_mut().zip(timer.times()).for_each(|(node, time)| node.time = time);
         }
         Ok(())
     }
@@ -329,6 +316,30 @@ impl WgpuKernel {
         }
         result
     }
+
+    /// After an error of validation: the step that cannot be recorded.
+    fn culprit(&self) -> Option<&str> {
+        let fails = |dispatch: &&Dispatch| {
+            let record = || {
+                let mut encoder = self.context.device.create_command_encoder(&Default::default());
+                dispatch.record(&mut begin(&mut encoder, None));
+                encoder.finish()
+            };
+            self.context.checked(record).is_err()
+        };
+        // Where the first one fails as well as all others, it is not the steps.
+        let first = self.dispatches.iter().position(|d| fails(&d))?;
+        let only = first > 0 || self.dispatches.last().is_some_and(|last| !fails(&last));
+        (only || self.dispatches.len() == 1).then(|| self.dispatches[first].title.as_str())
+    }
+}
+
+/// Begins a compute pass.
+fn begin<'e>(
+    encoder: &'e mut wgpu::CommandEncoder,
+    timestamp_writes: Option<wgpu::ComputePassTimestampWrites<'_>>,
+) -> wgpu::ComputePass<'e> {
+    encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes })
 }
 
 impl Kernel for WgpuKernel {
@@ -358,11 +369,26 @@ impl DelegateKernel for WgpuKernel {
         self.stats
     }
 
+    fn node_times(&self) -> &[NodeTime] {
+        &self.node_times
+    }
+
+    fn device_kernels(&self) -> Vec<DeviceKernel> {
+        let times = self.timer.iter().flat_map(|timer| timer.times()).map(Some).chain(iter::repeat(None));
+        let kernel = |(d, time): (&Dispatch, Option<Duration>)| DeviceKernel {
+            name: d.name.to_owned(),
+            nodes: d.nodes.clone(),
+            bytes: d.bytes,
+            time,
+        };
+        self.dispatches.iter().zip(times).map(kernel).collect()
+    }
+
     fn accepts(&self, input: usize, buffer: &BufferHandle) -> bool {
         let fits = |input: &Input| match buffer.downcast::<GpuBuffer>() {
             Some(from) => {
                 let bytes = 4 * input.shape.elements() as u64;
-                input.element != Element::Bool && from.size() == bytes && from.is_on(&self.context.device)
+                input.element != Element::Bool && from.size() == bytes && from.is_on(&self.context)
             }
             None => false,
         };
@@ -370,7 +396,8 @@ impl DelegateKernel for WgpuKernel {
     }
 
     fn keeps(&self, output: usize) -> bool {
-        self.outputs.get(output).is_some_and(|output| output.handle.is_some())
+        // Time stamps are read back with an output.
+        !self.context.profile && self.outputs.get(output).is_some_and(|output| output.handle.is_some())
     }
 
     fn invoke_with(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
@@ -385,27 +412,10 @@ impl DelegateKernel for WgpuKernel {
                 Err(Error::Delegate { delegate, message })
             }
             Ok(Err(other)) => Err(other),
-            Err(e) => Err(failed(format!("{e}, while running {}", self.nodes))),
-        }
-    }
-}
-
-impl Timer {
-    fn new(context: &Context, period: f32, staged: u64) -> Self {
-        Timer {
-            queries: context.device.create_query_set(&wgpu::QuerySetDescriptor {
-                label: None,
-                ty: wgpu::QueryType::Timestamp,
-                count: 2,
-            }),
-            resolved: context.device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("time stamps"),
-                size: STAMPS,
-                usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
-                mapped_at_creation: false,
-            }),
-            staged,
-            period,
+            Err(e) => {
+                let nodes = self.culprit().unwrap_or(&self.nodes);
+                Err(failed(format!("{e}, while running {nodes}")))
+            }
         }
     }
 }
@@ -422,140 +432,41 @@ fn describe(params: &DelegateParams, view: &GraphView<'_>) -> String {
     }
 }
 
-/// The buffers of a partition.
-struct Memory {
-    slots: Vec<wgpu::Buffer>,
-    constants: Vec<wgpu::Buffer>,
-    uniforms: Vec<wgpu::Buffer>,
-    /// Per value, where in the constants it is or in which slot.
-    values: Vec<Option<Place>>,
-    /// Per step, where its weights and its uniform block are.
-    weights: Vec<Option<Range>>,
-    blocks: Vec<Range>,
-    kernels: Vec<delegraph_shaders::Kernel>,
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
 
-#[derive(Clone, Copy)]
-enum Place {
-    Slot(Range),
-    Constant(Range),
-}
+    use super::*;
+    use crate::testing::{delegate, run_altered};
 
-impl Memory {
-    fn new(context: &Context, graph: &Graph<'_>, plan: &Plan) -> Result<Self> {
-        let limits = &context.limits;
-        let mut constants = Packer::new(limits.min_storage_buffer_offset_alignment, limits.max_buffer_size);
-        let mut uniforms = Packer::new(limits.min_uniform_buffer_offset_alignment, limits.max_buffer_size);
-        let (mut weights, mut blocks, mut kernels) = (Vec::new(), Vec::new(), Vec::new());
-        let mut values = vec![None; graph.values.len()];
-        for (i, slot) in plan.slot.iter().enumerate() {
-            let bytes = graph.values[i].bytes();
-            values[i] = slot.map(|buffer| Place::Slot(Range { buffer, offset: 0, bytes }));
-        }
-        for step in &graph.steps {
-            let kernel = step.spec.kernel(&context.caps).map_err(|e| failed(e.to_string()))?;
-            blocks.push(uniforms.add(kernel.uniform.clone().into()));
-            kernels.push(kernel);
-            let packed = step.weights.as_ref().and_then(|w| step.spec.pack_weights(w));
-            weights.push(packed.map(|w| constants.add(bytemuck::cast_slice(&w).to_vec().into())));
-            for id in step.reads().map(|id| graph.root(id).0) {
-                if let (Source::Constant(data), None) = (&graph.value(id).source, values[id.0]) {
-                    values[id.0] = Some(Place::Constant(constants.add(data.clone())));
-                }
-            }
-        }
-        let most = limits.max_storage_buffer_binding_size;
-        if let Some(range) = weights.iter().flatten().find(|r| r.bytes > most) {
-            return Err(failed(format!("weights of {} bytes, a shader can be given {most}", range.bytes)));
-        }
-        let slot = |&bytes: &u64| {
-            use wgpu::BufferUsages as Usage;
-            context.device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("slot"),
-                size: bytes,
-                usage: Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
-                mapped_at_creation: false,
-            })
-        };
-        let room = || failed("no memory for constants");
-        Ok(Memory {
-            slots: plan.bytes.iter().map(slot).collect(),
-            constants: constants.finish(context, wgpu::BufferUsages::STORAGE).ok_or_else(room)?,
-            uniforms: uniforms.finish(context, wgpu::BufferUsages::UNIFORM).ok_or_else(room)?,
-            values,
-            weights,
-            blocks,
-            kernels,
-        })
+    #[test]
+    fn an_error_of_validation_names_the_node_and_its_op() {
+        let Some(delegate) = delegate() else { return };
+        let beyond_limits = |kernel: &mut WgpuKernel| kernel.dispatches[0].workgroups = [u32::MAX, 1, 1];
+        let error = run_altered(delegate, beyond_limits).unwrap_err().to_string();
+        assert!(error.contains("group size") && error.ends_with("while running node 0 (ABS)"), "{error}");
     }
 
-    fn bytes(&self) -> u64 {
-        self.slots.iter().chain(&self.constants).chain(&self.uniforms).map(wgpu::Buffer::size).sum()
+    #[test]
+    fn a_kernel_without_its_buffer_is_an_error() {
+        let Some(delegate) = delegate() else { return };
+        let destroy = |kernel: &mut WgpuKernel| kernel.outputs[0].buffer.destroy();
+        let error = run_altered(delegate, destroy).unwrap_err().to_string();
+        assert!(error.contains("destroyed") && error.contains("node 0 (ABS)"), "{error}");
+        // The device is as good as before.
+        run_altered(delegate, |_| {}).unwrap();
     }
 
-    /// The buffer of a value, and where in it.
-    fn storage(&self, graph: &Graph<'_>, id: ValueId) -> Result<(&wgpu::Buffer, Range)> {
-        let (root, offset) = graph.root(id);
-        let missing = || failed("a value has no memory");
-        let (buffers, range) = match self.values[root.0].ok_or_else(missing)? {
-            Place::Slot(range) => (&self.slots, range),
-            Place::Constant(range) => (&self.constants, range),
-        };
-        let buffer = buffers.get(range.buffer).ok_or_else(missing)?;
-        Ok((buffer, Range { offset: range.offset + offset, bytes: graph.value(id).bytes(), ..range }))
-    }
-
-    fn dispatch(
-        &self,
-        context: &Context,
-        graph: &Graph<'_>,
-        i: usize,
-        step: &Step<'_>,
-        view: &GraphView<'_>,
-    ) -> Result<Dispatch> {
-        let at = |e: String| {
-            let nodes = step.nodes.iter().map(|id| format!("{} ({})", id.0, view.node(*id).op()));
-            failed(format!("node {}: {e}", nodes.collect::<Vec<_>>().join(", ")))
-        };
-        let kernel = &self.kernels[i];
-        let missing = |binding: &Binding| at(format!("{} wants {binding:?}", kernel.name));
-        let mut bindings = Vec::with_capacity(kernel.bindings.len());
-        for binding in &kernel.bindings {
-            let value = match binding {
-                Binding::Input(n) => step.inputs.get(usize::from(*n)).copied(),
-                Binding::Residual => step.residual,
-                Binding::Slope => step.slope,
-                Binding::Output => Some(step.output),
-                Binding::Weights | Binding::Uniform => None,
-            };
-            bindings.push(match (binding, value) {
-                (_, Some(value)) => self.storage(graph, value)?,
-                (Binding::Weights, _) => {
-                    let range = self.weights[i].ok_or_else(|| missing(binding))?;
-                    (&self.constants[range.buffer], range)
-                }
-                (Binding::Uniform, _) => (&self.uniforms[self.blocks[i].buffer], self.blocks[i]),
-                _ => return Err(missing(binding)),
-            });
-        }
-        let pipeline = context.pipeline(kernel).map_err(|e| at(e.to_string()))?;
-        let entry = |(binding, (buffer, range)): (u32, (_, Range))| wgpu::BindGroupEntry {
-            binding,
-            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                buffer,
-                offset: range.offset,
-                size: wgpu::BufferSize::new(range.bytes),
-            }),
-        };
-        let entries: Vec<_> = (0..).zip(bindings).map(entry).collect();
-        let group = context.checked(|| {
-            context.device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: Some(kernel.name),
-                layout: &pipeline.get_bind_group_layout(0),
-                entries: &entries,
-            })
-        });
-        let group = group.map_err(|e| at(e.to_string()))?;
-        Ok(Dispatch { pipeline, group, workgroups: kernel.dispatch })
+    #[test]
+    fn a_device_without_memory_names_the_node_that_wants_it() {
+        let Some(delegate) = delegate() else { return };
+        let (device, queue) = delegate.device_and_queue();
+        let (device, queue, info) = (device.clone(), queue.clone(), delegate.adapter().clone());
+        let delegate = crate::WgpuDelegate::with_device(device, queue, info, Default::default());
+        delegate.context().full.store(true, Ordering::Relaxed);
+        let error = run_altered(&delegate, |_| {}).unwrap_err().to_string();
+        assert!(error.contains("node 0 (ABS): 32 bytes of device memory"), "{error}");
+        delegate.context().full.store(false, Ordering::Relaxed);
+        run_altered(&delegate, |_| {}).unwrap();
     }
 }

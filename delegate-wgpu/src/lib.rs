@@ -8,23 +8,28 @@
 //! How to add an op: `RECIPE.md`.
 
 mod buffer;
+mod cache;
+mod context;
 mod delegate;
 mod device;
 mod graph;
 mod kernel;
 mod lower;
+mod memory;
 mod ops;
 mod options;
 mod passes;
+mod pipelines;
 mod plan;
 #[cfg(test)]
 mod testing;
+mod timer;
 mod upload;
 
 pub use buffer::GpuBuffer;
 pub use delegate::WgpuDelegate;
 pub use device::{AdapterDescription, WgpuError, adapters};
-pub use options::{AdapterChoice, Precision, WgpuOptions};
+pub use options::{AdapterChoice, PipelineCache, Precision, WgpuOptions};
 pub use wgpu;
 
 /// The delegate's name in reports and messages.

@@ -1,6 +1,7 @@
 //! What an application can choose.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use delegraph_delegate_api::PartitionOptions;
 
@@ -53,6 +54,20 @@ pub enum Precision {
     F32,
 }
 
+/// Where compiled shaders are kept from one start to the next, on backends that let them be kept (Vulkan). A file that
+/// cannot be read or written is a warning, and nothing else changes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum PipelineCache {
+    /// In the folder that the system has for users' caches, under `delegraph/pipelines`, or in `pipelines` in the folder
+    /// that the environment variable `DELEGRAPH_CACHE` names.
+    #[default]
+    User,
+    /// In this folder.
+    Folder(PathBuf),
+    /// Nowhere.
+    Off,
+}
+
 /// Options of the delegate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WgpuOptions {
@@ -65,6 +80,14 @@ pub struct WgpuOptions {
     /// Compile shaders without the bounds and loop checks that wgpu adds for shaders of unknown origin. Ours are
     /// tested with the checks on.
     pub trusted_shaders: bool,
+    /// Where compiled shaders are kept. Of several delegates on one device, the first decides.
+    pub pipeline_cache: PipelineCache,
+    /// At most so many bytes of device memory for the delegated parts of a model. Nodes for which there is no room stay
+    /// on the CPU. `None`: no limit but the device's.
+    pub max_gpu_bytes: Option<u64>,
+    /// Measure each kernel's time on the device, where it can. Costs a little, and tensors no longer stay on the device
+    /// between partitions.
+    pub profile: bool,
 }
 
 impl Default for WgpuOptions {
@@ -74,6 +97,9 @@ impl Default for WgpuOptions {
             precision: Precision::F32,
             partitions: PartitionOptions::default(),
             trusted_shaders: false,
+            pipeline_cache: PipelineCache::User,
+            max_gpu_bytes: None,
+            profile: false,
         }
     }
 }

@@ -7,10 +7,11 @@ use delegraph_core::graph::{Model, Node, Subgraph, Tensor};
 use delegraph_core::kernel::{
     Host, InvokeContext, Placement, PrepareContext, Resources, RuntimeTensor, Serial,
 };
-use delegraph_core::{Element, Kernel, NodeId, Op, Params, Shape, TensorId, TensorType};
+use delegraph_core::{BuiltinOp, Element, Kernel, NodeId, Op, Params, Shape, TensorId, TensorType};
 use delegraph_delegate_api::{DelegateParams, GraphView, NodeState, Rejection, SimpleDelegate};
 
 use crate::WgpuDelegate;
+use crate::kernel::WgpuKernel;
 use crate::options::WgpuOptions;
 
 /// A tensor with data: an input, or what an output should be.
@@ -147,23 +148,34 @@ impl OneNode {
     }
 
     fn run(&mut self, delegate: &WgpuDelegate) {
+        self.run_altered(delegate, |_| {}).unwrap();
+    }
+
+    /// Runs the node twice, after something was done to its kernel.
+    fn run_altered(
+        &mut self,
+        delegate: &WgpuDelegate,
+        alter: impl FnOnce(&mut WgpuKernel),
+    ) -> delegraph_core::Result<()> {
         let (known, states) = (vec![true; self.tensors.len()], [NodeState::default()]);
         let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
         let params =
             DelegateParams { nodes: vec![NodeId(0)], inputs: inputs.clone(), outputs: outputs.clone() };
-        let mut kernel = delegate.kernel(&params, &self.view(&known, &states)).unwrap();
+        let mut kernel = delegate.kernel(&params, &self.view(&known, &states))?;
         let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
         let mut host = NoHost(Resources::default());
         let none = Params::None;
         let tensors = &mut self.tensors;
         let mut prepare = PrepareContext::new(&none, 1, &inputs, &outputs, tensors, false, 1, &mut host);
-        kernel.prepare(&mut prepare).unwrap();
+        kernel.prepare(&mut prepare)?;
+        alter(&mut kernel);
         for _ in 0..2 {
             // SAFETY: the ids are those of `tensors`, outputs are no inputs, every tensor has memory of its own.
             let mut invoke =
                 unsafe { InvokeContext::new(&inputs, &outputs, tensors, &[], &Serial, &mut host) };
-            kernel.invoke(&mut invoke).unwrap();
+            kernel.invoke(&mut invoke)?;
         }
+        Ok(())
     }
 }
 
@@ -176,6 +188,16 @@ pub(crate) fn support(
     outputs: &[T],
 ) -> Option<Result<(), Rejection>> {
     Some(OneNode::new(op, version, params, &[], inputs, outputs).supported(delegate()?))
+}
+
+/// What a run of ABS gives after something was done to its kernel.
+pub(crate) fn run_altered(
+    delegate: &WgpuDelegate,
+    alter: impl FnOnce(&mut WgpuKernel),
+) -> delegraph_core::Result<()> {
+    let tensor = || T::noise(&[8], 1);
+    let mut case = OneNode::new(BuiltinOp::ABS, 1, Params::None, &[], &[Some(tensor())], &[tensor()]);
+    case.run_altered(delegate, alter)
 }
 
 /// Runs one node and compares: floats within 1e-5 + 1e-4 of the largest, everything else exactly.

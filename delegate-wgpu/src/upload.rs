@@ -1,8 +1,10 @@
 //! Data that is uploaded once: weights, constants and uniform blocks, packed into few buffers.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::device::Context;
+use crate::context::{Context, checked};
 
 /// A piece of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,24 +54,89 @@ impl<'a> Packer<'a> {
         range
     }
 
-    /// Makes and fills the buffers. `None` when the device has no room for them; it says more in an error scope.
-    pub(crate) fn finish(self, context: &Context, usage: wgpu::BufferUsages) -> Option<Vec<wgpu::Buffer>> {
-        let make = |&size: &u64| {
-            context.device.create_buffer(&wgpu::BufferDescriptor {
-                label: None,
-                size,
-                usage,
-                mapped_at_creation: true,
+    /// Makes and fills the buffers, or finds those that somebody else on the device has filled with the same.
+    pub(crate) fn finish(
+        self,
+        context: &Context,
+        usage: wgpu::BufferUsages,
+    ) -> Result<Arc<Uploaded>, wgpu::Error> {
+        context.uploads().get(self.hash(usage), || {
+            checked(&context.device, || {
+                let buffers = self.sizes.iter().map(|&size| {
+                    context.device.create_buffer(&wgpu::BufferDescriptor {
+                        label: None,
+                        size,
+                        usage,
+                        mapped_at_creation: true,
+                    })
+                });
+                let buffers: Vec<_> = buffers.collect();
+                for (data, range) in &self.pieces {
+                    let Some(buffer) = buffers.get(range.buffer) else { continue };
+                    let mapped = range.offset..range.offset + range.bytes;
+                    // Without memory there is nothing to fill, and the error scope has the reason.
+                    if let Ok(mut view) = buffer.get_mapped_range_mut(mapped) {
+                        view.copy_from_slice(data);
+                    }
+                }
+                buffers.iter().for_each(wgpu::Buffer::unmap);
+                Uploaded { buffers }
             })
-        };
-        let buffers: Vec<_> = self.sizes.iter().map(make).collect();
+        })
+    }
+
+    /// Of all that decides what the buffers hold.
+    fn hash(&self, usage: wgpu::BufferUsages) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&usage.bits().to_le_bytes());
         for (data, range) in &self.pieces {
-            let buffer = buffers.get(range.buffer)?;
-            let mapped = range.offset..range.offset + range.bytes;
-            buffer.get_mapped_range_mut(mapped).ok()?.copy_from_slice(data);
+            for number in [range.buffer as u64, range.offset, range.bytes] {
+                hasher.update(&number.to_le_bytes());
+            }
+            hasher.update(data);
         }
-        buffers.iter().for_each(wgpu::Buffer::unmap);
-        Some(buffers)
+        hasher.finalize()
+    }
+}
+
+/// Buffers that are filled once, and never written again.
+pub(crate) struct Uploaded {
+    /// As [`Range::buffer`] counts them.
+    pub buffers: Vec<wgpu::Buffer>,
+}
+
+impl Uploaded {
+    /// Of all of them.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.buffers.iter().map(wgpu::Buffer::size).sum()
+    }
+}
+
+/// What was uploaded to a device and is still in use: kernels that need the same data share them.
+#[derive(Default)]
+pub(crate) struct Uploads(Mutex<HashMap<blake3::Hash, Weak<Uploaded>>>);
+
+impl Uploads {
+    fn get(
+        &self,
+        hash: blake3::Hash,
+        make: impl FnOnce() -> Result<Uploaded, wgpu::Error>,
+    ) -> Result<Arc<Uploaded>, wgpu::Error> {
+        // Locked while uploading: whoever wants the same at the same time waits for it.
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = all.get(&hash).and_then(Weak::upgrade) {
+            return Ok(found);
+        }
+        let made = Arc::new(make()?);
+        all.retain(|_, uploaded| uploaded.strong_count() > 0);
+        all.insert(hash, Arc::downgrade(&made));
+        Ok(made)
+    }
+
+    /// Bytes that are in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values().filter_map(Weak::upgrade).map(|uploaded| uploaded.bytes()).sum()
     }
 }
 

@@ -7,7 +7,7 @@ use delegraph_core::kernel::{AlignedBuffer, Placement, RuntimeTensor, SavedVaria
 use delegraph_core::resolver::check_resolved;
 use delegraph_core::{Element, Model, OpResolver, Shape, Signature, TensorId, TensorType};
 use delegraph_delegate_api::{
-    BufferHandle, Callees, Delegate, DelegateStats, GraphView, PartitionOptions, Policy, Report,
+    BufferHandle, Callees, Delegate, DelegateStats, DeviceKernel, GraphView, PartitionOptions, Policy, Report,
 };
 
 use crate::delegation::{Applied, Delegation};
@@ -540,6 +540,12 @@ impl Interpreter {
     /// What the kernels of delegates measured, per partition.
     pub fn delegate_stats(&self) -> Vec<DelegateStats> {
         self.subgraph().map(|s| s.partitions.iter().map(|p| p.kernel.stats()).collect()).unwrap_or_default()
+    }
+
+    /// What one run starts on devices, per partition.
+    pub fn device_kernels(&self) -> Vec<Vec<DeviceKernel>> {
+        let kernels = |s: &SubgraphRuntime| s.partitions.iter().map(|p| p.kernel.device_kernels()).collect();
+        self.subgraph().map(kernels).unwrap_or_default()
     }
 
     /// How many threads CPU kernels use.

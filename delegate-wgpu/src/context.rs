@@ -1,0 +1,177 @@
+//! What all kernels of a delegate share, and what all delegates on a device do.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use delegraph_shaders::{Caps, Kernel};
+
+use crate::cache::CacheFile;
+use crate::options::WgpuOptions;
+use crate::pipelines::Pipelines;
+use crate::upload::Uploads;
+
+/// A device with what all kernels of a delegate share.
+pub(crate) struct Context {
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub caps: Caps,
+    pub limits: wgpu::Limits,
+    /// Nanoseconds per tick, where the device measures time.
+    pub timestamp_period: Option<f32>,
+    /// Leave bounds and loop checks out of shaders.
+    trusted: bool,
+    /// Measure every dispatch by itself.
+    pub profile: bool,
+    /// Why the device was lost, once it is.
+    lost: Arc<Mutex<Option<String>>>,
+    shared: Arc<Shared>,
+    /// For tests: no buffer can be had.
+    #[cfg(test)]
+    pub full: std::sync::atomic::AtomicBool,
+}
+
+/// What all delegates on a device have in common.
+struct Shared {
+    device: wgpu::Device,
+    pipelines: Pipelines,
+    uploads: Uploads,
+}
+
+impl Shared {
+    /// That of `device`, made where no delegate is on it yet.
+    fn of(device: &wgpu::Device, info: &wgpu::AdapterInfo, options: &WgpuOptions) -> Arc<Self> {
+        static DEVICES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.retain(|shared| shared.strong_count() > 0);
+        let found = devices.iter().filter_map(Weak::upgrade).find(|shared| same(&shared.device, device));
+        found.unwrap_or_else(|| {
+            let file = CacheFile::new(&options.pipeline_cache, info);
+            let pipelines = Pipelines::new(device, file);
+            let shared = Arc::new(Shared { device: device.clone(), pipelines, uploads: Uploads::default() });
+            devices.push(Arc::downgrade(&shared));
+            shared
+        })
+    }
+}
+
+/// Whether these are one device. wgpu's own comparison says so of devices of two instances, too.
+#[cfg(not(any(target_arch = "wasm32", target_vendor = "apple")))]
+fn same(a: &wgpu::Device, b: &wgpu::Device) -> bool {
+    let address = |device: &wgpu::Device| {
+        // SAFETY: nothing is done with it.
+        let device = unsafe { device.as_hal::<wgpu::hal::api::Vulkan>() };
+        device.map(|device| std::ptr::from_ref(&*device).addr())
+    };
+    a == b && address(a).is_some_and(|a| Some(a) == address(b))
+}
+
+/// There is no way to tell: only clones of a delegate share what they have.
+#[cfg(any(target_arch = "wasm32", target_vendor = "apple"))]
+fn same(_: &wgpu::Device, _: &wgpu::Device) -> bool {
+    false
+}
+
+impl Context {
+    pub(crate) fn new(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        info: &wgpu::AdapterInfo,
+        options: &WgpuOptions,
+    ) -> Self {
+        let (limits, features) = (device.limits(), device.features());
+        let caps = Caps {
+            max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
+            max_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
+            max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            max_storage_binding: limits.max_storage_buffer_binding_size,
+            max_workgroup_storage: limits.max_compute_workgroup_storage_size,
+            f16: features.contains(wgpu::Features::SHADER_F16),
+            subgroups: features.contains(wgpu::Features::SUBGROUP),
+            subgroup_size: if info.subgroup_min_size == info.subgroup_max_size {
+                info.subgroup_min_size
+            } else {
+                0
+            },
+            software: info.device_type == wgpu::DeviceType::Cpu,
+        };
+        let measures = features.contains(wgpu::Features::TIMESTAMP_QUERY);
+        Context {
+            timestamp_period: measures.then(|| queue.get_timestamp_period()),
+            shared: Shared::of(&device, info, options),
+            trusted: options.trusted_shaders,
+            profile: options.profile,
+            lost: Arc::default(),
+            device,
+            queue,
+            caps,
+            limits,
+            #[cfg(test)]
+            full: false.into(),
+        }
+    }
+
+    /// Notes when the device is lost. Only for a device that nobody else has: there is one callback per device.
+    pub(crate) fn watch(&self) {
+        let lost = Arc::clone(&self.lost);
+        self.device.set_device_lost_callback(move |reason, message| {
+            *lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{reason:?}: {message}"));
+        });
+    }
+
+    /// Why the device was lost, if it is.
+    pub(crate) fn lost(&self) -> Option<String> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Runs `f` and returns the first error that the device reports meanwhile, on this thread.
+    pub(crate) fn checked<T>(&self, f: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
+        checked(&self.device, f)
+    }
+
+    /// A buffer, or why there is none.
+    pub(crate) fn create_buffer(
+        &self,
+        descriptor: &wgpu::BufferDescriptor<'_>,
+    ) -> Result<wgpu::Buffer, wgpu::Error> {
+        #[cfg(test)]
+        if self.full.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(wgpu::Error::OutOfMemory { source: "there is no room, for a test".into() });
+        }
+        self.checked(|| self.device.create_buffer(descriptor))
+    }
+
+    /// Compiles the pipelines of `kernels` that are missing, on several threads.
+    pub(crate) fn compile(&self, kernels: &[Kernel]) {
+        self.shared.pipelines.compile(kernels, self.trusted);
+    }
+
+    /// The pipeline that runs `kernel`.
+    pub(crate) fn pipeline(&self, kernel: &Kernel) -> Result<Arc<wgpu::ComputePipeline>, wgpu::Error> {
+        self.shared.pipelines.get(kernel, self.trusted)
+    }
+
+    /// How many pipelines were compiled on the device so far.
+    pub(crate) fn compiled(&self) -> usize {
+        self.shared.pipelines.compiled()
+    }
+
+    /// Whether both are known to be on one device.
+    pub(crate) fn is_on_device_of(&self, other: &Context) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// The data that kernels on the device share.
+    pub(crate) fn uploads(&self) -> &Uploads {
+        &self.shared.uploads
+    }
+}
+
+/// Runs `f` and returns the first error that `device` reports meanwhile, on this thread.
+pub(crate) fn checked<T>(device: &wgpu::Device, f: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
+    use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
+    let scopes = [Internal, OutOfMemory, Validation].map(|filter| device.push_error_scope(filter));
+    let result = f();
+    let [internal, memory, validation] = scopes;
+    // Innermost first.
+    let errors = [validation, memory, internal].map(|scope| pollster::block_on(scope.pop()));
+    errors.into_iter().flatten().next().map_or(Ok(result), Err)
+}
