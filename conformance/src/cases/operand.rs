@@ -44,6 +44,8 @@ pub struct Operand {
     pub quantization: Option<Quantization>,
     /// What its data is made from.
     pub(super) seed: u64,
+    /// A constant of floats that the file holds in 16 bits, behind DEQUANTIZE.
+    pub(super) half: bool,
     sparsity: Option<Sparsity>,
     values: Values,
 }
@@ -70,6 +72,7 @@ pub(super) fn x(ty: TensorType, shape: &[usize]) -> Operand {
         kind: Kind::Fed,
         quantization: None,
         seed: SEED,
+        half: false,
         sparsity: None,
         values,
     }
@@ -107,6 +110,11 @@ impl Operand {
     /// The file holds the data.
     pub fn constant(self) -> Self {
         Operand { kind: Kind::Constant, ..self }
+    }
+
+    /// The file holds the data in 16 bits, behind DEQUANTIZE.
+    pub(super) fn halved(self) -> Self {
+        Operand { kind: Kind::Constant, half: true, ..self }
     }
 
     /// State that lives from one invocation to the next.
@@ -227,6 +235,7 @@ impl Operand {
             std::iter::repeat_with(f).take(n).flatten().collect()
         }
         match self.ty {
+            Float32 if self.half => each(n, || half::f16::from_f64(float()).to_f32().to_le_bytes()),
             Float32 => each(n, || (float() as f32).to_le_bytes()),
             Float16 => each(n, || half::f16::from_f64(float()).to_le_bytes()),
             BFloat16 => each(n, || half::bf16::from_f64(float()).to_le_bytes()),
@@ -323,6 +332,19 @@ impl Operand {
             }
             Kind::Fed => graph.input(name, self.ty, self.shape.clone()),
             Kind::Variable => graph.variable(name, self.ty, self.shape.clone()),
+            Kind::Constant if self.half => {
+                let narrow = |c: &[u8; 4]| half::f16::from_f32(f32::from_le_bytes(*c)).to_le_bytes();
+                let data: Vec<u8> = self.data(index, 0).as_chunks().0.iter().flat_map(narrow).collect();
+                let halves = graph.constant_bytes(
+                    &format!("{name}_half"),
+                    TensorType::Float16,
+                    self.shape.clone(),
+                    &data,
+                );
+                let id = graph.tensor(name, self.ty, self.shape.clone());
+                graph.node(BuiltinOp::DEQUANTIZE, delegraph_core::Params::None).inputs([halves]).writes([id]);
+                id
+            }
             Kind::Constant => graph.constant_bytes(name, self.ty, self.shape.clone(), &self.data(index, 0)),
         };
         if let Some(quantization) = &self.quantization {

@@ -86,8 +86,7 @@ impl Case {
         let first = self.data_type().unwrap_or(TensorType::Float32);
         let float = matches!(first, TensorType::Float32 | TensorType::Float16 | TensorType::BFloat16);
         if affine.is_empty() {
-            let half = |(_, o): &(usize, &Operand)| o.ty == TensorType::Float16 && o.kind == Kind::Constant;
-            let halves = first == TensorType::Float32 && self.operands().any(|o| half(&o));
+            let halves = self.operands().any(|(_, o)| o.half);
             return if halves { Quantized::HalfWeights } else { Quantized::No };
         }
         match (float, affine.iter().any(|a| a.scales.len() > 1)) {

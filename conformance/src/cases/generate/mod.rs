@@ -3,16 +3,44 @@
 //! LiteRT's results are not recorded for them; the reference kernels, which the listed cases hold to LiteRT, say what is
 //! right.
 
+use self::draw::Draw;
 use super::Case;
 
 mod committed;
+mod conv;
+mod draw;
+mod elementwise;
+mod matrix;
+mod movement;
+mod pool;
+mod reduce;
 mod special;
+mod unary;
+mod weights;
 
 /// All generated cases, not named yet.
 pub(super) fn cases(seed: u64) -> Vec<Case> {
-    let _ = seed;
     let mut out = Vec::new();
+    conv::cases(seed, &mut out);
+    matrix::cases(seed, &mut out);
+    pool::cases(seed, &mut out);
+    elementwise::cases(seed, &mut out);
+    unary::cases(seed, &mut out);
+    reduce::cases(seed, &mut out);
+    movement::cases(seed, &mut out);
     special::cases(&mut out);
     committed::cases(&mut out);
     out
+}
+
+/// Random case `index` of its kind: data of its own, a name, and at times the newest version instead of the lowest one
+/// that is enough.
+fn finish(case: Case, draw: &mut Draw, detail: &str, index: usize) -> Case {
+    let newest = super::versions(case.op).last().copied();
+    let case = match newest.filter(|_| index % 12 == 7) {
+        Some(version) => case.version(version),
+        None => case,
+    };
+    let detail = if detail.is_empty() { String::new() } else { format!("{detail}_") };
+    case.seeded(draw.seed()).detail(format!("{detail}random_{index}"))
 }
