@@ -124,7 +124,7 @@ help: a newer release of Delegraph may know the operator"#,
         r#"1 op has no kernel:
   custom op "Frobnicate" version 2: no custom op of this name is registered
     at node 8 (writes "StatefulPartitionedCall_1:0")
-help: register a kernel for it: `resolver.add_custom("Frobnicate", registration, 2)`"#,
+help: register a kernel for it: `resolver.add_custom("Frobnicate", registration, 2)`, or load a library that has one: `--ops plugin:PATH`"#,
     ),
     (
         "TensorFlow's own op",
@@ -154,7 +154,7 @@ help: ops whose names start with "Flex" are TensorFlow's own: convert the model 
     at node 8 (writes "StatefulPartitionedCall_1:0")
   the model's metadata asks for TFLite 99.0.0; this build's op table reaches 2.23.0
 help: a newer release of Delegraph may have it; or register a kernel of your own: `resolver.add_builtin(BuiltinOp::CONV_2D, registration, 99)`
-register a kernel for it: `resolver.add_custom("Frobnicate", registration, 2)`"#,
+register a kernel for it: `resolver.add_custom("Frobnicate", registration, 2)`, or load a library that has one: `--ops plugin:PATH`"#,
     ),
     (
         "weights in another file",

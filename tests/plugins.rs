@@ -56,21 +56,22 @@ fn verbs_take_plugins() {
     delegraph(&["run", path(&file), "--delegate", &plugin, "--policy", "require"]).expect(0, "");
 }
 
+fn write_npy(path: &std::path::Path, values: &[f32; 5]) {
+    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }";
+    let mut npy = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    npy.extend(format!("{header:<117}\n").bytes());
+    npy.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+    std::fs::write(path, npy).unwrap();
+}
+
 #[test]
 fn conformance_takes_plugins() {
     let folder = tempfile::tempdir().unwrap();
     let case = folder.path().join("case");
     std::fs::create_dir(&case).unwrap();
     model().save(case.join("model.tflite")).unwrap();
-    let write = |name: &str, values: [f32; 5]| {
-        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }";
-        let mut npy = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
-        npy.extend(format!("{header:<117}\n").bytes());
-        npy.extend(values.iter().flat_map(|v| v.to_le_bytes()));
-        std::fs::write(case.join(name), npy).unwrap();
-    };
-    write("input_0.npy", [1.0, -1.0, 0.5, 2.0, 0.0]);
-    write("expected_0.npy", [2.0, 2.0, 0.5, 8.0, 0.0]);
+    write_npy(&case.join("input_0.npy"), &[1.0, -1.0, 0.5, 2.0, 0.0]);
+    write_npy(&case.join("expected_0.npy"), &[2.0, 2.0, 0.5, 8.0, 0.0]);
     let plugin = format!("plugin:{}", libraries::library("example_plugin").display());
     let ran =
         delegraph(&["conformance", "--corpus", path(folder.path()), "--delegate", &plugin]).expect(0, "");
@@ -123,4 +124,58 @@ fn what_cannot_be_done_has_its_exit_code() {
     check(fails.clone(), 0, "the test wants an error in prepare");
     delegraph(&["run", path(&file), "--delegate", &fails, "--policy", "require"])
         .expect(1, "the test wants an error");
+}
+
+#[test]
+fn verbs_take_libraries_of_kernels() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = env!("CARGO_MANIFEST_DIR");
+    let file = format!("{root}/assets/custom/sin.tflite");
+    let library = format!("plugin:{}", libraries::library("example_kernels").display());
+    let case = folder.path().join("corpus/case");
+    std::fs::create_dir_all(&case).unwrap();
+    std::fs::copy(&file, case.join("model.tflite")).unwrap();
+    let x = [-8.0f32, 0.5, 2.0, 2.2, 201.0];
+    write_npy(&case.join("input_0.npy"), &x);
+    write_npy(&case.join("expected_0.npy"), &x.map(|x| (x + 1.0).sin()));
+    let input = case.join("input_0.npy");
+    let corpus = folder.path().join("corpus");
+
+    // Every verb that makes an interpreter needs the kernel.
+    let verbs: [&[&str]; 4] = [
+        &["run", &file, "--input", path(&input)],
+        &["bench", &file, "--runs", "1", "--warmup", "0"],
+        &["explain", &file],
+        &["run", &file, "--delegate", "reference"],
+    ];
+    for verb in verbs {
+        let missing = delegraph(verb).expect(3, "custom op \"Sin\" version 1");
+        assert!(missing.stderr.contains("--ops plugin:PATH"), "{}", missing.stderr);
+        delegraph(&[verb, &["--ops", &library]].concat()).expect(0, "");
+    }
+    let ran = delegraph(&["run", &file, "--input", path(&input), "--ops", &library, "--json"]).json();
+    let first = ran["outputs"][0]["first"][0].as_f64().unwrap();
+    assert!((first - (-7.0f64).sin()).abs() < 1e-6, "{first}");
+    let conformance = ["conformance", "--corpus", path(&corpus), "--ops", &library];
+    let passed = delegraph(&conformance).expect(0, "");
+    assert!(passed.stdout.contains("100.0%"), "{}", passed.stdout);
+
+    let inspected = delegraph(&["inspect", &file, "--ops", &library, "--json"]).json();
+    assert_eq!(inspected["unresolved"], json!([]));
+    let inspected = delegraph(&["inspect", &file, "--json"]).json();
+    assert_eq!(inspected["unresolved"].as_array().unwrap().len(), 1);
+    let ops = delegraph(&["ops", "--delegate", "cpu", "--ops", &library, "--json"]).json();
+    let all = ops["ops"].as_array().unwrap();
+    let moving = all.iter().find(|op| op["op"] == "custom op \"MovingAverage\"").unwrap();
+    assert_eq!(moving["versions"]["cpu"], json!([[1, 2]]));
+
+    // What cannot be loaded.
+    let check = |ops: &str, code: i32, text: &str| {
+        delegraph(&["run", &file, "--ops", ops, "--json"]).expect(code, text);
+    };
+    check("libmine.so", 2, "plugin:PATH is wanted");
+    check(&format!("{library}?x=1"), 2, "takes no options");
+    check("plugin:absent.so", 4, "absent.so: cannot be read");
+    let delegates = format!("plugin:{}", libraries::library("example_plugin").display());
+    check(&delegates, 4, "it is a library of delegates: `--delegate` takes it");
 }

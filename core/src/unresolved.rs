@@ -152,7 +152,10 @@ impl UnresolvedOps {
                         .into()
                 }
                 (Op::Custom(name), _) => {
-                    format!("register a kernel for it: `resolver.add_custom(\"{name}\", registration, {version})`")
+                    format!(
+                        "register a kernel for it: `resolver.add_custom(\"{name}\", registration, {version})`, or load a \
+                         library that has one: `--ops plugin:PATH`"
+                    )
                 }
                 (_, UnresolvedReason::Version) if op.known.is_some_and(|(low, _)| version < low) => {
                     "convert the model again: no TFLite runtime has such a version".into()

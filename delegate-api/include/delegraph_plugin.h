@@ -322,8 +322,8 @@ typedef struct DelegraphPartition {
 typedef struct DelegraphBuffer {
     /** Bytes of this struct. */
     size_t size;
-    /** Its memory. While a kernel prepares it is null, but for inputs of a partition with dynamic shapes, which are
-     * there to be read. */
+    /** Its memory. While a kernel prepares it is null, but for constants, and for inputs of what has dynamic shapes,
+     * which are there to be read. */
     void *data;
     /** Bytes of it. */
     size_t data_len;
@@ -337,11 +337,11 @@ typedef struct DelegraphBuffer {
     uint32_t flags;
 } DelegraphBuffer;
 
-/** What a kernel prepares for, or runs on. Inputs and outputs are those of its partition, in that order. */
+/** What a kernel prepares for, or runs on. Inputs and outputs are those of its partition, or of its node, in that order. */
 typedef struct DelegraphKernelCall {
     /** Bytes of this struct. */
     size_t size;
-    /** Inputs. None of their memory is an output's. */
+    /** Inputs. None of their memory is an output's. An input that a node leaves out is null. */
     const DelegraphBuffer *const *inputs;
     /** How many. */
     size_t input_count;
@@ -446,6 +446,23 @@ typedef struct DelegraphHost {
     int32_t (*is_cancelled)(DelegraphContext context);
     /** In `invoke_kernel`: tells the application how far the kernel is. */
     int32_t (*progress)(DelegraphContext context, size_t done, size_t total);
+    /** In `prepare_kernel` of a custom op: asks for memory that keeps what it holds from one run to the next. It is zero at
+     * first, and all of the kernel's is again where it asks for other sizes than before. Returns its number among the temporaries, or -1. */
+    int64_t (*persistent)(DelegraphContext context, size_t bytes);
+    /** In `create_kernel` of a custom op: an option that is a whole number, or 0 or 1 for a truth value.
+     *
+     * This and the three below read the op's options as a FlexBuffer map. They return `DELEGRAPH_NOT_FOUND` where the map
+     * does not have the option, and `DELEGRAPH_INVALID` where it is of another type or there is no map. Where
+     * `create_kernel` then fails without a message of its own, the application says which option it was, what it is and
+     * what was wanted. */
+    int32_t (*option_i64)(DelegraphContext context, const char *name, int64_t *out);
+    /** In `create_kernel` of a custom op: an option that is a number. */
+    int32_t (*option_f64)(DelegraphContext context, const char *name, double *out);
+    /** In `create_kernel` of a custom op: an option that is text, valid during the call. */
+    int32_t (*option_text)(DelegraphContext context, const char *name, DelegraphText *out);
+    /** In `create_kernel` of a custom op: an option that is a list of numbers. `len` takes how many there are; `out` as
+     * many of them as there is room for. */
+    int32_t (*option_f64s)(DelegraphContext context, const char *name, double *out, size_t capacity, size_t *len);
 } DelegraphHost;
 
 /** A plugin. A library exports one function without parameters, `delegraph_delegate_plugin`, that returns the address

@@ -1,6 +1,6 @@
-//! `include/delegraph_plugin.h` says what `src/plugin/abi.rs` says.
+//! The headers in `include` say what `src/plugin/abi.rs` and `src/plugin/ops_abi.rs` say.
 //!
-//! `DELEGRAPH_WRITE_HEADER=1 cargo test -p delegraph-delegate-api --test header` writes it anew.
+//! `DELEGRAPH_WRITE_HEADER=1 cargo test -p delegraph-delegate-api --test header` writes them anew.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
 
@@ -8,17 +8,27 @@ use std::path::Path;
 
 use syn::{Attribute, Expr, Fields, File, Item, ItemStruct, Lit, Meta, ReturnType, Type, TypePtr};
 
-const BEFORE: &str = "\
+/// A header: the file that it is made of, its own name, what it says before and after.
+struct Header {
+    source: &'static str,
+    name: &'static str,
+    about: &'static str,
+    includes: &'static str,
+    entry: &'static str,
+}
+
+const HEADERS: [Header; 2] = [
+    Header {
+        source: "src/plugin/abi.rs",
+        name: "delegraph_plugin.h",
+        about: "\
 /* The interface between Delegraph and delegates in shared libraries, for authors in C and C++.
  *
  * Generated from src/plugin/abi.rs of delegraph-delegate-api, whose test `header` holds the two together.
  * How to write a plugin: docs/plugins.md and examples/plugin-c.
  *
-";
-const INCLUDES: &str = " */
-#ifndef DELEGRAPH_PLUGIN_H
-#define DELEGRAPH_PLUGIN_H
-
+",
+        includes: "\
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,60 +41,83 @@ extern \"C\" {
 #else
 #define DELEGRAPH_EXPORT __attribute__((visibility(\"default\")))
 #endif
-";
-const AFTER: &str = "
+",
+        entry: "\
 /** The function that a plugin exports. */
 DELEGRAPH_EXPORT const DelegraphPlugin *delegraph_delegate_plugin(void);
+",
+    },
+    Header {
+        source: "src/plugin/ops_abi.rs",
+        name: "delegraph_kernels.h",
+        about: "\
+/* The interface between Delegraph and kernels of custom ops in shared libraries, for authors in C and C++.
+ *
+ * Generated from src/plugin/ops_abi.rs of delegraph-delegate-api, whose test `header` holds the two together.
+ * How to write a library of kernels: docs/custom-ops.md and examples/kernels-c.
+ *
+",
+        includes: "\
+#include \"delegraph_plugin.h\"
 
 #ifdef __cplusplus
-}
+extern \"C\" {
 #endif
-
-#endif
-";
+",
+        entry: "\
+/** The function that a library of kernels exports. */
+DELEGRAPH_EXPORT const DelegraphKernelLibrary *delegraph_kernel_library(void);
+",
+    },
+];
 
 #[test]
-fn the_header_is_up_to_date() {
+fn the_headers_are_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let source = std::fs::read_to_string(root.join("src/plugin/abi.rs")).unwrap();
-    let header = generate(&syn::parse_file(&source).unwrap());
-    let path = root.join("include/delegraph_plugin.h");
-    if std::env::var_os("DELEGRAPH_WRITE_HEADER").is_some() {
-        std::fs::write(&path, &header).unwrap();
+    for header in &HEADERS {
+        let source = std::fs::read_to_string(root.join(header.source)).unwrap();
+        let text = header.generate(&syn::parse_file(&source).unwrap());
+        let path = root.join("include").join(header.name);
+        if std::env::var_os("DELEGRAPH_WRITE_HEADER").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == text, "{} is stale: see the top of this file", path.display());
     }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == header, "{} is stale: see the top of this file", path.display());
 }
 
-fn generate(file: &File) -> String {
-    let mut header = BEFORE.to_owned();
-    for line in docs(&file.attrs) {
-        header += format!(" * {line}").trim_end();
-        header += "\n";
-    }
-    header += INCLUDES;
-    for item in &file.items {
-        match item {
-            Item::Const(item) => {
-                let Expr::Lit(value) = &*item.expr else { panic!("{}: not a number", item.ident) };
-                let Lit::Int(value) = &value.lit else { panic!("{}: not a number", item.ident) };
-                let value = match base(&item.ty).as_str() {
-                    "uint64_t" => format!("UINT64_C({value})"),
-                    "uint32_t" => format!("{value}u"),
-                    _ => value.to_string(),
-                };
-                header += &format!("\n{}#define {} {value}\n", comment("", &item.attrs), item.ident);
-            }
-            Item::Type(item) => {
-                let target = declare(&item.ty, &item.ident.to_string());
-                header += &format!("\n{}typedef {target};\n", comment("", &item.attrs));
-            }
-            Item::Struct(item) => header += &structure(item),
-            Item::Use(_) => {}
-            _ => panic!("an item that the header cannot have"),
+impl Header {
+    fn generate(&self, file: &File) -> String {
+        let guard = self.name.to_uppercase().replace('.', "_");
+        let mut header = self.about.to_owned();
+        for line in docs(&file.attrs) {
+            header += format!(" * {line}").trim_end();
+            header += "\n";
         }
+        header += &format!(" */\n#ifndef {guard}\n#define {guard}\n\n{}", self.includes);
+        for item in &file.items {
+            match item {
+                Item::Const(item) => {
+                    let Expr::Lit(value) = &*item.expr else { panic!("{}: not a number", item.ident) };
+                    let Lit::Int(value) = &value.lit else { panic!("{}: not a number", item.ident) };
+                    let value = match base(&item.ty).as_str() {
+                        "uint64_t" => format!("UINT64_C({value})"),
+                        "uint32_t" => format!("{value}u"),
+                        _ => value.to_string(),
+                    };
+                    header += &format!("\n{}#define {} {value}\n", comment("", &item.attrs), item.ident);
+                }
+                Item::Type(item) => {
+                    let target = declare(&item.ty, &item.ident.to_string());
+                    header += &format!("\n{}typedef {target};\n", comment("", &item.attrs));
+                }
+                Item::Struct(item) => header += &structure(item),
+                Item::Use(_) => {}
+                _ => panic!("an item that the header cannot have"),
+            }
+        }
+        header + &format!("\n{}\n#ifdef __cplusplus\n}}\n#endif\n\n#endif\n", self.entry)
     }
-    header + AFTER
 }
 
 fn structure(item: &ItemStruct) -> String {

@@ -57,19 +57,19 @@ impl Scratch {
         &self.pointers
     }
 
-    /// What a node asked for: bytes of each, and which of them are persistent. Persistent memory of the same size keeps
-    /// what it holds.
+    /// What a node asked for: bytes of each, and which of them are persistent. Where the persistent ones are as large as
+    /// before they keep what they hold; otherwise all of them begin anew, as what one holds goes with the others.
     fn ask(&mut self, mut bytes: SmallVec<[usize; 4]>, persistent: &[usize]) -> Result<()> {
-        self.persistent.truncate(persistent.len());
-        for (i, &number) in persistent.iter().enumerate() {
-            let size = std::mem::take(&mut bytes[number]);
-            match self.persistent.get_mut(i) {
-                Some(kept) if kept.1.len() == size => kept.0 = number,
-                Some(kept) => *kept = (number, AlignedBuffer::zeroed(size)?),
-                None => self.persistent.push((number, AlignedBuffer::zeroed(size)?)),
-            }
-        }
+        let sizes: SmallVec<[usize; 2]> = persistent.iter().map(|&i| std::mem::take(&mut bytes[i])).collect();
         self.bytes = bytes;
+        if self.persistent.iter().map(|(_, memory)| memory.len()).eq(sizes.iter().copied()) {
+            self.persistent.iter_mut().zip(persistent).for_each(|((i, _), &now)| *i = now);
+            return Ok(());
+        }
+        self.persistent.clear();
+        for (&i, size) in persistent.iter().zip(sizes) {
+            self.persistent.push((i, AlignedBuffer::zeroed(size)?));
+        }
         Ok(())
     }
 

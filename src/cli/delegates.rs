@@ -9,9 +9,10 @@ use delegraph::delegate_api::CostModel;
 use delegraph::delegate_api::plugin::{PluginDelegate, PluginError, PluginLibrary, PluginOptions};
 use delegraph::delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph::interpreter::InterpreterBuilder;
-use delegraph::{Delegate, Interpreter, Model, Policy, ReferenceOpResolver};
+use delegraph::{Delegate, Interpreter, Model, Policy};
 
 use super::failure::{Exit, Failure};
+use super::kernels::Kernels;
 use super::limits::Limits;
 
 /// One `--delegate`.
@@ -194,9 +195,8 @@ pub(crate) struct Engine {
     /// nodes in this order, and what nobody takes runs on the CPU [default: cpu]
     #[arg(long = "delegate", value_name = "D")]
     pub(crate) delegates: Vec<Choice>,
-    /// A library of custom kernels; not supported yet
-    #[arg(long, value_name = "plugin:PATH")]
-    ops: Vec<String>,
+    #[command(flatten)]
+    pub(crate) kernels: Kernels,
     /// What to do about nodes that no delegate takes
     #[arg(long, value_enum, default_value_t = PolicyChoice::Prefer)]
     policy: PolicyChoice,
@@ -220,10 +220,8 @@ impl Engine {
 
     /// What sets a builder up as the options say. Delegates are opened here.
     pub(crate) fn configure(&self) -> Result<impl FnOnce(InterpreterBuilder) -> InterpreterBuilder, Failure> {
-        if let Some(library) = self.ops.first() {
-            return Err(Failure::new(Exit::Unsupported, format!("plugins are not supported yet: {library}")));
-        }
-        let (threads, policy, reference) = (self.threads, self.policy.into(), self.is_reference());
+        let resolver = self.kernels.resolver(self.is_reference())?;
+        let (threads, policy) = (self.threads, self.policy.into());
         let mut delegates = Vec::new();
         for choice in &self.delegates {
             if let Some(delegate) = choice.open()? {
@@ -233,10 +231,7 @@ impl Engine {
             }
         }
         Ok(move |mut builder: InterpreterBuilder| {
-            builder = builder.threads(threads).policy(policy);
-            if reference {
-                builder = builder.resolver(ReferenceOpResolver::new());
-            }
+            builder = builder.threads(threads).policy(policy).resolver(resolver);
             let within =
                 |builder: InterpreterBuilder, (delegate, limits)| builder.delegate_within(delegate, limits);
             delegates.into_iter().fold(builder, within)
@@ -248,7 +243,7 @@ impl Engine {
         let policy = self.policy.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
         let mut options = vec![format!("--threads={}", self.threads), format!("--policy={policy}")];
         options.extend(self.delegates.iter().map(|d| format!("--delegate={d}")));
-        options.extend(self.ops.iter().map(|o| format!("--ops={o}")));
+        options.extend(self.kernels.arguments());
         options.extend(self.limits.arguments());
         options.extend(self.cost_model.then(|| "--cost-model".to_owned()));
         options

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use delegraph::Model;
 use delegraph::core::error::{UnresolvedOp, UnresolvedOps};
 use delegraph::core::ops::definition;
 use delegraph::core::resolver::{check_resolved, merged, newer_runtime, newest_runtime, required_runtime};
 use delegraph::core::{Op, OpResolver, Quantization, Tensor, TensorId};
-use delegraph::{BuiltinOpResolver, Model};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::failure::{Exit, Failure, unresolved_op};
+use super::kernels::Kernels;
 use super::model::ModelArgument;
 use super::ops::ranges;
 use super::output::{Document, Output, bytes, table};
@@ -20,6 +21,8 @@ use super::output::{Document, Output, bytes, table};
 pub(crate) struct Arguments {
     #[command(flatten)]
     model: ModelArgument,
+    #[command(flatten)]
+    kernels: Kernels,
 }
 
 #[derive(Serialize)]
@@ -128,7 +131,7 @@ struct MetadataLine {
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
     let model = arguments.model.load()?;
-    let resolver = BuiltinOpResolver::new();
+    let resolver = arguments.kernels.resolver(false)?;
     let unresolved = check_resolved(&model, &resolver).err();
     out.print(&inspect(arguments.model.name(), &model, &resolver, unresolved.as_ref()))?;
     Ok(Exit::Fine)

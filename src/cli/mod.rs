@@ -16,6 +16,7 @@ mod fuse;
 mod graph;
 mod inputs;
 mod inspect;
+mod kernels;
 mod limits;
 mod model;
 mod new_delegate;

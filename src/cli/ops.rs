@@ -9,12 +9,13 @@ use delegraph::core::resolver::merged;
 use delegraph::core::{BuiltinOp, Op, OpResolver};
 use delegraph::delegate_api::VersionTable;
 use delegraph::delegate_wgpu::WgpuDelegate;
-use delegraph::{BuiltinOpResolver, ReferenceOpResolver};
+use delegraph::{BuiltinOpResolver, MutableOpResolver};
 use delegraph_conformance::cases;
 use serde::Serialize;
 
 use super::delegates::Choice;
 use super::failure::{Exit, Failure};
+use super::kernels::Kernels;
 use super::output::{Document, Output};
 
 /// List the ops and versions that each backend runs, as Markdown or JSON
@@ -23,6 +24,8 @@ pub(crate) struct Arguments {
     /// Only these backends [default: cpu, reference and wgpu]
     #[arg(long = "delegate", value_name = "D")]
     delegates: Vec<Choice>,
+    #[command(flatten)]
+    kernels: Kernels,
 }
 
 #[derive(Serialize)]
@@ -60,7 +63,7 @@ struct Param {
 
 /// What a backend says of an op.
 enum Backend {
-    Kernels(Arc<dyn OpResolver>),
+    Kernels(Arc<MutableOpResolver>),
     Delegate(VersionTable, fn(BuiltinOp) -> &'static [TensorType]),
 }
 
@@ -78,30 +81,35 @@ impl Backend {
 
     fn types(&self, op: &Op) -> Vec<&'static str> {
         let types = match (self, op.builtin()) {
-            (Backend::Kernels(resolver), Some(op)) => cases::types(op, resolver),
+            (Backend::Kernels(resolver), Some(op)) => {
+                let resolver: Arc<dyn OpResolver> = resolver.clone();
+                cases::types(op, &resolver)
+            }
             (Backend::Delegate(_, types), Some(op)) => types(op).to_vec(),
             (_, None) => Vec::new(),
         };
         types.into_iter().map(TensorType::name).collect()
     }
 
-    fn custom_ops(&self) -> impl Iterator<Item = &Op> {
-        let table = match self {
-            Backend::Delegate(table, _) => Some(table),
-            Backend::Kernels(_) => None,
+    /// For CPU kernels those of libraries.
+    fn custom_ops(&self) -> Vec<&Op> {
+        let all: Vec<&Op> = match self {
+            Backend::Delegate(table, _) => table.iter().map(|(op, _)| op).collect(),
+            Backend::Kernels(resolver) => resolver.registered().map(|(op, _)| op).collect(),
         };
-        table.into_iter().flat_map(|t| t.iter().map(|(op, _)| op)).filter(|op| op.builtin().is_none())
+        all.into_iter().filter(|op| op.builtin().is_none()).collect()
     }
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
+    let kernels = &arguments.kernels;
     let mut backends: Vec<(String, Backend)> = Vec::new();
     for choice in &arguments.delegates {
-        backends.push((choice.name(), backend(choice)?));
+        backends.push((choice.name(), backend(choice, kernels)?));
     }
     if backends.is_empty() {
-        backends.push(("cpu".into(), backend(&Choice::Cpu)?));
-        backends.push(("reference".into(), backend(&Choice::Reference)?));
+        backends.push(("cpu".into(), backend(&Choice::Cpu, kernels)?));
+        backends.push(("reference".into(), backend(&Choice::Reference, kernels)?));
         let versions = WgpuDelegate::supported_versions();
         backends.push(("wgpu".into(), Backend::Delegate(versions, WgpuDelegate::supported_types)));
     }
@@ -127,13 +135,12 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     Ok(Exit::Fine)
 }
 
-fn backend(choice: &Choice) -> Result<Backend, Failure> {
+fn backend(choice: &Choice, kernels: &Kernels) -> Result<Backend, Failure> {
     Ok(match (choice, choice.open()?) {
         (_, Some(delegate)) => {
             Backend::Delegate(delegate.max_versions().clone(), WgpuDelegate::supported_types)
         }
-        (Choice::Reference, None) => Backend::Kernels(Arc::new(ReferenceOpResolver::new())),
-        (_, None) => Backend::Kernels(Arc::new(BuiltinOpResolver::new())),
+        (choice, None) => Backend::Kernels(Arc::new(kernels.resolver(*choice == Choice::Reference)?)),
     })
 }
 

@@ -295,8 +295,8 @@ impl<'a> PrepareContext<'a> {
         Ok(self.temporary(bytes))
     }
 
-    /// Asks for `bytes` bytes that keep what they hold from one invocation to the next. They are zero at first, and again
-    /// where `prepare` asks for another number of bytes. What `reset_variables` is to forget belongs in a variable tensor
+    /// Asks for `bytes` bytes that keep what they hold from one invocation to the next. They are zero at first. Where a
+    /// later `prepare` asks for persistent memory of other sizes, all of the node's is zero again. What `reset_variables` is to forget belongs in a variable tensor
     /// instead.
     ///
     /// # Errors

@@ -299,8 +299,8 @@ pub struct DelegraphPartition {
 pub struct DelegraphBuffer {
     /// Bytes of this struct.
     pub size: usize,
-    /// Its memory. While a kernel prepares it is null, but for inputs of a partition with dynamic shapes, which are
-    /// there to be read.
+    /// Its memory. While a kernel prepares it is null, but for constants, and for inputs of what has dynamic shapes,
+    /// which are there to be read.
     pub data: *mut c_void,
     /// Bytes of it.
     pub data_len: usize,
@@ -314,13 +314,13 @@ pub struct DelegraphBuffer {
     pub flags: u32,
 }
 
-/// What a kernel prepares for, or runs on. Inputs and outputs are those of its partition, in that order.
+/// What a kernel prepares for, or runs on. Inputs and outputs are those of its partition, or of its node, in that order.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct DelegraphKernelCall {
     /// Bytes of this struct.
     pub size: usize,
-    /// Inputs. None of their memory is an output's.
+    /// Inputs. None of their memory is an output's. An input that a node leaves out is null.
     pub inputs: *const *const DelegraphBuffer,
     /// How many.
     pub input_count: usize,
@@ -519,6 +519,36 @@ pub struct DelegraphHost {
     pub is_cancelled: Option<unsafe extern "C" fn(context: DelegraphContext) -> i32>,
     /// In `invoke_kernel`: tells the application how far the kernel is.
     pub progress: Option<unsafe extern "C" fn(context: DelegraphContext, done: usize, total: usize) -> i32>,
+
+    /// In `prepare_kernel` of a custom op: asks for memory that keeps what it holds from one run to the next. It is zero at
+    /// first, and all of the kernel's is again where it asks for other sizes than before. Returns its number among the temporaries, or -1.
+    pub persistent: Option<unsafe extern "C" fn(context: DelegraphContext, bytes: usize) -> i64>,
+    /// In `create_kernel` of a custom op: an option that is a whole number, or 0 or 1 for a truth value.
+    ///
+    /// This and the three below read the op's options as a FlexBuffer map. They return `DELEGRAPH_NOT_FOUND` where the map
+    /// does not have the option, and `DELEGRAPH_INVALID` where it is of another type or there is no map. Where
+    /// `create_kernel` then fails without a message of its own, the application says which option it was, what it is and
+    /// what was wanted.
+    pub option_i64:
+        Option<unsafe extern "C" fn(context: DelegraphContext, name: *const c_char, out: *mut i64) -> i32>,
+    /// In `create_kernel` of a custom op: an option that is a number.
+    pub option_f64:
+        Option<unsafe extern "C" fn(context: DelegraphContext, name: *const c_char, out: *mut f64) -> i32>,
+    /// In `create_kernel` of a custom op: an option that is text, valid during the call.
+    pub option_text: Option<
+        unsafe extern "C" fn(context: DelegraphContext, name: *const c_char, out: *mut DelegraphText) -> i32,
+    >,
+    /// In `create_kernel` of a custom op: an option that is a list of numbers. `len` takes how many there are; `out` as
+    /// many of them as there is room for.
+    pub option_f64s: Option<
+        unsafe extern "C" fn(
+            context: DelegraphContext,
+            name: *const c_char,
+            out: *mut f64,
+            capacity: usize,
+            len: *mut usize,
+        ) -> i32,
+    >,
 }
 
 /// A plugin. A library exports one function without parameters, `delegraph_delegate_plugin`, that returns the address

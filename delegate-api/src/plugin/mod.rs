@@ -1,4 +1,4 @@
-//! Delegates in shared libraries.
+//! Delegates, and kernels of custom ops, in shared libraries.
 //!
 //! An application loads one with [`PluginLibrary`], or with `--delegate plugin:PATH?key=value` on the command line. An
 //! author in Rust writes a [`Delegate`](crate::Delegate) like any other, in a crate of type `cdylib`, and exports it:
@@ -48,10 +48,11 @@ pub mod abi;
 #[doc(hidden)]
 pub mod export;
 mod host;
+pub mod ops_abi;
 mod options;
 mod raw;
 
-pub use host::{PluginDelegate, PluginError, PluginLibrary};
+pub use host::{KernelLibrary, PluginDelegate, PluginError, PluginLibrary};
 pub use options::{CreateError, OptionError, PluginOptions};
 
 /// Exports a delegate from a library (`crate-type = ["cdylib"]`), once per library.
@@ -84,6 +85,63 @@ macro_rules! export_delegate {
             }
             static TABLE: $crate::plugin::abi::DelegraphPlugin =
                 $crate::plugin::export::table(create_exported);
+            &raw const TABLE
+        }
+    };
+}
+
+/// Exports kernels of custom ops from a library (`crate-type = ["cdylib"]`), once per library.
+///
+/// Takes what registers them: `Fn(&mut MutableOpResolver)`, which an application that links the crate calls as well.
+/// Panics in it, and in the kernels, are caught and become errors.
+///
+/// ```
+/// use delegraph_core::{InvokeContext, Kernel, MutableOpResolver, PrepareContext, Registration, Result};
+///
+/// struct Sin;
+///
+/// impl Kernel for Sin {
+///     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
+///         let shape = cx.input(0)?.shape().clone();
+///         cx.set_output_shape(0, shape)
+///     }
+///
+///     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+///         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+///         output.iter_mut().zip(input).for_each(|(y, x)| *y = x.sin());
+///         Ok(())
+///     }
+/// }
+///
+/// pub fn register(resolver: &mut MutableOpResolver) {
+///     resolver.add_custom("Sin", Registration::new(|_| Ok(Sin)), 1);
+/// }
+///
+/// delegraph_delegate_api::export_kernels!(register);
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! export_kernels {
+    ($register:expr) => {
+        #[cfg(not(panic = "unwind"))]
+        compile_error!(
+            "a library of kernels must be built with panic = \"unwind\": a panic must not end the application"
+        );
+
+        /// The entry of the library.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn delegraph_kernel_library() -> *const $crate::plugin::ops_abi::DelegraphKernelLibrary
+        {
+            unsafe extern "C" fn open_exported(
+                host: *const $crate::plugin::abi::DelegraphHost,
+                library: *mut *mut ::core::ffi::c_void,
+                error: *mut $crate::plugin::abi::DelegraphError,
+            ) -> i32 {
+                // SAFETY: the application keeps to the interface.
+                unsafe { $crate::plugin::export::ops::open(host, library, error, $register) }
+            }
+            static TABLE: $crate::plugin::ops_abi::DelegraphKernelLibrary =
+                $crate::plugin::export::ops::table(open_exported);
             &raw const TABLE
         }
     };

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use delegraph_core::Error;
 
 use super::abi::*;
+use super::ops_abi::*;
 
 /// A struct that begins with its size.
 ///
@@ -31,6 +32,7 @@ growing!(
     DelegraphKernelCall,
     DelegraphStats,
     DelegraphHost,
+    DelegraphOpNode,
 );
 
 /// The struct at `pointer`; fields that its maker does not know are zero. `None` where there is none.

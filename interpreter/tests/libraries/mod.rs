@@ -7,14 +7,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The libraries of both plugin crates, built into a folder of their own.
+/// The libraries of the plugin crates, built into a folder of their own.
 fn libraries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--frozen", "--quiet", "--release", "--target-dir"]).arg(&target);
-        build.args(["-p", "delegraph-example-plugin", "-p", "delegraph-faulty-plugin"]);
+        build.args([
+            "-p",
+            "delegraph-example-plugin",
+            "-p",
+            "delegraph-example-kernels",
+            "-p",
+            "delegraph-faulty-plugin",
+        ]);
         for config in ["opt-level=1", "lto='off'", "debug=false", "incremental=false", "panic='unwind'"] {
             build.arg("--config").arg(format!("profile.release.{config}"));
         }

@@ -87,6 +87,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     for choice in &arguments.engine.delegates {
         choice.open()?;
     }
+    arguments.engine.kernels.resolver(false)?;
     let results = run_all(arguments, &cases, &name, out)?;
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for result in &results {

@@ -180,6 +180,17 @@ impl Host {
         check(if number < 0 { DELEGRAPH_INVALID } else { DELEGRAPH_OK }, "temporary")
     }
 
+    pub(super) fn persistent(
+        &self,
+        context: DelegraphContext,
+        bytes: usize,
+        function: super::kernel::Persistent,
+    ) -> Result<()> {
+        // SAFETY: a function of the application.
+        let number = unsafe { function(context, bytes) };
+        check(if number < 0 { DELEGRAPH_INVALID } else { DELEGRAPH_OK }, "persistent")
+    }
+
     pub(super) fn set_output_shape(
         &self,
         context: DelegraphContext,

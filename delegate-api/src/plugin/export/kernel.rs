@@ -5,19 +5,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use delegraph_core::kernel::{Host as KernelHost, Parallel, Placement, Resources, RuntimeTensor};
 use delegraph_core::{
-    Error, InvokeContext, Params, PrepareContext, Result, Shape, Subgraph, TensorId, TensorType,
+    Error, InvokeContext, Kernel, Params, PrepareContext, Result, Shape, Subgraph, TensorId, TensorType,
 };
 
 use super::super::abi::*;
 use super::super::raw::{read, slice};
 use super::contain::contain;
 use super::host::Host;
-use crate::{DelegateKernel, DelegateParams, GraphView};
+use crate::DelegateKernel;
+
+/// The application's function that gives persistent memory.
+pub(super) type Persistent = unsafe extern "C" fn(DelegraphContext, usize) -> i64;
 
 /// A kernel, as the other side holds it, with tensors of its own that stand for the application's during a call.
-pub(super) struct ExportedKernel {
-    kernel: Box<dyn DelegateKernel>,
+pub(super) struct ExportedKernel<K: Kernel + ?Sized> {
+    kernel: Box<K>,
     host: Host,
+    /// Of a custom op.
+    params: Params,
+    version: u32,
+    persistent: Option<Persistent>,
     /// Inputs, then outputs.
     tensors: Vec<RuntimeTensor>,
     inputs: Vec<Option<TensorId>>,
@@ -27,26 +34,34 @@ pub(super) struct ExportedKernel {
     times: Vec<DelegraphNodeTime>,
 }
 
-impl ExportedKernel {
-    pub(super) fn new(
-        kernel: Box<dyn DelegateKernel>,
-        host: Host,
-        params: &DelegateParams,
-        graph: &GraphView<'_>,
-    ) -> Self {
-        let ids = params.inputs.iter().chain(&params.outputs);
-        let tensors = ids.map(|id| RuntimeTensor::new(graph.subgraph().tensor(*id))).collect();
-        let count = params.inputs.len();
+impl<K: Kernel + ?Sized> ExportedKernel<K> {
+    /// A kernel with these operands: as many inputs as `left_out` has entries, then outputs.
+    pub(super) fn new(kernel: Box<K>, host: Host, tensors: Vec<RuntimeTensor>, left_out: &[bool]) -> Self {
+        let input = |(i, left_out): (usize, &bool)| (!left_out).then_some(TensorId(i));
         ExportedKernel {
             kernel,
             host,
+            params: Params::None,
+            version: 1,
+            persistent: None,
+            inputs: left_out.iter().enumerate().map(input).collect(),
+            outputs: (left_out.len()..tensors.len()).map(TensorId).collect(),
             tensors,
-            inputs: (0..count).map(|i| Some(TensorId(i))).collect(),
-            outputs: (count..count + params.outputs.len()).map(TensorId).collect(),
             temporaries: Vec::new(),
             application: Application { host, context: 0, resources: Resources::default() },
             times: Vec::new(),
         }
+    }
+
+    /// The kernel of a custom op of this version.
+    pub(super) fn of_op(mut self, version: u32, persistent: Option<Persistent>) -> Self {
+        (self.params, self.version, self.persistent) = (Params::Custom, version, persistent);
+        self
+    }
+
+    /// Whether tensor `i` of a call stands for an input that the node leaves out.
+    fn is_left_out(&self, i: usize) -> bool {
+        self.inputs.get(i).is_some_and(Option::is_none)
     }
 
     /// # Safety
@@ -60,7 +75,11 @@ impl ExportedKernel {
         let call = unsafe { self.take_shapes(call) }?;
         // In the middle of an invocation the inputs are there already.
         let mut known = call.input_count > 0;
-        for (i, tensor) in self.tensors.iter_mut().enumerate() {
+        for i in 0..self.tensors.len() {
+            if self.is_left_out(i) {
+                continue;
+            }
+            let tensor = &mut self.tensors[i];
             tensor.clear_data();
             // SAFETY: this function's condition.
             let buffer = unsafe { buffer(&call, i) }?;
@@ -68,8 +87,10 @@ impl ExportedKernel {
                 // SAFETY: no bytes at all are valid for reads and writes.
                 unsafe { tensor.set_data(Placement::Variable, std::ptr::null_mut(), 0) };
             } else if i < call.input_count && !buffer.data.is_null() {
+                let constant = buffer.flags & DELEGRAPH_TENSOR_CONSTANT != 0;
+                let placement = if constant { Placement::Constant } else { Placement::Arena };
                 // SAFETY: the application's memory, valid during the call; cleared below.
-                unsafe { tensor.set_data(Placement::Arena, buffer.data.cast(), buffer.data_len) };
+                unsafe { tensor.set_data(placement, buffer.data.cast(), buffer.data_len) };
             } else if i < call.input_count {
                 known = false;
             }
@@ -79,19 +100,29 @@ impl ExportedKernel {
         let threads = call.threads.max(1);
         self.application.context = context;
         let host = &mut self.application;
-        let mut cx = PrepareContext::new(&Params::None, 1, inputs, outputs, tensors, known, threads, host);
+        let (params, version) = (&self.params, self.version);
+        let mut cx = PrepareContext::new(params, version, inputs, outputs, tensors, known, threads, host);
+        if self.persistent.is_some() {
+            cx = cx.with_persistent_memory();
+        }
         let prepared = self.kernel.prepare(&mut cx);
+        let kept: Vec<usize> = cx.persistent_requests().to_vec();
         let (temporaries, dynamic) = cx.finish();
         tensors.iter_mut().for_each(RuntimeTensor::clear_data);
         prepared?;
         for ((i, id), before) in outputs.iter().enumerate().zip(shapes) {
             if dynamic.contains(id) {
                 self.host.set_output_dynamic(context, i)?;
-            } else if tensors[id.0].shape != before {
+            } else if tensors[id.0].shape != before || matches!(self.params, Params::Custom) {
                 self.host.set_output_shape(context, i, &tensors[id.0].shape)?;
             }
         }
-        temporaries.iter().try_for_each(|&bytes| self.host.temporary(context, bytes))?;
+        for (i, &bytes) in temporaries.iter().enumerate() {
+            match self.persistent.filter(|_| kept.contains(&i)) {
+                Some(persistent) => self.host.persistent(context, bytes, persistent)?,
+                None => self.host.temporary(context, bytes)?,
+            }
+        }
         self.temporaries = Vec::with_capacity(temporaries.len());
         Ok(())
     }
@@ -152,7 +183,11 @@ impl ExportedKernel {
                 "other numbers of inputs and outputs than those of the partition".into(),
             ));
         }
-        for (i, tensor) in self.tensors.iter_mut().enumerate() {
+        for i in 0..self.tensors.len() {
+            if self.is_left_out(i) {
+                continue;
+            }
+            let tensor = &mut self.tensors[i];
             // SAFETY: this function's condition.
             let buffer = unsafe { buffer(&call, i) }?;
             // SAFETY: this function's condition.
@@ -167,7 +202,11 @@ impl ExportedKernel {
     /// # Safety
     /// `call` is as the interface says, and was checked by `take_shapes`.
     unsafe fn take_data(&mut self, call: &DelegraphKernelCall) -> Result<()> {
-        for (i, tensor) in self.tensors.iter_mut().enumerate() {
+        for i in 0..self.tensors.len() {
+            if self.is_left_out(i) {
+                continue;
+            }
+            let tensor = &mut self.tensors[i];
             // SAFETY: this function's condition.
             let buffer = unsafe { buffer(call, i) }?;
             if i >= call.input_count && buffer.flags & DELEGRAPH_TENSOR_DYNAMIC != 0 {
@@ -196,7 +235,9 @@ impl ExportedKernel {
         }
         Ok(())
     }
+}
 
+impl ExportedKernel<dyn DelegateKernel> {
     pub(super) fn stats(&self) -> DelegraphStats {
         let stats = self.kernel.stats();
         DelegraphStats {
@@ -208,9 +249,7 @@ impl ExportedKernel {
             dispatches: stats.dispatches,
         }
     }
-}
 
-impl ExportedKernel {
     pub(super) fn node_times(&mut self) -> &[DelegraphNodeTime] {
         let nanoseconds = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let times = self.kernel.node_times().iter();
@@ -274,7 +313,7 @@ impl Parallel for Threads {
     }
 }
 
-/// The application, as kernels see it. The interpreter's variables and subgraphs do not reach into plugins: nodes that
+/// The application, as kernels see it. The interpreter's resource variables and subgraphs do not reach into plugins: nodes that
 /// have to do with variables are not given to them.
 struct Application {
     host: Host,

@@ -4,17 +4,19 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::ManuallyDrop;
 
+use delegraph_core::kernel::RuntimeTensor;
 use delegraph_core::{BuiltinOp, Error, Op, Result};
 
 use super::abi::*;
 use super::raw::{read, slice};
 use super::{CreateError, OptionError, PluginOptions};
-use crate::{Capabilities, Claim, Delegate, DelegateContext, GraphView, Rejection};
+use crate::{Capabilities, Claim, Delegate, DelegateContext, DelegateKernel, GraphView, Rejection};
 
 mod contain;
 mod graph;
 mod host;
 mod kernel;
+pub mod ops;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +24,8 @@ use contain::{contain, contain_quietly, failed};
 use graph::Graph;
 use host::Host;
 use kernel::ExportedKernel;
+
+type PartitionKernel = ExportedKernel<dyn DelegateKernel>;
 
 /// The type of a table's `create`.
 pub type CreateFunction = unsafe extern "C" fn(
@@ -216,7 +220,7 @@ impl Exported {
         Ok(())
     }
 
-    fn create_kernel(&mut self, claim: u64, partition: &DelegraphPartition) -> Result<ExportedKernel> {
+    fn create_kernel(&mut self, claim: u64, partition: &DelegraphPartition) -> Result<PartitionKernel> {
         let Some(session) = &mut self.session else {
             return Err(Error::State("`create_kernel` without `prepare`".into()));
         };
@@ -227,7 +231,9 @@ impl Exported {
         let claim =
             claim.ok_or_else(|| Error::State("`create_kernel` for a claim that was not made".into()))?;
         let kernel = (claim.factory)(&params, &view)?;
-        Ok(ExportedKernel::new(kernel, self.host, &params, &view))
+        let ids = params.inputs.iter().chain(&params.outputs);
+        let tensors = ids.map(|id| RuntimeTensor::new(view.subgraph().tensor(*id))).collect();
+        Ok(ExportedKernel::new(kernel, self.host, tensors, &vec![false; params.inputs.len()]))
     }
 }
 
@@ -293,7 +299,7 @@ unsafe extern "C" fn create_kernel(
 
 unsafe extern "C" fn destroy_kernel(kernel: *mut c_void) {
     // SAFETY: `create_kernel` made it, and it is destroyed once.
-    contain_quietly(|| drop(unsafe { Box::from_raw(kernel.cast::<ExportedKernel>()) }));
+    contain_quietly(|| drop(unsafe { Box::from_raw(kernel.cast::<PartitionKernel>()) }));
 }
 
 unsafe extern "C" fn prepare_kernel(
@@ -303,7 +309,7 @@ unsafe extern "C" fn prepare_kernel(
     error: *mut DelegraphError,
 ) -> i32 {
     // SAFETY: `create_kernel` made it, and nobody else uses it now; the others are as the interface says.
-    unsafe { contain::status(error, || (*kernel.cast::<ExportedKernel>()).prepare(context, call)) }
+    unsafe { contain::status(error, || (*kernel.cast::<PartitionKernel>()).prepare(context, call)) }
 }
 
 unsafe extern "C" fn invoke_kernel(
@@ -313,14 +319,14 @@ unsafe extern "C" fn invoke_kernel(
     error: *mut DelegraphError,
 ) -> i32 {
     // SAFETY: `create_kernel` made it, and nobody else uses it now; the others are as the interface says.
-    unsafe { contain::status(error, || (*kernel.cast::<ExportedKernel>()).invoke(context, call)) }
+    unsafe { contain::status(error, || (*kernel.cast::<PartitionKernel>()).invoke(context, call)) }
 }
 
 unsafe extern "C" fn kernel_stats(kernel: *mut c_void, stats: *mut DelegraphStats) {
     contain_quietly(|| {
         // SAFETY: `create_kernel` made it, and nobody else uses it now; `stats` is a struct with its size.
         unsafe {
-            let measured = (*kernel.cast::<ExportedKernel>()).stats();
+            let measured = (*kernel.cast::<PartitionKernel>()).stats();
             super::raw::write(stats, &measured);
         }
     });
@@ -330,7 +336,7 @@ unsafe extern "C" fn node_times(kernel: *mut c_void, count: *mut usize) -> *cons
     let mut times: &[DelegraphNodeTime] = &[];
     contain_quietly(|| {
         // SAFETY: `create_kernel` made it, and nobody else uses it until what is returned is read.
-        times = unsafe { (*kernel.cast::<ExportedKernel>()).node_times() };
+        times = unsafe { (*kernel.cast::<PartitionKernel>()).node_times() };
     });
     // SAFETY: `count` is a place for the number.
     unsafe { count.write(times.len()) };

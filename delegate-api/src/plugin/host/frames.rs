@@ -24,6 +24,7 @@ pub(super) trait Prepares {
 /// What a kernel may ask for while it prepares.
 pub(super) trait KernelPrepares {
     fn temporary(&self, bytes: usize) -> usize;
+    fn persistent(&self, bytes: usize) -> Result<usize>;
     fn set_output_shape(&self, output: usize, dims: &[usize]) -> Result<()>;
     fn set_output_dynamic(&self, output: usize) -> Result<()>;
 }
@@ -36,11 +37,19 @@ pub(super) trait Invokes {
     fn progress(&self, done: usize, total: usize);
 }
 
+/// The options of a node with a custom op.
+pub(super) struct OpOptions<'a> {
+    pub(super) bytes: &'a [u8],
+    /// What was wrong with the last option that was asked for.
+    pub(super) wrong: RefCell<Option<delegraph_core::Error>>,
+}
+
 /// What can be asked in a call.
 #[derive(Clone, Copy)]
 pub(super) enum Scope<'c, 'g> {
     Prepare(&'c HostGraph<'g>, &'c dyn Prepares),
     CreateKernel(&'c HostGraph<'g>),
+    CreateOp(&'c OpOptions<'c>),
     PrepareKernel(&'c dyn KernelPrepares),
     Invoke(&'c dyn Invokes),
 }

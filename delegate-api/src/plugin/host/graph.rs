@@ -129,27 +129,7 @@ impl<'a> HostGraph<'a> {
             zero_points_tensor: -1,
             block_size: 0,
         };
-        let number = |id: usize| i64::try_from(id).unwrap_or(-1);
-        match tensor.quantization() {
-            None => {}
-            Some(Quantization::Affine(affine)) => {
-                out.quantization = DELEGRAPH_QUANTIZATION_AFFINE;
-                out.quantized_dimension = affine.dimension;
-                (out.scales, out.zero_points) = (affine.scales.as_ptr(), affine.zero_points.as_ptr());
-                out.scale_count = affine.scales.len().min(affine.zero_points.len());
-            }
-            Some(Quantization::Blockwise { scales, zero_points, block_size }) => {
-                out.quantization = DELEGRAPH_QUANTIZATION_BLOCKWISE;
-                (out.scales_tensor, out.block_size) = (number(*scales), *block_size);
-                out.zero_points_tensor = zero_points.map_or(-1, number);
-            }
-            Some(Quantization::MultiAxis { scales, zero_points, block_size, .. }) => {
-                out.quantization = DELEGRAPH_QUANTIZATION_MULTI_AXIS;
-                (out.scales_tensor, out.block_size) = (number(*scales), *block_size);
-                out.zero_points_tensor = zero_points.map_or(-1, number);
-            }
-            Some(Quantization::Custom(_)) => out.quantization = DELEGRAPH_QUANTIZATION_CUSTOM,
-        }
+        describe_quantization(&mut out, tensor.quantization());
         Ok(out)
     }
 }
@@ -163,4 +143,29 @@ fn flags(state: NodeState) -> u32 {
         (state.taken, DELEGRAPH_NODE_TAKEN),
     ];
     all.iter().filter(|(on, _)| *on).fold(0, |flags, (_, flag)| flags | flag)
+}
+
+/// Fills in the quantization of a tensor.
+pub(super) fn describe_quantization(out: &mut DelegraphTensor, quantization: Option<&Quantization>) {
+    let number = |id: usize| i64::try_from(id).unwrap_or(-1);
+    match quantization {
+        None => {}
+        Some(Quantization::Affine(affine)) => {
+            out.quantization = DELEGRAPH_QUANTIZATION_AFFINE;
+            out.quantized_dimension = affine.dimension;
+            (out.scales, out.zero_points) = (affine.scales.as_ptr(), affine.zero_points.as_ptr());
+            out.scale_count = affine.scales.len().min(affine.zero_points.len());
+        }
+        Some(Quantization::Blockwise { scales, zero_points, block_size }) => {
+            out.quantization = DELEGRAPH_QUANTIZATION_BLOCKWISE;
+            (out.scales_tensor, out.block_size) = (number(*scales), *block_size);
+            out.zero_points_tensor = zero_points.map_or(-1, number);
+        }
+        Some(Quantization::MultiAxis { scales, zero_points, block_size, .. }) => {
+            out.quantization = DELEGRAPH_QUANTIZATION_MULTI_AXIS;
+            (out.scales_tensor, out.block_size) = (number(*scales), *block_size);
+            out.zero_points_tensor = zero_points.map_or(-1, number);
+        }
+        Some(Quantization::Custom(_)) => out.quantization = DELEGRAPH_QUANTIZATION_CUSTOM,
+    }
 }

@@ -115,14 +115,14 @@ impl Functions {
 }
 
 /// What is wrong with a table.
-enum TableError {
+pub(super) enum TableError {
     Version(u32),
     Size { found: usize, needed: usize },
     Wrong(String),
 }
 
 impl TableError {
-    fn at(self, path: &Path) -> PluginError {
+    pub(super) fn at(self, path: &Path) -> PluginError {
         let path = path.to_owned();
         let message = match self {
             TableError::Version(found) => {
@@ -165,23 +165,10 @@ impl PluginLibrary {
     #[cfg(any(unix, windows))]
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, PluginError> {
         let path = path.as_ref();
-        super::extents::check(path)?;
-        let load = |message: String| PluginError::Load { path: path.to_owned(), message };
-        let full = std::path::absolute(path).map_err(|e| load(e.to_string()))?;
-        // SAFETY: that its initialisers may run is this function's condition.
-        let library = unsafe { libloading::Library::new(&full) };
-        let library = library.map_err(|e| load(format!("the system does not load it: {}", reason(&e))))?;
-        // SAFETY: a function of this name has this type, in every library that keeps to the header.
-        let entry = unsafe {
-            library.get::<unsafe extern "C" fn() -> *const DelegraphPlugin>(Self::ENTRY.as_bytes())
-        };
-        let Ok(entry) = entry else {
-            let message = format!(
-                "it does not export `{}`: it is no delegate plugin, or was built without `export_delegate!`",
-                Self::ENTRY
-            );
-            return Err(PluginError::InvalidFile { path: path.to_owned(), message });
-        };
+        // SAFETY: this function's condition; a function of this name has this type, in every library that keeps to the
+        // header.
+        let (library, entry) =
+            unsafe { open::<DelegraphPlugin>(path, Self::ENTRY, "delegate plugin", "export_delegate!") }?;
         // SAFETY: as above; the table lives as long as the library is loaded.
         let functions = unsafe { Functions::read(entry()) }.map_err(|e| e.at(path))?;
         Ok(PluginLibrary(Arc::new(Loaded { functions, path: path.to_owned(), _library: Some(library) })))
@@ -261,6 +248,41 @@ impl PluginLibrary {
             (status, _) => Err(PluginError::Create { path: path(), error: error_of(status, message) }),
         }
     }
+}
+
+/// Loads the library at `path`, after checking that it is whole, and finds its entry function.
+///
+/// # Safety
+/// Its initialisers may run, and `entry`, where it has it, is of this type.
+#[cfg(any(unix, windows))]
+pub(super) unsafe fn open<T>(
+    path: &Path,
+    entry: &str,
+    what: &str,
+    export: &str,
+) -> Result<(libloading::Library, unsafe extern "C" fn() -> *const T), PluginError> {
+    super::extents::check(path)?;
+    let load = |message: String| PluginError::Load { path: path.to_owned(), message };
+    let full = std::path::absolute(path).map_err(|e| load(e.to_string()))?;
+    // SAFETY: this function's condition.
+    let library = unsafe { libloading::Library::new(&full) };
+    let library = library.map_err(|e| load(format!("the system does not load it: {}", reason(&e))))?;
+    // SAFETY: this function's condition.
+    let function = unsafe { library.get::<unsafe extern "C" fn() -> *const T>(entry.as_bytes()) };
+    let Ok(function) = function.map(|function| *function) else {
+        let other = [PluginLibrary::ENTRY, super::KernelLibrary::ENTRY].into_iter().find(|other| {
+            // SAFETY: what is found is not called.
+            *other != entry && unsafe { library.get::<*const u8>(other.as_bytes()) }.is_ok()
+        });
+        let cure = match other {
+            Some(PluginLibrary::ENTRY) => "; it is a library of delegates: `--delegate` takes it".into(),
+            Some(_) => "; it is a library of kernels: `--ops` takes it".into(),
+            None => format!(": it is no {what}, or was built without `{export}`"),
+        };
+        let message = format!("it does not export `{entry}`{cure}");
+        return Err(PluginError::InvalidFile { path: path.to_owned(), message });
+    };
+    Ok((library, function))
 }
 
 /// The cause, which names what is missing; the error itself only says that `dlopen` failed.

@@ -9,6 +9,8 @@ mod frames;
 mod graph;
 mod kernel;
 mod library;
+mod operands;
+mod ops;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,7 @@ mod extents;
 
 pub use delegate::PluginDelegate;
 pub use library::PluginLibrary;
+pub use ops::KernelLibrary;
 
 /// Why a plugin cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +58,7 @@ pub enum PluginError {
         /// Which option, and what is wrong with it.
         error: OptionError,
     },
-    /// It was loaded, but cannot make a delegate.
+    /// It was loaded, but cannot make its delegate or kernels.
     #[error("{}: {error}", .path.display())]
     Create {
         /// The file.

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;
 
 use delegraph_core::ModelBytes;
+use delegraph_core::flex::{Map, Value};
 use delegraph_core::ops::ParamValue;
 
 use super::super::abi::*;
@@ -41,6 +42,11 @@ pub(super) static HOST: DelegraphHost = DelegraphHost {
     parallel: Some(parallel),
     is_cancelled: Some(is_cancelled),
     progress: Some(progress),
+    persistent: Some(persistent),
+    option_i64: Some(option_i64),
+    option_f64: Some(option_f64),
+    option_text: Some(option_text),
+    option_f64s: Some(option_f64s),
 };
 
 const LEVELS: [log::Level; 5] =
@@ -80,6 +86,23 @@ unsafe fn put<T>(out: *mut T, value: T) -> Result<(), String> {
     // SAFETY: not null, aligned; the rest is this function's condition.
     unsafe { out.write(value) };
     Ok(())
+}
+
+/// Writes a list to where a plugin wants it, as far as there is room.
+///
+/// # Safety
+/// `out` is null or has room for `capacity` values; `len` is null or valid for a write.
+unsafe fn put_list<T: Copy>(list: &[T], out: *mut T, capacity: usize, len: *mut usize) -> Result<(), String> {
+    let count = list.len().min(capacity);
+    if count > 0 && (out.is_null() || !out.is_aligned()) {
+        return Err("there is no room for the answer".into());
+    }
+    if count > 0 {
+        // SAFETY: there is room for `capacity` values (this function's condition), and `count` is not more.
+        unsafe { std::ptr::copy_nonoverlapping(list.as_ptr(), out, count) };
+    }
+    // SAFETY: this function's condition.
+    unsafe { put(len, list.len()) }
 }
 
 /// # Safety
@@ -255,16 +278,8 @@ unsafe extern "C" fn param_i64s(
 ) -> i32 {
     let give = |value: &ParamValue<'_>| {
         let list = value.as_i64s()?;
-        let count = list.len().min(capacity);
-        if count > 0 && (out.is_null() || !out.is_aligned()) {
-            return Some(Err("there is no room for the answer".into()));
-        }
-        if count > 0 {
-            // SAFETY: the plugin has room for `capacity` numbers, and `count` is not more.
-            unsafe { std::ptr::copy_nonoverlapping(list.as_ptr(), out, count) };
-        }
-        // SAFETY: the plugin gives a place for the answer, or null.
-        Some(unsafe { put(len, list.len()) })
+        // SAFETY: the plugin has room for `capacity` numbers and gives a place for the answer, or null.
+        Some(unsafe { put_list(&list, out, capacity, len) })
     };
     // SAFETY: the plugin gives text that ends with a zero, or null.
     unsafe { param((context, node, name), "param_i64s", give) }
@@ -366,6 +381,83 @@ fn preparing_kernel<'c>(scope: Scope<'c, '_>) -> Result<&'c dyn super::frames::K
 unsafe extern "C" fn temporary(context: DelegraphContext, bytes: usize) -> i64 {
     let get = |scope: Scope<'_, '_>| Ok(preparing_kernel(scope)?.temporary(bytes));
     ask(context, "temporary", get).and_then(|i| i64::try_from(i).ok()).unwrap_or(-1)
+}
+
+unsafe extern "C" fn persistent(context: DelegraphContext, bytes: usize) -> i64 {
+    let get = |scope: Scope<'_, '_>| preparing_kernel(scope)?.persistent(bytes).map_err(|e| e.to_string());
+    ask(context, "persistent", get).and_then(|i| i64::try_from(i).ok()).unwrap_or(-1)
+}
+
+/// Lets `read` look an option of a custom op up and give it away.
+///
+/// # Safety
+/// `name` is null or ends with a zero.
+unsafe fn option(
+    (context, name): (DelegraphContext, *const c_char),
+    function: &str,
+    read: impl FnOnce(&Map<'_>, &str) -> delegraph_core::Result<Result<(), String>>,
+) -> i32 {
+    answer(context, function, |scope| {
+        let Scope::CreateOp(options) = scope else {
+            return Err("it is to be called in `create_kernel` of a custom op only".into());
+        };
+        // SAFETY: this function's condition.
+        let name = unsafe { name_of(name) }?;
+        let mut status = DELEGRAPH_INVALID;
+        let given = Map::parse(options.bytes).and_then(|map| {
+            if matches!(map.value(name)?, None | Some(Value::Null)) {
+                status = DELEGRAPH_NOT_FOUND;
+            }
+            read(&map, name)
+        });
+        match given {
+            Ok(given) => given.map(|()| DELEGRAPH_OK),
+            Err(wrong) => {
+                *options.wrong.borrow_mut() = Some(wrong);
+                Ok(status)
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn option_i64(context: DelegraphContext, name: *const c_char, out: *mut i64) -> i32 {
+    let read = |map: &Map<'_>, name: &str| {
+        let value = map.get::<bool>(name).map(i64::from).or_else(|_| map.get(name))?;
+        // SAFETY: the plugin gives a place for the answer, or null.
+        Ok(unsafe { put(out, value) })
+    };
+    // SAFETY: the plugin gives text that ends with a zero, or null.
+    unsafe { option((context, name), "option_i64", read) }
+}
+
+unsafe extern "C" fn option_f64(context: DelegraphContext, name: *const c_char, out: *mut f64) -> i32 {
+    // SAFETY: the plugin gives text that ends with a zero, and a place for the answer, or null.
+    unsafe { option((context, name), "option_f64", |map, name| Ok(put(out, map.get(name)?))) }
+}
+
+unsafe extern "C" fn option_text(
+    context: DelegraphContext,
+    name: *const c_char,
+    out: *mut DelegraphText,
+) -> i32 {
+    // SAFETY: the plugin gives text that ends with a zero, and a place for the answer, or null.
+    unsafe { option((context, name), "option_text", |map, name| Ok(put(out, text(map.get(name)?)))) }
+}
+
+unsafe extern "C" fn option_f64s(
+    context: DelegraphContext,
+    name: *const c_char,
+    out: *mut f64,
+    capacity: usize,
+    len: *mut usize,
+) -> i32 {
+    let read = |map: &Map<'_>, name: &str| {
+        let list: Vec<f64> = map.get(name)?;
+        // SAFETY: the plugin has room for `capacity` numbers and gives a place for the answer, or null.
+        Ok(unsafe { put_list(&list, out, capacity, len) })
+    };
+    // SAFETY: the plugin gives text that ends with a zero, or null.
+    unsafe { option((context, name), "option_f64s", read) }
 }
 
 /// # Safety

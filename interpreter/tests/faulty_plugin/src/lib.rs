@@ -3,7 +3,10 @@
 
 #![allow(clippy::panic)] // That is what it is for.
 
-use delegraph_core::{BuiltinOp, Error, InvokeContext, Kernel, PrepareContext, Result, TensorType};
+use delegraph_core::{
+    BuiltinOp, Error, InvokeContext, Kernel, MutableOpResolver, PrepareContext, Registration, Result,
+    TensorType,
+};
 use delegraph_delegate_api::plugin::{CreateError, PluginOptions};
 use delegraph_delegate_api::{
     Delegate, DelegateContext, DelegateKernel, NodeState, Rejection, VersionTable, export_delegate,
@@ -130,5 +133,66 @@ impl Drop for Adds {
         if self.fault.panics {
             let _ = self.fault.reach("drop_kernel");
         }
+    }
+}
+
+delegraph_delegate_api::export_kernels!(|resolver: &mut MutableOpResolver| {
+    // Where the library is told by the environment: nothing else reaches it before its kernels are made.
+    if let Ok(how) = std::env::var("DELEGRAPH_FAULTY_OPEN") {
+        match how.as_str() {
+            "panic" => panic!("the test wants a panic in open"),
+            _ => _ = resolver.add_builtin(BuiltinOp::ADD, Registration::new(|_| Ok(FaultyOp::default())), 1),
+        }
+    }
+    let make = |cx: &delegraph_core::kernel::InitContext<'_>| {
+        let options = cx.options()?;
+        let fault = Fault {
+            at: options.get("at")?,
+            panics: options.get("how").is_ok_and(|how: &str| how == "panic"),
+        };
+        fault.reach("create")?;
+        Ok(FaultyOp { fault: Some(fault) })
+    };
+    resolver.add_custom("Faulty", Registration::new(make), 1..=3);
+});
+
+/// Copies its input, unless it is told to fail.
+#[derive(Default)]
+struct FaultyOp {
+    fault: Option<Fault>,
+}
+
+impl Drop for FaultyOp {
+    fn drop(&mut self) {
+        if self.fault.as_ref().is_some_and(|fault| fault.at == "drop") {
+            panic!("the test wants a panic in drop");
+        }
+    }
+}
+
+impl Kernel for FaultyOp {
+    fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
+        let Some(fault) = &self.fault else { return Ok(()) };
+        fault.reach("prepare")?;
+        let shape = cx.input(0)?.shape().clone();
+        if fault.at == "memory" {
+            cx.temporary(usize::MAX / 2);
+        }
+        cx.set_output_shape(if fault.at == "output" { 7 } else { 0 }, shape)
+    }
+
+    fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+        if let Some(fault) = &self.fault {
+            fault.reach("invoke")?;
+            if fault.at == "resize" {
+                cx.resize_output(0, [1])?;
+            }
+            if fault.at == "thread" {
+                cx.parallel().run(4, &|i| assert!(i != 2, "the test wants a panic in a task"));
+            }
+        }
+        let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        output.copy_from_slice(input);
+        Ok(())
     }
 }
