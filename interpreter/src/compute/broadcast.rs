@@ -4,9 +4,7 @@ use std::ops::Range;
 
 use super::Parallel;
 use super::error::{ComputeError, Result, check_len, product};
-
-/// Elements that are worth a task of their own.
-pub(crate) const PER_TASK: usize = 16 << 10;
+use super::share::{bundle, crew};
 
 /// Most dimensions that differ in how they broadcast, after merging those that don't.
 const MAX_DIMS: usize = 6;
@@ -76,9 +74,9 @@ impl Broadcast {
         let (inner, len) = (self.dims[0].0, self.lens[2]);
         let Some(rows) = len.checked_div(inner).filter(|&rows| rows > 0) else { return };
         // A long row is cut up, short rows are bundled.
-        let pieces = if rows == 1 { inner.div_ceil(PER_TASK) } else { 1 };
-        let piece = inner.div_ceil(pieces);
-        let bundle = (PER_TASK / inner).clamp(1, rows);
+        let par = crew(par, len);
+        let piece = if rows == 1 { bundle(par, inner, 1).min(inner) } else { inner };
+        let (pieces, bundle) = (inner.div_ceil(piece), bundle(par, rows, inner).min(rows));
         par.run(rows.div_ceil(bundle) * pieces, &|index| {
             let (first, from) = (index / pieces * bundle, index % pieces * piece);
             let rows = first..(first + bundle).min(rows);

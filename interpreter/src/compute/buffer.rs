@@ -101,7 +101,7 @@ impl<'a, T> Parts<'a, T> {
     }
 
     /// How many parts.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.whole.len.div_ceil(self.part.max(1))
     }
 

@@ -10,6 +10,7 @@ use super::error::{ComputeError, Result, check_len, product};
 use super::isa::{Isa, Level};
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
+use super::share::crew;
 use super::simd::{Portable, Simd, SimdTask, dispatch};
 
 /// DEPTHWISE_CONV_2D, filter packed, bias and clamp fused.
@@ -88,6 +89,7 @@ impl DepthwiseF32 {
         if pixels == 0 || channels == 0 {
             return Ok(());
         }
+        let par = crew(par, out.len().saturating_mul(self.window[0] * self.window[1]) / 2);
         let vectors = channels.div_ceil(self.lanes);
         let rows = geo.batch * geo.output[0];
         // Few rows: the threads share the channels too.

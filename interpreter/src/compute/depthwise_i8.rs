@@ -16,6 +16,7 @@ use super::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use super::isa::Level;
 use super::requant::{OutputQuant, Requant, RequantPart};
+use super::share::crew;
 use super::simd_i8::{Dot8, Dot8Task, dispatch, lanes};
 
 /// Shape of a depthwise filter, `[1, height, width, in_channels * multiplier]`. Output channel `c` reads input
@@ -156,6 +157,8 @@ impl DepthwiseI8 {
         if pixels == 0 || channels == 0 {
             return Ok(());
         }
+        let taps = geo.window[0] * geo.window[1];
+        let par = crew(par, out.len().saturating_mul(taps) / 2);
         let vectors = channels.div_ceil(self.lanes);
         let rows = geo.batch * geo.output[0];
         // Few rows: the threads share the channels too.

@@ -3,6 +3,7 @@
 use super::buffer::SharedMut;
 use super::error::{Result, check_len, product};
 use super::isa::Isa;
+use super::share::{bundle, crew};
 use super::simd::{Simd, SimdTask, dispatch};
 use super::{Clamp, Parallel};
 
@@ -144,7 +145,8 @@ impl SumScales {
         if sums.is_empty() {
             return Ok(());
         }
-        let bundle = ((16 << 10) / columns).clamp(1, rows);
+        let par = crew(par, sums.len());
+        let bundle = bundle(par, rows, columns);
         let shared = SharedMut::new(out);
         par.run(rows.div_ceil(bundle), &|task| {
             for row in task * bundle..((task + 1) * bundle).min(rows) {
@@ -178,7 +180,8 @@ impl SumScales {
         let (columns, len) = (self.totals.len(), out.len());
         check_len("output", len % columns.max(1), 0)?;
         let rows = len.checked_div(columns).unwrap_or(0);
-        let bundle = ((16 << 10) / columns.max(1)).clamp(1, rows.max(1));
+        let par = crew(par, len);
+        let bundle = bundle(par, rows, columns);
         let shared = SharedMut::new(out);
         par.run(rows.div_ceil(bundle), &|task| {
             for row in task * bundle..((task + 1) * bundle).min(rows) {

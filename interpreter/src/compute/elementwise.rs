@@ -1,10 +1,11 @@
 //! Elementwise functions of one and two operands in single precision.
 
-use super::broadcast::{Broadcast, PER_TASK};
+use super::broadcast::Broadcast;
 use super::buffer::SharedMut;
 use super::error::{Result, check_len};
 use super::isa::Isa;
 use super::math;
+use super::share::{bundle, crew};
 use super::simd::{Simd, SimdTask, dispatch};
 use super::{Clamp, Parallel};
 
@@ -76,9 +77,11 @@ pub fn unary(
     let len = out.len();
     check_len("input", input.map_or(len, <[f32]>::len), len)?;
     let shared = SharedMut::new(out);
-    par.run(len.div_ceil(PER_TASK), &|task| {
-        let start = task * PER_TASK;
-        let end = (start + PER_TASK).min(len);
+    let par = crew(par, len);
+    let piece = bundle(par, len, 1);
+    par.run(len.div_ceil(piece), &|task| {
+        let start = task * piece;
+        let end = (start + piece).min(len);
         let input = input.map(|input| &input[start..end]);
         // SAFETY: each task has a part of its own.
         let out = unsafe { shared.slice(start, end - start) };
@@ -330,7 +333,7 @@ mod tests {
         ];
         for &isa in Isa::available() {
             for (function, plain) in plain {
-                for len in (0..40).chain([PER_TASK + 3]) {
+                for len in (0..40).chain([crate::compute::share::PER_TASK * 2 + 3]) {
                     let positive = matches!(function, Unary::Sqrt | Unary::Rsqrt);
                     let input: Vec<f32> = rng
                         .floats(len)

@@ -3,12 +3,13 @@
 //! The loops are plain ones that the compiler turns into vectors for each instruction set.
 
 use super::Parallel;
-use super::broadcast::{Broadcast, PER_TASK};
+use super::broadcast::Broadcast;
 use super::buffer::{Parts, SharedMut};
 use super::conv_i8::ByteQuant;
 use super::error::{ComputeError, Result, check_len};
 use super::isa::Isa;
 use super::requant::Multiplier;
+use super::share::{bundle, crew};
 use super::simd::{Simd, SimdTask, dispatch};
 
 /// How many bits sums have to spare on the right while their operands are brought to one scale.
@@ -289,7 +290,8 @@ pub fn lookup(
     match input {
         Some(input) => split(isa, input, out, par, |input, out| LookupTask { table, input, out }),
         None => {
-            let parts = Parts::new(out, PER_TASK);
+            let par = crew(par, out.len());
+            let parts = Parts::new(out, bundle(par, out.len(), 1));
             par.run(parts.count(), &|index| {
                 // SAFETY: each task has a part of its own.
                 let part = unsafe { parts.get(index) };
@@ -315,8 +317,6 @@ pub fn quantize(
     par: &dyn Parallel,
 ) -> Result<()> {
     quant.zero_byte()?;
-    // Only the last part has a rest.
-    const { assert!(PER_TASK.is_multiple_of(GROUP)) };
     split(isa, input, out, par, |input, out| QuantizeTask { scale, quant, input, out })
 }
 
@@ -345,11 +345,13 @@ fn split<'a, I: Sync, O: Send, T: SimdTask<Out = ()>>(
     task: impl Fn(&'a [I], &'a mut [O]) -> T + Sync,
 ) -> Result<()> {
     check_len("input", input.len(), out.len())?;
-    let len = input.len();
+    let (len, par) = (input.len(), crew(par, input.len()));
+    // Only the last part has an incomplete group.
+    let piece = bundle(par, len, 1).next_multiple_of(GROUP);
     let shared = SharedMut::new(out);
-    par.run(len.div_ceil(PER_TASK), &|index| {
-        let start = index * PER_TASK;
-        let input = &input[start..(start + PER_TASK).min(len)];
+    par.run(len.div_ceil(piece), &|index| {
+        let start = index * piece;
+        let input = &input[start..(start + piece).min(len)];
         // SAFETY: each task has a part of its own.
         let out = unsafe { shared.slice(start, input.len()) };
         dispatch(isa, task(input, out));

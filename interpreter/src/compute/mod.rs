@@ -32,6 +32,7 @@ mod pooling_i8;
 mod reduce;
 mod requant;
 mod resize;
+mod share;
 mod simd;
 mod simd_i8;
 mod softmax;
@@ -44,6 +45,7 @@ mod tests_i8;
 mod tiles;
 
 pub use broadcast::Broadcast;
+pub(crate) use buffer::SharedMut;
 pub use buffer::{AlignedVec, Parts};
 pub use conv::{ConvF32, ConvGeometry, Filter};
 
@@ -60,10 +62,11 @@ pub use isa::Isa;
 pub use pool::ThreadPool;
 pub use pooling::{Pool, pool_2d};
 pub use pooling_i8::pool_2d_bytes;
-pub use reduce::Reduce;
+pub use reduce::{Reduce, fold, stack};
 pub use requant::{Multiplier, OutputQuant, Ties};
 
 pub use resize::{Bilinear, Interpolate, Tap};
+pub(crate) use share::{bundle, crew};
 pub use softmax::{Softmax, SoftmaxBytes, softmax};
 
 /// The bounds of a fused activation: results are `min(max(x, low), high)`; NaN stays NaN.

@@ -4,11 +4,12 @@
 //! not to allocate, hence this one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 
 use super::Parallel;
+use super::share::Shares;
 
 /// A fixed number of threads, the caller included. The others sleep while there is nothing to do.
 pub struct ThreadPool {
@@ -25,7 +26,8 @@ pub struct ThreadPool {
 struct Shared {
     state: AtomicU32,
     job: Mutex<Option<Job>>,
-    next: AtomicUsize,
+    /// One for each thread, the caller's first.
+    shares: Box<[AtomicU64]>,
     panicked: AtomicBool,
     stop: AtomicBool,
     sleepers: AtomicUsize,
@@ -36,7 +38,6 @@ struct Shared {
 #[derive(Clone, Copy)]
 struct Job {
     f: *const (dyn Fn(usize) + Sync + 'static),
-    tasks: usize,
 }
 
 // SAFETY: `f` is `Sync`, and `ThreadPool::run` keeps it alive while any thread can reach it.
@@ -55,21 +56,22 @@ impl ThreadPool {
     /// A pool of `threads` threads (at least 1), one of which is the thread that calls [`Parallel::run`].
     /// Where the system refuses a thread, the pool does with fewer; [`Parallel::threads`] tells.
     pub fn new(threads: usize) -> Self {
+        let wanted = threads.saturating_sub(1).min(INSIDE as usize);
         let shared = Arc::new(Shared {
             state: AtomicU32::new(0),
             job: Mutex::new(None),
-            next: AtomicUsize::new(0),
+            shares: (0..=wanted).map(|_| AtomicU64::new(0)).collect(),
             panicked: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
             bed: Mutex::new(()),
             wake: Condvar::new(),
         });
-        let wanted = threads.saturating_sub(1).min(INSIDE as usize);
         let workers = (0..wanted)
             .map_while(|i| {
                 let shared = Arc::clone(&shared);
-                thread::Builder::new().name(format!("delegraph-{}", i + 1)).spawn(move || shared.work()).ok()
+                let number = i + 1;
+                thread::Builder::new().name(format!("delegraph-{number}")).spawn(move || shared.work(number)).ok()
             })
             .collect();
         Self { shared, owner: Mutex::new(()), workers }
@@ -92,7 +94,7 @@ impl Parallel for ThreadPool {
             Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         };
-        if owner.is_none() || self.workers.is_empty() || tasks < 2 {
+        if owner.is_none() || self.workers.is_empty() || tasks < 2 || u32::try_from(tasks).is_err() {
             self.shared.guarded(|| (0..tasks).for_each(f));
             return;
         }
@@ -101,16 +103,16 @@ impl Parallel for ThreadPool {
         // function returns after the job is closed and the last worker has left it.
         let f: *const (dyn Fn(usize) + Sync + 'static) =
             unsafe { std::mem::transmute(std::ptr::from_ref::<dyn Fn(usize) + Sync>(f)) };
-        let job = Job { f, tasks };
+        let job = Job { f };
         *lock(&shared.job) = Some(job);
-        shared.next.store(0, Ordering::Relaxed);
+        shared.shares().deal(tasks);
         let number = shared.state.load(Ordering::Relaxed).wrapping_add(ONE_JOB) & JOB;
         shared.state.store(number | OPEN, Ordering::SeqCst);
         if shared.sleepers.load(Ordering::SeqCst) > 0 {
             drop(lock(&shared.bed));
             shared.wake.notify_all();
         }
-        shared.take_tasks(job);
+        shared.take_tasks(job, 0);
         shared.state.fetch_and(!OPEN, Ordering::AcqRel);
         let mut looks = 0u32;
         while shared.state.load(Ordering::Acquire) & INSIDE != 0 {
@@ -134,15 +136,20 @@ impl Drop for ThreadPool {
 }
 
 impl Shared {
+    /// What is left to do for each thread. Where the system refused a thread, the others take its share.
+    fn shares(&self) -> Shares<'_> {
+        Shares(&self.shares)
+    }
+
     /// What a worker does all its life.
-    fn work(&self) {
+    fn work(&self, number: usize) {
         let mut last = self.state.load(Ordering::Acquire) & JOB;
         while let Some(state) = self.next_job(last) {
             last = state & JOB;
             if self.join(state) {
                 let job = *lock(&self.job);
                 if let Some(job) = job {
-                    self.take_tasks(job);
+                    self.take_tasks(job, number);
                 }
                 self.state.fetch_sub(1, Ordering::AcqRel);
             }
@@ -179,13 +186,9 @@ impl Shared {
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter).is_ok()
     }
 
-    fn take_tasks(&self, job: Job) {
+    fn take_tasks(&self, job: Job, number: usize) {
         self.guarded(|| {
-            loop {
-                let task = self.next.fetch_add(1, Ordering::Relaxed);
-                if task >= job.tasks {
-                    break;
-                }
+            while let Some(task) = self.shares().take(number) {
                 // SAFETY: this thread is inside the job (or owns it), so its owner keeps `f` alive.
                 unsafe { (*job.f)(task) }
             }

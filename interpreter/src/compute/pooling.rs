@@ -6,6 +6,7 @@ use super::buffer::SharedMut;
 use super::conv::ConvGeometry;
 use super::error::{ComputeError, Result, check_len, product};
 use super::isa::Isa;
+use super::share::crew;
 use super::simd::{Simd, SimdTask, dispatch};
 use super::{Clamp, Parallel};
 
@@ -41,6 +42,7 @@ pub fn pool_2d(
     if out.is_empty() {
         return Ok(());
     }
+    let par = crew(par, out.len().saturating_mul(geo.window[0] * geo.window[1]));
     let shared = SharedMut::new(out);
     par.run(geo.batch * geo.output[0], &|task| {
         let rows = task..task + 1;

@@ -6,6 +6,7 @@ use super::conv::ConvGeometry;
 use super::error::{ComputeError, Result, check_len, product};
 use super::isa::Isa;
 use super::pooling::Pool;
+use super::share::crew;
 use super::simd::{Simd, SimdTask, dispatch};
 
 /// Channels that are pooled at a time.
@@ -40,6 +41,7 @@ pub fn pool_2d_bytes(
     if out.is_empty() {
         return Ok(());
     }
+    let par = crew(par, out.len().saturating_mul(geo.window[0] * geo.window[1]));
     let shared = SharedMut::new(out);
     par.run(geo.batch * geo.output[0], &|task| {
         // SAFETY: each task has a row of its own.

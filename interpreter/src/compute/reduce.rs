@@ -1,9 +1,13 @@
-//! Sums and extrema of runs in single precision.
+//! Sums and extrema.
 
+use super::error::{ComputeError, Result};
 use super::isa::Isa;
 use super::simd::{Simd, SimdTask, dispatch};
 
-/// How elements are put together.
+/// Shorter runs gain nothing from vectors.
+const SHORT: usize = 8;
+
+/// How elements are put together in single precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
     /// Added up.
@@ -17,12 +21,10 @@ pub enum Reduce {
 impl Reduce {
     /// Puts all elements of `run` together, with `init`.
     pub fn run(self, isa: Isa, init: f32, run: &[f32]) -> f32 {
+        if run.len() < SHORT {
+            return run.iter().fold(init, |all, x| self.two(all, *x));
+        }
         dispatch(isa, RunTask { kind: self, init, run })
-    }
-
-    /// Puts each element of `run` together with one of `out`. The longer one is cut.
-    pub fn each(self, isa: Isa, run: &[f32], out: &mut [f32]) {
-        dispatch(isa, EachTask { kind: self, run, out });
     }
 
     fn two(self, a: f32, b: f32) -> f32 {
@@ -95,22 +97,87 @@ impl SimdTask for RunTask<'_> {
     }
 }
 
-struct EachTask<'a> {
-    kind: Reduce,
-    run: &'a [f32],
-    out: &'a mut [f32],
+/// Puts rows on top of each other: with `f`, each element of `out` takes in those of `rows` rows of `input` at the same
+/// place, one row after the other, which begin `stride` apart.
+///
+/// # Errors
+/// Where a row lies outside.
+pub fn stack<T: Copy, A: Copy>(
+    isa: Isa,
+    input: &[T],
+    (rows, stride): (usize, usize),
+    out: &mut [A],
+    f: impl Fn(A, T) -> A + Copy,
+) -> Result<()> {
+    let end = rows.saturating_sub(1).checked_mul(stride).and_then(|last| last.checked_add(out.len()));
+    if rows > 0 && end.is_none_or(|end| end > input.len()) {
+        return Err(ComputeError::Range { what: "row" });
+    }
+    dispatch(isa, StackTask { input, rows, stride, out, f });
+    Ok(())
 }
 
-impl SimdTask for EachTask<'_> {
+/// Puts all elements of `run` together, with `init`: `f` must not mind the order.
+pub fn fold<T: Copy, A: Copy>(isa: Isa, run: &[T], init: A, f: impl Fn(A, T) -> A + Copy) -> A {
+    if run.len() < SHORT {
+        return run.iter().fold(init, |all, x| f(all, *x));
+    }
+    dispatch(isa, FoldTask { run, init, f })
+}
+
+struct FoldTask<'a, T, A, F> {
+    run: &'a [T],
+    init: A,
+    f: F,
+}
+
+impl<T: Copy, A: Copy, F: Fn(A, T) -> A + Copy> SimdTask for FoldTask<'_, T, A, F> {
+    type Out = A;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> A {
+        self.run.iter().fold(self.init, |all, x| (self.f)(all, *x))
+    }
+}
+
+struct StackTask<'a, T, A, F> {
+    input: &'a [T],
+    rows: usize,
+    stride: usize,
+    out: &'a mut [A],
+    f: F,
+}
+
+impl<T: Copy, A: Copy, F: Fn(A, T) -> A + Copy> SimdTask for StackTask<'_, T, A, F> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let pairs = self.out.iter_mut().zip(self.run);
-        match self.kind {
-            Reduce::Sum => pairs.for_each(|(o, x)| *o += x),
-            Reduce::Max => pairs.for_each(|(o, &x)| *o = if x > *o { x } else { *o }),
-            Reduce::Min => pairs.for_each(|(o, &x)| *o = if x < *o { x } else { *o }),
+        // So many columns stay in registers.
+        const WIDE: usize = 64;
+        let rows = |from: usize| (0..self.rows).map(move |row| &self.input[row * self.stride + from..]);
+        let (wide, rest) = self.out.as_chunks_mut::<WIDE>();
+        let done = wide.len() * WIDE;
+        for (i, out) in wide.iter_mut().enumerate() {
+            let mut all = *out;
+            for row in rows(i * WIDE) {
+                let Some(row) = row.first_chunk::<WIDE>() else { return };
+                all.iter_mut().zip(row).for_each(|(all, x)| *all = (self.f)(*all, *x));
+            }
+            *out = all;
+        }
+        let (half, rest) = rest.as_chunks_mut::<{ WIDE / 4 }>();
+        for (i, out) in half.iter_mut().enumerate() {
+            let mut all = *out;
+            for row in rows(done + i * WIDE / 4) {
+                let Some(row) = row.first_chunk::<{ WIDE / 4 }>() else { return };
+                all.iter_mut().zip(row).for_each(|(all, x)| *all = (self.f)(*all, *x));
+            }
+            *out = all;
+        }
+        let done = done + half.len() * WIDE / 4;
+        for row in rows(done).take(if rest.is_empty() { 0 } else { self.rows }) {
+            rest.iter_mut().zip(row).for_each(|(all, x)| *all = (self.f)(*all, *x));
         }
     }
 }

@@ -4,6 +4,7 @@ use super::Parallel;
 use super::buffer::SharedMut;
 use super::error::{ComputeError, Result, check_len, product};
 use super::isa::Isa;
+use super::share::crew;
 use super::simd::{Simd, SimdTask, dispatch};
 
 /// Where an output row or column lies between two of the input.
@@ -122,6 +123,7 @@ impl<T: Interpolate> Bilinear<T> {
         let rows = product("rows", &[batch, self.rows.len()])?;
         check_len("input", input.len(), batch * image)?;
         check_len("output", out.len(), product("output", &[rows, row])?)?;
+        let par = crew(par, out.len().saturating_mul(4));
         let shared = SharedMut::new(out);
         par.run(rows, &|index| {
             let input = &input[index / self.rows.len() * image..][..image];

@@ -5,6 +5,7 @@ use super::buffer::SharedMut;
 use super::error::{Result, check_len};
 use super::isa::Isa;
 use super::math;
+use super::share::{bundle, crew};
 use super::simd::{Simd, SimdTask, dispatch};
 
 /// What a row becomes.
@@ -19,8 +20,8 @@ pub enum Softmax {
     Logarithms,
 }
 
-/// Elements that are worth a task of their own.
-const PER_TASK: usize = 4 << 10;
+/// What an element costs, in elements of a cheap function.
+const COST: usize = 8;
 
 /// Computes rows of `depth` elements.
 ///
@@ -37,7 +38,8 @@ pub fn softmax(
     check_len("output", out.len(), input.len())?;
     check_len("input", input.len() % depth.max(1), 0)?;
     let rows = input.len().checked_div(depth).unwrap_or(0);
-    let bundle = (PER_TASK / depth.max(1)).clamp(1, rows.max(1));
+    let par = crew(par, input.len().saturating_mul(COST));
+    let bundle = bundle(par, rows, depth * COST);
     let shared = SharedMut::new(out);
     par.run(rows.div_ceil(bundle), &|task| {
         let rows = task * bundle..((task + 1) * bundle).min(rows);
@@ -160,7 +162,8 @@ impl SoftmaxBytes {
         check_len("input", input.len() % depth.max(1), 0)?;
         let Ok(exp) = <&[f32; 256]>::try_from(&self.exp[..]) else { return Ok(()) };
         let rows = input.len().checked_div(depth).unwrap_or(0);
-        let bundle = (PER_TASK / depth.max(1)).clamp(1, rows.max(1));
+        let par = crew(par, input.len().saturating_mul(COST));
+        let bundle = bundle(par, rows, depth * COST);
         let shared = SharedMut::new(out);
         par.run(rows.div_ceil(bundle), &|task| {
             let rows = task * bundle..((task + 1) * bundle).min(rows);

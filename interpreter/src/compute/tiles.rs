@@ -6,13 +6,14 @@
 //! a segment of zeros. Columns are packed in *panels*, as wide as a micro-kernel; a *tile* is what one call of
 //! a micro-kernel computes: a few rows by one panel.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use bytemuck::Pod;
 
 use super::Parallel;
 use super::buffer::{carve, scratch_bytes};
 use super::error::{ComputeError, Result};
+use super::share::Shares;
 
 /// Where the output rows find their inputs.
 pub(crate) trait Rows: Sync {
@@ -71,8 +72,16 @@ struct Plan {
     chunk_rows: usize,
 }
 
+/// Products that make fewer passes over bytes of packed columns than this are done before another thread has begun.
+const SMALL: usize = 1 << 20;
+
+/// Most threads that share a product.
+const MOST_SLOTS: usize = 64;
+
 impl Plan {
     fn new(e: &Extent, threads: usize) -> Self {
+        let work = e.rows.saturating_mul(e.packed_bytes).saturating_mul(e.groups);
+        let threads = if work < SMALL { 1 } else { threads.min(MOST_SLOTS) };
         let tiles = e.rows.div_ceil(e.tile_rows.max(1)).max(1);
         let budget = if e.packed_bytes > L2_PACKED { L2_ROWS } else { L1_ROWS };
         let tile_bytes = e.row_bytes.saturating_mul(e.tile_rows).max(1);
@@ -139,25 +148,31 @@ pub(crate) fn drive<R: Rows>(
         return Err(ComputeError::Length { what: "scratch", needed, got: scratch.len() });
     }
     let plan = Plan::new(e, par.threads());
+    if u32::try_from(plan.units).is_err() {
+        return Err(ComputeError::TooLarge { what: "product" });
+    }
     let per_slot = needed / plan.slots;
     let scratch = super::buffer::SharedMut::new(scratch);
-    let next = AtomicUsize::new(0);
-    let work = |slot: usize| {
+    let work = |slot: usize, next: &mut dyn FnMut() -> Option<usize>| {
         // SAFETY: each slot is a task of its own, and slots don't overlap.
         let mut mine = unsafe { scratch.slice(slot * per_slot, per_slot) };
         let table = carve::<usize>(&mut mine, plan.chunk_rows * e.segments).unwrap_or_default();
         let patch = carve::<R::In>(&mut mine, plan.chunk_rows * e.patch_len).unwrap_or_default();
-        loop {
-            let unit = next.fetch_add(1, Ordering::Relaxed);
-            if unit >= plan.units {
-                break;
-            }
+        while let Some(unit) = next() {
             let (unit, part) = (unit / plan.panel_units, unit % plan.panel_units);
             let (group, chunk) = (unit / plan.chunks, unit % plan.chunks);
             chunk_of_tiles(e, &plan, rows, kernel, (group, chunk, part), table, patch);
         }
     };
-    par.run(plan.slots, &work);
+    if plan.slots == 1 {
+        let mut units = 0..plan.units;
+        work(0, &mut || units.next());
+        return Ok(());
+    }
+    let shares = [const { AtomicU64::new(0) }; MOST_SLOTS];
+    let shares = Shares(&shares[..plan.slots]);
+    shares.deal(plan.units);
+    par.run(plan.slots, &|slot| work(slot, &mut || shares.take(slot)));
     Ok(())
 }
 

@@ -1,7 +1,10 @@
 //! Walking over tensors of any rank: strides, nested loops, copies between strided views.
 
 use delegraph_core::TensorType;
+use delegraph_core::kernel::Parallel;
 use smallvec::SmallVec;
+
+use crate::compute::{SharedMut, bundle, crew};
 
 /// How far apart neighbours along each dimension are, outermost dimension first.
 pub type Strides = SmallVec<[isize; 8]>;
@@ -104,7 +107,47 @@ impl<const N: usize> Nest<N> {
     }
 }
 
+/// A loop whose parts can be done at the same time: what they write to lies apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// Which one, outermost first.
+    pub depth: usize,
+    /// How often it runs.
+    pub count: usize,
+    /// What the operands move by.
+    pub step: [isize; 2],
+    /// How far the loops inside of it lead in what is written.
+    pub reach: usize,
+}
+
 impl Nest<2> {
+    /// The outermost loop that moves in the second operand, if its steps are longer than what the others lead to there.
+    pub fn cut(&self) -> Option<Cut> {
+        let loops = || self.outer.iter().chain([&self.inner]);
+        let (depth, &(count, step)) = loops().enumerate().find(|(_, (count, step))| *count > 1 && step[1] != 0)?;
+        let mut reach = 0usize;
+        for (count, step) in loops().skip(depth + 1) {
+            reach = reach.checked_add(count.checked_sub(1)?.checked_mul(usize::try_from(step[1]).ok()?)?)?;
+        }
+        (usize::try_from(step[1]).ok()? > reach && !self.outer.spilled()).then_some(Cut { depth, count, step, reach })
+    }
+
+    /// Where rows are put on top of each other, so that the innermost loop moves in both operands and the one around it
+    /// does not in the second: the loops without that one, how often it runs, and what it moves by in the first.
+    pub fn stacked(&self) -> Option<(Self, usize, usize)> {
+        let &(count, [step, 0]) = self.outer.last().filter(|_| self.inner.1 == [1, 1])? else { return None };
+        let mut rest = self.clone();
+        rest.outer.pop();
+        Some((rest, count, usize::try_from(step).ok()?))
+    }
+
+    /// The same loops, that of a cut run only `count` times.
+    pub fn part(&self, cut: Cut, count: usize) -> Self {
+        let mut part = self.clone();
+        part.outer.get_mut(cut.depth).unwrap_or(&mut part.inner).0 = count;
+        part
+    }
+
     /// Loops for an elementwise op whose inputs of shapes `a` and `b` broadcast to `out`.
     pub fn broadcast(a: &[usize], b: &[usize], out: &[usize]) -> Self {
         Nest::new(out, [&broadcast_strides(a, out), &broadcast_strides(b, out)])
@@ -215,6 +258,30 @@ impl StridedCopy {
             && self.nest.outer.is_empty()
             && size == elements
             && (size < 2 || steps == [1; 2])
+    }
+
+    /// Like [`StridedCopy::run`], on several threads where that is worth it.
+    pub fn run_on(&self, from: &[u8], to: &mut [u8], par: &dyn Parallel) {
+        let width = self.bits / 8;
+        let loops = || self.nest.outer.iter().chain([&self.nest.inner]);
+        let elements = loops().fold(1usize, |all, (count, _)| all.saturating_mul(*count));
+        let par = crew(par, elements.saturating_mul(width) / 4);
+        let several = width > 0 && par.threads() > 1;
+        let Some(cut) = several.then(|| self.nest.cut()).flatten() else { return self.run(from, to) };
+        let each = elements.checked_div(cut.count).unwrap_or(0);
+        let piece = bundle(par, cut.count, (each * width).div_ceil(4));
+        let shared = SharedMut::new(to);
+        par.run(cut.count.div_ceil(piece), &|task| {
+            let (first, count) = (task * piece, piece.min(cut.count - task * piece));
+            let [at, to] = [0, 1].map(|n| {
+                self.start[n].wrapping_add_signed(cut.step[n].wrapping_mul(first.cast_signed()))
+            });
+            let reach = (count - 1).wrapping_mul(cut.step[1].cast_unsigned()).wrapping_add(cut.reach);
+            // SAFETY: the loop's steps are longer than what lies within, so that parts don't overlap.
+            let to = unsafe { shared.slice(to * width, (reach + 1) * width) };
+            let part = StridedCopy { nest: self.nest.part(cut, count), start: [at, 0], bits: self.bits };
+            part.run(from, to);
+        });
     }
 
     /// Copies from the bytes of one tensor to the bytes of another.
@@ -369,6 +436,36 @@ mod tests {
                 assert_eq!(got, want, "{shape:?} as {order:?}, {bits} bits");
             }
         }
+    }
+
+    #[test]
+    fn copies_on_several_threads_agree() {
+        let pool = crate::compute::ThreadPool::new(3);
+        let mut rng = crate::compute::testing::Rng::new(91);
+        let mut shared = 0;
+        for _ in 0..60 {
+            // A box of one tensor, its dimensions in another order, goes to a place in a larger one.
+            let rank = rng.range(1, 4);
+            let size: Vec<usize> = (0..rank).map(|d| rng.range(1, [100_000, 500, 60, 20][rank - 1] + d)).collect();
+            let mut order: Vec<usize> = (0..rank).collect();
+            (0..rank).for_each(|d| order.swap(d, rng.range(d, rank - 1)));
+            let outer: Vec<usize> = size.iter().map(|s| s + rng.range(0, 3)).collect();
+            let origin: Vec<usize> = size.iter().zip(&outer).map(|(s, o)| rng.range(0, o - s)).collect();
+            let turned: Vec<usize> = order.iter().map(|&d| size[d]).collect();
+            let (strides, whole) = (dense_strides(&turned), View::at(&outer, &origin));
+            let mut from = View { start: 0, strides: Strides::from_elem(0, rank) };
+            order.iter().enumerate().for_each(|(i, &d)| from.strides[d] = strides[i]);
+            let width = [1, 4, 8][rng.range(0, 2)];
+            let copy = StridedCopy::new(&size, 8 * width, &from, &whole);
+            let source: Vec<u8> = (0..size.iter().product::<usize>() * width).map(|_| rng.next() as u8).collect();
+            let len = outer.iter().product::<usize>() * width;
+            let (mut got, mut want) = (vec![7; len], vec![7; len]);
+            shared += usize::from(source.len() / 4 > 1 << 15);
+            copy.run_on(&source, &mut got, &pool);
+            copy.for_each(|i, o| want[o * width..][..width].copy_from_slice(&source[i * width..][..width]));
+            assert!(got == want, "{size:?} as {order:?} at {origin:?} of {outer:?}, {width} bytes");
+        }
+        assert!(shared > 10, "{shared}");
     }
 
     #[test]

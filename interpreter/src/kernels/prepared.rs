@@ -83,6 +83,11 @@ pub(crate) fn moved_bits(operand: &str, tensor: TensorView<'_>) -> Result<usize>
     copied_bits(tensor.ty()).ok_or_else(|| unsupported_type(operand, tensor))
 }
 
+/// Bytes per element of an operand whose elements are only moved; `None` where they are less than a byte, or strings.
+pub(crate) fn copied_bytes(tensor: TensorView<'_>) -> Option<usize> {
+    copied_bits(tensor.ty()).filter(|bits| bits % 8 == 0).map(|bits| bits / 8)
+}
+
 /// Scale and zero point, `(0, 0)` without quantization.
 pub(crate) fn scale_zero_point(tensor: TensorView<'_>) -> (f32, i32) {
     tensor.scale_zero_point().unwrap_or_default()
@@ -120,7 +125,7 @@ pub(crate) fn copies(cx: &PrepareContext<'_>, list: Vec<(usize, usize, StridedCo
                 Some((index, bytes)) if index == o => bytes,
                 _ => &mut output.insert((*o, cx.output_bytes(*o)?)).1,
             };
-            copy.run(cx.input_bytes(*i)?, target);
+            copy.run_on(cx.input_bytes(*i)?, target, cx.parallel());
         }
         Ok(())
     }))
@@ -128,8 +133,15 @@ pub(crate) fn copies(cx: &PrepareContext<'_>, list: Vec<(usize, usize, StridedCo
 
 /// Fills `to` with elements of one value, of at least a byte each.
 pub(crate) fn fill_elements(to: &mut [u8], value: &[u8]) {
+    fn fill<const W: usize>(to: &mut [u8], value: &[u8]) {
+        if let Some(value) = value.first_chunk::<W>() {
+            to.as_chunks_mut::<W>().0.fill(*value);
+        }
+    }
     match value {
         [first, rest @ ..] if rest.iter().all(|byte| byte == first) => to.fill(*first),
+        [_, _] => fill::<2>(to, value),
+        [_, _, _, _] => fill::<4>(to, value),
         _ => to.chunks_exact_mut(value.len().max(1)).for_each(|element| element.copy_from_slice(value)),
     }
 }

@@ -65,6 +65,12 @@ impl T {
         self
     }
 
+    /// With the quantization of another one.
+    pub(crate) fn quantized_like(mut self, other: &Self) -> Self {
+        self.quantization.clone_from(&other.quantization);
+        self
+    }
+
     /// Another tensor of the type and quantization, all zeros.
     pub(crate) fn like(&self, shape: &[usize]) -> Self {
         let shape = Shape::new(shape);
@@ -103,19 +109,22 @@ pub(crate) fn run_custom(
     inputs: &[Option<T>],
     outputs: &[T],
 ) -> Result<Vec<(Shape, Vec<u8>)>> {
-    let mut interpreter = interpreter(resolver, op, version, params, options, inputs, outputs)?;
-    interpreter.invoke()?;
-    let output = |i| interpreter.output_tensor(i).map(|t| (t.shape.clone(), t.bytes().to_vec()));
-    (0..outputs.len()).map(output).collect()
+    results(&mut interpreter(resolver, op, version, params, (options, 1), inputs, outputs)?, outputs.len())
 }
 
-/// An interpreter of one node that has its inputs.
+fn results(interpreter: &mut Interpreter, outputs: usize) -> Result<Vec<(Shape, Vec<u8>)>> {
+    interpreter.invoke()?;
+    let output = |i| interpreter.output_tensor(i).map(|t| (t.shape.clone(), t.bytes().to_vec()));
+    (0..outputs).map(output).collect()
+}
+
+/// An interpreter of one node that has its inputs, with custom options and threads.
 pub(crate) fn interpreter(
     resolver: impl OpResolver + 'static,
     op: impl Into<Op>,
     version: u32,
     params: Params,
-    options: &[u8],
+    (options, threads): (&[u8], usize),
     inputs: &[Option<T>],
     outputs: &[T],
 ) -> Result<Interpreter> {
@@ -161,7 +170,7 @@ pub(crate) fn interpreter(
         ..Default::default()
     };
     let model = Model::from_subgraphs(data, vec![subgraph])?;
-    let mut interpreter = Interpreter::builder(model).resolver(resolver).build()?;
+    let mut interpreter = Interpreter::builder(model).resolver(resolver).threads(threads).build()?;
     for (i, (_, t)) in fed.iter().enumerate() {
         interpreter.set_input_bytes(i, &t.bytes)?;
     }
@@ -201,7 +210,15 @@ pub(crate) fn twins(
     outputs: &[T],
 ) -> bool {
     let want = run(ReferenceOpResolver::new(), op, version, params.clone(), inputs, outputs);
-    let got = run(BuiltinOpResolver::new(), op, version, params.clone(), inputs, outputs);
+    let on = |threads: usize| {
+        let mut interpreter =
+            interpreter(BuiltinOpResolver::new(), op, version, params.clone(), (&[], threads), inputs, outputs)?;
+        results(&mut interpreter, outputs.len())
+    };
+    let got = on(1);
+    if let (Ok(one), Ok(three)) = (&got, &on(3)) {
+        assert!(one == three, "{op:?} {params:?}: otherwise on three threads");
+    }
     let what = || {
         let shapes: Vec<_> = inputs.iter().flatten().map(|t| (t.ty, &t.shape, &t.quantization)).collect();
         format!(

@@ -1,4 +1,4 @@
-//! RESIZE_BILINEAR in single precision and 8 bits.
+//! RESIZE_BILINEAR in single precision and 8 bits, and RESIZE_NEAREST_NEIGHBOR.
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
@@ -6,12 +6,13 @@ use delegraph_core::ops::resize::ResizeBilinearParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{compute_error, optimize};
-use crate::compute::{Bilinear, Isa, Tap};
+use crate::compute::{Bilinear, Isa, Parts, Tap, bundle, crew};
 use crate::kernels::prepared::Invoke;
-use crate::kernels::reference::resize_taps as taps;
+use crate::kernels::reference::{Nearest, resize_taps as taps};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::RESIZE_BILINEAR, 1..=4, bilinear);
+    optimize(resolver, BuiltinOp::RESIZE_NEAREST_NEIGHBOR, 1..=4, nearest);
 }
 
 fn bilinear(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
@@ -50,5 +51,53 @@ fn bilinear(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         TensorType::UInt8 => resize!(u8, floats),
         TensorType::Int8 => resize!(i8, fixed),
         _ => Ok(None),
+    }
+}
+
+fn nearest(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
+    let n = Nearest::new(cx)?;
+    let row = n.columns.len() * n.pixel;
+    if row == 0 || cx.input(0)?.shape().elements() == 0 {
+        return Ok(None);
+    }
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+        let (rows, columns) = (n.rows.len(), &n.columns[..]);
+        let par = crew(cx.parallel(), output.len() / 2);
+        let piece = bundle(par, output.len() / row, row / 2);
+        let parts = Parts::new(output, piece * row);
+        let repeat = match n.pixel {
+            1 => repeat::<1>,
+            2 => repeat::<2>,
+            3 => repeat::<3>,
+            4 => repeat::<4>,
+            8 => repeat::<8>,
+            12 => repeat::<12>,
+            16 => repeat::<16>,
+            _ => repeat_any,
+        };
+        par.run(parts.count(), &|task| {
+            // SAFETY: each task has rows of its own.
+            let part = unsafe { parts.get(task) };
+            for (i, out) in (task * piece..).zip(part.chunks_exact_mut(row)) {
+                let (image, y) = (i / rows, n.rows[i % rows]);
+                let width = n.from[1] * n.pixel;
+                repeat(&input[(image * n.from[0] + y) * width..][..width], columns, n.pixel, out);
+            }
+        });
+        Ok(())
+    })))
+}
+
+/// Copies pixels of `W` bytes, those of `columns`.
+fn repeat<const W: usize>(row: &[u8], columns: &[usize], _: usize, out: &mut [u8]) {
+    let (row, out) = (row.as_chunks::<W>().0, out.as_chunks_mut::<W>().0);
+    out.iter_mut().zip(columns).for_each(|(out, x)| *out = row[*x]);
+}
+
+/// Copies pixels of `pixel` bytes, those of `columns`.
+fn repeat_any(row: &[u8], columns: &[usize], pixel: usize, out: &mut [u8]) {
+    for (out, x) in out.chunks_exact_mut(pixel).zip(columns) {
+        out.copy_from_slice(&row[x * pixel..][..pixel]);
     }
 }

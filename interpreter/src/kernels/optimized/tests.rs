@@ -8,7 +8,7 @@ use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::lstm::UnidirectionalSequenceLSTMParams;
 use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_core::ops::reduce::ReducerParams;
-use delegraph_core::ops::resize::ResizeBilinearParams;
+use delegraph_core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
 use delegraph_core::ops::softmax::SoftmaxParams;
 use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::ops::{Activation, Padding, TensorType, WeightsFormat};
@@ -307,12 +307,17 @@ fn softmax_of_rows() {
 #[test]
 fn reductions_over_any_dimensions() {
     let mut rng = Rng::new(47);
+    let mut done = 0;
     for round in 0..200 {
         let rank = rng.range(1, 4);
         let shape: Vec<usize> =
             (0..rank).map(|_| if rng.range(0, 30) == 0 { 0 } else { rng.range(1, 40) }).collect();
         let axes: Vec<i32> = (0..rank as i32).filter(|_| rng.range(0, 1) == 0).collect();
-        let x = floats(&mut rng, &shape, 1.0);
+        let signed = rng.range(0, 1) == 0;
+        let x = match round / 4 % 2 {
+            0 => floats(&mut rng, &shape, 1.0),
+            _ => bytes(&mut rng, &shape, signed, 0.05),
+        };
         let keep_dims = rng.range(0, 1) == 0;
         let reduced = |d: usize| axes.contains(&(d as i32));
         let out: Vec<usize> = (0..rank)
@@ -321,8 +326,87 @@ fn reductions_over_any_dimensions() {
             .collect();
         let ops = [BuiltinOp::MEAN, BuiltinOp::SUM, BuiltinOp::REDUCE_MAX, BuiltinOp::REDUCE_MIN];
         let axes = T::new(&[axes.len()], &axes).constant();
-        let (params, out) = (Params::Reducer(ReducerParams { keep_dims }), x.like(&out));
-        twins(ops[round % 4], 1, &params, &[Some(x), Some(axes)], &[out]);
+        let out = match (round / 4 % 2, round % 4) {
+            (1, 0 | 1) => {
+                let scale = 0.05 * 4f32.powf(rng.float());
+                bytes_out(&mut rng, &out, signed, scale)
+            }
+            _ => x.like(&out),
+        };
+        let params = Params::Reducer(ReducerParams { keep_dims });
+        done += usize::from(twins(ops[round % 4], 2, &params, &[Some(x), Some(axes)], &[out]));
+    }
+    assert!(done > 190, "only {done} ran");
+}
+
+#[test]
+fn reductions_of_large_tensors_on_several_threads() {
+    let mut rng = Rng::new(52);
+    for round in 0..16 {
+        let shape = [[1, 30, 31, 70], [3, 1, 9000, 5], [40, 7, 60, 3], [2, 40, 1, 1000]][round / 4];
+        let axes = [&[1, 2][..], &[3], &[0, 2], &[0]][round % 4];
+        let reduced: Vec<usize> =
+            (0..4).map(|d| if axes.contains(&(d as i32)) { 1 } else { shape[d] }).collect();
+        let axes = T::new(&[axes.len()], axes).constant();
+        let x = bytes(&mut rng, &shape, round % 2 == 0, 0.05);
+        let out = bytes_out(&mut rng, &reduced, round % 2 == 0, 0.05);
+        let params = Params::Reducer(ReducerParams { keep_dims: true });
+        assert!(twins(BuiltinOp::MEAN, 2, &params, &[Some(x), Some(axes.clone())], &[out]));
+        let x = floats(&mut rng, &shape, 1.0);
+        let out = x.like(&reduced);
+        assert!(twins(BuiltinOp::SUM, 1, &params, &[Some(x), Some(axes)], &[out]));
+    }
+}
+
+#[test]
+fn borders_of_any_width() {
+    let mut rng = Rng::new(53);
+    for round in 0..150 {
+        let rank = rng.range(1, 5);
+        let most = if round % 10 == 0 { 36 } else { 7 };
+        let shape: Vec<usize> =
+            (0..rank).map(|_| if rng.range(0, 20) == 0 { 0 } else { rng.range(1, most) }).collect();
+        if shape.iter().product::<usize>() > 1 << 18 {
+            continue;
+        }
+        let paddings: Vec<i32> = (0..2 * rank).map(|_| rng.range(0, 4).saturating_sub(2) as i32).collect();
+        let out: Vec<usize> =
+            shape.iter().zip(paddings.chunks(2)).map(|(s, p)| s + (p[0] + p[1]) as usize).collect();
+        let paddings = T::new(&[rank, 2], &paddings).constant();
+        let (x, value) = match round % 3 {
+            0 => (floats(&mut rng, &shape, 1.0), T::new(&[1], &[-1.5f32])),
+            1 => (bytes(&mut rng, &shape, true, 0.1), T::new(&[1], &[3i8])),
+            _ => {
+                let values: Vec<i64> = (0..shape.iter().product()).map(|_| rng.next() as i64).collect();
+                (T::new(&shape, &values), T::new(&[1], &[1i64 << 40]))
+            }
+        };
+        let (out, value) = (x.like(&out), value.quantized_like(&x));
+        let (op, inputs) = match rng.range(0, 1) {
+            0 => (BuiltinOp::PAD, vec![Some(x), Some(paddings)]),
+            _ => (BuiltinOp::PADV2, vec![Some(x), Some(paddings), Some(value)]),
+        };
+        assert!(twins(op, 2, &Params::None, &inputs, &[out]));
+    }
+}
+
+#[test]
+fn nearest_neighbours() {
+    let mut rng = Rng::new(54);
+    for round in 0..100 {
+        let most = if round % 10 == 0 { 120 } else { 20 };
+        let shape = [rng.range(1, 2), rng.range(1, 12), rng.range(1, 12), rng.range(1, 18)];
+        let size = [rng.range(1, most), rng.range(1, most)];
+        let mode = rng.range(0, 2);
+        let p = ResizeNearestNeighborParams { align_corners: mode == 1, half_pixel_centers: mode == 2 };
+        let x = match round % 3 {
+            0 => floats(&mut rng, &shape, 3.0),
+            _ => bytes(&mut rng, &shape, round % 3 == 1, 0.5),
+        };
+        let out = x.like(&[shape[0], size[0], size[1], shape[3]]);
+        let size = T::new(&[2], &size.map(|s| s as i32)).constant();
+        let params = Params::ResizeNearestNeighbor(p);
+        assert!(twins(BuiltinOp::RESIZE_NEAREST_NEIGHBOR, 3, &params, &[Some(x), Some(size)], &[out]));
     }
 }
 

@@ -49,7 +49,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         for ((i, _, copy), rescale) in list.iter().zip(&scaling) {
             let input = cx.input::<u8>(*i)?;
             match rescale {
-                None => copy.run(input, output),
+                None => copy.run_on(input, output, cx.parallel()),
                 Some(rescale) => copy.for_each(|i, o| output[o] = rescale.apply(input[i])),
             }
         }

@@ -33,7 +33,7 @@ pub(super) fn spread(
     Ok(Box::new(move |cx| {
         let output = cx.output_bytes(0)?;
         fill_elements(output, cx.input_bytes(value)?);
-        copy.run(cx.input_bytes(0)?, output);
+        copy.run_on(cx.input_bytes(0)?, output, cx.parallel());
         Ok(())
     }))
 }

@@ -53,41 +53,64 @@ fn integer_mean<T: Number + Into<i64>>(cx: &mut PrepareContext<'_>, r: Reduction
 }
 
 fn quantized_mean<T: QuantizedElement>(cx: &mut PrepareContext<'_>, r: Reduction) -> Result<Invoke> {
-    let (input, output) = (cx.input(0)?, cx.output(0)?);
-    let ((scale_in, zero_in), (scale_out, zero_out)) =
-        (input.scale_zero_point()?, output.scale_zero_point()?);
-    // Height and width of a kept-dimensions 8-bit image have arithmetic of their own in the field: one factor for
-    // scale and count, found in single precision, and channels in blocks of 16, which round halves upwards.
-    let image = cx.params::<ReducerParams>()?.keep_dims
-        && matches!(input.ty(), TensorType::Int8 | TensorType::UInt8)
-        && r.reduced.as_slice() == [false, true, true, false];
-    let channels = input.shape().last().copied().unwrap_or(1);
-    let (multiplier, before, after);
-    if image {
-        let zero = zero_in as f32 * scale_in / scale_out;
-        let zero = (if zero > 0.0 { zero + 0.5 } else { zero - 0.5 }) as i32;
-        multiplier = Multiplier::new((scale_in / (r.count as f32 * scale_out)).into())?;
-        (before, after) = (0, zero_out.wrapping_sub(zero));
-    } else {
-        multiplier = divided(Multiplier::new(f64::from(scale_in) / f64::from(scale_out))?, r.count);
-        (before, after) = (zero_in.wrapping_mul(r.count as i32), zero_out);
-    }
+    let mean = QuantizedMean::new(cx, &r)?;
     let sums = cx.temporary_of::<i32>(r.outputs)?;
     Ok(Box::new(move |cx| {
         let (sums, output) = (&mut cx.temporary::<i32>(sums)?[..r.outputs], cx.output::<T>(0)?);
         r.fold(cx.input::<T>(0)?, sums, 0, |sum: i32, v| sum.wrapping_add(v.into()));
-        if r.count == 0 {
-            output.fill(T::clamped(0, T::MIN, T::MAX));
-            return Ok(());
-        }
-        for (i, (o, sum)) in output.iter_mut().zip(sums).enumerate() {
-            let sum = sum.wrapping_sub(before);
-            let in_block = image && i % channels < channels - channels % 16;
-            let scaled = if in_block { multiplier.apply_up(sum) } else { multiplier.apply(sum) };
-            *o = T::clamped(scaled.wrapping_add(after), T::MIN, T::MAX);
-        }
+        mean.write(0, sums, output);
         Ok(())
     }))
+}
+
+/// What makes means of sums.
+pub(in crate::kernels) struct QuantizedMean {
+    multiplier: Multiplier,
+    /// Taken off the sum, and added to the result.
+    before: i32,
+    after: i32,
+    /// Of so many elements of which the first ones are rounded upwards.
+    up: [usize; 2],
+    count: usize,
+}
+
+impl QuantizedMean {
+    pub(in crate::kernels) fn new(cx: &PrepareContext<'_>, r: &Reduction) -> Result<Self> {
+        let (input, output) = (cx.input(0)?, cx.output(0)?);
+        let ((scale_in, zero_in), (scale_out, zero_out)) =
+            (input.scale_zero_point()?, output.scale_zero_point()?);
+        // Height and width of a kept-dimensions 8-bit image have arithmetic of their own in the field: one factor for
+        // scale and count, found in single precision, and channels in blocks of 16, which round halves upwards.
+        let image = cx.params::<ReducerParams>()?.keep_dims
+            && matches!(input.ty(), TensorType::Int8 | TensorType::UInt8)
+            && r.reduced.as_slice() == [false, true, true, false];
+        let channels = input.shape().last().copied().unwrap_or(1);
+        let count = r.count;
+        if image {
+            let zero = zero_in as f32 * scale_in / scale_out;
+            let zero = (if zero > 0.0 { zero + 0.5 } else { zero - 0.5 }) as i32;
+            let multiplier = Multiplier::new((scale_in / (count as f32 * scale_out)).into())?;
+            let up = [channels, channels - channels % 16];
+            return Ok(QuantizedMean { multiplier, before: 0, after: zero_out.wrapping_sub(zero), up, count });
+        }
+        let multiplier = divided(Multiplier::new(f64::from(scale_in) / f64::from(scale_out))?, count);
+        let before = zero_in.wrapping_mul(count as i32);
+        Ok(QuantizedMean { multiplier, before, after: zero_out, up: [1, 0], count })
+    }
+
+    /// Means from number `first` on.
+    pub(in crate::kernels) fn write<T: QuantizedElement>(&self, first: usize, sums: &[i32], output: &mut [T]) {
+        if self.count == 0 {
+            return output.fill(T::clamped(0, T::MIN, T::MAX));
+        }
+        let [of, up] = self.up;
+        for (i, (o, sum)) in (first..).zip(output.iter_mut().zip(sums)) {
+            let sum = sum.wrapping_sub(self.before);
+            let up = i.checked_rem(of).is_some_and(|i| i < up);
+            let scaled = if up { self.multiplier.apply_up(sum) } else { self.multiplier.apply(sum) };
+            *o = T::clamped(scaled.wrapping_add(self.after), T::MIN, T::MAX);
+        }
+    }
 }
 
 /// A factor that also divides by `count`: as many bits are gained by shifting left first as the factor has to spare.
@@ -110,23 +133,39 @@ fn sum(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
-/// Rescaled in single precision, as the field does.
 fn quantized_sum<T: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let r = Reduction::new(cx)?;
-    let ((scale_in, zero_in), (scale_out, zero_out)) =
-        (cx.input(0)?.scale_zero_point()?, cx.output(0)?.scale_zero_point()?);
-    let scale = scale_in / scale_out;
-    let bias = -zero_in as f32 * scale * r.count as f32;
+    let rescale = QuantizedSum::new(cx, &r)?;
     let sums = cx.temporary_of::<i32>(r.outputs)?;
     Ok(Box::new(move |cx| {
         let sums = &mut cx.temporary::<i32>(sums)?[..r.outputs];
         r.fold(cx.input::<T>(0)?, sums, 0, |sum: i32, v| sum.wrapping_add(v.into()));
-        for (o, sum) in cx.output::<T>(0)?.iter_mut().zip(sums) {
-            let value = (*sum as f32 * scale + bias).round() as i32;
-            *o = T::clamped(value.saturating_add(zero_out), T::MIN, T::MAX);
-        }
+        rescale.write(sums, cx.output::<T>(0)?);
         Ok(())
     }))
+}
+
+/// What makes quantized sums of sums: rescaled in single precision, as the field does.
+pub(in crate::kernels) struct QuantizedSum {
+    scale: f32,
+    bias: f32,
+    zero_point: i32,
+}
+
+impl QuantizedSum {
+    pub(in crate::kernels) fn new(cx: &PrepareContext<'_>, r: &Reduction) -> Result<Self> {
+        let ((scale_in, zero_in), (scale_out, zero_point)) =
+            (cx.input(0)?.scale_zero_point()?, cx.output(0)?.scale_zero_point()?);
+        let scale = scale_in / scale_out;
+        Ok(QuantizedSum { scale, bias: -zero_in as f32 * scale * r.count as f32, zero_point })
+    }
+
+    pub(in crate::kernels) fn write<T: QuantizedElement>(&self, sums: &[i32], output: &mut [T]) {
+        for (o, sum) in output.iter_mut().zip(sums) {
+            let value = (*sum as f32 * self.scale + self.bias).round() as i32;
+            *o = T::clamped(value.saturating_add(self.zero_point), T::MIN, T::MAX);
+        }
+    }
 }
 
 fn extremum(cx: &mut PrepareContext<'_>, largest: bool) -> Result<Invoke> {
@@ -219,7 +258,7 @@ fn folded<T: Element>(
 pub(in crate::kernels) struct Reduction {
     pub(in crate::kernels) nest: Nest<2>,
     reduced: Vec<bool>,
-    outputs: usize,
+    pub(in crate::kernels) outputs: usize,
     /// Elements that make one.
     pub(in crate::kernels) count: usize,
 }

@@ -134,20 +134,7 @@ fn interpolate<T: Element, F: Copy + Send + 'static>(
 }
 
 fn nearest(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let p = cx.params::<ResizeNearestNeighborParams>()?;
-    let bits = moved_bits("input", cx.input(0)?)?;
-    if bits < 8 {
-        return Err(unsupported_type("input", cx.input(0)?));
-    }
-    let Sizes { from: [height, width], to, channels } = Sizes::new(cx)?;
-    // Bytes have a path of their own in the field, which finds positions in fixed point.
-    let fixed = bits == 8 && !p.align_corners && !p.half_pixel_centers;
-    let sources = |from: usize, to: usize| -> Vec<usize> {
-        let source = |i| if fixed { nearest_fixed(i, from, to) } else { nearest_float(p, i, from, to) };
-        (0..to).map(source).collect()
-    };
-    let (rows, columns) = (sources(height, to[0]), sources(width, to[1]));
-    let pixel = channels * bits / 8;
+    let Nearest { from: [height, width], rows, columns, pixel } = Nearest::new(cx)?;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
         let mut pixels = output.chunks_exact_mut(pixel.max(1));
@@ -160,6 +147,35 @@ fn nearest(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         }
         Ok(())
     }))
+}
+
+/// Which row and column of the input each of the output repeats.
+pub(in crate::kernels) struct Nearest {
+    /// Height and width of the input.
+    pub(in crate::kernels) from: [usize; 2],
+    pub(in crate::kernels) rows: Vec<usize>,
+    pub(in crate::kernels) columns: Vec<usize>,
+    /// Bytes of a pixel.
+    pub(in crate::kernels) pixel: usize,
+}
+
+impl Nearest {
+    pub(in crate::kernels) fn new(cx: &PrepareContext<'_>) -> Result<Self> {
+        let p = cx.params::<ResizeNearestNeighborParams>()?;
+        let bits = moved_bits("input", cx.input(0)?)?;
+        if bits < 8 {
+            return Err(unsupported_type("input", cx.input(0)?));
+        }
+        let Sizes { from, to, channels } = Sizes::new(cx)?;
+        // Bytes have a path of their own in the field, which finds positions in fixed point.
+        let fixed = bits == 8 && !p.align_corners && !p.half_pixel_centers;
+        let sources = |from: usize, to: usize| -> Vec<usize> {
+            let source = |i| if fixed { nearest_fixed(i, from, to) } else { nearest_float(p, i, from, to) };
+            (0..to).map(source).collect()
+        };
+        let (rows, columns) = (sources(from[0], to[0]), sources(from[1], to[1]));
+        Ok(Nearest { from, rows, columns, pixel: channels * bits / 8 })
+    }
 }
 
 fn nearest_float(p: &ResizeNearestNeighborParams, i: usize, from: usize, to: usize) -> usize {

@@ -30,7 +30,7 @@ fn reverse(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             }
         }
         let copy = StridedCopy::new(&shape, bits, &from, &View::dense(&shape));
-        copy.run(cx.input_bytes(0)?, cx.output_bytes(0)?);
+        copy.run_on(cx.input_bytes(0)?, cx.output_bytes(0)?, cx.parallel());
         Ok(())
     }))
 }

@@ -7,7 +7,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use crate::kernels::index::{StridedCopy, View, dense_strides};
 use crate::kernels::prepared::{
-    Invoke, check_same_quantization, known, moved_bits, prepared, scale_zero_point, unsupported_type,
+    Invoke, check_same_quantization, fill_elements, known, moved_bits, prepared, scale_zero_point, unsupported_type,
 };
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -29,7 +29,7 @@ fn prepare(cx: &mut PrepareContext<'_>, to_batch: bool) -> Result<Invoke> {
     let (space, batch) =
         if to_batch { (input.shape(), output.shape()) } else { (output.shape(), input.shape()) };
     let places: usize = blocks.iter().map(|b| b.size).product();
-    let mut list = Vec::new();
+    let (mut list, mut copied) = (Vec::new(), 0);
     for place in 0..places {
         // Where in the block, the last dimension fastest.
         let (mut rest, mut offsets) = (place, vec![0; blocks.len()]);
@@ -55,16 +55,20 @@ fn prepare(cx: &mut PrepareContext<'_>, to_batch: bool) -> Result<Invoke> {
             let in_batch = View::at(batch, &at_batch);
             let (from, to) = if to_batch { (&in_space, &in_batch) } else { (&in_batch, &in_space) };
             list.push(StridedCopy::new(&size, bits, from, to));
+            copied += size.iter().product::<usize>();
         }
     }
     // What stands for 0.
     let integer = matches!(input.ty(), TensorType::UInt8 | TensorType::Int8 | TensorType::Int16);
     let zero = if integer { scale_zero_point(output).1.to_le_bytes() } else { [0; 4] };
     let width = (bits / 8).min(4);
+    let covered = copied == output.shape().elements();
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
-        output.chunks_exact_mut(width).for_each(|element| element.copy_from_slice(&zero[..width]));
-        list.iter().for_each(|copy| copy.run(input, output));
+        if !covered {
+            fill_elements(output, &zero[..width]);
+        }
+        list.iter().for_each(|copy| copy.run_on(input, output, cx.parallel()));
         Ok(())
     }))
 }

@@ -177,7 +177,7 @@ fn integer_cells() {
         let resolver = crate::ReferenceOpResolver::new();
         let op = BuiltinOp::LSTM;
         let mut interpreter =
-            interpreter(resolver, op, 1, params, &[], &integer_cell(wide), &output).unwrap();
+            interpreter(resolver, op, 1, params, (&[], 1), &integer_cell(wide), &output).unwrap();
         for again in [false, true] {
             for want in &want {
                 interpreter.invoke().unwrap();
