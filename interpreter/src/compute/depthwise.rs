@@ -8,9 +8,9 @@ use super::buffer::{AlignedVec, SharedMut};
 use super::conv::ConvGeometry;
 use super::error::{ComputeError, Result, check_len, product};
 use super::isa::{Isa, Level};
+use super::share::crew;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
-use super::share::crew;
 use super::simd::{Portable, Simd, SimdTask, dispatch};
 
 /// DEPTHWISE_CONV_2D, filter packed, bias and clamp fused.

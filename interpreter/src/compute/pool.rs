@@ -71,7 +71,10 @@ impl ThreadPool {
             .map_while(|i| {
                 let shared = Arc::clone(&shared);
                 let number = i + 1;
-                thread::Builder::new().name(format!("delegraph-{number}")).spawn(move || shared.work(number)).ok()
+                thread::Builder::new()
+                    .name(format!("delegraph-{number}"))
+                    .spawn(move || shared.work(number))
+                    .ok()
             })
             .collect();
         Self { shared, owner: Mutex::new(()), workers }

@@ -124,12 +124,18 @@ impl Nest<2> {
     /// The outermost loop that moves in the second operand, if its steps are longer than what the others lead to there.
     pub fn cut(&self) -> Option<Cut> {
         let loops = || self.outer.iter().chain([&self.inner]);
-        let (depth, &(count, step)) = loops().enumerate().find(|(_, (count, step))| *count > 1 && step[1] != 0)?;
+        let (depth, &(count, step)) =
+            loops().enumerate().find(|(_, (count, step))| *count > 1 && step[1] != 0)?;
         let mut reach = 0usize;
         for (count, step) in loops().skip(depth + 1) {
             reach = reach.checked_add(count.checked_sub(1)?.checked_mul(usize::try_from(step[1]).ok()?)?)?;
         }
-        (usize::try_from(step[1]).ok()? > reach && !self.outer.spilled()).then_some(Cut { depth, count, step, reach })
+        (usize::try_from(step[1]).ok()? > reach && !self.outer.spilled()).then_some(Cut {
+            depth,
+            count,
+            step,
+            reach,
+        })
     }
 
     /// Where rows are put on top of each other, so that the innermost loop moves in both operands and the one around it
@@ -273,9 +279,8 @@ impl StridedCopy {
         let shared = SharedMut::new(to);
         par.run(cut.count.div_ceil(piece), &|task| {
             let (first, count) = (task * piece, piece.min(cut.count - task * piece));
-            let [at, to] = [0, 1].map(|n| {
-                self.start[n].wrapping_add_signed(cut.step[n].wrapping_mul(first.cast_signed()))
-            });
+            let [at, to] = [0, 1]
+                .map(|n| self.start[n].wrapping_add_signed(cut.step[n].wrapping_mul(first.cast_signed())));
             let reach = (count - 1).wrapping_mul(cut.step[1].cast_unsigned()).wrapping_add(cut.reach);
             // SAFETY: the loop's steps are longer than what lies within, so that parts don't overlap.
             let to = unsafe { shared.slice(to * width, (reach + 1) * width) };
@@ -446,7 +451,8 @@ mod tests {
         for _ in 0..60 {
             // A box of one tensor, its dimensions in another order, goes to a place in a larger one.
             let rank = rng.range(1, 4);
-            let size: Vec<usize> = (0..rank).map(|d| rng.range(1, [100_000, 500, 60, 20][rank - 1] + d)).collect();
+            let size: Vec<usize> =
+                (0..rank).map(|d| rng.range(1, [100_000, 500, 60, 20][rank - 1] + d)).collect();
             let mut order: Vec<usize> = (0..rank).collect();
             (0..rank).for_each(|d| order.swap(d, rng.range(d, rank - 1)));
             let outer: Vec<usize> = size.iter().map(|s| s + rng.range(0, 3)).collect();
@@ -457,7 +463,8 @@ mod tests {
             order.iter().enumerate().for_each(|(i, &d)| from.strides[d] = strides[i]);
             let width = [1, 4, 8][rng.range(0, 2)];
             let copy = StridedCopy::new(&size, 8 * width, &from, &whole);
-            let source: Vec<u8> = (0..size.iter().product::<usize>() * width).map(|_| rng.next() as u8).collect();
+            let source: Vec<u8> =
+                (0..size.iter().product::<usize>() * width).map(|_| rng.next() as u8).collect();
             let len = outer.iter().product::<usize>() * width;
             let (mut got, mut want) = (vec![7; len], vec![7; len]);
             shared += usize::from(source.len() / 4 > 1 << 15);

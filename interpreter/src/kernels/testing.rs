@@ -211,8 +211,15 @@ pub(crate) fn twins(
 ) -> bool {
     let want = run(ReferenceOpResolver::new(), op, version, params.clone(), inputs, outputs);
     let on = |threads: usize| {
-        let mut interpreter =
-            interpreter(BuiltinOpResolver::new(), op, version, params.clone(), (&[], threads), inputs, outputs)?;
+        let mut interpreter = interpreter(
+            BuiltinOpResolver::new(),
+            op,
+            version,
+            params.clone(),
+            (&[], threads),
+            inputs,
+            outputs,
+        )?;
         results(&mut interpreter, outputs.len())
     };
     let got = on(1);

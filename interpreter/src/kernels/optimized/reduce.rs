@@ -156,7 +156,8 @@ impl Folding {
     fn each_part(&self, par: &dyn Parallel, f: impl Fn(&Part) + Sync) {
         let par = crew(par, self.elements);
         let Some(cut) = (par.threads() > 1).then(|| self.nest.cut()).flatten() else {
-            let whole = Part { nest: self.nest.clone(), rows: self.rows, start: 0, first: 0, outputs: self.outputs };
+            let whole =
+                Part { nest: self.nest.clone(), rows: self.rows, start: 0, first: 0, outputs: self.outputs };
             return f(&whole);
         };
         // Outputs lie densely, so that a step of the loop that is cut makes as many as it moves by.

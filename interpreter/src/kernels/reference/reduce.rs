@@ -91,7 +91,13 @@ impl QuantizedMean {
             let zero = (if zero > 0.0 { zero + 0.5 } else { zero - 0.5 }) as i32;
             let multiplier = Multiplier::new((scale_in / (count as f32 * scale_out)).into())?;
             let up = [channels, channels - channels % 16];
-            return Ok(QuantizedMean { multiplier, before: 0, after: zero_out.wrapping_sub(zero), up, count });
+            return Ok(QuantizedMean {
+                multiplier,
+                before: 0,
+                after: zero_out.wrapping_sub(zero),
+                up,
+                count,
+            });
         }
         let multiplier = divided(Multiplier::new(f64::from(scale_in) / f64::from(scale_out))?, count);
         let before = zero_in.wrapping_mul(count as i32);
@@ -99,7 +105,12 @@ impl QuantizedMean {
     }
 
     /// Means from number `first` on.
-    pub(in crate::kernels) fn write<T: QuantizedElement>(&self, first: usize, sums: &[i32], output: &mut [T]) {
+    pub(in crate::kernels) fn write<T: QuantizedElement>(
+        &self,
+        first: usize,
+        sums: &[i32],
+        output: &mut [T],
+    ) {
         if self.count == 0 {
             return output.fill(T::clamped(0, T::MIN, T::MAX));
         }

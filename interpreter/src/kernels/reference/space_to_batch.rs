@@ -7,7 +7,8 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use crate::kernels::index::{StridedCopy, View, dense_strides};
 use crate::kernels::prepared::{
-    Invoke, check_same_quantization, fill_elements, known, moved_bits, prepared, scale_zero_point, unsupported_type,
+    Invoke, check_same_quantization, fill_elements, known, moved_bits, prepared, scale_zero_point,
+    unsupported_type,
 };
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
