@@ -5,7 +5,7 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, geometry, hybrid, optimize_packed};
+use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed};
 use crate::compute::{ConvF32, ConvGeometry, ConvI8, Filter, Isa};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::weights::Requantize;
@@ -35,6 +35,11 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         (TensorType::Float32, TensorType::Int8 | TensorType::UInt8 | TensorType::Int4) => {
             let activation = p.fused_activation_function;
             hybrid::conv_2d(cx, layer, geo, activation)
+        }
+        (TensorType::Int16, TensorType::Int8 | TensorType::Int4) => {
+            let activation = p.fused_activation_function;
+            let requantize = Requantize::new(input, filter, cx.output(0)?, 0, activation, false)?;
+            int16::conv_2d(cx, layer, geo, &requantize)
         }
         _ => Ok(None),
     }

@@ -5,7 +5,7 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, geometry, hybrid, optimize_packed};
+use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed};
 use crate::compute::{ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::weights::Requantize;
@@ -37,6 +37,11 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         (TensorType::Float32, TensorType::Int8) => {
             let activation = p.fused_activation_function;
             hybrid::depthwise_conv_2d(cx, layer, geo, activation)
+        }
+        (TensorType::Int16, TensorType::Int8) => {
+            let activation = p.fused_activation_function;
+            let requantize = Requantize::new(input, filter, cx.output(0)?, 3, activation, false)?;
+            int16::depthwise_conv_2d(cx, layer, geo, &requantize)
         }
         _ => Ok(None),
     }

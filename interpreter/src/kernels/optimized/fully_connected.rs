@@ -5,7 +5,7 @@ use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{TensorType, WeightsFormat};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, hybrid, optimize_packed};
+use super::{Quantized, clamp_of, compute_error, hybrid, int16, optimize_packed};
 use crate::compute::{GemmF32, GemmI8, Isa, MatrixLayout};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::weights::{Requantize, weight_scales};
@@ -27,6 +27,12 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         (TensorType::Float32, TensorType::Float32) => float(cx, (rows, depth, units)),
         (TensorType::Int8, TensorType::Int8 | TensorType::Int4) | (TensorType::UInt8, TensorType::UInt8) => {
             integer(cx, (rows, depth, units))
+        }
+        (TensorType::Int16, TensorType::Int8 | TensorType::Int4 | TensorType::Int2) => {
+            let activation = cx.params::<FullyConnectedParams>()?.fused_activation_function;
+            let single = weight_scales(weights, 0)?.len() == 1;
+            let requantize = Requantize::new(input, weights, cx.output(0)?, 0, activation, single)?;
+            int16::fully_connected(cx, (rows, depth, units), &requantize)
         }
         _ if hybrid::is_hybrid(input, weights) => {
             let p = cx.params::<FullyConnectedParams>()?;

@@ -25,6 +25,7 @@ macro_rules! families {
 }
 
 mod hybrid;
+mod int16;
 #[cfg(test)]
 mod tests;
 

@@ -1,5 +1,7 @@
 //! The optimized kernels beside their reference twins, on random nodes.
 
+use std::slice::from_ref;
+
 use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use delegraph_core::ops::binary::{AddParams, MulParams, SubParams};
 use delegraph_core::ops::conv_2d::Conv2DParams;
@@ -516,5 +518,144 @@ fn sequences_through_cells() {
             [1, 5, 12].into_iter().for_each(|i| inputs[i] = None);
         }
         assert!(twins(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, 2, &params, &inputs, &[out]));
+    }
+}
+
+/// A tensor of 16 bits with a scale near `scale` and zero point 0.
+fn sixteens(rng: &mut Rng, shape: &[usize], scale: f32) -> T {
+    let values: Vec<i16> = (0..shape.iter().product())
+        .map(|_| if rng.range(0, 9) == 0 { [i16::MIN, i16::MAX][rng.range(0, 1)] } else { rng.next() as i16 })
+        .collect();
+    let scale =
+        if rng.range(0, 1) == 0 { scale.log2().round().exp2() } else { scale * (1.0 + rng.float() * 0.4) };
+    T::new(shape, &values).quantized(scale, 0)
+}
+
+/// A bias of 64 or 32 bits, or none.
+fn wide_bias(rng: &mut Rng, channels: usize, kind: usize) -> Option<T> {
+    let values: Vec<i32> = (0..channels).map(|_| rng.range(0, 2_000_000) as i32 - 1_000_000).collect();
+    let wide: Vec<i64> = values.iter().map(|v| i64::from(*v) * 5_000).collect();
+    match kind {
+        0 => None,
+        1 => Some(T::new(&[channels], &values).constant()),
+        _ => Some(T::new(&[channels], &wide).constant()),
+    }
+}
+
+#[test]
+fn sixteen_bits_meet_eight() {
+    let mut rng = Rng::new(55);
+    for round in 0..150 {
+        let large = round % 25 == 0;
+        let mut i = image(&mut rng, if large { 60 } else { 9 });
+        if large {
+            // More sums than are kept at once.
+            (i.input[1], i.input[2], i.stride) = (40, 41, [1, 1]);
+            i.output = match i.padding {
+                Padding::Same => [40, 41],
+                Padding::Valid => [41 - i.window[0], 42 - i.window[1]],
+            };
+        }
+        let ([batch, height, width, channels], [kh, kw]) = (i.input, i.window);
+        let (stride_h, stride_w) = (i.stride[0] as i32, i.stride[1] as i32);
+        let fused_activation_function = activation(&mut rng);
+        let padding = i.padding;
+        let (dilation_w_factor, dilation_h_factor) = (1, 1);
+        let (op, params, filter, channels, filters, kind) = if round % 2 == 0 {
+            let groups = rng.range(1, 2);
+            let channels = channels * groups;
+            let filters = groups * rng.range(1, 40);
+            let params = Params::Conv2D(Conv2DParams {
+                padding,
+                stride_w,
+                stride_h,
+                fused_activation_function,
+                dilation_w_factor,
+                dilation_h_factor,
+                quantized_bias_type: TensorType::Float32,
+            });
+            let filter = weights(&mut rng, &[filters, kh, kw, channels / groups], 0);
+            (BuiltinOp::CONV_2D, params, filter, channels, filters, rng.range(0, 2))
+        } else {
+            let depth_multiplier = 1 + (rng.range(0, 3) / 3) as i32;
+            let channels = if rng.range(0, 1) == 0 { channels } else { channels * 11 };
+            let filters = channels * depth_multiplier as usize;
+            let params = Params::DepthwiseConv2D(DepthwiseConv2DParams {
+                padding,
+                stride_w,
+                stride_h,
+                depth_multiplier,
+                fused_activation_function,
+                dilation_w_factor,
+                dilation_h_factor,
+            });
+            let filter = weights(&mut rng, &[1, kh, kw, filters], 3);
+            (BuiltinOp::DEPTHWISE_CONV_2D, params, filter, channels, filters, 2 * rng.range(0, 1))
+        };
+        let x = sixteens(&mut rng, &[batch, height, width, channels], 0.0005);
+        let bias = wide_bias(&mut rng, filters, kind);
+        let out = sixteens(&mut rng, &[batch, i.output[0], i.output[1], filters], 0.002);
+        assert!(twins(op, 5, &params, &[Some(x), Some(filter), bias], &[out]));
+    }
+    for round in 0..90 {
+        let (rows, depth, units) = match round {
+            0 => (700, 30, 70),
+            _ => (rng.range(1, 9), rng.range(1, 90), rng.range(1, 70)),
+        };
+        let params = Params::FullyConnected(FullyConnectedParams {
+            fused_activation_function: activation(&mut rng),
+            weights_format: WeightsFormat::Default,
+            keep_num_dims: false,
+            asymmetric_quantize_inputs: false,
+            quantized_bias_type: [TensorType::Float32, TensorType::Int64][round % 2],
+        });
+        let x = sixteens(&mut rng, &[rows, depth], 0.0005);
+        let w = weights(&mut rng, &[units, depth], 0);
+        let kind = rng.range(0, 2);
+        let bias = wide_bias(&mut rng, units, kind);
+        let out = sixteens(&mut rng, &[rows, units], 0.002);
+        assert!(twins(BuiltinOp::FULLY_CONNECTED, 7, &params, &[Some(x), Some(w), bias], &[out]));
+    }
+}
+
+#[test]
+fn sums_and_products_of_sixteen_bits() {
+    let mut rng = Rng::new(56);
+    let mut done = 0;
+    for round in 0..210 {
+        let [out, a, b] = broadcast(&mut rng);
+        let (fused_activation_function, pot_scale_int16) = (activation(&mut rng), rng.range(0, 5) == 0);
+        let (op, params) = match round % 3 {
+            0 => (BuiltinOp::ADD, Params::Add(AddParams { fused_activation_function, pot_scale_int16 })),
+            1 => (BuiltinOp::SUB, Params::Sub(SubParams { fused_activation_function, pot_scale_int16 })),
+            _ => (BuiltinOp::MUL, Params::Mul(MulParams { fused_activation_function })),
+        };
+        let scales = [0, 1].map(|_| 0.0002 * 8f32.powf(rng.float()));
+        let out_scale = if round % 3 == 2 { scales[0] * scales[1] * 9000.0 } else { scales[0] + scales[1] };
+        let out_scale = out_scale * 4f32.powf(rng.float());
+        let (a, b) = (sixteens(&mut rng, &a, scales[0]), sixteens(&mut rng, &b, scales[1]));
+        let out = sixteens(&mut rng, &out, out_scale);
+        done += usize::from(twins(op, 4, &params, &[Some(a), Some(b)], &[out]));
+    }
+    assert!(done > 150, "only {done} ran");
+}
+
+#[test]
+fn sixteen_bits_to_other_types() {
+    let mut rng = Rng::new(57);
+    for round in 0..60 {
+        let shape = [rng.range(0, 3), if round == 7 { 20_000 } else { rng.range(1, 300) }];
+        let scale = 0.0004 * 8f32.powf(rng.float());
+        let x = sixteens(&mut rng, &shape, scale);
+        let mut floats: Vec<f32> = (0..shape[0] * shape[1]).map(|_| rng.float() * scale * 50_000.0).collect();
+        let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, scale * 0.5, -scale * 1.5];
+        floats.iter_mut().step_by(11).zip(special).for_each(|(f, s)| *f = s);
+        let (f, out) = (T::new(&shape, &floats), sixteens(&mut rng, &shape, scale * 1.3));
+        let (b, none) = (bytes(&mut rng, &shape, true, scale * 200.0), Params::None);
+        assert!(twins(BuiltinOp::DEQUANTIZE, 3, &none, &[Some(x.clone())], from_ref(&f)));
+        assert!(twins(BuiltinOp::QUANTIZE, 2, &none, &[Some(f)], from_ref(&out)));
+        assert!(twins(BuiltinOp::QUANTIZE, 2, &none, &[Some(x.clone())], from_ref(&b)));
+        assert!(twins(BuiltinOp::QUANTIZE, 2, &none, &[Some(b)], from_ref(&out)));
+        assert!(twins(BuiltinOp::QUANTIZE, 2, &none, &[Some(x)], &[out]));
     }
 }

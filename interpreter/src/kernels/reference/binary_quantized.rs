@@ -262,7 +262,10 @@ impl Scaled {
 
 /// For 16-bit tensors whose scales are all powers of two, where the model asks for it: how far the inputs are
 /// shifted right to get the output's scale.
-fn power_of_two_shifts(cx: &PrepareContext<'_>, pot_scale: bool) -> Result<Option<[i32; 2]>> {
+pub(in crate::kernels) fn power_of_two_shifts(
+    cx: &PrepareContext<'_>,
+    pot_scale: bool,
+) -> Result<Option<[i32; 2]>> {
     if cx.input(0)?.ty() != TensorType::Int16 || !pot_scale {
         return Ok(None);
     }
