@@ -144,23 +144,33 @@ macro_rules! specs {
 }
 
 specs! {
+    ArgMinMax(shaders::arg_min_max::Spec),
     BatchMatMul(shaders::batch_matmul::Spec),
     Binary(shaders::binary::Spec),
     Cast(shaders::cast::Spec),
     Conv2D(shaders::conv_2d::Spec),
+    Conv3D(shaders::conv_3d::Spec),
+    Cumsum(shaders::cumsum::Spec),
     DepthToSpace(shaders::depth_to_space::Spec),
     DepthwiseConv2D(shaders::depthwise_conv_2d::Spec),
+    DynamicUpdateSlice(shaders::dynamic_update_slice::Spec),
     FullyConnected(shaders::fully_connected::Spec),
     Gather(shaders::gather::Spec),
+    GatherNd(shaders::gather_nd::Spec),
     Join(Join),
+    L2Normalization(shaders::l2_normalization::Spec),
+    LocalResponseNormalization(shaders::local_response_normalization::Spec),
+    OneHot(shaders::one_hot::Spec),
     Pad(shaders::pad::Spec),
     Pool2D(shaders::pool_2d::Spec),
     Reduce(shaders::reduce::Spec),
     Resize(shaders::resize::Spec),
+    Scatter(shaders::scatter::Spec),
     Select(shaders::select::Spec),
     Slice(shaders::slice::Spec),
     Softmax(shaders::softmax::Spec),
     Tile(shaders::tile::Spec),
+    TopK(shaders::topk::Spec),
     Transpose(shaders::transpose::Spec),
     TransposeConv(shaders::transpose_conv::Spec),
     Unary(shaders::unary::Spec),
@@ -184,6 +194,7 @@ impl Spec {
             Spec::Binary(spec) => {
                 (spec.element == Element::F32 && !spec.op.compares()).then_some(&mut spec.activation)
             }
+            Spec::Conv3D(spec) => Some(&mut spec.activation),
             Spec::BatchMatMul(spec) => Some(&mut spec.activation),
             Spec::Pool2D(spec) => Some(&mut spec.activation),
             Spec::Reduce(spec) => (spec.element == Element::F32).then_some(&mut spec.activation),

@@ -28,12 +28,18 @@ pub enum Binary {
     Minimum,
     /// The larger.
     Maximum,
-    /// `a^b`; floats only. A negative base takes whole exponents.
+    /// `a^b`. A negative base takes whole exponents, integers exponents that are not negative.
     Pow,
     /// `(a - b)^2`
     SquaredDifference,
     /// `a > 0 ? a : a * b`: PReLU with slopes in `b`.
     Prelu,
+    /// The angle of the point `(b, a)`; floats only.
+    Atan2,
+    /// The bits in which the two differ; integers only.
+    BitwiseXor,
+    /// `a >> b`, rounding down; integers only. `b` is limited to 0 to 31.
+    ShiftRight,
     /// `a == b`, as are the following, gives [`Element::Bool`].
     Equal,
     /// `a != b`
@@ -117,6 +123,33 @@ impl Binary {
             ),
             (Self::SquaredDifference, F32 | I32) => ("squared_difference", "return (x - y) * (x - y);"),
             (Self::Prelu, F32) => ("prelu", "return select(x * y, x, x > T(0.0));"),
+            (Self::Pow, I32) => (
+                "pow",
+                "var power = T(1);
+    var base = x;
+    for (var bit = 0u; bit < 31u; bit++) {
+        power = select(power, power * base, ((y >> U(bit)) & T(1)) == T(1));
+        base *= base;
+    }
+    return power;",
+            ),
+            // Quotients up to tan(pi/8) go into a polynomial, larger ones by way of pi/4. The signs of zeros count.
+            (Self::Atan2, F32) => (
+                "atan2",
+                "let large = max(abs(x), abs(y));
+    let small = min(abs(x), abs(y));
+    let q = select(small / large, select(T(1.0), T(0.0), large == T(0.0)), small == large);
+    let far = q > T(0.41421357);
+    let z = select(q, (q - 1.0) / (q + 1.0), far);
+    let zz = z * z;
+    let poly = (((0.080537446 * zz - 0.13877685) * zz + 0.19977711) * zz - 0.33332949) * zz * z + z;
+    let eighth = poly + select(T(0.0), T(0.78539816), far);
+    let quarter = select(eighth, 1.5707964 - eighth, abs(x) > abs(y));
+    let half = select(quarter, 3.1415927 - quarter, (bitcast<U>(y) >> U(31u)) == U(1u));
+    return select(half, -half, (bitcast<U>(x) >> U(31u)) == U(1u));",
+            ),
+            (Self::BitwiseXor, I32) => ("bitwise_xor", "return x ^ y;"),
+            (Self::ShiftRight, I32) => ("shift_right", "return x >> U(clamp(y, T(0), T(31)));"),
             (Self::Equal, _) => ("equal", "return R(x == y);"),
             (Self::NotEqual, _) => ("not_equal", "return R(x != y);"),
             (Self::Less, F32 | I32) => ("less", "return R(x < y);"),

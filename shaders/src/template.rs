@@ -224,6 +224,7 @@ fn include(name: &str) -> Option<&'static str> {
         "epilogue_params" => include_str!("wgsl/include/epilogue_params.wgsl"),
         "item" => include_str!("wgsl/include/item.wgsl"),
         "math" => include_str!("wgsl/include/math.wgsl"),
+        "order" => include_str!("wgsl/include/order.wgsl"),
         "params" => include_str!("wgsl/include/params.wgsl"),
         "split" => include_str!("wgsl/include/split.wgsl"),
         "split_tile" => include_str!("wgsl/include/split_tile.wgsl"),

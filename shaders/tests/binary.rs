@@ -27,6 +27,9 @@ fn twin(op: Binary, a: f32, b: f32) -> f32 {
                 a * b
             }
         }
+        Binary::Atan2 => a.atan2(b),
+        Binary::BitwiseXor => (a as i32 ^ b as i32) as f32,
+        Binary::ShiftRight => (a as i32 >> (b as i32).clamp(0, 31)) as f32,
         Binary::Equal => truth(a == b),
         Binary::NotEqual => truth(a != b),
         Binary::Less => truth(a < b),
@@ -38,7 +41,7 @@ fn twin(op: Binary, a: f32, b: f32) -> f32 {
     }
 }
 
-const FLOAT: [Binary; 17] = [
+const FLOAT: [Binary; 18] = [
     Binary::Add,
     Binary::Sub,
     Binary::Mul,
@@ -48,6 +51,7 @@ const FLOAT: [Binary; 17] = [
     Binary::Minimum,
     Binary::Maximum,
     Binary::Pow,
+    Binary::Atan2,
     Binary::SquaredDifference,
     Binary::Prelu,
     Binary::Equal,
@@ -86,6 +90,9 @@ fn check(op: Binary, element: Element, a: &[u32], b: &[u32], output: &[u32]) {
         noise(shape.iter().product::<u32>() as usize, seed).into_iter().map(value).collect()
     };
     let (x, mut y) = (values(a, 1), values(b, 2));
+    if (op, element) == (Binary::Pow, Element::I32) {
+        y.iter_mut().for_each(|y| *y = (y.abs() / 2.0).floor());
+    }
     if matches!(op, Binary::Div | Binary::FloorDiv | Binary::FloorMod) {
         y.iter_mut().filter(|y| **y == 0.0).for_each(|y| *y = 3.0);
     }
@@ -164,7 +171,9 @@ fn more_elements_than_fit_one_round() {
 
 #[test]
 fn operators_on_integers() {
-    for op in FLOAT.into_iter().filter(|op| !matches!(op, Binary::Pow | Binary::Prelu)) {
+    let floats_only = |op: &Binary| matches!(op, Binary::Atan2 | Binary::Prelu);
+    let both = FLOAT.into_iter().filter(|op| !floats_only(op));
+    for op in both.chain([Binary::BitwiseXor, Binary::ShiftRight]) {
         check(op, Element::I32, &[4, 4, 8], &[4, 4, 8], &[4, 4, 8]);
         check(op, Element::I32, &[5, 7], &[5, 7], &[5, 7]);
     }
@@ -245,4 +254,27 @@ fn refuses_what_does_not_broadcast() {
     };
     let error = spec.kernel(&delegraph_shaders::Caps::WEBGPU).unwrap_err();
     assert_eq!(error.to_string(), "binary: [2] doesn't broadcast to [2, 3]");
+}
+
+#[test]
+fn angles_keep_the_signs_of_zeros_and_infinities() {
+    let Some(gpu) = gpu() else { return };
+    let some = [0.0, -0.0, 1.0, -1.0, 1e-30, 1e30, f32::INFINITY, f32::NEG_INFINITY, 0.4142, 2.5];
+    let (x, y): (Vec<f32>, Vec<f32>) = some.iter().flat_map(|x| some.map(|y| (*x, y))).unzip();
+    let shape = || vec![some.len() as u32 * some.len() as u32];
+    let spec = Spec {
+        op: Binary::Atan2,
+        element: Element::F32,
+        a: shape(),
+        b: shape(),
+        output: shape(),
+        activation: Activation::None,
+    };
+    let kernel = spec.kernel(&gpu.caps).unwrap();
+    let operands = [(Binding::Input(0), gpu::bytes(&x)), (Binding::Input(1), gpu::bytes(&y))];
+    let actual: Vec<f32> = gpu.run(&kernel, &operands, x.len());
+    for ((x, y), actual) in x.iter().zip(&y).zip(actual) {
+        let expected = x.atan2(*y);
+        assert!((actual - expected).abs() < 1e-6, "atan2({x}, {y}) is {actual}, not {expected}");
+    }
 }

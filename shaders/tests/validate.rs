@@ -16,9 +16,10 @@ use delegraph_shaders::reduce::{self, Reduce};
 use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
-    Access, Activation, Caps, Element, Epilogue, Kernel, ShaderError, batch_matmul, cast, concatenation,
-    conv_2d, depthwise_conv_2d, fully_connected, gather, select, slice, softmax, tile, transpose,
-    transpose_conv,
+    Access, Activation, Caps, Element, Epilogue, Kernel, ShaderError, arg_min_max, batch_matmul, cast,
+    concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice, fully_connected,
+    gather, gather_nd, l2_normalization, local_response_normalization, one_hot, scatter, select, slice,
+    softmax, tile, topk, transpose, transpose_conv,
 };
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -312,6 +313,9 @@ fn binary_operators() {
         Pow,
         SquaredDifference,
         Prelu,
+        Atan2,
+        BitwiseXor,
+        ShiftRight,
         Equal,
         NotEqual,
         Less,
@@ -337,8 +341,8 @@ fn binary_operators() {
             }
         }
     }
-    // 10 of floats, 9 of integers, 6 comparisons of those, and of booleans two and two more.
-    assert_eq!(accepted, 4 * (11 + 9 + 6 + 6 + 2 + 2));
+    // 12 of floats, 12 of integers, 6 comparisons of those, and of booleans two and two more.
+    assert_eq!(accepted, 4 * (12 + 12 + 6 + 6 + 2 + 2));
     for op in unaries() {
         let activation = Activation::Unary(op);
         kernels.add(|caps| {
@@ -411,6 +415,76 @@ fn movements() {
     for caps in DEVICES {
         let spec = concatenation::Spec { inputs: vec![vec![2, 3], vec![2, 5]], axis: 1 };
         spec.kernels(&caps).unwrap().into_iter().for_each(|kernel| kernels.insert(kernel));
+    }
+    kernels.check();
+}
+
+#[test]
+fn searches() {
+    let mut kernels = Kernels::default();
+    for element in [Element::F32, Element::I32, Element::Bool] {
+        for (outer, size, inner) in [(2, 9, 3), (2, 9, 1), (2, 900, 3), (2, 900, 1)] {
+            for largest in [false, true] {
+                let spec = arg_min_max::Spec { element, outer, size, inner, largest };
+                kernels.add(|caps| spec.kernel(caps));
+            }
+        }
+        kernels.add(|caps| topk::Spec { element, rows: 3, size: 9, wanted: 2 }.kernel(caps));
+        for depth in 0..=6 {
+            let spec = scatter::Spec { element, output: vec![3; 6], tuples: 4, depth };
+            kernels.add(|caps| spec.kernel(caps));
+        }
+    }
+    for (exclusive, reverse) in [(false, false), (false, true), (true, false), (true, true)] {
+        for element in [Element::F32, Element::I32] {
+            let spec = cumsum::Spec { element, outer: 2, size: 9, inner: 3, exclusive, reverse };
+            kernels.add(|caps| spec.kernel(caps));
+        }
+    }
+    for last in [8, 5] {
+        for depth in 1..=6 {
+            let mut input = vec![3; 6];
+            input.push(last);
+            kernels.add(|caps| gather_nd::Spec { input: input.clone(), tuples: 4, depth }.kernel(caps));
+        }
+        kernels.add(|caps| l2_normalization::Spec { rows: 3, depth: last }.kernel(caps));
+        kernels.add(|caps| l2_normalization::Spec { rows: 3, depth: 100 * last }.kernel(caps));
+    }
+    for rank in 1..=6 {
+        let (input, update) = (vec![3; rank], vec![2; rank]);
+        kernels.add(|caps| {
+            dynamic_update_slice::Spec { input: input.clone(), update: update.clone() }.kernel(caps)
+        });
+    }
+    kernels.add(|caps| one_hot::Spec { outer: 2, depth: 3, inner: 4 }.kernel(caps));
+    kernels.add(|caps| {
+        let (pixels, channels, radius) = (4, 5, 2);
+        let (bias, alpha, beta) = (1.0, 0.5, 0.75);
+        local_response_normalization::Spec { pixels, channels, radius, bias, alpha, beta }.kernel(caps)
+    });
+    kernels.check();
+}
+
+#[test]
+fn convolutions_in_three_dimensions() {
+    let mut kernels = Kernels::default();
+    for activation in unaries().into_iter().map(Activation::Unary).chain([Activation::None]) {
+        for (transposed, bias, channels) in
+            [(false, true, 8), (false, false, 5), (true, true, 8), (true, false, 5)]
+        {
+            let spec = conv_3d::Spec {
+                transposed,
+                input: [1, 4, 4, 4, 3],
+                output: [1, 4, 4, 4, channels],
+                window: [3; 3],
+                stride: [1; 3],
+                dilation: [1; 3],
+                padding: [1; 3],
+                bias,
+                activation,
+            };
+            kernels.add(|caps| spec.kernel(caps));
+        }
     }
     kernels.check();
 }

@@ -410,7 +410,8 @@ impl Case {
     /// Whether a delegate claims a node of the op, and not only because it was computed while preparing: in the case as
     /// it is, or where everything but the data is constant, as indices and paddings mostly are in real models.
     pub fn is_claimed(&self, delegate: impl Fn() -> Box<dyn Delegate>) -> bool {
-        self.claimed_by(delegate()) || self.with_constants().claimed_by(delegate())
+        let variants = [self.clone(), self.with_constants(), self.with_data_alone_constant()];
+        variants.iter().any(|case| case.claimed_by(delegate()))
     }
 
     fn claimed_by(&self, delegate: Box<dyn Delegate>) -> bool {
@@ -437,6 +438,17 @@ impl Case {
         for (i, operand) in case.inputs.iter_mut().enumerate() {
             if let Some(operand) = operand.as_mut().filter(|o| i != data && matches!(o.kind, Kind::Fed)) {
                 operand.kind = Kind::Constant;
+            }
+        }
+        case
+    }
+
+    fn with_data_alone_constant(&self) -> Self {
+        let mut case = self.clone();
+        let data = data_operand(self.op);
+        for (i, operand) in case.inputs.iter_mut().enumerate() {
+            if let Some(operand) = operand.as_mut().filter(|o| matches!(o.kind, Kind::Fed | Kind::Constant)) {
+                operand.kind = if i == data { Kind::Constant } else { Kind::Fed };
             }
         }
         case

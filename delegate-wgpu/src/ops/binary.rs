@@ -1,4 +1,5 @@
-//! ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD.
+//! ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR,
+//! RIGHT_SHIFT.
 
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
 use delegraph_core::{BuiltinOp, TensorType};
@@ -14,13 +15,16 @@ pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::ADD, max_version: 6, types: GpuOp::NUMBERS, lower },
     GpuOp { op: BuiltinOp::SUB, max_version: 5, types: GpuOp::NUMBERS, lower },
     GpuOp { op: BuiltinOp::MUL, max_version: 8, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::DIV, max_version: 2, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::DIV, max_version: 2, types: GpuOp::NUMBERS, lower },
     GpuOp { op: BuiltinOp::MAXIMUM, max_version: 4, types: GpuOp::NUMBERS, lower },
     GpuOp { op: BuiltinOp::MINIMUM, max_version: 4, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::POW, max_version: 1, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::POW, max_version: 1, types: GpuOp::NUMBERS, lower },
     GpuOp { op: BuiltinOp::SQUARED_DIFFERENCE, max_version: 2, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::FLOOR_DIV, max_version: 3, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::FLOOR_MOD, max_version: 2, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::FLOOR_DIV, max_version: 3, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::FLOOR_MOD, max_version: 2, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::ATAN2, max_version: 1, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::BITWISE_XOR, max_version: 1, types: &[TensorType::Int32], lower },
+    GpuOp { op: BuiltinOp::RIGHT_SHIFT, max_version: 1, types: &[TensorType::Int32], lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -36,6 +40,9 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::SQUARED_DIFFERENCE) => (Binary::SquaredDifference, None),
         Some(BuiltinOp::FLOOR_DIV) => (Binary::FloorDiv, None),
         Some(BuiltinOp::FLOOR_MOD) => (Binary::FloorMod, None),
+        Some(BuiltinOp::ATAN2) => (Binary::Atan2, None),
+        Some(BuiltinOp::BITWISE_XOR) => (Binary::BitwiseXor, None),
+        Some(BuiltinOp::RIGHT_SHIFT) => (Binary::ShiftRight, None),
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
     let activation = fused.map(activation).transpose()?.unwrap_or(Activation::None);
@@ -53,10 +60,19 @@ pub(super) fn push(
     if cx.element(a) != cx.element(b) {
         return Err(unsupported("operands of different types"));
     }
-    // Integer division by zero is an error of the node, which a shader cannot report.
-    let divides = matches!(op, Binary::Div | Binary::FloorDiv | Binary::FloorMod);
-    if divides && cx.element(a) != Element::F32 {
-        return Err(Rejection::UnsupportedType { operand: "input 1".into(), ty: TensorType::Int32 });
+    if cx.element(a) == Element::I32 && cx.is_constant(1) {
+        // An error of the node, which a shader cannot report. What is computed only while running is not checked: an
+        // integer divided by 0 is that integer.
+        let operand = cx.integers(1)?;
+        match op {
+            Binary::Div | Binary::FloorDiv | Binary::FloorMod if operand.contains(&0) => {
+                return Err(unsupported("a division by 0"));
+            }
+            Binary::Pow if operand.iter().any(|&power| power < 0) => {
+                return Err(unsupported("an integer to a negative power"));
+            }
+            _ => {}
+        }
     }
     let spec = Spec {
         op,
@@ -90,12 +106,31 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_not_divided() {
-        let a = T::new(&[2], &[7_i32, -7]);
-        let inputs = [Some(a.clone()), Some(a.clone())];
-        let said = support(BuiltinOp::FLOOR_DIV, 1, Params::None, &inputs, std::slice::from_ref(&a));
-        assert!(said.is_none_or(|said| matches!(said, Err(Rejection::UnsupportedType { .. }))));
+    fn integers() {
+        let result = |values: [i32; 3]| [T::new(&[3], &values)];
+        let a = || Some(T::new(&[3], &[7_i32, -7, 12]));
+        let check = |op, params, b: [i32; 3], expected| {
+            check(op, 1, params, &[a(), Some(T::new(&[3], &b))], &result(expected));
+        };
         let params = Params::Add(AddParams { fused_activation_function: Fused::None, pot_scale_int16: true });
-        check(BuiltinOp::ADD, 1, params, &inputs, &[T::new(&[2], &[14_i32, -14])]);
+        check(BuiltinOp::ADD, params, [1, 2, 3], [8, -5, 15]);
+        let params = Params::Div(DivParams { fused_activation_function: Fused::None });
+        check(BuiltinOp::DIV, params, [2, 2, -5], [3, -3, -2]);
+        check(BuiltinOp::FLOOR_DIV, Params::None, [2, 2, -5], [3, -4, -3]);
+        check(BuiltinOp::FLOOR_MOD, Params::None, [2, 2, -5], [1, 1, -3]);
+        check(BuiltinOp::POW, Params::None, [3, 3, 0], [343, -343, 1]);
+        check(BuiltinOp::BITWISE_XOR, Params::None, [1, -1, 5], [6, 6, 9]);
+        check(BuiltinOp::RIGHT_SHIFT, Params::None, [1, 40, -3], [3, -1, 12]);
+    }
+
+    #[test]
+    fn what_cannot_be_computed_is_rejected() {
+        let rejected = |op, b: [i32; 2]| {
+            let inputs = [Some(T::new(&[2], &[7, -7])), Some(T::new(&[2], &b).constant())];
+            let said = support(op, 1, Params::None, &inputs, &[T::new(&[2], &[0, 0])]);
+            assert!(said.is_none_or(|said| matches!(said, Err(Rejection::UnsupportedParam(_)))));
+        };
+        rejected(BuiltinOp::FLOOR_DIV, [1, 0]);
+        rejected(BuiltinOp::POW, [1, -1]);
     }
 }

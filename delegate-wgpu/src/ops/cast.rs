@@ -1,18 +1,32 @@
-//! CAST between FLOAT32, INT32 and BOOL.
+//! CAST between FLOAT32, INT32 and BOOL; BITCAST between types of 32 bits.
 
 use delegraph_core::BuiltinOp;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::cast::Spec;
 
-use super::GpuOp;
+use super::{GpuOp, expect_one_of};
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CAST, max_version: 9, types: GpuOp::ANY, lower }];
+pub(super) const OPS: &[GpuOp] = &[
+    GpuOp { op: BuiltinOp::CAST, max_version: 9, types: GpuOp::ANY, lower },
+    GpuOp { op: BuiltinOp::BITCAST, max_version: 1, types: GpuOp::NUMBERS, lower: bitcast },
+];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);
     let elements = cx.shape(input).iter().product();
     cx.push(Spec { input: cx.element(input), output: cx.element(output), elements }, &[input], output)
+}
+
+/// Another look at the same words.
+fn bitcast(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    expect_one_of(cx, 0, GpuOp::NUMBERS)?;
+    let to = cx.node().output(0).map(|tensor| tensor.ty());
+    if let Some(ty) = to.filter(|ty| !GpuOp::NUMBERS.contains(ty)) {
+        return Err(Rejection::UnsupportedType { operand: "output 0".into(), ty });
+    }
+    let input = cx.any_input(0)?;
+    cx.alias(0, input, 0)
 }
 
 #[cfg(test)]
@@ -31,5 +45,12 @@ mod tests {
         run(&floats, truths.clone());
         run(&integers, T::new(&[4], &[-1.0_f32, 0.0, 0.0, 7.0]));
         run(&truths, T::new(&[4], &[1.0_f32, 0.0, 1.0, 1.0]));
+    }
+
+    #[test]
+    fn bits() {
+        let input = Some(T::new(&[2], &[1.0_f32, -0.0]));
+        let bits = T::new(&[2], &[0x3f80_0000_i32, i32::MIN]);
+        check(BuiltinOp::BITCAST, 1, Params::None, &[input], &[bits]);
     }
 }

@@ -1,28 +1,53 @@
-//! GATHER.
+//! GATHER, GATHER_ND.
 
 use delegraph_core::ops::gather::gather_dimensions;
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::gather::Spec;
+use delegraph_shaders::gather_nd;
 
 use super::{GpuOp, invalid};
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::GATHER, max_version: 8, types: GpuOp::ANY, lower }];
+pub(super) const OPS: &[GpuOp] = &[
+    GpuOp { op: BuiltinOp::GATHER, max_version: 8, types: GpuOp::ANY, lower },
+    GpuOp { op: BuiltinOp::GATHER_ND, max_version: 6, types: GpuOp::ANY, lower: gather_nd },
+];
 
-/// Only constant indices are taken: one that lies outside is an error of the node, which a shader cannot report.
+/// An index that lies outside is an error of the node, which a shader cannot report: constant indices are checked
+/// here, computed ones give zeros there.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(1, TensorType::Int32)?;
-    let picked = cx.integers(1)?;
     let inputs = [cx.any_input(0)?, cx.any_input(1)?];
     let output = cx.output(0)?;
     let [input, indices] = inputs.map(|id| cx.shape(id));
     let (axis, batch_dims) = gather_dimensions(&cx.infer()).map_err(invalid)?;
-    let size = input.get(axis).copied().map_or(0, i64::from);
-    if let Some(outside) = picked.iter().find(|i| !(0..size).contains(*i)) {
-        return Err(unsupported(format!("index {outside} along a dimension of {size}")));
-    }
+    check_indices(cx, input.get(axis..=axis).unwrap_or_default())?;
     cx.push(Spec { input, indices, axis, batch_dims }, &inputs, output)
+}
+
+fn gather_nd(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    cx.expect(1, TensorType::Int32)?;
+    let inputs = [cx.any_input(0)?, cx.any_input(1)?];
+    let [input, indices] = inputs.map(|id| cx.shape(id));
+    let (&depth, tuples) = indices.split_last().ok_or_else(|| unsupported("an index that is no tuple"))?;
+    let (depth, tuples) = (depth as usize, tuples.iter().product());
+    check_indices(cx, input.get(..depth).unwrap_or_default())?;
+    let output = cx.output(0)?;
+    cx.push(gather_nd::Spec { input, tuples, depth }, &inputs, output)
+}
+
+/// Checks that tuples of indices along dimensions of these sizes lie inside, where they are constant.
+fn check_indices(cx: &Lowering<'_, '_, '_>, sizes: &[u32]) -> Result<(), Rejection> {
+    if !cx.is_constant(1) {
+        return Ok(());
+    }
+    for (index, size) in cx.integers(1)?.iter().zip(sizes.iter().cycle()) {
+        if !(0..i64::from(*size)).contains(index) {
+            return Err(unsupported(format!("index {index} along a dimension of {size}")));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -40,6 +65,22 @@ mod tests {
         let inputs = |indices: &[i32]| [Some(rows.clone()), Some(T::new(&[2], indices).constant())];
         check(BuiltinOp::GATHER, 1, params(), &inputs(&[2, 0]), std::slice::from_ref(&picked));
         let said = support(BuiltinOp::GATHER, 1, params(), &inputs(&[2, 3]), &[picked]);
+        assert!(said.is_none_or(|said| said.is_err()));
+    }
+
+    #[test]
+    fn computed_indices() {
+        let rows = T::new(&[3, 2], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let params = Params::Gather(GatherParams { axis: 0, batch_dims: 0 });
+        let inputs = [Some(rows.clone()), Some(T::new(&[2], &[2_i32, 0]))];
+        check(BuiltinOp::GATHER, 1, params, &inputs, &[T::new(&[2, 2], &[5.0_f32, 6.0, 1.0, 2.0])]);
+        let inputs = [Some(rows.clone()), Some(T::new(&[2, 1], &[2_i32, 0]))];
+        let picked = T::new(&[2, 2], &[5.0_f32, 6.0, 1.0, 2.0]);
+        check(BuiltinOp::GATHER_ND, 1, Params::None, &inputs, &[picked]);
+        let inputs = [Some(rows.clone()), Some(T::new(&[3, 2], &[2_i32, 0, 0, 1, 1, 1]))];
+        check(BuiltinOp::GATHER_ND, 1, Params::None, &inputs, &[T::new(&[3], &[5.0_f32, 2.0, 4.0])]);
+        let inputs = [Some(rows), Some(T::new(&[1, 2], &[1_i32, 2]).constant())];
+        let said = support(BuiltinOp::GATHER_ND, 1, Params::None, &inputs, &[T::new(&[1], &[0.0_f32])]);
         assert!(said.is_none_or(|said| said.is_err()));
     }
 }

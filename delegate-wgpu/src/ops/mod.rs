@@ -41,16 +41,26 @@ macro_rules! families {
 }
 
 families! {
+    add_n,
+    arg_min_max,
     batch_matmul,
     binary,
     cast,
     comparison,
     concatenation,
     conv_2d,
+    conv_3d,
+    cumsum,
     depth_to_space,
     depthwise_conv_2d,
+    dynamic_update_slice,
+    embedding_lookup,
+    fill,
     fully_connected,
     gather,
+    l2_normalization,
+    local_response_normalization,
+    one_hot,
     pack,
     pad,
     pool_2d,
@@ -58,11 +68,15 @@ families! {
     reduce,
     reshape,
     resize,
+    reverse,
+    scatter,
     select,
     slice,
     softmax,
+    space_to_batch,
     split,
     tile,
+    topk,
     transpose,
     transpose_conv,
     unary,
@@ -115,6 +129,20 @@ pub(crate) fn lower<'a>(
             Err(unsupported(format!("{} of data that is not constant", node.op())))
         }
         (None, op) => Err(Rejection::UnsupportedOp { op: op.clone() }),
+    }
+}
+
+/// Checks that input `i`, where the node has it, is of one of these types.
+pub(crate) fn expect_one_of(
+    cx: &Lowering<'_, '_, '_>,
+    i: usize,
+    types: &[TensorType],
+) -> Result<(), Rejection> {
+    match cx.node().input(i).map(|tensor| tensor.ty()) {
+        Some(ty) if !types.contains(&ty) => {
+            Err(Rejection::UnsupportedType { operand: format!("input {i}"), ty })
+        }
+        _ => Ok(()),
     }
 }
 

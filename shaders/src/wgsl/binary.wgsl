@@ -18,10 +18,12 @@ struct Params {
 #if VEC4
 alias T = vec4<{{ELEMENT}}>;
 alias B = vec4<bool>;
+alias U = vec4<u32>;
 alias R = vec4<{{RESULT}}>;
 #else
 alias T = {{ELEMENT}};
 alias B = bool;
+alias U = u32;
 alias R = {{RESULT}};
 #endif
 

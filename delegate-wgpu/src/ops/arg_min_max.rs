@@ -1,0 +1,67 @@
+//! ARG_MAX, ARG_MIN.
+
+use delegraph_core::BuiltinOp;
+use delegraph_core::ops::arg_min_max::axis;
+use delegraph_delegate_api::Rejection;
+use delegraph_shaders::arg_min_max::Spec;
+
+use super::{GpuOp, invalid, not_constant};
+use crate::lower::Lowering;
+
+pub(super) const OPS: &[GpuOp] = &[
+    GpuOp { op: BuiltinOp::ARG_MAX, max_version: 3, types: GpuOp::ANY, lower },
+    GpuOp { op: BuiltinOp::ARG_MIN, max_version: 3, types: GpuOp::ANY, lower },
+];
+
+fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    let largest = cx.node().op().builtin() == Some(BuiltinOp::ARG_MAX);
+    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
+    let (element, shape) = (cx.element(input), cx.shape(input));
+    let axis = axis(&cx.infer()).map_err(invalid)?.ok_or_else(not_constant)?;
+    let (outer, inner) = (shape[..axis].iter().product(), shape[axis + 1..].iter().product());
+    cx.push(Spec { element, outer, size: shape[axis], inner, largest }, &[input], output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{T, check};
+    use delegraph_core::ops::arg_min_max::{ArgMaxParams, ArgMinParams};
+    use delegraph_core::{Bool, Params, TensorType};
+
+    fn run(op: BuiltinOp, input: &T, axis: i32, expected: &[i32]) {
+        let output_type = TensorType::Int32;
+        let params = match op {
+            BuiltinOp::ARG_MAX => Params::ArgMax(ArgMaxParams { output_type }),
+            _ => Params::ArgMin(ArgMinParams { output_type }),
+        };
+        let inputs = [Some(input.clone()), Some(T::new(&[], &[axis]).constant())];
+        check(op, 1, params, &inputs, &[T::new(&[expected.len()], expected)]);
+    }
+
+    #[test]
+    fn the_first_of_equals() {
+        let nan = f32::NAN;
+        let input = T::new(&[2, 4], &[1.0_f32, 5.0, -0.0, 5.0, nan, f32::NEG_INFINITY, 0.0, -2.0]);
+        run(BuiltinOp::ARG_MAX, &input, -1, &[1, 2]);
+        run(BuiltinOp::ARG_MIN, &input, 1, &[2, 1]);
+        run(BuiltinOp::ARG_MAX, &input, 0, &[0, 0, 0, 0]);
+        run(BuiltinOp::ARG_MIN, &input, 0, &[0, 1, 0, 1]);
+        run(BuiltinOp::ARG_MIN, &T::new(&[3], &[nan; 3]), 0, &[0]);
+        let integers = T::new(&[3], &[i32::MIN, i32::MAX, -1]);
+        run(BuiltinOp::ARG_MAX, &integers, 0, &[1]);
+        run(BuiltinOp::ARG_MIN, &integers, 0, &[0]);
+        run(BuiltinOp::ARG_MAX, &T::new(&[3], &[Bool(0), Bool(1), Bool(1)]), 0, &[1]);
+    }
+
+    #[test]
+    fn long_rows() {
+        let input = T::noise(&[3, 1001], 5);
+        let values = input.floats();
+        let best = |row: usize| {
+            let row = &values[row * 1001..][..1001];
+            (1..1001).fold(0, |best, i| if row[i] > row[best] { i } else { best }) as i32
+        };
+        run(BuiltinOp::ARG_MAX, &input, 1, &[best(0), best(1), best(2)]);
+    }
+}

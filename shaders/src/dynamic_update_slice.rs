@@ -1,0 +1,60 @@
+//! DYNAMIC_UPDATE_SLICE.
+
+use crate::shape::{MAX_RANK, dense_strides, elements};
+use crate::template::Template;
+use crate::walk::Walk;
+use crate::{Binding, Caps, Features, Kernel, ShaderError};
+
+const NAME: &str = "dynamic_update_slice";
+
+/// The input, in which an update replaces the elements from computed 32-bit indices on, one per dimension; they are
+/// clamped so that the update lies inside. For elements of 32 bits.
+///
+/// Bindings: `Input(0)` (the input), `Input(1)` (the update), `Input(2)` (the indices), `Output`, `Uniform`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Shape of the input; at least one dimension.
+    pub input: Vec<u32>,
+    /// Shape of the update, of the same rank.
+    pub update: Vec<u32>,
+}
+
+impl Spec {
+    /// The kernel.
+    ///
+    /// # Errors
+    /// When the update doesn't fit, and for more than six dimensions.
+    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let rank = self.input.len();
+        let fits = rank > 0
+            && rank == self.update.len()
+            && self.update.iter().zip(&self.input).all(|(update, input)| (1..=*input).contains(update));
+        if !fits {
+            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+        }
+        if rank > MAX_RANK {
+            return Err(ShaderError::unsupported(NAME, format!("an update in {rank} dimensions")));
+        }
+        elements(NAME, &self.input)?;
+        let walk = Walk::new(NAME, caps, &self.input)?;
+        let (key, wgsl) = walk
+            .apply(Template::new(NAME, include_str!("wgsl/dynamic_update_slice.wgsl")))
+            .number("UNIFORM", 4)
+            .render()?;
+        let strides = dense_strides(&self.update);
+        let uniform = walk.dimensions(walk.uniform(), |uniform, d| {
+            uniform.u32s([&self.update, &strides].map(|of| of.get(d).copied().unwrap_or(1)))
+        });
+        let inputs = (0..3).map(Binding::Input);
+        Ok(Kernel {
+            name: NAME,
+            key,
+            wgsl,
+            entry: "main",
+            bindings: inputs.chain([Binding::Output, Binding::Uniform]).collect(),
+            uniform: uniform.finish(),
+            dispatch: walk.dispatch(caps)?,
+            features: Features::default(),
+        })
+    }
+}
