@@ -7,11 +7,15 @@ use self::draw::Draw;
 use super::Case;
 
 mod committed;
+mod control;
 mod conv;
 mod draw;
 mod elementwise;
+mod graphs;
+mod islands;
 mod matrix;
 mod movement;
+mod net;
 mod pool;
 mod reduce;
 mod special;
@@ -28,6 +32,7 @@ pub(super) fn cases(seed: u64) -> Vec<Case> {
     unary::cases(seed, &mut out);
     reduce::cases(seed, &mut out);
     movement::cases(seed, &mut out);
+    graphs::cases(seed, &mut out);
     special::cases(&mut out);
     committed::cases(&mut out);
     out
