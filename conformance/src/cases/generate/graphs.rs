@@ -9,7 +9,7 @@ use delegraph_core::ops::split::SplitParams;
 
 use super::super::prelude::*;
 use super::draw::Draw;
-use super::net::{Net, T};
+use super::net::{Net, T, with_last};
 use super::{control, islands};
 
 /// What a graph reads, chosen from a seed.
@@ -114,7 +114,7 @@ fn step(net: &mut Net, a: &T, tensors: &[T], read: &mut [bool]) -> T {
             let shape = net.draw.pick(&[vec![n], vec![n / last, last], vec![1, n / last, 1, last]]);
             net.reshape(a, &shape)
         }
-        7 if rank >= 2 && rank < 5 => {
+        7 if (2..5).contains(&rank) => {
             let units = net.draw.pick(&[1, 3, 4, 5, 8]);
             net.dense(a, units, None, activation)
         }
@@ -313,14 +313,12 @@ fn split(net: &mut Net, inputs: &[T]) {
 fn unread(net: &mut Net, inputs: &[T]) {
     let a = &inputs[0];
     let twice = net.binary(Op::ADD, a, a, PLAIN);
-    let n = a.shape[a.shape.len() - 1];
     let name = net.name("axis");
     let axis = net.graph.constant(&name, [], &[-1i32]);
     let parts = [0; 3].map(|_| net.name("part"));
     let parts = parts.each_ref().map(|name| name.as_str());
     let whole = {
-        let mut shape = a.shape.clone();
-        *shape.last_mut().expect("it has a dimension") = 3 * n;
+        let shape = with_last(&a.shape, |d| 3 * d);
         let params = ConcatenationParams { axis: -1, fused_activation_function: PLAIN };
         net.node(Op::CONCATENATION, params.into(), &[a, &twice, a], &[], &shape)
     };

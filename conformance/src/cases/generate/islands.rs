@@ -11,7 +11,7 @@ use super::super::prelude::*;
 use super::draw::Draw;
 use super::elementwise;
 use super::graphs::{Row, image, two};
-use super::net::{Net, T};
+use super::net::{Net, T, with_last};
 
 const PLAIN: Activation = Activation::None;
 
@@ -95,8 +95,7 @@ fn rescaled(net: &mut Net, inputs: &[T]) {
     let a = net.quantize(&inputs[0], 0.03, 3);
     let b = net.quantize(&inputs[1], 0.05, -7);
     let b = net.quantized(Op::QUANTIZE, Params::None, &[&b], &[], &inputs[1].shape, (0.03, 3));
-    let mut shape = inputs[0].shape.clone();
-    *shape.last_mut().expect("it has a dimension") *= 2;
+    let shape = with_last(&inputs[0].shape, |d| 2 * d);
     let params = ConcatenationParams { axis: -1, fused_activation_function: PLAIN };
     let both = net.quantized(Op::CONCATENATION, params.into(), &[&a, &b], &[], &shape, (0.03, 3));
     let out = net.dequantize(&both);

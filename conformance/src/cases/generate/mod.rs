@@ -10,6 +10,7 @@ mod committed;
 mod control;
 mod conv;
 mod draw;
+mod edges;
 mod elementwise;
 mod graphs;
 mod islands;
@@ -17,6 +18,7 @@ mod matrix;
 mod movement;
 mod net;
 mod pool;
+mod recurrent;
 mod reduce;
 mod special;
 mod unary;
@@ -32,7 +34,9 @@ pub(super) fn cases(seed: u64) -> Vec<Case> {
     unary::cases(seed, &mut out);
     reduce::cases(seed, &mut out);
     movement::cases(seed, &mut out);
+    recurrent::cases(seed, &mut out);
     graphs::cases(seed, &mut out);
+    edges::cases(&mut out);
     special::cases(&mut out);
     committed::cases(&mut out);
     out

@@ -25,6 +25,15 @@ pub(super) struct T {
     pub(super) bound: f32,
 }
 
+/// The shape with another last dimension.
+pub(super) fn with_last(shape: &[usize], change: impl FnOnce(usize) -> usize) -> Vec<usize> {
+    let mut shape = shape.to_vec();
+    if let Some(last) = shape.last_mut() {
+        *last = change(*last);
+    }
+    shape
+}
+
 /// A subgraph in the making.
 pub(super) struct Net {
     pub(super) graph: SubgraphBuilder,
@@ -172,8 +181,7 @@ impl Net {
             keep_num_dims: a.shape.len() > 2,
             ..Default::default()
         };
-        let mut shape = a.shape.clone();
-        *shape.last_mut().expect("it has a dimension") = units;
+        let shape = with_last(&a.shape, |_| units);
         let mut t = self.node(Op::FULLY_CONNECTED, params.into(), &[a, &weights, &bias], &[], &shape);
         t.bound = a.bound * 1.5 + 0.5;
         t
