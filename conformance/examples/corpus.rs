@@ -1,11 +1,11 @@
-//! Runs a folder of cases on CPU kernels and counts: `corpus DIR [--filter TEXT] [--reference] [--list]`.
+//! Runs a folder of cases on CPU kernels, in this process, and counts: `corpus DIR [--filter TEXT] [--reference] [--list]`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use delegraph_conformance::corpus;
-use delegraph_interpreter::ReferenceOpResolver;
+use delegraph_conformance::engine::{Backend, Engine, Kernels};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,18 +22,19 @@ fn main() -> ExitCode {
             return ExitCode::from(4);
         }
     };
+    let kernels = if flag("--reference") { Kernels::Reference } else { Kernels::Optimized };
+    let engine = Engine::new(Backend::kernels(kernels)).untimed();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for case in cases {
         let name = case.strip_prefix(root).unwrap_or(&case).display().to_string();
         if filter.is_some_and(|f| !name.contains(f.as_str())) {
             continue;
         }
-        let outcome = corpus::run(&case, |builder| {
-            if flag("--reference") { builder.resolver(ReferenceOpResolver::new()) } else { builder }
-        });
-        *counts.entry(outcome.name()).or_default() += 1;
-        if flag("--list") || !matches!(outcome.name(), "pass" | "unsupported") {
-            println!("{:12} {name}  {}", outcome.name(), outcome.detail().lines().next().unwrap_or_default());
+        let result = corpus::run(&case, &name, &engine);
+        *counts.entry(result.outcome.name()).or_default() += 1;
+        if flag("--list") || !result.outcome.is_fine() {
+            let detail = result.detail.lines().next().unwrap_or_default();
+            println!("{:12} {name}  {detail}", result.outcome.name());
         }
     }
     println!("{counts:?}");

@@ -1,79 +1,41 @@
-//! Cases that others made: folders with a model, inputs and expected outputs.
+//! Cases as folders: those that others made, and ours written out for them.
+//!
+//! A folder holds `model.tflite`, `input_0.npy`, … and `expected_0.npy`, …. An optional `case.json` says more, see
+//! [`CaseFile`]. A case of several invocations has the first of them in its folder and the others in `step_1`, `step_2`,
+//! …, so that who knows of one only runs that.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use delegraph_core::error::{Error, ErrorKind};
 use delegraph_core::{Model, ModelBytes, TensorType};
-use delegraph_interpreter::{Interpreter, InterpreterBuilder};
-use serde::Deserialize;
+use delegraph_interpreter::Interpreter;
+use serde::{Deserialize, Serialize};
 
-use crate::compare::{Tolerance, compare, numbers};
-use crate::npy::{Array, trimmed};
+use crate::engine::{Answers, CaseResult, Engine, Feed, GivenTolerance, Outcome, Problem, Step, answer};
+use crate::npy::{self, Array};
 
-/// What came of a case.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// Every output is as expected.
-    Pass,
-    /// An output differs.
-    Mismatch(String),
-    /// The model asks for something that is not supported.
-    Unsupported(String),
-    /// The model or an input is invalid.
-    Invalid(String),
-    /// It ran, and failed.
-    Error(String),
-}
-
-impl Outcome {
-    /// The name in reports.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Outcome::Pass => "pass",
-            Outcome::Mismatch(_) => "mismatch",
-            Outcome::Unsupported(_) => "unsupported",
-            Outcome::Invalid(_) => "invalid",
-            Outcome::Error(_) => "error",
-        }
-    }
-
-    /// What went wrong, if anything.
-    pub fn detail(&self) -> &str {
-        match self {
-            Outcome::Pass => "",
-            Outcome::Mismatch(s) | Outcome::Unsupported(s) | Outcome::Invalid(s) | Outcome::Error(s) => s,
-        }
-    }
-}
-
-impl From<Error> for Outcome {
-    fn from(error: Error) -> Self {
-        let text = error.to_string();
-        match error.kind() {
-            ErrorKind::Invalid => Outcome::Invalid(text),
-            ErrorKind::Unsupported => Outcome::Unsupported(text),
-            ErrorKind::Failed => Outcome::Error(text),
-        }
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct CaseFile {
-    signature: Option<String>,
+/// `case.json`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct CaseFile {
+    /// The signature to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// The file of each input of the signature.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, String>,
+    /// The file of each output of the signature.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub expected: BTreeMap<String, String>,
+    /// How far outputs may be off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<GivenTolerance>,
+    /// What sets it apart.
     #[serde(default)]
-    inputs: BTreeMap<String, String>,
-    #[serde(default)]
-    expected: BTreeMap<String, String>,
-    tolerance: Option<CaseTolerance>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct CaseTolerance {
-    abs: Option<f64>,
-    rel: Option<f64>,
-    quantum: Option<u32>,
+    pub tags: Vec<String>,
+    /// Where it comes from; nothing computes with it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub origin: String,
 }
 
 /// Every case below `root`: folders that hold a `model.tflite`, sorted by path.
@@ -96,123 +58,219 @@ pub fn find(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(cases)
 }
 
-/// Runs the case in `folder` on an interpreter that `configure` sets up.
-pub fn run(folder: &Path, configure: impl FnOnce(InterpreterBuilder) -> InterpreterBuilder) -> Outcome {
-    run_case(folder, configure).unwrap_or_else(|outcome| outcome)
+/// Runs the case in `folder`; its result bears `name`.
+pub fn run(folder: &Path, name: &str, engine: &Engine) -> CaseResult {
+    engine.run_made(name, || load(folder, name), false)
 }
 
-fn run_case(
-    folder: &Path,
-    configure: impl FnOnce(InterpreterBuilder) -> InterpreterBuilder,
-) -> Result<Outcome, Outcome> {
-    let read = |name: &str| {
-        fs::read(folder.join(name))
-            .map_err(|e| Outcome::Invalid(format!("{}: {e}", folder.join(name).display())))
+/// Reads the case in `folder`.
+///
+/// # Errors
+/// What is wrong with it, as the result that it gives.
+pub fn load(folder: &Path, name: &str) -> Result<Problem, (Outcome, String)> {
+    let invalid = |text: String| (Outcome::Invalid, text);
+    let read = |file: &Path| {
+        fs::read(folder.join(file)).map_err(|e| invalid(format!("{}: {e}", folder.join(file).display())))
     };
     let case: CaseFile = match fs::read(folder.join("case.json")) {
-        Ok(text) => serde_json::from_slice(&text).map_err(|e| Outcome::Invalid(format!("case.json: {e}")))?,
+        Ok(text) => serde_json::from_slice(&text).map_err(|e| invalid(format!("case.json: {e}")))?,
         Err(_) => CaseFile::default(),
     };
-    let model = Model::from_bytes_named(ModelBytes::new(read("model.tflite")?), folder.join("model.tflite"))?;
-    let mut interpreter = configure(Interpreter::builder(model).prepare_later()).build()?;
-    let (mut inputs, mut outputs) = (BTreeMap::new(), BTreeMap::new());
-    if let Some(key) = &case.signature {
-        let signature = interpreter.select_signature(key)?;
-        let subgraph = &interpreter.model().subgraphs[signature.subgraph];
-        let place = |ids: &[_], id| ids.iter().position(|i| *i == id).unwrap_or(0);
-        inputs = signature.inputs.iter().map(|(n, id)| (n.clone(), place(&subgraph.inputs, *id))).collect();
-        outputs =
-            signature.outputs.iter().map(|(n, id)| (n.clone(), place(&subgraph.outputs, *id))).collect();
-    }
-    let numbered = |what: &str| {
-        (0..)
-            .map_while(|i| {
-                let name = format!("{what}_{i}.npy");
-                folder.join(&name).is_file().then_some((i, name))
-            })
-            .collect::<Vec<_>>()
-    };
-    let named = |files: &BTreeMap<String, String>, places: &BTreeMap<String, usize>| {
-        let place = |(name, file): (&String, &String)| match places.get(name) {
-            Some(&i) => Ok((i, file.clone())),
-            None => Err(Outcome::Invalid(format!(
-                "case.json names \"{name}\", which the signature does not have"
-            ))),
-        };
-        files.iter().map(place).collect::<Result<Vec<_>, _>>()
-    };
-    let feeds = if case.inputs.is_empty() { numbered("input") } else { named(&case.inputs, &inputs)? };
-    let mut arrays = Vec::new();
-    for (i, file) in feeds {
-        let array = Array::parse(&read(&file)?).map_err(|e| Outcome::Invalid(format!("{file}: {e}")))?;
-        interpreter.resize_input(i, &array.shape)?;
-        arrays.push((i, file, array));
-    }
-    for (i, file, array) in arrays {
-        interpreter.prepare()?;
-        let ty = interpreter.input_tensor(i)?.ty;
-        let bytes = array.into_bytes(ty).map_err(|e| Outcome::Invalid(format!("{file}: {e}")))?;
-        interpreter.set_input_bytes(i, &bytes).map_err(|e| Outcome::Invalid(format!("{file}: {e}")))?;
-    }
-    interpreter.invoke()?;
-    let wanted =
-        if case.expected.is_empty() { numbered("expected") } else { named(&case.expected, &outputs)? };
-    for (i, file) in wanted {
-        let expected = Array::parse(&read(&file)?).map_err(|e| Outcome::Invalid(format!("{file}: {e}")))?;
-        check_output(&interpreter, i, &expected, case.tolerance.as_ref())?;
-    }
-    Ok(Outcome::Pass)
-}
-
-fn check_output(
-    interpreter: &Interpreter,
-    i: usize,
-    expected: &Array,
-    own: Option<&CaseTolerance>,
-) -> Result<(), Outcome> {
-    let output = interpreter.output_tensor(i)?;
-    if output.shape.dims() != expected.shape {
-        let text = format!("output {i} has shape {}, expected {:?}", output.shape, expected.shape);
-        return Err(Outcome::Mismatch(text));
-    }
-    if let Some(want) = expected.as_strings() {
-        let got = output.strings()?;
-        if got.iter().map(trimmed).eq(want.iter()) {
-            return Ok(());
+    let bytes = ModelBytes::new(read(Path::new("model.tflite"))?);
+    let model = Model::from_bytes_named(bytes, folder.join("model.tflite"))
+        .map_err(|e| (crate::engine::outcome_of(&e), e.to_string()))?;
+    let places = Places::of(&model, case.signature.as_deref()).map_err(invalid)?;
+    let mut steps = Vec::new();
+    for number in 0usize.. {
+        let sub = if number > 0 { PathBuf::from(format!("step_{number}")) } else { PathBuf::new() };
+        if number > 0 && !folder.join(&sub).is_dir() {
+            break;
         }
-        return Err(Outcome::Mismatch(format!("output {i} ({}): strings differ", output.shape)));
+        let numbered = |what: &str| {
+            let file = |i: usize| sub.join(format!("{what}_{i}.npy"));
+            let there = |i: usize| folder.join(file(i)).is_file().then(|| (i, file(i)));
+            (0..).map_while(there).collect::<Vec<_>>()
+        };
+        let named = |files: &BTreeMap<String, String>, places: &BTreeMap<String, usize>| {
+            let place = |(name, file): (&String, &String)| match places.get(name) {
+                Some(&i) => Ok((i, sub.join(file))),
+                None => {
+                    Err(invalid(format!("case.json names \"{name}\", which the signature does not have")))
+                }
+            };
+            files.iter().map(place).collect::<Result<Vec<_>, _>>()
+        };
+        let feeds = match case.inputs.is_empty() {
+            true => numbered("input"),
+            false => named(&case.inputs, &places.inputs)?,
+        };
+        let wanted = match case.expected.is_empty() {
+            true => numbered("expected"),
+            false => named(&case.expected, &places.outputs)?,
+        };
+        let array =
+            |file: &Path| Array::parse(&read(file)?).map_err(|e| invalid(format!("{}: {e}", file.display())));
+        let mut step = Step::default();
+        for (input, file) in feeds {
+            let array = array(&file)?;
+            let ty = places
+                .input_type(&model, input)
+                .ok_or_else(|| invalid(format!("{}: there is no input {input}", file.display())))?;
+            let shape = array.shape.clone();
+            let bytes = array.into_bytes(ty).map_err(|e| invalid(format!("{}: {e}", file.display())))?;
+            step.feeds.push(Feed { input, shape, bytes });
+        }
+        for (output, file) in wanted {
+            step.expected.push((output, array(&file)?.into_output()));
+        }
+        steps.push(step);
     }
-    let (Some(want), Some(got)) =
-        (expected.numbers(), unpacked(output.ty, output.bytes(), output.shape.elements()))
-    else {
-        return Err(Outcome::Unsupported(format!("output {i} is {}, which is not compared yet", output.ty)));
-    };
-    let mut tolerance = Tolerance::of(output.ty, output.quantization.is_some());
-    if let Some(own) = own {
-        tolerance.abs = own.abs.unwrap_or(tolerance.abs);
-        tolerance.rel = own.rel.unwrap_or(tolerance.rel);
-        tolerance.quantum = own.quantum.unwrap_or(tolerance.quantum);
-    }
-    let result = compare(&got, &want, tolerance);
-    if result.passes() {
-        return Ok(());
-    }
-    let (max, allowed) = (result.max_abs, result.allowed);
-    Err(Outcome::Mismatch(format!(
-        "output {i} ({} {}): largest difference {max:e}, allowed {allowed:e}",
-        output.ty, output.shape
-    )))
+    let mut problem = Problem::of_model(name.into(), model, steps, case.tolerance.unwrap_or_default());
+    (problem.signature, problem.tags) = (case.signature, case.tags);
+    Ok(problem)
 }
 
-/// The elements of an output as numbers; packed 4-bit and 2-bit types are widened, low bits first.
-fn unpacked(ty: TensorType, bytes: &[u8], elements: usize) -> Option<Vec<f64>> {
-    let bits = ty.bits().filter(|b| *b < 8);
-    let Some(bits) = bits else { return numbers(ty, bytes) };
-    let signed = ty != TensorType::UInt4;
-    let value = |i: usize| {
-        let raw = (bytes.get(i * bits / 8).copied().unwrap_or(0) >> (i * bits % 8)) & ((1 << bits) - 1);
-        let shift = 8 - bits;
-        if signed { f64::from(((raw << shift) as i8) >> shift) } else { f64::from(raw) }
+/// Where the inputs and outputs of a signature are among those of its subgraph.
+struct Places {
+    subgraph: usize,
+    inputs: BTreeMap<String, usize>,
+    outputs: BTreeMap<String, usize>,
+}
+
+impl Places {
+    fn of(model: &Model, signature: Option<&str>) -> Result<Self, String> {
+        let Some(key) = signature else {
+            return Ok(Places { subgraph: 0, inputs: BTreeMap::new(), outputs: BTreeMap::new() });
+        };
+        let unknown = || {
+            let keys: Vec<&str> = model.signatures.iter().map(|s| s.key.as_str()).collect();
+            format!("no signature \"{key}\"; the model has: {}", keys.join(", "))
+        };
+        let signature = model.signature(key).ok_or_else(unknown)?;
+        let subgraph = model.subgraphs.get(signature.subgraph).ok_or_else(unknown)?;
+        let place = |ids: &[_], id| ids.iter().position(|i| *i == id).unwrap_or(0);
+        let inputs = signature.inputs.iter().map(|(n, id)| (n.clone(), place(&subgraph.inputs, *id)));
+        let outputs = signature.outputs.iter().map(|(n, id)| (n.clone(), place(&subgraph.outputs, *id)));
+        Ok(Places { subgraph: signature.subgraph, inputs: inputs.collect(), outputs: outputs.collect() })
+    }
+
+    fn input_type(&self, model: &Model, input: usize) -> Option<TensorType> {
+        let subgraph = model.subgraphs.get(self.subgraph)?;
+        subgraph.inputs.get(input).map(|id| subgraph.tensor(*id).ty)
+    }
+}
+
+/// Writes a problem as a folder that [`load`] reads: with the expected outputs that it has, or with those that the
+/// reference kernels compute.
+///
+/// # Errors
+/// What cannot be computed or written, and why.
+pub fn write(problem: &Problem, folder: &Path) -> Result<(), String> {
+    let steps = match &problem.answers {
+        Answers::Given(_) => problem.steps.clone(),
+        _ => answer(problem)?,
     };
-    Some((0..elements).map(value).collect())
+    let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
+    let put = |path: PathBuf, bytes: &[u8]| fs::write(&path, bytes).map_err(|e| failed(&path, e));
+    let interpreter = Interpreter::builder(problem.model.clone()).prepare_later().build();
+    let mut interpreter = interpreter.map_err(|e| e.to_string())?;
+    let places = Places::of(&problem.model, problem.signature.as_deref())?;
+    if let Some(signature) = &problem.signature {
+        interpreter.select_signature(signature).map_err(|e| e.to_string())?;
+    }
+    for (number, step) in steps.iter().enumerate() {
+        let folder = if number > 0 { folder.join(format!("step_{number}")) } else { folder.to_path_buf() };
+        fs::create_dir_all(&folder).map_err(|e| failed(&folder, e))?;
+        for feed in &step.feeds {
+            let ty = places.input_type(&problem.model, feed.input).ok_or("an input is not there")?;
+            let file =
+                array(ty, &feed.shape, &feed.bytes).map_err(|e| format!("input {}: {e}", feed.input))?;
+            put(folder.join(format!("input_{}.npy", feed.input)), &file)?;
+        }
+        for (output, expected) in &step.expected {
+            let file = array(expected.ty, &expected.shape, &expected.bytes)
+                .map_err(|e| format!("output {output}: {e}"))?;
+            put(folder.join(format!("expected_{output}.npy")), &file)?;
+        }
+    }
+    put(folder.join("model.tflite"), problem.model.bytes())?;
+    let tolerance = match &problem.answers {
+        Answers::Given(tolerance) => Some(*tolerance).filter(|t| *t != GivenTolerance::default()),
+        _ => None,
+    };
+    let case = CaseFile {
+        signature: problem.signature.clone(),
+        tolerance,
+        tags: problem.tags.clone(),
+        origin: problem.name.clone(),
+        ..Default::default()
+    };
+    let text = serde_json::to_string_pretty(&case).map_err(|e| e.to_string())?;
+    put(folder.join("case.json"), text.as_bytes())
+}
+
+/// A `.npy` file, types that NumPy lacks widened: BFLOAT16 to float32, packed integers to bytes.
+fn array(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, String> {
+    match ty {
+        TensorType::BFloat16 => {
+            let wide = |c: &[u8; 2]| half::bf16::from_le_bytes(*c).to_f32().to_le_bytes();
+            let bytes: Vec<u8> = bytes.as_chunks().0.iter().flat_map(wide).collect();
+            npy::write(TensorType::Float32, shape, &bytes)
+        }
+        TensorType::String => npy::write_strings(shape, bytes),
+        _ => npy::write(ty, shape, bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases;
+    use crate::compare::Arithmetic;
+    use crate::engine::{Backend, Kernels};
+
+    /// Each kind of case that is written comes back as it was, and passes.
+    #[test]
+    fn what_is_written_passes() {
+        let folder = std::env::temp_dir().join(format!("delegraph-corpus-{}", std::process::id()));
+        let wanted =
+            ["conv_2d/", "cast/cast_int4", "hashtable/", "variables/", "control_flow/while", "unique/"];
+        let engine = Engine::new(Backend::kernels(Kernels::Reference)).untimed();
+        let mut written = 0;
+        for prefix in wanted {
+            for case in cases::all().iter().filter(|c| c.name.starts_with(prefix)).take(3) {
+                let problem = Problem::of_case(case, Arithmetic::Ieee).unwrap();
+                let folder = folder.join(&case.name);
+                write(&problem, &folder).unwrap();
+                let result = run(&folder, "again", &engine);
+                assert_eq!((result.outcome, result.detail.as_str()), (Outcome::Pass, ""), "{}", case.name);
+                written += 1;
+            }
+        }
+        assert!(written > 10, "{written}");
+        assert_eq!(find(&folder).unwrap().len(), written);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_case_says_so() {
+        let folder = std::env::temp_dir().join(format!("delegraph-no-case-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("case.json"), "{").unwrap();
+        let (outcome, text) = load(&folder, "x").unwrap_err();
+        assert_eq!(outcome, Outcome::Invalid);
+        assert!(text.contains("case.json"), "{text}");
+        fs::remove_file(folder.join("case.json")).unwrap();
+        assert!(load(&folder, "x").unwrap_err().1.contains("model.tflite"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn bfloat16_is_widened() {
+        let bytes: Vec<u8> =
+            [1.5f32, -2.0].iter().flat_map(|v| half::bf16::from_f32(*v).to_le_bytes()).collect();
+        let array = Array::parse(&array(TensorType::BFloat16, &[2], &bytes).unwrap()).unwrap();
+        assert_eq!(array.clone().numbers().unwrap(), [1.5, -2.0]);
+        assert_eq!(array.into_bytes(TensorType::BFloat16).unwrap(), bytes);
+    }
 }

@@ -4,6 +4,8 @@ use delegraph_core::TensorType;
 use delegraph_core::kernel::Strings;
 use npyz::{NpyHeader, TypeChar};
 
+use crate::engine::Output;
+
 /// An array of numbers or strings.
 #[derive(Debug, Clone)]
 pub struct Array {
@@ -82,6 +84,11 @@ impl Array {
         if self.ty == TensorType::String { Strings::parse(&self.bytes).ok() } else { None }
     }
 
+    /// As an output.
+    pub(crate) fn into_output(self) -> Output {
+        Output { ty: self.ty, shape: self.shape, quantized: false, bytes: self.bytes }
+    }
+
     /// The elements as numbers.
     pub fn numbers(&self) -> Option<Vec<f64>> {
         crate::compare::numbers(self.ty, &self.bytes)
@@ -110,6 +117,17 @@ impl Array {
             _ => Err(format!("the array is {}, the input {ty}", self.ty)),
         }
     }
+}
+
+/// A `.npy` file of strings, given as the format stores them: NumPy's bytes of one length, padded with zeros.
+///
+/// # Errors
+/// They are no strings.
+pub fn write_strings(shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let strings = Strings::parse(bytes).map_err(|e| e.to_string())?;
+    let width = strings.iter().map(<[u8]>::len).max().unwrap_or(0).max(1);
+    let padded = strings.iter().flat_map(|s| s.iter().copied().chain(std::iter::repeat(0)).take(width));
+    Ok(file(&format!("|S{width}"), shape, padded.collect()))
 }
 
 /// A string without the zeros that pad it: NumPy's strings never end in one.
@@ -166,7 +184,12 @@ pub fn write(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, S
         };
         data = (0..count).map(element).collect();
     }
-    let dims: std::string::String = dims.iter().map(|d| format!("{d}, ")).collect();
+    Ok(file(descr, &dims, data))
+}
+
+/// A file of these bytes.
+fn file(descr: &str, dims: &[usize], data: Vec<u8>) -> Vec<u8> {
+    let dims: String = dims.iter().map(|d| format!("{d}, ")).collect();
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");
     // The data starts at a multiple of 64; the header ends with a line feed.
     while (10 + header.len() + 1) % 64 != 0 {
@@ -177,7 +200,7 @@ pub fn write(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, S
     file.extend((header.len() as u16).to_le_bytes());
     file.extend(header.as_bytes());
     file.extend(data);
-    Ok(file)
+    file
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
 use delegraph::core::error::ErrorKind;
@@ -10,6 +11,8 @@ use delegraph::delegate_api::plugin::{PluginDelegate, PluginError, PluginLibrary
 use delegraph::delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph::interpreter::InterpreterBuilder;
 use delegraph::{Delegate, Interpreter, Model, Policy};
+use delegraph_conformance::compare::Arithmetic;
+use delegraph_conformance::engine::{self, Backend, MakeDelegate};
 
 use super::failure::{Exit, Failure};
 use super::kernels::Kernels;
@@ -127,14 +130,51 @@ impl Choice {
     }
 }
 
+impl Choice {
+    /// What makes the delegate anew, on one device and of one library, and that device's name; `None` where the choice is
+    /// one of CPU kernels.
+    fn maker(&self) -> Result<Option<(MakeDelegate, String)>, Failure> {
+        Ok(match self {
+            Choice::Cpu | Choice::Reference => None,
+            Choice::Wgpu { adapter } => {
+                let delegate = open_wgpu(adapter.as_deref())?;
+                let info = delegate.adapter();
+                let parts = [
+                    info.name.clone(),
+                    info.backend.to_string(),
+                    info.driver.clone(),
+                    info.driver_info.clone(),
+                ];
+                let known = parts.into_iter().filter(|part| !part.is_empty());
+                let device = known.collect::<Vec<_>>().join(", ");
+                Some((Arc::new(move || Ok(Box::new(delegate.clone()) as Box<dyn Delegate>)), device))
+            }
+            Choice::Plugin(plugin) => {
+                let (library, options) = plugin.library()?;
+                // What it cannot do shows now, not with the first case.
+                drop(library.delegate(&options)?);
+                let make = move || match library.delegate(&options) {
+                    Ok(delegate) => Ok(Box::new(delegate) as Box<dyn Delegate>),
+                    Err(e) => Err(delegraph::Error::State(e.to_string())),
+                };
+                Some((Arc::new(make), String::new()))
+            }
+        })
+    }
+}
+
 impl PluginChoice {
     fn open(&self) -> Result<PluginDelegate, Failure> {
+        let (library, options) = self.library()?;
+        Ok(library.delegate(&options)?)
+    }
+
+    fn library(&self) -> Result<(PluginLibrary, PluginOptions), Failure> {
         let options = PluginOptions::new(self.options.iter().cloned());
         let options = options.map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
         // SAFETY: whoever calls the command says with the path that the library is to be trusted.
-        let delegate =
-            unsafe { PluginLibrary::open(&self.path) }.and_then(|library| library.delegate(&options));
-        Ok(delegate?)
+        let library = unsafe { PluginLibrary::open(&self.path) }?;
+        Ok((library, options))
     }
 }
 
@@ -187,6 +227,22 @@ impl From<PolicyChoice> for Policy {
     }
 }
 
+/// `--arithmetic`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Promise {
+    /// IEEE 754, denormals, infinities and NaN included
+    Ieee,
+    /// Denormals may be zeros, NaN and infinities may be assumed absent, functions are less precise
+    Gpu,
+}
+
+impl Promise {
+    /// The same as an argument of another process.
+    pub(crate) fn option(self) -> String {
+        format!("--arithmetic={}", if self == Promise::Gpu { "gpu" } else { "ieee" })
+    }
+}
+
 /// Options of the verbs that run a model.
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
@@ -236,6 +292,44 @@ impl Engine {
                 |builder: InterpreterBuilder, (delegate, limits)| builder.delegate_within(delegate, limits);
             delegates.into_iter().fold(builder, within)
         })
+    }
+
+    /// What the arithmetic of what runs promises, unless it is given.
+    pub(crate) fn arithmetic(&self, given: Option<Promise>) -> Arithmetic {
+        let gpu = self.delegates.iter().any(|choice| matches!(choice, Choice::Wgpu { .. }));
+        match given.unwrap_or(if gpu { Promise::Gpu } else { Promise::Ieee }) {
+            Promise::Gpu => Arithmetic::Gpu,
+            Promise::Ieee => Arithmetic::Ieee,
+        }
+    }
+
+    /// What conformance tests: the first delegate or, where there is none, the kernels. What no delegate takes runs, in
+    /// cases of our own, on the reference kernels, so that any difference is the delegate's.
+    pub(crate) fn backend(&self, corpus: bool) -> Result<Backend, Failure> {
+        let mut makers = Vec::new();
+        let mut limits = self.limits.options();
+        for choice in &self.delegates {
+            let Some(maker) = choice.maker()? else { continue };
+            if self.cost_model && makers.is_empty() {
+                limits.cost = Some(measured(choice, self.threads)?);
+            }
+            makers.push(maker);
+        }
+        let mut makers = makers.into_iter();
+        let (mut backend, reference) = match makers.next() {
+            Some((make, device)) => (Backend::delegate(self.label(), make).on(device), !corpus),
+            None => (Backend::kernels(engine::Kernels::Optimized), false),
+        };
+        let reference = reference || self.is_reference();
+        if reference && backend.delegate.is_none() {
+            backend = Backend::kernels(engine::Kernels::Reference);
+        }
+        backend.limits = limits;
+        backend.more = makers.map(|(make, _)| make).collect();
+        let resolver = self.kernels.resolver(reference)?;
+        let (threads, policy) = (self.threads, self.policy.into());
+        Ok(backend
+            .configured(move |builder| builder.threads(threads).policy(policy).resolver(resolver.clone())))
     }
 
     /// The same options as arguments of another process.

@@ -21,6 +21,14 @@ pub(crate) enum Exit {
     Invalid = 4,
 }
 
+impl Exit {
+    /// The one with this code.
+    pub(crate) fn of(code: u8) -> Self {
+        let all = [Exit::Fine, Exit::Failed, Exit::Usage, Exit::Unsupported, Exit::Invalid];
+        all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Failed)
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         ExitCode::from(exit as u8)
@@ -52,6 +60,11 @@ impl Failure {
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
+    }
+
+    /// Exit code, message and help, for another process that hands them on.
+    pub(crate) fn parts(&self) -> (Exit, &str, Option<&str>) {
+        (self.exit, &self.message, self.help.as_deref())
     }
 
     /// A panic that reached the top.

@@ -26,6 +26,11 @@ impl Output {
         if self.json { self.json(document) } else { write(&document.text()) }
     }
 
+    /// Prints text as it is.
+    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        write(text)
+    }
+
     /// Prints the result as JSON.
     pub(crate) fn json(&self, document: &impl Serialize) -> Result<(), Failure> {
         let mut text = serde_json::to_string_pretty(document).map_err(io::Error::from)?;

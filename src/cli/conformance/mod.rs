@@ -1,205 +1,318 @@
-//! `conformance`: runs a folder of cases, each isolated from the others, and counts what came of them.
+//! `conformance`: proves a delegate right, or shows where it is wrong; each case isolated from the others.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
+use delegraph_conformance::cases::DEFAULT_SEED;
 use delegraph_conformance::corpus;
+use delegraph_conformance::engine::{CaseResult, Outcome};
+use delegraph_conformance::expectations::Expectations;
+use delegraph_conformance::report::{Report, markdown, shell};
 use regex::Regex;
-use serde::{Deserialize, Serialize};
 
-use super::delegates::Engine;
+use super::delegates::{Engine, Promise};
 use super::failure::{Exit, Failure};
 use super::output::{Document, Output, table};
 
+mod compare;
+mod journal;
 mod process;
+mod source;
 pub(crate) mod worker;
 
-use process::Worker;
+use journal::Journal;
+use process::{About, Worker};
+use source::Source;
+use worker::Order;
 
-/// Run a folder of cases that others made
+/// The most cases that a worker gets at once.
+const BATCH: usize = 8;
+
+/// Prove a delegate right, or show exactly where it is wrong
 ///
-/// Each folder below DIR that holds a model.tflite, input_0.npy, … and expected_0.npy, … is a case.
+/// Runs thousands of generated cases, or a folder of cases that others made (--corpus: each folder below DIR that holds a
+/// model.tflite, input_0.npy, … and expected_0.npy, …), and compares with the reference kernels, or with what is
+/// expected. A case that crashes or hangs is a result, and the rest goes on.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The folder of cases
-    #[arg(long, value_name = "DIR")]
-    corpus: PathBuf,
     #[command(flatten)]
     engine: Engine,
-    /// Only cases whose path below DIR matches
+    /// Only cases whose name, or path below DIR, matches
     #[arg(long, value_name = "RE")]
     filter: Option<Regex>,
-    /// Write results.csv and results.json there
+    /// The folder of cases that others made
+    #[arg(long, value_name = "DIR")]
+    corpus: Option<PathBuf>,
+    /// What generated cases are made from [default: 2026]
+    #[arg(long, value_name = "N", conflicts_with = "corpus")]
+    seed: Option<u64>,
+    /// Write index.html, results.csv, results.json, junit.xml, support.md and badge.svg there
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
+    /// Go on where an interrupted run with the same report folder was
+    #[arg(long, requires = "report")]
+    resume: bool,
+    /// A file of known failures, and of what must be delegated
+    #[arg(long, value_name = "FILE")]
+    expectations: Option<PathBuf>,
+    /// What its arithmetic promises: ieee, or gpu, which may flush denormals and assume that there are neither NaN nor
+    /// infinities [default: gpu for wgpu, otherwise ieee]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    arithmetic: Option<Promise>,
+    /// Which cases are also tried on the delegate's contract beyond numbers
+    #[arg(long, value_enum, default_value_t = Checks::Sample)]
+    checks: Checks,
     /// A case that takes longer, in seconds, is ended and counted as `timeout`
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
     /// How many processes run cases [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+    /// Print the names of the cases, and run none
+    #[arg(long)]
+    list: bool,
+    /// Write a case as a folder that --corpus runs, to send it to someone, and run none
+    #[arg(long, num_args = 2, value_names = ["NAME", "DIR"])]
+    write_case: Option<Vec<String>>,
+    /// Compare two results.json: what fails now, is fixed, is slower; nothing is run
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "NOW"])]
+    compare: Option<Vec<PathBuf>>,
+    /// Print the matrix of what is supported as Markdown
+    #[arg(long)]
+    markdown: bool,
 }
 
-/// One case's result.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct CaseResult {
-    /// Its folder, below the corpus.
-    case: String,
-    /// `pass`, `mismatch`, `unsupported`, `invalid`, `error` or `timeout`.
-    outcome: String,
-    /// What went wrong.
-    detail: String,
-    /// Op and version of each node, `ADD:1`, without repetitions.
-    ops: Vec<String>,
-    /// The types of inputs and outputs, without repetitions.
-    types: Vec<String>,
-    ms: f64,
+/// `--checks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Checks {
+    /// None
+    None,
+    /// The first two of each op and type; none of a folder
+    Sample,
+    /// All; takes long
+    All,
 }
-
-#[derive(Serialize)]
-struct Conformance {
-    corpus: PathBuf,
-    delegate: String,
-    total: usize,
-    counts: BTreeMap<String, usize>,
-    results: Vec<CaseResult>,
-}
-
-/// Every outcome, in the order in which reports show them.
-const OUTCOMES: [&str; 6] = ["pass", "mismatch", "unsupported", "invalid", "error", "timeout"];
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
-    let root = &arguments.corpus;
-    let found = corpus::find(root).map_err(|e| Failure::invalid(format!("{}: {e}", root.display())))?;
-    let name = |case: &Path| case.strip_prefix(root).unwrap_or(case).display().to_string();
-    let wanted = |case: &PathBuf| arguments.filter.as_ref().is_none_or(|re| re.is_match(&name(case)));
-    let cases: Vec<PathBuf> = found.into_iter().filter(wanted).collect();
-    if cases.is_empty() {
-        return Err(Failure::invalid(format!("{}: no case there", root.display()))
-            .with_help("a case is a folder that holds model.tflite, input_0.npy, … and expected_0.npy, …"));
+    if let Some([before, now]) = arguments.compare.as_deref() {
+        return compare::run(before, now, out);
     }
-    // Where a request cannot be met at all, say so once instead of once per case.
-    for choice in &arguments.engine.delegates {
-        choice.open()?;
+    let source = match &arguments.corpus {
+        Some(root) => Source::corpus(root)?,
+        None => {
+            let arithmetic = arguments.engine.arithmetic(arguments.arithmetic);
+            Source::suite(arguments.seed.unwrap_or(DEFAULT_SEED), arithmetic)
+        }
+    };
+    if let Some([name, folder]) = arguments.write_case.as_deref() {
+        let problem = source.problem(name).map_err(|(_, text)| {
+            Failure::new(Exit::Usage, format!("{name}: {text}")).with_help("`--list` prints the names")
+        })?;
+        corpus::write(&problem, folder.as_ref())
+            .map_err(|e| Failure::new(Exit::Failed, format!("{name} cannot be written: {e}")))?;
+        return Ok(Exit::Fine);
     }
-    arguments.engine.kernels.resolver(false)?;
-    let results = run_all(arguments, &cases, &name, out)?;
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for result in &results {
-        *counts.entry(result.outcome.clone()).or_default() += 1;
+    let mut orders: Vec<Order> = Vec::new();
+    let all = source.names();
+    let count = all.len();
+    for (case, sampled) in all {
+        if arguments.filter.as_ref().is_none_or(|re| re.is_match(&case)) {
+            let checks = match arguments.checks {
+                Checks::None => false,
+                Checks::Sample => sampled,
+                Checks::All => true,
+            };
+            orders.push(Order { case, checks });
+        }
     }
-    let conformance = Conformance {
-        corpus: root.clone(),
+    if orders.is_empty() {
+        return Err(match &arguments.corpus {
+            Some(root) => Failure::invalid(format!("{}: no case there", root.display())).with_help(
+                "a case is a folder that holds model.tflite, input_0.npy, … and expected_0.npy, …",
+            ),
+            None => {
+                Failure::new(Exit::Usage, "no case has such a name").with_help("`--list` prints the names")
+            }
+        });
+    }
+    if arguments.list {
+        return list(&orders, out);
+    }
+    let whole = orders.len() == count;
+    let expectations = match &arguments.expectations {
+        Some(path) => Expectations::read(path).map_err(Failure::invalid)?,
+        None => Expectations::default(),
+    };
+    let start = Instant::now();
+    let (results, about) = run_all(arguments, &source, orders, out)?;
+    let mut report = Report {
+        tool: concat!("delegraph ", env!("CARGO_PKG_VERSION")).into(),
         delegate: arguments.engine.label(),
-        total: results.len(),
-        counts,
+        baseline: if about.name == "cpu" { "reference" } else { "cpu" }.into(),
+        device: about.device,
+        corpus: arguments.corpus.as_ref().map(|root| root.display().to_string()),
+        seed: match source {
+            Source::Suite { seed, .. } => Some(seed),
+            Source::Corpus { .. } => None,
+        },
+        seconds: start.elapsed().as_secs_f64(),
+        total: 0,
+        counts: Default::default(),
+        known: 0,
+        problems: Vec::new(),
+        command: command(arguments, &source),
         results,
     };
+    report.problems = expectations.apply(&mut report.results, &report.device, whole);
+    report.count();
     if let Some(folder) = &arguments.report {
-        let failed = |e: std::io::Error| {
-            Failure::new(Exit::Failed, format!("{}: cannot write: {e}", folder.display()))
-        };
-        conformance.write(folder).map_err(failed)?;
+        let failed = |e| Failure::new(Exit::Failed, format!("{}: cannot write: {e}", folder.display()));
+        report.write(folder).map_err(failed)?;
     }
-    out.print(&conformance)?;
-    let fine = conformance.counts.keys().all(|outcome| outcome == "pass" || outcome == "unsupported");
-    Ok(if fine { Exit::Fine } else { Exit::Failed })
+    match arguments.markdown && !out.json {
+        true => out.text(&markdown(&report))?,
+        false => out.print(&report)?,
+    }
+    Ok(if report.is_fine() { Exit::Fine } else { Exit::Failed })
 }
 
-/// Runs every case in one of several worker processes; results are in the order of `cases`.
+fn list(orders: &[Order], out: &Output) -> Result<Exit, Failure> {
+    let names: Vec<&str> = orders.iter().map(|o| o.case.as_str()).collect();
+    match out.json {
+        true => out.json(&names)?,
+        false => out.text(&(names.join("\n") + "\n"))?,
+    }
+    Ok(Exit::Fine)
+}
+
+/// The command line without what chooses among cases and where results go.
+fn command(arguments: &Arguments, source: &Source) -> String {
+    let usual = ["--threads=1", "--policy=prefer"];
+    let mut words = vec!["delegraph".to_owned(), "conformance".into()];
+    words.extend(arguments.engine.options().into_iter().filter(|o| !usual.contains(&o.as_str())));
+    words.extend(arguments.arithmetic.map(Promise::option));
+    match source {
+        Source::Suite { seed, .. } if *seed != DEFAULT_SEED => words.push(format!("--seed={seed}")),
+        Source::Suite { .. } => {}
+        Source::Corpus { root, .. } => words.push(format!("--corpus={}", root.display())),
+    }
+    if arguments.checks != Checks::Sample
+        && let Some(value) = arguments.checks.to_possible_value()
+    {
+        words.push(format!("--checks={}", value.get_name()));
+    }
+    words.iter().map(|word| shell(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs every case in one of several worker processes; results are in the order of the cases.
 fn run_all(
     arguments: &Arguments,
-    cases: &[PathBuf],
-    name: &(impl Fn(&Path) -> String + Sync),
+    source: &Source,
+    orders: Vec<Order>,
     out: &Output,
-) -> Result<Vec<CaseResult>, Failure> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = arguments.jobs.map_or(cores, usize::from).min(cases.len());
+) -> Result<(Vec<CaseResult>, About), Failure> {
     let timeout = Duration::from_secs(arguments.timeout);
-    let options = worker::options(&arguments.engine);
-    let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<CaseResult>>> = cases.iter().map(|_| Mutex::new(None)).collect();
-    let bar = out.progress(cases.len() as u64, "{wide_bar} {pos}/{len} {eta}");
-    let work = || -> std::io::Result<()> {
-        let mut worker = Worker::new(&options);
+    let options = worker::options(&arguments.engine, arguments.arithmetic, source);
+    // Where a request cannot be met at all, the first worker says so, once instead of once per case.
+    let mut first = Worker::new(&options, timeout);
+    let about = first.start()?;
+    let names: Vec<String> = orders.iter().map(|o| o.case.clone()).collect();
+    let (journal, found) = match &arguments.report {
+        Some(folder) => {
+            let run = format!("{} {:?} on {}", command(arguments, source), arguments.checks, about.device);
+            let (journal, found) = Journal::open(folder, &run, arguments.resume)
+                .map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
+            (Some(journal), found)
+        }
+        None => (None, HashMap::new()),
+    };
+    let waiting: Vec<Order> = orders.into_iter().filter(|o| !found.contains_key(&o.case)).collect();
+    let bar = out.progress(names.len() as u64, "{wide_bar} {pos}/{len} {msg} {eta}");
+    bar.set_position(found.len() as u64);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = arguments.jobs.map_or(cores, usize::from).min(waiting.len()).max(1);
+    let batch = (waiting.len() / (jobs * 4)).clamp(1, BATCH);
+    let waiting = Mutex::new(waiting.into_iter());
+    let (results, failures) = (Mutex::new(found), AtomicUsize::new(0));
+    let work = |mut worker: Worker<'_>| -> Result<(), Failure> {
         loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            let Some(case) = cases.get(i) else { return Ok(()) };
-            let mut result = worker.run(case, timeout)?;
-            result.case = name(case);
-            if let Some(mut slot) = results.get(i).and_then(|slot| slot.lock().ok()) {
-                *slot = Some(result);
+            let orders: Vec<Order> =
+                waiting.lock().unwrap_or_else(PoisonError::into_inner).by_ref().take(batch).collect();
+            if orders.is_empty() {
+                return Ok(());
             }
-            bar.inc(1);
+            let mut written = Ok(());
+            worker.run(orders, |result| {
+                if let Some(journal) = &journal {
+                    written = std::mem::replace(&mut written, Ok(())).and(journal.add(&result));
+                }
+                if !result.outcome.is_fine() {
+                    let count = failures.fetch_add(1, Ordering::Relaxed) + 1;
+                    bar.set_message(format!("{count} failed"));
+                }
+                bar.inc(1);
+                let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                results.insert(result.case.clone(), result);
+            })?;
+            written?;
         }
     };
-    let failed = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().filter_map(|t| t.join().ok()?.err()).next()
+    let ended = std::thread::scope(|scope| {
+        let more = (1..jobs).map(|_| Worker::new(&options, timeout));
+        let workers: Vec<Worker<'_>> = std::iter::once(first).chain(more).collect();
+        let threads: Vec<_> = workers.into_iter().map(|w| scope.spawn(|| work(w))).collect();
+        let internal = |_| Err(Failure::internal());
+        threads.into_iter().map(|t| t.join().unwrap_or_else(internal)).collect::<Vec<_>>()
     });
     bar.finish_and_clear();
-    if let Some(error) = failed {
-        return Err(Failure::new(Exit::Failed, format!("cannot start a worker process: {error}")));
+    ended.into_iter().collect::<Result<Vec<()>, Failure>>()?;
+    if let Some(journal) = journal {
+        journal.finish()?;
     }
-    Ok(results.into_iter().filter_map(|slot| slot.into_inner().ok().flatten()).collect())
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((names.iter().filter_map(|name| results.remove(name)).collect(), about))
 }
 
-impl Conformance {
-    fn write(&self, folder: &Path) -> std::io::Result<()> {
-        std::fs::create_dir_all(folder)?;
-        let mut json = BufWriter::new(File::create(folder.join("results.json"))?);
-        serde_json::to_writer_pretty(&mut json, self)?;
-        json.flush()?;
-        let mut csv = BufWriter::new(File::create(folder.join("results.csv"))?);
-        writeln!(csv, "case,delegate,outcome,ops,types,ms,detail")?;
-        for r in &self.results {
-            let fields = [&r.case, &self.delegate, &r.outcome, &r.ops.join(" "), &r.types.join(" ")];
-            let fields: Vec<String> = fields.into_iter().map(|f| quoted(f)).collect();
-            writeln!(csv, "{},{:.3},{}", fields.join(","), r.ms, quoted(&r.detail))?;
-        }
-        csv.flush()
-    }
-}
+/// The most failures that are printed; all are in the report.
+const SHOWN: usize = 200;
 
-/// A field of a CSV file.
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.into()
-    }
-}
-
-impl Document for Conformance {
+impl Document for Report {
     fn text(&self) -> String {
         let mut text = String::new();
-        let bad = |r: &&CaseResult| !matches!(r.outcome.as_str(), "pass" | "unsupported");
-        for r in self.results.iter().filter(bad) {
-            text +=
-                &format!("{:11} {}  {}\n", r.outcome, r.case, r.detail.lines().next().unwrap_or_default());
+        let bad: Vec<&CaseResult> = self.failures().collect();
+        for r in bad.iter().take(SHOWN) {
+            let detail = r.detail.lines().next().unwrap_or_default();
+            let _ = writeln!(text, "{:11} {}  {detail}", r.outcome.name(), r.case);
         }
-        let rows = OUTCOMES.iter().filter_map(|outcome| {
-            let count = self.counts.get(*outcome)?;
-            let share = *count as f64 * 100.0 / self.total as f64;
-            Some(vec![(*outcome).to_owned(), count.to_string(), format!("{share:.1}%")])
+        if bad.len() > SHOWN {
+            let _ = writeln!(text, "… and {} more", bad.len() - SHOWN);
+        }
+        for problem in self.problems.iter().take(SHOWN) {
+            let _ = writeln!(text, "{:11} {problem}", "expected");
+        }
+        let rows = Outcome::ALL.iter().filter(|outcome| self.of(**outcome) > 0).map(|outcome| {
+            let count = self.of(*outcome);
+            let share = count as f64 * 100.0 / self.total as f64;
+            vec![outcome.name().to_owned(), count.to_string(), format!("{share:.1}%")]
         });
         text += &table(&["outcome", "cases", ""], &[1, 2], rows);
-        text + &format!("{} cases on {}\n", self.total, self.delegate)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn fields_are_quoted_where_they_must_be() {
-        assert_eq!(quoted("a b"), "a b");
-        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+        let device = if self.device.is_empty() { String::new() } else { format!(" ({})", self.device) };
+        let _ = writeln!(
+            text,
+            "{} cases on {}{device} in {:.1} s\n{}",
+            self.total,
+            self.delegate,
+            self.seconds,
+            self.summary()
+        );
+        if let Some(first) = bad.first() {
+            let _ = writeln!(text, "again: {}", self.reproduce(&first.case));
+        }
+        text
     }
 }

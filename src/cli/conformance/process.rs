@@ -1,88 +1,226 @@
 //! The other side of a worker: starts it, gives it cases, and starts it anew when a case crashed or hung it.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use super::CaseResult;
+use delegraph_conformance::engine::{CaseResult, Outcome};
+
+use super::worker::{Hello, Order};
+use crate::cli::failure::{Exit, Failure};
+
+/// How long a worker may take to open its device, at least.
+const START: Duration = Duration::from_secs(60);
+
+/// How much of what a worker says on standard error is kept for the case that crashed it.
+const WORDS: usize = 2000;
 
 /// A worker process, started when it is first needed.
 pub(super) struct Worker<'o> {
     options: &'o [String],
+    timeout: Duration,
     running: Option<Running>,
+    /// How many cases the process has run.
+    ran: usize,
 }
 
 struct Running {
     child: Child,
     cases: ChildStdin,
     answers: Receiver<String>,
+    words: Arc<Mutex<Vec<u8>>>,
+    about: About,
+}
+
+/// What a worker tests, and on which device.
+#[derive(Debug, Clone, Default)]
+pub(super) struct About {
+    pub(super) name: String,
+    pub(super) device: String,
+}
+
+/// Why a case has no answer.
+enum Lost {
+    Crash(String),
+    Timeout,
 }
 
 impl<'o> Worker<'o> {
-    pub(super) fn new(options: &'o [String]) -> Self {
-        Worker { options, running: None }
+    pub(super) fn new(options: &'o [String], timeout: Duration) -> Self {
+        Worker { options, timeout, running: None, ran: 0 }
     }
 
-    /// Runs one case.
+    /// Starts the process, unless it runs already: whether what is asked can be done at all, and on what.
     ///
     /// # Errors
-    /// Where no process can be started; whatever the case does is in the result.
-    pub(super) fn run(&mut self, case: &Path, timeout: Duration) -> io::Result<CaseResult> {
-        let mut running = match self.running.take() {
+    /// What the worker says.
+    pub(super) fn start(&mut self) -> Result<About, Failure> {
+        let running = match self.running.take() {
             Some(running) => running,
-            None => Running::start(self.options)?,
+            None => Running::start(self.options, self.timeout.max(START))?,
         };
-        let start = Instant::now();
-        // A worker that is gone does not read; that it is gone shows below.
-        let _ = writeln!(running.cases, "{}", case.display());
-        let (outcome, detail) = match running.answers.recv_timeout(timeout) {
-            Ok(line) => match serde_json::from_str(&line) {
+        let about = running.about.clone();
+        self.running = Some(running);
+        Ok(about)
+    }
+
+    /// Runs cases, and hands each result to `done`. They go to the process together; where it ends or hangs, the one that
+    /// was running is to blame, and the others go to the next process.
+    ///
+    /// # Errors
+    /// Where no process can be started; whatever a case does is in its result.
+    pub(super) fn run(
+        &mut self,
+        orders: Vec<Order>,
+        mut done: impl FnMut(CaseResult),
+    ) -> Result<(), Failure> {
+        let mut waiting: VecDeque<Order> = orders.into();
+        let mut sent = 0;
+        while let Some(order) = waiting.front() {
+            if self.running.is_none() {
+                (sent, self.ran) = (0, 0);
+            }
+            let mut running = match self.running.take() {
+                Some(running) => running,
+                None => Running::start(self.options, self.timeout.max(START))?,
+            };
+            for order in waiting.iter().skip(sent) {
+                // A worker that is gone does not read; that it is gone shows below.
+                let _ = running.order(order);
+            }
+            sent = waiting.len();
+            let start = Instant::now();
+            match running.answer(self.timeout) {
                 Ok(result) => {
                     self.running = Some(running);
-                    return Ok(result);
+                    self.ran += 1;
+                    done(result);
                 }
-                Err(e) => ("error", format!("the worker answered something else: {e}")),
-            },
-            Err(RecvTimeoutError::Timeout) => ("timeout", format!("no result after {} s", timeout.as_secs())),
-            Err(RecvTimeoutError::Disconnected) => {
-                let status = running.child.wait()?;
-                ("error", format!("the process ended: {status}"))
+                Err(lost) => {
+                    let mut result = CaseResult::new(order.case.as_str(), Outcome::Timeout, "");
+                    result.ms = start.elapsed().as_secs_f64() * 1e3;
+                    drop(running);
+                    match lost {
+                        Lost::Timeout => {
+                            result.detail = format!("no result after {} s", self.timeout.as_secs());
+                        }
+                        Lost::Crash(text) => {
+                            result.outcome = Outcome::Crash;
+                            result.detail = format!("{text}{}", self.alone(order)?);
+                        }
+                    }
+                    done(result);
+                }
             }
-        };
-        drop(running);
-        Ok(CaseResult {
-            case: String::new(),
-            outcome: outcome.into(),
-            detail,
-            ops: Vec::new(),
-            types: Vec::new(),
-            ms: start.elapsed().as_secs_f64() * 1e3,
+            waiting.pop_front();
+            sent -= 1;
+        }
+        Ok(())
+    }
+
+    /// Runs the case that crashed a process once more, in one of its own: what ran before it may be the cause.
+    fn alone(&self, order: &Order) -> Result<String, Failure> {
+        if self.ran == 0 {
+            return Ok(String::new());
+        }
+        let mut running = Running::start(self.options, self.timeout.max(START))?;
+        let _ = running.order(order);
+        Ok(match running.answer(self.timeout) {
+            Ok(result) => format!(
+                "; alone in a fresh process it comes to {}, so that the {} cases before it have to do with it",
+                result.outcome.name(),
+                self.ran
+            ),
+            Err(Lost::Timeout) => "; alone in a fresh process it hangs".into(),
+            Err(Lost::Crash(_)) => String::new(),
         })
     }
 }
 
 impl Running {
-    fn start(options: &[String]) -> io::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let (Some(cases), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("no pipes to the worker"));
+    fn start(options: &[String], patience: Duration) -> Result<Self, Failure> {
+        let failed = |why: &str| Failure::new(Exit::Failed, format!("no worker process can be had: {why}"));
+        let spawn = || {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn()
+        };
+        let mut child = spawn().map_err(|e| failed(&e.to_string()))?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(cases), Some(stdout), Some(mut stderr)) = pipes else {
+            return Err(failed("there are no pipes to it"));
         };
         let (sender, answers) = channel();
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
                     return;
                 }
             }
         });
-        Ok(Running { child, cases, answers })
+        let words = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&words);
+        thread::spawn(move || {
+            let mut piece = [0; 1024];
+            while let Ok(count @ 1..) = stderr.read(&mut piece) {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend(piece.iter().take(count));
+                let more = kept.len().saturating_sub(WORDS);
+                kept.drain(..more);
+            }
+        });
+        let mut running = Running { child, cases, answers, words, about: About::default() };
+        match running.answers.recv_timeout(patience) {
+            Ok(line) => match serde_json::from_str(&line) {
+                Ok(Hello::Ready { name, device }) => {
+                    running.about = About { name, device };
+                    Ok(running)
+                }
+                Ok(failed) => Err(failed.into()),
+                Err(_) => Err(failed(&format!("it says \"{line}\""))),
+            },
+            Err(RecvTimeoutError::Timeout) => Err(failed("it is not ready in time")),
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = running.child.wait().map_err(|e| failed(&e.to_string()))?;
+                Err(failed(&running.ended(status)))
+            }
+        }
+    }
+
+    fn order(&mut self, order: &Order) -> io::Result<()> {
+        let mut line = serde_json::to_string(order)?;
+        line.push('\n');
+        self.cases.write_all(line.as_bytes())
+    }
+
+    fn answer(&mut self, timeout: Duration) -> Result<CaseResult, Lost> {
+        let crash = |text: String| Lost::Crash(text);
+        match self.answers.recv_timeout(timeout) {
+            // A plugin that prints takes the place of an answer: that is told apart from a crash by the text.
+            Ok(line) => serde_json::from_str(&line)
+                .map_err(|_| crash(format!("the worker answered something else: {line}"))),
+            Err(RecvTimeoutError::Timeout) => Err(Lost::Timeout),
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self.child.wait().map_err(|e| crash(e.to_string()))?;
+                Err(crash(self.ended(status)))
+            }
+        }
+    }
+
+    /// How the process ended, with its last words.
+    fn ended(&self, status: ExitStatus) -> String {
+        // They are read by a thread of its own, which the end of the process ends.
+        thread::sleep(Duration::from_millis(20));
+        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = String::from_utf8_lossy(&words);
+        let words: Vec<&str> = words.lines().filter(|l| !l.trim().is_empty()).collect();
+        let last = words.iter().rev().take(6).rev().copied().collect::<Vec<_>>().join("\n");
+        let text = format!("the process ended: {status}");
+        if last.is_empty() { text } else { format!("{text}\n{last}") }
     }
 }
 

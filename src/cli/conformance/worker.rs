@@ -1,18 +1,16 @@
-//! The worker process: reads folders of cases, one a line, and answers each with a line of JSON.
+//! The worker process: reads names of cases, one a line, and answers each with a line of JSON.
 
-use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::time::Instant;
+use std::path::PathBuf;
 
-use delegraph::Model;
-use delegraph::core::ModelBytes;
-use delegraph_conformance::corpus::{self, Outcome};
+use delegraph_conformance::cases::DEFAULT_SEED;
+use delegraph_conformance::engine::{CaseResult, Engine, Outcome};
+use serde::{Deserialize, Serialize};
 
-use super::super::delegates::Engine;
-use super::super::failure::{Exit, Failure};
-use super::CaseResult;
+use super::source::Source;
+use crate::cli::delegates::{self, Promise};
+use crate::cli::failure::{Exit, Failure};
 
 /// The verb that starts a worker.
 pub(super) const VERB: &str = "conformance-worker";
@@ -20,47 +18,115 @@ pub(super) const VERB: &str = "conformance-worker";
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    engine: Engine,
+    engine: delegates::Engine,
+    #[arg(long)]
+    corpus: Option<PathBuf>,
+    #[arg(long)]
+    seed: Option<u64>,
+    #[arg(long, value_enum)]
+    arithmetic: Option<Promise>,
 }
 
 /// The command line of a worker that runs cases as `engine` says.
-pub(super) fn options(engine: &Engine) -> Vec<String> {
+pub(super) fn options(
+    engine: &delegates::Engine,
+    arithmetic: Option<Promise>,
+    source: &Source,
+) -> Vec<String> {
     let mut options = vec![VERB.to_owned(), "--quiet".into()];
     options.extend(engine.options());
+    options.extend(arithmetic.map(Promise::option));
+    match source {
+        Source::Suite { seed, .. } => options.push(format!("--seed={seed}")),
+        Source::Corpus { root, .. } => options.push(format!("--corpus={}", root.display())),
+    }
     options
 }
 
+/// A case to run.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) case: String,
+    /// Look at the contract, too.
+    pub(super) checks: bool,
+}
+
+/// What a worker says first.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Hello {
+    /// It waits for cases; what it tests runs on this device.
+    Ready { name: String, device: String },
+    /// It cannot do what is asked.
+    Failed { exit: u8, message: String, help: Option<String> },
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = private_output()?;
+    let source = match (&arguments.corpus, arguments.seed) {
+        (Some(root), _) => Source::Corpus { root: root.clone(), folders: Vec::new() },
+        (None, seed) => {
+            Source::suite(seed.unwrap_or(DEFAULT_SEED), arguments.engine.arithmetic(arguments.arithmetic))
+        }
+    };
+    let engine = match arguments.engine.backend(arguments.corpus.is_some()) {
+        Ok(backend) => Engine::new(backend),
+        Err(failure) => {
+            say(&mut out, &Hello::from(failure))?;
+            return Ok(Exit::Failed);
+        }
+    };
+    let (name, device) = (engine.backend.name.clone(), engine.backend.device.clone());
+    say(&mut out, &Hello::Ready { name, device })?;
     for line in io::stdin().lock().lines() {
-        let result = run_case(Path::new(&line?), &arguments.engine);
-        serde_json::to_writer(&mut out, &result).map_err(io::Error::from)?;
-        writeln!(out)?;
-        out.flush()?;
+        let order: Order = serde_json::from_str(&line?).map_err(io::Error::from)?;
+        let run = || source.run(&order.case, &engine, order.checks);
+        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+            CaseResult::new(order.case.as_str(), Outcome::Error, Failure::internal().to_string())
+        });
+        say(&mut out, &result)?;
     }
     Ok(Exit::Fine)
 }
 
-fn run_case(folder: &Path, engine: &Engine) -> CaseResult {
-    let start = Instant::now();
-    let outcome = catch_unwind(AssertUnwindSafe(|| match engine.configure() {
-        Ok(configure) => corpus::run(folder, configure),
-        Err(failure) => Outcome::Error(failure.to_string()),
-    }));
-    let outcome = outcome.unwrap_or_else(|_| Outcome::Error(Failure::internal().to_string()));
-    let ms = start.elapsed().as_secs_f64() * 1e3;
-    let (ops, types) = catch_unwind(|| describe(folder)).ok().flatten().unwrap_or_default();
-    let (outcome, detail) = (outcome.name().to_owned(), outcome.detail().to_owned());
-    CaseResult { case: String::new(), outcome, detail, ops, types, ms }
+impl From<Failure> for Hello {
+    fn from(failure: Failure) -> Self {
+        let (exit, message, help) = failure.parts();
+        Hello::Failed { exit: exit as u8, message: message.into(), help: help.map(Into::into) }
+    }
 }
 
-/// The ops of a case's model with their versions, and the types of its inputs and outputs.
-fn describe(folder: &Path) -> Option<(Vec<String>, Vec<String>)> {
-    let model = Model::from_bytes(ModelBytes::new(std::fs::read(folder.join("model.tflite")).ok()?)).ok()?;
-    let nodes = model.subgraphs.iter().flat_map(|s| &s.nodes);
-    let ops: BTreeSet<String> = nodes.map(|n| format!("{}:{}", n.op, n.version)).collect();
-    let main = model.subgraphs.first()?;
-    let types: BTreeSet<&str> =
-        main.inputs.iter().chain(&main.outputs).map(|id| main.tensor(*id).ty.name()).collect();
-    Some((ops.into_iter().collect(), types.into_iter().map(Into::into).collect()))
+impl From<Hello> for Failure {
+    fn from(hello: Hello) -> Self {
+        match hello {
+            Hello::Failed { exit, message, help } => {
+                let failure = Failure::new(Exit::of(exit), message);
+                match help {
+                    Some(help) => failure.with_help(help),
+                    None => failure,
+                }
+            }
+            Hello::Ready { .. } => Failure::internal(),
+        }
+    }
+}
+
+fn say(out: &mut impl Write, what: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(what)?;
+    line.push(b'\n');
+    out.write_all(&line)?;
+    out.flush()
+}
+
+/// Standard output for answers alone: what a plugin prints goes to standard error from now on.
+#[cfg(unix)]
+fn private_output() -> io::Result<impl Write> {
+    let answers = rustix::io::dup(io::stdout())?;
+    rustix::stdio::dup2_stdout(io::stderr())?;
+    Ok(std::fs::File::from(answers))
+}
+
+#[cfg(not(unix))]
+fn private_output() -> io::Result<impl Write> {
+    Ok(io::stdout())
 }

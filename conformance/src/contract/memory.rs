@@ -1,0 +1,93 @@
+//! Memory that is never given back.
+
+use delegraph_core::Result;
+
+use super::{Found, Trial};
+use crate::engine::feed;
+
+/// How often something is done before memory is measured, and between measurements.
+const TIMES: usize = 8;
+
+/// Growth that counts, for each time that something is done: what a small allocation takes.
+const BYTES: usize = 16;
+
+/// How many measurements are made. Tables that double now and then, and what is freed late, stand still in most of them; a
+/// leak never does.
+const ROUNDS: usize = 12;
+
+/// In so many of them memory may stand still all the same: another thread may give some back.
+const STILL: usize = 2;
+
+/// Neither invoking nor making everything anew takes ever more memory.
+pub(super) fn check(trial: &Trial<'_>) -> Found {
+    let mut interpreter = trial.interpreter(Some(trial.make()?))?;
+    let step = trial.problem.steps.first();
+    let mut invoke = || -> Result<()> {
+        if let Some(step) = step {
+            feed(&mut interpreter, &step.feeds)?;
+        }
+        interpreter.invoke()
+    };
+    if let Some(bytes) = growth(&mut invoke)? {
+        return Ok(Some(format!("every invocation takes about {bytes} bytes more, and keeps them")));
+    }
+    let device = |interpreter: &delegraph_interpreter::Interpreter| {
+        interpreter.delegate_stats().iter().map(|s| s.device_bytes).sum::<u64>()
+    };
+    let before = device(&interpreter);
+    for _ in 0..TIMES {
+        interpreter.invoke()?;
+    }
+    let after = device(&interpreter);
+    if after > before {
+        return Ok(Some(format!("invoking grew its memory on the device from {before} to {after} bytes")));
+    }
+    drop(interpreter);
+    let mut anew = || -> Result<()> { trial.run(&mut trial.interpreter(Some(trial.make()?))?).map(drop) };
+    let growth = growth(&mut anew)?;
+    Ok(growth.map(|bytes| format!("every new delegate takes about {bytes} bytes more, and keeps them")))
+}
+
+/// Bytes that each run adds, where nearly every round adds some, also when it is measured once more.
+fn growth(run: &mut dyn FnMut() -> Result<()>) -> Result<Option<usize>> {
+    match grows(run)? {
+        Some(_) => grows(run),
+        None => Ok(None),
+    }
+}
+
+fn grows(run: &mut dyn FnMut() -> Result<()>) -> Result<Option<usize>> {
+    for _ in 0..TIMES {
+        run()?;
+    }
+    let Some(mut before) = in_use() else { return Ok(None) };
+    let (mut grown, mut still) = (Vec::new(), 0);
+    while grown.len() + still < ROUNDS {
+        for _ in 0..TIMES {
+            run()?;
+        }
+        let after = in_use().unwrap_or(before);
+        match after.saturating_sub(before) {
+            more if more >= TIMES * BYTES => grown.push(more),
+            _ if still < STILL => still += 1,
+            _ => return Ok(None),
+        }
+        before = after;
+    }
+    grown.sort_unstable();
+    Ok(grown.get(grown.len() / 2).map(|bytes| bytes / TIMES))
+}
+
+/// Bytes of the C library's heap that are in use, in which the heaps of Rust and of most plugins live.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn in_use() -> Option<usize> {
+    // SAFETY: `mallinfo2` reads the allocator's own counters, under its locks.
+    let info = unsafe { libc::mallinfo2() };
+    Some(info.uordblks + info.hblkhd)
+}
+
+/// No other C library tells.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn in_use() -> Option<usize> {
+    None
+}

@@ -1,0 +1,67 @@
+//! Versions: what is declared, and what is offered above it.
+
+use std::sync::Arc;
+
+use delegraph_core::ops::definition;
+use delegraph_core::{Model, Op, OpResolver, Registration};
+use delegraph_delegate_api::{Policy, Runner};
+use delegraph_interpreter::{Interpreter, ReferenceOpResolver};
+
+use super::{Found, Trial};
+
+/// The problem's model once more, its node one version above what the delegate declares.
+pub(super) fn check(trial: &Trial<'_>) -> Found {
+    let delegate = trial.make()?;
+    let op = &trial.problem.op;
+    let Some(max) = delegate.max_versions().max(op) else { return Ok(None) };
+    if let Some(newest) = newest(op)
+        && max > newest
+    {
+        return Ok(Some(format!(
+            "it declares {op} up to version {max}, but the newest that there is has version {newest}: nobody can know \
+             what a version above it means"
+        )));
+    }
+    let Some(above) = max.checked_add(1) else { return Ok(None) };
+    let mut model: Model = (*trial.problem.model).clone();
+    let mut nodes = Vec::new();
+    for (s, subgraph) in model.subgraphs.iter_mut().enumerate() {
+        for (n, node) in subgraph.nodes.iter_mut().enumerate().filter(|(_, node)| node.op == *op) {
+            node.version = above;
+            nodes.push((s, n));
+        }
+    }
+    let builder = Interpreter::builder(Arc::new(model)).resolver(AnyVersion(ReferenceOpResolver::new()));
+    let built = builder.delegate(delegate).policy(Policy::Report).prepare_later().build();
+    // Versions decide what inference accepts; a model that it refuses cannot be offered at all.
+    let Ok(mut interpreter) = built else { return Ok(None) };
+    if super::prepare(&mut interpreter, trial.problem).is_err() {
+        return Ok(None);
+    }
+    for (s, n) in nodes {
+        let Some(node) = interpreter.subgraph_report(s).and_then(|r| r.nodes.get(n)) else { continue };
+        if matches!(node.runner, Runner::Delegate { .. }) {
+            return Ok(Some(format!("it claims {op} version {above}, its declared maximum is {max}")));
+        }
+    }
+    Ok(None)
+}
+
+/// The newest version that any release has.
+fn newest(op: &Op) -> Option<u32> {
+    definition(op.builtin()?)?.history.iter().map(|(version, _)| *version).max()
+}
+
+/// The reference kernels for any version whatever.
+struct AnyVersion(ReferenceOpResolver);
+
+impl OpResolver for AnyVersion {
+    fn find(&self, op: &Op, version: u32) -> Option<&Registration> {
+        let (_, newest) = self.0.versions(op).into_iter().max_by_key(|(_, to)| *to)?;
+        self.0.find(op, version.min(newest))
+    }
+
+    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+        self.0.versions(op)
+    }
+}

@@ -1,0 +1,239 @@
+//! What is known to fail, and what must be delegated: a file that a project keeps beside its delegate.
+//!
+//! ```toml
+//! [[known]]
+//! case = "^conv_2d/.*_int4"       # a regular expression on the name
+//! op = "CONV_2D"
+//! device = "llvmpipe"             # a regular expression on adapter and driver
+//! outcome = "mismatch"
+//! reason = "the driver rounds denormals of packed weights; fixed in its version 25"
+//!
+//! [[must]]
+//! op = "CONV_2D"
+//! type = "float32"
+//! reason = "our models consist of it"
+//! ```
+//!
+//! All but the reason may be left out. A known failure that passes fails the run, and so does a line that nothing used
+//! when all cases ran; what must be delegated and is not fails it, too.
+
+use std::path::Path;
+
+use regex::Regex;
+use serde::Deserialize;
+
+use crate::engine::{CaseResult, Outcome};
+
+/// The file.
+#[derive(Debug, Default)]
+pub struct Expectations {
+    known: Vec<Line>,
+    must: Vec<Line>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    known: Vec<Entry>,
+    #[serde(default)]
+    must: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    case: Option<String>,
+    op: Option<String>,
+    #[serde(rename = "type")]
+    ty: Option<String>,
+    device: Option<String>,
+    outcome: Option<String>,
+    reason: String,
+}
+
+/// A line of the file.
+#[derive(Debug)]
+struct Line {
+    entry: Entry,
+    case: Option<Regex>,
+    device: Option<Regex>,
+    outcome: Option<Outcome>,
+}
+
+impl Line {
+    fn new(entry: Entry) -> Result<Self, String> {
+        let regex =
+            |text: &Option<String>| text.as_deref().map(Regex::new).transpose().map_err(|e| e.to_string());
+        let named = |name: &String| {
+            Outcome::named(name).filter(|o| !o.is_fine()).ok_or_else(|| {
+                let bad = Outcome::ALL.into_iter().filter(|o| !o.is_fine()).map(Outcome::name);
+                format!(
+                    "\"{name}\" is no outcome of a failure; there are: {}",
+                    bad.collect::<Vec<_>>().join(", ")
+                )
+            })
+        };
+        let outcome = entry.outcome.as_ref().map(named).transpose()?;
+        if entry.reason.trim().is_empty() {
+            return Err("a line needs a reason".into());
+        }
+        if entry.case.is_none() && entry.op.is_none() && entry.ty.is_none() {
+            return Err("a line needs a case, an op or a type; one without would hold for all".into());
+        }
+        Ok(Line { case: regex(&entry.case)?, device: regex(&entry.device)?, outcome, entry })
+    }
+
+    /// About this case, whatever came of it.
+    fn is_about(&self, result: &CaseResult) -> bool {
+        let same = |wanted: &Option<String>, found: &str| {
+            wanted.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(found))
+        };
+        self.case.as_ref().is_none_or(|re| re.is_match(&result.case))
+            && same(&self.entry.op, &result.op)
+            && same(&self.entry.ty, &result.ty)
+    }
+
+    fn holds_on(&self, device: &str) -> bool {
+        self.device.as_ref().is_none_or(|re| re.is_match(device))
+    }
+
+    fn text(&self) -> String {
+        let part = |name: &str, value: &Option<String>| {
+            value.as_ref().map_or(String::new(), |value| format!("{name} = \"{value}\" "))
+        };
+        let entry = &self.entry;
+        let parts = [
+            part("case", &entry.case),
+            part("op", &entry.op),
+            part("type", &entry.ty),
+            part("device", &entry.device),
+            part("outcome", &entry.outcome),
+        ];
+        parts.concat().trim_end().to_owned()
+    }
+}
+
+impl Expectations {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Self::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// Understands the text of a file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
+        let lines = |kind: &str, entries: Vec<Entry>| {
+            let numbered = entries.into_iter().enumerate();
+            numbered
+                .map(|(i, entry)| Line::new(entry).map_err(|e| format!("[[{kind}]] number {}: {e}", i + 1)))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Expectations { known: lines("known", file.known)?, must: lines("must", file.must)? })
+    }
+
+    /// Marks known failures, and returns what was expected and is not so. Unused lines are among it where `whole`: when
+    /// no case was left out.
+    pub fn apply(&self, results: &mut [CaseResult], device: &str, whole: bool) -> Vec<String> {
+        let mut problems = Vec::new();
+        let known: Vec<&Line> = self.known.iter().filter(|line| line.holds_on(device)).collect();
+        let mut used = vec![false; known.len()];
+        for result in results.iter_mut() {
+            let Some(at) = known.iter().position(|line| line.is_about(result)) else { continue };
+            let line = known[at];
+            if result.outcome == Outcome::Pass {
+                used[at] = true;
+                problems.push(format!(
+                    "{}: passes, but is known to fail ({}): {}",
+                    result.case,
+                    line.entry.reason,
+                    line.text()
+                ));
+            } else if !result.outcome.is_fine() && line.outcome.is_none_or(|wanted| wanted == result.outcome)
+            {
+                used[at] = true;
+                result.known = Some(line.entry.reason.clone());
+            }
+        }
+        let unused = known.iter().zip(used).filter(|(_, used)| whole && !used);
+        problems.extend(unused.map(|(line, _)| format!("unused line: [[known]] {}", line.text())));
+        for line in self.must.iter().filter(|line| line.holds_on(device)) {
+            let mut about = results.iter().filter(|r| line.is_about(r)).peekable();
+            if about.peek().is_none() && whole {
+                problems.push(format!("unused line: [[must]] {}", line.text()));
+            }
+            for result in about.filter(|r| !r.op_claimed) {
+                let why = result.reasons.first().unwrap_or(&result.detail);
+                problems.push(format!("{}: must be delegated ({}): {why}", result.case, line.entry.reason));
+            }
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results() -> Vec<CaseResult> {
+        let result = |case: &str, op: &str, outcome| CaseResult {
+            op: op.into(),
+            ty: "float32".into(),
+            op_claimed: outcome != Outcome::Unsupported,
+            ..CaseResult::new(case, outcome, "")
+        };
+        vec![
+            result("a/1", "ADD", Outcome::Pass),
+            result("a/2", "ADD", Outcome::Mismatch),
+            result("m/1", "MUL", Outcome::Crash),
+            result("m/2", "MUL", Outcome::Unsupported),
+        ]
+    }
+
+    #[test]
+    fn expectations_hold_or_not() {
+        let check = |text: &str, whole: bool, known: &[usize], expected: &[&str]| {
+            let mut results = results();
+            let problems = Expectations::parse(text).unwrap().apply(&mut results, "llvmpipe, Mesa 22", whole);
+            let found: Vec<usize> = (0..results.len()).filter(|&i| results[i].known.is_some()).collect();
+            assert_eq!(found, known, "{text}");
+            assert_eq!(problems.len(), expected.len(), "{text}: {problems:?}");
+            for (problem, part) in problems.iter().zip(expected) {
+                assert!(problem.contains(part), "{problem}");
+            }
+        };
+        check("", true, &[], &[]);
+        check("[[known]]\ncase = 'a/2'\nreason = 'r'", true, &[1], &[]);
+        check("[[known]]\nop = 'ADD'\nreason = 'r'", true, &[1], &["a/1: passes, but is known to fail (r)"]);
+        check("[[known]]\ncase = 'a/2'\ndevice = 'Radeon'\nreason = 'r'", true, &[], &[]);
+        check("[[known]]\ncase = 'a/2'\ndevice = 'Mesa 2'\nreason = 'r'", true, &[1], &[]);
+        check("[[known]]\nop = 'MUL'\noutcome = 'crash'\nreason = 'r'", true, &[2], &[]);
+        check("[[known]]\nop = 'MUL'\noutcome = 'timeout'\nreason = 'r'", true, &[], &["unused line"]);
+        check("[[known]]\nop = 'DIV'\nreason = 'r'", true, &[], &["unused line: [[known]] op = \"DIV\""]);
+        check("[[known]]\nop = 'DIV'\nreason = 'r'", false, &[], &[]);
+        check("[[must]]\nop = 'ADD'\ntype = 'FLOAT32'\nreason = 'r'", true, &[], &[]);
+        check("[[must]]\nop = 'MUL'\nreason = 'r'", true, &[], &["m/2: must be delegated (r)"]);
+        check("[[must]]\nop = 'DIV'\nreason = 'r'", true, &[], &["unused line: [[must]]"]);
+    }
+
+    #[test]
+    fn what_is_no_file_of_expectations_says_so() {
+        let check = |text: &str, part: &str| {
+            let error = Expectations::parse(text).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        };
+        check("[[known]]\ncase = 'a'", "reason");
+        check("[[known]]\ncase = 'a'\nreason = ' '", "number 1: a line needs a reason");
+        check("[[known]]\ncase = '('\nreason = 'r'", "number 1");
+        check("[[known]]\ncase = 'a'\noutcome = 'pass'\nreason = 'r'", "no outcome of a failure");
+        check("[[known]]\nreason = 'r'", "needs a case");
+        check("[[knwon]]\nreason = 'r'", "knwon");
+    }
+}

@@ -1,0 +1,193 @@
+//! Conformance as tests: one test per case, which `cargo test` and `cargo nextest` list, filter and run in parallel.
+//!
+//! In `Cargo.toml`:
+//!
+//! ```toml
+//! [[test]]
+//! name = "conformance"
+//! harness = false
+//! ```
+//!
+//! and in `tests/conformance.rs`:
+//!
+//! ```ignore
+//! delegraph_conformance::main!(MyDelegate::new);
+//! ```
+//!
+//! What the delegate does not claim passes, for nothing is wrong with it; [expectations](crate::expectations) say what must
+//! be claimed. See [`Suite`] for what else can be set. A crash ends the process: nextest, which runs each test in one of its
+//! own, or `delegraph conformance` go on.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use delegraph_core::Result;
+use delegraph_delegate_api::Delegate;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::cases::{self, Case};
+use crate::compare::Arithmetic;
+use crate::engine::{Backend, Engine, MakeDelegate, Outcome, Problem};
+use crate::expectations::Expectations;
+
+/// Makes `main` of a test file without harness: one test for each case, on the delegate that the expression makes.
+///
+/// The expression is a function or closure without arguments that gives a delegate; it is called for each interpreter, from
+/// several threads. After a comma, anything may be set on the [`Suite`]:
+///
+/// ```ignore
+/// delegraph_conformance::main!(MyDelegate::new, |suite| suite.expectations("tests/expectations.toml"));
+/// ```
+#[macro_export]
+macro_rules! main {
+    ($make:expr $(,)?) => {
+        $crate::main!($make, |suite| suite);
+    };
+    ($make:expr, $configure:expr $(,)?) => {
+        fn main() -> ::std::process::ExitCode {
+            let configure: fn($crate::harness::Suite) -> $crate::harness::Suite = $configure;
+            configure($crate::harness::Suite::new($make)).main()
+        }
+    };
+}
+
+/// The tests of a delegate.
+pub struct Suite {
+    backend: Backend,
+    seed: u64,
+    every: usize,
+    expectations: Option<PathBuf>,
+    selected: Option<fn(&Case) -> bool>,
+}
+
+impl Suite {
+    /// Every case, on the delegates that `make` makes.
+    pub fn new<D: Delegate + 'static>(make: impl Fn() -> D + Send + Sync + 'static) -> Self {
+        Self::from_maker(Arc::new(move || Ok(Box::new(make()) as Box<dyn Delegate>)))
+    }
+
+    /// The same for delegates whose making may fail.
+    pub fn fallible<D: Delegate + 'static>(make: impl Fn() -> Result<D> + Send + Sync + 'static) -> Self {
+        Self::from_maker(Arc::new(move || make().map(|delegate| Box::new(delegate) as Box<dyn Delegate>)))
+    }
+
+    fn from_maker(make: MakeDelegate) -> Self {
+        let name = make().map_or_else(|_| "delegate".to_owned(), |delegate| delegate.name().to_owned());
+        Suite {
+            backend: Backend::delegate(name, make),
+            seed: cases::DEFAULT_SEED,
+            every: 1,
+            expectations: None,
+            selected: None,
+        }
+    }
+
+    /// What random cases are made from.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Suite { seed, ..self }
+    }
+
+    /// Says what the delegate's arithmetic promises: IEEE 754, or what a GPU does.
+    #[must_use]
+    pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
+        Suite { backend: self.backend.arithmetic(arithmetic), ..self }
+    }
+
+    /// Only one case in `n` of each op, the first always among them: for a fast look. All run with the environment variable
+    /// `DELEGRAPH_CONFORMANCE=all`.
+    #[must_use]
+    pub fn one_in(self, n: usize) -> Self {
+        Suite { every: n.max(1), ..self }
+    }
+
+    /// Only the cases that `selected` wants.
+    #[must_use]
+    pub fn only(self, selected: fn(&Case) -> bool) -> Self {
+        Suite { selected: Some(selected), ..self }
+    }
+
+    /// A file of known failures and of what must be delegated, see [`crate::expectations`]; its path is relative to the
+    /// crate's folder.
+    #[must_use]
+    pub fn expectations(self, path: impl Into<PathBuf>) -> Self {
+        Suite { expectations: Some(path.into()), ..self }
+    }
+
+    /// Says what the delegate runs on, for the expectations.
+    #[must_use]
+    pub fn on(self, device: impl Into<String>) -> Self {
+        Suite { backend: self.backend.on(device), ..self }
+    }
+
+    /// Runs the tests as the command line says, and ends the process.
+    pub fn main(self) -> std::process::ExitCode {
+        let arguments = Arguments::from_args();
+        match self.trials() {
+            Ok(trials) => libtest_mimic::run(&arguments, trials).exit_code(),
+            Err(message) => {
+                eprintln!("{message}");
+                std::process::ExitCode::FAILURE
+            }
+        }
+    }
+
+    /// The tests, for a file that has others, too.
+    ///
+    /// # Errors
+    /// What is wrong with the expectations.
+    pub fn trials(self) -> std::result::Result<Vec<Trial>, String> {
+        let expectations = match &self.expectations {
+            Some(path) => Expectations::read(path)?,
+            None => Expectations::default(),
+        };
+        let shared = Arc::new((Engine::new(self.backend).untimed(), expectations));
+        let all = std::env::var_os("DELEGRAPH_CONFORMANCE").is_some_and(|v| v == "all");
+        let every = if all { 1 } else { self.every };
+        let mut counts = std::collections::HashMap::new();
+        let mut trials = Vec::new();
+        for case in cases::suite(self.seed) {
+            if self.selected.is_some_and(|selected| !selected(&case)) {
+                continue;
+            }
+            let count: &mut usize = counts.entry((case.op, case.data_type())).or_default();
+            let (chosen, checks) = (count.is_multiple_of(every), *count == 0);
+            *count += 1;
+            if chosen {
+                let shared = Arc::clone(&shared);
+                // `::` is what tools take apart.
+                let name = case.name.replace('/', "::");
+                trials.push(Trial::test(name, move || check(&shared.0, &shared.1, &case, checks)));
+            }
+        }
+        Ok(trials)
+    }
+}
+
+fn check(
+    engine: &Engine,
+    expectations: &Expectations,
+    case: &Case,
+    checks: bool,
+) -> std::result::Result<(), Failed> {
+    let make = || Problem::of_case(case, engine.backend.arithmetic).map_err(|e| (Outcome::Invalid, e));
+    let mut result = [engine.run_made(&case.name, make, checks)];
+    let problems = expectations.apply(&mut result, &engine.backend.device, false);
+    let [result] = result;
+    let mut text = problems.join("\n");
+    if result.is_failure() {
+        text = format!("{}: {}\n{text}", result.outcome.name(), result.detail);
+        for (what, list) in [("inputs", &result.inputs), ("outputs", &result.outputs)] {
+            text += &format!("{what}: {}\n", list.join(" · "));
+        }
+        text += &format!("params: {}\n", result.params);
+        if let Some((errors, bad)) = result.errors.as_ref().and_then(|e| Some((e, e.first.as_ref()?))) {
+            let place = format!("output {}, invocation {}", errors.output, errors.step + 1);
+            text += &format!("{place}, index {:?}: got {}, expected {}\n", bad.index, bad.got, bad.expected);
+        }
+    }
+    match text.trim_end() {
+        "" => Ok(()),
+        text => Err(Failed::from(text)),
+    }
+}

@@ -1,0 +1,58 @@
+//! `results.csv`: one line a case.
+
+use super::Report;
+
+/// The results as a table with a header.
+pub fn csv(report: &Report) -> String {
+    let mut text = String::from(
+        "case,delegate,outcome,ops,types,ms,detail,op,version,type,nodes,claimed,us,baseline_us,max_abs,wrong,elements,\
+         known\n",
+    );
+    for r in &report.results {
+        let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.3}"));
+        let errors =
+            |f: &dyn Fn(&crate::engine::ErrorStats) -> String| r.errors.as_ref().map_or(String::new(), f);
+        let fields = [
+            r.case.clone(),
+            report.delegate.clone(),
+            r.outcome.name().into(),
+            r.ops.join(" "),
+            r.types.join(" "),
+            format!("{:.3}", r.ms),
+            r.detail.clone(),
+            r.op.clone(),
+            r.version.to_string(),
+            r.ty.clone(),
+            r.nodes.to_string(),
+            r.claimed.to_string(),
+            number(r.us),
+            number(r.cpu_us),
+            errors(&|e| format!("{:e}", e.max_abs)),
+            errors(&|e| e.wrong.to_string()),
+            errors(&|e| e.elements.to_string()),
+            r.known.clone().unwrap_or_default(),
+        ];
+        text += &fields.map(|field| quoted(&field)).join(",");
+        text.push('\n');
+    }
+    text
+}
+
+/// A field, in quotes where it needs them.
+fn quoted(field: &str) -> String {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn fields_are_quoted_where_they_must_be() {
+        assert_eq!(quoted("a b"), "a b");
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+    }
+}

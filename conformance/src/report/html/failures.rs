@@ -1,0 +1,94 @@
+//! The cases that fail, each with what it takes to repair it.
+
+use std::fmt::Write;
+
+use super::{SHOWN, plot};
+use crate::engine::CaseResult;
+use crate::report::{Report, escape};
+
+/// Expectations that are not met, then cases that fail, then those that are known to.
+pub(super) fn write(page: &mut String, report: &Report) {
+    if !report.problems.is_empty() {
+        page.push_str("<section id=\"expectations\">\n<h2>Not as expected</h2>\n<ul>\n");
+        for problem in report.problems.iter().take(SHOWN) {
+            let _ = writeln!(page, "<li>{}</li>", escape(problem));
+        }
+        page.push_str("</ul>\n</section>\n");
+    }
+    let mut failing: Vec<&CaseResult> = report.results.iter().filter(|r| !r.outcome.is_fine()).collect();
+    if failing.is_empty() {
+        return;
+    }
+    failing.sort_by_key(|r| r.known.is_some());
+    page.push_str("<section id=\"failures\">\n<h2>Failures</h2>\n");
+    let _ = writeln!(
+        page,
+        "<p class=\"soft\">Each with its shapes and params, the first element that is wrong, and the command that runs \
+         it again.{}</p>",
+        match failing.len() > SHOWN {
+            true => format!(" The first {SHOWN} of {}; all are in results.json.", failing.len()),
+            false => String::new(),
+        }
+    );
+    let open = failing.len() <= 3;
+    for result in failing.into_iter().take(SHOWN) {
+        case(page, report, result, open);
+    }
+    page.push_str("</section>\n");
+}
+
+fn case(page: &mut String, report: &Report, r: &CaseResult, open: bool) {
+    let (class, label) = match &r.known {
+        Some(_) => ("chip known", format!("known: {}", r.outcome.name())),
+        None => ("chip", r.outcome.name().to_owned()),
+    };
+    let name = escape(&r.case);
+    let _ = write!(
+        page,
+        "<details class=\"case\" id=\"{name}\"{}>\n<summary><b>{name}</b> <span class=\"{class}\">{label}</span><span \
+         class=\"soft\">{}</span></summary>\n<dl class=\"facts\">\n",
+        if open { " open" } else { "" },
+        escape(r.detail.lines().next().unwrap_or_default())
+    );
+    let mut fact = |what: &str, text: &str| {
+        if !text.is_empty() {
+            let _ = writeln!(page, "<dt>{what}</dt><dd>{}</dd>", escape(text));
+        }
+    };
+    fact("known because", r.known.as_deref().unwrap_or_default());
+    fact("op", &format!("{} version {}, {}", r.op, r.version, r.ty));
+    fact("inputs", &r.inputs.join(" · "));
+    fact("outputs", &r.outputs.join(" · "));
+    fact("params", &r.params);
+    fact("tags", &r.tags.join(", "));
+    fact("nodes", &format!("{} of {} claimed: {}", r.claimed, r.nodes, r.ops.join(", ")));
+    if let Some(errors) = &r.errors {
+        fact(
+            "wrong",
+            &format!("{} of {} elements, {} off at all", errors.wrong, errors.elements, errors.off),
+        );
+        let place = format!("output {}, invocation {}", errors.output, errors.step + 1);
+        if let Some(bad) = &errors.first {
+            let text = format!("{place}, index {:?}: got {}, expected {}", bad.index, bad.got, bad.expected);
+            fact(if errors.wrong > 0 { "first wrong" } else { "worst" }, &text);
+        }
+        let allowed = errors.allowed.map_or(String::new(), |a| format!(", allowed {a:e}"));
+        let text = format!("{:e} absolute, {:e} relative{allowed}", errors.max_abs, errors.max_rel);
+        fact("largest difference", &text);
+    }
+    for check in r.checks.iter().filter(|c| !c.problem.is_empty()) {
+        fact(&format!("contract: {}", escape(&check.name)), &check.problem);
+    }
+    if r.detail.lines().count() > 1 {
+        fact("message", &r.detail);
+    }
+    page.push_str("</dl>\n");
+    if let Some(errors) = &r.errors {
+        let _ = writeln!(
+            page,
+            "{}\n<p class=\"soft\">elements by how far they are off, relative to the largest magnitude</p>",
+            plot::histogram(errors)
+        );
+    }
+    let _ = write!(page, "<pre>{}</pre>\n</details>\n", escape(&report.reproduce(&r.case)));
+}

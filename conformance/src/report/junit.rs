@@ -1,0 +1,85 @@
+//! `junit.xml`: what build servers show.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::{Report, escape};
+use crate::engine::{CaseResult, Outcome};
+
+/// A suite for each family of cases, a test for each case.
+pub fn junit(report: &Report) -> String {
+    let mut families: BTreeMap<&str, Vec<&CaseResult>> = BTreeMap::new();
+    for result in &report.results {
+        let family = result.case.split('/').next().unwrap_or_default();
+        families.entry(family).or_default().push(result);
+    }
+    let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let all: Vec<&CaseResult> = report.results.iter().collect();
+    let extra = usize::from(!report.problems.is_empty());
+    let _ = writeln!(
+        text,
+        "<testsuites name=\"{}\" {}>",
+        escape(&format!("conformance of {}", report.delegate)),
+        attributes(&all, report.problems.len())
+    );
+    for (family, results) in families {
+        let _ = writeln!(text, "  <testsuite name=\"{}\" {}>", escape(family), attributes(&results, 0));
+        results.iter().for_each(|result| test(&mut text, report, result));
+        text += "  </testsuite>\n";
+    }
+    if extra > 0 {
+        let count = report.problems.len();
+        let _ = writeln!(
+            text,
+            "  <testsuite name=\"expectations\" tests=\"{count}\" failures=\"{count}\" errors=\"0\" skipped=\"0\">"
+        );
+        for (i, problem) in report.problems.iter().enumerate() {
+            let _ = writeln!(
+                text,
+                "    <testcase classname=\"expectations\" name=\"{i}\"><failure message=\"{}\"/></testcase>",
+                escape(problem)
+            );
+        }
+        text += "  </testsuite>\n";
+    }
+    text + "</testsuites>\n"
+}
+
+fn attributes(results: &[&CaseResult], problems: usize) -> String {
+    let count = |f: &dyn Fn(&CaseResult) -> bool| results.iter().filter(|r| f(r)).count();
+    let wrong = |r: &CaseResult| matches!(r.outcome, Outcome::Mismatch | Outcome::Violation);
+    let failures = count(&|r| r.is_failure() && wrong(r)) + problems;
+    let errors = count(&|r| r.is_failure() && !wrong(r));
+    let skipped = count(&|r| !r.is_failure() && r.outcome != Outcome::Pass);
+    let seconds = results.iter().map(|r| r.ms).sum::<f64>() / 1e3;
+    format!(
+        "tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{seconds:.3}\"",
+        results.len() + problems
+    )
+}
+
+fn test(text: &mut String, report: &Report, r: &CaseResult) {
+    let (family, name) = r.case.split_once('/').unwrap_or(("", &r.case));
+    let class = format!("{}.{family}", report.delegate);
+    let _ = write!(
+        text,
+        "    <testcase classname=\"{}\" name=\"{}\" time=\"{:.6}\"",
+        escape(&class),
+        escape(name),
+        r.ms / 1e3
+    );
+    let line = escape(r.detail.lines().next().unwrap_or_default());
+    let _ = match (r.outcome, &r.known) {
+        (Outcome::Pass, _) => writeln!(text, "/>"),
+        (Outcome::Unsupported, _) => writeln!(text, "><skipped message=\"{line}\"/></testcase>"),
+        (_, Some(reason)) => {
+            writeln!(text, "><skipped message=\"known: {}\"/></testcase>", escape(reason))
+        }
+        (outcome, None) => {
+            let tag =
+                if matches!(outcome, Outcome::Mismatch | Outcome::Violation) { "failure" } else { "error" };
+            let body = escape(&format!("{}\n{}", r.detail, report.reproduce(&r.case)));
+            writeln!(text, "><{tag} type=\"{}\" message=\"{line}\">{body}</{tag}></testcase>", outcome.name())
+        }
+    };
+}

@@ -1,0 +1,189 @@
+use super::*;
+use crate::engine::{BINS, Bad, Check, ErrorStats};
+
+/// A run with one of everything, and names that would be tags.
+pub(crate) fn sample() -> Report {
+    let mut results = Vec::new();
+    let errors = |wrong: usize| {
+        let mut errors = ErrorStats::exact(24, (0, 1));
+        (errors.wrong, errors.off, errors.max_abs, errors.max_rel) = (wrong, 5, 0.5, 0.25);
+        errors.histogram = vec![0; BINS];
+        (errors.histogram[0], errors.histogram[5], errors.histogram[10]) = (19, 5 - wrong, wrong);
+        errors.allowed = Some(1e-5);
+        errors.first = Some(Bad { index: vec![1, 2], got: 1.5, expected: f64::NAN });
+        Some(errors)
+    };
+    for (i, outcome) in Outcome::ALL.into_iter().enumerate() {
+        for version in 1..=2 {
+            let op = ["ADD", "CONV_2D", "<b>EVIL</b>", "MUL"][i % 4];
+            let ty = ["float32", "int8", "int64"][i % 3];
+            let mut result = CaseResult::new(
+                format!(
+                    "family/{}_{ty}_{}_v{version}<script>alert(1)</script>\"'&",
+                    op.to_lowercase(),
+                    outcome.name()
+                ),
+                outcome,
+                if outcome == Outcome::Pass {
+                    ""
+                } else {
+                    "node 0 ADD v1: UnsupportedType: input 0 has type <i>"
+                },
+            );
+            (result.op, result.version, result.ty) = (op.into(), version, ty.into());
+            (result.nodes, result.claimed, result.op_claimed) = (1, 1, outcome != Outcome::Unsupported);
+            (result.inputs, result.outputs) = (vec!["float32 [2, 3]".into()], vec!["float32 [2, 3]".into()]);
+            result.params = "AddParams { fused_activation_function: None } </dd><script>".into();
+            result.ops = vec!["ADD:1".into()];
+            (result.us, result.cpu_us, result.ms) = (Some(120.0 + i as f64), Some(10.0), 3.5);
+            result.errors = errors(usize::from(outcome == Outcome::Mismatch) * 2);
+            if outcome == Outcome::Violation {
+                result.checks.push(Check {
+                    name: "bounds".into(),
+                    problem: "it wrote outside of <its> memory".into(),
+                });
+            }
+            if outcome == Outcome::Crash && version == 1 {
+                result.known = Some("the driver's fault".into());
+            }
+            results.push(result);
+        }
+    }
+    let mut report = Report {
+        tool: "delegraph 0.1.0".into(),
+        delegate: "plugin:/a/lib<x>.so".into(),
+        device: "llvmpipe & co".into(),
+        baseline: "cpu".into(),
+        corpus: None,
+        seed: Some(7),
+        seconds: 12.5,
+        total: 0,
+        counts: BTreeMap::new(),
+        known: 0,
+        problems: vec!["unused line: [[known]] case = \"a<b\"".into()],
+        command: "delegraph conformance --delegate 'plugin:/a/lib<x>.so' --seed 7".into(),
+        results,
+    };
+    report.count();
+    report
+}
+
+/// What the tags of a page or a document are, without those of comments and text.
+fn tags(text: &str) -> Vec<&str> {
+    let mut tags = Vec::new();
+    for piece in text.split('<').skip(1) {
+        let end = piece.find(|c: char| c == '>' || c.is_whitespace()).unwrap_or(piece.len());
+        tags.push(piece[..end].trim_end_matches('/'));
+    }
+    tags
+}
+
+#[test]
+fn the_page_has_everything_and_nothing_of_a_file_is_a_tag() {
+    let report = sample();
+    let page = html(&report);
+    for part in
+        ["Conformance of", "llvmpipe &amp; co", "cases fail.", "first wrong", "index [1, 2]", "expected NaN"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(page.contains("--filter &#39;^family/conv_2d_int8"), "the command that runs a case again");
+    assert!(!page.contains("<script>alert") && !page.contains("<b>EVIL") && !page.contains("<its>"));
+    // The only script and style are the page's own, and nothing is fetched.
+    let tags = tags(&page);
+    assert_eq!(tags.iter().filter(|t| **t == "script").count(), 1);
+    assert!(tags.iter().all(|t| !["link", "img", "iframe", "i>"].contains(t)));
+    assert!(!page.contains("http://") && !page.contains("https://"));
+    for tag in ["section", "table", "details", "div", "svg", "dl", "ul"] {
+        let close = format!("/{tag}");
+        let (opened, closed) = (tags.iter().filter(|t| **t == tag), tags.iter().filter(|t| **t == close));
+        assert_eq!(opened.count(), closed.count(), "{tag}");
+    }
+}
+
+#[test]
+fn junit_counts_what_it_has() {
+    let report = sample();
+    let text = junit(&report);
+    let count = |tag: &str| tags(&text).iter().filter(|t| **t == tag).count();
+    assert_eq!(count("testcase"), report.total + 1);
+    // Two mismatches, two violations, the expectation.
+    assert_eq!(count("failure"), 5);
+    // Of errors, crashes, timeouts and invalid cases two each, one of which is known.
+    assert_eq!((count("error"), count("skipped")), (7, 3));
+    assert!(text.contains("tests=\"17\" failures=\"5\" errors=\"7\" skipped=\"3\""), "{text}");
+    assert!(!text.contains("<script>"));
+}
+
+#[test]
+fn results_are_read_as_they_were_written() {
+    let folder = std::env::temp_dir().join(format!("delegraph-report-{}", std::process::id()));
+    let report = sample();
+    report.write(&folder).unwrap();
+    let again = Report::read(&folder.join("results.json")).unwrap();
+    assert_eq!(again.counts, report.counts);
+    // NaN is no equal of itself.
+    let plain = |r: &Report| r.results.iter().map(|r| (r.case.clone(), r.outcome, r.us)).collect::<Vec<_>>();
+    assert_eq!(plain(&again), plain(&report));
+    let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["badge.svg", "index.html", "junit.xml", "results.csv", "results.json", "support.md"]);
+    assert!(Report::read(&folder.join("badge.svg")).unwrap_err().contains("no results"));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_summary_says_it_in_one_line() {
+    let report = sample();
+    assert_eq!(
+        report.summary(),
+        "2 of 16 cases pass · 11 failures · 1 known · 2 not supported · 14 claimed · 1 expectation not met"
+    );
+    assert!(!report.is_fine());
+    assert!(badge(&report).contains("12 failures"));
+    assert!(badge(&report).contains("lib&lt;x&gt;.so"));
+}
+
+#[test]
+fn differences_between_two_runs() {
+    let (before, mut now) = (sample(), sample());
+    let set = |now: &mut Report, from: Outcome, to: Outcome| {
+        let result = now.results.iter_mut().find(|r| r.outcome == from).unwrap();
+        result.outcome = to;
+    };
+    set(&mut now, Outcome::Pass, Outcome::Timeout);
+    set(&mut now, Outcome::Mismatch, Outcome::Pass);
+    set(&mut now, Outcome::Unsupported, Outcome::Pass);
+    now.results.last_mut().unwrap().us = Some(1e4);
+    now.results.push(CaseResult::new("new/one", Outcome::Crash, "boom"));
+    let diff = Diff::of(&before, &now);
+    assert_eq!(diff.summary(), "2 new failures · 1 fixed · 1 supported now · 1 slower · 1 cases added");
+    assert!(!diff.is_fine());
+    assert!(diff.text().contains("new → crash: boom"), "{}", diff.text());
+    let same = Diff::of(&before, &before);
+    assert!(same.is_fine() && same.summary() == "0 new failures", "{}", same.summary());
+    // Twice as slow on a machine that is twice as slow is the same.
+    let mut slow = sample();
+    for result in &mut slow.results {
+        (result.us, result.cpu_us) = (result.us.map(|t| t * 20.0), result.cpu_us.map(|t| t * 20.0));
+    }
+    assert!(Diff::of(&before, &slow).slower.is_empty());
+}
+
+#[test]
+fn the_support_matrix_is_markdown() {
+    let text = markdown(&sample());
+    assert!(text.contains("| op | versions | float32 | int8 | int64 |"), "{text}");
+    assert!(text.contains("\\<b\\>EVIL"), "{text}");
+    let columns =
+        text.lines().filter(|l| l.starts_with('|')).map(|l| l.replace("\\|", "").matches('|').count());
+    assert!(columns.clone().all(|n| n == 6), "{text}");
+    assert_eq!(columns.count(), 6);
+}
+
+#[test]
+fn words_of_a_shell() {
+    assert_eq!(shell("a/b.c"), "a/b.c");
+    assert_eq!(shell("it's"), r"'it'\''s'");
+    assert_eq!(shell(""), "''");
+}

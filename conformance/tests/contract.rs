@@ -1,0 +1,257 @@
+//! Delegates that break the contract, each in one way: the suite must say which.
+
+#![allow(clippy::panic, clippy::unwrap_used)] // Only tests are here.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use delegraph_conformance::cases::{self, Case};
+use delegraph_conformance::compare::Arithmetic;
+use delegraph_conformance::engine::{Backend, CaseResult, Engine, Outcome, Problem};
+use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
+use delegraph_core::ops::binary::AddParams;
+use delegraph_core::{BuiltinOp, Error, Result, TensorType};
+use delegraph_delegate_api::{
+    Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeView, Rejection, VersionTable,
+};
+
+/// What is wrong with a delegate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flaw {
+    Nothing,
+    /// Declares a version that nobody has seen.
+    DeclaresTooMuch,
+    GivesNoReason,
+    IgnoresActivation,
+    WritesInput,
+    WritesBeyond,
+    WritesBefore,
+    /// What was in the output before shines through.
+    AddsToOutput,
+    RemembersFirstData,
+    RemembersFirstShape,
+    SecondRunDiffers,
+    FailsWhenUsedAgain,
+    OneAtATime,
+    UnusableAfterFailure,
+    LeaksWhenInvoked,
+    LeaksWhenMade,
+    PanicsWhenInvoked,
+    FailsToPrepare,
+    ClaimsAndFails,
+}
+
+/// Runs ADD of float32 tensors of one shape, with a flaw.
+struct Adder {
+    versions: VersionTable,
+    flaw: Flaw,
+    made: usize,
+    length: Option<usize>,
+}
+
+impl Adder {
+    fn new(flaw: Flaw) -> Self {
+        let max = if flaw == Flaw::DeclaresTooMuch { 99 } else { 1 };
+        Adder { versions: VersionTable::new(&[(BuiltinOp::ADD, max)]), flaw, made: 0, length: None }
+    }
+
+    fn supports(&self, node: &NodeView<'_>) -> Result<AddParams, Rejection> {
+        let shapes = node.inputs().map(|t| t.shape().cloned()).collect::<Vec<_>>();
+        if node.inputs().any(|t| t.ty() != TensorType::Float32) {
+            return Err(Rejection::UnsupportedType { operand: "input 0".into(), ty: TensorType::Int32 });
+        }
+        if shapes[0] != shapes[1] {
+            return Err(Rejection::UnsupportedParam("broadcasting".into()));
+        }
+        let params: Result<&AddParams, _> = node.params().try_into();
+        params.cloned().map_err(|e| Rejection::Other(e.to_string()))
+    }
+}
+
+impl Delegate for Adder {
+    fn name(&self) -> &str {
+        "adder"
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.versions
+    }
+
+    fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
+        let mut nodes = Vec::new();
+        for node in cx.graph().nodes() {
+            match cx.may_claim(&node).and_then(|()| self.supports(&node)) {
+                Ok(_) => nodes.push(node.id()),
+                Err(_) if self.flaw == Flaw::GivesNoReason => {}
+                Err(reason) => cx.reject(node.id(), reason),
+            }
+        }
+        if self.flaw == Flaw::FailsToPrepare && !nodes.is_empty() {
+            return Err(Error::State("out of luck".into()));
+        }
+        if self.flaw == Flaw::UnusableAfterFailure && self.made > 0 {
+            return Err(Error::State("it was used once already".into()));
+        }
+        cx.claim(&nodes, move |params, graph| self.kernel(params, graph));
+        Ok(())
+    }
+}
+
+impl Adder {
+    fn kernel(&mut self, params: &DelegateParams, graph: &GraphView<'_>) -> Result<Box<dyn DelegateKernel>> {
+        self.made += 1;
+        if self.flaw == Flaw::FailsWhenUsedAgain && self.made > 1 {
+            return Err(Error::State("only once".into()));
+        }
+        if self.flaw == Flaw::LeaksWhenMade {
+            Box::leak(vec![0u8; 100].into_boxed_slice());
+        }
+        let node = graph.node(params.nodes[0]);
+        let (low, high) = self.supports(&node).unwrap().fused_activation_function.clamp().unwrap();
+        let length = node.output(0).and_then(|t| t.shape()).map_or(0, |s| s.elements());
+        let length = match self.flaw {
+            Flaw::RemembersFirstShape => *self.length.get_or_insert(length),
+            _ => length,
+        };
+        let of = |i: usize| params.inputs.iter().position(|id| Some(*id) == node.input(i).map(|t| t.id()));
+        // An input that is constant is not among those of the partition.
+        let operands = [of(0).unwrap_or(0), of(1).unwrap_or(0)];
+        Ok(Box::new(Sum { flaw: self.flaw, low, high, length, operands, runs: 0, first: None }))
+    }
+}
+
+struct Sum {
+    flaw: Flaw,
+    low: f32,
+    high: f32,
+    length: usize,
+    operands: [usize; 2],
+    runs: usize,
+    first: Option<Vec<f32>>,
+}
+
+static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
+
+impl Kernel for Sum {
+    fn prepare(&mut self, _: &mut PrepareContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+        let (a, b) = (cx.input::<f32>(self.operands[0])?, cx.input::<f32>(self.operands[1])?);
+        let output = cx.output::<f32>(0)?;
+        self.runs += 1;
+        match self.flaw {
+            Flaw::PanicsWhenInvoked => panic!("no reason"),
+            Flaw::ClaimsAndFails => return Err(Error::Unsupported("after all".into())),
+            Flaw::LeaksWhenInvoked => {
+                Box::leak(vec![0u8; 40].into_boxed_slice());
+            }
+            _ => {}
+        }
+        let bounds =
+            if self.flaw == Flaw::IgnoresActivation { (f32::MIN, f32::MAX) } else { (self.low, self.high) };
+        let mut sums: Vec<f32> =
+            a.iter().zip(b).take(self.length).map(|(a, b)| (a + b).clamp(bounds.0, bounds.1)).collect();
+        match self.flaw {
+            Flaw::RemembersFirstData => sums.clone_from(self.first.get_or_insert_with(|| sums.clone())),
+            Flaw::SecondRunDiffers if self.runs > 1 => sums.iter_mut().for_each(|s| *s = s.next_up()),
+            Flaw::AddsToOutput if output[0].abs() > 1e15 => sums[0] = output[0],
+            // SAFETY: none; this delegate is wrong. The guards make the memory valid.
+            Flaw::WritesInput => unsafe { *a.as_ptr().cast_mut() += 1.0 },
+            // SAFETY: as above.
+            Flaw::WritesBeyond => unsafe { *output.as_mut_ptr().add(output.len()) = 7.0 },
+            // SAFETY: as above.
+            Flaw::WritesBefore => unsafe { *output.as_mut_ptr().sub(1) = 7.0 },
+            Flaw::OneAtATime => {
+                let others = AT_ONCE.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(20));
+                sums[0] += others as f32;
+                AT_ONCE.fetch_sub(1, Ordering::SeqCst);
+            }
+            _ => {}
+        }
+        output[..self.length].copy_from_slice(&sums);
+        Ok(())
+    }
+}
+
+impl DelegateKernel for Sum {}
+
+fn run(flaw: Flaw, case: &str) -> CaseResult {
+    let backend = Backend::delegate("adder", Arc::new(move || Ok(Box::new(Adder::new(flaw)))));
+    static CASES: OnceLock<Vec<Case>> = OnceLock::new();
+    let case = CASES.get_or_init(cases::all).iter().find(|c| c.name == case).unwrap();
+    let make = || Problem::of_case(case, Arithmetic::Ieee).map_err(|e| (Outcome::Invalid, e));
+    let result = Engine::new(backend).run_made(&case.name, make, true);
+    assert_eq!(result.case, case.name);
+    result
+}
+
+fn check(flaw: Flaw, case: &str, outcome: Outcome, part: &str) {
+    let result = run(flaw, case);
+    assert_eq!(result.outcome, outcome, "{flaw:?}: {result:?}");
+    assert!(result.detail.contains(part), "{flaw:?}: {}", result.detail);
+}
+
+const PLAIN: &str = "binary/add_float32_shapes0";
+
+#[test]
+fn a_right_delegate_passes() {
+    let result = run(Flaw::Nothing, PLAIN);
+    assert_eq!((result.outcome, result.claimed, result.nodes), (Outcome::Pass, 1, 1), "{result:?}");
+    assert_eq!(result.checks.len(), 10, "{:?}", result.checks);
+    assert!(result.us.is_some() && result.cpu_us.is_some());
+    let errors = result.errors.unwrap();
+    assert_eq!((errors.wrong, errors.elements), (0, 30));
+}
+
+#[test]
+fn what_is_not_claimed_is_not_supported_and_says_why() {
+    let result = run(Flaw::Nothing, "binary/add_float32_shapes1");
+    assert_eq!(result.outcome, Outcome::Unsupported);
+    assert_eq!(result.detail, "node 0 ADD v1: UnsupportedParam: broadcasting");
+    // Not one of its ops at all.
+    let result = run(Flaw::Nothing, "binary/mul_float32_shapes0");
+    assert_eq!(result.detail, "node 0 MUL v1: UnsupportedOp: MUL is not supported");
+}
+
+#[test]
+fn numbers() {
+    check(Flaw::IgnoresActivation, "binary/add_float32_relu6", Outcome::Unsupported, "broadcasting");
+    check(Flaw::RemembersFirstData, PLAIN, Outcome::Mismatch, "in invocation 2");
+    check(Flaw::PanicsWhenInvoked, PLAIN, Outcome::Error, "no reason");
+    check(Flaw::ClaimsAndFails, PLAIN, Outcome::Error, "after all");
+    check(Flaw::FailsToPrepare, PLAIN, Outcome::Error, "out of luck");
+}
+
+#[test]
+fn versions_and_reasons() {
+    check(Flaw::DeclaresTooMuch, PLAIN, Outcome::Violation, "declares ADD up to version 99");
+    check(Flaw::GivesNoReason, "binary/add_float32_shapes1", Outcome::Violation, "no reason is given");
+}
+
+#[test]
+fn memory_of_others() {
+    check(Flaw::WritesInput, PLAIN, Outcome::Violation, "wrote to its input 0");
+    check(Flaw::WritesBeyond, PLAIN, Outcome::Violation, "beside output 0");
+    check(Flaw::WritesBefore, PLAIN, Outcome::Violation, "beside output 0");
+    check(Flaw::AddsToOutput, PLAIN, Outcome::Violation, "held something else before");
+}
+
+#[test]
+fn the_life_of_a_delegate() {
+    check(Flaw::RemembersFirstShape, PLAIN, Outcome::Violation, "resize");
+    check(Flaw::SecondRunDiffers, PLAIN, Outcome::Violation, "in the last digits");
+    check(Flaw::FailsWhenUsedAgain, PLAIN, Outcome::Violation, "");
+    check(Flaw::UnusableAfterFailure, PLAIN, Outcome::Violation, "");
+    check(Flaw::OneAtATime, PLAIN, Outcome::Violation, "two threads at once");
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn leaks() {
+    check(Flaw::LeaksWhenInvoked, PLAIN, Outcome::Violation, "every invocation takes about");
+    check(Flaw::LeaksWhenMade, PLAIN, Outcome::Violation, "every new delegate takes about");
+}

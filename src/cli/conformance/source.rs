@@ -1,0 +1,72 @@
+//! Which cases there are: our own, or those of a folder.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use delegraph_conformance::cases::{self, Case};
+use delegraph_conformance::compare::Arithmetic;
+use delegraph_conformance::corpus;
+use delegraph_conformance::engine::{CaseResult, Engine, Outcome, Problem};
+
+use crate::cli::failure::Failure;
+
+/// Cases by name.
+pub(super) enum Source {
+    /// Our own.
+    Suite { seed: u64, arithmetic: Arithmetic, cases: Vec<Case>, places: HashMap<String, usize> },
+    /// Folders below a root.
+    Corpus { root: PathBuf, folders: Vec<String> },
+}
+
+impl Source {
+    /// Our own cases, made from `seed`, for such arithmetic.
+    pub(super) fn suite(seed: u64, arithmetic: Arithmetic) -> Self {
+        let cases = cases::suite(seed);
+        let places = cases.iter().enumerate().map(|(i, c)| (c.name.clone(), i)).collect();
+        Source::Suite { seed, arithmetic, cases, places }
+    }
+
+    /// The folders below `root`.
+    pub(super) fn corpus(root: &Path) -> Result<Self, Failure> {
+        let found = corpus::find(root).map_err(|e| Failure::invalid(format!("{}: {e}", root.display())))?;
+        let name = |case: &PathBuf| case.strip_prefix(root).unwrap_or(case).display().to_string();
+        Ok(Source::Corpus { root: root.to_path_buf(), folders: found.iter().map(name).collect() })
+    }
+
+    /// The names, in the order in which they run, and whether the contract is looked at in a fitting sample: the first
+    /// two of each op and type.
+    pub(super) fn names(&self) -> Vec<(String, bool)> {
+        match self {
+            Source::Suite { cases, .. } => {
+                let mut seen: HashMap<_, usize> = HashMap::new();
+                let mut sampled = |case: &Case| {
+                    let count = seen.entry((case.op, case.data_type())).or_default();
+                    *count += 1;
+                    *count <= 2
+                };
+                cases.iter().map(|case| (case.name.clone(), sampled(case))).collect()
+            }
+            Source::Corpus { folders, .. } => folders.iter().map(|name| (name.clone(), false)).collect(),
+        }
+    }
+
+    /// The case of this name.
+    pub(super) fn problem(&self, name: &str) -> Result<Problem, (Outcome, String)> {
+        match self {
+            Source::Suite { arithmetic, cases, places, .. } => {
+                let case = places.get(name).and_then(|&i| cases.get(i));
+                let case = case.ok_or_else(|| (Outcome::Invalid, "there is no such case".to_owned()))?;
+                Problem::of_case(case, *arithmetic).map_err(|e| (Outcome::Invalid, e))
+            }
+            Source::Corpus { root, .. } => {
+                let folder = if name.is_empty() { root.clone() } else { root.join(name) };
+                corpus::load(&folder, name)
+            }
+        }
+    }
+
+    /// Runs the case of this name.
+    pub(super) fn run(&self, name: &str, engine: &Engine, checks: bool) -> CaseResult {
+        engine.run_made(name, || self.problem(name), checks)
+    }
+}
