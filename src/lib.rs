@@ -21,7 +21,9 @@ pub use delegraph_core::{
 };
 pub use delegraph_delegate_api::{self as delegate_api, Delegate, Policy, SimpleDelegate};
 pub use delegraph_delegate_wgpu as delegate_wgpu;
-pub use delegraph_interpreter::{self as interpreter, BuiltinOpResolver, Interpreter, ReferenceOpResolver};
+pub use delegraph_interpreter::{
+    self as interpreter, BuiltinOpResolver, Interpreter, ReferenceOpResolver, fusion,
+};
 
 /// Maps the file at `path` into memory and verifies it.
 ///

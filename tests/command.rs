@@ -205,9 +205,45 @@ fn fuse_gives_ops_their_lowest_versions() {
     assert_eq!(left.len(), 1, "{left:?}");
 
     delegraph(&["fuse", path(&file), "-o", path(folder.path()), "--versions-only"]).expect(1, "no file");
-    let ran =
-        delegraph(&["fuse", path(&file), "-o", "out.tflite"]).expect(3, "there are no fusion passes yet");
-    assert!(ran.stderr.contains("--versions-only"), "{}", ran.stderr);
+}
+
+#[test]
+fn fuse_rewrites_a_file_and_compares_the_outputs() {
+    use delegraph::core::ops::fully_connected::FullyConnectedParams;
+    use delegraph::core::{Attributes, BuiltinOp, ModelBuilder, Params, SubgraphBuilder, TensorType};
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("model.tflite"), folder.path().join("fused.tflite"));
+    let mut body = SubgraphBuilder::new("body");
+    let x = body.input("x", TensorType::Float32, [1, 2]);
+    let y = body.node(BuiltinOp::ABS, Params::None).inputs([x]).output("y");
+    body.outputs([y]);
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [1, 3]);
+    let weights = graph.constant("weights", [2, 3], &[1f32, 2.0, 3.0, -1.0, 0.5, 0.0]);
+    let y = graph.node(BuiltinOp::FULLY_CONNECTED, FullyConnectedParams::default()).inputs([x, weights]);
+    let y = y.output("dense");
+    let y = graph.node(BuiltinOp::RELU6, Params::None).inputs([y]).output("clamped");
+    let attributes = Attributes::new().with("epsilon", 1e-6);
+    let y = graph.composite("odml.l2_norm", body).attributes(&attributes).inputs([y]).output("y");
+    graph.outputs([y]);
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+
+    let arguments = ["fuse", path(&file), "-o", path(&out)];
+    let found = delegraph(&[&arguments[..], &["--json"]].concat()).expect(0, "").json();
+    assert_eq!((&found["nodes"]["before"], &found["nodes"]["after"]), (&4.into(), &2.into()));
+    assert_eq!(found["changes"][1]["pass"], "fuse-activation");
+    assert_eq!(found["changes"][1]["from"], serde_json::json!(["FULLY_CONNECTED", "RELU6"]));
+    assert!(found["left"][0]["reason"].as_str().unwrap().contains("does not give what \"odml.l2_norm\" means"));
+    assert!(found["differences"][0]["greatest"].as_f64().unwrap() < 1e-6);
+    let text = delegraph(&[&arguments[..], &["--report"]].concat()).expect(0, "").stdout;
+    assert!(text.contains("fuse-activation") && text.contains("2 nodes, were 4"), "{text}");
+    // The composite stays for delegates, where that is asked for.
+    let kept = [&arguments[..], &["--keep-composites", "--json"]].concat();
+    assert_eq!(delegraph(&kept).expect(0, "").json()["nodes"]["after"], 3);
+    let skipped = [&arguments[..], &["--skip", "fuse-activation", "--json"]].concat();
+    assert_eq!(delegraph(&skipped).expect(0, "").json()["nodes"]["after"], 3);
+    delegraph(&[&arguments[..], &["--skip", "nobody"]].concat()).expect(2, "there is no pass or fusion");
+    delegraph(&["explain", path(&file)]).expect(0, "its body took its place");
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Marked composites: nodes that stand for an operation with a name, whatever computes it.
 
-use crate::attributes::Attributes;
 use crate::error::Result;
+use crate::flex::Map;
 use crate::graph::{Model, Node};
 use crate::op::Op;
 use crate::ops::Params;
+
+/// A FlexBuffer map without anything.
+const NONE: &[u8] = &[0, 0, 1, 0, 0, 36, 1];
 
 /// What a node says of the operation that it stands for.
 ///
@@ -45,7 +48,7 @@ impl<'m> Composite<'m> {
     ///
     /// let composite = Composite::of(&model, &model.subgraphs[0].nodes[0]).unwrap();
     /// assert_eq!((composite.name, composite.version, composite.body), ("my.square", 1, Some(1)));
-    /// assert_eq!(composite.attributes()?.int("exponent")?, 2);
+    /// assert_eq!(composite.attributes()?.get::<i64>("exponent")?, 2);
     /// # Ok(()) }
     /// ```
     pub fn of(model: &'m Model, node: &'m Node) -> Option<Self> {
@@ -72,11 +75,11 @@ impl<'m> Composite<'m> {
         Composite::of(model, node).filter(|_| node.op.builtin().is_some())
     }
 
-    /// The attributes as a map.
+    /// The attributes as a map; without bytes, one without anything.
     ///
     /// # Errors
     /// [`Error::InvalidNode`](crate::Error::InvalidNode) where they are no FlexBuffer map.
-    pub fn attributes(&self) -> Result<Attributes> {
-        Attributes::parse(self.bytes)
+    pub fn attributes(&self) -> Result<Map<'m>> {
+        Map::parse(if self.bytes.is_empty() { NONE } else { self.bytes })
     }
 }

@@ -347,6 +347,14 @@ impl Node {
         crate::loader::callees(&self.params).into_iter().filter_map(|index| usize::try_from(index).ok())
     }
 
+    /// Gives the subgraphs that the node calls other numbers.
+    pub fn renumber_callees(&mut self, to: impl Fn(usize) -> usize) {
+        crate::loader::renumber_callees(&mut self.params, &|index| {
+            let renumbered = usize::try_from(index).ok().and_then(|index| i32::try_from(to(index)).ok());
+            renumbered.unwrap_or(index)
+        });
+    }
+
     /// Input `i`, if the node has it.
     pub fn input(&self, i: usize) -> Option<TensorId> {
         self.inputs.get(i).copied().flatten()

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use delegraph_core::error::{Error, Result};
 use delegraph_core::kernel::{AlignedBuffer, Placement, RuntimeTensor, SavedVariables, Strings};
 use delegraph_core::resolver::check_resolved;
-use delegraph_core::{Element, Model, OpResolver, Shape, Signature, TensorId, TensorType};
+use delegraph_core::{Composite, Element, Model, Op, OpResolver, Shape, Signature, TensorId, TensorType};
 use delegraph_delegate_api::{
     BufferHandle, Callees, Delegate, DelegateStats, DeviceKernel, GraphView, PartitionOptions, Policy, Report,
 };
 
 use crate::delegation::{Applied, Delegation};
 use crate::engine::{Engine, Settings};
+use crate::fusion::{Fused, FusionReport, Pipeline};
 use crate::invocation::Invocation;
 use crate::observe::{CancellationToken, Observer, Profiler};
 use crate::resolvers::BuiltinOpResolver;
-use crate::subgraph::{MemoryReport, SubgraphRuntime};
+use crate::subgraph::{Inference, MemoryReport, SubgraphRuntime};
 
 /// No tensor and no arena may be larger, unless the application says otherwise: 4 GiB.
 pub const DEFAULT_MEMORY_LIMIT: usize = if usize::BITS >= 64 { 4 << 30 } else { usize::MAX / 2 };
@@ -28,6 +29,7 @@ pub struct InterpreterBuilder {
     threads: usize,
     settings: Settings,
     prepare_later: bool,
+    fusion: Option<Pipeline>,
 }
 
 impl InterpreterBuilder {
@@ -81,6 +83,14 @@ impl InterpreterBuilder {
         self
     }
 
+    /// Has the model rewritten with fewer, larger ops before delegates see it: see [`crate::fusion`]. Composites that one
+    /// of the delegates declares, or that the resolver has a kernel for, are left for these.
+    #[must_use]
+    pub fn fusion(mut self, pipeline: Pipeline) -> Self {
+        self.fusion = Some(pipeline);
+        self
+    }
+
     /// Lets every tensor keep what it held at the end of an invocation, for [`Interpreter::tensor`]. The arena grows
     /// to hold them all; tensors inside a delegate's partition stay with the delegate.
     #[must_use]
@@ -101,7 +111,31 @@ impl InterpreterBuilder {
     ///
     /// # Errors
     /// [`Error::UnresolvedOps`] with every op that has no kernel; whatever is wrong with a node, with its location.
-    pub fn build(self) -> Result<Interpreter> {
+    pub fn build(mut self) -> Result<Interpreter> {
+        let mut fused = None;
+        if let Some(pipeline) = self.fusion.take() {
+            let keep = |c: &Composite<'_>| {
+                let mut tables = self.delegation.delegates.iter().map(|a| a.delegate.max_versions());
+                self.resolver.find(&Op::custom(c.name), c.version).is_some()
+                    || tables.any(|table| table.check_composite(c).is_ok())
+            };
+            let Fused { model, report } = pipeline.run_keeping(&self.model, &self.resolver, &keep)?;
+            (self.model, fused) = (Arc::new(model), Some(report));
+        }
+        let prepare_later = self.prepare_later;
+        let mut interpreter = self.build_as_it_is()?;
+        interpreter.fusion = fused;
+        interpreter.engine.resolve_composites()?;
+        let (subgraph, _) = interpreter.engine.take(0)?;
+        interpreter.engine.put(subgraph);
+        if !prepare_later {
+            interpreter.prepare()?;
+        }
+        Ok(interpreter)
+    }
+
+    /// Without fusion, with composites where they are, and without preparing.
+    pub(crate) fn build_as_it_is(self) -> Result<Interpreter> {
         check_resolved(&self.model, &*self.resolver)?;
         let slots = std::iter::repeat_with(|| None).take(self.model.subgraphs.len()).collect();
         let inlined = vec![Vec::new(); self.model.subgraphs.len()];
@@ -118,14 +152,7 @@ impl InterpreterBuilder {
             delegation: self.delegation,
             settings: self.settings,
         };
-        let mut interpreter = Interpreter { engine, nothing: Report::default(), entry: 0 };
-        interpreter.engine.resolve_composites()?;
-        let (subgraph, _) = interpreter.engine.take(0)?;
-        interpreter.engine.put(subgraph);
-        if !self.prepare_later {
-            interpreter.prepare()?;
-        }
-        Ok(interpreter)
+        Ok(Interpreter { engine, nothing: Report::default(), entry: 0, fusion: None })
     }
 }
 
@@ -151,6 +178,7 @@ pub struct Interpreter {
     nothing: Report,
     /// The subgraph that inputs, outputs and `invoke` are about.
     entry: usize,
+    fusion: Option<FusionReport>,
 }
 
 impl Interpreter {
@@ -167,6 +195,7 @@ impl Interpreter {
                 keep_outputs: false,
             },
             prepare_later: false,
+            fusion: None,
         }
     }
 
@@ -174,6 +203,19 @@ impl Interpreter {
     /// place of these; then nodes have other numbers than in the model that the interpreter was made for.
     pub fn model(&self) -> &Arc<Model> {
         &self.engine.model
+    }
+
+    /// What [`InterpreterBuilder::fusion`] did.
+    pub fn fusion_report(&self) -> Option<&FusionReport> {
+        self.fusion.as_ref()
+    }
+
+    /// Infers subgraph `index`: shapes, states of nodes, and, where asked for, the values of nodes over constants.
+    pub(crate) fn infer(&mut self, index: usize, values: bool) -> Result<Inference> {
+        let (mut subgraph, mut env) = self.engine.take(index)?;
+        let result = subgraph.infer(&mut env).map(|()| subgraph.inference(values));
+        self.engine.put(subgraph);
+        result
     }
 
     /// Makes the subgraph of this signature the one that inputs, outputs and `invoke` are about.

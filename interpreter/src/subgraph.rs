@@ -131,6 +131,9 @@ pub struct MemoryReport {
     pub weights_bytes: usize,
 }
 
+/// Shapes of tensors, states of nodes, and values of nodes over constants, by node and output.
+pub(crate) type Inference = (Vec<Option<Shape>>, Vec<NodeState>, Vec<(NodeId, Vec<Vec<u8>>)>);
+
 pub(crate) struct SubgraphRuntime {
     pub(crate) model: Arc<Model>,
     pub(crate) index: usize,
@@ -223,6 +226,26 @@ impl SubgraphRuntime {
                 *slot = tensor;
             }
         }
+    }
+
+    /// What inferring found out.
+    pub(crate) fn inference(&self, values: bool) -> Inference {
+        let shapes = self.tensors.iter().zip(&self.shape_known);
+        let shapes = shapes.map(|(t, known)| known.then(|| t.shape.clone())).collect();
+        let subgraph = &self.model.subgraphs[self.index];
+        let folded = |id: &NodeId| {
+            let node = subgraph.node(*id);
+            let runtime = &self.nodes[id.0];
+            let from_values = !runtime.kernel.needs_shapes_only() || node.inputs.is_empty();
+            let variables = node.outputs.iter().any(|t| subgraph.tensor(*t).is_variable);
+            runtime.turn == Turn::Folded && from_values && !variables
+        };
+        let ids = subgraph.node_ids().filter(|id| values && folded(id));
+        let bytes = |id: NodeId| {
+            let outputs = subgraph.node(id).outputs.iter();
+            (id, outputs.map(|t| self.tensors[t.0].bytes().to_vec()).collect())
+        };
+        (shapes, self.states.clone(), ids.map(bytes).collect())
     }
 
     /// Whether the node is a composite that a kernel of its name runs.

@@ -1,15 +1,20 @@
 //! `fuse`: rewriting a model file.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use delegraph::core::OpResolver;
 use delegraph::core::writer::{Restamped, RestampedOp};
+use delegraph::fusion::{Change, Difference, FusionReport, Left, Pipeline, compare};
+use delegraph::{BuiltinOpResolver, Model};
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::model::ModelArgument;
-use super::output::{Document, Output, bytes, table};
+use super::output::{Document, Output, bytes, scaled, table};
 
-/// Rewrite a model file so that its ops have the lowest versions that are enough
+/// Rewrite a model file so that it does the same with fewer, larger ops, each at the lowest version that is enough
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -20,6 +25,27 @@ pub(crate) struct Arguments {
     /// Change versions only, and leave ops and tensors as they are
     #[arg(long)]
     versions_only: bool,
+    /// Also fuse into custom ops of Delegraph's own, which other runtimes do not have
+    #[arg(long)]
+    allow_custom: bool,
+    /// Also fuse recurrent layers of int8 weights into ops that quantize what they get on the fly
+    #[arg(long)]
+    allow_hybrid: bool,
+    /// Leave composites that no fusion takes, for delegates that know them, instead of inlining their bodies
+    #[arg(long)]
+    keep_composites: bool,
+    /// Put fused recurrent ops into the graph itself: their state lasts until it is reset
+    #[arg(long)]
+    stateful: bool,
+    /// Leave out a pass or a fusion; its name is in the report
+    #[arg(long, value_name = "NAME")]
+    skip: Vec<String>,
+    /// Show every rewriting
+    #[arg(long)]
+    report: bool,
+    /// On how many random inputs both models are run and compared before OUT is written
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    samples: usize,
 }
 
 #[derive(Serialize)]
@@ -27,9 +53,51 @@ struct Rewritten {
     model: String,
     output: String,
     output_bytes: usize,
+    nodes: Numbers<usize>,
+    multiply_adds: Numbers<u64>,
+    /// Every rewriting, in order.
+    changes: Vec<ChangeLine>,
+    /// Composites that a fusion has the name of, and that were left.
+    left: Vec<LeftLine>,
+    /// The greatest difference of each output on random inputs; none where the models were not run.
+    differences: Vec<DifferenceLine>,
+    /// Why the models were not run.
+    not_compared: Option<String>,
     /// Ops that have another version now.
     versions: Vec<VersionLine>,
     min_runtime_version: RuntimeLine,
+    #[serde(skip)]
+    all: bool,
+}
+
+#[derive(Serialize)]
+struct Numbers<T> {
+    before: T,
+    after: T,
+}
+
+#[derive(Serialize)]
+struct ChangeLine {
+    pass: String,
+    subgraph: usize,
+    tensor: String,
+    from: Vec<String>,
+    to: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct LeftLine {
+    composite: String,
+    subgraph: usize,
+    tensor: String,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct DifferenceLine {
+    output: String,
+    greatest: f64,
+    allowed: f64,
 }
 
 #[derive(Serialize)]
@@ -54,21 +122,100 @@ struct RuntimeLine {
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
-    if !arguments.versions_only {
-        let failure = Failure::new(Exit::Unsupported, "there are no fusion passes yet");
-        return Err(failure.with_help("`--versions-only` gives ops the lowest versions that are enough"));
+    let original = arguments.model.load()?;
+    let mut tolerance = 1.0;
+    let (model, report) = if arguments.versions_only {
+        let mut model = original.clone();
+        let versions = model.restamp()?;
+        (model, FusionReport { versions, ..Default::default() })
+    } else {
+        let pipeline = pipeline(arguments)?;
+        tolerance = pipeline.tolerance();
+        let fused = pipeline.run(&original).map_err(|e| {
+            Failure::from(e).with_help("`--skip NAME` leaves out the pass or the fusion that it is about")
+        })?;
+        (fused.model, fused.report)
+    };
+    let compared = if arguments.versions_only || arguments.samples == 0 {
+        Err("it was not asked for".to_owned())
+    } else {
+        differences(original, &model, arguments.samples)
+    };
+    if let Ok(differences) = &compared
+        && let Some(worst) = differences.iter().find(|d| !d.within(tolerance))
+    {
+        let Difference { output, greatest, allowed } = worst;
+        let message = format!(
+            "the rewritten model gives something else: output \"{output}\" differs by {greatest:e}, allowed is {allowed:e}"
+        );
+        let help = "nothing was written; `--report --samples 0` shows what was rewritten, `--skip NAME` leaves it out";
+        return Err(Failure::new(Exit::Failed, message).with_help(help));
     }
-    let mut model = arguments.model.load()?;
-    let Restamped { ops, old_runtime, new_runtime } = model.restamp()?;
     model.save(&arguments.output)?;
+    let (differences, not_compared) = match compared {
+        Ok(differences) => (differences, None),
+        Err(reason) => (Vec::new(), Some(reason)),
+    };
+    let FusionReport { changes, left, before, after, versions } = report;
+    let Restamped { ops, old_runtime, new_runtime } = versions;
     out.print(&Rewritten {
         model: arguments.model.name(),
         output: arguments.output.display().to_string(),
         output_bytes: model.bytes().len(),
+        nodes: Numbers { before: before.nodes, after: after.nodes },
+        multiply_adds: Numbers { before: before.multiply_adds, after: after.multiply_adds },
+        changes: changes.into_iter().map(change).collect(),
+        left: left.into_iter().map(left_line).collect(),
+        differences: differences.into_iter().map(difference).collect(),
+        not_compared: not_compared.filter(|_| !arguments.versions_only),
         versions: ops.into_iter().map(version).collect(),
         min_runtime_version: RuntimeLine { from: old_runtime, to: new_runtime },
+        all: arguments.report,
     })?;
     Ok(Exit::Fine)
+}
+
+fn pipeline(arguments: &Arguments) -> Result<Pipeline, Failure> {
+    let mut pipeline = Pipeline::new();
+    if arguments.allow_custom {
+        pipeline = pipeline.allow_custom();
+    }
+    if arguments.allow_hybrid {
+        pipeline = pipeline.allow_hybrid();
+    }
+    if arguments.keep_composites {
+        pipeline = pipeline.keep_composites();
+    }
+    if arguments.stateful {
+        pipeline = pipeline.stateful();
+    }
+    let names = pipeline.names();
+    for name in &arguments.skip {
+        if !names.contains(name) {
+            let failure = Failure::new(Exit::Usage, format!("there is no pass or fusion \"{name}\""));
+            return Err(failure.with_help(format!("there are: {}", names.join(", "))));
+        }
+        pipeline = pipeline.skip(name);
+    }
+    Ok(pipeline)
+}
+
+/// How far the outputs are apart, or why the models were not run.
+fn differences(original: Model, model: &Model, samples: usize) -> Result<Vec<Difference>, String> {
+    let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
+    compare(&Arc::new(original), &Arc::new(model.clone()), &resolver, samples).map_err(|e| e.to_string())
+}
+
+fn change(Change { pass, subgraph, tensor, from, to }: Change) -> ChangeLine {
+    ChangeLine { pass, subgraph, tensor, from, to }
+}
+
+fn left_line(Left { composite, subgraph, tensor, reason }: Left) -> LeftLine {
+    LeftLine { composite, subgraph, tensor, reason }
+}
+
+fn difference(Difference { output, greatest, allowed }: Difference) -> DifferenceLine {
+    DifferenceLine { output, greatest, allowed }
 }
 
 fn version(op: RestampedOp) -> VersionLine {
@@ -79,6 +226,7 @@ fn version(op: RestampedOp) -> VersionLine {
 impl Document for Rewritten {
     fn text(&self) -> String {
         let mut text = format!("{}: {}\n\n", self.output, bytes(self.output_bytes));
+        text += &self.fused();
         if self.versions.is_empty() {
             text += "Every op had the lowest version that is enough already.\n";
         }
@@ -94,5 +242,55 @@ impl Document for Rewritten {
             (None, Some(to)) => text += &format!("\nIt needs TFLite {to}; it said nothing of that before.\n"),
         }
         text
+    }
+}
+
+impl Rewritten {
+    /// What was rewritten, of which there is nothing where only versions were.
+    fn fused(&self) -> String {
+        if self.nodes.before == 0 {
+            return String::new();
+        }
+        let mut text = String::new();
+        if self.all {
+            let rows = self
+                .changes
+                .iter()
+                .map(|c| vec![c.pass.clone(), c.from.join(" + "), c.to.join(" + "), short(&c.tensor)]);
+            text += &table(&["pass", "from", "to", "what it computes"], &[], rows);
+        } else {
+            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+            for change in &self.changes {
+                *counts.entry(&change.pass).or_default() += 1;
+            }
+            let rows = counts.iter().map(|(pass, count)| vec![(*pass).to_owned(), count.to_string()]);
+            text += &table(&["pass", "rewritings"], &[1], rows);
+        }
+        for LeftLine { composite, tensor, reason, .. } in &self.left {
+            text += &format!("composite \"{composite}\" (writes \"{tensor}\") is left: {reason}\n");
+        }
+        text += &format!(
+            "{} nodes, were {}; {} multiply-adds, were {}\n",
+            self.nodes.after,
+            self.nodes.before,
+            scaled(self.multiply_adds.after),
+            scaled(self.multiply_adds.before)
+        );
+        match &self.not_compared {
+            Some(reason) => text += &format!("Outputs were not compared: {reason}\n"),
+            None => {
+                let worst = self.differences.iter().map(|d| d.greatest).fold(0.0, f64::max);
+                text += &format!("On random inputs outputs differ by {worst:e} at most\n");
+            }
+        }
+        text + "\n"
+    }
+}
+
+/// Names of tensors may be very long.
+fn short(name: &str) -> String {
+    match name.char_indices().nth_back(39) {
+        Some((start, _)) if start > 0 => format!("…{}", name.get(start..).unwrap_or(name)),
+        _ => name.to_owned(),
     }
 }

@@ -26,7 +26,7 @@ use crate::schema;
 
 mod external;
 mod order;
-pub(crate) use order::callees;
+pub(crate) use order::{callees, renumber_callees};
 mod quantization;
 mod rewrite;
 mod subgraph;

@@ -1,5 +1,6 @@
 //! Marked composites: who runs them, and that all give the same.
 
+use delegraph_core::flex::Map;
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::ops::binary::AddParams;
 use delegraph_core::{
@@ -44,7 +45,7 @@ struct NegateAndAdd {
 
 impl NegateAndAdd {
     fn new(attributes: &[u8]) -> Result<Self> {
-        Ok(NegateAndAdd { offset: Attributes::parse(attributes)?.float("offset")? as f32 })
+        Ok(NegateAndAdd { offset: Map::parse(attributes)?.get("offset")? })
     }
 
     fn resolver(versions: std::ops::RangeInclusive<u32>) -> MutableOpResolver {
@@ -89,7 +90,7 @@ impl SimpleDelegate for Claims {
         // It sees the name, the attributes, and what the body is made of.
         let body = composite.body.and_then(|i| node.graph().model().subgraphs.get(i));
         assert_eq!((composite.name, composite.version, body.unwrap().nodes.len()), (NAME, 2, 2));
-        match attributes.float("offset") {
+        match attributes.get::<f32>("offset") {
             Ok(2.5) => Ok(()),
             other => Err(Rejection::UnsupportedParam(format!("offset {other:?}"))),
         }
@@ -256,9 +257,8 @@ fn a_fusable_function_of_tensorflow_runs_on_the_kernel_of_its_name() {
     let error = Interpreter::builder(model()).build().err().unwrap().to_string();
     assert!(error.contains("my_custom_fused_op"), "{error}");
     let mut resolver = MutableOpResolver::extending(BuiltinOpResolver::new());
-    let kernel = Registration::new(|cx| {
-        Ok(Fused { option: Attributes::parse(cx.custom_options)?.int("example_option")? })
-    });
+    let kernel =
+        Registration::new(|cx| Ok(Fused { option: Map::parse(cx.custom_options)?.get("example_option")? }));
     resolver.add_composite("my_custom_fused_op", kernel, ());
     let mut interpreter = Interpreter::builder(model()).resolver(resolver).build().unwrap();
     let data = |bytes: &[u8]| {

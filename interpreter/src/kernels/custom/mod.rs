@@ -8,6 +8,7 @@ use crate::kernels::prepared::unsupported_type;
 
 mod audio;
 mod detection_postprocess;
+mod fused;
 mod hadamard;
 mod landmarks;
 mod max_pooling;
@@ -20,6 +21,7 @@ mod transpose_conv_bias;
 pub(crate) fn register(resolver: &mut MutableOpResolver) {
     audio::register(resolver);
     detection_postprocess::register(resolver);
+    fused::register(resolver);
     hadamard::register(resolver);
     landmarks::register(resolver);
     max_pooling::register(resolver);

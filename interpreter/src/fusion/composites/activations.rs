@@ -1,0 +1,102 @@
+//! Functions of each element, and softmax.
+
+use delegraph_core::BuiltinOp;
+use delegraph_core::error::Result;
+use delegraph_core::graph::Node;
+use delegraph_core::ops::Params;
+use delegraph_core::ops::softmax::SoftmaxParams;
+use delegraph_core::ops::unary::GeluParams;
+
+use crate::fusion::composite::{Call, CompositeFusion, Outcome};
+use crate::fusion::rewriter::Rewriter;
+
+/// `gelu(x)` becomes GELU. The attribute `approximate` is "tanh" or "none", a truth value, or not there.
+pub struct Gelu(/** The composite's name. */ pub &'static str);
+
+/// `hardswish(x)` becomes HARD_SWISH.
+pub struct HardSwish(/** The composite's name. */ pub &'static str);
+
+/// `softmax(x)` along the last dimension becomes SOFTMAX. The attributes `axis` and `beta` may be there.
+pub struct Softmax(/** The composite's name. */ pub &'static str);
+
+fn approximate(call: &Call) -> Result<bool> {
+    let attributes = call.attributes()?;
+    match attributes.optional::<&str>("approximate") {
+        Ok(None) => Ok(false),
+        Ok(Some("none")) => Ok(false),
+        Ok(Some("tanh")) => Ok(true),
+        Ok(Some(other)) => {
+            Err(call.wrong(0, "x", &format!("is approximated by \"{other}\", expected \"tanh\" or \"none\"")))
+        }
+        Err(_) => attributes.get("approximate"),
+    }
+}
+
+/// One operand, one result.
+fn verify(call: &Call) -> Result<()> {
+    call.arity(1..=1, 1)?;
+    call.argument(0, "x").map(drop)
+}
+
+fn put(call: &Call, graph: &mut Rewriter<'_>, op: BuiltinOp, params: impl Into<Params>) -> Result<Outcome> {
+    let (x, output) = (call.argument(0, "x")?, call.output(0)?);
+    if graph.shape(x).is_none() || graph.shape(x) != graph.shape(output) {
+        return Outcome::left("input and output do not have the same shape");
+    }
+    if !graph.is_float(x) {
+        return Outcome::left("only FLOAT32 is fused");
+    }
+    graph.replace(call.id, &[call.id], Node::new(op, 1, params, [Some(x)], [output]));
+    Ok(Outcome::Fused)
+}
+
+impl CompositeFusion for Gelu {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn verify_signature(&self, call: &Call, _: &Rewriter<'_>) -> Result<()> {
+        verify(call)?;
+        approximate(call).map(drop)
+    }
+
+    fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
+        let params = GeluParams { approximate: approximate(call)? };
+        put(call, graph, BuiltinOp::GELU, params)
+    }
+}
+
+impl CompositeFusion for HardSwish {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn verify_signature(&self, call: &Call, _: &Rewriter<'_>) -> Result<()> {
+        verify(call)
+    }
+
+    fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
+        put(call, graph, BuiltinOp::HARD_SWISH, Params::None)
+    }
+}
+
+impl CompositeFusion for Softmax {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn verify_signature(&self, call: &Call, _: &Rewriter<'_>) -> Result<()> {
+        verify(call)
+    }
+
+    fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
+        let attributes = call.attributes()?;
+        let axis = attributes.get_or::<i64>("axis", -1)?;
+        let beta = attributes.get_or::<f32>("beta", 1.0)?;
+        let rank = graph.shape(call.argument(0, "x")?).map(|s| s.rank() as i64);
+        if axis != -1 && Some(axis + 1) != rank {
+            return Outcome::left("SOFTMAX goes along the last dimension");
+        }
+        put(call, graph, BuiltinOp::SOFTMAX, SoftmaxParams { beta })
+    }
+}

@@ -1,0 +1,65 @@
+//! Scaled dot-product attention.
+
+use delegraph_core::error::Result;
+use delegraph_core::graph::Node;
+use delegraph_core::ops::Params;
+use delegraph_core::{Attributes, Op};
+
+use super::names;
+use crate::fusion::composite::{Call, CompositeFusion, Outcome};
+use crate::fusion::rewriter::Rewriter;
+
+/// `softmax(scale · q · kᵀ + mask) · v` becomes one custom op of this project: queries `[batch, queries, heads, width]`, keys
+/// and values `[batch, keys, groups, width]`, where several heads may share a group, and the mask, if there is one.
+pub struct Attention(/** The composite's name. */ pub &'static str);
+
+impl CompositeFusion for Attention {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()> {
+        call.arity(3..=4, 1)?;
+        let [(_, q), (_, k), (_, v)] = [
+            call.of_rank(graph, 0, "the queries", 4)?,
+            call.of_rank(graph, 1, "the keys", 4)?,
+            call.of_rank(graph, 2, "the values", 4)?,
+        ];
+        if let (Some(q), Some(k), Some(v)) = (q, k, v) {
+            if k != v {
+                return Err(call.wrong(
+                    2,
+                    "the values",
+                    &format!("must have the shape of the keys, {k}, is {v}"),
+                ));
+            }
+            let (heads, groups) = (q[2], k[2]);
+            if q[0] != k[0] || q[3] != k[3] || groups == 0 || heads % groups != 0 {
+                return Err(call.wrong(1, "the keys", &format!("do not fit the queries: {k} and {q}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
+        let attributes = call.attributes()?;
+        if attributes.optional::<f64>("logit_cap")?.is_some_and(|cap| cap != 0.0) {
+            return Outcome::left("it caps its scores");
+        }
+        if !call.node.inputs.iter().flatten().all(|id| graph.is_float(*id)) {
+            return Outcome::left("only FLOAT32 is fused");
+        }
+        let Some(width) = graph.shape(call.argument(0, "the queries")?).and_then(|s| s.last().copied())
+        else {
+            return Outcome::left("a shape depends on data");
+        };
+        let scale = attributes.get_or::<f64>("scale", 1.0 / (width.max(1) as f64).sqrt())?;
+        let options = Attributes::new().with("scale", scale).to_bytes();
+        let output = call.output(0)?;
+        let mut fused =
+            Node::new(Op::custom(names::ATTENTION), 1, Params::Custom, call.node.inputs.clone(), [output]);
+        fused.custom_options = graph.store(&options);
+        graph.replace(call.id, &[call.id], fused);
+        Ok(Outcome::Fused)
+    }
+}

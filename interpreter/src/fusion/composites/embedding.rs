@@ -1,0 +1,73 @@
+//! Rows of a table.
+
+use delegraph_core::error::Result;
+use delegraph_core::graph::{Node, Tensor};
+use delegraph_core::ops::Params;
+use delegraph_core::ops::reshape::ReshapeParams;
+use delegraph_core::{BuiltinOp, Shape, TensorType};
+
+use crate::fusion::composite::{Call, CompositeFusion, Outcome};
+use crate::fusion::rewriter::Rewriter;
+
+/// `embedding_lookup(table [rows, width], ids)`, as in TensorFlow's guide, becomes EMBEDDING_LOOKUP, which takes the ids
+/// first. That takes a list of ids: others are brought into that shape, and the rows back.
+pub struct EmbeddingLookup(/** The composite's name. */ pub &'static str);
+
+impl CompositeFusion for EmbeddingLookup {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()> {
+        call.arity(2..=2, 1)?;
+        call.of_rank(graph, 0, "the table", 2)?;
+        let ids = call.argument(1, "the ids")?;
+        match graph.ty(ids) {
+            Some(TensorType::Int32 | TensorType::Int64) | None => Ok(()),
+            Some(ty) => Err(call.wrong(1, "the ids", &format!("must be of INT32 or INT64, is of {ty}"))),
+        }
+    }
+
+    fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
+        let (table, ids, output) = (call.argument(0, "")?, call.argument(1, "")?, call.output(0)?);
+        if graph.ty(ids) != Some(TensorType::Int32) {
+            return Outcome::left("EMBEDDING_LOOKUP takes ids of INT32");
+        }
+        let (Some(shape), Some(result), Some(rows)) =
+            (graph.shape(ids).cloned(), graph.shape(output).cloned(), graph.shape(table).cloned())
+        else {
+            return Outcome::left("a shape depends on data");
+        };
+        let lookup = |ids, output| {
+            Node::new(BuiltinOp::EMBEDDING_LOOKUP, 1, Params::None, [Some(ids), Some(table)], [output])
+        };
+        if shape.rank() == 1 {
+            graph.replace(call.id, &[call.id], lookup(ids, output));
+            return Ok(Outcome::Fused);
+        }
+        let (count, width) = (shape.elements(), rows.last().copied().unwrap_or(0));
+        let flat = Tensor::new(graph.name(ids, "list"), TensorType::Int32, [count]);
+        let flat = graph.new_tensor(flat);
+        let mut found = match graph.tensor(output) {
+            Some(tensor) => tensor.clone(),
+            None => return Outcome::left("it has no output"),
+        };
+        (found.shape, found.shape_signature) = (Shape::from([count, width]), None);
+        found.name = graph.name(output, "rows");
+        let found = graph.new_tensor(found);
+        let list = graph.new_constant("list", [1], &[-1i32]);
+        let sizes: Option<Vec<i32>> = result.iter().map(|&d| i32::try_from(d).ok()).collect();
+        let Some(mut sizes) = sizes else { return Outcome::left("its output is too large") };
+        if let Some(first) = sizes.first_mut() {
+            *first = -1;
+        }
+        let back = graph.new_constant("shape", [sizes.len()], &sizes);
+        let reshape = |x, shape, y| {
+            Node::new(BuiltinOp::RESHAPE, 1, ReshapeParams::default(), [Some(x), Some(shape)], [y])
+        };
+        graph.insert(call.id, reshape(ids, list, flat));
+        graph.insert(call.id, lookup(flat, found));
+        graph.replace(call.id, &[call.id], reshape(found, back, output));
+        Ok(Outcome::Fused)
+    }
+}

@@ -1,0 +1,45 @@
+//! Vectors scaled to length 1.
+
+use delegraph_core::BuiltinOp;
+use delegraph_core::error::Result;
+use delegraph_core::graph::Node;
+use delegraph_core::ops::l2_normalization::L2NormParams;
+
+use crate::fusion::composite::{Call, CompositeFusion, Outcome};
+use crate::fusion::rewriter::Rewriter;
+
+/// The largest `epsilon` that does not show in vectors of the lengths that models have. L2_NORMALIZATION has its own.
+const LARGEST_EPSILON: f64 = 1e-5;
+
+/// `l2_norm(x)` along the last dimension becomes L2_NORMALIZATION. The attributes `axis` and `epsilon` may be there.
+pub struct L2Norm(/** The composite's name. */ pub &'static str);
+
+impl CompositeFusion for L2Norm {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn verify_signature(&self, call: &Call, _: &Rewriter<'_>) -> Result<()> {
+        call.arity(1..=1, 1)?;
+        call.argument(0, "x")?;
+        call.attributes()?.get_or::<f64>("epsilon", 0.0).map(drop)
+    }
+
+    fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
+        let (x, output, attributes) = (call.argument(0, "x")?, call.output(0)?, call.attributes()?);
+        let axis = attributes.get_or::<i64>("axis", -1)?;
+        let Some(shape) = graph.shape(x) else { return Outcome::left("a shape depends on data") };
+        if axis != -1 && axis + 1 != shape.rank() as i64 {
+            return Outcome::left("L2_NORMALIZATION goes along the last dimension");
+        }
+        if !graph.is_float(x) || graph.shape(output) != Some(shape) {
+            return Outcome::left("only FLOAT32 is fused");
+        }
+        if attributes.get_or::<f64>("epsilon", 0.0)? > LARGEST_EPSILON {
+            return Outcome::left("its epsilon is not that of L2_NORMALIZATION");
+        }
+        let fused = Node::new(BuiltinOp::L2_NORMALIZATION, 1, L2NormParams::default(), [Some(x)], [output]);
+        graph.replace(call.id, &[call.id], fused);
+        Ok(Outcome::Fused)
+    }
+}

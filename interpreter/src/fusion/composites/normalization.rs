@@ -1,0 +1,80 @@
+//! Normalizations that no builtin op is for.
+
+use delegraph_core::error::Result;
+use delegraph_core::graph::Node;
+use delegraph_core::ops::Params;
+use delegraph_core::{Attributes, Op};
+
+use super::names;
+use crate::fusion::composite::{Call, CompositeFusion, Outcome};
+use crate::fusion::rewriter::Rewriter;
+
+/// A normalization becomes a custom op of this project: `x`, factors per channel, and terms per channel but for
+/// [`NormalizationKind::RootMeanSquare`]. Attributes: `epsilon`, and for groups `num_groups` and `channel_axis`, the last.
+pub struct Normalization {
+    /// The composite's name.
+    pub name: &'static str,
+    /// What it normalizes.
+    pub kind: NormalizationKind,
+}
+
+/// What is normalized together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NormalizationKind {
+    /// The last dimension.
+    Layer,
+    /// Groups of channels, everywhere.
+    Group,
+    /// The last dimension, by its root mean square.
+    RootMeanSquare,
+}
+
+impl CompositeFusion for Normalization {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()> {
+        let operands = if self.kind == NormalizationKind::RootMeanSquare { 2 } else { 3 };
+        call.arity(operands..=operands, 1)?;
+        let x = call.argument(0, "x")?;
+        call.attributes()?.get::<f64>("epsilon")?;
+        let channels = graph.shape(x).and_then(|s| s.last().copied());
+        for (i, what) in [(1, "the factors"), (2, "the terms")].into_iter().take(operands - 1) {
+            let (_, shape) = call.of_rank(graph, i, what, 1)?;
+            if let (Some(channels), Some(shape)) = (channels, shape)
+                && shape.dims() != [channels]
+            {
+                return Err(call.wrong(i, what, &format!("must be of shape [{channels}], is {shape}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
+        let (x, output, attributes) = (call.argument(0, "x")?, call.output(0)?, call.attributes()?);
+        if !call.node.inputs.iter().flatten().all(|id| graph.is_float(*id)) {
+            return Outcome::left("only FLOAT32 is fused");
+        }
+        let Some(shape) = graph.shape(x).filter(|s| graph.shape(output) == Some(s)) else {
+            return Outcome::left("input and output do not have the same shape");
+        };
+        let mut options = Attributes::new().with("epsilon", attributes.get::<f64>("epsilon")?);
+        let name = match self.kind {
+            NormalizationKind::Layer => names::LAYER_NORM,
+            NormalizationKind::RootMeanSquare => names::RMS_NORM,
+            NormalizationKind::Group => {
+                let axis = attributes.get_or::<i64>("channel_axis", -1)?;
+                if axis != -1 && axis + 1 != shape.rank() as i64 {
+                    return Outcome::left("its channels are not the last dimension");
+                }
+                options = options.with("num_groups", attributes.get::<i64>("num_groups")?);
+                names::GROUP_NORM
+            }
+        };
+        let mut fused = Node::new(Op::custom(name), 1, Params::Custom, call.node.inputs.clone(), [output]);
+        fused.custom_options = graph.store(&options.to_bytes());
+        graph.replace(call.id, &[call.id], fused);
+        Ok(Outcome::Fused)
+    }
+}

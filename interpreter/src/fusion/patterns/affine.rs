@@ -1,0 +1,168 @@
+//! Factors and terms per channel into the weights and biases of the ops before them: what is left of batch
+//! normalization.
+
+use delegraph_core::error::Result;
+use delegraph_core::graph::{Node, NodeId, TensorId};
+use delegraph_core::ops::{Activation, Params};
+use delegraph_core::{BuiltinOp, Op};
+
+use super::{activation, set_activation};
+use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::rewriter::Rewriter;
+
+/// `conv(x) · c` becomes a convolution with other weights, for a constant per channel, or one for all; so for the other
+/// products with weights, and for `/`. Float32 alone.
+pub struct FoldScale;
+
+/// `conv(x) + c` becomes a convolution with another bias, so for `-`.
+pub struct FoldBias;
+
+impl PatternFusion for FoldScale {
+    fn name(&self) -> &str {
+        "fold-scale"
+    }
+
+    fn rewrite(&self, graph: &mut Rewriter<'_>, id: NodeId) -> Result<bool> {
+        Ok(scale(graph, id).is_some())
+    }
+}
+
+impl PatternFusion for FoldBias {
+    fn name(&self) -> &str {
+        "fold-bias"
+    }
+
+    fn rewrite(&self, graph: &mut Rewriter<'_>, id: NodeId) -> Result<bool> {
+        Ok(bias(graph, id).is_some())
+    }
+}
+
+/// A product with weights, and what comes behind it.
+struct Found {
+    producer: NodeId,
+    before: Node,
+    /// The node after it.
+    after: Node,
+    /// The constant, one per channel.
+    constant: Vec<f32>,
+    /// The constant comes first.
+    swapped: bool,
+    weights: TensorId,
+    bias: Option<TensorId>,
+}
+
+/// Where the output channels of the weights are.
+fn channel_dimension(op: &Op) -> Option<usize> {
+    match op {
+        Op::Builtin(BuiltinOp::CONV_2D | BuiltinOp::FULLY_CONNECTED) => Some(0),
+        Op::Builtin(BuiltinOp::DEPTHWISE_CONV_2D) => Some(3),
+        _ => None,
+    }
+}
+
+fn find(graph: &Rewriter<'_>, id: NodeId, ops: &[BuiltinOp]) -> Option<Found> {
+    let after = graph.node(id)?.clone();
+    if !ops.iter().any(|op| after.op == Op::Builtin(*op)) {
+        return None;
+    }
+    let [a, b] = [after.input(0)?, after.input(1)?];
+    let (x, c, swapped) = if graph.floats(b).is_some() { (a, b, false) } else { (b, a, true) };
+    let producer = graph.producer(x).filter(|_| graph.is_private(x))?;
+    let before = graph.node(producer)?.clone();
+    let dimension = channel_dimension(&before.op)?;
+    let (weights, bias) = (before.input(1)?, before.input(2));
+    let channels = *graph.tensor(weights)?.shape.get(dimension)?;
+    if activation(&before.params)? != Activation::None || before.outputs.len() != 1 {
+        return None;
+    }
+    if let Params::FullyConnected(p) = &before.params
+        && p.weights_format != delegraph_core::ops::WeightsFormat::Default
+    {
+        return None;
+    }
+    let (output, constant) = (graph.shape(x)?, graph.floats(c)?);
+    let shape = &graph.tensor(c)?.shape;
+    // One per channel, which is the last dimension of the output, or one for all; and the output keeps its shape.
+    let leading = shape.dims().split_last().is_none_or(|(_, leading)| leading.iter().all(|&d| d == 1));
+    let fits = constant.len() == 1 || (constant.len() == channels && shape.last() == Some(&channels));
+    if !(leading && fits && shape.rank() <= output.rank() && output.last() == Some(&channels)) {
+        return None;
+    }
+    let constant = if constant.len() == 1 { vec![constant[0]; channels] } else { constant };
+    Some(Found { producer, before, after, constant, swapped, weights, bias })
+}
+
+fn scale(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
+    let found = find(graph, id, &[BuiltinOp::MUL, BuiltinOp::DIV])?;
+    let division = found.after.op == Op::Builtin(BuiltinOp::DIV);
+    if (division && (found.swapped || found.constant.contains(&0.0)))
+        || !found.constant.iter().all(|c| c.is_finite())
+    {
+        return None;
+    }
+    // Weights that others read would be there twice.
+    if graph.readers(found.weights).len() != 1 {
+        return None;
+    }
+    let apply = |value: f32, channel: usize| {
+        let c = found.constant[channel];
+        if division { value / c } else { value * c }
+    };
+    let dimension = channel_dimension(&found.before.op)?;
+    let shape = graph.tensor(found.weights)?.shape.clone();
+    let inner: usize = shape.get(dimension + 1..)?.iter().product();
+    let channels = found.constant.len();
+    let values = graph.floats(found.weights)?;
+    let scaled: Vec<f32> =
+        values.iter().enumerate().map(|(i, &v)| apply(v, i / inner.max(1) % channels)).collect();
+    let bias = match found.bias {
+        Some(bias) => {
+            let values = graph.floats(bias).filter(|values| values.len() == channels)?;
+            let values: Vec<f32> = values.iter().enumerate().map(|(i, &v)| apply(v, i)).collect();
+            Some((bias, values))
+        }
+        None => None,
+    };
+    let name = graph.name(found.weights, "scaled");
+    let weights = graph.constant_like(found.weights, &name, bytemuck::cast_slice(&scaled))?;
+    let mut fused = found.before.clone();
+    *fused.inputs.get_mut(1)? = Some(weights);
+    if let Some((bias, values)) = bias {
+        let name = graph.name(bias, "scaled");
+        let bias = graph.constant_like(bias, &name, bytemuck::cast_slice(&values))?;
+        *fused.inputs.get_mut(2)? = Some(bias);
+    }
+    finish(graph, id, &found, fused)
+}
+
+fn bias(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
+    let found = find(graph, id, &[BuiltinOp::ADD, BuiltinOp::SUB])?;
+    let difference = found.after.op == Op::Builtin(BuiltinOp::SUB);
+    if difference && found.swapped {
+        return None;
+    }
+    if !graph.is_float(found.before.input(0)?) {
+        return None;
+    }
+    let channels = found.constant.len();
+    let old = match found.bias {
+        Some(bias) => graph.floats(bias).filter(|values| values.len() == channels)?,
+        None => vec![0.0; channels],
+    };
+    let sign = if difference { -1.0 } else { 1.0 };
+    let sum: Vec<f32> = old.iter().zip(&found.constant).map(|(a, b)| a + sign * b).collect();
+    let name = graph.name(found.bias.unwrap_or(found.weights), "bias");
+    let bias = graph.new_constant(&name, [channels], &sum);
+    let mut fused = found.before.clone();
+    fused.inputs.resize(3, None);
+    fused.inputs[2] = Some(bias);
+    finish(graph, id, &found, fused)
+}
+
+fn finish(graph: &mut Rewriter<'_>, id: NodeId, found: &Found, mut fused: Node) -> Option<()> {
+    set_activation(&mut fused.params, activation(&found.after.params)?);
+    fused.options_left_out = false;
+    fused.outputs.clone_from(&found.after.outputs);
+    graph.replace(id, &[found.producer, id], fused);
+    Some(())
+}

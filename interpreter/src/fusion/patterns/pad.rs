@@ -1,0 +1,96 @@
+//! Zeros around the input of a convolution.
+
+use delegraph_core::error::Result;
+use delegraph_core::graph::{NodeId, TensorId};
+use delegraph_core::ops::{Padding, Params};
+use delegraph_core::{BuiltinOp, Op, TensorType};
+
+use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::rewriter::Rewriter;
+
+/// PAD before a convolution without padding becomes padding `SAME`, where that puts as many zeros in the same places.
+/// Where the stride is above 1 that depends on the input's size: then it must be one that the model fixes.
+pub struct FoldPad;
+
+impl PatternFusion for FoldPad {
+    fn name(&self) -> &str {
+        "fold-pad"
+    }
+
+    fn rewrite(&self, graph: &mut Rewriter<'_>, id: NodeId) -> Result<bool> {
+        Ok(fold(graph, id).is_some())
+    }
+}
+
+/// Stride and dilation along height and width.
+type Steps = [(i32, i32); 2];
+
+fn windows(params: &Params) -> Option<(Padding, Steps)> {
+    match params {
+        Params::Conv2D(p) => {
+            Some((p.padding, [(p.stride_h, p.dilation_h_factor), (p.stride_w, p.dilation_w_factor)]))
+        }
+        Params::DepthwiseConv2D(p) => {
+            Some((p.padding, [(p.stride_h, p.dilation_h_factor), (p.stride_w, p.dilation_w_factor)]))
+        }
+        _ => None,
+    }
+}
+
+fn fold(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
+    let node = graph.node(id)?;
+    let (padding, steps) = windows(&node.params)?;
+    if padding != Padding::Valid {
+        return None;
+    }
+    let (padded, filter) = (node.input(0)?, node.input(1)?);
+    let pad = graph.producer(padded).filter(|_| graph.is_private(padded))?;
+    let before = graph.node(pad)?;
+    let zeros = match before.op {
+        Op::Builtin(BuiltinOp::PAD) => true,
+        Op::Builtin(BuiltinOp::PADV2) => graph.scalar(before.input(2)?)? == 0.0,
+        _ => false,
+    };
+    let x = before.input(0)?;
+    let amounts = graph.integers(before.input(1)?)?;
+    // What PAD adds to quantized values is what stands for 0.
+    let types = matches!(graph.ty(x)?, TensorType::Float32 | TensorType::Int8 | TensorType::UInt8);
+    if !zeros || !types || graph.quantization(x) != graph.quantization(padded) || amounts.len() != 8 {
+        return None;
+    }
+    if [0, 1, 6, 7].iter().any(|&i| amounts.get(i) != Some(&0)) {
+        return None;
+    }
+    let (input, kernel) = (graph.shape(x)?.clone(), graph.tensor(filter)?.shape.clone());
+    for (axis, (stride, dilation)) in [1, 2].into_iter().zip(steps) {
+        let (stride, dilation) = (i64::from(stride.max(1)), i64::from(dilation.max(1)));
+        let size = i64::try_from(*input.get(axis)?).ok()?;
+        let reach = (i64::try_from(*kernel.get(axis)?).ok()? - 1) * dilation + 1;
+        let outputs = (size + stride - 1) / stride;
+        let total = ((outputs - 1) * stride + reach - size).max(0);
+        let wanted = (total / 2, total - total / 2);
+        let given = (*amounts.get(2 * axis)?, *amounts.get(2 * axis + 1)?);
+        if wanted != given || (stride > 1 && !is_fixed(graph, axis)) || size <= 0 {
+            return None;
+        }
+    }
+    let mut fused = graph.node(id)?.clone();
+    match &mut fused.params {
+        Params::Conv2D(p) => p.padding = Padding::Same,
+        Params::DepthwiseConv2D(p) => p.padding = Padding::Same,
+        _ => return None,
+    }
+    fused.options_left_out = false;
+    *fused.inputs.first_mut()? = Some(x);
+    graph.replace(id, &[pad, id], fused);
+    Some(())
+}
+
+/// Whether no input of the model may have another size along `axis`, as far as the file says.
+fn is_fixed(graph: &Rewriter<'_>, axis: usize) -> bool {
+    let fixed = |id: &TensorId| {
+        let signature = graph.tensor(*id).and_then(|t| t.shape_signature.as_ref());
+        signature.is_none_or(|s| s.get(axis).is_none_or(Option::is_some))
+    };
+    graph.inputs().iter().all(fixed)
+}
