@@ -28,7 +28,7 @@ const MISSING: &[(&str, &str, &[&str])] = &[
     (OPTIMIZED, "no runtime defines what it computes", &["concat_embeddings"]),
     (OPTIMIZED, "moves elements: the reference kernel already copies whole runs", &[
         "concatenation", "depth_to_space", "dynamic_update_slice", "embedding_lookup", "fill", "gather",
-        "hashtable_lookup", "matrix_diag", "one_hot", "pack", "pad", "reshape", "reverse", "scatter", "select", "shape",
+        "hashtable_lookup", "matrix_diag", "one_hot", "pack", "reshape", "reverse", "scatter", "select", "shape",
         "slice", "space_to_batch", "sparse_to_dense", "split", "tile", "transpose", "where_op",
     ]),
     (OPTIMIZED, "computed while preparing, or calls other nodes or variables", &["control_flow", "densify", "hashtable", "variables"]),

@@ -1,10 +1,20 @@
 //! When the memory of constants is given back: once all who read them have packed what they need.
 
+use delegraph_core::Result;
 use delegraph_core::graph::{Model, Node, Subgraph, TensorId};
 use delegraph_core::kernel::RuntimeTensor;
 
 /// So many bytes of the file are read before its pages are let go; each time costs a system call.
 const LET_GO: usize = 1 << 20;
+
+/// Constants of at most so many bytes are read from a copy: the file's page, and those that the system reads with it,
+/// take more.
+const SMALL: usize = 4 << 10;
+
+/// Makes copies of small constants that a node's kernel reads in each invocation.
+pub(crate) fn own_small(node: &Node, tensors: &mut [RuntimeTensor]) -> Result<()> {
+    node.inputs.iter().flatten().try_for_each(|id| tensors[id.0].own_constant(SMALL))
+}
 
 /// Who still reads the constants of a subgraph.
 #[derive(Debug, Default)]
@@ -136,6 +146,28 @@ mod tests {
         released.resize_input(0, &[1, 4]).unwrap();
         assert_eq!(run(&mut released), expected[..4]);
         assert_eq!(placement(&released, "weights"), Placement::Released);
+    }
+
+    #[test]
+    fn small_constants_are_read_from_copies() {
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Float32, [2000]);
+        let small = graph.constant("small", [1], &[2.0f32]);
+        let large = graph.constant("large", [2000], &[1.0f32; 2000]);
+        let params = delegraph_core::ops::binary::AddParams::default();
+        let y = graph.node(BuiltinOp::ADD, params.clone()).inputs([x, small]).output("y");
+        let z = graph.node(BuiltinOp::ADD, params).inputs([y, large]).output("z");
+        graph.outputs([z]);
+        let mut interpreter = build(ModelBuilder::new().subgraph(graph).build().unwrap(), |b| b);
+        let model = interpreter.model().clone();
+        let tensors = &model.subgraphs[0].tensors;
+        let in_file = |name: &str| {
+            let id = TensorId(tensors.iter().position(|t| &*t.name == name).unwrap());
+            let file = model.constant(&tensors[id.0]).unwrap().as_ptr();
+            std::ptr::eq(interpreter.tensor(id).unwrap().bytes().as_ptr(), file)
+        };
+        assert_eq!(["small", "large"].map(in_file), [false, true]);
+        assert_eq!(run(&mut interpreter)[..2], [-2.0, -1.0]);
     }
 
     #[test]

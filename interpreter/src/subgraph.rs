@@ -16,7 +16,7 @@ use delegraph_core::{Composite, OpResolver, Shape, TensorType};
 use delegraph_delegate_api::{GraphView, NodeState, Report};
 use smallvec::SmallVec;
 
-use crate::constants::Readers;
+use crate::constants::{self, Readers};
 use crate::devices::Devices;
 use crate::engine::Env;
 use crate::fusion::inline::kernel_key;
@@ -523,6 +523,8 @@ impl SubgraphRuntime {
                     }
                     if self.nodes[id.0].packed {
                         self.done(id, env);
+                    } else {
+                        constants::own_small(model.subgraphs[index].node(id), &mut self.tensors)?;
                     }
                 }
                 Turn::Folded if !env.delegation.delegates.is_empty() => self.done(id, env),

@@ -162,6 +162,23 @@ impl RuntimeTensor {
         Ok(())
     }
 
+    /// Copies a constant of at most `most` bytes that somebody else owns into memory of its own.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where there is none.
+    pub fn own_constant(&mut self, most: usize) -> Result<()> {
+        if self.placement != Placement::Constant || !self.owned.is_empty() || !(1..=most).contains(&self.len)
+        {
+            return Ok(());
+        }
+        let mut owned = AlignedBuffer::default();
+        owned.resize(self.len)?;
+        owned.bytes_mut().copy_from_slice(self.bytes());
+        self.owned = owned;
+        self.data = self.owned.bytes_mut().as_mut_ptr();
+        Ok(())
+    }
+
     /// Points the tensor at data that somebody else owns.
     ///
     /// # Safety
