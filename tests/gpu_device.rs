@@ -201,3 +201,27 @@ fn a_device_may_be_lost_in_the_middle() {
     assert!(failures[0].to_string().contains("CONV_2D"), "{}", failures[0]);
     check_close(interpreter.output(0).unwrap(), &on_the_cpu(model(), 3));
 }
+
+#[test]
+fn a_cap_on_memory_means_fewer_claims() {
+    let model = || convolutions(16, 16, 6);
+    let (mut fewest, mut some) = (usize::MAX, false);
+    for most in [u64::MAX, 200_000, 120_000, 60_000, 1000, 0] {
+        let options = WgpuOptions { max_gpu_bytes: Some(most), ..options() };
+        let Some(delegate) = opened(WgpuDelegate::new(options)) else { return };
+        let mut interpreter = Interpreter::builder(model()).delegate(Box::new(delegate)).build().unwrap();
+        check_close(&run(&mut interpreter, 4), &on_the_cpu(model(), 4));
+        let (report, stats) = (interpreter.report(), interpreter.delegate_stats());
+        let used: u64 = stats.iter().map(|s| s.device_bytes).sum();
+        assert!(used <= most, "{used} of {most}");
+        let count = report.delegated_nodes();
+        assert!(count <= fewest && report.failures.is_empty(), "{count} at {most}");
+        some |= (1..report.nodes.len()).contains(&count);
+        let said = |why: &delegraph::delegate_api::Rejection| {
+            why.kind() == "DeviceLimit" && why.to_string().contains("max_gpu_bytes")
+        };
+        assert!(report.rejected().all(|(_, why)| said(why)));
+        fewest = count;
+    }
+    assert!(some && fewest == 0, "a part of the model fits some of these");
+}

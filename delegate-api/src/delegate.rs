@@ -168,6 +168,13 @@ pub trait SimpleDelegate: Send {
     fn options(&self) -> PartitionOptions {
         PartitionOptions::default()
     }
+
+    /// Chooses among nodes that it supports, for limits on partitions as a whole: a device's memory, say. All of them,
+    /// unless this is overridden. Whatever is left out is to be rejected with a reason.
+    fn choose(&self, cx: &mut DelegateContext<'_>, nodes: Vec<NodeId>) -> Vec<NodeId> {
+        let _ = cx;
+        nodes
+    }
 }
 
 impl<D: SimpleDelegate> Delegate for D {
@@ -193,6 +200,7 @@ impl<D: SimpleDelegate> Delegate for D {
             }
         }
         let nodes = cx.limit(&nodes, &self.options());
+        let nodes = self.choose(cx, nodes);
         cx.claim(&nodes, move |params, graph| self.create_kernel(params, graph));
         Ok(())
     }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use delegraph_core::{BuiltinOp, Error, Result, TensorType};
+use delegraph_core::{BuiltinOp, Error, NodeId, Result, TensorType};
 use delegraph_delegate_api::{
-    DelegateKernel, DelegateParams, GraphView, NodeView, PartitionOptions, Rejection, SimpleDelegate,
-    VersionTable,
+    DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeView, PartitionOptions, Rejection,
+    SimpleDelegate, VersionTable,
 };
 
-use crate::device::{Context, WgpuError, open};
+use crate::context::Context;
+use crate::device::{WgpuError, open};
+use crate::graph::Graph;
 use crate::kernel::WgpuKernel;
 use crate::lower::Builder;
 use crate::options::WgpuOptions;
@@ -23,6 +25,7 @@ pub struct WgpuDelegate {
     context: Arc<Context>,
     versions: VersionTable,
     partitions: PartitionOptions,
+    max_gpu_bytes: Option<u64>,
     info: wgpu::AdapterInfo,
 }
 
@@ -47,10 +50,16 @@ impl WgpuDelegate {
         options: WgpuOptions,
     ) -> Self {
         let context = Arc::new(Context::new(device, queue, &info, &options));
-        WgpuDelegate { context, versions: ops::versions(), partitions: options.partitions, info }
+        let WgpuOptions { partitions, max_gpu_bytes, .. } = options;
+        WgpuDelegate { context, versions: ops::versions(), partitions, max_gpu_bytes, info }
     }
 
     pub(crate) fn kernel(&self, params: &DelegateParams, graph: &GraphView<'_>) -> Result<WgpuKernel> {
+        WgpuKernel::build(Arc::clone(&self.context), self.lowered(params, graph)?, params, graph)
+    }
+
+    /// A partition as steps, after all passes.
+    fn lowered<'g>(&self, params: &DelegateParams, graph: &GraphView<'g>) -> Result<Graph<'g>> {
         let mut builder = Builder::new(&self.context);
         let failed = |message: String| Error::Delegate { delegate: NAME.into(), message };
         for &id in &params.inputs {
@@ -67,7 +76,53 @@ impl WgpuDelegate {
         let mut lowered = builder.graph;
         let alignment = self.context.limits.min_storage_buffer_offset_alignment;
         passes::optimize(&mut lowered, alignment.into());
-        WgpuKernel::build(Arc::clone(&self.context), lowered, params, graph)
+        Ok(lowered)
+    }
+
+    /// Those of `nodes` whose partitions have room in `most` bytes: partitions with most arithmetic first, and of one
+    /// that does not fit, as many nodes from its beginning as do.
+    fn fit(&self, cx: &mut DelegateContext<'_>, nodes: &[NodeId], most: u64) -> Vec<NodeId> {
+        let graph = cx.graph();
+        let mut partitions = cx.preview_partitions(nodes);
+        let work = |p: &DelegateParams| {
+            let each = p.nodes.iter().map(|&id| graph.node(id).cost().multiply_adds);
+            std::cmp::Reverse(each.fold(0, u64::saturating_add))
+        };
+        partitions.sort_by_cached_key(work);
+        let (mut kept, mut left) = (Vec::new(), most);
+        for partition in partitions {
+            let bytes = |cx: &DelegateContext<'_>, nodes: &[NodeId]| -> Option<u64> {
+                let parts = cx.preview_partitions(nodes);
+                let bytes = |p| WgpuKernel::bytes(&self.context, &self.lowered(p, &graph).ok()?).ok();
+                parts.iter().map(bytes).try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
+            };
+            let nodes = &partition.nodes;
+            let needs = bytes(cx, nodes);
+            let (mut fits, mut taken, mut above) = match needs.filter(|&bytes| bytes <= left) {
+                Some(bytes) => (nodes.len(), bytes, nodes.len() + 1),
+                None => (0, 0, nodes.len()),
+            };
+            // More nodes need more, or nearly so; what is taken was computed in any case.
+            while fits + 1 < above {
+                let count = (fits + above) / 2;
+                match bytes(cx, &nodes[..count]).filter(|&bytes| bytes <= left) {
+                    Some(bytes) => (fits, taken) = (count, bytes),
+                    None => above = count,
+                }
+            }
+            let (inside, outside) = nodes.split_at(fits);
+            kept.extend_from_slice(inside);
+            let reason = || {
+                let needs = needs.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
+                format!(
+                    "its partition{needs} has no room in the {left} that are left of max_gpu_bytes, {most}"
+                )
+            };
+            outside.iter().for_each(|&id| cx.reject(id, Rejection::DeviceLimit(reason())));
+            left -= taken;
+        }
+        kept.sort_unstable();
+        kept
     }
 
     pub(crate) fn context(&self) -> &Arc<Context> {
@@ -129,5 +184,12 @@ impl SimpleDelegate for WgpuDelegate {
 
     fn options(&self) -> PartitionOptions {
         self.partitions.clone()
+    }
+
+    fn choose(&self, cx: &mut DelegateContext<'_>, nodes: Vec<NodeId>) -> Vec<NodeId> {
+        match self.max_gpu_bytes {
+            Some(most) => self.fit(cx, &nodes, most),
+            None => nodes,
+        }
     }
 }

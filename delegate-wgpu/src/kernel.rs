@@ -14,7 +14,7 @@ use crate::NAME;
 use crate::buffer::GpuBuffer;
 use crate::context::Context;
 use crate::graph::{Element, Graph, ValueId};
-use crate::memory::{Dispatch, Memory};
+use crate::memory::{Dispatch, Layout, Memory};
 use crate::plan::plan;
 use crate::timer::Timer;
 use crate::upload::Uploaded;
@@ -97,6 +97,13 @@ impl WgpuKernel {
         result.map_err(|e| failed(format!("{e}, while preparing {}", describe(params, view))))?
     }
 
+    /// Bytes of device memory that `build` needs for `graph`.
+    pub(crate) fn bytes(context: &Context, graph: &Graph<'_>) -> Result<u64> {
+        let outputs: u64 = graph.outputs.iter().map(|id| staging(graph.value(*id).bytes())).sum();
+        let timer = Timer::bytes_for(context, graph.steps.len());
+        Ok(Layout::new(context, graph, &plan(graph))?.bytes() + outputs + timer)
+    }
+
     fn make(
         context: &Arc<Context>,
         graph: &Graph<'_>,
@@ -104,7 +111,7 @@ impl WgpuKernel {
         view: &GraphView<'_>,
     ) -> Result<Self> {
         let plan = plan(graph);
-        let memory = Memory::new(context, graph, &plan, view)?;
+        let memory = Memory::new(context, graph, Layout::new(context, graph, &plan)?, view)?;
         context.compile(&memory.kernels);
         let dispatches = graph
             .steps
@@ -132,7 +139,7 @@ impl WgpuKernel {
                 .then(|| BufferHandle::new(GpuBuffer::new(context, buffer, range.offset, bytes)));
             let (buffer, offset) = (buffer.clone(), range.offset);
             outputs.push(Output { element, buffer, offset, staged, bytes, handle });
-            staged += bytes.next_multiple_of(wgpu::MAP_ALIGNMENT);
+            staged += staging(bytes);
         }
         let timer = Timer::new(context, dispatches.len(), staged);
         let size = staged + timer.as_ref().map_or(0, Timer::bytes);
@@ -332,6 +339,11 @@ impl WgpuKernel {
         let only = first > 0 || self.dispatches.last().is_some_and(|last| !fails(&last));
         (only || self.dispatches.len() == 1).then(|| self.dispatches[first].title.as_str())
     }
+}
+
+/// Bytes that an output takes in the staging buffer.
+fn staging(bytes: u64) -> u64 {
+    bytes.next_multiple_of(wgpu::MAP_ALIGNMENT)
 }
 
 /// Begins a compute pass.

@@ -56,14 +56,19 @@ enum Place {
     Constant(Range),
 }
 
-impl Memory {
-    /// Makes and fills the buffers of `graph`. `view` is the model's graph, for names.
-    pub(crate) fn new(
-        context: &Context,
-        graph: &Graph<'_>,
-        plan: &Plan,
-        view: &GraphView<'_>,
-    ) -> Result<Self> {
+/// What a partition needs memory for, before it has any.
+pub(crate) struct Layout<'g> {
+    plan: &'g Plan,
+    constants: Packer<'g>,
+    uniforms: Packer<'g>,
+    values: Vec<Option<Place>>,
+    weights: Vec<Option<Range>>,
+    blocks: Vec<Range>,
+    kernels: Vec<delegraph_shaders::Kernel>,
+}
+
+impl<'g> Layout<'g> {
+    pub(crate) fn new(context: &Context, graph: &'g Graph<'_>, plan: &'g Plan) -> Result<Self> {
         let limits = &context.limits;
         let mut constants = Packer::new(limits.min_storage_buffer_offset_alignment, limits.max_buffer_size);
         let mut uniforms = Packer::new(limits.min_uniform_buffer_offset_alignment, limits.max_buffer_size);
@@ -89,6 +94,24 @@ impl Memory {
         if let Some(range) = weights.iter().flatten().find(|r| r.bytes > most) {
             return Err(failed(format!("weights of {} bytes, a shader can be given {most}", range.bytes)));
         }
+        Ok(Layout { plan, constants, uniforms, values, weights, blocks, kernels })
+    }
+
+    /// Of all buffers.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.plan.bytes.iter().sum::<u64>() + self.constants.bytes() + self.uniforms.bytes()
+    }
+}
+
+impl Memory {
+    /// Makes and fills the buffers of `graph`. `view` is the model's graph, for names.
+    pub(crate) fn new(
+        context: &Context,
+        graph: &Graph<'_>,
+        layout: Layout<'_>,
+        view: &GraphView<'_>,
+    ) -> Result<Self> {
+        let Layout { plan, constants, uniforms, values, weights, blocks, kernels } = layout;
         let slot = |(i, &bytes): (usize, &u64)| {
             use wgpu::BufferUsages as Usage;
             let descriptor = wgpu::BufferDescriptor {

@@ -20,13 +20,18 @@ pub(crate) struct Timer {
     stamps: Vec<[u64; 2]>,
 }
 
+/// How many passes are measured.
+fn passes(context: &Context, dispatches: usize) -> usize {
+    let most = wgpu::QUERY_SET_MAX_QUERIES as usize / 2;
+    if context.profile { dispatches.min(most) } else { 1 }
+}
+
 impl Timer {
     /// A timer of so many dispatches whose stamps are at `staged` in the staging buffer; `None` where the device does
     /// not measure time.
     pub(crate) fn new(context: &Context, dispatches: usize, staged: u64) -> Option<Self> {
         let period = context.timestamp_period.filter(|_| dispatches > 0)?;
-        let most = wgpu::QUERY_SET_MAX_QUERIES as usize / 2;
-        let passes = if context.profile { dispatches.min(most) } else { 1 };
+        let passes = passes(context, dispatches);
         let count = 2 * passes as u32;
         Some(Timer {
             queries: context.device.create_query_set(&wgpu::QuerySetDescriptor {
@@ -45,6 +50,14 @@ impl Timer {
             each: context.profile,
             stamps: vec![[0; 2]; passes],
         })
+    }
+
+    /// Bytes in the staging buffer of a timer of so many dispatches.
+    pub(crate) fn bytes_for(context: &Context, dispatches: usize) -> u64 {
+        match context.timestamp_period {
+            Some(_) if dispatches > 0 => 2 * STAMP * passes(context, dispatches) as u64,
+            _ => 0,
+        }
     }
 
     /// Whether each dispatch is measured, which takes a pass for each.

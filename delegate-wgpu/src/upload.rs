@@ -54,6 +54,11 @@ impl<'a> Packer<'a> {
         range
     }
 
+    /// Of all buffers.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sizes.iter().sum()
+    }
+
     /// Makes and fills the buffers, or finds those that somebody else on the device has filled with the same.
     pub(crate) fn finish(
         self,

@@ -23,8 +23,16 @@ use super::limits::Limits;
 pub(crate) enum Choice {
     Cpu,
     Reference,
-    Wgpu { adapter: Option<String> },
+    Wgpu(WgpuChoice),
     Plugin(PluginChoice),
+}
+
+/// `wgpu[?key=value&…]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct WgpuChoice {
+    /// Part of the adapter's name.
+    adapter: Option<String>,
+    max_gpu_bytes: Option<u64>,
 }
 
 /// `plugin:PATH[?key=value&…]`.
@@ -44,20 +52,45 @@ impl FromStr for Choice {
         if let Some(text) = text.strip_prefix("plugin:") {
             return text.parse().map(Choice::Plugin);
         }
-        let (name, options) = text.split_once('?').unwrap_or((text, ""));
-        let choice = match (name, options, options.strip_prefix("adapter=")) {
-            ("cpu", "", _) => Choice::Cpu,
-            ("reference", "", _) => Choice::Reference,
-            ("wgpu", "", _) => Choice::Wgpu { adapter: None },
-            ("wgpu", _, Some(adapter)) => Choice::Wgpu { adapter: Some(adapter.into()) },
-            ("wgpu", ..) => return Err("wgpu takes one option, `wgpu?adapter=NAME`".into()),
-            _ => {
-                return Err(
-                    "there are: cpu, reference, wgpu, wgpu?adapter=NAME, plugin:PATH[?KEY=VALUE&…]".into()
-                );
+        match text.split_once('?') {
+            None if text == "cpu" => Ok(Choice::Cpu),
+            None if text == "reference" => Ok(Choice::Reference),
+            None if text == "wgpu" => Ok(Choice::Wgpu(WgpuChoice::default())),
+            Some(("wgpu", options)) => options.parse().map(Choice::Wgpu),
+            _ => Err("there are: cpu, reference, wgpu[?KEY=VALUE&…], plugin:PATH[?KEY=VALUE&…]".into()),
+        }
+    }
+}
+
+impl FromStr for WgpuChoice {
+    type Err = String;
+
+    fn from_str(options: &str) -> Result<Self, String> {
+        let mut choice = WgpuChoice::default();
+        for option in options.split('&') {
+            match option.split_once('=') {
+                Some(("adapter", name)) => choice.adapter = Some(name.into()),
+                Some(("max_gpu_bytes", n)) => {
+                    let number = n.parse().map_err(|_| format!("max_gpu_bytes: `{n}` is no number"))?;
+                    choice.max_gpu_bytes = Some(number);
+                }
+                _ => return Err("wgpu takes `wgpu?adapter=NAME&max_gpu_bytes=N`, or one of them".into()),
             }
-        };
+        }
         Ok(choice)
+    }
+}
+
+impl fmt::Display for WgpuChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(delegraph::delegate_wgpu::NAME)?;
+        let adapter = self.adapter.as_ref().map(|name| format!("adapter={name}"));
+        let bytes = self.max_gpu_bytes.map(|n| format!("max_gpu_bytes={n}"));
+        adapter
+            .iter()
+            .chain(&bytes)
+            .zip(["?", "&"])
+            .try_for_each(|(option, mark)| write!(f, "{mark}{option}"))
     }
 }
 
@@ -101,10 +134,9 @@ fn percent_decoded(text: &str) -> Result<String, String> {
 impl fmt::Display for Choice {
     /// As on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name())?;
         match self {
-            Choice::Wgpu { adapter: Some(adapter) } => write!(f, "?adapter={adapter}"),
-            _ => Ok(()),
+            Choice::Wgpu(choice) => choice.fmt(f),
+            other => f.write_str(&other.name()),
         }
     }
 }
@@ -115,7 +147,7 @@ impl Choice {
         match self {
             Choice::Cpu => "cpu".into(),
             Choice::Reference => "reference".into(),
-            Choice::Wgpu { .. } => delegraph::delegate_wgpu::NAME.into(),
+            Choice::Wgpu(_) => delegraph::delegate_wgpu::NAME.into(),
             Choice::Plugin(plugin) => format!("plugin:{}", plugin.text),
         }
     }
@@ -124,7 +156,7 @@ impl Choice {
     pub(crate) fn open(&self) -> Result<Option<Box<dyn Delegate>>, Failure> {
         match self {
             Choice::Cpu | Choice::Reference => Ok(None),
-            Choice::Wgpu { adapter } => Ok(Some(Box::new(open_wgpu(adapter.as_deref())?))),
+            Choice::Wgpu(choice) => Ok(Some(Box::new(choice.open(false)?))),
             Choice::Plugin(plugin) => Ok(Some(Box::new(plugin.open()?))),
         }
     }
@@ -193,17 +225,20 @@ impl From<PluginError> for Failure {
     }
 }
 
-/// The wgpu delegate on the adapter whose name contains `adapter`.
-pub(crate) fn open_wgpu(adapter: Option<&str>) -> Result<WgpuDelegate, Failure> {
-    let adapter = adapter.map_or_else(AdapterChoice::default, AdapterChoice::named);
-    let options = WgpuOptions { adapter, ..WgpuOptions::default() };
-    WgpuDelegate::new(options).map_err(|error| match error {
-        WgpuError::NoAdapter | WgpuError::NoMatch { .. } => {
-            Failure::new(Exit::Unsupported, format!("delegate wgpu: {error}"))
-                .with_help("`delegraph devices` lists the adapters; `--delegate cpu` runs without one")
-        }
-        error => delegraph::Error::from(error).into(),
-    })
+impl WgpuChoice {
+    /// The delegate; `profile`: it measures each of its kernels.
+    pub(crate) fn open(&self, profile: bool) -> Result<WgpuDelegate, Failure> {
+        let adapter = self.adapter.as_ref().map_or_else(AdapterChoice::default, AdapterChoice::named);
+        let max_gpu_bytes = self.max_gpu_bytes;
+        let options = WgpuOptions { adapter, max_gpu_bytes, profile, ..WgpuOptions::default() };
+        WgpuDelegate::new(options).map_err(|error| match error {
+            WgpuError::NoAdapter | WgpuError::NoMatch { .. } => {
+                Failure::new(Exit::Unsupported, format!("delegate wgpu: {error}"))
+                    .with_help("`delegraph devices` lists the adapters; `--delegate cpu` runs without one")
+            }
+            error => delegraph::Error::from(error).into(),
+        })
+    }
 }
 
 /// `--policy`.
@@ -246,7 +281,7 @@ impl Promise {
 /// Options of the verbs that run a model.
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
-    /// What runs the model: cpu (optimized kernels), reference (plain ones), wgpu[?adapter=NAME] (GPU), or
+    /// What runs the model: cpu (optimized kernels), reference (plain ones), wgpu[?adapter=NAME&max_gpu_bytes=N] (GPU), or
     /// plugin:PATH[?KEY=VALUE&…] (a shared library; %26 stands for & in a value). May be repeated: delegates choose
     /// nodes in this order, and what nobody takes runs on the CPU [default: cpu]
     #[arg(long = "delegate", value_name = "D")]
@@ -385,8 +420,15 @@ mod tests {
         };
         check("cpu", Some(Choice::Cpu));
         check("reference", Some(Choice::Reference));
-        check("wgpu", Some(Choice::Wgpu { adapter: None }));
-        check("wgpu?adapter=Radeon", Some(Choice::Wgpu { adapter: Some("Radeon".into()) }));
+        let wgpu = |adapter: Option<&str>, max_gpu_bytes| {
+            Some(Choice::Wgpu(WgpuChoice { adapter: adapter.map(str::to_owned), max_gpu_bytes }))
+        };
+        check("wgpu", wgpu(None, None));
+        check("wgpu?adapter=Radeon", wgpu(Some("Radeon"), None));
+        check("wgpu?max_gpu_bytes=1000", wgpu(None, Some(1000)));
+        check("wgpu?adapter=Radeon&max_gpu_bytes=1000", wgpu(Some("Radeon"), Some(1000)));
+        check("wgpu?max_gpu_bytes=much", None);
+        check("wgpu?", None);
         let plugin = |text: &str, path: &str, options: &[(&str, &str)]| {
             let options = options.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
             let choice = PluginChoice { text: text.into(), path: path.into(), options };

@@ -8,6 +8,7 @@
 //! | `power` | which one to take where several match: `high` or `low` |
 //! | `max_partitions` | at most so many partitions, the largest ones |
 //! | `min_nodes` | partitions with fewer nodes stay on the CPU |
+//! | `max_gpu_bytes` | at most so many bytes of device memory for a model |
 //! | `trusted_shaders` | compile shaders without the bounds checks that wgpu adds |
 
 use delegraph_core::Error;
@@ -52,6 +53,7 @@ fn read(options: &PluginOptions) -> Result<WgpuOptions, CreateError> {
     let mut wanted = WgpuOptions { adapter, ..WgpuOptions::default() };
     wanted.partitions.max_partitions = options.parse("max_partitions")?;
     wanted.partitions.min_nodes = options.parse("min_nodes")?.unwrap_or(wanted.partitions.min_nodes);
+    wanted.max_gpu_bytes = options.parse("max_gpu_bytes")?;
     wanted.trusted_shaders = options.flag("trusted_shaders")?;
     Ok(wanted)
 }
@@ -62,12 +64,17 @@ mod tests {
 
     #[test]
     fn options_reach_the_delegate() {
-        let given =
-            [("adapter", "Radeon"), ("backend", "vulkan"), ("min_nodes", "3"), ("trusted_shaders", "1")];
+        let given = [
+            ("adapter", "Radeon"),
+            ("backend", "vulkan"),
+            ("max_gpu_bytes", "9"),
+            ("min_nodes", "3"),
+            ("trusted_shaders", "1"),
+        ];
         let wanted = read(&PluginOptions::new(given).unwrap()).unwrap();
         assert_eq!(wanted.adapter.name.as_deref(), Some("Radeon"));
         assert_eq!(wanted.adapter.backend, Some(Backend::Vulkan));
-        assert_eq!(wanted.partitions.min_nodes, 3);
+        assert_eq!((wanted.max_gpu_bytes, wanted.partitions.min_nodes), (Some(9), 3));
         assert!(wanted.trusted_shaders);
     }
 
