@@ -119,6 +119,99 @@ fn bench_has_the_fields_of_the_contract() {
         .expect(4, "not a result of `bench --json`");
 }
 
+/// What `profile` must show of any model: all of the time, once.
+#[track_caller]
+fn check_profile(profile: &Value) {
+    let list = |field: &str| profile[field].as_array().unwrap().clone();
+    let total = profile["total_ms"].as_f64().unwrap();
+    let sum = |field: &str| list(field).iter().filter_map(|line| line["ms"].as_f64()).sum::<f64>();
+    assert!(total > 0.0 && sum("nodes") > 0.0, "{profile}");
+    assert!((sum("ops") - sum("nodes")).abs() < 1e-6 * total, "{profile}");
+    assert!(list("nodes").iter().any(|node| node["multiply_adds"].as_u64().unwrap() > 10_000));
+    assert!(list("nodes").iter().all(|node| node["op"].is_string() && node["bytes"].as_u64().unwrap() > 0));
+}
+
+#[test]
+fn profile_shows_times_of_nodes_and_ops() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, trace) = (digits("digits_float32.tflite"), folder.path().join("trace.json"));
+    let arguments = ["profile", path(&model), "--runs", "3", "--no-peak", "--trace", path(&trace), "--json"];
+    let profile = delegraph(&arguments).expect(0, "").json();
+    check_profile(&profile);
+    assert!(profile["kernels"].as_array().unwrap().is_empty());
+    let trace: Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let steps = events.iter().filter(|e| e["cat"] == "step").count();
+    assert_eq!(steps, profile["nodes"].as_array().unwrap().len());
+    let text = delegraph(&["profile", path(&model), "--delegate", "reference", "--runs", "1"]).expect(0, "");
+    for text in [" at most", "Nodes", "CONV_2D", "of roofline"].map(|want| (want, text.stdout.contains(want)))
+    {
+        assert!(text.1, "{text:?}");
+    }
+    delegraph(&["profile", path(&model), "--no-peak", "--trace", "/nowhere/at/all"])
+        .expect(1, "cannot write");
+}
+
+#[test]
+fn profile_maps_gpu_kernels_to_nodes() {
+    let adapters = delegraph(&["devices", "--json"]).expect(0, "").json();
+    if adapters["adapters"].as_array().unwrap().is_empty() {
+        eprintln!("left out: no GPU adapter");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (model, trace) = (digits("digits_float32.tflite"), folder.path().join("trace.json"));
+    let arguments = [
+        "profile",
+        path(&model),
+        "--delegate",
+        "wgpu",
+        "--runs",
+        "2",
+        "--no-peak",
+        "--trace",
+        path(&trace),
+        "--json",
+    ];
+    let profile = delegraph(&arguments).expect(0, "").json();
+    let kernels = profile["kernels"].as_array().unwrap();
+    let timed = kernels.iter().all(|kernel| kernel["ms"].as_f64().is_some());
+    assert!(timed || !profile["notes"].as_array().unwrap().is_empty(), "{profile}");
+    if timed {
+        check_profile(&profile);
+    }
+    // Every node on the GPU is in a kernel.
+    let mut covered: Vec<u64> = Vec::new();
+    for kernel in kernels {
+        assert!(kernel["bytes"].as_u64().unwrap() > 0);
+        covered.extend(kernel["nodes"].as_array().unwrap().iter().filter_map(Value::as_u64));
+    }
+    let partition = &profile["partitions"][0];
+    assert_eq!(partition["kernels"].as_u64().unwrap() as usize, kernels.len());
+    assert!(
+        partition["upload_ms"].as_f64().unwrap() > 0.0 && partition["readback_ms"].as_f64().unwrap() > 0.0
+    );
+    let nodes = profile["nodes"].as_array().unwrap().iter().filter(|node| node["runner"] == "wgpu");
+    for node in nodes.filter(|node| node["multiply_adds"].as_u64() > Some(0)) {
+        assert!(covered.contains(&node["node"].as_u64().unwrap()), "{node}");
+    }
+    let trace: Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
+    let drawn = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["cat"] == "device").count();
+    assert!(!timed || drawn == kernels.len() + 2, "{trace}");
+}
+
+#[test]
+fn diff_compares_outputs_and_nodes() {
+    let model = digits("digits_float32.tflite");
+    let diff = delegraph(&["diff", path(&model), "--per-node", "--json"]).expect(0, "").json();
+    let output = &diff["outputs"][0];
+    assert!(output["max_abs"].as_f64() <= output["allowed"].as_f64() && diff["ok"] == true, "{diff}");
+    assert!(output["cosine"].as_f64().unwrap() > 0.999_999 && output["nan"] == serde_json::json!([0, 0]));
+    assert!(diff["nodes"].as_array().unwrap().len() > 5);
+    let text = delegraph(&["diff", path(&model), "--delegate", "reference"]).expect(0, "").stdout;
+    assert!(text.contains("good") && !text.contains("BAD"), "{text}");
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn bench_draws_no_progress_bar_in_the_background() {

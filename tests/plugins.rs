@@ -179,3 +179,39 @@ fn verbs_take_libraries_of_kernels() {
     let delegates = format!("plugin:{}", libraries::library("example_plugin").display());
     check(&delegates, 4, "it is a library of delegates: `--delegate` takes it");
 }
+
+#[test]
+fn diff_finds_the_node_that_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.tflite");
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [5]);
+    let mut y = x;
+    for _ in 0..6 {
+        y = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([y, x]).output("");
+        y = graph.node(BuiltinOp::NEG, delegraph::core::Params::None).inputs([y]).output("");
+    }
+    graph.outputs([y]);
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    let plugin = |option: &str| format!("plugin:{}{option}", libraries::library("faulty_plugin").display());
+    let diff = |code: i32, delegate: &str, more: &[&str]| {
+        let arguments = [&["diff", path(&file), "--delegate", delegate, "--json"], more].concat();
+        delegraph(&arguments).expect(code, "").json()
+    };
+    let good = diff(0, &plugin(""), &["--per-node", "--bisect"]);
+    assert_eq!((&good["ok"], &good["delegated_nodes"]), (&json!(true), &json!(6)));
+    assert_eq!((&good["bisect"]["node"], &good["first_bad"]), (&json!(null), &json!(null)));
+    assert_eq!(good["outputs"][0]["max_abs"], 0.0);
+    assert_eq!(good["nodes"].as_array().unwrap().len(), 12);
+    for node in [0, 4, 10] {
+        let bad = diff(1, &plugin(&format!("?wrong={node}")), &["--per-node", "--bisect"]);
+        assert_eq!((&bad["bisect"]["node"], &bad["bisect"]["alone"]), (&json!(node), &json!(true)));
+        assert_eq!(bad["bisect"]["op"], "ADD");
+        assert_eq!(bad["first_bad"], json!(node));
+        let off = bad["outputs"][0]["max_abs"].as_f64().unwrap();
+        assert!((off - 1.0).abs() < 1e-5 && bad["outputs"][0]["max_ulp"].as_f64().unwrap() > 1e3, "{bad}");
+    }
+    let text = delegraph(&["diff", path(&file), "--delegate", &plugin("?wrong=4"), "--bisect"]).expect(1, "");
+    assert!(text.stdout.contains("with node 4 (ADD) the outputs go wrong"), "{}", text.stdout);
+    delegraph(&["diff", path(&file), "--bisect"]).expect(2, "--bisect needs a delegate");
+}

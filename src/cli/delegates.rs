@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
 use delegraph::core::error::ErrorKind;
-use delegraph::delegate_api::CostModel;
 use delegraph::delegate_api::plugin::{PluginDelegate, PluginError, PluginLibrary, PluginOptions};
+use delegraph::delegate_api::{CostModel, PartitionOptions};
 use delegraph::delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph::interpreter::InterpreterBuilder;
-use delegraph::{Delegate, Interpreter, Model, Policy};
+use delegraph::{Delegate, Interpreter, Model, MutableOpResolver, Policy};
 use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::engine::{self, Backend, MakeDelegate};
 
@@ -154,9 +154,14 @@ impl Choice {
 
     /// The delegate; `None` where the choice is one of CPU kernels.
     pub(crate) fn open(&self) -> Result<Option<Box<dyn Delegate>>, Failure> {
+        self.open_for(false)
+    }
+
+    /// As `open`; `profile`: it measures its kernels, if it can.
+    pub(crate) fn open_for(&self, profile: bool) -> Result<Option<Box<dyn Delegate>>, Failure> {
         match self {
             Choice::Cpu | Choice::Reference => Ok(None),
-            Choice::Wgpu(choice) => Ok(Some(Box::new(choice.open(false)?))),
+            Choice::Wgpu(choice) => Ok(Some(Box::new(choice.open(profile)?))),
             Choice::Plugin(plugin) => Ok(Some(Box::new(plugin.open()?))),
         }
     }
@@ -168,8 +173,8 @@ impl Choice {
     fn maker(&self) -> Result<Option<(MakeDelegate, String)>, Failure> {
         Ok(match self {
             Choice::Cpu | Choice::Reference => None,
-            Choice::Wgpu { adapter } => {
-                let delegate = open_wgpu(adapter.as_deref())?;
+            Choice::Wgpu(choice) => {
+                let delegate = choice.open(false)?;
                 let info = delegate.adapter();
                 let parts = [
                     info.name.clone(),
@@ -309,13 +314,26 @@ impl Engine {
         Ok(self.configure()?(Interpreter::builder(model)).build()?)
     }
 
+    /// The same with delegates that measure their kernels.
+    pub(crate) fn build_profiled(&self, model: Model) -> Result<Interpreter, Failure> {
+        self.limits.check(&model);
+        Ok(self.configure_with(true)?(Interpreter::builder(model)).build()?)
+    }
+
     /// What sets a builder up as the options say. Delegates are opened here.
     pub(crate) fn configure(&self) -> Result<impl FnOnce(InterpreterBuilder) -> InterpreterBuilder, Failure> {
+        self.configure_with(false)
+    }
+
+    fn configure_with(
+        &self,
+        profile: bool,
+    ) -> Result<impl FnOnce(InterpreterBuilder) -> InterpreterBuilder, Failure> {
         let resolver = self.kernels.resolver(self.is_reference())?;
         let (threads, policy) = (self.threads, self.policy.into());
         let mut delegates = Vec::new();
         for choice in &self.delegates {
-            if let Some(delegate) = choice.open()? {
+            if let Some(delegate) = choice.open_for(profile)? {
                 let mut limits = self.limits.options();
                 limits.cost = self.cost_model.then(|| measured(choice, threads)).transpose()?;
                 delegates.push((delegate, limits));
@@ -331,7 +349,7 @@ impl Engine {
 
     /// What the arithmetic of what runs promises, unless it is given.
     pub(crate) fn arithmetic(&self, given: Option<Promise>) -> Arithmetic {
-        let gpu = self.delegates.iter().any(|choice| matches!(choice, Choice::Wgpu { .. }));
+        let gpu = self.delegates.iter().any(|choice| matches!(choice, Choice::Wgpu(_)));
         match given.unwrap_or(if gpu { Promise::Gpu } else { Promise::Ieee }) {
             Promise::Gpu => Arithmetic::Gpu,
             Promise::Ieee => Arithmetic::Ieee,
@@ -365,6 +383,35 @@ impl Engine {
         let (threads, policy) = (self.threads, self.policy.into());
         Ok(backend
             .configured(move |builder| builder.threads(threads).policy(policy).resolver(resolver.clone())))
+    }
+
+    /// Sets `builder` up as the options say, with delegates whose limits are what `adjust` makes of them. Delegates that
+    /// it has already stay.
+    pub(crate) fn configure_limited(
+        &self,
+        mut builder: InterpreterBuilder,
+        adjust: impl Fn(&mut PartitionOptions),
+    ) -> Result<InterpreterBuilder, Failure> {
+        let resolver = self.kernels.resolver(self.is_reference())?;
+        builder = builder.threads(self.threads).policy(self.policy.into()).resolver(resolver);
+        for choice in &self.delegates {
+            if let Some(delegate) = choice.open()? {
+                let mut limits = self.limits.options();
+                adjust(&mut limits);
+                builder = builder.delegate_within(delegate, limits);
+            }
+        }
+        Ok(builder)
+    }
+
+    /// Whether any `--delegate` is one, and not a kind of CPU kernels.
+    pub(crate) fn delegates_anything(&self) -> bool {
+        self.delegates.iter().any(|choice| !matches!(choice, Choice::Cpu | Choice::Reference))
+    }
+
+    /// The plain kernels, and those of libraries.
+    pub(crate) fn reference(&self) -> Result<MutableOpResolver, Failure> {
+        self.kernels.resolver(true)
     }
 
     /// The same options as arguments of another process.

@@ -10,6 +10,7 @@ mod bench;
 mod conformance;
 mod delegates;
 mod devices;
+mod diff;
 mod explain;
 mod failure;
 mod fuse;
@@ -22,6 +23,7 @@ mod model;
 mod new_delegate;
 mod ops;
 mod output;
+mod profile;
 mod run;
 mod values;
 
@@ -59,6 +61,8 @@ struct Common {
 enum Verb {
     Run(run::Arguments),
     Bench(bench::Arguments),
+    Profile(profile::Arguments),
+    Diff(diff::Arguments),
     Explain(explain::Arguments),
     Graph(graph::Arguments),
     Inspect(inspect::Arguments),
@@ -76,6 +80,8 @@ impl Verb {
         match self {
             Verb::Run(arguments) => run::run(&arguments, out),
             Verb::Bench(arguments) => bench::run(&arguments, out),
+            Verb::Profile(arguments) => profile::run(&arguments, out),
+            Verb::Diff(arguments) => diff::run(&arguments, out),
             Verb::Explain(arguments) => explain::run(&arguments, out),
             Verb::Graph(arguments) => graph::run(&arguments, out),
             Verb::Inspect(arguments) => inspect::run(&arguments, out),

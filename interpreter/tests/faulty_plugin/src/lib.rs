@@ -1,5 +1,5 @@
 //! A plugin that fails where it is told to: `at=HOOK&how=error` or `how=panic`. It claims every ADD of float32, and
-//! where it is not told to fail it adds.
+//! where it is not told to fail it adds. `wrong=N`: what it computes for node N is one too much.
 
 #![allow(clippy::panic)] // That is what it is for.
 
@@ -17,7 +17,8 @@ export_delegate!(|options: &PluginOptions| {
     let fault = Fault { at: options.get("at").unwrap_or_default().into(), panics };
     let scratch = options.parse("scratch")?;
     fault.reach("create").map_err(CreateError::Failed)?;
-    Ok(Faulty { versions: VersionTable::new(&[(BuiltinOp::ADD, 2)]), fault, scratch })
+    let wrong = options.parse("wrong")?;
+    Ok(Faulty { versions: VersionTable::new(&[(BuiltinOp::ADD, 2)]), fault, scratch, wrong })
 });
 
 #[derive(Clone)]
@@ -41,6 +42,7 @@ struct Faulty {
     versions: VersionTable,
     fault: Fault,
     scratch: Option<usize>,
+    wrong: Option<usize>,
 }
 
 impl Delegate for Faulty {
@@ -63,7 +65,7 @@ impl Delegate for Faulty {
         }
         // After what has to be undone.
         let fault = &self.fault;
-        let scratch = self.scratch;
+        let (scratch, wrong) = (self.scratch, self.wrong);
         cx.claim(&nodes, move |params, graph| {
             let folded = params.nodes.iter().any(|id| graph.node(*id).state() != NodeState::default());
             if folded {
@@ -76,7 +78,8 @@ impl Delegate for Faulty {
                 return Err(Error::Unsupported("partitions of several nodes".into()));
             };
             let operands = node.inputs.iter().flatten().filter_map(|id| place(*id)).collect();
-            Ok(Box::new(Adds { operands, fault: fault.clone(), scratch }))
+            let start = if params.nodes.iter().any(|id| Some(id.0) == wrong) { 1.0 } else { 0.0 };
+            Ok(Box::new(Adds { operands, fault: fault.clone(), scratch, start }))
         });
         fault.reach("prepare")
     }
@@ -95,6 +98,8 @@ struct Adds {
     operands: Vec<usize>,
     fault: Fault,
     scratch: Option<usize>,
+    /// What operands are added to.
+    start: f32,
 }
 
 impl Kernel for Adds {
@@ -108,7 +113,7 @@ impl Kernel for Adds {
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
         let output: &mut [f32] = cx.output(0)?;
-        output.fill(0.0);
+        output.fill(self.start);
         for &operand in &self.operands {
             let input: &[f32] = cx.input(operand)?;
             output.iter_mut().zip(input).for_each(|(out, value)| *out += value);

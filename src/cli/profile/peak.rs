@@ -1,0 +1,109 @@
+//! What the machine can do at most, measured: a large matrix product for arithmetic, a copy for moving data.
+
+use delegraph::core::ops::Padding;
+use delegraph::core::ops::conv_2d::Conv2DParams;
+use delegraph::core::ops::fully_connected::FullyConnectedParams;
+use delegraph::core::{BuiltinOp, Model, ModelBuilder, Params, SubgraphBuilder, TensorType};
+use delegraph::{Interpreter, ReferenceOpResolver};
+use serde::Serialize;
+
+use crate::cli::delegates::{Choice, Engine};
+use crate::cli::failure::Failure;
+
+/// Rates that nothing here goes above, or not by much.
+#[derive(Serialize)]
+pub(super) struct Peak {
+    /// As nodes name who runs them.
+    pub(super) runner: String,
+    pub(super) multiply_adds_per_s: f64,
+    pub(super) bytes_per_s: f64,
+}
+
+/// Floats that are copied: 16 MiB.
+const COPIED: usize = 4 << 20;
+
+/// The peaks of the CPU kernels and of the delegates. One that does not run what is measured has none.
+pub(super) fn measure(engine: &Engine) -> Result<Vec<Peak>, Failure> {
+    let mut peaks = Vec::new();
+    let delegates = engine.delegates.iter().filter(|c| !matches!(c, Choice::Cpu | Choice::Reference));
+    for choice in std::iter::once(None).chain(delegates.map(Some)) {
+        let name = choice.map_or_else(|| engine.cpu_name().to_owned(), Choice::name);
+        let meter = Meter { engine, choice };
+        peaks.extend(meter.peak(name)?);
+    }
+    Ok(peaks)
+}
+
+struct Meter<'e> {
+    engine: &'e Engine,
+    choice: Option<&'e Choice>,
+}
+
+impl Meter<'_> {
+    fn peak(&self, runner: String) -> Result<Option<Peak>, Failure> {
+        // A small one first: the large one would take plain kernels many seconds.
+        let Some(small) = self.seconds(dense(256)?)? else { return Ok(None) };
+        let size: usize = if small < 5e-3 { 1024 } else { 256 };
+        let products = [self.seconds(dense(size)?)?, self.seconds(pointwise(size)?)?];
+        let Some(product) = products.into_iter().flatten().reduce(f64::min) else { return Ok(None) };
+        let Some(copy) = self.seconds(copy()?)? else { return Ok(None) };
+        let rates = (size.pow(3) as f64 / product, (2 * 4 * COPIED) as f64 / copy);
+        Ok(Some(Peak { runner, multiply_adds_per_s: rates.0, bytes_per_s: rates.1 }))
+    }
+
+    /// Seconds of the best of some runs: on the device, where it says so. `None` where it does not run the model.
+    fn seconds(&self, model: Model) -> Result<Option<f64>, Failure> {
+        let mut builder = Interpreter::builder(model).threads(self.engine.threads);
+        if self.engine.cpu_name() == "reference" {
+            builder = builder.resolver(ReferenceOpResolver::new());
+        }
+        if let Some(delegate) = self.choice.map(|choice| choice.open_for(true)).transpose()?.flatten() {
+            builder = builder.delegate(delegate);
+        }
+        let mut interpreter = builder.build()?;
+        let report = interpreter.report();
+        if self.choice.is_some() && report.delegated_nodes() < report.nodes.len() {
+            return Ok(None);
+        }
+        interpreter.input_mut::<f32>(0)?.fill(0.5);
+        interpreter.invoke()?;
+        let mut best = f64::INFINITY;
+        for _ in 0..5 {
+            let start = std::time::Instant::now();
+            interpreter.invoke()?;
+            let elapsed = start.elapsed().as_secs_f64();
+            let device = interpreter.delegate_stats().first().and_then(|s| s.device_ms);
+            best = best.min(device.map_or(elapsed, |ms| ms / 1e3));
+        }
+        Ok((best > 0.0).then_some(best))
+    }
+}
+
+fn dense(size: usize) -> Result<Model, Failure> {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [size, size]);
+    let weights = graph.constant("", [size, size], &vec![0.01f32; size * size]);
+    let params = FullyConnectedParams::default();
+    let y = graph.node(BuiltinOp::FULLY_CONNECTED, params).inputs([x, weights]).output("");
+    graph.outputs([y]);
+    Ok(ModelBuilder::new().subgraph(graph).build()?)
+}
+
+fn pointwise(size: usize) -> Result<Model, Failure> {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [1, 32, size / 32, size]);
+    let weights = graph.constant("", [size, 1, 1, size], &vec![0.01f32; size * size]);
+    let bias = graph.constant("", [size], &vec![0f32; size]);
+    let params = Conv2DParams { padding: Padding::Valid, stride_w: 1, stride_h: 1, ..Default::default() };
+    let y = graph.node(BuiltinOp::CONV_2D, params).inputs([x, weights, bias]).output("");
+    graph.outputs([y]);
+    Ok(ModelBuilder::new().subgraph(graph).build()?)
+}
+
+fn copy() -> Result<Model, Failure> {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [COPIED]);
+    let y = graph.node(BuiltinOp::ABS, Params::None).inputs([x]).output("");
+    graph.outputs([y]);
+    Ok(ModelBuilder::new().subgraph(graph).build()?)
+}

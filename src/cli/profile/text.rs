@@ -1,0 +1,127 @@
+//! A profile for people to read.
+
+use super::{KernelTime, NodeTime, PartitionTime, Profile, bytes};
+use crate::cli::output::{Document, scaled, table};
+
+/// Lines of a table, unless all are asked for.
+const LINES: usize = 25;
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |v| format!("{v:.3}"))
+}
+
+fn percent(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |v| format!("{:.1}%", v * 100.0))
+}
+
+fn size(n: u64) -> String {
+    usize::try_from(n).map_or_else(|_| n.to_string(), bytes)
+}
+
+impl PartitionTime {
+    fn row(&self) -> Vec<String> {
+        vec![
+            self.partition.to_string(),
+            self.delegate.clone(),
+            self.nodes.to_string(),
+            self.kernels.to_string(),
+            number(Some(self.ms)),
+            number(self.upload_ms),
+            number(self.gpu_ms),
+            number(self.readback_ms),
+            size(self.gpu_bytes),
+        ]
+    }
+}
+
+impl NodeTime {
+    fn row(&self) -> Vec<String> {
+        let place = if self.subgraph == 0 { String::new() } else { format!("{}:", self.subgraph) };
+        vec![
+            format!("{place}{}", self.node),
+            self.op.clone(),
+            self.runner.clone(),
+            number(self.ms),
+            percent(self.share),
+            scaled(self.multiply_adds),
+            size(self.bytes),
+            percent(self.roofline),
+        ]
+    }
+}
+
+impl KernelTime {
+    fn row(&self) -> Vec<String> {
+        let nodes = self.nodes.iter().zip(&self.ops).map(|(node, op)| format!("{node} {op}"));
+        let mut shown: Vec<String> = nodes.take(3).collect();
+        if self.nodes.len() > shown.len() {
+            shown.push(format!("and {} more", self.nodes.len() - shown.len()));
+        }
+        vec![
+            self.kernel.clone(),
+            shown.join(", "),
+            number(self.ms),
+            percent(self.share),
+            scaled(self.multiply_adds),
+            size(self.bytes),
+            percent(self.roofline),
+        ]
+    }
+}
+
+impl Document for Profile {
+    fn text(&self) -> String {
+        let Profile { model, delegate, threads, runs, total_ms, .. } = self;
+        let mut text =
+            format!("{model} on {delegate}, {threads} thread(s): {total_ms:.3} ms, median of {runs} runs\n");
+        for peak in &self.peaks {
+            text += &format!(
+                "{} reaches {:.1} G multiply-adds and {:.1} GB a second at most\n",
+                peak.runner,
+                peak.multiply_adds_per_s / 1e9,
+                peak.bytes_per_s / 1e9
+            );
+        }
+        self.notes.iter().for_each(|note| text += &format!("{note}\n"));
+        let mut section =
+            |title: &str, header: &[&str], numbers: &[usize], rows: Vec<Vec<String>>, all: usize| {
+                if rows.is_empty() {
+                    return;
+                }
+                let left = all.saturating_sub(rows.len());
+                text += &format!("\n{title}\n{}", table(header, numbers, rows));
+                if left > 0 {
+                    text += &format!("and {left} more: --all\n");
+                }
+            };
+        let header =
+            ["partition", "delegate", "nodes", "kernels", "ms", "upload", "gpu", "readback", "device memory"];
+        let rows: Vec<_> = self.partitions.iter().map(PartitionTime::row).collect();
+        let count = rows.len();
+        section("Partitions", &header, &[2, 3, 4, 5, 6, 7, 8], rows, count);
+        let rows = self.ops.iter().map(|op| {
+            let share = percent(Some(op.share));
+            vec![op.op.clone(), op.nodes.to_string(), number(Some(op.ms)), share, scaled(op.multiply_adds)]
+        });
+        section(
+            "Ops",
+            &["op", "nodes", "ms", "share", "multiply-adds"],
+            &[1, 2, 3, 4],
+            rows.collect(),
+            self.ops.len(),
+        );
+        let most = if self.all { usize::MAX } else { LINES };
+        let slowest = |a: Option<f64>, b: Option<f64>| b.unwrap_or(0.0).total_cmp(&a.unwrap_or(0.0));
+        let mut kernels: Vec<&KernelTime> = self.kernels.iter().collect();
+        kernels.sort_by(|a, b| slowest(a.ms, b.ms));
+        let header = ["kernel", "nodes", "ms", "share", "multiply-adds", "bytes", "of roofline"];
+        let rows = kernels.iter().take(most).map(|k| k.row()).collect();
+        section("Kernels on the device", &header, &[2, 3, 4, 5, 6], rows, kernels.len());
+        let mut nodes: Vec<&NodeTime> = self.nodes.iter().filter(|n| n.ms.is_some()).collect();
+        nodes.sort_by(|a, b| slowest(a.ms, b.ms));
+        let header = ["node", "op", "on", "ms", "share", "multiply-adds", "bytes", "of roofline"];
+        let rows = nodes.iter().take(most).map(|n| n.row()).collect();
+        section("Nodes", &header, &[3, 4, 5, 6, 7], rows, nodes.len());
+        text
+    }
+}

@@ -1,0 +1,67 @@
+//! A run as a trace in Chrome's format: <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use delegraph::Interpreter;
+use serde_json::{Value, json};
+
+use super::Run;
+
+/// Threads of the trace.
+const STEPS: u32 = 1;
+const DEVICE: u32 = 2;
+
+pub(super) fn write(path: &Path, run: &Run, interpreter: &Interpreter) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    serde_json::to_writer(
+        &mut file,
+        &json!({ "displayTimeUnit": "ms", "traceEvents": events(run, interpreter) }),
+    )?;
+    file.flush()
+}
+
+fn events(run: &Run, interpreter: &Interpreter) -> Vec<Value> {
+    let name = |thread: u32, name: &str| json!({ "ph": "M", "name": "thread_name", "pid": 1, "tid": thread, "args": { "name": name } });
+    let mut events = vec![name(STEPS, "interpreter"), name(DEVICE, "device")];
+    let Some(begin) = run.steps.iter().map(|s| s.start).min() else { return events };
+    let micros = |time: Duration| time.as_secs_f64() * 1e6;
+    let mut add = |name: String, thread: u32, at: f64, length: f64, args: Value| {
+        events.push(json!({
+            "ph": "X", "name": name, "cat": if thread == STEPS { "step" } else { "device" },
+            "pid": 1, "tid": thread, "ts": at, "dur": length, "args": args,
+        }));
+    };
+    let report = interpreter.report();
+    for step in &run.steps {
+        let at = micros(step.start - begin);
+        let nodes: Vec<usize> = step.nodes.iter().map(|n| n.0).collect();
+        let args = json!({ "subgraph": step.subgraph, "nodes": nodes });
+        let Some(delegate) = &step.delegate else {
+            let op = |id| interpreter.graph(step.subgraph).map(|graph| graph.node(id).op().to_string());
+            let op = step.nodes.first().and_then(|id| op(*id)).unwrap_or_default();
+            add(format!("{op} {}", nodes.first().unwrap_or(&0)), STEPS, at, micros(step.duration), args);
+            continue;
+        };
+        add(format!("{delegate}: {} nodes", nodes.len()), STEPS, at, micros(step.duration), args);
+        let own = |p: &delegraph::delegate_api::PartitionReport| p.nodes == step.nodes;
+        let Some(p) = report.partitions.iter().position(own).filter(|_| step.subgraph == 0) else { continue };
+        let Some(stats) = run.stats.get(p) else { continue };
+        // Device and CPU have clocks of their own: kernels are drawn to end where the read-back begins.
+        let [upload, device, readback] =
+            [stats.upload_ms, stats.device_ms, stats.readback_ms].map(|t| t.unwrap_or(0.0) * 1e3);
+        let end = at + micros(step.duration);
+        add("upload".into(), DEVICE, at, upload, json!({}));
+        let mut now = (end - readback - device).max(at + upload);
+        for kernel in run.kernels.get(p).into_iter().flatten() {
+            let Some(time) = kernel.time.map(micros) else { continue };
+            let nodes: Vec<usize> = kernel.nodes.iter().map(|n| n.0).collect();
+            add(kernel.name.clone(), DEVICE, now, time, json!({ "nodes": nodes, "bytes": kernel.bytes }));
+            now += time;
+        }
+        add("read back".into(), DEVICE, (end - readback).max(now), readback, json!({}));
+    }
+    events
+}
