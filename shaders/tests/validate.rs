@@ -13,13 +13,14 @@ use delegraph_shaders::depth_to_space::{self, Direction};
 use delegraph_shaders::pad::{self, Fill};
 use delegraph_shaders::pool_2d::{self, Pool};
 use delegraph_shaders::reduce::{self, Reduce};
+use delegraph_shaders::resample::Positions;
 use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
     Access, Activation, Caps, Element, Epilogue, Kernel, ShaderError, arg_min_max, batch_matmul, cast,
     concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice, fully_connected,
-    gather, gather_nd, l2_normalization, local_response_normalization, one_hot, scatter, select, slice,
-    softmax, tile, topk, transpose, transpose_conv,
+    gather, gather_nd, l2_normalization, landmarks, local_response_normalization, max_pooling, one_hot,
+    resample, scatter, select, slice, softmax, tile, topk, transpose, transpose_conv,
 };
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -462,6 +463,41 @@ fn searches() {
         let (bias, alpha, beta) = (1.0, 0.5, 0.75);
         local_response_normalization::Spec { pixels, channels, radius, bias, alpha, beta }.kernel(caps)
     });
+    kernels.check();
+}
+
+#[test]
+fn landmarks_and_what_is_cropped_around_them() {
+    let mut kernels = Kernels::default();
+    for positions in
+        [Positions::Each, Positions::Matrix { centered: true }, Positions::Matrix { centered: false }]
+    {
+        let spec = resample::Spec { positions, input: [1, 4, 5, 3], size: [2, 3] };
+        kernels.add(|caps| spec.kernel(caps));
+    }
+    for dimensions in [2, 3] {
+        kernels.add(|caps| landmarks::Transform { count: 5, dimensions, scale: 1.0 }.kernel(caps));
+    }
+    for (angle, count) in [(None, 1), (Some(1.0), 4), (None, 5)] {
+        let crop = landmarks::Crop {
+            subset: (0..count).collect(),
+            line: [0, 1],
+            angle,
+            scale: [1.0; 2],
+            unit: [1.0, 0.0],
+            half: [1.0; 2],
+            columns: [1.0; 2],
+            rows: [1.0; 2],
+            ends: [0.0; 2],
+        };
+        kernels.add(|caps| crop.kernel(caps));
+    }
+    let windows = max_pooling::Windows { window: [2; 2], stride: [2; 2], padding: [0; 2] };
+    let (large, small) = ([1, 4, 4, 3], [1, 2, 2, 3]);
+    for bounds in [None, Some([0.0, 6.0])] {
+        kernels.add(|caps| max_pooling::Pool { input: large, output: small, windows, bounds }.kernel(caps));
+    }
+    kernels.add(|caps| max_pooling::Unpool { input: small, output: large, windows }.kernel(caps));
     kernels.check();
 }
 

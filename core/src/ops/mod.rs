@@ -11,10 +11,14 @@ use crate::schema;
 pub use crate::types::TensorType;
 
 mod codec;
+pub mod custom_options;
 mod infer;
+pub mod landmarks;
+pub mod max_pooling;
 mod signature;
 #[cfg(test)]
 mod testing;
+pub mod transform_tensor;
 pub mod transpose_conv_bias;
 mod value;
 pub use codec::{Codec, FieldInfo, OptionsType};

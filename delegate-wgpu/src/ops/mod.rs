@@ -82,6 +82,9 @@ families! {
     unary,
 }
 
+mod landmarks;
+mod max_pooling;
+mod resample;
 mod transpose_conv_bias;
 
 /// A custom op that can run on the GPU.
@@ -91,7 +94,15 @@ pub(crate) struct CustomOp {
     lower: Lower,
 }
 
-const CUSTOM: &[CustomOp] = &[transpose_conv_bias::CUSTOM];
+const CUSTOM: &[CustomOp] = &[
+    landmarks::MATRIX,
+    landmarks::TRANSFORM,
+    max_pooling::POOL,
+    max_pooling::UNPOOL,
+    resample::RESAMPLER,
+    resample::TRANSFORM,
+    transpose_conv_bias::CUSTOM,
+];
 
 /// Ops that are claimed only where their result is computed while preparing.
 const FOLDED_ONLY: &[(BuiltinOp, u32)] =

@@ -6,10 +6,10 @@ use std::f64::consts::{PI, TAU};
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, Temporary};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result, TensorType};
 
-use super::options::Options;
 use super::{check_floats, dims, invalid};
 use crate::kernels::prepared::unsupported_type;
 use crate::kernels::reference::Fft;
+use delegraph_core::ops::custom_options::Options;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     let spectrogram = Registration::new(|cx| Spectrogram::new(&Options::parse(cx.custom_options)?));

@@ -3,9 +3,9 @@
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, Temporary, TensorView};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result, TensorType};
 
-use super::options::Options;
 use super::{dims, invalid};
 use crate::kernels::prepared::unsupported_type;
+use delegraph_core::ops::custom_options::Options;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     let registration = Registration::new(|cx| {

@@ -3,8 +3,8 @@
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{MutableOpResolver, Registration, Result};
 
-use super::options::Options;
 use super::{check_floats, invalid};
+use delegraph_core::ops::custom_options::Options;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     let registration = Registration::new(|cx| {

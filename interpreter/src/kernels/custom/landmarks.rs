@@ -2,19 +2,16 @@
 //! `TransformLandmarks`, which moves landmarks out of a crop.
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
+use delegraph_core::ops::landmarks::{CropParams, CropSize, TransformParams};
 use delegraph_core::{MutableOpResolver, Registration, Result};
 
-use super::options::Options;
-use super::{check_floats, invalid};
+use super::check_floats;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    let matrix = Registration::new(|cx| Crop::read(&Options::parse(cx.custom_options)?, cx.node.version));
-    let landmarks = Registration::new(|cx| match cx.node.version {
-        1 => {
-            let options = Options::parse(cx.custom_options)?;
-            Ok(Landmarks { dimensions: Some(options.size("dimensions")?), scale: options.float("scale")? })
-        }
-        _ => Ok(Landmarks { dimensions: None, scale: 1.0 }),
+    let matrix =
+        Registration::new(|cx| Ok(Crop { params: CropParams::read(cx.custom_options, cx.node.version)? }));
+    let landmarks = Registration::new(|cx| {
+        Ok(Landmarks { params: TransformParams::read(cx.custom_options, cx.node.version)?, dimensions: 2 })
     });
     resolver.add_custom("Landmarks2TransformMatrix", matrix, 1..=2).add_custom(
         "TransformLandmarks",
@@ -25,63 +22,14 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 
 /// How a crop lies around landmarks, of which each has three coordinates.
 struct Crop {
-    /// The landmarks that it holds.
-    subset: Vec<usize>,
-    /// Two landmarks that lie on a horizontal line.
-    line: [usize; 2],
-    size: Size,
-}
-
-/// How large it is.
-enum Size {
-    /// Version 1: landmarks lie in `range`; the crop is from a map of this height and width to one of that height and
-    /// width.
-    Relative { range: f32, multiplier: f32, input: [f32; 2], output: [f32; 2] },
-    /// Version 2: landmarks are positions in the map; the line is turned to this angle.
-    Absolute { angle: f32, scale: [f32; 2], output: [f32; 2] },
+    params: CropParams,
 }
 
 impl Crop {
-    fn read(options: &Options<'_>, version: u32) -> Result<Self> {
-        let positive = |what: &str, v: f32| {
-            if v > 0.0 { Ok(v) } else { Err(invalid(format!("{what} is {v}, which is not positive"))) }
-        };
-        let size = |name: &str| positive(name, options.size(name)? as f32);
-        let pair = |name: &str| match *options.sizes(name)? {
-            [height, width] => Ok([positive(name, height as f32)?, positive(name, width as f32)?]),
-            _ => Err(invalid(format!("the option {name} is not two numbers"))),
-        };
-        let (subset, size) = if version == 1 {
-            if options.size("dimensions")? != 3 {
-                return Err(invalid("landmarks do not have three coordinates"));
-            }
-            let size = Size::Relative {
-                range: size("landmarks_range")?,
-                multiplier: options.float("bbox_size_multiplier")?,
-                input: pair("input_hw")?,
-                output: pair("output_hw")?,
-            };
-            (options.sizes("subset")?, size)
-        } else {
-            let factor = |name: &str| positive(name, options.float(name)?);
-            let size = Size::Absolute {
-                angle: options.float("target_rotation_radians")?,
-                scale: [factor("scale_y")?, factor("scale_x")?],
-                output: [size("output_height")?, size("output_width")?],
-            };
-            (options.sizes("subset_idxs")?, size)
-        };
-        if subset.is_empty() {
-            return Err(invalid("a crop around no landmarks"));
-        }
-        let line = [options.size("left_rotation_idx")?, options.size("right_rotation_idx")?];
-        Ok(Crop { subset, line, size })
-    }
-
     /// Center, height and width of the box around the landmarks, `[y, x]`, after they are turned by `angle`.
     fn bounds(&self, landmarks: &[[f32; 3]], angle: f32) -> ([f32; 2], [f32; 2]) {
         let (mut least, mut greatest) = ([f32::INFINITY; 2], [f32::NEG_INFINITY; 2]);
-        for &i in &self.subset {
+        for &i in &self.params.subset {
             let [x, y, _] = landmarks[i];
             let turned = turn([y, x], angle);
             least = [least[0].min(turned[0]), least[1].min(turned[1])];
@@ -93,9 +41,9 @@ impl Crop {
 
     /// The rows for x and y of the matrix: what a position in the crop is multiplied by, and what is added.
     fn matrix(&self, landmarks: &[[f32; 3]]) -> [[f32; 3]; 2] {
-        let [[left_x, left_y, _], [right_x, right_y, _]] = self.line.map(|i| landmarks[i]);
-        match self.size {
-            Size::Absolute { angle, scale, output: [height, width] } => {
+        let [[left_x, left_y, _], [right_x, right_y, _]] = self.params.line.map(|i| landmarks[i]);
+        match self.params.size {
+            CropSize::Absolute { angle, scale, output: [height, width] } => {
                 let angle = angle - (right_y - left_y).atan2(right_x - left_x);
                 let (center, [box_h, box_w]) = self.bounds(landmarks, angle);
                 let [y, x] = turn(center, -angle);
@@ -110,7 +58,7 @@ impl Crop {
                     [down[0], down[1], y + down[0] * middle_x + down[1] * middle_y],
                 ]
             }
-            Size::Relative { range, multiplier, input, output } => {
+            CropSize::Relative { range, multiplier, input, output } => {
                 let angle = -((right_y - left_y) / (right_x - left_x)).atan();
                 let (center, [box_h, box_w]) = self.bounds(landmarks, angle);
                 let [y, x] = turn(center, -angle).map(|v| v / range * 2.0 - 1.0);
@@ -144,10 +92,7 @@ fn turn([y, x]: [f32; 2], angle: f32) -> [f32; 2] {
 impl Kernel for Crop {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         check_floats(cx, 1, 1)?;
-        let landmarks = cx.input(0)?.shape().elements() / 3;
-        if let Some(i) = self.subset.iter().chain(&self.line).find(|i| **i >= landmarks) {
-            return Err(invalid(format!("landmark {i} of {landmarks}")));
-        }
+        self.params.check(cx.input(0)?.shape().elements() / 3)?;
         cx.set_output_shape(0, [1, 4, 4])
     }
 
@@ -162,33 +107,27 @@ impl Kernel for Crop {
 }
 
 struct Landmarks {
-    /// How many coordinates a landmark has; the last dimension where the options do not say.
-    dimensions: Option<usize>,
-    /// What the matrix's shift is multiplied by.
-    scale: f32,
+    params: TransformParams,
+    /// How many coordinates a landmark has.
+    dimensions: usize,
 }
 
 /// Inputs: landmarks of two or three coordinates, of which the third stays as it is, and a matrix `[…, 4, 4]`.
 impl Kernel for Landmarks {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         check_floats(cx, 2, 1)?;
-        let (landmarks, matrix) = (cx.input(0)?.shape().clone(), cx.input(1)?.shape());
-        let last = landmarks.last().copied().unwrap_or(0);
-        let dimensions = *self.dimensions.get_or_insert(last);
-        if !matches!(dimensions, 2 | 3) || last % dimensions != 0 || matrix.elements() != 16 {
-            let text = format!("landmarks of {dimensions} coordinates in {landmarks}, and a matrix {matrix}");
-            return Err(invalid(text));
-        }
+        let (landmarks, matrix) = (cx.input(0)?.shape().clone(), cx.input(1)?.shape().elements());
+        self.dimensions = self.params.coordinates(landmarks.dims(), matrix)?;
         cx.set_output_shape(0, landmarks)
     }
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
         let (landmarks, m, output) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.output::<f32>(0)?);
         output.copy_from_slice(landmarks);
-        for landmark in output.chunks_exact_mut(self.dimensions.unwrap_or(2)) {
+        for landmark in output.chunks_exact_mut(self.dimensions) {
             let [x, y] = [landmark[0], landmark[1]];
-            landmark[0] = m[0] * x + m[1] * y + m[3] * self.scale;
-            landmark[1] = m[4] * x + m[5] * y + m[7] * self.scale;
+            landmark[0] = m[0] * x + m[1] * y + m[3] * self.params.scale;
+            landmark[1] = m[4] * x + m[5] * y + m[7] * self.params.scale;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The custom ops `MaxPoolingWithArgmax2D` and `MaxUnpooling2D`.
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
-use delegraph_core::ops::{Activation, InferError, Padding, windowed_output};
+use delegraph_core::ops::max_pooling::MaxPoolingParams;
+use delegraph_core::ops::{InferError, Padding, windowed_output};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result};
 
 use super::{check_floats, dims, invalid};
@@ -14,51 +15,24 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_custom("MaxPoolingWithArgmax2D", pool, 1).add_custom("MaxUnpooling2D", unpool, 1);
 }
 
-/// How windows lie.
+/// How windows lie, and the bounds of the activation.
 #[derive(Clone, Copy)]
 struct Params {
-    padding: Padding,
-    /// Along height and width.
-    strides: [i32; 2],
-    window: [usize; 2],
-    /// The bounds of the activation.
+    read: MaxPoolingParams,
     bounds: (f32, f32),
 }
 
 impl Params {
-    /// The options are 32-bit integers: padding, horizontal and vertical stride, width and height of the window, and the
-    /// activation.
     fn read(options: &[u8]) -> Result<Self> {
-        let fields = options.as_chunks().0;
-        let &[padding, stride_w, stride_h, window_w, window_h, activation, ..] = fields else {
-            return Err(invalid(format!("{} bytes of options, expected 24", options.len())));
-        };
-        let positive = |bytes| {
-            let value = i32::from_le_bytes(bytes);
-            usize::try_from(value)
-                .ok()
-                .filter(|&v| v > 0)
-                .ok_or_else(|| invalid(format!("a window of {value}")))
-        };
-        let activation = match i32::from_le_bytes(activation) {
-            0 => Activation::None,
-            1 => Activation::Relu,
-            2 => Activation::ReluN1To1,
-            3 => Activation::Relu6,
-            other => return Err(Error::Unsupported(format!("activation {other}"))),
-        };
-        Ok(Params {
-            padding: if i32::from_le_bytes(padding) == 1 { Padding::Same } else { Padding::Valid },
-            strides: [i32::from_le_bytes(stride_h), i32::from_le_bytes(stride_w)],
-            window: [positive(window_h)?, positive(window_w)?],
-            bounds: clamp_bounds(activation)?,
-        })
+        let read = MaxPoolingParams::read(options)?;
+        Ok(Params { read, bounds: clamp_bounds(read.activation)? })
     }
 
     /// The windows along height and width of `large`, of which there are as many as `small` says.
     fn axes(&self, large: [usize; 2], small: [usize; 2]) -> [Axis; 2] {
-        let axis =
-            |d: usize| Axis::new([large[d], self.window[d], small[d]], self.strides[d], 1, Padding::Same);
+        let axis = |d: usize| {
+            Axis::new([large[d], self.read.window[d], small[d]], self.read.strides[d], 1, Padding::Same)
+        };
         [axis(0), axis(1)]
     }
 }
@@ -74,13 +48,13 @@ impl Kernel for Pool {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         check_floats(cx, 1, 2)?;
         let [batch, height, width, channels] = dims(cx.input(0)?)?;
-        let p = self.params;
+        let (params, p) = (self.params, self.params.read);
         let along = |d: usize, input| {
             let output = windowed_output(input, p.window[d], p.strides[d], 1, p.padding);
             output.map_err(|InferError(text)| invalid(text))
         };
         let (out_h, out_w) = (along(0, height)?, along(1, width)?);
-        self.axes = Some(p.axes([height, width], [out_h, out_w]));
+        self.axes = Some(params.axes([height, width], [out_h, out_w]));
         (0..2).try_for_each(|i| cx.set_output_shape(i, [batch, out_h, out_w, channels]))
     }
 
@@ -127,7 +101,7 @@ impl Kernel for Unpool {
             let (elements, places) = (cx.input(0)?.shape(), cx.input(1)?.shape());
             return Err(invalid(format!("places {places} for elements {elements}")));
         }
-        let large = |d: usize, size: usize| size.checked_mul(self.params.window[d]);
+        let large = |d: usize, size: usize| size.checked_mul(self.params.read.window[d]);
         let (Some(out_h), Some(out_w)) = (large(0, height), large(1, width)) else {
             return Err(invalid("the output's size overflows"));
         };

@@ -12,7 +12,6 @@ mod fused;
 mod hadamard;
 mod landmarks;
 mod max_pooling;
-mod options;
 mod resampler;
 mod transform_tensor;
 mod transpose_conv_bias;

@@ -1,34 +1,21 @@
 //! The custom op `TransformTensorBilinear`: an affine crop of a feature map.
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
-use delegraph_core::{Error, MutableOpResolver, Registration, Result};
+use delegraph_core::ops::transform_tensor::TransformTensorParams;
+use delegraph_core::{MutableOpResolver, Registration, Result};
 
-use super::options::Options;
 use super::{check_floats, dims, invalid};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     let registration = Registration::new(|cx| {
-        let options = Options::parse(cx.custom_options)?;
-        let centered = cx.node.version >= 2;
-        let size = if centered {
-            [options.size("output_height")?, options.size("output_width")?]
-        } else {
-            if options.text("mode").is_some_and(|mode| mode != "bilinear") {
-                return Err(Error::Unsupported("an interpolation that is not bilinear".into()));
-            }
-            let size = options.sizes("output_size")?;
-            size.try_into().map_err(|_| invalid("the option output_size is not two numbers"))?
-        };
-        Ok(Transform { size, centered, input: [0; 4] })
+        let params = TransformTensorParams::read(cx.custom_options, cx.node.version)?;
+        Ok(Transform { params, input: [0; 4] })
     });
     resolver.add_custom("TransformTensorBilinear", registration, 1..=2);
 }
 
 struct Transform {
-    /// Height and width of the output.
-    size: [usize; 2],
-    /// The matrix maps the centers of pixels, not their corners.
-    centered: bool,
+    params: TransformTensorParams,
     input: [usize; 4],
 }
 
@@ -44,7 +31,7 @@ impl Kernel for Transform {
                 "{batch} maps and matrices of shape {matrix}, expected one and one"
             )));
         }
-        let [height, width] = self.size;
+        let [height, width] = self.params.size;
         cx.set_output_shape(0, [1, height, width, channels])
     }
 
@@ -54,12 +41,12 @@ impl Kernel for Transform {
         let row = |r: usize| {
             let [a, b, shift] = [matrix[4 * r], matrix[4 * r + 1], matrix[4 * r + 3]];
             // Half a pixel before, and back after.
-            [a, b, if self.centered { shift + (a * 0.5 + b * 0.5 - 0.5) } else { shift }]
+            [a, b, if self.params.centered { shift + (a * 0.5 + b * 0.5 - 0.5) } else { shift }]
         };
         let rows = [row(1), row(0)];
         let pixels = output.chunks_exact_mut(channels.max(1));
         for (o, pixel) in pixels.enumerate() {
-            let (y, x) = ((o / self.size[1]) as f32, (o % self.size[1]) as f32);
+            let (y, x) = ((o / self.params.size[1]) as f32, (o % self.params.size[1]) as f32);
             let [y, x] = rows.map(|[a, b, shift]| a * x + b * y + shift);
             let inside = |at: f32, size: usize| at >= 0.0 && at <= size as f32 - 1.0;
             if !inside(y, height) || !inside(x, width) {

@@ -1,22 +1,26 @@
-//! Options of custom ops, read as the kernels here take them: leniently. Converters write whole numbers, numbers and truth
+//! Options of custom ops, read as the kernels of this project take them: leniently. Converters write whole numbers, numbers and truth
 //! values for each other, and leave out what is 0.
 
-use delegraph_core::Result;
-use delegraph_core::flex::{Map, Value};
-
-use super::invalid;
+use crate::error::{Error, Result};
+use crate::flex::{Map, Value};
 
 /// A map from names to numbers, texts and lists of numbers.
-pub(super) struct Options<'a>(Map<'a>);
+pub struct Options<'a>(Map<'a>);
 
 impl<'a> Options<'a> {
     /// Reads a map.
-    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Where it is damaged.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         Map::parse(bytes).map(Options)
     }
 
     /// The number of this name, of any type; a truth value is 0 or 1. `None` where there is none, or null.
-    pub(super) fn number(&self, name: &str) -> Result<Option<f64>> {
+    ///
+    /// # Errors
+    /// Where it is no number.
+    pub fn number(&self, name: &str) -> Result<Option<f64>> {
         match self.0.value(name)? {
             None | Some(Value::Null) => Ok(None),
             Some(value) => match number(&value) {
@@ -27,17 +31,26 @@ impl<'a> Options<'a> {
     }
 
     /// The number of this name, 0 where there is none.
-    pub(super) fn float(&self, name: &str) -> Result<f32> {
+    ///
+    /// # Errors
+    /// Where it is no number.
+    pub fn float(&self, name: &str) -> Result<f32> {
         Ok(self.number(name)?.unwrap_or(0.0) as f32)
     }
 
     /// The size, count or index of this name, 0 where there is none.
-    pub(super) fn size(&self, name: &str) -> Result<usize> {
+    ///
+    /// # Errors
+    /// Where it is no number, not whole or below 0.
+    pub fn size(&self, name: &str) -> Result<usize> {
         size(name, self.number(name)?.unwrap_or(0.0))
     }
 
     /// The sizes or indices of this name, none where there are none.
-    pub(super) fn sizes(&self, name: &str) -> Result<Vec<usize>> {
+    ///
+    /// # Errors
+    /// Where it is no list of numbers that are whole and not below 0.
+    pub fn sizes(&self, name: &str) -> Result<Vec<usize>> {
         let list = match self.0.value(name)? {
             None => return Ok(Vec::new()),
             Some(Value::List(list)) => list.iter().map(number).collect(),
@@ -49,9 +62,13 @@ impl<'a> Options<'a> {
     }
 
     /// The text of this name; `None` where there is none.
-    pub(super) fn text(&self, name: &str) -> Option<&'a str> {
+    pub fn text(&self, name: &str) -> Option<&'a str> {
         self.0.optional(name).ok().flatten()
     }
+}
+
+fn invalid(text: impl Into<String>) -> Error {
+    Error::InvalidNode(text.into())
 }
 
 fn number(value: &Value<'_>) -> Option<f64> {

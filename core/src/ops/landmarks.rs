@@ -1,0 +1,139 @@
+//! Params of the custom ops `Landmarks2TransformMatrix`, which finds the affine crop around some landmarks, and
+//! `TransformLandmarks`, which moves landmarks out of a crop.
+
+use super::custom_options::Options;
+use crate::error::{Error, Result};
+
+/// Params of `Landmarks2TransformMatrix`: how a crop lies around landmarks, of which each has three coordinates.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CropParams {
+    /// The landmarks that it holds; at least one.
+    pub subset: Vec<usize>,
+    /// Two landmarks that lie on a horizontal line.
+    pub line: [usize; 2],
+    /// How large it is.
+    pub size: CropSize,
+}
+
+/// How large a crop is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum CropSize {
+    /// Version 1: landmarks lie in `range`; the crop is from a map of one height and width to one of another.
+    Relative {
+        /// Landmarks lie between 0 and this.
+        range: f32,
+        /// The crop's size over its box's.
+        multiplier: f32,
+        /// Height and width of what the crop is cut from.
+        input: [f32; 2],
+        /// Height and width of the crop.
+        output: [f32; 2],
+    },
+    /// Version 2: landmarks are positions in the map; the line is turned to this angle.
+    Absolute {
+        /// In radians.
+        angle: f32,
+        /// The crop's size over its box's, along height and width.
+        scale: [f32; 2],
+        /// Height and width of the crop.
+        output: [f32; 2],
+    },
+}
+
+impl CropParams {
+    /// Reads the node's options.
+    ///
+    /// # Errors
+    /// Where they are damaged, or say what no crop can be.
+    pub fn read(options: &[u8], version: u32) -> Result<Self> {
+        let options = Options::parse(options)?;
+        let positive = |what: &str, v: f32| {
+            if v > 0.0 { Ok(v) } else { Err(invalid(format!("{what} is {v}, which is not positive"))) }
+        };
+        let size = |name: &str| positive(name, options.size(name)? as f32);
+        let pair = |name: &str| match *options.sizes(name)? {
+            [height, width] => Ok([positive(name, height as f32)?, positive(name, width as f32)?]),
+            _ => Err(invalid(format!("the option {name} is not two numbers"))),
+        };
+        let (subset, size) = if version == 1 {
+            if options.size("dimensions")? != 3 {
+                return Err(invalid("landmarks do not have three coordinates"));
+            }
+            let size = CropSize::Relative {
+                range: size("landmarks_range")?,
+                multiplier: options.float("bbox_size_multiplier")?,
+                input: pair("input_hw")?,
+                output: pair("output_hw")?,
+            };
+            (options.sizes("subset")?, size)
+        } else {
+            let factor = |name: &str| positive(name, options.float(name)?);
+            let size = CropSize::Absolute {
+                angle: options.float("target_rotation_radians")?,
+                scale: [factor("scale_y")?, factor("scale_x")?],
+                output: [size("output_height")?, size("output_width")?],
+            };
+            (options.sizes("subset_idxs")?, size)
+        };
+        if subset.is_empty() {
+            return Err(invalid("a crop around no landmarks"));
+        }
+        let line = [options.size("left_rotation_idx")?, options.size("right_rotation_idx")?];
+        Ok(CropParams { subset, line, size })
+    }
+
+    /// Checks that there are as many landmarks as it needs.
+    ///
+    /// # Errors
+    /// Where one is missing.
+    pub fn check(&self, landmarks: usize) -> Result<()> {
+        match self.subset.iter().chain(&self.line).find(|i| **i >= landmarks) {
+            Some(i) => Err(invalid(format!("landmark {i} of {landmarks}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Params of `TransformLandmarks`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransformParams {
+    /// How many coordinates a landmark has; the last dimension where the options do not say.
+    pub dimensions: Option<usize>,
+    /// What the matrix's shift is multiplied by.
+    pub scale: f32,
+}
+
+impl TransformParams {
+    /// Reads the node's options.
+    ///
+    /// # Errors
+    /// Where they are damaged.
+    pub fn read(options: &[u8], version: u32) -> Result<Self> {
+        // Later versions have no options.
+        if version > 1 {
+            return Ok(TransformParams { dimensions: None, scale: 1.0 });
+        }
+        let options = Options::parse(options)?;
+        let dimensions = Some(options.size("dimensions")?);
+        Ok(TransformParams { dimensions, scale: options.float("scale")? })
+    }
+
+    /// How many coordinates the landmarks of this shape have, where the matrix has so many elements.
+    ///
+    /// # Errors
+    /// Where they don't fit.
+    pub fn coordinates(&self, landmarks: &[usize], matrix: usize) -> Result<usize> {
+        let last = landmarks.last().copied().unwrap_or(0);
+        let dimensions = self.dimensions.unwrap_or(last);
+        if !matches!(dimensions, 2 | 3) || last % dimensions != 0 || matrix != 16 {
+            return Err(invalid(format!(
+                "landmarks of {dimensions} coordinates in {landmarks:?}, and a matrix of {matrix} elements"
+            )));
+        }
+        Ok(dimensions)
+    }
+}
+
+fn invalid(text: impl Into<String>) -> Error {
+    Error::InvalidNode(text.into())
+}

@@ -1,0 +1,35 @@
+//! Params of the custom op `TransformTensorBilinear`: an affine crop of a feature map.
+
+use super::custom_options::Options;
+use crate::error::{Error, Result};
+
+/// Params of `TransformTensorBilinear`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransformTensorParams {
+    /// Height and width of the output.
+    pub size: [usize; 2],
+    /// The matrix maps the centers of pixels, not their corners.
+    pub centered: bool,
+}
+
+impl TransformTensorParams {
+    /// Reads the node's options.
+    ///
+    /// # Errors
+    /// Where they are damaged, or ask for another interpolation.
+    pub fn read(options: &[u8], version: u32) -> Result<Self> {
+        let options = Options::parse(options)?;
+        let centered = version >= 2;
+        let size = if centered {
+            [options.size("output_height")?, options.size("output_width")?]
+        } else {
+            if options.text("mode").is_some_and(|mode| mode != "bilinear") {
+                return Err(Error::Unsupported("an interpolation that is not bilinear".into()));
+            }
+            let size = options.sizes("output_size")?;
+            let pair = || Error::InvalidNode("the option output_size is not two numbers".into());
+            size.try_into().map_err(|_| pair())?
+        };
+        Ok(TransformTensorParams { size, centered })
+    }
+}
