@@ -8,7 +8,12 @@
 //! kernel line by line.
 
 use delegraph::core::kernel::{InvokeContext, Kernel, PrepareContext};
-use delegraph::{BuiltinOpResolver, Interpreter, Model, MutableOpResolver, Registration, Result, TensorType};
+use delegraph::delegate_wgpu::{
+    WgpuDelegate, WgpuDispatch, WgpuOp, WgpuOpError, WgpuOptions, WgpuPlan, WgpuTensor,
+};
+use delegraph::{
+    BuiltinOpResolver, Error, Interpreter, Model, MutableOpResolver, Registration, Result, TensorType,
+};
 
 /// The sine of every element.
 pub(crate) struct Sin;
@@ -35,6 +40,16 @@ pub(crate) fn resolver() -> MutableOpResolver {
     resolver
 }
 
+/// `Sin` on the GPU, so that a model with it is not split there.
+pub(crate) fn gpu_sin() -> Result<WgpuOp, WgpuOpError> {
+    WgpuOp::new("Sin", 1, &[include_str!("custom_sin.wgsl")], |node| {
+        let shape = node.input(0)?.shape;
+        let dispatch = WgpuDispatch::new(0, [WgpuTensor::Input(0)], WgpuTensor::Output(0));
+        let dispatch = dispatch.workgroups(node.workgroups(shape.elements(), 64)?);
+        Ok(WgpuPlan::new([shape.clone()]).dispatch(dispatch))
+    })
+}
+
 /// What `model` makes of `x`.
 pub(crate) fn run(model: Model, x: &[f32]) -> Result<Vec<f32>> {
     let mut interpreter = Interpreter::builder(model).resolver(resolver()).build()?;
@@ -52,5 +67,21 @@ fn main() -> Result<()> {
     let x = [-8.0, 0.5, 2.0, 2.2, 201.0];
     let y = run(delegraph::load(path)?, &x)?;
     x.iter().zip(y).for_each(|(x, y)| println!("sin({x} + 1) = {y}"));
+
+    let op = gpu_sin().map_err(|e| Error::Unsupported(e.to_string()))?;
+    let delegate = match WgpuDelegate::new(WgpuOptions::default().custom_op(op)) {
+        Ok(delegate) => delegate,
+        Err(error) => {
+            println!("\nwithout a GPU: {error}");
+            return Ok(());
+        }
+    };
+    let builder = Interpreter::builder(delegraph::load(path)?).resolver(resolver());
+    let mut interpreter = builder.delegate(Box::new(delegate)).build()?;
+    interpreter.input_mut::<f32>(0)?.copy_from_slice(&x);
+    interpreter.invoke()?;
+    let (report, y) = (interpreter.report(), interpreter.output::<f32>(0)?);
+    let (delegated, parts) = (report.delegated_nodes(), report.partitions.len());
+    println!("\non the GPU, {delegated} nodes in {parts} partition: {y:?}");
     Ok(())
 }

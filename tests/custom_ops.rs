@@ -14,7 +14,10 @@ use delegraph::core::ops::binary::AddParams;
 use delegraph::core::{
     BuiltinOp, ModelBuilder, NodeId, Op, OpResolver, Params, SubgraphBuilder, TensorId, ensure, ensure_eq,
 };
-use delegraph::{BuiltinOpResolver, Interpreter, Model, MutableOpResolver, Registration, Result, TensorType};
+use delegraph::delegate_wgpu::{WgpuDelegate, WgpuOptions};
+use delegraph::{
+    BuiltinOpResolver, Interpreter, Model, MutableOpResolver, Policy, Registration, Result, TensorType,
+};
 
 const F: TensorType = TensorType::Float32;
 
@@ -442,4 +445,43 @@ fn the_factory_sees_the_node() {
     let interpreter = build(asset("sin"), with("Sin", Registration::new(look))).unwrap();
     let node = interpreter.model().subgraphs[0].node(NodeId(1));
     assert_eq!(node.outputs.as_slice(), [TensorId(interpreter.model().subgraphs[0].outputs[0].0)]);
+}
+
+/// x + 1 and Sin are one partition on the GPU, and right far from zero, too.
+#[test]
+fn a_custom_op_on_the_gpu_does_not_split_the_model() {
+    let options = WgpuOptions::default().custom_op(custom_sin::gpu_sin().unwrap());
+    let delegate = match WgpuDelegate::new(options) {
+        Ok(delegate) => delegate,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    for model in [asset("sin"), sin_by_hand()] {
+        let builder = Interpreter::builder(model).resolver(custom_sin::resolver()).policy(Policy::Require);
+        let mut interpreter = builder.delegate(Box::new(delegate.clone())).build().unwrap();
+        assert_eq!((interpreter.report().partitions.len(), interpreter.report().delegated_nodes()), (1, 2));
+        let check = |interpreter: &mut Interpreter, x: &[f32]| {
+            for (x, y) in x.iter().zip(run(interpreter, x)) {
+                assert!((f64::from(y) - f64::from(x + 1.0).sin()).abs() < 1e-5, "{x}: {y}");
+            }
+        };
+        check(&mut interpreter, &X);
+        check(&mut interpreter, &[-4000.5, 4000.25, -0.0, 1e-7, -1.0]);
+    }
+    // A chain on both sides of it: still one partition, and values stay on the device.
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", F, [4, 300]);
+    let a = graph.node(BuiltinOp::ABS, Params::None).inputs([x]).output("a");
+    let [b, c] = ["b", "c"].map(|name| graph.tensor(name, F, [4, 300]));
+    graph.custom("Sin").inputs([a]).writes([b]);
+    graph.custom("Sin").inputs([b]).writes([c]);
+    let d = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([c, a]).output("d");
+    graph.outputs([d]);
+    let builder = Interpreter::builder(one(graph)).resolver(custom_sin::resolver());
+    let mut interpreter = builder.delegate(Box::new(delegate)).build().unwrap();
+    assert_eq!((interpreter.report().partitions.len(), interpreter.report().delegated_nodes()), (1, 4));
+    let x: Vec<f32> = (0..1200).map(|i| i as f32 * 0.37 - 200.0).collect();
+    for (x, y) in x.iter().zip(run(&mut interpreter, &x)) {
+        let a = f64::from(x.abs());
+        assert!((f64::from(y) - (a.sin().sin() + a)).abs() < 1e-5 * a.max(1.0), "{x}: {y}");
+    }
 }

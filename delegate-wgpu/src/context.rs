@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use delegraph_shaders::{Caps, Kernel};
 
 use crate::cache::CacheFile;
+use crate::custom::WgpuOp;
 use crate::options::WgpuOptions;
 use crate::pipelines::Pipelines;
 use crate::upload::Uploads;
@@ -21,6 +22,8 @@ pub(crate) struct Context {
     trusted: bool,
     /// Measure every dispatch by itself.
     pub profile: bool,
+    /// Custom ops of the application.
+    pub custom_ops: Vec<WgpuOp>,
     /// Why the device was lost, once it is.
     lost: Arc<Mutex<Option<String>>>,
     shared: Arc<Shared>,
@@ -99,6 +102,7 @@ impl Context {
             shared: Shared::of(&device, info, options),
             trusted: options.trusted_shaders,
             profile: options.profile,
+            custom_ops: options.custom_ops.clone(),
             lost: Arc::default(),
             device,
             queue,

@@ -50,8 +50,11 @@ impl WgpuDelegate {
         options: WgpuOptions,
     ) -> Self {
         let context = Arc::new(Context::new(device, queue, &info, &options));
+        let table = ops::versions();
+        let versions =
+            options.custom_ops.iter().fold(table, |t, op| t.with_custom(op.name(), op.max_version()));
         let WgpuOptions { partitions, max_gpu_bytes, .. } = options;
-        WgpuDelegate { context, versions: ops::versions(), partitions, max_gpu_bytes, info }
+        WgpuDelegate { context, versions, partitions, max_gpu_bytes, info }
     }
 
     pub(crate) fn kernel(&self, params: &DelegateParams, graph: &GraphView<'_>) -> Result<WgpuKernel> {

@@ -151,6 +151,7 @@ specs! {
     Conv2D(shaders::conv_2d::Spec),
     Conv3D(shaders::conv_3d::Spec),
     Cumsum(shaders::cumsum::Spec),
+    Custom(crate::custom::Spec),
     DepthToSpace(shaders::depth_to_space::Spec),
     DepthwiseConv2D(shaders::depthwise_conv_2d::Spec),
     DynamicUpdateSlice(shaders::dynamic_update_slice::Spec),

@@ -10,6 +10,7 @@
 mod buffer;
 mod cache;
 mod context;
+mod custom;
 mod delegate;
 mod device;
 mod graph;
@@ -27,6 +28,7 @@ mod timer;
 mod upload;
 
 pub use buffer::GpuBuffer;
+pub use custom::{WgpuDispatch, WgpuNode, WgpuOp, WgpuOpError, WgpuOperand, WgpuPlan, WgpuTensor};
 pub use delegate::WgpuDelegate;
 pub use device::{AdapterDescription, WgpuError, adapters};
 pub use options::{AdapterChoice, PipelineCache, Precision, WgpuOptions};

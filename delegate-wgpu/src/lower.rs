@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use delegraph_core::ops::{Declared, InferContext, InferTensor, WrongParams};
 use delegraph_core::{NodeId, Params, TensorId, TensorType};
 use delegraph_delegate_api::{NodeView, Rejection, TensorInfo};
-use delegraph_shaders::ShaderError;
+use delegraph_shaders::{Caps, ShaderError};
 
+use crate::custom::WgpuOp;
 use crate::device::Context;
 use crate::graph::{Element, Graph, Source, Spec, Step, Value, ValueId, Weights};
 
@@ -21,6 +22,11 @@ pub(crate) struct Builder<'a, 'c> {
 impl<'a, 'c> Builder<'a, 'c> {
     pub(crate) fn new(context: &'c Context) -> Self {
         Builder { graph: Graph::default(), context, values: HashMap::new() }
+    }
+
+    /// Custom ops of the application.
+    pub(crate) fn custom_ops(&self) -> &'c [WgpuOp] {
+        &self.context.custom_ops
     }
 
     /// Adds a tensor that the partition gets from elsewhere.
@@ -216,6 +222,24 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
             return Ok(*id);
         }
         self.builder.add(tensor, Source::Steps, &format!("output {i}"))
+    }
+
+    /// What the device offers.
+    pub(crate) fn caps(&self) -> &'c Caps {
+        &self.builder.context.caps
+    }
+
+    /// A value between two steps of this node, of a shape that nobody checked yet.
+    pub(crate) fn checked_temporary(&mut self, shape: &[u32]) -> Result<ValueId, Rejection> {
+        let limits = &self.builder.context.limits;
+        let most = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
+        let bytes = shape.iter().try_fold(4u64, |bytes, &d| bytes.checked_mul(d.into()));
+        match bytes.filter(|&bytes| bytes > 0 && bytes <= most) {
+            Some(_) => Ok(self.temporary(shape)),
+            None => {
+                Err(Rejection::DeviceLimit(format!("a temporary of shape {shape:?}, at most {most} bytes")))
+            }
+        }
     }
 
     /// A value between two steps of this node.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use delegraph_delegate_api::PartitionOptions;
 
+use crate::custom::WgpuOp;
+
 /// Which adapter to run on. What is not given matches every adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AdapterChoice {
@@ -88,6 +90,17 @@ pub struct WgpuOptions {
     /// Measure each kernel's time on the device, where it can. Costs a little, and tensors no longer stay on the device
     /// between partitions.
     pub profile: bool,
+    /// Custom ops that the application has shaders for; of several for one name, the last one counts.
+    pub custom_ops: Vec<WgpuOp>,
+}
+
+impl WgpuOptions {
+    /// Adds a custom op.
+    #[must_use]
+    pub fn custom_op(mut self, op: WgpuOp) -> Self {
+        self.custom_ops.push(op);
+        self
+    }
 }
 
 impl Default for WgpuOptions {
@@ -100,6 +113,7 @@ impl Default for WgpuOptions {
             pipeline_cache: PipelineCache::User,
             max_gpu_bytes: None,
             profile: false,
+            custom_ops: Vec::new(),
         }
     }
 }

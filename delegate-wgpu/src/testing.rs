@@ -216,7 +216,54 @@ pub(crate) fn check_custom(
     inputs: &[Option<T>],
     expected: &[T],
 ) {
-    let Some(delegate) = delegate() else { return };
+    if let Some(delegate) = delegate() {
+        check_on(delegate, op, version, params, options, inputs, expected);
+    }
+}
+
+/// Runs one node of a custom op on a delegate with these options, and compares in the same way.
+#[track_caller]
+pub(crate) fn check_custom_with(
+    delegate_options: WgpuOptions,
+    op: impl Into<Op>,
+    options: &[u8],
+    inputs: &[Option<T>],
+    expected: &[T],
+) {
+    if let Some(delegate) = delegate_with(delegate_options) {
+        check_on(&delegate, op, 1, Params::Custom, options, inputs, expected);
+    }
+}
+
+/// What a delegate with these options says of a node of a custom op.
+pub(crate) fn support_with(
+    delegate_options: WgpuOptions,
+    op: impl Into<Op>,
+    version: u32,
+    inputs: &[Option<T>],
+    outputs: &[T],
+) -> Option<Result<(), Rejection>> {
+    let delegate = delegate_with(delegate_options)?;
+    Some(OneNode::new(op, version, Params::Custom, &[], inputs, outputs).supported(&delegate))
+}
+
+/// On the same device as the others of a test run.
+fn delegate_with(options: WgpuOptions) -> Option<WgpuDelegate> {
+    let delegate = delegate()?;
+    let (device, queue) = delegate.device_and_queue();
+    Some(WgpuDelegate::with_device(device.clone(), queue.clone(), delegate.adapter().clone(), options))
+}
+
+#[track_caller]
+fn check_on(
+    delegate: &WgpuDelegate,
+    op: impl Into<Op>,
+    version: u32,
+    params: Params,
+    options: &[u8],
+    inputs: &[Option<T>],
+    expected: &[T],
+) {
     let blank: Vec<T> =
         expected.iter().map(|t| T { bytes: vec![0x55; t.bytes.len()], ..t.clone() }).collect();
     let mut case = OneNode::new(op, version, params, options, inputs, &blank);

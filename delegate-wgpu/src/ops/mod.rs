@@ -10,6 +10,7 @@ use delegraph_delegate_api::{NodeView, Rejection, VersionTable};
 use delegraph_shaders::Activation;
 use delegraph_shaders::unary::Unary;
 
+use crate::custom;
 use crate::lower::{Builder, Lowering, unsupported};
 
 /// Adds the steps of a node to the graph.
@@ -130,6 +131,12 @@ pub(crate) fn lower<'a>(
         return Ok(());
     }
     node.check_static()?;
+    // An application's own shaders come before ours.
+    if let Op::Custom(name) = node.op()
+        && let Some(op) = builder.custom_ops().iter().rev().find(|op| op.name() == &**name)
+    {
+        return custom::lower(op, &mut Lowering::new(node, builder, trial));
+    }
     let found = match node.op() {
         Op::Builtin(op) => FAMILIES.iter().flat_map(|ops| ops.iter()).find(|o| o.op == *op).map(|o| o.lower),
         Op::Custom(name) => CUSTOM.iter().find(|op| *op.name == **name).map(|op| op.lower),
