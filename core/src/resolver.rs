@@ -118,6 +118,15 @@ impl MutableOpResolver {
         self.add(Op::custom(name), registration, versions.range())
     }
 
+    /// Registers what `other` has for an op at one version, if it has something.
+    pub fn add_from(&mut self, other: &dyn OpResolver, op: impl Into<Op>, version: u32) -> &mut Self {
+        let op = op.into();
+        match other.find(&op, version).cloned() {
+            Some(registration) => self.add(op, registration, version..=version),
+            None => self,
+        }
+    }
+
     /// What was added here, each op with its versions, in the order of their names; not what the resolver underneath has.
     pub fn registered(&self) -> impl Iterator<Item = (&Op, &RangeInclusive<u32>)> {
         let mut all: Vec<_> = self

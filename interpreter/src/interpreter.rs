@@ -182,11 +182,19 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    /// A builder for `model`.
+    /// A builder for `model` with all kernels.
     pub fn builder(model: impl Into<Arc<Model>>) -> InterpreterBuilder {
+        Self::builder_with(model, BuiltinOpResolver::new())
+    }
+
+    /// A builder for `model` with these kernels: those that nothing else names are left out of the program.
+    pub fn builder_with(
+        model: impl Into<Arc<Model>>,
+        resolver: impl OpResolver + 'static,
+    ) -> InterpreterBuilder {
         InterpreterBuilder {
             model: model.into(),
-            resolver: Arc::new(BuiltinOpResolver::new()),
+            resolver: Arc::new(resolver),
             delegation: Delegation::default(),
             threads: 1,
             settings: Settings {

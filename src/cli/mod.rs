@@ -25,6 +25,7 @@ mod ops;
 mod output;
 mod profile;
 mod run;
+mod selective;
 mod values;
 
 use failure::{Exit, Failure};

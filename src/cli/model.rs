@@ -16,13 +16,17 @@ pub(crate) struct ModelArgument {
 
 impl ModelArgument {
     pub(crate) fn load(&self) -> Result<Model, Failure> {
-        readable(&self.path)?;
-        Ok(delegraph::load(&self.path)?)
+        load(&self.path)
     }
 
     pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }
+}
+
+pub(crate) fn load(path: &Path) -> Result<Model, Failure> {
+    readable(path)?;
+    Ok(delegraph::load(path)?)
 }
 
 /// A file that is not there is no damaged file.

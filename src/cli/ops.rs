@@ -1,6 +1,7 @@
 //! `ops`: which ops at which versions each backend runs.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use delegraph::TensorType;
@@ -26,6 +27,9 @@ pub(crate) struct Arguments {
     delegates: Vec<Choice>,
     #[command(flatten)]
     kernels: Kernels,
+    /// Write Rust source instead: a resolver with the kernels that these models need, and no others
+    #[arg(long, value_name = "MODEL", num_args = 1.., conflicts_with_all = ["delegates", "libraries"])]
+    resolver_for: Vec<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -102,6 +106,9 @@ impl Backend {
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
+    if !arguments.resolver_for.is_empty() {
+        return super::selective::run(&arguments.resolver_for, out);
+    }
     let kernels = &arguments.kernels;
     let mut backends: Vec<(String, Backend)> = Vec::new();
     for choice in &arguments.delegates {

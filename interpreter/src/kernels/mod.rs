@@ -1,7 +1,7 @@
 //! CPU kernels. `reference` is short and plainly correct; `optimized` is what users run. One file per op family,
 //! named like the family's definition in `delegraph_core::ops`.
 
-pub(crate) mod custom;
+pub mod custom;
 pub mod fixed_point;
 pub mod float8;
 pub mod index;

@@ -6,27 +6,41 @@ use delegraph_core::{Error, Result, TensorType};
 
 use crate::kernels::prepared::unsupported_type;
 
-mod audio;
-mod detection_postprocess;
-mod fused;
-mod hadamard;
-mod landmarks;
-mod max_pooling;
-mod resampler;
-mod transform_tensor;
-mod transpose_conv_bias;
+macro_rules! families {
+    ($($family:ident),* $(,)?) => {
+        $(mod $family;)*
+        /// Registers every kernel of a custom op.
+        pub(crate) fn register(resolver: &mut MutableOpResolver) {
+            $($family::register(resolver);)*
+        }
 
-/// Registers every kernel of a custom op.
-pub(crate) fn register(resolver: &mut MutableOpResolver) {
-    audio::register(resolver);
-    detection_postprocess::register(resolver);
-    fused::register(resolver);
-    hadamard::register(resolver);
-    landmarks::register(resolver);
-    max_pooling::register(resolver);
-    resampler::register(resolver);
-    transform_tensor::register(resolver);
-    transpose_conv_bias::register(resolver);
+        /// The kernels of one family each, for resolvers that have no others: see `delegraph ops --resolver-for`.
+        pub mod families {
+            use delegraph_core::MutableOpResolver;
+
+            $(
+                #[doc = concat!("Registers the kernels of the custom ops in `", stringify!($family), "`.")]
+                pub fn $family(resolver: &mut MutableOpResolver) {
+                    super::$family::register(resolver);
+                }
+            )*
+
+            /// All of them, by name.
+            pub const ALL: &[(&str, fn(&mut MutableOpResolver))] = &[$((stringify!($family), $family)),*];
+        }
+    };
+}
+
+families! {
+    audio,
+    detection_postprocess,
+    fused,
+    hadamard,
+    landmarks,
+    max_pooling,
+    resampler,
+    transform_tensor,
+    transpose_conv_bias,
 }
 
 /// An error in the node's options or shapes: custom ops have no inference that would find it.

@@ -9,6 +9,21 @@ macro_rules! families {
         pub fn register(resolver: &mut MutableOpResolver) {
             $($family::register(resolver);)*
         }
+
+        /// The kernels of one family each, for resolvers that have no others: see `delegraph ops --resolver-for`.
+        pub mod families {
+            use delegraph_core::MutableOpResolver;
+
+            $(
+                #[doc = concat!("Registers the reference kernels of the family `", stringify!($family), "`.")]
+                pub fn $family(resolver: &mut MutableOpResolver) {
+                    super::$family::register(resolver);
+                }
+            )*
+
+            /// All of them, by name.
+            pub const ALL: &[(&str, fn(&mut MutableOpResolver))] = &[$((stringify!($family), $family)),*];
+        }
     };
 }
 
