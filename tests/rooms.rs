@@ -31,33 +31,29 @@ const MISSING: &[(&str, &str, &[&str])] = &[
         "hashtable_lookup", "matrix_diag", "one_hot", "pack", "reshape", "reverse", "scatter", "select", "shape",
         "slice", "space_to_batch", "sparse_to_dense", "split", "tile", "transpose", "where_op",
     ]),
-    (OPTIMIZED, "computed while preparing, or calls other nodes or variables", &["control_flow", "densify", "hashtable", "variables"]),
+    (OPTIMIZED, "computed while preparing, or calls other nodes or variables", &[
+        "control_flow", "densify", "hashtable", "variables",
+    ]),
     (OPTIMIZED, "not yet: real models spend little time in it", &[
         "add_n", "arg_min_max", "bucketize", "cast", "comparison", "complex", "conv_3d", "cumsum", "l2_normalization",
         "local_response_normalization", "lsh_projection", "non_max_suppression", "random", "rnn", "segment",
         "skip_gram", "svdf", "topk", "unique",
     ]),
-    (GPU, "claimed only where it was computed while preparing: delegate-wgpu/src/ops/mod.rs", &["densify", "quantize", "shape"]),
+    (GPU, "claimed only where it was computed while preparing: delegate-wgpu/src/ops/mod.rs", &["densify", "shape"]),
     (GPU, "state and other subgraphs stay on the CPU", &["control_flow", "hashtable", "variables"]),
     (GPU, "not yet", &[
-        "bucketize", "complex", "concat_embeddings", "hashtable_lookup", "lsh_projection", "lstm",
-        "matrix_diag", "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense",
-        "svdf", "unique", "where_op",
+        "bucketize", "complex", "concat_embeddings", "hashtable_lookup", "lsh_projection", "lstm", "matrix_diag",
+        "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense", "svdf", "unique", "where_op",
     ]),
     (WGSL, "a strided copy: copy.wgsl", &[
         "concatenation", "depth_to_space", "fill", "pack", "reverse", "slice", "space_to_batch", "split", "tile",
         "transpose",
     ]),
-    (WGSL, "additions: binary.wgsl", &["add_n"]),
-    (WGSL, "rows of a table: gather.wgsl", &["embedding_lookup"]),
-    (WGSL, "another family's shader: binary.wgsl for comparison and prelu, batch_matmul.wgsl for fully_connected", &[
-        "comparison", "fully_connected", "prelu",
-    ]),
-    (WGSL, "needs no shader: a view, or computed while preparing", &["densify", "quantize", "reshape", "shape"]),
+    (WGSL, "needs no shader: a view, or computed while preparing", &["densify", "reshape", "shape"]),
     (WGSL, "not on the GPU", &[
-        "bucketize", "complex", "concat_embeddings", "control_flow", "hashtable", "hashtable_lookup",
-        "lsh_projection", "lstm", "matrix_diag", "non_max_suppression", "random", "rnn", "segment", "skip_gram",
-        "sparse_to_dense", "svdf", "unique", "variables", "where_op",
+        "bucketize", "complex", "concat_embeddings", "control_flow", "hashtable", "hashtable_lookup", "lsh_projection",
+        "lstm", "matrix_diag", "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense",
+        "svdf", "unique", "variables", "where_op",
     ]),
     (OPTIMIZED, "no real model is known to spend time in it", &[
         "dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather",

@@ -14,6 +14,7 @@ mod composite;
 mod control;
 mod ensure;
 pub mod error;
+pub mod fixed_point;
 pub mod flex;
 pub mod graph;
 pub mod kernel;

@@ -6,7 +6,10 @@ use std::borrow::Cow;
 
 use delegraph_core::NodeId;
 use delegraph_shaders as shaders;
+use shaders::quantize::Affine;
 use shaders::{Activation, Binding, Caps, Epilogue, Kernel, ShaderError};
+
+use crate::words::Words;
 
 /// Index of a value in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,11 +25,20 @@ pub(crate) struct Value<'a> {
     pub shape: Vec<u32>,
     /// What it holds.
     pub element: Element,
+    /// How the tensor outside looks, where this is one.
+    pub how: Words,
+    /// What its integers stand for.
+    pub quantization: Option<Affine>,
     /// Where its data comes from.
     pub source: Source<'a>,
 }
 
-impl Value<'_> {
+impl<'a> Value<'a> {
+    /// A value that is no tensor of the model.
+    pub(crate) fn new(shape: &[u32], element: Element, source: Source<'a>) -> Self {
+        Value { shape: shape.to_vec(), element, how: Words::Same, quantization: None, source }
+    }
+
     /// Bytes on the device.
     pub(crate) fn bytes(&self) -> u64 {
         self.shape.iter().map(|&d| u64::from(d)).product::<u64>() * 4
@@ -53,9 +65,21 @@ pub(crate) enum Source<'a> {
 
 /// Filter and bias as the model stores them; packed for the kernel when the graph is final.
 #[derive(Debug, Clone)]
-pub(crate) struct Weights<'a> {
-    pub filter: Cow<'a, [f32]>,
-    pub bias: Option<Cow<'a, [f32]>>,
+pub(crate) enum Weights<'a> {
+    /// Floats.
+    Floats { filter: Cow<'a, [f32]>, bias: Option<Cow<'a, [f32]>> },
+    /// Integers, and the words of each output channel.
+    Integers { filter: Cow<'a, [i8]>, channels: Vec<[u32; 3]> },
+}
+
+impl Weights<'_> {
+    /// Bytes of the filter.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Weights::Floats { filter, .. } => size_of_val(&**filter) as u64,
+            Weights::Integers { filter, .. } => filter.len() as u64,
+        }
+    }
 }
 
 /// One dispatch.
@@ -168,10 +192,13 @@ specs! {
     OneHot(shaders::one_hot::Spec),
     Pad(shaders::pad::Spec),
     Pool2D(shaders::pool_2d::Spec),
+    Quantize(shaders::quantize::Spec),
     Reduce(shaders::reduce::Spec),
     Resample(shaders::resample::Spec),
     Resize(shaders::resize::Spec),
     Scatter(shaders::scatter::Spec),
+    RowScales(shaders::row_scales::Spec),
+    RowSteps(shaders::row_steps::Spec),
     Select(shaders::select::Spec),
     Slice(shaders::slice::Spec),
     Softmax(shaders::softmax::Spec),
@@ -185,13 +212,14 @@ specs! {
 impl Spec {
     /// The epilogue, where the kernel has one.
     pub(crate) fn epilogue_mut(&mut self) -> Option<&mut Epilogue> {
-        match self {
+        let epilogue = match self {
             Spec::Conv2D(spec) => Some(&mut spec.epilogue),
             Spec::DepthwiseConv2D(spec) => Some(&mut spec.epilogue),
             Spec::FullyConnected(spec) => Some(&mut spec.epilogue),
             Spec::TransposeConv(spec) => Some(&mut spec.epilogue),
             _ => None,
-        }
+        };
+        epilogue.filter(|epilogue| !epilogue.is_fixed())
     }
 
     /// Where a function of the result goes, where the kernel has room for one.
@@ -212,14 +240,25 @@ impl Spec {
     }
 
     /// Filter and bias as the kernel reads them.
-    pub(crate) fn pack_weights(&self, weights: &Weights<'_>) -> Option<Vec<f32>> {
-        let (filter, bias) = (&*weights.filter, weights.bias.as_deref());
-        Some(match self {
-            Spec::Conv2D(spec) => spec.pack_weights(filter, bias),
-            Spec::DepthwiseConv2D(spec) => spec.pack_weights(filter, bias),
-            Spec::FullyConnected(spec) => spec.pack_weights(filter, bias),
-            Spec::TransposeConv(spec) => spec.pack_weights(filter, bias),
-            _ => return None,
+    pub(crate) fn pack_weights(&self, weights: &Weights<'_>) -> Option<Vec<u8>> {
+        fn bytes<T: bytemuck::Pod>(words: Vec<T>) -> Vec<u8> {
+            bytemuck::pod_collect_to_vec(&words)
+        }
+        Some(match weights {
+            Weights::Floats { filter, bias } => bytes(match self {
+                Spec::Conv2D(spec) => spec.pack_weights(filter, bias.as_deref()),
+                Spec::DepthwiseConv2D(spec) => spec.pack_weights(filter, bias.as_deref()),
+                Spec::FullyConnected(spec) => spec.pack_weights(filter, bias.as_deref()),
+                Spec::TransposeConv(spec) => spec.pack_weights(filter, bias.as_deref()),
+                _ => return None,
+            }),
+            Weights::Integers { filter, channels } => bytes(match self {
+                Spec::Conv2D(spec) => spec.pack_integers(filter, channels),
+                Spec::DepthwiseConv2D(spec) => spec.pack_integers(filter, channels),
+                Spec::FullyConnected(spec) => spec.pack_integers(filter, channels),
+                Spec::TransposeConv(spec) => spec.pack_integers(filter, channels),
+                _ => return None,
+            }),
         })
     }
 }
@@ -298,12 +337,12 @@ pub(crate) mod testing {
 
     /// Adds a value that steps write.
     pub(crate) fn value(graph: &mut Graph<'_>, shape: &[u32]) -> ValueId {
-        graph.add(Value { shape: shape.to_vec(), element: Element::F32, source: Source::Steps })
+        graph.add(Value::new(shape, Element::F32, Source::Steps))
     }
 
     /// Adds an input of the graph.
     pub(crate) fn input(graph: &mut Graph<'_>, shape: &[u32]) -> ValueId {
-        let id = graph.add(Value { shape: shape.to_vec(), element: Element::F32, source: Source::Input });
+        let id = graph.add(Value::new(shape, Element::F32, Source::Input));
         graph.inputs.push(id);
         id
     }
@@ -312,13 +351,13 @@ pub(crate) mod testing {
     pub(crate) fn constant(graph: &mut Graph<'_>, shape: &[u32]) -> ValueId {
         let elements: u32 = shape.iter().product();
         let source = Source::Constant(vec![0; elements as usize * 4].into());
-        graph.add(Value { shape: shape.to_vec(), element: Element::F32, source })
+        graph.add(Value::new(shape, Element::F32, source))
     }
 
     /// Adds another look at a whole value.
     pub(crate) fn view(graph: &mut Graph<'_>, of: ValueId, shape: &[u32]) -> ValueId {
         let source = Source::View { of, offset: 0 };
-        graph.add(Value { shape: shape.to_vec(), element: Element::F32, source })
+        graph.add(Value::new(shape, Element::F32, source))
     }
 
     /// Adds a step; its node has the number of the step.

@@ -13,11 +13,12 @@ use delegraph_delegate_api::{
 use crate::NAME;
 use crate::buffer::GpuBuffer;
 use crate::context::Context;
-use crate::graph::{Element, Graph, ValueId};
+use crate::graph::{Graph, ValueId};
 use crate::memory::{Dispatch, Layout, Memory};
 use crate::plan::plan;
 use crate::timer::Timer;
 use crate::upload::Uploaded;
+use crate::words::Words;
 
 /// Runs one partition.
 pub(crate) struct WgpuKernel {
@@ -32,7 +33,7 @@ pub(crate) struct WgpuKernel {
     timer: Option<Timer>,
     /// For other kernels, which find it as long as this one has it.
     _uploaded: [Arc<Uploaded>; 2],
-    /// Booleans on their way to the device, where they take a word each.
+    /// Elements on their way to the device, where they take a word each.
     words: Vec<u32>,
     mapping: Arc<Mapping>,
     stats: DelegateStats,
@@ -43,18 +44,18 @@ pub(crate) struct WgpuKernel {
 struct Input {
     name: String,
     shape: Shape,
-    element: Element,
+    how: Words,
     buffer: wgpu::Buffer,
 }
 
 struct Output {
-    element: Element,
+    how: Words,
     buffer: wgpu::Buffer,
     offset: u64,
     /// Where in the staging buffer.
     staged: u64,
     bytes: u64,
-    /// For whoever takes it from here; booleans have another layout on the device.
+    /// For whoever takes it from here; elements that are no words have another layout on the device.
     handle: Option<BufferHandle>,
 }
 
@@ -125,7 +126,7 @@ impl WgpuKernel {
             Ok(Input {
                 name: tensor.name().to_owned(),
                 shape: tensor.shape().cloned().unwrap_or_default(),
-                element: graph.value(*value).element,
+                how: graph.value(*value).how,
                 buffer: buffer.clone(),
             })
         };
@@ -134,11 +135,11 @@ impl WgpuKernel {
         let mut outputs = Vec::with_capacity(graph.outputs.len());
         for &id in &graph.outputs {
             let (buffer, range) = memory.storage(graph, id)?;
-            let (element, bytes) = (graph.value(id).element, graph.value(id).bytes());
-            let handle = (element != Element::Bool)
+            let (how, bytes) = (graph.value(id).how, graph.value(id).bytes());
+            let handle = (how == Words::Same)
                 .then(|| BufferHandle::new(GpuBuffer::new(context, buffer, range.offset, bytes)));
             let (buffer, offset) = (buffer.clone(), range.offset);
-            outputs.push(Output { element, buffer, offset, staged, bytes, handle });
+            outputs.push(Output { how, buffer, offset, staged, bytes, handle });
             staged += staging(bytes);
         }
         let timer = Timer::new(context, dispatches.len(), staged);
@@ -151,7 +152,7 @@ impl WgpuKernel {
                 mapped_at_creation: false,
             })
         });
-        let booleans = inputs.iter().filter(|i| i.element == Element::Bool).map(|i| i.shape.elements()).max();
+        let widened = inputs.iter().filter(|i| i.how != Words::Same).map(|i| i.shape.elements()).max();
         let stats = DelegateStats {
             device_bytes: memory.bytes() + size,
             dispatches: dispatches.len(),
@@ -177,7 +178,7 @@ impl WgpuKernel {
             staging,
             timer,
             _uploaded: memory.uploaded(),
-            words: vec![0; booleans.unwrap_or(0)],
+            words: vec![0; widened.unwrap_or(0)],
             mapping: Arc::default(),
             stats,
             node_times,
@@ -191,13 +192,12 @@ impl WgpuKernel {
             }
             let bytes = cx.input_bytes(i)?;
             let elements = input.shape.elements();
-            match input.element {
-                Element::Bool => {
-                    let words = self.words.get_mut(..elements).unwrap_or_default();
-                    words.iter_mut().zip(bytes).for_each(|(word, &byte)| *word = u32::from(byte != 0));
-                    self.context.queue.write_buffer(&input.buffer, 0, bytemuck::cast_slice(words));
-                }
-                _ => self.context.queue.write_buffer(&input.buffer, 0, bytes),
+            if input.how == Words::Same {
+                self.context.queue.write_buffer(&input.buffer, 0, bytes);
+            } else {
+                let words = self.words.get_mut(..elements).unwrap_or_default();
+                input.how.widen(bytes, words);
+                self.context.queue.write_buffer(&input.buffer, 0, bytemuck::cast_slice(words));
             }
         }
         Ok(())
@@ -271,19 +271,13 @@ impl WgpuKernel {
         for (i, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_stay(*i)) {
             let to = cx.output_bytes(i)?;
             let from = piece(output.staged, output.bytes).unwrap_or_default();
-            match output.element {
-                Element::Bool if from.len() == to.len() * 4 => {
-                    let words = from.as_chunks::<4>().0;
-                    to.iter_mut().zip(words).for_each(|(to, word)| *to = u8::from(*word != [0; 4]));
-                }
-                _ if from.len() == to.len() => to.copy_from_slice(from),
-                _ => {
-                    return Err(failed(format!(
-                        "output {i} has {} bytes, expected {}",
-                        to.len(),
-                        from.len()
-                    )));
-                }
+            if from.len() * output.how.bytes() != to.len() * 4 {
+                let (to, from) = (to.len(), from.len());
+                return Err(failed(format!("output {i} has {to} bytes, there are words of {from} bytes")));
+            }
+            match output.how {
+                Words::Same => to.copy_from_slice(from),
+                how => how.narrow(from, to),
             }
         }
         if let Some(timer) = &mut self.timer {
@@ -400,7 +394,7 @@ impl DelegateKernel for WgpuKernel {
         let fits = |input: &Input| match buffer.downcast::<GpuBuffer>() {
             Some(from) => {
                 let bytes = 4 * input.shape.elements() as u64;
-                input.element != Element::Bool && from.size() == bytes && from.is_on(&self.context)
+                input.how == Words::Same && from.size() == bytes && from.is_on(&self.context)
             }
             None => false,
         };

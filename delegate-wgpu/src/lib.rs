@@ -22,10 +22,12 @@ mod options;
 mod passes;
 mod pipelines;
 mod plan;
+mod table;
 #[cfg(test)]
 mod testing;
 mod timer;
 mod upload;
+mod words;
 
 pub use buffer::GpuBuffer;
 pub use custom::{WgpuDispatch, WgpuNode, WgpuOp, WgpuOpError, WgpuOperand, WgpuPlan, WgpuTensor};

@@ -4,24 +4,29 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use delegraph_core::ops::{Declared, InferContext, InferTensor, WrongParams};
-use delegraph_core::{NodeId, Params, TensorId, TensorType};
+use delegraph_core::{NodeId, Params, Quantization, TensorId, TensorType};
 use delegraph_delegate_api::{NodeView, Rejection, TensorInfo};
+use delegraph_shaders::quantize::{self, Affine, Direction};
 use delegraph_shaders::{Caps, ShaderError};
 
 use crate::custom::WgpuOp;
 use crate::device::Context;
 use crate::graph::{Element, Graph, Source, Spec, Step, Value, ValueId, Weights};
+use crate::ops::Product;
+use crate::words::Words;
 
 /// A graph under construction.
 pub(crate) struct Builder<'a, 'c> {
     pub graph: Graph<'a>,
     context: &'c Context,
     values: HashMap<TensorId, ValueId>,
+    /// What quantized values stand for, where a step has computed that.
+    reals: HashMap<ValueId, ValueId>,
 }
 
 impl<'a, 'c> Builder<'a, 'c> {
     pub(crate) fn new(context: &'c Context) -> Self {
-        Builder { graph: Graph::default(), context, values: HashMap::new() }
+        Builder { graph: Graph::default(), context, values: HashMap::new(), reals: HashMap::new() }
     }
 
     /// Custom ops of the application.
@@ -50,13 +55,10 @@ impl<'a, 'c> Builder<'a, 'c> {
         source: Source<'a>,
         operand: &str,
     ) -> Result<ValueId, Rejection> {
-        let element = match tensor.ty() {
-            TensorType::Float32 => Element::F32,
-            TensorType::Int32 => Element::I32,
-            TensorType::Bool => Element::Bool,
-            ty => return Err(Rejection::UnsupportedType { operand: operand.into(), ty }),
-        };
-        let value = Value { shape: self.shape_of(tensor)?, element, source };
+        let unsupported = || Rejection::UnsupportedType { operand: operand.into(), ty: tensor.ty() };
+        let (element, how) = Words::of(tensor.ty()).ok_or_else(unsupported)?;
+        let quantization = affine(tensor);
+        let value = Value { shape: self.shape_of(tensor)?, element, how, quantization, source };
         let id = self.graph.add(value);
         self.values.insert(tensor.id(), id);
         Ok(id)
@@ -83,19 +85,41 @@ impl<'a, 'c> Builder<'a, 'c> {
         dims.iter().map(|&d| u32::try_from(d).map_err(|_| too_large())).collect()
     }
 
+    /// Constant data; what is sparse, in its dense form.
+    fn dense(tensor: TensorInfo<'a>) -> Result<Option<Cow<'a, [u8]>>, Rejection> {
+        let (Some(bytes), Some(sparsity)) = (tensor.constant(), &tensor.tensor().sparsity) else {
+            return Ok(tensor.constant().map(Cow::Borrowed));
+        };
+        let shape = &tensor.tensor().shape;
+        let wrong = |e: String| Rejection::UnsupportedParam(format!("tensor \"{}\": {e}", tensor.name()));
+        let element = tensor.ty().bits().filter(|bits| bits.is_multiple_of(8)).map_or(0, |bits| bits / 8);
+        let size = shape.checked_elements().and_then(|n| n.checked_mul(element)).filter(|n| *n > 0);
+        let mut dense = vec![0; size.ok_or_else(|| wrong("sparse data of this size".into()))?];
+        sparsity.densify(shape, element, bytes, &mut dense).map_err(|e| wrong(e.to_string()))?;
+        Ok(Some(Cow::Owned(dense)))
+    }
+
     /// Constant data as the device holds it: one word per element.
     fn constant(tensor: TensorInfo<'a>) -> Result<Option<Cow<'a, [u8]>>, Rejection> {
-        let Some(bytes) = tensor.constant() else { return Ok(None) };
-        if tensor.tensor().sparsity.is_some() {
-            return Err(Rejection::UnsupportedParam(format!("tensor \"{}\" is sparse", tensor.name())));
-        }
-        Ok(Some(match tensor.ty() {
-            TensorType::Bool => {
-                Cow::Owned(bytes.iter().flat_map(|&b| u32::from(b != 0).to_le_bytes()).collect())
-            }
-            _ => Cow::Borrowed(bytes),
+        let Some(bytes) = Self::dense(tensor)? else { return Ok(None) };
+        Ok(Some(match Words::of(tensor.ty()) {
+            Some((_, how)) if how != Words::Same => how.widened(&bytes).into(),
+            _ => bytes,
         }))
     }
+}
+
+/// What the integers of a tensor stand for, if that is the same for all of them.
+fn affine(tensor: TensorInfo<'_>) -> Option<Affine> {
+    let (low, high) = match tensor.ty() {
+        TensorType::Int8 => (-128, 127),
+        TensorType::UInt8 => (0, 255),
+        TensorType::Int16 => (-32768, 32767),
+        _ => return None,
+    };
+    let (scale, zero) = tensor.quantization()?.scale_zero_point()?;
+    let usable = scale.is_finite() && scale > 0.0 && (low..=high).contains(&zero);
+    usable.then_some(Affine { scale, zero, low, high })
 }
 
 /// A node being lowered.
@@ -104,11 +128,13 @@ pub(crate) struct Lowering<'a, 'b, 'c> {
     builder: &'b mut Builder<'a, 'c>,
     /// Whether this only asks if the node is supported: operands that no step computes count as inputs.
     trial: bool,
+    /// Results that are to be rounded to the steps of an output.
+    rounded: Vec<(ValueId, ValueId)>,
 }
 
 impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     pub(crate) fn new(node: NodeView<'a>, builder: &'b mut Builder<'a, 'c>, trial: bool) -> Self {
-        Lowering { node, builder, trial }
+        Lowering { node, builder, trial, rounded: Vec::new() }
     }
 
     /// The node.
@@ -143,10 +169,73 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         Err(Rejection::Other(format!("nothing computes input {i} (\"{}\")", tensor.name())))
     }
 
-    /// Input `i` on the device, which must be FLOAT32.
+    /// The real numbers of input `i` on the device: floats, or what a quantized input stands for.
     pub(crate) fn input(&mut self, i: usize) -> Result<ValueId, Rejection> {
-        self.expect(i, TensorType::Float32)?;
-        self.any_input(i)
+        let id = self.any_input(i)?;
+        let value = self.builder.graph.value(id);
+        if value.element == Element::F32 {
+            return Ok(id);
+        }
+        let Some(affine) = value.quantization.filter(|_| self.is_bytes(id)) else {
+            return Err(self.wrong_type(i));
+        };
+        if let Some(&real) = self.builder.reals.get(&id) {
+            return Ok(real);
+        }
+        let shape = value.shape.clone();
+        let real = match &value.source {
+            Source::Constant(words) => {
+                let words = words.as_chunks::<4>().0.iter().map(|w| i32::from_le_bytes(*w));
+                let reals: Vec<f32> = words.map(|q| affine.scale * (q - affine.zero) as f32).collect();
+                let source = Source::Constant(bytemuck::pod_collect_to_vec(&reals).into());
+                self.builder.graph.add(Value::new(&shape, Element::F32, source))
+            }
+            _ => {
+                let real = self.temporary(&shape);
+                let elements = shape.iter().product();
+                self.push(quantize::Spec { affine, direction: Direction::ToReal, elements }, &[id], real)?;
+                real
+            }
+        };
+        self.builder.reals.insert(id, real);
+        Ok(real)
+    }
+
+    /// Whether a value holds integers of 8 bits.
+    pub(crate) fn is_bytes(&self, id: ValueId) -> bool {
+        matches!(self.builder.graph.value(id).how, Words::I8 | Words::U8)
+    }
+
+    /// Whether a value's integers take less than a word in the model, so that arithmetic on words differs.
+    pub(crate) fn is_narrow(&self, id: ValueId) -> bool {
+        self.narrow(id).is_some()
+    }
+
+    /// Bits of a value's integers in the model, and whether they are signed, where they take less than a word.
+    pub(crate) fn narrow(&self, id: ValueId) -> Option<(u32, bool)> {
+        match self.builder.graph.value(id).how {
+            Words::I8 => Some((8, true)),
+            Words::U8 => Some((8, false)),
+            Words::I16 => Some((16, true)),
+            Words::U16 => Some((16, false)),
+            _ => None,
+        }
+    }
+
+    /// What the integers of a value stand for.
+    pub(crate) fn affine(&self, id: ValueId) -> Option<Affine> {
+        self.builder.graph.value(id).quantization
+    }
+
+    /// A rejection for the type of input `i`.
+    pub(crate) fn wrong_type(&self, i: usize) -> Rejection {
+        let ty = self.node.input(i).map_or(TensorType::Float32, |tensor| tensor.ty());
+        Rejection::UnsupportedType { operand: format!("input {i}"), ty }
+    }
+
+    /// The type of input `i`.
+    pub(crate) fn ty(&self, i: usize) -> Option<TensorType> {
+        self.node.input(i).map(|tensor| tensor.ty())
     }
 
     /// Whether the node has input `i`.
@@ -175,21 +264,49 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         }
     }
 
-    /// The constant elements of input `i`, which must be FLOAT32.
-    pub(crate) fn constant(&self, i: usize) -> Result<&'a [f32], Rejection> {
+    /// The constant elements of input `i`, which must be floats.
+    pub(crate) fn constant(&self, i: usize) -> Result<Cow<'a, [f32]>, Rejection> {
         self.optional_constant(i)?.ok_or_else(|| unsupported(format!("input {i} is missing")))
     }
 
-    /// The constant elements of input `i`, which must be FLOAT32, if the node has it.
-    pub(crate) fn optional_constant(&self, i: usize) -> Result<Option<&'a [f32]>, Rejection> {
+    /// The constant elements of input `i`, which must be floats, if the node has it.
+    pub(crate) fn optional_constant(&self, i: usize) -> Result<Option<Cow<'a, [f32]>>, Rejection> {
         let Some(tensor) = self.node.input(i) else { return Ok(None) };
-        self.expect(i, TensorType::Float32)?;
-        if tensor.tensor().sparsity.is_some() {
-            return Err(unsupported(format!("input {i} is sparse")));
+        if !matches!(Words::of(tensor.ty()), Some((Element::F32, _))) {
+            return Err(self.wrong_type(i));
         }
-        let elements =
-            tensor.constant_as().ok_or_else(|| unsupported(format!("input {i} is not constant")))?;
-        Ok(Some(elements))
+        let words = Builder::constant(tensor)?;
+        let words = words.ok_or_else(|| unsupported(format!("input {i} is not constant")))?;
+        Ok(Some(match words {
+            Cow::Borrowed(bytes) => match bytemuck::try_cast_slice(bytes) {
+                Ok(elements) => Cow::Borrowed(elements),
+                Err(_) => bytemuck::pod_collect_to_vec(bytes).into(),
+            },
+            Cow::Owned(bytes) => bytemuck::pod_collect_to_vec(&bytes).into(),
+        }))
+    }
+
+    /// The quantization of input `i`.
+    pub(crate) fn quantization(&self, i: usize) -> Option<&'a Quantization> {
+        self.node.input(i).and_then(|tensor| tensor.quantization())
+    }
+
+    /// The constant bytes of input `i`; sparse ones in their dense form.
+    pub(crate) fn dense_bytes(&self, i: usize) -> Result<Cow<'a, [u8]>, Rejection> {
+        let tensor = self.node.input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
+        let bytes = Builder::dense(tensor)?;
+        bytes.ok_or_else(|| unsupported(format!("input {i} is not constant")))
+    }
+
+    /// The constant words of input `i`, of any type that the device holds.
+    pub(crate) fn constant_words(&self, i: usize) -> Result<Vec<u32>, Rejection> {
+        let tensor = self.node.input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
+        if Words::of(tensor.ty()).is_none() {
+            return Err(self.wrong_type(i));
+        }
+        let words = Builder::constant(tensor)?;
+        let words = words.ok_or_else(|| unsupported(format!("input {i} is not constant")))?;
+        Ok(bytemuck::pod_collect_to_vec(&words))
     }
 
     /// The shape of input `i`, which must have rank 4.
@@ -242,9 +359,70 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         }
     }
 
-    /// A value between two steps of this node.
+    /// Where a step writes the real numbers of output `i`. Those of a quantized output are rounded to its steps when
+    /// the node is complete.
+    pub(crate) fn real_output(&mut self, i: usize) -> Result<ValueId, Rejection> {
+        let id = self.output(i)?;
+        let value = self.builder.graph.value(id);
+        if value.element == Element::F32 {
+            return Ok(id);
+        }
+        if value.quantization.is_none() || !self.is_bytes(id) {
+            let ty = self.node.output(i).map_or(TensorType::Float32, |tensor| tensor.ty());
+            return Err(Rejection::UnsupportedType { operand: format!("output {i}"), ty });
+        }
+        let shape = value.shape.clone();
+        let real = self.temporary(&shape);
+        self.rounded.push((real, id));
+        Ok(real)
+    }
+
+    /// Rounds what is to be rounded. Called once, after the node's own steps.
+    pub(crate) fn finish(&mut self) -> Result<(), Rejection> {
+        for (real, id) in std::mem::take(&mut self.rounded) {
+            self.round(real, id, Direction::Away)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a step that rounds real numbers to the integers of `to`.
+    pub(crate) fn round(
+        &mut self,
+        real: ValueId,
+        to: ValueId,
+        direction: Direction,
+    ) -> Result<(), Rejection> {
+        let affine = self.affine(to).ok_or_else(|| unsupported("an output without a scale"))?;
+        let elements = self.shape(to).iter().product();
+        self.push(quantize::Spec { affine, direction, elements }, &[real], to)
+    }
+
+    /// A value of floats between two steps of this node.
     pub(crate) fn temporary(&mut self, shape: &[u32]) -> ValueId {
-        self.builder.graph.add(Value { shape: shape.to_vec(), element: Element::F32, source: Source::Steps })
+        self.temporary_of(shape, Element::F32)
+    }
+
+    /// A value between two steps of this node.
+    pub(crate) fn temporary_of(&mut self, shape: &[u32], element: Element) -> ValueId {
+        self.builder.graph.add(Value::new(shape, element, Source::Steps))
+    }
+
+    /// A value between two steps that holds what another one holds, whatever its shape.
+    pub(crate) fn temporary_like(&mut self, shape: &[u32], other: ValueId) -> ValueId {
+        let Value { element, how, quantization, .. } = *self.builder.graph.value(other);
+        let value = Value { shape: shape.to_vec(), element, how, quantization, source: Source::Steps };
+        self.builder.graph.add(value)
+    }
+
+    /// A constant that the model doesn't have.
+    pub(crate) fn new_constant<T: bytemuck::Pod>(
+        &mut self,
+        shape: &[u32],
+        element: Element,
+        data: &[T],
+    ) -> ValueId {
+        let source = Source::Constant(bytemuck::pod_collect_to_vec(data).into());
+        self.builder.graph.add(Value::new(shape, element, source))
     }
 
     /// Says that output `i` is the bytes of `of` from `offset` on, a multiple of [`Lowering::view_alignment`].
@@ -286,6 +464,21 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         self.builder.shape_of(tensor)
     }
 
+    /// The shape of output `i`, which must have rank 4.
+    pub(crate) fn output_shape4(&self, i: usize) -> Result<[u32; 4], Rejection> {
+        let shape = self.output_shape(i)?;
+        shape
+            .as_slice()
+            .try_into()
+            .map_err(|_| unsupported(format!("output {i} has rank {}, not 4", shape.len())))
+    }
+
+    /// Whether input `i` has scales that differ from channel to channel.
+    pub(crate) fn has_scales_per_channel(&self, i: usize) -> bool {
+        let affine = self.quantization(i).and_then(|q| q.affine());
+        affine.is_some_and(|a| a.scales.iter().any(|scale| Some(scale) != a.scales.first()))
+    }
+
     /// The shape of a value.
     pub(crate) fn shape(&self, id: ValueId) -> Vec<u32> {
         self.builder.graph.value(id).shape.clone()
@@ -317,12 +510,23 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         &mut self,
         spec: impl Into<Spec>,
         input: ValueId,
-        filter: &'a [f32],
-        bias: Option<&'a [f32]>,
+        filter: Cow<'a, [f32]>,
+        bias: Option<Cow<'a, [f32]>>,
         output: ValueId,
     ) -> Result<(), Rejection> {
-        let weights = Weights { filter: filter.into(), bias: bias.map(Into::into) };
+        let weights = Weights::Floats { filter, bias };
         self.push_step(spec.into(), &[input], Some(weights), output)
+    }
+
+    /// Adds a step with weights of integers, and what follows it.
+    pub(crate) fn push_product(
+        &mut self,
+        spec: impl Into<Spec>,
+        product: Product<'a>,
+    ) -> Result<(), Rejection> {
+        let weights = Some(product.weights.clone());
+        self.push_step(spec.into(), &product.inputs, weights, product.output)?;
+        product.finish(self)
     }
 
     fn push_step(
@@ -337,8 +541,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
             _ => unsupported(e.to_string()),
         })?;
         let most = self.builder.context.limits.max_storage_buffer_binding_size;
-        if let Some(weights) = weights.as_ref().filter(|w| size_of_val(&*w.filter) as u64 > most) {
-            let bytes = size_of_val(&*weights.filter);
+        if let Some(bytes) = weights.as_ref().map(Weights::bytes).filter(|bytes| *bytes > most) {
             return Err(Rejection::DeviceLimit(format!(
                 "weights of {bytes} bytes, a shader can be given {most}"
             )));

@@ -83,7 +83,7 @@ impl<'g> Layout<'g> {
             blocks.push(uniforms.add(kernel.uniform.clone().into()));
             kernels.push(kernel);
             let packed = step.weights.as_ref().and_then(|w| step.spec.pack_weights(w));
-            weights.push(packed.map(|w| constants.add(bytemuck::cast_slice(&w).to_vec().into())));
+            weights.push(packed.map(|w| constants.add(w.into())));
             for id in step.reads().map(|id| graph.root(id).0) {
                 if let (Source::Constant(data), None) = (&graph.value(id).source, values[id.0]) {
                     values[id.0] = Some(Place::Constant(constants.add(data.clone())));

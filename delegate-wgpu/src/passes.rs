@@ -130,14 +130,15 @@ fn fuse_pad(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
         return false;
     };
     let padded = [n, h + top + bottom, w + left + right, c];
-    let zeros = pad.fill == Fill::Value(0.0_f32.to_bits()) && none == [0, 0] && inner == [0, 0];
-    let (Ok(top), Ok(left), true) = (i32::try_from(top), i32::try_from(left), zeros) else { return false };
-    let (input, padding) = match &mut graph.steps[i].spec {
-        Spec::Conv2D(conv) => (&mut conv.input, &mut conv.padding),
-        Spec::DepthwiseConv2D(conv) => (&mut conv.input, &mut conv.padding),
+    let (fill, around) = (pad.fill, none == [0, 0] && inner == [0, 0]);
+    let (Ok(top), Ok(left), true) = (i32::try_from(top), i32::try_from(left), around) else { return false };
+    let (input, padding, epilogue) = match &mut graph.steps[i].spec {
+        Spec::Conv2D(conv) => (&mut conv.input, &mut conv.padding, conv.epilogue),
+        Spec::DepthwiseConv2D(conv) => (&mut conv.input, &mut conv.padding, conv.epilogue),
         _ => return false,
     };
-    if *input != padded {
+    let zero = epilogue.integers.map_or(0.0_f32.to_bits(), |i| i.input_zero.cast_unsigned());
+    if *input != padded || fill != Fill::Value(zero) {
         return false;
     }
     *input = [n, h, w, c];
@@ -299,7 +300,8 @@ mod tests {
         graph.outputs.push(d);
         assert_eq!(optimized(&mut graph), [vec![0], vec![1, 2]]);
         assert_eq!(graph.steps[1].residual, Some(b));
-        let expected = Epilogue { activation: Activation::RELU, residual: Some(Activation::RELU) };
+        let expected =
+            Epilogue { residual: Some(Activation::RELU), ..Epilogue::activation(Activation::RELU) };
         assert_eq!(epilogue(&graph, 1), expected);
     }
 

@@ -7,7 +7,10 @@ use delegraph_core::graph::{Model, Node, Subgraph, Tensor};
 use delegraph_core::kernel::{
     Host, InvokeContext, Placement, PrepareContext, Resources, RuntimeTensor, Serial,
 };
-use delegraph_core::{BuiltinOp, Element, Kernel, NodeId, Op, Params, Shape, TensorId, TensorType};
+use delegraph_core::quantization::Affine;
+use delegraph_core::{
+    BuiltinOp, Element, Kernel, NodeId, Op, Params, Quantization, Shape, TensorId, TensorType,
+};
 use delegraph_delegate_api::{DelegateParams, GraphView, NodeState, Rejection, SimpleDelegate};
 
 use crate::WgpuDelegate;
@@ -21,13 +24,20 @@ pub(crate) struct T {
     shape: Shape,
     bytes: Vec<u8>,
     constant: bool,
+    quantization: Option<Quantization>,
 }
 
 impl T {
     pub(crate) fn new<E: Element>(shape: &[usize], elements: &[E]) -> Self {
         let (shape, bytes) = (Shape::new(shape), bytemuck::cast_slice(elements).to_vec());
         assert_eq!(shape.elements(), elements.len(), "a test's tensor has the wrong number of elements");
-        T { ty: E::TYPE, shape, bytes, constant: false }
+        T { ty: E::TYPE, shape, bytes, constant: false, quantization: None }
+    }
+
+    /// Elements that share bytes.
+    pub(crate) fn packed(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Self {
+        let (shape, bytes) = (Shape::new(shape), bytes.to_vec());
+        T { ty, shape, bytes, constant: false, quantization: None }
     }
 
     /// Floats made by a function of their index.
@@ -46,6 +56,19 @@ impl T {
     /// The file holds the data.
     pub(crate) fn constant(mut self) -> Self {
         self.constant = true;
+        self
+    }
+
+    /// Its integers stand for `scale * (integer - zero)`.
+    pub(crate) fn quantized(mut self, scale: f32, zero: i64) -> Self {
+        self.quantization = Some(Quantization::per_tensor(scale, zero));
+        self
+    }
+
+    /// Its integers stand for real numbers with a scale per index of `dimension`.
+    pub(crate) fn quantized_along(mut self, scales: &[f32], dimension: usize) -> Self {
+        let (scales, zero_points) = (scales.to_vec(), vec![0; scales.len()]);
+        self.quantization = Some(Quantization::Affine(Affine { scales, zero_points, dimension }));
         self
     }
 
@@ -106,7 +129,10 @@ impl OneNode {
         outputs: &[T],
     ) -> Self {
         let all: Vec<&T> = inputs.iter().flatten().chain(outputs).collect();
-        let tensor = |t: &&T| Tensor::new("t", t.ty, t.shape.clone());
+        let tensor = |t: &&T| Tensor {
+            quantization: t.quantization.clone().map(Into::into),
+            ..Tensor::new("t", t.ty, t.shape.clone())
+        };
         let mut ids = (0..).map(TensorId);
         let node_inputs: Vec<_> = inputs.iter().map(|t| t.as_ref().map(|_| ids.next().unwrap())).collect();
         let node_outputs: Vec<_> = outputs.iter().map(|_| ids.next().unwrap()).collect();

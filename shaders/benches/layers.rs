@@ -49,8 +49,8 @@ fn conv(caps: &Caps, [side, from, to, window, stride, residual]: [u32; 6]) -> Re
         dilation: [1; 2],
         padding: [((window - 1) / 2) as i32; 2],
         epilogue: Epilogue {
-            activation: Activation::RELU6,
             residual: (residual == 1).then_some(Activation::None),
+            ..Epilogue::activation(Activation::RELU6)
         },
     };
     Ok(Case {

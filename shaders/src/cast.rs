@@ -17,6 +17,8 @@ pub struct Spec {
     pub input: Element,
     /// What the output holds.
     pub output: Element,
+    /// Bits of an integer output, and whether it is signed, where it holds less than a word.
+    pub narrow: Option<(u32, bool)>,
     /// Elements of each.
     pub elements: u32,
 }
@@ -31,8 +33,24 @@ impl Spec {
         let count = if vec4 { self.elements / 4 } else { self.elements };
         let (from, to) = (self.input.wgsl(), self.output.wgsl());
         let (short, conversion) = match (self.input, self.output) {
-            (_, Element::Bool) => ("truth", "select(B(0u), B(1u), v != A(0))"),
-            _ => ("value", "B(v)"),
+            (Element::F32, Element::I32) if self.narrow.is_some() => {
+                let (bits, signed) = self.narrow.unwrap_or_default();
+                let (low, high) = if signed { (-(1 << (bits - 1)), 1 << (bits - 1)) } else { (0, 1 << bits) };
+                // Not a number becomes the highest.
+                let number = format!("clamp(v, A({low}.0), A({}.0))", high - 1);
+                (format!("float{bits}{signed}"), format!("B(select(A({}.0), {number}, v == v))", high - 1))
+            }
+            (_, Element::I32) if self.narrow.is_some() => {
+                let (bits, signed) = self.narrow.unwrap_or_default();
+                let low = if signed {
+                    format!("extractBits(B(v), 0u, {bits}u)")
+                } else {
+                    format!("B(v) & B({})", (1 << bits) - 1)
+                };
+                (format!("low{bits}{signed}"), low)
+            }
+            (_, Element::Bool) => ("truth".into(), "select(B(0u), B(1u), v != A(0))".into()),
+            _ => ("value".into(), "B(v)".into()),
         };
         let walk = Walk::new(NAME, caps, &[count])?;
         let (key, wgsl) = walk

@@ -88,6 +88,7 @@ impl Spec {
             .number("CHANNELS", few_channels(group_c))
             .flag("POINTWISE", self.pointwise());
         let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
+        let taps = kernel_h * kernel_w * group_v * out_c;
         let uniform = Uniform::default()
             .u32s([in_h, in_w, if vec4 { in_c / 4 } else { in_c }, group_c, group_v])
             .u32s([pixels, out_h, out_w, out_c, out_c / groups])
@@ -95,7 +96,7 @@ impl Spec {
             .u32s(self.stride)
             .u32s(self.dilation)
             .i32s(self.padding)
-            .u32s([kernel_h * kernel_w * group_v * out_c, row]);
+            .u32s([self.epilogue.weight_words(taps, taps * 4), row]);
         Ok(Kernel {
             name: NAME,
             key,
@@ -120,6 +121,14 @@ impl Spec {
     }
 }
 
+impl Spec {
+    /// Lays integer weights, shaped like [`Spec::filter`], out like floats, and after them the words of the output
+    /// channels ([`FixedChannel`](crate::FixedChannel), [`RealChannel`](crate::RealChannel)).
+    pub fn pack_integers(&self, filter: &[i8], channels: &[[u32; 3]]) -> Vec<u32> {
+        pack_integers(self.filter, self.epilogue, filter, channels)
+    }
+}
+
 /// Input channels of a group that are fewer than a vector of four, which the text knows; 0: not so.
 pub(crate) fn few_channels(group_c: u32) -> u32 {
     if group_c < 4 { group_c } else { 0 }
@@ -131,15 +140,35 @@ pub(crate) fn pack(shape: [u32; 4], filter: &[f32], bias: Option<&[f32]>) -> Vec
     let (taps, group_v) = (kernel_h * kernel_w, group_c.div_ceil(4));
     let mut packed = vec![0.0; taps * group_v * out_c * 4 + out_c.next_multiple_of(4)];
     let (to, last) = packed.split_at_mut(taps * group_v * out_c * 4);
-    for (i, to) in to.iter_mut().enumerate() {
-        let (part, o, vector) = (i % 4, i / 4 % out_c, i / 4 / out_c);
-        let (c, tap) = (vector % group_v * 4 + part, vector / group_v);
-        if c < group_c {
-            *to = filter.get((o * taps + tap) * group_c + c).copied().unwrap_or(0.0);
-        }
+    for (to, from) in to.iter_mut().zip(in_order(shape)) {
+        *to = from.and_then(|at| filter.get(at)).copied().unwrap_or(0.0);
     }
     for (to, from) in last.iter_mut().zip(bias.unwrap_or_default()) {
         *to = *from;
     }
     packed
+}
+
+/// See [`Spec::pack_integers`].
+pub(crate) fn pack_integers(
+    shape: [u32; 4],
+    epilogue: Epilogue,
+    filter: &[i8],
+    channels: &[[u32; 3]],
+) -> Vec<u32> {
+    let Some(integers) = epilogue.integers else { return Vec::new() };
+    let weights = in_order(shape)
+        .map(|at| at.and_then(|at| filter.get(at)).copied().unwrap_or(integers.weight_zero as i8));
+    integers.pack(weights, channels)
+}
+
+/// Which weight stands at each place of the packed ones; none where channels don't come in fours.
+fn in_order(shape: [u32; 4]) -> impl Iterator<Item = Option<usize>> {
+    let [out_c, kernel_h, kernel_w, group_c] = shape.map(|n| n as usize);
+    let (taps, group_v) = (kernel_h * kernel_w, group_c.div_ceil(4));
+    (0..taps * group_v * out_c * 4).map(move |i| {
+        let (part, o, vector) = (i % 4, i / 4 % out_c, i / 4 / out_c);
+        let (c, tap) = (vector % group_v * 4 + part, vector / group_v);
+        (c < group_c).then_some((o * taps + tap) * group_c + c)
+    })
 }

@@ -60,7 +60,8 @@ impl Spec {
         self.check()?;
         let shares = (0..2).all(|d| self.stride[d] <= 2 && (self.stride[d] == 1 || self.dilation[d] == 1));
         let small = self.window[0].saturating_mul(self.window[1]) <= MOST_WEIGHTS;
-        if self.input[3] == self.output[3] && self.input[3].is_multiple_of(4) && small && shares {
+        let floats = self.epilogue.integers.is_none();
+        if floats && self.input[3] == self.output[3] && self.input[3].is_multiple_of(4) && small && shares {
             self.strips(caps)
         } else {
             self.any(caps)
@@ -120,7 +121,8 @@ impl Spec {
             .u32s(self.stride)
             .u32s(self.dilation)
             .i32s(self.padding)
-            .u32(tiles);
+            .u32(tiles)
+            .u32(self.epilogue.weight_words(0, self.window[0] * self.window[1] * out_c));
         self.finish(caps, template, uniform, count)
     }
 
@@ -158,6 +160,15 @@ impl Spec {
             to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
         }
         packed
+    }
+}
+
+impl Spec {
+    /// Lays integer weights, shaped like floats, out one after the other, and after them the words of the output
+    /// channels ([`FixedChannel`](crate::FixedChannel), [`RealChannel`](crate::RealChannel)).
+    pub fn pack_integers(&self, filter: &[i8], channels: &[[u32; 3]]) -> Vec<u32> {
+        let Some(integers) = self.epilogue.integers else { return Vec::new() };
+        integers.pack(filter.iter().copied(), channels)
     }
 }
 

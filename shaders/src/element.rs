@@ -8,6 +8,8 @@ pub enum Element {
     F32,
     /// 32-bit signed integer.
     I32,
+    /// 32-bit unsigned integer.
+    U32,
     /// Unsigned word: zero is false, one is true.
     Bool,
 }
@@ -18,7 +20,7 @@ impl Element {
         match self {
             Self::F32 => "f32",
             Self::I32 => "i32",
-            Self::Bool => "u32",
+            Self::U32 | Self::Bool => "u32",
         }
     }
 }

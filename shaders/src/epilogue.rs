@@ -1,6 +1,7 @@
 //! What a kernel does with its result before storing it.
 
 use crate::Binding;
+use crate::integers::{IntegerResult, Integers};
 use crate::template::Template;
 use crate::unary::Unary;
 use crate::uniform::Uniform;
@@ -60,12 +61,15 @@ pub struct Epilogue {
     pub activation: Activation,
     /// When there is a residual operand, shaped like the output: the function applied after adding it.
     pub residual: Option<Activation>,
+    /// When the operands are integers: how the sums of their products become the result. Integers as results take no
+    /// activation.
+    pub integers: Option<Integers>,
 }
 
 impl Epilogue {
     /// Only an activation.
     pub fn activation(activation: Activation) -> Self {
-        Self { activation, residual: None }
+        Self { activation, ..Self::default() }
     }
 
     /// Whether a kernel with this epilogue reads [`Binding::Slope`].
@@ -73,17 +77,44 @@ impl Epilogue {
         self.activation == Activation::Prelu || self.residual == Some(Activation::Prelu)
     }
 
+    /// Of operands that are integers.
+    pub fn of_integers(activation: Activation, integers: Integers) -> Self {
+        Self { activation, residual: None, integers: Some(integers) }
+    }
+
+    /// Whether the result is integers.
+    pub fn is_fixed(&self) -> bool {
+        matches!(self.integers, Some(Integers { result: IntegerResult::Fixed { .. }, .. }))
+    }
+
+    /// Whether rows of the input have scales of their own.
+    fn has_rows(&self) -> bool {
+        matches!(self.integers, Some(Integers { result: IntegerResult::Real { row: 1.. }, .. }))
+    }
+
+    /// Where the words of the channels begin in weights that take so many vectors of four (or so many integers).
+    pub(crate) fn weight_words(&self, vectors: u32, integers: u32) -> u32 {
+        self.integers.map_or(vectors, |i| i.words(integers))
+    }
+
     /// Bindings that the epilogue adds, in the order that `include/epilogue.wgsl` numbers them.
     pub(crate) fn bindings(&self) -> impl Iterator<Item = Binding> {
         let residual = self.residual.map(|_| Binding::Residual);
-        residual.into_iter().chain(self.has_slope().then_some(Binding::Slope))
+        let rows = self.has_rows().then_some(Binding::Input(1));
+        residual.into_iter().chain(self.has_slope().then_some(Binding::Slope)).chain(rows)
     }
 
     /// Sets what `include/epilogue.wgsl` wants. `binding`: its first binding number.
     pub(crate) fn apply(&self, template: Template, binding: u32) -> Template {
         let slope = binding + u32::from(self.residual.is_some());
+        let rows = slope + u32::from(self.has_slope());
         let after = self.residual.unwrap_or_default();
         template
+            .flag("INTEGERS", self.integers.is_some())
+            .flag("FIXED", self.is_fixed())
+            .flag("BY_ROW", self.has_rows())
+            .number("BY_ROW_BINDING", rows)
+            .number("BITS", self.integers.map_or(0, |i| i.bits))
             .flag("RESIDUAL", self.residual.is_some())
             .flag("SLOPE", self.has_slope())
             .number("RESIDUAL_BINDING", binding)
@@ -92,8 +123,14 @@ impl Epilogue {
             .text("AFTER", after.name(), after.wgsl("after"))
     }
 
-    /// Appends the four floats that `include/epilogue_params.wgsl` declares.
+    /// Appends the fields that `include/epilogue_params.wgsl` declares.
     pub(crate) fn uniform(&self, uniform: Uniform) -> Uniform {
-        uniform.f32s(self.activation.params()).f32s(self.residual.unwrap_or_default().params())
+        let uniform = uniform.f32s(self.activation.params()).f32s(self.residual.unwrap_or_default().params());
+        let Some(Integers { input_zero, weight_zero, result, .. }) = self.integers else { return uniform };
+        let ([zero, low, high], row) = match result {
+            IntegerResult::Fixed { zero, low, high } => ([zero, low, high], 0),
+            IntegerResult::Real { row } => ([0; 3], row),
+        };
+        uniform.i32s([input_zero, weight_zero, zero, low, high]).u32(row)
     }
 }

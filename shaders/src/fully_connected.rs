@@ -36,6 +36,11 @@ impl Spec {
         self.convolution().pack_weights(filter, bias)
     }
 
+    /// Lays out integer weights, as [convolutions](crate::conv_2d::Spec::pack_integers) do.
+    pub fn pack_integers(&self, filter: &[i8], channels: &[[u32; 3]]) -> Vec<u32> {
+        self.convolution().pack_integers(filter, channels)
+    }
+
     fn convolution(&self) -> conv_2d::Spec {
         conv_2d::Spec {
             input: [1, 1, self.rows, self.inputs],

@@ -222,6 +222,8 @@ fn include(name: &str) -> Option<&'static str> {
         "divide" => include_str!("wgsl/include/divide.wgsl"),
         "epilogue" => include_str!("wgsl/include/epilogue.wgsl"),
         "epilogue_params" => include_str!("wgsl/include/epilogue_params.wgsl"),
+        "fixed" => include_str!("wgsl/include/fixed.wgsl"),
+        "integers" => include_str!("wgsl/include/integers.wgsl"),
         "item" => include_str!("wgsl/include/item.wgsl"),
         "math" => include_str!("wgsl/include/math.wgsl"),
         "order" => include_str!("wgsl/include/order.wgsl"),

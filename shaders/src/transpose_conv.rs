@@ -1,6 +1,6 @@
 //! TRANSPOSE_CONV, with bias and a fused epilogue.
 
-use crate::conv_2d::{few_channels, pack};
+use crate::conv_2d::{few_channels, pack, pack_integers};
 use crate::epilogue::Epilogue;
 use crate::kernel::check_dispatch;
 use crate::register_tile::{LANES, RegisterTile, width};
@@ -73,13 +73,14 @@ impl Spec {
             .number("CHANNELS", few_channels(in_c))
             .flag("POINTWISE", false);
         let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
+        let taps = kernel_h * kernel_w * vectors * out_c;
         let uniform = Uniform::default()
             .u32s([in_h, in_w, if vec4 { vectors } else { in_c }, in_c, vectors])
             .u32s([batch * out_h * out_w, out_h, out_w, out_c, out_c])
             .u32s([kernel_h, kernel_w])
             .u32s(self.stride)
             .u32s(self.padding)
-            .u32s([kernel_h * kernel_w * vectors * out_c, phase_h, phase_w, pixels]);
+            .u32s([self.epilogue.weight_words(taps, taps * 4), phase_h, phase_w, pixels]);
         Ok(Kernel {
             name: NAME,
             key,
@@ -100,5 +101,10 @@ impl Spec {
     /// missing from the slices count as zero.
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         pack(self.filter, filter, bias)
+    }
+
+    /// Lays out integer weights, as [convolutions](crate::conv_2d::Spec::pack_integers) do.
+    pub fn pack_integers(&self, filter: &[i8], channels: &[[u32; 3]]) -> Vec<u32> {
+        pack_integers(self.filter, self.epilogue, filter, channels)
     }
 }

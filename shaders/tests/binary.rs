@@ -83,7 +83,7 @@ fn check(op: Binary, element: Element, a: &[u32], b: &[u32], output: &[u32]) {
     let kernel = spec.kernel(&gpu.caps).unwrap();
     let value = |x: f32| match element {
         Element::F32 => (x * 5.0).round() / 2.0,
-        Element::I32 => (x * 9.0).round(),
+        Element::I32 | Element::U32 => (x * 9.0).round(),
         Element::Bool => f32::from(u8::from(x > 0.0)),
     };
     let values = |shape: &[u32], seed| -> Vec<f32> {
@@ -99,7 +99,7 @@ fn check(op: Binary, element: Element, a: &[u32], b: &[u32], output: &[u32]) {
     let words = |values: &[f32]| -> Vec<u8> {
         let word = |v: &f32| match element {
             Element::F32 => v.to_le_bytes(),
-            Element::I32 => (*v as i32).to_le_bytes(),
+            Element::I32 | Element::U32 => (*v as i32).to_le_bytes(),
             Element::Bool => (*v as u32).to_le_bytes(),
         };
         values.iter().flat_map(word).collect()
@@ -113,7 +113,7 @@ fn check(op: Binary, element: Element, a: &[u32], b: &[u32], output: &[u32]) {
         .map(|word| match element {
             _ if op.compares() => *word as f32,
             Element::F32 => f32::from_bits(*word),
-            Element::I32 => *word as i32 as f32,
+            Element::I32 | Element::U32 => *word as i32 as f32,
             Element::Bool => *word as f32,
         })
         .collect();

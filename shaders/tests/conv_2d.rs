@@ -166,7 +166,10 @@ fn epilogues() {
         let plain = spec([1, 5, 6, 8], [channels, 3, 3, 8], 1, 1, true);
         for activation in [Activation::RELU, Activation::Prelu, Activation::Unary(Unary::Tanh)] {
             for residual in [None, Some(Activation::None), Some(Activation::RELU6), Some(Activation::Prelu)] {
-                check(&Spec { epilogue: Epilogue { activation, residual }, ..plain.clone() });
+                check(&Spec {
+                    epilogue: Epilogue { residual, ..Epilogue::activation(activation) },
+                    ..plain.clone()
+                });
             }
         }
     }

@@ -117,7 +117,8 @@ fn long_strips() {
 fn epilogues() {
     for channels in [8, 3] {
         let plain = spec([1, 9, 9, channels], 1, [3, 3], 1, 1, true);
-        let epilogue = Epilogue { activation: Activation::RELU6, residual: Some(Activation::None) };
+        let epilogue =
+            Epilogue { residual: Some(Activation::None), ..Epilogue::activation(Activation::RELU6) };
         check(&Spec { epilogue, ..plain.clone() });
         check(&Spec { epilogue: Epilogue::activation(Activation::RELU6), ..plain });
     }

@@ -38,7 +38,7 @@ fn twin(spec: &Spec, input: &[f32], filter: &[f32], bias: &[f32], residual: &[f3
 
 #[track_caller]
 fn check(input: [u32; 4], filter: [u32; 4], stride: [u32; 2], padding: [u32; 2], size: [u32; 2]) {
-    let epilogue = Epilogue { activation: Activation::RELU, residual: Some(Activation::None) };
+    let epilogue = Epilogue { residual: Some(Activation::None), ..Epilogue::activation(Activation::RELU) };
     let Some(gpu) = gpu() else { return };
     let output = [input[0], size[0], size[1], filter[0]];
     let spec = Spec { input, output, filter, stride, padding, epilogue };

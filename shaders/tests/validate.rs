@@ -9,18 +9,20 @@
 use std::collections::BTreeMap;
 
 use delegraph_shaders::binary::{self, Binary};
-use delegraph_shaders::depth_to_space::{self, Direction};
+use delegraph_shaders::depth_to_space::{self, Direction as Shuffle};
 use delegraph_shaders::pad::{self, Fill};
 use delegraph_shaders::pool_2d::{self, Pool};
+use delegraph_shaders::quantize::{self, Affine, Direction};
 use delegraph_shaders::reduce::{self, Reduce};
 use delegraph_shaders::resample::Positions;
 use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
-    Access, Activation, Caps, Element, Epilogue, Kernel, ShaderError, arg_min_max, batch_matmul, cast,
-    concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice, fully_connected,
-    gather, gather_nd, l2_normalization, landmarks, local_response_normalization, max_pooling, one_hot,
-    resample, scatter, select, slice, softmax, tile, topk, transpose, transpose_conv,
+    Access, Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, ShaderError, arg_min_max,
+    batch_matmul, cast, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice,
+    fully_connected, gather, gather_nd, l2_normalization, landmarks, local_response_normalization,
+    max_pooling, one_hot, resample, row_scales, row_steps, scatter, select, slice, softmax, tile, topk,
+    transpose, transpose_conv,
 };
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -61,15 +63,31 @@ fn few_epilogues() -> Vec<Epilogue> {
     let [prelu, tanh] = [Activation::Prelu, Activation::Unary(Unary::Tanh)];
     vec![
         Epilogue::default(),
-        Epilogue { activation: prelu, residual: Some(tanh) },
-        Epilogue { activation: tanh, residual: Some(prelu) },
+        Epilogue { residual: Some(tanh), ..Epilogue::activation(prelu) },
+        Epilogue { residual: Some(prelu), ..Epilogue::activation(tanh) },
     ]
+}
+
+fn integer_epilogues() -> Vec<Epilogue> {
+    let integers = |bits, result| Integers { input_zero: -3, weight_zero: 0, bits, result };
+    let fixed = IntegerResult::Fixed { zero: 1, low: -128, high: 127 };
+    let mut all = Vec::new();
+    for bits in [4, 8] {
+        for result in [fixed, IntegerResult::Real { row: 0 }, IntegerResult::Real { row: 25 }] {
+            all.push(Epilogue::of_integers(Activation::None, integers(bits, result)));
+        }
+    }
+    let real = integers(8, IntegerResult::Real { row: 25 });
+    let prelu = Epilogue::of_integers(Activation::Prelu, real);
+    all.push(Epilogue { residual: Some(Activation::RELU), ..prelu });
+    all
 }
 
 fn every_epilogue() -> Vec<Epilogue> {
     let all: Vec<Activation> =
         unaries().into_iter().map(Activation::Unary).chain([Activation::None, Activation::Prelu]).collect();
-    let afterwards = |activation| Epilogue { activation: Activation::None, residual: Some(activation) };
+    let afterwards =
+        |activation| Epilogue { residual: Some(activation), ..Epilogue::activation(Activation::None) };
     all.iter().map(|a| Epilogue::activation(*a)).chain(all.iter().map(|a| afterwards(*a))).collect()
 }
 
@@ -192,7 +210,7 @@ fn convolutions() {
     for epilogue in every_epilogue() {
         kernels.add(|caps| conv([8, 24], 1, 5, epilogue).kernel(caps));
     }
-    for epilogue in few_epilogues() {
+    for epilogue in few_epilogues().into_iter().chain(integer_epilogues()) {
         for from in [8, 6] {
             for to in [24, 12, 10, 7] {
                 for side in [5, 1] {
@@ -209,7 +227,7 @@ fn convolutions() {
 #[test]
 fn transposed_convolutions() {
     let mut kernels = Kernels::default();
-    for epilogue in few_epilogues() {
+    for epilogue in few_epilogues().into_iter().chain(integer_epilogues()) {
         for from in [8, 6] {
             for to in [24, 12, 7] {
                 for side in [5, 1] {
@@ -241,7 +259,7 @@ fn depthwise_convolutions() {
         padding: [1; 2],
         epilogue,
     };
-    for epilogue in few_epilogues() {
+    for epilogue in few_epilogues().into_iter().chain(integer_epilogues()) {
         // Windows of up to 25 weights have texts of their own.
         for h in 1..=25 {
             let plain = epilogue == Epilogue::default();
@@ -290,10 +308,24 @@ fn element_by_element() {
         }
         kernels.add(|caps| unary::Spec { steps: unaries(), elements }.kernel(caps));
         kernels.add(|caps| unary::Spec { steps: vec![], elements }.kernel(caps));
-        for input in [Element::F32, Element::I32, Element::Bool] {
-            for output in [Element::F32, Element::I32, Element::Bool] {
-                kernels.add(|caps| cast::Spec { input, output, elements }.kernel(caps));
+        for input in [Element::F32, Element::I32, Element::U32, Element::Bool] {
+            for output in [Element::F32, Element::I32, Element::U32, Element::Bool] {
+                kernels.add(|caps| cast::Spec { input, output, narrow: None, elements }.kernel(caps));
             }
+        }
+        for input in [Element::F32, Element::I32, Element::U32, Element::Bool] {
+            for narrow in [(8, true), (8, false), (16, true), (16, false)] {
+                let (narrow, output) = (Some(narrow), Element::I32);
+                kernels.add(|caps| cast::Spec { input, output, narrow, elements }.kernel(caps));
+            }
+        }
+        for asymmetric in [false, true] {
+            kernels.add(|caps| row_scales::Spec { rows: 3, depth: elements, asymmetric }.kernel(caps));
+        }
+        kernels.add(|caps| row_steps::Spec { rows: 3, depth: elements, low: -127 }.kernel(caps));
+        for direction in [Direction::ToReal, Direction::ToEven, Direction::Away] {
+            let affine = Affine { scale: 0.5, zero: 3, low: -128, high: 127 };
+            kernels.add(|caps| quantize::Spec { affine, direction, elements }.kernel(caps));
         }
     }
     kernels.check();
@@ -410,7 +442,7 @@ fn movements() {
     kernels.add(|caps| transpose::Spec { input: vec![2, 3, 4], permutation: vec![2, 0, 1] }.kernel(caps));
     kernels.add(|caps| tile::Spec { input: vec![2, 3], multiples: vec![2, 2] }.kernel(caps));
     kernels.add(|caps| {
-        let direction = Direction::DepthToSpace;
+        let direction = Shuffle::DepthToSpace;
         depth_to_space::Spec { direction, input: [1, 2, 2, 8], block: 2 }.kernel(caps)
     });
     for caps in DEVICES {

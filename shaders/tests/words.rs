@@ -112,7 +112,7 @@ fn casts() {
     let units = truths.map(|t| t as f32);
     let of_truths = truths.map(|t| t as i32);
     let run = |input, output, words: &[u8]| -> Vec<u32> {
-        let spec = cast::Spec { input, output, elements: 7 };
+        let spec = cast::Spec { input, output, narrow: None, elements: 7 };
         gpu.run(&spec.kernel(&Caps::WEBGPU).unwrap(), &[(Binding::Input(0), words)], 7)
     };
     use Element::{Bool, F32, I32};

@@ -8,8 +8,7 @@ use delegraph_shaders::binary::{Binary, Spec};
 use super::{GpuOp, expect_one_of};
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::ADD_N, max_version: 1, types: GpuOp::NUMBERS, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::ADD_N, max_version: 1, lower }];
 
 /// One addition after the other.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -9,8 +9,8 @@ use super::{GpuOp, invalid, not_constant};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::ARG_MAX, max_version: 3, types: GpuOp::ANY, lower },
-    GpuOp { op: BuiltinOp::ARG_MIN, max_version: 3, types: GpuOp::ANY, lower },
+    GpuOp { op: BuiltinOp::ARG_MAX, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::ARG_MIN, max_version: 3, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

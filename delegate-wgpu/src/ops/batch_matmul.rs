@@ -9,13 +9,12 @@ use delegraph_shaders::batch_matmul::Spec;
 use super::GpuOp;
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::BATCH_MATMUL, max_version: 4, types: GpuOp::FLOATS, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::BATCH_MATMUL, max_version: 4, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &BatchMatMulParams = cx.params()?;
     let inputs = [cx.input(0)?, cx.input(1)?];
-    let output = cx.output(0)?;
+    let output = cx.real_output(0)?;
     let [a, b] = inputs.map(|id| cx.shape(id));
     let (transpose_a, transpose_b) = (p.adj_x, p.adj_y);
     cx.push(Spec { a, b, transpose_a, transpose_b, activation: Activation::None }, &inputs, output)

@@ -1,30 +1,30 @@
 //! ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR,
 //! RIGHT_SHIFT.
 
+use delegraph_core::BuiltinOp;
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
-use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
 use delegraph_shaders::binary::{Binary, Spec};
 
 use super::{GpuOp, activation};
-use crate::graph::Element;
+use crate::graph::{Element, ValueId};
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::ADD, max_version: 6, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::SUB, max_version: 5, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::MUL, max_version: 8, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::DIV, max_version: 2, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::MAXIMUM, max_version: 4, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::MINIMUM, max_version: 4, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::POW, max_version: 1, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::SQUARED_DIFFERENCE, max_version: 2, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::FLOOR_DIV, max_version: 3, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::FLOOR_MOD, max_version: 2, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::ATAN2, max_version: 1, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::BITWISE_XOR, max_version: 1, types: &[TensorType::Int32], lower },
-    GpuOp { op: BuiltinOp::RIGHT_SHIFT, max_version: 1, types: &[TensorType::Int32], lower },
+    GpuOp { op: BuiltinOp::ADD, max_version: 6, lower },
+    GpuOp { op: BuiltinOp::SUB, max_version: 5, lower },
+    GpuOp { op: BuiltinOp::MUL, max_version: 8, lower },
+    GpuOp { op: BuiltinOp::DIV, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::MAXIMUM, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::MINIMUM, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::POW, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::SQUARED_DIFFERENCE, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::FLOOR_DIV, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::FLOOR_MOD, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::ATAN2, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::BITWISE_XOR, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::RIGHT_SHIFT, max_version: 1, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -55,11 +55,26 @@ pub(super) fn push(
     op: Binary,
     activation: Activation,
 ) -> Result<(), Rejection> {
-    let (a, b) = (cx.any_input(0)?, cx.any_input(1)?);
-    let output = cx.output(0)?;
+    let inputs = [cx.any_input(0)?, cx.any_input(1)?];
+    if inputs.iter().any(|id| cx.is_narrow(*id)) {
+        let inputs = [cx.input(0)?, cx.input(1)?];
+        return push_on(cx, op, inputs, activation);
+    }
+    push_on(cx, op, inputs, activation)
+}
+
+/// One step for an operator on these values.
+pub(super) fn push_on(
+    cx: &mut Lowering<'_, '_, '_>,
+    op: Binary,
+    [a, b]: [ValueId; 2],
+    activation: Activation,
+) -> Result<(), Rejection> {
     if cx.element(a) != cx.element(b) {
         return Err(unsupported("operands of different types"));
     }
+    let output =
+        if op.compares() || cx.element(a) != Element::F32 { cx.output(0)? } else { cx.real_output(0)? };
     if cx.element(a) == Element::I32 && cx.is_constant(1) {
         // An error of the node, which a shader cannot report. What is computed only while running is not checked: an
         // integer divided by 0 is that integer.

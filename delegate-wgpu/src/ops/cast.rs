@@ -1,6 +1,6 @@
 //! CAST between FLOAT32, INT32 and BOOL; BITCAST between types of 32 bits.
 
-use delegraph_core::BuiltinOp;
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::cast::Spec;
 
@@ -8,21 +8,26 @@ use super::{GpuOp, expect_one_of};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::CAST, max_version: 9, types: GpuOp::ANY, lower },
-    GpuOp { op: BuiltinOp::BITCAST, max_version: 1, types: GpuOp::NUMBERS, lower: bitcast },
+    GpuOp { op: BuiltinOp::CAST, max_version: 9, lower },
+    GpuOp { op: BuiltinOp::BITCAST, max_version: 1, lower: bitcast },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);
     let elements = cx.shape(input).iter().product();
-    cx.push(Spec { input: cx.element(input), output: cx.element(output), elements }, &[input], output)
+    let narrow = cx.narrow(output);
+    let spec = Spec { input: cx.element(input), output: cx.element(output), narrow, elements };
+    cx.push(spec, &[input], output)
 }
+
+/// What takes a word in the model, too.
+const WORDS: &[TensorType] = &[TensorType::Float32, TensorType::Int32, TensorType::UInt32];
 
 /// Another look at the same words.
 fn bitcast(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    expect_one_of(cx, 0, GpuOp::NUMBERS)?;
+    expect_one_of(cx, 0, WORDS)?;
     let to = cx.node().output(0).map(|tensor| tensor.ty());
-    if let Some(ty) = to.filter(|ty| !GpuOp::NUMBERS.contains(ty)) {
+    if let Some(ty) = to.filter(|ty| !WORDS.contains(ty)) {
         return Err(Rejection::UnsupportedType { operand: "output 0".into(), ty });
     }
     let input = cx.any_input(0)?;

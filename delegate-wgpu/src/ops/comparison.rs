@@ -9,14 +9,14 @@ use super::{GpuOp, binary};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::EQUAL, max_version: 5, types: GpuOp::ANY, lower },
-    GpuOp { op: BuiltinOp::NOT_EQUAL, max_version: 4, types: GpuOp::ANY, lower },
-    GpuOp { op: BuiltinOp::LESS, max_version: 3, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::LESS_EQUAL, max_version: 2, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::GREATER, max_version: 2, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::GREATER_EQUAL, max_version: 3, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::LOGICAL_AND, max_version: 1, types: GpuOp::BOOLS, lower },
-    GpuOp { op: BuiltinOp::LOGICAL_OR, max_version: 1, types: GpuOp::BOOLS, lower },
+    GpuOp { op: BuiltinOp::EQUAL, max_version: 5, lower },
+    GpuOp { op: BuiltinOp::NOT_EQUAL, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::LESS, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::LESS_EQUAL, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::GREATER, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::GREATER_EQUAL, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::LOGICAL_AND, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::LOGICAL_OR, max_version: 1, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -32,7 +32,13 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::LOGICAL_OR) => Binary::LogicalOr,
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
-    binary::push(cx, operator, Activation::None)
+    let inputs = [cx.any_input(0)?, cx.any_input(1)?];
+    // Integers of one scale compare like what they stand for.
+    if cx.affine(inputs[0]) == cx.affine(inputs[1]) {
+        return binary::push_on(cx, operator, inputs, Activation::None);
+    }
+    let inputs = [cx.input(0)?, cx.input(1)?];
+    binary::push_on(cx, operator, inputs, Activation::None)
 }
 
 #[cfg(test)]

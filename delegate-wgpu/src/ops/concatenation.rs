@@ -5,13 +5,13 @@ use delegraph_core::ops::Activation;
 use delegraph_core::ops::concatenation::{ConcatenationParams, axis};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::concatenation::Spec;
+use delegraph_shaders::quantize::Direction;
 
 use super::{GpuOp, invalid};
 use crate::graph::Join;
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::CONCATENATION, max_version: 7, types: GpuOp::ANY, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CONCATENATION, max_version: 7, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     if cx.params::<ConcatenationParams>()?.fused_activation_function != Activation::None {
@@ -36,8 +36,15 @@ pub(super) fn join(
 ) -> Result<(), Rejection> {
     let count = inputs.len();
     let spec = Spec { inputs, axis };
+    let output = cx.output(0)?;
     for part in 0..count {
-        let (input, output) = (cx.any_input(part)?, cx.output(0)?);
+        let mut input = cx.any_input(part)?;
+        if cx.affine(input) != cx.affine(output) {
+            // An input of another scale is expressed anew.
+            let (real, elements) = (cx.input(part)?, cx.input_shape(part)?);
+            input = cx.temporary_like(&elements, output);
+            cx.round(real, input, Direction::Away)?;
+        }
         cx.push(Join { spec: spec.clone(), part }, &[input], output)?;
     }
     Ok(())

@@ -1,21 +1,19 @@
 //! CONV_2D.
 
-use delegraph_core::BuiltinOp;
 use delegraph_core::ops::conv_2d::Conv2DParams;
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::{Epilogue, conv_2d};
 
+use super::integers::{Operands, are_weights, product};
 use super::{GpuOp, activation, pad_front, positive};
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::CONV_2D, max_version: 8, types: GpuOp::FLOATS, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CONV_2D, max_version: 8, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &Conv2DParams = cx.params()?;
-    let (input, filter, bias) = (cx.input(0)?, cx.constant(1)?, cx.optional_constant(2)?);
-    let output = cx.output(0)?;
-    let shapes = (cx.shape4(input)?, cx.input_shape4(1)?, cx.shape4(output)?);
+    let shapes = (cx.input_shape4(0)?, cx.input_shape4(1)?, cx.output_shape4(0)?);
     let ([_, in_h, in_w, _], [_, kernel_h, kernel_w, _], [_, out_h, out_w, _]) = shapes;
     let stride = [positive(p.stride_h, "stride")?, positive(p.stride_w, "stride")?];
     let dilation = [positive(p.dilation_h_factor, "dilation")?, positive(p.dilation_w_factor, "dilation")?];
@@ -30,9 +28,32 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         stride,
         dilation,
         padding,
-        epilogue: Epilogue::activation(activation(p.fused_activation_function)?),
+        epilogue: Epilogue::default(),
     };
-    cx.push_weighted(spec, input, filter, bias, output)
+    if !are_weights(cx, 1) {
+        let epilogue = Epilogue::activation(activation(p.fused_activation_function)?);
+        let (input, filter, bias) = (cx.input(0)?, cx.constant(1)?, cx.optional_constant(2)?);
+        let output = cx.real_output(0)?;
+        return cx.push_weighted(conv_2d::Spec { epilogue, ..spec }, input, filter, bias, output);
+    }
+    // Grouped convolutions are no matrix product in the kernels that this agrees with.
+    let grouped = shapes.0[3] != shapes.1[3];
+    let product = product(
+        cx,
+        &Operands {
+            input: 0,
+            filter: 1,
+            bias: 2,
+            dimension: 0,
+            activation: p.fused_activation_function,
+            upwards: if grouped && cx.ty(0) != Some(TensorType::UInt8) { 0 } else { usize::MAX },
+            single: cx.ty(0) == Some(TensorType::UInt8),
+            rows: shapes.0[0],
+            row_pixels: out_h.saturating_mul(out_w),
+            asymmetric: grouped || cx.has_scales_per_channel(1),
+        },
+    )?;
+    cx.push_product(conv_2d::Spec { epilogue: product.epilogue, ..spec }, product)
 }
 
 #[cfg(test)]
@@ -79,5 +100,37 @@ mod tests {
         let params = params(Padding::Valid, 1, Activation::None);
         let said = support(BuiltinOp::CONV_2D, 1, params, &[Some(input.clone()), Some(filter)], &[input]);
         assert!(said.is_none_or(|s| s == Err(Rejection::UnsupportedParam("input 1 is not constant".into()))));
+    }
+
+    #[test]
+    fn bytes_with_a_scale_per_channel() {
+        // Zero points are -1 and 2: the real inputs are 1, 2, 3 and 4, and what lies around them is 0.
+        let input = T::new(&[1, 2, 2, 1], &[1_i8, 3, 5, 7]).quantized(0.5, -1);
+        let filter = T::new(&[2, 1, 2, 1], &[1_i8, 2, -3, 0]).constant().quantized_along(&[1.0, 0.25], 0);
+        let bias = T::new(&[2], &[4_i32, -2]).constant();
+        // Sums: 1·1 + 2·2 + 2, 2·1 + 0 + 2, …; 1·-0.75 - 0.25, …
+        // -2.5 is half-way, and goes up.
+        let expected = [9_i8, 1, 6, 0, 15, 0, 8, -1];
+        let expected = T::new(&[1, 2, 2, 2], &expected).quantized(1.0, 2);
+        let inputs = [Some(input), Some(filter), Some(bias)];
+        check(BuiltinOp::CONV_2D, 3, params(Padding::Same, 1, Activation::None), &inputs, &[expected]);
+    }
+
+    #[test]
+    fn unsigned_bytes_have_two_zero_points() {
+        let input = T::new(&[1, 1, 2, 1], &[130_u8, 120]).quantized(1.0, 125);
+        let filter = T::new(&[1, 1, 1, 1], &[13_u8]).constant().quantized(0.5, 10);
+        let expected = T::new(&[1, 1, 2, 1], &[8_u8, 0]).quantized(1.0, 0);
+        let inputs = [Some(input), Some(filter), None];
+        check(BuiltinOp::CONV_2D, 1, params(Padding::Valid, 1, Activation::None), &inputs, &[expected]);
+    }
+
+    #[test]
+    fn floats_become_integers_for_integer_weights() {
+        let input = T::new(&[1, 1, 2, 1], &[127.0_f32, -10.0]);
+        let filter = T::new(&[1, 1, 1, 1], &[4_i8]).constant().quantized(0.25, 0);
+        let expected = T::new(&[1, 1, 2, 1], &[128.0_f32, 0.0]);
+        let inputs = [Some(input), Some(filter), Some(T::new(&[1], &[1.0_f32]).constant())];
+        check(BuiltinOp::CONV_2D, 1, params(Padding::Valid, 1, Activation::Relu), &inputs, &[expected]);
     }
 }

@@ -10,8 +10,8 @@ use crate::graph::ValueId;
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::CONV_3D, max_version: 1, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::CONV_3D_TRANSPOSE, max_version: 1, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::CONV_3D, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::CONV_3D_TRANSPOSE, max_version: 1, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

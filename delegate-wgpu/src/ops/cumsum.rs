@@ -9,8 +9,7 @@ use delegraph_shaders::cumsum::Spec;
 use super::{GpuOp, expect_one_of, invalid, not_constant};
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::CUMSUM, max_version: 1, types: GpuOp::NUMBERS, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CUMSUM, max_version: 1, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &CumsumParams = cx.params()?;

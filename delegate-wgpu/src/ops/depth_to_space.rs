@@ -9,8 +9,8 @@ use super::{GpuOp, positive};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::DEPTH_TO_SPACE, max_version: 2, types: GpuOp::NUMBERS, lower: depth_to_space },
-    GpuOp { op: BuiltinOp::SPACE_TO_DEPTH, max_version: 2, types: GpuOp::NUMBERS, lower: space_to_depth },
+    GpuOp { op: BuiltinOp::DEPTH_TO_SPACE, max_version: 2, lower: depth_to_space },
+    GpuOp { op: BuiltinOp::SPACE_TO_DEPTH, max_version: 2, lower: space_to_depth },
 ];
 
 fn depth_to_space(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -1,21 +1,19 @@
 //! DEPTHWISE_CONV_2D.
 
-use delegraph_core::BuiltinOp;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::{Epilogue, depthwise_conv_2d};
 
+use super::integers::{Operands, are_weights, product};
 use super::{GpuOp, activation, pad_front, positive};
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::DEPTHWISE_CONV_2D, max_version: 7, types: GpuOp::FLOATS, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::DEPTHWISE_CONV_2D, max_version: 7, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &DepthwiseConv2DParams = cx.params()?;
-    let (input, filter, bias) = (cx.input(0)?, cx.constant(1)?, cx.optional_constant(2)?);
-    let output = cx.output(0)?;
-    let (shape, kernel, result) = (cx.shape4(input)?, cx.input_shape4(1)?, cx.shape4(output)?);
+    let (shape, kernel, result) = (cx.input_shape4(0)?, cx.input_shape4(1)?, cx.output_shape4(0)?);
     let stride = [positive(p.stride_h, "stride")?, positive(p.stride_w, "stride")?];
     let dilation = [positive(p.dilation_h_factor, "dilation")?, positive(p.dilation_w_factor, "dilation")?];
     let pad =
@@ -27,9 +25,32 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         stride,
         dilation,
         padding: [pad(0)?, pad(1)?],
-        epilogue: Epilogue::activation(activation(p.fused_activation_function)?),
+        epilogue: Epilogue::default(),
     };
-    cx.push_weighted(spec, input, filter, bias, output)
+    if !are_weights(cx, 1) {
+        let epilogue = Epilogue::activation(activation(p.fused_activation_function)?);
+        let (input, filter, bias) = (cx.input(0)?, cx.constant(1)?, cx.optional_constant(2)?);
+        let output = cx.real_output(0)?;
+        return cx.push_weighted(depthwise_conv_2d::Spec { epilogue, ..spec }, input, filter, bias, output);
+    }
+    let unsigned = cx.ty(0) == Some(TensorType::UInt8);
+    let product = product(
+        cx,
+        &Operands {
+            input: 0,
+            filter: 1,
+            bias: 2,
+            dimension: 3,
+            activation: p.fused_activation_function,
+            // The kernels that this agrees with take eight channels at once.
+            upwards: if unsigned { 0 } else { result[3] as usize / 8 * 8 },
+            single: unsigned,
+            rows: shape[0],
+            row_pixels: result[1].saturating_mul(result[2]),
+            asymmetric: true,
+        },
+    )?;
+    cx.push_product(depthwise_conv_2d::Spec { epilogue: product.epilogue, ..spec }, product)
 }
 
 #[cfg(test)]

@@ -7,8 +7,7 @@ use delegraph_shaders::dynamic_update_slice::Spec;
 use super::GpuOp;
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::DYNAMIC_UPDATE_SLICE, max_version: 6, types: GpuOp::ANY, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::DYNAMIC_UPDATE_SLICE, max_version: 6, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(2, TensorType::Int32)?;

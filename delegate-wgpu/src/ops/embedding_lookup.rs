@@ -7,8 +7,7 @@ use delegraph_shaders::gather::Spec;
 use super::GpuOp;
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::EMBEDDING_LOOKUP, max_version: 5, types: GpuOp::ANY, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::EMBEDDING_LOOKUP, max_version: 5, lower }];
 
 /// An id that no row has gives a row of zeros.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -7,7 +7,7 @@ use delegraph_shaders::tile::Spec;
 use super::GpuOp;
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::FILL, max_version: 5, types: GpuOp::ANY, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::FILL, max_version: 5, lower }];
 
 /// One element, repeated along every dimension.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -10,8 +10,8 @@ use super::{GpuOp, invalid};
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::GATHER, max_version: 8, types: GpuOp::ANY, lower },
-    GpuOp { op: BuiltinOp::GATHER_ND, max_version: 6, types: GpuOp::ANY, lower: gather_nd },
+    GpuOp { op: BuiltinOp::GATHER, max_version: 8, lower },
+    GpuOp { op: BuiltinOp::GATHER_ND, max_version: 6, lower: gather_nd },
 ];
 
 /// An index that lies outside is an error of the node, which a shader cannot report: constant indices are checked

@@ -9,15 +9,14 @@ use delegraph_shaders::l2_normalization::Spec;
 use super::GpuOp;
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::L2_NORMALIZATION, max_version: 2, types: GpuOp::FLOATS, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::L2_NORMALIZATION, max_version: 2, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let fused = cx.params::<L2NormParams>()?.fused_activation_function;
     if fused != Activation::None {
         return Err(unsupported(format!("activation {fused:?}")));
     }
-    let (input, output) = (cx.input(0)?, cx.output(0)?);
+    let (input, output) = (cx.input(0)?, cx.real_output(0)?);
     let shape = cx.shape(input);
     let depth = shape.last().copied().unwrap_or(1);
     let rows = shape.iter().rev().skip(1).product();

@@ -9,7 +9,7 @@ use super::{GpuOp, expect_one_of};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::LOCAL_RESPONSE_NORMALIZATION, max_version: 1, types: GpuOp::FLOATS, lower }];
+    &[GpuOp { op: BuiltinOp::LOCAL_RESPONSE_NORMALIZATION, max_version: 1, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &LocalResponseNormalizationParams = cx.params()?;

@@ -21,18 +21,23 @@ pub(crate) struct GpuOp {
     op: BuiltinOp,
     /// Up to this version, everything that the op can mean is either lowered or rejected by type or param.
     max_version: u32,
-    /// The types of data that are lowered, as the support table shows them. Lowering itself decides; a test holds the
-    /// two together.
-    types: &'static [TensorType],
     lower: Lower,
 }
 
 impl GpuOp {
-    const FLOATS: &[TensorType] = &[TensorType::Float32];
-    const BOOLS: &[TensorType] = &[TensorType::Bool];
-    const NUMBERS: &[TensorType] = &[TensorType::Float32, TensorType::Int32];
-    const ANY: &[TensorType] = &[TensorType::Float32, TensorType::Int32, TensorType::Bool];
+    const FLOATS: &[TensorType] = &[TensorType::Float32, TensorType::Float16];
+    const NUMBERS: &[TensorType] = &[TensorType::Float32, TensorType::Float16, TensorType::Int32];
+    const ANY: &[TensorType] = &[
+        TensorType::Float32,
+        TensorType::Float16,
+        TensorType::Int32,
+        TensorType::UInt8,
+        TensorType::Bool,
+        TensorType::Int8,
+    ];
 }
+
+pub(crate) use integers::Product;
 
 macro_rules! families {
     ($($family:ident),* $(,)?) => {
@@ -66,6 +71,7 @@ families! {
     pad,
     pool_2d,
     prelu,
+    quantize,
     reduce,
     reshape,
     resize,
@@ -83,10 +89,12 @@ families! {
     unary,
 }
 
+mod integers;
 mod landmarks;
 mod max_pooling;
 mod resample;
 mod transpose_conv_bias;
+mod types;
 
 /// A custom op that can run on the GPU.
 pub(crate) struct CustomOp {
@@ -106,8 +114,7 @@ const CUSTOM: &[CustomOp] = &[
 ];
 
 /// Ops that are claimed only where their result is computed while preparing.
-const FOLDED_ONLY: &[(BuiltinOp, u32)] =
-    &[(BuiltinOp::DENSIFY, 1), (BuiltinOp::DEQUANTIZE, 9), (BuiltinOp::SHAPE, 1)];
+const FOLDED_ONLY: &[(BuiltinOp, u32)] = &[(BuiltinOp::DENSIFY, 1), (BuiltinOp::SHAPE, 1)];
 
 /// The highest version that runs, per op.
 pub(crate) fn versions() -> VersionTable {
@@ -118,7 +125,7 @@ pub(crate) fn versions() -> VersionTable {
 
 /// The types of data on which `op` runs; none for ops that are claimed only where they were computed already.
 pub(crate) fn types(op: BuiltinOp) -> &'static [TensorType] {
-    FAMILIES.iter().flat_map(|ops| ops.iter()).find(|o| o.op == op).map_or(&[], |o| o.types)
+    types::types(op)
 }
 
 /// Adds the steps of `node` to the graph; none where its outputs are constants already.
@@ -142,7 +149,11 @@ pub(crate) fn lower<'a>(
         Op::Custom(name) => CUSTOM.iter().find(|op| *op.name == **name).map(|op| op.lower),
     };
     match (found, node.op()) {
-        (Some(lower), _) => lower(&mut Lowering::new(node, builder, trial)),
+        (Some(lower), _) => {
+            let mut lowering = Lowering::new(node, builder, trial);
+            lower(&mut lowering)?;
+            lowering.finish()
+        }
         (None, Op::Builtin(op)) if FOLDED_ONLY.iter().any(|(o, _)| o == op) => {
             Err(unsupported(format!("{} of data that is not constant", node.op())))
         }
@@ -166,6 +177,11 @@ pub(crate) fn expect_one_of(
 
 /// A rejection for operands that inference refuses.
 pub(crate) fn invalid(error: InferError) -> Rejection {
+    unsupported(error.to_string())
+}
+
+/// A rejection for scales that fixed-point factors don't reach.
+pub(crate) fn invalid_scale(error: delegraph_core::Error) -> Rejection {
     unsupported(error.to_string())
 }
 

@@ -8,8 +8,7 @@ use delegraph_shaders::one_hot::Spec;
 use super::{GpuOp, invalid};
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::ONE_HOT, max_version: 1, types: GpuOp::ANY, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::ONE_HOT, max_version: 1, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(0, TensorType::Int32)?;

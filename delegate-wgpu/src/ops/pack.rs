@@ -10,8 +10,8 @@ use super::{GpuOp, invalid};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::PACK, max_version: 5, types: GpuOp::NUMBERS, lower: pack },
-    GpuOp { op: BuiltinOp::UNPACK, max_version: 6, types: GpuOp::ANY, lower: unpack },
+    GpuOp { op: BuiltinOp::PACK, max_version: 5, lower: pack },
+    GpuOp { op: BuiltinOp::UNPACK, max_version: 6, lower: unpack },
 ];
 
 /// A concatenation of inputs that have one element along the new axis.

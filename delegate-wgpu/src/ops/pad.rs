@@ -10,23 +10,25 @@ use super::{GpuOp, invalid, not_constant};
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::PAD, max_version: 6, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::PADV2, max_version: 6, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::MIRROR_PAD, max_version: 3, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::PAD, max_version: 6, lower },
+    GpuOp { op: BuiltinOp::PADV2, max_version: 6, lower },
+    GpuOp { op: BuiltinOp::MIRROR_PAD, max_version: 3, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let (input, output) = (cx.input(0)?, cx.output(0)?);
+    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
     let paddings = paddings(&cx.infer()).map_err(invalid)?.ok_or_else(not_constant)?;
     let fill = match cx.node().op().builtin() {
         Some(BuiltinOp::MIRROR_PAD) => match cx.params::<MirrorPadParams>()?.mode {
             MirrorPadMode::Reflect => Fill::Reflect,
             MirrorPadMode::Symmetric => Fill::Symmetric,
         },
-        _ => {
-            let value = cx.optional_constant(2)?.unwrap_or(&[0.0]);
-            Fill::Value(value.first().copied().ok_or_else(not_constant)?.to_bits())
+        _ if cx.has_input(2) => {
+            let value = cx.constant_words(2)?;
+            Fill::Value(value.first().copied().ok_or_else(not_constant)?)
         }
+        // What stands for zero.
+        _ => Fill::Value(cx.affine(output).map_or(0, |affine| affine.zero.cast_unsigned())),
     };
     let side = |&size: &usize| u32::try_from(size).ok();
     let padding: Option<Vec<[u32; 2]>> =

@@ -9,8 +9,8 @@ use super::{GpuOp, activation, pad_front, positive};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::AVERAGE_POOL_2D, max_version: 3, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::MAX_POOL_2D, max_version: 3, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::AVERAGE_POOL_2D, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::MAX_POOL_2D, max_version: 3, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -19,7 +19,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::AVERAGE_POOL_2D) => Pool::Average,
         _ => Pool::Max,
     };
-    let (input, output) = (cx.input(0)?, cx.output(0)?);
+    let (input, output) = (cx.input(0)?, cx.real_output(0)?);
     let shapes = [cx.shape4(input)?, cx.shape4(output)?];
     let window = [positive(p.filter_height, "window")?, positive(p.filter_width, "window")?];
     let stride = [positive(p.stride_h, "stride")?, positive(p.stride_w, "stride")?];

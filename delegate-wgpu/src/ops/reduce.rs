@@ -10,13 +10,13 @@ use super::{GpuOp, invalid};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::MEAN, max_version: 3, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::SUM, max_version: 2, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::REDUCE_MAX, max_version: 3, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::REDUCE_MIN, max_version: 3, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::REDUCE_PROD, max_version: 2, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::REDUCE_ANY, max_version: 1, types: GpuOp::BOOLS, lower },
-    GpuOp { op: BuiltinOp::REDUCE_ALL, max_version: 1, types: GpuOp::BOOLS, lower },
+    GpuOp { op: BuiltinOp::MEAN, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::SUM, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::REDUCE_MAX, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::REDUCE_MIN, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::REDUCE_PROD, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::REDUCE_ANY, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::REDUCE_ALL, max_version: 1, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -29,7 +29,16 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::REDUCE_PROD) => Reduce::Prod,
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
-    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
+    let mut input = cx.any_input(0)?;
+    let narrow = cx.is_narrow(input);
+    if narrow {
+        if reduce == Reduce::Prod {
+            // The kernels on the CPU round after every factor.
+            return Err(cx.wrong_type(0));
+        }
+        input = cx.input(0)?;
+    }
+    let output = if narrow { cx.real_output(0)? } else { cx.output(0)? };
     let shape = cx.shape(input);
     let axes = cx.integers(1)?.into_iter().map(|axis| axis_in(axis, shape.len()));
     let mut axes = axes.collect::<Result<Vec<_>, _>>().map_err(invalid)?;

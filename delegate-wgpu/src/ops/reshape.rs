@@ -7,9 +7,9 @@ use super::GpuOp;
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::RESHAPE, max_version: 1, types: GpuOp::ANY, lower },
-    GpuOp { op: BuiltinOp::SQUEEZE, max_version: 2, types: GpuOp::ANY, lower },
-    GpuOp { op: BuiltinOp::EXPAND_DIMS, max_version: 1, types: GpuOp::ANY, lower },
+    GpuOp { op: BuiltinOp::RESHAPE, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::SQUEEZE, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::EXPAND_DIMS, max_version: 1, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

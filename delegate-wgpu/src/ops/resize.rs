@@ -9,8 +9,8 @@ use super::GpuOp;
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::RESIZE_BILINEAR, max_version: 4, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::RESIZE_NEAREST_NEIGHBOR, max_version: 4, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::RESIZE_BILINEAR, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::RESIZE_NEAREST_NEIGHBOR, max_version: 4, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -24,7 +24,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             (Resize::Nearest, p.align_corners, p.half_pixel_centers)
         }
     };
-    let (input, output) = (cx.input(0)?, cx.output(0)?);
+    let (input, output) = (cx.input(0)?, cx.real_output(0)?);
     let (shape, [_, height, width, _]) = (cx.shape4(input)?, cx.shape4(output)?);
     let spec = Spec { op, input: shape, size: [height, width], align_corners, half_pixel_centers };
     cx.push(spec, &[input], output)

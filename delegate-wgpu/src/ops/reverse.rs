@@ -8,8 +8,7 @@ use delegraph_shaders::slice::Spec;
 use super::{GpuOp, invalid};
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::REVERSE_V2, max_version: 4, types: GpuOp::ANY, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::REVERSE_V2, max_version: 4, lower }];
 
 /// A slice of everything, in steps of -1 along the reversed dimensions.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -7,8 +7,7 @@ use delegraph_shaders::scatter::Spec;
 use super::{GpuOp, expect_one_of};
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::SCATTER_ND, max_version: 1, types: GpuOp::ANY, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::SCATTER_ND, max_version: 1, lower }];
 
 /// An index that lies outside is left out.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

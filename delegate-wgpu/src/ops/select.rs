@@ -8,8 +8,8 @@ use super::GpuOp;
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::SELECT, max_version: 4, types: GpuOp::ANY, lower },
-    GpuOp { op: BuiltinOp::SELECT_V2, max_version: 2, types: GpuOp::ANY, lower },
+    GpuOp { op: BuiltinOp::SELECT, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::SELECT_V2, max_version: 2, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -10,8 +10,8 @@ use crate::graph::ValueId;
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::SLICE, max_version: 8, types: GpuOp::ANY, lower },
-    GpuOp { op: BuiltinOp::STRIDED_SLICE, max_version: 8, types: GpuOp::ANY, lower },
+    GpuOp { op: BuiltinOp::SLICE, max_version: 8, lower },
+    GpuOp { op: BuiltinOp::STRIDED_SLICE, max_version: 8, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -9,14 +9,14 @@ use super::GpuOp;
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::SOFTMAX, max_version: 4, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::LOG_SOFTMAX, max_version: 2, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::SOFTMAX, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::LOG_SOFTMAX, max_version: 2, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let log = cx.node().op().builtin() == Some(BuiltinOp::LOG_SOFTMAX);
     let beta = if log { 1.0 } else { cx.params::<SoftmaxParams>()?.beta };
-    let (input, output) = (cx.input(0)?, cx.output(0)?);
+    let (input, output) = (cx.input(0)?, cx.real_output(0)?);
     let shape = cx.shape(input);
     let (&depth, outer) = shape.split_last().ok_or_else(|| unsupported("a scalar"))?;
     cx.push(Spec { rows: outer.iter().product(), depth, beta, log }, &[input], output)

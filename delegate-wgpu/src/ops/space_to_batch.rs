@@ -10,8 +10,8 @@ use super::{GpuOp, invalid, not_constant};
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::SPACE_TO_BATCH_ND, max_version: 4, types: GpuOp::ANY, lower },
-    GpuOp { op: BuiltinOp::BATCH_TO_SPACE_ND, max_version: 4, types: GpuOp::ANY, lower },
+    GpuOp { op: BuiltinOp::SPACE_TO_BATCH_ND, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::BATCH_TO_SPACE_ND, max_version: 4, lower },
 ];
 
 /// Sizes and edges of the blocks, one for each dimension after the batch.
@@ -39,7 +39,11 @@ fn space_to_batch(cx: &mut Lowering<'_, '_, '_>, blocks: &Blocks) -> Result<(), 
     let mut padding = vec![[0; 2]; shape.len()];
     padding.iter_mut().skip(1).zip(&blocks.edges).for_each(|(to, edges)| *to = *edges);
     if padding.as_flattened().iter().any(|&n| n > 0) {
-        let spec = pad::Spec { input: shape.clone(), padding: padding.clone(), fill: Fill::Value(0) };
+        let spec = pad::Spec {
+            input: shape.clone(),
+            padding: padding.clone(),
+            fill: Fill::Value(cx.affine(from).map_or(0, |affine| affine.zero.cast_unsigned())),
+        };
         let sum = |(size, [before, after]): (&u32, &[u32; 2])| size.checked_add(*before)?.checked_add(*after);
         let padded: Option<Vec<u32>> = shape.iter().zip(&padding).map(sum).collect();
         shape = padded.ok_or_else(|| unsupported(format!("edges {:?}", blocks.edges)))?;

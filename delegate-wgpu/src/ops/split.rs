@@ -11,8 +11,8 @@ use crate::graph::ValueId;
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::SPLIT, max_version: 5, types: GpuOp::NUMBERS, lower },
-    GpuOp { op: BuiltinOp::SPLIT_V, max_version: 3, types: GpuOp::NUMBERS, lower },
+    GpuOp { op: BuiltinOp::SPLIT, max_version: 5, lower },
+    GpuOp { op: BuiltinOp::SPLIT_V, max_version: 3, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

@@ -8,8 +8,8 @@ use super::GpuOp;
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::TILE, max_version: 3, types: GpuOp::ANY, lower },
-    GpuOp { op: BuiltinOp::BROADCAST_TO, max_version: 4, types: GpuOp::ANY, lower },
+    GpuOp { op: BuiltinOp::TILE, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::BROADCAST_TO, max_version: 4, lower },
 ];
 
 /// How often each dimension is repeated follows from the shapes; BROADCAST_TO may add dimensions in front.

@@ -7,8 +7,7 @@ use delegraph_shaders::{gather, topk};
 use super::GpuOp;
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::TOPK_V2, max_version: 3, types: GpuOp::NUMBERS, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::TOPK_V2, max_version: 3, lower }];
 
 /// The indices, then the elements that they name.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

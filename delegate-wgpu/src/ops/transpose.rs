@@ -8,8 +8,7 @@ use delegraph_shaders::transpose::Spec;
 use super::{GpuOp, invalid, not_constant};
 use crate::lower::Lowering;
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::TRANSPOSE, max_version: 9, types: GpuOp::ANY, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::TRANSPOSE, max_version: 9, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let input = cx.any_input(0)?;

@@ -1,24 +1,22 @@
 //! TRANSPOSE_CONV.
 
-use delegraph_core::BuiltinOp;
 use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::ops::{Padding, pad_amount};
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Epilogue;
 use delegraph_shaders::transpose_conv::Spec;
 
+use super::integers::{Operands, are_weights, product};
 use super::{GpuOp, activation, positive};
 use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] =
-    &[GpuOp { op: BuiltinOp::TRANSPOSE_CONV, max_version: 5, types: GpuOp::FLOATS, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::TRANSPOSE_CONV, max_version: 5, lower }];
 
 /// Inputs: the output's shape, weights `[out, height, width, in]`, activations, bias.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &TransposeConvParams = cx.params()?;
-    let (filter, input, bias) = (cx.constant(1)?, cx.input(2)?, cx.optional_constant(3)?);
-    let output = cx.output(0)?;
-    let (shape, kernel, result) = (cx.shape4(input)?, cx.input_shape4(1)?, cx.shape4(output)?);
+    let (shape, kernel, result) = (cx.input_shape4(2)?, cx.input_shape4(1)?, cx.output_shape4(0)?);
     let stride = [positive(p.stride_h, "stride")?, positive(p.stride_w, "stride")?];
     // What a convolution from the output to the input would be padded with is cut off.
     let cut = |d: usize| {
@@ -36,9 +34,32 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         filter: kernel,
         stride,
         padding: [cut(0)?, cut(1)?],
-        epilogue: Epilogue::activation(activation(p.fused_activation_function)?),
+        epilogue: Epilogue::default(),
     };
-    cx.push_weighted(spec, input, filter, bias, output)
+    if !are_weights(cx, 1) {
+        let epilogue = Epilogue::activation(activation(p.fused_activation_function)?);
+        let (input, filter, bias) = (cx.input(2)?, cx.constant(1)?, cx.optional_constant(3)?);
+        let output = cx.real_output(0)?;
+        return cx.push_weighted(Spec { epilogue, ..spec }, input, filter, bias, output);
+    }
+    let unsigned = cx.ty(2) == Some(TensorType::UInt8);
+    let product = product(
+        cx,
+        &Operands {
+            input: 2,
+            filter: 1,
+            bias: 3,
+            dimension: 0,
+            activation: p.fused_activation_function,
+            // The kernels that this agrees with take eight channels at once.
+            upwards: if unsigned { usize::MAX } else { result[3] as usize / 8 * 8 },
+            single: unsigned,
+            rows: shape[0],
+            row_pixels: result[1].saturating_mul(result[2]),
+            asymmetric: true,
+        },
+    )?;
+    cx.push_product(Spec { epilogue: product.epilogue, ..spec }, product)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub(super) const CUSTOM: CustomOp = CustomOp { name: NAME, max_version: 1, lower
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let params = TransposeConvBiasParams::read(cx.node().custom_options()).map_err(invalid)?;
     let (input, filter, bias) = (cx.input(0)?, cx.constant(1)?, cx.constant(2)?);
-    let output = cx.output(0)?;
+    let output = cx.real_output(0)?;
     let (shape, kernel) = (cx.shape4(input)?, cx.input_shape4(1)?);
     let result = cx.shape4(output)?;
     let sizes = |shape: &[u32]| shape.iter().map(|&d| d as usize).collect::<Vec<_>>();

@@ -4,35 +4,38 @@
 use delegraph_core::BuiltinOp;
 use delegraph_core::ops::unary::{GeluParams, LeakyReluParams};
 use delegraph_delegate_api::Rejection;
+use delegraph_shaders::gather;
 use delegraph_shaders::unary::{Spec, Unary};
 
-use super::GpuOp;
+use super::{GpuOp, invalid_scale};
+use crate::graph::{Element, ValueId};
 use crate::lower::Lowering;
+use crate::table::table;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::ABS, max_version: 5, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::CEIL, max_version: 1, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::COS, max_version: 2, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::ELU, max_version: 1, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::EXP, max_version: 2, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::FLOOR, max_version: 1, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::GELU, max_version: 3, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::HARD_SWISH, max_version: 1, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::LEAKY_RELU, max_version: 2, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::LOG, max_version: 2, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::LOGISTIC, max_version: 3, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::NEG, max_version: 1, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::RELU, max_version: 3, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::RELU6, max_version: 3, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::RELU_N1_TO_1, max_version: 1, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::RELU_0_TO_1, max_version: 1, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::ROUND, max_version: 1, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::RSQRT, max_version: 3, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::SIGN, max_version: 2, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::SIN, max_version: 2, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::SQRT, max_version: 2, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::SQUARE, max_version: 1, types: GpuOp::FLOATS, lower },
-    GpuOp { op: BuiltinOp::TANH, max_version: 3, types: GpuOp::FLOATS, lower },
+    GpuOp { op: BuiltinOp::ABS, max_version: 5, lower },
+    GpuOp { op: BuiltinOp::CEIL, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::COS, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::ELU, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::EXP, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::FLOOR, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::GELU, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::HARD_SWISH, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::LEAKY_RELU, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::LOG, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::LOGISTIC, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::NEG, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::RELU, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::RELU6, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::RELU_N1_TO_1, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::RELU_0_TO_1, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::ROUND, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::RSQRT, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::SIGN, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::SIN, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::SQRT, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::SQUARE, max_version: 1, lower },
+    GpuOp { op: BuiltinOp::TANH, max_version: 3, lower },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -64,9 +67,29 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::TANH) => Unary::Tanh,
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
-    let (input, output) = (cx.input(0)?, cx.output(0)?);
+    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
+    if let (true, Some(from), Some(to)) = (cx.is_bytes(input), cx.affine(input), cx.affine(output)) {
+        let table = table(function, from, to).map_err(invalid_scale)?;
+        return look_up(cx, input, &table, output);
+    }
+    let (input, output) = (cx.input(0)?, cx.real_output(0)?);
     let elements = cx.shape(output).iter().product();
     cx.push(Spec { steps: vec![function], elements }, &[input], output)
+}
+
+/// What a table has for each byte of `input`.
+pub(super) fn look_up(
+    cx: &mut Lowering<'_, '_, '_>,
+    input: ValueId,
+    table: &[i32],
+    output: ValueId,
+) -> Result<(), Rejection> {
+    let entries = u32::try_from(table.len()).unwrap_or(u32::MAX);
+    let table = cx.new_constant(&[entries], Element::I32, table);
+    let indices = vec![cx.shape(input).iter().product()];
+    // An index below 0 counts from the end, as the table's makers expect.
+    let spec = gather::Spec { input: vec![entries], indices, axis: 0, batch_dims: 0 };
+    cx.push(spec, &[table, input], output)
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Fixed-point arithmetic of the quantized kernels. Results are bit-exact with the field's: the same multipliers,
 //! rounded at the same places.
 
+pub use delegraph_core::fixed_point::{
+    HardSwish, Multiplier, doubling_high_mul, rounding_shift_right, saturating_shl,
+};
 use delegraph_core::kernel::TensorView;
 use delegraph_core::ops::Activation;
 use delegraph_core::{Element, Error, Result, TensorType};
@@ -27,116 +30,6 @@ macro_rules! quantized_elements {
     })* };
 }
 quantized_elements!(i8, u8, i16, i32);
-
-/// The high half of twice the product, rounded to nearest.
-pub fn doubling_high_mul(a: i32, b: i32) -> i32 {
-    if a == i32::MIN && b == i32::MIN {
-        return i32::MAX;
-    }
-    let product = i64::from(a) * i64::from(b);
-    let nudge = if product >= 0 { 1 << 30 } else { 1 - (1 << 30) };
-    // Rounds towards zero, as the nudge expects.
-    ((product + nudge) / (1 << 31)) as i32
-}
-
-/// `x / 2^exponent`, rounded to nearest, halves away from zero. `exponent` is within `0..=31`.
-pub fn rounding_shift_right(x: i32, exponent: i32) -> i32 {
-    let exponent = exponent.clamp(0, 31);
-    let mask = ((1i64 << exponent) - 1) as i32;
-    let threshold = (mask >> 1) + i32::from(x < 0);
-    (x >> exponent) + i32::from((x & mask) > threshold)
-}
-
-/// A real factor as `multiplier · 2^(shift - 31)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Multiplier {
-    /// Between 2³⁰ and 2³¹, or 0.
-    pub multiplier: i32,
-    /// To the left where positive.
-    pub shift: i32,
-}
-
-impl Multiplier {
-    /// The nearest fixed-point factor. Factors below 2⁻³² or so are 0.
-    ///
-    /// # Errors
-    /// Where `real` is not finite, or too large.
-    pub fn new(real: f64) -> Result<Self> {
-        if real == 0.0 {
-            return Ok(Multiplier::default());
-        }
-        let (fraction, mut shift) = split(real);
-        let mut fixed = (fraction * (1u64 << 31) as f64).round() as i64;
-        if fixed == 1 << 31 {
-            fixed /= 2;
-            shift += 1;
-        }
-        if shift < -31 {
-            return Ok(Multiplier::default());
-        }
-        match i32::try_from(fixed) {
-            Ok(multiplier) if real.is_finite() && shift <= 30 => Ok(Multiplier { multiplier, shift }),
-            _ => Err(Error::Unsupported(format!("a quantization that scales by {real}"))),
-        }
-    }
-
-    /// Like [`Multiplier::new`], where the field's kernels expect a factor between 0 and 1.
-    ///
-    /// # Errors
-    /// Where it is not.
-    pub fn below_one(real: f64) -> Result<Self> {
-        if real > 0.0 && real < 1.0 {
-            return Multiplier::new(real);
-        }
-        Err(Error::Unsupported(format!("a quantization that scales by {real}, which must be below 1")))
-    }
-
-    /// `x` times the factor, rounded twice: after the product and after the shift.
-    pub fn apply(self, x: i32) -> i32 {
-        let left = x.wrapping_shl(self.shift.max(0).cast_unsigned());
-        rounding_shift_right(doubling_high_mul(left, self.multiplier), -self.shift.min(0))
-    }
-
-    /// Like [`Multiplier::apply`], but halves are rounded upwards both times: what the field's vectorized matrix
-    /// products and convolutions do.
-    pub fn apply_up(self, x: i32) -> i32 {
-        let left = x.wrapping_shl(self.shift.max(0).cast_unsigned());
-        let high = (i64::from(left) * i64::from(self.multiplier) + (1 << 30)) >> 31;
-        match -self.shift.min(0) {
-            0 => high as i32,
-            right => ((high + (1i64 << (right - 1))) >> right) as i32,
-        }
-    }
-
-    /// `x` times a factor below 1, rounded once, halves upwards.
-    pub fn apply_once(self, x: i32) -> i32 {
-        let right = 31 - self.shift.min(0);
-        ((i64::from(x) * i64::from(self.multiplier) + (1i64 << (right - 1))) >> right) as i32
-    }
-
-    /// An accumulator of up to 48 bits times the factor, of which 16 bits are kept; halves are rounded upwards.
-    pub fn apply_wide(self, x: i64) -> i32 {
-        let kept = if self.multiplier < 0x7fff_0000 { (self.multiplier + (1 << 15)) >> 16 } else { 0x7fff };
-        let product = x.wrapping_mul(kept.into());
-        match 15 - self.shift {
-            right @ 1.. => (product.wrapping_add(1i64 << (right - 1)) >> right) as i32,
-            left => product.wrapping_shl((-left).cast_unsigned()) as i32,
-        }
-    }
-}
-
-/// `real = fraction · 2^exponent` with the fraction's magnitude in `0.5..1`.
-fn split(real: f64) -> (f64, i32) {
-    let bits = real.to_bits();
-    let exponent = ((bits >> 52) & 0x7ff) as i32;
-    if exponent == 0 {
-        // A subnormal number: scaled up first.
-        let (fraction, exponent) = split(real * 2f64.powi(64));
-        return (fraction, exponent - 64);
-    }
-    let fraction = f64::from_bits(bits & !(0x7ff << 52) | 1022 << 52);
-    (fraction, exponent - 1022)
-}
 
 /// Scale and zero point of a tensor of 8 or 16 bits.
 ///
@@ -231,48 +124,9 @@ pub fn inverse_root(x: i32) -> Multiplier {
     Multiplier { multiplier: root, shift: -right }
 }
 
-/// `x · 2^exponent`, or the limit of the type that it is beyond.
-pub fn saturating_shl(x: i32, exponent: u32) -> i32 {
-    (i64::from(x) << exponent).clamp(i32::MIN.into(), i32::MAX.into()) as i32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rounds_halves_away_from_zero() {
-        for (x, want) in [(5, 3), (-5, -3), (4, 2), (6, 3), (-6, -3), (7, 4)] {
-            assert_eq!(rounding_shift_right(x, 1), want, "{x} / 2");
-        }
-        assert_eq!(rounding_shift_right(i32::MIN, 31), -1);
-        assert_eq!(doubling_high_mul(i32::MIN, i32::MIN), i32::MAX);
-        assert_eq!(doubling_high_mul(1 << 30, 3), 2, "1.5 is rounded up");
-    }
-
-    #[test]
-    fn multipliers() {
-        let check = |real: f64, want: (i32, i32)| {
-            let m = Multiplier::new(real).unwrap();
-            assert_eq!((m.multiplier, m.shift), want, "{real}");
-        };
-        check(1.0, (1 << 30, 1));
-        check(0.75, (3 << 29, 0));
-        check(0.1, (1_717_986_918, -3));
-        check(0.0, (0, 0));
-        check(1e-12, (0, 0));
-        check(1.0 - 1e-12, (1 << 30, 1));
-        assert!(Multiplier::new(f64::INFINITY).is_err());
-        assert!(Multiplier::new(f64::NAN).is_err());
-        assert!(Multiplier::new(1e12).is_err());
-        assert!(Multiplier::below_one(1.0).is_err());
-        assert_eq!(Multiplier::new(2.5).unwrap().apply(1000), 2500);
-        assert_eq!(Multiplier::new(0.1).unwrap().apply(-15), -2);
-        assert_eq!(Multiplier::new(0.1).unwrap().apply_up(-15), -1);
-        assert_eq!(Multiplier::new(2.5).unwrap().apply_up(1001), 2503, "2502.5 is rounded up");
-        assert_eq!(Multiplier::new(0.1).unwrap().apply_wide(30_000), 3000);
-        assert_eq!(Multiplier::new(1000.0).unwrap().apply_wide(-3), -3000);
-    }
 
     #[test]
     fn reciprocals() {

@@ -67,6 +67,9 @@ fn main(
 #else
     let pixel_of_{{v}} = min(first + {{v}}u, p.out_pixels - 1u);
 #endif
+#if INTEGERS
+    let zero_{{v}} = V(zero_of(row_of(pixel_of_{{v}})));
+#endif
 #if POINTWISE
     let at_{{v}} = pixel_of_{{v}} * p.in_pixel + channel;
 #else

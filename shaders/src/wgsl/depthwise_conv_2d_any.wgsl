@@ -23,17 +23,39 @@ struct Params {
     pad_h: i32,
     pad_w: i32,
     tiles: u32,
+    // Where the channels' words begin in packed weights.
+    bias: u32,
 #include "epilogue_params"
 }
 
-#if VEC4
-alias T = vec4<f32>;
+// INTEGERS: the input is integers, of which four weights take a word.
+
+#if FIXED
+alias R = i32;
 #else
-alias T = f32;
+alias R = f32;
+#endif
+#if INTEGERS
+alias E = i32;
+#else
+alias E = f32;
+#endif
+#if VEC4
+alias F = vec4<f32>;
+alias I = vec4<E>;
+alias T = vec4<R>;
+#else
+alias F = f32;
+alias I = E;
+alias T = R;
 #endif
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
+@group(0) @binding(0) var<storage, read> input: array<I>;
+#if INTEGERS
+@group(0) @binding(1) var<storage, read> weights: array<u32>;
+#else
 @group(0) @binding(1) var<storage, read> weights: array<T>;
+#endif
 @group(0) @binding(2) var<storage, read_write> output: array<T>;
 #include "params"
 
@@ -61,7 +83,13 @@ fn main(
     let n = divide(out_row, p.out_h);
     let top = i32((out_row - n * p.out_h) * p.stride_h) - p.pad_h;
     let left = i32(x * p.stride_w) - p.pad_w;
+#if INTEGERS
+    let bias = F();
+    let zero = F(zero_of(n));
+#else
     let bias = weights[p.window_h * p.window_w * out_channels + o];
+    let zero = F();
+#endif
 #for i in 0..TILE
     var sum_{{i}} = bias;
 #endfor
@@ -71,14 +99,22 @@ fn main(
         let inside_row = row >= 0 && row < p.in_h;
         let at_row = (n * u32(p.in_h) + u32(clamp(row, 0, p.in_h - 1))) * u32(p.in_w);
         for (var kx = 0u; kx < p.window_w; kx++) {
+#if INTEGERS
+#if VEC4
+            let w = expand(at_weight);
+#else
+            let w = expand(at_weight / 4u)[at_weight % 4u];
+#endif
+#else
             let w = weights[at_weight];
+#endif
             at_weight += out_channels;
 #for i in 0..TILE
             {
                 let column = left + i32({{i}}u * p.stride_w + kx * p.dilation_w);
                 let inside = inside_row && column >= 0 && column < p.in_w;
                 let v = input[(at_row + u32(clamp(column, 0, p.in_w - 1))) * p.channels + channel];
-                sum_{{i}} += select(T(), v, inside) * w;
+                sum_{{i}} += select(F(), F(v) - zero, inside) * w;
             }
 #endfor
         }
@@ -86,7 +122,23 @@ fn main(
 #for i in 0..TILE
     if x + {{i}}u < p.out_w {
         let at = (out_row * p.out_w + x + {{i}}u) * out_channels + o;
-        output[at] = finish(sum_{{i}}, at, o);
+#if INTEGERS
+        let pixel = out_row * p.out_w + x + {{i}}u;
+#if VEC4
+        let first = o * 4u;
+        let result_{{i}} = T(
+            result(sum_{{i}}.x, first, pixel),
+            result(sum_{{i}}.y, first + 1u, pixel),
+            result(sum_{{i}}.z, first + 2u, pixel),
+            result(sum_{{i}}.w, first + 3u, pixel),
+        );
+#else
+        let result_{{i}} = result(sum_{{i}}, o, pixel);
+#endif
+#else
+        let result_{{i}} = sum_{{i}};
+#endif
+        output[at] = finish(result_{{i}}, at, o);
     }
 #endfor
 }

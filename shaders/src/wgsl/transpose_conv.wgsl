@@ -74,6 +74,9 @@ fn main(
 #else
     let window_{{v}} = window(start + {{v}}u, first);
 #endif
+#if INTEGERS
+    let zero_{{v}} = V(zero_of(u32(window_{{v}}.z)));
+#endif
 #endfor
     var down = 0;
     for (var ky = tap_y; ky < p.kernel_h; ky += p.stride_h) {

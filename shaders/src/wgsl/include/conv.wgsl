@@ -7,20 +7,35 @@
 // weights: [kernel row][kernel column][input channels / 4][output channels] of four input channels
 // each, then the bias in fours.
 
+// INTEGERS: the input is integers, of which four weights take a word (or half of one), and the bias is part of
+// what the results are made with.
+
 alias V = vec4<f32>;
-#if IN_VEC4
-alias I = vec4<f32>;
+#if INTEGERS
+alias E = i32;
+alias W = u32;
 #else
-alias I = f32;
+alias E = f32;
+alias W = V;
+#endif
+#if IN_VEC4
+alias I = vec4<E>;
+#else
+alias I = E;
+#endif
+#if FIXED
+alias R = i32;
+#else
+alias R = f32;
 #endif
 #if WIDTH == 1
-alias T = f32;
+alias T = R;
 #else
-alias T = vec{{WIDTH}}<f32>;
+alias T = vec{{WIDTH}}<R>;
 #endif
 
 @group(0) @binding(0) var<storage, read> input: array<I>;
-@group(0) @binding(1) var<storage, read> weights: array<V>;
+@group(0) @binding(1) var<storage, read> weights: array<W>;
 @group(0) @binding(2) var<storage, read_write> output: array<T>;
 #include "params"
 
@@ -30,22 +45,22 @@ alias T = vec{{WIDTH}}<f32>;
 // Four input channels, the c-th of a group on. `at`: where the group's channels of the pixel begin.
 fn load(at: u32, c: u32) -> V {
 #if IN_VEC4
-    return input[at + c];
+    return V(input[at + c]);
 #else
 #if CHANNELS > 0
     // All there are, of a group of fewer than four.
     var v = V();
 #for i in 0..CHANNELS
-    v[{{i}}] = input[at + {{i}}u];
+    v[{{i}}] = f32(input[at + {{i}}u]);
 #endfor
     return v;
 #else
     let first = at + c * 4u;
     let left = p.group_c - c * 4u;
-    var v = V(input[first], 0.0, 0.0, 0.0);
-    if left > 1u { v.y = input[first + 1u]; }
-    if left > 2u { v.z = input[first + 2u]; }
-    if left > 3u { v.w = input[first + 3u]; }
+    var v = V(f32(input[first]), 0.0, 0.0, 0.0);
+    if left > 1u { v.y = f32(input[first + 1u]); }
+    if left > 2u { v.z = f32(input[first + 2u]); }
+    if left > 3u { v.w = f32(input[first + 3u]); }
     return v;
 #endif
 #endif

@@ -5,13 +5,19 @@
 #else
     let channel = wo / p.group_out * p.group_c;
 #endif
+#if !INTEGERS
     let bias = weights[p.bias + wo / 4u];
+#endif
 #for c in 0..WIDTH
+#if INTEGERS
+    let bias_{{c}} = 0.0;
+#else
 #if SPLIT
     // One of the parts brings the bias in.
     let bias_{{c}} = select(0.0, bias[(wo + {{c}}u) % 4u], local.y == 0u);
 #else
     let bias_{{c}} = bias[(wo + {{c}}u) % 4u];
+#endif
 #endif
 #for i in 0..PIXELS
     var sum_{{i}}_{{c}} = bias_{{c}};

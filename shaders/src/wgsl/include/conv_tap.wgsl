@@ -15,14 +15,23 @@
             for (var k = 0u; k < p.group_v; k++) {
 #endif
 #for c in 0..WIDTH
+#if INTEGERS
+                let w_{{c}} = expand(w + {{c}}u);
+#else
                 let w_{{c}} = weights[w + {{c}}u];
+#endif
 #endfor
 #if SHARED
 #for v in 0..VECTORS
-#if POINTWISE
-                let mine_{{v}} = load(at_{{v}}, k);
+#if INTEGERS
+                let read_{{v}} = load(at_{{v}}, k) - zero_{{v}};
 #else
-                let mine_{{v}} = select(V(), load(at_{{v}}, k), inside_{{v}});
+                let read_{{v}} = load(at_{{v}}, k);
+#endif
+#if POINTWISE
+                let mine_{{v}} = read_{{v}};
+#else
+                let mine_{{v}} = select(V(), read_{{v}}, inside_{{v}});
 #endif
 #for i in 0..8
                 let v_{{v * 8 + i}} = subgroupBroadcast(mine_{{v}}, {{i}}u);
@@ -30,10 +39,15 @@
 #endfor
 #else
 #for i in 0..PIXELS
-#if POINTWISE
-                let v_{{i}} = load(at_{{i}}, k);
+#if INTEGERS
+                let read_{{i}} = load(at_{{i}}, k) - zero_{{i}};
 #else
-                let v_{{i}} = select(V(), load(at_{{i}}, k), inside_{{i}});
+                let read_{{i}} = load(at_{{i}}, k);
+#endif
+#if POINTWISE
+                let v_{{i}} = read_{{i}};
+#else
+                let v_{{i}} = select(V(), read_{{i}}, inside_{{i}});
 #endif
 #endfor
 #endif

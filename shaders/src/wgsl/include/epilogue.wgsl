@@ -1,3 +1,8 @@
+#if FIXED
+fn finish(result: T, at: u32, channel: u32) -> T {
+    return result;
+}
+#else
 // Activation, residual operand and second activation. T is vec4<f32> or f32; R is the element of
 // the output's buffer: vec4<f32> when channels come in fours, else f32 with T handled lane by lane.
 #if RESIDUAL
@@ -27,3 +32,7 @@ fn finish(result: T, at: u32, channel: u32) -> T {
 #endif
     return v;
 }
+#endif
+#if INTEGERS
+#include "integers"
+#endif

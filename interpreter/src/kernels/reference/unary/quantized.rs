@@ -9,7 +9,7 @@ use crate::kernels::fixed_point;
 use crate::kernels::lookup::{SigmoidTable, Table16, map_bytes, table_of_8_bits};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::quantized::{
-    Multiplier, QuantizedElement, inverse_root, rounding_shift_right, scale_zero_point_in_range,
+    HardSwish, Multiplier, QuantizedElement, inverse_root, scale_zero_point_in_range,
 };
 
 /// Scale and zero point of input and output.
@@ -356,68 +356,12 @@ pub(super) fn leaky_relu(cx: &mut PrepareContext<'_>, alpha: f32) -> Result<Invo
 
 pub(super) fn hard_swish(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     match cx.input(0)?.ty() {
-        TensorType::UInt8 => {
-            HardSwish::new(&Scales::new(cx)?).and_then(|h| stored::<u8>(move |x| h.apply(x)))
-        }
-        TensorType::Int8 => HardSwish::new(&Scales::new(cx)?).and_then(|h| stored::<i8>(move |x| h.apply(x))),
+        TensorType::UInt8 => hard_swish_of(&Scales::new(cx)?).and_then(|h| stored::<u8>(move |x| h.apply(x))),
+        TensorType::Int8 => hard_swish_of(&Scales::new(cx)?).and_then(|h| stored::<i8>(move |x| h.apply(x))),
         _ => unsupported(cx),
     }
 }
 
-/// `x · relu6(x + 3) / 6` on 16-bit intermediate values.
-#[derive(Debug, Clone, Copy)]
-struct HardSwish {
-    input_zero: i32,
-    output_zero: i32,
-    /// To the output's scale, times 128.
-    output: Multiplier,
-    /// To a scale where 3 is 32768.
-    gate: Multiplier,
-}
-
-impl HardSwish {
-    fn new(scales: &Scales) -> Result<Self> {
-        let fine_scale = (1.0 / 128.0) * scales.input.0;
-        let multiplier = |real: f32| -> Result<Multiplier> {
-            let Multiplier { multiplier, shift } = Multiplier::new(real.into())?;
-            // 16 bits of the multiplier are kept.
-            let high = (i64::from(multiplier) + (1 << 15)) >> 16;
-            Ok(Multiplier { multiplier: high.min(i16::MAX.into()) as i32, shift })
-        };
-        let output = multiplier(fine_scale / scales.output.0)?;
-        if output.shift > 0 {
-            return Err(Error::Unsupported(format!("an output scale of {}", scales.output.0)));
-        }
-        Ok(HardSwish {
-            input_zero: scales.input.1,
-            output_zero: scales.output.1,
-            output,
-            gate: multiplier(fine_scale / (3.0 / 32768.0))?,
-        })
-    }
-
-    fn apply(self, x: i32) -> i32 {
-        let (low, high) = (i32::from(i16::MIN), i32::from(i16::MAX));
-        let round_mul = |a: i32, b: i32| {
-            let nudge = if a * b >= 0 { 1 << 14 } else { 1 - (1 << 14) };
-            ((a * b + nudge) / (1 << 15)).min(high)
-        };
-        let shl = |x: i32, by: i32| (i64::from(x) << by.min(32)).clamp(low.into(), high.into()) as i32;
-        let fine = (x - self.input_zero) * 128;
-        let mut gate = fine;
-        if self.gate.shift > 0 {
-            gate = shl(gate, self.gate.shift - 1);
-        }
-        gate = round_mul(gate, self.gate.multiplier);
-        if self.gate.shift > 0 {
-            gate = shl(gate, 1);
-        }
-        gate = rounding_shift_right(gate, -self.gate.shift.min(0));
-        // From -1..1 to 0..1.
-        gate = (gate + (1 << 15)) >> 1;
-        // Not rounded, which cancels the bias of the products before.
-        let product = gate * round_mul(fine, self.output.multiplier) / (1 << 15);
-        let output = rounding_shift_right(product, -self.output.shift);
-        i32::from((output as i16).wrapping_add(self.output_zero as i16))
-    }
+fn hard_swish_of(scales: &Scales) -> Result<HardSwish> {
+    HardSwish::new(scales.input, scales.output)
 }
