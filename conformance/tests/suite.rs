@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use delegraph_conformance::cases::{self, Case, DEFAULT_SEED, Verdict};
 use delegraph_conformance::compare::Arithmetic;
+use delegraph_core::ops::DEFS;
+use delegraph_core::{Op, OpResolver};
 use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -34,6 +36,12 @@ fn main() {
         .collect();
     let s = Arc::clone(&suite);
     trials.push(Trial::test("the_same_each_time", move || deterministic(&s, seed)));
+    let s = Arc::clone(&suite);
+    trials.push(Trial::test("every_version_of_every_kernel", move || every_version(&s)));
+    trials.push(Trial::test("there_are_enough", move || match suite.len() {
+        12_000.. => Ok(()),
+        few => Err(Failed::from(format!("there are {few}"))),
+    }));
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -82,6 +90,26 @@ fn deterministic(suite: &[Case], seed: u64) -> Result<(), Failed> {
         let print = |c: &Case| c.build().map(|m| c.fingerprint(&m));
         if !names.insert(&a.name) || a.name != b.name || print(a) != print(b) {
             wrong.push(a.name.clone());
+        }
+    }
+    verdict(&wrong)
+}
+
+/// Every version that the reference kernels register has a case.
+fn every_version(suite: &[Case]) -> Result<(), Failed> {
+    let resolver = ReferenceOpResolver::new();
+    let mut have = BTreeSet::new();
+    for case in suite {
+        let Ok(model) = case.build() else { continue };
+        have.extend(Case::ops(&model).into_iter().map(|(op, version)| (op.to_string(), version)));
+    }
+    let mut wrong = Vec::new();
+    for def in DEFS {
+        let op = Op::Builtin(def.op);
+        for (first, last) in resolver.versions(&op) {
+            let registered = first..=last.min(def.history.last().map_or(1, |(version, _)| *version));
+            let missing = registered.filter(|&version| !have.contains(&(op.to_string(), version)));
+            wrong.extend(missing.map(|version| format!("{op} v{version}")));
         }
     }
     verdict(&wrong)

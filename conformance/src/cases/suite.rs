@@ -14,7 +14,7 @@ pub const DEFAULT_SEED: u64 = 2026;
 /// Names are unique and do not change with the seed; what a random case is does.
 pub fn suite(seed: u64) -> Vec<Case> {
     let mut cases = super::all();
-    let mut generated = super::generate::cases(seed);
+    let mut generated = super::generate::cases(&cases, seed);
     super::name(&mut generated);
     cases.append(&mut generated);
     cases

@@ -181,7 +181,9 @@ pub(super) fn cases(seed: u64, out: &mut Vec<Case>) {
         for pair in 0..36 {
             let ranks = [pair / 6, pair % 6];
             let mut draw = Draw::new(seed, &format!("ranks{op:?}{ty:?}"), pair);
-            let case = Binary::random(&mut draw, op, ty, Some(ranks)).case(&mut draw, ty == Int8);
+            let problem = Binary::random(&mut draw, op, ty, Some(ranks));
+            let problem = Binary { activation: Activation::None, ..problem };
+            let case = problem.case(&mut draw, ty == Int8);
             out.push(finish(case, &mut draw, &format!("ranks_{}_{}", ranks[0], ranks[1]), 0));
         }
     }

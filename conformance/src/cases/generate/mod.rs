@@ -21,12 +21,15 @@ mod pool;
 mod recurrent;
 mod reduce;
 mod special;
+mod stablehlo;
+mod types;
 mod unary;
 mod weights;
 
 /// All generated cases, not named yet.
-pub(super) fn cases(seed: u64) -> Vec<Case> {
+pub(super) fn cases(listed: &[Case], seed: u64) -> Vec<Case> {
     let mut out = Vec::new();
+    types::cases(listed, &mut out);
     conv::cases(seed, &mut out);
     matrix::cases(seed, &mut out);
     pool::cases(seed, &mut out);
@@ -36,6 +39,7 @@ pub(super) fn cases(seed: u64) -> Vec<Case> {
     movement::cases(seed, &mut out);
     recurrent::cases(seed, &mut out);
     graphs::cases(seed, &mut out);
+    stablehlo::cases(seed, &mut out);
     edges::cases(&mut out);
     special::cases(&mut out);
     committed::cases(&mut out);

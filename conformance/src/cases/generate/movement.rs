@@ -39,7 +39,7 @@ fn index(draw: &mut Draw, shape: &[usize], values: &[i32]) -> Operand {
 
 fn pads(draw: &mut Draw, ty: TensorType) -> Case {
     let rank = draw.pick(&[1, 2, 3, 4, 4, 4, 5]);
-    let shape = draw.shape(rank, 120);
+    let shape = draw.shape(rank, 400);
     let kind = draw.below(4);
     let mut amounts = Vec::new();
     for &d in &shape {
@@ -49,6 +49,7 @@ fn pads(draw: &mut Draw, ty: TensorType) -> Case {
                 3 => (d - 1).min(4),
                 _ => 4,
             };
+            let most = if draw.chance(80) { most.min(2) } else { most };
             amounts.push(if draw.chance(40) { 0 } else { draw.size(0, most) as i32 });
         }
     }
