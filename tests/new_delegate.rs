@@ -18,7 +18,7 @@ fn the_crate_builds_and_passes_its_tests() {
     let made = folder.path().join("deep/npu");
     let arguments = ["new-delegate", "my-npu", "--path", path(&made), "--delegraph", ROOT, "--json"];
     let document = delegraph(&arguments).expect(0, "").json();
-    assert_eq!(document["files"].as_array().unwrap().len(), 4);
+    assert_eq!(document["files"].as_array().unwrap().len(), 5);
     // The versions that are here already, and what was built for the last run of this test.
     fs::copy(Path::new(ROOT).join("Cargo.lock"), made.join("Cargo.lock")).unwrap();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-delegate");
@@ -30,6 +30,10 @@ fn the_crate_builds_and_passes_its_tests() {
     let (stdout, stderr) = (String::from_utf8_lossy(&tested.stdout), String::from_utf8_lossy(&tested.stderr));
     assert!(tested.status.success(), "{stdout}\n{stderr}");
     assert!(stdout.contains("3 passed"), "{stdout}");
+    // The conformance suite, with the cases of its op.
+    let suites =
+        stdout.lines().filter_map(|l| l.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
+    assert!(suites.max().is_some_and(|most: usize| most > 100), "{stdout}");
     assert!(!stderr.contains("warning"), "{stderr}");
     // It is a plugin, too.
     let library = format!("{}my_npu{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);

@@ -14,15 +14,16 @@
 //! delegraph_conformance::main!(MyDelegate::new);
 //! ```
 //!
-//! What the delegate does not claim passes, for nothing is wrong with it; [expectations](crate::expectations) say what must
-//! be claimed. See [`Suite`] for what else can be set. A crash ends the process: nextest, which runs each test in one of its
-//! own, or `delegraph conformance` go on.
+//! There are the cases of the ops that the delegate declares, and those of several ops. What it does not claim of them
+//! passes, for nothing is wrong with it; [expectations](crate::expectations) say what must be claimed. See [`Suite`] for
+//! what else can be set. A crash ends the process: nextest, which runs each test in one of its own, and `delegraph
+//! conformance` go on.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use delegraph_core::Result;
-use delegraph_delegate_api::Delegate;
+use delegraph_core::{Op, Result};
+use delegraph_delegate_api::{Delegate, VersionTable};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::cases::{self, Case};
@@ -54,6 +55,7 @@ macro_rules! main {
 /// The tests of a delegate.
 pub struct Suite {
     backend: Backend,
+    ops: Option<VersionTable>,
     seed: u64,
     every: usize,
     expectations: Option<PathBuf>,
@@ -61,7 +63,7 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Every case, on the delegates that `make` makes.
+    /// The cases of every op that the delegate declares, and those of several ops, on the delegates that `make` makes.
     pub fn new<D: Delegate + 'static>(make: impl Fn() -> D + Send + Sync + 'static) -> Self {
         Self::from_maker(Arc::new(move || Ok(Box::new(make()) as Box<dyn Delegate>)))
     }
@@ -72,14 +74,24 @@ impl Suite {
     }
 
     fn from_maker(make: MakeDelegate) -> Self {
-        let name = make().map_or_else(|_| "delegate".to_owned(), |delegate| delegate.name().to_owned());
+        // Where it cannot be made, each test says so.
+        let made = make().ok();
+        let name = made.as_ref().map_or("delegate", |delegate| delegate.name()).to_owned();
+        let ops = made.map(|delegate| delegate.max_versions().clone());
         Suite {
             backend: Backend::delegate(name, make),
+            ops,
             seed: cases::DEFAULT_SEED,
             every: 1,
             expectations: None,
             selected: None,
         }
+    }
+
+    /// The cases of all other ops, too: that they are left, with a reason.
+    #[must_use]
+    pub fn every_op(self) -> Self {
+        Suite { ops: None, ..self }
     }
 
     /// What random cases are made from.
@@ -147,7 +159,9 @@ impl Suite {
         let mut counts = std::collections::HashMap::new();
         let mut trials = Vec::new();
         for case in cases::suite(self.seed) {
-            if self.selected.is_some_and(|selected| !selected(&case)) {
+            let declared = |ops: &VersionTable| ops.max(&Op::Builtin(case.op)).is_some();
+            let about = !case.is_single() || self.ops.as_ref().is_none_or(declared);
+            if !about || self.selected.is_some_and(|selected| !selected(&case)) {
                 continue;
             }
             let count: &mut usize = counts.entry((case.op, case.data_type())).or_default();

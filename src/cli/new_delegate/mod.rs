@@ -11,11 +11,12 @@ use super::output::{Document, Output};
 
 /// The files of the crate; `the-delegate` and `the_delegate` in them stand for its name. The Rust in them is formatted as
 /// rustfmt does it without options, which is not how this repository has it.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.in")),
     (".gitignore", include_str!("template/gitignore")),
     ("src/lib.rs", include_str!("template/lib.rs.in")),
     ("tests/conformance.rs", include_str!("template/conformance.rs.in")),
+    ("tests/delegate.rs", include_str!("template/delegate.rs.in")),
 ];
 
 /// The crates that it depends on: their folders in Delegraph's repository.

@@ -43,9 +43,11 @@ fn case(page: &mut String, report: &Report, r: &CaseResult, open: bool) {
         None => ("chip", r.outcome.name().to_owned()),
     };
     let name = escape(&r.case);
+    // Long names may be broken where their parts end.
+    let broken = name.replace('/', "/<wbr>").replace('_', "_<wbr>");
     let _ = write!(
         page,
-        "<details class=\"case\" id=\"{name}\"{}>\n<summary><b>{name}</b> <span class=\"{class}\">{label}</span><span \
+        "<details class=\"case\" id=\"{name}\"{}>\n<summary><b>{broken}</b> <span class=\"{class}\">{label}</span><span \
          class=\"soft\">{}</span></summary>\n<dl class=\"facts\">\n",
         if open { " open" } else { "" },
         escape(r.detail.lines().next().unwrap_or_default())
@@ -69,7 +71,12 @@ fn case(page: &mut String, report: &Report, r: &CaseResult, open: bool) {
         );
         let place = format!("output {}, invocation {}", errors.output, errors.step + 1);
         if let Some(bad) = &errors.first {
-            let text = format!("{place}, index {:?}: got {}, expected {}", bad.index, bad.got, bad.expected);
+            let text = format!(
+                "{place}, index {:?}: got {}, expected {}",
+                bad.index,
+                shown(bad.got),
+                shown(bad.expected)
+            );
             fact(if errors.wrong > 0 { "first wrong" } else { "worst" }, &text);
         }
         let allowed = errors.allowed.map_or(String::new(), |a| format!(", allowed {a:e}"));
@@ -91,4 +98,10 @@ fn case(page: &mut String, report: &Report, r: &CaseResult, open: bool) {
         );
     }
     let _ = write!(page, "<pre>{}</pre>\n</details>\n", escape(&report.reproduce(&r.case)));
+}
+
+/// A number, in powers of ten where it is very large or small.
+fn shown(value: f64) -> String {
+    let plain = value == 0.0 || !value.is_finite() || (1e-4..1e15).contains(&value.abs());
+    if plain { value.to_string() } else { format!("{value:e}") }
 }

@@ -101,9 +101,6 @@ fn tiles(page: &mut String, report: &Report) {
     if claimed > 0 {
         tiles.push(("", claimed.to_string(), "claimed by the delegate"));
     }
-    if let Some(ratio) = tables::median_ratio(report.results.iter()) {
-        tiles.push(("", format!("{ratio:.1} ×"), "median time, CPU kernel = 1"));
-    }
     tiles.push(("", seconds, "this run took"));
     page.push_str("<div class=\"tiles\">\n");
     for (class, value, what) in tiles {

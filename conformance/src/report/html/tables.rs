@@ -120,7 +120,8 @@ pub(super) fn worst(page: &mut String, report: &Report) {
 /// A case's name, leading to it where it is on the page.
 fn link(r: &CaseResult) -> String {
     let name = escape(&r.case);
-    if r.outcome.is_fine() { name } else { format!("<a href=\"#{name}\">{name}</a>") }
+    let shown = name.replace('/', "/<wbr>").replace('_', "_<wbr>");
+    if r.outcome.is_fine() { shown } else { format!("<a href=\"#{name}\">{shown}</a>") }
 }
 
 /// How long what is tested takes, relative to the CPU kernels.

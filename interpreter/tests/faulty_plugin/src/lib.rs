@@ -1,5 +1,6 @@
-//! A plugin that fails where it is told to: `at=HOOK&how=error` or `how=panic`. It claims every ADD of float32, and
-//! where it is not told to fail it adds. `wrong=N`: what it computes for node N is one too much.
+//! A plugin that fails where it is told to: `at=HOOK&how=error`, or `how=panic`, `abort`, `overflow` (of the stack), `hang`.
+//! It claims every ADD of float32, and where it is not told to fail it adds. `wrong=N`: what it computes for node N is one
+//! too much. `says=TEXT`: it prints that when it runs.
 
 #![allow(clippy::panic)] // That is what it is for.
 
@@ -13,27 +14,59 @@ use delegraph_delegate_api::{
 };
 
 export_delegate!(|options: &PluginOptions| {
-    let panics = options.choice("how", &[("error", false), ("panic", true)])?.unwrap_or(false);
-    let fault = Fault { at: options.get("at").unwrap_or_default().into(), panics };
+    let ways = [
+        ("error", How::Error),
+        ("panic", How::Panic),
+        ("abort", How::Abort),
+        ("overflow", How::Overflow),
+        ("hang", How::Hang),
+    ];
+    let how = options.choice("how", &ways)?.unwrap_or(How::Error);
+    let says = options.get("says").unwrap_or_default().into();
+    let fault = Fault { at: options.get("at").unwrap_or_default().into(), how, says };
     let scratch = options.parse("scratch")?;
     fault.reach("create").map_err(CreateError::Failed)?;
     let wrong = options.parse("wrong")?;
     Ok(Faulty { versions: VersionTable::new(&[(BuiltinOp::ADD, 2)]), fault, scratch, wrong })
 });
 
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Error,
+    Panic,
+    Abort,
+    Overflow,
+    Hang,
+}
+
 #[derive(Clone)]
 struct Fault {
     at: String,
-    panics: bool,
+    how: How,
+    says: String,
+}
+
+/// Takes all of the stack.
+#[allow(unconditional_recursion)] // That is what it is for.
+fn overflow(depth: u64) -> u64 {
+    let room = [depth; 64];
+    std::hint::black_box(overflow(std::hint::black_box(depth + 1)) + room[3])
 }
 
 impl Fault {
     /// Fails here if it is told to.
     fn reach(&self, hook: &str) -> Result<()> {
-        match self.at == hook {
-            false => Ok(()),
-            true if self.panics => panic!("the test wants a panic in {hook}"),
-            true => Err(Error::Kernel(format!("the test wants an error in {hook}"))),
+        if self.at != hook {
+            return Ok(());
+        }
+        match self.how {
+            How::Error => Err(Error::Kernel(format!("the test wants an error in {hook}"))),
+            How::Panic => panic!("the test wants a panic in {hook}"),
+            How::Abort => std::process::abort(),
+            How::Overflow => Err(Error::Kernel(overflow(0).to_string())),
+            How::Hang => loop {
+                std::thread::park();
+            },
         }
     }
 }
@@ -88,7 +121,7 @@ impl Delegate for Faulty {
 impl Drop for Faulty {
     fn drop(&mut self) {
         // An error has nowhere to go from here.
-        if self.fault.panics {
+        if self.fault.how == How::Panic {
             let _ = self.fault.reach("drop");
         }
     }
@@ -112,6 +145,9 @@ impl Kernel for Adds {
     }
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+        if !self.fault.says.is_empty() {
+            println!("{}", self.fault.says);
+        }
         let output: &mut [f32] = cx.output(0)?;
         output.fill(self.start);
         for &operand in &self.operands {
@@ -135,7 +171,7 @@ impl DelegateKernel for Adds {}
 
 impl Drop for Adds {
     fn drop(&mut self) {
-        if self.fault.panics {
+        if self.fault.how == How::Panic {
             let _ = self.fault.reach("drop_kernel");
         }
     }
@@ -153,7 +189,12 @@ delegraph_delegate_api::export_kernels!(|resolver: &mut MutableOpResolver| {
         let options = cx.options()?;
         let fault = Fault {
             at: options.get("at")?,
-            panics: options.get("how").is_ok_and(|how: &str| how == "panic"),
+            how: if options.get("how").is_ok_and(|how: &str| how == "panic") {
+                How::Panic
+            } else {
+                How::Error
+            },
+            says: String::new(),
         };
         fault.reach("create")?;
         Ok(FaultyOp { fault: Some(fault) })
