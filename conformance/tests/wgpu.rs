@@ -1,4 +1,4 @@
-//! The GPU delegate through the conformance suite: one case in twelve of each op and type, as tests.
+//! The GPU delegate through the conformance suite: the first case of each op and type, and one in twenty-four of the others, as tests.
 //!
 //! `DELEGRAPH_CONFORMANCE=all cargo test -p delegraph-conformance --test wgpu` runs all of them;
 //! `delegraph conformance --delegate wgpu --report DIR` does so with each case isolated, and with a report.
@@ -20,6 +20,6 @@ fn main() -> ExitCode {
     let info = delegate.adapter();
     let device = format!("{}, {}, {} {}", info.name, info.backend, info.driver, info.driver_info);
     // Clones share the device: opening one for each case would take longer than all else.
-    let suite = Suite::new(move || delegate.clone()).arithmetic(Arithmetic::Gpu).on(device).one_in(12);
+    let suite = Suite::new(move || delegate.clone()).arithmetic(Arithmetic::Gpu).on(device).one_in(24);
     suite.expectations("tests/wgpu.toml").main()
 }
