@@ -326,7 +326,9 @@ fn fuse_rewrites_a_file_and_compares_the_outputs() {
     assert_eq!((&found["nodes"]["before"], &found["nodes"]["after"]), (&4.into(), &2.into()));
     assert_eq!(found["changes"][1]["pass"], "fuse-activation");
     assert_eq!(found["changes"][1]["from"], serde_json::json!(["FULLY_CONNECTED", "RELU6"]));
-    assert!(found["left"][0]["reason"].as_str().unwrap().contains("does not give what \"odml.l2_norm\" means"));
+    assert!(
+        found["left"][0]["reason"].as_str().unwrap().contains("does not give what \"odml.l2_norm\" means")
+    );
     assert!(found["differences"][0]["greatest"].as_f64().unwrap() < 1e-6);
     let text = delegraph(&[&arguments[..], &["--report"]].concat()).expect(0, "").stdout;
     assert!(text.contains("fuse-activation") && text.contains("2 nodes, were 4"), "{text}");
