@@ -20,6 +20,9 @@ LIST = ROOT / "conformance" / "mutants" / "list.toml"
 KERNELS = pathlib.Path("interpreter") / "src" / "kernels"
 SWITCH = """
 
+// So that faults in this crate find their switch by the name that other crates use.
+extern crate self as delegraph_core;
+
 /// Planted faults: which one is on.
 pub mod mutants {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +60,7 @@ def main():
         print(f"mutants: {len(mutants)} faults fit {len(planted)} files")
         return
     entries = "".join(f"        ({quoted(m['name'])}, &[{', '.join(map(quoted, m['ops']))}]),\n" for m in mutants)
-    changed = {str(KERNELS / file): text for file, text in planted.items()}
+    changed = {str(place(file)): text for file, text in planted.items()}
     changed["core/src/lib.rs"] = (ROOT / "core" / "src" / "lib.rs").read_text() + SWITCH % entries
     changed["conformance/examples/mutants.rs"] = (LIST.parent / "main.rs").read_text()
     folder = ROOT / "target" / "mutants"
@@ -72,11 +75,16 @@ def quoted(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def place(file):
+    """Where a file of the list is: among the kernels, if it does not say so itself."""
+    return pathlib.Path(file) if file.startswith("core/") else KERNELS / file
+
+
 def plant(mutants):
     """The texts of the kernels' files with all faults in them."""
     places = {}
     for number, mutant in enumerate(mutants, 1):
-        text = (ROOT / KERNELS / mutant["file"]).read_text()
+        text = (ROOT / place(mutant["file"])).read_text()
         name, find, after = mutant["name"], mutant["find"], mutant.get("after", "")
         start = text.find(after)
         if start < 0:
@@ -89,7 +97,7 @@ def plant(mutants):
         places.setdefault(mutant["file"], {}).setdefault((at, find), []).append((number, mutant["replace"]))
     planted = {}
     for file, found in places.items():
-        text = (ROOT / KERNELS / file).read_text()
+        text = (ROOT / place(file)).read_text()
         end = len(text)
         for (at, find), faults in sorted(found.items(), reverse=True):
             if at + len(find) > end:
