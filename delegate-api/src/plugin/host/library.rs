@@ -25,6 +25,50 @@ pub(super) struct Loaded {
     _library: Option<libloading::Library>,
 }
 
+/// How every table of functions begins.
+#[repr(C)]
+struct TableHead {
+    abi_version: u32,
+    size: usize,
+}
+
+/// The table at `table`, whole, if it is of this version of the interface; or what is wrong with it.
+///
+/// # Safety
+/// `T` is a table of the interface: it begins like [`TableHead`], and any bytes that a library writes there are one.
+/// `table` is null, or valid for reads of as many bytes as it says, which is at least its version and its size.
+pub(super) unsafe fn read_table<T: Copy>(table: *const T) -> Result<T, TableError> {
+    if table.is_null() || !table.is_aligned() {
+        return Err(TableError::Wrong("its entry function returns no table".into()));
+    }
+    // SAFETY: version and size are there whatever the version is (this function's condition).
+    let TableHead { abi_version, size } = unsafe { table.cast::<TableHead>().read() };
+    if abi_version != DELEGRAPH_ABI_VERSION {
+        return Err(TableError::Version(abi_version));
+    }
+    // All functions of the first release: later ones are looked at only where the size covers them.
+    let needed = size_of::<T>();
+    if size < needed {
+        return Err(TableError::Size { found: size, needed });
+    }
+    // SAFETY: it has at least the size of the struct.
+    Ok(unsafe { table.read() })
+}
+
+/// Functions of a table that must not be null.
+macro_rules! required {
+    ($table:ident, $($name:ident),+) => {
+        ($(match $table.$name {
+            Some(function) => function,
+            None => {
+                let text = concat!("its table has no function `", stringify!($name), "`");
+                return Err(TableError::Wrong(text.into()));
+            }
+        }),+)
+    };
+}
+pub(super) use required;
+
 /// The functions that every plugin must have, and those that it may have.
 pub(super) struct Functions {
     pub(super) create: unsafe extern "C" fn(
@@ -68,34 +112,11 @@ impl Functions {
     /// # Safety
     /// `table` is null, or valid for reads of as many bytes as it says, which is at least its version and its size.
     unsafe fn read(table: *const DelegraphPlugin) -> Result<Self, TableError> {
-        let wrong = |text: &str| Err(TableError::Wrong(text.into()));
-        if table.is_null() || !table.is_aligned() {
-            return wrong("its entry function returns no table");
-        }
-        // SAFETY: version and size are there whatever the version is (this function's condition).
-        let (version, size) =
-            unsafe { ((&raw const (*table).abi_version).read(), (&raw const (*table).size).read()) };
-        if version != DELEGRAPH_ABI_VERSION {
-            return Err(TableError::Version(version));
-        }
-        // All functions of the first release: later ones are looked at only where the size covers them.
-        let needed = size_of::<DelegraphPlugin>();
-        if size < needed {
-            return Err(TableError::Size { found: size, needed });
-        }
-        // SAFETY: it has at least the size of the struct.
-        let table = unsafe { table.read() };
-        macro_rules! required {
-            ($($name:ident),+) => {
-                ($(match table.$name {
-                    Some(function) => function,
-                    None => return wrong(concat!("its table has no function `", stringify!($name), "`")),
-                }),+)
-            };
-        }
-        let (create, destroy, name, versions) = required!(create, destroy, name, versions);
+        // SAFETY: this function's condition.
+        let table = unsafe { read_table(table) }?;
+        let (create, destroy, name, versions) = required!(table, create, destroy, name, versions);
         let (prepare, create_kernel, destroy_kernel, invoke_kernel) =
-            required!(prepare, create_kernel, destroy_kernel, invoke_kernel);
+            required!(table, prepare, create_kernel, destroy_kernel, invoke_kernel);
         Ok(Functions {
             create,
             destroy,

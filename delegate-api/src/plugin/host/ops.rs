@@ -18,7 +18,7 @@ use super::super::raw::{MessageRoom, slice, text};
 use super::PluginError;
 use super::frames::{OpOptions, Scope, enter};
 use super::graph::describe_quantization;
-use super::library::{KernelFunction, TableError};
+use super::library::{KernelFunction, TableError, read_table, required};
 use super::operands::{Operands, buffer};
 use super::table::HOST;
 
@@ -96,32 +96,10 @@ impl Functions {
     /// # Safety
     /// `table` is null, or valid for reads of as many bytes as it says, which is at least its version and its size.
     unsafe fn read(table: *const DelegraphKernelLibrary) -> Result<Self, TableError> {
-        let wrong = |text: &str| Err(TableError::Wrong(text.into()));
-        if table.is_null() || !table.is_aligned() {
-            return wrong("its entry function returns no table");
-        }
-        // SAFETY: version and size are there whatever the version is (this function's condition).
-        let (version, size) =
-            unsafe { ((&raw const (*table).abi_version).read(), (&raw const (*table).size).read()) };
-        if version != DELEGRAPH_ABI_VERSION {
-            return Err(TableError::Version(version));
-        }
-        let needed = size_of::<DelegraphKernelLibrary>();
-        if size < needed {
-            return Err(TableError::Size { found: size, needed });
-        }
-        // SAFETY: it has at least the size of the struct.
-        let table = unsafe { table.read() };
-        macro_rules! required {
-            ($($name:ident),+) => {
-                ($(match table.$name {
-                    Some(function) => function,
-                    None => return wrong(concat!("its table has no function `", stringify!($name), "`")),
-                }),+)
-            };
-        }
+        // SAFETY: this function's condition.
+        let table = unsafe { read_table(table) }?;
         let (ops, create_kernel, prepare_kernel, invoke_kernel) =
-            required!(ops, create_kernel, prepare_kernel, invoke_kernel);
+            required!(table, ops, create_kernel, prepare_kernel, invoke_kernel);
         Ok(Functions {
             open: table.open,
             close: table.close,
