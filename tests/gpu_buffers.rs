@@ -122,6 +122,48 @@ fn inputs_and_outputs_of_the_application_never_leave_the_device() {
 }
 
 #[test]
+fn outputs_go_to_buffers_of_the_application() {
+    // On the device where the output is, and on another one.
+    let (Some(delegate), Some(other)) = (delegate(), delegate()) else { return };
+    let bytes = 4 * SIZE as u64;
+    let make = |on: &WgpuDelegate, usage| {
+        let descriptor =
+            wgpu::BufferDescriptor { label: None, size: bytes + 256, usage, mapped_at_creation: false };
+        on.device_and_queue().0.create_buffer(&descriptor)
+    };
+    let both = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+    for (on, cpu_too) in [(&delegate, false), (&other, true)] {
+        let mine = make(on, both);
+        let target = on.target_buffer(&mine, 256, bytes).unwrap();
+        let mut interpreter =
+            Interpreter::builder(model()).delegate(Box::new(delegate.clone())).build().unwrap();
+        interpreter.set_output_buffer(0, Some(target.clone())).unwrap();
+        for sign in [1.0, -2.0] {
+            let x = input().iter().map(|x| x * sign).collect::<Vec<_>>();
+            interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&x);
+            interpreter.invoke().unwrap();
+            let mut read = vec![0; bytes as usize];
+            target.read(&mut read).unwrap();
+            let words = read.as_chunks().0.iter().map(|word| f32::from_le_bytes(*word));
+            assert!(words.zip(x).all(|(y, x)| y == x.abs()));
+            // Nothing was read back on the way, unless it had to be.
+            assert_eq!(interpreter.delegate_stats()[0].readback_ms, None);
+            assert_eq!(interpreter.output::<f32>(0).is_ok(), cpu_too);
+        }
+    }
+    let unusable = make(&delegate, wgpu::BufferUsages::COPY_SRC);
+    let error = delegate.target_buffer(&unusable, 0, bytes).unwrap_err().to_string();
+    assert!(error.contains("lacks COPY_DST"), "{error}");
+    // One that can only be written is no input.
+    let only = make(&delegate, wgpu::BufferUsages::COPY_DST);
+    let handle = delegate.target_buffer(&only, 0, bytes).unwrap();
+    let mut interpreter = Interpreter::builder(model()).delegate(Box::new(delegate)).build().unwrap();
+    interpreter.set_input_buffer(0, Some(handle)).unwrap();
+    let error = interpreter.invoke().unwrap_err().to_string();
+    assert!(error.contains("lacks COPY_SRC"), "{error}");
+}
+
+#[test]
 fn the_delegate_can_be_measured() {
     let Some(delegate) = delegate() else { return };
     let model = delegraph::interpreter::measure(1, || Ok(Box::new(delegate.clone()))).unwrap();

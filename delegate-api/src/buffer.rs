@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use delegraph_core::Result;
+use delegraph_core::{Error, Result};
 
 /// A tensor's data in memory of a delegate's own, its device's say.
 ///
@@ -18,6 +18,26 @@ pub trait DeviceBuffer: Any + Send + Sync {
     /// # Errors
     /// Where the device fails. `bytes` has [`DeviceBuffer::byte_size`] bytes.
     fn read(&self, bytes: &mut [u8]) -> Result<()>;
+
+    /// Copies data from the CPU, in the tensor's own layout.
+    ///
+    /// # Errors
+    /// Where the buffer cannot be written, as none can that doesn't say how, or the device fails. `bytes` has
+    /// [`DeviceBuffer::byte_size`] bytes.
+    fn write(&self, bytes: &[u8]) -> Result<()> {
+        let _ = bytes;
+        Err(Error::InvalidInput("the buffer cannot be written".into()))
+    }
+
+    /// Copies from another buffer of the same size without a trip over the CPU. `false` where there is no such way, as
+    /// from a device to another.
+    ///
+    /// # Errors
+    /// Where the buffer cannot be written, or the device fails.
+    fn copy_from(&self, source: &BufferHandle) -> Result<bool> {
+        let _ = source;
+        Ok(false)
+    }
 }
 
 /// A tensor's data with a delegate. Clones share the buffer.
@@ -44,6 +64,16 @@ impl BufferHandle {
     /// See [`DeviceBuffer::read`].
     pub fn read(&self, bytes: &mut [u8]) -> Result<()> {
         self.0.read(bytes)
+    }
+
+    /// See [`DeviceBuffer::write`].
+    pub fn write(&self, bytes: &[u8]) -> Result<()> {
+        self.0.write(bytes)
+    }
+
+    /// See [`DeviceBuffer::copy_from`].
+    pub fn copy_from(&self, source: &BufferHandle) -> Result<bool> {
+        self.0.copy_from(source)
     }
 }
 

@@ -1,6 +1,8 @@
 //! What all kernels of a delegate share, and what all delegates on a device do.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use delegraph_shaders::{Caps, Kernel};
 
@@ -9,6 +11,10 @@ use crate::custom::WgpuOp;
 use crate::options::WgpuOptions;
 use crate::pipelines::Pipelines;
 use crate::upload::Uploads;
+
+/// How long news of a device that has finished may take: where several threads use it, another one may be about to
+/// deliver them.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A device with what all kernels of a delegate share.
 pub(crate) struct Context {
@@ -29,7 +35,7 @@ pub(crate) struct Context {
     shared: Arc<Shared>,
     /// For tests: no buffer can be had.
     #[cfg(test)]
-    pub full: std::sync::atomic::AtomicBool,
+    pub full: AtomicBool,
 }
 
 /// What all delegates on a device have in common.
@@ -131,13 +137,59 @@ impl Context {
         checked(&self.device, f)
     }
 
+    /// Waits until the device has run `submission` and everything before it.
+    ///
+    /// # Errors
+    /// Why it never will.
+    pub(crate) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), String> {
+        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
+        match self.poll(wait) {
+            Ok(()) => Ok(()),
+            Err(said) => Err(self.unfinished(said)),
+        }
+    }
+
+    /// Why the device did not finish, other than what it `said`.
+    pub(crate) fn unfinished(&self, said: Option<String>) -> String {
+        // Whether the device is lost is told in `poll`, after what it was asked for.
+        let _ = self.poll(wgpu::PollType::Poll);
+        match self.gone() {
+            Some(reason) => format!("the device was lost ({reason})"),
+            None => said.unwrap_or_else(|| "the device did not finish".into()),
+        }
+    }
+
+    /// After a failure: why the device was lost, if it is. A device of the application tells only the application, so it
+    /// is tried out.
+    pub(crate) fn gone(&self) -> Option<String> {
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let descriptor =
+            wgpu::BufferDescriptor { label: Some("probe"), size: 4, usage, mapped_at_creation: false };
+        let refuses = || self.checked(|| refuses_to_map(&self.device.create_buffer(&descriptor)));
+        self.lost().or_else(|| match refuses() {
+            Ok(false) | Err(wgpu::Error::OutOfMemory { .. }) => None,
+            Ok(true) | Err(_) => Some("nothing can be made on it".into()),
+        })
+    }
+
+    /// What the device says where it does not do what it is asked for.
+    fn poll(&self, how: wgpu::PollType) -> Result<(), Option<String>> {
+        // wgpu panics in `poll` when the device is lost while it waits.
+        let poll = || self.device.poll(how);
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(poll)) {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(e)) => Err(Some(e.to_string())),
+            Err(_) => Err(None),
+        }
+    }
+
     /// A buffer, or why there is none.
     pub(crate) fn create_buffer(
         &self,
         descriptor: &wgpu::BufferDescriptor<'_>,
     ) -> Result<wgpu::Buffer, wgpu::Error> {
         #[cfg(test)]
-        if self.full.load(std::sync::atomic::Ordering::Relaxed) {
+        if self.full.load(Ordering::Relaxed) {
             return Err(wgpu::Error::OutOfMemory { source: "there is no room, for a test".into() });
         }
         self.checked(|| self.device.create_buffer(descriptor))
@@ -167,6 +219,17 @@ impl Context {
     pub(crate) fn uploads(&self) -> &Uploads {
         &self.shared.uploads
     }
+}
+
+/// Whether the device of `buffer` does not even begin to map it: it is lost. Nobody may be using the buffer.
+pub(crate) fn refuses_to_map(buffer: &wgpu::Buffer) -> bool {
+    let refused = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&refused);
+    buffer.map_async(wgpu::MapMode::Read, .., move |result| told.store(result.is_err(), Ordering::Relaxed));
+    // Before it is taken back, which is an error for who waits for it, too.
+    let refused = refused.load(Ordering::Relaxed);
+    buffer.unmap();
+    refused
 }
 
 /// Runs `f` and returns the first error that `device` reports meanwhile, on this thread.

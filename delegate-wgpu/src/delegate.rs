@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use delegraph_core::{BuiltinOp, Error, NodeId, Result, TensorType};
 use delegraph_delegate_api::{
-    DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeView, PartitionOptions, Rejection,
-    SimpleDelegate, VersionTable,
+    Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeView, PartitionOptions,
+    Rejection, SimpleDelegate, VersionTable,
 };
 
 use crate::context::Context;
@@ -39,6 +39,15 @@ impl WgpuDelegate {
         let delegate = Self::with_device(device, queue, info, options);
         delegate.context.watch();
         Ok(delegate)
+    }
+
+    /// As [`WgpuDelegate::new`], for applications that go on without one: where it cannot be had, what is returned fails
+    /// while preparing. Policy `Prefer` then runs the model on the CPU, and the report says why; `Require` is the error.
+    pub fn open_or_report(options: WgpuOptions) -> Box<dyn Delegate> {
+        match Self::new(options) {
+            Ok(delegate) => Box::new(delegate),
+            Err(error) => Box::new(Missing { error, versions: ops::versions() }),
+        }
     }
 
     /// A delegate on a device that the application opened; `options.adapter` is not looked at. Nothing beyond
@@ -161,6 +170,26 @@ impl WgpuDelegate {
     /// The adapter that it runs on.
     pub fn adapter(&self) -> &wgpu::AdapterInfo {
         &self.info
+    }
+}
+
+/// In the place of a delegate that cannot be had.
+struct Missing {
+    error: WgpuError,
+    versions: VersionTable,
+}
+
+impl Delegate for Missing {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.versions
+    }
+
+    fn prepare<'a>(&'a mut self, _: &mut DelegateContext<'a>) -> Result<()> {
+        Err(self.error.clone().into())
     }
 }
 

@@ -12,7 +12,7 @@ use delegraph_delegate_api::{
 
 use crate::NAME;
 use crate::buffer::GpuBuffer;
-use crate::context::Context;
+use crate::context::{Context, PATIENCE, refuses_to_map};
 use crate::graph::{Graph, ValueId};
 use crate::memory::{Dispatch, Layout, Memory};
 use crate::plan::plan;
@@ -72,12 +72,10 @@ impl Mapping {
         self.changed.notify_all();
     }
 
-    /// Whether the buffer was mapped. The device has finished, but where several threads use it, another one may be
-    /// about to deliver the news.
+    /// Whether the buffer was mapped.
     fn get(&self) -> bool {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        let patience = Duration::from_secs(10);
-        let waited = self.changed.wait_timeout_while(done, patience, |done| done.is_none());
+        let waited = self.changed.wait_timeout_while(done, PATIENCE, |done| done.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.unwrap_or(false)
     }
 }
@@ -240,21 +238,11 @@ impl WgpuKernel {
         self.mapping.set(None);
         let mapping = Arc::clone(&self.mapping);
         staging.map_async(wgpu::MapMode::Read, .., move |result| mapping.set(Some(result.is_ok())));
-        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
-        let device = &self.context.device;
-        // wgpu panics in `poll` when the device is lost while it waits.
-        let poll = |how| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.poll(how)));
-        let polled = poll(wait);
-        if matches!(polled, Ok(Ok(_))) && self.mapping.get() {
+        self.context.wait(submission).map_err(failed)?;
+        if self.mapping.get() {
             return Ok(());
         }
-        // Whether the device is lost is told in `poll`, after what it was asked for.
-        let _ = poll(wgpu::PollType::Poll);
-        Err(failed(match (self.context.lost(), polled) {
-            (Some(reason), _) => format!("the device was lost ({reason})"),
-            (None, Ok(Err(e))) => e.to_string(),
-            _ => "the device did not finish".into(),
-        }))
+        Err(failed(self.context.unfinished(None)))
     }
 
     fn read_back(
@@ -300,7 +288,10 @@ impl WgpuKernel {
             }
         }
         if !read {
-            // Whoever reads what was left waits for it.
+            // Whoever reads what was left waits for it. A lost device would say nothing.
+            if refuses_to_map(&staging) {
+                return Err(failed(self.context.unfinished(None)));
+            }
             self.stats.upload_ms = Some((uploaded - start).as_secs_f64() * 1e3);
             (self.stats.device_ms, self.stats.readback_ms) = (None, None);
             return Ok(());
@@ -394,7 +385,8 @@ impl DelegateKernel for WgpuKernel {
         let fits = |input: &Input| match buffer.downcast::<GpuBuffer>() {
             Some(from) => {
                 let bytes = 4 * input.shape.elements() as u64;
-                input.how == Words::Same && from.size() == bytes && from.is_on(&self.context)
+                let fits = input.how == Words::Same && from.size() == bytes && from.is_readable();
+                fits && from.is_on(&self.context)
             }
             None => false,
         };
@@ -418,10 +410,10 @@ impl DelegateKernel for WgpuKernel {
                 Err(Error::Delegate { delegate, message })
             }
             Ok(Err(other)) => Err(other),
-            Err(e) => {
-                let nodes = self.culprit().unwrap_or(&self.nodes);
-                Err(failed(format!("{e}, while running {nodes}")))
-            }
+            Err(e) => Err(failed(match self.context.gone() {
+                Some(reason) => format!("the device was lost ({reason}), while running {}", self.nodes),
+                None => format!("{e}, while running {}", self.culprit().unwrap_or(&self.nodes)),
+            })),
         }
     }
 }

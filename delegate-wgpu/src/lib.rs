@@ -25,6 +25,7 @@ mod plan;
 mod table;
 #[cfg(test)]
 mod testing;
+mod texture;
 mod timer;
 mod upload;
 mod words;
@@ -34,6 +35,7 @@ pub use custom::{WgpuDispatch, WgpuNode, WgpuOp, WgpuOpError, WgpuOperand, WgpuP
 pub use delegate::WgpuDelegate;
 pub use device::{AdapterDescription, WgpuError, adapters};
 pub use options::{AdapterChoice, PipelineCache, Precision, WgpuOptions};
+pub use texture::TextureInput;
 pub use wgpu;
 
 /// The delegate's name in reports and messages.

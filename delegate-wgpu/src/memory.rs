@@ -190,7 +190,7 @@ impl Memory {
                 Binding::Residual => step.residual,
                 Binding::Slope => step.slope,
                 Binding::Output => Some(step.output),
-                Binding::Weights | Binding::Uniform => None,
+                Binding::Weights | Binding::Uniform | Binding::Texture => None,
             };
             bindings.push(match (binding, value) {
                 (_, Some(value)) => self.storage(graph, value)?,

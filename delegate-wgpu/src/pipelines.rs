@@ -140,17 +140,19 @@ impl Pipelines {
         } else {
             self.device.create_shader_module(descriptor)
         };
+        let buffer = |ty| wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None };
         let entry = |(binding, role): (u32, &Binding)| wgpu::BindGroupLayoutEntry {
             binding,
             visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: match role.access() {
-                    Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
-                    Access::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
-                    Access::Uniform => wgpu::BufferBindingType::Uniform,
+            ty: match role.access() {
+                Access::Read => buffer(wgpu::BufferBindingType::Storage { read_only: true }),
+                Access::ReadWrite => buffer(wgpu::BufferBindingType::Storage { read_only: false }),
+                Access::Uniform => buffer(wgpu::BufferBindingType::Uniform),
+                Access::Texture => wgpu::BindingType::Texture {
+                    sample_type: wgpu::TextureSampleType::Float { filterable: false },
+                    view_dimension: wgpu::TextureViewDimension::D2,
+                    multisampled: false,
                 },
-                has_dynamic_offset: false,
-                min_binding_size: None,
             },
             count: None,
         };

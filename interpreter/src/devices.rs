@@ -19,6 +19,8 @@ pub(crate) struct Devices {
     pub(crate) count: usize,
     /// Inputs that the application keeps in buffers.
     inputs: Vec<(TensorId, BufferHandle)>,
+    /// Outputs that the application wants in buffers.
+    outputs: Vec<(TensorId, BufferHandle)>,
 }
 
 impl Devices {
@@ -47,7 +49,8 @@ impl SubgraphRuntime {
             }
         }
         if !env.settings.keep_outputs {
-            subgraph.outputs.iter().for_each(|id| on_cpu[id.0] = true);
+            let wanted = |id: &&TensorId| !self.devices.outputs.iter().any(|(wanted, _)| wanted == *id);
+            subgraph.outputs.iter().filter(wanted).for_each(|id| on_cpu[id.0] = true);
         }
         for p in self.partitions.iter_mut().filter(|p| !p.dynamic) {
             for (i, id) in p.params.outputs.iter().enumerate() {
@@ -72,6 +75,24 @@ impl SubgraphRuntime {
             let (id, buffer) = self.devices.inputs[i].clone();
             self.devices.set(id, Some(buffer));
         }
+    }
+
+    /// At the end of an invocation: outputs are where the application wants them.
+    pub(crate) fn deliver(&mut self) -> Result<()> {
+        for i in 0..self.devices.outputs.len() {
+            let (id, wanted) = self.devices.outputs[i].clone();
+            // A shape that only data decides may be another one than last time.
+            self.check_size(id, Some(&wanted))?;
+            let there = match self.devices.get(id) {
+                Some(source) => wanted.copy_from(source)?,
+                None => false,
+            };
+            if !there {
+                self.fetch(id)?;
+                wanted.write(self.tensors[id.0].bytes())?;
+            }
+        }
+        Ok(())
     }
 
     /// Puts an output of a partition where its kernel says it is.
@@ -106,15 +127,7 @@ impl SubgraphRuntime {
 
     /// Has an input taken from `buffer` in every invocation from now on; `None`: from the CPU's memory.
     pub(crate) fn set_input_buffer(&mut self, id: TensorId, buffer: Option<BufferHandle>) -> Result<()> {
-        if let Some(buffer) = &buffer {
-            let (needs, has) = (self.tensors[id.0].byte_size()?, buffer.byte_size());
-            if needs != has {
-                let name = &self.tensors[id.0].name;
-                return Err(Error::InvalidInput(format!(
-                    "tensor \"{name}\" has {needs} bytes, the buffer {has}"
-                )));
-            }
-        }
+        self.check_size(id, buffer.as_ref())?;
         self.devices.inputs.retain(|(other, _)| *other != id);
         self.devices.inputs.extend(buffer.map(|b| (id, b)));
         if self.devices.buffers.is_empty() {
@@ -123,11 +136,32 @@ impl SubgraphRuntime {
         Ok(())
     }
 
-    /// Inputs of another size have left their buffers.
+    /// Has an output copied to `buffer` in every invocation from now on; `None`: no longer. Call
+    /// [`SubgraphRuntime::plan_devices`] afterwards.
+    pub(crate) fn set_output_buffer(&mut self, id: TensorId, buffer: Option<BufferHandle>) -> Result<()> {
+        self.check_size(id, buffer.as_ref())?;
+        self.devices.outputs.retain(|(other, _)| *other != id);
+        self.devices.outputs.extend(buffer.map(|b| (id, b)));
+        Ok(())
+    }
+
+    fn check_size(&self, id: TensorId, buffer: Option<&BufferHandle>) -> Result<()> {
+        let Some(has) = buffer.map(BufferHandle::byte_size) else { return Ok(()) };
+        let (name, needs) = (&self.tensors[id.0].name, self.tensors[id.0].byte_size()?);
+        if needs != has {
+            return Err(Error::InvalidInput(format!(
+                "tensor \"{name}\" has {needs} bytes, the buffer {has}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Inputs and outputs of another size have left their buffers.
     pub(crate) fn drop_buffers_that_do_not_fit(&mut self) {
         let tensors = &self.tensors;
         let fits =
             |id: &TensorId, b: &BufferHandle| tensors[id.0].byte_size().is_ok_and(|n| n == b.byte_size());
         self.devices.inputs.retain(|(id, buffer)| fits(id, buffer));
+        self.devices.outputs.retain(|(id, buffer)| fits(id, buffer));
     }
 }

@@ -310,7 +310,7 @@ impl Interpreter {
     pub fn invoke(&mut self) -> Result<()> {
         self.prepare()?;
         let (mut subgraph, mut env) = self.engine.take(self.entry)?;
-        let result = subgraph.invoke(&mut env);
+        let result = subgraph.invoke(&mut env).and_then(|()| subgraph.deliver());
         let panicked = env.parallel.take_panicked();
         self.engine.put(subgraph);
         if panicked {
@@ -417,6 +417,21 @@ impl Interpreter {
         self.prepare()?;
         let id = self.input_id(i)?;
         self.subgraph_mut()?.set_input_buffer(id, buffer)
+    }
+
+    /// Has output `i` copied into `buffer` at the end of every invocation from now on: on the device where a delegate
+    /// left it there, through the CPU's memory else. `None`, or a resize to another size, ends that.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where there is no such output, or the buffer does not have its size.
+    pub fn set_output_buffer(&mut self, i: usize, buffer: Option<BufferHandle>) -> Result<()> {
+        self.prepare()?;
+        let id = *self.ids().1.get(i).ok_or_else(|| no_such("output", i, self.output_count()))?;
+        let (mut subgraph, env) = self.engine.take(self.entry)?;
+        let result = subgraph.set_output_buffer(id, buffer);
+        subgraph.plan_devices(&env);
+        self.engine.put(subgraph);
+        result
     }
 
     /// The buffer that output `i` is in since the last `invoke`, where it stayed with a delegate. It is valid until

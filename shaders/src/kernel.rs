@@ -35,6 +35,8 @@ pub enum Binding {
     Residual,
     /// Storage: PReLU slopes of an [`Epilogue`](crate::Epilogue), one per output channel.
     Slope,
+    /// A texture of floats with two dimensions.
+    Texture,
     /// Storage, written: the result.
     Output,
     /// Uniform: [`Kernel::uniform`].
@@ -50,6 +52,8 @@ pub enum Access {
     ReadWrite,
     /// `var<uniform>`
     Uniform,
+    /// `texture_2d<f32>`, read by whole pixels.
+    Texture,
 }
 
 impl Binding {
@@ -58,6 +62,7 @@ impl Binding {
         match self {
             Self::Output => Access::ReadWrite,
             Self::Uniform => Access::Uniform,
+            Self::Texture => Access::Texture,
             Self::Input(_) | Self::Weights | Self::Residual | Self::Slope => Access::Read,
         }
     }

@@ -63,6 +63,7 @@ pub mod scatter;
 pub mod select;
 pub mod slice;
 pub mod softmax;
+pub mod texture;
 pub mod tile;
 pub mod topk;
 pub mod transpose;

@@ -21,8 +21,8 @@ use delegraph_shaders::{
     Access, Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, ShaderError, arg_min_max,
     batch_matmul, cast, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice,
     fully_connected, gather, gather_nd, l2_normalization, landmarks, local_response_normalization,
-    max_pooling, one_hot, resample, row_scales, row_steps, scatter, select, slice, softmax, tile, topk,
-    transpose, transpose_conv,
+    max_pooling, one_hot, resample, row_scales, row_steps, scatter, select, slice, softmax, texture, tile,
+    topk, transpose, transpose_conv,
 };
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -152,6 +152,7 @@ fn check(kernel: &Kernel) {
                 Access::ReadWrite
             }
             naga::AddressSpace::Storage { .. } => Access::Read,
+            naga::AddressSpace::Handle => Access::Texture,
             other => fail("binding", format!("{other:?}")),
         };
         assert_eq!(binding.group, 0, "{key}");
@@ -159,7 +160,8 @@ fn check(kernel: &Kernel) {
     }
     let declared: BTreeMap<usize, Access> = kernel.bindings.iter().map(|b| b.access()).enumerate().collect();
     assert_eq!(bindings, declared, "{key}: bindings of the text and of the kernel");
-    let storage = declared.values().filter(|a| **a != Access::Uniform).count() as u32;
+    let buffer = |a: &&Access| !matches!(a, Access::Uniform | Access::Texture);
+    let storage = declared.values().filter(buffer).count() as u32;
     assert!(storage <= Caps::WEBGPU.max_storage_buffers, "{key}: {storage} storage buffers");
 
     let entry = &module.entry_points[0];
@@ -495,6 +497,22 @@ fn searches() {
         let (bias, alpha, beta) = (1.0, 0.5, 0.75);
         local_response_normalization::Spec { pixels, channels, radius, bias, alpha, beta }.kernel(caps)
     });
+    kernels.check();
+}
+
+#[test]
+fn pictures_as_tensors() {
+    let mut kernels = Kernels::default();
+    let spec = |channels| texture::Spec {
+        output: [5, 9, channels],
+        region: [0.0, 0.0, 1.0, 1.0],
+        scale: [2.0; 4],
+        offset: [-1.0; 4],
+    };
+    for channels in [1, 3, 4] {
+        kernels.add(|caps| spec(channels).kernel(caps));
+    }
+    assert!(spec(2).kernel(&Caps::WEBGPU).is_err() && spec(0).kernel(&Caps::WEBGPU).is_err());
     kernels.check();
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use delegraph_core::Error;
-use delegraph_delegate_api::BufferHandle;
+use delegraph_core::{Error, Result};
+use delegraph_delegate_api::{BufferHandle, DeviceBuffer};
 
 use crate::support::{
     ABS, ADD, MUL, NEG, Scripted, Seen, TestBuffer, X, chain, on_cpu, partitions, run, with,
@@ -98,6 +98,59 @@ fn a_cpu_kernel_gets_a_copy_of_the_applications_buffer() {
         interpreter.invoke().unwrap();
         assert_eq!(interpreter.output::<f32>(0).unwrap(), on_cpu(&model));
         assert_eq!(seen.reads.load(Ordering::Relaxed), reads);
+    }
+}
+
+#[test]
+fn an_application_has_outputs_in_its_own_buffers() {
+    // The delegate leaves one output in a buffer of its own, the CPU computes the other.
+    let model = chain(&[ABS, NEG]);
+    for delegated in [NEG, ABS] {
+        let (delegate, seen) = keeping("d", &[delegated]);
+        let mut interpreter = with(&model, [delegate]).build().unwrap();
+        let target = Arc::new(std::sync::Mutex::new(vec![0.0; X.len()]));
+        let handle = BufferHandle::new(Target(target.clone()));
+        interpreter.set_output_buffer(0, Some(handle.clone())).unwrap();
+        for sign in [1.0, 2.0] {
+            let x = X.map(|x| x * sign);
+            interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&x);
+            interpreter.invoke().unwrap();
+            assert_eq!(*target.lock().unwrap(), x.map(|x| -x.abs()));
+        }
+        // Nobody but the target wants what the delegate left.
+        assert_eq!(seen.reads.load(Ordering::Relaxed), 0);
+        assert_eq!(interpreter.output_buffer(0).is_some(), delegated == NEG);
+        let small = BufferHandle::new(Target(Arc::new(std::sync::Mutex::new(vec![0.0]))));
+        let error = interpreter.set_output_buffer(0, Some(small)).unwrap_err();
+        assert!(error.to_string().contains("has 16 bytes, the buffer 4"), "{error}");
+        assert!(interpreter.set_output_buffer(1, Some(handle)).is_err());
+        interpreter.set_output_buffer(0, None).unwrap();
+        assert_eq!(run(&mut interpreter, &X).unwrap(), X.map(|x| -x.abs()));
+        assert_eq!(*target.lock().unwrap(), X.map(|x| -2.0 * x.abs()), "no longer written");
+    }
+}
+
+/// A buffer of the application.
+struct Target(Arc<std::sync::Mutex<Vec<f32>>>);
+
+impl DeviceBuffer for Target {
+    fn byte_size(&self) -> usize {
+        self.0.lock().unwrap().len() * 4
+    }
+
+    fn read(&self, _: &mut [u8]) -> Result<()> {
+        unreachable!("nobody reads it")
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<()> {
+        *self.0.lock().unwrap() = bytemuck::pod_collect_to_vec(bytes);
+        Ok(())
+    }
+
+    fn copy_from(&self, source: &BufferHandle) -> Result<bool> {
+        let Some(source) = source.downcast::<TestBuffer>() else { return Ok(false) };
+        *self.0.lock().unwrap() = source.data.clone();
+        Ok(true)
     }
 }
 

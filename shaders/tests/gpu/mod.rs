@@ -86,6 +86,9 @@ impl Gpu {
                             Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
                             Access::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
                             Access::Uniform => wgpu::BufferBindingType::Uniform,
+                            Access::Texture => {
+                                panic!("{}: textures are tested with the delegate", kernel.key)
+                            }
                         },
                         has_dynamic_offset: false,
                         min_binding_size: None,
