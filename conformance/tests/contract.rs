@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use delegraph_conformance::cases::{self, Case};
 use delegraph_conformance::compare::Arithmetic;
+use delegraph_conformance::contract::CHECKS;
 use delegraph_conformance::engine::{Backend, CaseResult, Engine, Outcome, Problem};
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::ops::binary::AddParams;
 use delegraph_core::{BuiltinOp, Error, Result, TensorType};
 use delegraph_delegate_api::{
-    Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeView, Rejection, VersionTable,
+    Delegate, DelegateContext, DelegateKernel, DelegateParams, DelegateStats, GraphView, NodeView, Rejection, VersionTable,
 };
 
 /// What is wrong with a delegate.
@@ -23,8 +24,11 @@ enum Flaw {
     /// Declares a version that nobody has seen.
     DeclaresTooMuch,
     GivesNoReason,
+    /// Says that its output is its input, so that nothing is run.
+    NeverRuns,
     IgnoresActivation,
     WritesInput,
+    WritesConstant,
     WritesBeyond,
     WritesBefore,
     /// What was in the output before shines through.
@@ -32,11 +36,15 @@ enum Flaw {
     RemembersFirstData,
     RemembersFirstShape,
     SecondRunDiffers,
+    TenthRunDiffers,
+    /// What it keeps of earlier invocations stays when the interpreter's state is reset.
+    RemembersAfterReset,
     FailsWhenUsedAgain,
     OneAtATime,
     UnusableAfterFailure,
     LeaksWhenInvoked,
     LeaksWhenMade,
+    GrowsOnDevice,
     PanicsWhenInvoked,
     FailsToPrepare,
     ClaimsAndFails,
@@ -46,6 +54,7 @@ enum Flaw {
 struct Adder {
     versions: VersionTable,
     flaw: Flaw,
+    offered: usize,
     made: usize,
     length: Option<usize>,
 }
@@ -53,10 +62,14 @@ struct Adder {
 impl Adder {
     fn new(flaw: Flaw) -> Self {
         let max = if flaw == Flaw::DeclaresTooMuch { 99 } else { 1 };
-        Adder { versions: VersionTable::new(&[(BuiltinOp::ADD, max)]), flaw, made: 0, length: None }
+        let op = if flaw == Flaw::NeverRuns { BuiltinOp::RESHAPE } else { BuiltinOp::ADD };
+        Adder { versions: VersionTable::new(&[(op, max)]), flaw, offered: 0, made: 0, length: None }
     }
 
     fn supports(&self, node: &NodeView<'_>) -> Result<AddParams, Rejection> {
+        if self.flaw == Flaw::NeverRuns {
+            return Ok(AddParams::default());
+        }
         let shapes = node.inputs().map(|t| t.shape().cloned()).collect::<Vec<_>>();
         if node.inputs().any(|t| t.ty() != TensorType::Float32) {
             return Err(Rejection::UnsupportedType { operand: "input 0".into(), ty: TensorType::Int32 });
@@ -90,9 +103,11 @@ impl Delegate for Adder {
         if self.flaw == Flaw::FailsToPrepare && !nodes.is_empty() {
             return Err(Error::State("out of luck".into()));
         }
-        if self.flaw == Flaw::UnusableAfterFailure && self.made > 0 {
-            return Err(Error::State("it was used once already".into()));
+        // What it claimed before never became a kernel: something failed in between.
+        if self.flaw == Flaw::UnusableAfterFailure && self.offered > self.made {
+            return Err(Error::State("it failed once already".into()));
         }
+        self.offered += usize::from(!nodes.is_empty());
         cx.claim(&nodes, move |params, graph| self.kernel(params, graph));
         Ok(())
     }
@@ -114,11 +129,25 @@ impl Adder {
             Flaw::RemembersFirstShape => *self.length.get_or_insert(length),
             _ => length,
         };
+        if self.flaw == Flaw::WritesConstant {
+            let constant = node.inputs().find_map(|t| t.constant_as::<f32>());
+            // SAFETY: none; this delegate is wrong. The model's bytes are on the heap.
+            constant.into_iter().for_each(|c| unsafe { *c.as_ptr().cast_mut() += 1.0 });
+        }
         let of = |i: usize| params.inputs.iter().position(|id| Some(*id) == node.input(i).map(|t| t.id()));
         // An input that is constant is not among those of the partition.
-        let operands = [of(0).unwrap_or(0), of(1).unwrap_or(0)];
+        let operand = |i: usize| match of(i) {
+            Some(place) => Addend::Input(place),
+            None => Addend::Constant(node.input(i).and_then(|t| t.constant_as::<f32>()).unwrap_or(&[]).to_vec()),
+        };
+        let operands = [operand(0), operand(1)];
         Ok(Box::new(Sum { flaw: self.flaw, low, high, length, operands, runs: 0, first: None }))
     }
+}
+
+enum Addend {
+    Input(usize),
+    Constant(Vec<f32>),
 }
 
 struct Sum {
@@ -126,7 +155,7 @@ struct Sum {
     low: f32,
     high: f32,
     length: usize,
-    operands: [usize; 2],
+    operands: [Addend; 2],
     runs: usize,
     first: Option<Vec<f32>>,
 }
@@ -139,7 +168,11 @@ impl Kernel for Sum {
     }
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
-        let (a, b) = (cx.input::<f32>(self.operands[0])?, cx.input::<f32>(self.operands[1])?);
+        let of = |operand: &Addend, cx: &mut InvokeContext<'_>| match operand {
+            Addend::Input(place) => cx.input::<f32>(*place).map(<[f32]>::to_vec),
+            Addend::Constant(values) => Ok(values.clone()),
+        };
+        let (a, b) = (of(&self.operands[0], cx)?, of(&self.operands[1], cx)?);
         let output = cx.output::<f32>(0)?;
         self.runs += 1;
         match self.flaw {
@@ -153,13 +186,15 @@ impl Kernel for Sum {
         let bounds =
             if self.flaw == Flaw::IgnoresActivation { (f32::MIN, f32::MAX) } else { (self.low, self.high) };
         let mut sums: Vec<f32> =
-            a.iter().zip(b).take(self.length).map(|(a, b)| (a + b).clamp(bounds.0, bounds.1)).collect();
+            a.iter().zip(&b).take(self.length).map(|(a, b)| (a + b).clamp(bounds.0, bounds.1)).collect();
         match self.flaw {
             Flaw::RemembersFirstData => sums.clone_from(self.first.get_or_insert_with(|| sums.clone())),
             Flaw::SecondRunDiffers if self.runs > 1 => sums.iter_mut().for_each(|s| *s = s.next_up()),
             Flaw::AddsToOutput if output[0].abs() > 1e15 => sums[0] = output[0],
+            Flaw::TenthRunDiffers if self.runs == 10 => sums.iter_mut().for_each(|s| *s += 1.0),
+            Flaw::RemembersAfterReset if self.runs > 3 => sums.iter_mut().for_each(|s| *s += 1.0),
             // SAFETY: none; this delegate is wrong. The guards make the memory valid.
-            Flaw::WritesInput => unsafe { *a.as_ptr().cast_mut() += 1.0 },
+            Flaw::WritesInput => unsafe { *cx.input::<f32>(0)?.as_ptr().cast_mut() += 1.0 },
             // SAFETY: as above.
             Flaw::WritesBeyond => unsafe { *output.as_mut_ptr().add(output.len()) = 7.0 },
             // SAFETY: as above.
@@ -175,9 +210,18 @@ impl Kernel for Sum {
         output[..self.length].copy_from_slice(&sums);
         Ok(())
     }
+
+    fn is_view(&self) -> bool {
+        self.flaw == Flaw::NeverRuns
+    }
 }
 
-impl DelegateKernel for Sum {}
+impl DelegateKernel for Sum {
+    fn stats(&self) -> DelegateStats {
+        let device_bytes = if self.flaw == Flaw::GrowsOnDevice { self.runs as u64 * 4096 } else { 0 };
+        DelegateStats { device_bytes, ..Default::default() }
+    }
+}
 
 fn run(flaw: Flaw, case: &str) -> CaseResult {
     let backend = Backend::delegate("adder", Arc::new(move || Ok(Box::new(Adder::new(flaw)))));
@@ -189,6 +233,15 @@ fn run(flaw: Flaw, case: &str) -> CaseResult {
     result
 }
 
+/// What the check of this name says of a delegate with this flaw, and that no check before it noticed.
+fn noticed(flaw: Flaw, case: &str, by: &str, part: &str) {
+    let result = run(flaw, case);
+    assert_eq!(result.outcome, Outcome::Violation, "{flaw:?}: {result:?}");
+    let found = result.checks.iter().find(|c| !c.problem.is_empty()).unwrap();
+    assert_eq!(found.name, by, "{flaw:?}: {}", found.problem);
+    assert!(found.problem.contains(part), "{flaw:?}: {}", found.problem);
+}
+
 fn check(flaw: Flaw, case: &str, outcome: Outcome, part: &str) {
     let result = run(flaw, case);
     assert_eq!(result.outcome, outcome, "{flaw:?}: {result:?}");
@@ -196,12 +249,16 @@ fn check(flaw: Flaw, case: &str, outcome: Outcome, part: &str) {
 }
 
 const PLAIN: &str = "binary/add_float32_shapes0";
+/// With a constant operand of the same shape.
+const CONSTANT: &str = "binary/add_float32_random_1";
+/// A graph that keeps a variable.
+const STATEFUL: &str = "graphs/read_variable_float32_variables_random_0";
 
 #[test]
 fn a_right_delegate_passes() {
     let result = run(Flaw::Nothing, PLAIN);
     assert_eq!((result.outcome, result.claimed, result.nodes), (Outcome::Pass, 1, 1), "{result:?}");
-    assert_eq!(result.checks.len(), 10, "{:?}", result.checks);
+    assert_eq!(result.checks.len(), 11, "{:?}", result.checks);
     assert!(result.us.is_some() && result.cpu_us.is_some());
     let errors = result.errors.unwrap();
     assert_eq!((errors.wrong, errors.elements), (0, 30));
@@ -228,30 +285,46 @@ fn numbers() {
 
 #[test]
 fn versions_and_reasons() {
-    check(Flaw::DeclaresTooMuch, PLAIN, Outcome::Violation, "declares ADD up to version 99");
-    check(Flaw::GivesNoReason, "binary/add_float32_shapes1", Outcome::Violation, "no reason is given");
+    noticed(Flaw::DeclaresTooMuch, PLAIN, "versions", "declares ADD up to version 99");
+    noticed(Flaw::GivesNoReason, "binary/add_float32_shapes1", "reasons", "no reason is given");
+    noticed(Flaw::NeverRuns, "reshape/reshape_float32_rank_2", "ran", "none of its kernels was run");
 }
 
 #[test]
 fn memory_of_others() {
-    check(Flaw::WritesInput, PLAIN, Outcome::Violation, "wrote to its input 0");
-    check(Flaw::WritesBeyond, PLAIN, Outcome::Violation, "beside output 0");
-    check(Flaw::WritesBefore, PLAIN, Outcome::Violation, "beside output 0");
-    check(Flaw::AddsToOutput, PLAIN, Outcome::Violation, "held something else before");
+    noticed(Flaw::WritesInput, PLAIN, "ran", "wrote to its input 0");
+    noticed(Flaw::WritesConstant, CONSTANT, "inputs", "a constant of the model");
+    noticed(Flaw::WritesBeyond, PLAIN, "bounds", "beside output 0");
+    noticed(Flaw::WritesBefore, PLAIN, "bounds", "beside output 0");
+    noticed(Flaw::AddsToOutput, PLAIN, "bounds", "held something else before");
 }
 
 #[test]
 fn the_life_of_a_delegate() {
-    check(Flaw::RemembersFirstShape, PLAIN, Outcome::Violation, "resize");
-    check(Flaw::SecondRunDiffers, PLAIN, Outcome::Violation, "in the last digits");
-    check(Flaw::FailsWhenUsedAgain, PLAIN, Outcome::Violation, "");
-    check(Flaw::UnusableAfterFailure, PLAIN, Outcome::Violation, "");
-    check(Flaw::OneAtATime, PLAIN, Outcome::Violation, "two threads at once");
+    noticed(Flaw::RemembersFirstShape, PLAIN, "resize", "a resize");
+    noticed(Flaw::SecondRunDiffers, PLAIN, "repeat", "in the last digits");
+    noticed(Flaw::TenthRunDiffers, PLAIN, "repeat", "the same data again");
+    noticed(Flaw::RemembersAfterReset, STATEFUL, "reset", "after its state was reset");
+    noticed(Flaw::FailsWhenUsedAgain, PLAIN, "resize", "only once");
+    noticed(Flaw::FailsWhenUsedAgain, STATEFUL, "again", "");
+    noticed(Flaw::UnusableAfterFailure, PLAIN, "failures", "used again after");
+    noticed(Flaw::OneAtATime, PLAIN, "threads", "two threads at once");
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
 fn leaks() {
-    check(Flaw::LeaksWhenInvoked, PLAIN, Outcome::Violation, "every invocation takes about");
-    check(Flaw::LeaksWhenMade, PLAIN, Outcome::Violation, "every new delegate takes about");
+    noticed(Flaw::LeaksWhenInvoked, PLAIN, "memory", "every invocation takes about");
+    noticed(Flaw::LeaksWhenMade, PLAIN, "memory", "every new delegate takes about");
+    noticed(Flaw::GrowsOnDevice, PLAIN, "memory", "on the device");
+}
+
+/// Each check notices a delegate: none is there that can never say anything.
+#[test]
+fn every_check_is_tried() {
+    let source = include_str!("contract.rs");
+    for check in CHECKS {
+        let tried = source.contains(&format!("\"{check}\","));
+        assert!(tried, "no delegate here breaks what `{check}` looks at");
+    }
 }

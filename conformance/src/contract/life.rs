@@ -4,31 +4,34 @@ use std::thread;
 
 use delegraph_core::{Error, Result};
 use delegraph_delegate_api::PartitionOptions;
+use delegraph_interpreter::Interpreter;
 
 use super::{Found, Outputs, Trial, differ};
 use crate::engine::{Backend, Kernels, Problem};
 use crate::engine::{feed, outputs, prepare};
 
+/// How often the same data run: counters that wrap, pools that fill and buffers that take turns show after a few times.
+const RUNS: usize = 18;
+
 /// The same data, with others in between, give the very same result.
 pub(super) fn repeat(trial: &Trial<'_>) -> Found {
     let Some(first) = trial.problem.steps.first().filter(|_| !trial.keeps_state()) else { return Ok(None) };
     let mut interpreter = trial.interpreter(Some(trial.make()?))?;
-    let mut results = Outputs::new();
-    for run in 0..3 {
-        if run == 2 {
+    let mut wanted = None;
+    for run in 0..RUNS {
+        let others = run % 2 == 0 && run > 1;
+        if others {
             feed(&mut interpreter, &trial.other_feeds())?;
             // What these data are may be an error; it is the next run that counts.
             let _ = interpreter.invoke();
         }
         feed(&mut interpreter, &first.feeds)?;
         interpreter.invoke()?;
-        results.push(outputs(&interpreter)?);
-    }
-    for (run, what) in [(1, "the same data again"), (2, "the same data again after others")] {
-        if let (Some(a), Some(b)) = (results.first(), results.get(run))
-            && a != b
-        {
-            let problem = differ(trial.problem, what, &vec![b.clone()], &vec![a.clone()]);
+        let got = outputs(&interpreter)?;
+        let wanted = wanted.get_or_insert_with(|| got.clone());
+        if got != *wanted {
+            let what = if others { "the same data again after others" } else { "the same data again" };
+            let problem = differ(trial.problem, what, &vec![got], &vec![wanted.clone()]);
             return Ok(Some(
                 problem.unwrap_or_else(|| format!("{what} give another result in the last digits")),
             ));
@@ -37,50 +40,100 @@ pub(super) fn repeat(trial: &Trial<'_>) -> Found {
     Ok(None)
 }
 
-/// One more in the first dimension of all inputs that share it, and back.
-pub(super) fn resize(trial: &Trial<'_>) -> Found {
-    let Some(larger) = larger(trial.problem).filter(|_| !trial.keeps_state()) else { return Ok(None) };
-    // Not every model can be resized, and not all data fit another shape: the reference kernels decide.
-    let reference = || -> Result<Outputs> {
-        let mut interpreter = Backend::kernels(Kernels::Reference).build(&larger, None, None)?;
-        prepare(&mut interpreter, &larger)?;
-        Trial { problem: &larger, ..*trial }.run(&mut interpreter)
-    };
-    let Ok(wanted) = reference() else { return Ok(None) };
+/// What is resized, one after the other: dimension, and whether it grows.
+const RESIZES: [(usize, bool); 6] = [(0, true), (1, true), (2, true), (1, false), (0, false), (3, true)];
+
+/// State that is reset is as it was at first.
+pub(super) fn reset(trial: &Trial<'_>) -> Found {
+    if !trial.keeps_state() || trial.is_random() {
+        return Ok(None);
+    }
     let mut interpreter = trial.interpreter(Some(trial.make()?))?;
-    trial.run(&mut interpreter)?;
-    for (problem, wanted, what) in
-        [(&larger, &wanted, "after a resize"), (trial.problem, trial.got, "resized back")]
-    {
-        prepare(&mut interpreter, problem)?;
-        if let Some((name, message)) = interpreter.report().failures.first() {
-            return Ok(Some(format!("{what}, delegate {name} failed: {message}")));
-        }
-        let got = Trial { problem, ..*trial }.run(&mut interpreter)?;
-        if let Some(problem) = differ(trial.problem, what, &got, wanted) {
+    let first = trial.run(&mut interpreter)?;
+    interpreter.reset_variables()?;
+    let again = trial.run(&mut interpreter)?;
+    Ok(differ(trial.problem, "after its state was reset", &again, &first))
+}
+
+/// One more, and one less, in each dimension of all inputs that share its size, and back.
+pub(super) fn resize(trial: &Trial<'_>) -> Found {
+    if trial.keeps_state() {
+        return Ok(None);
+    }
+    let mut interpreter = None;
+    for (dimension, more) in RESIZES {
+        let Some(other) = resized(trial.problem, dimension, more) else { continue };
+        // Not every model can be resized, and not all data fit another shape: the reference kernels decide.
+        let reference = || -> Result<Outputs> {
+            let mut interpreter = Backend::kernels(Kernels::Reference).build(&other, None, None)?;
+            prepare(&mut interpreter, &other)?;
+            Trial { problem: &other, ..*trial }.run(&mut interpreter)
+        };
+        let Ok(wanted) = reference() else { continue };
+        let interpreter = match &mut interpreter {
+            Some(interpreter) => interpreter,
+            None => {
+                let mut made = trial.interpreter(Some(trial.make()?))?;
+                trial.run(&mut made)?;
+                interpreter.insert(made)
+            }
+        };
+        let what = format!("after dimension {dimension} was {}", if more { "grown" } else { "shrunk" });
+        if let Some(problem) = resized_to(trial, interpreter, &other, &wanted, &what)? {
             return Ok(Some(problem));
         }
     }
-    Ok(None)
+    match &mut interpreter {
+        Some(interpreter) => resized_to(trial, interpreter, trial.problem, trial.got, "resized back"),
+        None => Ok(None),
+    }
 }
 
-fn larger(problem: &Problem) -> Option<Problem> {
+fn resized_to(
+    trial: &Trial<'_>,
+    interpreter: &mut Interpreter,
+    problem: &Problem,
+    wanted: &Outputs,
+    what: &str,
+) -> Found {
+    prepare(interpreter, problem)?;
+    if let Some((name, message)) = interpreter.report().failures.first() {
+        return Ok(Some(format!("{what}, a resize, delegate {name} failed: {message}")));
+    }
+    let got = Trial { problem, ..*trial }.run(interpreter)?;
+    Ok(differ(trial.problem, &format!("{what}, a resize"), &got, wanted))
+}
+
+/// The problem with one more or one less in `dimension`, in every input that has the first one's size there. What is added
+/// repeats the last.
+fn resized(problem: &Problem, dimension: usize, more: bool) -> Option<Problem> {
     let feeds = &problem.steps.first()?.feeds;
-    let size = *feeds.iter().find_map(|f| f.shape.first())?;
-    let mut larger = problem.clone();
-    for step in &mut larger.steps {
-        for feed in step.feeds.iter_mut().filter(|f| f.shape.first() == Some(&size)) {
-            let bytes = feed.bytes.len().checked_div(size)?;
-            // Elements of less than a byte may share one with the next row.
-            if bytes * size != feed.bytes.len() || bytes == 0 {
+    let size = *feeds.iter().find_map(|f| f.shape.get(dimension))?;
+    if size == 0 || (!more && size < 2) {
+        return None;
+    }
+    let mut other = problem.clone();
+    for step in &mut other.steps {
+        for feed in step.feeds.iter_mut().filter(|f| f.shape.get(dimension) == Some(&size)) {
+            let outer = feed.shape.get(..dimension)?.iter().product::<usize>();
+            let (block, rest) = (feed.bytes.len().checked_div(outer)?, feed.bytes.len().checked_rem(outer)?);
+            let slice = block / size;
+            // Elements of less than a byte may share one with the next row; strings have no rows.
+            if rest != 0 || slice * size != block || slice == 0 {
                 return None;
             }
-            feed.shape[0] += 1;
-            let more = feed.bytes[..bytes].to_vec();
-            feed.bytes.extend(more);
+            let mut bytes = Vec::with_capacity(outer * (block + slice));
+            for block in feed.bytes.chunks(block) {
+                match more {
+                    true => bytes.extend(block.iter().chain(&block[block.len() - slice..])),
+                    false => bytes.extend(&block[..block.len() - slice]),
+                }
+            }
+            feed.bytes = bytes;
+            feed.shape[dimension] = if more { size + 1 } else { size - 1 };
         }
     }
-    Some(larger)
+    Some(other)
 }
 
 /// Taken away and given back; dropped and made anew.

@@ -8,6 +8,7 @@
 //! | `bounds` | nothing is written outside of the outputs, and all of them is written |
 //! | `inputs` | inputs and constants are as they were |
 //! | `repeat` | the same data give the same result, whatever ran in between |
+//! | `reset` | variables that are reset are as they were at first |
 //! | `resize` | another shape, and the first one again |
 //! | `again` | removed and added, dropped and made anew |
 //! | `threads` | two interpreters at once in two threads |
@@ -17,7 +18,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use delegraph_core::{Error, Result};
+use delegraph_core::{BuiltinOp, Error, Result};
 use delegraph_delegate_api::Delegate;
 use delegraph_interpreter::Interpreter;
 
@@ -32,8 +33,8 @@ mod versions;
 mod watch;
 
 /// The names of all checks, in their order.
-pub const CHECKS: [&str; 11] = [
-    "reasons", "versions", "ran", "bounds", "inputs", "repeat", "resize", "again", "threads", "failures",
+pub const CHECKS: [&str; 12] = [
+    "reasons", "versions", "ran", "bounds", "inputs", "repeat", "reset", "resize", "again", "threads", "failures",
     "memory",
 ];
 
@@ -66,6 +67,7 @@ pub(crate) fn check(backend: &Backend, problem: &Problem, got: &Outputs, result:
     add("bounds", &tensors::bounds);
     add("inputs", &tensors::inputs);
     add("repeat", &life::repeat);
+    add("reset", &life::reset);
     add("resize", &life::resize);
     add("again", &life::again);
     add("threads", &life::threads);
@@ -135,14 +137,21 @@ impl Trial<'_> {
     /// Whether an invocation leaves something behind for the next.
     fn keeps_state(&self) -> bool {
         use delegraph_core::BuiltinOp as B;
-        let state = [B::VAR_HANDLE, B::CALL_ONCE, B::HASHTABLE, B::RANDOM_UNIFORM, B::RANDOM_STANDARD_NORMAL];
-        let subgraphs = &self.problem.model.subgraphs;
-        subgraphs.iter().any(|s| {
-            s.tensors.iter().any(|t| t.is_variable)
-                || s.nodes
-                    .iter()
-                    .any(|n| n.op.builtin().is_none_or(|op| state.contains(&op) || op == B::MULTINOMIAL))
-        })
+        let state = [B::VAR_HANDLE, B::CALL_ONCE, B::HASHTABLE];
+        let variable = self.problem.model.subgraphs.iter().any(|s| s.tensors.iter().any(|t| t.is_variable));
+        variable || self.is_random() || self.nodes().any(|op| op.is_some_and(|op| state.contains(&op)))
+    }
+
+    /// Whether two runs may differ: generators of random numbers go on where they are, and nobody knows custom ops.
+    fn is_random(&self) -> bool {
+        use delegraph_core::BuiltinOp as B;
+        let random = [B::RANDOM_UNIFORM, B::RANDOM_STANDARD_NORMAL, B::MULTINOMIAL];
+        self.nodes().any(|op| op.is_none_or(|op| random.contains(&op)))
+    }
+
+    /// The ops of all nodes; `None` for custom ones.
+    fn nodes(&self) -> impl Iterator<Item = Option<BuiltinOp>> {
+        self.problem.model.subgraphs.iter().flat_map(|s| &s.nodes).map(|n| n.op.builtin())
     }
 
     /// Data that are not those of the first step.

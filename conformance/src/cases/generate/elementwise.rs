@@ -188,8 +188,45 @@ pub(super) fn cases(seed: u64, out: &mut Vec<Case>) {
         }
     }
     exhaustive(out);
+    signs(out);
     compared(seed, out);
     selected(seed, out);
+}
+
+/// Divisions, remainders and powers of operands of either sign.
+fn signs(out: &mut Vec<Case>) {
+    let floats = [-7.5f32, -6.0, -2.0, -0.5, 0.5, 2.0, 6.0, 7.5];
+    let by = [-3.0f32, -1.5, -0.5, 0.5, 1.5, 3.0];
+    for op in [Op::DIV, Op::FLOOR_DIV, Op::FLOOR_MOD] {
+        let inputs = [given(&[8, 1], &floats), given(&[1, 6], &by)];
+        out.push(Case::new(op, params(op, Activation::None), inputs).seeded(1).detail("signs"));
+    }
+    let values = [-100.0, -7.0, -6.0, -1.0, 0.0, 1.0, 6.0, 7.0, 100.0];
+    let by = [-7.0, -3.0, -2.0, -1.0, 1.0, 2.0, 3.0, 7.0];
+    for (op, types) in [
+        (Op::DIV, &[Int32][..]),
+        (Op::FLOOR_DIV, &[Int8, Int16, Int32]),
+        (Op::FLOOR_MOD, &[Int8, Int16, Int32, Int64]),
+    ] {
+        for &ty in types {
+            let inputs = [numbers(ty, &[9, 1], &values), numbers(ty, &[1, 8], &by)];
+            out.push(Case::new(op, params(op, Activation::None), inputs).seeded(1).detail("signs"));
+        }
+    }
+    let exponents = [-3.0f32, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0];
+    let bases = [-2.0f32, -1.5, -1.0, -0.5, 0.5, 1.0, 2.5];
+    let inputs = [given(&[7, 1], &bases), given(&[1, 7], &exponents)];
+    out.push(Case::new(Op::POW, Params::None, inputs).seeded(1).detail("signs"));
+}
+
+/// A fed operand of an integer type with these elements.
+fn numbers(ty: TensorType, shape: &[usize], values: &[f64]) -> Operand {
+    match ty {
+        Int8 => given(shape, &values.iter().map(|&v| v as i8).collect::<Vec<_>>()),
+        Int16 => given(shape, &values.iter().map(|&v| v as i16).collect::<Vec<_>>()),
+        Int64 => given(shape, &values.iter().map(|&v| v as i64).collect::<Vec<_>>()),
+        _ => given(shape, &values.iter().map(|&v| v as i32).collect::<Vec<_>>()),
+    }
 }
 
 /// All pairs of bytes: rounding and saturation everywhere.

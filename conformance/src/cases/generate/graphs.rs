@@ -43,6 +43,17 @@ fn sequence(draw: &mut Draw) -> Vec<Operand> {
 
 const PLAIN: Activation = Activation::None;
 
+/// The same tensor for both operands, at both places.
+fn twice(net: &mut Net, inputs: &[T]) {
+    let a = &inputs[0];
+    let op = net.draw.pick(&[Op::ADD, Op::MUL, Op::SUB, Op::MAXIMUM]);
+    let first = net.binary(op, a, a, PLAIN);
+    let before = net.unary(Op::TANH, &inputs[1]);
+    let op = net.draw.pick(&[Op::ADD, Op::MUL]);
+    let second = net.binary(op, &before, &before, PLAIN);
+    net.outputs(&[&first, &second]);
+}
+
 /// A random graph of movements, arithmetic and matrices, of which some intermediate tensors are outputs.
 fn dag(net: &mut Net, inputs: &[T]) {
     let mut tensors = inputs.to_vec();
@@ -366,6 +377,7 @@ const TABLE: &[Row] = &[
     ("dag_two", Op::ADD, two, dag, 1, 90),
     ("chain", Op::MUL, image, chain, 1, 24),
     ("diamond", Op::ADD, two, diamond, 1, 24),
+    ("twice", Op::MUL, two, twice, 1, 24),
     ("shared", Op::FULLY_CONNECTED, matrix, shared, 1, 24),
     ("residual", Op::CONV_2D, image, residual, 1, 40),
     ("folded", Op::CONV_2D, image, folded, 1, 48),

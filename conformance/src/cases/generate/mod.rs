@@ -14,12 +14,14 @@ mod edges;
 mod elementwise;
 mod graphs;
 mod islands;
+mod large;
 mod matrix;
 mod movement;
 mod net;
 mod pool;
 mod recurrent;
 mod reduce;
+mod seldom;
 mod special;
 mod stablehlo;
 mod types;
@@ -40,7 +42,9 @@ pub(super) fn cases(listed: &[Case], seed: u64) -> Vec<Case> {
     recurrent::cases(seed, &mut out);
     graphs::cases(seed, &mut out);
     stablehlo::cases(seed, &mut out);
+    seldom::cases(seed, &mut out);
     edges::cases(&mut out);
+    large::cases(&mut out);
     special::cases(&mut out);
     committed::cases(&mut out);
     out

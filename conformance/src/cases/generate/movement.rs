@@ -386,4 +386,23 @@ pub(super) fn cases(seed: u64, out: &mut Vec<Case>) {
             }
         }
     }
+    permutations(out);
+}
+
+/// Every order of up to four dimensions, none of which have the same size.
+fn permutations(out: &mut Vec<Case>) {
+    for rank in 2..=4usize {
+        for code in 0..rank.pow(rank as u32) {
+            let order: Vec<i32> = (0..rank).map(|d| (code / rank.pow(d as u32) % rank) as i32).collect();
+            if (0..rank as i32).any(|d| !order.contains(&d)) {
+                continue;
+            }
+            for ty in [Float32, Int8, Int64] {
+                let shape = &[3, 5, 2, 7][..rank];
+                let case = Case::new(Op::TRANSPOSE, Params::None, [data(ty, shape), list(&order)]).auto(ty);
+                let name = order.iter().map(i32::to_string).collect::<Vec<_>>().join("_");
+                out.push(case.seeded(43).detail(format!("order_{name}")));
+            }
+        }
+    }
 }

@@ -132,6 +132,7 @@ pub(super) fn cases(seed: u64, out: &mut Vec<Case>) {
     }
     prelu(seed, out);
     casts(seed, out);
+    wide_casts(out);
     quantize(seed, out);
 }
 
@@ -190,6 +191,27 @@ fn casts(seed: u64, out: &mut Vec<Case>) {
                 out.push(finish(case, &mut draw, &format!("to_{}", to.name().to_lowercase()), i));
             }
         }
+    }
+}
+
+/// Beyond what 32 bits, or a float, hold: a cast must look at all of an element.
+fn wide_casts(out: &mut Vec<Case>) {
+    let wide: Vec<i64> = (0..40).map(|i| (i - 20) << i).chain([1 << 40, -(1 << 33), i64::MAX, i64::MIN]).collect();
+    let unsigned: Vec<u32> = (0..20).map(|i| u32::MAX >> i).collect();
+    let near: Vec<i32> = (0..16).map(|i| 16_777_216 + i).chain([i32::MAX, i32::MIN]).collect();
+    let floats: Vec<f32> = (0..20).map(|i| (i as f32 - 9.5) * 3e11).collect();
+    for (data, to) in [
+        (given(&[44], &wide), Float32),
+        (given(&[44], &wide), Bool),
+        (given(&[20], &unsigned), Float32),
+        (given(&[20], &unsigned), Int64),
+        (given(&[18], &near), Float32),
+        (given(&[18], &near), Int64),
+        (given(&[20], &floats), Int64),
+    ] {
+        let params = CastParams { in_data_type: data.ty, out_data_type: to };
+        let case = Case::new(Op::CAST, params, [data]).outputs([Output::of(to)]);
+        out.push(case.seeded(1).detail(format!("to_{}_wide", to.name().to_lowercase())));
     }
 }
 
