@@ -36,6 +36,13 @@ pub(crate) fn table(function: Unary, input: Affine, output: Affine) -> Result<Ve
             let ratio = Multiplier::new((input.scale / output.scale).into())?;
             Box::new(move |q| ratio.apply((q - input.zero).abs()).wrapping_add(output.zero))
         }
+        // The field's kernel looks at no scale.
+        Unary::Neg => Box::new(|q: i32| i32::from((q as i8).wrapping_neg())),
+        // And rounds roots towards zero.
+        Unary::Sqrt => Box::new(move |q| {
+            let real = (input.scale * (q - input.zero) as f32).sqrt();
+            ((real / output.scale) as i32).saturating_add(output.zero)
+        }),
         Unary::HardSwish => {
             let hard_swish = HardSwish::new((input.scale, input.zero), (output.scale, output.zero))?;
             Box::new(move |q| hard_swish.apply(q))

@@ -3,8 +3,8 @@
 use delegraph_core::ops::cost;
 use delegraph_core::{BuiltinOp as Op, Model, Node, Quantization, Subgraph, Tensor, TensorType};
 
-use super::Case;
-use crate::compare::{Arithmetic, Check, Kind, Value};
+use super::{Case, Operand};
+use crate::compare::{Arithmetic, Check, Kind, Value, numbers};
 
 impl Case {
     /// What is asked of every output of `model`, which is the case's own, in each step.
@@ -23,7 +23,7 @@ impl Case {
                 check.terms = check.terms.saturating_add(terms(node, graph));
                 let mut outputs = node.outputs.iter().filter_map(|&id| graph.tensors.get(id.0));
                 if let Some(scale) = outputs.find_map(|t| scale(t.quantization.as_deref())) {
-                    check.steps += 1;
+                    check.steps += 1 + quirks(node, graph);
                     let last = node.outputs.iter().any(|id| graph.outputs.contains(id));
                     check.quantum = if last { check.quantum } else { check.quantum.max(scale) };
                 }
@@ -48,6 +48,14 @@ impl Case {
             if operand.may_be_special() {
                 found.extend(Value::among(operand.ty, &operand.data(i, 0)));
             }
+        }
+        let divides = [Op::DIV, Op::FLOOR_DIV, Op::FLOOR_MOD, Op::STABLEHLO_DIVIDE, Op::STABLEHLO_REMAINDER];
+        let zero = |o: &Operand| {
+            let divisors = numbers(o.ty, &o.data(1, 0)).unwrap_or_default();
+            o.may_be_special() && divisors.contains(&0.0)
+        };
+        if divides.contains(&self.op) && self.operands().any(|(i, o)| i == 1 && zero(o)) {
+            found.push(Value::Divisor);
         }
         found.sort();
         found.dedup();
@@ -88,6 +96,26 @@ impl Case {
 fn scale(quantization: Option<&Quantization>) -> Option<f64> {
     let scales = &quantization?.affine()?.scales;
     scales.iter().map(|&s| f64::from(s)).max_by(f64::total_cmp)
+}
+
+/// Steps that the field's kernel of a node may itself be off what an exact one computes.
+fn quirks(node: &Node, graph: &Subgraph) -> u32 {
+    let input = node.input(0).and_then(|id| graph.tensors.get(id.0));
+    let output = node.outputs.first().and_then(|id| graph.tensors.get(id.0));
+    let (Some(input), Some(output)) = (input, output) else { return 0 };
+    if !matches!(output.ty, TensorType::Int8 | TensorType::UInt8) {
+        return 0;
+    }
+    match builtin(node) {
+        // Positions have ten bits behind the point: the last of n rows is up to n / 2048 of the way to the next one off.
+        Some(Op::RESIZE_BILINEAR) => {
+            let size = output.shape.iter().skip(1).take(2).max().copied().unwrap_or(1);
+            (255 * size as u32).div_ceil(2048)
+        }
+        // What the zero point comes to on the output's scale is truncated.
+        Some(Op::MEAN) if input.quantization != output.quantization => 1,
+        _ => 0,
+    }
 }
 
 fn builtin(node: &Node) -> Option<Op> {

@@ -9,6 +9,7 @@
 //! | function | 32 of the element and 16 of the largest one | series and tables differ; GPUs are granted four times as much |
 //! | accumulating | 4 of the element and 8 + 2√K of the largest one or of the largest term | rounding errors of K sums are a random walk; the order is free |
 //! | quantized | one step in at most a fifth of the elements | a value that lies between two steps; truncating would move half of them |
+//! | the same in 16 bits | one step in at most a quarter of the elements, and more at the ends | see `wide_share` |
 //! | statistical | mean and deviation within six standard errors | the numbers are random |
 //!
 //! For comparison: sums kept in 16 bits are 8192 ULP off, an activation of another formula hundreds.
@@ -70,19 +71,22 @@ pub enum Value {
     Infinity,
     /// A float too small to be normal.
     Denormal,
+    /// A zero that something is divided by.
+    Divisor,
 }
 
 impl Value {
     /// Whether a case with such values in its data is demanded: always where the arithmetic is IEEE's. Of a GPU, NaN and
     /// infinities are demanded where elements are copied only, for copying needs no arithmetic; its comparisons, minima,
-    /// sums and functions may assume that there are none. Denormals are never demanded of it: each load may flush them.
+    /// sums and functions may assume that there are none. Denormals are never demanded of it: each load may flush them. Nor
+    /// is a division by zero, whose result shading languages leave open.
     ///
     /// Zeros of either sign, the largest and smallest finite numbers, and the ends of quantized ranges are no class
     /// here: they are demanded of all.
     pub fn demanded(self, kind: Kind, arithmetic: Arithmetic) -> bool {
         match (arithmetic, self) {
             (Arithmetic::Ieee, _) => true,
-            (Arithmetic::Gpu, Value::Denormal) => false,
+            (Arithmetic::Gpu, Value::Denormal | Value::Divisor) => false,
             (Arithmetic::Gpu, Value::Nan | Value::Infinity) => kind == Kind::Movement,
         }
     }
@@ -96,6 +100,8 @@ impl Value {
                 Value::Nan => v.is_nan(),
                 Value::Infinity => v.is_infinite(),
                 Value::Denormal => v != 0.0 && v.abs() < least,
+                // What is divided by is known to the op alone.
+                Value::Divisor => false,
             })
         };
         [Value::Nan, Value::Infinity, Value::Denormal].into_iter().filter(holds).collect()
@@ -140,6 +146,15 @@ pub struct Check {
 
 /// Beyond this share of its elements, a quantized output may not be off at all.
 const SHARE: f64 = 0.2;
+
+/// How many of these 16-bit elements may be a step off. The field's kernels round a product twice, which moves up to a quarter
+/// of the results, and multiply long sums by factors of 16 bits, which moves results at the ends of the range by half a
+/// step. What an exact kernel differs in is then a matter of chance: two and a half deviations. Truncating moves half.
+fn wide_share(want: &[f64]) -> f64 {
+    let n = want.len() as f64;
+    let coarse: f64 = want.iter().map(|v| v.abs() / 65_536.0).sum();
+    (n / 4.0 + coarse + 2.5 * (n * 3.0 / 16.0).sqrt()).min(n * 0.75)
+}
 
 impl Check {
     /// What is asked of one float operation of this kind.
@@ -195,7 +210,11 @@ impl Check {
             difference.add(Element { index: i / parts, got: g, want: w }, apart, allowed, largest, ty);
         }
         // A step is for what lies between two.
-        let most = ((w.len() as f64 * SHARE) as usize).max(3);
+        let most = match ty {
+            TensorType::Int16 => wide_share(&w),
+            _ => w.len() as f64 * SHARE,
+        };
+        let most = (most as usize).max(3);
         if bounds.shared && difference.off > most && difference.wrong == 0 {
             difference.wrong = difference.off;
             difference.first_bad = difference.worst;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use delegraph_delegate_api::PartitionOptions;
 
 use super::watch::{Fault, Hook, Watch};
-use super::{Found, Outputs, Trial, differ};
+use super::{Found, Outputs, Trial, differ, failed};
 use crate::engine::{feed, outputs, prepare};
 
 /// An error or a panic at any hook leaves the CPU's result, and the delegate usable.
@@ -13,7 +13,7 @@ pub(super) fn check(trial: &Trial<'_>) -> Found {
     let cpu = trial.run(&mut trial.interpreter(None)?)?;
     for fault in Fault::ALL {
         let (watch, log) = Watch::new(trial.make()?, Some(fault));
-        let mut interpreter = trial.interpreter(Some(Box::new(watch)))?;
+        let mut interpreter = trial.offered(Some(Box::new(watch)))?;
         let mut got = Outputs::new();
         for step in &trial.problem.steps {
             feed(&mut interpreter, &step.feeds)?;
@@ -40,6 +40,9 @@ pub(super) fn check(trial: &Trial<'_>) -> Found {
         }
         interpreter.reset_variables()?;
         prepare(&mut interpreter, trial.problem)?;
+        if let Some(error) = failed(&interpreter) {
+            return Ok(Some(format!("used again after {name}: {error}")));
+        }
         let got = trial.run(&mut interpreter)?;
         if let Some(problem) = differ(trial.problem, &format!("used again after {name}"), &got, trial.got) {
             return Ok(Some(problem));

@@ -6,7 +6,7 @@ use delegraph_core::{Error, Result};
 use delegraph_delegate_api::PartitionOptions;
 use delegraph_interpreter::Interpreter;
 
-use super::{Found, Outputs, Trial, differ};
+use super::{Found, Outputs, Trial, differ, failed};
 use crate::engine::{Backend, Kernels, Problem};
 use crate::engine::{feed, outputs, prepare};
 
@@ -146,6 +146,9 @@ pub(super) fn again(trial: &Trial<'_>) -> Found {
     }
     interpreter.reset_variables()?;
     prepare(&mut interpreter, trial.problem)?;
+    if let Some(error) = failed(&interpreter) {
+        return Ok(Some(format!("taken away and given back: {error}")));
+    }
     let got = trial.run(&mut interpreter)?;
     if let Some(problem) = differ(trial.problem, "taken away and given back", &got, trial.got) {
         return Ok(Some(problem));

@@ -34,8 +34,8 @@ mod watch;
 
 /// The names of all checks, in their order.
 pub const CHECKS: [&str; 12] = [
-    "reasons", "versions", "ran", "bounds", "inputs", "repeat", "reset", "resize", "again", "threads", "failures",
-    "memory",
+    "reasons", "versions", "ran", "bounds", "inputs", "repeat", "reset", "resize", "again", "threads",
+    "failures", "memory",
 ];
 
 /// Measuring memory needs the process for itself; everything else may run at the same time.
@@ -117,7 +117,16 @@ impl Trial<'_> {
     }
 
     /// An interpreter with this delegate, prepared for the problem's shapes.
+    ///
+    /// # Errors
+    /// What the delegate failed with, too: the nodes that it claimed would run on the CPU.
     fn interpreter(&self, delegate: Option<Box<dyn Delegate>>) -> Result<Interpreter> {
+        let interpreter = self.offered(delegate)?;
+        failed(&interpreter).map_or(Ok(interpreter), Err)
+    }
+
+    /// The same, whatever the delegate made of it.
+    fn offered(&self, delegate: Option<Box<dyn Delegate>>) -> Result<Interpreter> {
         let mut interpreter = self.backend.build(self.problem, delegate, None)?;
         prepare(&mut interpreter, self.problem)?;
         Ok(interpreter)
@@ -163,6 +172,12 @@ impl Trial<'_> {
             _ => self.problem.shuffled(1),
         }
     }
+}
+
+/// What a delegate failed with when its nodes were prepared.
+fn failed(interpreter: &Interpreter) -> Option<Error> {
+    let (delegate, message) = interpreter.report().failures.first()?;
+    Some(Error::Delegate { delegate: delegate.clone(), message: message.clone() })
 }
 
 /// Where two runs differ by more than the order of a sum may make.

@@ -1,7 +1,7 @@
 //! What a delegate may read and write.
 
-use delegraph_core::TensorType;
 use delegraph_core::kernel::{AlignedBuffer, Placement};
+use delegraph_core::{TensorId, TensorType};
 use delegraph_interpreter::Interpreter;
 
 use super::watch::Watch;
@@ -112,5 +112,16 @@ pub(super) fn inputs(trial: &Trial<'_>) -> Found {
             }
         }
     }
-    Ok((constants() != before).then(|| "a constant of the model is not what it was before".into()))
+    let changed = constants() != before || copies_differ(trial, &interpreter);
+    Ok(changed.then(|| "a constant of the model is not what it was before".into()))
+}
+
+/// Whether what the interpreter keeps of a constant, which may be a copy, is not what the model holds.
+fn copies_differ(trial: &Trial<'_>, interpreter: &Interpreter) -> bool {
+    let model = &trial.problem.model;
+    let tensors = model.subgraphs.first().map_or(&[][..], |s| &s.tensors[..]);
+    tensors.iter().enumerate().any(|(i, tensor)| {
+        let kept = interpreter.tensor(TensorId(i)).ok().filter(|t| t.placement() == Placement::Constant);
+        kept.zip(model.constant(tensor)).is_some_and(|(kept, bytes)| kept.bytes() != bytes)
+    })
 }

@@ -13,6 +13,10 @@ pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::BATCH_MATMUL, max_vers
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &BatchMatMulParams = cx.params()?;
+    // Of floats and bytes, the field's kernel makes bytes of the floats first, with a scale for each row.
+    if cx.ty(0) != cx.ty(1) {
+        return Err(cx.wrong_type(1));
+    }
     let inputs = [cx.input(0)?, cx.input(1)?];
     let output = cx.real_output(0)?;
     let [a, b] = inputs.map(|id| cx.shape(id));

@@ -14,6 +14,11 @@ pub(super) const OPS: &[GpuOp] = &[
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);
+    // On the device they are floats of 32 bits, which nothing would round.
+    let bfloat16 = TensorType::BFloat16;
+    if cx.ty(0) != Some(bfloat16) && cx.node().output(0).is_some_and(|t| t.ty() == bfloat16) {
+        return Err(Rejection::UnsupportedType { operand: "output 0".into(), ty: bfloat16 });
+    }
     let elements = cx.shape(input).iter().product();
     let narrow = cx.narrow(output);
     let spec = Spec { input: cx.element(input), output: cx.element(output), narrow, elements };

@@ -1,11 +1,15 @@
 //! AVERAGE_POOL_2D, MAX_POOL_2D.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::ops::Activation as Fused;
 use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_delegate_api::Rejection;
+use delegraph_shaders::Activation;
 use delegraph_shaders::pool_2d::{Pool, Spec};
+use delegraph_shaders::quantize::{self, Affine, Direction};
 
 use super::{GpuOp, activation, pad_front, positive};
+use crate::graph::ValueId;
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
@@ -19,7 +23,15 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::AVERAGE_POOL_2D) => Pool::Average,
         _ => Pool::Max,
     };
-    let (input, output) = (cx.input(0)?, cx.real_output(0)?);
+    let (bytes, stored) = (cx.any_input(0)?, cx.output(0)?);
+    let limits = match (cx.affine(bytes), cx.affine(stored)) {
+        (Some(from), Some(to)) if from == to && cx.is_bytes(bytes) => limits(p.fused_activation_function, to),
+        _ => None,
+    };
+    let (input, output) = match limits {
+        Some(_) => (steps(cx, bytes)?, cx.temporary(&cx.shape(stored))),
+        None => (cx.input(0)?, cx.real_output(0)?),
+    };
     let shapes = [cx.shape4(input)?, cx.shape4(output)?];
     let window = [positive(p.filter_height, "window")?, positive(p.filter_width, "window")?];
     let stride = [positive(p.stride_h, "stride")?, positive(p.stride_w, "stride")?];
@@ -31,9 +43,39 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         window,
         stride,
         padding: [pad(0)?, pad(1)?],
-        activation: activation(p.fused_activation_function)?,
+        activation: match limits {
+            Some(_) => Activation::None,
+            None => activation(p.fused_activation_function)?,
+        },
     };
-    cx.push(spec, &[input], output)
+    cx.push(spec, &[input], output)?;
+    let Some(affine) = limits else { return Ok(()) };
+    let elements = cx.shape(stored).iter().product();
+    cx.push(quantize::Spec { affine, direction: Direction::Away, elements }, &[output], stored)
+}
+
+/// The stored integers as floats. The average of two of them often lies between two steps, which only shows where it is not
+/// a product with the scale.
+fn steps(cx: &mut Lowering<'_, '_, '_>, bytes: ValueId) -> Result<ValueId, Rejection> {
+    let affine = Affine { scale: 1.0, zero: 0, low: i32::MIN, high: i32::MAX };
+    let shape = cx.shape(bytes);
+    let floats = cx.temporary(&shape);
+    let elements = shape.iter().product();
+    cx.push(quantize::Spec { affine, direction: Direction::ToReal, elements }, &[bytes], floats)?;
+    Ok(floats)
+}
+
+/// The integers that an activation leaves; `None` for one that does more than limit.
+fn limits(fused: Fused, affine: Affine) -> Option<Affine> {
+    let step = |real: f32| ((real / affine.scale).round() as i32).saturating_add(affine.zero);
+    let (low, high) = match fused {
+        Fused::None => (affine.low, affine.high),
+        Fused::Relu => (step(0.0), affine.high),
+        Fused::Relu6 => (step(0.0), step(6.0)),
+        Fused::ReluN1To1 => (step(-1.0), step(1.0)),
+        Fused::Tanh | Fused::SignBit => return None,
+    };
+    Some(Affine { scale: 1.0, zero: 0, low: low.max(affine.low), high: high.min(affine.high) })
 }
 
 #[cfg(test)]
@@ -42,6 +84,26 @@ mod tests {
     use crate::testing::{T, check};
     use delegraph_core::Params;
     use delegraph_core::ops::{Activation, Padding};
+
+    #[test]
+    fn averages_of_bytes_that_lie_between_two_steps() {
+        let input = T::new(&[1, 1, 5, 1], &[3_i8, 4, -5, -6, 100]).quantized(0.065, -18);
+        let params = |fused_activation_function| {
+            Params::Pool2D(Pool2DParams {
+                padding: Padding::Valid,
+                stride_w: 1,
+                stride_h: 1,
+                filter_width: 2,
+                filter_height: 1,
+                fused_activation_function,
+            })
+        };
+        let row = |values: &[i8]| T::new(&[1, 1, 4, 1], values).quantized(0.065, -18);
+        let inputs = [Some(input)];
+        let op = BuiltinOp::AVERAGE_POOL_2D;
+        check(op, 2, params(Activation::None), &inputs, &[row(&[4, -1, -6, 47])]);
+        check(op, 2, params(Activation::ReluN1To1), &inputs, &[row(&[-3, -3, -6, -3])]);
+    }
 
     #[test]
     fn windows_count_what_lies_inside() {

@@ -63,7 +63,8 @@ fn each(push: &mut impl FnMut(Case, &str)) {
         push(Case::new(op, params(), [x(Float32, &IMAGE), right(&[5])]), "channels");
     }
     for op in [Op::ADD, Op::SUB, Op::MUL] {
-        let case = Case::new(op, elementwise::params(op, PLAIN), [bytes(Int8, &[LINE]), bytes(Int8, &[LINE])]);
+        let case =
+            Case::new(op, elementwise::params(op, PLAIN), [bytes(Int8, &[LINE]), bytes(Int8, &[LINE])]);
         push(case.q(0.07, 5), "");
         let inputs = [x(Int32, &[LINE]).range(-900.0, 900.0), x(Int32, &[LINE]).range(-900.0, 900.0)];
         push(Case::new(op, elementwise::params(op, PLAIN), inputs), "");
@@ -143,7 +144,10 @@ fn folded(push: &mut impl FnMut(Case, &str)) {
         }
     }
     push(Case::new(Op::SOFTMAX, SoftmaxParams { beta: 1.0 }, [x(Float32, &[4999, 14])]), "");
-    push(Case::new(Op::SOFTMAX, SoftmaxParams { beta: 1.0 }, [bytes(Int8, &[4999, 14])]).q(1.0 / 256.0, -128), "");
+    push(
+        Case::new(Op::SOFTMAX, SoftmaxParams { beta: 1.0 }, [bytes(Int8, &[4999, 14])]).q(1.0 / 256.0, -128),
+        "",
+    );
     let params = ArgMaxParams { output_type: Int32 };
     push(Case::new(Op::ARG_MAX, params, [x(Float32, &IMAGE), known(&[], &[3])]), "");
     let params = CumsumParams { exclusive: false, reverse: false };
@@ -179,8 +183,7 @@ fn windows(push: &mut impl FnMut(Case, &str)) {
                     Case::new(Op::CONV_2D, params, inputs).q(scale, 3)
                 }
                 _ => {
-                    let inputs =
-                        [x(ty, &shape), x(ty, &filter).constant(), x(ty, &[outputs]).constant()];
+                    let inputs = [x(ty, &shape), x(ty, &filter).constant(), x(ty, &[outputs]).constant()];
                     Case::new(Op::CONV_2D, params, inputs)
                 }
             };
@@ -233,8 +236,7 @@ fn windows(push: &mut impl FnMut(Case, &str)) {
         fused_activation_function: PLAIN,
         quantized_bias_type: Float32,
     };
-    let inputs =
-        [list(&[1, 118, 122, 5]), x(Float32, &[5, 3, 3, 7]).constant(), x(Float32, &[1, 59, 61, 7])];
+    let inputs = [list(&[1, 118, 122, 5]), x(Float32, &[5, 3, 3, 7]).constant(), x(Float32, &[1, 59, 61, 7])];
     push(Case::new(Op::TRANSPOSE_CONV, params, inputs), "");
 }
 

@@ -97,7 +97,8 @@ fn sparse_to_dense(draw: &mut Draw, _: usize) -> Case {
     let (rows, columns) = (draw.size(3, 17), draw.size(2, 13));
     // In their order, each once.
     let places: Vec<usize> = (0..rows * columns).filter(|_| draw.chance(20)).collect();
-    let indices: Vec<i32> = places.iter().flat_map(|p| [(p / columns) as i32, (p % columns) as i32]).collect();
+    let indices: Vec<i32> =
+        places.iter().flat_map(|p| [(p / columns) as i32, (p % columns) as i32]).collect();
     let inputs = [
         known(&[places.len(), 2], &indices),
         list(&[rows as i32, columns as i32]),
@@ -281,7 +282,10 @@ fn non_max_suppression(draw: &mut Draw, i: usize) -> Case {
     // Boxes of a grid overlap much, or not at all; scores differ by far more than rounding does.
     let mut corners = Vec::new();
     for _ in 0..n {
-        let (y, x) = (draw.below(5) as f32 * 3.0 + draw.real(0.0, 1.0), draw.below(5) as f32 * 3.0 + draw.real(0.0, 1.0));
+        let (y, x) = (
+            draw.below(5) as f32 * 3.0 + draw.real(0.0, 1.0),
+            draw.below(5) as f32 * 3.0 + draw.real(0.0, 1.0),
+        );
         let (h, w) = (draw.real(2.0, 4.0), draw.real(2.0, 4.0));
         // Corners come in any order.
         corners.extend(if draw.chance(50) { [y, x, y + h, x + w] } else { [y + h, x + w, y, x] });

@@ -196,7 +196,8 @@ fn casts(seed: u64, out: &mut Vec<Case>) {
 
 /// Beyond what 32 bits, or a float, hold: a cast must look at all of an element.
 fn wide_casts(out: &mut Vec<Case>) {
-    let wide: Vec<i64> = (0..40).map(|i| (i - 20) << i).chain([1 << 40, -(1 << 33), i64::MAX, i64::MIN]).collect();
+    let wide: Vec<i64> =
+        (0..40).map(|i| (i - 20) << i).chain([1 << 40, -(1 << 33), i64::MAX, i64::MIN]).collect();
     let unsigned: Vec<u32> = (0..20).map(|i| u32::MAX >> i).collect();
     let near: Vec<i32> = (0..16).map(|i| 16_777_216 + i).chain([i32::MAX, i32::MIN]).collect();
     let floats: Vec<f32> = (0..20).map(|i| (i as f32 - 9.5) * 3e11).collect();
