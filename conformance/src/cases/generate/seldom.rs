@@ -302,7 +302,7 @@ fn non_max_suppression(draw: &mut Draw, i: usize) -> Case {
     ];
     let count = most as usize;
     let (indices, number) = (Output::new(Int32, &[count]), Output::new(Int32, &[]));
-    if i % 2 == 0 {
+    if i.is_multiple_of(2) {
         return Case::new(Op::NON_MAX_SUPPRESSION_V4, Params::None, inputs).outputs([indices, number]);
     }
     inputs.push(scalar(draw.pick(&[0.0, 0.5])));
