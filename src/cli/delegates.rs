@@ -314,6 +314,12 @@ impl Engine {
         Ok(self.configure()?(Interpreter::builder(model)).build()?)
     }
 
+    /// The same, prepared once its inputs have their shapes: those of the file may be placeholders.
+    pub(crate) fn build_later(&self, model: Model) -> Result<Interpreter, Failure> {
+        self.limits.check(&model);
+        Ok(self.configure()?(Interpreter::builder(model)).prepare_later().build()?)
+    }
+
     /// The same with delegates that measure their kernels.
     pub(crate) fn build_profiled(&self, model: Model) -> Result<Interpreter, Failure> {
         self.limits.check(&model);

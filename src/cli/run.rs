@@ -73,7 +73,7 @@ struct OutputLine {
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
     let model = arguments.model.load()?;
-    let mut interpreter = arguments.engine.build(model)?;
+    let mut interpreter = arguments.engine.build_later(model)?;
     let entry = Entry::select(&mut interpreter, arguments.signature.as_deref())?;
     let files = entry.fill(&mut interpreter, &arguments.inputs, &arguments.resizes, arguments.seed)?;
     interpreter.invoke()?;
