@@ -8,9 +8,12 @@ use delegraph_core::{BuiltinOp, Model, Op, OpResolver, TensorType};
 use delegraph_interpreter::fusion::{Pipeline, compare};
 use delegraph_interpreter::{BuiltinOpResolver, Interpreter, ReferenceOpResolver};
 
+mod random;
 mod recurrent;
+mod unrolled;
 
 use recurrent::{Framework, Layer};
+use unrolled::Unrolled;
 
 const FRAMEWORKS: [Framework; 3] = [Framework::Keras, Framework::Onnx, Framework::Torch];
 
@@ -99,6 +102,64 @@ fn int8_weights_make_a_hybrid_op() {
     }
 }
 
+/// TensorFlow's calibrator quantized a layer that was fused here (`scripts/quantize_fused_lstm.py`), and its plain kernels ran
+/// it twice, state going on from the first to the second.
+#[test]
+fn a_fused_layer_runs_quantized() {
+    let file = include_bytes!("../../../assets/fusion/lstm_int8.tflite");
+    let model = Model::from_bytes(delegraph_core::ModelBytes::new(&file[..])).unwrap();
+    let lstm = model.subgraphs[0]
+        .nodes
+        .iter()
+        .find(|n| n.op == Op::Builtin(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM))
+        .unwrap();
+    for operand in [0, 1, 5] {
+        assert_eq!(model.subgraphs[0].tensor(lstm.input(operand).unwrap()).ty, TensorType::Int8);
+    }
+    let input = include_bytes!("../../../assets/fusion/lstm_int8.input");
+    let wanted: [&[u8]; 2] = [
+        include_bytes!("../../../assets/fusion/lstm_int8.first"),
+        include_bytes!("../../../assets/fusion/lstm_int8.second"),
+    ];
+    assert_ne!(wanted[0], wanted[1]);
+    let plain = Interpreter::builder(model.clone()).resolver(ReferenceOpResolver::new());
+    for builder in [plain, Interpreter::builder(model)] {
+        let mut interpreter = builder.build().unwrap();
+        for wanted in wanted {
+            interpreter.set_input_bytes(0, input).unwrap();
+            interpreter.invoke().unwrap();
+            let outputs = (0..interpreter.output_count()).map(|i| interpreter.output_tensor(i).unwrap());
+            let got: Vec<u8> = outputs.flat_map(|t| t.bytes().to_vec()).collect();
+            assert_eq!(got, wanted);
+        }
+    }
+}
+
+/// Steps one by one, in one direction and in both: the same ops.
+#[test]
+fn unrolled_layers_become_one_op_in_both_directions() {
+    for (framework, directions) in FRAMEWORKS.into_iter().flat_map(|f| [(f, 1), (f, 2)]) {
+        for hybrid in [false, true] {
+            let model =
+                Unrolled { framework, directions, batch: 2, time: 4, features: 3, cells: 5, hybrid }.model();
+            let pipeline = if hybrid { Pipeline::new().allow_hybrid() } else { Pipeline::new() };
+            let fused = pipeline.run(&model).unwrap();
+            assert_eq!(fused.report.left, [], "{framework:?}");
+            let (all, wanted) = (ops(&fused.model), ["UNIDIRECTIONAL", "BIDIRECTIONAL"][directions - 1]);
+            let wanted = format!("{wanted}_SEQUENCE_LSTM");
+            assert_eq!(all.iter().filter(|op| **op == wanted).count(), 1, "{framework:?}: {all:?}");
+            let rest = all.iter().filter(|op| {
+                // What is left besides: the two ops around, and what brings the result into its shape.
+                !["TANH", "ABS", "RESHAPE", "PACK", "STABLEHLO_COMPOSITE"].contains(&op.as_str())
+            });
+            assert_eq!(rest.collect::<Vec<_>>(), [&wanted], "{framework:?}");
+            let allowed = if hybrid { 2e-2 } else { 1e-5 };
+            let found = differences(&model, &fused.model);
+            assert!(found < allowed, "{framework:?}, {directions}, {hybrid}: {found}");
+        }
+    }
+}
+
 #[test]
 fn a_state_that_is_not_zero_or_is_read_is_left() {
     let mut model = layer(Framework::Keras, false).model();
@@ -109,4 +170,47 @@ fn a_state_that_is_not_zero_or_is_read_is_left() {
     assert!(fused.report.left[0].reason.contains("cell state at the end"), "{:?}", fused.report.left);
     assert!(ops(&fused.model).contains(&"WHILE".to_owned()));
     assert!(differences(&model, &fused.model) < 1e-6);
+}
+
+/// PyTorch's and ONNX's form, with factors that are no plain list, and a product whose operand is scaled first.
+#[test]
+fn factors_before_products_and_centered_normalizations_are_fused() {
+    use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
+    use delegraph_core::ops::fully_connected::FullyConnectedParams;
+    use delegraph_core::ops::reduce::ReducerParams;
+    use delegraph_core::{ModelBuilder, Params, SubgraphBuilder};
+
+    let mut graph = SubgraphBuilder::new("main");
+    let g = &mut graph;
+    let x = g.input("x", recurrent::FLOAT, [2, 3, 8]);
+    let factors = g.constant("", [8], &recurrent::numbers(8, 1));
+    let scaled = g.node(BuiltinOp::MUL, MulParams::default()).inputs([x, factors]).output("");
+    let weights = g.constant("", [8, 8], &recurrent::numbers(64, 2));
+    let dense = FullyConnectedParams { keep_num_dims: true, ..Default::default() };
+    let x = g
+        .node(BuiltinOp::FULLY_CONNECTED, dense)
+        .optional_inputs([Some(scaled), Some(weights), None])
+        .output("");
+    let axis = g.constant("", [1], &[-1i32]);
+    let keep = || ReducerParams { keep_dims: true };
+    let mean = g.node(BuiltinOp::MEAN, keep()).inputs([x, axis]).output("");
+    let difference = g.node(BuiltinOp::SUB, SubParams::default()).inputs([x, mean]).output("");
+    let square = g.node(BuiltinOp::SQUARE, Params::None).inputs([difference]).output("");
+    let variance = g.node(BuiltinOp::MEAN, keep()).inputs([square, axis]).output("");
+    let epsilon = g.constant("", [1], &[1e-3f32]);
+    let sum = g.node(BuiltinOp::ADD, AddParams::default()).inputs([variance, epsilon]).output("");
+    let root = g.node(BuiltinOp::SQRT, Params::None).inputs([sum]).output("");
+    let y = g.node(BuiltinOp::DIV, DivParams::default()).inputs([difference, root]).output("");
+    let gamma = g.constant("", [1, 1, 8], &recurrent::numbers(8, 3));
+    let beta = g.constant("", [8], &recurrent::numbers(8, 4));
+    let y = g.node(BuiltinOp::MUL, MulParams::default()).inputs([y, gamma]).output("");
+    let y = g.node(BuiltinOp::ADD, AddParams::default()).inputs([beta, y]).output("y");
+    graph.outputs([y]);
+    let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+    let fused = Pipeline::new().run(&model).unwrap().model;
+    assert_eq!(ops(&fused)[..2], ["FULLY_CONNECTED", "MEAN"]);
+    assert!(differences(&model, &fused) < 1e-5);
+    let fused = Pipeline::new().allow_custom().run(&model).unwrap().model;
+    assert_eq!(ops(&fused), ["FULLY_CONNECTED", "custom op \"delegraph.layer_norm\""]);
+    assert!(differences(&model, &fused) < 1e-5);
 }

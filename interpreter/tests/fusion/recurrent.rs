@@ -34,7 +34,7 @@ pub(crate) enum Framework {
 }
 
 impl Framework {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Framework::Keras => "keras.lstm",
             Framework::Onnx => "onnx.LSTM",
@@ -43,7 +43,7 @@ impl Framework {
     }
 
     /// Where the gates input, forget, cell and output are.
-    fn gates(self) -> [usize; 4] {
+    pub(crate) fn gates(self) -> [usize; 4] {
         if self == Framework::Onnx { [0, 2, 3, 1] } else { [0, 1, 2, 3] }
     }
 
@@ -54,16 +54,16 @@ impl Framework {
 }
 
 /// Small numbers that differ.
-fn numbers(count: usize, seed: usize) -> Vec<f32> {
+pub(crate) fn numbers(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| (((i * 37 + seed * 101) % 61) as f32 - 30.0) / 120.0).collect()
 }
 
-fn binary(graph: &mut SubgraphBuilder, op: B, a: TensorId, b: TensorId) -> TensorId {
+pub(crate) fn binary(graph: &mut SubgraphBuilder, op: B, a: TensorId, b: TensorId) -> TensorId {
     let params: Params = if op == B::ADD { AddParams::default().into() } else { MulParams::default().into() };
     graph.node(op, params).inputs([a, b]).output("")
 }
 
-fn unary(graph: &mut SubgraphBuilder, op: B, x: TensorId) -> TensorId {
+pub(crate) fn unary(graph: &mut SubgraphBuilder, op: B, x: TensorId) -> TensorId {
     graph.node(op, Params::None).inputs([x]).output("")
 }
 
@@ -296,4 +296,4 @@ impl Layer {
 }
 
 /// Of int8 weights.
-const SCALE: f32 = 1.0 / 400.0;
+pub(crate) const SCALE: f32 = 1.0 / 400.0;

@@ -11,7 +11,7 @@ use crate::fusion::pipeline::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
 /// `conv(x) · c` becomes a convolution with other weights, for a constant per channel, or one for all; so for the other
-/// products with weights, and for `/`. Float32 alone.
+/// products with weights, and for `/`. So does `conv(x · c)`: zeros of its padding stay zeros. Float32 alone.
 pub struct FoldScale;
 
 /// `conv(x) + c` becomes a convolution with another bias, so for `-`.
@@ -23,7 +23,7 @@ impl PatternFusion for FoldScale {
     }
 
     fn rewrite(&self, graph: &mut Rewriter<'_>, id: NodeId) -> Result<bool> {
-        Ok(scale(graph, id).is_some())
+        Ok(scale(graph, id).or_else(|| scale_before(graph, id)).is_some())
     }
 }
 
@@ -133,6 +133,58 @@ fn scale(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
         *fused.inputs.get_mut(2)? = Some(bias);
     }
     finish(graph, id, &found, fused)
+}
+
+/// A factor on what the product with weights reads.
+fn scale_before(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
+    let node = graph.node(id)?.clone();
+    let (x, weights) = (node.input(0)?, node.input(1)?);
+    if let Params::FullyConnected(p) = &node.params
+        && p.weights_format != delegraph_core::ops::WeightsFormat::Default
+    {
+        return None;
+    }
+    let producer = graph.producer(x).filter(|_| graph.is_private(x))?;
+    let before = graph.node(producer)?;
+    let division = before.op == Op::Builtin(BuiltinOp::DIV);
+    if !(division || before.op == Op::Builtin(BuiltinOp::MUL))
+        || activation(&before.params)? != Activation::None
+    {
+        return None;
+    }
+    let [a, b] = [before.input(0)?, before.input(1)?];
+    let (of, c) = if graph.floats(b).is_some() || division { (a, b) } else { (b, a) };
+    let constant = graph.floats(c)?;
+    let shape = graph.shape(x)?;
+    let channels = *shape.last()?;
+    let dims = &graph.tensor(c)?.shape;
+    let leading = dims.dims().split_last().is_none_or(|(_, leading)| leading.iter().all(|&d| d == 1));
+    let fits = constant.len() == 1 || (constant.len() == channels && dims.last() == Some(&channels));
+    let usable = constant.iter().all(|c| c.is_finite() && !(division && *c == 0.0));
+    if !(leading && fits && usable && graph.shape(of) == Some(shape) && graph.readers(weights).len() == 1) {
+        return None;
+    }
+    // Which input channel each weight is multiplied with.
+    let last = *graph.tensor(weights)?.shape.last()?;
+    let per = match node.op {
+        Op::Builtin(BuiltinOp::CONV_2D | BuiltinOp::FULLY_CONNECTED) if last == channels => 1,
+        Op::Builtin(BuiltinOp::DEPTHWISE_CONV_2D) if channels > 0 && last.is_multiple_of(channels) => {
+            last / channels
+        }
+        _ => return None,
+    };
+    let apply = |(i, value): (usize, f32)| {
+        let c = constant.get(i % last.max(1) / per.max(1)).or(constant.first()).copied().unwrap_or(1.0);
+        if division { value / c } else { value * c }
+    };
+    let scaled: Vec<f32> = graph.floats(weights)?.into_iter().enumerate().map(apply).collect();
+    let name = graph.name(weights, "scaled");
+    let weights = graph.constant_like(weights, &name, bytemuck::cast_slice(&scaled))?;
+    let mut fused = node;
+    *fused.inputs.get_mut(0)? = Some(of);
+    *fused.inputs.get_mut(1)? = Some(weights);
+    graph.replace(id, &[producer, id], fused);
+    Some(())
 }
 
 fn bias(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {

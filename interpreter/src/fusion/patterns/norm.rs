@@ -91,12 +91,65 @@ fn mean(graph: &Rewriter<'_>, id: TensorId) -> Option<(NodeId, TensorId)> {
     (p.keep_dims && (axis == -1 || axis == rank - 1)).then_some((at, x))
 }
 
-/// Keras's and TensorFlow's form: `x · s + (β - mean · s)` with `s = rsqrt(variance + ε) · γ`.
+/// What layer normalization is made of.
+struct LayerNorm {
+    x: TensorId,
+    gamma: TensorId,
+    beta: TensorId,
+    epsilon: f32,
+    gone: Vec<NodeId>,
+}
+
 fn layer_norm(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
-    let node = graph.node(id)?;
-    let output = *node.outputs.first()?;
-    let [a, b] = binary(graph, node, BuiltinOp::ADD)?;
-    let found = [(a, b), (b, a)].into_iter().find_map(|(scaled, shifted)| {
+    let output = *graph.node(id)?.outputs.first()?;
+    let LayerNorm { x, gamma, beta, epsilon, mut gone } =
+        shifted_form(graph, id).or_else(|| centered_form(graph, id))?;
+    if graph.shape(x).is_none() || graph.shape(x) != graph.shape(output) {
+        return None;
+    }
+    gone.push(id);
+    let options = Attributes::new().with("epsilon", epsilon).to_bytes();
+    let mut inputs = vec![Some(x)];
+    for constant in [gamma, beta] {
+        // The op takes lists: leading dimensions of one are left out.
+        inputs.push(Some(match graph.tensor(constant)?.shape.rank() {
+            1 => constant,
+            _ => {
+                let (name, values) = (graph.name(constant, "list"), graph.floats(constant)?);
+                graph.new_constant(&name, [values.len()], &values)
+            }
+        }));
+    }
+    let op = delegraph_core::Op::custom(names::LAYER_NORM);
+    let mut fused = Node::new(op, 1, Params::Custom, inputs, [output]);
+    fused.custom_options = graph.store(&options);
+    graph.replace(id, &gone, fused);
+    Some(())
+}
+
+/// Whether a constant holds one float per element of the last dimension of `x`, in a shape that leaves that of `x`.
+fn is_per_channel(graph: &Rewriter<'_>, constant: TensorId, x: TensorId) -> bool {
+    let (Some(values), Some(tensor), Some(shape)) =
+        (graph.floats(constant), graph.tensor(constant), graph.shape(x))
+    else {
+        return false;
+    };
+    let Some((width, leading)) = tensor.shape.dims().split_last() else { return false };
+    leading.iter().all(|&d| d == 1)
+        && tensor.shape.rank() <= shape.rank()
+        && Some(width) == shape.last()
+        && values.len() == *width
+}
+
+/// Whether nobody reads a value but nodes that go with it.
+fn goes_with(graph: &Rewriter<'_>, id: TensorId, gone: &[NodeId]) -> bool {
+    !graph.is_output(id) && graph.readers(id).iter().all(|reader| gone.contains(reader))
+}
+
+/// Keras's and TensorFlow's form: `x · s + (β - mean · s)` with `s = rsqrt(variance + ε) · γ`.
+fn shifted_form(graph: &Rewriter<'_>, id: NodeId) -> Option<LayerNorm> {
+    let [a, b] = binary(graph, graph.node(id)?, BuiltinOp::ADD)?;
+    [(a, b), (b, a)].into_iter().find_map(|(scaled, shifted)| {
         let (scaled_at, [p, q]) = inner(graph, scaled, BuiltinOp::MUL)?;
         let (shifted_at, [beta, moved]) = inner(graph, shifted, BuiltinOp::SUB)?;
         let (moved_at, [m, n]) = inner(graph, moved, BuiltinOp::MUL)?;
@@ -111,27 +164,51 @@ fn layer_norm(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
         let (variance, epsilon) = with_scalar(graph, operands)?;
         let (variance_at, squares) = mean(graph, variance)?;
         let (square_at, [u, v]) = inner(graph, squares, BuiltinOp::SQUARED_DIFFERENCE)?;
-        let same = of == x && ((u, v) == (x, mean_id) || (v, u) == (x, mean_id));
-        let private = graph.readers(scale).len() == 2
-            && graph.readers(mean_id).len() == 2
-            && graph.is_private(variance);
-        let width = *graph.shape(x)?.last()?;
-        let parameters = [gamma, beta].iter().all(|c| graph.floats(*c).is_some_and(|v| v.len() == width));
         let gone =
             vec![scaled_at, shifted_at, moved_at, mean_at, scale_at, root_at, sum_at, variance_at, square_at];
-        (same && private && parameters).then_some((x, gamma, beta, epsilon, gone))
+        let same = of == x && ((u, v) == (x, mean_id) || (v, u) == (x, mean_id));
+        let private = [scale, mean_id, variance].into_iter().all(|value| goes_with(graph, value, &gone));
+        let parameters = [gamma, beta].into_iter().all(|c| is_per_channel(graph, c, x));
+        (same && private && parameters).then_some(LayerNorm { x, gamma, beta, epsilon, gone })
+    })
+}
+
+/// PyTorch's and ONNX's form: `d · rsqrt(variance + ε) · γ + β`, or `d / sqrt(variance + ε) · γ + β`, with
+/// `d = x - mean(x)` and `variance = mean(d²)`.
+fn centered_form(graph: &Rewriter<'_>, id: NodeId) -> Option<LayerNorm> {
+    let operands = binary(graph, graph.node(id)?, BuiltinOp::ADD)?;
+    let (scaled, beta) = with_list(graph, operands)?;
+    let (scaled_at, operands) = inner(graph, scaled, BuiltinOp::MUL)?;
+    let (normalized, gamma) = with_list(graph, operands)?;
+    let divided = inner(graph, normalized, BuiltinOp::DIV).and_then(|(at, [d, root])| {
+        let (root_at, sum) = inner_unary(graph, root, BuiltinOp::SQRT)?;
+        Some((d, sum, [at, root_at]))
     });
-    let (x, gamma, beta, epsilon, mut gone) = found?;
-    gone.push(id);
-    let options = Attributes::new().with("epsilon", epsilon).to_bytes();
-    let mut fused = Node::new(
-        delegraph_core::Op::custom(names::LAYER_NORM),
-        1,
-        Params::Custom,
-        [x, gamma, beta].map(Some),
-        [output],
-    );
-    fused.custom_options = graph.store(&options);
-    graph.replace(id, &gone, fused);
-    Some(())
+    let (difference, sum, ends) = divided.or_else(|| {
+        let (at, [a, b]) = inner(graph, normalized, BuiltinOp::MUL)?;
+        [(a, b), (b, a)].into_iter().find_map(|(d, root)| {
+            let (root_at, sum) = inner_unary(graph, root, BuiltinOp::RSQRT)?;
+            Some((d, sum, [at, root_at]))
+        })
+    })?;
+    let (difference_at, node) = graph.made_by(difference, BuiltinOp::SUB)?;
+    let [x, mean_id] = binary(graph, node, BuiltinOp::SUB)?;
+    let (mean_at, of) = mean(graph, mean_id)?;
+    let (sum_at, operands) = inner(graph, sum, BuiltinOp::ADD)?;
+    let (variance, epsilon) = with_scalar(graph, operands)?;
+    let (variance_at, squares) = mean(graph, variance)?;
+    let square_at = square_of(graph, squares, difference).or_else(|| {
+        let (at, operands) = inner(graph, squares, BuiltinOp::SQUARED_DIFFERENCE)?;
+        (operands == [x, mean_id] || operands == [mean_id, x]).then_some(at)
+    })?;
+    let mut gone = vec![scaled_at, difference_at, mean_at, sum_at, variance_at, square_at];
+    gone.extend(ends);
+    let private = [difference, mean_id, variance, squares].into_iter().all(|v| goes_with(graph, v, &gone));
+    let parameters = [gamma, beta].into_iter().all(|c| is_per_channel(graph, c, x));
+    (of == x && private && parameters).then_some(LayerNorm { x, gamma, beta, epsilon, gone })
+}
+
+/// One operand, and the other, which is a constant.
+fn with_list(graph: &Rewriter<'_>, [a, b]: [TensorId; 2]) -> Option<(TensorId, TensorId)> {
+    [(a, b), (b, a)].into_iter().find(|(_, constant)| graph.floats(*constant).is_some())
 }
