@@ -21,7 +21,7 @@ use delegraph::delegate_api::{
 };
 use delegraph::fusion::{Call, CompositeFusion, Fused, Outcome, PatternFusion, Pipeline, Rewriter, compare};
 use delegraph::{
-    BuiltinOpResolver, Interpreter, Model, MutableOpResolver, Registration, Result, SimpleDelegate,
+    BuiltinOpResolver, Error, Interpreter, Model, MutableOpResolver, Registration, Result, SimpleDelegate,
     TensorType,
 };
 
@@ -67,15 +67,19 @@ impl Kernel for Dense {
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
         let (x, weights, bias) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.input::<f32>(2)?);
         let output = cx.output::<f32>(0)?;
-        let (columns, features) = (bias.len(), weights.len() / bias.len().max(1));
-        for (y, x) in output.chunks_exact_mut(columns).zip(x.chunks_exact(features)) {
-            y.copy_from_slice(bias);
-            for (x, row) in x.iter().zip(weights.chunks_exact(columns)) {
-                y.iter_mut().zip(row).for_each(|(y, w)| *y += x * w);
-            }
-            y.iter_mut().for_each(|y| *y = y.max(0.0));
-        }
+        dense(x, weights, bias, output);
         Ok(())
+    }
+}
+
+fn dense(x: &[f32], weights: &[f32], bias: &[f32], output: &mut [f32]) {
+    let (columns, features) = (bias.len().max(1), (weights.len() / bias.len().max(1)).max(1));
+    for (y, x) in output.chunks_exact_mut(columns).zip(x.chunks_exact(features)) {
+        y.copy_from_slice(bias);
+        for (x, row) in x.iter().zip(weights.chunks_exact(columns)) {
+            y.iter_mut().zip(row).for_each(|(y, w)| *y += x * w);
+        }
+        y.iter_mut().for_each(|y| *y = y.max(0.0));
     }
 }
 
@@ -104,18 +108,47 @@ impl SimpleDelegate for Npu {
     fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
         let composite = node.composite().ok_or_else(|| Rejection::Other("no composite".into()))?;
         let attributes = composite.attributes().map_err(|e| Rejection::Other(e.to_string()))?;
+        let constant = |i: usize| node.input(i).is_some_and(|t| t.is_constant());
         match attributes.get::<&str>("activation") {
-            Ok("relu") => Ok(()),
+            Ok("relu") if constant(1) && constant(2) => Ok(()),
+            Ok("relu") => Err(Rejection::UnsupportedParam("weights that are no constants".into())),
             _ => Err(Rejection::UnsupportedParam("an activation other than relu".into())),
         }
     }
 
-    fn create_kernel(&mut self, _: &DelegateParams, _: &GraphView<'_>) -> Result<Box<dyn DelegateKernel>> {
-        Ok(Box::new(Dense))
+    fn create_kernel(
+        &mut self,
+        params: &DelegateParams,
+        graph: &GraphView<'_>,
+    ) -> Result<Box<dyn DelegateKernel>> {
+        // What is constant is no input of a partition: it is taken along here.
+        let node = graph.node(params.nodes[0]);
+        let constant = |i: usize| node.input(i).and_then(|t| t.constant_as::<f32>()).map(<[f32]>::to_vec);
+        match (constant(1), constant(2)) {
+            (Some(weights), Some(bias)) => Ok(Box::new(NpuDense { weights, bias })),
+            _ => Err(Error::Unsupported("weights that are no constants".into())),
+        }
     }
 }
 
-impl DelegateKernel for Dense {}
+struct NpuDense {
+    weights: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+impl Kernel for NpuDense {
+    fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
+        let rows = cx.input(0)?.shape().first().copied().unwrap_or(1);
+        cx.set_output_shape(0, [rows, self.bias.len()])
+    }
+
+    fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+        dense(cx.input::<f32>(0)?, &self.weights, &self.bias, cx.output::<f32>(0)?);
+        Ok(())
+    }
+}
+
+impl DelegateKernel for NpuDense {}
 
 /// `acme.dense` becomes FULLY_CONNECTED, which wants its weights as `[outputs, inputs]`.
 struct FuseDense;
@@ -317,7 +350,7 @@ fn the_page_names_every_pass() {
 #[test]
 fn the_page_shows_what_is_printed() {
     let printed = delegraph(&["run", "assets/fusion/fusable.tflite"]).expect(3, "my_custom_fused_op");
-    for line in printed.stderr.lines().filter(|line| line.contains("my_custom_fused_op")) {
+    for line in printed.stderr.lines().filter(|line| line.contains("custom op \"my")) {
         let line = line.trim_start_matches(['×', '│', '╰', '├', '─', '▶', ' ']);
         assert!(PAGE.contains(line.trim()), "{line}");
     }
