@@ -42,8 +42,8 @@ const MISSING: &[(&str, &str, &[&str])] = &[
     (GPU, "claimed only where it was computed while preparing: delegate-wgpu/src/ops/mod.rs", &["densify", "shape"]),
     (GPU, "state and other subgraphs stay on the CPU", &["control_flow", "hashtable", "variables"]),
     (GPU, "not yet", &[
-        "bucketize", "complex", "concat_embeddings", "hashtable_lookup", "lsh_projection", "lstm", "matrix_diag",
-        "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense", "svdf", "unique", "where_op",
+        "bucketize", "complex", "concat_embeddings", "hashtable_lookup", "lsh_projection", "matrix_diag",
+        "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense", "unique", "where_op",
     ]),
     (WGSL, "a strided copy: copy.wgsl", &[
         "concatenation", "depth_to_space", "fill", "pack", "reverse", "slice", "space_to_batch", "split", "tile",
@@ -52,20 +52,24 @@ const MISSING: &[(&str, &str, &[&str])] = &[
     (WGSL, "needs no shader: a view, or computed while preparing", &["densify", "reshape", "shape"]),
     (WGSL, "not on the GPU", &[
         "bucketize", "complex", "concat_embeddings", "control_flow", "hashtable", "hashtable_lookup", "lsh_projection",
-        "lstm", "matrix_diag", "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense",
-        "svdf", "unique", "variables", "where_op",
+        "matrix_diag", "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense", "unique",
+        "variables", "where_op",
+    ]),
+    (WGSL, "steps of other families", &[
+        "add_n", "comparison", "embedding_lookup", "fully_connected", "prelu", "svdf",
     ]),
     (OPTIMIZED, "no real model is known to spend time in it", &[
         "dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather",
         "stablehlo_movement",
     ]),
     (GPU, "no real model is known to spend time in it", &[
-        "dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather",
-        "stablehlo_movement",
+        "dilate", "reduce_window", "stablehlo_compute", "stablehlo_gather",
     ]),
     (WGSL, "no real model is known to spend time in it", &[
-        "dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather",
-        "stablehlo_movement",
+        "dilate", "reduce_window", "stablehlo_compute", "stablehlo_gather",
+    ]),
+    (WGSL, "shaders of other families: binary.wgsl and unary.wgsl, copy.wgsl", &[
+        "stablehlo_elementwise", "stablehlo_movement",
     ]),
     (CASES, "no runtime defines what it computes", &["concat_embeddings"]),
     (CASES, "codes that are no ops", &["special"]),

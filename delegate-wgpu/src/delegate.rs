@@ -85,9 +85,15 @@ impl WgpuDelegate {
         for &id in &params.outputs {
             builder.add_output(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
         }
+        builder.add_states(&params.inputs);
         let mut lowered = builder.graph;
         let alignment = self.context.limits.min_storage_buffer_offset_alignment;
         passes::optimize(&mut lowered, alignment.into());
+        if self.context.caps.software {
+            // Nothing is gained by less to read, and unpacking takes time.
+            return Ok(lowered);
+        }
+        passes::halve_weights(&mut lowered);
         Ok(lowered)
     }
 

@@ -187,6 +187,7 @@ specs! {
     LandmarksCrop(shaders::landmarks::Crop),
     LandmarksTransform(shaders::landmarks::Transform),
     LocalResponseNormalization(shaders::local_response_normalization::Spec),
+    Lstm(shaders::lstm::Spec),
     MaxPool(shaders::max_pooling::Pool),
     MaxUnpool(shaders::max_pooling::Unpool),
     OneHot(shaders::one_hot::Spec),
@@ -239,12 +240,45 @@ impl Spec {
         }
     }
 
+    /// Where the kernel is told that its weights are halves, if it can have such.
+    pub(crate) fn halves_mut(&mut self) -> Option<&mut bool> {
+        match self {
+            Spec::Conv2D(spec) => Some(&mut spec.epilogue.halves),
+            Spec::FullyConnected(spec) => Some(&mut spec.epilogue.halves),
+            Spec::TransposeConv(spec) => Some(&mut spec.epilogue.halves),
+            _ => None,
+        }
+    }
+
+    fn holds_halves(&self) -> bool {
+        match self {
+            Spec::Conv2D(spec) => spec.epilogue.halves,
+            Spec::FullyConnected(spec) => spec.epilogue.halves,
+            Spec::TransposeConv(spec) => spec.epilogue.halves,
+            _ => false,
+        }
+    }
+
     /// Filter and bias as the kernel reads them.
     pub(crate) fn pack_weights(&self, weights: &Weights<'_>) -> Option<Vec<u8>> {
         fn bytes<T: bytemuck::Pod>(words: Vec<T>) -> Vec<u8> {
             bytemuck::pod_collect_to_vec(&words)
         }
+        // A bias takes whole vectors.
+        let fours = |channels: u32| channels.next_multiple_of(4) as usize;
         Some(match weights {
+            Weights::Floats { filter, bias } if self.holds_halves() => bytes(match self {
+                Spec::Conv2D(spec) => {
+                    shaders::halves(&spec.pack_weights(filter, bias.as_deref()), fours(spec.output[3]))
+                }
+                Spec::FullyConnected(spec) => {
+                    shaders::halves(&spec.pack_weights(filter, bias.as_deref()), fours(spec.outputs))
+                }
+                Spec::TransposeConv(spec) => {
+                    shaders::halves(&spec.pack_weights(filter, bias.as_deref()), fours(spec.output[3]))
+                }
+                _ => return None,
+            }),
             Weights::Floats { filter, bias } => bytes(match self {
                 Spec::Conv2D(spec) => spec.pack_weights(filter, bias.as_deref()),
                 Spec::DepthwiseConv2D(spec) => spec.pack_weights(filter, bias.as_deref()),
@@ -270,8 +304,10 @@ pub(crate) struct Graph<'a> {
     pub steps: Vec<Step<'a>>,
     /// Values uploaded before each run.
     pub inputs: Vec<ValueId>,
-    /// Values read back after each run.
+    /// Values read back after each run: those of the partition's outputs, then the new values of [`Graph::states`].
     pub outputs: Vec<ValueId>,
+    /// Which inputs are variables that get a new value.
+    pub states: Vec<usize>,
 }
 
 /// Who touches the memory of each value. Views count for the value that they look into.

@@ -57,7 +57,12 @@ struct Output {
     bytes: u64,
     /// For whoever takes it from here; elements that are no words have another layout on the device.
     handle: Option<BufferHandle>,
+    /// The input whose new value it is, where it is a variable's.
+    state: Option<usize>,
 }
+
+/// Variables among the inputs, and their memory.
+type States<'a> = Vec<(usize, &'a mut [u8])>;
 
 /// What became of a request to map the staging buffer.
 #[derive(Default)]
@@ -131,13 +136,15 @@ impl WgpuKernel {
         let inputs = graph.inputs.iter().zip(&params.inputs).map(input).collect::<Result<Vec<_>>>()?;
         let mut staged = 0;
         let mut outputs = Vec::with_capacity(graph.outputs.len());
-        for &id in &graph.outputs {
+        let states = graph.outputs.len().saturating_sub(graph.states.len());
+        for (i, &id) in graph.outputs.iter().enumerate() {
             let (buffer, range) = memory.storage(graph, id)?;
             let (how, bytes) = (graph.value(id).how, graph.value(id).bytes());
-            let handle = (how == Words::Same)
+            let state = i.checked_sub(states).and_then(|i| graph.states.get(i)).copied();
+            let handle = (how == Words::Same && state.is_none())
                 .then(|| BufferHandle::new(GpuBuffer::new(context, buffer, range.offset, bytes)));
             let (buffer, offset) = (buffer.clone(), range.offset);
-            outputs.push(Output { how, buffer, offset, staged, bytes, handle });
+            outputs.push(Output { how, buffer, offset, staged, bytes, handle, state });
             staged += staging(bytes);
         }
         let timer = Timer::new(context, dispatches.len(), staged);
@@ -183,9 +190,17 @@ impl WgpuKernel {
         })
     }
 
-    fn upload(&mut self, cx: &mut InvokeContext<'_>, buffers: &Buffers<'_>) -> Result<()> {
+    /// Returns the memory of variables that get a new value.
+    fn upload<'a>(&mut self, cx: &mut InvokeContext<'a>, buffers: &Buffers<'_>) -> Result<States<'a>> {
+        let mut states = States::new();
         for (i, input) in self.inputs.iter().enumerate() {
             if buffers.input(i).is_some() {
+                continue;
+            }
+            if self.outputs.iter().any(|output| output.state == Some(i)) {
+                let bytes = cx.variable_bytes(i)?;
+                self.context.queue.write_buffer(&input.buffer, 0, bytes);
+                states.push((i, bytes));
                 continue;
             }
             let bytes = cx.input_bytes(i)?;
@@ -198,7 +213,7 @@ impl WgpuKernel {
                 self.context.queue.write_buffer(&input.buffer, 0, bytemuck::cast_slice(words));
             }
         }
-        Ok(())
+        Ok(states)
     }
 
     /// `read`: something is read back afterwards.
@@ -250,6 +265,7 @@ impl WgpuKernel {
         staging: &wgpu::Buffer,
         cx: &mut InvokeContext<'_>,
         buffers: &Buffers<'_>,
+        states: &mut States<'_>,
     ) -> Result<()> {
         let view = staging.get_mapped_range(..).map_err(|e| failed(e.to_string()))?;
         let piece = |from: u64, bytes: u64| {
@@ -257,7 +273,10 @@ impl WgpuKernel {
             view.get(from..from.checked_add(bytes)?)
         };
         for (i, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_stay(*i)) {
-            let to = cx.output_bytes(i)?;
+            let to: &mut [u8] = match output.state {
+                Some(of) => states.iter_mut().find(|(i, _)| *i == of).map_or(&mut [], |(_, bytes)| bytes),
+                None => cx.output_bytes(i)?,
+            };
             let from = piece(output.staged, output.bytes).unwrap_or_default();
             if from.len() * output.how.bytes() != to.len() * 4 {
                 let (to, from) = (to.len(), from.len());
@@ -278,7 +297,7 @@ impl WgpuKernel {
     fn run(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
         let Some(staging) = self.staging.clone() else { return Ok(()) };
         let start = Instant::now();
-        self.upload(cx, buffers)?;
+        let mut states = self.upload(cx, buffers)?;
         let uploaded = Instant::now();
         let read = (0..self.outputs.len()).any(|i| !buffers.may_stay(i));
         let submission = self.context.queue.submit([self.record(&staging, buffers, read)]);
@@ -298,7 +317,7 @@ impl WgpuKernel {
         }
         self.wait(&staging, submission)?;
         let done = Instant::now();
-        let result = self.read_back(&staging, cx, buffers);
+        let result = self.read_back(&staging, cx, buffers, &mut states);
         staging.unmap();
         let ms = |from: Instant, to: Instant| Some((to - from).as_secs_f64() * 1e3);
         self.stats.upload_ms = ms(start, uploaded);
@@ -341,7 +360,8 @@ fn begin<'e>(
 
 impl Kernel for WgpuKernel {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
-        if cx.num_inputs() != self.inputs.len() || cx.num_outputs() != self.outputs.len() {
+        let outputs = self.outputs.iter().filter(|output| output.state.is_none()).count();
+        if cx.num_inputs() != self.inputs.len() || cx.num_outputs() != outputs {
             return Err(failed("the partition has other inputs or outputs than it was built for"));
         }
         for (i, input) in self.inputs.iter().enumerate() {

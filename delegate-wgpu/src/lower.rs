@@ -22,11 +22,19 @@ pub(crate) struct Builder<'a, 'c> {
     values: HashMap<TensorId, ValueId>,
     /// What quantized values stand for, where a step has computed that.
     reals: HashMap<ValueId, ValueId>,
+    /// Variables that a node gave a new value, which `values` has.
+    written: Vec<TensorId>,
 }
 
 impl<'a, 'c> Builder<'a, 'c> {
     pub(crate) fn new(context: &'c Context) -> Self {
-        Builder { graph: Graph::default(), context, values: HashMap::new(), reals: HashMap::new() }
+        Builder {
+            graph: Graph::default(),
+            context,
+            values: HashMap::new(),
+            reals: HashMap::new(),
+            written: Vec::new(),
+        }
     }
 
     /// Custom ops of the application.
@@ -47,6 +55,16 @@ impl<'a, 'c> Builder<'a, 'c> {
         let id = self.values.get(&tensor.id()).copied().ok_or_else(missing)?;
         self.graph.outputs.push(id);
         Ok(())
+    }
+
+    /// Names the new values of variables, which are among the partition's `inputs`.
+    pub(crate) fn add_states(&mut self, inputs: &[TensorId]) {
+        for (i, id) in inputs.iter().enumerate().filter(|(_, id)| self.written.contains(id)) {
+            if let Some(&value) = self.values.get(id) {
+                self.graph.states.push(i);
+                self.graph.outputs.push(value);
+            }
+        }
     }
 
     fn add(
@@ -130,16 +148,31 @@ pub(crate) struct Lowering<'a, 'b, 'c> {
     trial: bool,
     /// Results that are to be rounded to the steps of an output.
     rounded: Vec<(ValueId, ValueId)>,
+    /// Whether quantized operands may have 16 bits.
+    wide: bool,
 }
 
 impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     pub(crate) fn new(node: NodeView<'a>, builder: &'b mut Builder<'a, 'c>, trial: bool) -> Self {
-        Lowering { node, builder, trial, rounded: Vec::new() }
+        Lowering { node, builder, trial, rounded: Vec::new(), wide: false }
     }
 
     /// The node.
     pub(crate) fn node(&self) -> NodeView<'a> {
         self.node
+    }
+
+    /// Lets quantized operands have 16 bits, too, from now on: for ops whose result in real numbers, rounded, is at
+    /// most one step from that of the kernels on the CPU.
+    pub(crate) fn allow_wide(&mut self) {
+        self.wide = true;
+    }
+
+    /// Whether a value's integers may stand for real numbers in this node.
+    fn is_quantized(&self, id: ValueId) -> bool {
+        let value = self.builder.graph.value(id);
+        let narrow = self.is_bytes(id) || self.wide && value.how == Words::I16;
+        narrow && value.quantization.is_some()
     }
 
     /// The node's typed params.
@@ -169,6 +202,29 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         Err(Rejection::Other(format!("nothing computes input {i} (\"{}\")", tensor.name())))
     }
 
+    /// The value of input `i`, a variable of floats or any other input: what the last node that wrote it left there.
+    pub(crate) fn state(&mut self, i: usize) -> Result<ValueId, Rejection> {
+        let tensor = self.node.input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
+        if tensor.ty() != TensorType::Float32 {
+            return Err(self.wrong_type(i));
+        }
+        if self.trial && tensor.is_variable() && !self.builder.values.contains_key(&tensor.id()) {
+            return self.builder.add(tensor, Source::Input, &format!("input {i}"));
+        }
+        self.any_input(i)
+    }
+
+    /// Gives input `i`, where it is a variable, the value that `of` has from `offset` on, a multiple of
+    /// [`Lowering::view_alignment`].
+    pub(crate) fn set_state(&mut self, i: usize, of: ValueId, offset: u64) -> Result<(), Rejection> {
+        let Some(tensor) = self.node.input(i).filter(|tensor| tensor.is_variable()) else { return Ok(()) };
+        self.builder.add(tensor, Source::View { of, offset }, &format!("input {i}"))?;
+        if !self.builder.written.contains(&tensor.id()) {
+            self.builder.written.push(tensor.id());
+        }
+        Ok(())
+    }
+
     /// The real numbers of input `i` on the device: floats, or what a quantized input stands for.
     pub(crate) fn input(&mut self, i: usize) -> Result<ValueId, Rejection> {
         let id = self.any_input(i)?;
@@ -176,7 +232,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         if value.element == Element::F32 {
             return Ok(id);
         }
-        let Some(affine) = value.quantization.filter(|_| self.is_bytes(id)) else {
+        let Some(affine) = value.quantization.filter(|_| self.is_quantized(id)) else {
             return Err(self.wrong_type(i));
         };
         if let Some(&real) = self.builder.reals.get(&id) {
@@ -367,7 +423,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         if value.element == Element::F32 {
             return Ok(id);
         }
-        if value.quantization.is_none() || !self.is_bytes(id) {
+        if !self.is_quantized(id) {
             let ty = self.node.output(i).map_or(TensorType::Float32, |tensor| tensor.ty());
             return Err(Rejection::UnsupportedType { operand: format!("output {i}"), ty });
         }
@@ -405,6 +461,11 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     /// A value between two steps of this node.
     pub(crate) fn temporary_of(&mut self, shape: &[u32], element: Element) -> ValueId {
         self.builder.graph.add(Value::new(shape, element, Source::Steps))
+    }
+
+    /// The floats of another value from `offset` on, a multiple of [`Lowering::view_alignment`].
+    pub(crate) fn view(&mut self, of: ValueId, shape: &[u32], offset: u64) -> ValueId {
+        self.builder.graph.add(Value::new(shape, Element::F32, Source::View { of, offset }))
     }
 
     /// A value between two steps that holds what another one holds, whatever its shape.

@@ -7,11 +7,21 @@ use delegraph_shaders::binary::Binary;
 use delegraph_shaders::pad::Fill;
 use delegraph_shaders::{Activation, Element};
 
-use crate::graph::{Graph, Source, Spec, Step, Uses, ValueId};
+use crate::graph::{Graph, Source, Spec, Step, Uses, ValueId, Weights};
 
 /// Applies every rule until none applies. `alignment`: where in another value's memory a value may begin, in bytes.
 pub(crate) fn optimize(graph: &mut Graph<'_>, alignment: u64) {
     while apply_one(graph, alignment) {}
+}
+
+/// Lets weights that 16 bits hold exactly, as those of float16 models, take no more on the device.
+pub(crate) fn halve_weights(graph: &mut Graph<'_>) {
+    for step in &mut graph.steps {
+        if let (Some(halves), Some(Weights::Floats { filter, .. })) = (step.spec.halves_mut(), &step.weights)
+        {
+            *halves = delegraph_shaders::are_halves(filter);
+        }
+    }
 }
 
 /// A rule: merges step `i` with another one, if it can.
@@ -52,7 +62,7 @@ fn fuse_unary(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
             true
         }
         spec => match (spec.activation_mut(), functions.as_slice()) {
-            (Some(place), [function]) => fill(place, Activation::Unary(*function)),
+            (Some(place), [function]) if function.follows() => fill(place, Activation::Unary(*function)),
             _ => false,
         },
     };
@@ -332,6 +342,22 @@ mod tests {
             graph.outputs.push(c);
             assert_eq!(optimized(&mut graph), expected);
             assert_eq!(graph.steps[0].slope, (expected.len() == 1).then_some(slope));
+        }
+    }
+
+    #[test]
+    fn weights_of_16_bits_take_no_more() {
+        for (filter, halves) in [(vec![0.5_f32; 64], true), (vec![0.1; 64], false)] {
+            let mut graph = Graph::default();
+            let (a, b) = (input(&mut graph, &SHAPE), value(&mut graph, &SHAPE));
+            step(&mut graph, conv(Activation::None), &[a], b);
+            let weights = Weights::Floats { filter: filter.into(), bias: Some(vec![0.1; 8].into()) };
+            graph.steps[0].weights = Some(weights.clone());
+            graph.outputs.push(b);
+            halve_weights(&mut graph);
+            assert_eq!(epilogue(&graph, 0).halves, halves);
+            let packed = graph.steps[0].spec.pack_weights(&weights).unwrap();
+            assert_eq!(packed.len(), if halves { 64 * 2 } else { 64 * 4 } + 8 * 4);
         }
     }
 

@@ -70,6 +70,7 @@ fn evaluate(function: Unary, x: f32) -> f32 {
     match function {
         Unary::Abs => x.abs(),
         Unary::Affine { scale, offset } => x * scale + offset,
+        Unary::Cbrt => x.cbrt(),
         Unary::Ceil => x.ceil(),
         Unary::Clamp { min, max } => x.max(min).min(max),
         Unary::Cos => x.cos(),

@@ -38,8 +38,16 @@ pub enum Binary {
     Atan2,
     /// The bits in which the two differ; integers only.
     BitwiseXor,
+    /// The bits that both have; integers only.
+    BitwiseAnd,
+    /// The bits that one of them has; integers only.
+    BitwiseOr,
     /// `a >> b`, rounding down; integers only. `b` is limited to 0 to 31.
     ShiftRight,
+    /// `a << b`; integers only. Nothing is left where `b` is not within 0 to 31.
+    ShiftLeft,
+    /// `a - b * trunc(a / b)`, with the sign of `a`.
+    Remainder,
     /// `a == b`, as are the following, gives [`Element::Bool`].
     Equal,
     /// `a != b`
@@ -76,12 +84,12 @@ impl Binary {
 
     /// Name in keys, and body of the WGSL function of `x` and `y`. None: not for this element.
     fn wgsl(self, element: Element) -> Option<(&'static str, &'static str)> {
-        use Element::{Bool, F32, I32};
+        use Element::{Bool, F32, I32, U32};
         Some(match (self, element) {
-            (Self::Add, F32 | I32) => ("add", "return x + y;"),
-            (Self::Sub, F32 | I32) => ("sub", "return x - y;"),
-            (Self::Mul, F32 | I32) => ("mul", "return x * y;"),
-            (Self::Div, F32 | I32) => ("div", "return x / y;"),
+            (Self::Add, F32 | I32 | U32) => ("add", "return x + y;"),
+            (Self::Sub, F32 | I32 | U32) => ("sub", "return x - y;"),
+            (Self::Mul, F32 | I32 | U32) => ("mul", "return x * y;"),
+            (Self::Div, F32 | I32 | U32) => ("div", "return x / y;"),
             // Where the quotient was rounded up to a whole number, or down from one, what is left tells. To find that
             // exactly, y is split into halves whose products with a whole number need no rounding.
             (Self::FloorDiv, F32) => (
@@ -108,8 +116,8 @@ impl Binary {
                 "floor_mod",
                 "let r = x % y; return r + select(T(0), y, (r != T(0)) & ((r < T(0)) != (y < T(0))));",
             ),
-            (Self::Minimum, F32 | I32) => ("minimum", "return min(x, y);"),
-            (Self::Maximum, F32 | I32) => ("maximum", "return max(x, y);"),
+            (Self::Minimum, F32 | I32 | U32) => ("minimum", "return min(x, y);"),
+            (Self::Maximum, F32 | I32 | U32) => ("maximum", "return max(x, y);"),
             (Self::Pow, F32) => (
                 "pow",
                 // Of a negative base: the sign by the exponent's parity, and NaN (as a logarithm gives it)
@@ -148,14 +156,35 @@ impl Binary {
     let half = select(quarter, 3.1415927 - quarter, (bitcast<U>(y) >> U(31u)) == U(1u));
     return select(half, -half, (bitcast<U>(x) >> U(31u)) == U(1u));",
             ),
-            (Self::BitwiseXor, I32) => ("bitwise_xor", "return x ^ y;"),
-            (Self::ShiftRight, I32) => ("shift_right", "return x >> U(clamp(y, T(0), T(31)));"),
+            (Self::BitwiseXor, I32 | U32) => ("bitwise_xor", "return x ^ y;"),
+            (Self::BitwiseAnd, I32 | U32) => ("bitwise_and", "return x & y;"),
+            (Self::BitwiseOr, I32 | U32) => ("bitwise_or", "return x | y;"),
+            (Self::ShiftRight, I32 | U32) => ("shift_right", "return x >> U(clamp(y, T(0), T(31)));"),
+            (Self::ShiftLeft, I32 | U32) => {
+                ("shift_left", "return select(T(0), x << U(y & T(31)), (y >= T(0)) & (y < T(32)));")
+            }
+            (Self::Remainder, I32 | U32) => ("remainder", "return x % y;"),
+            // As FLOOR_MOD of the magnitudes; of an infinite divisor, all is left.
+            (Self::Remainder, F32) => (
+                "remainder",
+                "let size = abs(x);
+    let by = abs(y);
+    let q = floor(size / by);
+    let shifted = 4097.0 * by;
+    let high = shifted - (shifted - by);
+    let r = (size - q * high) - q * (by - high);
+    let above = r + select(T(0.0), by, r < T(0.0));
+    let within = above - select(T(0.0), by, above >= by);
+    let left = select(within, size, (by > T(3.4e38)) & (size <= T(3.4e38)));
+    return select(left, -left, x < T(0.0));",
+            ),
             (Self::Equal, _) => ("equal", "return R(x == y);"),
-            (Self::NotEqual, _) => ("not_equal", "return R(x != y);"),
-            (Self::Less, F32 | I32) => ("less", "return R(x < y);"),
-            (Self::LessEqual, F32 | I32) => ("less_equal", "return R(x <= y);"),
-            (Self::Greater, F32 | I32) => ("greater", "return R(x > y);"),
-            (Self::GreaterEqual, F32 | I32) => ("greater_equal", "return R(x >= y);"),
+            // Of what is no number, drivers find neither equal nor unequal.
+            (Self::NotEqual, _) => ("not_equal", "return R(!(x == y));"),
+            (Self::Less, F32 | I32 | U32) => ("less", "return R(x < y);"),
+            (Self::LessEqual, F32 | I32 | U32) => ("less_equal", "return R(x <= y);"),
+            (Self::Greater, F32 | I32 | U32) => ("greater", "return R(x > y);"),
+            (Self::GreaterEqual, F32 | I32 | U32) => ("greater_equal", "return R(x >= y);"),
             (Self::LogicalAnd, Bool) => ("logical_and", "return x & y;"),
             (Self::LogicalOr, Bool) => ("logical_or", "return x | y;"),
             _ => return None,

@@ -54,4 +54,6 @@ pub struct Features {
     pub f16: bool,
     /// Subgroup built-ins.
     pub subgroups: bool,
+    /// 16-bit floats that are unpacked from words, which WebGPU has everywhere.
+    pub halves: bool,
 }

@@ -49,7 +49,7 @@ impl Spec {
                 };
                 (format!("low{bits}{signed}"), low)
             }
-            (_, Element::Bool) => ("truth".into(), "select(B(0u), B(1u), v != A(0))".into()),
+            (_, Element::Bool) => ("truth".into(), "select(B(1u), B(0u), v == A(0))".into()),
             _ => ("value".into(), "B(v)".into()),
         };
         let walk = Walk::new(NAME, caps, &[count])?;

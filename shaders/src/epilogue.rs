@@ -12,7 +12,7 @@ pub enum Activation {
     /// Nothing.
     #[default]
     None,
-    /// A function of one value.
+    /// A function of one value, which [follows](Unary::follows) others.
     Unary(Unary),
     /// `x > 0 ? x : slope[channel] * x`, with slopes from [`Binding::Slope`].
     Prelu,
@@ -64,6 +64,8 @@ pub struct Epilogue {
     /// When the operands are integers: how the sums of their products become the result. Integers as results take no
     /// activation.
     pub integers: Option<Integers>,
+    /// Float weights are held in 16 bits each, as [`halves`](crate::halves) makes them; not of depthwise convolutions.
+    pub halves: bool,
 }
 
 impl Epilogue {
@@ -79,12 +81,17 @@ impl Epilogue {
 
     /// Of operands that are integers.
     pub fn of_integers(activation: Activation, integers: Integers) -> Self {
-        Self { activation, residual: None, integers: Some(integers) }
+        Self { activation, integers: Some(integers), ..Self::default() }
     }
 
     /// Whether the result is integers.
     pub fn is_fixed(&self) -> bool {
         matches!(self.integers, Some(Integers { result: IntegerResult::Fixed { .. }, .. }))
+    }
+
+    /// Whether float weights are held in 16 bits.
+    pub(crate) fn has_halves(&self) -> bool {
+        self.halves && self.integers.is_none()
     }
 
     /// Whether rows of the input have scales of their own.
@@ -112,6 +119,7 @@ impl Epilogue {
         template
             .flag("INTEGERS", self.integers.is_some())
             .flag("FIXED", self.is_fixed())
+            .flag("HALVES", self.has_halves())
             .flag("BY_ROW", self.has_rows())
             .number("BY_ROW_BINDING", rows)
             .number("BITS", self.integers.map_or(0, |i| i.bits))

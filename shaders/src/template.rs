@@ -215,6 +215,7 @@ struct Line<'a> {
 /// The shared snippets.
 fn include(name: &str) -> Option<&'static str> {
     Some(match name {
+        "angles" => include_str!("wgsl/include/angles.wgsl"),
         "conv" => include_str!("wgsl/include/conv.wgsl"),
         "conv_begin" => include_str!("wgsl/include/conv_begin.wgsl"),
         "conv_end" => include_str!("wgsl/include/conv_end.wgsl"),

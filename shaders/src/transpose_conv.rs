@@ -92,7 +92,11 @@ impl Spec {
                 .collect(),
             uniform: self.epilogue.uniform(uniform).finish(),
             dispatch,
-            features: Features { subgroups: tile.shared, ..Features::default() },
+            features: Features {
+                subgroups: tile.shared,
+                halves: self.epilogue.has_halves(),
+                ..Features::default()
+            },
         })
     }
 

@@ -18,6 +18,8 @@ pub enum Unary {
         /// Added after scaling.
         offset: f32,
     },
+    /// The cube root.
+    Cbrt,
     /// Rounds up.
     Ceil,
     /// Limits to `[min, max]`; infinite bounds limit nothing. NaN stays NaN.
@@ -78,11 +80,18 @@ impl Unary {
     /// Limits to `[0, 1]`.
     pub const RELU_0_TO_1: Self = Self::Clamp { min: 0.0, max: 1.0 };
 
+    /// Whether other kernels can apply it to their results, as [`Activation`](crate::Activation). Sine and cosine are
+    /// long: kernels of their own have them.
+    pub fn follows(self) -> bool {
+        !matches!(self, Self::Cos | Self::Sin)
+    }
+
     /// Name of the WGSL function, without its `op_`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Abs => "abs",
             Self::Affine { .. } => "affine",
+            Self::Cbrt => "cbrt",
             Self::Ceil => "ceil",
             Self::Clamp { .. } => "clamp",
             Self::Cos => "cos",
@@ -146,6 +155,7 @@ impl Spec {
             .number("UNIFORM", 2)
             .number("STEPS", u32::try_from(self.steps.len()).unwrap_or(u32::MAX))
             .flag("VEC4", vec4)
+            .flag("ANGLES", self.steps.iter().any(|step| !step.follows()))
             .text("CHAIN", names.join("+"), chain)
             .render()?;
         let uniform = walk.dimensions(walk.uniform(), |uniform, _| uniform);

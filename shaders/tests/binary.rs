@@ -29,7 +29,11 @@ fn twin(op: Binary, a: f32, b: f32) -> f32 {
         }
         Binary::Atan2 => a.atan2(b),
         Binary::BitwiseXor => (a as i32 ^ b as i32) as f32,
+        Binary::BitwiseAnd => (a as i32 & b as i32) as f32,
+        Binary::BitwiseOr => (a as i32 | b as i32) as f32,
         Binary::ShiftRight => (a as i32 >> (b as i32).clamp(0, 31)) as f32,
+        Binary::ShiftLeft => u32::try_from(b as i32).map_or(0.0, |b| (a as i32).unbounded_shl(b) as f32),
+        Binary::Remainder => a % b,
         Binary::Equal => truth(a == b),
         Binary::NotEqual => truth(a != b),
         Binary::Less => truth(a < b),
@@ -41,13 +45,14 @@ fn twin(op: Binary, a: f32, b: f32) -> f32 {
     }
 }
 
-const FLOAT: [Binary; 18] = [
+const FLOAT: [Binary; 19] = [
     Binary::Add,
     Binary::Sub,
     Binary::Mul,
     Binary::Div,
     Binary::FloorDiv,
     Binary::FloorMod,
+    Binary::Remainder,
     Binary::Minimum,
     Binary::Maximum,
     Binary::Pow,
@@ -93,7 +98,7 @@ fn check(op: Binary, element: Element, a: &[u32], b: &[u32], output: &[u32]) {
     if (op, element) == (Binary::Pow, Element::I32) {
         y.iter_mut().for_each(|y| *y = (y.abs() / 2.0).floor());
     }
-    if matches!(op, Binary::Div | Binary::FloorDiv | Binary::FloorMod) {
+    if matches!(op, Binary::Div | Binary::FloorDiv | Binary::FloorMod | Binary::Remainder) {
         y.iter_mut().filter(|y| **y == 0.0).for_each(|y| *y = 3.0);
     }
     let words = |values: &[f32]| -> Vec<u8> {
@@ -173,7 +178,8 @@ fn more_elements_than_fit_one_round() {
 fn operators_on_integers() {
     let floats_only = |op: &Binary| matches!(op, Binary::Atan2 | Binary::Prelu);
     let both = FLOAT.into_iter().filter(|op| !floats_only(op));
-    for op in both.chain([Binary::BitwiseXor, Binary::ShiftRight]) {
+    use Binary::{BitwiseAnd, BitwiseOr, BitwiseXor, ShiftLeft, ShiftRight};
+    for op in both.chain([BitwiseXor, BitwiseAnd, BitwiseOr, ShiftRight, ShiftLeft]) {
         check(op, Element::I32, &[4, 4, 8], &[4, 4, 8], &[4, 4, 8]);
         check(op, Element::I32, &[5, 7], &[5, 7], &[5, 7]);
     }

@@ -5,7 +5,7 @@ mod gpu;
 
 use delegraph_shaders::conv_2d::Spec;
 use delegraph_shaders::unary::Unary;
-use delegraph_shaders::{Activation, Binding, Caps, Epilogue};
+use delegraph_shaders::{Activation, Binding, Caps, Epilogue, are_halves, halves};
 use gpu::{assert_close, bytes, gpu, noise};
 
 fn spec(input: [u32; 4], filter: [u32; 4], stride: u32, dilation: u32, same: bool) -> Spec {
@@ -98,6 +98,34 @@ fn check(spec: &Spec) {
         let kernel = spec.kernel(&caps).unwrap();
         let actual = gpu.run(&kernel, &operands, count(spec.output));
         assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+    }
+}
+
+#[test]
+fn weights_of_16_bits() {
+    let Some(gpu) = gpu() else { return };
+    for (input, filter) in
+        [([1, 5, 5, 8], [24, 3, 3, 8]), ([1, 4, 4, 7], [5, 1, 1, 7]), ([1, 1, 1, 64], [10, 1, 1, 64])]
+    {
+        let plain = spec(input, filter, 1, 1, true);
+        let count = |shape: [u32; 4]| shape.iter().product::<u32>() as usize;
+        let input = noise(count(plain.input), 1);
+        // Sixteenths, which 16 bits hold.
+        let filter: Vec<f32> =
+            noise(count(plain.filter), 2).iter().map(|w| (w * 16.0).round() / 16.0).collect();
+        let channels = plain.output[3] as usize;
+        let (bias, zeros) = (noise(channels, 3), vec![0.0; channels]);
+        assert!(are_halves(&filter));
+        let packed = halves(&plain.pack_weights(&filter, Some(&bias)), channels.next_multiple_of(4));
+        let packed: Vec<u8> = packed.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let expected = twin(&plain, &input, &filter, &bias, &[], &zeros);
+        let halved = Spec { epilogue: Epilogue { halves: true, ..plain.epilogue }, ..plain };
+        for caps in [gpu.caps, Caps::WEBGPU] {
+            let kernel = halved.kernel(&caps).unwrap();
+            let operands = [(Binding::Input(0), bytes(&input)), (Binding::Weights, packed.as_slice())];
+            let actual = gpu.run(&kernel, &operands, count(halved.output));
+            assert_close(&kernel.key, &actual, &expected);
+        }
     }
 }
 

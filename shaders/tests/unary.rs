@@ -13,6 +13,7 @@ fn twin(op: Unary, x: f32) -> f32 {
     match op {
         Unary::Abs => x.abs(),
         Unary::Affine { scale, offset } => x * scale + offset,
+        Unary::Cbrt => d.cbrt() as f32,
         Unary::Ceil => x.ceil(),
         Unary::Clamp { min, max } => {
             if x.is_nan() {
@@ -94,6 +95,7 @@ fn every() -> Vec<Unary> {
     vec![
         Abs,
         affine,
+        Cbrt,
         Ceil,
         Cos,
         Elu,
@@ -150,6 +152,15 @@ fn angles_far_from_zero() {
     let input: Vec<f32> = noise(512, 2).iter().map(|x| x * 1000.0).collect();
     check(&[Unary::Sin], &input);
     check(&[Unary::Cos], &input);
+    // Through all magnitudes that a float has, up to the largest, alone and in fours.
+    let mut far: Vec<f32> = (0..=1000).map(|i| 10f32.powf(4.0 + 34.5 * i as f32 / 1000.0)).collect();
+    far.extend([16_367.173, 1e22, f32::MAX, -f32::MAX, -1e10]);
+    far.retain(|x| x.is_finite());
+    for op in [Unary::Sin, Unary::Cos] {
+        check(&[op], &far);
+        check(&[op], &far[..1000]);
+        check(&[op, Unary::Abs], &[f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
     Access, Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, ShaderError, arg_min_max,
     batch_matmul, cast, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice,
-    fully_connected, gather, gather_nd, l2_normalization, landmarks, local_response_normalization,
+    fully_connected, gather, gather_nd, l2_normalization, landmarks, local_response_normalization, lstm,
     max_pooling, one_hot, resample, row_scales, row_steps, scatter, select, slice, softmax, texture, tile,
     topk, transpose, transpose_conv,
 };
@@ -36,6 +36,7 @@ fn unaries() -> Vec<Unary> {
     vec![
         Abs,
         Affine { scale: 2.0, offset: 1.0 },
+        Cbrt,
         Ceil,
         Unary::RELU6,
         Cos,
@@ -59,12 +60,18 @@ fn unaries() -> Vec<Unary> {
     ]
 }
 
+/// Those that other kernels can apply to their results.
+fn following() -> impl Iterator<Item = Unary> {
+    unaries().into_iter().filter(|unary| unary.follows())
+}
+
 fn few_epilogues() -> Vec<Epilogue> {
     let [prelu, tanh] = [Activation::Prelu, Activation::Unary(Unary::Tanh)];
     vec![
         Epilogue::default(),
         Epilogue { residual: Some(tanh), ..Epilogue::activation(prelu) },
         Epilogue { residual: Some(prelu), ..Epilogue::activation(tanh) },
+        Epilogue { halves: true, ..Epilogue::default() },
     ]
 }
 
@@ -85,7 +92,7 @@ fn integer_epilogues() -> Vec<Epilogue> {
 
 fn every_epilogue() -> Vec<Epilogue> {
     let all: Vec<Activation> =
-        unaries().into_iter().map(Activation::Unary).chain([Activation::None, Activation::Prelu]).collect();
+        following().map(Activation::Unary).chain([Activation::None, Activation::Prelu]).collect();
     let afterwards =
         |activation| Epilogue { residual: Some(activation), ..Epilogue::activation(Activation::None) };
     all.iter().map(|a| Epilogue::activation(*a)).chain(all.iter().map(|a| afterwards(*a))).collect()
@@ -130,6 +137,9 @@ fn check(kernel: &Kernel) {
     let mut capabilities = Capabilities::empty();
     if kernel.features.subgroups {
         capabilities |= Capabilities::SUBGROUP;
+    }
+    if kernel.features.halves {
+        capabilities |= Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     }
     if kernel.features.f16 {
         capabilities |= Capabilities::SHADER_FLOAT16;
@@ -334,6 +344,34 @@ fn element_by_element() {
 }
 
 #[test]
+fn recurrent_cells() {
+    let mut kernels = Kernels::default();
+    for flags in 0_u32..32 {
+        let flag = |bit: u32| flags >> bit & 1 == 1;
+        for activation in [Activation::None, Activation::RELU, Activation::Unary(Unary::Tanh)] {
+            let spec = lstm::Spec {
+                sequences: 2,
+                steps: 3,
+                time_major: flag(0),
+                cells: 40,
+                outputs: if flag(0) { 24 } else { 40 },
+                coupled: flag(1),
+                diagonal: flag(2) && !flag(0),
+                peephole: flag(3),
+                norm: flag(4),
+                projection: flag(0),
+                cell_clip: f32::INFINITY,
+                output_clip: 1.0,
+                activation,
+                alignment: 64,
+            };
+            kernels.add(|caps| spec.kernel(caps));
+        }
+    }
+    kernels.check();
+}
+
+#[test]
 fn binary_operators() {
     use Binary::*;
     let ops = [
@@ -350,7 +388,11 @@ fn binary_operators() {
         Prelu,
         Atan2,
         BitwiseXor,
+        BitwiseAnd,
+        BitwiseOr,
         ShiftRight,
+        ShiftLeft,
+        Remainder,
         Equal,
         NotEqual,
         Less,
@@ -363,7 +405,7 @@ fn binary_operators() {
     let mut kernels = Kernels::default();
     let mut accepted = 0;
     for op in ops {
-        for element in [Element::F32, Element::I32, Element::Bool] {
+        for element in [Element::F32, Element::I32, Element::U32, Element::Bool] {
             for last in [8, 5] {
                 for (a, b) in [(vec![3, last], vec![last]), (vec![3, 1], vec![3, last])] {
                     let activation = Activation::None;
@@ -376,9 +418,9 @@ fn binary_operators() {
             }
         }
     }
-    // 12 of floats, 12 of integers, 6 comparisons of those, and of booleans two and two more.
-    assert_eq!(accepted, 4 * (12 + 12 + 6 + 6 + 2 + 2));
-    for op in unaries() {
+    // 13 of floats, 16 of integers, 12 of unsigned ones, 6 comparisons of those, and of booleans two and two more.
+    assert_eq!(accepted, 4 * (13 + 16 + 12 + 6 + 6 + 6 + 2 + 2));
+    for op in following() {
         let activation = Activation::Unary(op);
         kernels.add(|caps| {
             let (a, b, output) = (vec![8], vec![8], vec![8]);
@@ -554,7 +596,7 @@ fn landmarks_and_what_is_cropped_around_them() {
 #[test]
 fn convolutions_in_three_dimensions() {
     let mut kernels = Kernels::default();
-    for activation in unaries().into_iter().map(Activation::Unary).chain([Activation::None]) {
+    for activation in following().map(Activation::Unary).chain([Activation::None]) {
         for (transposed, bias, channels) in
             [(false, true, 8), (false, false, 5), (true, true, 8), (true, false, 5)]
         {
@@ -578,7 +620,7 @@ fn convolutions_in_three_dimensions() {
 #[test]
 fn windows() {
     let mut kernels = Kernels::default();
-    let activations = unaries().into_iter().map(Activation::Unary).chain([Activation::None]);
+    let activations = following().map(Activation::Unary).chain([Activation::None]);
     for activation in activations {
         for op in [Pool::Average, Pool::Max] {
             for channels in [8, 5] {

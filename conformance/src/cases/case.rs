@@ -410,13 +410,22 @@ impl Case {
     /// Whether a delegate claims a node of the op, and not only because it was computed while preparing: in the case as
     /// it is, or where everything but the data is constant, as indices and paddings mostly are in real models.
     pub fn is_claimed(&self, delegate: impl Fn() -> Box<dyn Delegate>) -> bool {
-        let variants = [self.clone(), self.with_constants(), self.with_data_alone_constant()];
-        variants.iter().any(|case| case.claimed_by(delegate()))
+        self.is_claimed_under(Policy::Report, delegate)
     }
 
-    fn claimed_by(&self, delegate: Box<dyn Delegate>) -> bool {
+    /// The same where the delegate is also to make its kernels, so that those on the CPU need not take the types.
+    pub(super) fn is_taken_over(&self, delegate: impl Fn() -> Box<dyn Delegate>) -> bool {
+        self.is_claimed_under(Policy::Prefer, delegate)
+    }
+
+    fn is_claimed_under(&self, policy: Policy, delegate: impl Fn() -> Box<dyn Delegate>) -> bool {
+        let variants = [self.clone(), self.with_constants(), self.with_data_alone_constant()];
+        variants.iter().any(|case| case.claimed_by(delegate(), policy))
+    }
+
+    fn claimed_by(&self, delegate: Box<dyn Delegate>, policy: Policy) -> bool {
         let Ok(model) = self.build() else { return false };
-        let builder = Interpreter::builder(model).delegate(delegate).policy(Policy::Report);
+        let builder = Interpreter::builder(model).delegate(delegate).policy(policy);
         builder.build().is_ok_and(|interpreter| {
             let graph = &interpreter.model().subgraphs[0];
             let is_constant = |id: &TensorId| {

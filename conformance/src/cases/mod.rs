@@ -149,10 +149,32 @@ pub fn claimed_types(op: BuiltinOp, delegate: impl Fn() -> Box<dyn Delegate>) ->
     types_where(op, |case| case.is_claimed(&delegate))
 }
 
-fn types_where(op: BuiltinOp, accepted: impl Fn(&Case) -> bool) -> Vec<TensorType> {
+/// The same, and the types in which a delegate claims one of the cases retyped, whether or not the CPU's kernels take
+/// them.
+pub fn claimed_types_anywhere(op: BuiltinOp, delegate: impl Fn() -> Box<dyn Delegate>) -> Vec<TensorType> {
+    let mut types: BTreeSet<TensorType> = claimed_types(op, &delegate).into_iter().collect();
+    let mut tried = BTreeSet::new();
+    for case in listed_once().iter().filter(|c| c.op == op) {
+        for ty in TensorType::ALL {
+            if let Some(case) = case.retyped(ty).filter(|_| !types.contains(&ty))
+                && tried.insert((ty, case.operand_types()))
+                && case.is_taken_over(&delegate)
+            {
+                types.insert(ty);
+            }
+        }
+    }
+    types.into_iter().collect()
+}
+
+fn listed_once() -> &'static [Case] {
     static LISTED: OnceLock<Vec<Case>> = OnceLock::new();
+    LISTED.get_or_init(listed)
+}
+
+fn types_where(op: BuiltinOp, accepted: impl Fn(&Case) -> bool) -> Vec<TensorType> {
     let mut types = BTreeSet::new();
-    for case in LISTED.get_or_init(listed).iter().filter(|c| c.op == op) {
+    for case in listed_once().iter().filter(|c| c.op == op) {
         if let Some(ty) = case.data_type().filter(|ty| !types.contains(ty))
             && accepted(case)
         {

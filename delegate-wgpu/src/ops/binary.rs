@@ -4,8 +4,8 @@
 use delegraph_core::BuiltinOp;
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
 use delegraph_delegate_api::Rejection;
-use delegraph_shaders::Activation;
 use delegraph_shaders::binary::{Binary, Spec};
+use delegraph_shaders::{Activation, cast};
 
 use super::{GpuOp, activation};
 use crate::graph::{Element, ValueId};
@@ -49,18 +49,54 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     push(cx, binary, activation)
 }
 
-/// One step for an operator on inputs 0 and 1.
+/// The steps of an operator on inputs 0 and 1.
 pub(super) fn push(
     cx: &mut Lowering<'_, '_, '_>,
     op: Binary,
     activation: Activation,
 ) -> Result<(), Rejection> {
     let inputs = [cx.any_input(0)?, cx.any_input(1)?];
-    if inputs.iter().any(|id| cx.is_narrow(*id)) {
+    let Some((bits, signed)) = cx.narrow(inputs[0]) else { return push_on(cx, op, inputs, activation) };
+    let output = cx.output(0)?;
+    let quantized =
+        matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::SquaredDifference);
+    if quantized && (bits == 8 || cx.affine(output).is_some()) {
+        if cx.narrow(output) != Some((bits, signed)) {
+            return Err(unsupported("an output of another type than the operands"));
+        }
+        cx.allow_wide();
         let inputs = [cx.input(0)?, cx.input(1)?];
         return push_on(cx, op, inputs, activation);
     }
-    push_on(cx, op, inputs, activation)
+    push_narrow(cx, op, inputs, activation)
+}
+
+/// An operator on integers of less than a word, whatever they stand for: the results wrap around as they do there.
+pub(super) fn push_narrow(
+    cx: &mut Lowering<'_, '_, '_>,
+    op: Binary,
+    [a, mut b]: [ValueId; 2],
+    activation: Activation,
+) -> Result<(), Rejection> {
+    let output = cx.output(0)?;
+    let narrow = cx.narrow(output);
+    if let (Binary::ShiftRight, Some((bits, _))) = (op, narrow) {
+        // Of an unsigned number the last bit stays.
+        let most = cx.new_constant(&[1], Element::I32, &[bits as i32 - 1]);
+        let limited = cx.temporary_of(&cx.shape(b), Element::I32);
+        push_to(cx, Binary::Minimum, [b, most], Activation::None, limited)?;
+        b = limited;
+    }
+    use Binary::{BitwiseAnd, BitwiseOr, BitwiseXor, FloorMod, Maximum, Minimum, Remainder, ShiftRight};
+    let fits = [BitwiseAnd, BitwiseOr, BitwiseXor, FloorMod, Maximum, Minimum, Remainder, ShiftRight];
+    if op.compares() || fits.contains(&op) {
+        return push_to(cx, op, [a, b], activation, output);
+    }
+    let whole = cx.temporary_of(&cx.shape(output), Element::I32);
+    push_to(cx, op, [a, b], activation, whole)?;
+    let elements = cx.shape(output).iter().product();
+    let spec = cast::Spec { input: Element::I32, output: Element::I32, narrow, elements };
+    cx.push(spec, &[whole], output)
 }
 
 /// One step for an operator on these values.
@@ -70,20 +106,31 @@ pub(super) fn push_on(
     [a, b]: [ValueId; 2],
     activation: Activation,
 ) -> Result<(), Rejection> {
+    let output =
+        if op.compares() || cx.element(a) != Element::F32 { cx.output(0)? } else { cx.real_output(0)? };
+    push_to(cx, op, [a, b], activation, output)
+}
+
+/// One step for an operator on these values, into another.
+pub(super) fn push_to(
+    cx: &mut Lowering<'_, '_, '_>,
+    op: Binary,
+    [a, b]: [ValueId; 2],
+    activation: Activation,
+    output: ValueId,
+) -> Result<(), Rejection> {
     if cx.element(a) != cx.element(b) {
         return Err(unsupported("operands of different types"));
     }
-    let output =
-        if op.compares() || cx.element(a) != Element::F32 { cx.output(0)? } else { cx.real_output(0)? };
-    if cx.element(a) == Element::I32 && cx.is_constant(1) {
+    if cx.element(a) != Element::F32 && cx.has_input(1) && cx.is_constant(1) {
         // An error of the node, which a shader cannot report. What is computed only while running is not checked: an
         // integer divided by 0 is that integer.
-        let operand = cx.integers(1)?;
+        let operand = cx.constant_words(1)?;
         match op {
-            Binary::Div | Binary::FloorDiv | Binary::FloorMod if operand.contains(&0) => {
+            Binary::Div | Binary::FloorDiv | Binary::FloorMod | Binary::Remainder if operand.contains(&0) => {
                 return Err(unsupported("a division by 0"));
             }
-            Binary::Pow if operand.iter().any(|&power| power < 0) => {
+            Binary::Pow if operand.iter().any(|&power| power.cast_signed() < 0) => {
                 return Err(unsupported("an integer to a negative power"));
             }
             _ => {}
@@ -136,6 +183,42 @@ mod tests {
         check(BuiltinOp::POW, Params::None, [3, 3, 0], [343, -343, 1]);
         check(BuiltinOp::BITWISE_XOR, Params::None, [1, -1, 5], [6, 6, 9]);
         check(BuiltinOp::RIGHT_SHIFT, Params::None, [1, 40, -3], [3, -1, 12]);
+    }
+
+    #[test]
+    fn integers_of_less_than_a_word_wrap_around() {
+        fn run<E: delegraph_core::Element>(
+            op: BuiltinOp,
+            params: Params,
+            a: [E; 3],
+            b: [E; 3],
+            want: [E; 3],
+        ) {
+            let inputs = [Some(T::new(&[3], &a)), Some(T::new(&[3], &b))];
+            check(op, 1, params, &inputs, &[T::new(&[3], &want)]);
+        }
+        let add =
+            || Params::Add(AddParams { fused_activation_function: Fused::None, pot_scale_int16: false });
+        run(BuiltinOp::ADD, add(), [i16::MAX, -3, 5], [1, 1, 6], [i16::MIN, -2, 11]);
+        run(BuiltinOp::FLOOR_DIV, Params::None, [i8::MIN, -7, 7], [-1, 2, 2], [i8::MIN, -4, 3]);
+        run(BuiltinOp::FLOOR_MOD, Params::None, [-7i16, 7, 7], [2, -2, 2], [1, -1, 1]);
+        run(BuiltinOp::BITWISE_XOR, Params::None, [-1i8, 5, 0], [1, 3, 0], [-2, 6, 0]);
+        run(BuiltinOp::BITWISE_XOR, Params::None, [u32::MAX, 5, 0], [1, 3, 0], [u32::MAX - 1, 6, 0]);
+        run(BuiltinOp::RIGHT_SHIFT, Params::None, [200u8, 200, 9], [9, 1, 0], [1, 100, 9]);
+        run(BuiltinOp::RIGHT_SHIFT, Params::None, [-9i8, 9, 9], [9, 1, 2], [-1, 4, 2]);
+        run(BuiltinOp::RIGHT_SHIFT, Params::None, [u32::MAX, 8, 9], [31, 1, 40], [1, 4, 0]);
+        run(BuiltinOp::MAXIMUM, Params::None, [-9i16, 9, 9], [9, 1, 10], [9, 9, 10]);
+        run(BuiltinOp::STABLEHLO_SHIFT_LEFT, Params::None, [1i8, 3, 1], [6, 7, -1], [64, -128, 0]);
+    }
+
+    #[test]
+    fn quantized_integers_of_16_bits() {
+        let a = Some(T::new(&[3], &[100i16, -200, 30_000]).quantized(0.5, 0));
+        let b = Some(T::new(&[3], &[8i16, 8, 8]).quantized(0.25, 0));
+        let sum = T::new(&[3], &[52i16, -98, 15_002]).quantized(1.0, 0);
+        let params =
+            Params::Add(AddParams { fused_activation_function: Fused::None, pot_scale_int16: false });
+        check(BuiltinOp::ADD, 3, params, &[a, b], &[sum]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::BITCAST, max_version: 1, lower: bitcast },
 ];
 
-fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+pub(super) fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);
     // On the device they are floats of 32 bits, which nothing would round.
     let bfloat16 = TensorType::BFloat16;
@@ -54,6 +54,7 @@ mod tests {
         run(&floats, integers.clone());
         run(&floats, truths.clone());
         run(&integers, T::new(&[4], &[-1.0_f32, 0.0, 0.0, 7.0]));
+        run(&T::new(&[1], &[f32::NAN]), T::new(&[1], &[Bool(1)]));
         run(&truths, T::new(&[4], &[1.0_f32, 0.0, 1.0, 1.0]));
     }
 

@@ -37,6 +37,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     if cx.affine(inputs[0]) == cx.affine(inputs[1]) {
         return binary::push_on(cx, operator, inputs, Activation::None);
     }
+    cx.allow_wide();
     let inputs = [cx.input(0)?, cx.input(1)?];
     binary::push_on(cx, operator, inputs, Activation::None)
 }
@@ -54,6 +55,7 @@ mod tests {
         let truth = |bits: [u8; 3]| T::new(&[3], &bits.map(Bool));
         let inputs = [Some(a), Some(b)];
         check(BuiltinOp::EQUAL, 1, Params::None, &inputs, &[truth([1, 0, 0])]);
+        check(BuiltinOp::NOT_EQUAL, 1, Params::None, &inputs, &[truth([0, 1, 1])]);
         check(BuiltinOp::LESS_EQUAL, 1, Params::None, &inputs, &[truth([1, 0, 1])]);
         // Any byte but zero is true.
         let inputs = [Some(truth([1, 0, 7])), Some(truth([1, 1, 1]))];

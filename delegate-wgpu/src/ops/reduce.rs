@@ -30,15 +30,19 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
     let mut input = cx.any_input(0)?;
-    let narrow = cx.is_narrow(input);
+    let output = cx.output(0)?;
+    // The largest and the smallest integers stand for the largest and the smallest numbers.
+    let stored = matches!(reduce, Reduce::Max | Reduce::Min) && cx.affine(input) == cx.affine(output);
+    let narrow = cx.is_narrow(input) && !stored;
     if narrow {
+        cx.allow_wide();
         if reduce == Reduce::Prod {
             // The kernels on the CPU round after every factor.
             return Err(cx.wrong_type(0));
         }
         input = cx.input(0)?;
     }
-    let output = if narrow { cx.real_output(0)? } else { cx.output(0)? };
+    let output = if narrow { cx.real_output(0)? } else { output };
     let shape = cx.shape(input);
     let axes = cx.integers(1)?.into_iter().map(|axis| axis_in(axis, shape.len()));
     let mut axes = axes.collect::<Result<Vec<_>, _>>().map_err(invalid)?;

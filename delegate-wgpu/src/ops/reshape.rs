@@ -12,7 +12,7 @@ pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::EXPAND_DIMS, max_version: 1, lower },
 ];
 
-fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+pub(super) fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let input = cx.any_input(0)?;
     cx.alias(0, input, 0)
 }

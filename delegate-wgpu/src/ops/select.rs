@@ -12,7 +12,7 @@ pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::SELECT_V2, max_version: 2, lower },
 ];
 
-fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+pub(super) fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(0, TensorType::Bool)?;
     let inputs = [cx.any_input(0)?, cx.any_input(1)?, cx.any_input(2)?];
     let output = cx.output(0)?;

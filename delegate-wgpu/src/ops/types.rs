@@ -10,21 +10,17 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
         UInt32,
     };
     match op {
-        BuiltinOp::ABS
-        | BuiltinOp::BATCH_MATMUL
-        | BuiltinOp::ELU
-        | BuiltinOp::EXP
-        | BuiltinOp::LOG
-        | BuiltinOp::RSQRT
-        | BuiltinOp::SQRT => &[Float32, Int8],
-        BuiltinOp::ADD | BuiltinOp::MUL => &[Float32, Float16, Int32, UInt8, Int8],
+        BuiltinOp::ABS | BuiltinOp::FLOOR_DIV | BuiltinOp::FLOOR_MOD => &[Float32, Int32, Int16, Int8],
+        BuiltinOp::ADD | BuiltinOp::GREATER_EQUAL | BuiltinOp::LESS_EQUAL => {
+            &[Float32, Float16, Int32, UInt8, Int16, Int8]
+        }
         BuiltinOp::ADD_N
         | BuiltinOp::BITCAST
         | BuiltinOp::CUMSUM
-        | BuiltinOp::FLOOR_DIV
-        | BuiltinOp::FLOOR_MOD
         | BuiltinOp::POW
-        | BuiltinOp::REDUCE_PROD => &[Float32, Int32],
+        | BuiltinOp::REDUCE_PROD
+        | BuiltinOp::SIGN
+        | BuiltinOp::ZEROS_LIKE => &[Float32, Int32],
         BuiltinOp::ARG_MAX | BuiltinOp::ARG_MIN | BuiltinOp::ONE_HOT | BuiltinOp::SCATTER_ND => {
             &[Float32, Int32, UInt8, Bool, Int8]
         }
@@ -32,16 +28,18 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
         BuiltinOp::AVERAGE_POOL_2D
         | BuiltinOp::HARD_SWISH
         | BuiltinOp::L2_NORMALIZATION
-        | BuiltinOp::LEAKY_RELU
         | BuiltinOp::LOG_SOFTMAX
         | BuiltinOp::MAX_POOL_2D
-        | BuiltinOp::MEAN
         | BuiltinOp::PRELU
-        | BuiltinOp::RELU
-        | BuiltinOp::RELU6
         | BuiltinOp::RELU_0_TO_1
         | BuiltinOp::RELU_N1_TO_1
         | BuiltinOp::RESIZE_BILINEAR => &[Float32, UInt8, Int8],
+        BuiltinOp::BATCH_MATMUL
+        | BuiltinOp::ELU
+        | BuiltinOp::EXP
+        | BuiltinOp::LOG
+        | BuiltinOp::RSQRT
+        | BuiltinOp::SQRT => &[Float32, Int8],
         BuiltinOp::BATCH_TO_SPACE_ND
         | BuiltinOp::BROADCAST_TO
         | BuiltinOp::DYNAMIC_UPDATE_SLICE
@@ -55,12 +53,13 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
         | BuiltinOp::SLICE
         | BuiltinOp::SPACE_TO_BATCH_ND
         | BuiltinOp::SQUEEZE
+        | BuiltinOp::STABLEHLO_PAD
         | BuiltinOp::STRIDED_SLICE
         | BuiltinOp::TILE
         | BuiltinOp::TRANSPOSE => {
             &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, UInt16, BFloat16]
         }
-        BuiltinOp::BITWISE_XOR | BuiltinOp::RIGHT_SHIFT => &[Int32],
+        BuiltinOp::BITWISE_XOR | BuiltinOp::RIGHT_SHIFT => &[Int32, UInt8, Int16, Int8, UInt32, UInt16],
         BuiltinOp::CAST => &[
             Float32, Float16, Int32, UInt8, Int64, Bool, Int16, Complex64, Int8, Float64, UInt32, UInt16,
             BFloat16,
@@ -69,23 +68,31 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
         | BuiltinOp::CONV_3D
         | BuiltinOp::CONV_3D_TRANSPOSE
         | BuiltinOp::LOCAL_RESPONSE_NORMALIZATION
-        | BuiltinOp::SIGN
-        | BuiltinOp::SQUARE => &[Float32],
+        | BuiltinOp::LSTM
+        | BuiltinOp::SQUARE
+        | BuiltinOp::SVDF
+        | BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM => &[Float32],
         BuiltinOp::CONCATENATION => &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, BFloat16],
         BuiltinOp::CONV_2D
         | BuiltinOp::DEPTHWISE_CONV_2D
         | BuiltinOp::FULLY_CONNECTED
+        | BuiltinOp::LEAKY_RELU
+        | BuiltinOp::MEAN
         | BuiltinOp::QUANTIZE
+        | BuiltinOp::RELU
+        | BuiltinOp::RELU6
         | BuiltinOp::TRANSPOSE_CONV => &[Float32, UInt8, Int16, Int8],
         BuiltinOp::COS | BuiltinOp::SIN => &[Float32, Float16],
-        BuiltinOp::DEPTH_TO_SPACE
-        | BuiltinOp::DIV
+        BuiltinOp::DEPTH_TO_SPACE | BuiltinOp::SPACE_TO_DEPTH => &[Float32, Int32, UInt8, Int8],
+        BuiltinOp::DEQUANTIZE => &[Float16, UInt8, Int16, Int8],
+        BuiltinOp::DIV
         | BuiltinOp::REDUCE_MAX
         | BuiltinOp::REDUCE_MIN
-        | BuiltinOp::SPACE_TO_DEPTH
+        | BuiltinOp::SPLIT
+        | BuiltinOp::SPLIT_V
         | BuiltinOp::SUB
-        | BuiltinOp::SUM => &[Float32, Int32, UInt8, Int8],
-        BuiltinOp::DEQUANTIZE => &[Float16, UInt8, Int16, Int8],
+        | BuiltinOp::SUM
+        | BuiltinOp::TOPK_V2 => &[Float32, Int32, UInt8, Int16, Int8],
         BuiltinOp::EQUAL | BuiltinOp::NOT_EQUAL => &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8],
         BuiltinOp::GATHER
         | BuiltinOp::GATHER_ND
@@ -94,19 +101,29 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
         | BuiltinOp::REVERSE_V2
         | BuiltinOp::UNPACK => &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, BFloat16],
         BuiltinOp::GELU | BuiltinOp::SOFTMAX => &[Float32, Float16, UInt8, Int8],
-        BuiltinOp::GREATER | BuiltinOp::LESS => &[Float32, Float16, Int32, UInt8, Int16, Int8, BFloat16],
-        BuiltinOp::GREATER_EQUAL | BuiltinOp::LESS_EQUAL => &[Float32, Float16, Int32, UInt8, Int16, Int8],
-        BuiltinOp::LOGICAL_AND | BuiltinOp::LOGICAL_OR | BuiltinOp::REDUCE_ALL | BuiltinOp::REDUCE_ANY => {
-            &[Bool]
+        BuiltinOp::GREATER | BuiltinOp::LESS | BuiltinOp::MAXIMUM | BuiltinOp::MINIMUM => {
+            &[Float32, Float16, Int32, UInt8, Int16, Int8, BFloat16]
         }
+        BuiltinOp::LOGICAL_AND
+        | BuiltinOp::LOGICAL_NOT
+        | BuiltinOp::LOGICAL_OR
+        | BuiltinOp::REDUCE_ALL
+        | BuiltinOp::REDUCE_ANY => &[Bool],
         BuiltinOp::LOGISTIC | BuiltinOp::RESIZE_NEAREST_NEIGHBOR | BuiltinOp::TANH => {
             &[Float32, Float16, UInt8, Int8, BFloat16]
         }
-        BuiltinOp::MAXIMUM | BuiltinOp::MINIMUM => &[Float32, Float16, Int32, UInt8, Int8, BFloat16],
-        BuiltinOp::NEG => &[Float32, Float16, Int8, BFloat16],
+        BuiltinOp::MUL => &[Float32, Float16, Int32, UInt8, Int16, Int8, UInt32],
+        BuiltinOp::NEG => &[Float32, Float16, Int32, Int16, Int8, BFloat16],
         BuiltinOp::PACK => &[Float32, Int32, UInt8, Int16, Int8, UInt32],
-        BuiltinOp::SPLIT | BuiltinOp::SPLIT_V | BuiltinOp::TOPK_V2 => &[Float32, Int32, UInt8, Int16, Int8],
         BuiltinOp::SQUARED_DIFFERENCE => &[Float32, Int32, Int8],
+        BuiltinOp::STABLEHLO_ADD
+        | BuiltinOp::STABLEHLO_MAXIMUM
+        | BuiltinOp::STABLEHLO_MINIMUM
+        | BuiltinOp::STABLEHLO_MULTIPLY => {
+            &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, UInt16]
+        }
+        BuiltinOp::STABLEHLO_AND => &[Int32, UInt8, Bool, Int16, Int8, UInt32, UInt16],
+        BuiltinOp::STABLEHLO_SHIFT_LEFT => &[Int32, Int16, Int8],
         _ => &[],
     }
 }

@@ -1,13 +1,15 @@
-//! ABS, CEIL, COS, ELU, EXP, FLOOR, GELU, HARD_SWISH, LEAKY_RELU, LOG, LOGISTIC, NEG, RELU, RELU6, RELU_N1_TO_1,
-//! RELU_0_TO_1, ROUND, RSQRT, SIGN, SIN, SQRT, SQUARE, TANH.
+//! ABS, CEIL, COS, ELU, EXP, FLOOR, GELU, HARD_SWISH, LEAKY_RELU, LOG, LOGICAL_NOT, LOGISTIC, NEG, RELU, RELU6,
+//! RELU_N1_TO_1, RELU_0_TO_1, ROUND, RSQRT, SIGN, SIN, SQRT, SQUARE, TANH, ZEROS_LIKE.
 
-use delegraph_core::BuiltinOp;
 use delegraph_core::ops::unary::{GeluParams, LeakyReluParams};
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
-use delegraph_shaders::gather;
+use delegraph_shaders::binary::Binary;
 use delegraph_shaders::unary::{Spec, Unary};
+use delegraph_shaders::{Activation, cast, gather, tile};
 
-use super::{GpuOp, invalid_scale};
+use super::binary::push_to;
+use super::{GpuOp, expect_one_of, invalid_scale};
 use crate::graph::{Element, ValueId};
 use crate::lower::Lowering;
 use crate::table::table;
@@ -23,6 +25,7 @@ pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::HARD_SWISH, max_version: 1, lower },
     GpuOp { op: BuiltinOp::LEAKY_RELU, max_version: 2, lower },
     GpuOp { op: BuiltinOp::LOG, max_version: 2, lower },
+    GpuOp { op: BuiltinOp::LOGICAL_NOT, max_version: 1, lower: logical_not },
     GpuOp { op: BuiltinOp::LOGISTIC, max_version: 3, lower },
     GpuOp { op: BuiltinOp::NEG, max_version: 1, lower },
     GpuOp { op: BuiltinOp::RELU, max_version: 3, lower },
@@ -36,6 +39,7 @@ pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::SQRT, max_version: 2, lower },
     GpuOp { op: BuiltinOp::SQUARE, max_version: 1, lower },
     GpuOp { op: BuiltinOp::TANH, max_version: 3, lower },
+    GpuOp { op: BuiltinOp::ZEROS_LIKE, max_version: 1, lower: zeros },
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -68,6 +72,14 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);
+    let plain = cx.affine(input).is_none() || function != Unary::Abs;
+    if cx.element(input) == Element::I32 && plain && matches!(function, Unary::Abs | Unary::Neg | Unary::Sign)
+    {
+        return of_integers(cx, function, input, output);
+    }
+    if matches!(function, Unary::Abs | Unary::Clamp { .. } | Unary::LeakyRelu { .. }) {
+        cx.allow_wide();
+    }
     if let (true, Some(from), Some(to)) = (cx.is_bytes(input), cx.affine(input), cx.affine(output)) {
         let table = table(function, from, to).map_err(invalid_scale)?;
         return look_up(cx, input, &table, output);
@@ -75,6 +87,54 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (input, output) = (cx.input(0)?, cx.real_output(0)?);
     let elements = cx.shape(output).iter().product();
     cx.push(Spec { steps: vec![function], elements }, &[input], output)
+}
+
+/// Of integers, whatever they stand for: the result wraps around as it does in their type.
+pub(super) fn of_integers(
+    cx: &mut Lowering<'_, '_, '_>,
+    function: Unary,
+    input: ValueId,
+    output: ValueId,
+) -> Result<(), Rejection> {
+    let shape = cx.shape(input);
+    let step = |cx: &mut Lowering<'_, '_, '_>, op, operands| {
+        let to = cx.temporary_of(&shape, Element::I32);
+        push_to(cx, op, operands, Activation::None, to).map(|()| to)
+    };
+    let whole = match function {
+        Unary::Neg | Unary::Abs => {
+            let zero = cx.new_constant(&[1], Element::I32, &[0_i32]);
+            let negated = step(cx, Binary::Sub, [zero, input])?;
+            if function == Unary::Neg { negated } else { step(cx, Binary::Maximum, [input, negated])? }
+        }
+        Unary::Sign => {
+            let [one, other] = [1_i32, -1].map(|bound| cx.new_constant(&[1], Element::I32, &[bound]));
+            let limited = step(cx, Binary::Minimum, [input, one])?;
+            step(cx, Binary::Maximum, [limited, other])?
+        }
+        _ => return Err(cx.wrong_type(0)),
+    };
+    let (narrow, elements) = (cx.narrow(output), shape.iter().product());
+    let spec = cast::Spec { input: Element::I32, output: Element::I32, narrow, elements };
+    cx.push(spec, &[whole], output)
+}
+
+/// Whether each element is false.
+fn logical_not(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    cx.expect(0, TensorType::Bool)?;
+    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
+    let no = cx.new_constant(&[1], Element::Bool, &[0_u32]);
+    push_to(cx, Binary::Equal, [input, no], Activation::None, output)
+}
+
+/// A zero, repeated along every dimension.
+fn zeros(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    expect_one_of(cx, 0, GpuOp::NUMBERS)?;
+    let input = cx.any_input(0)?;
+    let (multiples, element, output) = (cx.shape(input), cx.element(input), cx.output(0)?);
+    let ones = vec![1; multiples.len()];
+    let zero = cx.new_constant(&ones, element, &[0_u32]);
+    cx.push(tile::Spec { input: ones, multiples }, &[zero], output)
 }
 
 /// What a table has for each byte of `input`.
@@ -96,7 +156,7 @@ pub(super) fn look_up(
 mod tests {
     use super::*;
     use crate::testing::{T, check};
-    use delegraph_core::Params;
+    use delegraph_core::{Bool, Params};
 
     #[test]
     fn functions() {
@@ -111,5 +171,21 @@ mod tests {
         run(BuiltinOp::HARD_SWISH, Params::None, &|x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0);
         let params = Params::LeakyRelu(LeakyReluParams { alpha: 0.25 });
         run(BuiltinOp::LEAKY_RELU, params, &|x| if x > 0.0 { x } else { 0.25 * x });
+    }
+
+    #[test]
+    fn integers_and_truths() {
+        fn run<E: delegraph_core::Element>(op: BuiltinOp, input: [E; 3], want: [E; 3]) {
+            check(op, 1, Params::None, &[Some(T::new(&[3], &input))], &[T::new(&[3], &want)]);
+        }
+        run(BuiltinOp::NEG, [i8::MIN, 5, 0], [i8::MIN, -5, 0]);
+        run(BuiltinOp::NEG, [i32::MIN, 5, 0], [i32::MIN, -5, 0]);
+        run(BuiltinOp::ABS, [i16::MIN, -5, 7], [i16::MIN, 5, 7]);
+        run(BuiltinOp::ABS, [i32::MIN, -5, 7], [i32::MIN, 5, 7]);
+        run(BuiltinOp::SIGN, [i32::MIN, 0, 7], [-1, 0, 1]);
+        run(BuiltinOp::LOGICAL_NOT, [1, 0, 7].map(Bool), [0, 1, 0].map(Bool));
+        run(BuiltinOp::ZEROS_LIKE, [1.0_f32, f32::NAN, 7.0], [0.0; 3]);
+        let wide = |values: [i16; 3]| T::new(&[3], &values).quantized(0.5, 0);
+        check(BuiltinOp::RELU6, 3, Params::None, &[Some(wide([-8, 4, 100]))], &[wide([0, 4, 12])]);
     }
 }

@@ -23,6 +23,9 @@ alias T = f32;
 #include "params"
 
 #include "math"
+#if ANGLES
+#include "angles"
+#endif
 
 @compute @workgroup_size({{WORKGROUP}})
 fn main(

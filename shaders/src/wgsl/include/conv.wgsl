@@ -7,6 +7,8 @@
 // weights: [kernel row][kernel column][input channels / 4][output channels] of four input channels
 // each, then the bias in fours.
 
+// HALVES: weights are pairs of 16-bit floats; the bias is not.
+//
 // INTEGERS: the input is integers, of which four weights take a word (or half of one), and the bias is part of
 // what the results are made with.
 
@@ -16,7 +18,11 @@ alias E = i32;
 alias W = u32;
 #else
 alias E = f32;
+#if HALVES
+alias W = vec2<u32>;
+#else
 alias W = V;
+#endif
 #endif
 #if IN_VEC4
 alias I = vec4<E>;
@@ -41,6 +47,28 @@ alias T = vec{{WIDTH}}<R>;
 
 #include "epilogue"
 #include "divide"
+
+#if !INTEGERS
+// The weights of four input channels.
+fn weight(at: u32) -> V {
+#if HALVES
+    let pairs = weights[at];
+    return V(unpack2x16float(pairs.x), unpack2x16float(pairs.y));
+#else
+    return weights[at];
+#endif
+}
+
+// Four channels of the bias.
+fn bias_of(fours: u32) -> V {
+#if HALVES
+    let at = p.bias + fours * 2u;
+    return V(bitcast<vec2<f32>>(weights[at]), bitcast<vec2<f32>>(weights[at + 1u]));
+#else
+    return weights[p.bias + fours];
+#endif
+}
+#endif
 
 // Four input channels, the c-th of a group on. `at`: where the group's channels of the pixel begin.
 fn load(at: u32, c: u32) -> V {

@@ -6,7 +6,7 @@
     let channel = wo / p.group_out * p.group_c;
 #endif
 #if !INTEGERS
-    let bias = weights[p.bias + wo / 4u];
+    let bias = bias_of(wo / 4u);
 #endif
 #for c in 0..WIDTH
 #if INTEGERS

@@ -18,7 +18,7 @@
 #if INTEGERS
                 let w_{{c}} = expand(w + {{c}}u);
 #else
-                let w_{{c}} = weights[w + {{c}}u];
+                let w_{{c}} = weight(w + {{c}}u);
 #endif
 #endfor
 #if SHARED

@@ -9,6 +9,16 @@ fn op_affine(v: T, a: f32, b: f32) -> T {
     return v * a + b;
 }
 
+// A power, put right by a step of Newton's.
+fn op_cbrt(v: T, a: f32, b: f32) -> T {
+    let x = abs(v);
+    let root = pow(x, T(0.33333334));
+    let square = root * root;
+    let better = root - (root - x / square) * 0.33333334;
+    let y = select(root, better, (square > T(0.0)) & (square < T(3e38)));
+    return select(y, -y, v < T(0.0));
+}
+
 fn op_ceil(v: T, a: f32, b: f32) -> T {
     return ceil(v);
 }
@@ -17,16 +27,6 @@ fn op_ceil(v: T, a: f32, b: f32) -> T {
 fn op_clamp(v: T, a: f32, b: f32) -> T {
     let low = select(v, T(a), v < T(a));
     return select(low, T(b), low > T(b));
-}
-
-// Drivers lose precision far from zero: bring the angle into one period first, with 2*pi in two parts.
-fn one_period(v: T) -> T {
-    let turns = round(v * 0.15915494);
-    return (v - turns * 6.28125) - turns * 0.0019353072;
-}
-
-fn op_cos(v: T, a: f32, b: f32) -> T {
-    return cos(one_period(v));
 }
 
 fn op_elu(v: T, a: f32, b: f32) -> T {
@@ -89,10 +89,6 @@ fn op_rsqrt(v: T, a: f32, b: f32) -> T {
 fn op_sign(v: T, a: f32, b: f32) -> T {
     // `sign` may give anything for NaN, which compilers may take to equal itself.
     return select(v, sign(v), abs(v) > T(0.0));
-}
-
-fn op_sin(v: T, a: f32, b: f32) -> T {
-    return sin(one_period(v));
 }
 
 fn op_sqrt(v: T, a: f32, b: f32) -> T {

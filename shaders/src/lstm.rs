@@ -1,0 +1,205 @@
+//! LSTM, one step or a sequence of them.
+
+use crate::epilogue::Activation;
+use crate::kernel::check_dispatch;
+use crate::shape::elements;
+use crate::template::Template;
+use crate::uniform::Uniform;
+use crate::{Binding, Caps, Features, Kernel, ShaderError};
+
+const NAME: &str = "lstm";
+
+/// All steps of an LSTM. What its gates get from the input is computed before: `[rows, 4 * cells]`, gates in the order
+/// input, forget, cell, output.
+///
+/// Bindings: `Input(0)` (that), `Input(1)` ([`Spec::constants`]), `Input(2)` (the last output of each sequence),
+/// `Input(3)` (its state), `Output` ([`Spec::layout`]), `Uniform`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spec {
+    /// Sequences.
+    pub sequences: u32,
+    /// Steps of each.
+    pub steps: u32,
+    /// Whether rows are sorted by step before sequence.
+    pub time_major: bool,
+    /// Cells.
+    pub cells: u32,
+    /// Outputs; as many as cells without a projection.
+    pub outputs: u32,
+    /// The input gate is what the forget gate leaves.
+    pub coupled: bool,
+    /// Recurrent weights are diagonals.
+    pub diagonal: bool,
+    /// Gates see the state.
+    pub peephole: bool,
+    /// Gates are normalized over the cells.
+    pub norm: bool,
+    /// Outputs are projected.
+    pub projection: bool,
+    /// The greatest magnitude of a state; infinite for any.
+    pub cell_clip: f32,
+    /// The greatest magnitude of a projected output; infinite for any.
+    pub output_clip: f32,
+    /// Of candidates and states. Not [`Activation::Prelu`].
+    pub activation: Activation,
+    /// Of what the parts of the output begin at multiples, in elements.
+    pub alignment: u32,
+}
+
+/// The weights of an LSTM as its model stores them; gates in the order input, forget, cell, output. What is empty is
+/// not there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weights<'a> {
+    /// `[cells, outputs]`, or diagonals `[cells]`, of each gate.
+    pub recurrent: [&'a [f32]; 4],
+    /// `[cells]` of the input, forget and output gates.
+    pub peephole: [&'a [f32]; 3],
+    /// `[cells]` of each gate.
+    pub norm: [&'a [f32]; 4],
+    /// `[cells]` of each gate, where it is normalized; else they are part of what gates get from the input.
+    pub bias: [&'a [f32]; 4],
+    /// `[outputs, cells]`
+    pub projection: &'a [f32],
+    /// `[outputs]`
+    pub projection_bias: &'a [f32],
+}
+
+/// Where the parts of the output begin, in elements; the results of all steps come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The last output of each sequence.
+    pub last: u32,
+    /// The state of each sequence.
+    pub state: u32,
+    /// The gates of the last step before their functions, `[sequences, 4, cells]`.
+    pub gates: u32,
+    /// Elements of the whole.
+    pub elements: u32,
+}
+
+/// Where the parts of the constants begin.
+struct Parts {
+    peephole: u32,
+    norm: u32,
+    bias: u32,
+    projection: u32,
+    projection_bias: u32,
+    elements: u32,
+}
+
+impl Spec {
+    /// The parts of the output.
+    ///
+    /// # Errors
+    /// When it has too many elements.
+    pub fn layout(&self) -> Result<Layout, ShaderError> {
+        let alignment = self.alignment.max(1);
+        let mut at = elements(NAME, &[self.sequences, self.steps, self.outputs])?;
+        let mut part = |width: u32, times: u32| {
+            let start = at.next_multiple_of(alignment);
+            at = elements(NAME, &[start.saturating_add(elements(NAME, &[self.sequences, width, times])?)])?;
+            Ok::<u32, ShaderError>(start)
+        };
+        let (last, state, gates) = (part(self.outputs, 1)?, part(self.cells, 1)?, part(self.cells, 4)?);
+        // Hidden values come last.
+        part(self.cells, 1)?;
+        Ok(Layout { last, state, gates, elements: at })
+    }
+
+    fn hidden(&self, layout: Layout) -> u32 {
+        layout.elements - self.sequences * self.cells
+    }
+
+    fn parts(&self) -> Result<Parts, ShaderError> {
+        let cells = self.cells;
+        let recurrent = elements(NAME, &[4, cells, if self.diagonal { 1 } else { self.outputs }])?;
+        let of = |there: bool, count: u32| if there { count } else { 0 };
+        let peephole = recurrent;
+        let norm = peephole.saturating_add(of(self.peephole, cells.saturating_mul(3)));
+        let bias = norm.saturating_add(of(self.norm, cells.saturating_mul(4)));
+        let projection = bias.saturating_add(of(self.norm, cells.saturating_mul(4)));
+        let projected = elements(NAME, &[self.outputs, cells])?;
+        let projection_bias = projection.saturating_add(of(self.projection, projected));
+        let whole = projection_bias.saturating_add(of(self.projection, self.outputs));
+        Ok(Parts { peephole, norm, bias, projection, projection_bias, elements: elements(NAME, &[whole])? })
+    }
+
+    /// Weights as the kernel reads them. Values missing from the slices count as zero.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn constants(&self, weights: &Weights<'_>) -> Result<Vec<f32>, ShaderError> {
+        let parts = self.parts()?;
+        let mut packed = Vec::with_capacity(parts.elements as usize);
+        let at = |values: &[f32], i: usize| values.get(i).copied().unwrap_or(0.0);
+        let (cells, outputs) = (self.cells as usize, self.outputs as usize);
+        // Neighbouring invocations have neighbouring cells.
+        let mut turned = |values: &[f32], rows: usize, width: usize| {
+            packed.extend((0..width * rows).map(|i| at(values, i % rows * width + i / rows)));
+        };
+        for gate in weights.recurrent {
+            turned(gate, cells, if self.diagonal { 1 } else { outputs });
+        }
+        let mut each = |there: bool, gates: &[&[f32]]| {
+            gates.iter().filter(|_| there).for_each(|gate| turned(gate, cells, 1));
+        };
+        each(self.peephole, &weights.peephole);
+        each(self.norm, &weights.norm);
+        each(self.norm, &weights.bias);
+        if self.projection {
+            turned(weights.projection, outputs, cells);
+            turned(weights.projection_bias, outputs, 1);
+        }
+        Ok(packed)
+    }
+
+    /// The kernel.
+    ///
+    /// # Errors
+    /// When a tensor is larger than one dispatch reaches, and when outputs don't fit cells.
+    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let (parts, layout) = (self.parts()?, self.layout()?);
+        elements(NAME, &[self.sequences, self.steps, self.cells, 4])?;
+        let mismatched = !self.projection && self.outputs != self.cells;
+        if mismatched || self.activation == Activation::Prelu || self.diagonal && self.outputs < self.cells {
+            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+        }
+        let most = caps.max_invocations_per_workgroup.min(256);
+        let workgroup = self.cells.max(self.outputs).next_power_of_two().clamp(32, most.max(32));
+        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/lstm.wgsl"))
+            .number("UNIFORM", 5)
+            .number("WORKGROUP", workgroup)
+            .flag("COUPLED", self.coupled)
+            .flag("DIAGONAL", self.diagonal)
+            .flag("PEEPHOLE", self.peephole)
+            .flag("NORM", self.norm)
+            .flag("PROJECTION", self.projection)
+            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
+            .render()?;
+        let strides = if self.time_major { [1, self.sequences] } else { [self.steps, 1] };
+        let uniform = Uniform::default()
+            .u32s([self.steps, self.cells, self.outputs])
+            .u32s(strides)
+            .u32s([parts.peephole, parts.norm, parts.bias, parts.projection, parts.projection_bias])
+            .u32s([layout.last, layout.state, layout.gates, self.hidden(layout)])
+            .f32s([self.cell_clip, self.output_clip])
+            .f32s(self.activation.params());
+        Ok(Kernel {
+            name: NAME,
+            key,
+            wgsl,
+            entry: "main",
+            bindings: vec![
+                Binding::Input(0),
+                Binding::Input(1),
+                Binding::Input(2),
+                Binding::Input(3),
+                Binding::Output,
+                Binding::Uniform,
+            ],
+            uniform: uniform.finish(),
+            dispatch: check_dispatch(NAME, caps, [self.sequences.into(), 1, 1])?,
+            features: Features::default(),
+        })
+    }
+}

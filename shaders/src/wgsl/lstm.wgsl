@@ -1,0 +1,192 @@
+// All steps of an LSTM, a workgroup to a sequence. Its invocations share the cells, and wait for each other
+// where a step needs what others computed.
+
+struct Params {
+    steps: u32,
+    cells: u32,
+    outputs: u32,
+    // From one sequence to the next, and from one step to the next, in rows.
+    sequence_stride: u32,
+    step_stride: u32,
+    // Where in the constants the parts after the recurrent weights begin.
+    peephole_at: u32,
+    norm_at: u32,
+    bias_at: u32,
+    projection_at: u32,
+    projection_bias_at: u32,
+    // Where in the output the parts after the sequences begin.
+    last_at: u32,
+    state_at: u32,
+    gates_at: u32,
+    hidden_at: u32,
+    // Infinite where nothing is limited.
+    cell_clip: f32,
+    output_clip: f32,
+    act_a: f32,
+    act_b: f32,
+}
+
+alias T = f32;
+
+// What the gates get from the input, cell by cell: input, forget, cell and output gate one after the other.
+@group(0) @binding(0) var<storage, read> inputs: array<f32>;
+// Recurrent weights with the cells innermost, then the rest.
+@group(0) @binding(1) var<storage, read> constants: array<f32>;
+@group(0) @binding(2) var<storage, read> first_last: array<f32>;
+@group(0) @binding(3) var<storage, read> first_state: array<f32>;
+// The results of all steps, then the last output and the state, then room for gates and hidden values.
+@group(0) @binding(4) var<storage, read_write> output: array<f32>;
+#include "params"
+
+#include "math"
+
+fn activate(v: f32) -> f32 {
+    return {{ACTIVATION}};
+}
+
+fn sigmoid(v: f32) -> f32 {
+    return op_logistic(v, 0.0, 0.0);
+}
+
+fn limit(v: f32, most: f32) -> f32 {
+    return op_clamp(v, -most, most);
+}
+
+#if NORM
+// Mean of a gate over all cells, and one over its deviation.
+fn spread(at: u32) -> vec2<f32> {
+    let count = f32(p.cells);
+    var sum = 0.0;
+    for (var c = 0u; c < p.cells; c++) {
+        sum += output[at + c];
+    }
+    let mean = sum / count;
+    var squares = 0.0;
+    for (var c = 0u; c < p.cells; c++) {
+        let off = output[at + c] - mean;
+        squares += off * off;
+    }
+    return vec2(mean, 1.0 / sqrt(squares / count + 1e-8));
+}
+
+fn normal(v: f32, spread: vec2<f32>, gate: u32, c: u32) -> f32 {
+    let at = gate * p.cells + c;
+    return (v - spread.x) * spread.y * constants[p.norm_at + at] + constants[p.bias_at + at];
+}
+#endif
+
+@compute @workgroup_size({{WORKGROUP}})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    p = uniforms;
+    let last = p.last_at + group.x * p.outputs;
+    let state = p.state_at + group.x * p.cells;
+    let gates = p.gates_at + group.x * p.cells * 4u;
+    let hidden = p.hidden_at + group.x * p.cells;
+    for (var o = local; o < p.outputs; o += {{WORKGROUP}}u) {
+        output[last + o] = first_last[group.x * p.outputs + o];
+    }
+    for (var c = local; c < p.cells; c += {{WORKGROUP}}u) {
+        output[state + c] = first_state[group.x * p.cells + c];
+    }
+    for (var step = 0u; step < uniforms.steps; step++) {
+        storageBarrier();
+        let row = group.x * p.sequence_stride + step * p.step_stride;
+        for (var c = local; c < p.cells; c += {{WORKGROUP}}u) {
+            let begin = row * p.cells * 4u + c;
+            var sums = vec4(
+                inputs[begin],
+                inputs[begin + p.cells],
+                inputs[begin + p.cells * 2u],
+                inputs[begin + p.cells * 3u],
+            );
+#if DIAGONAL
+            let weights = vec4(
+                constants[c],
+                constants[p.cells + c],
+                constants[p.cells * 2u + c],
+                constants[p.cells * 3u + c],
+            );
+            sums += weights * output[last + c];
+#else
+            let gate = p.outputs * p.cells;
+            var at = c;
+            for (var o = 0u; o < p.outputs; o++) {
+                let weights =
+                    vec4(constants[at], constants[at + gate], constants[at + gate * 2u], constants[at + gate * 3u]);
+                sums += weights * output[last + o];
+                at += p.cells;
+            }
+#endif
+#if PEEPHOLE
+            let before = output[state + c];
+            sums.x += before * constants[p.peephole_at + c];
+            sums.y += before * constants[p.peephole_at + p.cells + c];
+#endif
+            output[gates + c] = sums.x;
+            output[gates + p.cells + c] = sums.y;
+            output[gates + p.cells * 2u + c] = sums.z;
+            output[gates + p.cells * 3u + c] = sums.w;
+        }
+#if NORM
+        storageBarrier();
+        let spread_x = spread(gates);
+        let spread_y = spread(gates + p.cells);
+        let spread_z = spread(gates + p.cells * 2u);
+        storageBarrier();
+#endif
+        for (var c = local; c < p.cells; c += {{WORKGROUP}}u) {
+            var sums = vec4(
+                output[gates + c],
+                output[gates + p.cells + c],
+                output[gates + p.cells * 2u + c],
+                output[gates + p.cells * 3u + c],
+            );
+#if NORM
+            sums.x = normal(sums.x, spread_x, 0u, c);
+            sums.y = normal(sums.y, spread_y, 1u, c);
+            sums.z = normal(sums.z, spread_z, 2u, c);
+#endif
+            let forget = sigmoid(sums.y);
+#if COUPLED
+            let keep = 1.0 - forget;
+#else
+            let keep = sigmoid(sums.x);
+#endif
+            let next = limit(forget * output[state + c] + activate(sums.z) * keep, p.cell_clip);
+            output[state + c] = next;
+#if PEEPHOLE
+            // This gate sees the new state.
+            sums.w += next * constants[p.peephole_at + p.cells * 2u + c];
+#endif
+#if NORM
+            output[gates + p.cells * 3u + c] = sums.w;
+#else
+            output[hidden + c] = activate(next) * sigmoid(sums.w);
+#endif
+        }
+        storageBarrier();
+#if NORM
+        let spread_w = spread(gates + p.cells * 3u);
+        for (var c = local; c < p.cells; c += {{WORKGROUP}}u) {
+            let sum = normal(output[gates + p.cells * 3u + c], spread_w, 3u, c);
+            output[hidden + c] = activate(output[state + c]) * sigmoid(sum);
+        }
+        storageBarrier();
+#endif
+        for (var o = local; o < p.outputs; o += {{WORKGROUP}}u) {
+#if PROJECTION
+            var sum = constants[p.projection_bias_at + o];
+            var at = p.projection_at + o;
+            for (var c = 0u; c < p.cells; c++) {
+                sum += constants[at] * output[hidden + c];
+                at += p.outputs;
+            }
+            let result = limit(sum, p.output_clip);
+#else
+            let result = output[hidden + o];
+#endif
+            output[last + o] = result;
+            output[row * p.outputs + o] = result;
+        }
+    }
+}

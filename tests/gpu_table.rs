@@ -1,0 +1,195 @@
+//! What the GPU delegate claims, held against what the GPU accelerators of the field accept between them: every op at
+//! their versions and in their types, or a reason. The result is `docs/gpu-ops.md`.
+//!
+//! `DELEGRAPH_WRITE_DOCS=1 cargo test --test gpu_table` writes the page's table anew.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
+
+use delegraph::core::ops::stablehlo_movement::StablehloBroadcastInDimParams;
+use delegraph::core::ops::{DEFS, definition};
+use delegraph::core::{BuiltinOp, ModelBuilder, Params, SubgraphBuilder};
+use delegraph::delegate_api::{NodeReport, Policy, Runner};
+use delegraph::delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph::{Interpreter, Shape, TensorType};
+use delegraph_conformance::cases;
+
+/// Versions that accelerators list beyond those that are claimed here, and why.
+const NO_RELEASE: &str = "no release of TFLite has that version, and nothing says what it means";
+
+/// Types that accelerators take and this delegate does not: those of these types that are not claimed in these ops, and
+/// why. An op that needs no reason must not be listed.
+#[rustfmt::skip]
+const NOT_CLAIMED: &[(&str, &[&str], &[&str])] = &[
+    ("weights of 4 and 2 bits stay packed in CONV_2D and FULLY_CONNECTED; elsewhere they would take a word each", &["INT4", "INT2"], &["*"]),
+    ("an element takes a word on the device: elements of other sizes have no common bits there", &["FLOAT16", "BFLOAT16", "INT16", "INT8", "UINT16", "UINT8"], &["BITCAST"]),
+    ("bits of numbers that are no integers: no kernel of TFLite defines it", &["FLOAT32", "FLOAT16", "BFLOAT16", "BOOL"], &["BITWISE_XOR", "RIGHT_SHIFT", "STABLEHLO_SHIFT_LEFT"]),
+    ("truths alone are truths: no kernel of TFLite defines it", &["FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"], &["LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR"]),
+    ("truths have no order: no kernel of TFLite defines it", &["BOOL"], &["GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"]),
+    ("TFLite's kernel looks 16 bits up in a table whose steps ours would have to have", &["INT16"], &["ELU", "EXP", "GELU", "HARD_SWISH", "LOG", "LOGISTIC", "RSQRT", "SQRT", "TANH"]),
+    ("real numbers that integers without a scale cannot hold: no kernel of TFLite defines it", &["INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"], &["ATAN2", "CEIL", "COS", "ELU", "EXP", "FLOOR", "GELU", "HARD_SWISH", "LOG", "LOGISTIC", "ROUND", "RSQRT", "SIN", "SQRT", "TANH", "STABLEHLO_CBRT"]),
+    ("no kernel of TFLite defines it", &["INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8", "BOOL", "BFLOAT16"], &["ABS", "BATCH_MATMUL", "CUMSUM", "FLOOR_DIV", "FLOOR_MOD", "NEG", "POW", "SIGN", "SQUARE", "SQUARED_DIFFERENCE"]),
+    ("claimed where it was computed while preparing, whatever the type", &["FLOAT32", "FLOAT16", "INT8"], &["DENSIFY"]),
+    ("the product of integers is rounded after every factor, in an order of its own", &["INT16", "INT8"], &["REDUCE_PROD"]),
+    ("the mean of integers without a scale is cut off, not rounded", &["INT32"], &["MEAN"]),
+    ("TFLite's integer cell has tables and shifts of its own", &["INT8"], &["LSTM"]),
+    ("the op takes no state of that type", &["FLOAT16"], &["LSTM"]),
+    ("its result is integers: FLOAT32 is rounded to them, and 16-bit floats are no input of any kernel of TFLite", &["FLOAT16"], &["QUANTIZE"]),
+];
+
+struct Line {
+    name: &'static str,
+    version: &'static str,
+    types: Vec<TensorType>,
+}
+
+fn lines() -> Vec<Line> {
+    let lines = include_str!("data/gpu_ops.tsv").lines().filter(|l| !l.starts_with('#'));
+    lines
+        .map(|line| {
+            let [name, version, types] = line.split('\t').collect::<Vec<_>>()[..] else {
+                panic!("not three columns: {line}");
+            };
+            let ty = |name: &str| *TensorType::ALL.iter().find(|ty| ty.name() == name).unwrap();
+            let types = types.split(' ').filter(|t| *t != "-").map(ty).collect();
+            Line { name, version, types }
+        })
+        .collect()
+}
+
+fn op(name: &str) -> BuiltinOp {
+    DEFS.iter().find(|def| def.op.variant_name() == Some(name)).unwrap_or_else(|| panic!("no op {name}")).op
+}
+
+fn reason(op: &str, ty: TensorType) -> Option<&'static str> {
+    let fits = |(_, types, ops): &&(&str, &[&str], &[&str])| {
+        types.contains(&ty.name()) && (ops.contains(&op) || ops == &["*"])
+    };
+    NOT_CLAIMED.iter().find(fits).map(|(why, ..)| *why)
+}
+
+/// Ops that no release of TFLite runs, so that no case shows them.
+fn alone(op: BuiltinOp) -> bool {
+    [
+        BuiltinOp::STABLEHLO_BROADCAST_IN_DIM,
+        BuiltinOp::STABLEHLO_CBRT,
+        BuiltinOp::STABLEHLO_CLAMP,
+        BuiltinOp::STABLEHLO_REMAINDER,
+    ]
+    .contains(&op)
+}
+
+/// Whether the delegate takes over a node of such an op with this type.
+fn is_claimed(op: BuiltinOp, ty: TensorType, delegate: &WgpuDelegate) -> bool {
+    let mut graph = SubgraphBuilder::new("main");
+    let inputs = match op {
+        BuiltinOp::STABLEHLO_REMAINDER => 2,
+        BuiltinOp::STABLEHLO_CLAMP => 3,
+        _ => 1,
+    };
+    let inputs: Vec<_> = (0..inputs).map(|i| graph.input(&format!("input_{i}"), ty, [3])).collect();
+    let broadcast = op == BuiltinOp::STABLEHLO_BROADCAST_IN_DIM;
+    let params = match broadcast {
+        true => StablehloBroadcastInDimParams { broadcast_dimensions: vec![1] }.into(),
+        false => Params::None,
+    };
+    let shape = Shape::new(if broadcast { &[2, 3] } else { &[3] });
+    let output = graph.tensor("output", ty, shape);
+    graph.node(op, params).inputs(inputs).writes([output]);
+    graph.outputs([output]);
+    let Ok(model) = ModelBuilder::new().subgraph(graph).build() else { return false };
+    let built =
+        Interpreter::builder(model).delegate(Box::new(delegate.clone())).policy(Policy::Prefer).build();
+    let claimed = |node: &NodeReport| matches!(node.runner, Runner::Delegate { .. });
+    built.is_ok_and(|interpreter| interpreter.report().nodes.iter().all(claimed))
+}
+
+fn names(types: &[TensorType]) -> String {
+    types.iter().map(|ty| ty.name()).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn every_op_that_accelerators_accept_is_claimed_as_they_do_or_has_a_reason() {
+    let delegate = match WgpuDelegate::new(WgpuOptions::default()) {
+        Ok(delegate) => delegate,
+        Err(error @ WgpuError::NoAdapter) => return eprintln!("left out: {error}"),
+        Err(error) => panic!("{error}"),
+    };
+    let lines = lines();
+    assert_eq!(lines.len(), 102);
+    let versions = WgpuDelegate::supported_versions();
+    let (mut wrong, mut used, mut table) = (Vec::new(), vec![false; NOT_CLAIMED.len()], String::new());
+    table += "| op | versions there | here | types there and here | here alone | there alone, and why |\n";
+    table += "|---|---|---|---|---|---|\n";
+    for Line { name, version, types } in &lines {
+        let op = op(name);
+        let Some(most) = versions.max(&op.into()) else {
+            // What has no version of its own is claimed by the name of the operation, or put in place.
+            let how = match *name {
+                "CUSTOM" => "by name: see below",
+                "STABLEHLO_COMPOSITE" => "its body, node by node",
+                _ => {
+                    wrong.push(format!("{name} is not claimed"));
+                    continue;
+                }
+            };
+            table += &format!("| {name} | {version} | {how} | | | |\n");
+            continue;
+        };
+        let released = definition(op).and_then(|def| def.history.last()).map(|(version, _)| *version);
+        let listed: Option<u32> = version.parse().ok();
+        let mut notes = Vec::new();
+        if listed.is_some_and(|listed| listed > most) {
+            if released.is_none_or(|released| released <= most) {
+                notes.push(format!("version {version}: {NO_RELEASE}"));
+            } else {
+                wrong.push(format!("{name}: version {version} is listed, {most} is claimed"));
+            }
+        }
+        let claimed = match alone(op) {
+            true => TensorType::ALL.into_iter().filter(|&ty| is_claimed(op, ty, &delegate)).collect(),
+            false => cases::claimed_types_anywhere(op, || Box::new(delegate.clone())),
+        };
+        let both: Vec<_> = types.iter().copied().filter(|ty| claimed.contains(ty)).collect();
+        let ours: Vec<_> = claimed.iter().copied().filter(|ty| !types.contains(ty)).collect();
+        let mut theirs: Vec<(&str, Vec<TensorType>)> = Vec::new();
+        for &ty in types.iter().filter(|ty| !claimed.contains(ty)) {
+            match (reason(name, ty), released) {
+                (Some(why), _) => match theirs.iter_mut().find(|(w, _)| *w == why) {
+                    Some((_, all)) => all.push(ty),
+                    None => theirs.push((why, vec![ty])),
+                },
+                (None, _) => wrong.push(format!("{name}: {} is not claimed, without a reason", ty.name())),
+            }
+        }
+        for (i, (why, _, ops)) in NOT_CLAIMED.iter().enumerate() {
+            let needed = theirs.iter().any(|(w, _)| w == why);
+            used[i] |= needed;
+            if ops.contains(name) && !needed {
+                wrong.push(format!("{name}: all that is listed is claimed, but a reason is given: {why}"));
+            }
+        }
+        notes.extend(theirs.iter().map(|(why, types)| format!("{}: {why}", names(types))));
+        table += &format!(
+            "| {name} | {version} | {most} | {} | {} | {} |\n",
+            names(&both),
+            names(&ours),
+            notes.join("; ")
+        );
+    }
+    let unused = NOT_CLAIMED.iter().zip(used).filter(|(_, used)| !used);
+    wrong.extend(unused.map(|((why, ..), _)| format!("a reason that nothing needs: {why}")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/gpu-ops.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (head, rest) = page.split_once("<!-- table -->\n").unwrap();
+    let (_, tail) = rest.split_once("<!-- end of table -->").unwrap();
+    let fresh = format!("{head}<!-- table -->\n{table}<!-- end of table -->{tail}");
+    if std::env::var_os("DELEGRAPH_WRITE_DOCS").is_some() {
+        std::fs::write(path, fresh).unwrap();
+    } else {
+        assert!(
+            page == fresh,
+            "docs/gpu-ops.md is stale: DELEGRAPH_WRITE_DOCS=1 cargo test --test gpu_table"
+        );
+    }
+}
