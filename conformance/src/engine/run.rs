@@ -348,9 +348,9 @@ impl Engine {
         least
     }
 
-    /// Who has which node, in every subgraph that was prepared.
+    /// Who has which node, in every subgraph that was prepared; bodies that took the place of composites count.
     fn claims(&self, interpreter: &Interpreter, problem: &Problem, result: &mut CaseResult) {
-        for (index, subgraph) in problem.model.subgraphs.iter().enumerate() {
+        for (index, subgraph) in interpreter.model().subgraphs.iter().enumerate() {
             let Some(report) = interpreter.subgraph_report(index) else { continue };
             for node in &report.nodes {
                 if matches!(node.runner, Runner::Delegate { .. }) {
