@@ -80,6 +80,18 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             );
         }
     }
+    // Weights of which every block has a scale of its own.
+    for (shape, depth, units, block) in
+        [(&[3, 64][..], 64, 5, 32), (&[1, 96], 96, 4, 32), (&[2, 2, 128], 128, 3, 64)]
+    {
+        let inputs = [
+            x(Float32, shape),
+            x(Int4, &[units, depth]).constant().blocks(0.05, block),
+            x(Float32, &[units]).constant(),
+        ];
+        let case = Case::new(Op::FULLY_CONNECTED, params(), inputs);
+        out.push(case.detail(format!("{depth}x{units}_blocks_of_{block}")));
+    }
     // A third of the weights is stored.
     let sparsity = Sparsity {
         traversal_order: vec![0, 1],

@@ -47,6 +47,8 @@ pub struct Operand {
     /// A constant of floats that the file holds in 16 bits, behind DEQUANTIZE.
     pub(super) half: bool,
     sparsity: Option<Sparsity>,
+    /// A scale for every block of this many elements, in a tensor of their own.
+    block: Option<usize>,
     values: Values,
 }
 
@@ -74,6 +76,7 @@ pub(super) fn x(ty: TensorType, shape: &[usize]) -> Operand {
         seed: SEED,
         half: false,
         sparsity: None,
+        block: None,
         values,
     }
 }
@@ -197,6 +200,11 @@ impl Operand {
     pub fn affine(self, scales: Vec<f32>, dimension: usize) -> Self {
         let zero_points = vec![0; scales.len()];
         self.quantization(Quantization::Affine(Affine { scales, zero_points, dimension }))
+    }
+
+    /// A scale for every `block` elements of a constant, from `scale` to twice as much, in a tensor of float16.
+    pub fn blocks(self, scale: f32, block: usize) -> Self {
+        Operand { block: Some(block), ..self.q(scale, 0) }
     }
 
     /// Any quantization.
@@ -347,7 +355,16 @@ impl Operand {
             }
             Kind::Constant => graph.constant_bytes(name, self.ty, self.shape.clone(), &self.data(index, 0)),
         };
-        if let Some(quantization) = &self.quantization {
+        if let (Some(block), Some(affine)) = (self.block, self.quantization.as_ref().and_then(|q| q.affine()))
+        {
+            let count = self.shape.elements() / block;
+            let scale = |i| half::f16::from_f32(affine.scales[0] * (1.0 + (i % 9) as f32 / 8.0));
+            let scales: Vec<half::f16> = (0..count).map(scale).collect();
+            let scales = graph.constant(&format!("{name}_scales"), [count], &scales);
+            let quantization =
+                Quantization::Blockwise { scales: scales.0, zero_points: None, block_size: block };
+            graph.quantize(id, quantization);
+        } else if let Some(quantization) = &self.quantization {
             graph.quantize(id, quantization.clone());
         }
         if let Some(sparsity) = &self.sparsity {

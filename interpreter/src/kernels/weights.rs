@@ -4,6 +4,7 @@
 use delegraph_core::kernel::{InvokeContext, PrepareContext, Temporary, TensorView};
 use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::{Element, Error, Quantization, Result};
+use half::f16;
 
 use super::index::packed;
 use super::prepared::unsupported_type;
@@ -203,6 +204,34 @@ fn check_scale(tensor: TensorView<'_>, scale: f32) -> Result<()> {
     Err(Error::InvalidNode(format!("tensor \"{}\" has the scale {scale}", tensor.name())))
 }
 
+/// The scales of a matrix `i` of `rows` rows in which every block of a row has one of its own, row by row, and the size of
+/// a block; `None` where it is quantized otherwise.
+pub fn block_scales(
+    cx: &PrepareContext<'_>,
+    i: usize,
+    (rows, width): (usize, usize),
+) -> Result<Option<(Vec<f32>, usize)>> {
+    let matrix = cx.input(i)?;
+    let Some(Quantization::Blockwise { scales, zero_points, block_size }) = matrix.quantization() else {
+        return Ok(None);
+    };
+    if zero_points.is_some() {
+        return Err(Error::Unsupported(format!("zero points of the blocks of tensor \"{}\"", matrix.name())));
+    }
+    let tensor = cx.quantization_tensor(*scales)?;
+    let scales: Vec<f32> = tensor.elements::<f16>()?.iter().map(|scale| scale.to_f32()).collect();
+    let blocks = width.checked_div(*block_size).filter(|blocks| blocks * block_size == width);
+    if blocks.and_then(|blocks| blocks.checked_mul(rows)) != Some(scales.len()) {
+        return Err(Error::InvalidNode(format!(
+            "{} scales of blocks of {block_size} do not fit tensor \"{}\" of shape {}",
+            scales.len(),
+            matrix.name(),
+            matrix.shape()
+        )));
+    }
+    Ok(Some((scales, *block_size)))
+}
+
 /// The scales of weights: one, or one per index of `dimension`; then their zero points must be 0.
 pub fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Result<&'a [f32]> {
     let name = weights.name();
@@ -371,7 +400,7 @@ mod tests {
     #[test]
     fn blocks_with_scales_of_their_own_are_not_supported_rather_than_invalid() {
         use delegraph_core::error::ErrorKind;
-        use delegraph_core::ops::fully_connected::FullyConnectedParams;
+        use delegraph_core::ops::batch_matmul::BatchMatMulParams;
         use delegraph_core::{BuiltinOp, ModelBuilder, SubgraphBuilder};
 
         let mut graph = SubgraphBuilder::new("main");
@@ -380,8 +409,8 @@ mod tests {
         let scales = graph.constant("scales", [1, 2], &[half::f16::ONE; 2]);
         let blocks = Quantization::Blockwise { scales: scales.0, zero_points: None, block_size: 32 };
         graph.quantize(weights, blocks);
-        let params = FullyConnectedParams::default();
-        let y = graph.node(BuiltinOp::FULLY_CONNECTED, params).inputs([x, weights]).output("y");
+        let params = BatchMatMulParams { adj_x: false, adj_y: true, asymmetric_quantize_inputs: false };
+        let y = graph.node(BuiltinOp::BATCH_MATMUL, params).inputs([x, weights]).output("y");
         graph.outputs([y]);
         let model = ModelBuilder::new().subgraph(graph).build().unwrap();
         let error = crate::Interpreter::builder(model).build().err().unwrap();

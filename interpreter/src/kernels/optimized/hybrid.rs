@@ -1,8 +1,8 @@
 //! Ops whose input is float and whose weights are integers: the input is quantized while running.
 
-use delegraph_core::Result;
 use delegraph_core::kernel::{PrepareContext, TensorView};
 use delegraph_core::ops::{Activation, TensorType};
+use delegraph_core::{Quantization, Result};
 
 use super::compute_error;
 use crate::compute::{
@@ -174,4 +174,5 @@ pub(super) fn depthwise_conv_2d(
 pub(super) fn is_hybrid(input: TensorView<'_>, weights: TensorView<'_>) -> bool {
     input.ty() == TensorType::Float32
         && matches!(weights.ty(), TensorType::Int8 | TensorType::UInt8 | TensorType::Int4 | TensorType::Int2)
+        && !matches!(weights.quantization(), Some(Quantization::Blockwise { .. }))
 }

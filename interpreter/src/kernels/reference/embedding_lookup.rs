@@ -3,12 +3,12 @@
 use delegraph_core::kernel::{InvokeContext, PrepareContext};
 use delegraph_core::ops::embedding_lookup::EmbeddingLookupSparseParams;
 use delegraph_core::ops::{CombinerType, TensorType};
-use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Quantization, Result};
+use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 use half::f16;
 
 use crate::kernels::index::packed;
 use crate::kernels::prepared::{Invoke, moved_bits, prepared, unsupported_type};
-use crate::kernels::weights::{signed, weight_scales};
+use crate::kernels::weights::{block_scales, signed, weight_scales};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::EMBEDDING_LOOKUP, prepared(prepare), 1..=5).add_builtin(
@@ -91,22 +91,12 @@ fn dequantized<T: Element>(cx: &PrepareContext<'_>, store: fn(f32) -> T) -> Resu
 /// The scales of a table's elements, and how many elements in a row share one.
 fn scales(cx: &PrepareContext<'_>, rows: usize, width: usize) -> Result<(Vec<f32>, usize)> {
     let table = cx.input(1)?;
-    let Some(Quantization::Blockwise { scales, block_size, .. }) = table.quantization() else {
-        let scales = weight_scales(table, 0)?.to_vec();
-        let elements = table.shape().elements();
-        return Ok(if scales.len() == 1 { (scales, elements.max(1)) } else { (scales, width.max(1)) });
-    };
-    let tensor = cx.quantization_tensor(*scales)?;
-    let scales: Vec<f32> = tensor.elements::<f16>()?.iter().map(|scale| scale.to_f32()).collect();
-    let blocks = width.checked_div(*block_size).filter(|blocks| blocks * block_size == width);
-    if blocks.and_then(|blocks| blocks.checked_mul(rows)) != Some(scales.len()) {
-        return Err(Error::InvalidNode(format!(
-            "{} scales of blocks of {block_size} do not fit a table {}",
-            scales.len(),
-            table.shape()
-        )));
+    if let Some(blocks) = block_scales(cx, 1, (rows, width))? {
+        return Ok(blocks);
     }
-    Ok((scales, *block_size))
+    let scales = weight_scales(table, 0)?.to_vec();
+    let elements = table.shape().elements();
+    Ok(if scales.len() == 1 { (scales, elements.max(1)) } else { (scales, width.max(1)) })
 }
 
 /// Rows times their weights, added up in the places that a sparse tensor of ids has.

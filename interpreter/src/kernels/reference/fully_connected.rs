@@ -3,13 +3,13 @@
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{TensorType, WeightsFormat};
-use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
+use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Quantization, Result};
 
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
 use crate::kernels::quantized::QuantizedElement;
 use crate::kernels::weights::{
-    DynamicInput, Requantize, Weights, check_bias_type, check_symmetric, clamp_bounds, integer_dot,
-    scale_zero_point, weight_scales,
+    DynamicInput, Requantize, Weights, block_scales, check_bias_type, check_symmetric, clamp_bounds,
+    integer_dot, scale_zero_point, weight_scales,
 };
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -37,6 +37,11 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
     match types {
         (Float32, Float32, _) => float(cx),
+        (Float32, Int8 | Int4 | Int2, _)
+            if matches!(weights.quantization(), Some(Quantization::Blockwise { .. })) =>
+        {
+            blockwise(cx)
+        }
         (Float32, Int8 | UInt8 | Int4 | Int2, _) => hybrid(cx),
         (UInt8, UInt8, UInt8) => uint8::<u8>(cx),
         (UInt8, UInt8, Int16) => uint8::<i16>(cx),
@@ -127,6 +132,44 @@ fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             let sum = sum as f32 * (rows.scales[row] * scales[o]);
             (sum + bias.map_or(0.0, |bias| bias[o])).clamp(low, high)
         });
+        Ok(())
+    }))
+}
+
+/// Float inputs, integer weights with a scale for each block of a row: the sums of the blocks are scaled, then added up. Rows
+/// of the input always get a zero point.
+fn blockwise(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    check_bias_type::<f32>(cx, 2)?;
+    let (low, high) = clamp_bounds(cx.params::<FullyConnectedParams>()?.fused_activation_function)?;
+    let depth = depth(cx)?;
+    let units = cx.input(1)?.shape()[0];
+    let Some((scales, block)) = block_scales(cx, 1, (units, depth))? else {
+        return Err(Error::State("weights without blocks".into()));
+    };
+    let rows = cx.input(0)?.shape().elements() / depth;
+    let dynamic = DynamicInput::new(cx, rows, depth, true)?;
+    let weights = Weights::new(cx, 1)?;
+    let blocks = depth / block;
+    Ok(Box::new(move |cx| {
+        let input = cx.input(0)?;
+        let rows = dynamic.quantize(cx, input)?;
+        let bias = cx.optional_input::<f32>(2)?;
+        let weights = weights.get(cx)?;
+        let outputs = cx.output::<f32>(0)?.chunks_exact_mut(units.max(1));
+        for (row, (input, outputs)) in rows.values.chunks_exact(depth).zip(outputs).enumerate() {
+            let columns = weights.chunks_exact(depth).zip(scales.chunks_exact(blocks));
+            for (o, (out, (weights, scales))) in outputs.iter_mut().zip(columns).enumerate() {
+                // What the row's steps give, and what a zero point of one would.
+                let (mut sum, mut ones) = (0f32, 0f32);
+                let terms = input.chunks_exact(block).zip(weights.chunks_exact(block));
+                for ((input, weights), scale) in terms.zip(scales) {
+                    sum += integer_dot(0, input, weights, 0, 0) as f32 * scale;
+                    ones += scale * weights.iter().map(|&w| i32::from(w)).sum::<i32>() as f32;
+                }
+                let value = (sum - rows.zero_points[row] as f32 * ones) * rows.scales[row];
+                *out = (value + bias.map_or(0.0, |bias| bias[o])).clamp(low, high);
+            }
+        }
         Ok(())
     }))
 }
