@@ -80,9 +80,9 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             );
         }
     }
-    // Weights of which every block has a scale of its own.
+    // Weights of which every block has a scale of its own. With fewer than four units LiteRT gives nothing but the bias.
     for (shape, depth, units, block) in
-        [(&[3, 64][..], 64, 5, 32), (&[1, 96], 96, 4, 32), (&[2, 2, 128], 128, 3, 64)]
+        [(&[3, 64][..], 64, 5, 32), (&[1, 96], 96, 4, 32), (&[2, 2, 128], 128, 6, 64)]
     {
         let inputs = [
             x(Float32, shape),
