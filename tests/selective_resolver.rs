@@ -103,7 +103,8 @@ fn the_source_builds_and_runs_its_models() {
     write_crate(folder.path(), &source(&[&digits]), &source(&[&sin]));
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["run", "--offline", "--quiet", "--", &digits, &sin]).current_dir(folder.path());
-    cargo.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("selective"));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("selective");
+    cargo.env("CARGO_TARGET_DIR", &target);
     cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_INCREMENTAL", "0").env_remove("RUSTFLAGS");
     let ran = cargo.output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
@@ -113,6 +114,14 @@ fn the_source_builds_and_runs_its_models() {
     assert_eq!(lines.next().unwrap().split(',').count(), 10, "{stdout}");
     assert_eq!(lines.next().unwrap(), format!("{:?}", [1.5f32.sin(); 5]));
     assert_eq!(lines.next().unwrap(), "2 ops have no kernel:");
+    // What the models do not have is not in the program, by the names of functions.
+    let program = fs::read(target.join("debug/app")).unwrap();
+    let holds = |family: &str| {
+        let name = format!("9reference{}{family}", family.len());
+        program.windows(name.len()).any(|bytes| bytes == name.as_bytes())
+    };
+    assert!(holds("conv_2d"));
+    assert!(!holds("non_max_suppression") && !holds("lstm") && !holds("unary"));
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Known {
         let custom = nodes.filter(|n| n.op.builtin().is_none()).map(|n| n.op.clone()).collect();
         let lenient =
             Lenient { resolver: resolver.clone(), custom, unknown: Registration::new(|_| Ok(Unknown)) };
-        let builder = Interpreter::builder(model.clone()).resolver(lenient).prepare_later();
+        let builder = Interpreter::builder_with(model.clone(), lenient).prepare_later();
         let mut interpreter = builder.preserve_all_tensors().build_as_it_is()?;
         let mut known = Known::default();
         for (index, subgraph) in model.subgraphs.iter().enumerate() {

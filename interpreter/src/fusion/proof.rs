@@ -45,7 +45,7 @@ pub fn compare(
     samples: usize,
 ) -> Result<Vec<Difference>> {
     let build =
-        |model: &Arc<Model>| Interpreter::builder(model.clone()).resolver(Shared(resolver.clone())).build();
+        |model: &Arc<Model>| Interpreter::builder_with(model.clone(), Shared(resolver.clone())).build();
     let (mut a, mut b) = (build(original)?, build(fused)?);
     if (a.input_count(), a.output_count()) != (b.input_count(), b.output_count()) {
         return Err(Error::State("the models do not have the same inputs and outputs".into()));
