@@ -9,8 +9,7 @@
 //! reason = "the driver rounds denormals of packed weights; fixed in its version 25"
 //!
 //! [[must]]
-//! op = "CONV_2D"
-//! type = "float32"
+//! case = "^conv_2d/conv_2d_float32_(float|strided)"
 //! reason = "our models consist of it"
 //! ```
 //!

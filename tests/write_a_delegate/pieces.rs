@@ -130,7 +130,7 @@ impl Kernel for AnyShape {
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
-        input.iter().zip(output).for_each(|(x, y)| *y = x.max(0.0));
+        input.iter().zip(output).for_each(|(x, y)| *y = x.clamp(0.0, f32::INFINITY));
         Ok(())
     }
 }

@@ -84,7 +84,8 @@ impl Diff {
         let failed = was.map(CaseResult::is_failure);
         match (failed, result.is_failure()) {
             (None | Some(false), true) => self.new_failures.push(change()),
-            (Some(true), false) => self.fixed.push(change()),
+            // One that became a known failure still is one.
+            (Some(true), false) if result.outcome.is_fine() => self.fixed.push(change()),
             _ => {}
         }
         match (was.map(|w| w.outcome), result.outcome) {

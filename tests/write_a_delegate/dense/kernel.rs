@@ -147,7 +147,8 @@ impl Kernel for Layers {
                 Source::Constant(values) => values,
             };
             match &step.layer {
-                Layer::Relu => source.iter().zip(result).for_each(|(x, y)| *y = x.max(0.0)),
+                // NaN stays NaN: `max` would make 0 of it.
+                Layer::Relu => source.iter().zip(result).for_each(|(x, y)| *y = x.clamp(0.0, f32::INFINITY)),
                 Layer::Dense(dense) => dense.run(source, result, cx.parallel()),
             }
             self.times.push(NodeTime { node: step.node, time: start.elapsed() });
