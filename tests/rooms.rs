@@ -42,7 +42,7 @@ const MISSING: &[(&str, &str, &[&str])] = &[
     (GPU, "claimed only where it was computed while preparing: delegate-wgpu/src/ops/mod.rs", &["densify", "shape"]),
     (GPU, "state and other subgraphs stay on the CPU", &["control_flow", "hashtable", "variables"]),
     (GPU, "not yet", &[
-        "bucketize", "complex", "concat_embeddings", "hashtable_lookup", "lsh_projection", "matrix_diag",
+        "bucketize", "concat_embeddings", "hashtable_lookup", "lsh_projection", "matrix_diag",
         "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense", "unique", "where_op",
     ]),
     (WGSL, "a strided copy: copy.wgsl", &[
@@ -51,7 +51,7 @@ const MISSING: &[(&str, &str, &[&str])] = &[
     ]),
     (WGSL, "needs no shader: a view, or computed while preparing", &["densify", "reshape", "shape"]),
     (WGSL, "not on the GPU", &[
-        "bucketize", "complex", "concat_embeddings", "control_flow", "hashtable", "hashtable_lookup", "lsh_projection",
+        "bucketize", "concat_embeddings", "control_flow", "hashtable", "hashtable_lookup", "lsh_projection",
         "matrix_diag", "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense", "unique",
         "variables", "where_op",
     ]),

@@ -141,7 +141,7 @@ impl WgpuKernel {
             let (buffer, range) = memory.storage(graph, id)?;
             let (how, bytes) = (graph.value(id).how, graph.value(id).bytes());
             let state = i.checked_sub(states).and_then(|i| graph.states.get(i)).copied();
-            let handle = (how == Words::Same && state.is_none())
+            let handle = (how.are_kept() && state.is_none())
                 .then(|| BufferHandle::new(GpuBuffer::new(context, buffer, range.offset, bytes)));
             let (buffer, offset) = (buffer.clone(), range.offset);
             outputs.push(Output { how, buffer, offset, staged, bytes, handle, state });
@@ -157,7 +157,7 @@ impl WgpuKernel {
                 mapped_at_creation: false,
             })
         });
-        let widened = inputs.iter().filter(|i| i.how != Words::Same).map(|i| i.shape.elements()).max();
+        let widened = inputs.iter().filter(|i| !i.how.are_kept()).map(|i| i.shape.elements()).max();
         let stats = DelegateStats {
             device_bytes: memory.bytes() + size,
             dispatches: dispatches.len(),
@@ -205,7 +205,7 @@ impl WgpuKernel {
             }
             let bytes = cx.input_bytes(i)?;
             let elements = input.shape.elements();
-            if input.how == Words::Same {
+            if input.how.are_kept() {
                 self.context.queue.write_buffer(&input.buffer, 0, bytes);
             } else {
                 let words = self.words.get_mut(..elements).unwrap_or_default();
@@ -283,7 +283,7 @@ impl WgpuKernel {
                 return Err(failed(format!("output {i} has {to} bytes, there are words of {from} bytes")));
             }
             match output.how {
-                Words::Same => to.copy_from_slice(from),
+                how if how.are_kept() => to.copy_from_slice(from),
                 how => how.narrow(from, to),
             }
         }
@@ -404,8 +404,9 @@ impl DelegateKernel for WgpuKernel {
     fn accepts(&self, input: usize, buffer: &BufferHandle) -> bool {
         let fits = |input: &Input| match buffer.downcast::<GpuBuffer>() {
             Some(from) => {
-                let bytes = 4 * input.shape.elements() as u64;
-                let fits = input.how == Words::Same && from.size() == bytes && from.is_readable();
+                let words = if input.how == Words::Pairs { 2 } else { 1 };
+                let bytes = 4 * words * input.shape.elements() as u64;
+                let fits = input.how.are_kept() && from.size() == bytes && from.is_readable();
                 fits && from.is_on(&self.context)
             }
             None => false,

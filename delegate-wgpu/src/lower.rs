@@ -76,7 +76,11 @@ impl<'a, 'c> Builder<'a, 'c> {
         let unsupported = || Rejection::UnsupportedType { operand: operand.into(), ty: tensor.ty() };
         let (element, how) = Words::of(tensor.ty()).ok_or_else(unsupported)?;
         let quantization = affine(tensor);
-        let value = Value { shape: self.shape_of(tensor)?, element, how, quantization, source };
+        let mut shape = self.shape_of(tensor)?;
+        if how == Words::Pairs {
+            shape.push(2);
+        }
+        let value = Value { shape, element, how, quantization, source };
         let id = self.graph.add(value);
         self.values.insert(tensor.id(), id);
         Ok(id)
@@ -96,7 +100,8 @@ impl<'a, 'c> Builder<'a, 'c> {
             let size = format!("tensor \"{name}\" of shape {dims} is above {most} bytes");
             Rejection::DeviceLimit(format!("{size}, the most that a shader can be given"))
         };
-        let bytes = dims.checked_elements().and_then(|n| n.checked_mul(4)).ok_or_else(too_large)?;
+        let each = if tensor.ty() == TensorType::Complex64 { 8 } else { 4 };
+        let bytes = dims.checked_elements().and_then(|n| n.checked_mul(each)).ok_or_else(too_large)?;
         if u64::try_from(bytes).map_or(true, |bytes| bytes > most) {
             return Err(too_large());
         }
@@ -121,7 +126,7 @@ impl<'a, 'c> Builder<'a, 'c> {
     fn constant(tensor: TensorInfo<'a>) -> Result<Option<Cow<'a, [u8]>>, Rejection> {
         let Some(bytes) = Self::dense(tensor)? else { return Ok(None) };
         Ok(Some(match Words::of(tensor.ty()) {
-            Some((_, how)) if how != Words::Same => how.widened(&bytes).into(),
+            Some((_, how)) if !how.are_kept() => how.widened(&bytes).into(),
             _ => bytes,
         }))
     }
@@ -183,8 +188,22 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         self.node.params().try_into().map_err(|e: WrongParams| unsupported(e.to_string()))
     }
 
-    /// Input `i` on the device, of any type that the device holds.
+    /// Input `i` on the device, of any type of which the device holds an element in a word.
     pub(crate) fn any_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
+        match self.ty(i) {
+            Some(TensorType::Complex64) => Err(self.wrong_type(i)),
+            _ => self.held_input(i),
+        }
+    }
+
+    /// Input `i`, complex numbers: the last dimension of the value is for the two parts.
+    pub(crate) fn complex_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
+        self.expect(i, TensorType::Complex64)?;
+        self.held_input(i)
+    }
+
+    /// Input `i` on the device, of any type that the device holds; see [`Lowering::complex_input`].
+    pub(crate) fn held_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
         let tensor = self.node.input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
         if let Some(id) = self.builder.values.get(&tensor.id()) {
             return Ok(*id);
@@ -328,7 +347,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     /// The constant elements of input `i`, which must be floats, if the node has it.
     pub(crate) fn optional_constant(&self, i: usize) -> Result<Option<Cow<'a, [f32]>>, Rejection> {
         let Some(tensor) = self.node.input(i) else { return Ok(None) };
-        if !matches!(Words::of(tensor.ty()), Some((Element::F32, _))) {
+        if !matches!(Words::of(tensor.ty()), Some((Element::F32, how)) if how != Words::Pairs) {
             return Err(self.wrong_type(i));
         }
         let words = Builder::constant(tensor)?;
@@ -357,7 +376,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     /// The constant words of input `i`, of any type that the device holds.
     pub(crate) fn constant_words(&self, i: usize) -> Result<Vec<u32>, Rejection> {
         let tensor = self.node.input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
-        if Words::of(tensor.ty()).is_none() {
+        if matches!(Words::of(tensor.ty()), None | Some((_, Words::Pairs))) {
             return Err(self.wrong_type(i));
         }
         let words = Builder::constant(tensor)?;
@@ -390,6 +409,16 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
 
     /// Output `i` on the device.
     pub(crate) fn output(&mut self, i: usize) -> Result<ValueId, Rejection> {
+        match self.node.output(i).map(|tensor| tensor.ty()) {
+            Some(ty @ TensorType::Complex64) => {
+                Err(Rejection::UnsupportedType { operand: format!("output {i}"), ty })
+            }
+            _ => self.held_output(i),
+        }
+    }
+
+    /// Output `i` on the device, which may be complex numbers, as those of [`Lowering::complex_input`].
+    pub(crate) fn held_output(&mut self, i: usize) -> Result<ValueId, Rejection> {
         let tensor = self.node.output(i).ok_or_else(|| unsupported(format!("output {i} is missing")))?;
         if let Some(id) = self.builder.values.get(&tensor.id()) {
             return Ok(*id);

@@ -11,6 +11,8 @@ pub(crate) enum Words {
     /// They are words already.
     #[default]
     Same,
+    /// They are two words already, and the value has a dimension for the two.
+    Pairs,
     Bool,
     I8,
     U8,
@@ -25,6 +27,7 @@ impl Words {
     pub(crate) fn of(ty: TensorType) -> Option<(Element, Words)> {
         Some(match ty {
             TensorType::Float32 => (Element::F32, Words::Same),
+            TensorType::Complex64 => (Element::F32, Words::Pairs),
             TensorType::Float16 => (Element::F32, Words::F16),
             TensorType::BFloat16 => (Element::F32, Words::BF16),
             TensorType::Int32 => (Element::I32, Words::Same),
@@ -42,7 +45,7 @@ impl Words {
     pub(crate) fn widen(self, bytes: &[u8], words: &mut [u32]) {
         let halves = bytes.as_chunks::<2>().0.iter();
         match self {
-            Words::Same => words.iter_mut().zip(bytes.as_chunks::<4>().0).for_each(|(w, b)| {
+            Words::Same | Words::Pairs => words.iter_mut().zip(bytes.as_chunks::<4>().0).for_each(|(w, b)| {
                 *w = u32::from_le_bytes(*b);
             }),
             Words::Bool => words.iter_mut().zip(bytes).for_each(|(w, &b)| *w = u32::from(b != 0)),
@@ -74,7 +77,7 @@ impl Words {
     pub(crate) fn narrow(self, words: &[u8], bytes: &mut [u8]) {
         let words = words.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w));
         match self {
-            Words::Same => {
+            Words::Same | Words::Pairs => {
                 bytes.as_chunks_mut::<4>().0.iter_mut().zip(words).for_each(|(b, w)| *b = w.to_le_bytes());
             }
             Words::Bool => bytes.iter_mut().zip(words).for_each(|(b, w)| *b = u8::from(w != 0)),
@@ -91,10 +94,15 @@ impl Words {
         }
     }
 
-    /// Bytes of an element outside of the device.
+    /// Whether elements look alike on the device and outside.
+    pub(crate) fn are_kept(self) -> bool {
+        matches!(self, Words::Same | Words::Pairs)
+    }
+
+    /// Bytes outside of the device of what a word holds there.
     pub(crate) fn bytes(self) -> usize {
         match self {
-            Words::Same => 4,
+            Words::Same | Words::Pairs => 4,
             Words::Bool | Words::I8 | Words::U8 => 1,
             Words::I16 | Words::U16 | Words::F16 | Words::BF16 => 2,
         }
@@ -122,6 +130,7 @@ mod tests {
         check(TensorType::UInt16, &[0, 0x80], &[0x8000]);
         check(TensorType::Float16, &f16::from_f32(-1.5).to_le_bytes(), &[(-1.5_f32).to_bits()]);
         check(TensorType::BFloat16, &bf16::from_f32(-1.5).to_le_bytes(), &[(-1.5_f32).to_bits()]);
+        check(TensorType::Complex64, &[1, 2, 3, 4, 5, 6, 7, 8], &[0x0403_0201, 0x0807_0605]);
         assert_eq!(Words::of(TensorType::Int64), None);
     }
 }

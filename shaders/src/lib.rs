@@ -37,6 +37,7 @@ pub mod arg_min_max;
 pub mod batch_matmul;
 pub mod binary;
 pub mod cast;
+pub mod complex;
 pub mod concatenation;
 pub mod conv_2d;
 pub mod conv_3d;

@@ -19,7 +19,7 @@ use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
     Access, Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, ShaderError, arg_min_max,
-    batch_matmul, cast, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice,
+    batch_matmul, cast, complex, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice,
     fully_connected, gather, gather_nd, l2_normalization, landmarks, local_response_normalization, lstm,
     max_pooling, one_hot, resample, row_scales, row_steps, scatter, select, slice, softmax, texture, tile,
     topk, transpose, transpose_conv,
@@ -509,6 +509,13 @@ fn searches() {
         kernels.add(|caps| topk::Spec { element, rows: 3, size: 9, wanted: 2 }.kernel(caps));
         for depth in 0..=6 {
             let spec = scatter::Spec { element, output: vec![3; 6], tuples: 4, depth };
+            kernels.add(|caps| spec.kernel(caps));
+        }
+    }
+    kernels.add(|caps| complex::Abs { elements: 9 }.kernel(caps));
+    for lengths in [[1, 1], [1, 2], [2, 4], [16, 4096]] {
+        for lines in [complex::Lines::Rows, complex::Lines::Columns] {
+            let spec = complex::Transform { images: 2, input: [3, 5], lengths, lines };
             kernels.add(|caps| spec.kernel(caps));
         }
     }

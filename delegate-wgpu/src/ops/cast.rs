@@ -1,10 +1,10 @@
-//! CAST between FLOAT32, INT32 and BOOL; BITCAST between types of 32 bits.
+//! CAST between FLOAT32, INT32 and BOOL, and from COMPLEX64 to FLOAT32; BITCAST between types of 32 bits.
 
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::cast::Spec;
 
-use super::{GpuOp, expect_one_of};
+use super::{GpuOp, complex, expect_one_of};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
@@ -13,6 +13,9 @@ pub(super) const OPS: &[GpuOp] = &[
 ];
 
 pub(super) fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    if cx.ty(0) == Some(TensorType::Complex64) {
+        return complex::real(cx);
+    }
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);
     // On the device they are floats of 32 bits, which nothing would round.
     let bfloat16 = TensorType::BFloat16;

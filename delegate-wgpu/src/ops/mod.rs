@@ -53,6 +53,7 @@ families! {
     binary,
     cast,
     comparison,
+    complex,
     concatenation,
     conv_2d,
     conv_3d,
@@ -118,7 +119,13 @@ const CUSTOM: &[CustomOp] = &[
 ];
 
 /// Ops that are claimed only where their result is computed while preparing.
-const FOLDED_ONLY: &[(BuiltinOp, u32)] = &[(BuiltinOp::DENSIFY, 1), (BuiltinOp::SHAPE, 1)];
+const FOLDED_ONLY: &[(BuiltinOp, u32)] = &[
+    (BuiltinOp::BROADCAST_ARGS, 1),
+    (BuiltinOp::DENSIFY, 1),
+    (BuiltinOp::RANGE, 2),
+    (BuiltinOp::RANK, 1),
+    (BuiltinOp::SHAPE, 1),
+];
 
 /// The highest version that runs, per op.
 pub(crate) fn versions() -> VersionTable {

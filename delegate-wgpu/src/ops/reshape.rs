@@ -13,6 +13,6 @@ pub(super) const OPS: &[GpuOp] = &[
 ];
 
 pub(super) fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let input = cx.any_input(0)?;
+    let input = cx.held_input(0)?;
     cx.alias(0, input, 0)
 }

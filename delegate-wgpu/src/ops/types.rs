@@ -44,31 +44,33 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
         | BuiltinOp::BROADCAST_TO
         | BuiltinOp::DYNAMIC_UPDATE_SLICE
         | BuiltinOp::EMBEDDING_LOOKUP
-        | BuiltinOp::EXPAND_DIMS
         | BuiltinOp::FILL
         | BuiltinOp::MIRROR_PAD
-        | BuiltinOp::RESHAPE
         | BuiltinOp::SELECT
         | BuiltinOp::SELECT_V2
         | BuiltinOp::SLICE
         | BuiltinOp::SPACE_TO_BATCH_ND
-        | BuiltinOp::SQUEEZE
         | BuiltinOp::STABLEHLO_PAD
         | BuiltinOp::STRIDED_SLICE
         | BuiltinOp::TILE
         | BuiltinOp::TRANSPOSE => {
             &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, UInt16, BFloat16]
         }
+        BuiltinOp::EXPAND_DIMS | BuiltinOp::RESHAPE | BuiltinOp::SQUEEZE => {
+            &[Float32, Float16, Int32, UInt8, Bool, Int16, Complex64, Int8, UInt32, UInt16, BFloat16]
+        }
         BuiltinOp::BITWISE_XOR | BuiltinOp::RIGHT_SHIFT => &[Int32, UInt8, Int16, Int8, UInt32, UInt16],
         BuiltinOp::CAST => &[
             Float32, Float16, Int32, UInt8, Int64, Bool, Int16, Complex64, Int8, Float64, UInt32, UInt16,
             BFloat16,
         ],
+        BuiltinOp::COMPLEX_ABS | BuiltinOp::IMAG | BuiltinOp::REAL => &[Complex64],
         BuiltinOp::CEIL
         | BuiltinOp::CONV_3D
         | BuiltinOp::CONV_3D_TRANSPOSE
         | BuiltinOp::LOCAL_RESPONSE_NORMALIZATION
         | BuiltinOp::LSTM
+        | BuiltinOp::RFFT2D
         | BuiltinOp::SQUARE
         | BuiltinOp::SVDF
         | BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM => &[Float32],
