@@ -239,6 +239,15 @@ pub(crate) fn checked<T>(device: &wgpu::Device, f: impl FnOnce() -> T) -> Result
     let result = f();
     let [internal, memory, validation] = scopes;
     // Innermost first.
-    let errors = [validation, memory, internal].map(|scope| pollster::block_on(scope.pop()));
+    let errors = [validation, memory, internal].map(|scope| now(scope.pop()));
     errors.into_iter().flatten().next().map_or(Ok(result), Err)
+}
+
+/// What `future` gives. It is there already on native backends, where nothing is taken from the heap to wait for it.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => pollster::block_on(future),
+    }
 }

@@ -26,6 +26,7 @@ pub struct WgpuDelegate {
     versions: VersionTable,
     partitions: PartitionOptions,
     max_gpu_bytes: Option<u64>,
+    fusion: bool,
     info: wgpu::AdapterInfo,
 }
 
@@ -62,8 +63,8 @@ impl WgpuDelegate {
         let table = ops::versions();
         let versions =
             options.custom_ops.iter().fold(table, |t, op| t.with_custom(op.name(), op.max_version()));
-        let WgpuOptions { partitions, max_gpu_bytes, .. } = options;
-        WgpuDelegate { context, versions, partitions, max_gpu_bytes, info }
+        let WgpuOptions { partitions, max_gpu_bytes, fusion, .. } = options;
+        WgpuDelegate { context, versions, partitions, max_gpu_bytes, fusion, info }
     }
 
     pub(crate) fn kernel(&self, params: &DelegateParams, graph: &GraphView<'_>) -> Result<WgpuKernel> {
@@ -88,7 +89,9 @@ impl WgpuDelegate {
         builder.add_states(&params.inputs);
         let mut lowered = builder.graph;
         let alignment = self.context.limits.min_storage_buffer_offset_alignment;
-        passes::optimize(&mut lowered, alignment.into());
+        if self.fusion {
+            passes::optimize(&mut lowered, alignment.into());
+        }
         if self.context.caps.software {
             // Nothing is gained by less to read, and unpacking takes time.
             return Ok(lowered);

@@ -456,7 +456,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::testing::{delegate, run_altered};
+    use crate::testing::{RUNS, allocations, delegate, run_altered};
 
     #[test]
     fn an_error_of_validation_names_the_node_and_its_op() {
@@ -487,5 +487,53 @@ mod tests {
         assert!(error.contains("node 0 (ABS): 32 bytes of device memory"), "{error}");
         delegate.context().full.store(false, Ordering::Relaxed);
         run_altered(&delegate, |_| {}).unwrap();
+    }
+
+    /// How often the calls of wgpu that a run of `kernel` cannot do without take memory, at least.
+    fn bare(kernel: &WgpuKernel) -> usize {
+        let (context, staging) = (&kernel.context, kernel.staging.as_ref().unwrap());
+        let buffers = Buffers::new(&[], &[], &mut []);
+        let once = || {
+            let before = allocations();
+            let done = context.checked(|| {
+                context.queue.write_buffer(&kernel.inputs[0].buffer, 0, &[0; 32]);
+                let submission = context.queue.submit([kernel.record(staging, &buffers, true)]);
+                kernel.wait(staging, submission).unwrap();
+                drop(staging.get_mapped_range(..).unwrap());
+                staging.unmap();
+            });
+            done.unwrap();
+            allocations() - before
+        };
+        (0..RUNS).map(|_| once()).min().unwrap()
+    }
+
+    #[test]
+    fn only_calls_of_wgpu_take_memory_in_a_run() {
+        let Some(delegate) = delegate() else { return };
+        let mut per_dispatch = Vec::new();
+        for count in [1, 100] {
+            let mut least = 0;
+            let taken = run_altered(delegate, |kernel| {
+                let one = &kernel.dispatches[0];
+                let again = |_| Dispatch {
+                    pipeline: Arc::clone(&one.pipeline),
+                    group: one.group.clone(),
+                    nodes: Vec::new(),
+                    title: String::new(),
+                    ..*one
+                };
+                let more: Vec<_> = (1..count).map(again).collect();
+                kernel.dispatches.extend(more);
+                least = bare(kernel);
+            });
+            let taken = taken.unwrap();
+            // One more or less is a list of wgpu's that grew.
+            assert!(taken.abs_diff(least) <= 2, "{count} dispatches: {taken} times, bare calls {least}");
+            per_dispatch.push(least);
+        }
+        // What wgpu takes grows with the dispatches, but by little.
+        assert!(per_dispatch[1] <= per_dispatch[0] + 2 * 99, "{per_dispatch:?}");
+        println!("1 and 100 dispatches: {per_dispatch:?}");
     }
 }

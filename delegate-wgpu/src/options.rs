@@ -87,6 +87,9 @@ pub struct WgpuOptions {
     /// At most so many bytes of device memory for the delegated parts of a model. Nodes for which there is no room stay
     /// on the CPU. `None`: no limit but the device's.
     pub max_gpu_bytes: Option<u64>,
+    /// Merge what nodes do into fewer kernels, which is to be left. Without it every node runs by itself: to find out
+    /// whether a wrong result comes from merging, and what merging is worth.
+    pub fusion: bool,
     /// Measure each kernel's time on the device, where it can. Costs a little, and tensors no longer stay on the device
     /// between partitions.
     pub profile: bool,
@@ -112,6 +115,7 @@ impl Default for WgpuOptions {
             trusted_shaders: false,
             pipeline_cache: PipelineCache::User,
             max_gpu_bytes: None,
+            fusion: true,
             profile: false,
             custom_ops: Vec::new(),
         }

@@ -76,6 +76,7 @@ impl Pipelines {
         if missing.is_empty() {
             return;
         }
+        let start = std::time::Instant::now();
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some(kernel) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -92,6 +93,7 @@ impl Pipelines {
             }
             work();
         });
+        log::debug!("{} pipelines in {:.1} ms", missing.len(), start.elapsed().as_secs_f64() * 1e3);
         self.save();
     }
 
@@ -106,7 +108,9 @@ impl Pipelines {
         if let Some(pipeline) = &*slot {
             return Ok(Arc::clone(pipeline));
         }
+        let start = std::time::Instant::now();
         let pipeline = Arc::new(checked(&self.device, || self.make(kernel, trusted))?);
+        log::trace!("{:.1} ms: {}", start.elapsed().as_secs_f64() * 1e3, kernel.key);
         self.compiled.fetch_add(1, Ordering::Relaxed);
         *slot = Some(Arc::clone(&pipeline));
         Ok(pipeline)

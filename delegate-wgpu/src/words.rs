@@ -45,9 +45,11 @@ impl Words {
     pub(crate) fn widen(self, bytes: &[u8], words: &mut [u32]) {
         let halves = bytes.as_chunks::<2>().0.iter();
         match self {
-            Words::Same | Words::Pairs => words.iter_mut().zip(bytes.as_chunks::<4>().0).for_each(|(w, b)| {
-                *w = u32::from_le_bytes(*b);
-            }),
+            Words::Same | Words::Pairs => {
+                words.iter_mut().zip(bytes.as_chunks::<4>().0).for_each(|(w, b)| {
+                    *w = u32::from_le_bytes(*b);
+                })
+            }
             Words::Bool => words.iter_mut().zip(bytes).for_each(|(w, &b)| *w = u32::from(b != 0)),
             Words::I8 => words.iter_mut().zip(bytes).for_each(|(w, &b)| {
                 *w = i32::from(b.cast_signed()).cast_unsigned();

@@ -19,10 +19,10 @@ use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
     Access, Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, ShaderError, arg_min_max,
-    batch_matmul, cast, complex, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice,
-    fully_connected, gather, gather_nd, l2_normalization, landmarks, local_response_normalization, lstm,
-    max_pooling, one_hot, resample, row_scales, row_steps, scatter, select, slice, softmax, texture, tile,
-    topk, transpose, transpose_conv,
+    batch_matmul, cast, complex, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d,
+    dynamic_update_slice, fully_connected, gather, gather_nd, l2_normalization, landmarks,
+    local_response_normalization, lstm, max_pooling, one_hot, resample, row_scales, row_steps, scatter,
+    select, slice, softmax, texture, tile, topk, transpose, transpose_conv,
 };
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 

@@ -1,9 +1,11 @@
 //! `bench`: how long loading, preparing and running take, and how much memory.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use delegraph::Interpreter;
+use delegraph::core::{NodeId, TensorId};
 use delegraph::delegate_api::DelegateStats;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +62,10 @@ struct Bench {
     partitions: usize,
     delegated_nodes: usize,
     total_nodes: usize,
+    /// Kernels that one run starts on devices.
+    dispatches: usize,
+    /// Bytes of what one run reads back from delegates: what the caller or a node on the CPU reads.
+    read_back_bytes: usize,
     /// Medians over the runs of what delegates measure of themselves.
     upload_ms: Option<f64>,
     gpu_ms: Option<f64>,
@@ -142,6 +148,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         partitions: report.partitions.len(),
         delegated_nodes: report.delegated_nodes(),
         total_nodes: report.nodes.len(),
+        dispatches: interpreter.delegate_stats().iter().map(|s| s.dispatches).sum(),
+        read_back_bytes: read_back(&interpreter),
         upload_ms: median_of(&stats, |s| s.upload_ms),
         gpu_ms: median_of(&stats, |s| s.device_ms),
         readback_ms: median_of(&stats, |s| s.readback_ms),
@@ -217,6 +225,19 @@ fn measure(
     }
     bar.finish_and_clear();
     Ok((times, stats))
+}
+
+/// Bytes of the partitions' outputs that somebody outside of delegates reads.
+fn read_back(interpreter: &Interpreter) -> usize {
+    let Some(graph) = interpreter.graph(0) else { return 0 };
+    let report = interpreter.report();
+    let delegated: HashSet<NodeId> = report.partitions.iter().flat_map(|p| p.nodes.iter().copied()).collect();
+    let mut read: HashSet<TensorId> = graph.subgraph().outputs.iter().copied().collect();
+    for node in graph.nodes().filter(|node| !delegated.contains(&node.id())) {
+        read.extend(node.inputs().map(|tensor| tensor.id()));
+    }
+    let outputs = report.partitions.iter().flat_map(|p| &p.outputs).filter(|id| read.contains(id));
+    outputs.map(|&id| graph.tensor(id).tensor().bytes().len()).sum()
 }
 
 fn sum(partitions: &[DelegateStats]) -> DelegateStats {

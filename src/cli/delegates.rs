@@ -33,6 +33,8 @@ pub(crate) struct WgpuChoice {
     /// Part of the adapter's name.
     adapter: Option<String>,
     max_gpu_bytes: Option<u64>,
+    /// `fusion=off`: every node runs by itself.
+    unfused: bool,
 }
 
 /// `plugin:PATH[?key=value&…]`.
@@ -74,7 +76,12 @@ impl FromStr for WgpuChoice {
                     let number = n.parse().map_err(|_| format!("max_gpu_bytes: `{n}` is no number"))?;
                     choice.max_gpu_bytes = Some(number);
                 }
-                _ => return Err("wgpu takes `wgpu?adapter=NAME&max_gpu_bytes=N`, or one of them".into()),
+                Some(("fusion", "on")) => choice.unfused = false,
+                Some(("fusion", "off")) => choice.unfused = true,
+                _ => {
+                    let all = "`wgpu?adapter=NAME&max_gpu_bytes=N&fusion=on|off`";
+                    return Err(format!("wgpu takes {all}, or some of them"));
+                }
             }
         }
         Ok(choice)
@@ -86,10 +93,12 @@ impl fmt::Display for WgpuChoice {
         f.write_str(delegraph::delegate_wgpu::NAME)?;
         let adapter = self.adapter.as_ref().map(|name| format!("adapter={name}"));
         let bytes = self.max_gpu_bytes.map(|n| format!("max_gpu_bytes={n}"));
+        let unfused = self.unfused.then(|| "fusion=off".to_owned());
         adapter
             .iter()
             .chain(&bytes)
-            .zip(["?", "&"])
+            .chain(&unfused)
+            .zip(["?", "&", "&"])
             .try_for_each(|(option, mark)| write!(f, "{mark}{option}"))
     }
 }
@@ -235,7 +244,8 @@ impl WgpuChoice {
     pub(crate) fn open(&self, profile: bool) -> Result<WgpuDelegate, Failure> {
         let adapter = self.adapter.as_ref().map_or_else(AdapterChoice::default, AdapterChoice::named);
         let max_gpu_bytes = self.max_gpu_bytes;
-        let options = WgpuOptions { adapter, max_gpu_bytes, profile, ..WgpuOptions::default() };
+        let options =
+            WgpuOptions { adapter, max_gpu_bytes, fusion: !self.unfused, profile, ..WgpuOptions::default() };
         WgpuDelegate::new(options).map_err(|error| match error {
             WgpuError::NoAdapter | WgpuError::NoMatch { .. } => {
                 Failure::new(Exit::Unsupported, format!("delegate wgpu: {error}"))
@@ -286,7 +296,7 @@ impl Promise {
 /// Options of the verbs that run a model.
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
-    /// What runs the model: cpu (optimized kernels), reference (plain ones), wgpu[?adapter=NAME&max_gpu_bytes=N] (GPU), or
+    /// What runs the model: cpu (optimized kernels), reference (plain ones), wgpu[?adapter=NAME&max_gpu_bytes=N&fusion=off] (GPU), or
     /// plugin:PATH[?KEY=VALUE&…] (a shared library; %26 stands for & in a value). May be repeated: delegates choose
     /// nodes in this order, and what nobody takes runs on the CPU [default: cpu]
     #[arg(long = "delegate", value_name = "D")]
@@ -474,13 +484,16 @@ mod tests {
         check("cpu", Some(Choice::Cpu));
         check("reference", Some(Choice::Reference));
         let wgpu = |adapter: Option<&str>, max_gpu_bytes| {
-            Some(Choice::Wgpu(WgpuChoice { adapter: adapter.map(str::to_owned), max_gpu_bytes }))
+            let adapter = adapter.map(str::to_owned);
+            Some(Choice::Wgpu(WgpuChoice { adapter, max_gpu_bytes, unfused: false }))
         };
         check("wgpu", wgpu(None, None));
         check("wgpu?adapter=Radeon", wgpu(Some("Radeon"), None));
         check("wgpu?max_gpu_bytes=1000", wgpu(None, Some(1000)));
         check("wgpu?adapter=Radeon&max_gpu_bytes=1000", wgpu(Some("Radeon"), Some(1000)));
         check("wgpu?max_gpu_bytes=much", None);
+        check("wgpu?fusion=on", wgpu(None, None));
+        check("wgpu?fusion=some", None);
         check("wgpu?", None);
         let plugin = |text: &str, path: &str, options: &[(&str, &str)]| {
             let options = options.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();

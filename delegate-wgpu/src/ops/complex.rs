@@ -32,8 +32,12 @@ fn part(cx: &mut Lowering<'_, '_, '_>, which: u32) -> Result<(), Rejection> {
         return Err(Rejection::UnsupportedType { operand: "output 0".into(), ty });
     }
     let elements = cx.shape(output).iter().product();
-    let spec =
-        slice::Spec { input: vec![elements, 2], output: vec![elements, 1], begin: vec![0, which], step: vec![1; 2] };
+    let spec = slice::Spec {
+        input: vec![elements, 2],
+        output: vec![elements, 1],
+        begin: vec![0, which],
+        step: vec![1; 2],
+    };
     cx.push(spec, &[input], output)
 }
 
