@@ -7,7 +7,7 @@ use std::sync::Arc;
 use delegraph::core::OpResolver;
 use delegraph::core::writer::{Restamped, RestampedOp};
 use delegraph::fusion::{Change, Difference, FusionReport, Left, Pipeline, compare};
-use delegraph::{BuiltinOpResolver, Model};
+use delegraph::{BuiltinOpResolver, Model, TensorType};
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
@@ -28,7 +28,8 @@ pub(crate) struct Arguments {
     /// Also fuse into custom ops of Delegraph's own, which other runtimes do not have
     #[arg(long)]
     allow_custom: bool,
-    /// Also fuse recurrent layers of int8 weights into ops that quantize what they get on the fly
+    /// Also fuse recurrent layers of int8 weights into ops that quantize what they get on the fly, and allow outputs to differ
+    /// by what such ops make of a difference in rounding
     #[arg(long)]
     allow_hybrid: bool,
     /// Leave composites that no fusion takes, for delegates that know them, instead of inlining their bodies
@@ -136,6 +137,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         })?;
         (fused.model, fused.report)
     };
+    let quantizes = quantizes_on_the_fly(&original);
     let compared = if arguments.versions_only || arguments.samples == 0 {
         Err("it was not asked for".to_owned())
     } else {
@@ -148,7 +150,13 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         let message = format!(
             "the rewritten model gives something else: output \"{output}\" differs by {greatest:e}, allowed is {allowed:e}"
         );
-        let help = "nothing was written; `--report --samples 0` shows what was rewritten, `--skip NAME` leaves it out";
+        let mut help =
+            "nothing was written; `--report --samples 0` shows what was rewritten, `--skip NAME` leaves it out"
+                .to_owned();
+        if quantizes && !arguments.allow_hybrid {
+            help += "; ops of this model quantize what they get on the fly, where a difference in rounding may become a \
+                     step: `--allow-hybrid` allows that";
+        }
         return Err(Failure::new(Exit::Failed, message).with_help(help));
     }
     model.save(&arguments.output)?;
@@ -198,6 +206,18 @@ fn pipeline(arguments: &Arguments) -> Result<Pipeline, Failure> {
         pipeline = pipeline.skip(name);
     }
     Ok(pipeline)
+}
+
+/// Whether the model has ops of float activations and 8-bit weights.
+fn quantizes_on_the_fly(model: &Model) -> bool {
+    model.subgraphs.iter().any(|graph| {
+        graph.nodes.iter().any(|node| {
+            let is = |i: usize, types: &[TensorType]| {
+                node.input(i).and_then(|id| graph.tensors.get(id.0)).is_some_and(|t| types.contains(&t.ty))
+            };
+            is(0, &[TensorType::Float32]) && is(1, &[TensorType::Int8, TensorType::UInt8, TensorType::Int4])
+        })
+    })
 }
 
 /// How far the outputs are apart, or why the models were not run.

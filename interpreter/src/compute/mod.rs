@@ -9,6 +9,7 @@
 //! Inner loops are written once, generically over [`simd::Simd`], and compiled for every instruction set of
 //! [`Isa`]; the choice is made at run time.
 
+mod attention;
 mod broadcast;
 mod buffer;
 mod conv;
@@ -28,6 +29,7 @@ mod gemm_i8;
 mod int16;
 mod isa;
 mod math;
+mod normalize;
 mod pool;
 mod pooling;
 mod pooling_i8;
@@ -46,6 +48,7 @@ mod tests_f32;
 mod tests_i8;
 mod tiles;
 
+pub use attention::{AttentionF32, AttentionSizes};
 pub use broadcast::Broadcast;
 pub(crate) use buffer::SharedMut;
 pub use buffer::{AlignedVec, Parts};
@@ -63,6 +66,7 @@ pub use error::{ComputeError, Result};
 pub use gemm::{BatchMatMulF32, GemmF32, MatrixLayout};
 pub use int16::{DepthwiseI16, LOW_OF_ZERO, Scale, WideSums, halves};
 pub use isa::Isa;
+pub use normalize::Normalize;
 pub use pool::ThreadPool;
 pub use pooling::{Pool, pool_2d};
 pub use pooling_i8::pool_2d_bytes;
@@ -71,7 +75,7 @@ pub use requant::{Multiplier, OutputQuant, Ties};
 
 pub use resize::{Bilinear, Interpolate, Tap};
 pub(crate) use share::{bundle, crew};
-pub use softmax::{Softmax, SoftmaxBytes, softmax};
+pub use softmax::{Softmax, SoftmaxBytes, softmax, softmax_in_place};
 
 /// The bounds of a fused activation: results are `min(max(x, low), high)`; NaN stays NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -36,16 +36,41 @@ pub fn softmax(
     par: &dyn Parallel,
 ) -> Result<()> {
     check_len("output", out.len(), input.len())?;
-    check_len("input", input.len() % depth.max(1), 0)?;
-    let rows = input.len().checked_div(depth).unwrap_or(0);
-    let par = crew(par, input.len().saturating_mul(COST));
+    rows(isa, kind, depth, Some(input), out, par)
+}
+
+/// As [`softmax`], of what is in `out`.
+///
+/// # Errors
+/// Where the length is no whole number of rows.
+pub fn softmax_in_place(
+    isa: Isa,
+    kind: Softmax,
+    depth: usize,
+    out: &mut [f32],
+    par: &dyn Parallel,
+) -> Result<()> {
+    rows(isa, kind, depth, None, out, par)
+}
+
+fn rows(
+    isa: Isa,
+    kind: Softmax,
+    depth: usize,
+    input: Option<&[f32]>,
+    out: &mut [f32],
+    par: &dyn Parallel,
+) -> Result<()> {
+    check_len("input", out.len() % depth.max(1), 0)?;
+    let rows = out.len().checked_div(depth).unwrap_or(0);
+    let par = crew(par, out.len().saturating_mul(COST));
     let bundle = bundle(par, rows, depth * COST);
     let shared = SharedMut::new(out);
     par.run(rows.div_ceil(bundle), &|task| {
         let rows = task * bundle..((task + 1) * bundle).min(rows);
-        let input = &input[rows.start * depth..rows.end * depth];
+        let input = input.map(|input| &input[rows.start * depth..rows.end * depth]);
         // SAFETY: each task has rows of its own.
-        let out = unsafe { shared.slice(rows.start * depth, input.len()) };
+        let out = unsafe { shared.slice(rows.start * depth, rows.len() * depth) };
         dispatch(isa, RowsTask { kind, depth, input, out });
     });
     Ok(())
@@ -54,7 +79,8 @@ pub fn softmax(
 struct RowsTask<'a> {
     kind: Softmax,
     depth: usize,
-    input: &'a [f32],
+    /// As many elements as there are to be written; what is there already where there is no input.
+    input: Option<&'a [f32]>,
     out: &'a mut [f32],
 }
 
@@ -84,9 +110,10 @@ impl SimdTask for RowsTask<'_> {
             Softmax::Logarithms => 1.0,
         };
         let mut lanes = [0f32; 16];
-        for (row, out) in self.input.chunks_exact(depth).zip(self.out.chunks_exact_mut(depth)) {
-            let (from, to) = (row.as_ptr(), out.as_mut_ptr());
-            // SAFETY: both rows have `depth` elements, and no vector is longer than `lanes`. The instructions exist by
+        for (i, out) in self.out.chunks_exact_mut(depth).enumerate() {
+            let to = out.as_mut_ptr();
+            let from = self.input.map_or(to.cast_const(), |input| input[i * depth..][..depth].as_ptr());
+            // SAFETY: both rows, which may be one, have `depth` elements, and no vector is longer than `lanes`. The instructions exist by
             // the caller's promise.
             unsafe {
                 let lowest = S::splat(f32::NEG_INFINITY);

@@ -19,6 +19,8 @@ use super::*;
 use crate::BuiltinOpResolver;
 use crate::seeded::SplitMix64;
 
+mod normalization;
+
 fn numbers(count: usize) -> Vec<f32> {
     let mut generator = SplitMix64::new(7, 0, 0);
     (0..count).map(|_| generator.draw_f32()).collect()

@@ -19,8 +19,9 @@ mod duplicate;
 mod gelu;
 mod hard_swish;
 mod identity;
+mod l2_norm;
 mod movement;
-mod norm;
+mod normalization;
 mod pad;
 mod quantize;
 mod softmax;
@@ -32,8 +33,9 @@ pub use duplicate::MergeDuplicates;
 pub use gelu::RecogniseGelu;
 pub use hard_swish::RecogniseHardSwish;
 pub use identity::RemoveIdentity;
+pub use l2_norm::RecogniseL2Norm;
 pub use movement::MergeMovement;
-pub use norm::{RecogniseL2Norm, RecogniseLayerNorm};
+pub use normalization::{RecogniseLayerNorm, RecogniseRmsNorm};
 pub use pad::FoldPad;
 pub use quantize::MergeQuantize;
 pub use softmax::RecogniseSoftmax;
@@ -59,7 +61,7 @@ pub(super) fn all() -> Vec<Arc<dyn PatternFusion>> {
 
 /// Those that make custom ops of this project.
 pub(super) fn custom() -> Vec<Arc<dyn PatternFusion>> {
-    vec![Arc::new(RecogniseLayerNorm)]
+    vec![Arc::new(RecogniseLayerNorm), Arc::new(RecogniseRmsNorm)]
 }
 
 /// The activation that an op's params hold.

@@ -118,7 +118,7 @@ impl Kernel for Optimized {
 }
 
 /// The primitives' errors are about sizes that inference has checked already.
-fn compute_error(error: ComputeError) -> Error {
+pub(in crate::kernels) fn compute_error(error: ComputeError) -> Error {
     match error {
         ComputeError::TooLarge { .. } => Error::OutOfMemory(error.to_string()),
         _ => Error::Kernel(error.to_string()),
