@@ -267,7 +267,8 @@ def main():
             shown = lambda v: "0" if v == 0 else f"{v:.2g}" if isinstance(v, float) else "–"
             ms = row.get("ms")
             times = f"{ms[0]:.2f} | {ms[1]:.2f} | {ms[1] / ms[0]:.2f}" if ms else "– | – | –"
-            print(f"| {model.stem} | {nodes['before']} | {nodes['after']} | {adds['before']:,} | {adds['after']:,} | {times} "
+            name = model.parent.name if model.stem == "model" else model.stem
+            print(f"| {name} | {nodes['before']} | {nodes['after']} | {adds['before']:,} | {adds['after']:,} | {times} "
                   f"| {shown(row.get('reference'))} | {shown(row.get('litert'))} |", flush=True)
     print()
     for name, count in counts.items():

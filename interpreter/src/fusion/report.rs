@@ -1,9 +1,11 @@
 //! What a pipeline did to a model.
 
-use delegraph_core::graph::Model;
+use delegraph_core::graph::{Model, Subgraph};
 use delegraph_core::ops;
 use delegraph_core::writer::Restamped;
-use delegraph_core::{Composite, Node};
+use delegraph_core::{Composite, Node, Op};
+
+use super::composites::names;
 
 /// What a pipeline did to a model.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -68,8 +70,9 @@ impl Size {
             let first = !std::mem::replace(&mut seen[index], true);
             size.nodes += if first { subgraph.nodes.len() } else { 0 };
             for node in &subgraph.nodes {
-                size.multiply_adds =
-                    size.multiply_adds.saturating_add(ops::cost(subgraph, node).multiply_adds);
+                let own = own_multiply_adds(subgraph, node);
+                let own = own.unwrap_or_else(|| ops::cost(subgraph, node).multiply_adds);
+                size.multiply_adds = size.multiply_adds.saturating_add(own);
                 if first {
                     open.extend(node.callees());
                 }
@@ -77,6 +80,22 @@ impl Size {
         }
         size
     }
+}
+
+/// What the custom ops of this project take, which no definition says.
+fn own_multiply_adds(subgraph: &Subgraph, node: &Node) -> Option<u64> {
+    let Op::Custom(name) = &node.op else { return None };
+    let shape = |i: usize| node.input(i).and_then(|id| subgraph.tensors.get(id.0)).map(|t| &t.shape);
+    let elements = |i: usize| shape(i).map(|s| s.elements() as u64);
+    let each = match &**name {
+        // Mean, variance, and two products with a sum.
+        names::LAYER_NORM | names::GROUP_NORM => 4,
+        names::RMS_NORM => 3,
+        // Every element of a query meets one of each key, and each key's score one of a value.
+        names::ATTENTION => (shape(1)?.get(1).copied()? as u64).saturating_mul(2),
+        _ => return None,
+    };
+    Some(elements(0)?.saturating_mul(each))
 }
 
 /// The name of a node's op, or of the composite that it is.

@@ -506,6 +506,8 @@ fn normalizations_become_custom_ops_where_these_are_allowed() {
     let inputs: [(_, &[usize]); 3] = [(float, &[3, 8]), (float, &[8]), (float, &[8])];
     let layer = composite("odml.layer_norm", &attributes, normalized(2, 1), &inputs);
     assert_eq!(ops_after(&Pipeline::new().allow_custom(), &layer), ["custom op \"delegraph.layer_norm\""]);
+    let report = Pipeline::new().allow_custom().run(&layer).unwrap().report;
+    assert_eq!((report.after.nodes, report.after.multiply_adds), (1, 4 * 24));
 }
 
 /// A pattern of an application: `-(-x)` is `x`.

@@ -28,7 +28,7 @@ const FORMS: [Form; 6] =
 
 /// How the differences are squared, and the root is taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Square {
+enum Squaring {
     Difference,
     Product,
     Square,
@@ -73,21 +73,21 @@ fn input(g: &mut SubgraphBuilder) -> TensorId {
     unary(g, B::TANH, x)
 }
 
-fn layer_norm(form: Form, square: Square, how: Root, gamma: bool, beta: bool) -> SubgraphBuilder {
+fn layer_norm(form: Form, square: Squaring, how: Root, gamma: bool, beta: bool) -> SubgraphBuilder {
     let mut graph = SubgraphBuilder::new("main");
     let g = &mut graph;
     let x = input(g);
     let mean = reduce(g, B::MEAN, x, 2);
     let difference = match form {
         Form::Reversed => binary(g, B::SUB, mean, x),
-        _ if form == Form::Centered || square != Square::Difference => binary(g, B::SUB, x, mean),
+        _ if form == Form::Centered || square != Squaring::Difference => binary(g, B::SUB, x, mean),
         _ => x,
     };
     let squares = match square {
-        Square::Difference => binary(g, B::SQUARED_DIFFERENCE, mean, x),
-        Square::Product => binary(g, B::MUL, difference, difference),
-        Square::Square => unary(g, B::SQUARE, difference),
-        Square::Power => scalar(g, B::POW, difference, 2.0),
+        Squaring::Difference => binary(g, B::SQUARED_DIFFERENCE, mean, x),
+        Squaring::Product => binary(g, B::MUL, difference, difference),
+        Squaring::Square => unary(g, B::SQUARE, difference),
+        Squaring::Power => scalar(g, B::POW, difference, 2.0),
     };
     let r = root(g, squares, how);
     let mut s = r;
@@ -145,7 +145,7 @@ fn layer_normalization_is_recognised_however_it_is_written() {
     let allowed = Pipeline::new().allow_custom();
     let mut count = 0;
     for form in FORMS {
-        for square in [Square::Difference, Square::Product, Square::Square, Square::Power] {
+        for square in [Squaring::Difference, Squaring::Product, Squaring::Square, Squaring::Power] {
             for how in [Root::Reciprocal, Root::Divisor, Root::One, Root::Power] {
                 for (gamma, beta) in [(true, true), (true, false), (false, true), (false, false)] {
                     let model = build(layer_norm(form, square, how, gamma, beta));
@@ -163,7 +163,7 @@ fn layer_normalization_is_recognised_however_it_is_written() {
     // Custom ops come of it only where they are allowed.
     let plain = ops_after(
         &Pipeline::new(),
-        &build(layer_norm(Form::Negated, Square::Difference, Root::Reciprocal, true, true)),
+        &build(layer_norm(Form::Negated, Squaring::Difference, Root::Reciprocal, true, true)),
     );
     assert!(plain.len() > 9 && plain.iter().all(|op| !op.contains("custom")), "{plain:?}");
 }
@@ -205,15 +205,15 @@ fn what_only_looks_like_layer_normalization_is_left() {
 #[test]
 fn normalization_by_the_root_of_the_mean_square_is_recognised() {
     let allowed = Pipeline::new().allow_custom();
-    for square in [Square::Product, Square::Square, Square::Power] {
+    for square in [Squaring::Product, Squaring::Square, Squaring::Power] {
         for how in [Root::Reciprocal, Root::Divisor, Root::One, Root::Power] {
             for gamma in [false, true] {
                 let mut graph = SubgraphBuilder::new("main");
                 let g = &mut graph;
                 let x = input(g);
                 let squares = match square {
-                    Square::Product => binary(g, B::MUL, x, x),
-                    Square::Square => unary(g, B::SQUARE, x),
+                    Squaring::Product => binary(g, B::MUL, x, x),
+                    Squaring::Square => unary(g, B::SQUARE, x),
                     _ => scalar(g, B::POW, x, 2.0),
                 };
                 let r = root(g, squares, how);
