@@ -142,7 +142,7 @@ fn the_report_is_drawn_on_a_desktop_and_on_a_phone() {
                    .tile, details.case')].every(x => x.getBoundingClientRect().width > 40); e.dataset.measured = \
                    [e.scrollWidth, innerWidth, shown, document.querySelectorAll('svg').length].join(' '); });</script>";
     let page = page.replace("</body>", &format!("{measure}</body>"));
-    for (name, width, height) in [("desktop", 1280, 3000), ("phone", 500, 3600)] {
+    for (name, width, height) in [("desktop", 1280, 3000), ("phone", 500, 4200)] {
         let file = folder.join(format!("{name}.html"));
         fs::write(&file, &page).unwrap();
         let size = format!("--window-size={width},{height}");

@@ -10,7 +10,7 @@
 //! | accumulating | 4 of the element and 8 + 2√K of the largest one or of the largest term | rounding errors of K sums are a random walk; the order is free |
 //! | quantized | one step in at most a fifth of the elements | a value that lies between two steps; truncating would move half of them |
 //! | the same in 16 bits | one step in at most a quarter of the elements, and more at the ends | see `wide_share` |
-//! | statistical | mean and deviation within six standard errors | the numbers are random |
+//! | statistical | mean, deviation and the correlation of neighbours within six standard errors; distributions that a test of Kolmogorov and Smirnov takes for one | the numbers are random |
 //!
 //! For comparison: sums kept in 16 bits are 8192 ULP off, an activation of another formula hundreds.
 //!
@@ -271,8 +271,37 @@ impl Check {
             b.abs(),
             TensorType::Float64,
         );
+        // Of two samples of one distribution, one in thirty million pairs is further apart.
+        let steps = steps_apart(got, want);
+        let element = Element { index: 0, got: steps, want: 0.0 };
+        difference.add(element, steps, 3.0 * (2.0 / n).sqrt(), 1.0, TensorType::Float64);
+        // A row that comes again, a counter, or one number for all has the distribution, but is not random.
+        let (a, b) = (neighbours(got, a), neighbours(want, b));
+        let element = Element { index: 0, got: a, want: b };
+        difference.add(element, (a - b).abs(), 6.0 * (2.0 / n).sqrt(), 1.0, TensorType::Float64);
         difference
     }
+}
+
+/// The largest distance of the shares of two samples that are below a number, over all numbers.
+fn steps_apart(a: &[f64], b: &[f64]) -> f64 {
+    let sorted = |values: &[f64]| {
+        let mut values = values.to_vec();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let (a, b) = (sorted(a), sorted(b));
+    let share = |values: &[f64], below: f64| {
+        values.partition_point(|v| v.total_cmp(&below).is_le()) as f64 / values.len().max(1) as f64
+    };
+    a.iter().chain(&b).map(|&v| (share(&a, v) - share(&b, v)).abs()).fold(0.0, f64::max)
+}
+
+/// The correlation of each number with the next one; 1 where all are the same.
+fn neighbours(values: &[f64], mean: f64) -> f64 {
+    let all: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    let pairs: f64 = values.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
+    if all > 0.0 { pairs / all } else { 1.0 }
 }
 
 /// Bounds of a tensor.
@@ -514,5 +543,15 @@ mod tests {
         assert!(passes(random, &draw(1), &draw(2)));
         let shifted: Vec<f32> = draw(1).iter().map(|v| v + 0.2).collect();
         assert!(!passes(random, &shifted, &draw(2)));
+        let half: Vec<f32> = draw(1).iter().map(|v| v * 0.5).collect();
+        assert!(!passes(random, &half, &draw(2)));
+        // The same mean and deviation: two numbers only.
+        let two: Vec<f32> = draw(1).iter().map(|v| v.signum() * 0.577).collect();
+        assert!(!passes(random, &two, &draw(2)));
+        let mut ascending = draw(1);
+        ascending.sort_by(f32::total_cmp);
+        assert!(!passes(random, &ascending, &draw(2)));
+        // A few numbers tell nothing.
+        assert!(passes(random, &draw(1)[..9], &draw(2)[..9]));
     }
 }

@@ -11,6 +11,7 @@
 //! | `reset` | variables that are reset are as they were at first |
 //! | `resize` | another shape, and the first one again |
 //! | `again` | removed and added, dropped and made anew |
+//! | `constants` | another model of the same shapes has results of its own |
 //! | `threads` | two interpreters at once in two threads |
 //! | `failures` | an error or a panic at any hook leaves the CPU's result, and the delegate usable |
 //! | `memory` | neither invoking nor making it anew takes ever more memory |
@@ -25,6 +26,7 @@ use delegraph_interpreter::Interpreter;
 use crate::engine::{Backend, CaseResult, Check, Feed, Output, Problem};
 use crate::engine::{feed, judge, outputs, panic_text, prepare};
 
+mod constants;
 mod failures;
 mod life;
 mod memory;
@@ -33,9 +35,20 @@ mod versions;
 mod watch;
 
 /// The names of all checks, in their order.
-pub const CHECKS: [&str; 12] = [
-    "reasons", "versions", "ran", "bounds", "inputs", "repeat", "reset", "resize", "again", "threads",
-    "failures", "memory",
+pub const CHECKS: [&str; 13] = [
+    "reasons",
+    "versions",
+    "ran",
+    "bounds",
+    "inputs",
+    "repeat",
+    "reset",
+    "resize",
+    "again",
+    "constants",
+    "threads",
+    "failures",
+    "memory",
 ];
 
 /// Measuring memory needs the process for itself; everything else may run at the same time.
@@ -70,6 +83,7 @@ pub(crate) fn check(backend: &Backend, problem: &Problem, got: &Outputs, result:
     add("reset", &life::reset);
     add("resize", &life::resize);
     add("again", &life::again);
+    add("constants", &constants::check);
     add("threads", &life::threads);
     add("failures", &failures::check);
 }

@@ -136,8 +136,8 @@ impl Report {
         Ok(report)
     }
 
-    /// Writes every form of it into a folder: `results.csv`, `results.json`, `junit.xml`, `index.html`, `support.md`,
-    /// `badge.svg`.
+    /// Writes every form of it into a folder: `results.csv`, `results.json`, `junit.xml`, `index.html` with a page for each
+    /// failing case in `cases/`, `support.md`, `badge.svg`.
     ///
     /// # Errors
     /// What cannot be written.
@@ -153,7 +153,26 @@ impl Report {
         put("junit.xml", junit(self).as_bytes())?;
         put("support.md", markdown(self).as_bytes())?;
         put("badge.svg", badge(self).as_bytes())?;
+        self.write_cases(&folder.join(html::FOLDER))?;
         put("index.html", html(self).as_bytes())
+    }
+
+    /// A page for each case that fails; those of an earlier run go.
+    fn write_cases(&self, folder: &Path) -> io::Result<()> {
+        for old in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let ours = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.contains(html::MARK));
+            if old.extension().is_some_and(|e| e == "html") && ours(&old) {
+                fs::remove_file(&old)?;
+            }
+        }
+        let pages = html::pages(self);
+        if pages.is_empty() {
+            // Only where nothing else is in it.
+            let _ = fs::remove_dir(folder);
+            return Ok(());
+        }
+        fs::create_dir_all(folder)?;
+        pages.into_iter().try_for_each(|(name, text)| fs::write(folder.join(name), text))
     }
 }
 

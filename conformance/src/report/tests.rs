@@ -127,9 +127,69 @@ fn results_are_read_as_they_were_written() {
     assert_eq!(plain(&again), plain(&report));
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
     files.sort();
-    assert_eq!(files, ["badge.svg", "index.html", "junit.xml", "results.csv", "results.json", "support.md"]);
+    assert_eq!(
+        files,
+        ["badge.svg", "cases", "index.html", "junit.xml", "results.csv", "results.json", "support.md"]
+    );
     assert!(Report::read(&folder.join("badge.svg")).unwrap_err().contains("no results"));
     fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn each_failing_case_has_a_page() {
+    let folder = std::env::temp_dir().join(format!("delegraph-pages-{}", std::process::id()));
+    let report = sample();
+    report.write(&folder).unwrap();
+    let cases = folder.join("cases");
+    let files = || -> Vec<String> {
+        let names = fs::read_dir(&cases).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        names.collect()
+    };
+    let failing = report.results.iter().filter(|r| !r.outcome.is_fine()).count();
+    assert_eq!(files().len(), failing);
+    let index = fs::read_to_string(folder.join("index.html")).unwrap();
+    for file in files() {
+        assert!(file.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)), "{file}");
+        assert!(index.contains(&format!("href=\"cases/{file}\">a page of its own")), "{file}");
+        let page = fs::read_to_string(cases.join(&file)).unwrap();
+        for part in ["float32 [2, 3]", "AddParams", "--filter", "../index.html"] {
+            assert!(page.contains(part), "{file}: {part}");
+        }
+        assert!(!tags(&page).contains(&"script") && !page.contains("://"), "{file}");
+    }
+    // From the matrix to the first of a cell, and from there to the next.
+    assert!(
+        index.contains("class=\"bad-cell\" title=") && index.contains("href=\"cases/family.conv_2d_int8")
+    );
+    let mismatch = files().into_iter().find(|f| f.contains("mismatch_v1")).unwrap();
+    let page = fs::read_to_string(cases.join(mismatch)).unwrap();
+    assert!(page.contains("index [1, 2]: got 1.5, expected NaN"), "{page}");
+    // Pages of an earlier run go, what others put there stays.
+    fs::write(cases.join("mine.html"), "notes").unwrap();
+    let mut better = sample();
+    better.results.retain(|r| r.outcome.is_fine() || r.case.contains("crash"));
+    better.count();
+    better.write(&folder).unwrap();
+    let mut left = files();
+    left.sort();
+    assert!(left.len() == 3 && left.contains(&"mine.html".into()), "{left:?}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn not_every_failure_of_very_many_has_a_page() {
+    let mut report = sample();
+    let failing = report.results.iter().find(|r| !r.outcome.is_fine()).unwrap().clone();
+    // One name but for its capitals: files of some systems would be one.
+    report.results = vec![failing; 1100];
+    report.results.iter_mut().enumerate().for_each(|(i, r)| {
+        r.case = format!("{}/{}", if i % 2 == 0 { "A" } else { "a" }, i / 2);
+    });
+    report.count();
+    let pages = html::pages(&report);
+    let names: std::collections::BTreeSet<_> = pages.iter().map(|(name, _)| name.to_lowercase()).collect();
+    assert_eq!((pages.len(), names.len()), (1000, 1000));
+    assert!(html(&report).contains("The first 400 of 1100 are here, the first 1000 have pages"));
 }
 
 #[test]

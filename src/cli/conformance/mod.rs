@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// What generated cases are made from [default: 2026]
     #[arg(long, value_name = "N", conflicts_with = "corpus")]
     seed: Option<u64>,
-    /// Write index.html, results.csv, results.json, junit.xml, support.md and badge.svg there
+    /// Write index.html with a page for each failure, results.csv, results.json, junit.xml, support.md and badge.svg there
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// Go on where an interrupted run with the same report folder was

@@ -26,6 +26,7 @@ mod special;
 mod stablehlo;
 mod types;
 mod unary;
+mod values;
 mod weights;
 
 /// All generated cases, not named yet.
@@ -46,6 +47,7 @@ pub(super) fn cases(listed: &[Case], seed: u64) -> Vec<Case> {
     edges::cases(&mut out);
     large::cases(&mut out);
     special::cases(&mut out);
+    values::cases(&mut out);
     committed::cases(&mut out);
     out
 }

@@ -4,15 +4,19 @@
 
 use std::fmt::Write;
 
+use self::pages::Pages;
 use super::{Report, escape};
 use crate::engine::Outcome;
 
 mod failures;
+mod pages;
 mod plot;
 mod tables;
 
 /// What a page has to be small enough to be opened with: more failures than this are in `results.json` only.
 pub(super) const SHOWN: usize = 400;
+
+pub(crate) use pages::{FOLDER, MARK, pages};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -31,22 +35,28 @@ addEventListener('hashchange', open); open();";
 /// The page.
 pub fn html(report: &Report) -> String {
     let title = format!("Conformance of {}", report.delegate);
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" \
-         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
-         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
-        escape(&title)
-    );
+    let mut page = top(&title);
+    let pages = Pages::of(report);
     head(&mut page, report, &title);
-    failures::write(&mut page, report);
-    tables::matrix(&mut page, report);
+    failures::write(&mut page, report, &pages);
+    tables::matrix(&mut page, report, &pages);
     tables::worst(&mut page, report);
     tables::times(&mut page, report);
     tables::reasons(&mut page, report);
     foot(&mut page, report);
     let _ = write!(page, "</main>\n<script>\n{SCRIPT}\n</script>\n</body>\n</html>\n");
     page
+}
+
+/// What every page begins with, up to where its contents begin.
+fn top(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
+         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
+        escape(title)
+    )
 }
 
 fn head(page: &mut String, report: &Report, title: &str) {

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::pages::Pages;
 use super::plot;
 use crate::engine::{CaseResult, Outcome};
 use crate::report::{Matrix, Report, escape};
 
 /// Ops with their versions against types, coloured by result.
-pub(super) fn matrix(page: &mut String, report: &Report) {
+pub(super) fn matrix(page: &mut String, report: &Report, pages: &Pages<'_>) {
+    let failures = pages.first();
     let matrix = Matrix::of(report);
     if matrix.rows.is_empty() {
         return;
@@ -61,11 +63,20 @@ pub(super) fn matrix(page: &mut String, report: &Report) {
             if !cell.reason.is_empty() {
                 let _ = write!(title, ". Not supported: {}", cell.reason);
             }
-            let _ = write!(
-                page,
-                "<td><span class=\"{class}-cell\" title=\"{}\">{mark} {text}</span></td>",
-                escape(&title)
-            );
+            let title = escape(&title);
+            let _ = match failures.get(&(op.as_str(), *version, ty.as_str())) {
+                // Leads to the first that fails, which leads to the next.
+                Some(path) => write!(
+                    page,
+                    "<td><a class=\"{class}-cell\" title=\"{title}\" href=\"{path}\">{mark} {text}</a></td>"
+                ),
+                None => {
+                    write!(
+                        page,
+                        "<td><span class=\"{class}-cell\" title=\"{title}\">{mark} {text}</span></td>"
+                    )
+                }
+            };
         }
         page.push_str("</tr>\n");
     }

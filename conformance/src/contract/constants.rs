@@ -1,0 +1,71 @@
+//! What is kept of constants is kept of these constants alone.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use delegraph_core::{ModelBytes, Tensor, TensorType};
+
+use super::{Found, Trial, differ};
+use crate::engine::{Backend, Kernels, Problem};
+
+/// A model with the same ops, names and shapes, whose constants are the same numbers in another order, has results of its
+/// own, and leaves the first one its own. Packed weights that are found again by name, by shape, or by their first bytes
+/// are another model's.
+pub(super) fn check(trial: &Trial<'_>) -> Found {
+    let Some(other) = reordered(trial.problem).filter(|_| !trial.is_random()) else { return Ok(None) };
+    let other = Trial { problem: &other, ..*trial };
+    let reference = Trial { backend: &Backend::kernels(Kernels::Reference), ..other };
+    // Not every order is one that an op takes.
+    let Ok(wanted) = reference.interpreter(None).and_then(|mut i| reference.run(&mut i)) else {
+        return Ok(None);
+    };
+    let mut first = trial.interpreter(Some(trial.make()?))?;
+    trial.run(&mut first)?;
+    let mut second = other.interpreter(Some(other.make()?))?;
+    let got = other.run(&mut second)?;
+    if let Some(problem) = differ(other.problem, "a model with other constants after this one", &got, &wanted)
+    {
+        return Ok(Some(problem));
+    }
+    first.reset_variables()?;
+    let got = trial.run(&mut first)?;
+    Ok(differ(trial.problem, "beside a model with other constants", &got, trial.got))
+}
+
+/// The problem with the second half of each constant backwards, where its elements are numbers that are computed with;
+/// `None` where that changes nothing.
+fn reordered(problem: &Problem) -> Option<Problem> {
+    let model = &problem.model;
+    let mut bytes = model.bytes().to_vec();
+    // Constants may share their bytes.
+    let mut done: Vec<Range<usize>> = Vec::new();
+    for tensor in model.subgraphs.iter().flat_map(|s| &s.tensors).filter(|t| is_computed_with(t)) {
+        let (Some(range), Some(width)) = (tensor.data.clone(), tensor.ty.bits().map(|bits| bits.div_ceil(8)))
+        else {
+            continue;
+        };
+        if done.iter().any(|d| d.start < range.end && range.start < d.end) {
+            continue;
+        }
+        let Some(elements) = bytes.get_mut(range.clone()) else { continue };
+        let count = elements.len() / width;
+        // All of two.
+        let half = if count == 2 { 0 } else { count / 2 * width };
+        let Some(second) = elements.get_mut(half..count * width) else { continue };
+        second.reverse();
+        second.chunks_exact_mut(width).for_each(<[u8]>::reverse);
+        done.push(range);
+    }
+    if bytes == model.bytes() {
+        return None;
+    }
+    let model = model.with_subgraphs(Some(ModelBytes::new(bytes)), model.subgraphs.clone()).ok()?;
+    Some(Problem { model: Arc::new(model), ..problem.clone() })
+}
+
+/// Floats and quantized integers: what has no scale may say where, or how many.
+fn is_computed_with(tensor: &Tensor) -> bool {
+    let float = matches!(tensor.ty, TensorType::Float32 | TensorType::Float16 | TensorType::BFloat16);
+    let affine = tensor.quantization.as_ref().and_then(|q| q.affine());
+    tensor.sparsity.is_none() && (float || affine.is_some())
+}
