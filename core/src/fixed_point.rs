@@ -88,11 +88,17 @@ impl Multiplier {
         ((i64::from(x) * i64::from(self.multiplier) + (1i64 << (right - 1))) >> right) as i32
     }
 
+    /// The factor as `multiplier · 2^-right` with the 16 bits (sign included) of it that [`Multiplier::apply_wide`] keeps.
+    pub fn wide(self) -> (i32, i32) {
+        let kept = if self.multiplier < 0x7fff_0000 { (self.multiplier + (1 << 15)) >> 16 } else { 0x7fff };
+        (kept, 15 - self.shift)
+    }
+
     /// An accumulator of up to 48 bits times the factor, of which 16 bits are kept; halves are rounded upwards.
     pub fn apply_wide(self, x: i64) -> i32 {
-        let kept = if self.multiplier < 0x7fff_0000 { (self.multiplier + (1 << 15)) >> 16 } else { 0x7fff };
+        let (kept, right) = self.wide();
         let product = x.wrapping_mul(kept.into());
-        match 15 - self.shift {
+        match right {
             right @ 1.. => (product.wrapping_add(1i64 << (right - 1)) >> right) as i32,
             left => product.wrapping_shl((-left).cast_unsigned()) as i32,
         }

@@ -69,7 +69,7 @@ pub(crate) enum Weights<'a> {
     /// Floats.
     Floats { filter: Cow<'a, [f32]>, bias: Option<Cow<'a, [f32]>> },
     /// Integers, and the words of each output channel.
-    Integers { filter: Cow<'a, [i8]>, channels: Vec<[u32; 3]> },
+    Integers { filter: Cow<'a, [i8]>, channels: Vec<u32> },
 }
 
 impl Weights<'_> {
@@ -232,7 +232,7 @@ impl Spec {
                 (spec.element == Element::F32 && !spec.op.compares()).then_some(&mut spec.activation)
             }
             Spec::Conv3D(spec) => Some(&mut spec.activation),
-            Spec::BatchMatMul(spec) => Some(&mut spec.activation),
+            Spec::BatchMatMul(spec) => spec.integers.is_none().then_some(&mut spec.activation),
             Spec::Pool2D(spec) => Some(&mut spec.activation),
             Spec::Reduce(spec) => (spec.element == Element::F32).then_some(&mut spec.activation),
             _ => {

@@ -608,15 +608,13 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         self.push_step(spec.into(), &[input], Some(weights), output)
     }
 
-    /// Adds a step with weights of integers, and what follows it.
+    /// Adds a step with weights of integers.
     pub(crate) fn push_product(
         &mut self,
         spec: impl Into<Spec>,
         product: Product<'a>,
     ) -> Result<(), Rejection> {
-        let weights = Some(product.weights.clone());
-        self.push_step(spec.into(), &product.inputs, weights, product.output)?;
-        product.finish(self)
+        self.push_step(spec.into(), &product.inputs, Some(product.weights), product.output)
     }
 
     fn push_step(

@@ -162,7 +162,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 fn tensors(caps: &Caps, n: u32) -> Kernel {
     let (a, b) = (vec![n; 2], vec![n; 2]);
     let (transpose_a, transpose_b, activation) = (false, false, Activation::None);
-    batch_matmul::Spec { a, b, transpose_a, transpose_b, activation }.kernel(caps).unwrap()
+    batch_matmul::Spec { a, b, transpose_a, transpose_b, activation, integers: None }.kernel(caps).unwrap()
 }
 
 /// As it runs FULLY_CONNECTED.

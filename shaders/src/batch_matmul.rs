@@ -1,6 +1,7 @@
 //! BATCH_MATMUL, and FULLY_CONNECTED with weights that the model computes.
 
 use crate::epilogue::Activation;
+use crate::integers::Sums;
 use crate::kernel::check_dispatch;
 use crate::register_tile::{LANES, RegisterTile, width};
 use crate::shape::{MAX_RANK, Nest, broadcast_strides, elements};
@@ -12,7 +13,7 @@ const NAME: &str = "batch_matmul";
 
 /// `output[…, i, j] = activation(sum over k of a[…, i, k] * b[…, k, j])`; the leading dimensions broadcast.
 ///
-/// Bindings: `Input(0)` (a), `Input(1)` (b), `Output`, `Uniform`.
+/// Bindings: `Input(0)` (a), `Input(1)` (b), `Input(2)` (a bias of integers), `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// Shape of the first operand: `[…, rows, depth]`, transposed `[…, depth, rows]`.
@@ -25,6 +26,32 @@ pub struct Spec {
     pub transpose_b: bool,
     /// Applied to the result. Not [`Activation::Prelu`].
     pub activation: Activation,
+    /// When operands and result are integers: what they stand for. They take no activation.
+    pub integers: Option<Steps>,
+}
+
+/// A product of integers: `(sum over k of (a - zero_a) * (b - zero_b) + bias) * multiplier * 2^(shift - 31) + zero`,
+/// rounded after the product with the multiplier and after the shift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// What stands for zero in the operands.
+    pub zeros: [i32; 2],
+    /// Whether a bias per column is added: integers of 32 bits.
+    pub bias: bool,
+    /// From 2^30 to below 2^31.
+    pub multiplier: i32,
+    /// From -31 to 30.
+    pub shift: i32,
+    /// Halves are rounded upwards after the shift, not away from zero.
+    pub up: bool,
+    /// What stands for zero in the result.
+    pub zero: i32,
+    /// The lowest integer.
+    pub low: i32,
+    /// The highest integer.
+    pub high: i32,
+    /// How products are added up: in floats or in blocks.
+    pub sums: Sums,
 }
 
 /// Extents of one product, and the batches of both operands.
@@ -83,15 +110,24 @@ impl Spec {
     pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let Problem { rows, columns, depth, batches, batch, .. } = self.problem()?;
         let rank = batches.extents.len();
-        if rank > MAX_RANK || self.activation == Activation::Prelu {
+        let sums = self.integers.map_or(Sums::Floats, |steps| steps.sums);
+        let bias = self.integers.is_some_and(|steps| steps.bias);
+        if rank > MAX_RANK
+            || self.activation == Activation::Prelu
+            || !matches!(sums, Sums::Floats | Sums::Blocks(_))
+        {
             return Err(ShaderError::unsupported(NAME, format!("{self:?}")));
         }
         let a_vec4 = !self.transpose_a && depth.is_multiple_of(4);
         let b_columns = self.transpose_b && depth.is_multiple_of(4);
         let b_rows = !self.transpose_b && columns.is_multiple_of(4);
         let tile = RegisterTile::choose(caps, if b_rows { 4 } else { width(columns, columns) }, rows, true);
-        let (key, wgsl) = tile
-            .apply(Template::new(NAME, include_str!("wgsl/batch_matmul.wgsl")).number("UNIFORM", 3))
+        let template = Template::new(NAME, include_str!("wgsl/batch_matmul.wgsl"))
+            .number("UNIFORM", 3 + u32::from(bias))
+            .flag("FIXED", self.integers.is_some())
+            .flag("BIAS", bias);
+        let (key, wgsl) = sums
+            .apply(tile.apply(template))
             .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
             .flag("A_VEC4", a_vec4)
             .flag("B_ROWS", b_rows)
@@ -110,6 +146,11 @@ impl Spec {
             let [a, b] = &batches.strides;
             uniform = uniform.u32s([*extent, stride(a, unit_a), stride(b, unit_b)]);
         }
+        uniform = uniform.f32s(self.activation.params());
+        if let Some(Steps { zeros, multiplier, shift, up, zero, low, high, .. }) = self.integers {
+            uniform = uniform.i32s(zeros).i32s([multiplier, shift, i32::from(up), zero, low, high]);
+            uniform = uniform.u32(sums.block(tile.stride()).saturating_mul(4));
+        }
         let groups =
             [columns.div_ceil(LANES * tile.width), rows.div_ceil(tile.reach()), batch].map(u64::from);
         Ok(Kernel {
@@ -117,8 +158,12 @@ impl Spec {
             key,
             wgsl,
             entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
-            uniform: uniform.f32s(self.activation.params()).finish(),
+            bindings: [Binding::Input(0), Binding::Input(1)]
+                .into_iter()
+                .chain(bias.then_some(Binding::Input(2)))
+                .chain([Binding::Output, Binding::Uniform])
+                .collect(),
+            uniform: uniform.finish(),
             dispatch: check_dispatch(NAME, caps, groups)?,
             features: Features { subgroups: tile.shared, ..Features::default() },
         })

@@ -106,7 +106,7 @@ impl Spec {
                 .into_iter()
                 .chain(self.epilogue.bindings())
                 .collect(),
-            uniform: self.epilogue.uniform(uniform).finish(),
+            uniform: self.epilogue.uniform(uniform, tile.stride()).finish(),
             dispatch,
             features: Features {
                 subgroups: tile.shared,
@@ -127,8 +127,8 @@ impl Spec {
 
 impl Spec {
     /// Lays integer weights, shaped like [`Spec::filter`], out like floats, and after them the words of the output
-    /// channels ([`FixedChannel`](crate::FixedChannel), [`RealChannel`](crate::RealChannel)).
-    pub fn pack_integers(&self, filter: &[i8], channels: &[[u32; 3]]) -> Vec<u32> {
+    /// channels ([`FixedChannel`](crate::FixedChannel) and others).
+    pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         pack_integers(self.filter, self.epilogue, filter, channels)
     }
 }
@@ -158,7 +158,7 @@ pub(crate) fn pack_integers(
     shape: [u32; 4],
     epilogue: Epilogue,
     filter: &[i8],
-    channels: &[[u32; 3]],
+    channels: &[u32],
 ) -> Vec<u32> {
     let Some(integers) = epilogue.integers else { return Vec::new() };
     let weights = in_order(shape)

@@ -1,6 +1,7 @@
 //! Depthwise convolution with strides, dilation, padding, channel multiplier, bias and a fused epilogue.
 
 use crate::epilogue::Epilogue;
+use crate::integers::Sums;
 use crate::kernel::linear_dispatch;
 use crate::shape::elements;
 use crate::template::Template;
@@ -101,6 +102,9 @@ impl Spec {
 
     /// Any window, channel by channel.
     fn any(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        if let Sums::Pairs { .. } = self.epilogue.sums() {
+            return Err(ShaderError::unsupported(NAME, format!("sums of over 31 bits: {self:?}")));
+        }
         let [batch, in_h, in_w, channels] = self.input;
         let [_, out_h, out_w, out_c] = self.output;
         let multiplier = out_c / channels;
@@ -143,7 +147,7 @@ impl Spec {
                 .into_iter()
                 .chain(self.epilogue.bindings())
                 .collect(),
-            uniform: self.epilogue.uniform(uniform).finish(),
+            uniform: self.epilogue.uniform(uniform, 1).finish(),
             dispatch: linear_dispatch(NAME, caps, count, u64::from(workgroup(caps)))?,
             features: Features::default(),
         })
@@ -165,8 +169,8 @@ impl Spec {
 
 impl Spec {
     /// Lays integer weights, shaped like floats, out one after the other, and after them the words of the output
-    /// channels ([`FixedChannel`](crate::FixedChannel), [`RealChannel`](crate::RealChannel)).
-    pub fn pack_integers(&self, filter: &[i8], channels: &[[u32; 3]]) -> Vec<u32> {
+    /// channels ([`FixedChannel`](crate::FixedChannel) and others).
+    pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         let Some(integers) = self.epilogue.integers else { return Vec::new() };
         integers.pack(filter.iter().copied(), channels)
     }

@@ -1,7 +1,7 @@
 //! What a kernel does with its result before storing it.
 
 use crate::Binding;
-use crate::integers::{IntegerResult, Integers};
+use crate::integers::{IntegerResult, Integers, Sums};
 use crate::template::Template;
 use crate::unary::Unary;
 use crate::uniform::Uniform;
@@ -89,6 +89,11 @@ impl Epilogue {
         matches!(self.integers, Some(Integers { result: IntegerResult::Fixed { .. }, .. }))
     }
 
+    /// How products are added up.
+    pub(crate) fn sums(&self) -> Sums {
+        self.integers.map_or(Sums::Floats, |i| i.sums)
+    }
+
     /// Whether float weights are held in 16 bits.
     pub(crate) fn has_halves(&self) -> bool {
         self.halves && self.integers.is_none()
@@ -116,9 +121,11 @@ impl Epilogue {
         let slope = binding + u32::from(self.residual.is_some());
         let rows = slope + u32::from(self.has_slope());
         let after = self.residual.unwrap_or_default();
-        template
+        self.sums()
+            .apply(template)
             .flag("INTEGERS", self.integers.is_some())
             .flag("FIXED", self.is_fixed())
+            .number("RESULT", self.integers.map_or(0, |i| i.result.kind()))
             .flag("HALVES", self.has_halves())
             .flag("BY_ROW", self.has_rows())
             .number("BY_ROW_BINDING", rows)
@@ -131,14 +138,18 @@ impl Epilogue {
             .text("AFTER", after.name(), after.wgsl("after"))
     }
 
-    /// Appends the fields that `include/epilogue_params.wgsl` declares.
-    pub(crate) fn uniform(&self, uniform: Uniform) -> Uniform {
+    /// Appends the fields that `include/epilogue_params.wgsl` declares. `stride`: of the steps of four products that
+    /// an invocation takes.
+    pub(crate) fn uniform(&self, uniform: Uniform, stride: u32) -> Uniform {
         let uniform = uniform.f32s(self.activation.params()).f32s(self.residual.unwrap_or_default().params());
-        let Some(Integers { input_zero, weight_zero, result, .. }) = self.integers else { return uniform };
-        let ([zero, low, high], row) = match result {
-            IntegerResult::Fixed { zero, low, high } => ([zero, low, high], 0),
-            IntegerResult::Real { row } => ([0; 3], row),
+        let Some(Integers { input_zero, weight_zero, sums, result, .. }) = self.integers else {
+            return uniform;
         };
-        uniform.i32s([input_zero, weight_zero, zero, low, high]).u32(row)
+        let ([zero, low, high], tail, row) = match result {
+            IntegerResult::Fixed { zero, low, high, tail, .. } => ([zero, low, high], tail, 0),
+            IntegerResult::Real { row } => ([0; 3], [0; 2], row),
+        };
+        let uniform = uniform.i32s([input_zero, weight_zero, zero, low, high]).u32(row);
+        uniform.u32s(tail).u32(sums.block(stride))
     }
 }

@@ -37,7 +37,7 @@ impl Spec {
     }
 
     /// Lays out integer weights, as [convolutions](crate::conv_2d::Spec::pack_integers) do.
-    pub fn pack_integers(&self, filter: &[i8], channels: &[[u32; 3]]) -> Vec<u32> {
+    pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         self.convolution().pack_integers(filter, channels)
     }
 

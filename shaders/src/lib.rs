@@ -78,5 +78,7 @@ pub use element::Element;
 pub use epilogue::{Activation, Epilogue};
 pub use error::ShaderError;
 pub use halves::{are_halves, halves};
-pub use integers::{FixedChannel, IntegerResult, Integers, RealChannel};
+pub use integers::{
+    DoubleChannel, FixedChannel, IntegerResult, Integers, RealChannel, Scaling, Sums, Terms, WideChannel,
+};
 pub use kernel::{Access, Binding, Kernel};

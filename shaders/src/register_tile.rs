@@ -48,6 +48,11 @@ impl RegisterTile {
         if self.split { self.pixels } else { self.pixels * self.rows }
     }
 
+    /// Between the steps in depth that an invocation takes.
+    pub(crate) fn stride(&self) -> u32 {
+        if self.split { self.rows } else { 1 }
+    }
+
     pub(crate) fn apply(&self, template: Template) -> Template {
         template
             .number("WIDTH", self.width)

@@ -224,6 +224,8 @@ fn include(name: &str) -> Option<&'static str> {
         "epilogue" => include_str!("wgsl/include/epilogue.wgsl"),
         "epilogue_params" => include_str!("wgsl/include/epilogue_params.wgsl"),
         "fixed" => include_str!("wgsl/include/fixed.wgsl"),
+        "fixed_double" => include_str!("wgsl/include/fixed_double.wgsl"),
+        "fixed_wide" => include_str!("wgsl/include/fixed_wide.wgsl"),
         "integers" => include_str!("wgsl/include/integers.wgsl"),
         "item" => include_str!("wgsl/include/item.wgsl"),
         "math" => include_str!("wgsl/include/math.wgsl"),

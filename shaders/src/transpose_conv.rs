@@ -90,7 +90,7 @@ impl Spec {
                 .into_iter()
                 .chain(self.epilogue.bindings())
                 .collect(),
-            uniform: self.epilogue.uniform(uniform).finish(),
+            uniform: self.epilogue.uniform(uniform, tile.stride()).finish(),
             dispatch,
             features: Features {
                 subgroups: tile.shared,
@@ -108,7 +108,7 @@ impl Spec {
     }
 
     /// Lays out integer weights, as [convolutions](crate::conv_2d::Spec::pack_integers) do.
-    pub fn pack_integers(&self, filter: &[i8], channels: &[[u32; 3]]) -> Vec<u32> {
+    pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         pack_integers(self.filter, self.epilogue, filter, channels)
     }
 }

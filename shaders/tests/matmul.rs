@@ -18,6 +18,7 @@ fn check(batch_a: &[u32], batch_b: &[u32], [rows, columns, depth]: [u32; 3]) {
             transpose_a,
             transpose_b,
             activation: Activation::RELU,
+            integers: None,
         };
         let output = spec.output().unwrap();
         let (x, y) = (noise(count(&a), 1), noise(count(&b), 2));
@@ -73,6 +74,7 @@ fn refuses_shapes_that_do_not_fit_together() {
         transpose_a: false,
         transpose_b: false,
         activation: Activation::None,
+        integers: None,
     };
     for (a, b) in
         [(&[2_u32, 3][..], &[2_u32, 3][..]), (&[3], &[3, 2]), (&[2, 4, 3], &[3, 3, 2]), (&[0, 3], &[3, 2])]

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use delegraph_shaders::batch_matmul::{self, Steps};
 use delegraph_shaders::binary::{self, Binary};
 use delegraph_shaders::depth_to_space::{self, Direction as Shuffle};
 use delegraph_shaders::pad::{self, Fill};
@@ -18,8 +19,8 @@ use delegraph_shaders::resample::Positions;
 use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
-    Access, Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, ShaderError, arg_min_max,
-    batch_matmul, cast, complex, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d,
+    Access, Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, Scaling, ShaderError, Sums,
+    arg_min_max, cast, complex, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d,
     dynamic_update_slice, fully_connected, gather, gather_nd, l2_normalization, landmarks,
     local_response_normalization, lstm, max_pooling, one_hot, resample, row_scales, row_steps, scatter,
     select, slice, softmax, texture, tile, topk, transpose, transpose_conv,
@@ -76,18 +77,39 @@ fn few_epilogues() -> Vec<Epilogue> {
 }
 
 fn integer_epilogues() -> Vec<Epilogue> {
-    let integers = |bits, result| Integers { input_zero: -3, weight_zero: 0, bits, result };
-    let fixed = IntegerResult::Fixed { zero: 1, low: -128, high: 127 };
+    let integers = |bits, sums, result| {
+        let integers = Integers { input_zero: -3, weight_zero: 0, bits, sums, result };
+        Epilogue::of_integers(Activation::None, integers)
+    };
+    let fixed =
+        |scaling| IntegerResult::Fixed { scaling, zero: 1, low: -128, high: 127, tail: [u32::MAX, 0] };
     let mut all = Vec::new();
-    for bits in [4, 8] {
-        for result in [fixed, IntegerResult::Real { row: 0 }, IntegerResult::Real { row: 25 }] {
-            all.push(Epilogue::of_integers(Activation::None, integers(bits, result)));
+    let scalings = [Scaling::Narrow, Scaling::Wide, Scaling::Double].map(fixed);
+    for result in [IntegerResult::Real { row: 0 }, IntegerResult::Real { row: 25 }].iter().chain(&scalings) {
+        all.push(integers(4, Sums::Floats, *result));
+        for sums in
+            [Sums::Floats, Sums::Blocks(2), Sums::Words { halved: false }, Sums::Words { halved: true }]
+        {
+            all.push(integers(8, sums, *result));
         }
     }
-    let real = integers(8, IntegerResult::Real { row: 25 });
-    let prelu = Epilogue::of_integers(Activation::Prelu, real);
+    let prelu = Epilogue {
+        activation: Activation::Prelu,
+        ..integers(8, Sums::Floats, IntegerResult::Real { row: 25 })
+    };
     all.push(Epilogue { residual: Some(Activation::RELU), ..prelu });
     all
+}
+
+/// Sums that depthwise convolutions don't have.
+fn largest_sums() -> Vec<Epilogue> {
+    let integers = |halved, scaling| {
+        let result = IntegerResult::Fixed { scaling, zero: 0, low: -9, high: 9, tail: [0; 2] };
+        let sums = Sums::Pairs { halved };
+        let integers = Integers { input_zero: 0, weight_zero: 3, bits: 8, sums, result };
+        Epilogue::of_integers(Activation::None, integers)
+    };
+    vec![integers(false, Scaling::Wide), integers(true, Scaling::Double)]
 }
 
 fn every_epilogue() -> Vec<Epilogue> {
@@ -222,7 +244,7 @@ fn convolutions() {
     for epilogue in every_epilogue() {
         kernels.add(|caps| conv([8, 24], 1, 5, epilogue).kernel(caps));
     }
-    for epilogue in few_epilogues().into_iter().chain(integer_epilogues()) {
+    for epilogue in few_epilogues().into_iter().chain(integer_epilogues()).chain(largest_sums()) {
         for from in [8, 6] {
             for to in [24, 12, 10, 7] {
                 for side in [5, 1] {
@@ -239,7 +261,7 @@ fn convolutions() {
 #[test]
 fn transposed_convolutions() {
     let mut kernels = Kernels::default();
-    for epilogue in few_epilogues().into_iter().chain(integer_epilogues()) {
+    for epilogue in few_epilogues().into_iter().chain(integer_epilogues()).chain(largest_sums()) {
         for from in [8, 6] {
             for to in [24, 12, 7] {
                 for side in [5, 1] {
@@ -297,14 +319,21 @@ fn products() {
     for (rows, columns, depth) in [(9, 24, 8), (9, 7, 6), (9, 10, 8), (1, 24, 8), (9, 12, 7)] {
         for (transpose_a, transpose_b) in [(false, false), (false, true), (true, false), (true, true)] {
             for batch in [&[2_u32, 3][..], &[]] {
-                let spec = batch_matmul::Spec {
-                    a: [batch, &if transpose_a { [depth, rows] } else { [rows, depth] }].concat(),
-                    b: if transpose_b { vec![3, columns, depth] } else { vec![3, depth, columns] },
-                    transpose_a,
-                    transpose_b,
-                    activation: Activation::RELU,
+                let steps = |bias, sums| {
+                    let (multiplier, shift, up, zero, low, high) = (1 << 30, -3, true, 1, -128, 127);
+                    Some(Steps { zeros: [1, 2], bias, multiplier, shift, up, zero, low, high, sums })
                 };
-                kernels.add(|caps| spec.kernel(caps));
+                for integers in [None, steps(false, Sums::Floats), steps(true, Sums::Blocks(64))] {
+                    let spec = batch_matmul::Spec {
+                        a: [batch, &if transpose_a { [depth, rows] } else { [rows, depth] }].concat(),
+                        b: if transpose_b { vec![3, columns, depth] } else { vec![3, depth, columns] },
+                        transpose_a,
+                        transpose_b,
+                        activation: Activation::RELU,
+                        integers,
+                    };
+                    kernels.add(|caps| spec.kernel(caps));
+                }
             }
         }
     }

@@ -1,13 +1,15 @@
 //! BATCH_MATMUL.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::ops::Activation as Fused;
 use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
 use delegraph_shaders::batch_matmul::Spec;
 
 use super::GpuOp;
-use crate::lower::Lowering;
+use super::integers::steps;
+use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::BATCH_MATMUL, max_version: 4, lower }];
 
@@ -17,11 +19,25 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     if cx.ty(0) != cx.ty(1) {
         return Err(cx.wrong_type(1));
     }
-    let inputs = [cx.input(0)?, cx.input(1)?];
-    let output = cx.real_output(0)?;
-    let [a, b] = inputs.map(|id| cx.shape(id));
-    let (transpose_a, transpose_b) = (p.adj_x, p.adj_y);
-    cx.push(Spec { a, b, transpose_a, transpose_b, activation: Activation::None }, &inputs, output)
+    let (transpose_a, transpose_b, activation) = (p.adj_x, p.adj_y, Activation::None);
+    let spec =
+        |[a, b]: [Vec<u32>; 2], integers| Spec { a, b, transpose_a, transpose_b, activation, integers };
+    let inputs = [cx.any_input(0)?, cx.any_input(1)?];
+    let shapes = inputs.map(|id| cx.shape(id));
+    if !cx.is_bytes(inputs[0]) {
+        let (inputs, output) = ([cx.input(0)?, cx.input(1)?], cx.real_output(0)?);
+        return cx.push(spec(shapes, None), &inputs, output);
+    }
+    let output = cx.output(0)?;
+    if !cx.is_bytes(output) {
+        return Err(unsupported("an output that is not of the inputs' type"));
+    }
+    let (Some(a), Some(b), Some(to)) = (cx.affine(inputs[0]), cx.affine(inputs[1]), cx.affine(output)) else {
+        return Err(unsupported("integers without a scale of their own"));
+    };
+    let depth = shapes[0].iter().rev().nth(usize::from(p.adj_x)).copied().unwrap_or(0);
+    let steps = steps([a, b, to], depth, false, false, Fused::None)?;
+    cx.push(spec(shapes, Some(steps)), &inputs, output)
 }
 
 #[cfg(test)]
@@ -38,5 +54,20 @@ mod tests {
         let expected = T::new(&[2, 1, 3], &[1.0_f32, 2.0, 3.0, 3.0, 4.0, 7.0]);
         let inputs = [Some(a), Some(b)];
         check(BuiltinOp::BATCH_MATMUL, 1, Params::BatchMatMul(params), &inputs, &[expected]);
+    }
+
+    #[test]
+    fn floats_would_lose_the_last_two() {
+        // Less their zero points: 1029 times 255 and a 1, on columns whose sums are 255 * 2^18 and two less.
+        let a = [vec![127_i8; 1029], vec![-127]].concat();
+        let columns = [[127_i8, 127]; 1028].into_iter().chain([[-124, -125], [-128, 125]]);
+        let b: Vec<i8> = columns.flatten().collect();
+        let a = T::new(&[1, 1030], &a).quantized(1.0, -128);
+        let b = T::new(&[1030, 2], &b).quantized(1.0, -128);
+        // 127.5 steps go away from zero, a bit less goes towards it.
+        let expected = T::new(&[1, 2], &[0_i8, -1]).quantized(524_288.0, -128);
+        let params = BatchMatMulParams { adj_x: false, adj_y: false, asymmetric_quantize_inputs: false };
+        let inputs = [Some(a), Some(b)];
+        check(BuiltinOp::BATCH_MATMUL, 2, Params::BatchMatMul(params), &inputs, &[expected]);
     }
 }

@@ -5,7 +5,7 @@ use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::{Epilogue, conv_2d};
 
-use super::integers::{Operands, are_weights, product};
+use super::integers::{Operands, Sixteen, are_weights, product};
 use super::{GpuOp, activation, pad_front, positive};
 use crate::lower::Lowering;
 
@@ -47,7 +47,10 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             dimension: 0,
             activation: p.fused_activation_function,
             upwards: if grouped && cx.ty(0) != Some(TensorType::UInt8) { 0 } else { usize::MAX },
+            tail: usize::MAX,
             single: cx.ty(0) == Some(TensorType::UInt8),
+            zeros: false,
+            sixteen: if cx.ty(2) == Some(TensorType::Int64) { Sixteen::Wide } else { Sixteen::Narrow },
             rows: shapes.0[0],
             row_pixels: out_h.saturating_mul(out_w),
             asymmetric: grouped || cx.has_scales_per_channel(1),
@@ -132,5 +135,38 @@ mod tests {
         let expected = T::new(&[1, 1, 2, 1], &[128.0_f32, 0.0]);
         let inputs = [Some(input), Some(filter), Some(T::new(&[1], &[1.0_f32]).constant())];
         check(BuiltinOp::CONV_2D, 1, params(Padding::Valid, 1, Activation::Relu), &inputs, &[expected]);
+    }
+
+    /// A point of 2066 channels.
+    fn deep(input: T, filter: &[i8], bias: T, expected: T) {
+        let filter = T::new(&[2, 1, 1, 2066], filter).constant().quantized(1.0, 0);
+        let inputs = [Some(input), Some(filter), Some(bias.constant())];
+        check(BuiltinOp::CONV_2D, 4, params(Padding::Valid, 1, Activation::None), &inputs, &[expected]);
+    }
+
+    #[test]
+    fn floats_would_lose_the_last_two() {
+        // Less the zero point: 2065 times 255 and a 1, on weights whose sums are 255 * 2^18 and two less.
+        let input = T::new(&[1, 1, 1, 2066], &[vec![127_i8; 2065], vec![-127]].concat()).quantized(1.0, -128);
+        let row = |last: [i8; 2]| [vec![127_i8; 2064], last.to_vec()].concat();
+        let filter = [row([16, 0]), row([16, -2])].concat();
+        // 127.5 steps go up, a bit less goes down.
+        let expected = T::new(&[1, 1, 1, 2], &[0_i8, -1]).quantized(524_288.0, -128);
+        deep(input, &filter, T::new(&[2], &[0_i32; 2]), expected);
+    }
+
+    #[test]
+    fn sums_of_16_bits_need_more_than_32() {
+        let input = T::new(&[1, 1, 1, 2066], &[i16::MIN; 2066]).quantized(1.0, 0);
+        let filter = vec![127_i8; 2 * 2066];
+        let sum = -32_768 * 127 * 2066_i64;
+        let half = -(2 * 16_390 + 1) << 18;
+        // -16390.5 steps go up, a bit less goes down.
+        let expected = T::new(&[1, 1, 1, 2], &[-16_390_i16, -16_391]).quantized(524_288.0, 0);
+        deep(input.clone(), &filter, T::new(&[2], &[half - sum, half - 1 - sum]), expected);
+        // With a bias of 32 bits, so have the sums, which wrap; the bias makes -15.5 steps of them.
+        let expected = T::new(&[1, 1, 1, 2], &[-15_i16, -16]).quantized(524_288.0, 0);
+        let bias = (-31 << 18) - sum as i32;
+        deep(input, &filter, T::new(&[2], &[bias, bias - 2]), expected);
     }
 }

@@ -5,7 +5,7 @@ use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::{Epilogue, depthwise_conv_2d};
 
-use super::integers::{Operands, are_weights, product};
+use super::integers::{Operands, Sixteen, are_weights, product};
 use super::{GpuOp, activation, pad_front, positive};
 use crate::lower::Lowering;
 
@@ -44,7 +44,10 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             activation: p.fused_activation_function,
             // The kernels that this agrees with take eight channels at once.
             upwards: if unsigned { 0 } else { result[3] as usize / 8 * 8 },
+            tail: usize::MAX,
             single: unsigned,
+            zeros: false,
+            sixteen: Sixteen::Wide,
             rows: shape[0],
             row_pixels: result[1].saturating_mul(result[2]),
             asymmetric: true,
@@ -83,5 +86,35 @@ mod tests {
         let filter = T::new(&[1, 1, 1, 3], &[1.0_f32, 2.0, 4.0]).constant();
         let expected = T::new(&[1, 1, 1, 3], &[2.0_f32, 4.0, 6.0]);
         check(BuiltinOp::DEPTHWISE_CONV_2D, 1, params(3), &[Some(input), Some(filter), None], &[expected]);
+    }
+
+    #[test]
+    fn floats_would_lose_the_last_one_of_16_bits() {
+        let params = |depth_multiplier| {
+            Params::DepthwiseConv2D(DepthwiseConv2DParams {
+                padding: Padding::Valid,
+                stride_w: 1,
+                stride_h: 1,
+                depth_multiplier,
+                fused_activation_function: Activation::None,
+                dilation_w_factor: 1,
+                dilation_h_factor: 1,
+            })
+        };
+        // Four channels at once, and one by one.
+        for (channels, multiplier) in [(4, 1), (1, 3)] {
+            let outputs = channels * multiplier;
+            let input = T::new(&[1, 8, 8, channels], &vec![i16::MAX; 64 * channels]).quantized(1.0, 0);
+            let filter = T::new(&[1, 8, 8, outputs], &vec![127_i8; 64 * outputs]).constant();
+            let sum = 64 * 32_767 * 127_i64;
+            let half = (2 * 16_255 + 1) << 13;
+            let bias: Vec<i64> = (0..outputs as i64).map(|o| half - o - sum).collect();
+            let bias = T::new(&[outputs], &bias).constant();
+            // 16255.5 steps go up, less goes down.
+            let expected: Vec<i16> = (0..outputs).map(|o| if o == 0 { 16_256 } else { 16_255 }).collect();
+            let expected = T::new(&[1, 1, 1, outputs], &expected).quantized(16_384.0, 0);
+            let inputs = [Some(input), Some(filter.quantized(1.0, 0)), Some(bias)];
+            check(BuiltinOp::DEPTHWISE_CONV_2D, 5, params(multiplier as i32), &inputs, &[expected]);
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! FULLY_CONNECTED.
 
-use delegraph_core::BuiltinOp;
 use delegraph_core::ops::WeightsFormat;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::fully_connected::Spec;
 use delegraph_shaders::{Activation, Epilogue, batch_matmul, binary};
 
-use super::integers::{Operands, are_weights, product};
+use super::integers::{Operands, Sixteen, are_weights, product, steps};
 use super::{GpuOp, activation};
 use crate::graph::{Element, ValueId};
 use crate::lower::{Lowering, unsupported};
@@ -27,6 +27,9 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     if are_weights(cx, 1) && cx.is_constant(1) {
         return packed_weights(cx, p, [rows, inputs, outputs]);
     }
+    if matches!(cx.ty(0), Some(TensorType::Int8 | TensorType::UInt8)) {
+        return computed_integers(cx, p, [rows, inputs, outputs]);
+    }
     let activation = activation(p.fused_activation_function)?;
     let input = cx.input(0)?;
     if !cx.is_constant(1) {
@@ -44,6 +47,15 @@ fn packed_weights(
     [rows, inputs, outputs]: [u32; 3],
 ) -> Result<(), Rejection> {
     let sparse = cx.node().input(1).is_some_and(|weights| weights.tensor().sparsity.is_some());
+    let bytes = cx.ty(0) != Some(TensorType::Int16);
+    let affine = cx.quantization(1).and_then(|q| q.affine());
+    let one_scale = affine.is_some_and(|a| a.scales.len() == 1);
+    let zero = affine.is_some_and(|a| one_scale && a.zero_points.iter().any(|&zero| zero != 0));
+    // Without a bias, the type that it would have still says how wide sums are.
+    let wide = match cx.ty(2) {
+        Some(ty) => ty == TensorType::Int64,
+        None => p.quantized_bias_type == TensorType::Int64 || zero,
+    };
     let product = product(
         cx,
         &Operands {
@@ -52,14 +64,49 @@ fn packed_weights(
             bias: 2,
             dimension: 0,
             activation: p.fused_activation_function,
-            upwards: if sparse { 0 } else { usize::MAX },
-            single: true,
+            upwards: if sparse && bytes { 0 } else { usize::MAX },
+            tail: usize::MAX,
+            single: one_scale,
+            zeros: true,
+            // With a zero point it is no matrix product of narrow numbers.
+            sixteen: if wide || zero { Sixteen::Double { wraps: !wide } } else { Sixteen::Narrow },
             rows,
             row_pixels: 1,
             asymmetric: p.asymmetric_quantize_inputs,
         },
     )?;
     cx.push_product(Spec { rows, inputs, outputs, epilogue: product.epilogue }, product)
+}
+
+/// Weights of bytes that the model computes.
+fn computed_integers(
+    cx: &mut Lowering<'_, '_, '_>,
+    p: &FullyConnectedParams,
+    [rows, inputs, outputs]: [u32; 3],
+) -> Result<(), Rejection> {
+    if cx.ty(0) != cx.ty(1) {
+        return Err(cx.wrong_type(1));
+    }
+    let mut operands = vec![cx.any_input(0)?, cx.any_input(1)?];
+    let output = cx.output(0)?;
+    let (Some(a), Some(b), Some(to)) = (cx.affine(operands[0]), cx.affine(operands[1]), cx.affine(output))
+    else {
+        return Err(unsupported("integers without a scale of their own"));
+    };
+    let bias = cx.has_input(2);
+    if bias {
+        cx.expect(2, TensorType::Int32)?;
+        operands.push(cx.any_input(2)?);
+    }
+    let spec = batch_matmul::Spec {
+        a: vec![rows, inputs],
+        b: vec![outputs, inputs],
+        transpose_a: false,
+        transpose_b: true,
+        activation: Activation::None,
+        integers: Some(steps([a, b, to], inputs, bias, true, p.fused_activation_function)?),
+    };
+    cx.push(spec, &operands, output)
 }
 
 /// Weights that the model computes: a product, and the bias on its own.
@@ -77,6 +124,7 @@ fn computed_weights(
         transpose_a: false,
         transpose_b: true,
         activation: if bias.is_some() { Activation::None } else { activation },
+        integers: None,
     };
     let Some(bias) = bias else { return cx.push(product, &[input, weights], output) };
     let sum = cx.temporary(&[rows, outputs]);
@@ -97,7 +145,7 @@ mod tests {
     use super::*;
     use crate::testing::{T, check};
     use delegraph_core::Params;
-    use delegraph_core::ops::{Activation as Fused, TensorType};
+    use delegraph_core::ops::Activation as Fused;
 
     #[test]
     fn constant_and_computed_weights() {
@@ -137,5 +185,55 @@ mod tests {
         });
         let inputs = [Some(input), Some(weights), None];
         check(BuiltinOp::FULLY_CONNECTED, 4, params, &inputs, &[expected]);
+    }
+
+    fn plain(quantized_bias_type: TensorType) -> Params {
+        Params::FullyConnected(FullyConnectedParams {
+            fused_activation_function: Fused::None,
+            weights_format: WeightsFormat::Default,
+            keep_num_dims: false,
+            asymmetric_quantize_inputs: false,
+            quantized_bias_type,
+        })
+    }
+
+    #[test]
+    fn sums_of_16_bits_are_scaled_in_double_precision() {
+        // 0.0007 in single precision is a little below it, so that 3.5 steps are a little less.
+        let run = |input: &[i16], weights: &[i8], zero, bias: &[i64], scale: f32, expected: &[i16]| {
+            let input = T::new(&[1, input.len()], input).quantized(1.0, 0);
+            let depth = weights.len() / bias.len();
+            let weights = T::new(&[bias.len(), depth], weights).constant().quantized(scale, zero);
+            let expected = T::new(&[1, bias.len()], expected).quantized(1.0, 0);
+            let inputs = [Some(input), Some(weights), Some(T::new(&[bias.len()], bias).constant())];
+            let params = plain(TensorType::Int64);
+            check(BuiltinOp::FULLY_CONNECTED, 4, params, &inputs, &[expected]);
+        };
+        run(&[50], &[100, -100], 0, &[0, 0], 0.0007, &[3, -3]);
+        run(&[50], &[100, -100], 0, &[1, -1], 0.0007, &[4, -4]);
+        run(&[1], &[1, 1, 1], 0, &[6, -8, 0], 0.5, &[4, -4, 1]);
+        // A bit less than a half has no place in a double: it becomes one, and goes away from zero.
+        run(&[1], &[1], 0, &[4459009574153390], f32::from_bits(0x250147ae), &[1]);
+        run(&[1], &[1], 0, &[4459009574153388], f32::from_bits(0x250147ae), &[0]);
+        run(&[i16::MIN], &[127, -127], 0, &[0, 0], 1.0, &[i16::MIN, i16::MAX]);
+        // Far over 32 bits, with weights of 255 less their zero point.
+        let (input, weights) = (vec![i16::MIN; 2100], [vec![127_i8; 2100], vec![-128; 2100]].concat());
+        let sum = -32_768 * 255 * 2100_i64;
+        let half = -(2 * 16_000 + 1) << 19;
+        run(&input, &weights, -128, &[half - sum, half + 1], 2_f32.powi(-20), &[-16_001, -16_000]);
+    }
+
+    #[test]
+    fn computed_weights_of_bytes() {
+        let input = || T::new(&[1, 2], &[3_u8, 250]).quantized(1.0, 1);
+        let weights = || T::new(&[2, 2], &[7_u8, 5, 255, 0]).quantized(0.5, 5);
+        let bias = T::new(&[2], &[2_i32, -2]);
+        // Quarters of 2 · 2 + 2 and 2 · 250 - 249 · 5 - 2: halves go up, and so did -373.5 on the way.
+        let expected = T::new(&[1, 2], &[202_u8, 14]).quantized(2.0, 200);
+        let inputs = [Some(input()), Some(weights()), Some(bias)];
+        let params = plain(TensorType::Int32);
+        check(BuiltinOp::FULLY_CONNECTED, 1, params.clone(), &inputs, &[expected]);
+        let expected = T::new(&[1, 2], &[201_u8, 14]).quantized(2.0, 200);
+        check(BuiltinOp::FULLY_CONNECTED, 1, params, &[Some(input()), Some(weights()), None], &[expected]);
     }
 }

@@ -7,9 +7,10 @@ use delegraph_core::fixed_point::Multiplier;
 use delegraph_core::ops::Activation as Fused;
 use delegraph_core::{Quantization, TensorType};
 use delegraph_delegate_api::Rejection;
-use delegraph_shaders::quantize::{Affine, Direction};
+use delegraph_shaders::quantize::Affine;
 use delegraph_shaders::{
-    Activation, Epilogue, FixedChannel, IntegerResult, Integers, RealChannel, row_scales, row_steps,
+    Activation, DoubleChannel, Epilogue, FixedChannel, IntegerResult, Integers, RealChannel, Scaling, Sums,
+    Terms, WideChannel, batch_matmul, row_scales, row_steps,
 };
 
 use super::{activation, invalid_scale};
@@ -29,8 +30,14 @@ pub(super) struct Operands {
     pub activation: Fused,
     /// How many output channels round halves upwards; the rest round them away from zero.
     pub upwards: usize,
+    /// The output element from which on none does.
+    pub tail: usize,
     /// Scales are multiplied in single precision.
     pub single: bool,
+    /// Signed weights may have a zero point.
+    pub zeros: bool,
+    /// What becomes of the sums of activations of 16 bits.
+    pub sixteen: Sixteen,
     /// Rows of float activations, each with a scale of its own.
     pub rows: u32,
     /// Output pixels that come from one such row.
@@ -39,21 +46,23 @@ pub(super) struct Operands {
     pub asymmetric: bool,
 }
 
+/// How the kernels on the CPU scale sums of activations of 16 bits.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Sixteen {
+    /// 32 bits of them, as those of bytes.
+    Narrow,
+    /// 64 bits.
+    Wide,
+    /// In double precision; of 64 bits, or of 32.
+    Double { wraps: bool },
+}
+
 /// What the step of the product needs.
 pub(crate) struct Product<'a> {
     pub epilogue: Epilogue,
     pub inputs: Vec<ValueId>,
     pub weights: Weights<'a>,
     pub output: ValueId,
-    /// Where the result is rounded to, where that is a step of its own.
-    rounded: Option<ValueId>,
-}
-
-impl Product<'_> {
-    /// Adds what follows the product.
-    pub(crate) fn finish(&self, cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-        self.rounded.map_or(Ok(()), |to| cx.round(self.output, to, Direction::Away))
-    }
 }
 
 /// Whether input `i` is weights of integers.
@@ -68,6 +77,8 @@ struct Filter<'a> {
     zero: i32,
     /// One per channel.
     scales: Vec<f32>,
+    /// Channels are the innermost dimension.
+    last: bool,
 }
 
 impl<'a> Filter<'a> {
@@ -116,11 +127,45 @@ impl<'a> Filter<'a> {
         if !(-128..=127).contains(&zero) || !scales.iter().all(|s| s.is_finite() && *s >= 0.0) {
             return Err(unsupported(format!("the quantization of input {i}")));
         }
-        Ok(Filter { weights, bits, zero, scales })
+        let last = dimension > 0 && dimension + 1 == shape.len();
+        Ok(Filter { weights, bits, zero, scales, last })
     }
 
-    fn integers(&self, input_zero: i32, result: IntegerResult) -> Integers {
-        Integers { input_zero, weight_zero: self.zero, bits: self.bits, result }
+    /// `largest`: the largest magnitude of an input, less what stands for zero. `wraps`: sums have 32 bits.
+    fn integers(
+        &self,
+        input_zero: i32,
+        largest: u32,
+        wraps: bool,
+        result: IntegerResult,
+    ) -> Result<Integers, Rejection> {
+        let channels = self.scales.len().max(1);
+        let magnitude = |&weight: &i8| (i32::from(weight) - self.zero).unsigned_abs();
+        let weight = self.weights.iter().map(magnitude).max().unwrap_or(0);
+        let depth = self.weights.len() / channels;
+        let sum = |channel: &[i8]| channel.iter().map(|w| u64::from(magnitude(w))).sum::<u64>();
+        let weights = match self.last {
+            false => self.weights.chunks(depth.max(1)).map(sum).max(),
+            true => {
+                let mut sums = vec![0; channels];
+                for pixel in self.weights.chunks(channels) {
+                    sums.iter_mut().zip(pixel).for_each(|(sum, w)| *sum += u64::from(magnitude(w)));
+                }
+                sums.into_iter().max()
+            }
+        };
+        // Channels that come in no fours take as much as three more would.
+        let count = 4 * depth as u64;
+        let weights = weights.unwrap_or(0);
+        let sums = Sums::of(Terms { count, input: largest, weight, weights, wraps });
+        let sums = sums.ok_or_else(|| unsupported(format!("sums of {depth} products of such integers")))?;
+        Ok(Integers { input_zero, weight_zero: self.zero, bits: self.bits, sums, result })
+    }
+
+    /// What the sums of a channel may come to.
+    fn largest_sum(&self, largest: u32) -> u64 {
+        let depth = (self.weights.len() / self.scales.len().max(1)) as u64;
+        depth.saturating_mul(255).saturating_mul(largest.into())
     }
 }
 
@@ -132,8 +177,9 @@ pub(super) fn product<'a>(
     let input = cx.any_input(operands.input)?;
     match (cx.element(input), cx.affine(input)) {
         (Element::F32, _) => by_rows(cx, input, operands),
-        (Element::I32, Some(affine)) if cx.is_bytes(input) => fixed(cx, input, affine, operands),
-        (Element::I32, Some(affine)) if affine.zero == 0 => wide(cx, input, affine, operands),
+        (Element::I32, Some(affine)) if cx.is_bytes(input) || affine.zero == 0 => {
+            fixed(cx, input, affine, operands)
+        }
         _ => Err(cx.wrong_type(operands.input)),
     }
 }
@@ -162,18 +208,18 @@ fn by_rows<'a>(
         let bias = bias.as_ref().and_then(|bias| bias.get(o)).copied().unwrap_or(0.0);
         RealChannel { scale, bias }.words()
     };
-    let channels = filter.scales.iter().enumerate().map(channel).collect();
-    let integers = filter.integers(0, IntegerResult::Real { row: operands.row_pixels });
+    let channels = filter.scales.iter().enumerate().flat_map(channel).collect();
+    let largest = if asymmetric { 255 } else { 127 };
+    let integers = filter.integers(0, largest, true, IntegerResult::Real { row: operands.row_pixels })?;
     Ok(Product {
         epilogue: Epilogue::of_integers(activation(operands.activation)?, integers),
         inputs: vec![steps, scales],
         weights: Weights::Integers { filter: filter.weights, channels },
         output,
-        rounded: None,
     })
 }
 
-/// Bytes all the way, in the fixed-point arithmetic of the kernels on the CPU.
+/// Integers all the way, in the arithmetic of the kernels on the CPU.
 fn fixed<'a>(
     cx: &mut Lowering<'a, '_, '_>,
     input: ValueId,
@@ -181,58 +227,81 @@ fn fixed<'a>(
     operands: &Operands,
 ) -> Result<Product<'a>, Rejection> {
     let filter = Filter::new(cx, operands.filter, operands.dimension, false)?;
-    let bias = bias_integers(cx, operands.bias)?;
+    let bias = bias_integers(cx, operands.bias)?.unwrap_or_default();
     let output = cx.output(0)?;
     let to = cx.affine(output).ok_or_else(|| unsupported("an output without a scale"))?;
-    let one_scale = filter.scales.iter().all(|scale| Some(scale) == filter.scales.first());
-    let mut channels = Vec::with_capacity(filter.scales.len());
+    let bytes = cx.is_bytes(input);
+    let signed = cx.ty(operands.filter) != Some(TensorType::UInt8);
+    if !bytes && to.zero != 0 || signed && filter.zero != 0 && !operands.zeros {
+        return Err(unsupported("zero points of 16 bits or of signed weights"));
+    }
+    let sixteen = if bytes { Sixteen::Narrow } else { operands.sixteen };
+    let largest = from.high.abs_diff(from.zero).max(from.low.abs_diff(from.zero));
+    let mut channels = Vec::new();
     for (o, &scale) in filter.scales.iter().enumerate() {
-        let product = match operands.single && one_scale {
+        let product = match operands.single {
             true => f64::from(from.scale * scale),
             false => f64::from(from.scale) * f64::from(scale),
         };
         let factor = Multiplier::new(product / f64::from(to.scale)).map_err(invalid_scale)?;
-        let bias = bias.as_ref().and_then(|bias| bias.get(o)).map_or(0, |&bias| bias as i32);
-        let up = o < operands.upwards;
-        channels.push(FixedChannel { bias, multiplier: factor.multiplier, shift: factor.shift, up }.words());
+        let bias = bias.get(o).copied().unwrap_or(0);
+        match sixteen {
+            Sixteen::Narrow => {
+                let (Multiplier { multiplier, shift }, up) = (factor, o < operands.upwards);
+                channels.extend(FixedChannel { bias: bias as i32, multiplier, shift, up }.words());
+            }
+            Sixteen::Wide => {
+                let (multiplier, right) = factor.wide();
+                channels.extend(WideChannel { bias, multiplier: multiplier.unsigned_abs(), right }.words());
+            }
+            Sixteen::Double { wraps } => {
+                let size = bias.unsigned_abs().saturating_add(filter.largest_sum(largest));
+                // With sums of up to 53 bits, doubles hold them exactly.
+                let ratio = f64::from(from.scale) * f64::from(scale) / f64::from(to.scale);
+                let words = DoubleChannel { bias, ratio, wraps }.words().filter(|_| size < 1 << 53);
+                let words =
+                    words.ok_or_else(|| unsupported(format!("a ratio of {ratio}, a bias of {bias}")))?;
+                channels.extend(words);
+            }
+        }
     }
     let (low, high) = range(operands.activation, to)?;
-    let integers = filter.integers(from.zero, IntegerResult::Fixed { zero: to.zero, low, high });
+    let (scaling, wraps) = match sixteen {
+        Sixteen::Narrow => (Scaling::Narrow, true),
+        Sixteen::Wide => (Scaling::Wide, false),
+        Sixteen::Double { wraps } => (Scaling::Double, wraps),
+    };
+    let outputs = filter.scales.len().max(1);
+    let place = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let tail = [place(operands.tail / outputs), place(operands.tail % outputs)];
+    let result = IntegerResult::Fixed { scaling, zero: to.zero, low, high, tail };
+    let integers = filter.integers(from.zero, largest, wraps, result)?;
     Ok(Product {
         epilogue: Epilogue::of_integers(Activation::None, integers),
         inputs: vec![input],
         weights: Weights::Integers { filter: filter.weights, channels },
         output,
-        rounded: None,
     })
 }
 
-/// Activations of 16 bits, whose sums need floats.
-fn wide<'a>(
-    cx: &mut Lowering<'a, '_, '_>,
-    input: ValueId,
-    from: Affine,
-    operands: &Operands,
-) -> Result<Product<'a>, Rejection> {
-    let filter = Filter::new(cx, operands.filter, operands.dimension, false)?;
-    let bias = bias_integers(cx, operands.bias)?;
-    let to = cx.output(0)?;
-    let shape = cx.shape(to);
-    let output = cx.temporary(&shape);
-    let channel = |(o, &scale): (usize, &f32)| {
-        let scale = f64::from(scale) * f64::from(from.scale);
-        let bias = bias.as_ref().and_then(|bias| bias.get(o)).map_or(0.0, |&bias| bias as f64 * scale);
-        RealChannel { scale: scale as f32, bias: bias as f32 }.words()
-    };
-    let channels = filter.scales.iter().enumerate().map(channel).collect();
-    let integers = filter.integers(0, IntegerResult::Real { row: 0 });
-    Ok(Product {
-        epilogue: Epilogue::of_integers(activation(operands.activation)?, integers),
-        inputs: vec![input],
-        weights: Weights::Integers { filter: filter.weights, channels },
-        output,
-        rounded: Some(to),
-    })
+/// How two computed operands of bytes become integers again, summing over `depth`. `up`: halves are rounded upwards.
+pub(super) fn steps(
+    [a, b, to]: [Affine; 3],
+    depth: u32,
+    bias: bool,
+    up: bool,
+    fused: Fused,
+) -> Result<batch_matmul::Steps, Rejection> {
+    let largest = |of: Affine| of.high.abs_diff(of.zero).max(of.low.abs_diff(of.zero));
+    let (input, weight) = (largest(a), largest(b));
+    let weights = u64::from(depth).saturating_mul(weight.into());
+    let sums = Sums::of(Terms { count: depth.into(), input, weight, weights, wraps: true });
+    let sums = sums.ok_or_else(|| unsupported("products of such integers"))?;
+    let ratio = f64::from(a.scale * b.scale) / f64::from(to.scale);
+    let Multiplier { multiplier, shift } = Multiplier::new(ratio).map_err(invalid_scale)?;
+    let (low, high) = range(fused, to)?;
+    let zeros = [a.zero, b.zero];
+    Ok(batch_matmul::Steps { zeros, bias, multiplier, shift, up, zero: to.zero, low, high, sums })
 }
 
 fn bias_integers(cx: &Lowering<'_, '_, '_>, i: usize) -> Result<Option<Vec<i64>>, Rejection> {

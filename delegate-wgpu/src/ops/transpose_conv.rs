@@ -7,7 +7,7 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Epilogue;
 use delegraph_shaders::transpose_conv::Spec;
 
-use super::integers::{Operands, are_weights, product};
+use super::integers::{Operands, Sixteen, are_weights, product};
 use super::{GpuOp, activation, positive};
 use crate::lower::{Lowering, unsupported};
 
@@ -43,6 +43,8 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         return cx.push_weighted(Spec { epilogue, ..spec }, input, filter, bias, output);
     }
     let unsigned = cx.ty(2) == Some(TensorType::UInt8);
+    let narrow = p.quantized_bias_type == TensorType::Int32;
+    let elements = result.iter().map(|&n| n as usize).product::<usize>();
     let product = product(
         cx,
         &Operands {
@@ -51,9 +53,12 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             bias: 3,
             dimension: 0,
             activation: p.fused_activation_function,
-            // The kernels that this agrees with take eight channels at once.
+            // The kernels that this agrees with take eight channels at once, of bytes without a sign sixteen elements.
             upwards: if unsigned { usize::MAX } else { result[3] as usize / 8 * 8 },
+            tail: if unsigned { elements / 16 * 16 } else { usize::MAX },
             single: unsigned,
+            zeros: false,
+            sixteen: if narrow { Sixteen::Narrow } else { Sixteen::Wide },
             rows: shape[0],
             row_pixels: result[1].saturating_mul(result[2]),
             asymmetric: true,
@@ -90,5 +95,45 @@ mod tests {
         };
         run(Padding::Valid, &[1.0, 2.0, 13.0, 20.0, 30.0]);
         run(Padding::Same, &[1.0, 2.0, 13.0, 20.0]);
+    }
+
+    #[test]
+    fn the_last_elements_of_bytes_without_a_sign_are_rounded_otherwise() {
+        let params = TransposeConvParams {
+            padding: Padding::Valid,
+            stride_w: 1,
+            stride_h: 1,
+            fused_activation_function: Activation::None,
+            quantized_bias_type: TensorType::Int32,
+        };
+        let shape = T::new(&[4], &[1_i32, 1, 1, 17]).constant();
+        let filter = T::new(&[17, 1, 1, 1], &[4_u8; 17]).constant().quantized(0.25, 3);
+        let input = T::new(&[1, 1, 1, 1], &[5_u8]).quantized(1.0, 7);
+        // -0.5 steps, of which 16 at once go up.
+        let mut expected = [10_u8; 17];
+        expected[16] = 9;
+        let expected = T::new(&[1, 1, 1, 17], &expected).quantized(1.0, 10);
+        let inputs = [Some(shape), Some(filter), Some(input)];
+        check(BuiltinOp::TRANSPOSE_CONV, 1, Params::TransposeConv(params), &inputs, &[expected]);
+    }
+
+    #[test]
+    fn sums_of_16_bits_need_more_than_32() {
+        let params = TransposeConvParams {
+            padding: Padding::Valid,
+            stride_w: 1,
+            stride_h: 1,
+            fused_activation_function: Activation::None,
+            quantized_bias_type: TensorType::Int64,
+        };
+        let shape = T::new(&[4], &[1_i32, 1, 1, 2]).constant();
+        let filter = T::new(&[2, 1, 1, 2066], &[127_i8; 2 * 2066]).constant().quantized(1.0, 0);
+        let input = T::new(&[1, 1, 1, 2066], &[i16::MIN; 2066]).quantized(1.0, 0);
+        let (sum, half) = (-32_768 * 127 * 2066_i64, -(2 * 16_390 + 1) << 18);
+        let bias = T::new(&[2], &[half - sum, half - 1 - sum]).constant();
+        // -16390.5 steps go up, a bit less goes down.
+        let expected = T::new(&[1, 1, 1, 2], &[-16_390_i16, -16_391]).quantized(524_288.0, 0);
+        let inputs = [Some(shape), Some(filter), Some(input), Some(bias)];
+        check(BuiltinOp::TRANSPOSE_CONV, 3, Params::TransposeConv(params), &inputs, &[expected]);
     }
 }

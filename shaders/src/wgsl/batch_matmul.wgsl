@@ -2,6 +2,9 @@
 // one product; eight invocations side by side (x) share the rows.
 //
 // SHARED: those eight are a subgroup. Each loads what another row needs, and broadcasts hand it round.
+//
+// FIXED: operands and result are integers. SUMS: 0: sums are built up in floats; 1: in floats block by block, which
+// integers add up.
 
 struct Params {
     rows: u32,
@@ -21,43 +24,107 @@ struct Params {
 #endfor
     act_a: f32,
     act_b: f32,
+#if FIXED
+    zero_a: i32,
+    zero_b: i32,
+    multiplier: i32,
+    shift: i32,
+    up: i32,
+    zero: i32,
+    low: i32,
+    high: i32,
+    // Depth after which sums go on in integers.
+    block: u32,
+#endif
 }
+
+#if FIXED
+alias E = i32;
+#else
+alias E = f32;
+#endif
+#if SUMS == 0
+alias S = f32;
+#else
+alias S = i32;
+#endif
 
 alias V = vec4<f32>;
 #if A_VEC4
-alias A = vec4<f32>;
+alias A = vec4<E>;
+alias FA = V;
 #else
-alias A = f32;
+alias A = E;
+alias FA = f32;
 #endif
 #if B_ROWS || B_COLUMNS
-alias B = vec4<f32>;
+alias B = vec4<E>;
+alias FB = V;
 #else
-alias B = f32;
+alias B = E;
+alias FB = f32;
 #endif
 #if WIDTH == 1
-alias T = f32;
+alias T = E;
 #else
-alias T = vec{{WIDTH}}<f32>;
+alias T = vec{{WIDTH}}<E>;
 #endif
 
 @group(0) @binding(0) var<storage, read> a: array<A>;
 @group(0) @binding(1) var<storage, read> b: array<B>;
-@group(0) @binding(2) var<storage, read_write> output: array<T>;
+#if BIAS
+@group(0) @binding(2) var<storage, read> bias: array<i32>;
+#endif
+@group(0) @binding({{2 + BIAS}}) var<storage, read_write> output: array<T>;
 #include "params"
 
+#if FIXED
+#include "fixed"
+
+fn result(sum: S, column: u32) -> i32 {
+#if BIAS
+    let biased = i32(sum) + bias[column];
+#else
+    let biased = i32(sum);
+#endif
+    return clamp(fixed_multiply(biased, p.multiplier, p.shift, p.up == 1) + p.zero, p.low, p.high);
+}
+#else
 #include "math"
+
+fn result(sum: S, column: u32) -> f32 {
+    return sum;
+}
+#endif
+
+// Less what stands for zero.
+fn a_of(i: u32) -> FA {
+#if FIXED
+    return FA(a[i] - A(p.zero_a));
+#else
+    return a[i];
+#endif
+}
+
+fn b_of(i: u32) -> FB {
+#if FIXED
+    return FB(b[i] - B(p.zero_b));
+#else
+    return b[i];
+#endif
+}
 
 // Four steps in depth from the k-th on.
 fn load_a(at: u32, k: u32) -> V {
 #if A_VEC4
-    return a[at + k / 4u];
+    return a_of(at + k / 4u);
 #else
     let left = p.depth - k;
     let first = at + k * p.a_depth;
-    var v = V(a[first], 0.0, 0.0, 0.0);
-    if left > 1u { v.y = a[first + p.a_depth]; }
-    if left > 2u { v.z = a[first + 2u * p.a_depth]; }
-    if left > 3u { v.w = a[first + 3u * p.a_depth]; }
+    var v = V(a_of(first), 0.0, 0.0, 0.0);
+    if left > 1u { v.y = a_of(first + p.a_depth); }
+    if left > 2u { v.z = a_of(first + 2u * p.a_depth); }
+    if left > 3u { v.w = a_of(first + 3u * p.a_depth); }
     return v;
 #endif
 }
@@ -65,25 +132,29 @@ fn load_a(at: u32, k: u32) -> V {
 #if !B_ROWS
 fn load_b(at: u32, k: u32) -> V {
 #if B_COLUMNS
-    return b[at + k / 4u];
+    return b_of(at + k / 4u);
 #else
     let left = p.depth - k;
     let first = at + k * p.b_depth;
-    var v = V(b[first], 0.0, 0.0, 0.0);
-    if left > 1u { v.y = b[first + p.b_depth]; }
-    if left > 2u { v.z = b[first + 2u * p.b_depth]; }
-    if left > 3u { v.w = b[first + 3u * p.b_depth]; }
+    var v = V(b_of(first), 0.0, 0.0, 0.0);
+    if left > 1u { v.y = b_of(first + p.b_depth); }
+    if left > 2u { v.z = b_of(first + 2u * p.b_depth); }
+    if left > 3u { v.w = b_of(first + 3u * p.b_depth); }
     return v;
 #endif
 }
 #endif
 
 #if SPLIT
-var<workgroup> parts: array<f32, {{8 * ROWS * WIDTH}}>;
+var<workgroup> parts: array<S, {{8 * ROWS * WIDTH}}>;
 #endif
 
 fn finish(v: T) -> T {
+#if FIXED
+    return v;
+#else
     return {{ACTIVATION}};
+#endif
 }
 
 @compute @workgroup_size(8, {{ROWS}})
@@ -122,18 +193,30 @@ fn main(
 #endif
 #for c in 0..WIDTH
 #for i in 0..PIXELS
-    var sum_{{i}}_{{c}} = 0.0;
+    var sum_{{i}}_{{c}} = S();
 #endfor
 #endfor
-#if SPLIT
-    for (var k = local.y * 4u; k < p.depth; k += {{4 * ROWS}}u) {
+#if SUMS == 1
+    for (var block = 0u; block < p.depth; block += p.block) {
+    let end = min(block + p.block, p.depth);
+#for c in 0..WIDTH
+#for i in 0..PIXELS
+    var part_{{i}}_{{c}} = 0.0;
+#endfor
+#endfor
 #else
-    for (var k = 0u; k < p.depth; k += 4u) {
+    let block = 0u;
+    let end = p.depth;
+#endif
+#if SPLIT
+    for (var k = block + local.y * 4u; k < end; k += {{4 * ROWS}}u) {
+#else
+    for (var k = block; k < end; k += 4u) {
 #endif
 #if B_ROWS
         // A vector of four columns per step in depth; the last may go beyond the depth.
 #for j in 0..4
-        let row_{{j}} = b[b_base + min(k + {{j}}u, p.depth - 1u) * p.b_depth + own / 4u];
+        let row_{{j}} = b_of(b_base + min(k + {{j}}u, p.depth - 1u) * p.b_depth + own / 4u);
 #endfor
 #for c in 0..4
         let w_{{c}} = V(row_0[{{c}}], row_1[{{c}}], row_2[{{c}}], row_3[{{c}}]);
@@ -157,10 +240,22 @@ fn main(
 #endif
 #for i in 0..PIXELS
 #for c in 0..WIDTH
+#if SUMS == 1
+        part_{{i}}_{{c}} += dot(v_{{i}}, w_{{c}});
+#else
         sum_{{i}}_{{c}} += dot(v_{{i}}, w_{{c}});
+#endif
 #endfor
 #endfor
     }
+#if SUMS == 1
+#for c in 0..WIDTH
+#for i in 0..PIXELS
+    sum_{{i}}_{{c}} += i32(part_{{i}}_{{c}});
+#endfor
+#endfor
+    }
+#endif
 #include "split_tile"
     if column >= p.columns {
         return;
@@ -168,13 +263,16 @@ fn main(
 #for i in 0..PIXELS
     if first + {{i}}u < p.rows {
         let at = (group.z * p.rows + first + {{i}}u) * p.columns + column;
+#for c in 0..WIDTH
+        let result_{{i}}_{{c}} = result(sum_{{i}}_{{c}}, column + {{c}}u);
+#endfor
 #if WIDTH == 1
-        output[at] = finish(sum_{{i}}_0);
+        output[at] = finish(result_{{i}}_0);
 #else
 #if WIDTH == 2
-        output[at / 2u] = finish(T(sum_{{i}}_0, sum_{{i}}_1));
+        output[at / 2u] = finish(T(result_{{i}}_0, result_{{i}}_1));
 #else
-        output[at / 4u] = finish(T(sum_{{i}}_0, sum_{{i}}_1, sum_{{i}}_2, sum_{{i}}_3));
+        output[at / 4u] = finish(T(result_{{i}}_0, result_{{i}}_1, result_{{i}}_2, result_{{i}}_3));
 #endif
 #endif
     }

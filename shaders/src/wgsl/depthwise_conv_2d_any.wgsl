@@ -84,7 +84,11 @@ fn main(
     let top = i32((out_row - n * p.out_h) * p.stride_h) - p.pad_h;
     let left = i32(x * p.stride_w) - p.pad_w;
 #if INTEGERS
+#if SUMS > 0
+    let bias = I();
+#else
     let bias = F();
+#endif
     let zero = F(zero_of(n));
 #else
     let bias = weights[p.window_h * p.window_w * out_channels + o];
@@ -114,7 +118,11 @@ fn main(
                 let column = left + i32({{i}}u * p.stride_w + kx * p.dilation_w);
                 let inside = inside_row && column >= 0 && column < p.in_w;
                 let v = input[(at_row + u32(clamp(column, 0, p.in_w - 1))) * p.channels + channel];
+#if SUMS > 0
+                sum_{{i}} += I(select(F(), F(v) - zero, inside) * w);
+#else
                 sum_{{i}} += select(F(), F(v) - zero, inside) * w;
+#endif
             }
 #endfor
         }

@@ -49,6 +49,8 @@ alias T = vec{{WIDTH}}<R>;
 #include "divide"
 
 #if !INTEGERS
+alias S = f32;
+
 // The weights of four input channels.
 fn weight(at: u32) -> V {
 #if HALVES
@@ -106,5 +108,5 @@ fn pixel_at(x: i32, y: i32, n: i32) -> u32 {
 }
 #endif
 #if SPLIT
-var<workgroup> parts: array<f32, {{8 * ROWS * WIDTH}}>;
+var<workgroup> parts: array<S, {{8 * ROWS * WIDTH}}>;
 #endif

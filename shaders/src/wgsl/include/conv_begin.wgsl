@@ -10,7 +10,7 @@
 #endif
 #for c in 0..WIDTH
 #if INTEGERS
-    let bias_{{c}} = 0.0;
+    let bias_{{c}} = S();
 #else
 #if SPLIT
     // One of the parts brings the bias in.

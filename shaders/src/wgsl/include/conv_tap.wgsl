@@ -10,9 +10,23 @@
 #endif
 #if SPLIT
             w += local.y * p.out_c;
-            for (var k = local.y; k < p.group_v; k += {{ROWS}}u) {
+#endif
+#if SUMS == 1
+            for (var block = 0u; block < p.group_v; block += p.block) {
+            let end = min(block + p.block, p.group_v);
+#for i in 0..PIXELS
+#for c in 0..WIDTH
+            var part_{{i}}_{{c}} = 0.0;
+#endfor
+#endfor
 #else
-            for (var k = 0u; k < p.group_v; k++) {
+            let block = 0u;
+            let end = p.group_v;
+#endif
+#if SPLIT
+            for (var k = block + local.y; k < end; k += {{ROWS}}u) {
+#else
+            for (var k = block; k < end; k++) {
 #endif
 #for c in 0..WIDTH
 #if INTEGERS
@@ -53,7 +67,15 @@
 #endif
 #for i in 0..PIXELS
 #for c in 0..WIDTH
+#if SUMS == 0
                 sum_{{i}}_{{c}} += dot(v_{{i}}, w_{{c}});
+#else
+#if SUMS == 1
+                part_{{i}}_{{c}} += dot(v_{{i}}, w_{{c}});
+#else
+                sum_{{i}}_{{c}} += products(v_{{i}}, w_{{c}});
+#endif
+#endif
 #endfor
 #endfor
 #if SPLIT
@@ -62,6 +84,14 @@
                 w += p.out_c;
 #endif
             }
+#if SUMS == 1
+#for i in 0..PIXELS
+#for c in 0..WIDTH
+            sum_{{i}}_{{c}} += part(part_{{i}}_{{c}});
+#endfor
+#endfor
+            }
+#endif
 #if SPLIT
             // To where the next tap begins, of which this part takes its own again.
             tap_w += p.group_v * p.out_c;

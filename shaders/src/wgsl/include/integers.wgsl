@@ -34,25 +34,101 @@ fn zero_of(row: u32) -> f32 {
 #endif
 }
 
-#if FIXED
-#include "fixed"
-
-fn result(sum: f32, o: u32, pixel: u32) -> i32 {
-    let at = p.bias + o * 3u;
-    let biased = i32(sum) + bitcast<i32>(weights[at]);
-    let shift = bitcast<i32>(weights[at + 2u]);
-    let scaled = fixed_multiply(biased, bitcast<i32>(weights[at + 1u]), shift >> 1u, (shift & 1) == 1);
-    return clamp(scaled + p.result_zero, p.low, p.high);
-}
+// SUMS: 0: sums are floats; 1 and 2: they are integers, as are parts of them that are floats, once they are made (1:
+// blocks of steps in depth, 2: each step); 3: likewise, in pairs that stand for x + 65536 * y.
+#if SUMS == 0
+alias S = f32;
 #else
-fn result(sum: f32, o: u32, pixel: u32) -> f32 {
-    let at = p.bias + o * 3u;
+#if SUMS == 3
+alias S = vec2<i32>;
+#else
+alias S = i32;
+#endif
+#endif
+
+#if SUMS > 0
+// A part of a sum, which is an integer.
+fn part(sum: f32) -> S {
+#if SUMS == 3
+    return vec2(i32(sum) & 0xffff, i32(sum) >> 16u);
+#else
+    return i32(sum);
+#endif
+}
+
+// The sum of four products.
+fn products(v: vec4<f32>, w: vec4<f32>) -> S {
+#if HALVED
+    return part(dot(v.xy, w.xy)) + part(dot(v.zw, w.zw));
+#else
+    return part(dot(v, w));
+#endif
+}
+#endif
+
+// RESULT: 0: a float; 1: an integer, of a sum of 32 bits; 2: of 64 bits; 3: in double precision.
+#if RESULT == 0
+fn result(sum: S, o: u32, pixel: u32) -> f32 {
+    let at = p.bias + o * 2u;
     let scale = bitcast<f32>(weights[at]);
     let bias = bitcast<f32>(weights[at + 1u]);
-#if BY_ROW
-    return sum * (rows[row_of(pixel)].x * scale) + bias;
+#if SUMS == 3
+    let whole = f32(sum.y) * 65536.0 + f32(sum.x);
 #else
-    return sum * scale + bias;
+    let whole = f32(sum);
 #endif
+#if BY_ROW
+    return whole * (rows[row_of(pixel)].x * scale) + bias;
+#else
+    return whole * scale + bias;
+#endif
+}
+#else
+#if RESULT == 1
+#include "fixed"
+
+fn scaled(sum: S, o: u32, pixel: u32) -> i32 {
+    let at = p.bias + o * 3u;
+#if SUMS == 3
+    let biased = sum.x + (sum.y << 16u) + bitcast<i32>(weights[at]);
+#else
+    let biased = i32(sum) + bitcast<i32>(weights[at]);
+#endif
+    let shift = bitcast<i32>(weights[at + 2u]);
+    let before = pixel < p.tail_pixel || (pixel == p.tail_pixel && o < p.tail_channel);
+    return fixed_multiply(biased, bitcast<i32>(weights[at + 1u]), shift >> 1u, (shift & 1) == 1 && before);
+}
+#else
+#include "fixed_wide"
+
+fn biased(sum: S, at: u32) -> vec2<u32> {
+#if SUMS == 3
+    let wide = wide_add(wide_left(wide_of(sum.y), 16u), wide_of(sum.x));
+#else
+    let wide = wide_of(i32(sum));
+#endif
+    return wide_add(wide, vec2(weights[at], weights[at + 1u]));
+}
+#if RESULT == 2
+
+fn scaled(sum: S, o: u32, pixel: u32) -> i32 {
+    let at = p.bias + o * 4u;
+    return fixed_wide(biased(sum, at), weights[at + 2u], bitcast<i32>(weights[at + 3u]));
+}
+#else
+#include "fixed_double"
+
+fn scaled(sum: S, o: u32, pixel: u32) -> i32 {
+    let at = p.bias + o * 5u;
+    let whole = biased(sum, at);
+    let shift = weights[at + 4u];
+    let kept = select(whole, wide_of(bitcast<i32>(whole.x)), (shift & 1u) == 1u);
+    return fixed_double(kept, vec2(weights[at + 2u], weights[at + 3u]), shift >> 1u);
+}
+#endif
+#endif
+
+fn result(sum: S, o: u32, pixel: u32) -> i32 {
+    return clamp(scaled(sum, o, pixel) + p.result_zero, p.low, p.high);
 }
 #endif
