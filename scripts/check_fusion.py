@@ -2,7 +2,7 @@
 """Fuse whole folders of models, and check that nothing but the number of nodes and the time changed.
 
     cargo build --release
-    scripts/check_fusion.py [--bench] [--delegate wgpu] [--table] MODEL|FOLDER...   (a Python with ai-edge-litert)
+    scripts/check_fusion.py [--bench] [--delegate wgpu] [--table [--fewer]] MODEL|FOLDER...   (a Python with ai-edge-litert)
 
 For each model `delegraph fuse` writes another file, which it has compared on random inputs already. Then, on inputs of
 this script's own (the `input_N.npy` beside the model where there are any, else seeded), both files run with the reference
@@ -218,7 +218,7 @@ def check(model, options, folder):
             again = run(options.delegraph, model, delegate, inputs or [], folder / "again")
             if not isinstance(again, str) and worst(before, again, integers) == 0:
                 wrong.append(f"{delegate}: {row[delegate]:.3g} times what is allowed")
-    if options.bench:
+    if options.bench and not (options.fewer and report["nodes"]["after"] == report["nodes"]["before"]):
         row["ms"] = bench(options.delegraph, model, fused, options.rounds, options.seconds)
     return row, wrong
 
@@ -234,6 +234,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each run that is timed")
     parser.add_argument("--table", action="store_true", help="print a row for each model")
+    parser.add_argument("--fewer", action="store_true", help="time and show models alone that have fewer nodes then")
     parser.add_argument("--json", type=pathlib.Path, help="write all rows there")
     options = parser.parse_args()
     models = [m for p in options.paths for m in ([p] if p.is_file() else sorted(p.rglob("*.tflite")))]
@@ -263,7 +264,7 @@ def main():
                 counts[f"{name}: {within}"] += 1
             elif value is not None:
                 counts[f"{name}: {value if kind == 'litert' else 'does not run the original on these inputs'}"] += 1
-        if options.table:
+        if options.table and not (options.fewer and nodes["after"] == nodes["before"]):
             shown = lambda v: "0" if v == 0 else f"{v:.2g}" if isinstance(v, float) else "–"
             ms = row.get("ms")
             times = f"{ms[0]:.2f} | {ms[1]:.2f} | {ms[1] / ms[0]:.2f}" if ms else "– | – | –"
