@@ -22,6 +22,7 @@ mod loader;
 pub mod op;
 pub mod ops;
 pub mod quantization;
+pub mod quantized;
 pub mod resolver;
 #[allow(missing_docs, warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
 #[rustfmt::skip]

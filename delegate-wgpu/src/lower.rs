@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use delegraph_core::ops::{Declared, InferContext, InferTensor, WrongParams};
+use delegraph_core::quantized::Steps;
 use delegraph_core::{NodeId, Params, Quantization, TensorId, TensorType};
 use delegraph_delegate_api::{NodeView, Rejection, TensorInfo};
 use delegraph_shaders::quantize::{self, Affine, Direction};
@@ -153,13 +154,11 @@ pub(crate) struct Lowering<'a, 'b, 'c> {
     trial: bool,
     /// Results that are to be rounded to the steps of an output.
     rounded: Vec<(ValueId, ValueId)>,
-    /// Whether quantized operands may have 16 bits.
-    wide: bool,
 }
 
 impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     pub(crate) fn new(node: NodeView<'a>, builder: &'b mut Builder<'a, 'c>, trial: bool) -> Self {
-        Lowering { node, builder, trial, rounded: Vec::new(), wide: false }
+        Lowering { node, builder, trial, rounded: Vec::new() }
     }
 
     /// The node.
@@ -167,17 +166,10 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         self.node
     }
 
-    /// Lets quantized operands have 16 bits, too, from now on: for ops whose result in real numbers, rounded, is at
-    /// most one step from that of the kernels on the CPU.
-    pub(crate) fn allow_wide(&mut self) {
-        self.wide = true;
-    }
-
     /// Whether a value's integers may stand for real numbers in this node.
     fn is_quantized(&self, id: ValueId) -> bool {
         let value = self.builder.graph.value(id);
-        let narrow = self.is_bytes(id) || self.wide && value.how == Words::I16;
-        narrow && value.quantization.is_some()
+        self.is_bytes(id) && value.quantization.is_some()
     }
 
     /// The node's typed params.
@@ -295,6 +287,13 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
             Words::U16 => Some((16, false)),
             _ => None,
         }
+    }
+
+    /// What the integers of a value stand for, which must be a scale of their own.
+    pub(crate) fn steps(&self, id: ValueId) -> Result<Steps, Rejection> {
+        let affine = self.affine(id).ok_or_else(|| unsupported("integers without a scale of their own"))?;
+        let Affine { scale, zero, low, high } = affine;
+        Ok(Steps { scale, zero, low, high })
     }
 
     /// What the integers of a value stand for.

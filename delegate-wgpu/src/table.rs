@@ -1,140 +1,75 @@
-//! Functions of one 8-bit value as tables of all 256 results, with the arithmetic of the kernels on the CPU.
+//! Functions of one quantized value as tables of all results, with the arithmetic of the kernels on the CPU.
 
 use delegraph_core::Result;
-use delegraph_core::fixed_point::{HardSwish, Multiplier};
-use delegraph_shaders::quantize::Affine;
+use delegraph_core::quantized::Steps;
+use delegraph_core::quantized::lookup::Lookup;
+use delegraph_core::quantized::unary::{self, Rsqrt, Sigmoid};
 use delegraph_shaders::unary::Unary;
 
-/// The integer that `function` makes of each byte: first of those from 0 up, then, for signed bytes, of those from
-/// -128 up, so that a negative value counts from the table's end.
+/// The integer that `function` makes of each stored one, as [`entries`] orders them; `None` where no kernel on the CPU defines
+/// it for this type.
 ///
 /// # Errors
-/// For scales that fixed-point factors don't reach.
-pub(crate) fn table(function: Unary, input: Affine, output: Affine) -> Result<Vec<i32>> {
-    let entry: Box<dyn Fn(i32) -> i32> = match function {
-        Unary::Clamp { min, max } => {
-            let ratio = Multiplier::new((input.scale / output.scale).into())?;
-            let bound = |real: f32, limit: i32| match real.is_finite() {
-                true => output.zero.saturating_add((real / output.scale).round() as i32),
-                false => limit,
-            };
-            let (low, high) = (bound(min, output.low), bound(max, output.high));
-            Box::new(move |q| ratio.apply(q - input.zero).wrapping_add(output.zero).max(low).min(high))
+/// For scales that the kernels don't take.
+pub(crate) fn table(function: Unary, from: Steps, to: Steps) -> Result<Option<Vec<i32>>> {
+    let (wide, unsigned) = (from.is_wide(), from.low == 0);
+    Ok(Some(match function {
+        Unary::Abs if !unsigned => entries(from, unary::abs(from, to)?),
+        Unary::Clamp { min, max } if !wide || min == 0.0 && max != 1.0 => {
+            entries(from, unary::clamp(from, to, min, max)?)
         }
-        Unary::LeakyRelu { alpha } => {
-            let ratio = Multiplier::new((input.scale / output.scale).into())?;
-            let slope = input.scale * alpha / output.scale;
-            let below = Multiplier::new(slope.abs().into())?;
-            let scaled = move |x: i32| match x >= 0 {
-                true => ratio.apply(x),
-                false if slope < 0.0 => -below.apply(x),
-                false => below.apply(x),
-            };
-            Box::new(move |q| scaled(q - input.zero).wrapping_add(output.zero))
+        Unary::Elu if !unsigned && !wide => of_table(from, &unary::elu(from, to)),
+        Unary::Exp if !unsigned => of_table(from, &unary::exp(from, to)?),
+        Unary::Gelu => of_table(from, &unary::gelu(from, to, false)),
+        Unary::GeluTanh => of_table(from, &unary::gelu(from, to, true)),
+        Unary::HardSwish if !wide => entries(from, unary::hard_swish(from, to)?),
+        Unary::LeakyRelu { alpha } => entries(from, unary::leaky_relu(from, to, alpha)?),
+        Unary::Log if !unsigned => of_table(from, &unary::log(from, to)?),
+        Unary::Logistic => {
+            let sigmoid = Sigmoid::logistic(from, to)?;
+            entries(from, |x| sigmoid.at(x))
         }
-        Unary::Abs => {
-            let ratio = Multiplier::new((input.scale / output.scale).into())?;
-            Box::new(move |q| ratio.apply((q - input.zero).abs()).wrapping_add(output.zero))
+        Unary::Rsqrt if !unsigned => {
+            let rsqrt = Rsqrt::new(from, to)?;
+            entries(from, |x| rsqrt.at(x))
         }
-        // The field's kernel looks at no scale.
-        Unary::Neg => Box::new(|q: i32| i32::from((q as i8).wrapping_neg())),
-        // And rounds roots towards zero.
-        Unary::Sqrt => Box::new(move |q| {
-            let real = (input.scale * (q - input.zero) as f32).sqrt();
-            ((real / output.scale) as i32).saturating_add(output.zero)
-        }),
-        Unary::HardSwish => {
-            let hard_swish = HardSwish::new((input.scale, input.zero), (output.scale, output.zero))?;
-            Box::new(move |q| hard_swish.apply(q))
+        Unary::Sqrt if !unsigned => entries(from, unary::sqrt(from, to)?),
+        Unary::Tanh => {
+            let sigmoid = Sigmoid::tanh(from, to)?;
+            entries(from, |x| sigmoid.at(x))
         }
-        _ => {
-            let inverse = 1.0 / output.scale;
-            Box::new(move |q| {
-                let real = evaluate(function, input.scale * (q - input.zero) as f32);
-                ((real * inverse).round() + output.zero as f32) as i32
-            })
-        }
-    };
-    Ok(of_bytes(input, |q| entry(q).clamp(output.low, output.high)))
+        _ => return Ok(None),
+    }))
 }
 
-/// A table of what `f` makes of the bytes of a tensor.
-pub(crate) fn of_bytes<T>(input: Affine, f: impl Fn(i32) -> T) -> Vec<T> {
-    (0..256).map(|byte| f(if byte > input.high { byte - 256 } else { byte })).collect()
+fn of_table(from: Steps, table: &Lookup) -> Vec<i32> {
+    entries(from, |x| table.at(x))
 }
 
-/// The function in single precision, as the shaders compute it. What has no logarithm or root gives the lowest or
-/// highest there is.
-fn evaluate(function: Unary, x: f32) -> f32 {
-    let gelu_tanh = |x: f32| 0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh());
-    match function {
-        Unary::Abs => x.abs(),
-        Unary::Affine { scale, offset } => x * scale + offset,
-        Unary::Cbrt => x.cbrt(),
-        Unary::Ceil => x.ceil(),
-        Unary::Clamp { min, max } => x.max(min).min(max),
-        Unary::Cos => x.cos(),
-        Unary::Elu => {
-            if x > 0.0 {
-                x
-            } else {
-                x.exp_m1()
-            }
-        }
-        Unary::Exp => x.exp(),
-        Unary::Floor => x.floor(),
-        Unary::Gelu => 0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2)),
-        Unary::GeluTanh => gelu_tanh(x),
-        Unary::HardSwish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
-        Unary::LeakyRelu { alpha } => {
-            if x > 0.0 {
-                x
-            } else {
-                alpha * x
-            }
-        }
-        Unary::Log => {
-            if x > 0.0 {
-                x.ln()
-            } else {
-                f32::MIN
-            }
-        }
-        Unary::Logistic => 1.0 / (1.0 + (-x).exp()),
-        Unary::Neg => -x,
-        Unary::Round => x.round_ties_even(),
-        Unary::Rsqrt => {
-            if x > 0.0 {
-                1.0 / x.sqrt()
-            } else {
-                f32::MAX
-            }
-        }
-        Unary::Sign => {
-            if x == 0.0 {
-                0.0
-            } else {
-                x.signum()
-            }
-        }
-        Unary::Sin => x.sin(),
-        Unary::Sqrt => x.max(0.0).sqrt(),
-        Unary::Square => x * x,
-        Unary::Tanh => x.tanh(),
-    }
+/// A table of what `f` makes of the integers of a tensor: first of those from 0 up, then, for signed ones, of those from the
+/// lowest up, so that a negative value counts from the table's end.
+pub(crate) fn entries<T>(from: Steps, f: impl Fn(i32) -> T) -> Vec<T> {
+    let count = from.high - from.low + 1;
+    (0..count).map(|at| f(if at > from.high { at - count } else { at })).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use delegraph_core::TensorType;
 
     #[test]
     fn negative_values_count_from_the_end() {
-        let signed = Affine { scale: 0.5, zero: -1, low: -128, high: 127 };
-        let unsigned = Affine { scale: 0.25, zero: 10, low: 0, high: 255 };
-        let relu = table(Unary::RELU, signed, unsigned).unwrap();
+        let signed = Steps::new(TensorType::Int8, 0.5, -1).unwrap();
+        let unsigned = Steps::new(TensorType::UInt8, 0.25, 10).unwrap();
+        let relu = table(Unary::RELU, signed, unsigned).unwrap().unwrap();
         assert_eq!((relu[0], relu[127], relu[128], relu[255]), (12, 255, 10, 10));
-        let tanh = table(Unary::Tanh, unsigned, Affine { scale: 1.0 / 128.0, zero: 0, ..signed }).unwrap();
+        let output = Steps::new(TensorType::Int8, 1.0 / 128.0, 0).unwrap();
+        let tanh = table(Unary::Tanh, unsigned, output).unwrap().unwrap();
         assert_eq!((tanh[0], tanh[10], tanh[14], tanh[255]), (-126, 0, 97, 127));
+        assert_eq!(table(Unary::Exp, unsigned, output).unwrap(), None);
+        let wide = Steps::new(TensorType::Int16, 0.5, 0).unwrap();
+        let negated = table(Unary::LeakyRelu { alpha: -1.0 }, wide, wide).unwrap().unwrap();
+        assert_eq!((negated.len(), negated[7], negated[65_536 - 7]), (65_536, 7, 7));
     }
 }

@@ -105,6 +105,7 @@ fn pool(caps: &Caps, [side, channels, window, stride, max, _]: [u32; 6]) -> Resu
         stride: [stride; 2],
         padding: [0; 2],
         activation: Activation::None,
+        integers: None,
     };
     Ok(Case {
         name: format!("pool {op:?} {window}x{window}/{stride} {side}x{side}x{channels}"),
@@ -118,11 +119,9 @@ fn pool(caps: &Caps, [side, channels, window, stride, max, _]: [u32; 6]) -> Resu
 /// Side, channels, side of the output.
 fn bilinear(caps: &Caps, [side, channels, out, _, _, _]: [u32; 6]) -> Result<Case, ShaderError> {
     let spec = resize::Spec {
-        op: Resize::Bilinear,
+        op: Resize::Bilinear { align_corners: true, half_pixel_centers: false },
         input: [1, side, side, channels],
         size: [out; 2],
-        align_corners: true,
-        half_pixel_centers: false,
     };
     Ok(Case {
         name: format!("bilinear {side}x{side}x{channels} -> {out}x{out}"),

@@ -260,7 +260,7 @@ impl Spec {
     }
 
     /// The collapsed loop nest, in vectors of four where the flag says so.
-    fn nest(&self) -> Result<(Nest<2>, bool), ShaderError> {
+    pub(crate) fn nest(&self) -> Result<(Nest<2>, bool), ShaderError> {
         elements(NAME, &self.output)?;
         elements(NAME, &self.a)?;
         elements(NAME, &self.b)?;

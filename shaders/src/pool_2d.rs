@@ -38,6 +38,8 @@ pub struct Spec {
     pub padding: [i32; 2],
     /// Applied to the result. Not [`Activation::Prelu`].
     pub activation: Activation,
+    /// Of integers: the lowest and the highest result. Averages round halves away from zero, and nothing activates.
+    pub integers: Option<[i32; 2]>,
 }
 
 impl Spec {
@@ -50,12 +52,13 @@ impl Spec {
         let fits = ![*input, *output].as_flattened().contains(&0)
             && ![*window, self.stride].as_flattened().contains(&0)
             && (input[0], input[3]) == (output[0], output[3])
-            && self.activation != Activation::Prelu;
+            && self.activation != Activation::Prelu
+            && (self.integers.is_none() || self.activation == Activation::None);
         if !fits {
             return Err(ShaderError::invalid(NAME, format!("{self:?}")));
         }
-        if self.padding == [0; 2] && *output == [input[0], 1, 1, input[3]] && *window == [input[1], input[2]]
-        {
+        let whole = *output == [input[0], 1, 1, input[3]] && *window == [input[1], input[2]];
+        if self.padding == [0; 2] && whole && self.integers.is_none() {
             return self.whole_image(caps);
         }
         elements(NAME, output)?;
@@ -72,6 +75,7 @@ impl Spec {
             .number("UNIFORM", 2)
             .flag("VEC4", vec4)
             .flag("AVERAGE", self.op == Pool::Average)
+            .flag("INTEGERS", self.integers.is_some())
             .text("START", "", start)
             .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
             .render()?;
@@ -81,7 +85,8 @@ impl Spec {
             .u32s(*window)
             .u32s(self.stride)
             .i32s(self.padding)
-            .f32s(self.activation.params());
+            .f32s(self.activation.params())
+            .i32s(self.integers.unwrap_or_default());
         Ok(Kernel {
             name: NAME,
             key,

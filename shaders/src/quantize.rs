@@ -24,7 +24,8 @@ pub struct Affine {
 pub enum Direction {
     /// [`Element::I32`](crate::Element::I32) to [`Element::F32`](crate::Element::F32).
     ToReal,
-    /// To the nearest integer, of two equally near ones the even one.
+    /// To the nearest integer by the inverse of the scale, of two equally near ones the even one. But those elements
+    /// that are left of eights are divided by the scale, and go to the one away from zero: what the field's kernel does.
     ToEven,
     /// To the nearest integer, of two equally near ones the one away from zero.
     Away,
@@ -58,6 +59,7 @@ impl Spec {
             .flag("VEC4", vec4)
             .flag("TO_REAL", self.direction == Direction::ToReal)
             .flag("AWAY", self.direction == Direction::Away)
+            .flag("LEFT", self.direction == Direction::ToEven && !self.elements.is_multiple_of(8))
             .render()?;
         let Affine { scale, zero, low, high } = self.affine;
         let factor = match self.direction {
@@ -74,6 +76,8 @@ impl Spec {
                 .dimensions(walk.uniform(), |uniform, _| uniform)
                 .f32(factor)
                 .i32s([zero, low, high])
+                .f32(scale)
+                .u32(self.elements / 8 * 8 / if vec4 { 4 } else { 1 })
                 .finish(),
             dispatch: walk.dispatch(caps)?,
             features: Features::default(),

@@ -10,12 +10,14 @@ use std::collections::BTreeMap;
 
 use delegraph_shaders::batch_matmul::{self, Steps};
 use delegraph_shaders::binary::{self, Binary};
+use delegraph_shaders::binary_quantized::{self, Operator};
 use delegraph_shaders::depth_to_space::{self, Direction as Shuffle};
 use delegraph_shaders::pad::{self, Fill};
 use delegraph_shaders::pool_2d::{self, Pool};
 use delegraph_shaders::quantize::{self, Affine, Direction};
 use delegraph_shaders::reduce::{self, Reduce};
 use delegraph_shaders::resample::Positions;
+use delegraph_shaders::rescale::{self, By, Factor};
 use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
@@ -23,7 +25,8 @@ use delegraph_shaders::{
     arg_min_max, cast, complex, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d,
     dynamic_update_slice, fully_connected, gather, gather_nd, l2_normalization, landmarks,
     local_response_normalization, lstm, max_pooling, one_hot, resample, row_scales, row_steps, scatter,
-    select, slice, softmax, texture, tile, topk, transpose, transpose_conv,
+    select, slice, softmax, softmax_quantized, softmax_wide, table, texture, tile, topk, transpose,
+    transpose_conv,
 };
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -560,8 +563,15 @@ fn searches() {
             input.push(last);
             kernels.add(|caps| gather_nd::Spec { input: input.clone(), tuples: 4, depth }.kernel(caps));
         }
-        kernels.add(|caps| l2_normalization::Spec { rows: 3, depth: last }.kernel(caps));
-        kernels.add(|caps| l2_normalization::Spec { rows: 3, depth: 100 * last }.kernel(caps));
+        kernels.add(|caps| l2_normalization::Spec { rows: 3, depth: last, integers: None }.kernel(caps));
+        kernels
+            .add(|caps| l2_normalization::Spec { rows: 3, depth: 100 * last, integers: None }.kernel(caps));
+        for range in [[-128, 127], [0, 255]] {
+            let integers = Some(l2_normalization::Bytes { input_zero: 3, zero: 0, range });
+            for depth in [last, 100 * last] {
+                kernels.add(|caps| l2_normalization::Spec { rows: 3, depth, integers }.kernel(caps));
+            }
+        }
     }
     for rank in 1..=6 {
         let (input, update) = (vec![3; rank], vec![2; rank]);
@@ -668,9 +678,14 @@ fn windows() {
                     stride: [1; 2],
                     padding: [0; 2],
                     activation,
+                    integers: None,
                 };
                 kernels.add(|caps| spec(5, 4, 2).kernel(caps));
                 kernels.add(|caps| spec(9, 1, 9).kernel(caps));
+                if activation == Activation::None {
+                    let integers = Some([-128, 127]);
+                    kernels.add(|caps| pool_2d::Spec { integers, ..spec(5, 4, 2) }.kernel(caps));
+                }
             }
         }
     }
@@ -706,15 +721,71 @@ fn windows() {
     for (depth, log) in [(8, false), (8, true), (7, false), (7, true), (1000, false), (1001, true)] {
         kernels.add(|caps| softmax::Spec { rows: 3, depth, beta: 1.0, log }.kernel(caps));
     }
-    for op in [Resize::Bilinear, Resize::Nearest] {
+    let bilinear = Resize::Bilinear { align_corners: false, half_pixel_centers: true };
+    for op in [bilinear, Resize::Fixed, Resize::Unsigned, Resize::Nearest] {
         for channels in [8, 5] {
-            let spec = resize::Spec {
+            let spec = resize::Spec { op, input: [1, 3, 3, channels], size: [5; 2] };
+            kernels.add(|caps| spec.kernel(caps));
+        }
+    }
+    kernels.check();
+}
+
+#[test]
+fn integers_with_scales() {
+    let mut kernels = Kernels::default();
+    use Binary::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
+    let comparisons = [Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual].map(Operator::Compare);
+    let operators = [
+        Operator::Add,
+        Operator::Sub,
+        Operator::SquaredDifference,
+        Operator::AddShifted,
+        Operator::SubShifted,
+        Operator::Mul,
+        Operator::MulFractions,
+        Operator::Div,
+        Operator::Prelu,
+    ];
+    let factor = Factor { multiplier: 1 << 30, shift: 0 };
+    for op in operators.into_iter().chain(comparisons) {
+        for (a, b, once) in [(vec![8], vec![8], 0), (vec![32], vec![32], 16), (vec![3, 5], vec![5], 0)] {
+            let spec = binary_quantized::Spec {
                 op,
-                input: [1, 3, 3, channels],
-                size: [5; 2],
-                align_corners: false,
-                half_pixel_centers: true,
+                zeros: [1, 2],
+                left: 15,
+                inputs: [factor; 2],
+                factor,
+                zero: 0,
+                range: [-128, 127],
+                once,
+                output: a.clone(),
+                a,
+                b,
             };
+            kernels.add(|caps| spec.kernel(caps));
+        }
+    }
+    for elements in [48, 15] {
+        kernels.add(|caps| table::Spec { entries: 256, elements }.kernel(caps));
+        let fixed = By::Fixed { before: 1, factor, up: [elements, 0] };
+        for by in [fixed, By::Real { scale: 0.5, bias: 1.0 }] {
+            for saturates in [false, true] {
+                let spec = rescale::Spec { by, after: 3, saturates, low: -128, high: 127, elements };
+                kernels.add(|caps| spec.kernel(caps));
+            }
+        }
+        for depth in [elements, 2 * elements] {
+            kernels.add(|caps| softmax_wide::Spec { rows: 3, depth, to_table: factor }.kernel(caps));
+        }
+        for zero in [None, Some(-128)] {
+            let spec =
+                softmax_quantized::Spec { rows: 3, depth: elements, scale: 0.5, zero, range: [-128, 127] };
+            kernels.add(|caps| spec.kernel(caps));
+        }
+        let affine = Affine { scale: 0.5, zero: 1, low: -128, high: 127 };
+        for elements in [elements, elements + 12] {
+            let spec = quantize::Spec { affine, direction: Direction::ToEven, elements };
             kernels.add(|caps| spec.kernel(caps));
         }
     }

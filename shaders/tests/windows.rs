@@ -91,7 +91,8 @@ fn check_pool(input: [u32; 4], window: [u32; 2], stride: [u32; 2], padding: [i32
     for (op, activation) in
         [(Pool::Average, Activation::None), (Pool::Max, Activation::None), (Pool::Average, Activation::RELU)]
     {
-        let spec = pool_2d::Spec { op, input, output, window, stride, padding, activation };
+        let integers = None;
+        let spec = pool_2d::Spec { op, input, output, window, stride, padding, activation, integers };
         let expected: Vec<f32> = indices(&output)
             .iter()
             .map(|i| {
@@ -155,32 +156,26 @@ fn check_resize(input: [u32; 4], size: [u32; 2]) {
                 above * (1.0 - dy) + below * dy
             })
             .collect();
-        let nearest: Vec<f32> = indices(&output)
-            .iter()
-            .map(|i| {
-                let pick = |i: u32, from: u32, to: u32| {
-                    let scale = if align && to > 1 {
-                        (from - 1) as f32 / (to - 1) as f32
-                    } else {
-                        from as f32 / to as f32
-                    };
-                    let at = (i as f32 + if half { 0.5 } else { 0.0 }) * scale;
-                    (if align { at.round() } else { at.floor() } as u32).min(from - 1)
-                };
-                values[flat(
-                    &input,
-                    &[i[0], pick(i[1], input[1], size[0]), pick(i[2], input[2], size[1]), i[3]],
-                )]
-            })
-            .collect();
-        for (op, expected) in [(Resize::Bilinear, bilinear), (Resize::Nearest, nearest)] {
-            let spec = resize::Spec { op, input, size, align_corners: align, half_pixel_centers: half };
-            for caps in BOTH {
-                let kernel = spec.kernel(&caps).unwrap();
-                let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(&values))], expected.len());
-                assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
-            }
+        let op = Resize::Bilinear { align_corners: align, half_pixel_centers: half };
+        let spec = resize::Spec { op, input, size };
+        for caps in BOTH {
+            let kernel = spec.kernel(&caps).unwrap();
+            let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(&values))], bilinear.len());
+            assert_close(&format!("{} {spec:?}", kernel.key), &actual, &bilinear);
         }
+    }
+    // Any pixels at all, by their numbers.
+    let pick = |i: u32, from: u32| i * 7 % from;
+    let rows = (0..size[0]).map(|i| pick(i, input[1]));
+    let columns = (0..size[1]).map(|i| pick(i, input[2]));
+    let taps: Vec<u32> = rows.chain(columns).flat_map(|at| [at, at, 0]).collect();
+    let at = |i: &Vec<u32>| flat(&input, &[i[0], pick(i[1], input[1]), pick(i[2], input[2]), i[3]]);
+    let expected: Vec<f32> = indices(&output).iter().map(|i| values[at(i)]).collect();
+    for caps in BOTH {
+        let kernel = resize::Spec { op: Resize::Nearest, input, size }.kernel(&caps).unwrap();
+        let operands =
+            [(Binding::Input(0), bytes(&values)), (Binding::Input(1), bytemuck::cast_slice(&taps))];
+        assert_eq!(gpu.run::<f32>(&kernel, &operands, expected.len()), expected, "{}", kernel.key);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is asked of a case's outputs: the kind of computing its nodes do, and how much of it.
 
 use delegraph_core::ops::cost;
-use delegraph_core::{BuiltinOp as Op, Model, Node, Quantization, Subgraph, Tensor, TensorType};
+use delegraph_core::{BuiltinOp as Op, Model, Node, Params, Quantization, Subgraph, Tensor, TensorType};
 
 use super::{Case, Operand};
 use crate::compare::{Arithmetic, Check, Kind, Value, numbers};
@@ -107,13 +107,17 @@ fn quirks(node: &Node, graph: &Subgraph) -> u32 {
         return 0;
     }
     match builtin(node) {
-        // Positions have ten bits behind the point: the last of n rows is up to n / 2048 of the way to the next one off.
-        Some(Op::RESIZE_BILINEAR) => {
+        // Positions of signed bytes have ten bits behind the point: the last of n rows is up to n / 2048 of the way to the next
+        // one off.
+        Some(Op::RESIZE_BILINEAR) if output.ty == TensorType::Int8 => {
             let size = output.shape.iter().skip(1).take(2).max().copied().unwrap_or(1);
             (255 * size as u32).div_ceil(2048)
         }
-        // What the zero point comes to on the output's scale is truncated.
-        Some(Op::MEAN) if input.quantization != output.quantization => 1,
+        // What the zero point comes to on the output's scale is truncated, where height and width of an image are kept.
+        Some(Op::MEAN) if input.quantization != output.quantization => {
+            let kept = matches!(&node.params, Params::Reducer(p) if p.keep_dims);
+            u32::from(kept && input.shape.rank() == 4)
+        }
         _ => 0,
     }
 }

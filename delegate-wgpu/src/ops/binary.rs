@@ -2,12 +2,17 @@
 //! RIGHT_SHIFT.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::fixed_point::Multiplier;
+use delegraph_core::ops::Activation as Fused;
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
+use delegraph_core::quantized::binary::{self, Scaled};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::binary::{Binary, Spec};
+use delegraph_shaders::binary_quantized::{Operator, Spec as Quantized};
 use delegraph_shaders::{Activation, cast};
 
-use super::{GpuOp, activation};
+use super::quantize::factor;
+use super::{GpuOp, activation, invalid_scale};
 use crate::graph::{Element, ValueId};
 use crate::lower::{Lowering, unsupported};
 
@@ -45,8 +50,128 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::RIGHT_SHIFT) => (Binary::ShiftRight, None),
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
+    let inputs = [cx.any_input(0)?, cx.any_input(1)?];
+    let arithmetic =
+        matches!(binary, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::SquaredDifference);
+    if let Some((bits, _)) = cx.narrow(inputs[0]).filter(|_| arithmetic) {
+        let output = cx.output(0)?;
+        if bits == 8 || cx.affine(output).is_some() {
+            return quantized(cx, binary, fused.unwrap_or(Fused::None), inputs);
+        }
+    }
     let activation = fused.map(activation).transpose()?.unwrap_or(Activation::None);
     push(cx, binary, activation)
+}
+
+/// The factors of an operator on integers with scales.
+#[derive(Default)]
+pub(super) struct Factors {
+    pub zeros: [i32; 2],
+    pub left: u32,
+    pub inputs: [Multiplier; 2],
+    pub output: Multiplier,
+    pub zero: i32,
+    pub range: (i32, i32),
+    pub once: u32,
+}
+
+/// One step for an operator on integers with scales.
+pub(super) fn push_quantized(
+    cx: &mut Lowering<'_, '_, '_>,
+    op: Operator,
+    factors: Factors,
+    inputs: [ValueId; 2],
+) -> Result<(), Rejection> {
+    let output = cx.output(0)?;
+    let [a, b] = inputs.map(|id| cx.shape(id));
+    let spec = Quantized {
+        op,
+        zeros: factors.zeros,
+        left: factors.left,
+        inputs: factors.inputs.map(factor),
+        factor: factor(factors.output),
+        zero: factors.zero,
+        range: factors.range.into(),
+        once: factors.once,
+        a,
+        b,
+        output: cx.shape(output),
+    };
+    cx.push(spec, &inputs, output)
+}
+
+/// An operator on integers with scales, in the fixed-point arithmetic of the kernels on the CPU.
+fn quantized(
+    cx: &mut Lowering<'_, '_, '_>,
+    op: Binary,
+    fused: Fused,
+    inputs: [ValueId; 2],
+) -> Result<(), Rejection> {
+    let output = cx.output(0)?;
+    let types = [inputs[0], inputs[1], output].map(|id| cx.narrow(id));
+    let wide = types[0] == Some((16, true));
+    let fractions = op == Binary::Mul && wide && cx.is_bytes(output);
+    if types[0] != types[1] || types[0] != types[2] && !fractions {
+        return Err(unsupported("operands of different types"));
+    }
+    if op == Binary::SquaredDifference && types[0] != Some((8, true)) {
+        return Err(cx.wrong_type(0));
+    }
+    let to = cx.steps(output)?;
+    let range = to.range(fused).map_err(invalid_scale)?;
+    if fractions {
+        let factors = Factors { zero: to.zero, range, ..Default::default() };
+        return push_quantized(cx, Operator::MulFractions, factors, inputs);
+    }
+    let from = [cx.steps(inputs[0])?, cx.steps(inputs[1])?];
+    let zeros = from.map(|steps| steps.zero);
+    let pot = match op {
+        Binary::Add => wide && cx.params::<AddParams>()?.pot_scale_int16,
+        Binary::Sub => wide && cx.params::<SubParams>()?.pot_scale_int16,
+        _ => false,
+    };
+    if pot && let Some(shifts) = binary::power_of_two_shifts(from, to).map_err(invalid_scale)? {
+        let op = if op == Binary::Add { Operator::AddShifted } else { Operator::SubShifted };
+        let inputs_by = shifts.map(|shift| Multiplier { multiplier: 0, shift });
+        return push_quantized(cx, op, Factors { inputs: inputs_by, range, ..Default::default() }, inputs);
+    }
+    if let (Binary::Mul | Binary::Div, zero) = (op, to.zero) {
+        if op == Binary::Div && cx.is_constant(1) {
+            // An error of the node, which a shader cannot report.
+            let divisors = cx.constant_words(1)?;
+            if divisors.iter().any(|word| word.cast_signed() == from[1].zero) {
+                return Err(unsupported("a division by 0"));
+            }
+        }
+        let (op, found) = match op {
+            Binary::Mul => (Operator::Mul, binary::product(from, to)),
+            _ => (Operator::Div, binary::quotient(from, to)),
+        };
+        let output = found.map_err(invalid_scale)?;
+        return push_quantized(cx, op, Factors { zeros, output, zero, range, ..Default::default() }, inputs);
+    }
+    let (op, scaled) = match op {
+        Binary::Add => (Operator::Add, Scaled::sum(from, to)),
+        Binary::Sub => (Operator::Sub, Scaled::sum(from, to)),
+        _ => (Operator::SquaredDifference, Scaled::squared(from, to)),
+    };
+    let scaled = scaled.map_err(invalid_scale)?;
+    if op == Operator::Add && scaled.output.shift > 0 {
+        return Err(unsupported("an output scale so far below the scales of the inputs"));
+    }
+    // The field's kernel for 16 bits and equal shapes takes 16 elements at once, whose inputs it rounds just once.
+    let equal = op == Operator::Add && wide && cx.shape(inputs[0]) == cx.shape(inputs[1]);
+    let elements: u32 = cx.shape(output).iter().product();
+    let factors = Factors {
+        zeros,
+        left: scaled.left_shift,
+        inputs: scaled.inputs,
+        output: scaled.output,
+        zero: scaled.zero_point,
+        range,
+        once: if equal { elements / 16 * 16 } else { 0 },
+    };
+    push_quantized(cx, op, factors, inputs)
 }
 
 /// The steps of an operator on inputs 0 and 1.
@@ -56,16 +181,7 @@ pub(super) fn push(
     activation: Activation,
 ) -> Result<(), Rejection> {
     let inputs = [cx.any_input(0)?, cx.any_input(1)?];
-    let Some((bits, signed)) = cx.narrow(inputs[0]) else { return push_on(cx, op, inputs, activation) };
-    let output = cx.output(0)?;
-    let quantized =
-        matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::SquaredDifference);
-    if quantized && (bits == 8 || cx.affine(output).is_some()) {
-        if cx.narrow(output) != Some((bits, signed)) {
-            return Err(unsupported("an output of another type than the operands"));
-        }
-        cx.allow_wide();
-        let inputs = [cx.input(0)?, cx.input(1)?];
+    if !cx.is_narrow(inputs[0]) {
         return push_on(cx, op, inputs, activation);
     }
     push_narrow(cx, op, inputs, activation)
@@ -152,7 +268,6 @@ mod tests {
     use super::*;
     use crate::testing::{T, check, support};
     use delegraph_core::Params;
-    use delegraph_core::ops::Activation as Fused;
 
     #[test]
     fn operators_broadcast_and_activate() {

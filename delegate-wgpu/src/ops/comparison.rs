@@ -1,11 +1,13 @@
 //! EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, LOGICAL_AND, LOGICAL_OR.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::fixed_point::Multiplier;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
 use delegraph_shaders::binary::Binary;
+use delegraph_shaders::binary_quantized::Operator;
 
-use super::{GpuOp, binary};
+use super::{GpuOp, binary, invalid_scale};
 use crate::lower::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
@@ -33,13 +35,25 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
     let inputs = [cx.any_input(0)?, cx.any_input(1)?];
-    // Integers of one scale compare like what they stand for.
-    if cx.affine(inputs[0]) == cx.affine(inputs[1]) {
+    // Kernels on the CPU compare bytes that have a scale as multiples of 1/256, to which both sides are rounded; 16 bits
+    // only where they look for equals.
+    let equality = matches!(operator, Binary::Equal | Binary::NotEqual);
+    let rescaled = cx.is_bytes(inputs[0]) || cx.narrow(inputs[0]) == Some((16, true)) && equality;
+    if !rescaled || cx.quantization(0).is_none() {
         return binary::push_on(cx, operator, inputs, Activation::None);
     }
-    cx.allow_wide();
-    let inputs = [cx.input(0)?, cx.input(1)?];
-    binary::push_on(cx, operator, inputs, Activation::None)
+    if cx.narrow(inputs[0]) != cx.narrow(inputs[1]) {
+        return Err(cx.wrong_type(1));
+    }
+    let sides = [cx.steps(inputs[0])?, cx.steps(inputs[1])?];
+    let [a, b] = sides.map(|side| Multiplier::new(side.scale.into()).map_err(invalid_scale));
+    let factors = binary::Factors {
+        zeros: sides.map(|side| side.zero),
+        left: 8,
+        inputs: [a?, b?],
+        ..Default::default()
+    };
+    binary::push_quantized(cx, Operator::Compare(operator), factors, inputs)
 }
 
 #[cfg(test)]

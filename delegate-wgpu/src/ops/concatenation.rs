@@ -3,13 +3,15 @@
 use delegraph_core::BuiltinOp;
 use delegraph_core::ops::Activation;
 use delegraph_core::ops::concatenation::{ConcatenationParams, axis};
+use delegraph_core::quantized::concatenation::Rescale;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::concatenation::Spec;
-use delegraph_shaders::quantize::Direction;
 
+use super::unary::look_up;
 use super::{GpuOp, invalid};
-use crate::graph::Join;
+use crate::graph::{Join, ValueId};
 use crate::lower::{Lowering, unsupported};
+use crate::table::entries;
 
 pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CONCATENATION, max_version: 7, lower }];
 
@@ -38,16 +40,31 @@ pub(super) fn join(
     let spec = Spec { inputs, axis };
     let output = cx.output(0)?;
     for part in 0..count {
-        let mut input = cx.any_input(part)?;
-        if cx.affine(input) != cx.affine(output) {
-            // An input of another scale is expressed anew.
-            let (real, elements) = (cx.input(part)?, cx.input_shape(part)?);
-            input = cx.temporary_like(&elements, output);
-            cx.round(real, input, Direction::Away)?;
-        }
+        let input = cx.any_input(part)?;
+        // Kernels on the CPU move other types as they are, and refuse scales that differ.
+        let input = match cx.narrow(input) {
+            Some((8, false)) => rescaled(cx, input, output)?,
+            Some(_) if cx.affine(input) != cx.affine(output) => {
+                return Err(unsupported("an input of another scale than the output"));
+            }
+            _ => input,
+        };
         cx.push(Join { spec: spec.clone(), part }, &[input], output)?;
     }
     Ok(())
+}
+
+/// Bytes of another scale are expressed anew.
+fn rescaled(cx: &mut Lowering<'_, '_, '_>, input: ValueId, output: ValueId) -> Result<ValueId, Rejection> {
+    if cx.affine(input) == cx.affine(output) {
+        return Ok(input);
+    }
+    let (from, to) = (cx.steps(input)?, cx.steps(output)?);
+    let Some(rescale) = Rescale::new(from, to) else { return Ok(input) };
+    let (table, shape) = (entries(from, |byte| rescale.apply(byte)), cx.shape(input));
+    let anew = cx.temporary_like(&shape, output);
+    look_up(cx, input, &table, anew)?;
+    Ok(anew)
 }
 
 #[cfg(test)]

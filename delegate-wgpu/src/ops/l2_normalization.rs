@@ -4,7 +4,7 @@ use delegraph_core::BuiltinOp;
 use delegraph_core::ops::Activation;
 use delegraph_core::ops::l2_normalization::L2NormParams;
 use delegraph_delegate_api::Rejection;
-use delegraph_shaders::l2_normalization::Spec;
+use delegraph_shaders::l2_normalization::{Bytes, Spec};
 
 use super::GpuOp;
 use crate::lower::{Lowering, unsupported};
@@ -16,11 +16,21 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     if fused != Activation::None {
         return Err(unsupported(format!("activation {fused:?}")));
     }
-    let (input, output) = (cx.input(0)?, cx.real_output(0)?);
+    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
     let shape = cx.shape(input);
     let depth = shape.last().copied().unwrap_or(1);
     let rows = shape.iter().rev().skip(1).product();
-    cx.push(Spec { rows, depth }, &[input], output)
+    if !cx.is_bytes(input) {
+        let (input, output) = (cx.input(0)?, cx.real_output(0)?);
+        return cx.push(Spec { rows, depth, integers: None }, &[input], output);
+    }
+    let (from, to) = (cx.steps(input)?, cx.steps(output)?);
+    let zero = if to.low == 0 { 128 } else { 0 };
+    if cx.narrow(input) != cx.narrow(output) || (to.scale, to.zero) != (1.0 / 128.0, zero) {
+        return Err(unsupported("an output of another scale than 1/128"));
+    }
+    let integers = Some(Bytes { input_zero: from.zero, zero, range: [to.low, to.high] });
+    cx.push(Spec { rows, depth, integers }, &[input], output)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use delegraph_delegate_api::Rejection;
 use super::concatenation::join;
 use super::split::cut;
 use super::{GpuOp, invalid};
-use crate::lower::Lowering;
+use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::PACK, max_version: 5, lower: pack },
@@ -19,6 +19,13 @@ fn pack(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let axis = pack_axis(&cx.infer()).map_err(invalid)?;
     let mut shape = cx.output_shape(0)?;
     shape.iter_mut().skip(axis).take(1).for_each(|size| *size = 1);
+    let output = cx.output(0)?;
+    for i in 0..cx.node().num_inputs() {
+        let input = cx.any_input(i)?;
+        if cx.affine(input) != cx.affine(output) {
+            return Err(unsupported("an input of another scale than the output"));
+        }
+    }
     join(cx, vec![shape; cx.node().num_inputs()], axis)
 }
 

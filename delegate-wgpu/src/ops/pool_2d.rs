@@ -1,16 +1,13 @@
 //! AVERAGE_POOL_2D, MAX_POOL_2D.
 
 use delegraph_core::BuiltinOp;
-use delegraph_core::ops::Activation as Fused;
 use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
 use delegraph_shaders::pool_2d::{Pool, Spec};
-use delegraph_shaders::quantize::{self, Affine, Direction};
 
-use super::{GpuOp, activation, pad_front, positive};
-use crate::graph::ValueId;
-use crate::lower::Lowering;
+use super::{GpuOp, activation, invalid_scale, pad_front, positive};
+use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::AVERAGE_POOL_2D, max_version: 3, lower },
@@ -23,17 +20,25 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::AVERAGE_POOL_2D) => Pool::Average,
         _ => Pool::Max,
     };
-    let (bytes, stored) = (cx.any_input(0)?, cx.output(0)?);
-    let limits = match (cx.affine(bytes), cx.affine(stored)) {
-        (Some(from), Some(to)) if from == to && cx.is_bytes(bytes) => limits(p.fused_activation_function, to),
-        _ => None,
+    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
+    let integers = match cx.is_narrow(input) {
+        // Kernels on the CPU look at no scale but for the activation.
+        true if cx.narrow(input) == cx.narrow(output) => {
+            cx.steps(input)?;
+            Some(cx.steps(output)?.range(p.fused_activation_function).map_err(invalid_scale)?)
+        }
+        true => return Err(unsupported("an output of another type than the input")),
+        false => None,
     };
-    let (input, output) = match limits {
-        Some(_) => (steps(cx, bytes)?, cx.temporary(&cx.shape(stored))),
+    let (input, output) = match integers {
+        Some(_) => (input, output),
         None => (cx.input(0)?, cx.real_output(0)?),
     };
     let shapes = [cx.shape4(input)?, cx.shape4(output)?];
     let window = [positive(p.filter_height, "window")?, positive(p.filter_width, "window")?];
+    if integers.is_some() && window[0].saturating_mul(window[1]) > u16::MAX.into() {
+        return Err(unsupported("sums of so many integers"));
+    }
     let stride = [positive(p.stride_h, "stride")?, positive(p.stride_w, "stride")?];
     let pad = |d: usize| pad_front(p.padding, shapes[0][d + 1], shapes[1][d + 1], window[d], stride[d], 1);
     let spec = Spec {
@@ -43,39 +48,13 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         window,
         stride,
         padding: [pad(0)?, pad(1)?],
-        activation: match limits {
+        activation: match integers {
             Some(_) => Activation::None,
             None => activation(p.fused_activation_function)?,
         },
+        integers: integers.map(Into::into),
     };
-    cx.push(spec, &[input], output)?;
-    let Some(affine) = limits else { return Ok(()) };
-    let elements = cx.shape(stored).iter().product();
-    cx.push(quantize::Spec { affine, direction: Direction::Away, elements }, &[output], stored)
-}
-
-/// The stored integers as floats. The average of two of them often lies between two steps, which only shows where it is not
-/// a product with the scale.
-fn steps(cx: &mut Lowering<'_, '_, '_>, bytes: ValueId) -> Result<ValueId, Rejection> {
-    let affine = Affine { scale: 1.0, zero: 0, low: i32::MIN, high: i32::MAX };
-    let shape = cx.shape(bytes);
-    let floats = cx.temporary(&shape);
-    let elements = shape.iter().product();
-    cx.push(quantize::Spec { affine, direction: Direction::ToReal, elements }, &[bytes], floats)?;
-    Ok(floats)
-}
-
-/// The integers that an activation leaves; `None` for one that does more than limit.
-fn limits(fused: Fused, affine: Affine) -> Option<Affine> {
-    let step = |real: f32| ((real / affine.scale).round() as i32).saturating_add(affine.zero);
-    let (low, high) = match fused {
-        Fused::None => (affine.low, affine.high),
-        Fused::Relu => (step(0.0), affine.high),
-        Fused::Relu6 => (step(0.0), step(6.0)),
-        Fused::ReluN1To1 => (step(-1.0), step(1.0)),
-        Fused::Tanh | Fused::SignBit => return None,
-    };
-    Some(Affine { scale: 1.0, zero: 0, low: low.max(affine.low), high: high.min(affine.high) })
+    cx.push(spec, &[input], output)
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ use delegraph_core::BuiltinOp;
 use delegraph_core::fixed_point::Multiplier;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::quantize::{Direction, Spec};
+use delegraph_shaders::rescale::{By, Factor, Spec as Rescale};
 
-use super::{GpuOp, invalid_scale, unary};
-use crate::graph::{Element, ValueId};
+use super::{GpuOp, invalid_scale};
+use crate::graph::Element;
 use crate::lower::{Lowering, unsupported};
-use crate::table::of_bytes;
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::QUANTIZE, max_version: 6, lower: quantize },
@@ -20,17 +20,28 @@ fn quantize(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     if cx.element(input) == Element::F32 {
         return cx.round(input, output, Direction::ToEven);
     }
-    let (Some(from), Some(to)) = (cx.affine(input), cx.affine(output)) else {
-        return Err(unsupported("integers without a scale of their own"));
-    };
-    if cx.is_bytes(input) {
-        let ratio = Multiplier::new(f64::from(from.scale) / f64::from(to.scale)).map_err(invalid_scale)?;
-        let rescaled = |q: i32| ratio.apply_up(q - from.zero).saturating_add(to.zero);
-        let table = of_bytes(from, |q| rescaled(q).clamp(to.low, to.high));
-        return unary::look_up(cx, input, &table, output);
+    if !cx.is_narrow(input) {
+        return Err(cx.wrong_type(0));
     }
-    let real = real_numbers(cx, input)?;
-    cx.round(real, output, Direction::Away)
+    let (from, to) = (cx.steps(input)?, cx.steps(output)?);
+    let ratio = Multiplier::new(f64::from(from.scale) / f64::from(to.scale)).map_err(invalid_scale)?;
+    let elements: u32 = cx.shape(input).iter().product();
+    // From bytes to bytes, the field's kernel rounds the halves of 16 at once upwards.
+    let up = if cx.is_bytes(input) && cx.is_bytes(output) { elements / 16 * 16 } else { 0 };
+    let spec = Rescale {
+        by: By::Fixed { before: from.zero, factor: factor(ratio), up: [elements, up] },
+        after: to.zero,
+        saturates: true,
+        low: to.low,
+        high: to.high,
+        elements,
+    };
+    cx.push(spec, &[input], output)
+}
+
+/// A factor as shaders take it.
+pub(super) fn factor(of: Multiplier) -> Factor {
+    Factor { multiplier: of.multiplier, shift: of.shift }
 }
 
 fn dequantize(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -43,16 +54,6 @@ fn dequantize(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let output = cx.output(0)?;
     let elements = cx.shape(input).iter().product();
     cx.push(Spec { affine, direction: Direction::ToReal, elements }, &[input], output)
-}
-
-/// What integers of 16 bits stand for.
-fn real_numbers(cx: &mut Lowering<'_, '_, '_>, input: ValueId) -> Result<ValueId, Rejection> {
-    let affine = cx.affine(input).ok_or_else(|| unsupported("integers without a scale of their own"))?;
-    let shape = cx.shape(input);
-    let real = cx.temporary(&shape);
-    let elements = shape.iter().product();
-    cx.push(Spec { affine, direction: Direction::ToReal, elements }, &[input], real)?;
-    Ok(real)
 }
 
 #[cfg(test)]

@@ -2,12 +2,18 @@
 
 use delegraph_core::BuiltinOp;
 use delegraph_core::ops::axis_in;
+use delegraph_core::ops::reduce::ReducerParams;
+use delegraph_core::quantized::Steps;
+use delegraph_core::quantized::reduce::{Mean, Sum};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
 use delegraph_shaders::reduce::{Reduce, Spec};
+use delegraph_shaders::rescale::{By, Spec as Rescale};
 
-use super::{GpuOp, invalid};
-use crate::lower::Lowering;
+use super::quantize::factor;
+use super::{GpuOp, invalid, invalid_scale};
+use crate::graph::{Element, ValueId};
+use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::MEAN, max_version: 3, lower },
@@ -29,27 +35,64 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::REDUCE_PROD) => Reduce::Prod,
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
-    let mut input = cx.any_input(0)?;
-    let output = cx.output(0)?;
-    // The largest and the smallest integers stand for the largest and the smallest numbers.
-    let stored = matches!(reduce, Reduce::Max | Reduce::Min) && cx.affine(input) == cx.affine(output);
-    let narrow = cx.is_narrow(input) && !stored;
-    if narrow {
-        cx.allow_wide();
-        if reduce == Reduce::Prod {
-            // The kernels on the CPU round after every factor.
-            return Err(cx.wrong_type(0));
-        }
-        input = cx.input(0)?;
-    }
-    let output = if narrow { cx.real_output(0)? } else { output };
+    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
     let shape = cx.shape(input);
     let axes = cx.integers(1)?.into_iter().map(|axis| axis_in(axis, shape.len()));
     let mut axes = axes.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
     axes.sort_unstable();
     axes.dedup();
     let (element, activation) = (cx.element(input), Activation::None);
+    if cx.is_narrow(input) {
+        match reduce {
+            Reduce::Mean | Reduce::Sum => return of_integers(cx, reduce, [input, output], axes),
+            // The largest and the smallest integers stand for the largest and the smallest numbers.
+            Reduce::Max | Reduce::Min if cx.affine(input) == cx.affine(output) => {}
+            Reduce::Max | Reduce::Min => {
+                return Err(unsupported("an output of another scale than the input"));
+            }
+            // The kernels on the CPU round after every factor.
+            Reduce::Prod => return Err(cx.wrong_type(0)),
+        }
+    }
     cx.push(Spec { op: reduce, element, input: shape, axes, activation }, &[input], output)
+}
+
+/// Sums of integers, and what the kernels on the CPU make of them.
+fn of_integers(
+    cx: &mut Lowering<'_, '_, '_>,
+    reduce: Reduce,
+    [input, output]: [ValueId; 2],
+    axes: Vec<usize>,
+) -> Result<(), Rejection> {
+    let (from, to, shape) = (cx.steps(input)?, cx.steps(output)?, cx.shape(input));
+    if cx.narrow(input) != cx.narrow(output) {
+        return Err(unsupported("an output of another type than the input"));
+    }
+    let count: u32 = axes.iter().filter_map(|&axis| shape.get(axis)).product();
+    let elements: u32 = cx.shape(output).iter().product();
+    let channels = shape.last().copied().unwrap_or(1);
+    let (by, after, saturates) = match reduce {
+        Reduce::Mean => {
+            let image = cx.params::<ReducerParams>()?.keep_dims && shape.len() == 4 && axes == [1, 2];
+            let image = image.then_some(channels as usize);
+            let mean = Mean::new(from, to, count as usize, image).map_err(invalid_scale)?;
+            let up = match mean.up.map(u32::try_from) {
+                [Ok(of), Ok(up)] if up > 0 => [of, up],
+                _ => [elements, 0],
+            };
+            let by = By::Fixed { before: mean.before, factor: factor(mean.multiplier), up };
+            (by, mean.after, false)
+        }
+        _ => {
+            let Sum { scale, bias, .. } = Sum::new(from, to, count as usize);
+            (By::Real { scale, bias }, to.zero, true)
+        }
+    };
+    let sums = cx.temporary_of(&cx.shape(output), Element::I32);
+    let (op, element, activation) = (Reduce::Sum, Element::I32, Activation::None);
+    cx.push(Spec { op, element, input: shape, axes, activation }, &[input], sums)?;
+    let Steps { low, high, .. } = to;
+    cx.push(Rescale { by, after, saturates, low, high, elements }, &[sums], output)
 }
 
 #[cfg(test)]

@@ -1,33 +1,73 @@
 //! RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR.
 
-use delegraph_core::BuiltinOp;
 use delegraph_core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
+use delegraph_core::quantized::resize::{self, Tap, fixed_taps, float_taps};
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::resize::{Resize, Spec};
 
 use super::GpuOp;
-use crate::lower::Lowering;
+use crate::graph::{Element, ValueId};
+use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::RESIZE_BILINEAR, max_version: 4, lower },
-    GpuOp { op: BuiltinOp::RESIZE_NEAREST_NEIGHBOR, max_version: 4, lower },
+    GpuOp { op: BuiltinOp::RESIZE_BILINEAR, max_version: 4, lower: bilinear },
+    GpuOp { op: BuiltinOp::RESIZE_NEAREST_NEIGHBOR, max_version: 4, lower: nearest },
 ];
 
-fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let (op, align_corners, half_pixel_centers) = match cx.node().op().builtin() {
-        Some(BuiltinOp::RESIZE_BILINEAR) => {
-            let p: &ResizeBilinearParams = cx.params()?;
-            (Resize::Bilinear, p.align_corners, p.half_pixel_centers)
-        }
+fn bilinear(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    let p: &ResizeBilinearParams = cx.params()?;
+    let input = cx.any_input(0)?;
+    let output = cx.output(0)?;
+    let (shape, [_, height, width, _]) = (cx.shape4(input)?, cx.shape4(output)?);
+    let (size, sizes) = ([height, width], [(shape[1], height), (shape[2], width)]);
+    let taps: Vec<[u32; 3]> = match cx.narrow(input) {
+        Some((8, true)) => taps(sizes, |from, to| fixed_taps(p, from, to), |at| at as u32),
+        Some((8, false)) => taps(sizes, |from, to| float_taps(p, from, to), f32::to_bits),
         _ => {
-            let p: &ResizeNearestNeighborParams = cx.params()?;
-            (Resize::Nearest, p.align_corners, p.half_pixel_centers)
+            let (align_corners, half_pixel_centers) = (p.align_corners, p.half_pixel_centers);
+            let op = Resize::Bilinear { align_corners, half_pixel_centers };
+            let (input, output) = (cx.input(0)?, cx.real_output(0)?);
+            return cx.push(Spec { op, input: shape, size }, &[input], output);
         }
     };
-    let (input, output) = (cx.input(0)?, cx.real_output(0)?);
+    let op = if cx.narrow(input) == Some((8, true)) { Resize::Fixed } else { Resize::Unsigned };
+    push_by_taps(cx, Spec { op, input: shape, size }, &taps, [input, output])
+}
+
+fn nearest(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    let p: &ResizeNearestNeighborParams = cx.params()?;
+    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
     let (shape, [_, height, width, _]) = (cx.shape4(input)?, cx.shape4(output)?);
-    let spec = Spec { op, input: shape, size: [height, width], align_corners, half_pixel_centers };
-    cx.push(spec, &[input], output)
+    let (size, sizes) = ([height, width], [(shape[1], height), (shape[2], width)]);
+    let bytes = cx.is_bytes(input) || cx.ty(0) == Some(TensorType::Bool);
+    let sources = |from, to| {
+        let taps = resize::nearest(p, bytes, from, to).into_iter();
+        taps.map(|at| Tap { low: at, high: at, fraction: () }).collect()
+    };
+    let taps = taps(sizes, sources, |()| 0);
+    push_by_taps(cx, Spec { op: Resize::Nearest, input: shape, size }, &taps, [input, output])
+}
+
+/// Where output rows, then columns lie in the input.
+fn taps<F>(
+    sizes: [(u32, u32); 2],
+    find: impl Fn(usize, usize) -> Vec<Tap<F>>,
+    fraction: impl Fn(F) -> u32,
+) -> Vec<[u32; 3]> {
+    let found = sizes.into_iter().flat_map(|(from, to)| find(from as usize, to as usize));
+    found.map(|tap| [tap.low as u32, tap.high as u32, fraction(tap.fraction)]).collect()
+}
+
+fn push_by_taps(
+    cx: &mut Lowering<'_, '_, '_>,
+    spec: Spec,
+    taps: &[[u32; 3]],
+    [input, output]: [ValueId; 2],
+) -> Result<(), Rejection> {
+    let rows = u32::try_from(taps.len()).map_err(|_| unsupported("an image of this size"))?;
+    let taps = cx.new_constant(&[rows, 3], Element::U32, taps.as_flattened());
+    cx.push(spec, &[input, taps], output)
 }
 
 #[cfg(test)]

@@ -2,10 +2,15 @@
 
 use delegraph_core::BuiltinOp;
 use delegraph_core::ops::softmax::SoftmaxParams;
+use delegraph_core::quantized::softmax::{Wide, check_output, exp_table};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::softmax::Spec;
+use delegraph_shaders::softmax_quantized::Spec as Quantized;
+use delegraph_shaders::softmax_wide::Spec as Sixteens;
 
-use super::GpuOp;
+use super::quantize::factor;
+use super::{GpuOp, invalid_scale};
+use crate::graph::{Element, ValueId};
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
@@ -16,10 +21,64 @@ pub(super) const OPS: &[GpuOp] = &[
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let log = cx.node().op().builtin() == Some(BuiltinOp::LOG_SOFTMAX);
     let beta = if log { 1.0 } else { cx.params::<SoftmaxParams>()?.beta };
-    let (input, output) = (cx.input(0)?, cx.real_output(0)?);
+    let input = cx.any_input(0)?;
     let shape = cx.shape(input);
     let (&depth, outer) = shape.split_last().ok_or_else(|| unsupported("a scalar"))?;
+    if !log && cx.is_narrow(input) {
+        let size = [outer.iter().product(), depth];
+        return if cx.is_bytes(input) {
+            of_bytes(cx, input, size, beta)
+        } else {
+            wide(cx, input, size, beta)
+        };
+    }
+    let (input, output) = (cx.input(0)?, cx.real_output(0)?);
     cx.push(Spec { rows: outer.iter().product(), depth, beta, log }, &[input], output)
+}
+
+/// Bytes: exponentials of all differences by a table, summed in the order of the kernel on the CPU.
+fn of_bytes(
+    cx: &mut Lowering<'_, '_, '_>,
+    input: ValueId,
+    [rows, depth]: [u32; 2],
+    beta: f32,
+) -> Result<(), Rejection> {
+    let output = cx.output(0)?;
+    let (from, to) = (cx.steps(input)?, cx.steps(output)?);
+    let zero = match (cx.narrow(input), cx.narrow(output)) {
+        // Without the zero point, which the field takes to be 0 here.
+        (Some((8, false)), Some((8, false))) => None,
+        (Some((8, true)), Some((8, true))) => {
+            check_output(to, 1.0 / 256.0, -128).map_err(invalid_scale)?;
+            Some(to.zero)
+        }
+        (_, Some((16, true))) => Some(to.zero),
+        _ => return Err(unsupported("an output of another type than the input")),
+    };
+    let table = cx.new_constant(&[256], Element::F32, &exp_table(from.scale * beta));
+    let spec = Quantized { rows, depth, scale: to.scale, zero, range: [to.low, to.high] };
+    cx.push(spec, &[input, table], output)
+}
+
+/// 16 bits, by tables of the kernel on the CPU.
+fn wide(
+    cx: &mut Lowering<'_, '_, '_>,
+    input: ValueId,
+    [rows, depth]: [u32; 2],
+    beta: f32,
+) -> Result<(), Rejection> {
+    let output = cx.output(0)?;
+    let (from, to) = (cx.steps(input)?, cx.steps(output)?);
+    if cx.narrow(output) != Some((16, true)) {
+        return Err(unsupported("an output of another type than the input"));
+    }
+    check_output(to, 1.0 / 32768.0, 0).map_err(invalid_scale)?;
+    let tables = Wide::new(from, beta, depth as usize).map_err(invalid_scale)?;
+    let points = tables.exp.points().iter().chain(tables.inverse.points());
+    let points: Vec<i32> = points.map(|&point| point.into()).collect();
+    let count = u32::try_from(points.len()).unwrap_or(u32::MAX);
+    let points = cx.new_constant(&[count], Element::I32, &points);
+    cx.push(Sixteens { rows, depth, to_table: factor(tables.to_table) }, &[input, points], output)
 }
 
 #[cfg(test)]

@@ -25,27 +25,21 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
             &[Float32, Int32, UInt8, Bool, Int8]
         }
         BuiltinOp::ATAN2 | BuiltinOp::FLOOR | BuiltinOp::ROUND => &[Float32, Float16, BFloat16],
-        BuiltinOp::AVERAGE_POOL_2D
-        | BuiltinOp::HARD_SWISH
+        BuiltinOp::HARD_SWISH
         | BuiltinOp::L2_NORMALIZATION
         | BuiltinOp::LOG_SOFTMAX
-        | BuiltinOp::MAX_POOL_2D
-        | BuiltinOp::PRELU
         | BuiltinOp::RELU_0_TO_1
         | BuiltinOp::RELU_N1_TO_1
         | BuiltinOp::RESIZE_BILINEAR => &[Float32, UInt8, Int8],
-        BuiltinOp::BATCH_MATMUL
-        | BuiltinOp::ELU
-        | BuiltinOp::EXP
-        | BuiltinOp::LOG
-        | BuiltinOp::RSQRT
-        | BuiltinOp::SQRT => &[Float32, Int8],
+        BuiltinOp::BATCH_MATMUL | BuiltinOp::ELU => &[Float32, Int8],
+        BuiltinOp::EXP | BuiltinOp::LOG | BuiltinOp::RSQRT | BuiltinOp::SQRT => &[Float32, Int16, Int8],
         BuiltinOp::BATCH_TO_SPACE_ND
         | BuiltinOp::BROADCAST_TO
         | BuiltinOp::DYNAMIC_UPDATE_SLICE
         | BuiltinOp::EMBEDDING_LOOKUP
         | BuiltinOp::FILL
         | BuiltinOp::MIRROR_PAD
+        | BuiltinOp::RESIZE_NEAREST_NEIGHBOR
         | BuiltinOp::SELECT
         | BuiltinOp::SELECT_V2
         | BuiltinOp::SLICE
@@ -75,11 +69,14 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
         | BuiltinOp::SVDF
         | BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM => &[Float32],
         BuiltinOp::CONCATENATION => &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, BFloat16],
-        BuiltinOp::CONV_2D
+        BuiltinOp::AVERAGE_POOL_2D
+        | BuiltinOp::CONV_2D
         | BuiltinOp::DEPTHWISE_CONV_2D
         | BuiltinOp::FULLY_CONNECTED
         | BuiltinOp::LEAKY_RELU
+        | BuiltinOp::MAX_POOL_2D
         | BuiltinOp::MEAN
+        | BuiltinOp::PRELU
         | BuiltinOp::QUANTIZE
         | BuiltinOp::RELU
         | BuiltinOp::RELU6
@@ -102,7 +99,7 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
         | BuiltinOp::PADV2
         | BuiltinOp::REVERSE_V2
         | BuiltinOp::UNPACK => &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, BFloat16],
-        BuiltinOp::GELU | BuiltinOp::SOFTMAX => &[Float32, Float16, UInt8, Int8],
+        BuiltinOp::GELU | BuiltinOp::SOFTMAX => &[Float32, Float16, UInt8, Int16, Int8],
         BuiltinOp::GREATER | BuiltinOp::LESS | BuiltinOp::MAXIMUM | BuiltinOp::MINIMUM => {
             &[Float32, Float16, Int32, UInt8, Int16, Int8, BFloat16]
         }
@@ -111,9 +108,7 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
         | BuiltinOp::LOGICAL_OR
         | BuiltinOp::REDUCE_ALL
         | BuiltinOp::REDUCE_ANY => &[Bool],
-        BuiltinOp::LOGISTIC | BuiltinOp::RESIZE_NEAREST_NEIGHBOR | BuiltinOp::TANH => {
-            &[Float32, Float16, UInt8, Int8, BFloat16]
-        }
+        BuiltinOp::LOGISTIC | BuiltinOp::TANH => &[Float32, Float16, UInt8, Int16, Int8, BFloat16],
         BuiltinOp::MUL => &[Float32, Float16, Int32, UInt8, Int16, Int8, UInt32],
         BuiltinOp::NEG => &[Float32, Float16, Int32, Int16, Int8, BFloat16],
         BuiltinOp::PACK => &[Float32, Int32, UInt8, Int16, Int8, UInt32],

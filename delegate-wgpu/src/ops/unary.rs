@@ -5,14 +5,15 @@ use delegraph_core::ops::unary::{GeluParams, LeakyReluParams};
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::binary::Binary;
+use delegraph_shaders::table::Spec as Table;
 use delegraph_shaders::unary::{Spec, Unary};
-use delegraph_shaders::{Activation, cast, gather, tile};
+use delegraph_shaders::{Activation, cast, tile};
 
 use super::binary::push_to;
 use super::{GpuOp, expect_one_of, invalid_scale};
 use crate::graph::{Element, ValueId};
 use crate::lower::Lowering;
-use crate::table::table;
+use crate::table;
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::ABS, max_version: 5, lower },
@@ -77,12 +78,10 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     {
         return of_integers(cx, function, input, output);
     }
-    if matches!(function, Unary::Abs | Unary::Clamp { .. } | Unary::LeakyRelu { .. }) {
-        cx.allow_wide();
-    }
-    if let (true, Some(from), Some(to)) = (cx.is_bytes(input), cx.affine(input), cx.affine(output)) {
-        let table = table(function, from, to).map_err(invalid_scale)?;
-        return look_up(cx, input, &table, output);
+    if cx.is_narrow(input) {
+        let (from, to) = (cx.steps(input)?, cx.steps(output)?);
+        let table = table::table(function, from, to).map_err(invalid_scale)?;
+        return look_up(cx, input, &table.ok_or_else(|| cx.wrong_type(0))?, output);
     }
     let (input, output) = (cx.input(0)?, cx.real_output(0)?);
     let elements = cx.shape(output).iter().product();
@@ -137,7 +136,7 @@ fn zeros(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(tile::Spec { input: ones, multiples }, &[zero], output)
 }
 
-/// What a table has for each byte of `input`.
+/// What a table has for each integer of `input`; its length is a power of two.
 pub(super) fn look_up(
     cx: &mut Lowering<'_, '_, '_>,
     input: ValueId,
@@ -146,10 +145,8 @@ pub(super) fn look_up(
 ) -> Result<(), Rejection> {
     let entries = u32::try_from(table.len()).unwrap_or(u32::MAX);
     let table = cx.new_constant(&[entries], Element::I32, table);
-    let indices = vec![cx.shape(input).iter().product()];
-    // An index below 0 counts from the end, as the table's makers expect.
-    let spec = gather::Spec { input: vec![entries], indices, axis: 0, batch_dims: 0 };
-    cx.push(spec, &[table, input], output)
+    let elements = cx.shape(input).iter().product();
+    cx.push(Table { entries, elements }, &[table, input], output)
 }
 
 #[cfg(test)]

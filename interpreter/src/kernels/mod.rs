@@ -2,10 +2,8 @@
 //! named like the family's definition in `delegraph_core::ops`.
 
 pub mod custom;
-pub mod fixed_point;
 pub mod float8;
 pub mod index;
-pub mod lookup;
 pub mod optimized;
 mod prepared;
 pub mod quantized;

@@ -21,12 +21,23 @@ struct Params {
     pad_w: i32,
     act_a: f32,
     act_b: f32,
+    // INTEGERS: the lowest and the highest result.
+    low: i32,
+    high: i32,
 }
 
 #if VEC4
+#if INTEGERS
+alias T = vec4<i32>;
+#else
 alias T = vec4<f32>;
+#endif
+#else
+#if INTEGERS
+alias T = i32;
 #else
 alias T = f32;
+#endif
 #endif
 
 @group(0) @binding(0) var<storage, read> input: array<T>;
@@ -34,7 +45,9 @@ alias T = f32;
 #include "params"
 
 #include "divide"
+#if !INTEGERS
 #include "math"
+#endif
 
 @compute @workgroup_size({{WORKGROUP}})
 fn main(
@@ -65,11 +78,22 @@ fn main(
                 at += p.extent_0;
             }
         }
+#if INTEGERS
+#if AVERAGE
+        let size = max((y1 - y0) * (x1 - x0), 1);
+        let half = select(T(-(size / 2)), T(size / 2), result > T(0));
+        let v = (result + half) / size;
+#else
+        let v = result;
+#endif
+        output[out_row + i] = clamp(v, T(p.low), T(p.high));
+#else
 #if AVERAGE
         let v = result / f32(max((y1 - y0) * (x1 - x0), 1));
 #else
         let v = result;
 #endif
         output[out_row + i] = {{ACTIVATION}};
+#endif
 #include "walk_on"
 }

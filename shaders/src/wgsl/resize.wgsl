@@ -1,4 +1,4 @@
-// Resizing of images, bilinear or to the nearest pixel.
+// Resizing of images, bilinear or to the nearest pixel. COMPUTED: positions follow from the sizes; else a table has them.
 
 struct Params {
     // Elements of a row of the output, or vectors of four.
@@ -15,22 +15,47 @@ struct Params {
     // Input pixels per output pixel.
     scale_h: f32,
     scale_w: f32,
-    // Added to an output coordinate before scaling it, and to an input coordinate after.
-    before: f32,
-    after: f32,
+    // Added to an output coordinate before scaling it, and taken off an input coordinate after.
+    half: f32,
+    // 0
+    nothing: u32,
 }
 
 #if VEC4
-alias T = vec4<f32>;
+alias T = vec4<{{ELEMENT}}>;
+alias F = vec4<f32>;
 #else
-alias T = f32;
+alias T = {{ELEMENT}};
+alias F = f32;
 #endif
 
 @group(0) @binding(0) var<storage, read> input: array<T>;
+#if COMPUTED
 @group(0) @binding(1) var<storage, read_write> output: array<T>;
+#else
+@group(0) @binding(1) var<storage, read> taps: array<u32>;
+@group(0) @binding(2) var<storage, read_write> output: array<T>;
+#endif
 #include "params"
 
 #include "divide"
+
+#if !COMPUTED && !NEAREST && !FIXED
+#include "exact"
+
+// The same of all four.
+fn opaque_each(v: F) -> F {
+#if VEC4
+    return bitcast<F>(bitcast<vec4<u32>>(v) ^ vec4<u32>(p.nothing));
+#else
+    return opaque(v);
+#endif
+}
+
+fn added(sum: F, v: T, a: f32, b: f32) -> F {
+    return opaque_each(sum + opaque_each(F(v) * opaque(a * b)));
+}
+#endif
 
 @compute @workgroup_size({{WORKGROUP}})
 fn main(
@@ -39,23 +64,25 @@ fn main(
     @builtin(local_invocation_index) local: u32,
 ) {
     p = uniforms;
-    let y = (f32(group.y) + p.before) * p.scale_h + p.after;
     let channels = i32(p.extent_0);
     let row = p.in_w * channels;
     let image = i32(group.z) * p.in_h * row;
     let out_row = (group.z * p.out_h + group.y) * p.count;
-#if BILINEAR
+#if COMPUTED
+    let y = (f32(group.y) + p.half) * p.scale_h - p.half;
     let y0 = max(i32(floor(y)), 0);
     let down = y - f32(y0);
     let top = image + y0 * row;
     let bottom = image + min(i32(ceil(y)), p.in_h - 1) * row;
 #else
-    let top = image + clamp(i32(floor(y)), 0, p.in_h - 1) * row;
+    let top = image + i32(taps[3u * group.y]) * row;
+    let bottom = image + i32(taps[3u * group.y + 1u]) * row;
+    let beyond_top = taps[3u * group.y + 2u];
 #endif
 #include "walk"
-        let x = (f32(digit_1) + p.before) * p.scale_w + p.after;
         let channel = i32(digit_0);
-#if BILINEAR
+#if COMPUTED
+        let x = (f32(digit_1) + p.half) * p.scale_w - p.half;
         let x0 = max(i32(floor(x)), 0);
         let along = x - f32(x0);
         let left = x0 * channels + channel;
@@ -64,7 +91,32 @@ fn main(
         let below = input[bottom + left] * (1.0 - along) + input[bottom + right] * along;
         output[out_row + i] = above * (1.0 - down) + below * down;
 #else
-        output[out_row + i] = input[top + clamp(i32(floor(x)), 0, p.in_w - 1) * channels + channel];
+        let column = 3u * (p.out_h + digit_1);
+        let left = i32(taps[column]) * channels + channel;
+#if NEAREST
+        output[out_row + i] = input[top + left];
+#else
+        let right = i32(taps[column + 1u]) * channels + channel;
+#if FIXED
+        let down = bitcast<i32>(beyond_top);
+        let along = bitcast<i32>(taps[column + 2u]);
+        let sum = input[top + left] * ((1024 - down) * (1024 - along)) + input[bottom + left] * (down * (1024 - along))
+            + input[top + right] * ((1024 - down) * along) + input[bottom + right] * (down * along);
+        let half = select(T(-524288), T(524288), sum > T(0));
+        output[out_row + i] = (sum + half) / 1048576;
+#else
+        let down = bitcast<f32>(beyond_top);
+        let along = bitcast<f32>(taps[column + 2u]);
+        let up = opaque(1.0 - down);
+        let back = opaque(1.0 - along);
+        var sum = added(F(0.0), input[top + left], up, back);
+        sum = added(sum, input[top + right], up, along);
+        sum = added(sum, input[bottom + left], down, back);
+        sum = added(sum, input[bottom + right], down, along);
+        // Rounded by adding a half and cutting off.
+        output[out_row + i] = T(clamp(sum + 0.5, F(0.0), F(255.0)));
+#endif
+#endif
 #endif
 #include "walk_on"
 }

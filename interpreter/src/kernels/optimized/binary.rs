@@ -9,7 +9,7 @@ use super::{byte_quant, clamp_of, compute_error, compute_multiplier, optimize};
 use crate::compute::{Binary, Broadcast, ByteBinary, ByteBinaryOp, Clamp, Isa, Ties, zip_i16};
 use crate::kernels::prepared::Invoke;
 use crate::kernels::quantized::{Multiplier, activation_range};
-use crate::kernels::reference::binary_quantized::{Scaled, power_of_two_shifts};
+use crate::kernels::reference::binary_quantized::{power_of_two_shifts, scaled_sum};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::ADD, 1..=6, |cx| {
@@ -55,14 +55,14 @@ fn bytes(cx: &mut PrepareContext<'_>, function: Binary, activation: Activation) 
     let Ok(shapes) = Broadcast::new(a.shape(), b.shape()) else { return Ok(None) };
     let (function, output, zero_point, (low, high)) = match function {
         Binary::Add | Binary::Sub => {
-            let scaled = Scaled::new(cx, activation)?;
+            let (scaled, range) = scaled_sum(cx, activation)?;
             // The reference kernel says why it doesn't take such sums.
             if function == Binary::Add && scaled.output.shift > 0 {
                 return Ok(None);
             }
             let factors = scaled.inputs.map(compute_multiplier);
             let byte = if function == Binary::Add { ByteBinary::Add } else { ByteBinary::Sub };
-            (byte(factors), scaled.output, scaled.zero_point, scaled.range)
+            (byte(factors), scaled.output, scaled.zero_point, range)
         }
         Binary::Mul => {
             let scales = [a.scale_zero_point()?.0, b.scale_zero_point()?.0];
@@ -116,14 +116,14 @@ fn sixteens(
             })))
         }
         Binary::Add | Binary::Sub => {
-            let scaled = Scaled::new(cx, activation)?;
+            let (scaled, range) = scaled_sum(cx, activation)?;
             if function == Binary::Add && scaled.output.shift > 0 {
                 return Ok(None);
             }
             // The field's kernel for sums of equal shapes takes 16 elements at once, whose inputs it rounds just once.
             let equal = function == Binary::Add && a.shape() == b.shape();
             let sign = if function == Binary::Add { 1 } else { -1 };
-            let ((low, high), inputs, shift) = (scaled.range, scaled.inputs, scaled.left_shift);
+            let ((low, high), inputs, shift) = (range, scaled.inputs, scaled.left_shift);
             let (twice, output) = (inputs.map(compute_multiplier), compute_multiplier(scaled.output));
             let sum = move |a: i16, b: i16, at_once: bool| {
                 let scale = |x: i16, i: usize| match at_once {

@@ -8,7 +8,7 @@ use crate::compute::{Isa, Reduce, SharedMut, bundle, crew, fold, stack};
 use crate::kernels::index::Nest;
 use crate::kernels::prepared::{Invoke, check_same_quantization};
 use crate::kernels::quantized::QuantizedElement;
-use crate::kernels::reference::{QuantizedMean, QuantizedSum, Reduction};
+use crate::kernels::reference::{Reduction, mean_of, sum_of, write_means, write_sums};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::MEAN, 1..=3, |cx| prepare(cx, Reduce::Sum, true));
@@ -73,8 +73,8 @@ fn sums<T: QuantizedElement>(cx: &mut PrepareContext<'_>, mean: bool) -> Result<
     let r = Reduction::new(cx)?;
     let (folding, isa) = (Folding::new(&r), Isa::best());
     let (of_mean, of_sum) = match mean {
-        true => (Some(QuantizedMean::new(cx, &r)?), None),
-        false => (None, Some(QuantizedSum::new(cx, &r)?)),
+        true => (Some(mean_of(cx, &r)?), None),
+        false => (None, Some(sum_of(cx, &r)?)),
     };
     let sums = cx.temporary_of::<i32>(r.outputs)?;
     Ok(Some(Box::new(move |cx| {
@@ -88,10 +88,10 @@ fn sums<T: QuantizedElement>(cx: &mut PrepareContext<'_>, mean: bool) -> Result<
             let add = |sum: i32, v: T| sum.wrapping_add(v.into());
             part.fold(isa, input, sums, |run, init| fold(isa, run, init, add), add);
             if let Some(mean) = &of_mean {
-                mean.write(part.first, sums, out);
+                write_means(mean, part.first, sums, out);
             }
             if let Some(sum) = &of_sum {
-                sum.write(sums, out);
+                write_sums(sum, sums, out);
             }
         });
         Ok(())

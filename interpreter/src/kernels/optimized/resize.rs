@@ -3,12 +3,13 @@
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::resize::ResizeBilinearParams;
+use delegraph_core::quantized::resize as taps;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{compute_error, optimize};
 use crate::compute::{Bilinear, Isa, Parts, Tap, bundle, crew};
 use crate::kernels::prepared::Invoke;
-use crate::kernels::reference::{Nearest, resize_taps as taps};
+use crate::kernels::reference::Nearest;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::RESIZE_BILINEAR, 1..=4, bilinear);

@@ -3,12 +3,12 @@
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::softmax::SoftmaxParams;
+use delegraph_core::quantized::softmax::exp_table;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{compute_error, optimize};
 use crate::compute::{Isa, Softmax, SoftmaxBytes, softmax};
 use crate::kernels::prepared::Invoke;
-use crate::kernels::reference::softmax_exp_table as exp_table;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::SOFTMAX, 1..=4, |cx| {

@@ -2,13 +2,15 @@
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::Activation;
+use delegraph_core::quantized::binary::{self, Scaled};
 use delegraph_core::{Error, Result, TensorType};
 
 use super::binary::elementwise;
 use crate::kernels::index::Nest;
 use crate::kernels::prepared::{Invoke, unsupported_type};
 use crate::kernels::quantized::{
-    Multiplier, QuantizedElement, activation_range, doubling_high_mul, reciprocal, rounding_shift_right,
+    Multiplier, QuantizedElement, Steps, activation_range, doubling_high_mul, reciprocal,
+    rounding_shift_right, steps_of,
 };
 
 pub(super) fn add(cx: &mut PrepareContext<'_>, activation: Activation, pot_scale: bool) -> Result<Invoke> {
@@ -20,31 +22,30 @@ pub(super) fn add(cx: &mut PrepareContext<'_>, activation: Activation, pot_scale
             i16::clamped(sum.clamp(i16::MIN.into(), i16::MAX.into()), range.0, range.1)
         });
     }
-    let scaled = Scaled::new(cx, activation)?;
+    let (scaled, range) = scaled_sum(cx, activation)?;
     if scaled.output.shift > 0 {
         return Err(Error::Unsupported("an output scale so far below the scales of the inputs".into()));
     }
     let (a, b) = (cx.input(0)?, cx.input(1)?);
     if a.ty() == TensorType::Int16 && a.shape() == b.shape() {
-        return Ok(add_sixteens(scaled, a.shape().elements() / 16 * 16));
+        return Ok(add_sixteens(scaled, range, a.shape().elements() / 16 * 16));
     }
     on_type(cx, move |a, b| {
-        let [a, b] = scaled.inputs(a, b);
-        scaled.output(a + b)
+        let [a, b] = scaled.inputs_with(Multiplier::apply, a, b);
+        (result(&scaled, a + b), range)
     })
 }
 
 /// The field's kernel for 16 bits and equal shapes takes 16 elements at once, whose inputs it rounds just once.
-fn add_sixteens(scaled: Scaled, together: usize) -> Invoke {
+fn add_sixteens(scaled: Scaled, (low, high): (i32, i32), together: usize) -> Invoke {
     Box::new(move |cx| {
         let (a, b, output) = (cx.input::<i16>(0)?, cx.input::<i16>(1)?, cx.output::<i16>(0)?);
         for (i, ((o, &a), &b)) in output.iter_mut().zip(a).zip(b).enumerate() {
             let [a, b] = match i < together {
                 true => scaled.inputs_with(Multiplier::apply_once, a.into(), b.into()),
-                false => scaled.inputs(a.into(), b.into()),
+                false => scaled.inputs_with(Multiplier::apply, a.into(), b.into()),
             };
-            let (sum, (low, high)) = scaled.output(a + b);
-            *o = i16::clamped(sum, low, high);
+            *o = i16::clamped(result(&scaled, a + b), low, high);
         }
         Ok(())
     })
@@ -59,10 +60,10 @@ pub(super) fn sub(cx: &mut PrepareContext<'_>, activation: Activation, pot_scale
             i16::clamped(difference, range.0, range.1)
         });
     }
-    let scaled = Scaled::new(cx, activation)?;
+    let (scaled, range) = scaled_sum(cx, activation)?;
     on_type(cx, move |a, b| {
-        let [a, b] = scaled.inputs(a, b);
-        scaled.output(a - b)
+        let [a, b] = scaled.inputs_with(Multiplier::apply, a, b);
+        (result(&scaled, a - b), range)
     })
 }
 
@@ -70,27 +71,30 @@ pub(super) fn squared_difference(cx: &mut PrepareContext<'_>) -> Result<Invoke> 
     if cx.input(0)?.ty() != TensorType::Int8 {
         return Err(unsupported_type("input 0", cx.input(0)?));
     }
-    let scaled = Scaled::squared(cx)?;
+    let range = activation_range(Activation::None, cx.output(0)?)?;
+    let (inputs, output) = steps(cx)?;
+    let scaled = Scaled::squared(inputs, output)?;
     on_type(cx, move |a, b| {
-        let [a, b] = scaled.inputs(a, b);
+        let [a, b] = scaled.inputs_with(Multiplier::apply, a, b);
         let difference = a.wrapping_sub(b);
-        scaled.output(difference.wrapping_mul(difference))
+        (result(&scaled, difference.wrapping_mul(difference)), range)
     })
 }
 
+/// What a value at the common scale is in the output.
+fn result(scaled: &Scaled, raw: i32) -> i32 {
+    scaled.output.apply(raw).wrapping_add(scaled.zero_point)
+}
+
 pub(super) fn mul(cx: &mut PrepareContext<'_>, activation: Activation) -> Result<Invoke> {
-    let (a, b, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
+    let (a, output) = (cx.input(0)?, cx.output(0)?);
     let range = activation_range(activation, output)?;
     if a.ty() == TensorType::Int16 && output.ty() != TensorType::Int16 {
         return mul_fractions(cx, range);
     }
-    let ((scale_a, zero_a), (scale_b, zero_b)) = (a.scale_zero_point()?, b.scale_zero_point()?);
-    let (scale, zero) = output.scale_zero_point()?;
-    if a.ty() == TensorType::Int16 && (zero_a, zero_b, zero) != (0, 0, 0) {
-        return Err(Error::Unsupported("INT16 with a zero point that is not 0".into()));
-    }
-    // In single precision, as the field computes it.
-    let multiplier = Multiplier::new((scale_a * scale_b / scale).into())?;
+    let (inputs, to) = steps(cx)?;
+    let multiplier = binary::product(inputs, to)?;
+    let ([zero_a, zero_b], zero) = (inputs.map(|steps| steps.zero), to.zero);
     on_type(cx, move |a, b| {
         let product = (a - zero_a).wrapping_mul(b - zero_b);
         (zero.wrapping_add(multiplier.apply(product)), range)
@@ -117,11 +121,11 @@ fn mul_fractions(cx: &mut PrepareContext<'_>, range: (i32, i32)) -> Result<Invok
 }
 
 pub(super) fn div(cx: &mut PrepareContext<'_>, activation: Activation) -> Result<Invoke> {
-    let (a, b, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
+    let (a, output) = (cx.input(0)?, cx.output(0)?);
     let range = activation_range(activation, output)?;
-    let ((scale_a, zero_a), (scale_b, zero_b)) = (a.scale_zero_point()?, b.scale_zero_point()?);
-    let (scale, zero) = output.scale_zero_point()?;
-    let multiplier = Multiplier::new((scale_a / (scale_b * scale)).into())?;
+    let (inputs, to) = steps(cx)?;
+    let multiplier = binary::quotient(inputs, to)?;
+    let ([zero_a, zero_b], zero) = (inputs.map(|steps| steps.zero), to.zero);
     let quotient = move |a: i32, b: i32| {
         let (mut a, mut b) = (a - zero_a, b - zero_b);
         if b < 0 {
@@ -183,81 +187,19 @@ fn on_type(
     }
 }
 
-/// Inputs brought to a common scale, twice the larger of theirs, with bits to spare on the right.
-pub(in crate::kernels) struct Scaled {
-    pub(in crate::kernels) zero_points: [i32; 2],
-    pub(in crate::kernels) left_shift: u32,
-    pub(in crate::kernels) inputs: [Multiplier; 2],
-    pub(in crate::kernels) output: Multiplier,
-    pub(in crate::kernels) zero_point: i32,
-    pub(in crate::kernels) range: (i32, i32),
+/// The factors of a sum or a difference, and what the result may be.
+pub(in crate::kernels) fn scaled_sum(
+    cx: &PrepareContext<'_>,
+    activation: Activation,
+) -> Result<(Scaled, (i32, i32))> {
+    let range = activation_range(activation, cx.output(0)?)?;
+    let (inputs, output) = steps(cx)?;
+    Ok((Scaled::sum(inputs, output)?, range))
 }
 
-impl Scaled {
-    /// For a sum.
-    pub(in crate::kernels) fn new(cx: &PrepareContext<'_>, activation: Activation) -> Result<Self> {
-        let left_shift = if cx.input(0)?.ty() == TensorType::Int16 { 15 } else { 20 };
-        let range = activation_range(activation, cx.output(0)?)?;
-        let (scale, _) = cx.output(0)?.scale_zero_point()?;
-        Self::with(cx, left_shift, range, |twice_max| {
-            Multiplier::new(twice_max / f64::from((1u32 << left_shift) as f32 * scale))
-        })
-    }
-
-    /// For the square of a difference.
-    fn squared(cx: &PrepareContext<'_>) -> Result<Self> {
-        const LEFT_SHIFT: u32 = 7;
-        let range = activation_range(Activation::None, cx.output(0)?)?;
-        let (scale, _) = cx.output(0)?.scale_zero_point()?;
-        Self::with(cx, LEFT_SHIFT, range, |twice_max| {
-            Multiplier::below_one(
-                twice_max * twice_max / f64::from((1u32 << (2 * LEFT_SHIFT)) as f32 * scale),
-            )
-        })
-    }
-
-    fn with(
-        cx: &PrepareContext<'_>,
-        left_shift: u32,
-        range: (i32, i32),
-        output: impl Fn(f64) -> Result<Multiplier>,
-    ) -> Result<Self> {
-        let ((scale_a, zero_a), (scale_b, zero_b)) =
-            (cx.input(0)?.scale_zero_point()?, cx.input(1)?.scale_zero_point()?);
-        let (_, zero_point) = cx.output(0)?.scale_zero_point()?;
-        if cx.input(0)?.ty() == TensorType::Int16 && (zero_a, zero_b, zero_point) != (0, 0, 0) {
-            return Err(Error::Unsupported("INT16 with a zero point that is not 0".into()));
-        }
-        // Which steps are in single precision matters for the last bit.
-        let twice_max = f64::from(2.0 * scale_a.max(scale_b));
-        Ok(Scaled {
-            zero_points: [zero_a, zero_b],
-            left_shift,
-            inputs: [
-                Multiplier::below_one(f64::from(scale_a) / twice_max)?,
-                Multiplier::below_one(f64::from(scale_b) / twice_max)?,
-            ],
-            output: output(twice_max)?,
-            zero_point,
-            range,
-        })
-    }
-
-    fn inputs(&self, a: i32, b: i32) -> [i32; 2] {
-        self.inputs_with(Multiplier::apply, a, b)
-    }
-
-    fn inputs_with(&self, apply: fn(Multiplier, i32) -> i32, a: i32, b: i32) -> [i32; 2] {
-        let scaled = |value: i32, i: usize| {
-            let shifted = value.wrapping_sub(self.zero_points[i]).wrapping_shl(self.left_shift);
-            apply(self.inputs[i], shifted)
-        };
-        [scaled(a, 0), scaled(b, 1)]
-    }
-
-    fn output(&self, raw: i32) -> (i32, (i32, i32)) {
-        (self.output.apply(raw).wrapping_add(self.zero_point), self.range)
-    }
+/// Of inputs and output.
+fn steps(cx: &PrepareContext<'_>) -> Result<([Steps; 2], Steps)> {
+    Ok(([steps_of(cx.input(0)?)?, steps_of(cx.input(1)?)?], steps_of(cx.output(0)?)?))
 }
 
 /// For 16-bit tensors whose scales are all powers of two, where the model asks for it: how far the inputs are
@@ -269,18 +211,6 @@ pub(in crate::kernels) fn power_of_two_shifts(
     if cx.input(0)?.ty() != TensorType::Int16 || !pot_scale {
         return Ok(None);
     }
-    let log2 = |scale: f32| {
-        let log = scale.ln() * (1.0 / 2f32.ln());
-        ((log - log.round()).abs() < 1e-3).then_some(log.round() as i32)
-    };
-    let scale = |i: usize| if i < 2 { cx.input(i) } else { cx.output(0) }.and_then(|t| t.scale_zero_point());
-    let ((a, zero_a), (b, zero_b), (output, zero)) = (scale(0)?, scale(1)?, scale(2)?);
-    let (Some(a), Some(b), Some(output)) = (log2(a), log2(b), log2(output)) else { return Ok(None) };
-    let shifts = [output.saturating_sub(a), output.saturating_sub(b)];
-    if shifts.contains(&0) && shifts.iter().all(|s| *s >= 0) && (zero_a, zero_b, zero) == (0, 0, 0) {
-        return Ok(Some(shifts));
-    }
-    Err(Error::Unsupported(format!(
-        "INT16 scales of 2^{a} and 2^{b} with an output scale of 2^{output}; one must be the output's, none larger"
-    )))
+    let (inputs, output) = steps(cx)?;
+    binary::power_of_two_shifts(inputs, output)
 }

@@ -3,6 +3,8 @@
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::concatenation::{ConcatenationParams, axis};
 use delegraph_core::ops::{Activation, TensorType};
+use delegraph_core::quantized::Steps;
+use delegraph_core::quantized::concatenation::Rescale;
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
 use crate::kernels::index::{StridedCopy, View};
@@ -37,7 +39,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             TensorType::Int8 | TensorType::Int16 => check_same_quantization(input, output)?,
             _ => {}
         }
-        scaling.push(Rescale::new(from, to));
+        let steps = |(scale, zero)| Steps::new(TensorType::UInt8, scale, zero);
+        scaling.push(steps(from).zip(steps(to)).and_then(|(from, to)| Rescale::new(from, to)));
         list.push((i, 0, StridedCopy::new(&part, bits, &View::dense(&part), &View::at(shape, &origin))));
         origin[axis] += part[axis];
     }
@@ -50,30 +53,11 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             let input = cx.input::<u8>(*i)?;
             match rescale {
                 None => copy.run_on(input, output, cx.parallel()),
-                Some(rescale) => copy.for_each(|i, o| output[o] = rescale.apply(input[i])),
+                Some(rescale) => copy.for_each(|i, o| output[o] = rescale.apply(input[i].into()) as u8),
             }
         }
         Ok(())
     }))
-}
-
-/// An 8-bit input of another scale or zero point than the output: expressed anew, in float as the field does.
-struct Rescale {
-    scale: f32,
-    bias: f32,
-    zero_point: i32,
-}
-
-impl Rescale {
-    fn new(from: (f32, i32), to: (f32, i32)) -> Option<Self> {
-        let scale = from.0 * (1.0 / to.0);
-        (from != to).then_some(Rescale { scale, bias: -from.1 as f32 * scale, zero_point: to.1 })
-    }
-
-    fn apply(&self, value: u8) -> u8 {
-        let value = (f32::from(value) * self.scale + self.bias).round() as i32;
-        value.saturating_add(self.zero_point).clamp(0, 255) as u8
-    }
 }
 
 #[cfg(test)]

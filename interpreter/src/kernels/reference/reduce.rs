@@ -2,13 +2,14 @@
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::reduce::{ReducerParams, reduced};
+use delegraph_core::quantized::reduce::{Mean, Sum};
 use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 
 use super::binary::Number;
 use crate::kernels::index::{Nest, Strides, dense_strides};
 use crate::kernels::prepared::{Invoke, check_same_quantization, known, prepared, unsupported_type};
-use crate::kernels::quantized::{Multiplier, QuantizedElement};
+use crate::kernels::quantized::{Multiplier, QuantizedElement, steps_of};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver
@@ -53,83 +54,33 @@ fn integer_mean<T: Number + Into<i64>>(cx: &mut PrepareContext<'_>, r: Reduction
 }
 
 fn quantized_mean<T: QuantizedElement>(cx: &mut PrepareContext<'_>, r: Reduction) -> Result<Invoke> {
-    let mean = QuantizedMean::new(cx, &r)?;
+    let mean = mean_of(cx, &r)?;
     let sums = cx.temporary_of::<i32>(r.outputs)?;
     Ok(Box::new(move |cx| {
         let (sums, output) = (&mut cx.temporary::<i32>(sums)?[..r.outputs], cx.output::<T>(0)?);
         r.fold(cx.input::<T>(0)?, sums, 0, |sum: i32, v| sum.wrapping_add(v.into()));
-        mean.write(0, sums, output);
+        write_means(&mean, 0, sums, output);
         Ok(())
     }))
 }
 
 /// What makes means of sums.
-pub(in crate::kernels) struct QuantizedMean {
-    multiplier: Multiplier,
-    /// Taken off the sum, and added to the result.
-    before: i32,
-    after: i32,
-    /// Of so many elements of which the first ones are rounded upwards.
-    up: [usize; 2],
-    count: usize,
+pub(in crate::kernels) fn mean_of(cx: &PrepareContext<'_>, r: &Reduction) -> Result<Mean> {
+    let (input, output) = (cx.input(0)?, cx.output(0)?);
+    let image = cx.params::<ReducerParams>()?.keep_dims && r.reduced.as_slice() == [false, true, true, false];
+    let channels = input.shape().last().copied().unwrap_or(1);
+    Mean::new(steps_of(input)?, steps_of(output)?, r.count, image.then_some(channels))
 }
 
-impl QuantizedMean {
-    pub(in crate::kernels) fn new(cx: &PrepareContext<'_>, r: &Reduction) -> Result<Self> {
-        let (input, output) = (cx.input(0)?, cx.output(0)?);
-        let ((scale_in, zero_in), (scale_out, zero_out)) =
-            (input.scale_zero_point()?, output.scale_zero_point()?);
-        // Height and width of a kept-dimensions 8-bit image have arithmetic of their own in the field: one factor for
-        // scale and count, found in single precision, and channels in blocks of 16, which round halves upwards.
-        let image = cx.params::<ReducerParams>()?.keep_dims
-            && matches!(input.ty(), TensorType::Int8 | TensorType::UInt8)
-            && r.reduced.as_slice() == [false, true, true, false];
-        let channels = input.shape().last().copied().unwrap_or(1);
-        let count = r.count;
-        if image {
-            let zero = zero_in as f32 * scale_in / scale_out;
-            let zero = (if zero > 0.0 { zero + 0.5 } else { zero - 0.5 }) as i32;
-            let multiplier = Multiplier::new((scale_in / (count as f32 * scale_out)).into())?;
-            let up = [channels, channels - channels % 16];
-            return Ok(QuantizedMean {
-                multiplier,
-                before: 0,
-                after: zero_out.wrapping_sub(zero),
-                up,
-                count,
-            });
-        }
-        let multiplier = divided(Multiplier::new(f64::from(scale_in) / f64::from(scale_out))?, count);
-        let before = zero_in.wrapping_mul(count as i32);
-        Ok(QuantizedMean { multiplier, before, after: zero_out, up: [1, 0], count })
-    }
-
-    /// Means from number `first` on.
-    pub(in crate::kernels) fn write<T: QuantizedElement>(
-        &self,
-        first: usize,
-        sums: &[i32],
-        output: &mut [T],
-    ) {
-        if self.count == 0 {
-            return output.fill(T::clamped(0, T::MIN, T::MAX));
-        }
-        let [of, up] = self.up;
-        for (i, (o, sum)) in (first..).zip(output.iter_mut().zip(sums)) {
-            let sum = sum.wrapping_sub(self.before);
-            let up = i.checked_rem(of).is_some_and(|i| i < up);
-            let scaled = if up { self.multiplier.apply_up(sum) } else { self.multiplier.apply(sum) };
-            *o = T::clamped(scaled.wrapping_add(self.after), T::MIN, T::MAX);
-        }
-    }
-}
-
-/// A factor that also divides by `count`: as many bits are gained by shifting left first as the factor has to spare.
-fn divided(m: Multiplier, count: usize) -> Multiplier {
-    let bits = count.checked_ilog2().unwrap_or(0) as i32;
-    let shift = bits.min(32).min(31 + m.shift);
-    let multiplier = (i64::from(m.multiplier) << shift.max(0)) / count.max(1) as i64;
-    Multiplier { multiplier: multiplier as i32, shift: m.shift - shift }
+/// Means from number `first` on.
+pub(in crate::kernels) fn write_means<T: QuantizedElement>(
+    mean: &Mean,
+    first: usize,
+    sums: &[i32],
+    output: &mut [T],
+) {
+    let sums = (first..).zip(sums);
+    output.iter_mut().zip(sums).for_each(|(o, (i, &sum))| *o = T::clamped(mean.of(i, sum), T::MIN, T::MAX));
 }
 
 fn sum(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
@@ -146,37 +97,23 @@ fn sum(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 
 fn quantized_sum<T: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let r = Reduction::new(cx)?;
-    let rescale = QuantizedSum::new(cx, &r)?;
+    let rescale = sum_of(cx, &r)?;
     let sums = cx.temporary_of::<i32>(r.outputs)?;
     Ok(Box::new(move |cx| {
         let sums = &mut cx.temporary::<i32>(sums)?[..r.outputs];
         r.fold(cx.input::<T>(0)?, sums, 0, |sum: i32, v| sum.wrapping_add(v.into()));
-        rescale.write(sums, cx.output::<T>(0)?);
+        write_sums(&rescale, sums, cx.output::<T>(0)?);
         Ok(())
     }))
 }
 
-/// What makes quantized sums of sums: rescaled in single precision, as the field does.
-pub(in crate::kernels) struct QuantizedSum {
-    scale: f32,
-    bias: f32,
-    zero_point: i32,
+/// What makes quantized sums of sums.
+pub(in crate::kernels) fn sum_of(cx: &PrepareContext<'_>, r: &Reduction) -> Result<Sum> {
+    Ok(Sum::new(steps_of(cx.input(0)?)?, steps_of(cx.output(0)?)?, r.count))
 }
 
-impl QuantizedSum {
-    pub(in crate::kernels) fn new(cx: &PrepareContext<'_>, r: &Reduction) -> Result<Self> {
-        let ((scale_in, zero_in), (scale_out, zero_point)) =
-            (cx.input(0)?.scale_zero_point()?, cx.output(0)?.scale_zero_point()?);
-        let scale = scale_in / scale_out;
-        Ok(QuantizedSum { scale, bias: -zero_in as f32 * scale * r.count as f32, zero_point })
-    }
-
-    pub(in crate::kernels) fn write<T: QuantizedElement>(&self, sums: &[i32], output: &mut [T]) {
-        for (o, sum) in output.iter_mut().zip(sums) {
-            let value = (*sum as f32 * self.scale + self.bias).round() as i32;
-            *o = T::clamped(value.saturating_add(self.zero_point), T::MIN, T::MAX);
-        }
-    }
+pub(in crate::kernels) fn write_sums<T: QuantizedElement>(sum: &Sum, sums: &[i32], output: &mut [T]) {
+    output.iter_mut().zip(sums).for_each(|(o, &of)| *o = T::clamped(sum.of(of), T::MIN, T::MAX));
 }
 
 fn extremum(cx: &mut PrepareContext<'_>, largest: bool) -> Result<Invoke> {

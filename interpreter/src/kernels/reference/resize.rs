@@ -2,9 +2,9 @@
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
+use delegraph_core::quantized::resize::{self, Tap, fixed_taps, float_taps};
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
-use self::taps::{Tap, fixed_taps, float_taps};
 use crate::kernels::prepared::{Invoke, moved_bits, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -56,54 +56,6 @@ fn mix([a, b, c, d]: [i64; 4], y: i64, x: i64) -> i64 {
     let sum = a * (ONE - y) * (ONE - x) + c * y * (ONE - x) + b * (ONE - y) * x + d * y * x;
     let half = if sum > 0 { 1 << 19 } else { -(1 << 19) };
     (sum + half) / (1 << 20)
-}
-
-/// Which rows and columns of the input meet.
-pub(in crate::kernels) mod taps {
-    use delegraph_core::ops::resize::ResizeBilinearParams;
-
-    /// Where an output row or column lies between two of the input.
-    #[derive(Debug, Clone, Copy, PartialEq)]
-    pub(in crate::kernels) struct Tap<F> {
-        pub(in crate::kernels) low: usize,
-        pub(in crate::kernels) high: usize,
-        /// How far beyond `low`, in pixels.
-        pub(in crate::kernels) fraction: F,
-    }
-
-    pub(in crate::kernels) fn float_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<f32>> {
-        let scale = if p.align_corners && to > 1 {
-            (from - 1) as f32 / (to - 1) as f32
-        } else {
-            from as f32 / to as f32
-        };
-        let tap = |i: usize| {
-            let at = if p.half_pixel_centers { (i as f32 + 0.5) * scale - 0.5 } else { i as f32 * scale };
-            let low = (at.floor().max(0.0) as usize).min(from - 1);
-            let high = (at.ceil().max(0.0) as usize).min(from - 1);
-            Tap { low, high, fraction: at - low as f32 }
-        };
-        (0..to).map(tap).collect()
-    }
-
-    /// Positions with ten bits after the point.
-    pub(in crate::kernels) fn fixed_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<i64>> {
-        const ONE: i64 = 1 << 10;
-        let (size, last) = (from as i64, from - 1);
-        let scale = if p.align_corners && to > 1 {
-            let gaps = to as i64 - 1;
-            (ONE * (size - 1) + gaps / 2) / gaps
-        } else {
-            (ONE * size + to as i64 / 2) / to as i64
-        };
-        let tap = |i: usize| {
-            let at = i as i64 * scale + if p.half_pixel_centers { scale / 2 - ONE / 2 } else { 0 };
-            let low = ((at / ONE).max(0) as usize).min(last);
-            let high = (((at + ONE - 1) / ONE).max(0) as usize).min(last);
-            Tap { low, high, fraction: at - ONE * low as i64 }
-        };
-        (0..to).map(tap).collect()
-    }
 }
 
 /// Computes each element from the four around it: top left, top right, bottom left, bottom right.
@@ -167,29 +119,9 @@ impl Nearest {
             return Err(unsupported_type("input", cx.input(0)?));
         }
         let Sizes { from, to, channels } = Sizes::new(cx)?;
-        // Bytes have a path of their own in the field, which finds positions in fixed point.
-        let fixed = bits == 8 && !p.align_corners && !p.half_pixel_centers;
-        let sources = |from: usize, to: usize| -> Vec<usize> {
-            let source = |i| if fixed { nearest_fixed(i, from, to) } else { nearest_float(p, i, from, to) };
-            (0..to).map(source).collect()
-        };
-        let (rows, columns) = (sources(from[0], to[0]), sources(from[1], to[1]));
+        let [rows, columns] = [0, 1].map(|d| resize::nearest(p, bits == 8, from[d], to[d]));
         Ok(Nearest { from, rows, columns, pixel: channels * bits / 8 })
     }
-}
-
-fn nearest_float(p: &ResizeNearestNeighborParams, i: usize, from: usize, to: usize) -> usize {
-    let scale =
-        if p.align_corners && to > 1 { (from - 1) as f32 / (to - 1) as f32 } else { from as f32 / to as f32 };
-    let at = (i as f32 + if p.half_pixel_centers { 0.5 } else { 0.0 }) * scale;
-    let at = if p.align_corners { at.round() } else { at.floor() };
-    (at as usize).min(from - 1)
-}
-
-/// Sixteen bits after the point, rounded up.
-fn nearest_fixed(i: usize, from: usize, to: usize) -> usize {
-    let scale = (from << 16) / to + 1;
-    ((i * scale) >> 16).min(from - 1)
 }
 
 /// Height and width of input and output.

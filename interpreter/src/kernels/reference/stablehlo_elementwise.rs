@@ -6,12 +6,13 @@ use std::marker::PhantomData;
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::stablehlo_elementwise::StablehloCompareParams;
 use delegraph_core::ops::{ComparisonDirection, ComparisonType, TensorType};
+use delegraph_core::quantized::real::logistic;
 use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Registration, Result};
 use half::{bf16, f16};
 
 use super::binary::{Integer, Number, checked_divisor, elementwise, on_types};
-use super::unary::{logistic_of, map, map_bfloat, map_half};
+use super::unary::{map, map_bfloat, map_half};
 use super::{cast, select};
 use crate::kernels::index::Nest;
 use crate::kernels::prepared::{Invoke, prepared, unsupported_type};
@@ -37,7 +38,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         .add_builtin(BuiltinOp::STABLEHLO_ABS, prepared(abs), 1)
         .add_builtin(BuiltinOp::STABLEHLO_NEGATE, prepared(negate), 1)
         .add_builtin(BuiltinOp::STABLEHLO_FLOOR, real(f32::floor, f64::floor), 1)
-        .add_builtin(BuiltinOp::STABLEHLO_LOGISTIC, real(logistic_of, |x| 1.0 / (1.0 + (-x).exp())), 1)
+        .add_builtin(BuiltinOp::STABLEHLO_LOGISTIC, real(logistic, |x| 1.0 / (1.0 + (-x).exp())), 1)
         .add_builtin(BuiltinOp::STABLEHLO_COSINE, real(f32::cos, f64::cos), 1)
         .add_builtin(BuiltinOp::STABLEHLO_EXPONENTIAL, real(f32::exp, f64::exp), 1)
         .add_builtin(BuiltinOp::STABLEHLO_LOG, real(f32::ln, f64::ln), 1)

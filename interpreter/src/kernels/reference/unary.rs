@@ -3,6 +3,7 @@
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::unary::{GeluParams, LeakyReluParams};
+use delegraph_core::quantized::real;
 use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Registration, Result};
 use half::{bf16, f16};
@@ -35,7 +36,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         .add_builtin(BuiltinOp::LOGISTIC, elementwise(logistic), 1..=3)
         .add_builtin(BuiltinOp::TANH, elementwise(tanh), 1..=3)
         .add_builtin(BuiltinOp::HARD_SWISH, float_or(hard_swish_of, quantized::hard_swish), 1)
-        .add_builtin(BuiltinOp::ELU, float_or(elu_of, quantized::elu), 1)
+        .add_builtin(BuiltinOp::ELU, float_or(real::elu, quantized::elu), 1)
         .add_builtin(BuiltinOp::GELU, elementwise(gelu), 1..=3)
         .add_builtin(BuiltinOp::LEAKY_RELU, elementwise(leaky_relu), 1..=2);
 }
@@ -144,10 +145,10 @@ fn zeros_like(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 
 fn logistic(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     match cx.input(0)?.ty() {
-        TensorType::Float32 => map(logistic_of),
-        TensorType::Float16 => map_half(logistic_of),
-        TensorType::BFloat16 => map_bfloat(logistic_of),
-        _ => quantized::logistic(cx, logistic_of),
+        TensorType::Float32 => map(real::logistic),
+        TensorType::Float16 => map_half(real::logistic),
+        TensorType::BFloat16 => map_bfloat(real::logistic),
+        _ => quantized::logistic(cx),
     }
 }
 
@@ -156,16 +157,17 @@ fn tanh(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         TensorType::Float32 => map(f32::tanh),
         TensorType::Float16 => map_half(f32::tanh),
         TensorType::BFloat16 => map_bfloat(f32::tanh),
-        _ => quantized::tanh(cx, f32::tanh),
+        _ => quantized::tanh(cx),
     }
 }
 
 fn gelu(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let f = if cx.params::<GeluParams>()?.approximate { approximate_gelu_of } else { gelu_of };
+    let approximate = cx.params::<GeluParams>()?.approximate;
+    let f = if approximate { real::approximate_gelu } else { real::gelu };
     match cx.input(0)?.ty() {
         TensorType::Float32 => map(f),
         TensorType::Float16 => map_half(f),
-        _ => quantized::gelu(cx, f),
+        _ => quantized::gelu(cx, approximate),
     }
 }
 
@@ -183,27 +185,9 @@ fn leaky_relu(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
-pub(super) fn logistic_of(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
-}
-
 /// In the order in which the field's kernel multiplies: what quantizes results may round a last bit either way.
 fn hard_swish_of(x: f32) -> f32 {
     x * (1.0 / 6.0) * (x + 3.0).clamp(0.0, 6.0)
-}
-
-fn elu_of(x: f32) -> f32 {
-    if x < 0.0 { x.exp_m1() } else { x }
-}
-
-fn gelu_of(x: f32) -> f32 {
-    // The complement of the error function keeps its precision where x is far below 0.
-    0.5 * x * libm::erfcf(x * -std::f32::consts::FRAC_1_SQRT_2)
-}
-
-fn approximate_gelu_of(x: f32) -> f32 {
-    const SQRT_2_PI: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
-    0.5 * x * (1.0 + (SQRT_2_PI * (x + 0.044_715 * x * x * x)).tanh())
 }
 
 #[cfg(test)]

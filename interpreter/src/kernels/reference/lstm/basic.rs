@@ -5,10 +5,10 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::lstm::basic_inputs::{BIAS, CELL_STATE, INPUT, OUTPUT_STATE, WEIGHTS};
 use delegraph_core::{Element, Error, Result};
 
-use crate::kernels::fixed_point::{logistic, tanh};
 use crate::kernels::prepared::{Invoke, unsupported_type};
 use crate::kernels::quantized::{Multiplier, rounding_shift_right};
 use crate::kernels::weights::scale_zero_point;
+use delegraph_core::quantized::sigmoid::{logistic, tanh};
 
 /// The outputs: the output, the state, input and last output side by side, and the gates before their activations.
 const OUTPUT: usize = 0;

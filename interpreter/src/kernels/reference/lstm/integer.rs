@@ -7,11 +7,11 @@ use delegraph_core::ops::lstm::inputs::{CELL, INPUT};
 use delegraph_core::{Element, Error, Result};
 
 use super::{Intermediates, Settings};
-use crate::kernels::fixed_point::{logistic, tanh};
 use crate::kernels::prepared::{Invoke, unsupported_type};
 use crate::kernels::quantized::{Multiplier, inverse_root, rounding_shift_right};
 use crate::kernels::recurrent::Order;
 use crate::kernels::weights::{check_bias_type, integer_dot, scale_zero_point};
+use delegraph_core::quantized::sigmoid::{logistic, tanh};
 
 /// A matrix product that is rescaled.
 #[derive(Debug, Clone, Copy)]

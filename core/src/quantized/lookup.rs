@@ -1,41 +1,43 @@
 //! Functions of one quantized value as tables, filled in floating point as the field fills them.
 
-use delegraph_core::{Error, Result};
-
-use super::prepared::Invoke;
-use super::quantized::QuantizedElement;
-use crate::compute::{Isa, lookup};
+use super::Steps;
 
 /// Scale and zero point.
 type Affine<F> = (F, i32);
 
-/// The quantized results of `f` for each value of an 8-bit type, the lowest first.
-pub fn table_of_8_bits<T: QuantizedElement>(
-    input: Affine<f32>,
-    output: Affine<f32>,
-    f: impl Fn(f32) -> f32,
-) -> Vec<T> {
-    let inverse = 1.0 / output.0;
-    let entry = |value: i32| {
-        let rounded = (f(input.0 * value.saturating_sub(input.1) as f32) * inverse).round();
-        T::clamped((rounded + output.1 as f32) as i32, T::MIN, T::MAX)
-    };
-    (T::MIN..=T::MAX).map(entry).collect()
+/// A real function between quantized values of one type: of 8 bits all results, of 16 bits some.
+#[derive(Debug, Clone)]
+pub enum Lookup {
+    /// The results, those of the lowest value first, which this is.
+    Bytes(i32, Vec<i32>),
+    /// Points with lines in between.
+    Wide(Table16),
 }
 
-/// Runs a function between 8-bit values, from input 0 to output 0, by a table of all its results.
-pub(crate) fn map_bytes<A: QuantizedElement, B: QuantizedElement>(f: impl Fn(A) -> B) -> Result<Invoke> {
-    let mut table = [0; 256];
-    for value in A::MIN..=A::MAX {
-        let result: i32 = f(A::clamped(value, A::MIN, A::MAX)).into();
-        // Signed numbers in two's complement.
-        table[usize::from(value as u8)] = result as u8;
+impl Lookup {
+    /// The table of `f`.
+    pub fn new(from: Steps, to: Steps, f: impl Fn(f32) -> f32) -> Self {
+        if from.is_wide() {
+            return Lookup::Wide(Table16::single((from.scale, from.zero), (to.scale, to.zero), f));
+        }
+        let inverse = 1.0 / to.scale;
+        let entry = |value: i32| {
+            let rounded = (f(from.scale * value.saturating_sub(from.zero) as f32) * inverse).round();
+            to.clamp((rounded + to.zero as f32) as i32)
+        };
+        Lookup::Bytes(from.low, (from.low..=from.high).map(entry).collect())
     }
-    let isa = Isa::best();
-    Ok(Box::new(move |cx| {
-        let (input, output) = (cx.input_bytes_unless_overwritten(0)?, cx.output_bytes(0)?);
-        lookup(isa, &table, input, output, cx.parallel()).map_err(|e| Error::Kernel(e.to_string()))
-    }))
+
+    /// The function at `value`, which is one of its type.
+    pub fn at(&self, value: i32) -> i32 {
+        match self {
+            Lookup::Bytes(lowest, results) => {
+                let index = usize::try_from(value.saturating_sub(*lowest)).unwrap_or(0);
+                results.get(index).copied().unwrap_or(0)
+            }
+            Lookup::Wide(table) => table.at(value as i16).into(),
+        }
+    }
 }
 
 /// A function of a 16-bit value: 513 points, with straight lines in between.
@@ -74,6 +76,11 @@ impl Table16 {
         single: f32;
         /// The table of `f`, computed in double precision.
         double: f64;
+    }
+
+    /// The 513 points, 128 values apart, from the lowest value on.
+    pub fn points(&self) -> &[i16] {
+        &self.0
     }
 
     /// The function at `value`.
@@ -131,6 +138,7 @@ impl SigmoidTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TensorType;
 
     #[test]
     fn tables_are_near_the_functions() {
@@ -147,8 +155,9 @@ mod tests {
             assert!((logistic - 1.0 / (1.0 + (-real).exp())).abs() < 2e-4, "{x}");
             assert!((f64::from(sigmoid.tanh(x)) / 32768.0 - real.tanh()).abs() < 2e-4, "{x}");
         }
-        let table = table_of_8_bits::<i8>((0.1, 0), (1.0, -1), |x| x * 10.0);
-        assert_eq!(table[128 + 5], 4);
-        assert_eq!(table[0], -128, "saturates");
+        let bytes = |scale, zero| Steps::new(TensorType::Int8, scale, zero).unwrap();
+        let table = Lookup::new(bytes(0.1, 0), bytes(1.0, -1), |x| x * 10.0);
+        assert_eq!(table.at(5), 4);
+        assert_eq!(table.at(-128), -128, "saturates");
     }
 }

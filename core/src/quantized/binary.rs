@@ -1,0 +1,120 @@
+//! ADD, SUB, MUL, DIV, SQUARED_DIFFERENCE of quantized inputs: their factors.
+
+use super::Steps;
+use crate::fixed_point::Multiplier;
+use crate::{Error, Result};
+
+/// Inputs brought to a common scale, twice the larger of theirs, with bits to spare on the right.
+#[derive(Debug, Clone, Copy)]
+pub struct Scaled {
+    /// What stands for zero in each input.
+    pub zero_points: [i32; 2],
+    /// How far inputs are shifted before they are multiplied.
+    pub left_shift: u32,
+    /// What they are multiplied by.
+    pub inputs: [Multiplier; 2],
+    /// What a result at the common scale is multiplied by.
+    pub output: Multiplier,
+    /// What stands for zero in the output.
+    pub zero_point: i32,
+}
+
+impl Scaled {
+    /// For a sum or a difference.
+    ///
+    /// # Errors
+    /// For scales that fixed-point factors don't reach, and for 16 bits with zero points.
+    pub fn sum(inputs: [Steps; 2], to: Steps) -> Result<Self> {
+        let left_shift = if inputs[0].is_wide() { 15 } else { 20 };
+        Self::with(inputs, to, left_shift, |twice_max| {
+            Multiplier::new(twice_max / f64::from((1u32 << left_shift) as f32 * to.scale))
+        })
+    }
+
+    /// For the square of a difference.
+    ///
+    /// # Errors
+    /// As for [`Scaled::sum`].
+    pub fn squared(inputs: [Steps; 2], to: Steps) -> Result<Self> {
+        const LEFT_SHIFT: u32 = 7;
+        Self::with(inputs, to, LEFT_SHIFT, |twice_max| {
+            Multiplier::below_one(
+                twice_max * twice_max / f64::from((1u32 << (2 * LEFT_SHIFT)) as f32 * to.scale),
+            )
+        })
+    }
+
+    fn with(
+        [a, b]: [Steps; 2],
+        to: Steps,
+        left_shift: u32,
+        output: impl Fn(f64) -> Result<Multiplier>,
+    ) -> Result<Self> {
+        check([a, b], to)?;
+        // Which steps are in single precision matters for the last bit.
+        let twice_max = f64::from(2.0 * a.scale.max(b.scale));
+        Ok(Scaled {
+            zero_points: [a.zero, b.zero],
+            left_shift,
+            inputs: [
+                Multiplier::below_one(f64::from(a.scale) / twice_max)?,
+                Multiplier::below_one(f64::from(b.scale) / twice_max)?,
+            ],
+            output: output(twice_max)?,
+            zero_point: to.zero,
+        })
+    }
+
+    /// Both inputs at the common scale, by this way of multiplying.
+    pub fn inputs_with(&self, apply: fn(Multiplier, i32) -> i32, a: i32, b: i32) -> [i32; 2] {
+        let scaled = |value: i32, i: usize| {
+            let shifted = value.wrapping_sub(self.zero_points[i]).wrapping_shl(self.left_shift);
+            apply(self.inputs[i], shifted)
+        };
+        [scaled(a, 0), scaled(b, 1)]
+    }
+}
+
+fn check([a, b]: [Steps; 2], to: Steps) -> Result<()> {
+    if a.is_wide() && (a.zero, b.zero, to.zero) != (0, 0, 0) {
+        return Err(Error::Unsupported("INT16 with a zero point that is not 0".into()));
+    }
+    Ok(())
+}
+
+/// The factor of a product, found in single precision as the field does.
+///
+/// # Errors
+/// As for [`Scaled::sum`].
+pub fn product([a, b]: [Steps; 2], to: Steps) -> Result<Multiplier> {
+    check([a, b], to)?;
+    Multiplier::new((a.scale * b.scale / to.scale).into())
+}
+
+/// The factor of a quotient.
+///
+/// # Errors
+/// For scales that fixed-point factors don't reach.
+pub fn quotient([a, b]: [Steps; 2], to: Steps) -> Result<Multiplier> {
+    Multiplier::new((a.scale / (b.scale * to.scale)).into())
+}
+
+/// For 16-bit tensors whose scales are all powers of two: how far the inputs are shifted right to get the output's scale.
+///
+/// # Errors
+/// Where all are, but not in a way that the field's kernels take.
+pub fn power_of_two_shifts([a, b]: [Steps; 2], to: Steps) -> Result<Option<[i32; 2]>> {
+    let log2 = |steps: Steps| {
+        let log = steps.scale.ln() * (1.0 / 2f32.ln());
+        ((log - log.round()).abs() < 1e-3).then_some(log.round() as i32)
+    };
+    let zeros = (a.zero, b.zero, to.zero);
+    let (Some(a), Some(b), Some(output)) = (log2(a), log2(b), log2(to)) else { return Ok(None) };
+    let shifts = [output.saturating_sub(a), output.saturating_sub(b)];
+    if shifts.contains(&0) && shifts.iter().all(|s| *s >= 0) && zeros == (0, 0, 0) {
+        return Ok(Some(shifts));
+    }
+    Err(Error::Unsupported(format!(
+        "INT16 scales of 2^{a} and 2^{b} with an output scale of 2^{output}; one must be the output's, none larger"
+    )))
+}

@@ -1,0 +1,84 @@
+//! MEAN and SUM of quantized elements: what is made of their sum.
+
+use super::Steps;
+use crate::Result;
+use crate::fixed_point::Multiplier;
+
+/// What makes means of sums.
+#[derive(Debug, Clone, Copy)]
+pub struct Mean {
+    /// What a sum is multiplied by.
+    pub multiplier: Multiplier,
+    /// Taken off the sum.
+    pub before: i32,
+    /// Added to the result.
+    pub after: i32,
+    /// Of so many neighbouring results the first ones, which are so many, are rounded upwards.
+    pub up: [usize; 2],
+    to: Steps,
+    count: usize,
+}
+
+impl Mean {
+    /// Of `count` elements each. Height and width of a kept-dimensions 8-bit image have arithmetic of their own in the
+    /// field, where the image has so many channels: one factor for scale and count, found in single precision, and
+    /// channels in blocks of 16, which round halves upwards.
+    ///
+    /// # Errors
+    /// For scales that fixed-point factors don't reach.
+    pub fn new(from: Steps, to: Steps, count: usize, image: Option<usize>) -> Result<Self> {
+        if let Some(channels) = image.filter(|_| !from.is_wide()) {
+            let zero = from.zero as f32 * from.scale / to.scale;
+            let zero = (if zero > 0.0 { zero + 0.5 } else { zero - 0.5 }) as i32;
+            let multiplier = Multiplier::new((from.scale / (count as f32 * to.scale)).into())?;
+            let up = [channels, channels - channels % 16];
+            return Ok(Mean { multiplier, before: 0, after: to.zero.wrapping_sub(zero), up, to, count });
+        }
+        let multiplier = divided(Multiplier::new(f64::from(from.scale) / f64::from(to.scale))?, count);
+        let before = from.zero.wrapping_mul(count as i32);
+        Ok(Mean { multiplier, before, after: to.zero, up: [1, 0], to, count })
+    }
+
+    /// The mean that is number `i` of the results, of this sum.
+    pub fn of(&self, i: usize, sum: i32) -> i32 {
+        if self.count == 0 {
+            return self.to.clamp(0);
+        }
+        let sum = sum.wrapping_sub(self.before);
+        let up = i.checked_rem(self.up[0]).is_some_and(|i| i < self.up[1]);
+        let scaled = if up { self.multiplier.apply_up(sum) } else { self.multiplier.apply(sum) };
+        self.to.clamp(scaled.wrapping_add(self.after))
+    }
+}
+
+/// A factor that also divides by `count`: as many bits are gained by shifting left first as the factor has to spare.
+fn divided(m: Multiplier, count: usize) -> Multiplier {
+    let bits = count.checked_ilog2().unwrap_or(0) as i32;
+    let shift = bits.min(32).min(31 + m.shift);
+    let multiplier = (i64::from(m.multiplier) << shift.max(0)) / count.max(1) as i64;
+    Multiplier { multiplier: multiplier as i32, shift: m.shift - shift }
+}
+
+/// What makes quantized sums of sums: rescaled in single precision, as the field does.
+#[derive(Debug, Clone, Copy)]
+pub struct Sum {
+    /// What a sum is multiplied by.
+    pub scale: f32,
+    /// And what is added then.
+    pub bias: f32,
+    to: Steps,
+}
+
+impl Sum {
+    /// Of `count` elements each.
+    pub fn new(from: Steps, to: Steps, count: usize) -> Self {
+        let scale = from.scale / to.scale;
+        Sum { scale, bias: -from.zero as f32 * scale * count as f32, to }
+    }
+
+    /// What is stored for this sum.
+    pub fn of(&self, sum: i32) -> i32 {
+        let value = (sum as f32 * self.scale + self.bias).round() as i32;
+        self.to.clamp(value.saturating_add(self.to.zero))
+    }
+}

@@ -1,0 +1,67 @@
+//! RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR: which rows and columns of the input meet.
+
+use crate::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
+
+/// Where an output row or column lies between two of the input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tap<F> {
+    /// The one in front.
+    pub low: usize,
+    /// The one behind.
+    pub high: usize,
+    /// How far beyond `low`, in pixels.
+    pub fraction: F,
+}
+
+/// In single precision: of floats and unsigned bytes.
+pub fn float_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<f32>> {
+    let scale =
+        if p.align_corners && to > 1 { (from - 1) as f32 / (to - 1) as f32 } else { from as f32 / to as f32 };
+    let tap = |i: usize| {
+        let at = if p.half_pixel_centers { (i as f32 + 0.5) * scale - 0.5 } else { i as f32 * scale };
+        let low = (at.floor().max(0.0) as usize).min(from - 1);
+        let high = (at.ceil().max(0.0) as usize).min(from - 1);
+        Tap { low, high, fraction: at - low as f32 }
+    };
+    (0..to).map(tap).collect()
+}
+
+/// Positions with ten bits after the point: of signed integers.
+pub fn fixed_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<i64>> {
+    const ONE: i64 = 1 << 10;
+    let (size, last) = (from as i64, from - 1);
+    let scale = if p.align_corners && to > 1 {
+        let gaps = to as i64 - 1;
+        (ONE * (size - 1) + gaps / 2) / gaps
+    } else {
+        (ONE * size + to as i64 / 2) / to as i64
+    };
+    let tap = |i: usize| {
+        let at = i as i64 * scale + if p.half_pixel_centers { scale / 2 - ONE / 2 } else { 0 };
+        let low = ((at / ONE).max(0) as usize).min(last);
+        let high = (((at + ONE - 1) / ONE).max(0) as usize).min(last);
+        Tap { low, high, fraction: at - ONE * low as i64 }
+    };
+    (0..to).map(tap).collect()
+}
+
+/// Which row or column of the input each of the output repeats; `bytes` where elements have 8 bits.
+pub fn nearest(p: &ResizeNearestNeighborParams, bytes: bool, from: usize, to: usize) -> Vec<usize> {
+    // Bytes have a path of their own in the field, which finds positions in fixed point.
+    let fixed = bytes && !p.align_corners && !p.half_pixel_centers;
+    (0..to).map(|i| if fixed { nearest_fixed(i, from, to) } else { nearest_float(p, i, from, to) }).collect()
+}
+
+fn nearest_float(p: &ResizeNearestNeighborParams, i: usize, from: usize, to: usize) -> usize {
+    let scale =
+        if p.align_corners && to > 1 { (from - 1) as f32 / (to - 1) as f32 } else { from as f32 / to as f32 };
+    let at = (i as f32 + if p.half_pixel_centers { 0.5 } else { 0.0 }) * scale;
+    let at = if p.align_corners { at.round() } else { at.floor() };
+    (at as usize).min(from - 1)
+}
+
+/// Sixteen bits after the point, rounded up.
+fn nearest_fixed(i: usize, from: usize, to: usize) -> usize {
+    let scale = (from << 16) / to + 1;
+    ((i * scale) >> 16).min(from - 1)
+}
