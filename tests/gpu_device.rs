@@ -116,6 +116,11 @@ fn a_resize_compiles_nothing_and_leaves_nothing() {
         // Parameters of kernels differ, weights do not.
         assert!(delegate.uploaded_bytes().abs_diff(bytes) < 4096, "at size {size}");
     }
+    for batch in [2, 7, 1] {
+        interpreter.resize_input(0, &[batch, 8, 9, 16]).unwrap();
+        run(&mut interpreter, batch);
+        assert_eq!(delegate.compiled_pipelines(), pipelines, "with {batch} images");
+    }
     interpreter.resize_input(0, &[1, 8, 8, 16]).unwrap();
     check_close(&run(&mut interpreter, 3), &on_the_cpu(convolutions(8, 16, 2), 3));
     assert_eq!(delegate.uploaded_bytes(), bytes);
