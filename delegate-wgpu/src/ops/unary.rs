@@ -79,6 +79,9 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         return of_integers(cx, function, input, output);
     }
     if cx.is_narrow(input) {
+        if cx.affine(input).is_none() {
+            return Err(cx.wrong_type(0));
+        }
         let (from, to) = (cx.steps(input)?, cx.steps(output)?);
         let table = table::table(function, from, to).map_err(invalid_scale)?;
         return look_up(cx, input, &table.ok_or_else(|| cx.wrong_type(0))?, output);
