@@ -3,6 +3,7 @@
 
 pub mod custom;
 pub mod float8;
+mod fourier;
 pub mod index;
 pub mod optimized;
 mod prepared;

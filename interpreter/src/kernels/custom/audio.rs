@@ -7,8 +7,8 @@ use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, Temporary};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result, TensorType};
 
 use super::{check_floats, dims, invalid};
+use crate::kernels::fourier::RealFft;
 use crate::kernels::prepared::unsupported_type;
-use crate::kernels::reference::Fft;
 use delegraph_core::ops::custom_options::Options;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -22,7 +22,7 @@ struct Spectrogram {
     window: Vec<f64>,
     stride: usize,
     squared: bool,
-    fft: Fft,
+    fft: RealFft,
     line: Option<Temporary>,
 }
 
@@ -39,7 +39,7 @@ impl Spectrogram {
             window: (0..size).map(|i| 0.5 - 0.5 * (TAU * i as f64 / size as f64).cos()).collect(),
             stride,
             squared: options.number("magnitude_squared")?.is_some_and(|v| v != 0.0),
-            fft: Fft::new(length)?,
+            fft: RealFft::new(length)?,
             line: None,
         })
     }
@@ -51,22 +51,20 @@ impl Kernel for Spectrogram {
         check_floats(cx, 1, 1)?;
         let [samples, channels] = dims(cx.input(0)?)?;
         let windows = samples.checked_sub(self.window.len()).map_or(0, |rest| rest / self.stride + 1);
-        self.line = Some(cx.temporary_of::<[f64; 2]>(self.fft.len())?);
-        cx.set_output_shape(0, [channels, windows, self.fft.len() / 2 + 1])
+        self.line = Some(cx.temporary_of::<[f64; 2]>(self.fft.frequencies())?);
+        cx.set_output_shape(0, [channels, windows, self.fft.frequencies()])
     }
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
         let line = self.line.ok_or_else(|| Error::State("the kernel was not prepared".into()))?;
-        let line = &mut cx.temporary::<[f64; 2]>(line)?[..self.fft.len()];
+        let line = cx.temporary::<[f64; 2]>(line)?;
         let (channels, windows) = (cx.output_shape(0)?[0], cx.output_shape(0)?[1]);
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
-        for (row, output) in output.chunks_exact_mut(self.fft.len() / 2 + 1).enumerate() {
+        for (row, output) in output.chunks_exact_mut(self.fft.frequencies()).enumerate() {
             let (channel, first) = (row / windows, row % windows * self.stride);
-            line.fill([0.0; 2]);
-            for (i, (z, weight)) in line.iter_mut().zip(&self.window).enumerate() {
-                z[0] = f64::from(input[(first + i) * channels + channel]) * weight;
-            }
-            self.fft.run(line);
+            let sample =
+                |(i, weight): (usize, &f64)| f64::from(input[(first + i) * channels + channel]) * weight;
+            self.fft.run(self.window.iter().enumerate().map(sample), line);
             for (o, [re, im]) in output.iter_mut().zip(line.iter()) {
                 let squared = (re * re + im * im) as f32;
                 *o = if self.squared { squared } else { squared.sqrt() };

@@ -1,10 +1,9 @@
 //! RFFT2D, IMAG, REAL, COMPLEX_ABS.
 
-use std::f64::consts::TAU;
-
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
+use crate::kernels::fourier::{Fft, RealFft};
 use crate::kernels::prepared::{Invoke, known, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -47,11 +46,11 @@ fn rfft2d(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let &[height, width] = known(lengths.constant::<i32>()?)? else {
         return Err(Error::State("expected two lengths".into()));
     };
-    let (rows, columns) = (Fft::new(width)?, Fft::new(height)?);
-    let (height, width, half) = (columns.len, rows.len, rows.len / 2 + 1);
+    let (rows, columns) = (RealFft::new(width)?, Fft::new(height)?);
+    let (height, half) = (columns.len(), rows.frequencies());
     let (outer, inner) = cx.input(0)?.shape().split_at(cx.input(0)?.shape().rank() - 2);
     let (images, [in_height, in_width]) = (outer.iter().product::<usize>(), [inner[0], inner[1]]);
-    let line = cx.temporary_of::<[f64; 2]>(height.max(width))?;
+    let line = cx.temporary_of::<[f64; 2]>(height)?;
     let spectrum = cx.temporary_of::<[f64; 2]>(height.saturating_mul(half))?;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<[f32; 2]>(0)?);
@@ -63,10 +62,11 @@ fn rfft2d(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
                 } else {
                     &[]
                 };
-                let padded = row.iter().map(|&x| f64::from(x)).chain(std::iter::repeat(0.0));
-                line[..width].iter_mut().zip(padded).for_each(|(z, x)| *z = [x, 0.0]);
-                rows.run(&mut line[..width]);
-                spectrum.copy_from_slice(&line[..half]);
+                rows.run(row.iter().map(|&x| f64::from(x)), spectrum);
+            }
+            if height == 1 {
+                output.iter_mut().zip(&*spectrum).for_each(|(o, z)| *o = z.map(|v| v as f32));
+                continue;
             }
             for x in 0..half {
                 (0..height).for_each(|y| line[y] = spectrum[y * half + x]);
@@ -78,57 +78,10 @@ fn rfft2d(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }))
 }
 
-/// A Fourier transform of a power of two of elements.
-pub(in crate::kernels) struct Fft {
-    len: usize,
-    /// `exp(-2πi k / len)` for the first half of the circle.
-    roots: Vec<[f64; 2]>,
-}
-
-impl Fft {
-    pub(in crate::kernels) fn new(len: i32) -> Result<Self> {
-        let size = usize::try_from(len).ok().filter(|len| len.is_power_of_two());
-        let len = size.ok_or_else(|| Error::Unsupported(format!("a length of {len}, not a power of two")))?;
-        let root = |k: usize| {
-            let (sin, cos) = (-TAU * k as f64 / len as f64).sin_cos();
-            [cos, sin]
-        };
-        Ok(Fft { len, roots: (0..len / 2).map(root).collect() })
-    }
-
-    /// How many elements.
-    pub(in crate::kernels) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Transforms `line` in place: elements in the order of their reversed binary digits, then pairs of parts of 1, 2, 4,
-    /// … elements are joined.
-    pub(in crate::kernels) fn run(&self, line: &mut [[f64; 2]]) {
-        let digits = self.len.ilog2();
-        for i in 0..self.len {
-            let j = i.reverse_bits().checked_shr(usize::BITS - digits).unwrap_or(0);
-            if i < j {
-                line.swap(i, j);
-            }
-        }
-        let mut part = 1;
-        while part < self.len {
-            let step = self.len / (2 * part);
-            for pair in line.chunks_exact_mut(2 * part) {
-                let (even, odd) = pair.split_at_mut(part);
-                for ((a, b), [cos, sin]) in even.iter_mut().zip(odd).zip(self.roots.iter().step_by(step)) {
-                    let turned = [b[0] * cos - b[1] * sin, b[0] * sin + b[1] * cos];
-                    *b = [a[0] - turned[0], a[1] - turned[1]];
-                    *a = [a[0] + turned[0], a[1] + turned[1]];
-                }
-            }
-            part *= 2;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::f64::consts::TAU;
+
     use delegraph_core::Params;
 
     use super::*;

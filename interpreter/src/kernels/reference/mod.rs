@@ -29,7 +29,6 @@ macro_rules! families {
 
 pub(in crate::kernels) mod binary_quantized;
 
-pub(in crate::kernels) use complex::Fft;
 pub(in crate::kernels) use reduce::{Reduction, mean_of, sum_of, write_means, write_sums};
 pub(in crate::kernels) use resize::Nearest;
 pub(in crate::kernels) use transpose_conv::{Scatter, scatter as transpose_conv_scatter};
