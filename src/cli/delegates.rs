@@ -492,7 +492,9 @@ mod tests {
         check("wgpu?max_gpu_bytes=1000", wgpu(None, Some(1000)));
         check("wgpu?adapter=Radeon&max_gpu_bytes=1000", wgpu(Some("Radeon"), Some(1000)));
         check("wgpu?max_gpu_bytes=much", None);
-        check("wgpu?fusion=on", wgpu(None, None));
+        let unfused = WgpuChoice { unfused: true, ..WgpuChoice::default() };
+        check("wgpu?fusion=off", Some(Choice::Wgpu(unfused)));
+        assert_eq!("wgpu?fusion=on".parse().ok(), wgpu(None, None));
         check("wgpu?fusion=some", None);
         check("wgpu?", None);
         let plugin = |text: &str, path: &str, options: &[(&str, &str)]| {
