@@ -510,7 +510,11 @@ mod tests {
 
     #[test]
     fn only_calls_of_wgpu_take_memory_in_a_run() {
-        let Some(delegate) = delegate() else { return };
+        if delegate().is_none() {
+            return;
+        }
+        // A device of its own: what other tests have wgpu look after would be counted here.
+        let delegate = &crate::WgpuDelegate::new(Default::default()).unwrap();
         let mut per_dispatch = Vec::new();
         for count in [1, 100] {
             let mut least = 0;
@@ -528,8 +532,8 @@ mod tests {
                 least = bare(kernel);
             });
             let taken = taken.unwrap();
-            // One more or less is a list of wgpu's that grew.
-            assert!(taken.abs_diff(least) <= 2, "{count} dispatches: {taken} times, bare calls {least}");
+            // One or two more are lists of wgpu's that grew.
+            assert!(taken <= least + 2, "{count} dispatches: {taken} times, bare calls {least}");
             per_dispatch.push(least);
         }
         // What wgpu takes grows with the dispatches, but by little.
