@@ -600,6 +600,23 @@ mod tests {
     }
 
     #[test]
+    fn an_output_whose_shape_depends_on_data_is_not_bound() {
+        use delegraph_core::{BuiltinOp, ModelBuilder, Params, SubgraphBuilder, TensorType};
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Bool, [4]);
+        let rows = graph.tensor("rows", TensorType::Int64, [0, 1]);
+        graph.node(BuiltinOp::WHERE, Params::None).inputs([x]).writes([rows]);
+        graph.outputs([rows]);
+        let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+        let mut interpreter = Interpreter::builder(model).build().unwrap();
+        for _ in 0..2 {
+            let bound = interpreter.bind_output(0, AlignedBuffer::zeroed(0).unwrap());
+            assert!(matches!(bound, Err(Error::State(_))), "{bound:?}");
+            interpreter.invoke().unwrap();
+        }
+    }
+
+    #[test]
     fn bound_buffers_that_no_longer_fit_are_left() {
         let mut interpreter = digits().build().unwrap();
         let output = interpreter.output_tensor(0).unwrap().byte_size().unwrap();

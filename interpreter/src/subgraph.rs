@@ -651,9 +651,11 @@ impl SubgraphRuntime {
     /// exchanged.
     pub(crate) fn bind(&mut self, id: TensorId, buffer: AlignedBuffer) -> Result<Option<AlignedBuffer>> {
         let tensor = &mut self.tensors[id.0];
+        // Before the first run a tensor whose shape depends on data is nowhere yet.
+        let fixed = self.shape_known[id.0] && tensor.ty != TensorType::String;
         match tensor.placement() {
             Placement::Bound => {}
-            Placement::Arena | Placement::None if tensor.ty != TensorType::String => self.prepared = false,
+            Placement::Arena | Placement::None if fixed => self.prepared = false,
             _ => {
                 return Err(Error::State(format!(
                     "tensor \"{}\" cannot live in a buffer of the application: it is constant, a variable, or its \

@@ -29,7 +29,11 @@ impl Source {
     /// The folders below `root`.
     pub(super) fn corpus(root: &Path) -> Result<Self, Failure> {
         let found = corpus::find(root).map_err(|e| Failure::invalid(format!("{}: {e}", root.display())))?;
-        let name = |case: &PathBuf| case.strip_prefix(root).unwrap_or(case).display().to_string();
+        let name = |case: &PathBuf| match case.strip_prefix(root).unwrap_or(case).display().to_string() {
+            // The root itself is a case.
+            name if name.is_empty() => ".".to_owned(),
+            name => name,
+        };
         Ok(Source::Corpus { root: root.to_path_buf(), folders: found.iter().map(name).collect() })
     }
 
