@@ -106,6 +106,7 @@ impl Stress {
         let mut interpreter = self.interpreter()?;
         let first = interpreter.input_tensor(0)?.shape.clone();
         self.check(&mut interpreter, 0)?;
+        self.delegate.finish_compiling();
         let before = self.held();
         let mut compiled = Vec::new();
         for i in 1..=count {

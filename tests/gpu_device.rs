@@ -83,6 +83,7 @@ fn on_the_cpu(model: Model, seed: usize) -> Vec<f32> {
 fn interpreters_share_pipelines_and_weights() {
     let Some(delegate) = delegate() else { return };
     let mut first = on(&delegate, convolutions(8, 16, 3));
+    delegate.finish_compiling();
     let (pipelines, bytes) = (delegate.compiled_pipelines(), delegate.uploaded_bytes());
     assert!(pipelines > 0 && bytes >= 3 * 4 * 9 * 16 * 16, "{pipelines}, {bytes}");
     let mut second = on(&delegate, convolutions(8, 16, 3));
@@ -91,6 +92,7 @@ fn interpreters_share_pipelines_and_weights() {
     let (device, queue) = (device.clone(), queue.clone());
     let other = WgpuDelegate::with_device(device, queue, delegate.adapter().clone(), options());
     let mut third = on(&other, convolutions(8, 16, 3));
+    delegate.finish_compiling();
     assert_eq!((delegate.compiled_pipelines(), delegate.uploaded_bytes()), (pipelines, bytes));
     assert_eq!(other.uploaded_bytes(), bytes);
     let want = on_the_cpu(convolutions(8, 16, 3), 1);
@@ -108,6 +110,7 @@ fn a_resize_compiles_nothing_and_leaves_nothing() {
     let Some(delegate) = delegate() else { return };
     let mut interpreter = on(&delegate, convolutions(8, 16, 2));
     run(&mut interpreter, 0);
+    delegate.finish_compiling();
     let (pipelines, bytes) = (delegate.compiled_pipelines(), delegate.uploaded_bytes());
     for size in (9..20).chain([33, 64, 8]) {
         interpreter.resize_input(0, &[1, size, size + 1, 16]).unwrap();

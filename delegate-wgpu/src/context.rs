@@ -8,8 +8,10 @@ use delegraph_shaders::{Caps, Kernel};
 
 use crate::cache::CacheFile;
 use crate::custom::WgpuOp;
+use crate::later::{Later, Need};
 use crate::options::WgpuOptions;
 use crate::pipelines::Pipelines;
+use crate::twins::Twins;
 use crate::upload::Uploads;
 
 /// How long news of a device that has finished may take: where several threads use it, another one may be about to
@@ -20,16 +22,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Context {
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
-    pub caps: Caps,
-    pub limits: wgpu::Limits,
+    facts: Arc<Facts>,
     /// Nanoseconds per tick, where the device measures time.
     pub timestamp_period: Option<f32>,
     /// Leave bounds and loop checks out of shaders.
     trusted: bool,
     /// Measure every dispatch by itself.
     pub profile: bool,
-    /// Custom ops of the application.
-    pub custom_ops: Vec<WgpuOp>,
     /// Why the device was lost, once it is.
     lost: Arc<Mutex<Option<String>>>,
     shared: Arc<Shared>,
@@ -38,10 +37,28 @@ pub(crate) struct Context {
     pub full: AtomicBool,
 }
 
+/// What lowering wants to know of a device and its delegate.
+pub(crate) struct Facts {
+    pub caps: Caps,
+    pub limits: wgpu::Limits,
+    /// Custom ops of the application.
+    pub custom_ops: Vec<WgpuOp>,
+}
+
+impl std::ops::Deref for Context {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        &self.facts
+    }
+}
+
 /// What all delegates on a device have in common.
 struct Shared {
     device: wgpu::Device,
-    pipelines: Pipelines,
+    /// Before what it works for, so that it ends first.
+    later: Later,
+    pipelines: Arc<Pipelines>,
     uploads: Uploads,
 }
 
@@ -54,8 +71,9 @@ impl Shared {
         let found = devices.iter().filter_map(Weak::upgrade).find(|shared| same(&shared.device, device));
         found.unwrap_or_else(|| {
             let file = CacheFile::new(&options.pipeline_cache, info);
-            let pipelines = Pipelines::new(device, file);
-            let shared = Arc::new(Shared { device: device.clone(), pipelines, uploads: Uploads::default() });
+            let pipelines = Arc::new(Pipelines::new(device, file));
+            let (later, uploads) = Default::default();
+            let shared = Arc::new(Shared { device: device.clone(), later, pipelines, uploads });
             devices.push(Arc::downgrade(&shared));
             shared
         })
@@ -108,12 +126,10 @@ impl Context {
             shared: Shared::of(&device, info, options),
             trusted: options.trusted_shaders,
             profile: options.profile,
-            custom_ops: options.custom_ops.clone(),
+            facts: Arc::new(Facts { caps, limits, custom_ops: options.custom_ops.clone() }),
             lost: Arc::default(),
             device,
             queue,
-            caps,
-            limits,
             #[cfg(test)]
             full: false.into(),
         }
@@ -198,6 +214,27 @@ impl Context {
     /// Compiles the pipelines of `kernels` that are missing, on several threads.
     pub(crate) fn compile(&self, kernels: &[Kernel]) {
         self.shared.pipelines.compile(kernels, self.trusted);
+    }
+
+    /// For what lowers without the device.
+    pub(crate) fn facts(&self) -> &Arc<Facts> {
+        &self.facts
+    }
+
+    /// An interpreter that will need kernels for other sizes. Drivers of software compile a kernel when it is first run, on
+    /// the cores that run it: there, nothing is to be in the way of the first result.
+    pub(crate) fn need(&self) -> Arc<Need> {
+        self.shared.later.need(self.caps.software)
+    }
+
+    /// Compiles what `twins` finds and is missing when there is time for it.
+    pub(crate) fn compile_later(&self, twins: Twins, need: &Arc<Need>) {
+        self.shared.later.compile(&self.shared.pipelines, twins, self.trusted, need);
+    }
+
+    /// Waits for what [`Context::compile_later`] was given.
+    pub(crate) fn finish_compiling(&self) {
+        self.shared.later.wait();
     }
 
     /// The pipeline that runs `kernel`.

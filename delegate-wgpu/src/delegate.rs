@@ -1,5 +1,6 @@
 //! The delegate: what it claims, and the kernels that it makes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use delegraph_core::{BuiltinOp, Error, NodeId, Result, TensorType};
@@ -12,8 +13,10 @@ use crate::context::Context;
 use crate::device::{WgpuError, open};
 use crate::graph::Graph;
 use crate::kernel::WgpuKernel;
+use crate::later::Need;
 use crate::lower::Builder;
 use crate::options::WgpuOptions;
+use crate::twins::Twins;
 use crate::{NAME, ops, passes};
 
 /// Runs parts of a model on a GPU.
@@ -28,6 +31,21 @@ pub struct WgpuDelegate {
     max_gpu_bytes: Option<u64>,
     fusion: bool,
     info: wgpu::AdapterInfo,
+    foreseen: Foreseen,
+}
+
+/// The partitions, each by its subgraph and its nodes, whose kernels for other sizes were asked for, and by whom. A clone
+/// may serve another model.
+#[derive(Default)]
+struct Foreseen {
+    partitions: HashSet<(usize, Vec<NodeId>)>,
+    need: Option<Arc<Need>>,
+}
+
+impl Clone for Foreseen {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 impl WgpuDelegate {
@@ -64,9 +82,11 @@ impl WgpuDelegate {
         let versions =
             options.custom_ops.iter().fold(table, |t, op| t.with_custom(op.name(), op.max_version()));
         let WgpuOptions { partitions, max_gpu_bytes, fusion, .. } = options;
-        WgpuDelegate { context, versions, partitions, max_gpu_bytes, fusion, info }
+        let foreseen = Foreseen::default();
+        WgpuDelegate { context, versions, partitions, max_gpu_bytes, fusion, info, foreseen }
     }
 
+    #[cfg(test)]
     pub(crate) fn kernel(&self, params: &DelegateParams, graph: &GraphView<'_>) -> Result<WgpuKernel> {
         WgpuKernel::build(Arc::clone(&self.context), self.lowered(params, graph)?, params, graph)
     }
@@ -171,6 +191,12 @@ impl WgpuDelegate {
         self.context.compiled()
     }
 
+    /// Waits until the kernels that other sizes of the models' inputs need are compiled, too: from then on, no
+    /// `resize_input` compiles anything.
+    pub fn finish_compiling(&self) {
+        self.context.finish_compiling();
+    }
+
     /// Bytes of weights and constants that are on its device, each counted once however many interpreters use it.
     pub fn uploaded_bytes(&self) -> u64 {
         self.context.uploads().bytes()
@@ -220,7 +246,16 @@ impl SimpleDelegate for WgpuDelegate {
         params: &DelegateParams,
         graph: &GraphView<'_>,
     ) -> Result<Box<dyn DelegateKernel>> {
-        Ok(Box::new(self.kernel(params, graph)?))
+        let lowered = self.lowered(params, graph)?;
+        let need = Arc::clone(self.foreseen.need.get_or_insert_with(|| self.context.need()));
+        let new = self.foreseen.partitions.insert((graph.index(), params.nodes.clone()));
+        let twins = new.then(|| Twins::new(self.context.facts(), self.fusion, &lowered, params, graph));
+        let mut kernel = WgpuKernel::build(Arc::clone(&self.context), lowered, params, graph)?;
+        if let Some(twins) = twins {
+            self.context.compile_later(twins, &need);
+        }
+        kernel.need(need);
+        Ok(Box::new(kernel))
     }
 
     fn options(&self) -> PartitionOptions {

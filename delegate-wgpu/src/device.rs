@@ -1,6 +1,5 @@
 //! Finding an adapter, and opening it.
 
-pub(crate) use crate::context::Context;
 use crate::options::{AdapterChoice, WgpuOptions};
 
 /// Why no device could be had.

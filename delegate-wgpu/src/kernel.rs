@@ -14,6 +14,7 @@ use crate::NAME;
 use crate::buffer::GpuBuffer;
 use crate::context::{Context, PATIENCE, refuses_to_map};
 use crate::graph::{Graph, ValueId};
+use crate::later::Need;
 use crate::memory::{Dispatch, Layout, Memory};
 use crate::plan::plan;
 use crate::timer::Timer;
@@ -39,6 +40,7 @@ pub(crate) struct WgpuKernel {
     stats: DelegateStats,
     /// Where each kernel is measured.
     node_times: Vec<NodeTime>,
+    need: Option<Arc<Need>>,
 }
 
 struct Input {
@@ -99,6 +101,11 @@ impl WgpuKernel {
     ) -> Result<Self> {
         let result = context.checked(|| Self::make(&context, &graph, params, view));
         result.map_err(|e| failed(format!("{e}, while preparing {}", describe(params, view))))?
+    }
+
+    /// Tells `need` of the first result.
+    pub(crate) fn need(&mut self, need: Arc<Need>) {
+        self.need = Some(need);
     }
 
     /// Bytes of device memory that `build` needs for `graph`.
@@ -187,6 +194,7 @@ impl WgpuKernel {
             mapping: Arc::default(),
             stats,
             node_times,
+            need: None,
         })
     }
 
@@ -425,7 +433,12 @@ impl DelegateKernel for WgpuKernel {
         }
         let context = Arc::clone(&self.context);
         match context.checked(|| self.run(cx, buffers)) {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => {
+                if let Some(need) = &self.need {
+                    need.begin();
+                }
+                Ok(())
+            }
             Ok(Err(Error::Delegate { delegate, message })) => {
                 let message = format!("{message}, while running {}", self.nodes);
                 Err(Error::Delegate { delegate, message })

@@ -13,8 +13,10 @@ mod context;
 mod custom;
 mod delegate;
 mod device;
+mod dims;
 mod graph;
 mod kernel;
+mod later;
 mod lower;
 mod memory;
 mod ops;
@@ -27,6 +29,7 @@ mod table;
 mod testing;
 mod texture;
 mod timer;
+mod twins;
 mod upload;
 mod words;
 

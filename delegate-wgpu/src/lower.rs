@@ -10,8 +10,8 @@ use delegraph_delegate_api::{NodeView, Rejection, TensorInfo};
 use delegraph_shaders::quantize::{self, Affine, Direction};
 use delegraph_shaders::{Caps, ShaderError};
 
+use crate::context::Facts;
 use crate::custom::WgpuOp;
-use crate::device::Context;
 use crate::graph::{Element, Graph, Source, Spec, Step, Value, ValueId, Weights};
 use crate::ops::Product;
 use crate::words::Words;
@@ -19,7 +19,7 @@ use crate::words::Words;
 /// A graph under construction.
 pub(crate) struct Builder<'a, 'c> {
     pub graph: Graph<'a>,
-    context: &'c Context,
+    context: &'c Facts,
     values: HashMap<TensorId, ValueId>,
     /// What quantized values stand for, where a step has computed that.
     reals: HashMap<ValueId, ValueId>,
@@ -28,7 +28,7 @@ pub(crate) struct Builder<'a, 'c> {
 }
 
 impl<'a, 'c> Builder<'a, 'c> {
-    pub(crate) fn new(context: &'c Context) -> Self {
+    pub(crate) fn new(context: &'c Facts) -> Self {
         Builder {
             graph: Graph::default(),
             context,

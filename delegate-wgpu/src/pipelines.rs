@@ -117,7 +117,7 @@ impl Pipelines {
     }
 
     /// Writes the backend's cache to its file if there is something new in it.
-    fn save(&self) {
+    pub(crate) fn save(&self) {
         let Some(kept) = &self.kept else { return };
         let Some(data) = kept.cache.get_data().filter(|data| data.len() > EMPTY) else { return };
         let hash = blake3::hash(&data);

@@ -17,9 +17,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
 
 use crate::ShaderError;
 use crate::expression::evaluate;
+
+/// Texts by their keys, each with where its source is: kernels are asked for far more often than there are new texts.
+static TEXTS: Mutex<BTreeMap<String, (usize, String)>> = Mutex::new(BTreeMap::new());
 
 /// A kernel source with the values that specialise it.
 pub(crate) struct Template {
@@ -73,10 +77,18 @@ impl Template {
                 Value::Text { name: short, .. } => write!(key, "{separator}{name}={short}"),
             };
         }
+        let source = self.source.as_ptr().addr();
+        let texts = || TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((from, text)) = texts().get(&key)
+            && *from == source
+        {
+            return Ok((key, text.clone()));
+        }
         let mut out = String::with_capacity(self.source.len() * 2);
         let lines: Vec<Line> =
             self.source.lines().enumerate().map(|(i, text)| Line { number: i + 1, text }).collect();
         self.block(&lines, &mut Vec::new(), &mut out)?;
+        texts().insert(key.clone(), (source, out.clone()));
         Ok((key, out))
     }
 

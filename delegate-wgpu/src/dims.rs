@@ -1,0 +1,234 @@
+//! Which dimensions of a model's tensors another size of its inputs can change, and which of them change together.
+//!
+//! Nothing is known of ops here: what a dimension depends on is found by inferring each node's shapes again with other
+//! sizes of its inputs.
+
+use std::collections::HashMap;
+
+use delegraph_core::ops::{Declared, InferContext, InferTensor, InferredShape, definition};
+use delegraph_core::{BuiltinOp, Shape, TensorId};
+use delegraph_delegate_api::{GraphView, NodeView, TensorInfo};
+
+/// A dimension of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Dim {
+    /// Has this size, whatever the inputs' are.
+    Fixed(usize),
+    /// Has the size of this symbol.
+    Free(usize),
+}
+
+/// The dimensions of a graph's tensors.
+pub(crate) struct Dims {
+    of: Vec<Option<Vec<Dim>>>,
+    varies: Vec<bool>,
+    /// Per symbol, its size as the model is prepared.
+    today: Vec<usize>,
+}
+
+impl Dims {
+    /// Those of all tensors of `view`.
+    pub(crate) fn new(view: &GraphView<'_>) -> Self {
+        let mut finder = Finder::default();
+        // What a later node fixes is known to the earlier ones the second time.
+        for _ in 0..2 {
+            finder.of = vec![None; view.tensor_count()];
+            finder.varies = vec![false; view.tensor_count()];
+            view.nodes().for_each(|node| finder.look_at(node));
+        }
+        let Finder { of, varies, today, .. } = finder;
+        Dims { of, varies, today }
+    }
+
+    /// Of tensor `id`; none where nothing is known of them.
+    pub(crate) fn of(&self, id: TensorId) -> Option<&[Dim]> {
+        self.of.get(id.0)?.as_deref()
+    }
+
+    /// Whether what a constant holds comes from the shapes of tensors, so that it is another one for other sizes.
+    pub(crate) fn varies(&self, id: TensorId) -> bool {
+        self.varies.get(id.0) == Some(&true)
+    }
+
+    /// The size of a symbol as the model is prepared.
+    pub(crate) fn today(&self, symbol: usize) -> usize {
+        self.today.get(symbol).copied().unwrap_or(1)
+    }
+}
+
+/// The shapes of a node's outputs when its inputs have these shapes; `None` where it refuses them.
+pub(crate) fn infer(node: NodeView<'_>, shapes: &[Option<Shape>]) -> Option<Vec<Shape>> {
+    let mut cx = InferContext {
+        params: node.params(),
+        version: node.version(),
+        inputs: Default::default(),
+        outputs: Default::default(),
+    };
+    for (i, shape) in shapes.iter().enumerate() {
+        let tensor = node.input(i).zip(shape.as_ref());
+        cx.inputs.push(tensor.map(|(tensor, shape)| {
+            let (quantization, constant) = (tensor.quantization(), tensor.constant());
+            InferTensor { ty: tensor.ty(), shape, quantization, constant }
+        }));
+    }
+    for tensor in node.outputs() {
+        let (shape, quantization) = (&tensor.tensor().shape, tensor.quantization());
+        cx.outputs.push(Declared { ty: tensor.ty(), shape, quantization });
+    }
+    let inferred = (definition(node.op().builtin()?)?.infer)(&cx).ok()?;
+    let known = |shape| match shape {
+        InferredShape::Known(shape) => Some(shape),
+        InferredShape::DataDependent | InferredShape::FromKernel => None,
+    };
+    inferred.into_iter().map(|output| known(output.shape)).collect()
+}
+
+#[derive(Default)]
+struct Finder {
+    of: Vec<Option<Vec<Dim>>>,
+    varies: Vec<bool>,
+    today: Vec<usize>,
+    /// Symbols that no node lets change.
+    stuck: Vec<bool>,
+    /// What makes a symbol what it is.
+    symbols: HashMap<Vec<usize>, usize>,
+}
+
+impl Finder {
+    fn symbol(&mut self, meaning: Vec<usize>, today: usize) -> Dim {
+        let symbol = *self.symbols.entry(meaning).or_insert_with(|| {
+            self.today.push(today);
+            self.stuck.push(false);
+            self.today.len() - 1
+        });
+        if self.stuck[symbol] { Dim::Fixed(today) } else { Dim::Free(symbol) }
+    }
+
+    /// Dimensions of which nothing is known but that they are this tensor's.
+    fn own(&mut self, view: GraphView<'_>, tensor: TensorInfo<'_>) {
+        let id = tensor.id();
+        let file = view.subgraph().tensor(id);
+        // An input whose file says which dimensions may change keeps the others.
+        let input = view.index() == 0 && view.subgraph().inputs.contains(&id);
+        let stated = file.shape_signature.as_ref().filter(|_| input);
+        let dims = tensor.tensor().shape.iter().enumerate().map(|(d, &size)| {
+            match stated.and_then(|dims| dims.get(d)) {
+                Some(Some(fixed)) if *fixed == size => Dim::Fixed(size),
+                _ => self.symbol(vec![usize::MAX, id.0, d], size),
+            }
+        });
+        self.of[id.0] = Some(dims.collect());
+    }
+
+    fn look_at(&mut self, node: NodeView<'_>) {
+        for tensor in node.inputs().filter(|tensor| self.of[tensor.id().0].is_none()).collect::<Vec<_>>() {
+            match tensor.is_constant() {
+                true => self.of[tensor.id().0] = Some(fixed(&tensor.tensor().shape)),
+                false => self.own(node.graph(), tensor),
+            }
+        }
+        let is_fixed = |tensor: TensorInfo<'_>| {
+            let dims = self.of[tensor.id().0].iter().flatten();
+            !self.varies[tensor.id().0] && dims.into_iter().all(|dim| matches!(dim, Dim::Fixed(_)))
+        };
+        let folded = node.state().folded;
+        let varies = folded && !node.inputs().all(is_fixed);
+        let moves = node.inputs().any(|tensor| self.varies[tensor.id().0]);
+        if folded && !varies {
+            node.outputs().for_each(|tensor| self.of[tensor.id().0] = Some(fixed(&tensor.tensor().shape)));
+            return;
+        }
+        node.outputs().for_each(|tensor| self.varies[tensor.id().0] = varies);
+        let known = node.inputs().chain(node.outputs()).all(|tensor| tensor.shape().is_some());
+        let found = if known && !moves { self.depends(node) } else { None };
+        match found {
+            Some(dims) => {
+                node.outputs().zip(dims).for_each(|(tensor, dims)| self.of[tensor.id().0] = Some(dims));
+            }
+            None => node.outputs().for_each(|tensor| self.own(node.graph(), tensor)),
+        }
+    }
+
+    /// The dimensions of a node's outputs, found by changing those of its inputs.
+    fn depends(&mut self, node: NodeView<'_>) -> Option<Vec<Vec<Dim>>> {
+        let dims: Vec<Option<Vec<Dim>>> =
+            (0..node.num_inputs()).map(|i| self.of[node.input(i)?.id().0].clone()).collect();
+        let shapes = |change: &dyn Fn(usize) -> Option<usize>| -> Vec<Option<Shape>> {
+            let size = |dim: &Dim| match *dim {
+                Dim::Fixed(size) => size,
+                Dim::Free(symbol) => change(symbol).unwrap_or(self.today[symbol]),
+            };
+            let shape = |dims: &Vec<Dim>| Shape::new(&dims.iter().map(size).collect::<Vec<_>>());
+            dims.iter().map(|dims| dims.as_ref().map(shape)).collect()
+        };
+        let before = infer(node, &shapes(&|_| None))?;
+        if !before.iter().eq(node.outputs().map(|tensor| &tensor.tensor().shape)) {
+            return None;
+        }
+        let all = dims.iter().flatten().flatten();
+        let mut symbols: Vec<usize> = all
+            .clone()
+            .filter_map(|dim| if let Dim::Free(symbol) = dim { Some(*symbol) } else { None })
+            .collect();
+        symbols.sort_unstable();
+        symbols.dedup();
+        let mut sizes: Vec<usize> =
+            shapes(&|_| None).iter().flatten().flat_map(|s| s.dims().to_vec()).collect();
+        sizes.push(1);
+        sizes.sort_unstable();
+        sizes.dedup();
+        // Each symbol with what two other sizes make of the outputs.
+        let (mut changes, mut stuck) = (Vec::new(), Vec::new());
+        for &symbol in &symbols {
+            let size = self.today[symbol];
+            let alone = |to: usize| infer(node, &shapes(&|s| (s == symbol).then_some(to)));
+            let together = |to: usize| infer(node, &shapes(&|s| (self.today[s] == size).then_some(to)));
+            let both = |with: &dyn Fn(usize) -> Option<Vec<Shape>>| {
+                Some([with(size.checked_mul(3)?)?, with(size.checked_mul(7)?)?])
+            };
+            match both(&alone).or_else(|| both(&together)) {
+                Some(found) => changes.push((symbol, found)),
+                // A shape that a node states may still be reached by another way.
+                None if node.op().builtin() == Some(BuiltinOp::RESHAPE) => {}
+                None if sizes.iter().all(|&to| to == size || alone(to).is_none()) => stuck.push(symbol),
+                None => {}
+            }
+        }
+        let mut result = Vec::with_capacity(before.len());
+        for (o, shape) in before.iter().enumerate() {
+            let mut list = Vec::with_capacity(shape.rank());
+            for (d, &size) in shape.iter().enumerate() {
+                let mut meaning = vec![size];
+                let mut same = None;
+                for (symbol, [three, seven]) in &changes {
+                    let to = [three, seven].map(|shapes| shapes[o].dims().get(d).copied().unwrap_or(0));
+                    if to == [size; 2] {
+                        continue;
+                    }
+                    let v = self.today[*symbol];
+                    if size == v && to == [3 * v, 7 * v] && same.is_none() {
+                        same = Some(*symbol);
+                    } else if same.is_some_and(|same| self.today[same] != v) || same.is_none() {
+                        meaning.extend([*symbol, to[0], to[1]]);
+                    }
+                }
+                list.push(match (same, meaning.len()) {
+                    (Some(symbol), 1) => Dim::Free(symbol),
+                    (None, 1) => Dim::Fixed(size),
+                    (Some(symbol), _) => {
+                        meaning.push(symbol);
+                        self.symbol(meaning, size)
+                    }
+                    (None, _) => self.symbol(meaning, size),
+                });
+            }
+            result.push(list);
+        }
+        stuck.into_iter().for_each(|symbol| self.stuck[symbol] = true);
+        Some(result)
+    }
+}
+
+fn fixed(shape: &Shape) -> Vec<Dim> {
+    shape.iter().map(|&size| Dim::Fixed(size)).collect()
+}
