@@ -335,3 +335,51 @@ fn products_of_computed_matrices() {
         case.check(&name, BuiltinOp::BATCH_MATMUL, params, inputs, &scales, depth);
     }
 }
+
+/// Rows of floats that meet weights of integers. What stands for zero is found in double precision on CPUs; where a row
+/// reaches as far below zero as above, it lies half-way between two integers, or a little off, and single precision has it
+/// elsewhere: then the row's ends are a whole step apart.
+#[test]
+fn rows_of_floats_become_the_integers_of_the_reference_kernels() {
+    let Some(delegate) = delegate() else { return };
+    let (rows, width) = (400, 8);
+    for asymmetric_quantize_inputs in [false, true] {
+        let mut random = Random(77);
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Float32, [rows, width]);
+        // Each output is one of the inputs.
+        let identity: Vec<i8> = (0..width * width).map(|i| i8::from(i % width == i / width)).collect();
+        let weights = graph.constant("w", [width, width], &identity);
+        graph.quantize(weights, Quantization::per_tensor(1.0, 0));
+        let params = FullyConnectedParams {
+            fused_activation_function: Activation::None,
+            weights_format: WeightsFormat::Default,
+            keep_num_dims: false,
+            asymmetric_quantize_inputs,
+            quantized_bias_type: TensorType::Float32,
+        };
+        let node =
+            graph.node(BuiltinOp::FULLY_CONNECTED, params).optional_inputs([Some(x), Some(weights), None]);
+        let y = node.output("y");
+        graph.outputs([y]);
+        let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+        let mut values = Vec::new();
+        for row in 0..rows {
+            let high = random.scale(1.0);
+            let low = if row % 2 == 0 { -high } else { -random.scale(1.0) };
+            values.extend([low, high]);
+            values.extend((2..width).map(|_| low + random.scale(0.6) * (high - low)));
+        }
+        let outputs = |builder: delegraph::interpreter::InterpreterBuilder| -> Vec<f32> {
+            let mut interpreter = builder.build().unwrap();
+            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            interpreter.set_input_bytes(0, &bytes).unwrap();
+            interpreter.invoke().unwrap();
+            interpreter.output::<f32>(0).unwrap().to_vec()
+        };
+        let want = outputs(Interpreter::builder(model.clone()).resolver(ReferenceOpResolver::new()));
+        let got = outputs(Interpreter::builder(model).delegate(delegate.clone()).policy(Policy::Require));
+        let off = want.iter().zip(&got).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+        assert_eq!(off, 0, "of {} numbers, asymmetric: {asymmetric_quantize_inputs}", want.len());
+    }
+}

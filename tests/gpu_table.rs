@@ -31,7 +31,6 @@ const NOT_CLAIMED: &[(&str, &[&str], &[&str])] = &[
     ("claimed where it was computed while preparing, whatever the type", &["FLOAT32", "FLOAT16", "INT8"], &["DENSIFY"]),
     ("the product of integers is rounded after every factor, in an order of its own", &["INT16", "INT8"], &["REDUCE_PROD"]),
     ("the mean of integers without a scale is cut off, not rounded", &["INT32"], &["MEAN"]),
-    ("TFLite's integer cell has tables and shifts of its own", &["INT8"], &["LSTM"]),
     ("the op takes no state of that type", &["FLOAT16"], &["LSTM"]),
     ("its result is integers: FLOAT32 is rounded to them, and 16-bit floats are no input of any kernel of TFLite", &["FLOAT16"], &["QUANTIZE"]),
 ];

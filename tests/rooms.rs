@@ -43,7 +43,7 @@ const MISSING: &[(&str, &str, &[&str])] = &[
     (GPU, "state and other subgraphs stay on the CPU", &["control_flow", "hashtable", "variables"]),
     (GPU, "not yet", &[
         "bucketize", "concat_embeddings", "hashtable_lookup", "lsh_projection", "matrix_diag",
-        "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense", "unique", "where_op",
+        "non_max_suppression", "random", "segment", "skip_gram", "sparse_to_dense", "unique", "where_op",
     ]),
     (WGSL, "a strided copy: copy.wgsl", &[
         "concatenation", "depth_to_space", "fill", "pack", "reverse", "slice", "space_to_batch", "split", "tile",
@@ -52,7 +52,7 @@ const MISSING: &[(&str, &str, &[&str])] = &[
     (WGSL, "needs no shader: a view, or computed while preparing", &["densify", "reshape", "shape"]),
     (WGSL, "not on the GPU", &[
         "bucketize", "concat_embeddings", "control_flow", "hashtable", "hashtable_lookup", "lsh_projection",
-        "matrix_diag", "non_max_suppression", "random", "rnn", "segment", "skip_gram", "sparse_to_dense", "unique",
+        "matrix_diag", "non_max_suppression", "random", "segment", "skip_gram", "sparse_to_dense", "unique",
         "variables", "where_op",
     ]),
     (WGSL, "steps of other families", &[

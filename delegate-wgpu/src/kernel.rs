@@ -205,20 +205,21 @@ impl WgpuKernel {
             if buffers.input(i).is_some() {
                 continue;
             }
+            let (words, queue) = (&mut self.words, &self.context.queue);
+            let mut write = |bytes: &[u8]| {
+                if input.how.are_kept() {
+                    return queue.write_buffer(&input.buffer, 0, bytes);
+                }
+                let words = words.get_mut(..input.shape.elements()).unwrap_or_default();
+                input.how.widen(bytes, words);
+                queue.write_buffer(&input.buffer, 0, bytemuck::cast_slice(words));
+            };
             if self.outputs.iter().any(|output| output.state == Some(i)) {
                 let bytes = cx.variable_bytes(i)?;
-                self.context.queue.write_buffer(&input.buffer, 0, bytes);
+                write(bytes);
                 states.push((i, bytes));
-                continue;
-            }
-            let bytes = cx.input_bytes(i)?;
-            let elements = input.shape.elements();
-            if input.how.are_kept() {
-                self.context.queue.write_buffer(&input.buffer, 0, bytes);
             } else {
-                let words = self.words.get_mut(..elements).unwrap_or_default();
-                input.how.widen(bytes, words);
-                self.context.queue.write_buffer(&input.buffer, 0, bytemuck::cast_slice(words));
+                write(cx.input_bytes(i)?);
             }
         }
         Ok(states)

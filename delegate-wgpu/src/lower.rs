@@ -215,8 +215,13 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
 
     /// The value of input `i`, a variable of floats or any other input: what the last node that wrote it left there.
     pub(crate) fn state(&mut self, i: usize) -> Result<ValueId, Rejection> {
+        self.state_of(i, TensorType::Float32)
+    }
+
+    /// The same where it has elements of another type.
+    pub(crate) fn state_of(&mut self, i: usize, ty: TensorType) -> Result<ValueId, Rejection> {
         let tensor = self.node.input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
-        if tensor.ty() != TensorType::Float32 {
+        if tensor.ty() != ty {
             return Err(self.wrong_type(i));
         }
         if self.trial && tensor.is_variable() && !self.builder.values.contains_key(&tensor.id()) {

@@ -22,6 +22,8 @@ pub struct Spec {
     pub steps: u32,
     /// Whether rows are sorted by step before sequence.
     pub time_major: bool,
+    /// Whether the last step comes first.
+    pub backward: bool,
     /// Cells.
     pub cells: u32,
     /// Outputs; as many as cells without a projection.
@@ -42,8 +44,21 @@ pub struct Spec {
     pub output_clip: f32,
     /// Of candidates and states. Not [`Activation::Prelu`].
     pub activation: Activation,
+    /// Recurrent weights (but diagonals) and the projection are integers, for which what they meet is made integers.
+    pub hybrid: Option<Hybrid>,
     /// Of what the parts of the output begin at multiples, in elements.
     pub alignment: u32,
+}
+
+/// Products of floats with weights of integers: each vector of floats becomes integers with a scale of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hybrid {
+    /// The vectors' range takes all integers; else their largest magnitude becomes 127.
+    pub asymmetric: bool,
+    /// Scales of the recurrent weights, in the order of the gates.
+    pub recurrent: [f32; 4],
+    /// The scale of the projection.
+    pub projection: f32,
 }
 
 /// The weights of an LSTM as its model stores them; gates in the order input, forget, cell, output. What is empty is
@@ -52,6 +67,10 @@ pub struct Spec {
 pub struct Weights<'a> {
     /// `[cells, outputs]`, or diagonals `[cells]`, of each gate.
     pub recurrent: [&'a [f32]; 4],
+    /// The same of integers, which are no diagonals.
+    pub integers: [&'a [i8]; 4],
+    /// `[outputs, cells]`, of integers.
+    pub projected_integers: &'a [i8],
     /// `[cells]` of the input, forget and output gates.
     pub peephole: [&'a [f32]; 3],
     /// `[cells]` of each gate.
@@ -73,8 +92,33 @@ pub struct Layout {
     pub state: u32,
     /// The gates of the last step before their functions, `[sequences, 4, cells]`.
     pub gates: u32,
+    /// Integers of a vector of each sequence.
+    pub(crate) steps: u32,
     /// Elements of the whole.
     pub elements: u32,
+}
+
+impl Layout {
+    pub(crate) fn new(
+        kernel: &'static str,
+        [sequences, steps]: [u32; 2],
+        [cells, outputs]: [u32; 2],
+        alignment: u32,
+        hybrid: bool,
+    ) -> Result<Self, ShaderError> {
+        let alignment = alignment.max(1);
+        let mut at = elements(kernel, &[sequences, steps, outputs])?;
+        let mut part = |width: u32, times: u32| {
+            let start = at.next_multiple_of(alignment);
+            at = elements(kernel, &[start.saturating_add(elements(kernel, &[sequences, width, times])?)])?;
+            Ok::<u32, ShaderError>(start)
+        };
+        let (last, state, gates) = (part(outputs, 1)?, part(cells, 1)?, part(cells, 4)?);
+        let steps = part(cells.max(outputs), u32::from(hybrid))?;
+        // Hidden values come last.
+        part(cells, 1)?;
+        Ok(Layout { last, state, gates, steps, elements: at })
+    }
 }
 
 /// Where the parts of the constants begin.
@@ -93,17 +137,18 @@ impl Spec {
     /// # Errors
     /// When it has too many elements.
     pub fn layout(&self) -> Result<Layout, ShaderError> {
-        let alignment = self.alignment.max(1);
-        let mut at = elements(NAME, &[self.sequences, self.steps, self.outputs])?;
-        let mut part = |width: u32, times: u32| {
-            let start = at.next_multiple_of(alignment);
-            at = elements(NAME, &[start.saturating_add(elements(NAME, &[self.sequences, width, times])?)])?;
-            Ok::<u32, ShaderError>(start)
-        };
-        let (last, state, gates) = (part(self.outputs, 1)?, part(self.cells, 1)?, part(self.cells, 4)?);
-        // Hidden values come last.
-        part(self.cells, 1)?;
-        Ok(Layout { last, state, gates, elements: at })
+        Layout::new(
+            NAME,
+            [self.sequences, self.steps],
+            [self.cells, self.outputs],
+            self.alignment,
+            self.hybrid.is_some(),
+        )
+    }
+
+    /// Whether recurrent weights share words.
+    fn packs(&self) -> bool {
+        self.hybrid.is_some() && !self.diagonal
     }
 
     fn hidden(&self, layout: Layout) -> u32 {
@@ -112,13 +157,15 @@ impl Spec {
 
     fn parts(&self) -> Result<Parts, ShaderError> {
         let cells = self.cells;
-        let recurrent = elements(NAME, &[4, cells, if self.diagonal { 1 } else { self.outputs }])?;
+        let words = if self.packs() { 1 } else { 4 };
+        let recurrent = elements(NAME, &[words, cells, if self.diagonal { 1 } else { self.outputs }])?;
         let of = |there: bool, count: u32| if there { count } else { 0 };
         let peephole = recurrent;
         let norm = peephole.saturating_add(of(self.peephole, cells.saturating_mul(3)));
         let bias = norm.saturating_add(of(self.norm, cells.saturating_mul(4)));
         let projection = bias.saturating_add(of(self.norm, cells.saturating_mul(4)));
-        let projected = elements(NAME, &[self.outputs, cells])?;
+        let columns = if self.hybrid.is_some() { cells.div_ceil(4) } else { cells };
+        let projected = elements(NAME, &[self.outputs, columns])?;
         let projection_bias = projection.saturating_add(of(self.projection, projected));
         let whole = projection_bias.saturating_add(of(self.projection, self.outputs));
         Ok(Parts { peephole, norm, bias, projection, projection_bias, elements: elements(NAME, &[whole])? })
@@ -128,27 +175,38 @@ impl Spec {
     ///
     /// # Errors
     /// When there are too many.
-    pub fn constants(&self, weights: &Weights<'_>) -> Result<Vec<f32>, ShaderError> {
+    pub fn constants(&self, weights: &Weights<'_>) -> Result<Vec<u32>, ShaderError> {
         let parts = self.parts()?;
         let mut packed = Vec::with_capacity(parts.elements as usize);
-        let at = |values: &[f32], i: usize| values.get(i).copied().unwrap_or(0.0);
+        let at = |values: &[f32], i: usize| values.get(i).map_or(0, |v| v.to_bits());
+        let byte = |values: &[i8], i: usize| values.get(i).copied().unwrap_or(0).cast_unsigned();
         let (cells, outputs) = (self.cells as usize, self.outputs as usize);
         // Neighbouring invocations have neighbouring cells.
-        let mut turned = |values: &[f32], rows: usize, width: usize| {
+        let turned = |packed: &mut Vec<u32>, values: &[f32], rows: usize, width: usize| {
             packed.extend((0..width * rows).map(|i| at(values, i % rows * width + i / rows)));
         };
-        for gate in weights.recurrent {
-            turned(gate, cells, if self.diagonal { 1 } else { outputs });
+        if self.packs() {
+            let from = |i: usize| i % cells * outputs + i / cells;
+            let word = |i: usize| u32::from_le_bytes(weights.integers.map(|gate| byte(gate, from(i))));
+            packed.extend((0..cells * outputs).map(word));
+        } else {
+            for gate in weights.recurrent {
+                turned(&mut packed, gate, cells, if self.diagonal { 1 } else { outputs });
+            }
         }
         let mut each = |there: bool, gates: &[&[f32]]| {
-            gates.iter().filter(|_| there).for_each(|gate| turned(gate, cells, 1));
+            gates.iter().filter(|_| there).for_each(|gate| turned(&mut packed, gate, cells, 1));
         };
         each(self.peephole, &weights.peephole);
         each(self.norm, &weights.norm);
         each(self.norm, &weights.bias);
         if self.projection {
-            turned(weights.projection, outputs, cells);
-            turned(weights.projection_bias, outputs, 1);
+            if self.hybrid.is_some() {
+                packed.extend(bytes_of_cells(weights.projected_integers, cells, outputs));
+            } else {
+                turned(&mut packed, weights.projection, outputs, cells);
+            }
+            turned(&mut packed, weights.projection_bias, outputs, 1);
         }
         Ok(packed)
     }
@@ -174,16 +232,22 @@ impl Spec {
             .flag("PEEPHOLE", self.peephole)
             .flag("NORM", self.norm)
             .flag("PROJECTION", self.projection)
+            .flag("HYBRID", self.hybrid.is_some())
+            .flag("ASYMMETRIC", self.hybrid.is_some_and(|hybrid| hybrid.asymmetric))
             .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
             .render()?;
-        let strides = if self.time_major { [1, self.sequences] } else { [self.steps, 1] };
+        let Hybrid { recurrent, projection, .. } =
+            self.hybrid.unwrap_or(Hybrid { asymmetric: false, recurrent: [0.0; 4], projection: 0.0 });
         let uniform = Uniform::default()
             .u32s([self.steps, self.cells, self.outputs])
-            .u32s(strides)
+            .u32s(rows(self.time_major, self.backward, [self.sequences, self.steps]))
             .u32s([parts.peephole, parts.norm, parts.bias, parts.projection, parts.projection_bias])
-            .u32s([layout.last, layout.state, layout.gates, self.hidden(layout)])
+            .u32s([layout.last, layout.state, layout.gates, self.hidden(layout), layout.steps])
             .f32s([self.cell_clip, self.output_clip])
-            .f32s(self.activation.params());
+            .f32s(self.activation.params())
+            .f32s(recurrent)
+            .f32(projection)
+            .u32(0);
         Ok(Kernel {
             name: NAME,
             key,
@@ -202,4 +266,23 @@ impl Spec {
             features: Features::default(),
         })
     }
+}
+
+/// From one sequence to the next, from one step to the next, and where the first step is, in rows.
+pub(crate) fn rows(time_major: bool, backward: bool, [sequences, steps]: [u32; 2]) -> [u32; 3] {
+    let [sequence, step] = if time_major { [1, sequences] } else { [steps, 1] };
+    match backward {
+        true => [sequence, step.wrapping_neg(), steps.saturating_sub(1).saturating_mul(step)],
+        false => [sequence, step, 0],
+    }
+}
+
+/// Weights `[outputs, cells]` with four cells to a word, the outputs innermost.
+pub(crate) fn bytes_of_cells(weights: &[i8], cells: usize, outputs: usize) -> impl Iterator<Item = u32> {
+    (0..cells.div_ceil(4) * outputs).map(move |i| {
+        let (output, cell) = (i % outputs, i / outputs * 4);
+        let weight = |c: usize| weights.get(output * cells + c).filter(|_| c < cells);
+        let byte = |c: usize| weight(c).map_or(0, |w| w.cast_unsigned());
+        u32::from_le_bytes([cell, cell + 1, cell + 2, cell + 3].map(byte))
+    })
 }

@@ -40,7 +40,7 @@ impl Spec {
             wgsl,
             entry: "main",
             bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
-            uniform: Uniform::default().u32s([self.rows, self.depth]).finish(),
+            uniform: Uniform::default().u32s([self.rows, self.depth, 0]).finish(),
             dispatch: linear_dispatch(NAME, caps, self.rows.into(), 1)?,
             features: Features::default(),
         })

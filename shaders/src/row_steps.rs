@@ -39,7 +39,7 @@ impl Spec {
             wgsl,
             entry: "main",
             bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
-            uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).i32(self.low).finish(),
+            uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).i32(self.low).u32(0).finish(),
             dispatch: walk.dispatch(caps)?,
             features: Features::default(),
         })

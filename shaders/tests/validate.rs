@@ -24,9 +24,9 @@ use delegraph_shaders::{
     Access, Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, Scaling, ShaderError, Sums,
     arg_min_max, cast, complex, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d,
     dynamic_update_slice, fully_connected, gather, gather_nd, l2_normalization, landmarks,
-    local_response_normalization, lstm, max_pooling, one_hot, resample, row_scales, row_steps, scatter,
-    select, slice, softmax, softmax_quantized, softmax_wide, table, texture, tile, topk, transpose,
-    transpose_conv,
+    local_response_normalization, lstm, lstm_basic, lstm_quantized, max_pooling, one_hot, resample, rnn,
+    row_scales, row_steps, scatter, select, slice, softmax, softmax_quantized, softmax_wide, table, texture,
+    tile, topk, transpose, transpose_conv,
 };
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -385,6 +385,7 @@ fn recurrent_cells() {
                 sequences: 2,
                 steps: 3,
                 time_major: flag(0),
+                backward: flag(1),
                 cells: 40,
                 outputs: if flag(0) { 24 } else { 40 },
                 coupled: flag(1),
@@ -395,11 +396,47 @@ fn recurrent_cells() {
                 cell_clip: f32::INFINITY,
                 output_clip: 1.0,
                 activation,
+                hybrid: None,
+                alignment: 64,
+            };
+            kernels.add(|caps| spec.kernel(caps));
+            let hybrid = lstm::Hybrid { asymmetric: flag(4), recurrent: [0.1; 4], projection: 0.2 };
+            kernels.add(|caps| lstm::Spec { hybrid: Some(hybrid), ..spec }.kernel(caps));
+            let hybrid = flag(2).then_some(rnn::Hybrid { asymmetric: flag(1), scale: 0.1 });
+            let spec = rnn::Spec {
+                sequences: 2,
+                steps: 3,
+                time_major: flag(0),
+                backward: flag(3),
+                units: 40,
+                activation,
+                hybrid,
                 alignment: 64,
             };
             kernels.add(|caps| spec.kernel(caps));
         }
+        let narrow = flags == 31;
+        let spec = lstm_quantized::Spec {
+            sequences: 2,
+            steps: 3,
+            time_major: flag(0),
+            cells: 40,
+            outputs: if flag(0) { 24 } else { 40 },
+            coupled: flag(1),
+            peephole: flag(3) && !narrow,
+            norm: flag(4),
+            narrow,
+            hidden: (Factor { multiplier: 1 << 30, shift: -3 }, 5),
+            projection: flag(0).then_some(Factor { multiplier: 1 << 30, shift: -3 }),
+            output_zero: -3,
+            state_exponent: -12,
+            cell_clip: 32768,
+            output_clip: 100,
+            alignment: 64,
+        };
+        kernels.add(|caps| spec.kernel(caps));
     }
+    kernels.add(|caps| lstm_basic::Spec { sequences: 2, cells: 40, alignment: 64 }.kernel(caps));
     kernels.check();
 }
 

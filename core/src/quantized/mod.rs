@@ -10,6 +10,7 @@ use crate::{Error, Result, TensorType};
 pub mod binary;
 pub mod concatenation;
 pub mod lookup;
+pub mod lstm;
 pub mod real;
 pub mod reduce;
 pub mod resize;

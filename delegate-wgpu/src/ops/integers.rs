@@ -10,7 +10,7 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::quantize::Affine;
 use delegraph_shaders::{
     Activation, DoubleChannel, Epilogue, FixedChannel, IntegerResult, Integers, RealChannel, Scaling, Sums,
-    Terms, WideChannel, batch_matmul, row_scales, row_steps,
+    Terms, WideChannel, batch_matmul, fully_connected, row_scales, row_steps,
 };
 
 use super::{activation, invalid_scale};
@@ -196,14 +196,8 @@ fn by_rows<'a>(
     if cx.element(output) != Element::F32 {
         return Err(unsupported("an integer output of a float input"));
     }
-    let shape = cx.shape(input);
-    let (rows, asymmetric) = (operands.rows, operands.asymmetric);
-    let depth = shape.iter().product::<u32>().checked_div(rows).unwrap_or(0);
-    let scales = cx.temporary(&[rows, 4]);
-    cx.push(row_scales::Spec { rows, depth, asymmetric }, &[input], scales)?;
-    let steps = cx.temporary_of(&shape, Element::I32);
-    let low = if asymmetric { -128 } else { -127 };
-    cx.push(row_steps::Spec { rows, depth, low }, &[input, scales], steps)?;
+    let asymmetric = operands.asymmetric;
+    let [steps, scales] = steps_of_rows(cx, input, operands.rows, asymmetric)?;
     let channel = |(o, &scale): (usize, &f32)| {
         let bias = bias.as_ref().and_then(|bias| bias.get(o)).copied().unwrap_or(0.0);
         RealChannel { scale, bias }.words()
@@ -217,6 +211,82 @@ fn by_rows<'a>(
         weights: Weights::Integers { filter: filter.weights, channels },
         output,
     })
+}
+
+/// The integers of rows of floats, and what they are found with.
+fn steps_of_rows(
+    cx: &mut Lowering<'_, '_, '_>,
+    input: ValueId,
+    rows: u32,
+    asymmetric: bool,
+) -> Result<[ValueId; 2], Rejection> {
+    let shape = cx.shape(input);
+    let depth = shape.iter().product::<u32>().checked_div(rows).unwrap_or(0);
+    let scales = cx.temporary(&[rows, 4]);
+    cx.push(row_scales::Spec { rows, depth, asymmetric }, &[input], scales)?;
+    let steps = cx.temporary_of(&shape, Element::I32);
+    let low = if asymmetric { -128 } else { -127 };
+    cx.push(row_steps::Spec { rows, depth, low }, &[input, scales], steps)?;
+    Ok([steps, scales])
+}
+
+/// Constant weights of bytes, signed whatever their type says, with one scale.
+#[derive(Default)]
+pub(super) struct SignedWeights {
+    pub weights: Vec<i8>,
+    pub scale: f32,
+}
+
+/// The weights in input `i`, which is no sparse tensor.
+pub(super) fn signed_weights(cx: &Lowering<'_, '_, '_>, i: usize) -> Result<SignedWeights, Rejection> {
+    let tensor = cx.node().input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
+    if !matches!(tensor.ty(), TensorType::Int8 | TensorType::UInt8) {
+        return Err(cx.wrong_type(i));
+    }
+    if tensor.tensor().sparsity.is_some() {
+        return Err(unsupported(format!("sparse integers in input {i}")));
+    }
+    let scale = cx.quantization(i).and_then(Quantization::scale_zero_point).map(|(scale, _)| scale);
+    let scale = scale.filter(|scale| scale.is_finite() && *scale >= 0.0);
+    let scale = scale.ok_or_else(|| unsupported(format!("input {i} has no scale of its own")))?;
+    let weights = cx.dense_bytes(i)?.iter().map(|b| b.cast_signed()).collect();
+    Ok(SignedWeights { weights, scale })
+}
+
+/// A product of rows of floats with weights of integers, `[outputs, inputs]`, for which the rows are made integers.
+pub(super) fn push_rows(
+    cx: &mut Lowering<'_, '_, '_>,
+    [rows, inputs, outputs]: [u32; 3],
+    input: ValueId,
+    filter: Vec<i8>,
+    channels: &[RealChannel],
+    asymmetric: bool,
+    output: ValueId,
+) -> Result<(), Rejection> {
+    let [steps, scales] = steps_of_rows(cx, input, rows, asymmetric)?;
+    let result = IntegerResult::Real { row: 1 };
+    let sums = sums_of(&filter, inputs, if asymmetric { 255 } else { 127 }, 0)?;
+    let integers = Integers { input_zero: 0, weight_zero: 0, bits: 8, sums, result };
+    let epilogue = Epilogue::of_integers(Activation::None, integers);
+    let channels = channels.iter().flat_map(|channel| channel.words()).collect();
+    let weights = Weights::Integers { filter: filter.into(), channels };
+    let spec = fully_connected::Spec { rows, inputs, outputs, epilogue };
+    cx.push_product(spec, Product { epilogue, inputs: vec![steps, scales], weights, output })
+}
+
+/// How sums of 32 bits are built of rows of weights. `largest`: the largest magnitude of what they meet.
+pub(super) fn sums_of(filter: &[i8], depth: u32, largest: u32, zero: i32) -> Result<Sums, Rejection> {
+    let magnitude = |w: &i8| i32::from(*w).saturating_sub(zero).unsigned_abs();
+    let row = |row: &[i8]| row.iter().map(|w| u64::from(magnitude(w))).sum();
+    let terms = Terms {
+        // Channels that come in no fours take as much as three more would.
+        count: 4 * u64::from(depth),
+        input: largest,
+        weight: filter.iter().map(magnitude).max().unwrap_or(0),
+        weights: filter.chunks(depth.max(1) as usize).map(row).max().unwrap_or(0),
+        wraps: true,
+    };
+    Sums::of(terms).ok_or_else(|| unsupported(format!("sums of {depth} products of such integers")))
 }
 
 /// Integers all the way, in the arithmetic of the kernels on the CPU.

@@ -1,24 +1,31 @@
-//! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, in floats with constant weights: what the gates get from the input is one
-//! product for all steps; the steps then run in one dispatch.
+//! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, BIDIRECTIONAL_SEQUENCE_LSTM, with constant weights: what the gates get from the
+//! input is one product for all steps; the steps then run in one dispatch. Here in floats, of which those that meet weights
+//! of integers are made integers step by step; cells of integers are in `lstm_quantized.rs`.
 
 use std::borrow::Cow;
 
 use delegraph_core::BuiltinOp;
-use delegraph_core::ops::lstm::inputs::{CELL, INPUT};
-use delegraph_core::ops::lstm::{LSTMParams, UnidirectionalSequenceLSTMParams, basic_inputs};
+use delegraph_core::ops::lstm::inputs::{self, AUXILIARY, BACKWARD, CELL, FORWARD, INPUT};
+use delegraph_core::ops::lstm::{
+    BidirectionalSequenceLSTMParams, LSTMParams, UnidirectionalSequenceLSTMParams, basic_inputs,
+};
 use delegraph_core::ops::{Activation as Fused, LstmKernelType, TensorType};
 use delegraph_delegate_api::Rejection;
-use delegraph_shaders::lstm::{Layout, Spec, Weights};
+use delegraph_shaders::lstm::{Hybrid, Layout, Spec, Weights};
 use delegraph_shaders::unary::Unary;
-use delegraph_shaders::{Activation, Epilogue, ShaderError, concatenation, fully_connected, gather};
+use delegraph_shaders::{
+    Activation, Epilogue, RealChannel, ShaderError, concatenation, fully_connected, gather,
+};
 
-use super::{GpuOp, activation};
+use super::integers::{SignedWeights, push_rows, signed_weights};
+use super::{GpuOp, activation, lstm_quantized};
 use crate::graph::{Element, Join, ValueId};
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::LSTM, max_version: 4, lower: step },
     GpuOp { op: BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, max_version: 4, lower: sequence },
+    GpuOp { op: BuiltinOp::BIDIRECTIONAL_SEQUENCE_LSTM, max_version: 3, lower: bidirectional },
 ];
 
 fn step(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -31,118 +38,295 @@ fn step(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         activation: p.fused_activation_function,
         cell_clip: p.cell_clip,
         output_clip: p.proj_clip,
+        asymmetric: p.asymmetric_quantize_inputs,
         sequences,
         steps: 1,
         time_major: true,
     };
-    full(cx, settings)
+    one_direction(cx, &settings)
 }
 
 fn sequence(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &UnidirectionalSequenceLSTMParams = cx.params()?;
-    let shape = cx.input_shape(INPUT)?;
-    let &[first, second, _] = shape.as_slice() else {
-        return Err(unsupported(format!("an input of shape {shape:?}")));
-    };
-    let (sequences, steps) = if p.time_major { (second, first) } else { (first, second) };
+    let ([sequences, steps], _) = order(cx, INPUT, p.time_major)?;
     let settings = Settings {
         activation: p.fused_activation_function,
         cell_clip: p.cell_clip,
         output_clip: p.proj_clip,
+        asymmetric: p.asymmetric_quantize_inputs,
         sequences,
         steps,
         time_major: p.time_major,
     };
-    full(cx, settings)
+    one_direction(cx, &settings)
 }
 
-struct Settings {
-    activation: Fused,
-    cell_clip: f32,
-    output_clip: f32,
-    sequences: u32,
-    steps: u32,
+/// Sequences, their steps, and the width of each, of an input `[time, batch, width]` or `[batch, time, width]`.
+pub(super) fn order(
+    cx: &Lowering<'_, '_, '_>,
+    input: usize,
     time_major: bool,
+) -> Result<([u32; 2], u32), Rejection> {
+    let shape = cx.input_shape(input)?;
+    let &[first, second, width] = shape.as_slice() else {
+        return Err(unsupported(format!("an input of shape {shape:?}")));
+    };
+    Ok((if time_major { [second, first] } else { [first, second] }, width))
 }
 
-/// Constant floats, one list per gate; empty where the node does not have them.
+pub(super) struct Settings {
+    pub activation: Fused,
+    pub cell_clip: f32,
+    pub output_clip: f32,
+    pub asymmetric: bool,
+    pub sequences: u32,
+    pub steps: u32,
+    pub time_major: bool,
+}
+
+fn one_direction(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result<(), Rejection> {
+    if cx.ty(INPUT) == Some(TensorType::Int8) {
+        return lstm_quantized::full(cx, settings);
+    }
+    let (whole, _) = cell(cx, &CELL, settings, INPUT, false)?;
+    cx.alias(0, whole, 0)
+}
+
+fn bidirectional(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    let p: &BidirectionalSequenceLSTMParams = cx.params()?;
+    let ([sequences, steps], _) = order(cx, INPUT, p.time_major)?;
+    let settings = Settings {
+        activation: p.fused_activation_function,
+        cell_clip: p.cell_clip,
+        output_clip: p.proj_clip,
+        asymmetric: p.asymmetric_quantize_inputs,
+        sequences,
+        steps,
+        time_major: p.time_major,
+    };
+    let weighted = FORWARD.auxiliary[3].is_some_and(|i| cx.has_input(i));
+    // An auxiliary input without weights is the backward cell's input.
+    let second = if cx.has_input(AUXILIARY) && !weighted { AUXILIARY } else { INPUT };
+    let forward = cell(cx, &FORWARD, &settings, INPUT, false)?;
+    let backward = cell(cx, &BACKWARD, &settings, second, true)?;
+    both(cx, p.merge_outputs, [forward, backward])
+}
+
+/// The outputs of two directions, of which each begins a value: side by side, or each for itself.
+pub(super) fn both(
+    cx: &mut Lowering<'_, '_, '_>,
+    merged: bool,
+    directions: [(ValueId, u32); 2],
+) -> Result<(), Rejection> {
+    if !merged {
+        return (0..).zip(directions).try_for_each(|(i, (whole, _))| cx.alias(i, whole, 0));
+    }
+    let shape = cx.output_shape(0)?;
+    let &[first, second, _] = shape.as_slice() else {
+        return Err(unsupported(format!("an output of shape {shape:?}")));
+    };
+    let inputs: Vec<_> = directions.iter().map(|(_, width)| vec![first, second, *width]).collect();
+    let output = cx.output(0)?;
+    for (part, (whole, width)) in directions.into_iter().enumerate() {
+        let outputs = cx.view(whole, &[first, second, width], 0);
+        let spec = concatenation::Spec { inputs: inputs.clone(), axis: 2 };
+        cx.push(Join { spec, part }, &[outputs], output)?;
+    }
+    Ok(())
+}
+
+/// Constant floats, one list per gate; empty where the node does not have them. `vectors` may be integers with a scale.
 fn gates<'a, const N: usize>(
     cx: &Lowering<'a, '_, '_>,
     inputs: [Option<usize>; N],
+    vectors: bool,
 ) -> Result<[Cow<'a, [f32]>; N], Rejection> {
     let mut all = [(); N].map(|()| Cow::Borrowed(&[][..]));
     for (values, i) in all.iter_mut().zip(inputs) {
         let Some(i) = i else { continue };
-        if cx.ty(i).is_some_and(|ty| ty != TensorType::Float32) {
-            // Which quantize each step's vectors while running.
-            return Err(cx.wrong_type(i));
-        }
-        *values = cx.optional_constant(i)?.unwrap_or_default();
+        *values = match cx.ty(i) {
+            None => continue,
+            Some(TensorType::Int8 | TensorType::UInt8) if vectors => {
+                let SignedWeights { weights, scale } = signed_weights(cx, i)?;
+                weights.iter().map(|&w| scale * f32::from(w)).collect()
+            }
+            Some(TensorType::Float32) => cx.optional_constant(i)?.unwrap_or_default(),
+            Some(_) => return Err(cx.wrong_type(i)),
+        };
     }
     Ok(all)
 }
 
-fn full(cx: &mut Lowering<'_, '_, '_>, settings: Settings) -> Result<(), Rejection> {
-    cx.expect(INPUT, TensorType::Float32)?;
-    let weights = gates(cx, CELL.weights.map(Some))?;
-    let recurrent = gates(cx, CELL.recurrent.map(Some))?;
-    let bias = gates(cx, CELL.bias.map(Some))?;
-    let norm = gates(cx, CELL.norm)?;
-    let peephole = gates(cx, [CELL.peephole[0], CELL.peephole[1], CELL.peephole[3]])?;
-    let [projection, projection_bias] = gates(cx, [Some(CELL.projection), Some(CELL.projection_bias)])?;
-    let Settings { sequences, steps, time_major, .. } = settings;
-    let &[cells, features] = cx.input_shape(CELL.weights[3])?.as_slice() else {
+/// Constant integers, one list per gate, with their scales.
+fn integer_gates<const N: usize>(
+    cx: &Lowering<'_, '_, '_>,
+    inputs: [usize; N],
+) -> Result<[SignedWeights; N], Rejection> {
+    let mut all = [(); N].map(|()| SignedWeights::default());
+    for (weights, i) in all.iter_mut().zip(inputs).filter(|(_, i)| cx.has_input(*i)) {
+        *weights = signed_weights(cx, i)?;
+    }
+    Ok(all)
+}
+
+/// A cell's way through the sequences: the value whose first elements are the outputs, and how many it has each step.
+fn cell(
+    cx: &mut Lowering<'_, '_, '_>,
+    at: &inputs::Cell,
+    settings: &Settings,
+    input: usize,
+    backward: bool,
+) -> Result<(ValueId, u32), Rejection> {
+    cx.expect(input, TensorType::Float32)?;
+    let &Settings { sequences, steps, time_major, asymmetric, .. } = settings;
+    let &[cells, features] = cx.input_shape(at.weights[3])?.as_slice() else {
         return Err(unsupported("weights that are no matrix"));
     };
-    let outputs = cx.output_shape(0)?.last().copied().unwrap_or(0);
-    let diagonals = (0..4).filter(|&g| cx.has_input(CELL.recurrent[g]));
-    let ranks = diagonals.map(|g| cx.input_shape(CELL.recurrent[g]).map(|shape| shape.len()));
+    let diagonals = (0..4).filter(|&g| cx.has_input(at.recurrent[g]));
+    let ranks = diagonals.map(|g| cx.input_shape(at.recurrent[g]).map(|shape| shape.len()));
     let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
     if ranks.iter().any(|rank| Some(rank) != ranks.first()) {
         return Err(unsupported("recurrent weights of which some are diagonals"));
     }
+    let diagonal = ranks.first() == Some(&1);
+    let hybrid = cx.ty(at.weights[3]) != Some(TensorType::Float32);
+    let norm = gates(cx, at.norm, false)?;
+    let bias = gates(cx, at.bias.map(Some), false)?;
+    let peephole = gates(cx, [at.peephole[0], at.peephole[1], at.peephole[3]], true)?;
+    let [projection_bias] = gates(cx, [Some(at.projection_bias)], false)?;
+    let outputs = match cx.has_input(at.projection) {
+        true => cx.input_shape(at.projection)?.first().copied().unwrap_or(0),
+        false => cells,
+    };
+    let recurrent = match hybrid && !diagonal {
+        true => Default::default(),
+        false => gates(cx, at.recurrent.map(Some), true)?,
+    };
+    let integers = match hybrid && !diagonal {
+        true => integer_gates(cx, at.recurrent)?,
+        false => Default::default(),
+    };
+    let ([projection], [projected]) = match hybrid {
+        true => ([Cow::Borrowed(&[][..])], integer_gates(cx, [at.projection])?),
+        false => (gates(cx, [Some(at.projection)], false)?, Default::default()),
+    };
     let clip = |limit: f32| if limit > 0.0 { limit } else { f32::INFINITY };
     let spec = Spec {
         sequences,
         steps,
         time_major,
+        backward,
         cells,
         outputs,
-        coupled: weights[0].is_empty(),
-        diagonal: ranks.first() == Some(&1),
+        coupled: !cx.has_input(at.weights[0]),
+        diagonal,
         peephole: !peephole[2].is_empty(),
         norm: !norm[3].is_empty(),
-        projection: !projection.is_empty(),
+        projection: cx.has_input(at.projection),
         cell_clip: clip(settings.cell_clip),
         output_clip: clip(settings.output_clip),
         activation: activation(settings.activation)?,
+        hybrid: hybrid.then_some(Hybrid {
+            asymmetric,
+            recurrent: integers.each_ref().map(|w| w.scale),
+            projection: projected.scale,
+        }),
         alignment: alignment(cx),
     };
     let own_bias = if spec.norm { bias.each_ref().map(|b| &**b) } else { [&[][..]; 4] };
     let constants = Weights {
         recurrent: recurrent.each_ref().map(|w| &**w),
+        integers: integers.each_ref().map(|w| &*w.weights),
         peephole: peephole.each_ref().map(|w| &**w),
         norm: norm.each_ref().map(|w| &**w),
         bias: own_bias,
         projection: &projection,
+        projected_integers: &projected.weights,
         projection_bias: &projection_bias,
     };
     let constants = spec.constants(&constants).map_err(invalid)?;
     let rows = sequences.checked_mul(steps).ok_or_else(|| unsupported("that many steps"))?;
-    let filter = joined(&weights, cells as usize * features as usize);
     let bias = (!spec.norm).then(|| joined(&bias, cells as usize));
-    let input = cx.input(INPUT)?;
-    let product = from_input(cx, [rows, features, cells], input, filter, bias)?;
-    let states = [cx.state(CELL.output_state)?, cx.state(CELL.cell_state)?];
+    let has_auxiliary = at.auxiliary[3].is_some_and(|i| cx.has_input(i));
+    let product = if hybrid {
+        if has_auxiliary {
+            return Err(unsupported("integer weights for an auxiliary input"));
+        }
+        let weights = integer_gates(cx, at.weights)?;
+        let sizes = [rows, features, cells];
+        integers_from_input(cx, sizes, input, &weights, bias.as_deref(), asymmetric)?
+    } else {
+        let mut filter = joined(&gates(cx, at.weights.map(Some), false)?, cells as usize * features as usize);
+        let (mut from, mut width) = (cx.input(input)?, features);
+        if has_auxiliary {
+            cx.expect(AUXILIARY, TensorType::Float32)?;
+            let other = cx.input_shape(AUXILIARY)?.last().copied().unwrap_or(0);
+            let weights = joined(&gates(cx, at.auxiliary, false)?, cells as usize * other as usize);
+            filter = beside([&filter, &weights], [features, other]);
+            from = joined_inputs(cx, rows, [(input, features), (AUXILIARY, other)])?;
+            width = features.checked_add(other).ok_or_else(|| unsupported("that many features"))?;
+        }
+        from_input(cx, [rows, width, cells], from, filter, bias)?
+    };
+    let states = [cx.state(at.output_state)?, cx.state(at.cell_state)?];
     let (whole, layout) = run(cx, spec, product, &constants, states)?;
-    cx.alias(0, whole, 0)?;
-    cx.set_state(CELL.output_state, whole, u64::from(layout.last) * 4)?;
-    cx.set_state(CELL.cell_state, whole, u64::from(layout.state) * 4)
+    cx.set_state(at.output_state, whole, u64::from(layout.last) * 4)?;
+    cx.set_state(at.cell_state, whole, u64::from(layout.state) * 4)?;
+    Ok((whole, outputs))
+}
+
+/// Rows of two matrices side by side.
+pub(super) fn beside(matrices: [&[f32]; 2], widths: [u32; 2]) -> Vec<f32> {
+    let [a, b] = widths.map(|width| width.max(1) as usize);
+    let rows = matrices[0].chunks_exact(a).zip(matrices[1].chunks_exact(b));
+    rows.flat_map(|(x, y)| x.iter().chain(y)).copied().collect()
+}
+
+/// Rows of two inputs side by side.
+pub(super) fn joined_inputs(
+    cx: &mut Lowering<'_, '_, '_>,
+    rows: u32,
+    inputs: [(usize, u32); 2],
+) -> Result<ValueId, Rejection> {
+    let spec = concatenation::Spec { inputs: inputs.map(|(_, width)| vec![rows, width]).into(), axis: 1 };
+    let width = inputs[0].1.saturating_add(inputs[1].1);
+    let joined = cx.checked_temporary(&[rows, width])?;
+    for (part, (i, _)) in inputs.into_iter().enumerate() {
+        let value = cx.input(i)?;
+        cx.push(Join { spec: spec.clone(), part }, &[value], joined)?;
+    }
+    Ok(joined)
+}
+
+/// What all gates get from the input, in all steps, where weights are integers.
+fn integers_from_input(
+    cx: &mut Lowering<'_, '_, '_>,
+    [rows, features, cells]: [u32; 3],
+    input: usize,
+    weights: &[SignedWeights; 4],
+    bias: Option<&[f32]>,
+    asymmetric: bool,
+) -> Result<ValueId, Rejection> {
+    let outputs = cells.checked_mul(4).ok_or_else(|| unsupported(format!("{cells} cells")))?;
+    let (height, each) = (cells as usize, cells as usize * features as usize);
+    let (mut filter, mut channels) = (Vec::with_capacity(each.saturating_mul(4)), Vec::new());
+    for (i, gate) in weights.iter().enumerate() {
+        filter.extend_from_slice(&gate.weights);
+        filter.resize(each.saturating_mul(i + 1), 0);
+        let bias = |c: usize| bias.and_then(|bias| bias.get(i * height + c)).copied().unwrap_or(0.0);
+        channels.extend((0..height).map(|c| RealChannel { scale: gate.scale, bias: bias(c) }));
+    }
+    let (input, product) = (cx.input(input)?, cx.checked_temporary(&[rows, outputs])?);
+    push_rows(cx, [rows, features, outputs], input, filter, &channels, asymmetric, product)?;
+    Ok(product)
 }
 
 /// The old cell: one matrix, the gates input, cell, forget and output below each other, and four outputs.
 fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     use basic_inputs::{BIAS, CELL_STATE, INPUT, OUTPUT_STATE, WEIGHTS};
+    if cx.ty(INPUT) == Some(TensorType::UInt8) {
+        return lstm_quantized::basic(cx);
+    }
     [INPUT, OUTPUT_STATE, WEIGHTS, BIAS, CELL_STATE]
         .into_iter()
         .try_for_each(|i| cx.expect(i, TensorType::Float32))?;
@@ -165,6 +349,7 @@ fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         sequences,
         steps: 1,
         time_major: true,
+        backward: false,
         cells,
         outputs: cells,
         coupled: false,
@@ -175,6 +360,7 @@ fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         cell_clip: f32::INFINITY,
         output_clip: f32::INFINITY,
         activation: Activation::Unary(Unary::Tanh),
+        hybrid: None,
         alignment: alignment(cx),
     };
     let weights = Weights { recurrent: recurrent.each_ref().map(|w| &**w), ..Weights::default() };
@@ -231,7 +417,7 @@ fn run(
     cx: &mut Lowering<'_, '_, '_>,
     spec: Spec,
     product: ValueId,
-    constants: &[f32],
+    constants: &[u32],
     [last, state]: [ValueId; 2],
 ) -> Result<(ValueId, Layout), Rejection> {
     let layout = spec.layout().map_err(invalid)?;
@@ -243,11 +429,11 @@ fn run(
 }
 
 /// In elements.
-fn alignment(cx: &Lowering<'_, '_, '_>) -> u32 {
+pub(super) fn alignment(cx: &Lowering<'_, '_, '_>) -> u32 {
     u32::try_from(cx.view_alignment() / 4).unwrap_or(1).max(1)
 }
 
-fn invalid(error: ShaderError) -> Rejection {
+pub(super) fn invalid(error: ShaderError) -> Rejection {
     unsupported(error.to_string())
 }
 

@@ -78,6 +78,7 @@ families! {
     reshape,
     resize,
     reverse,
+    rnn,
     scatter,
     select,
     slice,
@@ -96,6 +97,7 @@ families! {
 
 mod integers;
 mod landmarks;
+mod lstm_quantized;
 mod max_pooling;
 mod resample;
 mod transpose_conv_bias;

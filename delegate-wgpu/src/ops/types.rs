@@ -28,10 +28,14 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
         BuiltinOp::HARD_SWISH
         | BuiltinOp::L2_NORMALIZATION
         | BuiltinOp::LOG_SOFTMAX
+        | BuiltinOp::LSTM
         | BuiltinOp::RELU_0_TO_1
         | BuiltinOp::RELU_N1_TO_1
         | BuiltinOp::RESIZE_BILINEAR => &[Float32, UInt8, Int8],
-        BuiltinOp::BATCH_MATMUL | BuiltinOp::ELU => &[Float32, Int8],
+        BuiltinOp::BATCH_MATMUL
+        | BuiltinOp::ELU
+        | BuiltinOp::SVDF
+        | BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM => &[Float32, Int8],
         BuiltinOp::EXP | BuiltinOp::LOG | BuiltinOp::RSQRT | BuiltinOp::SQRT => &[Float32, Int16, Int8],
         BuiltinOp::BATCH_TO_SPACE_ND
         | BuiltinOp::BROADCAST_TO
@@ -59,15 +63,16 @@ pub(super) fn types(op: BuiltinOp) -> &'static [TensorType] {
             BFloat16,
         ],
         BuiltinOp::COMPLEX_ABS | BuiltinOp::IMAG | BuiltinOp::REAL => &[Complex64],
-        BuiltinOp::CEIL
+        BuiltinOp::BIDIRECTIONAL_SEQUENCE_LSTM
+        | BuiltinOp::BIDIRECTIONAL_SEQUENCE_RNN
+        | BuiltinOp::CEIL
         | BuiltinOp::CONV_3D
         | BuiltinOp::CONV_3D_TRANSPOSE
         | BuiltinOp::LOCAL_RESPONSE_NORMALIZATION
-        | BuiltinOp::LSTM
         | BuiltinOp::RFFT2D
+        | BuiltinOp::RNN
         | BuiltinOp::SQUARE
-        | BuiltinOp::SVDF
-        | BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM => &[Float32],
+        | BuiltinOp::UNIDIRECTIONAL_SEQUENCE_RNN => &[Float32],
         BuiltinOp::CONCATENATION => &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, BFloat16],
         BuiltinOp::AVERAGE_POOL_2D
         | BuiltinOp::CONV_2D

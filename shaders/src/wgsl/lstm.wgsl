@@ -5,9 +5,10 @@ struct Params {
     steps: u32,
     cells: u32,
     outputs: u32,
-    // From one sequence to the next, and from one step to the next, in rows.
+    // From one sequence to the next, and from one step to the next, in rows, and where the first step is.
     sequence_stride: u32,
     step_stride: u32,
+    first_row: u32,
     // Where in the constants the parts after the recurrent weights begin.
     peephole_at: u32,
     norm_at: u32,
@@ -19,19 +20,28 @@ struct Params {
     state_at: u32,
     gates_at: u32,
     hidden_at: u32,
+    steps_at: u32,
     // Infinite where nothing is limited.
     cell_clip: f32,
     output_clip: f32,
     act_a: f32,
     act_b: f32,
+    // Of the integers of recurrent weights and the projection.
+    scale_0: f32,
+    scale_1: f32,
+    scale_2: f32,
+    scale_3: f32,
+    projection_scale: f32,
+    // 0
+    nothing: u32,
 }
 
 alias T = f32;
 
 // What the gates get from the input, cell by cell: input, forget, cell and output gate one after the other.
 @group(0) @binding(0) var<storage, read> inputs: array<f32>;
-// Recurrent weights with the cells innermost, then the rest.
-@group(0) @binding(1) var<storage, read> constants: array<f32>;
+// Recurrent weights with the cells innermost, of integers with the gates in the bytes of a word, then the rest.
+@group(0) @binding(1) var<storage, read> constants: array<u32>;
 @group(0) @binding(2) var<storage, read> first_last: array<f32>;
 @group(0) @binding(3) var<storage, read> first_state: array<f32>;
 // The results of all steps, then the last output and the state, then room for gates and hidden values.
@@ -39,6 +49,32 @@ alias T = f32;
 #include "params"
 
 #include "math"
+#if HYBRID
+#include "exact"
+#include "divide_exact"
+#if ASYMMETRIC
+#include "fixed_wide"
+#endif
+#include "row_scale"
+
+// Makes integers of so many values, and returns their scale.
+fn quantize(at: u32, count: u32, to: u32, local: u32) -> f32 {
+    var ends = vec2<f32>();
+    for (var i = 0u; i < count; i++) {
+        let v = output[at + i];
+        ends = vec2(min(ends.x, v), max(ends.y, v));
+    }
+    let row = row_scale(ends.x, ends.y);
+    for (var i = local; i < count; i += {{WORKGROUP}}u) {
+        output[to + i] = row_step(output[at + i], row);
+    }
+    return row.x;
+}
+#endif
+
+fn constant(i: u32) -> f32 {
+    return bitcast<f32>(constants[i]);
+}
 
 fn activate(v: f32) -> f32 {
     return {{ACTIVATION}};
@@ -71,7 +107,7 @@ fn spread(at: u32) -> vec2<f32> {
 
 fn normal(v: f32, spread: vec2<f32>, gate: u32, c: u32) -> f32 {
     let at = gate * p.cells + c;
-    return (v - spread.x) * spread.y * constants[p.norm_at + at] + constants[p.bias_at + at];
+    return (v - spread.x) * spread.y * constant(p.norm_at + at) + constant(p.bias_at + at);
 }
 #endif
 
@@ -90,7 +126,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     for (var step = 0u; step < uniforms.steps; step++) {
         storageBarrier();
-        let row = group.x * p.sequence_stride + step * p.step_stride;
+        let row = group.x * p.sequence_stride + p.first_row + step * p.step_stride;
+#if HYBRID && !DIAGONAL
+        let last_scale = quantize(last, p.outputs, p.steps_at + group.x * max(p.cells, p.outputs), local);
+        storageBarrier();
+#endif
         for (var c = local; c < p.cells; c += {{WORKGROUP}}u) {
             let begin = row * p.cells * 4u + c;
             var sums = vec4(
@@ -101,26 +141,38 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             );
 #if DIAGONAL
             let weights = vec4(
-                constants[c],
-                constants[p.cells + c],
-                constants[p.cells * 2u + c],
-                constants[p.cells * 3u + c],
+                constant(c),
+                constant(p.cells + c),
+                constant(p.cells * 2u + c),
+                constant(p.cells * 3u + c),
             );
             sums += weights * output[last + c];
+#else
+#if HYBRID
+            var whole = vec4<i32>();
+            var at = c;
+            for (var o = 0u; o < p.outputs; o++) {
+                let word = bitcast<i32>(constants[at]);
+                let weights = (vec4<i32>(word) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u);
+                whole += weights * i32(output[p.steps_at + group.x * max(p.cells, p.outputs) + o]);
+                at += p.cells;
+            }
+            sums += vec4<f32>(whole) * (vec4(p.scale_0, p.scale_1, p.scale_2, p.scale_3) * last_scale);
 #else
             let gate = p.outputs * p.cells;
             var at = c;
             for (var o = 0u; o < p.outputs; o++) {
                 let weights =
-                    vec4(constants[at], constants[at + gate], constants[at + gate * 2u], constants[at + gate * 3u]);
+                    vec4(constant(at), constant(at + gate), constant(at + gate * 2u), constant(at + gate * 3u));
                 sums += weights * output[last + o];
                 at += p.cells;
             }
 #endif
+#endif
 #if PEEPHOLE
             let before = output[state + c];
-            sums.x += before * constants[p.peephole_at + c];
-            sums.y += before * constants[p.peephole_at + p.cells + c];
+            sums.x += before * constant(p.peephole_at + c);
+            sums.y += before * constant(p.peephole_at + p.cells + c);
 #endif
             output[gates + c] = sums.x;
             output[gates + p.cells + c] = sums.y;
@@ -156,7 +208,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             output[state + c] = next;
 #if PEEPHOLE
             // This gate sees the new state.
-            sums.w += next * constants[p.peephole_at + p.cells * 2u + c];
+            sums.w += next * constant(p.peephole_at + p.cells * 2u + c);
 #endif
 #if NORM
             output[gates + p.cells * 3u + c] = sums.w;
@@ -173,14 +225,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         storageBarrier();
 #endif
+#if PROJECTION && HYBRID
+        let hidden_scale = quantize(hidden, p.cells, p.steps_at + group.x * max(p.cells, p.outputs), local);
+        storageBarrier();
+#endif
         for (var o = local; o < p.outputs; o += {{WORKGROUP}}u) {
 #if PROJECTION
-            var sum = constants[p.projection_bias_at + o];
+            var sum = constant(p.projection_bias_at + o);
             var at = p.projection_at + o;
+#if HYBRID
+            var whole = 0;
             for (var c = 0u; c < p.cells; c++) {
-                sum += constants[at] * output[hidden + c];
+                let weight = (bitcast<i32>(constants[at]) << (24u - 8u * (c & 3u))) >> 24u;
+                whole += weight * i32(output[p.steps_at + group.x * max(p.cells, p.outputs) + c]);
+                at += select(0u, p.outputs, (c & 3u) == 3u);
+            }
+            sum += f32(whole) * (p.projection_scale * hidden_scale);
+#else
+            for (var c = 0u; c < p.cells; c++) {
+                sum += constant(at) * output[hidden + c];
                 at += p.outputs;
             }
+#endif
             let result = limit(sum, p.output_clip);
 #else
             let result = output[hidden + o];

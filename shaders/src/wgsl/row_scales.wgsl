@@ -3,6 +3,8 @@
 struct Params {
     rows: u32,
     depth: u32,
+    // 0
+    nothing: u32,
 }
 
 @group(0) @binding(0) var<storage, read> input: array<f32>;
@@ -12,10 +14,12 @@ struct Params {
 // Lowest and highest of what each invocation has seen. Zero is always in between.
 var<workgroup> ends: array<vec2<f32>, {{WORKGROUP}}>;
 
-// Halves away from zero.
-fn nearest(v: f32) -> f32 {
-    return sign(v) * floor(abs(v) + 0.5);
-}
+#include "exact"
+#include "divide_exact"
+#if ASYMMETRIC
+#include "fixed_wide"
+#endif
+#include "row_scale"
 
 @compute @workgroup_size({{WORKGROUP}})
 fn main(
@@ -42,24 +46,5 @@ fn main(
     if local > 0u {
         return;
     }
-    let low = ends[0].x;
-    let high = ends[0].y;
-#if ASYMMETRIC
-    if low == high {
-        output[row] = vec4(1.0, 0.0, 0.0, 0.0);
-        return;
-    }
-    let scale = (high - low) / 255.0;
-    // The end that is nearer to zero places it: it loses less precision.
-    let from_low = 128.0 + abs(low / scale) < 127.0 + abs(high / scale);
-    let zero = select(127.0 - high / scale, -128.0 - low / scale, from_low);
-    output[row] = vec4(scale, nearest(clamp(zero, -128.0, 127.0)), 1.0 / scale, 0.0);
-#else
-    let range = max(high, -low);
-    if range == 0.0 {
-        output[row] = vec4(1.0, 0.0, 0.0, 0.0);
-        return;
-    }
-    output[row] = vec4(range / 127.0, 0.0, 127.0 / range, 0.0);
-#endif
+    output[row] = row_scale(ends[0].x, ends[0].y);
 }

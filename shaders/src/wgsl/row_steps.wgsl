@@ -9,14 +9,18 @@ struct Params {
     step_{{d}}: u32,
 #endfor
     low: i32,
+    // 0
+    nothing: u32,
 }
 
 #if VEC4
 alias F = vec4<f32>;
 alias N = vec4<i32>;
+alias U = vec4<u32>;
 #else
 alias F = f32;
 alias N = i32;
+alias U = u32;
 #endif
 
 @group(0) @binding(0) var<storage, read> input: array<F>;
@@ -35,8 +39,12 @@ fn main(
     p = uniforms;
 #include "walk"
         let row = rows[digit_1];
-        let steps = clamp(input[i] * row.z, F(-300.0), F(300.0));
-        let nearest = sign(steps) * floor(abs(steps) + 0.5) + row.y;
+        // Rounded before what follows, of which compilers could make one operation with the product.
+        let product = bitcast<F>(bitcast<U>(input[i] * row.z) ^ U(p.nothing));
+        let steps = clamp(product, F(-300.0), F(300.0));
+        // Halves go away from zero.
+        let whole = floor(abs(steps));
+        let nearest = sign(steps) * (whole + select(F(0.0), F(1.0), abs(steps) - whole >= F(0.5))) + row.y;
         output[i] = N(clamp(nearest, F(f32(p.low)), F(127.0)));
 #include "walk_on"
 }

@@ -11,45 +11,16 @@ use crate::kernels::prepared::{Invoke, unsupported_type};
 use crate::kernels::quantized::{Multiplier, inverse_root, rounding_shift_right};
 use crate::kernels::recurrent::Order;
 use crate::kernels::weights::{check_bias_type, integer_dot, scale_zero_point};
+use delegraph_core::quantized::lstm::{
+    self, Cell as Numbers, Gate, Product, logistic_of_float, norm_factor, norm_scales, tanh_of_float,
+};
 use delegraph_core::quantized::sigmoid::{logistic, tanh};
 
-/// A matrix product that is rescaled.
-#[derive(Debug, Clone, Copy)]
-struct Product {
-    by: Multiplier,
-    /// The zero point of the vector.
-    from: i32,
-    /// The zero point of the result.
-    to: i32,
-}
-
-/// What `prepare` works out for a gate.
-#[derive(Debug, Clone, Copy)]
-struct Gate {
-    input: Product,
-    last: Product,
-    /// From the two 8-bit products to the gate; only in cells that have such.
-    narrow: Option<[Multiplier; 2]>,
-    peephole: Multiplier,
-    /// The scale of the normalization's factors, and the variance taken for one that is too small.
-    norm: Option<(Multiplier, i32)>,
-}
-
 struct Cell {
+    numbers: Numbers,
     features: usize,
     cells: usize,
     outputs: usize,
-    gates: [Option<Gate>; 4],
-    /// The state counts 2 to this power.
-    state_exponent: i32,
-    cell_clip: i32,
-    output_clip: i32,
-    /// From the product of state and output gate to the hidden values, with their zero point.
-    hidden: (Multiplier, i32),
-    projection: Option<Multiplier>,
-    output_zero: i32,
-    /// Whether gates are added with 8 bits.
-    narrow: bool,
 }
 
 pub(super) fn prepare(
@@ -98,146 +69,23 @@ fn check_types(cx: &PrepareContext<'_>) -> Result<()> {
 
 impl Cell {
     fn new(cx: &PrepareContext<'_>, intermediates: &Intermediates, settings: Settings) -> Result<Self> {
-        let narrow = match intermediates.len() {
-            5 => false,
-            12 => true,
-            n => {
-                return Err(Error::InvalidNode(format!(
-                    "an integer cell with {n} intermediates, expected 5 or 12"
-                )));
-            }
-        };
-        let between = |i: usize| {
-            let known = intermediates
-                .get(i)
-                .copied()
-                .flatten()
-                .filter(|(scale, _)| *scale > 0.0 && scale.is_finite());
-            known.ok_or_else(|| {
-                Error::InvalidNode(format!("intermediate {i} must have a scale and zero point"))
-            })
-        };
-        let scale = |i: usize| -> Result<f32> { Ok(scale_zero_point(cx.input(i)?)?.0) };
-        let (input_scale, input_zero) = scale_zero_point(cx.input(INPUT)?)?;
-        let (last_scale, last_zero) = scale_zero_point(cx.input(CELL.output_state)?)?;
-        let state_scale = scale(CELL.cell_state)?;
-        let state_exponent =
-            exponent_of(state_scale).filter(|&e| if narrow { e == -15 } else { (-15..=-9).contains(&e) });
-        let Some(state_exponent) = state_exponent else {
-            return Err(Error::Unsupported(format!("a cell state that counts {state_scale}")));
-        };
-        let normalized = cx.optional_input(CELL.norm[1].unwrap_or(INPUT)).is_some();
-        if narrow && !normalized {
-            return Err(Error::Unsupported(
-                "an integer cell with 12 intermediates and no normalization".into(),
-            ));
-        }
-        let peephole = cx.optional_input(CELL.peephole[3].unwrap_or(INPUT)).is_some();
-        if narrow && peephole {
-            return Err(Error::Unsupported("an integer cell with 12 intermediates and peepholes".into()));
-        }
-        let mut gates = [None; 4];
-        for (i, gate) in gates.iter_mut().enumerate() {
-            if cx.optional_input(CELL.weights[i]).is_none() {
-                continue;
-            }
-            let product = |weights: f32, of: f32, from: i32, (to_scale, to): (f32, i32)| -> Result<Product> {
-                Ok(Product { by: Multiplier::new((weights * of / to_scale).into())?, from, to })
-            };
-            let (weights, recurrent) = (scale(CELL.weights[i])?, scale(CELL.recurrent[i])?);
-            let sum = match (narrow, normalized) {
-                (true, _) => between(3 * i)?,
-                (false, true) => (between(i)?.0, 0),
-                // Numbers with 3 bits before the point.
-                (false, false) => (1.0 / 4096.0, 0),
-            };
-            // The field's kernels take the cell gate's zero point for the output gate's, too.
-            let last_between = match narrow {
-                true if i == 3 => (between(11)?.0, between(7)?.1),
-                true => between(3 * i + 2)?,
-                false => sum,
-            };
-            let input_between = if narrow { between(3 * i + 1)? } else { sum };
-            let of_state = match CELL.peephole[i].filter(|_| peephole) {
-                Some(at) => {
-                    let exact = 2f64.powi(state_exponent) * f64::from(scale(at)?) / f64::from(sum.0);
-                    Multiplier::new((exact as f32).into())?
-                }
-                None => Multiplier::default(),
-            };
-            let norm = match CELL.norm[i].filter(|_| normalized) {
-                Some(at) => {
-                    let scale = scale(at)?;
-                    Some((Multiplier::new(scale.into())?, ((10000.0 * scale) as i32).max(1)))
-                }
-                None => None,
-            };
-            *gate = Some(Gate {
-                input: product(weights, input_scale, input_zero, input_between)?,
-                last: product(recurrent, last_scale, last_zero, last_between)?,
-                narrow: match narrow {
-                    true => Some([
-                        Multiplier::new((input_between.0 / sum.0).into())?,
-                        Multiplier::new((last_between.0 / sum.0).into())?,
-                    ]),
-                    false => None,
-                },
-                peephole: of_state,
-                norm,
-            });
-        }
         let dim = |i: usize| -> Result<usize> { Ok(cx.input(i)?.shape().first().copied().unwrap_or(0)) };
         let cells = dim(CELL.weights[3])?;
         let projection = cx.optional_input(CELL.projection).is_some();
         let outputs = if projection { dim(CELL.projection)? } else { cells };
-        if peephole && outputs > cells {
-            return Err(Error::Unsupported(format!("peepholes with {outputs} outputs of {cells} cells")));
-        }
-        let hidden_scale = if narrow { 2f32.powi(-15) } else { between(4)?.0 };
-        let of_hidden = 2f64.powi(-15) / f64::from(hidden_scale) * 2f64.powi(-15);
-        let of_projection = match projection {
-            true => {
-                let weights = scale(CELL.projection)?;
-                let product = match narrow {
-                    true => (f64::from(weights) * 2f64.powi(-15) / f64::from(last_scale)) as f32,
-                    false => weights * hidden_scale / last_scale,
-                };
-                Some(Multiplier::new(product.into())?)
-            }
-            false if narrow => {
-                let text = "an integer cell with 12 intermediates and no projection";
-                return Err(Error::Unsupported(text.into()));
-            }
-            false => None,
+        let settings = lstm::Settings {
+            cells,
+            outputs,
+            output_scale: scale_zero_point(cx.output(0)?)?.0,
+            cell_clip: settings.cell_clip,
+            output_clip: settings.output_clip,
         };
-        if narrow {
-            // The field's kernel couples input and forget gate whatever the file says. For the output gate it takes the
-            // shift of the forget gate's last output for the multiplier of its own.
-            gates[0] = None;
-            let shift = gates[1].and_then(|gate| gate.narrow).map_or(0, |[_, of_last]| of_last.shift);
-            if let Some(Gate { narrow: Some([_, of_last]), .. }) = &mut gates[3] {
-                of_last.multiplier = shift;
-            }
-        }
-        let clipped = |limit: f32, scale: f32, most: f32| {
-            if limit > 0.0 { (limit / scale).min(most) as i32 } else { 0 }
-        };
-        let output_scale = scale_zero_point(cx.output(0)?)?.0;
+        let of = |i: usize| cx.optional_input(i).map(scale_zero_point).transpose();
         Ok(Cell {
+            numbers: Numbers::new(of, intermediates, settings)?,
             features: cx.input(INPUT)?.shape().last().copied().unwrap_or(0),
             cells,
             outputs,
-            gates,
-            state_exponent,
-            cell_clip: match narrow && settings.cell_clip >= 1.0 {
-                true => 0,
-                false => clipped(settings.cell_clip, state_scale, 32767.0),
-            },
-            output_clip: clipped(settings.output_clip, output_scale, 127.0),
-            hidden: (Multiplier::new((of_hidden as f32).into())?, if narrow { 0 } else { between(4)?.1 }),
-            projection: of_projection,
-            output_zero: last_zero,
-            narrow,
         })
     }
 
@@ -286,7 +134,7 @@ impl Cell {
     ) {
         let cells = self.cells;
         let mut run = |i: usize, state: &[i16]| {
-            if let (Some(gate), Some(of_gate)) = (&self.gates[i], &operands.gates[i]) {
+            if let (Some(gate), Some(of_gate)) = (&self.numbers.gates[i], &operands.gates[i]) {
                 self.gate(
                     gate,
                     of_gate,
@@ -301,7 +149,7 @@ impl Cell {
         (0..3).for_each(|i| run(i, state));
         self.update(state, gates);
         let mut run = |i: usize, state: &[i16]| {
-            if let (Some(gate), Some(of_gate)) = (&self.gates[i], &operands.gates[i]) {
+            if let (Some(gate), Some(of_gate)) = (&self.numbers.gates[i], &operands.gates[i]) {
                 self.gate(
                     gate,
                     of_gate,
@@ -317,9 +165,9 @@ impl Cell {
         let (before, of_state) = gates.split_at_mut(4 * cells);
         let output_gate = &before[3 * cells..];
         for (t, &s) in of_state.iter_mut().zip(state.iter()) {
-            *t = match self.narrow {
+            *t = match self.numbers.narrow {
                 true => tanh_of_float(s, -15),
-                false => tanh::<16>(s.into(), (15 + self.state_exponent).cast_unsigned()) as i16,
+                false => tanh::<16>(s.into(), (15 + self.numbers.state_exponent).cast_unsigned()) as i16,
             };
         }
         self.output(operands, output_gate, of_state, hidden, last);
@@ -372,19 +220,16 @@ impl Cell {
             }
         }
         if let (Some((scale, least)), Some(norm), Some(bias)) = (gate.norm, operands.norm, operands.bias) {
-            match self.narrow {
+            match self.numbers.narrow {
                 false => normalize(out, norm, bias, scale, least),
                 true => normalize_in_float(out, norm, bias, scale),
             }
         }
         for out in out {
-            *out = match (self.narrow, is_cell_gate) {
+            *out = match (self.numbers.narrow, is_cell_gate) {
                 (false, false) => logistic::<16>((*out).into(), 3) as i16,
                 (false, true) => tanh::<16>((*out).into(), 3) as i16,
-                (true, false) => {
-                    let x = f32::from(*out) * 2f32.powi(-12);
-                    saturate16((1.0 / (1.0 + (-x).exp()) * 32768.0) as i32)
-                }
+                (true, false) => logistic_of_float(*out),
                 (true, true) => tanh_of_float(*out, -12),
             };
         }
@@ -392,15 +237,15 @@ impl Cell {
 
     /// The new state: of the old one what the forget gate keeps, and of the candidates what the input gate lets in.
     fn update(&self, state: &mut [i16], gates: &[i16]) {
-        let coupled = self.gates[0].is_none();
+        let coupled = self.numbers.gates[0].is_none();
         for (c, state) in state.iter_mut().enumerate() {
             let gate = |i: usize| i32::from(gates[i * self.cells + c]);
             let forget = gate(1);
             let let_in = if coupled { i32::from(i16::MAX) - forget } else { gate(0) };
             let kept = rounding_shift_right(forget * i32::from(*state), 15) as i16;
-            let added = rounding_shift_right(let_in * gate(2), 30 + self.state_exponent) as i16;
+            let added = rounding_shift_right(let_in * gate(2), 30 + self.numbers.state_exponent) as i16;
             let sum = saturate16(i32::from(kept) + i32::from(added));
-            *state = match self.cell_clip {
+            *state = match self.numbers.cell_clip {
                 limit @ 1.. => i32::from(sum).clamp(-limit, limit) as i16,
                 _ => sum,
             };
@@ -415,9 +260,9 @@ impl Cell {
         hidden: &mut [i8],
         output: &mut [i8],
     ) {
-        let (by, zero) = self.hidden;
+        let (by, zero) = self.numbers.hidden;
         let value = |c: usize| by.apply(i32::from(gate[c]) * i32::from(of_state[c]));
-        let (Some(projection), Some(weights)) = (self.projection, operands.projection) else {
+        let (Some(projection), Some(weights)) = (self.numbers.projection, operands.projection) else {
             for (c, o) in output.iter_mut().enumerate() {
                 *o = saturate8(value(c).wrapping_add(zero));
             }
@@ -430,25 +275,19 @@ impl Cell {
         }
         for (o, out) in output.iter_mut().enumerate() {
             let weights = &weights[o * self.cells..][..self.cells];
-            let sum = match self.narrow {
+            let sum = match self.numbers.narrow {
                 false => integer_dot(bias(o), hidden, weights, zero.wrapping_neg(), 0),
                 true => weights.iter().enumerate().fold(bias(o), |sum, (c, &w)| {
                     let value = rounding_shift_right(i32::from(gate[c]) * i32::from(of_state[c]), 15) as i16;
                     sum.wrapping_add(i32::from(value) * i32::from(w))
                 }),
             };
-            *out = saturate8(projection.apply(sum).wrapping_add(self.output_zero));
-            if self.output_clip > 0 {
-                *out = i32::from(*out).clamp(-self.output_clip, self.output_clip) as i8;
+            *out = saturate8(projection.apply(sum).wrapping_add(self.numbers.output_zero));
+            if self.numbers.output_clip > 0 {
+                *out = i32::from(*out).clamp(-self.numbers.output_clip, self.numbers.output_clip) as i8;
             }
         }
     }
-}
-
-/// The exponent of a power of two.
-fn exponent_of(scale: f32) -> Option<i32> {
-    let exponent = scale.log2().round();
-    ((scale.log2() - exponent).abs() < 1e-3).then_some(exponent as i32)
 }
 
 fn saturate16(x: i32) -> i16 {
@@ -457,10 +296,6 @@ fn saturate16(x: i32) -> i16 {
 
 fn saturate8(x: i32) -> i8 {
     x.clamp(i8::MIN.into(), i8::MAX.into()) as i8
-}
-
-fn tanh_of_float(x: i16, exponent: i32) -> i16 {
-    saturate16(((f32::from(x) * 2f32.powi(exponent)).tanh() * 32768.0) as i32)
 }
 
 /// To a mean of 0 and a variance of 1, times factors, plus biases, in integers.
@@ -478,7 +313,7 @@ fn normalize(values: &mut [i16], norm: &[i16], bias: &[i32], scale: Multiplier, 
         enough => enough,
     };
     let inverse = inverse_root(variance);
-    let scale = Multiplier { shift: scale.shift + 12, ..scale };
+    let scale = norm_factor(scale);
     for (x, (&norm, &bias)) in values.iter_mut().zip(norm.iter().zip(bias)) {
         let shifted = (1024 * i32::from(*x)).wrapping_sub(mean);
         let weighted = i64::from(inverse.apply(shifted).wrapping_mul(norm.into()).wrapping_add(bias));
@@ -489,8 +324,7 @@ fn normalize(values: &mut [i16], norm: &[i16], bias: &[i32], scale: Multiplier, 
 
 /// The same in floating point.
 fn normalize_in_float(values: &mut [i16], norm: &[i16], bias: &[i32], scale: Multiplier) {
-    let scale = (f64::from(scale.multiplier) * 2f64.powi(scale.shift - 31)) as f32;
-    let bias_scale = 2f32.powi(-10) * scale;
+    let [scale, bias_scale] = norm_scales(scale);
     let count = values.len() as f32;
     let (mut sum, mut squares) = (0f32, 0f32);
     for &x in values.iter() {
