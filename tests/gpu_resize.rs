@@ -295,3 +295,28 @@ fn inputs_that_are_alike_at_first_and_broadcast_later() {
         ],
     );
 }
+
+#[test]
+fn whoever_goes_needs_nothing_any_more() {
+    let Some(delegate) = delegate() else { return };
+    let model = Arc::new(digits("digits_float32.tflite"));
+    let prepared = || {
+        let builder = Interpreter::builder(model.clone()).delegate(Box::new(delegate.clone()));
+        let mut interpreter = builder.build().unwrap();
+        interpreter.prepare().unwrap();
+        interpreter
+    };
+    // Neither waits for what nobody needs, nor for ever.
+    drop(prepared());
+    delegate.finish_compiling();
+    let first = delegate.compiled_pipelines();
+    let mut interpreter = prepared();
+    assert_eq!(delegate.compiled_pipelines(), first);
+    interpreter.invoke().unwrap();
+    delegate.finish_compiling();
+    assert!(delegate.compiled_pipelines() > first, "{first}");
+    // In the middle of it, maybe.
+    let (model, other) = (model.clone(), self::delegate().unwrap());
+    let mut last = Interpreter::builder(model).delegate(Box::new(other)).build().unwrap();
+    last.invoke().unwrap();
+}

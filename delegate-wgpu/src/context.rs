@@ -60,6 +60,8 @@ struct Shared {
     later: Later,
     pipelines: Arc<Pipelines>,
     uploads: Uploads,
+    /// The last, when nobody makes texts any more.
+    _texts: Texts,
 }
 
 impl Shared {
@@ -73,10 +75,20 @@ impl Shared {
             let file = CacheFile::new(&options.pipeline_cache, info);
             let pipelines = Arc::new(Pipelines::new(device, file));
             let (later, uploads) = Default::default();
-            let shared = Arc::new(Shared { device: device.clone(), later, pipelines, uploads });
+            let shared =
+                Arc::new(Shared { device: device.clone(), later, pipelines, uploads, _texts: Texts });
             devices.push(Arc::downgrade(&shared));
             shared
         })
+    }
+}
+
+/// Where the memory of kernels' texts is given back.
+struct Texts;
+
+impl Drop for Texts {
+    fn drop(&mut self) {
+        delegraph_shaders::forget_texts();
     }
 }
 

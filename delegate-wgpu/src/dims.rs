@@ -232,3 +232,84 @@ impl Finder {
 fn fixed(shape: &Shape) -> Vec<Dim> {
     shape.iter().map(|&size| Dim::Fixed(size)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::kernel::RuntimeTensor;
+    use delegraph_core::ops::conv_2d::Conv2DParams;
+    use delegraph_core::ops::reduce::ReducerParams;
+    use delegraph_core::ops::reshape::ReshapeParams;
+    use delegraph_core::ops::{Padding, binary::MulParams};
+    use delegraph_core::{Model, ModelBuilder, Params, SubgraphBuilder, TensorType};
+    use delegraph_delegate_api::NodeState;
+
+    use super::*;
+
+    /// The dimensions of these tensors, symbols as letters in the order in which they are met.
+    fn dims(model: &Model, tensors: &[TensorId]) -> Vec<String> {
+        let subgraph = &model.subgraphs[0];
+        let mut all: Vec<RuntimeTensor> = subgraph.tensors.iter().map(RuntimeTensor::new).collect();
+        for (tensor, file) in all.iter_mut().zip(&subgraph.tensors) {
+            if let Some(bytes) = model.constant(file) {
+                tensor.set_constant_copy(bytes).unwrap();
+            }
+        }
+        let (known, states) = (vec![true; all.len()], vec![NodeState::default(); subgraph.nodes.len()]);
+        let dims = Dims::new(&GraphView::new(model, 0, &all, &known, &states));
+        let mut letters: Vec<usize> = Vec::new();
+        let mut letter = |dim: &Dim| match dim {
+            Dim::Fixed(size) => size.to_string(),
+            Dim::Free(symbol) => {
+                let place = letters.iter().position(|s| s == symbol).unwrap_or_else(|| {
+                    letters.push(*symbol);
+                    letters.len() - 1
+                });
+                char::from(b'a' + u8::try_from(place).unwrap()).to_string()
+            }
+        };
+        let one = |id: &TensorId| dims.of(*id).unwrap().iter().map(&mut letter).collect::<Vec<_>>().join(" ");
+        tensors.iter().map(one).collect()
+    }
+
+    fn conv(graph: &mut SubgraphBuilder, x: TensorId, stride: i32) -> TensorId {
+        let filter = graph.constant("", [16, 3, 3, 4], &[0.5_f32; 16 * 36]);
+        let bias = graph.constant("", [16], &[0.0_f32; 16]);
+        let params =
+            Conv2DParams { padding: Padding::Same, stride_w: stride, stride_h: stride, ..Default::default() };
+        graph.node(BuiltinOp::CONV_2D, params).inputs([x, filter, bias]).output("")
+    }
+
+    #[test]
+    fn weights_fix_channels_and_equal_sizes_are_one_only_where_they_must_be() {
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Float32, [1, 8, 8, 4]);
+        let same = conv(&mut graph, x, 1);
+        let halves = [conv(&mut graph, x, 2), conv(&mut graph, x, 2)];
+        let axes = graph.constant("", [2], &[1_i32, 2]);
+        let mean =
+            graph.node(BuiltinOp::MEAN, ReducerParams { keep_dims: true }).inputs([same, axes]).output("");
+        let product = graph.node(BuiltinOp::MUL, MulParams::default()).inputs([same, mean]).output("");
+        let shape = graph.constant("", [2], &[-1_i32, 32]);
+        let rows =
+            graph.node(BuiltinOp::RESHAPE, ReshapeParams::default()).inputs([product, shape]).output("");
+        graph.outputs([rows, halves[0], halves[1]]);
+        let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+        let [one, other] = halves;
+        assert_eq!(
+            dims(&model, &[same, one, other, mean, product, rows]),
+            ["a b c 16", "a d e 16", "a d e 16", "a 1 1 16", "a b c 16", "f 32"],
+        );
+    }
+
+    #[test]
+    fn a_file_may_say_which_dimensions_stay() {
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Float32, [1, 8]);
+        let y = graph.node(BuiltinOp::EXP, Params::None).inputs([x]).output("");
+        graph.outputs([y]);
+        let mut model = ModelBuilder::new().subgraph(graph).build().unwrap();
+        assert_eq!(dims(&model, &[x, y]), ["a b", "a b"]);
+        model.subgraphs[0].tensors[x.0].shape_signature = Some(vec![None, Some(8)]);
+        assert_eq!(dims(&model, &[x, y]), ["a 8", "a 8"]);
+    }
+}

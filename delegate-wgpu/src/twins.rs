@@ -24,8 +24,14 @@ use crate::{ops, passes};
 const KINDS: [usize; 3] = [1, 3, 68];
 /// Columns of a product that tiles of each width suit, and a depth beyond which sums of integers take more.
 const COLUMNS: [usize; 5] = [6, 8, 10, 16, 8196];
-/// Rows too many to be shared, in fours and not, and ones long enough to be.
-const ROWS: [usize; 3] = [67, 8195, 8196];
+/// Few rows in fours, rows too many to be shared, in fours and not, and ones long enough to be.
+const ROWS: [usize; 4] = [4, 67, 8195, 8196];
+/// What can be cut into pieces of every kind.
+const PIECES: [usize; 5] = [2, 6, 24, 64, 720];
+/// Dimensions that an index may have.
+const DEPTHS: [usize; 5] = [2, 3, 4, 5, 6];
+/// Random tries for each dimension, where there are too many or too special ones to try all.
+const TRIES: usize = 160;
 /// Dimensions of which every combination of kinds is tried; of more, every pair's.
 const MOST: usize = 3;
 /// Bytes of a computed constant that are copied for what looks at it later.
@@ -365,6 +371,20 @@ impl Twins {
         {
             all.extend(special.iter().map(|size| change(base, &[(symbol, *size)])));
         }
+        if symbols.len() > MOST || !special.is_empty() {
+            let domain: Vec<usize> =
+                symbols.iter().map(|s| self.dims.today(*s)).chain(KINDS).chain(special).collect();
+            let mut state = 1_u64;
+            let mut one_of = |sizes: &[usize]| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                sizes[(state >> 33) as usize % sizes.len()]
+            };
+            for _ in 0..TRIES * symbols.len() {
+                // Few sizes, as many dimensions must be equal.
+                let few = [one_of(&domain), one_of(&domain), one_of(&KINDS)];
+                all.push(symbols.iter().map(|symbol| (*symbol, one_of(&few))).collect());
+            }
+        }
         all
     }
 
@@ -430,6 +450,15 @@ fn special_sizes(node: NodeView<'_>) -> &'static [usize] {
             | B::AVERAGE_POOL_2D
             | B::MAX_POOL_2D,
         ) => &ROWS,
+        Some(
+            B::SPLIT
+            | B::SPLIT_V
+            | B::DEPTH_TO_SPACE
+            | B::SPACE_TO_DEPTH
+            | B::SPACE_TO_BATCH_ND
+            | B::BATCH_TO_SPACE_ND,
+        ) => &PIECES,
+        Some(B::GATHER_ND | B::SCATTER_ND) => &DEPTHS,
         _ => &[],
     }
 }

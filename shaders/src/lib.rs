@@ -90,3 +90,4 @@ pub use integers::{
     DoubleChannel, FixedChannel, IntegerResult, Integers, RealChannel, Scaling, Sums, Terms, WideChannel,
 };
 pub use kernel::{Access, Binding, Kernel};
+pub use template::forget_texts;

@@ -25,6 +25,11 @@ use crate::expression::evaluate;
 /// Texts by their keys, each with where its source is: kernels are asked for far more often than there are new texts.
 static TEXTS: Mutex<BTreeMap<String, (usize, String)>> = Mutex::new(BTreeMap::new());
 
+/// Gives the memory of all texts back: a library that holds this crate may be unloaded.
+pub fn forget_texts() {
+    TEXTS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
 /// A kernel source with the values that specialise it.
 pub(crate) struct Template {
     kernel: &'static str,
