@@ -3,9 +3,10 @@
 
     scripts/compare_memory.py [--threads N] MODEL...
 
-Each figure comes from a fresh process that maps the model, prepares it, and runs it a few times. The peak is the most
-memory that was ever resident (VmHWM), model file included; from it the peak of the same process with a model of a few
-kilobytes is subtracted, so that what remains is due to the model and not to the runtime's own code, to Python or NumPy.
+Each figure is the median over fresh processes (--repeat) that map the model, prepare it, and run it a few times. The
+peak is the most memory that was ever resident (VmHWM), model file included; from it the peak of the same process with a model of a few
+kilobytes is subtracted, so that what remains is due to the model and not to the runtime's own code, to Python or NumPy. Processes differ by some hundred KiB, as the system maps pages of programs
+around those that are touched, and programs begin somewhere else each time.
 
 Arena: ours says. LiteRT does not, but with its built-in kernels and no delegate the addresses of all tensors can be
 read; those outside the mapped file and not constant are in its arenas, and the table has the bytes that they cover
@@ -99,6 +100,12 @@ def run(command):
 
 
 def measure(args, side, model):
+    """The medians of what fresh processes say."""
+    found = [once(args, side, model) for _ in range(args.repeat)]
+    return {key: sorted(one[key] for one in found)[len(found) // 2] for key in found[0]}
+
+
+def once(args, side, model):
     if side == "ours":
         command = [args.delegraph, "bench", str(model), "--delegate", "cpu", "--threads", str(args.threads)]
         memory = run(command + ["--warmup", "0", "--runs", "3", "--json"])["memory"]
@@ -111,6 +118,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--delegraph", default=str(ROOT / "target/release/delegraph"))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeat", type=int, default=5, help="processes per figure, at least 1 (default 5)")
     parser.add_argument("--measure", choices=["xnnpack", "builtin"], help=argparse.SUPPRESS)
     parser.add_argument("models", nargs="+")
     args = parser.parse_args()

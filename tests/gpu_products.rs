@@ -106,7 +106,7 @@ impl Case {
             true => (0..shape[dimension]).map(|_| self.random.scale(0.02)).collect(),
             false => vec![self.random.scale(0.02)],
         };
-        let zero_points = vec![zero; scales.len()];
+        let zero_points = vec![zero; scales.len()].into();
         self.graph
             .quantize(id, Quantization::Affine(Affine { scales: scales.clone(), zero_points, dimension }));
         (id, scales)

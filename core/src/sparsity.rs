@@ -1,7 +1,9 @@
 //! Sparse constant tensors: which elements are stored, and how to expand them.
 
+use std::fmt;
 use std::ops::Range;
 
+use crate::graph::ModelBytes;
 use crate::shape::checked_product;
 
 /// One level of a sparse tensor's storage.
@@ -28,37 +30,65 @@ impl Level {
     }
 }
 
-/// A list of indices, in memory as in the file: large models have millions of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Indices {
-    /// Of a byte each.
-    UInt8(Vec<u8>),
-    /// Of two bytes each.
-    UInt16(Vec<u16>),
-    /// Of four bytes each; the file's are signed, and not negative.
-    Int32(Vec<u32>),
+/// The type in which indices are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Width {
+    /// A byte each.
+    UInt8,
+    /// Two bytes each.
+    UInt16,
+    /// Four bytes each; the file's are signed, and not negative.
+    Int32,
+}
+
+impl Width {
+    fn bytes(self) -> usize {
+        match self {
+            Width::UInt8 => 1,
+            Width::UInt16 => 2,
+            Width::Int32 => 4,
+        }
+    }
+}
+
+/// A list of indices. Large models have millions of them: those of a file stay there.
+#[derive(Clone)]
+pub struct Indices {
+    width: Width,
+    bytes: ModelBytes,
+    range: Range<usize>,
 }
 
 impl Indices {
     /// `values` in the smallest type that holds all of them.
     pub fn smallest(values: &[usize]) -> Self {
-        if let Ok(bytes) = values.iter().map(|&v| v.try_into()).collect() {
-            return Indices::UInt8(bytes);
+        if let Ok(bytes) = values.iter().map(|&v| v.try_into()).collect::<Result<Vec<u8>, _>>() {
+            return Indices::from(bytes);
         }
-        if let Ok(halves) = values.iter().map(|&v| v.try_into()).collect() {
-            return Indices::UInt16(halves);
+        if let Ok(halves) = values.iter().map(|&v| v.try_into()).collect::<Result<Vec<u16>, _>>() {
+            return Indices::from(halves);
         }
         // No dimension is as large as what does not fit; it is as wrong as before.
-        Indices::Int32(values.iter().map(|&v| v.try_into().unwrap_or(u32::MAX)).collect())
+        Indices::from(values.iter().map(|&v| v.try_into().unwrap_or(u32::MAX)).collect::<Vec<u32>>())
+    }
+
+    /// Those in a range of `bytes`, little-endian.
+    pub(crate) fn in_file(width: Width, bytes: ModelBytes, range: Range<usize>) -> Self {
+        Indices { width, bytes, range }
+    }
+
+    fn owned(width: Width, bytes: Vec<u8>) -> Self {
+        Indices { width, range: 0..bytes.len(), bytes: ModelBytes::new(bytes) }
+    }
+
+    /// The type in which they are stored.
+    pub fn width(&self) -> Width {
+        self.width
     }
 
     /// How many.
     pub fn len(&self) -> usize {
-        match self {
-            Indices::UInt8(v) => v.len(),
-            Indices::UInt16(v) => v.len(),
-            Indices::Int32(v) => v.len(),
-        }
+        self.range.len() / self.width.bytes()
     }
 
     /// True without indices.
@@ -68,16 +98,85 @@ impl Indices {
 
     /// Index `i` of the list.
     pub fn get(&self, i: usize) -> Option<usize> {
+        self.list().get(i)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.list().range(0..self.len())
+    }
+
+    fn list(&self) -> List<'_> {
+        let bytes = self.bytes.as_ref().get(self.range.clone()).unwrap_or_default();
+        match self.width {
+            Width::UInt8 => List::Bytes(bytes),
+            Width::UInt16 => List::Halves(bytes.as_chunks().0),
+            Width::Int32 => List::Words(bytes.as_chunks().0),
+        }
+    }
+}
+
+impl From<Vec<u8>> for Indices {
+    fn from(values: Vec<u8>) -> Self {
+        Indices::owned(Width::UInt8, values)
+    }
+}
+
+impl From<Vec<u16>> for Indices {
+    fn from(values: Vec<u16>) -> Self {
+        Indices::owned(Width::UInt16, values.iter().flat_map(|v| v.to_le_bytes()).collect())
+    }
+}
+
+impl From<Vec<u32>> for Indices {
+    fn from(values: Vec<u32>) -> Self {
+        Indices::owned(Width::Int32, values.iter().flat_map(|v| v.to_le_bytes()).collect())
+    }
+}
+
+impl PartialEq for Indices {
+    fn eq(&self, other: &Self) -> bool {
+        self.width == other.width && self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Indices {}
+
+impl fmt::Debug for Indices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values: Vec<usize> = self.iter().collect();
+        write!(f, "{:?}({values:?})", self.width)
+    }
+}
+
+/// Indices, to be read.
+#[derive(Clone, Copy)]
+enum List<'a> {
+    Bytes(&'a [u8]),
+    Halves(&'a [[u8; 2]]),
+    Words(&'a [[u8; 4]]),
+}
+
+impl<'a> List<'a> {
+    fn len(self) -> usize {
         match self {
-            Indices::UInt8(v) => v.get(i).map(|&v| v.into()),
-            Indices::UInt16(v) => v.get(i).map(|&v| v.into()),
-            Indices::Int32(v) => v.get(i).and_then(|&v| v.try_into().ok()),
+            List::Bytes(list) => list.len(),
+            List::Halves(list) => list.len(),
+            List::Words(list) => list.len(),
+        }
+    }
+
+    fn get(self, i: usize) -> Option<usize> {
+        match self {
+            List::Bytes(list) => list.get(i).map(|&v| v.into()),
+            List::Halves(list) => list.get(i).map(|&v| u16::from_le_bytes(v).into()),
+            List::Words(list) => list.get(i).and_then(|&v| u32::from_le_bytes(v).try_into().ok()),
         }
     }
 
     /// Those in `range`, in order; fewer where the list is shorter.
-    fn range(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
-        range.map_while(|i| self.get(i))
+    fn range(self, range: Range<usize>) -> impl Iterator<Item = usize> + 'a {
+        range.map_while(move |i| self.get(i))
     }
 }
 
@@ -159,6 +258,7 @@ impl Sparsity {
                     return bad(format!("dimension {dim} is {extent} long, its metadata says {size}"));
                 }
                 Level::Csr { segments, indices } => {
+                    let (segments, indices) = (segments.list(), indices.list());
                     let expected = stored.checked_add(1);
                     if Some(segments.len()) != expected || segments.get(0) != Some(0) {
                         return bad(format!(
@@ -220,34 +320,66 @@ impl Sparsity {
             steps[dim] = steps[dim].saturating_mul(size);
         }
         steps.extend(self.block_map.iter().map(|&dim| strides[dim]));
-        // Walk level by level: the dense byte offset of every stored position so far.
-        let mut offsets = vec![0usize];
-        for (level, &dim) in self.levels.iter().zip(&self.traversal_order) {
-            let step = steps[dim];
-            offsets = match level {
-                Level::Dense { size } => {
-                    offsets.iter().flat_map(|&at| (0..*size).map(move |i| at + i * step)).collect()
-                }
-                Level::Csr { segments, indices } => offsets
-                    .iter()
-                    .zip(rows(segments, offsets.len()))
-                    .flat_map(|(&at, row)| indices.range(row).map(move |i| at + i * step))
-                    .collect(),
-            };
+        if stored == 0 {
+            return Ok(());
         }
-        for (&at, value) in offsets.iter().zip(values.chunks_exact(element)) {
-            match dense.get_mut(at..at + element) {
-                Some(slot) => slot.copy_from_slice(value),
-                None => return bad("an element lies outside the tensor"),
-            }
-        }
-        Ok(())
+        let levels: Vec<(Walk<'_>, usize)> = self
+            .levels
+            .iter()
+            .zip(&self.traversal_order)
+            .map(|(level, &dim)| match level {
+                Level::Dense { size } => (Walk::Dense(*size), steps[dim]),
+                Level::Csr { segments, indices } => (Walk::Csr(segments.list(), indices.list()), steps[dim]),
+            })
+            .collect();
+        let fits = walk(&levels, 0, 0, &mut |number, at| {
+            let value = values.get(number.saturating_mul(element)..).and_then(|rest| rest.get(..element));
+            let slot = dense.get_mut(at..).and_then(|rest| rest.get_mut(..element));
+            let (Some(value), Some(slot)) = (value, slot) else { return false };
+            slot.copy_from_slice(value);
+            true
+        });
+        if fits { Ok(()) } else { bad("an element lies outside the tensor") }
     }
 }
 
+/// A level of storage, to be walked.
+enum Walk<'a> {
+    Dense(usize),
+    Csr(List<'a>, List<'a>),
+}
+
+/// Calls `put` with the number of each stored element below `position` of the level above, in order, and with where it
+/// is in the dense tensor, which begins at `at`. False as soon as `put` says so, or as levels do not fit.
+fn walk(
+    levels: &[(Walk<'_>, usize)],
+    position: usize,
+    at: usize,
+    put: &mut impl FnMut(usize, usize) -> bool,
+) -> bool {
+    let Some(((level, step), inner)) = levels.split_first() else { return put(position, at) };
+    let mut child =
+        |position: usize, i: usize| walk(inner, position, at.saturating_add(i.saturating_mul(*step)), put);
+    match level {
+        Walk::Dense(size) => {
+            let first = position.saturating_mul(*size);
+            (0..*size).all(|i| child(first.saturating_add(i), i))
+        }
+        Walk::Csr(segments, indices) => match row(*segments, position) {
+            Some(row) => row.into_iter().all(|i| indices.get(i).is_some_and(|index| child(i, index))),
+            None => false,
+        },
+    }
+}
+
+/// Which entries belong to a position.
+fn row(segments: List<'_>, position: usize) -> Option<Range<usize>> {
+    Some(segments.get(position)?..segments.get(position.checked_add(1)?)?)
+}
+
 /// For each of `count` positions, which entries belong to it.
-fn rows(segments: &Indices, count: usize) -> impl Iterator<Item = Range<usize>> + '_ {
-    (0..count).map_while(|i| Some(segments.get(i)?..segments.get(i.checked_add(1)?)?))
+fn rows(segments: List<'_>, count: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+    (0..count).map_while(move |i| row(segments, i))
 }
 
 #[cfg(test)]

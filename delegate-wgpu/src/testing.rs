@@ -69,7 +69,7 @@ impl T {
 
     /// Its integers stand for real numbers with a scale per index of `dimension`.
     pub(crate) fn quantized_along(mut self, scales: &[f32], dimension: usize) -> Self {
-        let (scales, zero_points) = (scales.to_vec(), vec![0; scales.len()]);
+        let (scales, zero_points) = (scales.to_vec(), vec![0; scales.len()].into());
         self.quantization = Some(Quantization::Affine(Affine { scales, zero_points, dimension }));
         self
     }

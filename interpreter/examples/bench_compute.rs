@@ -243,7 +243,7 @@ fn time_bytes(isa: Isa, geo: &ConvGeometry, oc: usize, pool: &ThreadPool) -> Res
     let output = OutputQuant { multipliers: &multipliers, zero_point: 2, low: -128, high: 127, away_from };
     if oc == 0 {
         let filter = DepthwiseFilter { in_channels: ic, multiplier: 1, window: geo.window };
-        let conv = DepthwiseI8::pack(isa, filter, &weights, weight_quant, Some(&bias), quant, output)?;
+        let conv = DepthwiseI8::pack(isa, filter, geo, &weights, weight_quant, Some(&bias), quant, output)?;
         return shortest(|| conv.run(geo, &input, &mut out, pool));
     }
     let filter = Filter { out_channels: oc, height, width, in_channels: ic, groups: 1 };

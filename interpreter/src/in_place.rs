@@ -79,7 +79,7 @@ mod tests {
         let mut graph = SubgraphBuilder::new("main");
         let quantized = |graph: &mut SubgraphBuilder, id: TensorId| {
             if ty == TensorType::Int8 {
-                let affine = Affine { scales: vec![0.05], zero_points: vec![3], dimension: 0 };
+                let affine = Affine { scales: vec![0.05], zero_points: vec![3].into(), dimension: 0 };
                 graph.quantize(id, Quantization::Affine(affine));
             }
         };

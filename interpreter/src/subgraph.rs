@@ -446,7 +446,7 @@ impl SubgraphRuntime {
             return self.begin_variables(id, node, env);
         }
         for output in &node.outputs {
-            self.tensors[output.0].allocate(Placement::Dynamic)?;
+            self.tensors[output.0].allocate_passing()?;
         }
         self.compute_now(id, env)?;
         node.outputs.iter().for_each(|t| self.tensors[t.0].freeze());

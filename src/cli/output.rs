@@ -40,14 +40,37 @@ impl Output {
 
     /// A progress bar on standard error, where that is a terminal whose foreground is ours: a job in the background
     /// would scribble over what others show, and some terminals stop it for that.
-    pub(crate) fn progress(&self, length: u64, template: &str) -> ProgressBar {
+    pub(crate) fn progress(&self, length: u64, template: &str) -> Progress {
         let shown = !self.quiet && io::stderr().is_terminal() && !in_background();
-        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(length), target);
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        bar
+        // A hidden bar would compute its estimates all the same, between runs that are being measured.
+        Progress(shown.then(|| {
+            let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+            match ProgressStyle::with_template(template) {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }
+        }))
+    }
+}
+
+/// A progress bar, where one is shown.
+pub(crate) struct Progress(Option<ProgressBar>);
+
+impl Progress {
+    pub(crate) fn set_position(&self, position: u64) {
+        self.0.iter().for_each(|bar| bar.set_position(position));
+    }
+
+    pub(crate) fn set_message(&self, message: String) {
+        self.0.iter().for_each(|bar| bar.set_message(message.clone()));
+    }
+
+    pub(crate) fn inc(&self) {
+        self.0.iter().for_each(|bar| bar.inc(1));
+    }
+
+    pub(crate) fn finish_and_clear(&self) {
+        self.0.iter().for_each(ProgressBar::finish_and_clear);
     }
 }
 

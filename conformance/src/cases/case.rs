@@ -53,7 +53,7 @@ impl Output {
 
     /// A scale for each of `count` indices of `dimension`, growing from `scale`.
     pub fn channels(self, scale: f32, count: usize, dimension: usize) -> Self {
-        let affine = Affine { scales: growing(scale, count), zero_points: vec![0; count], dimension };
+        let affine = Affine { scales: growing(scale, count), zero_points: vec![0; count].into(), dimension };
         Output { quantization: Some(Quantization::Affine(affine)), ..self }
     }
 

@@ -198,7 +198,7 @@ impl Operand {
 
     /// These scales along `dimension`, zero points 0.
     pub fn affine(self, scales: Vec<f32>, dimension: usize) -> Self {
-        let zero_points = vec![0; scales.len()];
+        let zero_points = vec![0; scales.len()].into();
         self.quantization(Quantization::Affine(Affine { scales, zero_points, dimension }))
     }
 

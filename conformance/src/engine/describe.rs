@@ -50,11 +50,11 @@ fn shortened(mut text: String) -> String {
 fn tensor(tensor: &Tensor) -> String {
     let mut text = format!("{} {}", tensor.ty.name().to_lowercase(), tensor.shape);
     if let Some(Quantization::Affine(affine)) = tensor.quantization.as_deref() {
-        match (affine.scales.as_slice(), affine.zero_points.as_slice()) {
-            ([scale], zero) => {
-                text += &format!(" scale {scale}, zero point {}", zero.first().copied().unwrap_or(0));
+        match affine.scales.as_slice() {
+            [scale] => {
+                text += &format!(" scale {scale}, zero point {}", affine.zero_points.get(0).unwrap_or(0));
             }
-            (scales, _) => {
+            scales => {
                 text += &format!(" {} scales along dimension {}", scales.len(), affine.dimension);
             }
         }

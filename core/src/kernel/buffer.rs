@@ -1,5 +1,7 @@
 //! Memory for tensors.
 
+use std::collections::TryReserveError;
+
 use crate::error::{Error, Result};
 
 /// Tensors start at multiples of this many bytes: a cache line, and the widest vector register.
@@ -12,11 +14,28 @@ struct Line([u8; ALIGNMENT]);
 /// Zeroed bytes that start at a multiple of 64.
 #[derive(Default)]
 pub struct AlignedBuffer {
-    lines: Vec<Line>,
+    lines: Lines,
     len: usize,
     /// Lines before and after the bytes that nobody may write to.
     guard: usize,
 }
+
+/// Where a buffer's lines are.
+enum Lines {
+    Heap(Vec<Line>),
+    /// Whole pages of the system's.
+    #[cfg(any(unix, windows))]
+    Pages(memmap2::MmapMut),
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Lines::Heap(Vec::new())
+    }
+}
+
+/// From so many bytes on, a buffer that is not held long has pages of its own.
+const PAGES: usize = 16 << 10;
 
 /// Lines on each side of a guarded buffer.
 const GUARD: usize = 4;
@@ -35,6 +54,22 @@ impl AlignedBuffer {
         Ok(buffer)
     }
 
+    /// As [`AlignedBuffer::zeroed`], for bytes that are soon given up while others are taken that stay: where they are
+    /// many, the system has them back then. An allocator could keep them, for there is no telling what lies above.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn passing(len: usize) -> Result<Self> {
+        #[cfg(any(unix, windows))]
+        if len >= PAGES
+            && let Some(whole) = len.checked_next_multiple_of(ALIGNMENT)
+            && let Ok(pages) = memmap2::MmapMut::map_anon(whole)
+        {
+            return Ok(AlignedBuffer { lines: Lines::Pages(pages), len, guard: 0 });
+        }
+        Self::zeroed(len)
+    }
+
     /// As [`AlignedBuffer::zeroed`], with 256 bytes before and after that are watched: a test of a kernel sees with
     /// [`AlignedBuffer::guards_hold`] whether it wrote there.
     ///
@@ -49,19 +84,15 @@ impl AlignedBuffer {
     /// Whether nobody wrote around the bytes of a [guarded](AlignedBuffer::guarded) buffer; true for any other.
     pub fn guards_hold(&self) -> bool {
         let (start, len) = (self.guard * ALIGNMENT, self.len);
-        let all: &[u8] = bytemuck::cast_slice(&self.lines);
+        let all = self.all_bytes();
         self.guard == 0 || all[..start].iter().chain(&all[start + len..]).all(|&b| b == GUARD_BYTE)
     }
 
     /// Makes the buffer `len` bytes long, keeping what it holds; new bytes are zero. Shrinking keeps the memory.
     pub fn resize(&mut self, len: usize) -> Result<()> {
         let lines = len.div_ceil(ALIGNMENT) + 2 * self.guard;
-        if let Some(more) = lines.checked_sub(self.lines.len()) {
-            let error = || Error::OutOfMemory(format!("{len} bytes for a tensor"));
-            self.lines.try_reserve_exact(more).map_err(|_| error())?;
-        }
-        if lines > self.lines.len() {
-            self.lines.resize(lines, Line([0; ALIGNMENT]));
+        if lines > self.all_bytes().len() / ALIGNMENT {
+            self.grow(lines).map_err(|_| Error::OutOfMemory(format!("{len} bytes for a tensor")))?;
         }
         if len > self.len {
             let old = self.len;
@@ -78,10 +109,27 @@ impl AlignedBuffer {
         Ok(())
     }
 
+    fn grow(&mut self, lines: usize) -> std::result::Result<(), TryReserveError> {
+        let heap = match &mut self.lines {
+            Lines::Heap(heap) => heap,
+            #[cfg(any(unix, windows))]
+            Lines::Pages(pages) => {
+                let mut heap = Vec::new();
+                heap.try_reserve_exact(lines)?;
+                heap.extend_from_slice(bytemuck::try_cast_slice::<u8, Line>(pages).unwrap_or_default());
+                self.lines = Lines::Heap(heap);
+                return self.grow(lines);
+            }
+        };
+        heap.try_reserve_exact(lines.saturating_sub(heap.len()))?;
+        heap.resize(lines, Line([0; ALIGNMENT]));
+        Ok(())
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         let start = self.guard * ALIGNMENT;
-        &bytemuck::cast_slice(&self.lines)[start..start + self.len]
+        &self.all_bytes()[start..start + self.len]
     }
 
     /// The bytes, to be written.
@@ -90,8 +138,20 @@ impl AlignedBuffer {
         &mut self.all_bytes_mut()[start..start + len]
     }
 
+    fn all_bytes(&self) -> &[u8] {
+        match &self.lines {
+            Lines::Heap(heap) => bytemuck::cast_slice(heap),
+            #[cfg(any(unix, windows))]
+            Lines::Pages(pages) => pages,
+        }
+    }
+
     fn all_bytes_mut(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.lines)
+        match &mut self.lines {
+            Lines::Heap(heap) => bytemuck::cast_slice_mut(heap),
+            #[cfg(any(unix, windows))]
+            Lines::Pages(pages) => pages,
+        }
     }
 
     /// How many bytes.
@@ -125,6 +185,24 @@ mod tests {
         assert!(buffer.bytes()[1..].iter().all(|&b| b == 0));
         assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
         assert!(AlignedBuffer::zeroed(usize::MAX / 2).is_err());
+    }
+
+    #[test]
+    fn what_passes_is_like_what_stays() {
+        for len in [0, 3, PAGES - 1, PAGES, PAGES + 7, 10 * PAGES + 65] {
+            let mut buffer = AlignedBuffer::passing(len).unwrap();
+            assert_eq!(buffer.bytes(), vec![0; len]);
+            assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
+            assert!(buffer.guards_hold());
+            buffer.bytes_mut().fill(7);
+            buffer.resize(len / 2).unwrap();
+            buffer.resize(3 * len + 5).unwrap();
+            assert_eq!(buffer.bytes()[..len / 2], vec![7; len / 2]);
+            assert_eq!(buffer.bytes()[len / 2..], vec![0; 3 * len + 5 - len / 2]);
+            assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
+        }
+        assert!(AlignedBuffer::passing(usize::MAX).is_err());
+        assert!(AlignedBuffer::passing(usize::MAX / 4).is_err());
     }
 
     #[test]

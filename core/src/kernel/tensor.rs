@@ -112,6 +112,15 @@ impl RuntimeTensor {
         Ok(())
     }
 
+    /// As [`RuntimeTensor::allocate`], for a value that is computed while preparing: whoever reads it may pack it, and
+    /// then it is [released](RuntimeTensor::release).
+    pub fn allocate_passing(&mut self) -> Result<()> {
+        if self.ty != TensorType::String {
+            self.owned = AlignedBuffer::passing(self.byte_size()?)?;
+        }
+        self.allocate(Placement::Dynamic)
+    }
+
     /// Takes memory of its own of `len` bytes.
     pub fn allocate_bytes(&mut self, placement: Placement, len: usize) -> Result<()> {
         self.owned.resize(len)?;

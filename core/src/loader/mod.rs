@@ -151,7 +151,7 @@ fn read(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
             model.version()
         );
     }
-    let buffers = Buffers { file, table: model.buffers().unwrap_or_default() };
+    let buffers = Buffers { bytes: &bytes, file, table: model.buffers().unwrap_or_default() };
     let codes = subgraph::operator_codes(&model);
     let Some(subgraphs) = model.subgraphs().filter(|s| !s.is_empty()) else {
         return invalid!("the file has no subgraphs");
@@ -238,6 +238,7 @@ fn verify(file: &[u8]) -> Result<schema::Model<'_>, Invalid> {
 
 /// The buffers of a file, resolved to byte ranges of it.
 struct Buffers<'a> {
+    bytes: &'a ModelBytes,
     file: &'a [u8],
     table: flatbuffers::Vector<'a, flatbuffers::ForwardsUOffset<schema::Buffer<'a>>>,
 }

@@ -3,7 +3,7 @@
 //! TFLite's own runtime reads scales that are no numbers and zero points outside the type and then computes nonsense;
 //! here they are errors. A scale of zero is none: writers leave it for channels in which everything is zero.
 
-use super::{Invalid, index_in, invalid};
+use super::{Buffers, Invalid, index_in, invalid};
 use crate::graph::Tensor;
 use crate::quantization::{Affine, MinMax, Quantization};
 use crate::schema;
@@ -108,7 +108,7 @@ fn affine(
             }
         }
     }
-    Ok(Some(Quantization::Affine(Affine { scales, zero_points, dimension })))
+    Ok(Some(Quantization::Affine(Affine { scales, zero_points: zero_points.into(), dimension })))
 }
 
 /// Which zero points a type can have; `None` for types that are not quantized.
@@ -128,10 +128,17 @@ fn zero_point_range(ty: TensorType) -> Option<(i64, i64)> {
 }
 
 /// What the file says of the values that a tensor was seen to hold.
-pub(super) fn min_max(table: &schema::QuantizationParameters<'_>) -> Option<MinMax> {
-    let list = |v: Option<flatbuffers::Vector<'_, f32>>| v.unwrap_or_default().iter().collect::<Vec<f32>>();
-    let (min, max) = (list(table.min()), list(table.max()));
-    (!min.is_empty() || !max.is_empty()).then_some(MinMax { min, max })
+pub(super) fn min_max(
+    table: &schema::QuantizationParameters<'_>,
+    buffers: &Buffers<'_>,
+) -> Result<Option<MinMax>, Invalid> {
+    let range = |v: Option<flatbuffers::Vector<'_, f32>>| {
+        v.filter(|v| !v.is_empty()).map(|v| buffers.range_of(v.bytes())).transpose()
+    };
+    let (min, max) = (range(table.min())?, range(table.max())?);
+    let some = min.is_some() || max.is_some();
+    let in_file = || MinMax::in_file(buffers.bytes.clone(), min.unwrap_or_default(), max.unwrap_or_default());
+    Ok(some.then(in_file))
 }
 
 /// Scales in tensors of the same subgraph: they exist, and there are as many as the tensor's shape asks for.

@@ -41,7 +41,8 @@ pub(super) fn read(
     codes: &[Code],
     subgraphs: usize,
 ) -> Result<Subgraph, Invalid> {
-    let mut tensors = Vec::new();
+    // As many as the file has, which the verifier has counted: growing would leave room unused.
+    let mut tensors = exactly(table.tensors().unwrap_or_default().len())?;
     for (i, t) in table.tensors().unwrap_or_default().iter().enumerate() {
         let read = tensor::read(&t, buffers);
         tensors.push(read.map_err(|Invalid(m)| {
@@ -58,7 +59,7 @@ pub(super) fn read(
     };
     let inputs = ids(table.inputs(), "the graph's input tensor")?;
     let outputs = ids(table.outputs(), "the graph's output tensor")?;
-    let mut nodes = Vec::new();
+    let mut nodes = exactly(table.operators().unwrap_or_default().len())?;
     for (i, operator) in table.operators().unwrap_or_default().iter().enumerate() {
         let outputs = operator.outputs().unwrap_or_default();
         let label = writes(&tensors, outputs.iter().filter_map(|o| usize::try_from(o).ok()));
@@ -86,6 +87,14 @@ pub(super) fn read(
     };
     order::check_nodes(&mut subgraph, subgraphs)?;
     Ok(subgraph)
+}
+
+fn exactly<T>(count: usize) -> Result<Vec<T>, Invalid> {
+    let mut list = Vec::new();
+    match list.try_reserve_exact(count) {
+        Ok(()) => Ok(list),
+        Err(_) => invalid!("there is no memory for {count} of its tensors or nodes"),
+    }
 }
 
 fn read_node(

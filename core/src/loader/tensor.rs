@@ -8,7 +8,7 @@ use crate::graph::{Tensor, VariantType};
 use crate::kernel::Strings;
 use crate::schema;
 use crate::shape::Shape;
-use crate::sparsity::{Indices, Level, Sparsity};
+use crate::sparsity::{Indices, Level, Sparsity, Width};
 use crate::types::TensorType;
 
 /// Ranks above this do not occur, even in tests of rank.
@@ -33,7 +33,7 @@ pub(super) fn read(table: &schema::Tensor<'_>, buffers: &Buffers<'_>) -> Result<
         return invalid!("the number of elements of {shape} overflows");
     };
     let shape_signature = read_shape_signature(table, &shape)?;
-    let sparsity = table.sparsity().map(|s| read_sparsity(&s)).transpose()?;
+    let sparsity = table.sparsity().map(|s| read_sparsity(&s, buffers)).transpose()?;
     let stored = match &sparsity {
         Some(sparsity) => sparsity.validate(&shape).map_err(|e| Invalid(e.to_string()))?,
         None => elements,
@@ -47,7 +47,7 @@ pub(super) fn read(table: &schema::Tensor<'_>, buffers: &Buffers<'_>) -> Result<
         return invalid!("it is sparse, but has no data");
     }
     let quantization = table.quantization().map(|q| quantization::read(&q, ty, &shape)).transpose()?;
-    let min_max = table.quantization().and_then(|q| quantization::min_max(&q));
+    let min_max = table.quantization().map(|q| quantization::min_max(&q, buffers)).transpose()?.flatten();
     Ok(Tensor {
         name: Arc::from(table.name().unwrap_or_default()),
         ty,
@@ -135,7 +135,7 @@ fn check_strings(bytes: &[u8], elements: usize) -> Result<(), Invalid> {
     }
 }
 
-fn read_sparsity(table: &schema::SparsityParameters<'_>) -> Result<Sparsity, Invalid> {
+fn read_sparsity(table: &schema::SparsityParameters<'_>, buffers: &Buffers<'_>) -> Result<Sparsity, Invalid> {
     let mut levels = Vec::new();
     for dim in table.dim_metadata().unwrap_or_default() {
         levels.push(match dim.format() {
@@ -146,12 +146,14 @@ fn read_sparsity(table: &schema::SparsityParameters<'_>) -> Result<Sparsity, Inv
                     dim.array_segments_as_uint_16_vector(),
                     dim.array_segments_as_uint_8_vector(),
                     "segments",
+                    buffers,
                 )?;
                 let indices = indices_of(
                     dim.array_indices_as_int_32_vector(),
                     dim.array_indices_as_uint_16_vector(),
                     dim.array_indices_as_uint_8_vector(),
                     "indices",
+                    buffers,
                 )?;
                 Level::Csr { segments, indices }
             }
@@ -175,19 +177,23 @@ fn indices_of(
     uint16: Option<schema::Uint16Vector<'_>>,
     uint8: Option<schema::Uint8Vector<'_>>,
     what: &str,
+    buffers: &Buffers<'_>,
 ) -> Result<Indices, Invalid> {
-    Ok(match (int32, uint16, uint8) {
+    let (width, bytes) = match (int32, uint16, uint8) {
         (Some(v), _, _) => {
-            let value = |v: i32| {
-                u32::try_from(v)
-                    .map_err(|_| Invalid(format!("{v} is negative where a size or index is needed")))
-            };
-            Indices::Int32(v.values().unwrap_or_default().iter().map(value).collect::<Result<_, _>>()?)
+            let values = v.values().unwrap_or_default();
+            if let Some(v) = values.iter().find(|&v| v < 0) {
+                return invalid!("{v} is negative where a size or index is needed");
+            }
+            (Width::Int32, values.bytes())
         }
-        (_, Some(v), _) => Indices::UInt16(v.values().unwrap_or_default().iter().collect()),
-        (_, _, Some(v)) => Indices::UInt8(v.values().unwrap_or_default().iter().collect()),
+        (_, Some(v), _) => (Width::UInt16, v.values().unwrap_or_default().bytes()),
+        (_, _, Some(v)) => (Width::UInt8, v.values().unwrap_or_default().bytes()),
         _ => return invalid!("a sparse dimension has no {what}"),
-    })
+    };
+    // An absent vector lies nowhere.
+    let range = if bytes.is_empty() { 0..0 } else { buffers.range_of(bytes)? };
+    Ok(Indices::in_file(width, buffers.bytes.clone(), range))
 }
 
 fn size(value: i32) -> Result<usize, Invalid> {

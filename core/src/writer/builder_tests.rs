@@ -124,9 +124,9 @@ fn all_that_a_tensor_can_say_is_kept() {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", Float32, [1, 2]);
     graph.resizable(x, [None, Some(2)]);
-    graph.change(x, |t| t.min_max = Some(Arc::new(MinMax { min: vec![-1.0], max: vec![1.0] })));
+    graph.change(x, |t| t.min_max = Some(Arc::new(MinMax::new(vec![-1.0], vec![1.0]))));
     let channels = graph.constant("channels", [2, 1], &[1i8, 2]);
-    let affine = Affine { scales: vec![0.5, 0.25], zero_points: vec![0, 0], dimension: 0 };
+    let affine = Affine { scales: vec![0.5, 0.25], zero_points: vec![0, 0].into(), dimension: 0 };
     graph.quantize(channels, Quantization::Affine(affine));
     let scales = graph.constant("scales", [2, 1], &[half::f16::ONE; 2]);
     let blocks = graph.constant_bytes("blocks", Int4, [2, 2], &[0x21, 0x43]);

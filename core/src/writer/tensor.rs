@@ -7,7 +7,7 @@ use super::int;
 use crate::graph::{Subgraph, Tensor, VariantType};
 use crate::quantization::{Affine, Quantization};
 use crate::schema;
-use crate::sparsity::{Indices, Level, Sparsity};
+use crate::sparsity::{Indices, Level, Sparsity, Width};
 use crate::types::TensorType;
 
 type Fb<'f> = FlatBufferBuilder<'f>;
@@ -81,14 +81,15 @@ fn quantization<'f>(
     use schema::QuantizationDetails as Details;
     let mut args = schema::QuantizationParametersArgs::default();
     if let Some(range) = &tensor.min_max {
-        args.min = (!range.min.is_empty()).then(|| fb.create_vector(&range.min));
-        args.max = (!range.max.is_empty()).then(|| fb.create_vector(&range.max));
+        let (min, max) = (range.min(), range.max());
+        args.min = (!min.is_empty()).then(|| fb.create_vector(&min));
+        args.max = (!max.is_empty()).then(|| fb.create_vector(&max));
     }
     match tensor.quantization.as_deref() {
         None => {}
         Some(Quantization::Affine(Affine { scales, zero_points, dimension })) => {
             args.scale = Some(fb.create_vector(scales));
-            args.zero_point = Some(fb.create_vector(zero_points));
+            args.zero_point = Some(fb.create_vector(zero_points.as_slice()));
             args.quantized_dimension = int(*dimension)?;
         }
         Some(Quantization::Blockwise { scales, zero_points, block_size }) => {
@@ -164,21 +165,23 @@ fn list_of_indices(
     indices: &Indices,
 ) -> Result<(schema::SparseIndexVector, WIPOffset<UnionWIPOffset>), String> {
     use schema::SparseIndexVector as Index;
-    Ok(match indices {
-        Indices::UInt8(values) => {
-            let values = Some(fb.create_vector(values));
+    let unfit = |v: usize| format!("index {v} does not fit its type");
+    fn narrow<T: TryFrom<usize>>(indices: &Indices, unfit: fn(usize) -> String) -> Result<Vec<T>, String> {
+        indices.iter().map(|v| T::try_from(v).map_err(|_| unfit(v))).collect()
+    }
+    Ok(match indices.width() {
+        Width::UInt8 => {
+            let values = Some(fb.create_vector(&narrow::<u8>(indices, unfit)?));
             let table = schema::Uint8Vector::create(fb, &schema::Uint8VectorArgs { values });
             (Index::Uint8Vector, table.as_union_value())
         }
-        Indices::UInt16(values) => {
-            let values = Some(fb.create_vector(values));
+        Width::UInt16 => {
+            let values = Some(fb.create_vector(&narrow::<u16>(indices, unfit)?));
             let table = schema::Uint16Vector::create(fb, &schema::Uint16VectorArgs { values });
             (Index::Uint16Vector, table.as_union_value())
         }
-        Indices::Int32(values) => {
-            let narrow = |&v: &u32| i32::try_from(v).map_err(|_| format!("index {v} does not fit its type"));
-            let values: Vec<i32> = values.iter().map(narrow).collect::<Result<_, _>>()?;
-            let values = Some(fb.create_vector(&values));
+        Width::Int32 => {
+            let values = Some(fb.create_vector(&narrow::<i32>(indices, unfit)?));
             let table = schema::Int32Vector::create(fb, &schema::Int32VectorArgs { values });
             (Index::Int32Vector, table.as_union_value())
         }

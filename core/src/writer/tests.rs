@@ -24,8 +24,8 @@ fn model() -> Model {
     let constant =
         |name, ty, shape: &[usize], data| Tensor { data: Some(data), ..Tensor::new(name, ty, shape) };
     let quantized = |quantization, tensor| Tensor { quantization: Some(Arc::new(quantization)), ..tensor };
-    let per_channel = Affine { scales: vec![0.5, 0.25], zero_points: vec![0, 0], dimension: 1 };
-    let level = |segments| Level::Csr { segments, indices: Indices::UInt16(vec![2, 0, 1]) };
+    let per_channel = Affine { scales: vec![0.5, 0.25], zero_points: vec![0, 0].into(), dimension: 1 };
+    let level = |segments| Level::Csr { segments, indices: Indices::from(vec![2u16, 0, 1]) };
     let sparse = |name, segments| Tensor {
         sparsity: Some(Arc::new(Sparsity {
             traversal_order: vec![0, 1],
@@ -38,7 +38,7 @@ fn model() -> Model {
     let tensors = vec![
         Tensor {
             shape_signature: Some(vec![None, Some(2)]),
-            min_max: Some(Arc::new(MinMax { min: vec![f32::NAN], max: vec![1.0] })),
+            min_max: Some(Arc::new(MinMax::new(vec![f32::NAN], vec![1.0]))),
             has_rank: true,
             ..Tensor::new("in", Float32, [1, 2])
         },
@@ -48,8 +48,8 @@ fn model() -> Model {
         constant("scales", Float32, &[2, 1], 16..24),
         quantized(blocks(None), constant("blocks", Int4, &[2, 2], 24..26)),
         quantized(blocks(Some(4)), constant("blocks with zero points", Int4, &[2, 2], 32..34)),
-        sparse("narrow", Indices::UInt8(vec![0, 1, 3])),
-        sparse("wide", Indices::Int32(vec![0, 1, 3])),
+        sparse("narrow", Indices::from(vec![0u8, 1, 3])),
+        sparse("wide", Indices::from(vec![0u32, 1, 3])),
         Tensor {
             variants: vec![VariantType { ty: Float32, shape: vec![None, Some(3)], has_rank: true }],
             ..Tensor::new("list", Variant, [])

@@ -469,7 +469,11 @@ fn quantization(raw: &abi::Quantization) -> Result<Option<Quantization>> {
                 return Err(format!("{} scales and {} zero points", scales.len(), zero_points.len()));
             }
             let dimension = raw::length(dimension, "its quantized dimension")?;
-            Ok(Some(Quantization::Affine(Affine { scales: scales.to_vec(), zero_points, dimension })))
+            Ok(Some(Quantization::Affine(Affine {
+                scales: scales.to_vec(),
+                zero_points: zero_points.into(),
+                dimension,
+            })))
         }
         2 => {
             let blocks = raw::checked(raw.params.cast::<abi::Blockwise>().cast_const(), "its quantization")?;

@@ -50,7 +50,7 @@ fn packed_weights(
     let bytes = cx.ty(0) != Some(TensorType::Int16);
     let affine = cx.quantization(1).and_then(|q| q.affine());
     let one_scale = affine.is_some_and(|a| a.scales.len() == 1);
-    let zero = affine.is_some_and(|a| one_scale && a.zero_points.iter().any(|&zero| zero != 0));
+    let zero = affine.is_some_and(|a| one_scale && !a.zero_points.are_zero());
     // Without a bias, the type that it would have still says how wide sums are.
     let wide = match cx.ty(2) {
         Some(ty) => ty == TensorType::Int64,

@@ -118,9 +118,9 @@ impl<'a> Filter<'a> {
             scales if scales.len() == channels && affine.dimension == dimension => scales.to_vec(),
             scales => return Err(unsupported(format!("{} scales of {channels} channels", scales.len()))),
         };
-        let zero = match affine.zero_points.as_slice() {
-            [one] if !signed => i32::try_from(*one).unwrap_or(i32::MAX),
-            zeros if zeros.iter().all(|zero| *zero == 0) => 0,
+        let zero = match affine.zero_points.uniform() {
+            Some(one) if !signed && affine.zero_points.len() == 1 => i32::try_from(one).unwrap_or(i32::MAX),
+            _ if affine.zero_points.are_zero() => 0,
             _ => return Err(unsupported("weights with zero points")),
         };
         let zero = zero.saturating_sub(if unsigned { 128 } else { 0 });

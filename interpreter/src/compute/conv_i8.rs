@@ -127,7 +127,7 @@ impl PackedI8 {
             }
         }
         let shape = (p.groups, p.columns, panels.padded());
-        let requant = p.output.map(|o| Requant::new(&o, shape, panels.lanes)).transpose()?;
+        let requant = p.output.map(|o| Requant::new(&o, shape, (panels.lanes, kernels.wide))).transpose()?;
         Ok(Self {
             kernels,
             panels,

@@ -36,7 +36,9 @@ pub struct DepthwiseI8 {
     isa: Isa,
     filter: DepthwiseFilter,
     lanes: usize,
-    /// For each vector of channels, for each four rows of the window, for each column: `[channel][4]`.
+    /// The vectors at the front whose weights, bias and factors are in `wide` instead.
+    skip: usize,
+    /// For each other vector of channels, for each four rows of the window, for each column: `[channel][4]`.
     packed: AlignedVec<i8>,
     /// For each four rows of the window: ones where rows exist, `[channel][4]`; sums up the activations.
     ones: AlignedVec<i8>,
@@ -53,7 +55,8 @@ pub struct DepthwiseI8 {
 }
 
 impl DepthwiseI8 {
-    /// Packs a filter; `bias` is `[in_channels * multiplier]`.
+    /// Packs a filter to be used with windows like `geo`'s (input and output sizes may change); `bias` is `[in_channels *
+    /// multiplier]`.
     ///
     /// # Errors
     /// Where lengths don't agree, a zero point or multiplier is out of range, or memory doesn't suffice.
@@ -61,6 +64,7 @@ impl DepthwiseI8 {
     pub fn pack(
         isa: Isa,
         filter: DepthwiseFilter,
+        geo: &ConvGeometry,
         weights: &[u8],
         weight_quant: ByteQuant,
         bias: Option<&[i32]>,
@@ -75,22 +79,16 @@ impl DepthwiseI8 {
             check_len("bias", bias.len(), channels)?;
         }
         weight_quant.zero_byte()?;
-        let lanes = lanes(isa);
+        let (lanes, wide_records) = lanes(isa);
         let unsigned = super::gemm_i8::Kernels::of(isa).unsigned;
-        let padded = product("channels", &[channels.div_ceil(lanes), lanes])?;
+        let vectors = channels.div_ceil(lanes);
+        let padded = product("channels", &[vectors, lanes])?;
         let quads = height.div_ceil(4);
-        let per_vector = product("weights", &[quads, width, lanes, 4])?;
-        let mut packed =
-            AlignedVec::<i8>::zeroed(product("weights", &[channels.div_ceil(lanes), per_vector])?)?;
-        let mut sums = AlignedVec::<i32>::zeroed(padded)?;
         let flip = if weight_quant.flip(false) { 0x80 } else { 0 };
-        for (tap, weights) in weights.chunks_exact(channels.max(1)).enumerate() {
-            let (ky, kx) = (tap / width, tap % width);
-            for (c, &w) in weights.iter().enumerate() {
-                let w = (w ^ flip) as i8;
-                let at = c / lanes * per_vector + ((ky / 4 * width + kx) * lanes + c % lanes) * 4 + ky % 4;
-                packed.as_mut_slice()[at] = w;
-                sums.as_mut_slice()[c] = sums.as_slice()[c].wrapping_add(i32::from(w));
+        let mut own = AlignedVec::<i32>::zeroed(padded)?;
+        for weights in weights.chunks_exact(channels.max(1)) {
+            for (sum, &w) in own.as_mut_slice().iter_mut().zip(weights) {
+                *sum = sum.wrapping_add(i32::from((w ^ flip) as i8));
             }
         }
         let mut ones = AlignedVec::<i8>::zeroed(product("weights", &[quads, lanes, 4])?)?;
@@ -100,17 +98,15 @@ impl DepthwiseI8 {
         // Σ (w - w0)(a - a0) = Σ w·a - a0·Σ w - w0·Σ a + taps·a0·w0
         let (a0, w0) = (input.zero_in(unsigned), weight_quant.zero_in(false));
         let both = a0.wrapping_mul(w0).wrapping_mul(taps as i32);
-        let mut own = AlignedVec::<i32>::zeroed(padded)?;
         for (c, own) in own.as_mut_slice().iter_mut().enumerate().take(channels) {
-            let sum = sums.as_slice()[c].wrapping_mul(a0);
+            let sum = own.wrapping_mul(a0);
             *own = bias.map_or(0, |b| b[c]).wrapping_sub(sum).wrapping_add(both);
         }
-        let requant = Requant::new(&output, (1, channels, padded), lanes)?;
         let mut blank = AlignedVec::zeroed(filter.in_channels)?;
         blank.as_mut_slice().fill(input.zero_byte()?);
         #[cfg(target_arch = "x86_64")]
         let wide = match isa.level() {
-            Level::Avx512Vnni if w0 == 0 => {
+            Level::Avx512Vnni if w0 == 0 && x86::takes(geo) => {
                 let [_, width] = filter.window;
                 let weight = |row: usize, column: usize, c: usize| {
                     let byte = weights[(row * width + column) * channels + c];
@@ -120,15 +116,34 @@ impl DepthwiseI8 {
             }
             _ => None,
         };
+        #[cfg(target_arch = "x86_64")]
+        let skip = wide.as_ref().map_or(0, |wide| (wide.blocks * x86::BLOCK / lanes).min(vectors));
+        #[cfg(not(target_arch = "x86_64"))]
+        let skip = 0;
+        let first = skip * lanes;
+        let per_vector = product("weights", &[quads, width, lanes, 4])?;
+        let mut packed = AlignedVec::<i8>::zeroed(product("weights", &[vectors - skip, per_vector])?)?;
+        for (tap, weights) in weights.chunks_exact(channels.max(1)).enumerate() {
+            let (ky, kx) = (tap / width, tap % width);
+            for (c, &w) in weights.iter().skip(first).enumerate() {
+                let at = c / lanes * per_vector + ((ky / 4 * width + kx) * lanes + c % lanes) * 4 + ky % 4;
+                packed.as_mut_slice()[at] = (w ^ flip) as i8;
+            }
+        }
+        let mut bias = AlignedVec::<i32>::zeroed(padded - first)?;
+        bias.as_mut_slice().copy_from_slice(&own.as_slice()[first..]);
+        let sizes = (channels, padded - first);
+        let requant = Requant::ordered(&output, sizes, (lanes, wide_records), |i| Some(first + i))?;
         Ok(Self {
             #[cfg(target_arch = "x86_64")]
             wide,
             isa,
             filter,
             lanes,
+            skip,
             packed,
             ones,
-            bias: own,
+            bias,
             input,
             unsigned,
             weight_zero: w0,
@@ -149,6 +164,10 @@ impl DepthwiseI8 {
         }
         if geo.in_channels != self.filter.in_channels {
             return Err(ComputeError::Range { what: "input channels" });
+        }
+        #[cfg(target_arch = "x86_64")]
+        if self.wide.is_some() && !x86::takes(geo) {
+            return Err(ComputeError::Range { what: "stride or dilation" });
         }
         let channels = self.filter.in_channels * self.filter.multiplier;
         let pixels = geo.pixels()?;
@@ -191,7 +210,7 @@ impl DepthwiseI8 {
         rows: Range<usize>,
         vectors: Range<usize>,
     ) -> Range<usize> {
-        let Some(wide) = self.wide.as_ref().filter(|w| w.takes(geo)) else { return vectors };
+        let Some(wide) = &self.wide else { return vectors };
         let per_block = x86::BLOCK / self.lanes;
         let blocks = vectors.start / per_block..vectors.end.div_ceil(per_block).min(wide.blocks);
         if blocks.is_empty() {
@@ -256,6 +275,7 @@ impl Dot8Task for RowsTask<'_> {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
             for v in self.vectors.clone() {
                 let first = v * D::LANES;
+                let held = v - layer.skip;
                 let in_first = first / f.multiplier;
                 let r = Row {
                     layer,
@@ -266,9 +286,9 @@ impl Dot8Task for RowsTask<'_> {
                         .as_ptr()
                         .wrapping_add(image * geo.input[0] * geo.input[1] * f.in_channels + in_first),
                     blank: layer.blank.as_slice().as_ptr().wrapping_add(in_first),
-                    weights: layer.packed.as_slice()[v * per_vector..(v + 1) * per_vector].as_ptr(),
-                    bias: layer.bias.as_slice()[first..first + D::LANES].as_ptr(),
-                    requant: layer.requant.part(first, D::LANES),
+                    weights: layer.packed.as_slice()[held * per_vector..(held + 1) * per_vector].as_ptr(),
+                    bias: layer.bias.as_slice()[held * D::LANES..(held + 1) * D::LANES].as_ptr(),
+                    requant: layer.requant.part(held * D::LANES, D::LANES),
                     out: self.out.ptr(row * geo.output[1] * channels + first),
                     channels: (channels - first).min(D::LANES),
                     first,
@@ -421,5 +441,56 @@ unsafe fn fetch<D: Dot8, const RARE: bool>(
             r.channels,
             flip,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Multiplier, Serial};
+    use super::*;
+
+    #[test]
+    fn channels_are_packed_for_one_way_only() {
+        let quant = ByteQuant { signed: true, zero_point: 0 };
+        for &isa in Isa::available() {
+            for (in_channels, stride, blocked) in
+                [(150, 1, 128), (96, 2, 96), (40, 1, 40), (150, 3, 0), (20, 1, 0)]
+            {
+                let geo = ConvGeometry {
+                    batch: 1,
+                    input: [5, 5],
+                    in_channels,
+                    window: [3, 3],
+                    stride: [stride; 2],
+                    dilation: [1; 2],
+                    padding: [0; 2],
+                    output: [(5 - 3) / stride + 1; 2],
+                };
+                let filter = DepthwiseFilter { in_channels, multiplier: 1, window: [3, 3] };
+                let multipliers = [Multiplier::from_real(0.01)];
+                let output = OutputQuant {
+                    multipliers: &multipliers,
+                    zero_point: 0,
+                    low: -128,
+                    high: 127,
+                    away_from: usize::MAX,
+                };
+                let weights = vec![3; 9 * in_channels];
+                let conv =
+                    DepthwiseI8::pack(isa, filter, &geo, &weights, quant, None, quant, output).unwrap();
+                let blocked = if isa.name().contains("vnni") { blocked } else { 0 };
+                let left = (in_channels - blocked).div_ceil(conv.lanes) * conv.lanes;
+                assert_eq!(conv.packed.as_slice().len(), left * 3 * 4, "{} {in_channels}", isa.name());
+                assert_eq!(conv.bias.as_slice().len(), left);
+                let (input, mut out) =
+                    (vec![7; 25 * in_channels], vec![0; geo.pixels().unwrap() * in_channels]);
+                conv.run(&geo, &input, &mut out, &Serial).unwrap();
+                // 9 taps of 3 · 7, a hundredth of which is 1.89.
+                assert!(out.iter().all(|&b| b == 2), "{} {in_channels}", isa.name());
+                let other = ConvGeometry { stride: [4; 2], output: [1; 2], ..geo };
+                out.truncate(in_channels);
+                assert_eq!(conv.run(&other, &input, &mut out, &Serial).is_err(), blocked > 0);
+            }
+        }
     }
 }

@@ -80,7 +80,7 @@ impl Wide {
         ordered.as_mut_slice().iter_mut().enumerate().for_each(|(i, b)| {
             *b = bias.get(order(i)).copied().unwrap_or(0);
         });
-        let requant = Requant::ordered(output, (channels, blocks * BLOCK), 16, order)?;
+        let requant = Requant::ordered(output, (channels, blocks * BLOCK), (16, true), |i| Some(order(i)))?;
         let bounds = [output.low as u8, output.high as u8].map(u8::cast_signed);
         Ok(Some(Wide {
             blocks,
@@ -93,11 +93,11 @@ impl Wide {
             signed,
         }))
     }
+}
 
-    /// Whether windows of this geometry are taken.
-    pub(super) fn takes(&self, geo: &ConvGeometry) -> bool {
-        matches!(geo.stride[1], 1 | 2) && geo.dilation[1] == 1
-    }
+/// Whether windows of this geometry are taken.
+pub(super) fn takes(geo: &ConvGeometry) -> bool {
+    matches!(geo.stride[1], 1 | 2) && geo.dilation[1] == 1
 }
 
 /// Some output rows, for some blocks of channels.

@@ -49,6 +49,8 @@ pub(crate) struct Kernels {
     pub(crate) lanes: usize,
     /// Whether activations must be unsigned.
     pub(crate) unsigned: bool,
+    /// Whether records of requantization may be wide.
+    pub(crate) wide: bool,
     by_width: &'static [&'static [TileFn]],
 }
 
@@ -56,7 +58,7 @@ impl Kernels {
     /// The kernels to use with an instruction set.
     pub(crate) fn of(isa: Isa) -> Self {
         fn new<D: Dot8>(by_width: &'static [&'static [TileFn]]) -> Kernels {
-            Kernels { lanes: D::LANES, unsigned: D::UNSIGNED, by_width }
+            Kernels { lanes: D::LANES, unsigned: D::UNSIGNED, wide: D::WIDE, by_width }
         }
         match isa.level() {
             Level::Portable => new::<Portable8>(PORTABLE),

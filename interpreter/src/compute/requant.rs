@@ -6,7 +6,7 @@
 //! code.
 
 use super::buffer::AlignedVec;
-use super::error::{ComputeError, Result};
+use super::error::{ComputeError, Result, product};
 
 /// A real factor: `multiplier · 2^(shift - 31)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,16 +74,13 @@ fn frexp(x: f64) -> (f64, i32) {
 
 /// How 32-bit sums become outputs, for each column of a product.
 pub(crate) struct Requant {
-    /// Four values for each column, in runs of `padded` columns: multiplier, left shift, right shift, and -1
-    /// where ties go away from zero.
-    values: AlignedVec<i32>,
-    /// For each vector of columns, twice (even columns, odd columns): multiplier, addend, right shift. See
-    /// [`RequantPart::wide`].
-    wide: AlignedVec<i64>,
-    /// For each vector, whether `wide` may be used.
-    simple: Vec<bool>,
-    padded: usize,
+    /// A record for each vector of columns: see [`RequantPart`].
+    records: AlignedVec<i32>,
+    /// For each vector, whether its record is a wide one.
+    wide: Vec<bool>,
     lanes: usize,
+    /// Values for which each record has room.
+    each: usize,
     zero_point: i32,
     low: i32,
     high: i32,
@@ -92,20 +89,26 @@ pub(crate) struct Requant {
 /// What a micro-kernel needs of a [`Requant`], from some column on, which begins a vector.
 #[derive(Clone, Copy)]
 pub(crate) struct RequantPart {
-    pub(crate) multiplier: *const i32,
-    pub(crate) left: *const i32,
-    pub(crate) right: *const i32,
-    pub(crate) away: *const i32,
-    /// Where all ties of a vector go up and all shifts are to the right by 1 to 22, the two roundings and the
-    /// zero point are one 64-bit addition: `(x · multiplier + addend) >> shift`. For each vector: multipliers of
-    /// the even columns, of the odd columns, addends likewise, shifts of the even columns, and those of the odd
-    /// columns less 32, which leaves these results in the upper halves.
-    pub(crate) wide: *const i64,
-    /// For each vector, whether that is so.
-    pub(crate) simple: *const bool,
+    /// For each vector, one of two records. Plain: of each column the multiplier, then the left shifts, the right shifts,
+    /// and -1 where ties go away from zero.
+    ///
+    /// Wide, where all ties of a vector go up and all shifts are to the right by 1 to 22, and only for instruction sets
+    /// that ask for it: the two roundings and the zero point are one 64-bit addition, `(x · multiplier + addend) >>
+    /// shift`. In 64 bits each: multipliers of the even columns, of the odd columns, addends likewise, shifts of the
+    /// even columns, and those of the odd columns less 32, which leaves these results in the upper halves.
+    ///
+    /// All records have room for a wide one where the instruction set asks for these: their places are known at once.
+    pub(crate) records: *const i32,
+    /// For each vector, whether its record is a wide one.
+    pub(crate) wide: *const bool,
     pub(crate) zero_point: i32,
     pub(crate) low: i32,
     pub(crate) high: i32,
+}
+
+/// Vectors of 32-bit values for which records have room.
+pub(crate) const fn record(wide: bool) -> usize {
+    if wide { 6 } else { 4 }
 }
 
 /// Quantization of an output.
@@ -124,100 +127,96 @@ pub struct OutputQuant<'a> {
 }
 
 impl Requant {
-    /// For `groups` of `columns` columns, each padded to `padded`, a multiple of `lanes`.
+    /// For `groups` of `columns` columns, each padded to `padded`, a multiple of `lanes`. `wide` asks for wide records.
     pub(crate) fn new(
         out: &OutputQuant<'_>,
         (groups, columns, padded): (usize, usize, usize),
-        lanes: usize,
+        (lanes, wide): (usize, bool),
     ) -> Result<Self> {
-        let count = groups * columns;
-        let places = move |c| (c, c / columns * padded + c % columns);
-        let padded = super::error::product("multipliers", &[groups, padded])?;
-        Self::placed(out, count, padded, lanes, (0..count).map(places))
+        let channel = move |i: usize| (i % padded < columns).then(|| i / padded * columns + i % padded);
+        let count = product("multipliers", &[groups, padded])?;
+        Self::ordered(out, (groups * columns, count), (lanes, wide), channel)
     }
 
-    /// For some channels in another order: column `i` of `count` is that of channel `order(i)`, if there is one.
-    #[cfg(target_arch = "x86_64")]
+    /// For some channels in another order: column `i` of `count`, a multiple of `lanes`, is that of channel `channel(i)`,
+    /// where there is one.
     pub(crate) fn ordered(
         out: &OutputQuant<'_>,
         (channels, count): (usize, usize),
-        lanes: usize,
-        order: impl Fn(usize) -> usize,
+        (lanes, wide): (usize, bool),
+        channel: impl Fn(usize) -> Option<usize>,
     ) -> Result<Self> {
-        Self::placed(
-            out,
-            channels,
-            count,
-            lanes,
-            (0..count).map(|i| (order(i), i)).filter(|&(c, _)| c < channels),
-        )
-    }
-
-    /// `places` are pairs of a channel, of which there are `count`, and its column.
-    fn placed(
-        out: &OutputQuant<'_>,
-        count: usize,
-        padded_count: usize,
-        lanes: usize,
-        places: impl Iterator<Item = (usize, usize)>,
-    ) -> Result<Self> {
-        if out.multipliers.len() != 1 && out.multipliers.len() != count {
+        if out.multipliers.len() != 1 && out.multipliers.len() != channels {
             let got = out.multipliers.len();
-            return Err(ComputeError::Length { what: "multipliers", needed: count, got });
+            return Err(ComputeError::Length { what: "multipliers", needed: channels, got });
         }
         if out.low > out.high {
             return Err(ComputeError::Range { what: "bounds of the output" });
         }
-        let mut values = AlignedVec::zeroed(super::error::product("multipliers", &[padded_count, 4])?)?;
-        let v = values.as_mut_slice();
-        for (c, at) in places {
-            let m = if let [one] = out.multipliers { *one } else { out.multipliers[c] };
-            if m.multiplier < 0 || !(-31..=30).contains(&m.shift) {
-                return Err(ComputeError::Range { what: "multiplier" });
-            }
-            v[at] = m.multiplier;
-            v[padded_count + at] = m.shift.max(0);
-            v[2 * padded_count + at] = (-m.shift).max(0);
-            v[3 * padded_count + at] = if c >= out.away_from { -1 } else { 0 };
-        }
-        let mut wide = AlignedVec::zeroed(super::error::product("multipliers", &[padded_count, 3])?)?;
-        let mut simple = Vec::with_capacity(padded_count / lanes);
-        for (vector, wide) in wide.as_mut_slice().chunks_exact_mut(3 * lanes).enumerate() {
-            let mut all = true;
-            for i in 0..lanes {
-                let at = vector * lanes + i;
-                // Columns that don't exist have neither multiplier nor shift, and no say.
-                let right = v[2 * padded_count + at];
+        let fits = wide && i8::MIN as i32 <= out.zero_point && out.zero_point <= u8::MAX as i32;
+        let of = |i: usize| {
+            let channel = channel(i).filter(|&c| c < channels);
+            let multiplier =
+                channel.map(|c| if let [one] = out.multipliers { *one } else { out.multipliers[c] });
+            // Columns that don't exist have neither multiplier nor shift.
+            (multiplier.unwrap_or_default(), channel.is_some_and(|c| c >= out.away_from))
+        };
+        let mut kinds = Vec::new();
+        let too_large = ComputeError::TooLarge { what: "multipliers" };
+        kinds.try_reserve_exact(count / lanes).map_err(|_| too_large)?;
+        let mut records = AlignedVec::zeroed(product("multipliers", &[count, record(wide)])?)?;
+        let each = record(wide) * lanes;
+        for (vector, record) in records.as_mut_slice().chunks_exact_mut(each).enumerate() {
+            let columns = || (vector * lanes..(vector + 1) * lanes).map(of);
+            let mut simple = fits;
+            for (m, away) in columns() {
+                if m.multiplier < 0 || !(-31..=30).contains(&m.shift) {
+                    return Err(ComputeError::Range { what: "multiplier" });
+                }
                 // Beyond 22 bits the shifted zero point would no longer fit beside the product.
-                let fits = (1..=22).contains(&right);
-                all &= v[at] == 0 || (fits && v[3 * padded_count + at] == 0);
-                let right = i64::from(right.clamp(1, 22));
-                let zero = i64::from(out.zero_point) << (31 + right);
-                let half = i % 2 * (lanes / 2) + i / 2;
-                wide[half] = i64::from(v[at]);
-                wide[lanes + half] = (1 << 30) + (1 << (30 + right)) + zero;
-                wide[2 * lanes + half] = if i % 2 == 0 { 31 + right } else { right - 1 };
+                simple &= m.multiplier == 0 || ((-22..=-1).contains(&m.shift) && !away);
             }
-            simple.push(all && i8::MIN as i32 <= out.zero_point && out.zero_point <= u8::MAX as i32);
+            kinds.push(simple);
+            if simple {
+                widen(record, columns().map(|(m, _)| m), lanes, out.zero_point);
+                continue;
+            }
+            for (i, (m, away)) in columns().enumerate() {
+                record[i] = m.multiplier;
+                record[lanes + i] = m.shift.max(0);
+                record[2 * lanes + i] = (-m.shift).max(0);
+                record[3 * lanes + i] = if away { -1 } else { 0 };
+            }
         }
         let (zero_point, low, high) = (out.zero_point, out.low, out.high);
-        Ok(Self { values, wide, simple, padded: padded_count, lanes, zero_point, low, high })
+        Ok(Self { records, wide: kinds, lanes, each, zero_point, low, high })
     }
 
     /// The values of `count` columns from `first` on, which begins a vector.
     pub(crate) fn part(&self, first: usize, count: usize) -> RequantPart {
-        let run = |i: usize| self.values.as_slice()[i * self.padded + first..][..count].as_ptr();
+        let vectors = first / self.lanes..(first + count) / self.lanes;
         RequantPart {
-            multiplier: run(0),
-            left: run(1),
-            right: run(2),
-            away: run(3),
-            wide: self.wide.as_slice()[3 * first..][..3 * count].as_ptr(),
-            simple: self.simple[first / self.lanes..][..count / self.lanes].as_ptr(),
+            records: self.records.as_slice()[vectors.start * self.each..vectors.end * self.each].as_ptr(),
+            wide: self.wide[vectors].as_ptr(),
             zero_point: self.zero_point,
             low: self.low,
             high: self.high,
         }
+    }
+}
+
+/// Fills in a wide record.
+fn widen(record: &mut [i32], columns: impl Iterator<Item = Multiplier>, lanes: usize, zero_point: i32) {
+    let mut set = |at: usize, value: i64| {
+        // The lower half comes first on the processors that have such records.
+        (record[2 * at], record[2 * at + 1]) = (value as i32, (value >> 32) as i32);
+    };
+    for (i, m) in columns.enumerate() {
+        let right = i64::from((-m.shift).clamp(1, 22));
+        let half = i % 2 * (lanes / 2) + i / 2;
+        set(half, i64::from(m.multiplier));
+        set(lanes + half, (1 << 30) + (1 << (30 + right)) + (i64::from(zero_point) << (31 + right)));
+        set(2 * lanes + half, if i % 2 == 0 { 31 + right } else { right - 1 });
     }
 }
 

@@ -80,8 +80,7 @@ pub(crate) trait SimdTask {
 #[inline]
 pub(crate) fn dispatch<T: SimdTask>(isa: Isa, task: T) -> T::Out {
     match isa.level() {
-        // SAFETY: the portable set needs no particular instructions.
-        Level::Portable => unsafe { task.run::<Portable>() },
+        Level::Portable => portable(task),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a value of `Isa` proves that the processor has these instructions.
         Level::Avx2 => unsafe { x86::avx2(task) },
@@ -89,6 +88,13 @@ pub(crate) fn dispatch<T: SimdTask>(isa: Isa, task: T) -> T::Out {
         // SAFETY: as above.
         Level::Avx512 | Level::Avx512Vnni => unsafe { x86::avx512(task) },
     }
+}
+
+/// Out of line, so that what decides is short and lies together where this is not what runs.
+#[inline(never)]
+fn portable<T: SimdTask>(task: T) -> T::Out {
+    // SAFETY: the portable set needs no particular instructions.
+    unsafe { task.run::<Portable>() }
 }
 
 /// Four lanes in plain Rust; the compiler turns them into whatever the architecture always has.

@@ -1,7 +1,7 @@
 //! Vectors of 8-bit products and 32-bit sums, as the inner loops see them.
 
 use super::isa::{Isa, Level};
-use super::requant::RequantPart;
+use super::requant::{RequantPart, record};
 
 /// Dot products of four activations with four weights, for several columns at a time.
 ///
@@ -28,6 +28,8 @@ pub(crate) trait Dot8: Copy + 'static {
     const LANES: usize;
     /// Whether activations must be unsigned.
     const UNSIGNED: bool;
+    /// Whether [`RequantPart`] may have wide records.
+    const WIDE: bool = false;
 
     unsafe fn zero() -> Self::Acc;
     /// For bytes that aren't in the domain (`true`), or are.
@@ -68,8 +70,7 @@ pub(crate) trait Dot8Task {
 #[inline]
 pub(crate) fn dispatch<T: Dot8Task>(isa: Isa, task: T) {
     match isa.level() {
-        // SAFETY: the portable set needs no particular instructions.
-        Level::Portable => unsafe { task.run::<Portable8>() },
+        Level::Portable => portable(task),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a value of `Isa` proves that the processor has these instructions.
         Level::Avx2 | Level::Avx512 => unsafe { x86::avx2(task) },
@@ -79,14 +80,24 @@ pub(crate) fn dispatch<T: Dot8Task>(isa: Isa, task: T) {
     }
 }
 
-/// Columns of a vector.
-pub(crate) fn lanes(isa: Isa) -> usize {
+/// Out of line, so that what decides is short and lies together where this is not what runs.
+#[inline(never)]
+fn portable<T: Dot8Task>(task: T) {
+    // SAFETY: the portable set needs no particular instructions.
+    unsafe { task.run::<Portable8>() }
+}
+
+/// Columns of a vector, and whether records of requantization may be wide.
+pub(crate) fn lanes(isa: Isa) -> (usize, bool) {
+    fn of<D: Dot8>() -> (usize, bool) {
+        (D::LANES, D::WIDE)
+    }
     match isa.level() {
-        Level::Portable => Portable8::LANES,
+        Level::Portable => of::<Portable8>(),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 | Level::Avx512 => Avx2Pairs::LANES,
+        Level::Avx2 | Level::Avx512 => of::<Avx2Pairs>(),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512Vnni => Vnni::LANES,
+        Level::Avx512Vnni => of::<Vnni>(),
     }
 }
 
@@ -171,13 +182,9 @@ impl Dot8 for Portable8 {
     #[inline(always)]
     unsafe fn requant(x: [i32; 4], q: &RequantPart, at: usize) -> [i32; 4] {
         // SAFETY: `q` covers the four columns from `at` on.
-        let (multiplier, left, right, away) = unsafe {
-            (
-                Self::load(q.multiplier.add(at)),
-                Self::load(q.left.add(at)),
-                Self::load(q.right.add(at)),
-                Self::load(q.away.add(at)),
-            )
+        let [multiplier, left, right, away] = unsafe {
+            let record = q.records.add(at * record(Self::WIDE));
+            [0, 1, 2, 3].map(|i| Self::load(record.add(i * Self::LANES)))
         };
         std::array::from_fn(|i| {
             let x = x[i].wrapping_shl(left[i] as u32);

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{Dot8, Dot8Task};
-use crate::compute::requant::RequantPart;
+use crate::compute::requant::{RequantPart, record};
 
 /// # Safety
 /// The processor must have AVX2.
@@ -85,8 +85,10 @@ impl Dot8 for Avx2Pairs {
         add(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
         mul(a: __m256i, b: __m256i) -> __m256i = _mm256_mullo_epi32(a, b);
         requant(x: __m256i, q: &RequantPart, at: usize) -> __m256i = {
-            let x = _mm256_sllv_epi32(x, Self::load(q.left.add(at)));
-            let m = Self::load(q.multiplier.add(at));
+            let record = q.records.add(at * record(Self::WIDE));
+            let value = |i: usize| Self::load(record.add(i * Self::LANES));
+            let x = _mm256_sllv_epi32(x, value(1));
+            let m = value(0);
             let half = _mm256_set1_epi64x(1 << 30);
             let even = _mm256_add_epi64(_mm256_mul_epi32(x, m), half);
             let odd = _mm256_mul_epi32(_mm256_srli_epi64::<32>(x), _mm256_srli_epi64::<32>(m));
@@ -96,11 +98,11 @@ impl Dot8 for Avx2Pairs {
                 _mm256_srli_epi64::<31>(even),
                 _mm256_slli_epi64::<1>(odd),
             );
-            let right = Self::load(q.right.add(at));
+            let right = value(2);
             // 2^(right - 1), and 0 for no shift: a shift by -1 gives 0.
             let half = _mm256_sllv_epi32(Self::splat(1), _mm256_sub_epi32(right, Self::splat(1)));
             let shifted = _mm256_cmpgt_epi32(right, _mm256_setzero_si256());
-            let away = _mm256_and_si256(_mm256_srai_epi32::<31>(high), Self::load(q.away.add(at)));
+            let away = _mm256_and_si256(_mm256_srai_epi32::<31>(high), value(3));
             let half = _mm256_add_epi32(half, _mm256_and_si256(away, shifted));
             let y = _mm256_srav_epi32(_mm256_add_epi32(high, half), right);
             let y = _mm256_add_epi32(y, Self::splat(q.zero_point));
@@ -169,16 +171,17 @@ fn first(n: usize) -> __mmask16 {
 pub(crate) unsafe fn scaled(x: __m512i, q: &RequantPart, at: usize) -> __m512i {
     // SAFETY: as the caller's.
     unsafe {
-        if *q.simple.add(at / Vnni::LANES) {
-            let wide = |i: usize| _mm512_loadu_si512(q.wide.add(3 * at + 8 * i).cast());
-            let even = _mm512_add_epi64(_mm512_mul_epi32(x, wide(0)), wide(2));
-            let odd = _mm512_mul_epi32(_mm512_shuffle_epi32::<0b11_11_01_01>(x), wide(1));
-            let odd = _mm512_add_epi64(odd, wide(3));
-            let (even, odd) = (_mm512_srav_epi64(even, wide(4)), _mm512_srav_epi64(odd, wide(5)));
+        let record = q.records.add(at * record(Vnni::WIDE));
+        let value = |i: usize| Vnni::load(record.add(i * Vnni::LANES));
+        if *q.wide.add(at / Vnni::LANES) {
+            let even = _mm512_add_epi64(_mm512_mul_epi32(x, value(0)), value(2));
+            let odd = _mm512_mul_epi32(_mm512_shuffle_epi32::<0b11_11_01_01>(x), value(1));
+            let odd = _mm512_add_epi64(odd, value(3));
+            let (even, odd) = (_mm512_srav_epi64(even, value(4)), _mm512_srav_epi64(odd, value(5)));
             return _mm512_mask_blend_epi32(0b1010_1010_1010_1010, even, odd);
         }
-        let x = _mm512_sllv_epi32(x, Vnni::load(q.left.add(at)));
-        let m = Vnni::load(q.multiplier.add(at));
+        let x = _mm512_sllv_epi32(x, value(1));
+        let m = value(0);
         let half = _mm512_set1_epi64(1 << 30);
         let even = _mm512_add_epi64(_mm512_mul_epi32(x, m), half);
         let odd = _mm512_mul_epi32(_mm512_srli_epi64::<32>(x), _mm512_srli_epi64::<32>(m));
@@ -189,11 +192,11 @@ pub(crate) unsafe fn scaled(x: __m512i, q: &RequantPart, at: usize) -> __m512i {
             _mm512_srli_epi64::<31>(even),
             _mm512_slli_epi64::<1>(odd),
         );
-        let right = Vnni::load(q.right.add(at));
+        let right = value(2);
         let shifted = _mm512_test_epi32_mask(right, right);
         // 2^(right - 1), and 0 for no shift: a shift by -1 gives 0.
         let half = _mm512_sllv_epi32(Vnni::splat(1), _mm512_sub_epi32(right, Vnni::splat(1)));
-        let away = _mm512_and_si512(_mm512_srai_epi32::<31>(high), Vnni::load(q.away.add(at)));
+        let away = _mm512_and_si512(_mm512_srai_epi32::<31>(high), value(3));
         let half = _mm512_mask_add_epi32(half, shifted, half, away);
         let y = _mm512_srav_epi32(_mm512_add_epi32(high, half), right);
         _mm512_add_epi32(y, Vnni::splat(q.zero_point))
@@ -209,6 +212,7 @@ impl Dot8 for Vnni {
     type I = __m512i;
     const LANES: usize = 16;
     const UNSIGNED: bool = true;
+    const WIDE: bool = true;
 
     intrinsics! {
         zero() -> __m512i = _mm512_setzero_si512();

@@ -296,7 +296,8 @@ fn check_depthwise(rng: &mut Rng, pool: &ThreadPool, filter: DepthwiseFilter, ro
     for &isa in Isa::available() {
         let bias = Some(&l.bias[..]);
         let (output, quant) = (l.output(), l.weight_quant);
-        let conv = DepthwiseI8::pack(isa, filter, &weights, quant, bias, l.input_quant, output).unwrap();
+        let conv =
+            DepthwiseI8::pack(isa, filter, &geo, &weights, quant, bias, l.input_quant, output).unwrap();
         for par in [pool as &dyn Parallel, &Serial] {
             let mut got = vec![0; expected.len()];
             conv.run(&geo, &l.input, &mut got, par).unwrap();

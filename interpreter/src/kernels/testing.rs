@@ -79,7 +79,7 @@ impl T {
     }
 
     pub(crate) fn per_channel(mut self, scales: &[f32], dimension: usize) -> Self {
-        let zero_points = vec![0; scales.len()];
+        let zero_points = vec![0; scales.len()].into();
         self.quantization =
             Some(Quantization::Affine(Affine { scales: scales.to_vec(), zero_points, dimension }));
         self

@@ -264,7 +264,7 @@ pub fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Result<&'
             )));
         }
     }
-    match affine.zero_points.iter().all(|&z| z == 0) {
+    match affine.zero_points.are_zero() {
         false if affine.scales.len() > 1 => Err(with_zero_point(weights)),
         _ => Ok(&affine.scales),
     }
@@ -281,7 +281,7 @@ fn with_zero_point(weights: TensorView<'_>) -> Error {
 /// Checks that the zero points of weights are 0.
 pub fn check_zero_points(weights: TensorView<'_>) -> Result<()> {
     match weights.quantization().and_then(|q| q.affine()) {
-        Some(affine) if affine.zero_points.iter().any(|&z| z != 0) => Err(with_zero_point(weights)),
+        Some(affine) if !affine.zero_points.are_zero() => Err(with_zero_point(weights)),
         _ => Ok(()),
     }
 }

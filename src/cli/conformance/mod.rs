@@ -255,7 +255,7 @@ fn run_all(
                     let count = failures.fetch_add(1, Ordering::Relaxed) + 1;
                     bar.set_message(format!("{count} failed"));
                 }
-                bar.inc(1);
+                bar.inc();
                 let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                 results.insert(result.case.clone(), result);
             })?;

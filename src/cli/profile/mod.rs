@@ -158,7 +158,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         if i >= arguments.warmup {
             let (stats, kernels) = (interpreter.delegate_stats(), interpreter.device_kernels());
             runs.push(Run { steps, stats, kernels, total });
-            bar.inc(1);
+            bar.inc();
         }
     }
     bar.finish_and_clear();

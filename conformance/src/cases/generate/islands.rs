@@ -5,7 +5,7 @@ use delegraph_core::TensorId;
 use delegraph_core::ops::concatenation::ConcatenationParams;
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::ops::pool_2d::Pool2DParams;
-use delegraph_core::quantization::Affine;
+use delegraph_core::quantization::{Affine, ZeroPoints};
 
 use super::super::prelude::*;
 use super::draw::Draw;
@@ -27,7 +27,7 @@ fn weights(net: &mut Net, filter: &[usize], input_scale: f32) -> [TensorId; 2] {
     let scales: Vec<f32> = (0..filter[0]).map(|_| net.draw.real(0.002, 0.008)).collect();
     let name = net.name("weights");
     let weights = net.graph.constant(&name, filter, &values);
-    let zero_points = vec![0; scales.len()];
+    let zero_points = ZeroPoints::from(vec![0; scales.len()]);
     let affine =
         |scales| Quantization::Affine(Affine { scales, zero_points: zero_points.clone(), dimension: 0 });
     net.graph.quantize(weights, affine(scales.clone()));

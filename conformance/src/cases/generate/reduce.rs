@@ -67,7 +67,7 @@ fn reducer(draw: &mut Draw, op: Op, ty: TensorType, axes: Option<usize>) -> Case
     let q = data.quantization.clone();
     let case = Case::new(op, params, [data, axes]);
     let Some(affine) = q.as_ref().and_then(|q| q.affine()) else { return case };
-    let zero = affine.zero_points[0];
+    let zero = affine.zero_points.get(0).unwrap_or_default();
     match op {
         Op::MEAN if draw.chance(60) => case.q(scale * draw.real(0.3, 1.6), draw.zero(ty)),
         Op::SUM => case.q(scale * draw.real(2.0, 9.0), draw.zero(ty)),

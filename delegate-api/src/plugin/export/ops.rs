@@ -170,7 +170,7 @@ unsafe fn tensor(described: &DelegraphTensor) -> Result<Tensor> {
     if described.quantization == DELEGRAPH_QUANTIZATION_AFFINE {
         let affine = Affine {
             scales: scales.to_vec(),
-            zero_points: zero_points.to_vec(),
+            zero_points: zero_points.to_vec().into(),
             dimension: described.quantized_dimension,
         };
         tensor.quantization = Some(Arc::new(Quantization::Affine(affine)));

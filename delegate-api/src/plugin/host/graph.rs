@@ -153,7 +153,7 @@ pub(super) fn describe_quantization(out: &mut DelegraphTensor, quantization: Opt
         Some(Quantization::Affine(affine)) => {
             out.quantization = DELEGRAPH_QUANTIZATION_AFFINE;
             out.quantized_dimension = affine.dimension;
-            (out.scales, out.zero_points) = (affine.scales.as_ptr(), affine.zero_points.as_ptr());
+            (out.scales, out.zero_points) = (affine.scales.as_ptr(), affine.zero_points.as_slice().as_ptr());
             out.scale_count = affine.scales.len().min(affine.zero_points.len());
         }
         Some(Quantization::Blockwise { scales, zero_points, block_size }) => {

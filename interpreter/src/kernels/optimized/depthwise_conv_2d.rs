@@ -78,7 +78,8 @@ fn integer(
     // unsigned numbers rounds all of them away from zero.
     let away_from = if unsigned { 0 } else { filter.in_channels * filter.multiplier / 8 * 8 };
     let output = q.output(away_from);
-    let pack = || DepthwiseI8::pack(Isa::best(), filter, &q.weights, q.weight_quant, q.bias, q.input, output);
+    let isa = Isa::best();
+    let pack = || DepthwiseI8::pack(isa, filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output);
     let conv = cx.shared(&[filter.in_channels], || pack().map_err(compute_error))?;
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);

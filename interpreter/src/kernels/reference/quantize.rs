@@ -31,8 +31,7 @@ impl Channels {
         let affine = tensor.quantization().and_then(|q| q.affine());
         let affine =
             affine.ok_or_else(|| Error::Unsupported(format!("the quantization of \"{}\"", tensor.name())))?;
-        let zero_point = |&z: &i64| i32::try_from(z);
-        let zero_points = affine.zero_points.iter().map(zero_point).collect::<Result<_, _>>();
+        let zero_points = affine.zero_points.iter().map(i32::try_from).collect::<Result<_, _>>();
         let zero_points = zero_points.map_err(|e| Error::InvalidNode(format!("a zero point: {e}")))?;
         let shape = tensor.shape();
         let inner = match affine.scales.len() {
