@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use delegraph_shaders::{Caps, Kernel};
 
+use crate::ahead::{Ahead, Running};
 use crate::cache::CacheFile;
 use crate::custom::WgpuOp;
 use crate::later::{Later, Need};
@@ -29,6 +30,8 @@ pub(crate) struct Context {
     trusted: bool,
     /// Measure every dispatch by itself.
     pub profile: bool,
+    /// Helps first runs, where that gains something.
+    ahead: Option<Ahead>,
     /// Why the device was lost, once it is.
     lost: Arc<Mutex<Option<String>>>,
     shared: Arc<Shared>,
@@ -115,6 +118,7 @@ impl Context {
         queue: wgpu::Queue,
         info: &wgpu::AdapterInfo,
         options: &WgpuOptions,
+        ahead: Option<Ahead>,
     ) -> Self {
         let (limits, features) = (device.limits(), device.features());
         let caps = Caps {
@@ -139,6 +143,7 @@ impl Context {
             trusted: options.trusted_shaders,
             profile: options.profile,
             facts: Arc::new(Facts { caps, limits, custom_ops: options.custom_ops.clone() }),
+            ahead,
             lost: Arc::default(),
             device,
             queue,
@@ -223,9 +228,16 @@ impl Context {
         self.checked(|| self.device.create_buffer(descriptor))
     }
 
-    /// Compiles the pipelines of `kernels` that are missing, on several threads.
-    pub(crate) fn compile(&self, kernels: &[Kernel]) {
-        self.shared.pipelines.compile(kernels, self.trusted);
+    /// Compiles the pipelines of `kernels` that are missing, on several threads, and returns those that the driver
+    /// nevertheless leaves for the first run.
+    pub(crate) fn compile(&self, kernels: &[Kernel]) -> Vec<Kernel> {
+        let missing = self.shared.pipelines.compile(kernels, self.trusted);
+        if self.ahead.is_some() { missing.into_iter().cloned().collect() } else { Vec::new() }
+    }
+
+    /// Beside a first run: compiles what [`Context::compile`] left for it, until what is returned is dropped.
+    pub(crate) fn compile_ahead(&self, kernels: Vec<Kernel>) -> Option<Running> {
+        self.ahead.as_ref()?.start(kernels, self.trusted)
     }
 
     /// For what lowers without the device.

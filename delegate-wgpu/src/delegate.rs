@@ -9,6 +9,7 @@ use delegraph_delegate_api::{
     Rejection, SimpleDelegate, VersionTable,
 };
 
+use crate::ahead::Ahead;
 use crate::context::Context;
 use crate::device::{WgpuError, open};
 use crate::graph::Graph;
@@ -54,8 +55,9 @@ impl WgpuDelegate {
     /// # Errors
     /// [`WgpuError`] when there is no such adapter, or it cannot be opened.
     pub fn new(options: WgpuOptions) -> Result<Self, WgpuError> {
-        let (device, queue, info) = open(&options)?;
-        let delegate = Self::with_device(device, queue, info, options);
+        let (device, queue, adapter) = open(&options)?;
+        let (info, ahead) = (adapter.get_info(), Ahead::new(&adapter));
+        let delegate = Self::make(device, queue, info, options, ahead);
         delegate.context.watch();
         Ok(delegate)
     }
@@ -77,7 +79,17 @@ impl WgpuDelegate {
         info: wgpu::AdapterInfo,
         options: WgpuOptions,
     ) -> Self {
-        let context = Arc::new(Context::new(device, queue, &info, &options));
+        Self::make(device, queue, info, options, None)
+    }
+
+    fn make(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        info: wgpu::AdapterInfo,
+        options: WgpuOptions,
+        ahead: Option<Ahead>,
+    ) -> Self {
+        let context = Arc::new(Context::new(device, queue, &info, &options, ahead));
         let table = ops::versions();
         let versions =
             options.custom_ops.iter().fold(table, |t, op| t.with_custom(op.name(), op.max_version()));

@@ -109,12 +109,15 @@ fn choose(adapters: Vec<wgpu::Adapter>, choice: &AdapterChoice) -> Result<wgpu::
         .ok_or_else(|| WgpuError::NoMatch { wanted: choice.to_string(), available })
 }
 
-/// Opens the adapter that `options` choose: WebGPU's default limits, larger buffers where the adapter has them.
-pub(crate) fn open(
-    options: &WgpuOptions,
-) -> Result<(wgpu::Device, wgpu::Queue, wgpu::AdapterInfo), WgpuError> {
+/// Opens the adapter that `options` choose.
+pub(crate) fn open(options: &WgpuOptions) -> Result<(wgpu::Device, wgpu::Queue, wgpu::Adapter), WgpuError> {
     let adapter = choose(enumerate(), &options.adapter)?;
-    let info = adapter.get_info();
+    let (device, queue) = request(&adapter)?;
+    Ok((device, queue, adapter))
+}
+
+/// A device of `adapter`: WebGPU's default limits, larger buffers where the adapter has them.
+pub(crate) fn request(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu::Queue), WgpuError> {
     let offered = adapter.limits();
     let wanted = wgpu::Features::TIMESTAMP_QUERY
         | wgpu::Features::SHADER_F16
@@ -130,9 +133,15 @@ pub(crate) fn open(
         },
         ..Default::default()
     };
-    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
-        .map_err(|e| WgpuError::Device { adapter: title(&info), message: e.to_string() })?;
-    Ok((device, queue, info))
+    pollster::block_on(adapter.request_device(&descriptor))
+        .map_err(|e| WgpuError::Device { adapter: title(&adapter.get_info()), message: e.to_string() })
+}
+
+/// The adapter that tests run on.
+#[cfg(test)]
+pub(crate) fn any_adapter() -> Option<wgpu::Adapter> {
+    let chosen = choose(enumerate(), &AdapterChoice::default());
+    chosen.inspect_err(|e| eprintln!("skipped: {e}")).ok()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The kernel of a partition: buffers, pipelines and bind groups made once, one compute pass per run.
 
-use std::iter;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use std::{iter, mem};
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{Error, Result, Shape, TensorId};
@@ -40,6 +40,8 @@ pub(crate) struct WgpuKernel {
     stats: DelegateStats,
     /// Where each kernel is measured.
     node_times: Vec<NodeTime>,
+    /// What the driver leaves for the first run.
+    compiling: Vec<delegraph_shaders::Kernel>,
     need: Option<Arc<Need>>,
 }
 
@@ -123,7 +125,7 @@ impl WgpuKernel {
     ) -> Result<Self> {
         let plan = plan(graph);
         let memory = Memory::new(context, graph, Layout::new(context, graph, &plan)?, view)?;
-        context.compile(&memory.kernels);
+        let compiling = context.compile(&memory.kernels);
         let dispatches = graph
             .steps
             .iter()
@@ -194,6 +196,7 @@ impl WgpuKernel {
             mapping: Arc::default(),
             stats,
             node_times,
+            compiling,
             need: None,
         })
     }
@@ -324,7 +327,9 @@ impl WgpuKernel {
             (self.stats.device_ms, self.stats.readback_ms) = (None, None);
             return Ok(());
         }
+        let help = self.context.compile_ahead(mem::take(&mut self.compiling));
         self.wait(&staging, submission)?;
+        drop(help);
         let done = Instant::now();
         let result = self.read_back(&staging, cx, buffers, &mut states);
         staging.unmap();

@@ -7,6 +7,7 @@
 //! The delegate uses what any delegate has: [`delegraph_delegate_api`] and the op definitions of `delegraph_core`.
 //! How to add an op: `RECIPE.md`.
 
+mod ahead;
 mod buffer;
 mod cache;
 mod context;

@@ -60,9 +60,9 @@ impl Pipelines {
         self.compiled.load(Ordering::Relaxed)
     }
 
-    /// Compiles what is missing of `kernels`, on several threads. What cannot be compiled is missing afterwards:
-    /// [`Pipelines::get`] says why.
-    pub(crate) fn compile(&self, kernels: &[Kernel], trusted: bool) {
+    /// Compiles what is missing of `kernels`, on several threads, and returns that. What cannot be compiled is missing
+    /// afterwards: [`Pipelines::get`] says why.
+    pub(crate) fn compile<'k>(&self, kernels: &'k [Kernel], trusted: bool) -> Vec<&'k Kernel> {
         let mut missing: Vec<&Kernel> = Vec::new();
         {
             let mut slots = lock(&self.slots);
@@ -74,7 +74,7 @@ impl Pipelines {
             }
         }
         if missing.is_empty() {
-            return;
+            return missing;
         }
         let start = std::time::Instant::now();
         let next = AtomicUsize::new(0);
@@ -95,6 +95,7 @@ impl Pipelines {
         });
         log::debug!("{} pipelines in {:.1} ms", missing.len(), start.elapsed().as_secs_f64() * 1e3);
         self.save();
+        missing
     }
 
     /// The pipeline that runs `kernel`; compiled if it is not there yet.

@@ -3,7 +3,7 @@
 use crate::epilogue::Activation;
 use crate::integers::Sums;
 use crate::kernel::check_dispatch;
-use crate::register_tile::{LANES, RegisterTile, width};
+use crate::register_tile::{RegisterTile, width};
 use crate::shape::{MAX_RANK, Nest, broadcast_strides, elements};
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -151,8 +151,7 @@ impl Spec {
             uniform = uniform.i32s(zeros).i32s([multiplier, shift, i32::from(up), zero, low, high]);
             uniform = uniform.u32(sums.block(tile.stride()).saturating_mul(4));
         }
-        let groups =
-            [columns.div_ceil(LANES * tile.width), rows.div_ceil(tile.reach()), batch].map(u64::from);
+        let groups = [columns.div_ceil(tile.breadth()), rows.div_ceil(tile.reach()), batch].map(u64::from);
         Ok(Kernel {
             name: NAME,
             key,

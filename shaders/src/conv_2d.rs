@@ -2,7 +2,7 @@
 
 use crate::epilogue::Epilogue;
 use crate::kernel::check_dispatch;
-use crate::register_tile::{LANES, RegisterTile, width};
+use crate::register_tile::RegisterTile;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -75,12 +75,12 @@ impl Spec {
         let [_, kernel_h, kernel_w, group_c] = self.filter;
         let (vec4, group_v) = (group_c.is_multiple_of(4), group_c.div_ceil(4));
         let (pixels, groups) = (batch * out_h * out_w, self.groups());
-        let tile = RegisterTile::choose(caps, width(out_c, out_c / groups), pixels, groups == 1);
+        let tile = RegisterTile::convolution(caps, out_c, groups, pixels);
         // Along the pixels there may be more workgroups than fit one dimension.
         let tiles = pixels.div_ceil(tile.reach());
         let rows = tiles.div_ceil(caps.max_workgroups_per_dimension.max(1));
         let row = tiles.div_ceil(rows);
-        let groups_c = out_c.div_ceil(LANES * tile.width);
+        let groups_c = out_c.div_ceil(tile.breadth());
         let dispatch = check_dispatch(NAME, caps, [groups_c, row, rows].map(u64::from))?;
         let template = tile
             .apply(Template::new(NAME, include_str!("wgsl/conv_2d.wgsl")).number("UNIFORM", 3))

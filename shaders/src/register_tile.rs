@@ -3,8 +3,10 @@
 use crate::Caps;
 use crate::template::Template;
 
-/// Invocations side by side along the output's channels or columns. The sources rely on it.
+/// Invocations side by side along the output's channels or columns, where there are enough of these.
 pub(crate) const LANES: u32 = 8;
+/// Fewer channels than that leave most of them idle.
+const FEW: [u32; 3] = [1, 2, 4];
 
 /// What one invocation makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub(crate) struct RegisterTile {
     pub(crate) pixels: u32,
     /// Invocations of a workgroup along the pixels.
     pub(crate) rows: u32,
+    /// Invocations of a workgroup along the channels: [`LANES`], or one.
+    pub(crate) lanes: u32,
     /// Subgroups of [`LANES`] share their loads.
     pub(crate) shared: bool,
     /// The workgroup's rows of invocations make the same tile, each from its part of the depth.
@@ -40,7 +44,23 @@ impl RegisterTile {
             () if split => 32,
             () => 8,
         };
-        Self { width, pixels, rows, shared, split }
+        Self { width, pixels, rows, lanes: LANES, shared, split }
+    }
+
+    /// For a convolution whose output has so many `channels`, in `groups`.
+    pub(crate) fn convolution(caps: &Caps, channels: u32, groups: u32, pixels: u32) -> Self {
+        let tile = Self::choose(caps, width(channels, channels / groups.max(1)), pixels, groups == 1);
+        if groups != 1 || pixels == 1 || !FEW.contains(&channels) {
+            return tile;
+        }
+        // Neighbours take pixels of their own, and the weights are the same for all.
+        let (pixels, rows) = if caps.software { (8, LANES) } else { (4, 64) };
+        Self { width: channels, pixels, rows, lanes: 1, shared: false, split: false }
+    }
+
+    /// Output channels or columns that a workgroup makes.
+    pub(crate) fn breadth(&self) -> u32 {
+        self.lanes * self.width
     }
 
     /// Output pixels or rows that a workgroup makes.
@@ -58,6 +78,7 @@ impl RegisterTile {
             .number("WIDTH", self.width)
             .number("PIXELS", self.pixels)
             .number("ROWS", self.rows)
+            .number("LANES", self.lanes)
             // Loads per tile and step in depth.
             .number("VECTORS", if self.shared { self.pixels / LANES } else { self.pixels })
             .flag("SHARED", self.shared)
@@ -86,7 +107,7 @@ pub(crate) fn width(channels: u32, together: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::width;
+    use super::{Caps, LANES, RegisterTile, width};
 
     #[test]
     fn widths_waste_few_lanes() {
@@ -97,5 +118,26 @@ mod tests {
         }
         assert_eq!(width(96, 6), 2);
         assert_eq!(width(96, 3), 1);
+    }
+
+    #[test]
+    fn few_channels_leave_no_lanes_idle() {
+        for caps in
+            [Caps::WEBGPU, Caps { software: true, subgroups: true, subgroup_size: LANES, ..Caps::WEBGPU }]
+        {
+            let lanes = |channels, groups, pixels| {
+                let tile = RegisterTile::convolution(&caps, channels, groups, pixels);
+                assert!(
+                    tile.lanes * tile.rows <= caps.max_invocations_per_workgroup
+                        && channels % tile.width == 0
+                );
+                (tile.lanes, tile.breadth())
+            };
+            assert_eq!([lanes(1, 1, 9), lanes(2, 1, 9), lanes(4, 1, 9)], [(1, 1), (1, 2), (1, 4)]);
+            assert_eq!(
+                [lanes(3, 1, 9), lanes(8, 1, 9), lanes(4, 4, 9), lanes(4, 1, 1)].map(|t| t.0),
+                [LANES; 4]
+            );
+        }
     }
 }

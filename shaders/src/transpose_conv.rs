@@ -3,7 +3,7 @@
 use crate::conv_2d::{few_channels, pack, pack_integers};
 use crate::epilogue::Epilogue;
 use crate::kernel::check_dispatch;
-use crate::register_tile::{LANES, RegisterTile, width};
+use crate::register_tile::RegisterTile;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -62,9 +62,9 @@ impl Spec {
         let [stride_h, stride_w] = self.stride;
         let (phase_h, phase_w) = (out_h.div_ceil(stride_h), out_w.div_ceil(stride_w));
         let pixels = elements(NAME, &[batch, phase_h, phase_w])?;
-        let tile = RegisterTile::choose(caps, width(out_c, out_c), pixels, true);
+        let tile = RegisterTile::convolution(caps, out_c, 1, pixels);
         let phases = u64::from(stride_h) * u64::from(stride_w);
-        let groups_c = out_c.div_ceil(LANES * tile.width);
+        let groups_c = out_c.div_ceil(tile.breadth());
         let groups = pixels.div_ceil(tile.reach());
         let dispatch = check_dispatch(NAME, caps, [u64::from(groups_c), u64::from(groups), phases])?;
         let template = tile

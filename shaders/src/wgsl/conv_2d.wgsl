@@ -45,7 +45,7 @@ fn window(pixel: u32) -> vec3<i32> {
 }
 #endif
 
-@compute @workgroup_size(8, {{ROWS}})
+@compute @workgroup_size({{LANES}}, {{ROWS}})
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(local_invocation_id) local: vec3<u32>,
@@ -54,7 +54,12 @@ fn main(
 #endif
 ) {
     p = uniforms;
-    let o = (group.x * 8u + local.x) * {{WIDTH}}u;
+#if LANES == 1
+    // The same for all: so are the weights.
+    let o = group.x * {{WIDTH}}u;
+#else
+    let o = (group.x * {{LANES}}u + local.x) * {{WIDTH}}u;
+#endif
 #if SPLIT
     let first = (group.z * p.row + group.y) * {{PIXELS}}u;
 #else

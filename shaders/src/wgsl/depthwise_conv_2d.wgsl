@@ -1,5 +1,5 @@
 // Depthwise convolution with a window known beforehand. An invocation makes a strip of TILE columns and
-// `rows` rows of one vector of channels. It walks down the input: each row is loaded once, and goes into
+// `rows` rows of UNIT channels. It walks down the input: each row is loaded once, and goes into
 // all LIVE output rows that it is a part of; the oldest is complete then and leaves.
 //
 // With dilation, a strip takes every dilation-th column and row, so that it shares its loads all the same.
@@ -9,6 +9,7 @@
 struct Params {
     // Invocations in all.
     count: u32,
+    // In units.
     channels: u32,
     in_h: i32,
     in_w: i32,
@@ -26,7 +27,11 @@ struct Params {
 #include "epilogue_params"
 }
 
-alias T = vec4<f32>;
+#if UNIT > 1
+alias T = vec{{UNIT}}<f32>;
+#else
+alias T = f32;
+#endif
 
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read> weights: array<T>;

@@ -48,7 +48,7 @@ fn window(pixel: u32, first: vec2<u32>) -> vec3<i32> {
     return vec3(i32((at.x + p.pad_w) / p.stride_w), i32((at.y + p.pad_h) / p.stride_h), i32(at.z));
 }
 
-@compute @workgroup_size(8, {{ROWS}})
+@compute @workgroup_size({{LANES}}, {{ROWS}})
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(local_invocation_id) local: vec3<u32>,
@@ -57,7 +57,12 @@ fn main(
 #endif
 ) {
     p = uniforms;
-    let o = (group.x * 8u + local.x) * {{WIDTH}}u;
+#if LANES == 1
+    // The same for all: so are the weights.
+    let o = group.x * {{WIDTH}}u;
+#else
+    let o = (group.x * {{LANES}}u + local.x) * {{WIDTH}}u;
+#endif
 #if SPLIT
     let start = group.y * {{PIXELS}}u;
 #else

@@ -1,5 +1,5 @@
 // What convolutions and transposed ones share. An invocation makes a register tile of PIXELS output pixels
-// times WIDTH output channels; eight invocations side by side (x) share the pixels.
+// times WIDTH output channels; LANES invocations side by side (x) share the pixels.
 //
 // SHARED: those eight are a subgroup. Each loads what another pixel needs, and broadcasts hand it round:
 // on software devices loads cost far more than arithmetic.
