@@ -22,6 +22,8 @@ use crate::{ops, passes};
 
 /// Sizes of which one is of each kind: one, an odd number, one that comes in fours and is long enough to be shared.
 const KINDS: [usize; 3] = [1, 3, 68];
+/// An odd number and one that comes in fours, of which even six dimensions are not too many elements.
+const SMALL: [usize; 2] = [3, 4];
 /// Columns of a product that tiles of each width suit, and a depth beyond which sums of integers take more.
 const COLUMNS: [usize; 5] = [6, 8, 10, 16, 8196];
 /// Few rows in fours, rows too many to be shared, in fours and not, and ones long enough to be.
@@ -30,12 +32,24 @@ const ROWS: [usize; 4] = [4, 67, 8195, 8196];
 const PIECES: [usize; 5] = [2, 6, 24, 64, 720];
 /// Dimensions that an index may have.
 const DEPTHS: [usize; 5] = [2, 3, 4, 5, 6];
+/// Dimensions of which each is tried as one and as several, beside all others.
+const MOST_REPEATED: usize = 9;
 /// Random tries for each dimension, where there are too many or too special ones to try all.
 const TRIES: usize = 160;
 /// Dimensions of which every combination of kinds is tried; of more, every pair's.
 const MOST: usize = 3;
+/// Bytes of a constant that are no weights to look at.
+const FEW_BYTES: usize = 256;
 /// Bytes of a computed constant that are copied for what looks at it later.
 const MOST_BYTES: usize = 1 << 20;
+
+/// Nodes that are lowered together.
+#[derive(Default)]
+struct Group {
+    nodes: Vec<NodeId>,
+    /// They look at weights, which takes long: only at a few sizes.
+    heavy: bool,
+}
 
 /// Finds the kernels that the nodes of a partition need at other sizes, some nodes at a time. It has all that it needs for
 /// itself, so that it can be done on another thread.
@@ -50,7 +64,7 @@ pub(crate) struct Twins {
     index: usize,
     dims: Dims,
     readers: Vec<Vec<NodeId>>,
-    groups: Vec<Vec<NodeId>>,
+    groups: Vec<Group>,
     /// Keys of kernels that were given out.
     seen: HashSet<String>,
     found: Vec<Kernel>,
@@ -89,7 +103,7 @@ impl Twins {
     pub(crate) fn next(&mut self) -> Option<Vec<Kernel>> {
         if self.found.is_empty() {
             let group = self.groups.pop()?;
-            self.of_group(&group);
+            self.of_group(&group.nodes, group.heavy);
         }
         Some(std::mem::take(&mut self.found))
     }
@@ -123,8 +137,13 @@ impl Twins {
     fn of_steps(&mut self, graph: &Graph<'_>, params: &DelegateParams, view: &GraphView<'_>) {
         let caps = self.facts.caps;
         let mut groups = Vec::new();
-        let heavy: HashSet<NodeId> =
-            graph.steps.iter().filter(|step| is_heavy(step)).flat_map(|step| step.nodes.clone()).collect();
+        let has_weights = |id: &NodeId| {
+            let mut constants = view.node(*id).inputs().filter(|tensor| tensor.is_constant());
+            constants.any(|tensor| tensor.tensor().bytes().len() > FEW_BYTES)
+        };
+        let nodes =
+            graph.steps.iter().filter(|step| is_heavy(step)).flat_map(|step| step.nodes.iter().copied());
+        let heavy: HashSet<NodeId> = nodes.filter(has_weights).collect();
         for step in &graph.steps {
             let own = simple(&step.spec);
             // What became part of the step, and need not be for other sizes.
@@ -139,23 +158,24 @@ impl Twins {
                 }
             }
             self.of_channels(graph, step);
-            if own.is_none() && !step.nodes.iter().any(|id| heavy.contains(id)) {
+            if own.is_none() {
                 apart = Some(0);
             }
             if let Some(nodes) = apart.and_then(|first| step.nodes.get(first..)) {
-                groups.push(nodes.to_vec());
+                groups
+                    .push(Group { nodes: nodes.to_vec(), heavy: nodes.iter().any(|id| heavy.contains(id)) });
             }
         }
         // Nodes that move no element now.
         let running: HashSet<NodeId> =
             graph.steps.iter().flat_map(|step| step.nodes.iter().copied()).collect();
         let idle = |id: &&NodeId| !running.contains(id) && !view.node(**id).state().folded;
-        groups.extend(params.nodes.iter().filter(idle).map(|id| vec![*id]));
+        groups.extend(params.nodes.iter().filter(idle).map(|id| Group { nodes: vec![*id], heavy: false }));
         let mut seen = HashSet::new();
         for group in groups {
-            let group = complete(view, &self.readers, group);
-            if !group.is_empty() && seen.insert(self.signature(view, &group)) {
-                self.groups.push(group);
+            let nodes = complete(view, &self.readers, group.nodes);
+            if !nodes.is_empty() && seen.insert(self.signature(view, &nodes)) {
+                self.groups.push(Group { nodes, ..group });
             }
         }
         self.groups.reverse();
@@ -163,7 +183,7 @@ impl Twins {
 
     /// Gives what the noted nodes look at its shape, and constants their data.
     fn own(&mut self, view: &GraphView<'_>) {
-        let nodes = self.groups.iter().flatten();
+        let nodes = self.groups.iter().flat_map(|group| &group.nodes);
         let tensors = nodes.flat_map(|id| view.node(*id).inputs().chain(view.node(*id).outputs()));
         for info in tensors.collect::<Vec<_>>() {
             let id = info.id();
@@ -275,7 +295,7 @@ impl Twins {
             || readers.iter().any(|reader| !group.contains(reader))
     }
 
-    fn of_group(&mut self, group: &[NodeId]) {
+    fn of_group(&mut self, group: &[NodeId], heavy: bool) {
         let inputs = self.inputs(&self.view(), group);
         let mut symbols: Vec<usize> = Vec::new();
         for id in &inputs {
@@ -294,7 +314,8 @@ impl Twins {
         touched.extend(group.iter().flat_map(|id| self.view().node(*id).node().outputs.clone()));
         let before: Vec<Shape> = touched.iter().map(|id| self.tensors[id.0].shape.clone()).collect();
         let mut any = false;
-        for sizes in self.sizes(group, &symbols) {
+        let tries = if heavy { self.few_sizes(&symbols) } else { self.sizes(group, &symbols) };
+        for sizes in tries {
             any |= self.lower(group, &inputs, &sizes).is_some();
         }
         for (id, shape) in touched.iter().zip(before) {
@@ -321,6 +342,22 @@ impl Twins {
         }
     }
 
+    /// Sizes of each kind, of all symbols or of one.
+    fn few_sizes(&self, symbols: &[usize]) -> Vec<HashMap<usize, usize>> {
+        let today: HashMap<usize, usize> = symbols.iter().map(|s| (*s, self.dims.today(*s))).collect();
+        let mut all: Vec<HashMap<usize, usize>> =
+            KINDS.iter().map(|size| symbols.iter().map(|s| (*s, *size)).collect()).collect();
+        for symbol in symbols {
+            all.extend(KINDS.map(|size| {
+                let mut list = today.clone();
+                list.insert(*symbol, size);
+                list
+            }));
+        }
+        all.push(today);
+        all
+    }
+
     /// Sizes of these symbols that lead to every text of the nodes, one list for each try.
     fn sizes(&self, group: &[NodeId], symbols: &[usize]) -> Vec<HashMap<usize, usize>> {
         let view = self.view();
@@ -334,6 +371,7 @@ impl Twins {
         let mut bases = vec![today];
         bases.extend(KINDS.map(|size| symbols.iter().map(|s| (*s, size)).collect()));
         let mut all = bases.clone();
+        all.extend(SMALL.map(|size| symbols.iter().map(|s| (*s, size)).collect()));
         let change = |base: &HashMap<usize, usize>, to: &[(usize, usize)]| {
             let mut list = base.clone();
             list.extend(to.iter().copied());
@@ -355,9 +393,17 @@ impl Twins {
                 all.extend(each.map(|to| change(base, &to)));
             }
         }
-        let mut special = Vec::new();
+        let (mut special, mut equals) = (Vec::new(), HashSet::new());
         for id in group {
             let node = view.node(*id);
+            // A dimension may become what another one always is.
+            for tensor in node.inputs().chain(node.outputs()) {
+                let dims = self.dims.of(tensor.id()).unwrap_or_default();
+                equals.extend(dims.iter().filter_map(|dim| match dim {
+                    Dim::Fixed(size) => Some(*size),
+                    Dim::Free(_) => None,
+                }));
+            }
             special.extend_from_slice(special_sizes(node));
             // A window over all of an image is another kernel.
             if let Ok(pool) = <&Pool2DParams>::try_from(node.params()) {
@@ -369,7 +415,22 @@ impl Twins {
         }
         for (base, &symbol) in bases.iter().flat_map(|base| symbols.iter().map(move |symbol| (base, symbol)))
         {
-            all.extend(special.iter().map(|size| change(base, &[(symbol, *size)])));
+            all.extend(special.iter().chain(&equals).map(|size| change(base, &[(symbol, *size)])));
+        }
+        if symbols.len() > MOST {
+            // Any of them repeated along the others' dimensions: what is equal now stays equal, or becomes one.
+            let odd =
+                |size: usize| if size == 1 || equals.contains(&size) { size } else { size + 1 - size % 2 };
+            let bases = SMALL.map(|small| move |size: usize| if size == 1 { small } else { size });
+            for (base, in_fours) in bases.iter().flat_map(|base| [(base, true), (base, false)]) {
+                for ones in 0..1_usize << symbols.len().min(MOST_REPEATED) {
+                    all.push(HashMap::from_iter(symbols.iter().enumerate().map(|(i, &symbol)| {
+                        let today = self.dims.today(symbol);
+                        let size = base(if in_fours { today } else { odd(today) });
+                        (symbol, if ones >> i.min(MOST_REPEATED - 1) & 1 == 1 { 1 } else { size })
+                    })));
+                }
+            }
         }
         if symbols.len() > MOST || !special.is_empty() {
             let domain: Vec<usize> =

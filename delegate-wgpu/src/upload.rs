@@ -20,6 +20,10 @@ pub(crate) struct Range {
 /// Pieces of data on their way into buffers.
 pub(crate) struct Packer<'a> {
     pieces: Vec<(Cow<'a, [u8]>, Range)>,
+    /// Where each piece is, by what it holds.
+    places: HashMap<blake3::Hash, Range>,
+    /// Of all pieces, in their order.
+    hasher: blake3::Hasher,
     sizes: Vec<u64>,
     alignment: u64,
     most: u64,
@@ -28,10 +32,11 @@ pub(crate) struct Packer<'a> {
 impl<'a> Packer<'a> {
     /// Pieces start at multiples of `alignment`; no buffer becomes larger than `most` bytes unless one piece is.
     pub(crate) fn new(alignment: u32, most: u64) -> Self {
-        Packer { pieces: Vec::new(), sizes: Vec::new(), alignment: alignment.into(), most }
+        let (pieces, places, hasher, sizes) = Default::default();
+        Packer { pieces, places, hasher, sizes, alignment: alignment.into(), most }
     }
 
-    /// Where `data`, filled up to whole words, will be.
+    /// Where `data`, filled up to whole words, will be: once, however often it is added.
     pub(crate) fn add(&mut self, mut data: Cow<'a, [u8]>) -> Range {
         // Copies and bindings come in words.
         if !data.len().is_multiple_of(4) {
@@ -39,6 +44,10 @@ impl<'a> Packer<'a> {
             data.to_mut().resize(words, 0);
         }
         let bytes = data.len() as u64;
+        let holds = blake3::hash(&data);
+        if let Some(range) = self.places.get(&holds) {
+            return *range;
+        }
         let start = self.sizes.last().map_or(0, |size| size.next_multiple_of(self.alignment));
         let range = match self.sizes.last_mut() {
             Some(size) if start + bytes <= self.most => {
@@ -50,6 +59,11 @@ impl<'a> Packer<'a> {
                 Range { buffer: self.sizes.len() - 1, offset: 0, bytes }
             }
         };
+        for number in [range.buffer as u64, range.offset, range.bytes] {
+            self.hasher.update(&number.to_le_bytes());
+        }
+        self.hasher.update(holds.as_bytes());
+        self.places.insert(holds, range);
         self.pieces.push((data, range));
         range
     }
@@ -92,14 +106,8 @@ impl<'a> Packer<'a> {
 
     /// Of all that decides what the buffers hold.
     fn hash(&self, usage: wgpu::BufferUsages) -> blake3::Hash {
-        let mut hasher = blake3::Hasher::new();
+        let mut hasher = self.hasher.clone();
         hasher.update(&usage.bits().to_le_bytes());
-        for (data, range) in &self.pieces {
-            for number in [range.buffer as u64, range.offset, range.bytes] {
-                hasher.update(&number.to_le_bytes());
-            }
-            hasher.update(data);
-        }
         hasher.finalize()
     }
 }
@@ -152,8 +160,10 @@ mod tests {
     #[test]
     fn pieces_are_aligned_and_buffers_limited() {
         let mut packer = Packer::new(256, 600);
+        let mut value = 0;
         let mut check = |bytes: usize, buffer, offset| {
-            let range = packer.add(Cow::Owned(vec![0; bytes]));
+            value += 1;
+            let range = packer.add(Cow::Owned(vec![value; bytes]));
             assert_eq!(range, Range { buffer, offset, bytes: bytes as u64 });
         };
         check(100, 0, 0);
@@ -161,5 +171,16 @@ mod tests {
         check(4, 1, 0);
         check(1000, 2, 0);
         check(4, 3, 0);
+    }
+
+    #[test]
+    fn equal_pieces_are_one() {
+        let mut packer = Packer::new(16, 600);
+        let first = packer.add(Cow::Owned(vec![1, 2, 3, 4]));
+        let other = packer.add(Cow::Owned(vec![1, 2, 3]));
+        assert_ne!(first, other);
+        assert_eq!(packer.add(Cow::Borrowed(&[1, 2, 3, 4])), first);
+        assert_eq!(packer.add(Cow::Borrowed(&[1, 2, 3, 0])), other);
+        assert_eq!(packer.bytes(), 20);
     }
 }

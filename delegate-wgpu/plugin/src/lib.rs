@@ -9,6 +9,7 @@
 //! | `max_partitions` | at most so many partitions, the largest ones |
 //! | `min_nodes` | partitions with fewer nodes stay on the CPU |
 //! | `max_gpu_bytes` | at most so many bytes of device memory for a model |
+//! | `fusion` | `off`: every node runs by itself, to look for faults |
 //! | `trusted_shaders` | compile shaders without the bounds checks that wgpu adds |
 
 use delegraph_core::Error;
@@ -54,6 +55,7 @@ fn read(options: &PluginOptions) -> Result<WgpuOptions, CreateError> {
     wanted.partitions.max_partitions = options.parse("max_partitions")?;
     wanted.partitions.min_nodes = options.parse("min_nodes")?.unwrap_or(wanted.partitions.min_nodes);
     wanted.max_gpu_bytes = options.parse("max_gpu_bytes")?;
+    wanted.fusion = options.choice("fusion", &[("on", true), ("off", false)])?.unwrap_or(wanted.fusion);
     wanted.trusted_shaders = options.flag("trusted_shaders")?;
     Ok(wanted)
 }
@@ -67,6 +69,7 @@ mod tests {
         let given = [
             ("adapter", "Radeon"),
             ("backend", "vulkan"),
+            ("fusion", "off"),
             ("max_gpu_bytes", "9"),
             ("min_nodes", "3"),
             ("trusted_shaders", "1"),
@@ -75,7 +78,8 @@ mod tests {
         assert_eq!(wanted.adapter.name.as_deref(), Some("Radeon"));
         assert_eq!(wanted.adapter.backend, Some(Backend::Vulkan));
         assert_eq!((wanted.max_gpu_bytes, wanted.partitions.min_nodes), (Some(9), 3));
-        assert!(wanted.trusted_shaders);
+        assert!(wanted.trusted_shaders && !wanted.fusion);
+        assert!(read(&PluginOptions::new([("fusion", "on")]).unwrap()).unwrap().fusion);
     }
 
     #[test]
@@ -87,6 +91,7 @@ mod tests {
         };
         check("adaptor", "x", "\"adaptor\" is not known; it takes: adapter, backend, ");
         check("backend", "cuda", "none of: vulkan, metal, dx12, webgpu");
+        check("fusion", "none", "none of: on, off");
         check("min_nodes", "many", "invalid digit");
     }
 }
