@@ -326,7 +326,7 @@ macro_rules! options {
                     }
                 },
                 read: |options| {
-                    Self::from_table(options.table(|o| o.$get())?).map($crate::ops::Params::$variant)
+                    Self::from_table(options.table(|o| o.$get())?).map($crate::ops::Params::from)
                 },
                 write: |params, builder| {
                     let params: &$params = params.try_into()?;
@@ -351,8 +351,10 @@ macro_rules! options {
         }
 
         impl From<$params> for $crate::ops::Params {
+            // Some are boxed.
+            #[allow(clippy::useless_conversion)]
             fn from(params: $params) -> Self {
-                $crate::ops::Params::$variant(params)
+                $crate::ops::Params::$variant(params.into())
             }
         }
 

@@ -42,8 +42,10 @@ macro_rules! families {
 }
 
 macro_rules! params {
-    ($($variant:ident($path:path),)*) => {
+    ($($variant:ident($path:path),)*; $($rare:ident($rare_path:path),)*) => {
         /// The typed parameters of a node. Kernels and delegates see only these, never FlatBuffers.
+        ///
+        /// The rare ones with many fields are boxed, so that the nodes of all others are small.
         #[derive(Debug, Clone, PartialEq)]
         #[non_exhaustive]
         pub enum Params {
@@ -54,7 +56,11 @@ macro_rules! params {
             /// A builtin op that has no definition in this build; it cannot be resolved either.
             Undefined,
             $(#[doc = concat!("Params of the `", stringify!($variant), "` options table.")] $variant($path),)*
+            $(#[doc = concat!("Params of the `", stringify!($rare), "` options table.")] $rare(Box<$rare_path>),)*
         }
+        params!(@from $($variant($path),)* $($rare($rare_path),)*);
+    };
+    (@from $($variant:ident($path:path),)*) => {
         $(impl<'a> TryFrom<&'a Params> for &'a $path {
             type Error = WrongParams;
             fn try_from(params: &'a Params) -> Result<Self, WrongParams> {
@@ -210,22 +216,23 @@ params! {
     StablehloCase(control_flow::StablehloCaseParams),
     StableHLOComposite(control_flow::StableHLOCompositeParams),
     ReduceWindow(reduce_window::ReduceWindowParams),
-    StablehloReduceWindow(reduce_window::StablehloReduceWindowParams),
     StablehloCompare(stablehlo_elementwise::StablehloCompareParams),
     StablehloConcatenate(stablehlo_movement::StablehloConcatenateParams),
     StablehloBroadcastInDim(stablehlo_movement::StablehloBroadcastInDimParams),
-    StablehloSlice(stablehlo_movement::StablehloSliceParams),
     StablehloDynamicSlice(stablehlo_movement::StablehloDynamicSliceParams),
-    StablehloPad(stablehlo_movement::StablehloPadParams),
     StablehloIota(stablehlo_movement::StablehloIotaParams),
     StablehloTranspose(stablehlo_movement::StablehloTransposeParams),
+    StablehloReduce(stablehlo_compute::StablehloReduceParams),
+    StablehloSort(stablehlo_compute::StablehloSortParams),
+    StablehloRngBitGenerator(stablehlo_compute::StablehloRngBitGeneratorParams),
+    ;
+    StablehloReduceWindow(reduce_window::StablehloReduceWindowParams),
+    StablehloSlice(stablehlo_movement::StablehloSliceParams),
+    StablehloPad(stablehlo_movement::StablehloPadParams),
     StablehloGather(stablehlo_gather::StablehloGatherParams),
     StablehloScatter(stablehlo_gather::StablehloScatterParams),
     StablehloConvolution(stablehlo_compute::StablehloConvolutionParams),
     StablehloDotGeneral(stablehlo_compute::StablehloDotGeneralParams),
-    StablehloReduce(stablehlo_compute::StablehloReduceParams),
-    StablehloSort(stablehlo_compute::StablehloSortParams),
-    StablehloRngBitGenerator(stablehlo_compute::StablehloRngBitGeneratorParams),
     StablehloCustomCall(stablehlo_compute::StablehloCustomCallParams),
 }
 
@@ -373,6 +380,12 @@ impl Activation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn params_are_small() {
+        // Every node holds some.
+        assert!(size_of::<Params>() <= 64, "{} bytes", size_of::<Params>());
+    }
 
     #[test]
     fn definitions_are_unique_and_complete() {

@@ -383,7 +383,7 @@ pub(crate) unsafe fn read(op: BuiltinOp, version: u32, data: *const c_void, rank
             let p = data.view::<HloPad>();
             let take =
                 |items: [i64; 8]| items.get(..rank).map(<[i64]>::to_vec).ok_or("more than 8 dimensions");
-            Params::StablehloPad(StablehloPadParams {
+            Params::from(StablehloPadParams {
                 edge_padding_low: take(p.low())?,
                 edge_padding_high: take(p.high())?,
                 interior_padding: take(p.interior())?,
@@ -391,7 +391,7 @@ pub(crate) unsafe fn read(op: BuiltinOp, version: u32, data: *const c_void, rank
         }
         BuiltinOp::STABLEHLO_GATHER => {
             let p = data.view::<HloGather>();
-            Params::StablehloGather(StablehloGatherParams {
+            Params::from(StablehloGatherParams {
                 offset_dims: some(p.offset(), p.offset_count())?,
                 collapsed_slice_dims: some(p.collapsed(), p.collapsed_count())?,
                 start_index_map: some(p.start(), p.start_count())?,
