@@ -239,11 +239,13 @@ fn subjects() -> Vec<(BuiltinOp, Params, Vec<TensorType>)> {
         for op in [BuiltinOp::MEAN, BuiltinOp::SUM] {
             list.push((op, ReducerParams { keep_dims: flag }.into(), all.clone()));
         }
+        list.push((BuiltinOp::REDUCE_PROD, ReducerParams { keep_dims: flag }.into(), signed.clone()));
+        list.push((BuiltinOp::RESIZE_BILINEAR, bilinear(flag, false), vec![Int16]));
         list.push((BuiltinOp::RESIZE_BILINEAR, bilinear(flag, false), bytes.clone()));
         list.push((BuiltinOp::RESIZE_NEAREST_NEIGHBOR, nearest(flag, false), all.clone()));
         list.push((BuiltinOp::RESIZE_NEAREST_NEIGHBOR, nearest(false, flag), bytes.clone()));
     }
-    list.push((BuiltinOp::RESIZE_BILINEAR, bilinear(false, true), bytes));
+    list.push((BuiltinOp::RESIZE_BILINEAR, bilinear(false, true), all));
     list
 }
 
@@ -281,7 +283,7 @@ fn inputs(op: BuiltinOp, ty: TensorType, draw: &mut Draw) -> Vec<Operand> {
             let second = if whole { shape.to_vec() } else { vec![channels] };
             vec![first, draw.operand(ty, &second)]
         }
-        BuiltinOp::MEAN | BuiltinOp::SUM => {
+        BuiltinOp::MEAN | BuiltinOp::SUM | BuiltinOp::REDUCE_PROD => {
             let along: &[i32] = [&[1, 2][..], &[3], &[0, 1, 2, 3], &[2]][draw.below(4)];
             vec![first, axes(along)]
         }

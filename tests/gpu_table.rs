@@ -20,8 +20,8 @@ const NO_RELEASE: &str = "no release of TFLite has that version, and nothing say
 /// why. An op that needs no reason must not be listed.
 #[rustfmt::skip]
 const NOT_CLAIMED: &[(&str, &[&str], &[&str])] = &[
-    ("weights of 4 and 2 bits stay packed in CONV_2D and FULLY_CONNECTED; elsewhere they would take a word each", &["INT4", "INT2"], &["*"]),
-    ("an element takes a word on the device: elements of other sizes have no common bits there", &["FLOAT16", "BFLOAT16", "INT16", "INT8", "UINT16", "UINT8"], &["BITCAST"]),
+    ("no kernel of TFLite defines it", &["INT4"], &["*"]),
+    ("16-bit floats are floats of 32 bits on the device, which do not keep the bits of what is no number", &["FLOAT16", "BFLOAT16"], &["BITCAST"]),
     ("bits of numbers that are no integers: no kernel of TFLite defines it", &["FLOAT32", "FLOAT16", "BFLOAT16", "BOOL"], &["BITWISE_XOR", "RIGHT_SHIFT", "STABLEHLO_SHIFT_LEFT"]),
     ("truths alone are truths: no kernel of TFLite defines it", &["FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"], &["LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR"]),
     ("truths have no order: no kernel of TFLite defines it", &["BOOL"], &["GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"]),
@@ -29,8 +29,6 @@ const NOT_CLAIMED: &[(&str, &[&str], &[&str])] = &[
     ("real numbers that integers without a scale cannot hold: no kernel of TFLite defines it", &["INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"], &["ATAN2", "CEIL", "COS", "ELU", "EXP", "FLOOR", "GELU", "HARD_SWISH", "LOG", "LOGISTIC", "ROUND", "RSQRT", "SIN", "SQRT", "TANH", "STABLEHLO_CBRT"]),
     ("no kernel of TFLite defines it", &["INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8", "BOOL", "BFLOAT16"], &["ABS", "BATCH_MATMUL", "CUMSUM", "FLOOR_DIV", "FLOOR_MOD", "NEG", "POW", "SIGN", "SQUARE", "SQUARED_DIFFERENCE"]),
     ("claimed where it was computed while preparing, whatever the type", &["FLOAT32", "FLOAT16", "INT8"], &["DENSIFY"]),
-    ("the product of integers is rounded after every factor, in an order of its own", &["INT16", "INT8"], &["REDUCE_PROD"]),
-    ("the mean of integers without a scale is cut off, not rounded", &["INT32"], &["MEAN"]),
     ("the op takes no state of that type", &["FLOAT16"], &["LSTM"]),
     ("its result is integers: FLOAT32 is rounded to them, and 16-bit floats are no input of any kernel of TFLite", &["FLOAT16"], &["QUANTIZE"]),
 ];

@@ -56,7 +56,7 @@ const MISSING: &[(&str, &str, &[&str])] = &[
         "variables", "where_op",
     ]),
     (WGSL, "steps of other families", &[
-        "add_n", "comparison", "embedding_lookup", "fully_connected", "prelu", "svdf",
+        "add_n", "comparison", "fully_connected", "prelu", "svdf",
     ]),
     (OPTIMIZED, "no real model is known to spend time in it", &[
         "dilate", "reduce_window", "stablehlo_compute", "stablehlo_elementwise", "stablehlo_gather",

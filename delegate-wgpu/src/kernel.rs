@@ -290,7 +290,7 @@ impl WgpuKernel {
                 None => cx.output_bytes(i)?,
             };
             let from = piece(output.staged, output.bytes).unwrap_or_default();
-            if from.len() * output.how.bytes() != to.len() * 4 {
+            if output.how.bytes_of(from.len() / 4) != to.len() {
                 let (to, from) = (to.len(), from.len());
                 return Err(failed(format!("output {i} has {to} bytes, there are words of {from} bytes")));
             }

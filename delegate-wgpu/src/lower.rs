@@ -127,10 +127,20 @@ impl<'a, 'c> Builder<'a, 'c> {
     fn constant(tensor: TensorInfo<'a>) -> Result<Option<Cow<'a, [u8]>>, Rejection> {
         let Some(bytes) = Self::dense(tensor)? else { return Ok(None) };
         Ok(Some(match Words::of(tensor.ty()) {
-            Some((_, how)) if !how.are_kept() => how.widened(&bytes).into(),
+            Some((_, how)) if !how.are_kept() => {
+                let mut words = how.widened(&bytes);
+                // Elements that share a byte may leave a part of the last one over.
+                words.truncate(tensor.tensor().shape.elements().saturating_mul(4));
+                words.into()
+            }
             _ => bytes,
         }))
     }
+}
+
+/// Whether several elements share a byte in the model.
+fn is_packed(ty: TensorType) -> bool {
+    Words::of(ty).is_some_and(|(_, how)| how.are_packed())
 }
 
 /// What the integers of a tensor stand for, if that is the same for all of them.
@@ -139,6 +149,9 @@ fn affine(tensor: TensorInfo<'_>) -> Option<Affine> {
         TensorType::Int8 => (-128, 127),
         TensorType::UInt8 => (0, 255),
         TensorType::Int16 => (-32768, 32767),
+        TensorType::Int4 => (-8, 7),
+        TensorType::UInt4 => (0, 15),
+        TensorType::Int2 => (-2, 1),
         _ => return None,
     };
     let (scale, zero) = tensor.quantization()?.scale_zero_point()?;
@@ -182,6 +195,14 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
 
     /// Input `i` on the device, of any type of which the device holds an element in a word.
     pub(crate) fn any_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
+        match self.ty(i) {
+            Some(ty) if is_packed(ty) => Err(self.wrong_type(i)),
+            _ => self.moved_input(i),
+        }
+    }
+
+    /// The same, of types too of which several elements share a byte, for ops that move elements or know each type.
+    pub(crate) fn moved_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
         match self.ty(i) {
             Some(TensorType::Complex64) => Err(self.wrong_type(i)),
             _ => self.held_input(i),
@@ -286,6 +307,9 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     /// Bits of a value's integers in the model, and whether they are signed, where they take less than a word.
     pub(crate) fn narrow(&self, id: ValueId) -> Option<(u32, bool)> {
         match self.builder.graph.value(id).how {
+            Words::I2 => Some((2, true)),
+            Words::I4 => Some((4, true)),
+            Words::U4 => Some((4, false)),
             Words::I8 => Some((8, true)),
             Words::U8 => Some((8, false)),
             Words::I16 => Some((16, true)),
@@ -380,7 +404,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     /// The constant words of input `i`, of any type that the device holds.
     pub(crate) fn constant_words(&self, i: usize) -> Result<Vec<u32>, Rejection> {
         let tensor = self.node.input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
-        if matches!(Words::of(tensor.ty()), None | Some((_, Words::Pairs))) {
+        if is_packed(tensor.ty()) || matches!(Words::of(tensor.ty()), None | Some((_, Words::Pairs))) {
             return Err(self.wrong_type(i));
         }
         let words = Builder::constant(tensor)?;
@@ -414,6 +438,16 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     /// Output `i` on the device.
     pub(crate) fn output(&mut self, i: usize) -> Result<ValueId, Rejection> {
         match self.node.output(i).map(|tensor| tensor.ty()) {
+            Some(ty) if is_packed(ty) => {
+                Err(Rejection::UnsupportedType { operand: format!("output {i}"), ty })
+            }
+            _ => self.moved_output(i),
+        }
+    }
+
+    /// Output `i` on the device, as [`Lowering::moved_input`] has inputs.
+    pub(crate) fn moved_output(&mut self, i: usize) -> Result<ValueId, Rejection> {
+        match self.node.output(i).map(|tensor| tensor.ty()) {
             Some(ty @ TensorType::Complex64) => {
                 Err(Rejection::UnsupportedType { operand: format!("output {i}"), ty })
             }
@@ -437,11 +471,17 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
 
     /// A value between two steps of this node, of a shape that nobody checked yet.
     pub(crate) fn checked_temporary(&mut self, shape: &[u32]) -> Result<ValueId, Rejection> {
+        self.check_size(shape)?;
+        Ok(self.temporary(shape))
+    }
+
+    /// Checks that a value of this shape, which the model doesn't have, is one that the device can have.
+    pub(crate) fn check_size(&self, shape: &[u32]) -> Result<(), Rejection> {
         let limits = &self.builder.context.limits;
         let most = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
         let bytes = shape.iter().try_fold(4u64, |bytes, &d| bytes.checked_mul(d.into()));
         match bytes.filter(|&bytes| bytes > 0 && bytes <= most) {
-            Some(_) => Ok(self.temporary(shape)),
+            Some(_) => Ok(()),
             None => {
                 Err(Rejection::DeviceLimit(format!("a temporary of shape {shape:?}, at most {most} bytes")))
             }

@@ -14,6 +14,9 @@ pub(crate) enum Words {
     /// They are two words already, and the value has a dimension for the two.
     Pairs,
     Bool,
+    I2,
+    I4,
+    U4,
     I8,
     U8,
     I16,
@@ -36,6 +39,9 @@ impl Words {
             TensorType::UInt16 => (Element::I32, Words::U16),
             TensorType::Int8 => (Element::I32, Words::I8),
             TensorType::UInt8 => (Element::I32, Words::U8),
+            TensorType::Int4 => (Element::I32, Words::I4),
+            TensorType::UInt4 => (Element::I32, Words::U4),
+            TensorType::Int2 => (Element::I32, Words::I2),
             TensorType::Bool => (Element::Bool, Words::Bool),
             _ => return None,
         })
@@ -51,6 +57,18 @@ impl Words {
                 })
             }
             Words::Bool => words.iter_mut().zip(bytes).for_each(|(w, &b)| *w = u32::from(b != 0)),
+            Words::I2 | Words::I4 | Words::U4 => {
+                let (bits, per_byte) = (self.bits(), 8 / self.bits());
+                for (i, w) in words.iter_mut().enumerate() {
+                    let Some(&byte) = bytes.get(i / per_byte) else { return };
+                    // At the top of a word; back down, it takes its sign along.
+                    let top = u32::from(byte) << (32 - bits - i % per_byte * bits);
+                    *w = match self {
+                        Words::U4 => top >> 28,
+                        _ => (top.cast_signed() >> (32 - bits)).cast_unsigned(),
+                    };
+                }
+            }
             Words::I8 => words.iter_mut().zip(bytes).for_each(|(w, &b)| {
                 *w = i32::from(b.cast_signed()).cast_unsigned();
             }),
@@ -70,7 +88,7 @@ impl Words {
 
     /// The words of all elements in `bytes`, little-endian.
     pub(crate) fn widened(self, bytes: &[u8]) -> Vec<u8> {
-        let mut words = vec![0; bytes.len() / self.bytes()];
+        let mut words = vec![0; bytes.len() * 8 / self.bits()];
         self.widen(bytes, &mut words);
         bytemuck::pod_collect_to_vec(&words)
     }
@@ -83,6 +101,15 @@ impl Words {
                 bytes.as_chunks_mut::<4>().0.iter_mut().zip(words).for_each(|(b, w)| *b = w.to_le_bytes());
             }
             Words::Bool => bytes.iter_mut().zip(words).for_each(|(b, w)| *b = u8::from(w != 0)),
+            Words::I2 | Words::I4 | Words::U4 => {
+                let (bits, per_byte) = (self.bits(), 8 / self.bits());
+                let mask = u8::MAX >> (8 - bits);
+                bytes.fill(0);
+                for (i, w) in words.enumerate() {
+                    let Some(byte) = bytes.get_mut(i / per_byte) else { return };
+                    *byte |= (w as u8 & mask) << (i % per_byte * bits);
+                }
+            }
             Words::I8 | Words::U8 => bytes.iter_mut().zip(words).for_each(|(b, w)| *b = w as u8),
             Words::I16 | Words::U16 | Words::F16 | Words::BF16 => {
                 let half = |w: u32| match self {
@@ -101,13 +128,25 @@ impl Words {
         matches!(self, Words::Same | Words::Pairs)
     }
 
-    /// Bytes outside of the device of what a word holds there.
-    pub(crate) fn bytes(self) -> usize {
+    /// Whether several elements share a byte outside of the device.
+    pub(crate) fn are_packed(self) -> bool {
+        self.bits() < 8
+    }
+
+    /// Bits outside of the device of what a word holds there.
+    fn bits(self) -> usize {
         match self {
-            Words::Same | Words::Pairs => 4,
-            Words::Bool | Words::I8 | Words::U8 => 1,
-            Words::I16 | Words::U16 | Words::F16 | Words::BF16 => 2,
+            Words::I2 => 2,
+            Words::I4 | Words::U4 => 4,
+            Words::Bool | Words::I8 | Words::U8 => 8,
+            Words::I16 | Words::U16 | Words::F16 | Words::BF16 => 16,
+            Words::Same | Words::Pairs => 32,
         }
+    }
+
+    /// Bytes outside of the device of what so many words hold there.
+    pub(crate) fn bytes_of(self, words: usize) -> usize {
+        words.saturating_mul(self.bits()).div_ceil(8)
     }
 }
 
@@ -126,6 +165,9 @@ mod tests {
         };
         check(TensorType::Int32, &[1, 2, 3, 4], &[0x0403_0201]);
         check(TensorType::Bool, &[1, 0], &[1, 0]);
+        check(TensorType::Int4, &[0x7f, 0x08], &[u32::MAX, 7, 0xffff_fff8, 0]);
+        check(TensorType::UInt4, &[0x7f], &[15, 7]);
+        check(TensorType::Int2, &[0b1001_1100], &[0, u32::MAX, 1, 0xffff_fffe]);
         check(TensorType::Int8, &[0x80, 0x7f], &[0xffff_ff80, 0x7f]);
         check(TensorType::UInt8, &[0x80, 0x7f], &[0x80, 0x7f]);
         check(TensorType::Int16, &[0, 0x80], &[0xffff_8000]);

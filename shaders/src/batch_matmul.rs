@@ -55,19 +55,19 @@ pub struct Steps {
 }
 
 /// Extents of one product, and the batches of both operands.
-struct Problem {
-    rows: u32,
-    columns: u32,
-    depth: u32,
+pub(crate) struct Problem {
+    pub(crate) rows: u32,
+    pub(crate) columns: u32,
+    pub(crate) depth: u32,
     /// Leading dimensions of the output.
     leading: Vec<u32>,
     /// The same, merged, with strides in both operands.
-    batches: Nest<2>,
-    batch: u32,
+    pub(crate) batches: Nest<2>,
+    pub(crate) batch: u32,
 }
 
 impl Spec {
-    fn problem(&self) -> Result<Problem, ShaderError> {
+    pub(crate) fn problem(&self) -> Result<Problem, ShaderError> {
         let bad = || ShaderError::invalid(NAME, format!("{self:?}"));
         elements(NAME, &self.a)?;
         elements(NAME, &self.b)?;

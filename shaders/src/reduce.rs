@@ -131,35 +131,7 @@ impl Spec {
     }
 
     fn plan(&self) -> Result<Plan, ShaderError> {
-        let bad = || ShaderError::invalid(NAME, format!("{self:?}"));
-        if elements(NAME, &self.input)? == 0 || self.axes.iter().any(|axis| *axis >= self.input.len()) {
-            return Err(bad());
-        }
-        let (mut kept, mut reduced): (Vec<Dimension>, Vec<Dimension>) = (Vec::new(), Vec::new());
-        let mut last = None;
-        for (d, (extent, stride)) in self.input.iter().zip(dense_strides(&self.input)).enumerate() {
-            if *extent == 1 {
-                continue;
-            }
-            let is_reduced = self.axes.contains(&d);
-            let list = if is_reduced { &mut reduced } else { &mut kept };
-            match list.last_mut() {
-                Some(outer) if last == Some(is_reduced) => {
-                    *outer = Dimension { extent: outer.extent.saturating_mul(*extent), stride };
-                }
-                _ => list.push(Dimension { extent: *extent, stride }),
-            }
-            last = Some(is_reduced);
-        }
-        let along = last == Some(true);
-        for list in [&mut kept, &mut reduced] {
-            if list.is_empty() {
-                list.push(Dimension { extent: 1, stride: 0 });
-            }
-        }
-        if kept.len() + reduced.len() > MAX_RANK + 1 {
-            return Err(ShaderError::unsupported(NAME, format!("{self:?}: over six dimensions")));
-        }
+        let (mut kept, mut reduced, along) = dimensions(NAME, &self.input, &self.axes)?;
         // The innermost dimension has a stride of one; all others are multiples of its extent.
         let inner = if along { reduced.last_mut() } else { kept.last_mut() };
         let fours = inner.as_ref().is_some_and(|d| d.stride == 1 && d.extent.is_multiple_of(4));
@@ -172,6 +144,54 @@ impl Spec {
         }
         Ok(Plan { kept, reduced, vec4: fours && !along, fold: fours && along, along })
     }
+}
+
+/// Dimensions that are kept and those that are reduced, merged where they are neighbours, from the outermost in; whether
+/// the innermost is reduced.
+fn dimensions(
+    kernel: &'static str,
+    input: &[u32],
+    axes: &[usize],
+) -> Result<(Vec<Dimension>, Vec<Dimension>, bool), ShaderError> {
+    if elements(kernel, input)? == 0 || axes.iter().any(|axis| *axis >= input.len()) {
+        return Err(ShaderError::invalid(kernel, format!("axes {axes:?} of {input:?}")));
+    }
+    let (mut kept, mut reduced): (Vec<Dimension>, Vec<Dimension>) = (Vec::new(), Vec::new());
+    let mut last = None;
+    for (d, (extent, stride)) in input.iter().zip(dense_strides(input)).enumerate() {
+        if *extent == 1 {
+            continue;
+        }
+        let is_reduced = axes.contains(&d);
+        let list = if is_reduced { &mut reduced } else { &mut kept };
+        match list.last_mut() {
+            Some(outer) if last == Some(is_reduced) => {
+                *outer = Dimension { extent: outer.extent.saturating_mul(*extent), stride };
+            }
+            _ => list.push(Dimension { extent: *extent, stride }),
+        }
+        last = Some(is_reduced);
+    }
+    for list in [&mut kept, &mut reduced] {
+        if list.is_empty() {
+            list.push(Dimension { extent: 1, stride: 0 });
+        }
+    }
+    if kept.len() + reduced.len() > MAX_RANK + 1 {
+        let text = format!("axes {axes:?} of {input:?}: over six dimensions");
+        return Err(ShaderError::unsupported(kernel, text));
+    }
+    Ok((kept, reduced, last == Some(true)))
+}
+
+/// Extents and strides of the dimensions that are kept, and of those that are reduced.
+pub(crate) fn kept_and_reduced(
+    kernel: &'static str,
+    input: &[u32],
+    axes: &[usize],
+) -> Result<[Vec<[u32; 2]>; 2], ShaderError> {
+    let (kept, reduced, _) = dimensions(kernel, input, axes)?;
+    Ok([kept, reduced].map(|list| list.iter().map(|d| [d.extent, d.stride]).collect()))
 }
 
 /// How many invocations share an output: one where there are outputs enough to keep the device busy.

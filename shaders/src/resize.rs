@@ -19,6 +19,8 @@ pub enum Resize {
     },
     /// From the four input pixels around it, signed integers of 8 bits. Fractions count 1/1024.
     Fixed,
+    /// The same of 16 bits.
+    FixedWide,
     /// From the four input pixels around it, unsigned integers of 8 bits. Fractions are floats.
     Unsigned,
     /// From one input pixel, words of any kind.
@@ -65,7 +67,7 @@ impl Spec {
         let element = match self.op {
             Resize::Bilinear { .. } => "f32",
             Resize::Nearest => "u32",
-            Resize::Fixed | Resize::Unsigned => "i32",
+            Resize::Fixed | Resize::FixedWide | Resize::Unsigned => "i32",
         };
         let scale = |from: u32, to: u32| {
             if align_corners && to > 1 {
@@ -79,7 +81,8 @@ impl Spec {
             .number("UNIFORM", if computed { 2 } else { 3 })
             .flag("VEC4", vec4)
             .flag("COMPUTED", computed)
-            .flag("FIXED", self.op == Resize::Fixed)
+            .flag("FIXED", matches!(self.op, Resize::Fixed | Resize::FixedWide))
+            .flag("WIDE", self.op == Resize::FixedWide)
             .flag("NEAREST", self.op == Resize::Nearest)
             .text("ELEMENT", element, element)
             .render()?;

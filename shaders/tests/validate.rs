@@ -16,17 +16,18 @@ use delegraph_shaders::pad::{self, Fill};
 use delegraph_shaders::pool_2d::{self, Pool};
 use delegraph_shaders::quantize::{self, Affine, Direction};
 use delegraph_shaders::reduce::{self, Reduce};
+use delegraph_shaders::reduce_ordered::{self, Ordered};
 use delegraph_shaders::resample::Positions;
 use delegraph_shaders::rescale::{self, By, Factor};
 use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
     Access, Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, Scaling, ShaderError, Sums,
-    arg_min_max, cast, complex, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d,
-    dynamic_update_slice, fully_connected, gather, gather_nd, l2_normalization, landmarks,
-    local_response_normalization, lstm, lstm_basic, lstm_quantized, max_pooling, one_hot, resample, rnn,
-    row_scales, row_steps, scatter, select, slice, softmax, softmax_quantized, softmax_wide, table, texture,
-    tile, topk, transpose, transpose_conv,
+    arg_min_max, batch_matmul_wide, bitcast, cast, complex, concatenation, conv_2d, conv_3d, cumsum,
+    depthwise_conv_2d, dynamic_update_slice, embedding_lookup, fully_connected, gather, gather_nd,
+    l2_normalization, landmarks, local_response_normalization, lstm, lstm_basic, lstm_quantized, max_pooling,
+    one_hot, resample, rnn, row_scales, row_steps, scatter, select, slice, softmax, softmax_quantized,
+    softmax_wide, table, texture, tile, topk, transpose, transpose_conv,
 };
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -371,6 +372,38 @@ fn element_by_element() {
             let affine = Affine { scale: 0.5, zero: 3, low: -128, high: 127 };
             kernels.add(|caps| quantize::Spec { affine, direction, elements }.kernel(caps));
         }
+    }
+    kernels.check();
+}
+
+#[test]
+fn integers_in_their_order_and_bits() {
+    let mut kernels = Kernels::default();
+    let rescaled =
+        Ordered::Product { input_zero: 3, multiplier: 16_384, right: 15, output_zero: 0, range: [-128, 127] };
+    for op in [Ordered::Mean, rescaled, Ordered::Wrapped { bits: 8, signed: true }] {
+        for axes in [vec![0], vec![1], vec![0, 2]] {
+            let spec = reduce_ordered::Spec { op, input: vec![2, 3, 5], axes };
+            kernels.add(|caps| spec.kernel(caps));
+        }
+    }
+    for (from, to) in [(8, 32), (32, 8), (16, 16), (16, 8)] {
+        kernels.add(|caps| bitcast::Spec { from, to, signed: true, elements: 12 }.kernel(caps));
+    }
+    for bits in [2, 4, 8] {
+        let spec = embedding_lookup::Spec { bits, rows: 4, columns: 6, ids: 3, scale_per_row: true };
+        kernels.add(|caps| spec.kernel(caps));
+    }
+    for (a, b) in [(vec![3, 4], vec![4, 5]), (vec![2, 1, 3, 4], vec![7, 4, 5])] {
+        let spec = batch_matmul_wide::Spec {
+            a,
+            b,
+            transpose_a: false,
+            transpose_b: false,
+            multiplier: 16_384,
+            right: 20,
+        };
+        kernels.add(|caps| spec.kernel(caps));
     }
     kernels.check();
 }
@@ -759,7 +792,7 @@ fn windows() {
         kernels.add(|caps| softmax::Spec { rows: 3, depth, beta: 1.0, log }.kernel(caps));
     }
     let bilinear = Resize::Bilinear { align_corners: false, half_pixel_centers: true };
-    for op in [bilinear, Resize::Fixed, Resize::Unsigned, Resize::Nearest] {
+    for op in [bilinear, Resize::Fixed, Resize::FixedWide, Resize::Unsigned, Resize::Nearest] {
         for channels in [8, 5] {
             let spec = resize::Spec { op, input: [1, 3, 3, channels], size: [5; 2] };
             kernels.add(|caps| spec.kernel(caps));

@@ -30,8 +30,11 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     }
     for from in [Int4, Int2, UInt4] {
         let params = CastParams { in_data_type: from, out_data_type: Float32 };
-        let case = Case::new(Op::CAST, params, [x(from, &[3, 7]).constant()]).outputs([Output::of(Float32)]);
+        let case =
+            Case::new(Op::CAST, params.clone(), [x(from, &[3, 7]).constant()]).outputs([Output::of(Float32)]);
         out.push(case.detail("to_float32"));
+        let given = Case::new(Op::CAST, params, [x(from, &[3, 7])]).outputs([Output::of(Float32)]);
+        out.push(given.detail("to_float32_given"));
         let params = CastParams { in_data_type: Float32, out_data_type: from };
         let data = x(Float32, &[3, 7]).range(-2.0, 2.0);
         let case = Case::new(Op::CAST, params, [data]).outputs([Output::of(from)]);
@@ -50,6 +53,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         (UInt32, UInt16, &[2]),
         (UInt64, Float64, &[3]),
         (Complex64, Int64, &[2, 2]),
+        (UInt16, Int16, &[5]),
     ] {
         let case = Case::new(Op::BITCAST, Params::None, [x(from, shape)]).outputs([Output::of(to)]);
         out.push(case.detail(format!("to_{}", to.name().to_lowercase())));

@@ -44,6 +44,8 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         for ty in [Int4, Int2, UInt4] {
             let packed = x(ty, shape).constant().q(0.25, 0);
             out.push(Case::new(Op::DEQUANTIZE, Params::None, [packed]).outputs([Output::of(Float32)]));
+            let given = Case::new(Op::DEQUANTIZE, Params::None, [x(ty, shape).q(0.25, 0)]);
+            out.push(given.outputs([Output::of(Float32)]).detail("given"));
         }
     }
     for dimension in [0, 2] {

@@ -21,6 +21,8 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     }
     let packed = x(Int4, &[3, 4]).constant().q(0.5, 0);
     out.push(Case::new(Op::TRANSPOSE, Params::None, [packed, list(&[1, 0])]).q(0.5, 0));
+    let given = [x(Int4, &[3, 4]).q(0.5, 0), list(&[1, 0])];
+    out.push(Case::new(Op::TRANSPOSE, Params::None, given).q(0.5, 0).detail("given"));
     let seven = [x(Float32, &[2, 1, 2, 1, 2, 1, 3]), list(&[6, 4, 5, 1, 0, 3, 2])];
     out.push(Case::new(Op::TRANSPOSE, Params::None, seven).detail("rank7"));
 }

@@ -59,6 +59,16 @@ fn divided(m: Multiplier, count: usize) -> Multiplier {
     Multiplier { multiplier: multiplier as i32, shift: m.shift - shift }
 }
 
+/// What a product of `count` quantized integers is multiplied by after each factor: each is brought to the root of the
+/// output's scale, so that the product stays in range.
+///
+/// # Errors
+/// For scales that fixed-point factors don't reach.
+pub fn product_factor(from: f32, to: f32, count: usize) -> Result<Multiplier> {
+    let root = f64::from(to).powf(1.0 / count.max(1) as f64);
+    Multiplier::new(f64::from(from) / root)
+}
+
 /// What makes quantized sums of sums: rescaled in single precision, as the field does.
 #[derive(Debug, Clone, Copy)]
 pub struct Sum {

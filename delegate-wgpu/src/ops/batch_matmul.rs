@@ -1,20 +1,25 @@
 //! BATCH_MATMUL.
 
-use delegraph_core::BuiltinOp;
+use delegraph_core::fixed_point::Multiplier;
 use delegraph_core::ops::Activation as Fused;
 use delegraph_core::ops::batch_matmul::BatchMatMulParams;
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
 use delegraph_shaders::batch_matmul::Spec;
+use delegraph_shaders::batch_matmul_wide::Spec as Wide;
 
-use super::GpuOp;
 use super::integers::steps;
+use super::{GpuOp, expect_one_of, invalid_scale};
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::BATCH_MATMUL, max_version: 4, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &BatchMatMulParams = cx.params()?;
+    if cx.ty(0) == Some(TensorType::Int16) {
+        return wide(cx, p);
+    }
     // Of floats and bytes, the field's kernel makes bytes of the floats first, with a scale for each row.
     if cx.ty(0) != cx.ty(1) {
         return Err(cx.wrong_type(1));
@@ -38,6 +43,31 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let depth = shapes[0].iter().rev().nth(usize::from(p.adj_x)).copied().unwrap_or(0);
     let steps = steps([a, b, to], depth, false, false, Fused::None)?;
     cx.push(spec(shapes, Some(steps)), &inputs, output)
+}
+
+/// Integers of 16 bits, whose sums have 64.
+fn wide(cx: &mut Lowering<'_, '_, '_>, p: &BatchMatMulParams) -> Result<(), Rejection> {
+    expect_one_of(cx, 1, &[TensorType::Int8, TensorType::Int16])?;
+    let (inputs, output) = ([cx.any_input(0)?, cx.any_input(1)?], cx.output(0)?);
+    if cx.narrow(output) != Some((16, true)) {
+        return Err(unsupported("an output that is not of the first input's type"));
+    }
+    let [a, b, to] = [cx.steps(inputs[0])?, cx.steps(inputs[1])?, cx.steps(output)?];
+    if [a.zero, b.zero, to.zero] != [0; 3] {
+        return Err(unsupported("zero points of 16 bits"));
+    }
+    let factor =
+        Multiplier::new(f64::from(a.scale * b.scale) / f64::from(to.scale)).map_err(invalid_scale)?;
+    let (multiplier, right) = factor.wide();
+    let spec = Wide {
+        a: cx.shape(inputs[0]),
+        b: cx.shape(inputs[1]),
+        transpose_a: p.adj_x,
+        transpose_b: p.adj_y,
+        multiplier: multiplier.unsigned_abs(),
+        right,
+    };
+    cx.push(spec, &inputs, output)
 }
 
 #[cfg(test)]

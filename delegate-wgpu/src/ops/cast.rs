@@ -1,11 +1,12 @@
-//! CAST between FLOAT32, INT32 and BOOL, and from COMPLEX64 to FLOAT32; BITCAST between types of 32 bits.
+//! CAST between FLOAT32, INT32 and BOOL, and from COMPLEX64 to FLOAT32; BITCAST.
 
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
+use delegraph_shaders::bitcast::Spec as Bits;
 use delegraph_shaders::cast::Spec;
 
-use super::{GpuOp, complex, expect_one_of};
-use crate::lower::Lowering;
+use super::{GpuOp, complex};
+use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp { op: BuiltinOp::CAST, max_version: 9, lower },
@@ -16,7 +17,7 @@ pub(super) fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     if cx.ty(0) == Some(TensorType::Complex64) {
         return complex::real(cx);
     }
-    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
+    let (input, output) = (cx.moved_input(0)?, cx.moved_output(0)?);
     // On the device they are floats of 32 bits, which nothing would round.
     let bfloat16 = TensorType::BFloat16;
     if cx.ty(0) != Some(bfloat16) && cx.node().output(0).is_some_and(|t| t.ty() == bfloat16) {
@@ -28,18 +29,34 @@ pub(super) fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(spec, &[input], output)
 }
 
-/// What takes a word in the model, too.
-const WORDS: &[TensorType] = &[TensorType::Float32, TensorType::Int32, TensorType::UInt32];
+/// Bits of an element in the model, and whether it is signed; none for elements that are something else on the device,
+/// as 16-bit floats are.
+fn bits(ty: TensorType) -> Option<(u32, bool)> {
+    Some(match ty {
+        TensorType::Float32 | TensorType::Int32 | TensorType::UInt32 => (32, false),
+        TensorType::Int16 => (16, true),
+        TensorType::UInt16 => (16, false),
+        TensorType::Int8 => (8, true),
+        TensorType::UInt8 => (8, false),
+        _ => return None,
+    })
+}
 
-/// Another look at the same words.
+/// Another look at the same bits.
 fn bitcast(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    expect_one_of(cx, 0, WORDS)?;
-    let to = cx.node().output(0).map(|tensor| tensor.ty());
-    if let Some(ty) = to.filter(|ty| !WORDS.contains(ty)) {
-        return Err(Rejection::UnsupportedType { operand: "output 0".into(), ty });
-    }
+    let (from, _) = cx.ty(0).and_then(bits).ok_or_else(|| cx.wrong_type(0))?;
+    let Some(ty) = cx.node().output(0).map(|tensor| tensor.ty()) else {
+        return Err(unsupported("output 0 is missing"));
+    };
+    let wrong = || Rejection::UnsupportedType { operand: "output 0".into(), ty };
+    let (to, signed) = bits(ty).ok_or_else(wrong)?;
     let input = cx.any_input(0)?;
-    cx.alias(0, input, 0)
+    if [from, to] == [32; 2] {
+        return cx.alias(0, input, 0);
+    }
+    let output = cx.output(0)?;
+    let elements = cx.shape(output).iter().product();
+    cx.push(Bits { from, to, signed, elements }, &[input], output)
 }
 
 #[cfg(test)]
@@ -66,5 +83,13 @@ mod tests {
         let input = Some(T::new(&[2], &[1.0_f32, -0.0]));
         let bits = T::new(&[2], &[0x3f80_0000_i32, i32::MIN]);
         check(BuiltinOp::BITCAST, 1, Params::None, &[input], &[bits]);
+        let run = |from: T, to: T| {
+            check(BuiltinOp::BITCAST, 1, Params::None, &[Some(from.clone())], std::slice::from_ref(&to));
+            check(BuiltinOp::BITCAST, 1, Params::None, &[Some(to)], &[from]);
+        };
+        run(T::new(&[2], &[1.5_f32, -1.5]), T::new(&[2, 4], &[0_u8, 0, 0xc0, 0x3f, 0, 0, 0xc0, 0xbf]));
+        run(T::new(&[1], &[0x8001_7ffe_u32]), T::new(&[1, 2], &[0x7ffe_i16, -0x7fff]));
+        run(T::new(&[2], &[-2_i16, 258]), T::new(&[2, 2], &[-2_i8, -1, 2, 1]));
+        run(T::new(&[2], &[200_u8, 1]), T::new(&[2], &[-56_i8, 1]));
     }
 }

@@ -22,7 +22,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let axis = axis(&cx.infer()).map_err(invalid)?;
     let mut shapes = Vec::with_capacity(cx.node().num_inputs());
     for i in 0..cx.node().num_inputs() {
-        let input = cx.any_input(i)?;
+        let input = cx.moved_input(i)?;
         // Scalars become a vector.
         let shape = cx.shape(input);
         shapes.push(if shape.is_empty() { vec![1] } else { shape });
@@ -38,9 +38,9 @@ pub(super) fn join(
 ) -> Result<(), Rejection> {
     let count = inputs.len();
     let spec = Spec { inputs, axis };
-    let output = cx.output(0)?;
+    let output = cx.moved_output(0)?;
     for part in 0..count {
-        let input = cx.any_input(part)?;
+        let input = cx.moved_input(part)?;
         // Kernels on the CPU move other types as they are, and refuse scales that differ.
         let input = match cx.narrow(input) {
             Some((8, false)) => rescaled(cx, input, output)?,

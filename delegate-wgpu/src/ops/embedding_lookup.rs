@@ -1,24 +1,63 @@
 //! EMBEDDING_LOOKUP.
 
-use delegraph_core::{BuiltinOp, TensorType};
+use delegraph_core::{BuiltinOp, Quantization, TensorType};
 use delegraph_delegate_api::Rejection;
+use delegraph_shaders::embedding_lookup::Spec as Packed;
 use delegraph_shaders::gather::Spec;
 
 use super::GpuOp;
+use crate::graph::Element;
 use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::EMBEDDING_LOOKUP, max_version: 5, lower }];
 
 /// An id that no row has gives a row of zeros.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
+    use TensorType::{Float16, Float32, Int2, Int4, Int8, UInt8};
     cx.expect(0, TensorType::Int32)?;
-    let ty = |tensor: Option<delegraph_delegate_api::TensorInfo<'_>>| tensor.map(|t| t.ty());
-    if ty(cx.node().input(1)) != ty(cx.node().output(0)) {
-        return Err(unsupported("a table of another type than the output"));
+    let to = cx.node().output(0).map(|tensor| tensor.ty());
+    if cx.ty(1) != to {
+        return match (cx.ty(1), to) {
+            (Some(Int8 | UInt8), Some(Float32 | Float16)) => packed(cx, 8),
+            (Some(Int4), Some(Float32 | Float16)) => packed(cx, 4),
+            (Some(Int2), Some(Float32 | Float16)) => packed(cx, 2),
+            (Some(Int4 | Int2), _) => Err(cx.wrong_type(1)),
+            _ => Err(unsupported("a table of another type than the output")),
+        };
     }
     let (ids, table, output) = (cx.any_input(0)?, cx.any_input(1)?, cx.output(0)?);
     let (input, indices) = (cx.shape(table), cx.shape(ids));
     cx.push(Spec { input, indices, axis: 0, batch_dims: 0 }, &[table, ids], output)
+}
+
+/// Floats out of a table of integers, which stays packed on the device.
+fn packed(cx: &mut Lowering<'_, '_, '_>, bits: u32) -> Result<(), Rejection> {
+    let shape = cx.input_shape(1)?;
+    let rows = shape.first().copied().unwrap_or(0);
+    let columns = shape.iter().skip(1).product();
+    if cx.node().input(1).is_some_and(|table| table.tensor().sparsity.is_some()) {
+        return Err(unsupported("a sparse table"));
+    }
+    let Some(Quantization::Affine(affine)) = cx.quantization(1) else {
+        return Err(unsupported("a table without scales per tensor or row"));
+    };
+    let scale_per_row = affine.scales.len() > 1;
+    if scale_per_row && (affine.dimension != 0 || affine.scales.len() != rows as usize) {
+        return Err(unsupported(format!("{} scales of {rows} rows", affine.scales.len())));
+    }
+    if affine.scales.is_empty() || !affine.zero_points.are_zero() {
+        return Err(unsupported("a table with zero points, or without scales"));
+    }
+    let mut bytes = cx.dense_bytes(1)?.into_owned();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    let words = u32::try_from(bytes.len() / 4).map_err(|_| unsupported("a table of this size"))?;
+    cx.check_size(&[words])?;
+    let (ids, output) = (cx.any_input(0)?, cx.output(0)?);
+    let table = cx.new_constant(&[words], Element::U32, &bytes);
+    let scales = cx.new_constant(&[if scale_per_row { rows } else { 1 }], Element::F32, &affine.scales);
+    let ids_count = cx.shape(ids).iter().product();
+    let spec = Packed { bits, rows, columns, ids: ids_count, scale_per_row };
+    cx.push(spec, &[table, ids, scales], output)
 }
 
 #[cfg(test)]
@@ -35,5 +74,24 @@ mod tests {
         ];
         let expected = T::new(&[3, 2], &[5.0_f32, 6.0, 1.0, 2.0, 5.0, 6.0]);
         check(BuiltinOp::EMBEDDING_LOOKUP, 1, Params::None, &inputs, &[expected]);
+    }
+
+    #[test]
+    fn rows_of_packed_integers() {
+        let ids = || Some(T::new(&[3], &[2_i32, 0, 2]));
+        let run = |table: T, expected: &[f32]| {
+            let inputs = [ids(), Some(table.constant())];
+            check(BuiltinOp::EMBEDDING_LOOKUP, 4, Params::None, &inputs, &[T::new(&[3, 3], expected)]);
+        };
+        // 1, -2, 3; 7, -8, 0; -1, 5, -4.
+        let nibbles = || T::packed(TensorType::Int4, &[3, 3], &[0xe1, 0x73, 0x08, 0x5f, 0x0c]);
+        run(nibbles().quantized(0.5, 0), &[-0.5, 2.5, -2.0, 0.5, -1.0, 1.5, -0.5, 2.5, -2.0]);
+        let rows = nibbles().quantized_along(&[1.0, 10.0, 100.0], 0);
+        run(rows, &[-100.0, 500.0, -400.0, 1.0, -2.0, 3.0, -100.0, 500.0, -400.0]);
+        // 1, -2, 0; -1, 1, 0; -2, -1, 1.
+        let pairs = T::packed(TensorType::Int2, &[3, 3], &[0b1100_1001, 0b1110_0001, 0b01]);
+        run(pairs.quantized(2.0, 0), &[-4.0, -2.0, 2.0, 2.0, -4.0, 0.0, -4.0, -2.0, 2.0]);
+        let bytes = T::new(&[3, 3], &[1_i8, -2, 3, 7, -8, 0, -128, 127, -4]);
+        run(bytes.quantized(0.5, 0), &[-64.0, 63.5, -2.0, 0.5, -1.0, 1.5, -64.0, 63.5, -2.0]);
     }
 }

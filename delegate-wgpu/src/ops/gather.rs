@@ -18,8 +18,8 @@ pub(super) const OPS: &[GpuOp] = &[
 /// here, computed ones give zeros there.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(1, TensorType::Int32)?;
-    let inputs = [cx.any_input(0)?, cx.any_input(1)?];
-    let output = cx.output(0)?;
+    let inputs = [cx.moved_input(0)?, cx.any_input(1)?];
+    let output = cx.moved_output(0)?;
     let [input, indices] = inputs.map(|id| cx.shape(id));
     let (axis, batch_dims) = gather_dimensions(&cx.infer()).map_err(invalid)?;
     check_indices(cx, input.get(axis..=axis).unwrap_or_default())?;

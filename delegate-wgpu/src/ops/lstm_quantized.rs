@@ -117,7 +117,7 @@ pub(super) fn full(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result
     let range = if cell.narrow { [i32::MIN, i32::MAX] } else { [i16::MIN.into(), i16::MAX.into()] };
     let input = cx.any_input(INPUT)?;
     let outputs = cells.checked_mul(4).ok_or_else(|| unsupported(format!("{cells} cells")))?;
-    cx.checked_temporary(&[rows, outputs])?;
+    cx.check_size(&[rows, outputs])?;
     let product = cx.temporary_of(&[rows, outputs], Element::I32);
     let sums = Sizes { rows, inputs: features, outputs, zeros: [input_zero, 0], up: false, range };
     push_sums(cx, sums, input, filter, &channels, product)?;
@@ -225,7 +225,7 @@ pub(super) fn push_sums(
 
 /// Room for all results of a cell.
 fn whole(cx: &mut Lowering<'_, '_, '_>, elements: u32) -> Result<ValueId, Rejection> {
-    cx.checked_temporary(&[elements])?;
+    cx.check_size(&[elements])?;
     Ok(cx.temporary_of(&[elements], Element::I32))
 }
 

@@ -45,7 +45,7 @@ pub(super) fn factor(of: Multiplier) -> Factor {
 }
 
 fn dequantize(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let input = cx.any_input(0)?;
+    let input = cx.moved_input(0)?;
     // Halves are floats on the device.
     if cx.element(input) == Element::F32 {
         return cx.alias(0, input, 0);
@@ -87,5 +87,19 @@ mod tests {
         let halves = [1.5_f32, -2.0].map(half::f16::from_f32);
         let input = Some(T::new(&[2], &halves));
         check(BuiltinOp::DEQUANTIZE, 3, Params::None, &[input], &[T::new(&[2], &[1.5_f32, -2.0])]);
+    }
+
+    #[test]
+    fn elements_that_share_a_byte() {
+        use delegraph_core::TensorType::{Int2, Int4, UInt4};
+        let run = |ty, bytes: &[u8], zero, expected: [f32; 3]| {
+            let input = T::packed(ty, &[3], bytes).quantized(0.5, zero);
+            let expected = [T::new(&[3], &expected)];
+            check(BuiltinOp::DEQUANTIZE, 9, Params::None, &[Some(input.clone())], &expected);
+            check(BuiltinOp::DEQUANTIZE, 9, Params::None, &[Some(input.constant())], &expected);
+        };
+        run(Int4, &[0x8f, 0x07], 1, [-1.0, -4.5, 3.0]);
+        run(UInt4, &[0x8f, 0x07], 0, [7.5, 4.0, 3.5]);
+        run(Int2, &[0b01_1011], 0, [-0.5, -1.0, 0.5]);
     }
 }

@@ -1,17 +1,18 @@
 //! MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY, REDUCE_ALL.
 
-use delegraph_core::BuiltinOp;
 use delegraph_core::ops::axis_in;
 use delegraph_core::ops::reduce::ReducerParams;
 use delegraph_core::quantized::Steps;
-use delegraph_core::quantized::reduce::{Mean, Sum};
+use delegraph_core::quantized::reduce::{Mean, Sum, product_factor};
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
 use delegraph_shaders::reduce::{Reduce, Spec};
+use delegraph_shaders::reduce_ordered::{Ordered as Kind, Spec as Ordered};
 use delegraph_shaders::rescale::{By, Spec as Rescale};
 
 use super::quantize::factor;
-use super::{GpuOp, invalid, invalid_scale};
+use super::{GpuOp, expect_one_of, invalid, invalid_scale};
 use crate::graph::{Element, ValueId};
 use crate::lower::{Lowering, unsupported};
 
@@ -50,11 +51,47 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             Reduce::Max | Reduce::Min => {
                 return Err(unsupported("an output of another scale than the input"));
             }
-            // The kernels on the CPU round after every factor.
-            Reduce::Prod => return Err(cx.wrong_type(0)),
+            Reduce::Prod => return product(cx, [input, output], axes),
         }
     }
+    if reduce == Reduce::Mean && element == Element::I32 && cx.ty(0) == Some(TensorType::Int32) {
+        return cx.push(Ordered { op: Kind::Mean, input: shape, axes }, &[input], output);
+    }
     cx.push(Spec { op: reduce, element, input: shape, axes, activation }, &[input], output)
+}
+
+/// Products of integers of few bits, which the kernels on the CPU round after every factor, or which wrap around.
+fn product(
+    cx: &mut Lowering<'_, '_, '_>,
+    [input, output]: [ValueId; 2],
+    axes: Vec<usize>,
+) -> Result<(), Rejection> {
+    use TensorType::{Int8, Int16, UInt8};
+    let shape = cx.shape(input);
+    let Some((bits, signed)) = cx.narrow(input).filter(|narrow| Some(*narrow) == cx.narrow(output)) else {
+        return Err(unsupported("an output of another type than the input"));
+    };
+    let op = match cx.quantization(0) {
+        Some(_) => {
+            expect_one_of(cx, 0, &[Int8, Int16])?;
+            let (from, to) = (cx.steps(input)?, cx.steps(output)?);
+            let count: usize = axes.iter().filter_map(|&axis| shape.get(axis)).map(|&n| n as usize).product();
+            let factor = product_factor(from.scale, to.scale, count).map_err(invalid_scale)?;
+            let (multiplier, right) = factor.wide();
+            Kind::Product {
+                input_zero: from.zero,
+                multiplier: multiplier.unsigned_abs(),
+                right,
+                output_zero: to.zero,
+                range: [to.low, to.high],
+            }
+        }
+        None => {
+            expect_one_of(cx, 0, &[Int8, UInt8, Int16])?;
+            Kind::Wrapped { bits, signed }
+        }
+    };
+    cx.push(Ordered { op, input: shape, axes }, &[input], output)
 }
 
 /// Sums of integers, and what the kernels on the CPU make of them.
@@ -115,5 +152,20 @@ mod tests {
         run(BuiltinOp::REDUCE_MAX, &[-1, 0], T::new(&[], &[6.0_f32]));
         run(BuiltinOp::REDUCE_MIN, &[1, 1], T::new(&[2], &[1.0_f32, 0.0]));
         run(BuiltinOp::REDUCE_PROD, &[0], T::new(&[3], &[4.0_f32, 10.0, 0.0]));
+    }
+
+    #[test]
+    fn whole_numbers_without_a_scale() {
+        let run = |op, input: T, axes: &[i32], expected: T| {
+            let axes = T::new(&[axes.len()], axes).constant();
+            check(op, 1, Params::None, &[Some(input), Some(axes)], &[expected]);
+        };
+        // Sums need more than 32 bits, and what is behind the point is cut off.
+        let large = [i32::MAX, i32::MAX - 1, i32::MAX - 3, i32::MIN, i32::MIN, i32::MIN + 1];
+        let means = T::new(&[2], &[i32::MAX - 2, i32::MIN + 1]);
+        run(BuiltinOp::MEAN, T::new(&[2, 3], &large), &[1], means);
+        run(BuiltinOp::MEAN, T::new(&[2, 2], &[-7_i32, 7, 0, 0]), &[0], T::new(&[2], &[-3_i32, 3]));
+        run(BuiltinOp::REDUCE_PROD, T::new(&[3], &[100_u8, 3, 1]), &[0], T::new(&[], &[44_u8]));
+        run(BuiltinOp::REDUCE_PROD, T::new(&[3], &[-100_i8, 3, 1]), &[0], T::new(&[], &[-44_i8]));
     }
 }

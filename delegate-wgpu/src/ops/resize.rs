@@ -22,7 +22,7 @@ fn bilinear(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (shape, [_, height, width, _]) = (cx.shape4(input)?, cx.shape4(output)?);
     let (size, sizes) = ([height, width], [(shape[1], height), (shape[2], width)]);
     let taps: Vec<[u32; 3]> = match cx.narrow(input) {
-        Some((8, true)) => taps(sizes, |from, to| fixed_taps(p, from, to), |at| at as u32),
+        Some((8 | 16, true)) => taps(sizes, |from, to| fixed_taps(p, from, to), |at| at as u32),
         Some((8, false)) => taps(sizes, |from, to| float_taps(p, from, to), f32::to_bits),
         _ => {
             let (align_corners, half_pixel_centers) = (p.align_corners, p.half_pixel_centers);
@@ -31,7 +31,14 @@ fn bilinear(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             return cx.push(Spec { op, input: shape, size }, &[input], output);
         }
     };
-    let op = if cx.narrow(input) == Some((8, true)) { Resize::Fixed } else { Resize::Unsigned };
+    if cx.narrow(input) != cx.narrow(output) {
+        return Err(unsupported("an output of another type than the input"));
+    }
+    let op = match cx.narrow(input) {
+        Some((8, true)) => Resize::Fixed,
+        Some((16, true)) => Resize::FixedWide,
+        _ => Resize::Unsigned,
+    };
     push_by_taps(cx, Spec { op, input: shape, size }, &taps, [input, output])
 }
 

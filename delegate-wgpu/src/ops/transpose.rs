@@ -11,7 +11,7 @@ use crate::lower::Lowering;
 pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::TRANSPOSE, max_version: 9, lower }];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let input = cx.any_input(0)?;
+    let input = cx.moved_input(0)?;
     let permutation = permutation(&cx.infer()).map_err(invalid)?.ok_or_else(not_constant)?;
     let shape = cx.shape(input);
     // Dimensions of one may go anywhere without that an element moves.
@@ -19,7 +19,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     if moved.is_sorted() {
         return cx.alias(0, input, 0);
     }
-    let output = cx.output(0)?;
+    let output = cx.moved_output(0)?;
     cx.push(Spec { input: shape, permutation: permutation.to_vec() }, &[input], output)
 }
 

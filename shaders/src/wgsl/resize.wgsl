@@ -40,6 +40,18 @@ alias F = f32;
 
 #include "divide"
 
+#if WIDE
+#if VEC4
+fn vec_of(v: u32) -> vec4<u32> {
+    return vec4<u32>(v);
+}
+#else
+fn vec_of(v: u32) -> u32 {
+    return v;
+}
+#endif
+#endif
+
 #if !COMPUTED && !NEAREST && !FIXED
 #include "exact"
 
@@ -100,10 +112,33 @@ fn main(
 #if FIXED
         let down = bitcast<i32>(beyond_top);
         let along = bitcast<i32>(taps[column + 2u]);
+#if WIDE
+        // Sums of the upper and of the lower bytes.
+        let a = input[top + left];
+        let b = input[top + right];
+        let c = input[bottom + left];
+        let d = input[bottom + right];
+        let above = (1024 - down) * (1024 - along);
+        let beside = (1024 - down) * along;
+        let below = down * (1024 - along);
+        let across = down * along;
+        let byte = T(255);
+        let low = (a & byte) * above + (b & byte) * beside + (c & byte) * below + (d & byte) * across;
+        let shift = vec_of(8u);
+        let high = (a >> shift) * above + (b >> shift) * beside + (c >> shift) * below + (d >> shift) * across
+            + (low >> shift);
+        let rest = low & byte;
+        // The magnitude, without its lowest byte, which no rounding sees.
+        let positive = (high > T(0)) | ((high == T(0)) & (rest > T(0)));
+        let size = select(-high - select(T(0), T(1), rest > T(0)), high, positive);
+        let rounded = (size + T(2048)) >> vec_of(12u);
+        output[out_row + i] = select(-rounded, rounded, positive);
+#else
         let sum = input[top + left] * ((1024 - down) * (1024 - along)) + input[bottom + left] * (down * (1024 - along))
             + input[top + right] * ((1024 - down) * along) + input[bottom + right] * (down * along);
         let half = select(T(-524288), T(524288), sum > T(0));
         output[out_row + i] = (sum + half) / 1048576;
+#endif
 #else
         let down = bitcast<f32>(beyond_top);
         let along = bitcast<f32>(taps[column + 2u]);

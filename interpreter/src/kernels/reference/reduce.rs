@@ -2,14 +2,14 @@
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::reduce::{ReducerParams, reduced};
-use delegraph_core::quantized::reduce::{Mean, Sum};
+use delegraph_core::quantized::reduce::{Mean, Sum, product_factor};
 use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 
 use super::binary::Number;
 use crate::kernels::index::{Nest, Strides, dense_strides};
 use crate::kernels::prepared::{Invoke, check_same_quantization, known, prepared, unsupported_type};
-use crate::kernels::quantized::{Multiplier, QuantizedElement, steps_of};
+use crate::kernels::quantized::{QuantizedElement, steps_of};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver
@@ -158,15 +158,14 @@ fn product(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
-/// Each factor is rescaled by the root of the output's scale, so that the product stays in range.
+/// Rescaled after every factor.
 fn quantized_product<T: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     // No product has this value.
     const NONE: i64 = i64::MIN;
     let r = Reduction::new(cx)?;
     let ((scale_in, zero_in), (scale_out, zero_out)) =
         (cx.input(0)?.scale_zero_point()?, cx.output(0)?.scale_zero_point()?);
-    let root = f64::from(scale_out).powf(1.0 / r.count.max(1) as f64);
-    let multiplier = Multiplier::new(f64::from(scale_in) / root)?;
+    let multiplier = product_factor(scale_in, scale_out, r.count)?;
     let products = cx.temporary_of::<i64>(r.outputs)?;
     Ok(Box::new(move |cx| {
         let products = &mut cx.temporary::<i64>(products)?[..r.outputs];
