@@ -118,17 +118,7 @@ impl Binary {
             ),
             (Self::Minimum, F32 | I32 | U32) => ("minimum", "return min(x, y);"),
             (Self::Maximum, F32 | I32 | U32) => ("maximum", "return max(x, y);"),
-            (Self::Pow, F32) => (
-                "pow",
-                // Of a negative base: the sign by the exponent's parity, and NaN (as a logarithm gives it)
-                // unless the exponent is whole. Of zero, drivers differ.
-                "let of_zero = select(T(0.0), 1.0 / abs(x), y < T(0.0));
-    let positive = select(pow(abs(x), y), of_zero, x == T(0.0));
-    let size = select(positive, T(1.0), y == T(0.0));
-    let odd = abs(y - 2.0 * floor(y * 0.5)) == T(1.0);
-    let of_negative = select(select(size, -size, odd), log2(x), y != floor(y));
-    return select(size, of_negative, x < T(0.0));",
-            ),
+            (Self::Pow, F32) => ("pow", include_str!("wgsl/include/power.wgsl")),
             (Self::SquaredDifference, F32 | I32) => ("squared_difference", "return (x - y) * (x - y);"),
             (Self::Prelu, F32) => ("prelu", "return select(x * y, x, x > T(0.0));"),
             (Self::Pow, I32) => (

@@ -252,6 +252,7 @@ fn include(name: &str) -> Option<&'static str> {
         "order" => include_str!("wgsl/include/order.wgsl"),
         "params" => include_str!("wgsl/include/params.wgsl"),
         "rounding" => include_str!("wgsl/include/rounding.wgsl"),
+        "power" => include_str!("wgsl/include/power.wgsl"),
         "row_scale" => include_str!("wgsl/include/row_scale.wgsl"),
         "sigmoid" => include_str!("wgsl/include/sigmoid.wgsl"),
         "split" => include_str!("wgsl/include/split.wgsl"),

@@ -49,4 +49,18 @@ mod tests {
         run(1, [5.0, 14.0, 13.0, 0.25, 16.25, 16.0]);
         run(i32::MAX, [14.0, 14.0, 14.0, 16.25, 16.25, 16.25]);
     }
+
+    #[test]
+    fn powers_of_negative_sums() {
+        let input = T::new(&[1, 1, 1, 3], &[1.0_f32, -2.0, 3.0]);
+        for beta in [2.0, 1.0, -3.0, 0.0] {
+            let params = LocalResponseNormalizationParams { radius: 0, bias: -1.0, alpha: -0.5, beta };
+            let values = input.floats();
+            let sum = |i: usize| -1.0 - 0.5 * values[i] * values[i];
+            let expected = T::from_fn(&[1, 1, 1, 3], |i| values[i] * sum(i).powf(-beta));
+            let op = BuiltinOp::LOCAL_RESPONSE_NORMALIZATION;
+            let params = Params::LocalResponseNormalization(params);
+            check(op, 1, params, &[Some(input.clone())], &[expected]);
+        }
+    }
 }

@@ -18,6 +18,12 @@ struct Params {
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
 #include "params"
 
+alias T = f32;
+
+fn power(x: T, y: T) -> T {
+#include "power"
+}
+
 #include "divide"
 
 @compute @workgroup_size({{WORKGROUP}})
@@ -34,6 +40,6 @@ fn main(
         for (var at = i - before; at < end; at++) {
             sum += input[at] * input[at];
         }
-        output[i] = input[i] * pow(p.bias + p.alpha * sum, -p.beta);
+        output[i] = input[i] * power(p.bias + p.alpha * sum, -p.beta);
 #include "walk_on"
 }
