@@ -100,8 +100,12 @@ def run(command):
 
 
 def measure(args, side, model):
-    """The medians of what fresh processes say."""
-    found = [once(args, side, model) for _ in range(args.repeat)]
+    """The medians of what fresh processes say, and of the peak with the small model: in turns, as how much of a program
+    the system maps changes with time."""
+    found = []
+    for _ in range(args.repeat):
+        idle = once(args, side, TINY)["peak"]
+        found.append({"idle": idle, **once(args, side, model)})
     return {key: sorted(one[key] for one in found)[len(found) // 2] for key in found[0]}
 
 
@@ -126,8 +130,7 @@ def main():
         print(json.dumps(litert(args.models[0], args.measure, args.threads)))
         return 0
     sides = ["ours", "xnnpack", "builtin"]
-    idle = {side: measure(args, side, TINY)["peak"] for side in sides}
-    print("process with the small model: " + ", ".join(f"{s} {idle[s] // 1024:,} KiB" for s in sides) + "\n")
+    idle = {side: [] for side in sides}
     print("| model | file | ours | XNNPACK | ratio | built-in | ratio | our arena | built-in arena | ratio |")
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     ratios, failed = {"xnnpack": [], "builtin": [], "arena": []}, []
@@ -140,7 +143,9 @@ def main():
                 failed.append(f"{model.stem}, {side}: {error}")
         if "ours" not in results or len(results) == 1:
             continue
-        above = {side: max(result["peak"] - idle[side], 1024) for side, result in results.items()}
+        above = {side: max(result["peak"] - result["idle"], 1024) for side, result in results.items()}
+        for side, result in results.items():
+            idle[side].append(result["idle"] // 1024)
         cells = [model.stem, f"{model.stat().st_size // 1024:,}", f"{above['ours'] // 1024:,}"]
 
         def beside(what, ours, theirs):
@@ -154,6 +159,8 @@ def main():
         arena = results["ours"]["arena"]
         cells += [f"{arena // 1024:,}", *beside("arena", arena, results.get("builtin", {}).get("arena"))]
         print("| " + " | ".join(cells) + " |", flush=True)
+    spans = (f"{side} {min(found):,} to {max(found):,} KiB" for side, found in idle.items() if found)
+    print("\nprocess with the small model: " + ", ".join(spans))
     for what, values in ratios.items():
         if values:
             mean = math.exp(sum(map(math.log, values)) / len(values))
