@@ -35,7 +35,7 @@ const MISSING: &[(&str, &str, &[&str])] = &[
         "control_flow", "densify", "hashtable", "variables",
     ]),
     (OPTIMIZED, "not yet: real models spend little time in it", &[
-        "add_n", "arg_min_max", "bucketize", "cast", "comparison", "complex", "conv_3d", "cumsum", "l2_normalization",
+        "add_n", "arg_min_max", "bucketize", "cast", "comparison", "complex", "conv_3d", "cumsum",
         "local_response_normalization", "lsh_projection", "non_max_suppression", "random", "rnn", "segment",
         "skip_gram", "svdf", "topk", "unique",
     ]),

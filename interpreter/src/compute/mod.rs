@@ -66,7 +66,7 @@ pub use error::{ComputeError, Result};
 pub use gemm::{BatchMatMulF32, GemmF32, MatrixLayout};
 pub use int16::{DepthwiseI16, LOW_OF_ZERO, Scale, WideSums, halves};
 pub use isa::Isa;
-pub use normalize::Normalize;
+pub use normalize::{Normalize, unit_length};
 pub use pool::ThreadPool;
 pub use pooling::{Pool, pool_2d};
 pub use pooling_i8::pool_2d_bytes;

@@ -1,4 +1,5 @@
-//! Normalization in single precision: to a mean of zero and a variance of one, or to a mean square of one.
+//! Normalization in single precision: to a mean of zero and a variance of one, to a mean square of one, or to a length of
+//! one.
 
 use super::Parallel;
 use super::buffer::SharedMut;
@@ -119,6 +120,65 @@ impl SimdTask for Jobs<'_> {
     }
 }
 
+/// `x / max(√Σ x², least)` for each row of `depth` elements.
+///
+/// # Errors
+/// Where lengths do not agree.
+pub fn unit_length(
+    isa: Isa,
+    (depth, least): (usize, f32),
+    x: &[f32],
+    out: &mut [f32],
+    par: &dyn Parallel,
+) -> Result<()> {
+    check_len("output", out.len(), x.len())?;
+    check_len("input", x.len() % depth.max(1), 0)?;
+    let Some(rows) = x.len().checked_div(depth) else { return Ok(()) };
+    let par = crew(par, x.len().saturating_mul(COST));
+    let bundle = bundle(par, rows, depth.saturating_mul(COST));
+    let out = SharedMut::new(out);
+    par.run(rows.div_ceil(bundle), &|task| {
+        let rows = task * bundle..((task + 1) * bundle).min(rows);
+        dispatch(isa, Lengths { depth, least, x, out, rows });
+    });
+    Ok(())
+}
+
+struct Lengths<'a> {
+    depth: usize,
+    least: f32,
+    x: &'a [f32],
+    out: SharedMut<'a, f32>,
+    rows: std::ops::Range<usize>,
+}
+
+impl SimdTask for Lengths<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let depth = self.depth;
+        for row in self.rows {
+            // SAFETY: `unit_length` has checked that there are whole rows of `depth` elements, on both sides; each row is
+            // written by one task. The instructions exist by the caller's promise.
+            unsafe {
+                let (from, to) = (self.x.as_ptr().add(row * depth), self.out.ptr(row * depth));
+                let length = total::<S, true>(from, [1, depth, depth], 0.0).sqrt().max(self.least);
+                let length = S::splat(length);
+                let mut i = 0;
+                while i + S::LANES <= depth {
+                    S::store(to.add(i), S::div(S::load(from.add(i)), length));
+                    i += S::LANES;
+                }
+                if i < depth {
+                    let n = depth - i;
+                    S::store_n(to.add(i), S::div(S::load_n(from.add(i), n), length), n);
+                }
+            }
+        }
+    }
+}
+
 /// The sum of `positions` rows of `width` elements, or that of the squares of how far they are from `mean`.
 ///
 /// # Safety
@@ -225,6 +285,32 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn rows_get_length_one() {
+        let mut rng = Rng::new(6);
+        let pool = ThreadPool::new(3);
+        for depth in [1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 70, 40_000] {
+            let mut x = rng.floats(5 * depth);
+            x[depth..2 * depth].fill(0.0);
+            let length =
+                |row: &[f32]| row.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt().max(1e-6);
+            let expected: Vec<f32> = x
+                .chunks_exact(depth)
+                .flat_map(|row| row.iter().map(|&v| (f64::from(v) / length(row)) as f32))
+                .collect();
+            for &isa in Isa::available() {
+                for par in [&Serial as &dyn Parallel, &pool] {
+                    let mut out = vec![f32::NAN; x.len()];
+                    unit_length(isa, (depth, 1e-6), &x, &mut out, par).unwrap();
+                    close(&out, &expected, 64, || format!("{depth} {}", isa.name()));
+                }
+            }
+        }
+        assert!(unit_length(Isa::best(), (3, 1e-6), &[0.0; 6], &mut [0.0; 5], &Serial).is_err());
+        assert!(unit_length(Isa::best(), (4, 1e-6), &[0.0; 6], &mut [0.0; 6], &Serial).is_err());
+        assert!(unit_length(Isa::best(), (0, 1e-6), &[], &mut [], &Serial).is_ok());
     }
 
     #[test]

@@ -46,7 +46,7 @@ mod int16;
 mod tests;
 
 families! {
-    batch_matmul, binary, conv_2d, depthwise_conv_2d, fully_connected, lstm, pad, pool_2d, prelu, quantize, reduce, resize, softmax,
+    batch_matmul, binary, conv_2d, depthwise_conv_2d, fully_connected, l2_normalization, lstm, pad, pool_2d, prelu, quantize, reduce, resize, softmax,
     transpose_conv, unary,
 }
 

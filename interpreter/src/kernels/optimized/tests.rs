@@ -7,6 +7,7 @@ use delegraph_core::ops::binary::{AddParams, MulParams, SubParams};
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
+use delegraph_core::ops::l2_normalization::L2NormParams;
 use delegraph_core::ops::lstm::UnidirectionalSequenceLSTMParams;
 use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_core::ops::reduce::ReducerParams;
@@ -304,6 +305,21 @@ fn softmax_of_rows() {
         };
         assert!(twins(op, 1, &params, &[Some(x)], &[out]));
     }
+}
+
+#[test]
+fn rows_of_length_one() {
+    let mut rng = Rng::new(47);
+    let params = Params::L2Norm(L2NormParams { fused_activation_function: Activation::None });
+    for _ in 0..40 {
+        let shape = [rng.range(0, 5), rng.range(1, 3), rng.range(1, 80)];
+        let x = floats(&mut rng, &shape, 20.0);
+        let out = x.like(&shape);
+        assert!(twins(BuiltinOp::L2_NORMALIZATION, 1, &params, &[Some(x)], &[out]));
+    }
+    let x = bytes(&mut rng, &[2, 9], true, 0.02);
+    let out = x.like(&[2, 9]).quantized(1.0 / 128.0, 0);
+    assert!(twins(BuiltinOp::L2_NORMALIZATION, 2, &params, &[Some(x)], &[out]));
 }
 
 #[test]
