@@ -5,7 +5,15 @@ use delegraph_core::ops::local_response_normalization::LocalResponseNormalizatio
 use super::prelude::*;
 
 pub(super) fn cases(out: &mut Vec<Case>) {
-    for (radius, bias, alpha, beta) in [(20, 0.0, 1.0, 0.5), (2, 1.0, 0.25, 0.75), (0, 9.0, 4.0, 1.0)] {
+    // The last ones raise negative sums.
+    let forms = [
+        (20, 0.0, 1.0, 0.5),
+        (2, 1.0, 0.25, 0.75),
+        (0, 9.0, 4.0, 1.0),
+        (2, -1.0, -0.5, 2.0),
+        (1, -2.0, -1.0, 1.0),
+    ];
+    for (radius, bias, alpha, beta) in forms {
         let params = LocalResponseNormalizationParams { radius, bias, alpha, beta };
         out.push(Case::new(Op::LOCAL_RESPONSE_NORMALIZATION, params, [x(Float32, &[2, 3, 2, 7])]));
     }
