@@ -1,0 +1,83 @@
+//! What is checked of a kernel's text, without an adapter.
+
+use std::collections::BTreeMap;
+
+use delegraph_shaders::{Access, Caps, Kernel};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+/// Valid with exactly the features, the bindings and the uniform block that the kernel declares, within WebGPU's default
+/// limits, and writable for Vulkan, Metal and DirectX.
+#[track_caller]
+pub(crate) fn check(kernel: &Kernel) {
+    let key = &kernel.key;
+    let fail = |what: &str, why: String| -> ! { panic!("{key}: {what}: {why}\n{}", kernel.wgsl) };
+    let module = naga::front::wgsl::parse_str(&kernel.wgsl)
+        .unwrap_or_else(|e| fail("parsing", e.emit_to_string(&kernel.wgsl)));
+    let mut capabilities = Capabilities::empty();
+    if kernel.features.subgroups {
+        capabilities |= Capabilities::SUBGROUP;
+    }
+    if kernel.features.halves {
+        capabilities |= Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    }
+    if kernel.features.f16 {
+        capabilities |= Capabilities::SHADER_FLOAT16;
+    }
+    let info = Validator::new(ValidationFlags::all(), capabilities)
+        .validate(&module)
+        .unwrap_or_else(|e| fail("validating", e.emit_to_string(&kernel.wgsl)));
+
+    let mut bindings = BTreeMap::new();
+    for (_, variable) in module.global_variables.iter() {
+        let Some(binding) = variable.binding else { continue };
+        let access = match variable.space {
+            naga::AddressSpace::Uniform => {
+                let size = module.types[variable.ty].inner.size(module.to_ctx());
+                let block = size.next_multiple_of(16) as usize;
+                assert_eq!(block, kernel.uniform.len(), "{key}: uniform block and its bytes");
+                Access::Uniform
+            }
+            naga::AddressSpace::Storage { access } if access.contains(naga::StorageAccess::STORE) => {
+                Access::ReadWrite
+            }
+            naga::AddressSpace::Storage { .. } => Access::Read,
+            naga::AddressSpace::Handle => Access::Texture,
+            other => fail("binding", format!("{other:?}")),
+        };
+        assert_eq!(binding.group, 0, "{key}");
+        bindings.insert(binding.binding as usize, access);
+    }
+    let declared: BTreeMap<usize, Access> = kernel.bindings.iter().map(|b| b.access()).enumerate().collect();
+    assert_eq!(bindings, declared, "{key}: bindings of the text and of the kernel");
+    let buffer = |a: &&Access| !matches!(a, Access::Uniform | Access::Texture);
+    let storage = declared.values().filter(buffer).count() as u32;
+    assert!(storage <= Caps::WEBGPU.max_storage_buffers, "{key}: {storage} storage buffers");
+
+    let entry = &module.entry_points[0];
+    assert_eq!(entry.name, kernel.entry, "{key}");
+    let invocations: u32 = entry.workgroup_size.iter().product();
+    assert!(invocations <= Caps::WEBGPU.max_invocations_per_workgroup, "{key}: {invocations} invocations");
+    let mut layouter = naga::proc::Layouter::default();
+    layouter.update(module.to_ctx()).unwrap();
+    let memory: u32 = module
+        .global_variables
+        .iter()
+        .filter(|(_, v)| v.space == naga::AddressSpace::WorkGroup)
+        .map(|(_, v)| layouter[v.ty].size)
+        .sum();
+    assert!(memory <= Caps::WEBGPU.max_workgroup_storage, "{key}: {memory} bytes of workgroup memory");
+
+    let spirv = naga::back::spv::Options { lang_version: (1, 3), ..Default::default() };
+    naga::back::spv::write_vec(&module, &info, &spirv, None)
+        .unwrap_or_else(|e| fail("writing SPIR-V", e.to_string()));
+    let metal = naga::back::msl::Options { lang_version: (2, 1), ..Default::default() };
+    naga::back::msl::write_string(&module, &info, &metal, &Default::default())
+        .unwrap_or_else(|e| fail("writing MSL", e.to_string()));
+    let hlsl =
+        naga::back::hlsl::Options { shader_model: naga::back::hlsl::ShaderModel::V6_0, ..Default::default() };
+    let pipeline = naga::back::hlsl::PipelineOptions::default();
+    let mut text = String::new();
+    naga::back::hlsl::Writer::new(&mut text, &hlsl, &pipeline)
+        .write(&module, &info, None)
+        .unwrap_or_else(|e| fail("writing HLSL", e.to_string()));
+}
