@@ -59,30 +59,11 @@ fn main(
 ) {
     p = uniforms;
     let i = (group.y * groups.x + group.x) * {{WORKGROUP / SPLIT}}u + item_of(local);
-    var rest = min(i, p.count - 1u);
-    var base = 0u;
-#for d in 0..KEPT
-#if d < KEPT - 1
-    let outer_{{d}} = divide(rest, p.kept_extent_{{d}});
-#else
-    let outer_{{d}} = 0u;
-#endif
-    base += (rest - outer_{{d}} * p.kept_extent_{{d}}) * p.kept_stride_{{d}};
-    rest = outer_{{d}};
-#endfor
+    var kept = min(i, p.count - 1u);
+#include "kept"
     var v = P({{START}});
     for (var r = part_of(local); r < p.reduced; r += {{SPLIT}}u) {
-        var at = base;
-        var left = r;
-#for d in 0..REDUCED
-#if d < REDUCED - 1
-        let turn_{{d}} = divide(left, p.reduced_extent_{{d}});
-#else
-        let turn_{{d}} = 0u;
-#endif
-        at += (left - turn_{{d}} * p.reduced_extent_{{d}}) * p.reduced_stride_{{d}};
-        left = turn_{{d}};
-#endfor
+#include "reduced"
         v = combine(v, input[at], 0u);
     }
     let result = fold(across(v, local, 0u));

@@ -76,34 +76,15 @@ fn main(
 ) {
     p = uniforms;
 #include "walk"
-        var place = i;
-        var base = 0u;
-#for d in 0..KEPT
-#if d < KEPT - 1
-        let outer_kept_{{d}} = divide(place, p.kept_extent_{{d}});
-#else
-        let outer_kept_{{d}} = 0u;
-#endif
-        base += (place - outer_kept_{{d}} * p.kept_extent_{{d}}) * p.kept_stride_{{d}};
-        place = outer_kept_{{d}};
-#endfor
+        var kept = i;
+#include "kept"
 #if MEAN
         var sum = vec2<u32>();
 #else
         var product = 1;
 #endif
         for (var r = 0u; r < p.reduced; r++) {
-            var at = base;
-            var left = r;
-#for d in 0..REDUCED
-#if d < REDUCED - 1
-            let turn_{{d}} = divide(left, p.reduced_extent_{{d}});
-#else
-            let turn_{{d}} = 0u;
-#endif
-            at += (left - turn_{{d}} * p.reduced_extent_{{d}}) * p.reduced_stride_{{d}};
-            left = turn_{{d}};
-#endfor
+#include "reduced"
             let v = input[at] - p.input_zero;
 #if MEAN
             sum = wide_add(sum, wide_of(v));
