@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use delegraph_conformance::cases::{self, Case};
 use delegraph_conformance::compare::Arithmetic;
@@ -49,6 +49,8 @@ enum Flaw {
     PanicsWhenInvoked,
     FailsToPrepare,
     ClaimsAndFails,
+    /// This is none: what it keeps for good, it makes in the background while one of its kernels lives.
+    MakesThingsInBackground,
 }
 
 /// Runs ADD of float32 tensors of one shape, with a flaw.
@@ -153,7 +155,46 @@ impl Adder {
             }
         };
         let operands = [operand(0), operand(1)];
-        Ok(Box::new(Sum { flaw: self.flaw, low, high, length, operands, runs: 0, first: None }))
+        let background = (self.flaw == Flaw::MakesThingsInBackground).then(Background::begin);
+        Ok(Box::new(Sum {
+            flaw: self.flaw,
+            low,
+            high,
+            length,
+            operands,
+            runs: 0,
+            first: None,
+            _background: background,
+        }))
+    }
+}
+
+/// Things that are kept for good, such as compiled shaders: a short life is enough for one of them, a long one for all.
+struct Background {
+    since: Instant,
+}
+
+static KEPT_FOR_GOOD: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
+const THINGS: usize = 5000;
+
+impl Background {
+    fn begin() -> Self {
+        Self::make(1);
+        Background { since: Instant::now() }
+    }
+
+    fn make(count: usize) {
+        let mut kept = KEPT_FOR_GOOD.lock().unwrap();
+        let left = THINGS - kept.len();
+        kept.extend((0..count.min(left)).map(|_| vec![0; 2000].into_boxed_slice()));
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if self.since.elapsed() > Duration::from_millis(300) {
+            Self::make(THINGS);
+        }
     }
 }
 
@@ -182,6 +223,7 @@ struct Sum {
     operands: [Addend; 2],
     runs: usize,
     first: Option<Vec<f32>>,
+    _background: Option<Background>,
 }
 
 static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
@@ -400,6 +442,13 @@ fn leaks() {
     noticed(Flaw::LeaksWhenInvoked, PLAIN, "memory", "every invocation takes about");
     noticed(Flaw::LeaksWhenMade, PLAIN, "memory", "every new delegate takes about");
     noticed(Flaw::GrowsOnDevice, PLAIN, "memory", "on the device");
+}
+
+#[test]
+fn what_is_made_once_in_the_background_is_no_leak() {
+    let result = run(Flaw::MakesThingsInBackground, PLAIN);
+    assert_eq!(result.outcome, Outcome::Pass, "{result:?}");
+    assert_eq!(KEPT_FOR_GOOD.lock().unwrap().len(), THINGS);
 }
 
 /// Each check notices a delegate: none is there that can never say anything.

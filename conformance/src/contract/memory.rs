@@ -1,5 +1,7 @@
 //! Memory that is never given back.
 
+use std::time::{Duration, Instant};
+
 use delegraph_core::Result;
 
 use super::{Found, Trial};
@@ -28,7 +30,11 @@ pub(super) fn check(trial: &Trial<'_>) -> Found {
         }
         interpreter.invoke()
     };
-    if let Some(bytes) = growth(&mut invoke)? {
+    let mut settled = || {
+        settle();
+        Ok(())
+    };
+    if let Some(bytes) = growth(&mut invoke, &mut settled)? {
         return Ok(Some(format!("every invocation takes about {bytes} bytes more, and keeps them")));
     }
     let device = |interpreter: &delegraph_interpreter::Interpreter| {
@@ -44,7 +50,14 @@ pub(super) fn check(trial: &Trial<'_>) -> Found {
     }
     drop(interpreter);
     let mut anew = || -> Result<()> { trial.run(&mut trial.interpreter(Some(trial.make()?))?).map(drop) };
-    let growth = growth(&mut anew)?;
+    let mut rest = || {
+        // What a delegate does in the background may end with the delegate.
+        let mut interpreter = trial.interpreter(Some(trial.make()?))?;
+        trial.run(&mut interpreter)?;
+        settle();
+        Ok(())
+    };
+    let growth = growth(&mut anew, &mut rest)?;
     Ok(growth.map(|bytes| format!("every new delegate takes about {bytes} bytes more, and keeps them")))
 }
 
@@ -52,14 +65,38 @@ pub(super) fn check(trial: &Trial<'_>) -> Found {
 /// more.
 const PASSES: usize = 6;
 
-/// Bytes that each run adds, where nearly every round adds some, however often it is measured.
-fn growth(run: &mut dyn FnMut() -> Result<()>) -> Result<Option<usize>> {
+/// Bytes that each run adds, where nearly every round adds some, however often it is measured. Between measurements there
+/// is a `rest`, so that what goes on in the background is not taken for what the runs leave behind.
+fn growth(
+    run: &mut dyn FnMut() -> Result<()>,
+    rest: &mut dyn FnMut() -> Result<()>,
+) -> Result<Option<usize>> {
     for _ in 1..PASSES {
         if grows(run)?.is_none() {
             return Ok(None);
         }
+        rest()?;
     }
     grows(run)
+}
+
+/// For how long memory stands still when nothing goes on in the background.
+const STANDS_STILL: Duration = Duration::from_millis(500);
+
+/// What goes on for longer is not waited for.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Waits until nobody takes memory or gives some back.
+fn settle() {
+    let start = Instant::now();
+    let (mut before, mut since) = (in_use(), start);
+    while since.elapsed() < STANDS_STILL && start.elapsed() < LONGEST {
+        std::thread::sleep(Duration::from_millis(5));
+        let now = in_use();
+        if now != before {
+            (before, since) = (now, Instant::now());
+        }
+    }
 }
 
 fn grows(run: &mut dyn FnMut() -> Result<()>) -> Result<Option<usize>> {
