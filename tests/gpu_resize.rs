@@ -296,6 +296,74 @@ fn inputs_that_are_alike_at_first_and_broadcast_later() {
     );
 }
 
+/// A node of `op`, whose inputs are the model's, of these shapes first and then of `sizes`.
+#[track_caller]
+fn one(
+    op: BuiltinOp,
+    params: impl Into<Params>,
+    first: &[&[usize]],
+    constants: &[&[i32]],
+    sizes: &[&[&[usize]]],
+) {
+    let mut net = Net::new();
+    let mut inputs: Vec<TensorId> =
+        first.iter().map(|shape| net.graph.input("", TensorType::Float32, *shape)).collect();
+    inputs.extend(constants.iter().map(|list| net.graph.constant("", [list.len()], list)));
+    let output = net.node(op, params, &inputs);
+    check(net.model(&[output]), sizes);
+}
+
+#[test]
+fn two_inputs_of_many_dimensions() {
+    let first: [&[usize]; 2] = [&[1, 1, 1, 1], &[1, 1, 1, 1, 1, 1]];
+    one(
+        BuiltinOp::SUB,
+        SubParams::default(),
+        &first,
+        &[],
+        &[
+            &[&[16, 16, 1, 16], &[16, 16, 1, 16, 16, 1]],
+            &[&[2, 1, 3, 1], &[3, 1, 1, 5, 1, 4]],
+            &[&[1, 5, 1, 4], &[2, 3, 2, 1, 3, 1]],
+            &first,
+        ],
+    );
+    let first: [&[usize]; 2] = [&[1, 2, 1, 2, 2], &[1, 1, 2]];
+    let sizes: [&[&[usize]]; 3] =
+        [&[&[2, 2, 2, 2, 2], &[2, 1, 2]], &[&[3, 1, 2, 5, 4], &[2, 5, 1]], &[&[1, 7, 4, 4, 8], &[1, 4, 8]]];
+    one(BuiltinOp::PRELU, Params::None, &first, &[], &sizes);
+}
+
+#[test]
+fn products_of_which_every_dimension_changes() {
+    let first: [&[usize]; 3] = [&[2, 10], &[3, 10], &[3]];
+    let sizes: [&[&[usize]]; 4] = [
+        &[&[1, 4], &[130, 4], &[130]],
+        &[&[130, 20], &[2, 20], &[2]],
+        &[&[1, 7], &[16, 7], &[16]],
+        &[&[5, 1], &[1, 1], &[1]],
+    ];
+    one(BuiltinOp::FULLY_CONNECTED, FullyConnectedParams::default(), &first, &[], &sizes);
+}
+
+#[test]
+fn what_is_cut_and_put_together() {
+    use delegraph::core::ops::depth_to_space::SpaceToDepthParams;
+    use delegraph::core::ops::pack::PackParams;
+    use delegraph::core::ops::slice::StridedSliceParams;
+    let sizes: [&[&[usize]]; 3] = [&[&[12, 20, 4, 6]], &[&[1, 4, 64, 20]], &[&[3, 8, 12, 1]]];
+    one(BuiltinOp::SPACE_TO_DEPTH, SpaceToDepthParams { block_size: 4 }, &[&[2, 12, 24, 1]], &[], &sizes);
+    let bounds: [&[i32]; 3] = [&[3, 0], &[7, 0], &[2, 1]];
+    let params = StridedSliceParams { end_mask: 2, ..Default::default() };
+    let sizes: [&[&[usize]]; 3] = [&[&[5, 8]], &[&[4, 7]], &[&[70, 64]]];
+    one(BuiltinOp::STRIDED_SLICE, params, &[&[33, 1]], &bounds, &sizes);
+    let first: [&[usize]; 3] = [&[3, 7, 3][..]; 3];
+    let sizes: [&[&[usize]]; 3] = [&[&[1, 12, 1][..]; 3], &[&[5, 1, 4][..]; 3], &[&[1, 1, 1][..]; 3]];
+    one(BuiltinOp::PACK, PackParams { values_count: 3, axis: 1 }, &first, &[], &sizes);
+    let sizes: [&[&[usize]]; 2] = [&[&[4]], &[&[1]]];
+    one(BuiltinOp::BROADCAST_TO, Params::None, &[&[1]], &[&[3, 4]], &sizes);
+}
+
 #[test]
 fn whoever_goes_needs_nothing_any_more() {
     let Some(delegate) = delegate() else { return };

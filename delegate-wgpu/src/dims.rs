@@ -90,6 +90,8 @@ struct Finder {
     today: Vec<usize>,
     /// Symbols that no node lets change.
     stuck: Vec<bool>,
+    /// Per symbol, the one that a node makes it equal to, or itself.
+    equal: Vec<usize>,
     /// What makes a symbol what it is.
     symbols: HashMap<Vec<usize>, usize>,
 }
@@ -99,8 +101,10 @@ impl Finder {
         let symbol = *self.symbols.entry(meaning).or_insert_with(|| {
             self.today.push(today);
             self.stuck.push(false);
+            self.equal.push(self.equal.len());
             self.today.len() - 1
         });
+        let symbol = self.equal[symbol];
         if self.stuck[symbol] { Dim::Fixed(today) } else { Dim::Free(symbol) }
     }
 
@@ -173,24 +177,57 @@ impl Finder {
         symbols.sort_unstable();
         symbols.dedup();
         let mut sizes: Vec<usize> =
-            shapes(&|_| None).iter().flatten().flat_map(|s| s.dims().to_vec()).collect();
-        sizes.push(1);
+            shapes(&|_| None).iter().flatten().chain(&before).flat_map(|s| s.dims().to_vec()).collect();
+        // An index may have as many dimensions as there are.
+        sizes.extend(1..=6);
         sizes.sort_unstable();
         sizes.dedup();
-        // Each symbol with what two other sizes make of the outputs.
-        let (mut changes, mut stuck) = (Vec::new(), Vec::new());
-        for &symbol in &symbols {
+        let sized = |list: &[usize], to: usize| infer(node, &shapes(&|s| list.contains(&s).then_some(to)));
+        let twice = |list: &[usize], size: usize| -> Option<[Vec<Shape>; 2]> {
+            Some([sized(list, size.checked_mul(3)?)?, sized(list, size.checked_mul(7)?)?])
+        };
+        let alone: Vec<_> = symbols.iter().map(|&symbol| twice(&[symbol], self.today[symbol])).collect();
+        let is_tied = |i: usize| {
+            let size = self.today[symbols[i]];
+            alone[i].is_none() && sizes.iter().all(|&to| to == size || sized(&[symbols[i]], to).is_none())
+        };
+        let tied: Vec<bool> = (0..symbols.len()).map(is_tied).collect();
+        let is_tied_to = |symbol: usize, size: usize| {
+            self.today[symbol] == size && symbols.binary_search(&symbol).is_ok_and(|i| tied[i])
+        };
+        let most = dims.iter().flatten().map(Vec::len).max().unwrap_or(0);
+        let row = |d: usize| -> Vec<usize> {
+            let all = dims.iter().flatten().filter_map(|dims| dims.get(d));
+            all.filter_map(|dim| if let Dim::Free(symbol) = dim { Some(*symbol) } else { None }).collect()
+        };
+        let rows: Vec<Vec<usize>> = (0..most).map(row).filter(|row| row.len() > 2).collect();
+        // Each symbol with what two other sizes make of the outputs, and whether one of it is stretched to another's size.
+        let (mut changes, mut stuck, mut equal) = (Vec::new(), Vec::new(), Vec::new());
+        for (i, &symbol) in symbols.iter().enumerate() {
+            if let Some(found) = &alone[i] {
+                changes.push((symbol, found.clone(), false));
+                continue;
+            }
             let size = self.today[symbol];
-            let alone = |to: usize| infer(node, &shapes(&|s| (s == symbol).then_some(to)));
-            let together = |to: usize| infer(node, &shapes(&|s| (self.today[s] == size).then_some(to)));
-            let both = |with: &dyn Fn(usize) -> Option<Vec<Shape>>| {
-                Some([with(size.checked_mul(3)?)?, with(size.checked_mul(7)?)?])
-            };
-            match both(&alone).or_else(|| both(&together)) {
-                Some(found) => changes.push((symbol, found)),
+            let alike = (0..symbols.len()).filter(|j| self.today[symbols[*j]] == size);
+            let mut found = twice(&alike.clone().map(|j| symbols[j]).collect::<Vec<_>>(), size);
+            for j in alike.filter(|j| *j != i && tied[i]) {
+                if let Some(pair) = twice(&[symbol, symbols[j]], size) {
+                    equal.extend(tied[j].then_some((symbol, symbols[j])));
+                    found = found.or(Some(pair));
+                }
+            }
+            // What all inputs have in the same place.
+            for row in rows.iter().filter(|row| tied[i] && row.first() == Some(&symbol)) {
+                if row.iter().all(|other| is_tied_to(*other, size)) && twice(row, size).is_some() {
+                    equal.extend(row.iter().map(|other| (symbol, *other)));
+                }
+            }
+            match found {
+                Some(found) => changes.push((symbol, found, size != 1 && sized(&[symbol], 1).is_some())),
                 // A shape that a node states may still be reached by another way.
                 None if node.op().builtin() == Some(BuiltinOp::RESHAPE) => {}
-                None if sizes.iter().all(|&to| to == size || alone(to).is_none()) => stuck.push(symbol),
+                None if tied[i] => stuck.push(symbol),
                 None => {}
             }
         }
@@ -200,13 +237,15 @@ impl Finder {
             for (d, &size) in shape.iter().enumerate() {
                 let mut meaning = vec![size];
                 let mut same = None;
-                for (symbol, [three, seven]) in &changes {
+                for (symbol, [three, seven], stretches) in &changes {
                     let to = [three, seven].map(|shapes| shapes[o].dims().get(d).copied().unwrap_or(0));
                     if to == [size; 2] {
                         continue;
                     }
                     let v = self.today[*symbol];
-                    if size == v && to == [3 * v, 7 * v] && same.is_none() {
+                    if *stretches {
+                        meaning.extend([*symbol, to[0], to[1]]);
+                    } else if size == v && to == [3 * v, 7 * v] && same.is_none() {
                         same = Some(*symbol);
                     } else if same.is_some_and(|same| self.today[same] != v) || same.is_none() {
                         meaning.extend([*symbol, to[0], to[1]]);
@@ -225,6 +264,10 @@ impl Finder {
             result.push(list);
         }
         stuck.into_iter().for_each(|symbol| self.stuck[symbol] = true);
+        for (one, other) in equal {
+            let (one, other) = (self.equal[one], self.equal[other]);
+            self.equal.iter_mut().filter(|symbol| **symbol == other).for_each(|symbol| *symbol = one);
+        }
         Some(result)
     }
 }
@@ -237,6 +280,8 @@ fn fixed(shape: &Shape) -> Vec<Dim> {
 mod tests {
     use delegraph_core::kernel::RuntimeTensor;
     use delegraph_core::ops::conv_2d::Conv2DParams;
+    use delegraph_core::ops::fully_connected::FullyConnectedParams;
+    use delegraph_core::ops::pack::PackParams;
     use delegraph_core::ops::reduce::ReducerParams;
     use delegraph_core::ops::reshape::ReshapeParams;
     use delegraph_core::ops::{Padding, binary::MulParams};
@@ -299,6 +344,25 @@ mod tests {
             dims(&model, &[same, one, other, mean, product, rows]),
             ["a b c 16", "a d e 16", "a d e 16", "a 1 1 16", "a b c 16", "f 32"],
         );
+    }
+
+    #[test]
+    fn what_a_node_wants_equal_is_one_and_what_it_repeats_is_not() {
+        let mut graph = SubgraphBuilder::new("main");
+        let mut input = |shape: &[usize]| graph.input("", TensorType::Float32, shape);
+        let [x, weights, bias] = [input(&[2, 10]), input(&[3, 10]), input(&[3])];
+        let rows = [input(&[1, 4]), input(&[1, 4]), input(&[1, 4])];
+        let [a, b] = [input(&[2, 8]), input(&[2, 8])];
+        let params = FullyConnectedParams { keep_num_dims: true, ..Default::default() };
+        let dense = graph.node(BuiltinOp::FULLY_CONNECTED, params).inputs([x, weights, bias]).output("");
+        let params = PackParams { values_count: 3, axis: 0 };
+        let pack = graph.node(BuiltinOp::PACK, params).inputs(rows).output("");
+        let product = graph.node(BuiltinOp::MUL, MulParams::default()).inputs([a, b]).output("");
+        graph.outputs([dense, pack, product]);
+        let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+        assert_eq!(dims(&model, &[x, weights, bias, dense]), ["a b", "c b", "c", "a c"]);
+        assert_eq!(dims(&model, &[rows[0], rows[1], rows[2], pack]), ["a b", "a b", "a b", "3 a b"]);
+        assert_eq!(dims(&model, &[a, b, product]), ["a b", "c d", "e f"]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod options;
 mod passes;
 mod pipelines;
 mod plan;
+mod sizes;
 mod table;
 #[cfg(test)]
 mod testing;

@@ -9,7 +9,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use delegraph_core::kernel::{Placement, RuntimeTensor};
-use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_core::{BuiltinOp, Model, NodeId, Op, Shape, TensorId};
 use delegraph_delegate_api::{DelegateParams, GraphView, NodeState, NodeView};
 use delegraph_shaders::{Kernel, ShaderError, slice};
@@ -18,26 +17,9 @@ use crate::context::Facts;
 use crate::dims::{Dim, Dims, infer};
 use crate::graph::{Graph, Source, Spec, Step};
 use crate::lower::Builder;
+use crate::sizes::{self, Free};
 use crate::{ops, passes};
 
-/// Sizes of which one is of each kind: one, an odd number, one that comes in fours and is long enough to be shared.
-const KINDS: [usize; 3] = [1, 3, 68];
-/// An odd number and one that comes in fours, of which even six dimensions are not too many elements.
-const SMALL: [usize; 2] = [3, 4];
-/// Columns of a product that tiles of each width suit, and a depth beyond which sums of integers take more.
-const COLUMNS: [usize; 5] = [6, 8, 10, 16, 8196];
-/// Few rows in fours, rows too many to be shared, in fours and not, and ones long enough to be.
-const ROWS: [usize; 4] = [4, 67, 8195, 8196];
-/// What can be cut into pieces of every kind.
-const PIECES: [usize; 5] = [2, 6, 24, 64, 720];
-/// Dimensions that an index may have.
-const DEPTHS: [usize; 5] = [2, 3, 4, 5, 6];
-/// Dimensions of which each is tried as one and as several, beside all others.
-const MOST_REPEATED: usize = 9;
-/// Random tries for each dimension, where there are too many or too special ones to try all.
-const TRIES: usize = 160;
-/// Dimensions of which every combination of kinds is tried; of more, every pair's.
-const MOST: usize = 3;
 /// Bytes of a constant that are no weights to look at.
 const FEW_BYTES: usize = 256;
 /// Bytes of a computed constant that are copied for what looks at it later.
@@ -218,9 +200,14 @@ impl Twins {
         }
     }
 
-    /// Adds the grouped convolutions that one becomes where its input, which is the model's, has more channels.
+    /// Adds the grouped convolutions, and those of each channel, that one becomes where its input, which is the model's, has
+    /// other channels.
     fn of_channels(&mut self, graph: &Graph<'_>, step: &Step<'_>) {
-        let Spec::Conv2D(conv) = &step.spec else { return };
+        let channels = match &step.spec {
+            Spec::Conv2D(conv) => conv.output[3],
+            Spec::DepthwiseConv2D(conv) => conv.output[3],
+            _ => return,
+        };
         let Some(&input) = step.inputs.first() else { return };
         // Weights before it would have fixed the channels.
         let mut value = graph.root(input).0;
@@ -231,11 +218,21 @@ impl Twins {
         if !matches!(graph.value(value).source, Source::Input) {
             return;
         }
-        for groups in (1..=conv.output[3]).filter(|groups| conv.output[3].is_multiple_of(*groups)) {
-            let mut grouped = conv.clone();
-            grouped.input[3] = conv.filter[3].saturating_mul(groups);
-            for spec in simple(&grouped.into()).into_iter().flatten() {
-                self.add(spec.kernel(&self.facts.caps));
+        for count in (1..=channels).filter(|count| channels.is_multiple_of(*count)) {
+            match &step.spec {
+                Spec::Conv2D(conv) => {
+                    let mut grouped = conv.clone();
+                    grouped.input[3] = conv.filter[3].saturating_mul(count);
+                    for spec in simple(&grouped.into()).into_iter().flatten() {
+                        self.add(spec.kernel(&self.facts.caps));
+                    }
+                }
+                Spec::DepthwiseConv2D(conv) => {
+                    let mut fewer = conv.clone();
+                    fewer.input[3] = count;
+                    self.add(fewer.kernel(&self.facts.caps));
+                }
+                _ => {}
             }
         }
     }
@@ -314,8 +311,9 @@ impl Twins {
         touched.extend(group.iter().flat_map(|id| self.view().node(*id).node().outputs.clone()));
         let before: Vec<Shape> = touched.iter().map(|id| self.tensors[id.0].shape.clone()).collect();
         let mut any = false;
-        let tries = if heavy { self.few_sizes(&symbols) } else { self.sizes(group, &symbols) };
-        for sizes in tries {
+        let free = self.free(group, &symbols);
+        for sizes in if heavy { free.few_sizes() } else { free.sizes() } {
+            let sizes = symbols.iter().copied().zip(sizes).collect();
             any |= self.lower(group, &inputs, &sizes).is_some();
         }
         for (id, shape) in touched.iter().zip(before) {
@@ -342,111 +340,28 @@ impl Twins {
         }
     }
 
-    /// Sizes of each kind, of all symbols or of one.
-    fn few_sizes(&self, symbols: &[usize]) -> Vec<HashMap<usize, usize>> {
-        let today: HashMap<usize, usize> = symbols.iter().map(|s| (*s, self.dims.today(*s))).collect();
-        let mut all: Vec<HashMap<usize, usize>> =
-            KINDS.iter().map(|size| symbols.iter().map(|s| (*s, *size)).collect()).collect();
-        for symbol in symbols {
-            all.extend(KINDS.map(|size| {
-                let mut list = today.clone();
-                list.insert(*symbol, size);
-                list
-            }));
-        }
-        all.push(today);
-        all
-    }
-
-    /// Sizes of these symbols that lead to every text of the nodes, one list for each try.
-    fn sizes(&self, group: &[NodeId], symbols: &[usize]) -> Vec<HashMap<usize, usize>> {
+    /// What is known of the sizes of these symbols.
+    fn free(&self, group: &[NodeId], symbols: &[usize]) -> Free {
         let view = self.view();
-        let kind = |size: usize| if size == 1 { 0 } else { 1 + usize::from(size.is_multiple_of(4)) };
-        let kinds = |symbol: usize| {
-            let today = self.dims.today(symbol);
-            KINDS.map(|size| if kind(size) == kind(today) && size != 68 { today } else { size })
+        let mut free = Free {
+            today: symbols.iter().map(|symbol| self.dims.today(*symbol)).collect(),
+            fixed: Vec::new(),
+            special: Vec::new(),
+            windows: Vec::new(),
         };
-        let today: HashMap<usize, usize> = symbols.iter().map(|s| (*s, self.dims.today(*s))).collect();
-        // A few that all have the same kind of size, to change one or two of them.
-        let mut bases = vec![today];
-        bases.extend(KINDS.map(|size| symbols.iter().map(|s| (*s, size)).collect()));
-        let mut all = bases.clone();
-        all.extend(SMALL.map(|size| symbols.iter().map(|s| (*s, size)).collect()));
-        let change = |base: &HashMap<usize, usize>, to: &[(usize, usize)]| {
-            let mut list = base.clone();
-            list.extend(to.iter().copied());
-            list
-        };
-        let pairs =
-            || symbols.iter().enumerate().flat_map(|(i, a)| symbols[i + 1..].iter().map(|b| (*a, *b)));
-        if symbols.len() <= MOST {
-            let mut product: Vec<HashMap<usize, usize>> = vec![HashMap::new()];
-            for &symbol in symbols {
-                let with =
-                    |list: HashMap<usize, usize>| kinds(symbol).map(|size| change(&list, &[(symbol, size)]));
-                product = product.into_iter().flat_map(with).collect();
-            }
-            all.extend(product);
-        } else {
-            for (base, (a, b)) in bases.iter().flat_map(|base| pairs().map(move |pair| (base, pair))) {
-                let each = kinds(a).into_iter().flat_map(|x| kinds(b).map(|y| [(a, x), (b, y)]));
-                all.extend(each.map(|to| change(base, &to)));
-            }
-        }
-        let (mut special, mut equals) = (Vec::new(), HashSet::new());
-        for id in group {
-            let node = view.node(*id);
+        for node in group.iter().map(|id| view.node(*id)) {
             // A dimension may become what another one always is.
-            for tensor in node.inputs().chain(node.outputs()) {
-                let dims = self.dims.of(tensor.id()).unwrap_or_default();
-                equals.extend(dims.iter().filter_map(|dim| match dim {
-                    Dim::Fixed(size) => Some(*size),
-                    Dim::Free(_) => None,
-                }));
-            }
-            special.extend_from_slice(special_sizes(node));
-            // A window over all of an image is another kernel.
-            if let Ok(pool) = <&Pool2DParams>::try_from(node.params()) {
-                let [h, w] = [pool.filter_height, pool.filter_width].map(|n| usize::try_from(n).unwrap_or(1));
-                for (base, (a, b)) in bases.iter().flat_map(|base| pairs().map(move |pair| (base, pair))) {
-                    all.extend([[(a, h), (b, w)], [(a, w), (b, h)]].map(|to| change(base, &to)));
-                }
-            }
+            let tensors = node.inputs().chain(node.outputs());
+            let dims = tensors.flat_map(|tensor| self.dims.of(tensor.id()).unwrap_or_default());
+            free.fixed.extend(dims.filter_map(|dim| match dim {
+                Dim::Fixed(size) => Some(*size),
+                Dim::Free(_) => None,
+            }));
+            free.special.extend_from_slice(sizes::special(node));
+            free.special.extend(sizes::stated(node));
+            free.windows.extend(sizes::window(node));
         }
-        for (base, &symbol) in bases.iter().flat_map(|base| symbols.iter().map(move |symbol| (base, symbol)))
-        {
-            all.extend(special.iter().chain(&equals).map(|size| change(base, &[(symbol, *size)])));
-        }
-        if symbols.len() > MOST {
-            // Any of them repeated along the others' dimensions: what is equal now stays equal, or becomes one.
-            let odd =
-                |size: usize| if size == 1 || equals.contains(&size) { size } else { size + 1 - size % 2 };
-            let bases = SMALL.map(|small| move |size: usize| if size == 1 { small } else { size });
-            for (base, in_fours) in bases.iter().flat_map(|base| [(base, true), (base, false)]) {
-                for ones in 0..1_usize << symbols.len().min(MOST_REPEATED) {
-                    all.push(HashMap::from_iter(symbols.iter().enumerate().map(|(i, &symbol)| {
-                        let today = self.dims.today(symbol);
-                        let size = base(if in_fours { today } else { odd(today) });
-                        (symbol, if ones >> i.min(MOST_REPEATED - 1) & 1 == 1 { 1 } else { size })
-                    })));
-                }
-            }
-        }
-        if symbols.len() > MOST || !special.is_empty() {
-            let domain: Vec<usize> =
-                symbols.iter().map(|s| self.dims.today(*s)).chain(KINDS).chain(special).collect();
-            let mut state = 1_u64;
-            let mut one_of = |sizes: &[usize]| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                sizes[(state >> 33) as usize % sizes.len()]
-            };
-            for _ in 0..TRIES * symbols.len() {
-                // Few sizes, as many dimensions must be equal.
-                let few = [one_of(&domain), one_of(&domain), one_of(&KINDS)];
-                all.push(symbols.iter().map(|symbol| (*symbol, one_of(&few))).collect());
-            }
-        }
-        all
+        free
     }
 
     /// Adds the kernels of a group when symbols have these sizes; `None` where no such sizes can be.
@@ -486,41 +401,6 @@ impl Twins {
         let kernels: Vec<_> = lowered.steps.iter().map(|step| step.spec.kernel(&self.facts.caps)).collect();
         kernels.into_iter().for_each(|kernel| self.add(kernel));
         Some(())
-    }
-}
-
-/// Sizes that matter to an op beyond their kind.
-fn special_sizes(node: NodeView<'_>) -> &'static [usize] {
-    use BuiltinOp as B;
-    match node.op().builtin() {
-        Some(B::BATCH_MATMUL | B::FULLY_CONNECTED) => &COLUMNS,
-        Some(
-            B::MEAN
-            | B::SUM
-            | B::REDUCE_MAX
-            | B::REDUCE_MIN
-            | B::REDUCE_PROD
-            | B::REDUCE_ANY
-            | B::REDUCE_ALL
-            | B::SOFTMAX
-            | B::LOG_SOFTMAX
-            | B::L2_NORMALIZATION
-            | B::ARG_MAX
-            | B::ARG_MIN
-            | B::TOPK_V2
-            | B::AVERAGE_POOL_2D
-            | B::MAX_POOL_2D,
-        ) => &ROWS,
-        Some(
-            B::SPLIT
-            | B::SPLIT_V
-            | B::DEPTH_TO_SPACE
-            | B::SPACE_TO_DEPTH
-            | B::SPACE_TO_BATCH_ND
-            | B::BATCH_TO_SPACE_ND,
-        ) => &PIECES,
-        Some(B::GATHER_ND | B::SCATTER_ND) => &DEPTHS,
-        _ => &[],
     }
 }
 
