@@ -141,6 +141,20 @@ impl Join {
     }
 }
 
+/// A kernel whose weights are its second input, which other steps laid out.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Computed(pub Box<Spec>);
+
+impl Computed {
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let mut kernel = self.0.kernel(caps)?;
+        for binding in kernel.bindings.iter_mut().filter(|binding| **binding == Binding::Weights) {
+            *binding = Binding::Input(1);
+        }
+        Ok(kernel)
+    }
+}
+
 macro_rules! specs {
     ($($variant:ident($spec:path),)*) => {
         /// A kernel's spec, of any family.
@@ -176,6 +190,7 @@ specs! {
     Bitcast(shaders::bitcast::Spec),
     Cast(shaders::cast::Spec),
     ComplexAbs(shaders::complex::Abs),
+    Computed(Computed),
     Conv2D(shaders::conv_2d::Spec),
     Conv3D(shaders::conv_3d::Spec),
     Cumsum(shaders::cumsum::Spec),

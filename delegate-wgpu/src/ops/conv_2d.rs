@@ -5,6 +5,7 @@ use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::{Epilogue, conv_2d};
 
+use super::computed::{Layout, push_weighted};
 use super::integers::{Operands, Sixteen, are_weights, product};
 use super::{GpuOp, activation, pad_front, positive};
 use crate::lower::Lowering;
@@ -32,9 +33,9 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     };
     if !are_weights(cx, 1) {
         let epilogue = Epilogue::activation(activation(p.fused_activation_function)?);
-        let (input, filter, bias) = (cx.input(0)?, cx.constant(1)?, cx.optional_constant(2)?);
-        let output = cx.real_output(0)?;
-        return cx.push_weighted(conv_2d::Spec { epilogue, ..spec }, input, filter, bias, output);
+        let (input, output) = (cx.input(0)?, cx.real_output(0)?);
+        let spec = conv_2d::Spec { epilogue, ..spec };
+        return push_weighted(cx, spec, input, [1, 2], Layout::ByTaps, output);
     }
     // Grouped convolutions are no matrix product in the kernels that this agrees with.
     let grouped = shapes.0[3] != shapes.1[3];
@@ -98,10 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_is_not_constant_is_rejected() {
-        let (input, filter) = (T::noise(&[1, 3, 3, 1], 0), T::noise(&[1, 1, 1, 1], 1));
-        let params = params(Padding::Valid, 1, Activation::None);
-        let said = support(BuiltinOp::CONV_2D, 1, params, &[Some(input.clone()), Some(filter)], &[input]);
+    fn a_filter_of_bytes_that_is_not_constant_is_rejected() {
+        let bytes = |elements: usize| T::new(&[1, elements, 1, 1], &vec![1_i8; elements]).quantized(0.5, 0);
+        let inputs = [Some(bytes(3)), Some(bytes(1))];
+        let said =
+            support(BuiltinOp::CONV_2D, 1, params(Padding::Valid, 1, Activation::None), &inputs, &[bytes(3)]);
         assert!(said.is_none_or(|s| s == Err(Rejection::UnsupportedParam("input 1 is not constant".into()))));
     }
 

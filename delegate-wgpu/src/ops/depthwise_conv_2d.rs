@@ -5,6 +5,7 @@ use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::{Epilogue, depthwise_conv_2d};
 
+use super::computed::{Layout, push_weighted};
 use super::integers::{Operands, Sixteen, are_weights, product};
 use super::{GpuOp, activation, pad_front, positive};
 use crate::lower::Lowering;
@@ -29,9 +30,9 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     };
     if !are_weights(cx, 1) {
         let epilogue = Epilogue::activation(activation(p.fused_activation_function)?);
-        let (input, filter, bias) = (cx.input(0)?, cx.constant(1)?, cx.optional_constant(2)?);
-        let output = cx.real_output(0)?;
-        return cx.push_weighted(depthwise_conv_2d::Spec { epilogue, ..spec }, input, filter, bias, output);
+        let (input, output) = (cx.input(0)?, cx.real_output(0)?);
+        let spec = depthwise_conv_2d::Spec { epilogue, ..spec };
+        return push_weighted(cx, spec, input, [1, 2], Layout::Plain, output);
     }
     let unsigned = cx.ty(0) == Some(TensorType::UInt8);
     let product = product(

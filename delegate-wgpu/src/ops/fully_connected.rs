@@ -24,15 +24,17 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         return Err(unsupported(format!("weights of shape {weights:?}")));
     };
     let rows = cx.input_shape(0)?.iter().product::<u32>() / inputs;
-    if are_weights(cx, 1) && cx.is_constant(1) {
+    let bytes = matches!(cx.ty(0), Some(TensorType::Int8 | TensorType::UInt8));
+    let computes_bias = cx.has_input(2) && !cx.is_constant(2);
+    if are_weights(cx, 1) && cx.is_constant(1) && !(bytes && computes_bias) {
         return packed_weights(cx, p, [rows, inputs, outputs]);
     }
-    if matches!(cx.ty(0), Some(TensorType::Int8 | TensorType::UInt8)) {
+    if bytes {
         return computed_integers(cx, p, [rows, inputs, outputs]);
     }
     let activation = activation(p.fused_activation_function)?;
     let input = cx.input(0)?;
-    if !cx.is_constant(1) {
+    if !cx.is_constant(1) || computes_bias {
         return computed_weights(cx, input, [rows, inputs, outputs], activation);
     }
     let (filter, bias, output) = (cx.constant(1)?, cx.optional_constant(2)?, cx.real_output(0)?);

@@ -95,6 +95,7 @@ families! {
     unary,
 }
 
+mod computed;
 mod integers;
 mod landmarks;
 mod lstm_quantized;

@@ -7,6 +7,7 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Epilogue;
 use delegraph_shaders::transpose_conv::Spec;
 
+use super::computed::{Layout, push_weighted};
 use super::integers::{Operands, Sixteen, are_weights, product};
 use super::{GpuOp, activation, positive};
 use crate::lower::{Lowering, unsupported};
@@ -38,9 +39,8 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     };
     if !are_weights(cx, 1) {
         let epilogue = Epilogue::activation(activation(p.fused_activation_function)?);
-        let (input, filter, bias) = (cx.input(2)?, cx.constant(1)?, cx.optional_constant(3)?);
-        let output = cx.real_output(0)?;
-        return cx.push_weighted(Spec { epilogue, ..spec }, input, filter, bias, output);
+        let (input, output) = (cx.input(2)?, cx.real_output(0)?);
+        return push_weighted(cx, Spec { epilogue, ..spec }, input, [1, 3], Layout::ByTaps, output);
     }
     let unsigned = cx.ty(2) == Some(TensorType::UInt8);
     let narrow = p.quantized_bias_type == TensorType::Int32;

@@ -1,0 +1,218 @@
+//! Filters, weights and biases that the model computes, or that an application gives, in every mixture with constant ones: the
+//! GPU gives the reference kernels' results. Where the machine has no adapter, the test says so and passes.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
+
+use std::sync::Arc;
+
+use delegraph::core::ops::conv_2d::Conv2DParams;
+use delegraph::core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
+use delegraph::core::ops::fully_connected::FullyConnectedParams;
+use delegraph::core::ops::transpose_conv::TransposeConvParams;
+use delegraph::core::ops::{Activation, Padding};
+use delegraph::core::{BuiltinOp, ModelBuilder, Params, Quantization, SubgraphBuilder, TensorId};
+use delegraph::delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph::{Interpreter, Policy, ReferenceOpResolver, TensorType};
+
+fn delegate() -> Option<WgpuDelegate> {
+    match WgpuDelegate::new(WgpuOptions::default()) {
+        Ok(delegate) => Some(delegate),
+        Err(error @ WgpuError::NoAdapter) => {
+            eprintln!("left out: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn value(k: usize, seed: usize) -> f32 {
+    ((k * 37 + seed * 11 + k / 7) % 29) as f32 / 14.0 - 1.0
+}
+
+/// A node whose operands are inputs of the model but for those that `constant` names.
+struct Case {
+    graph: SubgraphBuilder,
+    constant: [bool; 3],
+    operands: Vec<TensorId>,
+}
+
+impl Case {
+    fn new(constant: [bool; 3]) -> Self {
+        Case { graph: SubgraphBuilder::new("main"), constant, operands: Vec::new() }
+    }
+
+    fn operand(mut self, shape: &[usize]) -> Self {
+        let place = self.operands.len();
+        let data: Vec<f32> = (0..shape.iter().product()).map(|k| value(k, place)).collect();
+        let id = match self.constant[place] {
+            true => self.graph.constant("", shape, &data),
+            false => self.graph.input("", TensorType::Float32, shape),
+        };
+        self.operands.push(id);
+        self
+    }
+
+    #[track_caller]
+    fn check(mut self, delegate: &WgpuDelegate, op: BuiltinOp, params: Params, operands: &[TensorId]) {
+        let said = format!("{op:?} {params:?} of {:?}", self.constant);
+        let output = self.graph.node(op, params).inputs(operands.to_vec()).output("y");
+        self.graph.outputs([output]);
+        let model = Arc::new(ModelBuilder::new().subgraph(self.graph).build().unwrap());
+        let gpu = Interpreter::builder(model.clone()).delegate(Box::new(delegate.clone()));
+        let mut gpu = gpu.policy(Policy::Require).build().unwrap();
+        let mut cpu = Interpreter::builder(model).resolver(ReferenceOpResolver::new()).build().unwrap();
+        for interpreter in [&mut gpu, &mut cpu] {
+            interpreter.prepare().unwrap_or_else(|e| panic!("{said}: {e}"));
+            for i in 0..interpreter.input_count() {
+                let input = interpreter.input_mut::<f32>(i).unwrap();
+                input.iter_mut().enumerate().for_each(|(k, x)| *x = value(k, i + 5));
+            }
+            interpreter.invoke().unwrap();
+        }
+        let (got, want) = (gpu.output::<f32>(0).unwrap(), cpu.output::<f32>(0).unwrap());
+        let most = want.iter().fold(0.0_f32, |most, v| most.max(v.abs()));
+        assert!(most > 0.0, "{said}: nothing but zeros");
+        for (k, (g, w)) in got.iter().zip(want).enumerate() {
+            assert!((g - w).abs() <= 1e-5 + 1e-4 * most, "{said}: element {k} is {g}, expected {w}");
+        }
+    }
+}
+
+/// Whether data, filter and bias are constant: not all of them.
+const MIXTURES: [[bool; 3]; 5] = [
+    [false, false, false],
+    [false, false, true],
+    [false, true, false],
+    [true, false, false],
+    [true, true, false],
+];
+
+#[test]
+fn convolutions() {
+    let Some(delegate) = delegate() else { return };
+    // Channels that come in fours and that don't, of one group and of several, of windows of one pixel and of more.
+    for (filter, channels, stride) in [
+        ([3, 2, 2, 3], 3, 1),
+        ([8, 3, 1, 4], 4, 2),
+        ([6, 1, 1, 5], 5, 1),
+        ([4, 2, 3, 2], 4, 1),
+        ([1, 1, 1, 1], 1, 2),
+        ([32, 1, 1, 16], 16, 1),
+    ] {
+        for constant in MIXTURES {
+            for has_bias in [true, false] {
+                let mut case = Case::new(constant).operand(&[2, 5, 6, channels]).operand(&filter);
+                if has_bias {
+                    case = case.operand(&filter[..1]);
+                }
+                if case.operands.iter().zip(constant).all(|(_, constant)| constant) {
+                    continue;
+                }
+                let params = Conv2DParams {
+                    padding: Padding::Same,
+                    stride_w: stride,
+                    stride_h: stride,
+                    fused_activation_function: Activation::ReluN1To1,
+                    ..Default::default()
+                };
+                let operands = case.operands.clone();
+                case.check(&delegate, BuiltinOp::CONV_2D, Params::Conv2D(params), &operands);
+            }
+        }
+    }
+}
+
+#[test]
+fn depthwise_convolutions() {
+    let Some(delegate) = delegate() else { return };
+    for (window, channels, multiplier) in [([3, 3], 4, 1), ([1, 2], 3, 2), ([5, 1], 8, 1), ([2, 2], 1, 5)] {
+        for constant in MIXTURES {
+            let outputs = channels * multiplier;
+            let [h, w] = window;
+            let case = Case::new(constant)
+                .operand(&[2, 6, 5, channels])
+                .operand(&[1, h, w, outputs])
+                .operand(&[outputs]);
+            let params = DepthwiseConv2DParams {
+                padding: Padding::Valid,
+                stride_w: 1,
+                stride_h: 1,
+                depth_multiplier: i32::try_from(multiplier).unwrap(),
+                fused_activation_function: Activation::ReluN1To1,
+                dilation_w_factor: 1,
+                dilation_h_factor: 1,
+            };
+            let operands = case.operands.clone();
+            case.check(&delegate, BuiltinOp::DEPTHWISE_CONV_2D, Params::DepthwiseConv2D(params), &operands);
+        }
+    }
+}
+
+#[test]
+fn transposed_convolutions() {
+    let Some(delegate) = delegate() else { return };
+    for (filter, stride) in [([3, 2, 2, 4], 2), ([4, 3, 3, 5], 1), ([1, 2, 1, 1], 2)] {
+        for constant in MIXTURES {
+            let [outputs, _, _, channels] = filter;
+            let case = Case::new(constant).operand(&[1, 3, 4, channels]).operand(&filter).operand(&[outputs]);
+            let mut case = case;
+            let out = [1, 3 * stride, 4 * stride, i32::try_from(outputs).unwrap()];
+            let shape = case.graph.constant("", [4], &out);
+            let params = TransposeConvParams {
+                padding: Padding::Same,
+                stride_w: stride,
+                stride_h: stride,
+                fused_activation_function: Activation::None,
+                quantized_bias_type: TensorType::Float32,
+            };
+            let operands = [shape, case.operands[1], case.operands[0], case.operands[2]];
+            case.check(&delegate, BuiltinOp::TRANSPOSE_CONV, Params::TransposeConv(params), &operands);
+        }
+    }
+}
+
+#[test]
+fn layers() {
+    let Some(delegate) = delegate() else { return };
+    for [rows, inputs, outputs] in [[1, 7, 5], [3, 8, 16], [9, 64, 6]] {
+        for constant in MIXTURES {
+            let case =
+                Case::new(constant).operand(&[rows, inputs]).operand(&[outputs, inputs]).operand(&[outputs]);
+            let params = FullyConnectedParams {
+                fused_activation_function: Activation::ReluN1To1,
+                ..Default::default()
+            };
+            let operands = case.operands.clone();
+            case.check(&delegate, BuiltinOp::FULLY_CONNECTED, Params::FullyConnected(params), &operands);
+        }
+    }
+}
+
+#[test]
+fn layers_of_bytes_with_a_bias_that_is_computed() {
+    let Some(delegate) = delegate() else { return };
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Int8, [3, 16]);
+    let weights: Vec<i8> = (0..7 * 16).map(|k| (k * 31 % 255 - 127) as i8).collect();
+    let weights = graph.constant("w", [7, 16], &weights);
+    let bias = graph.input("b", TensorType::Int32, [7]);
+    let params = FullyConnectedParams { quantized_bias_type: TensorType::Int32, ..Default::default() };
+    let y = graph.node(BuiltinOp::FULLY_CONNECTED, params).inputs([x, weights, bias]).output("y");
+    for (id, scale, zero) in [(x, 0.02, 3), (weights, 0.01, 0), (bias, 0.0002, 0), (y, 0.1, -5)] {
+        graph.quantize(id, Quantization::per_tensor(scale, zero));
+    }
+    graph.outputs([y]);
+    let model = Arc::new(ModelBuilder::new().subgraph(graph).build().unwrap());
+    let gpu = Interpreter::builder(model.clone()).delegate(Box::new(delegate)).policy(Policy::Require);
+    let mut gpu = gpu.build().unwrap();
+    let mut cpu = Interpreter::builder(model).resolver(ReferenceOpResolver::new()).build().unwrap();
+    for interpreter in [&mut gpu, &mut cpu] {
+        interpreter.prepare().unwrap();
+        let input = interpreter.input_mut::<i8>(0).unwrap();
+        input.iter_mut().enumerate().for_each(|(k, x)| *x = (k * 53 % 256) as u8 as i8);
+        let bias = interpreter.input_mut::<i32>(1).unwrap();
+        bias.iter_mut().zip([0, -9000, 5000, 12_345, -1, 7, 30_000]).for_each(|(x, v)| *x = v);
+        interpreter.invoke().unwrap();
+    }
+    assert_eq!(gpu.output::<i8>(0).unwrap(), cpu.output::<i8>(0).unwrap());
+}
