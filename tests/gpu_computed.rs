@@ -8,6 +8,8 @@ use std::sync::Arc;
 use delegraph::core::ops::conv_2d::Conv2DParams;
 use delegraph::core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph::core::ops::fully_connected::FullyConnectedParams;
+use delegraph::core::ops::lstm::UnidirectionalSequenceLSTMParams;
+use delegraph::core::ops::lstm::inputs::{CELL, INPUT};
 use delegraph::core::ops::transpose_conv::TransposeConvParams;
 use delegraph::core::ops::{Activation, Padding};
 use delegraph::core::{BuiltinOp, ModelBuilder, Params, Quantization, SubgraphBuilder, TensorId};
@@ -57,15 +59,23 @@ impl Case {
         let said = format!("{op:?} {params:?} of {:?}", self.constant);
         let output = self.graph.node(op, params).inputs(operands.to_vec()).output("y");
         self.graph.outputs([output]);
-        let model = Arc::new(ModelBuilder::new().subgraph(self.graph).build().unwrap());
-        let gpu = Interpreter::builder(model.clone()).delegate(Box::new(delegate.clone()));
-        let mut gpu = gpu.policy(Policy::Require).build().unwrap();
-        let mut cpu = Interpreter::builder(model).resolver(ReferenceOpResolver::new()).build().unwrap();
+        check(delegate, self.graph, &said);
+    }
+}
+
+/// Runs a graph of floats on the GPU alone and on the reference kernels, twice.
+#[track_caller]
+fn check(delegate: &WgpuDelegate, graph: SubgraphBuilder, said: &str) {
+    let model = Arc::new(ModelBuilder::new().subgraph(graph).build().unwrap());
+    let gpu = Interpreter::builder(model.clone()).delegate(Box::new(delegate.clone()));
+    let mut gpu = gpu.policy(Policy::Require).build().unwrap();
+    let mut cpu = Interpreter::builder(model).resolver(ReferenceOpResolver::new()).build().unwrap();
+    for round in 0..2 {
         for interpreter in [&mut gpu, &mut cpu] {
             interpreter.prepare().unwrap_or_else(|e| panic!("{said}: {e}"));
             for i in 0..interpreter.input_count() {
                 let input = interpreter.input_mut::<f32>(i).unwrap();
-                input.iter_mut().enumerate().for_each(|(k, x)| *x = value(k, i + 5));
+                input.iter_mut().enumerate().for_each(|(k, x)| *x = value(k, i + 5 * (round + 1)));
             }
             interpreter.invoke().unwrap();
         }
@@ -185,6 +195,37 @@ fn layers() {
             let operands = case.operands.clone();
             case.check(&delegate, BuiltinOp::FULLY_CONNECTED, Params::FullyConnected(params), &operands);
         }
+    }
+}
+
+#[test]
+fn cells_with_biases_that_are_computed() {
+    let Some(delegate) = delegate() else { return };
+    let (batch, steps, features, cells) = (2, 3, 5, 6);
+    // Without an input gate, the forget gate stands for both.
+    for coupled in [false, true] {
+        let mut graph = SubgraphBuilder::new("main");
+        let mut inputs = vec![None; 20];
+        inputs[INPUT] = Some(graph.input("x", TensorType::Float32, [batch, steps, features]));
+        for gate in usize::from(coupled)..4 {
+            let mut weights = |shape: [usize; 2], seed| {
+                let data: Vec<f32> = (0..shape[0] * shape[1]).map(|k| value(k, seed) / 2.0).collect();
+                Some(graph.constant("", shape, &data))
+            };
+            inputs[CELL.weights[gate]] = weights([cells, features], gate);
+            inputs[CELL.recurrent[gate]] = weights([cells, cells], gate + 4);
+            inputs[CELL.bias[gate]] = Some(graph.input("", TensorType::Float32, [cells]));
+        }
+        inputs[CELL.output_state] = Some(graph.variable("", TensorType::Float32, [batch, cells]));
+        inputs[CELL.cell_state] = Some(graph.variable("", TensorType::Float32, [batch, cells]));
+        let params = UnidirectionalSequenceLSTMParams {
+            fused_activation_function: Activation::Tanh,
+            ..Default::default()
+        };
+        let node = graph.node(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, params);
+        let output = node.optional_inputs(inputs).output("y");
+        graph.outputs([output]);
+        check(&delegate, graph, &format!("a cell, coupled: {coupled}"));
     }
 }
 

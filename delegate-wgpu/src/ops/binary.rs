@@ -198,7 +198,7 @@ pub(super) fn push_narrow(
     let narrow = cx.narrow(output);
     if let (Binary::ShiftRight, Some((bits, _))) = (op, narrow) {
         // Of an unsigned number the last bit stays.
-        let most = cx.new_constant(&[1], Element::I32, &[bits as i32 - 1]);
+        let most = cx.new_constant(&[], Element::I32, &[bits as i32 - 1]);
         let limited = cx.temporary_of(&cx.shape(b), Element::I32);
         push_to(cx, Binary::Minimum, [b, most], Activation::None, limited)?;
         b = limited;

@@ -14,7 +14,7 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::lstm::{Hybrid, Layout, Spec, Weights};
 use delegraph_shaders::unary::Unary;
 use delegraph_shaders::{
-    Activation, Epilogue, RealChannel, ShaderError, concatenation, fully_connected, gather,
+    Activation, Epilogue, RealChannel, ShaderError, binary, concatenation, fully_connected, gather,
 };
 
 use super::integers::{SignedWeights, push_rows, signed_weights};
@@ -191,7 +191,12 @@ fn cell(
     let diagonal = ranks.first() == Some(&1);
     let hybrid = cx.ty(at.weights[3]) != Some(TensorType::Float32);
     let norm = gates(cx, at.norm, false)?;
-    let bias = gates(cx, at.bias.map(Some), false)?;
+    // Of a cell without normalization, they may be computed.
+    let computes_bias = norm[3].is_empty() && at.bias.iter().any(|&i| cx.has_input(i) && !cx.is_constant(i));
+    let bias = match computes_bias {
+        true => Default::default(),
+        false => gates(cx, at.bias.map(Some), false)?,
+    };
     let peephole = gates(cx, [at.peephole[0], at.peephole[1], at.peephole[3]], true)?;
     let [projection_bias] = gates(cx, [Some(at.projection_bias)], false)?;
     let outputs = match cx.has_input(at.projection) {
@@ -246,7 +251,7 @@ fn cell(
     };
     let constants = spec.constants(&constants).map_err(invalid)?;
     let rows = sequences.checked_mul(steps).ok_or_else(|| unsupported("that many steps"))?;
-    let bias = (!spec.norm).then(|| joined(&bias, cells as usize));
+    let bias = (!spec.norm && !computes_bias).then(|| joined(&bias, cells as usize));
     let has_auxiliary = at.auxiliary[3].is_some_and(|i| cx.has_input(i));
     let product = if hybrid {
         if has_auxiliary {
@@ -268,6 +273,7 @@ fn cell(
         }
         from_input(cx, [rows, width, cells], from, filter, bias)?
     };
+    let product = if computes_bias { with_bias(cx, [rows, cells], product, at.bias)? } else { product };
     let states = [cx.state(at.output_state)?, cx.state(at.cell_state)?];
     let (whole, layout) = run(cx, spec, product, &constants, states)?;
     cx.set_state(at.output_state, whole, u64::from(layout.last) * 4)?;
@@ -410,6 +416,39 @@ fn from_input(
     let spec = fully_connected::Spec { rows, inputs, outputs, epilogue: Epilogue::default() };
     cx.push_weighted(spec, input, filter.into(), bias.map(Cow::Owned), product)?;
     Ok(product)
+}
+
+/// The same with these inputs, one per gate, added to each row.
+fn with_bias(
+    cx: &mut Lowering<'_, '_, '_>,
+    [rows, cells]: [u32; 2],
+    product: ValueId,
+    bias: [usize; 4],
+) -> Result<ValueId, Rejection> {
+    let all = cx.checked_temporary(&[4, cells])?;
+    let spec = concatenation::Spec { inputs: vec![vec![1, cells]; 4], axis: 0 };
+    for (part, i) in bias.into_iter().enumerate() {
+        let gate = match cx.has_input(i) {
+            true => {
+                cx.expect(i, TensorType::Float32)?;
+                cx.input(i)?
+            }
+            false => cx.new_constant(&[cells], Element::F32, &vec![0.0_f32; cells as usize]),
+        };
+        cx.push(Join { spec: spec.clone(), part }, &[gate], all)?;
+    }
+    let shape = vec![rows, cells.saturating_mul(4)];
+    let sum = cx.checked_temporary(&shape)?;
+    let add = binary::Spec {
+        op: binary::Binary::Add,
+        element: Element::F32,
+        a: shape.clone(),
+        b: shape[1..].to_vec(),
+        output: shape,
+        activation: Activation::None,
+    };
+    cx.push(add, &[product, all], sum)?;
+    Ok(sum)
 }
 
 /// All steps, and where their results lie.

@@ -105,12 +105,12 @@ pub(super) fn of_integers(
     };
     let whole = match function {
         Unary::Neg | Unary::Abs => {
-            let zero = cx.new_constant(&[1], Element::I32, &[0_i32]);
+            let zero = cx.new_constant(&[], Element::I32, &[0_i32]);
             let negated = step(cx, Binary::Sub, [zero, input])?;
             if function == Unary::Neg { negated } else { step(cx, Binary::Maximum, [input, negated])? }
         }
         Unary::Sign => {
-            let [one, other] = [1_i32, -1].map(|bound| cx.new_constant(&[1], Element::I32, &[bound]));
+            let [one, other] = [1_i32, -1].map(|bound| cx.new_constant(&[], Element::I32, &[bound]));
             let limited = step(cx, Binary::Minimum, [input, one])?;
             step(cx, Binary::Maximum, [limited, other])?
         }
@@ -125,7 +125,7 @@ pub(super) fn of_integers(
 fn logical_not(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(0, TensorType::Bool)?;
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);
-    let no = cx.new_constant(&[1], Element::Bool, &[0_u32]);
+    let no = cx.new_constant(&[], Element::Bool, &[0_u32]);
     push_to(cx, Binary::Equal, [input, no], Activation::None, output)
 }
 
@@ -177,6 +177,7 @@ mod tests {
     fn integers_and_truths() {
         fn run<E: delegraph_core::Element>(op: BuiltinOp, input: [E; 3], want: [E; 3]) {
             check(op, 1, Params::None, &[Some(T::new(&[3], &input))], &[T::new(&[3], &want)]);
+            check(op, 1, Params::None, &[Some(T::new(&[], &input[..1]))], &[T::new(&[], &want[..1])]);
         }
         run(BuiltinOp::NEG, [i8::MIN, 5, 0], [i8::MIN, -5, 0]);
         run(BuiltinOp::NEG, [i32::MIN, 5, 0], [i32::MIN, -5, 0]);
