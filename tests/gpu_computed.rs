@@ -230,6 +230,21 @@ fn cells_with_biases_that_are_computed() {
 }
 
 #[test]
+fn layers_of_floats_and_bytes_with_a_bias_that_is_computed() {
+    let Some(delegate) = delegate() else { return };
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [3, 16]);
+    let weights: Vec<i8> = (0..7 * 16).map(|k| (k * 31 % 255 - 127) as i8).collect();
+    let weights = graph.constant("w", [7, 16], &weights);
+    graph.quantize(weights, Quantization::per_tensor(0.01, 0));
+    let bias = graph.input("b", TensorType::Float32, [7]);
+    let params = FullyConnectedParams { fused_activation_function: Activation::Relu, ..Default::default() };
+    let y = graph.node(BuiltinOp::FULLY_CONNECTED, params).inputs([x, weights, bias]).output("y");
+    graph.outputs([y]);
+    check(&delegate, graph, "a layer of floats and bytes");
+}
+
+#[test]
 fn layers_of_bytes_with_a_bias_that_is_computed() {
     let Some(delegate) = delegate() else { return };
     let mut graph = SubgraphBuilder::new("main");

@@ -1,7 +1,7 @@
 //! FULLY_CONNECTED.
 
-use delegraph_core::ops::WeightsFormat;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
+use delegraph_core::ops::{Activation as Fused, WeightsFormat};
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::fully_connected::Spec;
@@ -58,14 +58,16 @@ fn packed_weights(
         Some(ty) => ty == TensorType::Int64,
         None => p.quantized_bias_type == TensorType::Int64 || zero,
     };
-    let product = product(
+    // A bias that is computed is added to the floats on its own.
+    let apart = cx.has_input(2) && !cx.is_constant(2) && cx.ty(0) == Some(TensorType::Float32);
+    let mut product = product(
         cx,
         &Operands {
             input: 0,
             filter: 1,
-            bias: 2,
+            bias: if apart { usize::MAX } else { 2 },
             dimension: 0,
-            activation: p.fused_activation_function,
+            activation: if apart { Fused::None } else { p.fused_activation_function },
             upwards: if sparse && bytes { 0 } else { usize::MAX },
             tail: usize::MAX,
             single: one_scale,
@@ -77,7 +79,15 @@ fn packed_weights(
             asymmetric: p.asymmetric_quantize_inputs,
         },
     )?;
-    cx.push_product(Spec { rows, inputs, outputs, epilogue: product.epilogue }, product)
+    let spec = Spec { rows, inputs, outputs, epilogue: product.epilogue };
+    if !apart {
+        return cx.push_product(spec, product);
+    }
+    let (activation, bias) = (activation(p.fused_activation_function)?, cx.input(2)?);
+    let sum = cx.temporary(&[rows, outputs]);
+    let output = std::mem::replace(&mut product.output, sum);
+    cx.push_product(spec, product)?;
+    add(cx, [sum, bias], [rows, outputs], activation, output)
 }
 
 /// Weights of bytes that the model computes.
@@ -131,7 +141,18 @@ fn computed_weights(
     let Some(bias) = bias else { return cx.push(product, &[input, weights], output) };
     let sum = cx.temporary(&[rows, outputs]);
     cx.push(product, &[input, weights], sum)?;
-    let add = binary::Spec {
+    add(cx, [sum, bias], [rows, outputs], activation, output)
+}
+
+/// Adds a bias to each row.
+fn add(
+    cx: &mut Lowering<'_, '_, '_>,
+    operands: [ValueId; 2],
+    [rows, outputs]: [u32; 2],
+    activation: Activation,
+    output: ValueId,
+) -> Result<(), Rejection> {
+    let spec = binary::Spec {
         op: binary::Binary::Add,
         element: Element::F32,
         a: vec![rows, outputs],
@@ -139,7 +160,7 @@ fn computed_weights(
         output: vec![rows, outputs],
         activation,
     };
-    cx.push(add, &[sum, bias], output)
+    cx.push(spec, &operands, output)
 }
 
 #[cfg(test)]
@@ -147,7 +168,6 @@ mod tests {
     use super::*;
     use crate::testing::{T, check};
     use delegraph_core::Params;
-    use delegraph_core::ops::Activation as Fused;
 
     #[test]
     fn constant_and_computed_weights() {
