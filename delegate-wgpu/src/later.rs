@@ -1,7 +1,7 @@
 //! Kernels that nothing waits for: found and compiled one after the other on a thread that ends with the device's last
 //! delegate.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -63,8 +63,15 @@ impl Need {
 
 impl Drop for Need {
     fn drop(&mut self) {
-        drop(lock(&self.shared));
+        let needless = {
+            let mut queue = lock(&self.shared);
+            let (needed, needless) = queue.items.drain(..).partition(|item| item.need.strong_count() > 0);
+            queue.items = needed;
+            needless
+        };
         self.shared.changed.notify_all();
+        // Takes longer than others should wait.
+        drop::<VecDeque<Item>>(needless);
     }
 }
 
@@ -132,7 +139,6 @@ fn next(shared: &Shared) -> Option<Item> {
             queue.items.clear();
             return None;
         }
-        queue.items.retain(|item| item.need.strong_count() > 0);
         let hurry = queue.waiting > 0;
         let may = |item: &Item| hurry || item.begun.load(Ordering::Relaxed);
         if let Some(item) = queue.items.iter().position(may).and_then(|i| queue.items.remove(i)) {
@@ -147,15 +153,19 @@ fn next(shared: &Shared) -> Option<Item> {
 }
 
 fn work(shared: &Shared, pipelines: &Pipelines) {
+    // Nodes of which all kernels are compiled, by how their runtime checks are.
+    let mut foreseen = [HashSet::new(), HashSet::new()];
     while let Some(Item { mut twins, trusted, need, .. }) = next(shared) {
         let start = std::time::Instant::now();
         let goes_on = || !lock(shared).stop && need.strong_count() > 0;
         let mut count = 0;
+        let foreseen = &mut foreseen[usize::from(trusted)];
         let mut all = || {
-            while goes_on()
-                && let Some(kernels) = twins.next()
-            {
-                for kernel in kernels.iter().take_while(|_| goes_on()) {
+            while let Some(kernels) = twins.next(foreseen, &goes_on) {
+                for kernel in &kernels {
+                    if !goes_on() {
+                        return;
+                    }
                     match pipelines.get(kernel, trusted) {
                         Ok(_) => count += 1,
                         Err(e) => log::debug!("{}: {e}", kernel.key),

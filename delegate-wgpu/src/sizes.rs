@@ -37,11 +37,11 @@ pub(crate) struct Free {
 
 impl Free {
     /// A size for each dimension, one list for each try.
-    pub(crate) fn sizes(&self) -> Vec<Vec<usize>> {
+    pub(crate) fn sizes(&self) -> Box<dyn Iterator<Item = Vec<usize>>> {
         let every =
             distinct([&KINDS[..], &self.today, &self.fixed, &self.special, self.windows.as_flattened()]);
-        if let Some(all) = product(&vec![every.clone(); self.today.len()]) {
-            return all;
+        if let Some(all) = product(vec![every.clone(); self.today.len()]) {
+            return Box::new(all);
         }
         let count = self.today.len();
         // A few that all have the same kind of size, to change one or two of them.
@@ -55,7 +55,7 @@ impl Free {
         let mut all = bases.clone();
         let own: Vec<_> = self.today.iter().map(|size| distinct([&KINDS[..], &[*size]])).collect();
         let pairs = || (0..count).flat_map(|a| (a + 1..count).map(move |b| [a, b]));
-        match product(&own) {
+        match product(own.clone()) {
             Some(product) => all.extend(product),
             None => {
                 for (base, [a, b]) in bases.iter().flat_map(|base| pairs().map(move |pair| (base, pair))) {
@@ -85,7 +85,7 @@ impl Free {
             let few = [one_of(&every), one_of(&every), one_of(&KINDS)];
             all.push((0..count).map(|_| one_of(&few)).collect());
         }
-        all
+        Box::new(all.into_iter())
     }
 
     /// Adds those where any of them is repeated along the others' dimensions: what is equal now stays equal, or becomes one.
@@ -131,9 +131,9 @@ fn distinct<const N: usize>(lists: [&[usize]; N]) -> Vec<usize> {
 }
 
 /// Every combination of a size from each list, if they are few.
-fn product(lists: &[Vec<usize>]) -> Option<Vec<Vec<usize>>> {
+fn product(lists: Vec<Vec<usize>>) -> Option<impl Iterator<Item = Vec<usize>>> {
     let count = lists.iter().try_fold(1_usize, |count, list| count.checked_mul(list.len()))?;
-    let nth = |mut rest: usize| {
+    let nth = move |mut rest: usize| {
         let take = |list: &Vec<usize>| {
             let size = list[rest % list.len()];
             rest /= list.len();
@@ -141,7 +141,7 @@ fn product(lists: &[Vec<usize>]) -> Option<Vec<Vec<usize>>> {
         };
         lists.iter().map(take).collect()
     };
-    (count <= TRIES).then(|| (0..count).map(nth).collect())
+    (count <= TRIES).then(|| (0..count).map(nth))
 }
 
 /// Sizes that matter to an op beyond their kind.
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn of_few_dimensions_every_combination_is_tried() {
-        let all = free(&[9, 1, 12]).sizes();
+        let all: Vec<_> = free(&[9, 1, 12]).sizes().collect();
         for [a, b, c] in [[9, 1, 12], [1, 1, 1], [68, 67, 3], [5, 8, 5], [2, 7, 12], [12, 9, 1]] {
             assert!(all.contains(&vec![a, b, c]), "{a} {b} {c}");
         }
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn of_many_dimensions_every_pair_and_every_repetition_is_tried() {
         let today = [2, 3, 1, 6, 6, 3, 2, 1];
-        let all = free(&today).sizes();
+        let all: Vec<_> = free(&today).sizes().collect();
         assert!(all.iter().all(|sizes| sizes.len() == today.len()));
         for (a, b) in (0..8).flat_map(|a| (0..8).map(move |b| (a, b))).filter(|(a, b)| a != b) {
             for (x, y) in [(1, 67), (68, 3), (2, 7)] {

@@ -6,10 +6,12 @@
 //! their dimensions finds all of their texts.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::{self, Write as _};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 
 use delegraph_core::kernel::{Placement, RuntimeTensor};
-use delegraph_core::{BuiltinOp, Model, NodeId, Op, Shape, TensorId};
+use delegraph_core::{BuiltinOp, Model, NodeId, Op, Quantization, Shape, TensorId};
 use delegraph_delegate_api::{DelegateParams, GraphView, NodeState, NodeView};
 use delegraph_shaders::{Kernel, ShaderError, slice};
 
@@ -20,10 +22,23 @@ use crate::lower::Builder;
 use crate::sizes::{self, Free};
 use crate::{ops, passes};
 
+/// After so many tries it is asked whether to go on.
+const LOOKS_UP: usize = 64;
 /// Bytes of a constant that are no weights to look at.
 const FEW_BYTES: usize = 256;
 /// Bytes of a computed constant that are copied for what looks at it later.
 const MOST_BYTES: usize = 1 << 20;
+
+/// A hash of what is written.
+#[derive(Default)]
+struct Digest(DefaultHasher);
+
+impl fmt::Write for Digest {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
 
 /// Nodes that are lowered together.
 #[derive(Default)]
@@ -47,6 +62,8 @@ pub(crate) struct Twins {
     dims: Dims,
     readers: Vec<Vec<NodeId>>,
     groups: Vec<Group>,
+    /// What the kernels that were given out last are for.
+    current: Option<u64>,
     /// Keys of kernels that were given out.
     seen: HashSet<String>,
     found: Vec<Kernel>,
@@ -73,6 +90,7 @@ impl Twins {
             dims: Dims::new(view),
             readers: readers(view),
             groups: Vec::new(),
+            current: None,
             seen: HashSet::new(),
             found: Vec::new(),
         };
@@ -81,11 +99,28 @@ impl Twins {
         twins
     }
 
-    /// The kernels of the next nodes; `None` when there are no more nodes.
-    pub(crate) fn next(&mut self) -> Option<Vec<Kernel>> {
-        if self.found.is_empty() {
-            let group = self.groups.pop()?;
-            self.of_group(&group.nodes, group.heavy);
+    /// The kernels of the next nodes; `None` when there are no more nodes, or when it does not go on. What was given out
+    /// before is taken to be compiled: nodes like that are `foreseen`, and are not looked at again.
+    pub(crate) fn next(
+        &mut self,
+        foreseen: &mut HashSet<u64>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Option<Vec<Kernel>> {
+        foreseen.extend(self.current.take());
+        while self.found.is_empty() {
+            let group = self.groups.pop().filter(|_| goes_on())?;
+            // Weights that are looked at are no part of what is known of a node.
+            let key = (!group.heavy).then(|| self.key(&group.nodes));
+            if key.is_some_and(|key| foreseen.contains(&key)) {
+                continue;
+            }
+            if !self.of_group(&group.nodes, group.heavy, goes_on) {
+                return None;
+            }
+            match self.found.is_empty() {
+                true => foreseen.extend(key),
+                false => self.current = key,
+            }
         }
         Some(std::mem::take(&mut self.found))
     }
@@ -253,10 +288,33 @@ impl Twins {
         inputs
     }
 
-    /// Equal for groups that are lowered alike.
-    fn signature(&self, view: &GraphView<'_>, group: &[NodeId]) -> String {
-        use std::fmt::Write as _;
-        let (mut text, mut numbers, mut tensors) = (String::new(), HashMap::new(), HashMap::new());
+    /// Equal for groups that are lowered alike, in whatever model.
+    fn key(&self, group: &[NodeId]) -> u64 {
+        let mut digest = Digest::default();
+        let _ = write!(digest, "{:?}{}{}", self.facts.caps, self.fusion, self.facts.custom_ops.len());
+        let today = |symbol| format!("={}", self.dims.today(symbol));
+        self.describe(&mut digest, &self.view(), group, &today, &|quantization| format!("{quantization:?}"));
+        digest.0.finish()
+    }
+
+    /// Equal for groups of this model that are lowered alike.
+    fn signature(&self, view: &GraphView<'_>, group: &[NodeId]) -> u64 {
+        let mut digest = Digest::default();
+        self.describe(&mut digest, view, group, &|_| String::new(), &|q| {
+            format!("{:p}", std::ptr::from_ref(q))
+        });
+        digest.0.finish()
+    }
+
+    fn describe(
+        &self,
+        text: &mut Digest,
+        view: &GraphView<'_>,
+        group: &[NodeId],
+        today: &dyn Fn(usize) -> String,
+        quantized: &dyn Fn(&Quantization) -> String,
+    ) {
+        let (mut numbers, mut tensors) = (HashMap::new(), HashMap::new());
         for &id in group {
             let node = view.node(id);
             let _ = write!(text, "{}.{}{:?}", node.op(), node.version(), node.params());
@@ -270,18 +328,18 @@ impl Twins {
                         Dim::Fixed(size) => write!(text, ",{size}"),
                         Dim::Free(symbol) => {
                             let next = numbers.len();
-                            write!(text, ",d{}", *numbers.entry(symbol).or_insert(next))
+                            let number = *numbers.entry(symbol).or_insert(next);
+                            write!(text, ",d{number}{}", today(*symbol))
                         }
                     };
                 }
-                let bytes = tensor.constant().filter(|bytes| constant && bytes.len() <= 64);
+                let bytes = tensor.constant().filter(|bytes| constant && bytes.len() <= FEW_BYTES);
                 let _ = write!(text, "{bytes:?}{}", self.escapes(tensor.id(), group));
                 if let Some(quantization) = tensor.quantization() {
-                    let _ = write!(text, "{:p}", quantization);
+                    let _ = text.write_str(&quantized(quantization));
                 }
             }
         }
-        text
     }
 
     /// Whether anybody but these nodes wants a tensor.
@@ -292,7 +350,8 @@ impl Twins {
             || readers.iter().any(|reader| !group.contains(reader))
     }
 
-    fn of_group(&mut self, group: &[NodeId], heavy: bool) {
+    /// Finds the kernels of a group; false: it did not go on.
+    fn of_group(&mut self, group: &[NodeId], heavy: bool, goes_on: &dyn Fn() -> bool) -> bool {
         let inputs = self.inputs(&self.view(), group);
         let mut symbols: Vec<usize> = Vec::new();
         for id in &inputs {
@@ -305,27 +364,33 @@ impl Twins {
         symbols.sort_unstable();
         symbols.dedup();
         if symbols.is_empty() {
-            return;
+            return true;
         }
         let mut touched = inputs.clone();
         touched.extend(group.iter().flat_map(|id| self.view().node(*id).node().outputs.clone()));
         let before: Vec<Shape> = touched.iter().map(|id| self.tensors[id.0].shape.clone()).collect();
-        let mut any = false;
+        let (mut any, mut whole) = (false, true);
         let free = self.free(group, &symbols);
-        for sizes in if heavy { free.few_sizes() } else { free.sizes() } {
+        let tries = if heavy { Box::new(free.few_sizes().into_iter()) } else { free.sizes() };
+        for (n, sizes) in tries.enumerate() {
+            if n.is_multiple_of(LOOKS_UP) && !goes_on() {
+                whole = false;
+                break;
+            }
             let sizes = symbols.iter().copied().zip(sizes).collect();
             any |= self.lower(group, &inputs, &sizes).is_some();
         }
         for (id, shape) in touched.iter().zip(before) {
             self.tensors[id.0].shape = shape;
         }
-        if !any {
+        if !any && whole {
             // What decides about shapes is computed from shapes. What such nodes do is nearly always to move elements.
             let view = self.view();
             let ranks = group.iter().flat_map(|id| view.node(*id).inputs().map(|t| t.tensor().shape.rank()));
             let most = ranks.max().unwrap_or(0);
             self.copies(most);
         }
+        whole
     }
 
     /// Copies of so many dimensions.

@@ -73,7 +73,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);
-    let plain = cx.affine(input).is_none() || function != Unary::Abs;
+    let plain = cx.affine(input).is_none() || function == Unary::Neg;
     if cx.element(input) == Element::I32 && plain && matches!(function, Unary::Abs | Unary::Neg | Unary::Sign)
     {
         return of_integers(cx, function, input, output);
