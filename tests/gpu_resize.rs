@@ -9,6 +9,7 @@ use std::sync::Arc;
 use delegraph::core::ops::batch_matmul::BatchMatMulParams;
 use delegraph::core::ops::binary::{AddParams, MulParams, SubParams};
 use delegraph::core::ops::conv_2d::Conv2DParams;
+use delegraph::core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph::core::ops::fully_connected::FullyConnectedParams;
 use delegraph::core::ops::pool_2d::Pool2DParams;
 use delegraph::core::ops::reduce::ReducerParams;
@@ -344,6 +345,36 @@ fn products_of_which_every_dimension_changes() {
         &[&[5, 1], &[1, 1], &[1]],
     ];
     one(BuiltinOp::FULLY_CONNECTED, FullyConnectedParams::default(), &first, &[], &sizes);
+}
+
+#[test]
+fn filters_of_all_sizes() {
+    let first: [&[usize]; 3] = [&[1, 3, 4, 1], &[1, 3, 3, 1], &[1]];
+    let sizes: [&[&[usize]]; 5] = [
+        &[&[1, 3, 9, 8], &[8, 3, 3, 1], &[8]],
+        &[&[1, 3, 4, 2], &[2, 3, 3, 2], &[2]],
+        &[&[2, 5, 5, 12], &[24, 1, 1, 12], &[24]],
+        &[&[1, 1, 1, 4], &[6, 2, 1, 4], &[6]],
+        &[&[3, 7, 2, 7], &[10, 2, 2, 7], &[10]],
+    ];
+    let params = Conv2DParams { padding: Padding::Same, stride_w: 1, stride_h: 1, ..Default::default() };
+    one(BuiltinOp::CONV_2D, params, &first, &[], &sizes);
+    let first: [&[usize]; 3] = [&[2, 3, 3, 4], &[1, 3, 3, 4], &[4]];
+    let sizes: [&[&[usize]]; 3] = [
+        &[&[7, 5, 5, 12], &[1, 5, 5, 12], &[12]],
+        &[&[1, 5, 2, 2], &[1, 12, 2, 6], &[6]],
+        &[&[4, 1, 3, 4], &[1, 9, 9, 4], &[4]],
+    ];
+    let params = DepthwiseConv2DParams {
+        padding: Padding::Same,
+        stride_w: 1,
+        stride_h: 1,
+        depth_multiplier: 1,
+        dilation_w_factor: 1,
+        dilation_h_factor: 1,
+        ..Default::default()
+    };
+    one(BuiltinOp::DEPTHWISE_CONV_2D, params, &first, &[], &sizes);
 }
 
 #[test]

@@ -147,7 +147,11 @@ pub(crate) struct Computed(pub Box<Spec>);
 
 impl Computed {
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let mut kernel = self.0.kernel(caps)?;
+        let mut kernel = match &*self.0 {
+            // The window may have other sizes after a resize.
+            Spec::DepthwiseConv2D(spec) => spec.any_window(caps)?,
+            spec => spec.kernel(caps)?,
+        };
         for binding in kernel.bindings.iter_mut().filter(|binding| **binding == Binding::Weights) {
             *binding = Binding::Input(1);
         }

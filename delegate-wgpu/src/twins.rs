@@ -17,7 +17,7 @@ use delegraph_shaders::{Kernel, ShaderError, slice};
 
 use crate::context::Facts;
 use crate::dims::{Dim, Dims, infer};
-use crate::graph::{Graph, Source, Spec, Step};
+use crate::graph::{Computed, Graph, Source, Spec, Step};
 use crate::lower::Builder;
 use crate::sizes::{self, Free};
 use crate::{ops, passes};
@@ -162,6 +162,11 @@ impl Twins {
             graph.steps.iter().filter(|step| is_heavy(step)).flat_map(|step| step.nodes.iter().copied());
         let heavy: HashSet<NodeId> = nodes.filter(has_weights).collect();
         for step in &graph.steps {
+            if let Spec::Computed(Computed(spec)) = &step.spec {
+                for spec in of_filters(spec) {
+                    self.add(spec.kernel(&caps));
+                }
+            }
             let own = simple(&step.spec);
             // What became part of the step, and need not be for other sizes.
             let mut apart = step.nodes.iter().position(|id| self.comes_apart(view.node(*id)));
@@ -561,4 +566,42 @@ fn simple(spec: &Spec) -> Option<Vec<Spec>> {
         Spec::DepthwiseConv2D(_) | Spec::RowScales(_) | Spec::Lstm(_) | Spec::Custom(_) => Vec::new(),
         _ => return None,
     })
+}
+
+/// A convolution by a filter that may have any size: with channels, groups and pixels of each kind.
+fn of_filters(spec: &Spec) -> Vec<Spec> {
+    /// Output channels that tiles of each width suit, and few ones.
+    const OUTPUTS: [u32; 7] = [1, 2, 4, 8, 10, 16, 24];
+    /// Input channels of a group.
+    const INPUTS: [u32; 5] = [1, 2, 3, 4, 5];
+    let mut all = Vec::new();
+    let sizes = INPUTS.into_iter().flat_map(|input| OUTPUTS.map(|output| [input, output]));
+    for ([input, output], pixels) in sizes.flat_map(|sizes| [1, 3].map(|pixels| (sizes, pixels))) {
+        match spec {
+            Spec::Conv2D(conv) => {
+                for (window, groups) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+                    let mut conv = conv.clone();
+                    conv.filter = [output, window, window, input];
+                    conv.padding = [0, 0];
+                    (conv.input, conv.output) = ([1, 1, pixels, input * groups], [1, 1, pixels, output]);
+                    all.push(Computed(Box::new(conv.into())).into());
+                }
+            }
+            Spec::TransposeConv(conv) => {
+                let mut conv = conv.clone();
+                conv.filter = [output, 1, 1, input];
+                let wide = pixels * conv.stride[1];
+                (conv.input, conv.output) = ([1, 1, pixels, input], [1, 1, wide, output]);
+                all.push(Computed(Box::new(conv.into())).into());
+            }
+            Spec::DepthwiseConv2D(conv) => {
+                let mut conv = conv.clone();
+                (conv.window, conv.padding) = ([1, 1], [0, 0]);
+                (conv.input, conv.output) = ([1, 1, pixels, input], [1, 1, pixels, input * output]);
+                all.push(Computed(Box::new(conv.into())).into());
+            }
+            _ => {}
+        }
+    }
+    all
 }

@@ -68,6 +68,15 @@ impl Spec {
         if floats && vectors && small && shares { self.strips(caps, unit) } else { self.any(caps) }
     }
 
+    /// A kernel whose text is the same for windows of all sizes, which takes longer.
+    ///
+    /// # Errors
+    /// See [`Spec::kernel`].
+    pub fn any_window(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        self.check()?;
+        self.any(caps)
+    }
+
     /// Strips that load each input row once.
     fn strips(&self, caps: &Caps, unit: u32) -> Result<Kernel, ShaderError> {
         let [batch, in_h, in_w, channels] = self.input;
