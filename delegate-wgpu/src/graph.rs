@@ -148,8 +148,10 @@ pub(crate) struct Computed(pub Box<Spec>);
 impl Computed {
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let mut kernel = match &*self.0 {
-            // The window may have other sizes after a resize.
+            // The filter may have another size after a resize.
+            Spec::Conv2D(spec) => spec.any_filter(caps)?,
             Spec::DepthwiseConv2D(spec) => spec.any_window(caps)?,
+            Spec::TransposeConv(spec) => spec.any_filter(caps)?,
             spec => spec.kernel(caps)?,
         };
         for binding in kernel.bindings.iter_mut().filter(|binding| **binding == Binding::Weights) {

@@ -2,7 +2,7 @@
 
 use crate::epilogue::Epilogue;
 use crate::kernel::check_dispatch;
-use crate::register_tile::RegisterTile;
+use crate::register_tile::{RegisterTile, width};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -69,13 +69,28 @@ impl Spec {
     /// # Errors
     /// When the shapes contradict each other or when a tensor is larger than one dispatch reaches.
     pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        self.text(caps, false)
+    }
+
+    /// A kernel whose text is the same for nearly all filters, which takes longer with some.
+    ///
+    /// # Errors
+    /// See [`Spec::kernel`].
+    pub fn any_filter(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        self.text(caps, true)
+    }
+
+    fn text(&self, caps: &Caps, any: bool) -> Result<Kernel, ShaderError> {
         self.check()?;
         let [_, in_h, in_w, in_c] = self.input;
         let [batch, out_h, out_w, out_c] = self.output;
         let [_, kernel_h, kernel_w, group_c] = self.filter;
         let (vec4, group_v) = (group_c.is_multiple_of(4), group_c.div_ceil(4));
         let (pixels, groups) = (batch * out_h * out_w, self.groups());
-        let tile = RegisterTile::convolution(caps, out_c, groups, pixels);
+        let tile = match any {
+            true => RegisterTile::choose(caps, width(out_c, out_c / groups), pixels, groups == 1),
+            false => RegisterTile::convolution(caps, out_c, groups, pixels),
+        };
         // Along the pixels there may be more workgroups than fit one dimension.
         let tiles = pixels.div_ceil(tile.reach());
         let rows = tiles.div_ceil(caps.max_workgroups_per_dimension.max(1));
@@ -85,8 +100,8 @@ impl Spec {
         let template = tile
             .apply(Template::new(NAME, include_str!("wgsl/conv_2d.wgsl")).number("UNIFORM", 3))
             .flag("IN_VEC4", vec4)
-            .number("CHANNELS", few_channels(group_c))
-            .flag("POINTWISE", self.pointwise());
+            .number("CHANNELS", if any { 0 } else { few_channels(group_c) })
+            .flag("POINTWISE", !any && self.pointwise());
         let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
         let taps = kernel_h * kernel_w * group_v * out_c;
         let uniform = Uniform::default()

@@ -3,7 +3,7 @@
 use crate::conv_2d::{few_channels, pack, pack_integers};
 use crate::epilogue::Epilogue;
 use crate::kernel::check_dispatch;
-use crate::register_tile::RegisterTile;
+use crate::register_tile::{RegisterTile, width};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -54,6 +54,18 @@ impl Spec {
     /// # Errors
     /// When the shapes contradict each other or when a tensor is larger than one dispatch reaches.
     pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        self.text(caps, false)
+    }
+
+    /// A kernel whose text is the same for nearly all filters, which takes longer with some.
+    ///
+    /// # Errors
+    /// See [`Spec::kernel`].
+    pub fn any_filter(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        self.text(caps, true)
+    }
+
+    fn text(&self, caps: &Caps, any: bool) -> Result<Kernel, ShaderError> {
         self.check()?;
         let [_, in_h, in_w, in_c] = self.input;
         let [batch, out_h, out_w, out_c] = self.output;
@@ -62,7 +74,10 @@ impl Spec {
         let [stride_h, stride_w] = self.stride;
         let (phase_h, phase_w) = (out_h.div_ceil(stride_h), out_w.div_ceil(stride_w));
         let pixels = elements(NAME, &[batch, phase_h, phase_w])?;
-        let tile = RegisterTile::convolution(caps, out_c, 1, pixels);
+        let tile = match any {
+            true => RegisterTile::choose(caps, width(out_c, out_c), pixels, true),
+            false => RegisterTile::convolution(caps, out_c, 1, pixels),
+        };
         let phases = u64::from(stride_h) * u64::from(stride_w);
         let groups_c = out_c.div_ceil(tile.breadth());
         let groups = pixels.div_ceil(tile.reach());
@@ -70,7 +85,7 @@ impl Spec {
         let template = tile
             .apply(Template::new(NAME, include_str!("wgsl/transpose_conv.wgsl")).number("UNIFORM", 3))
             .flag("IN_VEC4", vec4)
-            .number("CHANNELS", few_channels(in_c))
+            .number("CHANNELS", if any { 0 } else { few_channels(in_c) })
             .flag("POINTWISE", false);
         let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
         let taps = kernel_h * kernel_w * vectors * out_c;
