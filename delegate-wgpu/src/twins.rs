@@ -597,7 +597,7 @@ fn of_filters(spec: &Spec) -> Vec<Spec> {
             Spec::DepthwiseConv2D(conv) => {
                 let mut conv = conv.clone();
                 (conv.window, conv.padding) = ([1, 1], [0, 0]);
-                (conv.input, conv.output) = ([1, 1, pixels, input], [1, 1, pixels, input * output]);
+                (conv.input, conv.output) = ([1, 1, pixels, input], [1, 1, pixels, input]);
                 all.push(Computed(Box::new(conv.into())).into());
             }
             _ => {}
