@@ -9,6 +9,13 @@ use delegraph_core::ops::{Declared, InferContext, InferTensor, InferredShape, de
 use delegraph_core::{BuiltinOp, Shape, TensorId};
 use delegraph_delegate_api::{GraphView, NodeView, TensorInfo};
 
+/// A node of more dimensions that change is not looked into: a model decides how many there are.
+const MOST_SYMBOLS: usize = 256;
+/// Of so many it is asked of each pair whether they change together.
+const MOST_PAIRED: usize = 24;
+/// So many sizes are tried before a dimension is taken to stay.
+const MOST_SIZES: usize = 64;
+
 /// A dimension of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Dim {
@@ -176,12 +183,16 @@ impl Finder {
             .collect();
         symbols.sort_unstable();
         symbols.dedup();
+        if symbols.len() > MOST_SYMBOLS {
+            return None;
+        }
         let mut sizes: Vec<usize> =
             shapes(&|_| None).iter().flatten().chain(&before).flat_map(|s| s.dims().to_vec()).collect();
         // An index may have as many dimensions as there are.
         sizes.extend(1..=6);
         sizes.sort_unstable();
         sizes.dedup();
+        sizes.truncate(MOST_SIZES);
         let sized = |list: &[usize], to: usize| infer(node, &shapes(&|s| list.contains(&s).then_some(to)));
         let twice = |list: &[usize], size: usize| -> Option<[Vec<Shape>; 2]> {
             Some([sized(list, size.checked_mul(3)?)?, sized(list, size.checked_mul(7)?)?])
@@ -211,7 +222,7 @@ impl Finder {
             let size = self.today[symbol];
             let alike = (0..symbols.len()).filter(|j| self.today[symbols[*j]] == size);
             let mut found = twice(&alike.clone().map(|j| symbols[j]).collect::<Vec<_>>(), size);
-            for j in alike.filter(|j| *j != i && tied[i]) {
+            for j in alike.filter(|j| *j != i && tied[i] && symbols.len() <= MOST_PAIRED) {
                 if let Some(pair) = twice(&[symbol, symbols[j]], size) {
                     equal.extend(tied[j].then_some((symbol, symbols[j])));
                     found = found.or(Some(pair));

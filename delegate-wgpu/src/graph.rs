@@ -119,8 +119,7 @@ pub(crate) struct Join {
 
 impl Join {
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let mut kernels = self.spec.kernels(caps)?;
-        let mut kernel = kernels.swap_remove(self.part);
+        let mut kernel = self.spec.kernel(self.part, caps)?;
         // The step has only this input.
         for binding in &mut kernel.bindings {
             if let Binding::Input(n) = binding {

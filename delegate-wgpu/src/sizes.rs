@@ -20,6 +20,12 @@ const DEPTHS: [usize; 5] = [2, 3, 4, 5, 6];
 const LONGEST: usize = 1 << 12;
 /// Of so many dimensions each is tried as one and as several, beside all others.
 const MOST_REPEATED: usize = 12;
+/// Of so many dimensions each pair is tried, of more only what is picked at random: a model decides how many there are.
+const MOST_PAIRED: usize = 24;
+/// So many sizes of a dimension are tried at most.
+const MOST_SINGLE: usize = 64;
+/// So many sizes are picked at most, over all tries.
+const MOST_PICKED: usize = 1 << 20;
 /// So many tries are made for a reason. Where all combinations are more, so many of them are picked at random.
 const TRIES: usize = 1 << 15;
 
@@ -37,22 +43,51 @@ pub(crate) struct Free {
 
 impl Free {
     /// A size for each dimension, one list for each try.
-    pub(crate) fn sizes(&self) -> Box<dyn Iterator<Item = Vec<usize>>> {
-        let every =
-            distinct([&KINDS[..], &self.today, &self.fixed, &self.special, self.windows.as_flattened()]);
-        if let Some(all) = product(vec![every.clone(); self.today.len()]) {
+    pub(crate) fn sizes(&self) -> Box<dyn ExactSizeIterator<Item = Vec<usize>>> {
+        let count = self.today.len();
+        let mut every = distinct([&self.today, &self.single(), self.windows.as_flattened()]);
+        every.truncate(MOST_SINGLE);
+        every = distinct([&KINDS, &every]);
+        let all = u32::try_from(count).ok().and_then(|count| every.len().checked_pow(count));
+        if let Some(all) = all.filter(|all| *all <= TRIES).and_then(|_| product(vec![every.clone(); count])) {
             return Box::new(all);
         }
-        let count = self.today.len();
         // A few that all have the same kind of size, to change one or two of them.
         let mut bases = vec![self.today.clone()];
         bases.extend(KINDS.into_iter().chain(SMALL).map(|size| vec![size; count]));
+        let mut all = bases.clone();
+        if count <= MOST_PAIRED {
+            self.paired(&bases, &mut all);
+            self.repeated(&mut all);
+        }
+        let mut state = 1_u64;
+        let mut one_of = |sizes: &[usize]| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            sizes[(state >> 33) as usize % sizes.len()]
+        };
+        for _ in 0..TRIES.min(MOST_PICKED / count.max(1)) {
+            // Few sizes, as many dimensions must be equal.
+            let few = [one_of(&every), one_of(&every), one_of(&KINDS)];
+            all.push((0..count).map(|_| one_of(&few)).collect());
+        }
+        Box::new(all.into_iter())
+    }
+
+    /// What any of them may be for reasons of the nodes.
+    fn single(&self) -> Vec<usize> {
+        let mut single = distinct([&self.special, &self.fixed]);
+        single.truncate(MOST_SINGLE);
+        single
+    }
+
+    /// Adds those where one or two differ from a base, to all sizes that they may have.
+    fn paired(&self, bases: &[Vec<usize>], all: &mut Vec<Vec<usize>>) {
+        let count = self.today.len();
         let change = |base: &Vec<usize>, to: &[(usize, usize)]| {
             let mut list = base.clone();
             to.iter().for_each(|(i, size)| list[*i] = *size);
             list
         };
-        let mut all = bases.clone();
         let own: Vec<_> = self.today.iter().map(|size| distinct([&KINDS[..], &[*size]])).collect();
         let pairs = || (0..count).flat_map(|a| (a + 1..count).map(move |b| [a, b]));
         match product(own.clone()) {
@@ -64,9 +99,10 @@ impl Free {
                 }
             }
         }
-        for base in &bases {
+        let single = self.single();
+        for base in bases {
             for i in 0..count {
-                all.extend(self.special.iter().chain(&self.fixed).map(|size| change(base, &[(i, *size)])));
+                all.extend(single.iter().map(|size| change(base, &[(i, *size)])));
             }
             for ([a, b], [h, w]) in
                 pairs().flat_map(|pair| self.windows.iter().map(move |size| (pair, *size)))
@@ -74,18 +110,6 @@ impl Free {
                 all.extend([[(a, h), (b, w)], [(a, w), (b, h)]].map(|to| change(base, &to)));
             }
         }
-        self.repeated(&mut all);
-        let mut state = 1_u64;
-        let mut one_of = |sizes: &[usize]| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            sizes[(state >> 33) as usize % sizes.len()]
-        };
-        for _ in 0..TRIES {
-            // Few sizes, as many dimensions must be equal.
-            let few = [one_of(&every), one_of(&every), one_of(&KINDS)];
-            all.push((0..count).map(|_| one_of(&few)).collect());
-        }
-        Box::new(all.into_iter())
     }
 
     /// Adds those where any of them is repeated along the others' dimensions: what is equal now stays equal, or becomes one.
@@ -111,7 +135,7 @@ impl Free {
     /// Sizes of each kind, of all or of one, for what takes long to look at.
     pub(crate) fn few_sizes(&self) -> Vec<Vec<usize>> {
         let mut all: Vec<Vec<usize>> = KINDS.map(|size| vec![size; self.today.len()]).to_vec();
-        for i in 0..self.today.len() {
+        for i in 0..self.today.len().min(MOST_PAIRED) {
             all.extend(KINDS.map(|size| {
                 let mut list = self.today.clone();
                 list[i] = size;
@@ -131,7 +155,7 @@ fn distinct<const N: usize>(lists: [&[usize]; N]) -> Vec<usize> {
 }
 
 /// Every combination of a size from each list, if they are few.
-fn product(lists: Vec<Vec<usize>>) -> Option<impl Iterator<Item = Vec<usize>>> {
+fn product(lists: Vec<Vec<usize>>) -> Option<impl ExactSizeIterator<Item = Vec<usize>>> {
     let count = lists.iter().try_fold(1_usize, |count, list| count.checked_mul(list.len()))?;
     let nth = move |mut rest: usize| {
         let take = |list: &Vec<usize>| {
@@ -220,6 +244,14 @@ mod tests {
             assert!(all.contains(&vec![a, b, c]), "{a} {b} {c}");
         }
         assert_eq!(all.len(), 10 * 10 * 10);
+    }
+
+    #[test]
+    fn of_very_many_dimensions_few_are_tried() {
+        for count in [25, 1000, 100_000] {
+            let picked: usize = free(&vec![7; count]).sizes().map(|sizes| sizes.len()).sum();
+            assert!(picked <= MOST_PICKED + 7 * count, "{picked}");
+        }
     }
 
     #[test]

@@ -22,6 +22,8 @@ use crate::lower::Builder;
 use crate::sizes::{self, Free};
 use crate::{ops, passes};
 
+/// So many kernels of a group are made at most, to see which of them are new.
+const MOST_KERNELS: usize = 1 << 16;
 /// After so many tries it is asked whether to go on.
 const LOOKS_UP: usize = 64;
 /// Bytes of a constant that are no weights to look at.
@@ -374,16 +376,22 @@ impl Twins {
         let mut touched = inputs.clone();
         touched.extend(group.iter().flat_map(|id| self.view().node(*id).node().outputs.clone()));
         let before: Vec<Shape> = touched.iter().map(|id| self.tensors[id.0].shape.clone()).collect();
-        let (mut any, mut whole) = (false, true);
         let free = self.free(group, &symbols);
+        let mut with = |sizes: &[usize]| {
+            let sizes = symbols.iter().copied().zip(sizes.iter().copied()).collect();
+            self.lower(group, &inputs, &sizes)
+        };
+        let first = with(&free.today);
+        let (mut any, mut whole) = (first.is_some(), true);
         let tries = if heavy { Box::new(free.few_sizes().into_iter()) } else { free.sizes() };
-        for (n, sizes) in tries.enumerate() {
+        // Of nodes that are many kernels, every few of them.
+        let each = (tries.len().saturating_mul(first.unwrap_or(1)) / MOST_KERNELS).saturating_add(1);
+        for (n, sizes) in tries.step_by(each).enumerate() {
             if n.is_multiple_of(LOOKS_UP) && !goes_on() {
                 whole = false;
                 break;
             }
-            let sizes = symbols.iter().copied().zip(sizes).collect();
-            any |= self.lower(group, &inputs, &sizes).is_some();
+            any |= with(&sizes).is_some();
         }
         for (id, shape) in touched.iter().zip(before) {
             self.tensors[id.0].shape = shape;
@@ -434,8 +442,14 @@ impl Twins {
         free
     }
 
-    /// Adds the kernels of a group when symbols have these sizes; `None` where no such sizes can be.
-    fn lower(&mut self, group: &[NodeId], inputs: &[TensorId], sizes: &HashMap<usize, usize>) -> Option<()> {
+    /// Adds the kernels of a group when symbols have these sizes, and tells how many they are; `None` where no such sizes
+    /// can be.
+    fn lower(
+        &mut self,
+        group: &[NodeId],
+        inputs: &[TensorId],
+        sizes: &HashMap<usize, usize>,
+    ) -> Option<usize> {
         for id in inputs {
             let size = |dim: &Dim| match dim {
                 Dim::Fixed(size) => *size,
@@ -469,8 +483,9 @@ impl Twins {
             passes::optimize(&mut lowered, alignment.into());
         }
         let kernels: Vec<_> = lowered.steps.iter().map(|step| step.spec.kernel(&self.facts.caps)).collect();
+        let count = kernels.len();
         kernels.into_iter().for_each(|kernel| self.add(kernel));
-        Some(())
+        Some(count)
     }
 }
 

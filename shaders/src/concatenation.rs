@@ -45,18 +45,26 @@ impl Spec {
     /// # Errors
     /// When the inputs don't fit together, and when there are more than 256 of them.
     pub fn kernels(&self, caps: &Caps) -> Result<Vec<Kernel>, ShaderError> {
+        (0..self.inputs.len()).map(|part| self.kernel(part, caps)).collect()
+    }
+
+    /// The kernel of one input.
+    ///
+    /// # Errors
+    /// See [`Spec::kernels`].
+    pub fn kernel(&self, part: usize, caps: &Caps) -> Result<Kernel, ShaderError> {
         let strides = dense_strides(&self.output()?);
+        let missing = || ShaderError::invalid(NAME, format!("input {part} of {}", self.inputs.len()));
+        let input = self.inputs.get(part).ok_or_else(missing)?;
+        let last = self.inputs.len().saturating_sub(1);
+        let (Ok(number), Ok(_)) = (u8::try_from(part), u8::try_from(last)) else {
+            return Err(ShaderError::unsupported(NAME, format!("{} inputs", self.inputs.len())));
+        };
         let step = i64::from(strides.get(self.axis).copied().unwrap_or(0));
-        let mut to = 0;
-        let mut kernels = Vec::with_capacity(self.inputs.len());
-        for (i, input) in self.inputs.iter().enumerate() {
-            let number = u8::try_from(i)
-                .map_err(|_| ShaderError::unsupported(NAME, format!("{} inputs", self.inputs.len())))?;
-            let nest =
-                Nest { extents: input.clone(), strides: [signed(&dense_strides(input)), signed(&strides)] };
-            kernels.push(Copy { name: NAME, input: Binding::Input(number), nest, from: 0, to }.kernel(caps)?);
-            to += step * i64::from(input.get(self.axis).copied().unwrap_or(0));
-        }
-        Ok(kernels)
+        let before = self.inputs.iter().take(part).filter_map(|input| input.get(self.axis));
+        let to = step * before.copied().map(i64::from).sum::<i64>();
+        let nest =
+            Nest { extents: input.clone(), strides: [signed(&dense_strides(input)), signed(&strides)] };
+        Copy { name: NAME, input: Binding::Input(number), nest, from: 0, to }.kernel(caps)
     }
 }
