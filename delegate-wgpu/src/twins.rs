@@ -605,7 +605,7 @@ fn of_filters(spec: &Spec) -> Vec<Spec> {
             Spec::TransposeConv(conv) => {
                 let mut conv = conv.clone();
                 conv.filter = [output, 1, 1, input];
-                let wide = pixels * conv.stride[1];
+                let wide = conv.stride[1].saturating_mul(pixels);
                 (conv.input, conv.output) = ([1, 1, pixels, input], [1, 1, wide, output]);
                 all.push(Computed(Box::new(conv.into())).into());
             }

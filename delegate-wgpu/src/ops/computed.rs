@@ -2,7 +2,7 @@
 
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::pad::{self, Fill};
-use delegraph_shaders::{concatenation, transpose};
+use delegraph_shaders::{concatenation, tile, transpose};
 
 use crate::graph::{Computed, Element, Join, Spec, ValueId};
 use crate::lower::Lowering;
@@ -42,7 +42,7 @@ pub(super) fn push_weighted(
     let places = if layout == Layout::ByTaps { channels.next_multiple_of(4) } else { channels };
     let bias = match bias {
         Some(bias) => padded(cx, bias, [1, channels], places)?,
-        None => cx.new_constant(&[places], Element::F32, &vec![0.0_f32; places as usize]),
+        None => zeros(cx, places)?,
     };
     let parts = [filter, bias];
     let sizes = parts.map(|part| cx.shape(part).iter().product::<u32>());
@@ -52,6 +52,14 @@ pub(super) fn push_weighted(
         cx.push(Join { spec: join.clone(), part }, &[value], both)?;
     }
     cx.push(Computed(Box::new(spec.into())), &[input, both], output)
+}
+
+/// So many zeros, which nobody uploads.
+fn zeros(cx: &mut Lowering<'_, '_, '_>, count: u32) -> Result<ValueId, Rejection> {
+    let zero = cx.new_constant(&[1], Element::F32, &[0.0_f32]);
+    let all = cx.checked_temporary(&[count])?;
+    cx.push(tile::Spec { input: vec![1], multiples: vec![count] }, &[zero], all)?;
+    Ok(all)
 }
 
 fn by_taps(cx: &mut Lowering<'_, '_, '_>, filter: ValueId) -> Result<ValueId, Rejection> {
