@@ -15,19 +15,40 @@ endif
 FETCH := $(PYTHON) scripts/fetch_models.py
 VENVS := target/venvs
 # Modules that macros declare are invisible to `cargo fmt`, so the files are named.
-SOURCES = $(shell find core delegate-api interpreter shaders delegate-wgpu conformance examples src tests \
+SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-wgpu conformance examples src tests \
     -name '*.rs' ! -name schema_generated.rs)
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt bench bench-litert models setup schema schema-check ops goldens digits litert-check mutants clean
+.PHONY: help demo check check-targets check-features check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## segment a portrait and find its face, on the GPU and on the CPU: target/demo/*.png
 	@$(FETCH) --optional selfie_segmentation.tflite face_detection_short_range.tflite astronaut.png || true
-	$(CARGO) run $(CARGO_FLAGS) --release --example demo
+	$(CARGO) run $(CARGO_FLAGS) --profile demo -p delegraph-demo
+
+check: ## format, clippy and unit tests of the crates that differ from BASE (default: the last commit)
+	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/check.sh $(BASE)
+
+check-targets: ## type-check the library for macOS, Windows, Android, WebAssembly and ARM Linux
+	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/check_targets.sh $(TARGETS)
+
+check-features: ## type-check every combination of the facade's features
+	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/check_features.sh
+
+check-semver: ## compare the public API with the last tag, where cargo-semver-checks is installed
+	@tag=$$(git describe --tags --abbrev=0 2>/dev/null) || { echo "check-semver: left out: no version is tagged yet"; exit 0; }; \
+	 if $(CARGO) semver-checks --version >/dev/null 2>&1; then \
+	    $(CARGO) semver-checks --workspace --exclude delegraph-schema --baseline-rev $$tag; \
+	 else echo "check-semver: left out: cargo-semver-checks is not installed (cargo install cargo-semver-checks)"; fi
+
+check-package: ## package and build every crate as crates.io would get it
+	$(CARGO) package $(CARGO_FLAGS) --workspace --allow-dirty
+
+doc: ## the documentation of all crates, without warnings: target/doc
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGO_FLAGS) --workspace --no-deps
 
 test: setup ## everything: lint, unit, conformance and doc tests, examples
 	@$(FETCH) --optional || true
@@ -56,6 +77,9 @@ lint: ## formatting, clippy and, where they are installed, cargo-deny and typos
 	 else echo "lint: left out: typos is not installed (pip install typos)"; fi
 	@if $(PYTHON) -c "import tomllib" 2>/dev/null; then $(PYTHON) scripts/mutants.py --check; \
 	 else echo "lint: left out: planted faults are not checked (Python 3.11 reads their list)"; fi
+	@if $(PYTHON) --version >/dev/null 2>&1; then \
+	    $(PYTHON) scripts/prose.py --self-test && $(PYTHON) scripts/prose.py && $(PYTHON) scripts/links.py && $(PYTHON) scripts/plot_benchmarks.py --check; \
+	 else echo "lint: left out: wording, links and plots are not checked (Python 3.9 runs scripts/prose.py)"; fi
 
 fmt: ## format every source file
 	@rustfmt --edition 2024 $(SOURCES)
@@ -77,22 +101,25 @@ models: ## fetch the ten real models and the photo into the cache
 setup: ## install what a fresh Debian machine lacks
 	@sh scripts/setup.sh
 
-schema: $(VENVS)/schema/ready ## regenerate core/src/schema_generated.rs from core/schema.fbs
-	$(VENVS)/schema/bin/flatc --rust -o core/src core/schema.fbs
+schema: $(VENVS)/schema/ready ## regenerate core/schema/src/schema_generated.rs from core/schema/schema.fbs
+	$(VENVS)/schema/bin/flatc --rust -o core/schema/src core/schema/schema.fbs
 
 schema-check: ## compare the committed FlatBuffer code with what its generator writes, where that can be installed
 	@mkdir -p target
 	@if $(MAKE) --no-print-directory $(VENVS)/schema/ready >target/schema-check.log 2>&1; then \
 	    rm -rf target/schema && mkdir -p target/schema && \
-	    $(VENVS)/schema/bin/flatc --rust -o target/schema core/schema.fbs && \
-	    { cmp target/schema/schema_generated.rs core/src/schema_generated.rs || \
-	      { echo "schema: core/src/schema_generated.rs is stale: run \`make schema\`"; exit 1; }; }; \
-	 else echo "schema: left out: flatc cannot be installed here (target/schema-check.log says why)"; fi
+	    $(VENVS)/schema/bin/flatc --rust -o target/schema core/schema/schema.fbs && \
+	    { cmp target/schema/schema_generated.rs core/schema/src/schema_generated.rs || \
+	      { echo "schema: core/schema/src/schema_generated.rs is stale: run \`make schema\`"; exit 1; }; }; \
+	 else echo "schema: left out: flatc cannot be installed here (the reason is in target/schema-check.log)"; fi
 
 ops: ## regenerate the support table docs/ops.md
 	@mkdir -p target
 	@$(CARGO) run $(CARGO_FLAGS) --quiet -- ops > target/ops.md
 	@{ sed '/^| op |/,$$d' docs/ops.md; cat target/ops.md; } > target/ops-new.md && mv target/ops-new.md docs/ops.md
+
+plots: ## draw docs/images/bench-*.svg from the tables of docs/benchmarks.md
+	$(PYTHON) scripts/plot_benchmarks.py
 
 goldens: $(VENVS)/goldens/ready models ## run LiteRT on every model and single-op case and rewrite conformance/goldens
 	$(VENVS)/goldens/bin/python scripts/make_goldens.py

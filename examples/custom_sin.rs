@@ -33,14 +33,14 @@ impl Kernel for Sin {
     }
 }
 
-/// Everything that is builtin, and `Sin`.
+/// Returns the builtin ops and `Sin`.
 pub(crate) fn resolver() -> MutableOpResolver {
     let mut resolver = MutableOpResolver::extending(BuiltinOpResolver::new());
     resolver.add_custom("Sin", Registration::new(|_| Ok(Sin)), 1);
     resolver
 }
 
-/// `Sin` on the GPU, so that a model with it is not split there.
+/// `Sin` on the GPU, so that it does not split a model.
 pub(crate) fn gpu_sin() -> Result<WgpuOp, WgpuOpError> {
     WgpuOp::new("Sin", 1, &[include_str!("custom_sin.wgsl")], |node| {
         let shape = node.input(0)?.shape;
@@ -50,7 +50,7 @@ pub(crate) fn gpu_sin() -> Result<WgpuOp, WgpuOpError> {
     })
 }
 
-/// What `model` makes of `x`.
+/// Runs `model` on `x`.
 pub(crate) fn run(model: Model, x: &[f32]) -> Result<Vec<f32>> {
     let mut interpreter = Interpreter::builder(model).resolver(resolver()).build()?;
     interpreter.input_mut::<f32>(0)?.copy_from_slice(x);
@@ -60,7 +60,7 @@ pub(crate) fn run(model: Model, x: &[f32]) -> Result<Vec<f32>> {
 
 fn main() -> Result<()> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/custom/sin.tflite");
-    // Without the kernel: an error that lists every op that needs one.
+    // Without the kernel: an error that lists every unresolved op.
     if let Err(error) = Interpreter::builder(delegraph::load(path)?).build() {
         println!("{error}\n");
     }
@@ -77,7 +77,7 @@ fn main() -> Result<()> {
         }
     };
     let builder = Interpreter::builder(delegraph::load(path)?).resolver(resolver());
-    let mut interpreter = builder.delegate(Box::new(delegate)).build()?;
+    let mut interpreter = builder.delegate(delegate).build()?;
     interpreter.input_mut::<f32>(0)?.copy_from_slice(&x);
     interpreter.invoke()?;
     let (report, y) = (interpreter.report(), interpreter.output::<f32>(0)?);

@@ -1,7 +1,7 @@
-// y = sin(x), right for every finite x whose fraction of a turn a float still holds.
+// y = sin(x), accurate for every finite x whose fraction of a turn a float can represent.
 //
-// WGSL promises little of its own sin beyond ±π. So x is brought into ±π/4 first: the nearest multiple of π/2 is taken
-// away in three parts, each of few enough bits that the products are exact.
+// WGSL guarantees the accuracy of sin within ±π only. So x is reduced to ±π/4 first: the nearest multiple of π/2 is
+// subtracted in three parts, each of few enough bits that the products are exact.
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
@@ -13,7 +13,7 @@ fn sine(x: f32) -> f32 {
     let turns = round(x * TWO_OVER_PI);
     let r = ((x - turns * PI_HALVES.x) - turns * PI_HALVES.y) - turns * PI_HALVES.z;
     let s = r * r;
-    // Taylor's polynomials, which are right to the last bit or two up to π/4.
+    // Taylor polynomials, accurate to one or two bits up to π/4.
     let sin_r = r + r * s * (-1.0 / 6.0 + s * (1.0 / 120.0 + s * (-1.0 / 5040.0 + s / 362880.0)));
     let cos_r = 1.0 + s * (-0.5 + s * (1.0 / 24.0 + s * (-1.0 / 720.0 + s / 40320.0)));
     let quarter = i32(turns) & 3;

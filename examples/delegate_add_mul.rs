@@ -1,4 +1,4 @@
-//! A whole delegate in under a hundred lines: chains of ADD and MUL of float32 tensors of one shape.
+//! A complete delegate in under a hundred lines: chains of ADD and MUL of float32 tensors of one shape.
 //! `docs/write-a-delegate.md` explains each part. Run it with `cargo run --example delegate_add_mul`.
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ impl SimpleDelegate for AddMul {
         }
         match node.params() {
             Params::Add(AddParams { fused_activation_function: Activation::None, .. }) => Ok(()),
-            Params::Mul(MulParams { fused_activation_function: Activation::None }) => Ok(()),
+            Params::Mul(MulParams { fused_activation_function: Activation::None, .. }) => Ok(()),
             _ => Err(Rejection::UnsupportedParam("an activation is applied".into())),
         }
     }
@@ -39,7 +39,7 @@ impl SimpleDelegate for AddMul {
         graph: &GraphView<'_>,
     ) -> Result<Box<dyn DelegateKernel>> {
         let (mut steps, mut values, mut places) = (Vec::new(), Vec::new(), vec![0..0; graph.tensor_count()]);
-        // Each tensor gets its place when it is first seen, so that results lie behind what they are made from.
+        // Places are assigned in the order of use, so that results are stored after their operands.
         let mut place = |t: TensorInfo<'_>| {
             let (place, start) = (&mut places[t.id().0], values.len());
             if place.end == 0 {
@@ -60,7 +60,7 @@ impl SimpleDelegate for AddMul {
     }
 }
 
-/// The values of all tensors; whether each step multiplies, what it reads, and where its result goes.
+/// The values of all tensors, and per step whether it multiplies, its operands and its result.
 struct Chain {
     values: Vec<f32>,
     steps: Vec<(bool, Vec<Range<usize>>, Range<usize>)>,
@@ -102,8 +102,8 @@ pub(crate) fn model() -> Result<Model> {
 }
 
 pub(crate) fn main() -> Result<()> {
-    let delegate = AddMul(VersionTable::new(&[(BuiltinOp::ADD, 1), (BuiltinOp::MUL, 1)]));
-    let mut interpreter = Interpreter::builder(model()?).delegate(Box::new(delegate)).build()?;
+    let delegate = Simple(AddMul(VersionTable::new(&[(BuiltinOp::ADD, 1), (BuiltinOp::MUL, 1)])));
+    let mut interpreter = Interpreter::builder(model()?).delegate(delegate).build()?;
     interpreter.input_mut::<f32>(0)?.copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     interpreter.input_mut::<f32>(1)?.fill(10.0);
     interpreter.invoke()?;

@@ -1,4 +1,4 @@
-//! A delegate that shows what a delegate sees, and passes everything on to another one, which may claim nothing. Run it
+//! A delegate that prints what a delegate sees, and forwards all calls to another one, which may claim nothing. Run it
 //! with `cargo run --example delegate_logging -- MODEL.tflite`.
 
 use delegraph::core::NodeId;
@@ -7,10 +7,10 @@ use delegraph::delegate_api::{
 };
 use delegraph::{Interpreter, Result};
 
-/// Where lines go.
+/// The sink of printed lines.
 pub(crate) type Log = fn(&str);
 
-/// Shows what `inner` sees and says.
+/// Prints the calls of `inner` and their results.
 pub(crate) struct Logging<D> {
     pub(crate) inner: D,
     pub(crate) log: Log,
@@ -32,11 +32,11 @@ impl<D: Delegate> Delegate for Logging<D> {
     fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
         let (graph, log) = (cx.graph(), self.log);
         let subgraph = graph.subgraph();
-        log(&format!("subgraph {} \"{}\": {} nodes", graph.index(), subgraph.name, subgraph.nodes.len()));
+        log(&format!("subgraph {} \"{}\": {} nodes", graph.index(), subgraph.name(), subgraph.nodes().len()));
         for node in graph.nodes() {
             log(&describe(&node));
         }
-        // What would be one piece if everything could be claimed.
+        // The partitions if everything were claimed.
         let claimable: Vec<NodeId> =
             graph.nodes().filter(|n| cx.may_claim(n).is_ok()).map(|n| n.id()).collect();
         let partitions = cx.preview_partitions(&claimable);
@@ -54,7 +54,7 @@ impl<D: Delegate> Delegate for Logging<D> {
     }
 }
 
-/// A node in a line: op, version, what is known of it, and its operands.
+/// Returns a node as a line: op, version, state and operands.
 pub(crate) fn describe(node: &NodeView<'_>) -> String {
     let state = node.state();
     let facts = [
@@ -66,7 +66,7 @@ pub(crate) fn describe(node: &NodeView<'_>) -> String {
     ];
     let facts: Vec<&str> = facts.into_iter().filter(|(is, _)| *is).map(|(_, fact)| fact).collect();
     let inputs: Vec<String> =
-        (0..node.num_inputs()).map(|i| node.input(i).map_or("-".into(), |t| tensor(&t))).collect();
+        (0..node.input_count()).map(|i| node.input(i).map_or("-".into(), |t| tensor(&t))).collect();
     let outputs: Vec<String> = node.outputs().map(|t| tensor(&t)).collect();
     let facts = if facts.is_empty() { String::new() } else { format!(" [{}]", facts.join(", ")) };
     let (number, op, version) = (node.id().0, node.op(), node.version());
@@ -103,13 +103,13 @@ pub(crate) fn main() -> Result<()> {
     let embedded = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/digits/digits_float32.tflite");
     let path = std::env::args().nth(1).unwrap_or_else(|| embedded.into());
     let model = delegraph::load(path)?;
-    // With a table of every op of the model at its version, the preview shows what is one piece.
-    let ops = model.subgraphs.iter().flat_map(|s| &s.nodes);
+    // With a table of every op of the model at its version, the preview shows the largest possible partitions.
+    let ops = model.subgraphs().iter().flat_map(|s| s.nodes());
     let versions = ops.fold(VersionTable::default(), |table, node| {
-        let highest = table.max(&node.op).map_or(node.version, |v| v.max(node.version));
-        table.with(node.op.clone(), highest)
+        let highest = table.max_version(node.op()).map_or(node.version(), |v| v.max(node.version()));
+        table.with_op(node.op().clone(), highest)
     });
     let delegate = Logging { inner: Nothing(versions), log: |line| println!("{line}") };
-    Interpreter::builder(model).delegate(Box::new(delegate)).policy(Policy::Report).build()?;
+    Interpreter::builder(model).delegate(delegate).policy(Policy::Report).build()?;
     Ok(())
 }

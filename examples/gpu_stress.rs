@@ -1,13 +1,13 @@
-//! Resizes, interpreters by the hundred and interpreters that come and go, on one GPU device: nothing may grow, and
+//! Resizes, many concurrent interpreters, and many short-lived ones on one GPU device: memory must not grow, and
 //! nothing may fail.
 //!
 //! ```sh
 //! cargo run --release --example gpu_stress -- [MODEL] [AXES] [RESIZES] [INTERPRETERS] [CYCLES]
 //! ```
 //!
-//! `AXES` are the dimensions of the first input that are resized, `1,2` say; 200 resizes, 100 interpreters and 1,000
-//! cycles unless told otherwise. Results are compared with those of the CPU all along. What the process has resident
-//! is read from `/proc`, and is 0 where there is none.
+//! `AXES` are the dimensions of the first input to resize, for example `1,2`. The defaults are 200 resizes, 100
+//! interpreters and 1,000 cycles. All results are compared with those of the CPU. Resident memory is read from `/proc`,
+//! and is 0 on systems without it.
 
 use std::env;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub(crate) struct Stress {
     pub(crate) delegate: WgpuDelegate,
 }
 
-/// What could grow.
+/// Quantities that must not grow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Held {
     /// Bytes of weights and parameters on the device.
@@ -58,13 +58,13 @@ pub(crate) struct Held {
 
 impl Stress {
     fn interpreter(&self) -> Result<Interpreter> {
-        Interpreter::builder(self.model.clone()).delegate(Box::new(self.delegate.clone())).build()
+        Interpreter::builder(self.model.clone()).delegate(self.delegate.clone()).build()
     }
 
-    /// What is held now, after everything that was given back is gone.
+    /// Returns the current values, after pending releases are done.
     pub(crate) fn held(&self) -> Held {
         let (device, _) = self.delegate.device_and_queue();
-        // Whether there was something to wait for does not matter.
+        // The result only reports whether there was anything to wait for.
         let _ = device.poll(delegraph::delegate_wgpu::wgpu::PollType::wait_indefinitely());
         Held {
             uploaded: self.delegate.uploaded_bytes(),
@@ -101,7 +101,7 @@ impl Stress {
         Ok(())
     }
 
-    /// Gives the first input other sizes in these dimensions, and back.
+    /// Resizes the first input in these dimensions, and back.
     pub(crate) fn resize(&self, axes: &[usize], count: usize) -> Result<()> {
         let mut interpreter = self.interpreter()?;
         let first = interpreter.input_tensor(0)?.shape.clone();

@@ -171,7 +171,7 @@ def check(model, options, folder):
                        *shlex.split(options.fuse))
     if isinstance(report, str):
         row["refused"] = report
-        # What is no model for us is none before fusing, either.
+        # A model that is refused here must be refused without fusion, too.
         runs = delegraph(options.delegraph, "run", model, "--delegate", "reference")
         return row, [] if isinstance(runs, str) else [f"fuse: {report}"]
     row.update(nodes=report["nodes"], multiply_adds=report["multiply_adds"], left=report["left"],

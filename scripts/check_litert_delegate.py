@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Loads a delegate's library into LiteRT and compares what it gives with what LiteRT gives alone.
+"""Loads a delegate's library into LiteRT and compares the results with those of LiteRT alone.
 
     check_litert_delegate.py target/release/libdelegraph_wgpu.so [--option adapter=llvmpipe] [MODEL…]
 
 Without models, those of assets/digits are run. Prints one row per model: nodes that the delegate runs, and the greatest
 difference, absolute and as a share of the greatest value. Then loads and unloads the delegate again and again and
-watches the memory. Leaves everything out, and says so, where neither ai_edge_litert nor tflite_runtime is installed.
+measures the memory. Skipped with a message if neither ai_edge_litert nor tflite_runtime is installed.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def compare(name, expected, actual, tolerance):
 def claimed(text):
     """Nodes that the delegate runs, all nodes, partitions: of the primary subgraph, which comes first."""
     found = re.search(r"runs (\d+) of (\d+) nodes in (\d+) partitions", text)
-    assert found, f"the delegate did not say what it runs:\n{text}"
+    assert found, f"the delegate did not report its nodes:\n{text}"
     return [int(n) for n in found.groups()]
 
 
@@ -107,7 +107,7 @@ def check(path, library, options, tolerance):
         together = litert.Interpreter(model_path=path, experimental_delegates=[delegate])
         together.allocate_tensors()
         results = [run(interpreter) for interpreter in (alone, together)]
-        # Models that amplify rounding are told by how far LiteRT's own kernels are apart.
+        # A model amplifies rounding if LiteRT's own kernel sets differ, too.
         plain = litert.Interpreter(
             model_path=path,
             experimental_op_resolver_type=litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -174,7 +174,7 @@ def check_cases(folder, library, options):
 
 
 def check_resize(path, library, options, tolerance):
-    """Other shapes than the file's, and back: kernels are made anew."""
+    """Other shapes than the file's, and back: kernels are created again."""
     with Stderr():
         alone = litert.Interpreter(model_path=path)
         delegate = litert.load_delegate(library, options)

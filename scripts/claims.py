@@ -26,8 +26,8 @@ def models(paths: list[str]) -> None:
         ran = subprocess.run([PROGRAM, "explain", path, "--delegate", "wgpu", "--json"], capture_output=True, text=True)
         name = pathlib.Path(path).name
         if ran.returncode:
-            said = [line for line in ran.stderr.splitlines() if line.strip() and "XDG_RUNTIME_DIR" not in line]
-            print(f"does not run  {name}: {' '.join(said)[:200]}")
+            errors = [line for line in ran.stderr.splitlines() if line.strip() and "XDG_RUNTIME_DIR" not in line]
+            print(f"does not run  {name}: {' '.join(errors)[:200]}")
             continue
         nodes = json.loads(ran.stdout)["nodes"]
         left = [node for node in nodes if node["runner"] != "wgpu"]

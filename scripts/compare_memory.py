@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Delegraph's memory beside LiteRT's on the same models.
+"""Compares Delegraph's memory with LiteRT's on the same models.
 
     scripts/compare_memory.py [--threads N] MODEL...
 
 Each figure is the median over fresh processes (--repeat) that map the model, prepare it, and run it a few times. The
-peak is the most memory that was ever resident (VmHWM), model file included; from it the peak of the same process with a model of a few
-kilobytes is subtracted, so that what remains is due to the model and not to the runtime's own code, to Python or NumPy. Processes differ by some hundred KiB, as the system maps pages of programs
-around those that are touched, and programs begin somewhere else each time.
+peak is the maximum resident memory (VmHWM), model file included, minus the peak of the same process with a model of a few
+kilobytes, which removes the runtime's own code, Python and NumPy. Processes differ by some hundred KiB, because the system maps
+pages around those that are touched, and load addresses vary.
 
-Arena: ours says. LiteRT does not, but with its built-in kernels and no delegate the addresses of all tensors can be
-read; those outside the mapped file and not constant are in its arenas, and the table has the bytes that they cover
-together. XNNPACK keeps its workspace to itself.
+Arena: reported by `delegraph bench`. For LiteRT's built-in kernels without a delegate it is computed from the addresses of all
+tensors: the bytes covered by those that are not constant and outside the mapped file. XNNPACK does not report its workspace.
 
 Prints a Markdown table in KiB. Needs a release build (`cargo build --release`) and a Python with ai-edge-litert and
 numpy: the one that runs this script. Linux only.
@@ -100,7 +99,7 @@ def run(command):
 
 
 def measure(args, side, model):
-    """The medians of what fresh processes say, and of the peak with the small model: in turns, as how much of a program
+    """The medians over fresh processes, and of the peak with the small model, in alternation: the share of a program that
     the system maps changes with time."""
     found = []
     for _ in range(args.repeat):

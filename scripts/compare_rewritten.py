@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run files that Delegraph wrote anew beside their originals in LiteRT, and compare the outputs bit by bit.
+"""Run files that Delegraph rewrote and their originals in LiteRT, and compare the outputs bit by bit.
 
     cargo run -p delegraph-conformance --example rewrite -- --write DIR MODEL|FOLDER...
     python3 scripts/compare_rewritten.py DIR         (in a venv with scripts/requirements-goldens.txt)

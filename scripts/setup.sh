@@ -1,10 +1,10 @@
 #!/bin/sh
 # Installs what a fresh Debian machine lacks for `make demo` and `make test`: a Vulkan driver and loader, and Python's venv module.
-# Where it can't install (offline, no rights, another system) it says what is left out and ends well: everything else still runs.
-# With DELEGRAPH_NO_INSTALL=1 it only says what is missing.
+# If it can't install (offline, no permission, another system), it prints what is missing and succeeds: everything else still runs.
+# With DELEGRAPH_NO_INSTALL=1 it only prints what is missing.
 set -u
 
-say() { echo "setup: $*" >&2; }
+report() { echo "setup: $*" >&2; }
 
 # Is the library that a Vulkan driver file names there? $1: the file. Names without a folder are the dynamic linker's business.
 driver_works() {
@@ -71,39 +71,39 @@ packages=""
 case $(uname -s) in
     Linux)
         if ! has_vulkan_driver; then
-            say "no Vulkan driver found: Debian's mesa-vulkan-drivers brings a software GPU (lavapipe)"
+            report "no Vulkan driver found: Debian's mesa-vulkan-drivers brings a software GPU (lavapipe)"
             packages="mesa-vulkan-drivers libvulkan1"
         elif ! has_library libvulkan.so.1; then
-            say "no Vulkan loader found"
+            report "no Vulkan loader found"
             packages="libvulkan1"
         fi
         ;;
     *) ;; # Metal and Direct3D 12 come with the system.
 esac
 if ! command -v python3 >/dev/null; then
-    say "no python3 found: it fetches the real models"
+    report "no python3 found: it fetches the real models"
     packages="$packages python3 python3-venv"
 elif ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
-    say "Python's venv module can't make environments: python3-venv is missing"
+    report "Python's venv module can't make environments: python3-venv is missing"
     packages="$packages python3-venv"
 fi
 
 [ -n "$packages" ] || exit 0
 
 if [ -n "${DELEGRAPH_NO_INSTALL:-}" ]; then
-    say "left out, as DELEGRAPH_NO_INSTALL asks: $packages"
+    report "left out, as DELEGRAPH_NO_INSTALL asks: $packages"
 elif ! command -v apt-get >/dev/null; then
-    say "left out: this system has no apt-get. Install the equivalent of: $packages"
+    report "left out: this system has no apt-get. Install the equivalent of: $packages"
 elif ! as_root true 2>/dev/null; then
-    say "left out: installing needs root's rights. Later: apt-get install $packages"
+    report "left out: installing needs root's rights. Later: apt-get install $packages"
 else
-    say "installing $packages"
-    apt update || say "the package lists could not be refreshed; trying with those that are here"
+    report "installing $packages"
+    apt update || report "the package lists could not be refreshed; trying with those that are here"
     # shellcheck disable=SC2086 # a list of words
     if apt install -y --no-install-recommends $packages; then
-        say "installed $packages"
+        report "installed $packages"
     else
-        say "left out: could not install $packages (offline?). Later: apt-get install $packages"
+        report "left out: could not install $packages (offline?). Later: apt-get install $packages"
     fi
 fi
 exit 0

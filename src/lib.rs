@@ -15,58 +15,75 @@
 
 use std::path::Path;
 
-use delegraph_core::graph::Backing;
 pub use delegraph_core::{
     self as core, Error, Model, ModelBytes, MutableOpResolver, Registration, Result, Shape, TensorType,
 };
-pub use delegraph_delegate_api::{self as delegate_api, Delegate, Policy, SimpleDelegate};
+pub use delegraph_delegate_api::{self as delegate_api, Delegate, Policy, Simple, SimpleDelegate};
+#[cfg(feature = "wgpu")]
 pub use delegraph_delegate_wgpu as delegate_wgpu;
 pub use delegraph_interpreter::{
     self as interpreter, BuiltinOpResolver, Interpreter, ReferenceOpResolver, fusion,
 };
 
-/// Maps the file at `path` into memory and verifies it.
+/// Reads the model file at `path` and verifies it.
 ///
-/// The file must not change while the model lives; replacing it by renaming another over it is fine.
+/// With the Cargo feature `mmap` the file is mapped into memory. It must not change while the model is in use; replacing
+/// it by renaming another file over it is fine.
 ///
 /// # Errors
-/// [`Error::InvalidModel`] where the file cannot be read or is no valid model.
+/// [`Error::Io`] if the file cannot be read or is not a regular file, [`Error::InvalidModel`] where it is not a valid model.
 pub fn load(path: impl AsRef<Path>) -> Result<Model> {
     let path = path.as_ref();
-    let invalid = |e: std::io::Error| Error::InvalidModel { path: Some(path.into()), message: e.to_string() };
-    let file = std::fs::File::open(path).map_err(invalid)?;
-    let length = file.metadata().map_err(invalid)?;
-    if !length.is_file() {
-        return Err(invalid(std::io::Error::other("not a file")));
+    let unreadable = |source: std::io::Error| Error::Io { path: path.into(), source };
+    let invalid = |message: &str| Error::InvalidModel { path: Some(path.into()), message: message.into() };
+    let file = delegraph_core::types::open_regular(path).map_err(unreadable)?;
+    if file.metadata().map_err(unreadable)?.len() == 0 {
+        return Err(invalid("the file is empty"));
     }
-    if length.len() == 0 {
-        return Err(invalid(std::io::Error::other("the file is empty")));
-    }
-    // SAFETY: the map is read-only and private to this process; that nobody truncates the file meanwhile is the
-    // documented condition of this function, as it is of every program that maps its models.
-    let map = unsafe { memmap2::Mmap::map(&file) }.map_err(invalid)?;
-    Model::from_bytes_named(ModelBytes::backed(Mapped(map)), path)
+    Model::from_bytes_named(file_bytes(&file).map_err(unreadable)?, path)
 }
 
-/// A mapped file.
-struct Mapped(memmap2::Mmap);
+#[cfg(feature = "mmap")]
+use mapped::file_bytes;
 
-impl AsRef<[u8]> for Mapped {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
+#[cfg(not(feature = "mmap"))]
+fn file_bytes(mut file: &std::fs::File) -> std::io::Result<ModelBytes> {
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut file, &mut bytes)?;
+    Ok(ModelBytes::new(bytes))
 }
 
-impl Backing for Mapped {
-    fn let_go(&self) {
-        #[cfg(unix)]
-        {
-            // SAFETY: the map is of a file, never written to, so a page that leaves memory is read from the file
-            // again when it is next touched, and holds what it held: slices into it stay valid. That the file does
-            // not change is the condition of `load`.
-            let advised = unsafe { self.0.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
-            if let Err(error) = advised {
-                log::debug!("the model's pages stay in memory: {error}");
+#[cfg(feature = "mmap")]
+mod mapped {
+    use delegraph_core::ModelBytes;
+    use delegraph_core::graph::Backing;
+
+    pub(super) fn file_bytes(file: &std::fs::File) -> std::io::Result<ModelBytes> {
+        // SAFETY: the map is read-only and private to this process; that the file is not truncated while it is mapped is
+        // the documented condition of `load`.
+        let map = unsafe { memmap2::Mmap::map(file) }?;
+        Ok(ModelBytes::backed(Mapped(map)))
+    }
+
+    /// A mapped file.
+    struct Mapped(memmap2::Mmap);
+
+    impl AsRef<[u8]> for Mapped {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl Backing for Mapped {
+        fn release_pages(&self) {
+            #[cfg(unix)]
+            {
+                // SAFETY: the file behind the map is not written to (the condition of `load`), so a page that leaves
+                // memory is read from the file again when it is next touched, with the same bytes.
+                let advised = unsafe { self.0.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+                if let Err(error) = advised {
+                    log::debug!("the model's pages stay in memory: {error}");
+                }
             }
         }
     }

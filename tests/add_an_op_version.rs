@@ -7,7 +7,7 @@ use delegraph::core::ops::Padding;
 use delegraph::core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph::core::{BuiltinOp, ModelBuilder, Op, OpResolver, SubgraphBuilder};
 use delegraph::delegate_api::{
-    DelegateKernel, DelegateParams, GraphView, NodeView, Rejection, SimpleDelegate, VersionTable,
+    DelegateKernel, DelegateParams, GraphView, NodeView, Rejection, Simple, SimpleDelegate, VersionTable,
 };
 use delegraph::{
     BuiltinOpResolver, Error, Interpreter, Model, ModelBytes, MutableOpResolver, ReferenceOpResolver, Result,
@@ -22,15 +22,13 @@ fn file(dilation: i32) -> Vec<u8> {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [1, 4, 4, 1]);
     let filter = graph.constant("filter", [1, 2, 2, 1], &FILTER);
-    let params = DepthwiseConv2DParams {
-        padding: Padding::Valid,
-        stride_w: 1,
-        stride_h: 1,
-        depth_multiplier: 1,
-        dilation_w_factor: dilation,
-        dilation_h_factor: dilation,
-        ..Default::default()
-    };
+    let params = DepthwiseConv2DParams::default()
+        .padding(Padding::Valid)
+        .stride_w(1)
+        .stride_h(1)
+        .depth_multiplier(1)
+        .dilation_w_factor(dilation)
+        .dilation_h_factor(dilation);
     let y = graph.node(OP, params).inputs([x, filter]).output("y");
     graph.outputs([y]);
     ModelBuilder::new().subgraph(graph).build().unwrap().to_bytes().unwrap()
@@ -65,8 +63,8 @@ fn run(interpreter: &mut Interpreter) -> Vec<f32> {
 
 /// A runtime from before dilation: the same kernel, registered for version 1 alone.
 fn old_resolver() -> MutableOpResolver {
-    let today = ReferenceOpResolver::new();
-    let kernel = today.find(&Op::Builtin(OP), 1).unwrap().clone();
+    let current = ReferenceOpResolver::new();
+    let kernel = current.find(&Op::Builtin(OP), 1).unwrap().clone();
     let mut resolver = MutableOpResolver::new();
     resolver.add_builtin(OP, kernel, 1);
     resolver
@@ -78,8 +76,8 @@ struct Depthwise {
 }
 
 impl Depthwise {
-    fn up_to(version: u32) -> Box<Self> {
-        Box::new(Depthwise { versions: VersionTable::new(&[(OP, version)]) })
+    fn up_to(version: u32) -> Simple<Self> {
+        Simple(Depthwise { versions: VersionTable::new(&[(OP, version)]) })
     }
 }
 
@@ -131,7 +129,7 @@ impl DelegateKernel for DepthwiseKernel {}
 #[test]
 fn a_model_without_dilation_gets_version_1_and_runs_everywhere() {
     let model = model(1);
-    assert_eq!(model.subgraphs[0].nodes[0].version, 1);
+    assert_eq!(model.subgraphs()[0].nodes()[0].version(), 1);
     assert_eq!(model.min_runtime_version(), Some("1.5.0"));
     let mut old = Interpreter::builder(model.clone()).resolver(old_resolver()).build().unwrap();
     let mut new = Interpreter::builder(model).resolver(BuiltinOpResolver::new()).build().unwrap();
@@ -142,7 +140,7 @@ fn a_model_without_dilation_gets_version_1_and_runs_everywhere() {
 #[test]
 fn a_model_with_dilation_gets_version_2_which_the_old_runtime_refuses() {
     let model = model(2);
-    assert_eq!(model.subgraphs[0].nodes[0].version, 2);
+    assert_eq!(model.subgraphs()[0].nodes()[0].version(), 2);
     assert_eq!(model.min_runtime_version(), Some("1.12.0"));
     let Err(error) = Interpreter::builder(model.clone()).resolver(old_resolver()).build() else {
         unreachable!("the old runtime runs version 2");
@@ -179,7 +177,7 @@ fn an_old_file_that_lacks_the_params_means_what_it_meant() {
     let (without, with) = (file(1), file(2));
     assert!(without.len() < with.len(), "{} bytes, {} bytes", without.len(), with.len());
     let model = model(1);
-    let params: &DepthwiseConv2DParams = (&model.subgraphs[0].nodes[0].params).try_into().unwrap();
+    let params: &DepthwiseConv2DParams = (model.subgraphs()[0].nodes()[0].params()).try_into().unwrap();
     assert_eq!((params.dilation_w_factor, params.dilation_h_factor), (1, 1));
     assert_eq!(run(&mut Interpreter::builder(model).build().unwrap()), expected(1));
 }
@@ -189,13 +187,8 @@ fn a_version_that_is_too_low_is_not_written() {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [1, 4, 4, 1]);
     let filter = graph.constant("filter", [1, 2, 2, 1], &FILTER);
-    let params = DepthwiseConv2DParams {
-        stride_w: 1,
-        stride_h: 1,
-        dilation_w_factor: 2,
-        dilation_h_factor: 2,
-        ..Default::default()
-    };
+    let params =
+        DepthwiseConv2DParams::default().stride_w(1).stride_h(1).dilation_w_factor(2).dilation_h_factor(2);
     let y = graph.node(OP, params).inputs([x, filter]).version(1).output("y");
     graph.outputs([y]);
     let error = ModelBuilder::new().subgraph(graph).build().unwrap_err().to_string();

@@ -3,6 +3,9 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
 
 mod common;
+#[path = "../interpreter/tests/fusion/recurrent.rs"]
+#[allow(dead_code)] // the layers of the fusion tests
+mod recurrent;
 
 use common::{DIGITS, delegraph, digits, path};
 use serde_json::Value;
@@ -126,7 +129,7 @@ fn check_profile(profile: &Value) {
     let total = profile["total_ms"].as_f64().unwrap();
     let sum = |field: &str| list(field).iter().filter_map(|line| line["ms"].as_f64()).sum::<f64>();
     assert!(total > 0.0 && sum("nodes") > 0.0, "{profile}");
-    assert!((sum("ops") - sum("nodes")).abs() < 1e-6 * total, "{profile}");
+    assert!(approx::abs_diff_eq!(sum("ops"), sum("nodes"), epsilon = 1e-6 * total), "{profile}");
     assert!(list("nodes").iter().any(|node| node["multiply_adds"].as_u64().unwrap() > 10_000));
     assert!(list("nodes").iter().all(|node| node["op"].is_string() && node["bytes"].as_u64().unwrap() > 0));
 }
@@ -147,6 +150,14 @@ fn profile_shows_times_of_nodes_and_ops() {
     for text in [" at most", "Nodes", "CONV_2D", "of roofline"].map(|want| (want, text.stdout.contains(want)))
     {
         assert!(text.1, "{text:?}");
+    }
+    // Integers are multiplied faster than floats.
+    let quantized = digits("digits_int8.tflite");
+    let profile = delegraph(&["profile", path(&quantized), "--runs", "5", "--json"]).expect(0, "").json();
+    let peak = &profile["peaks"][0];
+    assert!(peak["integer_multiply_adds_per_s"].as_f64() > Some(0.0), "{peak}");
+    for node in profile["nodes"].as_array().unwrap() {
+        assert!(node["roofline"].as_f64() <= Some(1.0), "{node}");
     }
     delegraph(&["profile", path(&model), "--no-peak", "--trace", "/nowhere/at/all"])
         .expect(1, "cannot write");
@@ -233,6 +244,61 @@ fn bench_draws_no_progress_bar_in_the_background() {
     assert_eq!(background.trim(), "code 0");
 }
 
+/// A terminal that does not know its size reports 0 columns.
+#[test]
+#[cfg(target_os = "linux")]
+fn tables_are_readable_on_a_terminal_of_any_width() {
+    let (exe, model) = (env!("CARGO_BIN_EXE_delegraph"), digits("digits_int8.tflite"));
+    for columns in [0, 1, 20, 79] {
+        let shell = format!("stty cols {columns}; '{exe}' explain '{}'", model.display());
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &shell, "/dev/null"]).stdin(std::process::Stdio::null());
+        let Ok(out) = script.output() else {
+            eprintln!("left out: there is no `script`");
+            return;
+        };
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert!(
+            text.lines().any(|line| line.contains("CONV_2D") && line.contains("cpu")),
+            "{columns}: {text}"
+        );
+    }
+}
+
+#[test]
+fn inspect_shows_the_options_of_custom_ops() {
+    use delegraph::core::{ModelBuilder, SubgraphBuilder, TensorType};
+    let mut writer = flexbuffers::Builder::default();
+    let mut map = writer.start_map();
+    map.push("axis", -1);
+    map.push("mode", "near\u{1b}est");
+    map.end_map();
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let mut last = x;
+    for options in [writer.view(), b"\x01\x02\x03"] {
+        let y = graph.tensor("", TensorType::Float32, [4]);
+        graph.custom("Frobnicate").options(options).inputs([last]).writes([y]);
+        last = y;
+    }
+    graph.outputs([last]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("custom.tflite");
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    let found = delegraph(&["inspect", path(&file), "--json"]).expect(0, "").json();
+    let options = &found["custom_options"];
+    assert_eq!(options[0]["options"], serde_json::json!({ "axis": -1, "mode": "near\u{1b}est" }));
+    assert_eq!(options[0]["nodes"], serde_json::json!([{ "subgraph": 0, "node": 0 }]));
+    assert_eq!((&options[1]["options"], &options[1]["bytes"]), (&Value::Null, &3.into()));
+    let text = delegraph(&["inspect", path(&file)]).expect(0, "").stdout;
+    for line in [
+        r#"options of custom op "Frobnicate" version 1 (node 0): axis: -1, mode: "near\u001best""#,
+        "(node 1): 3 B, which are not a FlexBuffer map",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
 #[test]
 fn inspect_lists_ops_and_sizes() {
     for file in DIGITS {
@@ -268,20 +334,21 @@ fn inspect_lists_ops_and_sizes() {
 fn fuse_gives_ops_their_lowest_versions() {
     let folder = tempfile::tempdir().unwrap();
     let (original, file) = (digits("digits_int8.tflite"), folder.path().join("model.tflite"));
-    let mut model = delegraph::load(&original).unwrap();
+    let model = delegraph::load(&original).unwrap();
     let lowest = {
         let mut lowest = model.clone();
         lowest.restamp().unwrap();
         lowest
     };
     let mut raised = 0;
-    for node in &mut model.subgraphs[0].nodes {
-        if node.op.to_string() == "CONV_2D" {
-            node.version = 7;
+    let mut draft = model.into_draft();
+    for node in draft.subgraphs[0].nodes_mut() {
+        if node.op().to_string() == "CONV_2D" {
+            node.set_version(7);
             raised += 1;
         }
     }
-    model.save(&file).unwrap();
+    draft.verify().unwrap().save(&file).unwrap();
 
     // In place of its input.
     let arguments = ["fuse", path(&file), "-o", path(&file), "--versions-only"];
@@ -332,14 +399,39 @@ fn fuse_rewrites_a_file_and_compares_the_outputs() {
     assert!(found["differences"][0]["greatest"].as_f64().unwrap() < 1e-6);
     let text = delegraph(&[&arguments[..], &["--report"]].concat()).expect(0, "").stdout;
     assert!(text.contains("fuse-activation") && text.contains("2 nodes, were 4"), "{text}");
+    assert!(text.contains("outputs differ by ") && !text.contains("0e0"), "{text}");
     // The composite stays for delegates, where that is asked for.
     let kept = [&arguments[..], &["--keep-composites", "--json"]].concat();
     assert_eq!(delegraph(&kept).expect(0, "").json()["nodes"]["after"], 3);
     let skipped = [&arguments[..], &["--skip", "fuse-activation", "--json"]].concat();
     assert_eq!(delegraph(&skipped).expect(0, "").json()["nodes"]["after"], 3);
-    delegraph(&[&arguments[..], &["--skip", "nobody"]].concat()).expect(2, "there is no pass or fusion");
+    delegraph(&[&arguments[..], &["--skip", "unknown"]].concat()).expect(2, "there is no pass or fusion");
     let text = delegraph(&["explain", path(&file)]).expect(0, "").stdout;
     assert!(text.contains("its body took its place"), "{text}");
+}
+
+#[test]
+fn fuse_puts_recurrent_ops_into_the_graph() {
+    use recurrent::{Framework, Layer};
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("model.tflite"), folder.path().join("fused.tflite"));
+    for framework in [Framework::Keras, Framework::Onnx, Framework::Torch] {
+        let layer = Layer { framework, batch: 2, time: 5, features: 3, cells: 4, hybrid: false };
+        layer.model().save(&file).unwrap();
+        // State that lasts, which the original does not have, begins again with each sample.
+        let arguments = ["fuse", path(&file), "-o", path(&out), "--stateful", "--samples", "4", "--json"];
+        let found = delegraph(&arguments).expect(0, "").json();
+        assert!(found["differences"][0]["greatest"].as_f64().unwrap() < 1e-5, "{found}");
+        assert_eq!(found["not_compared"], Value::Null);
+        let fused = delegraph::load(&out).unwrap();
+        let graph = &fused.subgraphs()[0];
+        assert!(graph.nodes().iter().any(|n| n.op().to_string() == "UNIDIRECTIONAL_SEQUENCE_LSTM"));
+        assert!(graph.tensors().iter().any(|t| t.is_variable()));
+        // Once more, with the same state before and after.
+        let again = ["fuse", path(&out), "-o", path(&out), "--stateful"];
+        let text = delegraph(&again).expect(0, "").stdout;
+        assert!(text.contains("outputs differ by 0 at most"), "{text}");
+    }
 }
 
 #[test]
@@ -420,7 +512,7 @@ fn ops_of_each_backend() {
 }
 
 #[test]
-fn conformance_counts_cases_and_goes_on() {
+fn conformance_counts_cases_and_continues() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let case = |name: &str, model: &[u8], input: &str, expected: Option<&[u8]>| {
@@ -469,6 +561,6 @@ fn conformance_counts_cases_and_goes_on() {
 
     let arguments = ["conformance", "--corpus", path(&cases), "--filter", "^right$"];
     let ran = delegraph(&arguments).expect(0, "");
-    assert!(ran.stdout.contains("1 cases"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("1 case on cpu"), "{}", ran.stdout);
     delegraph(&["conformance", "--corpus", path(root), "--filter", "nothing"]).expect(4, "no case");
 }

@@ -38,7 +38,7 @@ fn of(report: &Value, case: &str) -> (String, String) {
 }
 
 #[test]
-fn a_case_that_ends_the_process_is_a_result_and_the_rest_goes_on() {
+fn a_case_that_ends_the_process_is_a_result_and_the_run_continues() {
     let check = |how: &str, outcome: &str, part: &str| {
         let delegate = faulty(&format!("?at=invoke&how={how}"));
         let report = conformance(&delegate, THREE, &["--timeout", "2"]).expect(1, "").json();
@@ -58,15 +58,15 @@ fn a_case_that_ends_the_process_is_a_result_and_the_rest_goes_on() {
 }
 
 #[test]
-fn what_a_plugin_prints_is_no_answer() {
+fn output_of_a_plugin_is_not_a_result() {
     let report =
-        conformance(&faulty("?says={\"case\":1}"), THREE, &["--checks", "none"]).expect(0, "").json();
+        conformance(&faulty("?prints={\"case\":1}"), THREE, &["--checks", "none"]).expect(0, "").json();
     assert_eq!(of(&report, "binary/add_float32_shapes0"), ("pass".into(), String::new()));
     assert!(report["results"][0]["checks"].as_array().unwrap().is_empty());
 }
 
 #[test]
-fn what_cannot_be_done_at_all_is_said_once() {
+fn an_impossible_request_is_one_error() {
     conformance("plugin:nowhere.so", THREE, &[]).expect(4, "nowhere.so");
     conformance(&faulty("?no=1"), THREE, &[]).expect(2, "no");
     conformance("cpu", "no such case", &[]).expect(2, "no case has such a name");
@@ -74,7 +74,7 @@ fn what_cannot_be_done_at_all_is_said_once() {
 }
 
 #[test]
-fn an_interrupted_run_goes_on_where_it_was() {
+fn an_interrupted_run_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report");
     let delegate = faulty("?at=invoke&how=hang");

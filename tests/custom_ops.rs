@@ -15,6 +15,7 @@ use delegraph::core::{
     BuiltinOp, ModelBuilder, NodeId, Op, OpResolver, Params, SubgraphBuilder, TensorId, ensure, ensure_eq,
 };
 use delegraph::delegate_wgpu::{WgpuDelegate, WgpuOptions};
+use delegraph::interpreter::ResourceLimits;
 use delegraph::{
     BuiltinOpResolver, Interpreter, Model, MutableOpResolver, Policy, Registration, Result, TensorType,
 };
@@ -82,7 +83,7 @@ fn sin_of_the_guide() {
     for model in [asset("sin"), sin_by_hand()] {
         let y = custom_sin::run(model, &X).unwrap();
         for (x, y) in X.iter().zip(&y) {
-            assert!((y - (x + 1.0).sin()).abs() < 1e-6, "{x}: {y}");
+            assert!(approx::abs_diff_eq!(*y, (x + 1.0).sin(), epsilon = 1e-6), "{x}: {y}");
         }
     }
 }
@@ -236,7 +237,7 @@ fn options_are_a_map_or_raw_bytes() {
     check("Scale", &wrong, "option \"scale\" is the text \"big\", wanted a number");
     let missing = options(|map| map.push("factor", 1.0f32));
     check("Scale", &missing, "option \"scale\" is missing; there are: \"factor\"");
-    check("Scale", &[], "0 bytes of options, which are no FlexBuffer map");
+    check("Scale", &[], "0 bytes of options, which are not a FlexBuffer map");
     check("RawScale", &good, &format!("{} bytes of options, wanted 4", good.len()));
 }
 
@@ -281,7 +282,7 @@ fn outputs_are_resized_and_memory_is_temporary_or_persistent() {
         let seen = seen.clone();
         move |_| Ok(Twice { seen: seen.clone(), ..Twice::default() })
     });
-    // What the file says of the output's shape does not count.
+    // The output's shape in the file is ignored.
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", F, [3]);
     let [y, z] = ["y", "z"].map(|name| graph.tensor(name, F, [1]));
@@ -303,7 +304,7 @@ fn outputs_are_resized_and_memory_is_temporary_or_persistent() {
     let huge = Registration::new(|_| Ok(Twice::default()));
     let limited = Interpreter::builder(chain(&[("Twice", &[])], &[1000]))
         .resolver(with("Twice", huge))
-        .memory_limit(1000)
+        .limits(ResourceLimits::default().with_memory(1000))
         .build();
     assert!(limited.err().unwrap().to_string().contains("above the limit of 1000"));
 }
@@ -390,7 +391,7 @@ fn a_crate_registers_many_kernels() {
     assert_eq!(run(&mut build(model, resolver).unwrap(), &[1.0]), [-6.0]);
 }
 
-/// Says what is wrong with its operands.
+/// Checks its operands.
 struct Strict;
 
 impl Kernel for Strict {
@@ -438,13 +439,13 @@ fn checks_name_file_node_tensor_and_values() {
 #[test]
 fn the_factory_sees_the_node() {
     let look = |cx: &InitContext<'_>| {
-        assert_eq!((cx.node.op.clone(), cx.node.version), (Op::custom("Sin"), 1));
-        assert_eq!(cx.subgraph.tensor(cx.node.outputs[0]).shape.dims(), [5]);
+        assert_eq!((cx.node.op().clone(), cx.node.version()), (Op::custom("Sin"), 1));
+        assert_eq!(cx.subgraph.tensor(cx.node.outputs()[0]).shape().dims(), [5]);
         Ok(custom_sin::Sin)
     };
     let interpreter = build(asset("sin"), with("Sin", Registration::new(look))).unwrap();
-    let node = interpreter.model().subgraphs[0].node(NodeId(1));
-    assert_eq!(node.outputs.as_slice(), [TensorId(interpreter.model().subgraphs[0].outputs[0].0)]);
+    let node = interpreter.model().subgraphs()[0].node(NodeId(1));
+    assert_eq!(*node.outputs(), [TensorId(interpreter.model().subgraphs()[0].outputs()[0].0)]);
 }
 
 /// x + 1 and Sin are one partition on the GPU, and right far from zero, too.
@@ -457,11 +458,12 @@ fn a_custom_op_on_the_gpu_does_not_split_the_model() {
     };
     for model in [asset("sin"), sin_by_hand()] {
         let builder = Interpreter::builder(model).resolver(custom_sin::resolver()).policy(Policy::Require);
-        let mut interpreter = builder.delegate(Box::new(delegate.clone())).build().unwrap();
+        let mut interpreter = builder.delegate(delegate.clone()).build().unwrap();
         assert_eq!((interpreter.report().partitions.len(), interpreter.report().delegated_nodes()), (1, 2));
         let check = |interpreter: &mut Interpreter, x: &[f32]| {
             for (x, y) in x.iter().zip(run(interpreter, x)) {
-                assert!((f64::from(y) - f64::from(x + 1.0).sin()).abs() < 1e-5, "{x}: {y}");
+                let want = f64::from(x + 1.0).sin();
+                assert!(approx::abs_diff_eq!(f64::from(y), want, epsilon = 1e-5), "{x}: {y}");
             }
         };
         check(&mut interpreter, &X);
@@ -477,11 +479,12 @@ fn a_custom_op_on_the_gpu_does_not_split_the_model() {
     let d = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([c, a]).output("d");
     graph.outputs([d]);
     let builder = Interpreter::builder(one(graph)).resolver(custom_sin::resolver());
-    let mut interpreter = builder.delegate(Box::new(delegate)).build().unwrap();
+    let mut interpreter = builder.delegate(delegate).build().unwrap();
     assert_eq!((interpreter.report().partitions.len(), interpreter.report().delegated_nodes()), (1, 4));
     let x: Vec<f32> = (0..1200).map(|i| i as f32 * 0.37 - 200.0).collect();
     for (x, y) in x.iter().zip(run(&mut interpreter, &x)) {
         let a = f64::from(x.abs());
-        assert!((f64::from(y) - (a.sin().sin() + a)).abs() < 1e-5 * a.max(1.0), "{x}: {y}");
+        let want = a.sin().sin() + a;
+        assert!(approx::abs_diff_eq!(f64::from(y), want, epsilon = 1e-5 * a.max(1.0)), "{x}: {y}");
     }
 }

@@ -1,4 +1,4 @@
-//! The code of `docs/custom-ops.md` that is in no example, and the test that holds the page to what is compiled.
+//! The code of `docs/custom-ops.md` that is not in an example, and tests that the page shows compiled code.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
 
@@ -23,7 +23,7 @@ fn sin_model() -> Result<Model> {
     let x = graph.input("x", TensorType::Float32, [5]);
     let offset = graph.constant("offset", [], &[1.0f32]);
     let sum = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, offset]).output("sum");
-    // Only a custom op's author knows its outputs, so its node writes tensors that are there already.
+    // The types and shapes of a custom op's outputs cannot be inferred, so the node writes an existing tensor.
     let y = graph.tensor("y", TensorType::Float32, [5]);
     graph.custom("Sin").version(1).inputs([sum]).writes([y]);
     graph.outputs([y]);
@@ -45,7 +45,7 @@ fn scale() -> Registration {
     })
 }
 
-/// The same where the options are four bytes.
+/// The same with the factor as four bytes of options.
 fn raw_scale() -> Registration {
     Registration::new(|cx| {
         let bytes: [u8; 4] = cx.custom_options.try_into().map_err(|_| {
@@ -86,7 +86,7 @@ impl Kernel for Scale {
     }
 }
 
-/// Adds its first input to its second, a variable tensor, and gives the sums that are positive.
+/// Adds the first input to the second, a variable tensor, and returns the positive sums.
 struct Accumulate;
 
 impl Kernel for Accumulate {
@@ -94,7 +94,7 @@ impl Kernel for Accumulate {
         cx.ensure_counts(2, 1)?;
         let shape = cx.input(0)?.ensure_type(&[TensorType::Float32])?.shape().clone();
         cx.input(1)?.ensure_type(&[TensorType::Float32])?.ensure_shape(&shape)?;
-        // How many there are is known only in `invoke`.
+        // The number of positive sums is known in `invoke` only.
         cx.set_output_data_dependent(0)
     }
 
@@ -111,11 +111,11 @@ impl Kernel for Accumulate {
 fn register(resolver: &mut MutableOpResolver) {
     resolver.add_custom("Scale", scale(), 1..=2);
     resolver.add_custom("RawScale", raw_scale(), ());
-    // It writes a variable: it keeps its place among the nodes, and is never computed ahead.
+    // Writes a variable: its nodes keep their order.
     resolver.add_custom("Accumulate", Registration::new(|_| Ok(Accumulate)).with_side_effects(), ());
 }
 
-/// Notes node and time of every step.
+/// Records node and time of every step.
 #[derive(Clone, Default)]
 struct Times(Arc<Mutex<Vec<(usize, Duration)>>>);
 
@@ -141,12 +141,12 @@ fn time_of(interpreter: &mut Interpreter, node: usize) -> Result<Duration> {
     Ok(all.get(all.len() / 2).copied().unwrap_or_default())
 }
 
-/// A model of one node, so that a kernel is tested by itself.
+/// A model of one node, to test a kernel in isolation.
 fn one_node(op: &str, options: &[u8], input: Tensor, output: Tensor) -> Result<Model> {
     let mut graph = SubgraphBuilder::new("main");
-    let x = graph.input(&input.name, input.ty, input.shape);
-    let y = graph.tensor(&output.name, output.ty, output.shape);
-    for (id, quantization) in [(x, input.quantization), (y, output.quantization)] {
+    let x = graph.input(input.name(), input.ty(), input.shape());
+    let y = graph.tensor(output.name(), output.ty(), output.shape());
+    for (id, quantization) in [(x, input.quantization()), (y, output.quantization())] {
         if let Some(quantization) = quantization {
             graph.quantize(id, (*quantization).clone());
         }
@@ -180,7 +180,7 @@ fn resolver() -> MutableOpResolver {
 fn scales_quantized_values_and_raw_options() {
     let quantized = |name: &str, scale: f32, zero_point: i64| {
         let mut tensor = Tensor::new(name, TensorType::Int8, [4]);
-        tensor.quantization = Some(Arc::new(Quantization::per_tensor(scale, zero_point)));
+        tensor.set_quantization(Quantization::per_tensor(scale, zero_point));
         tensor
     };
     let (x, y) = (quantized("x", 0.5, 10), quantized("y", 0.25, -1));
@@ -214,12 +214,12 @@ fn accumulates_and_is_timed() {
     interpreter.invoke().unwrap();
     assert_eq!(interpreter.output::<f32>(0).unwrap(), [1.0, 0.5]);
     assert!(time_of(&mut interpreter, 0).unwrap() > Duration::ZERO);
-    assert_eq!(sin_model().unwrap().subgraphs[0].nodes.len(), 2);
+    assert_eq!(sin_model().unwrap().subgraphs()[0].nodes().len(), 2);
 }
 
 const PAGE: &str = include_str!("../docs/custom-ops.md");
 
-/// What the page shows of Rust, C, WGSL and Python is in a file that is compiled and run.
+/// All Rust, C, WGSL and Python on the page is in a file that is compiled and run.
 #[test]
 fn the_page_shows_what_is_tested() {
     let sources = [
@@ -244,7 +244,7 @@ fn the_page_shows_what_is_tested() {
     assert!(blocks > 10, "{blocks} blocks");
 }
 
-/// What the page says that the command prints, it prints.
+/// The command prints the output that is on the page.
 #[test]
 fn the_page_shows_what_is_printed() {
     let sin = "assets/custom/sin.tflite";

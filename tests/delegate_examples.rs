@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use delegraph::core::ops::Activation;
 use delegraph::core::ops::binary::{AddParams, MulParams};
 use delegraph::core::{BuiltinOp, ModelBuilder, SubgraphBuilder};
-use delegraph::delegate_api::VersionTable;
+use delegraph::delegate_api::{Simple, VersionTable};
 use delegraph::{Model, TensorType};
 use delegraph_conformance::author::{agree, offer};
 
@@ -26,7 +26,7 @@ fn versions() -> VersionTable {
 /// Two chains that meet, with constants (one of them computed), a result used twice, and nodes that are not claimed.
 fn chains() -> Model {
     let add = AddParams::default();
-    let clamped = MulParams { fused_activation_function: Activation::Relu };
+    let clamped = MulParams::default().fused_activation_function(Activation::Relu);
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [2, 3]);
     let w = graph.constant("w", [2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
@@ -44,14 +44,14 @@ fn chains() -> Model {
 #[test]
 fn add_and_mul_are_claimed_and_right() {
     add_mul::main().unwrap();
-    offer(&add_mul::model().unwrap(), AddMul(versions())).unwrap().assert_partitions(&[&[0, 1]]);
-    agree(&add_mul::model().unwrap(), AddMul(versions()), 1).unwrap();
-    let offer = offer(&chains(), AddMul(versions())).unwrap();
+    offer(&add_mul::model().unwrap(), Simple(AddMul(versions()))).unwrap().assert_partitions(&[&[0, 1]]);
+    agree(&add_mul::model().unwrap(), Simple(AddMul(versions())), 1).unwrap();
+    let offer = offer(&chains(), Simple(AddMul(versions()))).unwrap();
     offer.assert_claims(&[0, 1, 2, 4]);
     offer.assert_rejects(3, "UnsupportedParam");
     offer.assert_rejects(5, "UnsupportedParam");
     for seed in 0..3 {
-        agree(&chains(), AddMul(versions()), seed).unwrap();
+        agree(&chains(), Simple(AddMul(versions())), seed).unwrap();
     }
 }
 
@@ -81,7 +81,7 @@ fn logging_shows_every_node_and_changes_nothing() {
     for line in expected {
         assert!(lines.iter().any(|l| l == line), "\"{line}\" is not in: {lines:#?}");
     }
-    let around = || Logging { inner: AddMul(versions()), log };
+    let around = || Logging { inner: Simple(AddMul(versions())), log };
     offer(&chains(), around()).unwrap().assert_claims(&[0, 1, 2, 4]);
     agree(&chains(), around(), 0).unwrap();
 }

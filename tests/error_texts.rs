@@ -1,4 +1,4 @@
-//! What is said of models that are damaged, or newer than this build: every word of it.
+//! The complete error messages for damaged models, and for models newer than this build.
 //!
 //! Each case is one of the embedded models with a field or two changed.
 
@@ -61,8 +61,8 @@ fn what_needs_more_than_there_is() {
 
 #[test]
 fn what_is_damaged() {
-    let help = "the file is damaged, was not written as a .tflite model, or is newer than this build; fetch it anew \
-                or export it again";
+    let help = "the file is damaged, was not written as a .tflite model, or is newer than this build; fetch or \
+                export it again";
     check(INVALID, ErrorKind::Invalid, |error| {
         assert_eq!(error.help().unwrap(), help);
         error.to_string().strip_prefix("invalid model: ").unwrap().to_owned()
@@ -70,7 +70,7 @@ fn what_is_damaged() {
 }
 
 #[test]
-fn what_is_no_error() {
+fn accepted_models() {
     assert!(build(|_| {}).is_ok());
     // The metadata asks for a newer runtime, but nothing in the model needs one.
     assert!(build(|m| set(m, "/buffers/24/data", json!(b"99.0.0\0"))).is_ok());
@@ -216,7 +216,7 @@ const INVALID: &[Case] = &[
     (
         "nodes out of order",
         |m| set(m, "/subgraphs/0/operators/5/inputs/0", 20),
-        r#"node 5 (RESHAPE, writes "functional_1_1/digits_1/lambda_1/Reshape"): it reads tensor 20 ("functional_1_1/digits_1/dense_1/MatMul;functional_1_1/digits_1/dense_1/Relu;func…"), which is no input, constant or variable and which no earlier node writes"#,
+        r#"node 5 (RESHAPE, writes "functional_1_1/digits_1/lambda_1/Reshape"): it reads tensor 20 ("functional_1_1/digits_1/dense_1/MatMul;functional_1_1/digits_1/dense_1/Relu;func…"), which is not an input, constant or variable and which no earlier node writes"#,
     ),
     (
         "a tensor that is written twice",
@@ -290,17 +290,17 @@ const INVALID: &[Case] = &[
     (
         "too little data",
         |m| set(m, "/buffers/4/data", json!([1, 2, 3])),
-        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its buffer has 3 bytes, its type and shape need 320"#,
+        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its data has 3 bytes, its type and shape need 320"#,
     ),
     (
         "data behind the end of the file",
         |m| set(m, "/buffers/4", json!({"offset": 1000000, "size": 320})),
-        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): buffer 4: 320 bytes at offset 1000000 lie outside the file of 24016 bytes"#,
+        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): buffer 4: 320 bytes at offset 1000000 are outside the file of 24016 bytes"#,
     ),
     (
         "an offset that overflows",
         |m| set(m, "/buffers/4", json!({"offset": u64::MAX, "size": u64::MAX})),
-        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): buffer 4: 18446744073709551615 bytes at offset 18446744073709551615 lie outside the file of 24016 bytes"#,
+        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): buffer 4: 18446744073709551615 bytes at offset 18446744073709551615 are outside the file of 24016 bytes"#,
     ),
     (
         "data in the header",
@@ -341,7 +341,7 @@ const INVALID: &[Case] = &[
         r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its quantization has 3 scales, expected 1 or 10 (dimension 0 of its shape [10, 32])"#,
     ),
     (
-        "a scale that is no number",
+        "a scale that is not a number",
         |m| set(m, "/subgraphs/0/tensors/3/quantization/scale/2", "NaN"),
         r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its scale of channel 2 is NaN; scales are finite and not negative"#,
     ),
@@ -413,7 +413,7 @@ const INVALID: &[Case] = &[
                 json!({"traversal_order": [0, 1], "dim_metadata": [{"dense_size": 11}, {"dense_size": 32}]}),
             )
         },
-        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): invalid sparsity: dimension 0 is 10 long, its metadata says 11"#,
+        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): invalid sparsity: dimension 0 is 10 long, but 11 in its metadata"#,
     ),
     (
         "an unknown sparse storage",
@@ -443,9 +443,9 @@ const INVALID: &[Case] = &[
         r#"signature "serving_default" runs subgraph 9, which does not exist; the file has 1"#,
     ),
     (
-        "a signature of a tensor that is no input",
+        "a signature of a tensor that is not an input",
         |m| set(m, "/signature_defs/0/inputs/0/tensor_index", 9),
-        r#"signature "serving_default": input "image" is tensor 9, which is no input of subgraph 0"#,
+        r#"signature "serving_default": input "image" is tensor 9, which is not an input of subgraph 0"#,
     ),
     (
         "a signature that is there twice",
@@ -496,6 +496,6 @@ const INVALID: &[Case] = &[
             set(m, "/subgraphs/0/operators/8/large_custom_options_offset", 1u64 << 40);
             set(m, "/subgraphs/0/operators/8/large_custom_options_size", 9)
         },
-        r#"node 8 (custom op "Frobnicate", writes "StatefulPartitionedCall_1:0"): large custom options: 9 bytes at offset 1099511627776 lie outside the file of 24400 bytes"#,
+        r#"node 8 (custom op "Frobnicate", writes "StatefulPartitionedCall_1:0"): large custom options: 9 bytes at offset 1099511627776 are outside the file of 24400 bytes"#,
     ),
 ];

@@ -54,7 +54,60 @@ fn not_a_flatbuffer() {
     let readme = digits("README.md");
     delegraph(&["run", path(&readme)]).expect(4, "not a .tflite file");
     delegraph(&["run", "/no/such.tflite"]).expect(4, "check the path");
-    delegraph(&["run", path(readme.parent().unwrap())]).expect(4, "not a file");
+    let ran = delegraph(&["run", path(readme.parent().unwrap())]).expect(4, "it is a directory, not a file");
+    assert!(!ran.stderr.contains("damaged"), "{}", ran.stderr);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, model) = (folder.path().join("pipe"), digits(FLOAT32));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let plugin = format!("plugin:{}", pipe.display());
+    for verb in ["run", "bench", "inspect", "explain", "graph", "profile", "diff"] {
+        delegraph(&[verb, path(&pipe)]).expect(4, "it is a pipe, a socket or a device, not a file");
+    }
+    for option in ["--input", "--delegate", "--ops"] {
+        let value = if option == "--input" { path(&pipe) } else { &plugin };
+        delegraph(&["run", path(&model), option, value]).expect(4, "not a file");
+    }
+    delegraph(&["bench", path(&model), "--compare", path(&pipe)]).expect(4, "not a file");
+    delegraph(&["run", "/dev/zero"]).expect(4, "not a file");
+    delegraph(&["run", path(&model), "--input", "/dev/zero"]).expect(4, "not a file");
+}
+
+#[test]
+fn a_shape_that_cannot_be_is_not_the_models_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = digits(FLOAT32);
+    for (option, code) in [
+        ("image=100000000x8x8x1", 1),
+        ("image=100000000000000000x8x8x1", 1),
+        ("image=18446744073709551615x8x8x1", 1),
+        ("image=1x9x8x1", 4),
+    ] {
+        let ran = delegraph(&["run", path(&model), "--resize", option]);
+        assert!(ran.code == code || ran.code == 4, "{}: {}", ran.code, ran.stderr);
+        assert!(ran.stderr.contains(&format!("--resize {option}: ")), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("exporting the model again"), "{}", ran.stderr);
+    }
+    // The same of an array.
+    let file = write(folder.path(), "large.npy", &zeros("(100000000, 8, 8, 1)", 1));
+    delegraph(&["run", path(&model), "--input", &file]).expect(4, "large.npy");
+    let file = write(folder.path(), "shape.npy", &zeros("(1, 9, 9, 1)", 81));
+    let text = format!("{file}: input 0 (\"image\"): ");
+    let ran = delegraph(&["run", path(&model), "--input", &file]).expect(4, &text);
+    assert!(ran.stderr.contains("[1, 9, 9, 1]"), "{}", ran.stderr);
+    delegraph(&["diff", path(&model), "--input", &format!("image={file}")]).expect(4, &text);
+}
+
+#[test]
+fn what_the_model_does_not_have_is_not_an_empty_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Tiny::default().write(folder.path());
+    delegraph(&["run", path(&model), "--signature", "foo"]).expect(4, "the model has no signatures");
+    delegraph(&["diff", path(&model), "--signature", "foo"]).expect(4, "the model has no signatures");
 }
 
 #[test]
@@ -140,7 +193,7 @@ fn inspect_shows_what_is_missing_and_does_not_fail() {
     let text = delegraph(&["inspect", &file]).expect(0, "").stdout;
     for line in [
         "its ops need TFLite 1.14.0 at least; this build does not know all of them",
-        "its metadata (min_runtime_version) says 99.0.0; that is newer than",
+        "its metadata (min_runtime_version) declares 99.0.0; that is newer than",
         "CONV_2D version 99: newer than any version that this build knows (1 to 8); registered here: 1 to 8",
         "at node 8 (writes \"StatefulPartitionedCall_1:0\")",
         "options: 3 B",
@@ -171,7 +224,8 @@ fn a_wrong_input() {
     run(&write(folder.path(), "text.npy", b"hello")).expect(4, "not a usable .npy file");
     run("/no/such.npy").expect(4, "check the path");
     run(&format!("pixels={floats}")).expect(4, "there is no input \"pixels\"; the model has: image");
-    delegraph(&["run", path(&model), "--input", &floats, "--input", &floats]).expect(4, "1 inputs");
+    delegraph(&["run", path(&model), "--input", &floats, "--input", &floats])
+        .expect(4, "2 input files given, but the model has 1 input\n");
     delegraph(&["run", path(&model), "--resize", "image=1x9x9x1"]).expect(4, "[1, 9, 9, 1]");
     delegraph(&["run", path(&model), "--signature", "train"]).expect(4, "serving_default");
 }
@@ -211,13 +265,109 @@ fn usage() {
     check(&["run", path(&model), "--threads", "0"]);
     check(&["run", path(&model), "--resize", "image=big"]);
     check(&["bench", path(&model), "--seconds", "soon"]);
+    check(&["run", path(&model), "--nodes", "5..2"]);
+    check(&["explain", path(&model), "--nodes", "3..3"]);
+    check(&["explain", path(&model), "--nodes", "100..200"]);
+    check(&["run", path(&model), "--exclude-node", "9"]);
+    check(&["diff", path(&model), "--exclude-op", "CONF_2D"]);
     assert_eq!(delegraph(&["--help"]).code, 0);
     assert_eq!(delegraph(&["--version"]).code, 0);
 }
 
 #[test]
+fn usage_is_json_where_json_is_asked_for() {
+    let model = digits(FLOAT32);
+    let check = |arguments: &[&str], message: &str| {
+        let ran = delegraph(arguments).expect(2, "");
+        let error = &ran.json()["error"];
+        assert_eq!((&error["kind"], &error["exit_code"]), (&json!("usage"), &json!(2)));
+        assert!(error["message"].as_str().unwrap().contains(message), "{error}");
+        assert!(error["help"].is_string(), "{error}");
+    };
+    check(&["--json"], "subcommand");
+    check(&["fly", "--json"], "fly");
+    check(&["--json", "run"], "<MODEL>");
+    check(&["run", path(&model), "--threads", "0", "--json"], "--threads");
+    check(&["run", "--json", path(&model), "--nodes", "5..2"], "contains no node");
+    check(&["run", path(&model), "--exclude-op", "CONF_2D", "--json"], "CONF_2D");
+    // Behind `--` it is a file.
+    let ran = delegraph(&["run", "--no-such-option", "--", "--json"]).expect(2, "");
+    assert_eq!(ran.stdout, "");
+}
+
+#[test]
+fn names_from_a_file_cannot_reach_the_terminal() {
+    const NAME: &str = "\u{1b}]0;owned\u{7}\u{9b}31m\nline\u{202e}";
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = tree::read(&std::fs::read(digits("digits_int8.tflite")).unwrap());
+    let custom = json!({ "deprecated_builtin_code": 32, "custom_code": NAME });
+    tree::set(&mut model, "/operator_codes/5", custom);
+    tree::set(&mut model, "/description", NAME);
+    tree::set(&mut model, "/subgraphs/0/name", NAME);
+    tree::set(&mut model, "/metadata/0/name", NAME);
+    tree::set(&mut model, "/signature_defs/0/signature_key", NAME);
+    tree::set(&mut model, "/signature_defs/0/inputs/0/name", NAME);
+    let tensors = model["subgraphs"][0]["tensors"].as_array().unwrap().len();
+    for i in 0..tensors {
+        tree::set(&mut model, &format!("/subgraphs/0/tensors/{i}/name"), format!("{i}{NAME}"));
+    }
+    let unresolved = write(folder.path(), "unresolved.tflite", &tree::write(&model));
+    let reshape = json!({ "deprecated_builtin_code": 22, "version": 1 });
+    tree::set(&mut model, "/operator_codes/5", reshape);
+    let file = write(folder.path(), "names.tflite", &tree::write(&model));
+    let (html, dot) = (folder.path().join("g.html"), folder.path().join("g.dot"));
+    let out = folder.path().join("out.tflite");
+
+    let mut escaped = 0;
+    for model in [&file, &unresolved] {
+        for arguments in [
+            &["run", model][..],
+            &["run", model, "-vv"],
+            &["run", model, "--signature", "x"],
+            &["run", model, "--input", "nothing=/dev/null"],
+            &["run", model, "--exclude-op", "x"],
+            &["bench", model, "--runs", "1", "--warmup", "0"],
+            &["inspect", model],
+            &["explain", model],
+            &["diff", model, "--per-node"],
+            &["profile", model, "--no-peak", "--runs", "1"],
+            &["graph", model],
+            &["graph", model, "-o", path(&html)],
+            &["graph", model, "-o", path(&dot)],
+            &["fuse", model, "-o", path(&out), "--report"],
+            &["ops", "--resolver-for", model],
+        ] {
+            for arguments in [arguments.to_vec(), [arguments, &["--json"]].concat()] {
+                let ran = delegraph(&arguments);
+                for text in [&ran.stdout, &ran.stderr] {
+                    let acts = |c: char| (c.is_control() && !"\n\t".contains(c)) || c == '\u{202e}';
+                    assert!(!text.contains(acts), "{arguments:?}: {text:?}");
+                    assert!(!text.lines().any(|line| line.starts_with("line")), "{arguments:?}: {text}");
+                    escaped += usize::from(text.contains("owned"));
+                }
+            }
+        }
+    }
+    assert!(escaped > 20, "names are shown {escaped} times");
+    for picture in [&html, &dot] {
+        let text = std::fs::read_to_string(picture).unwrap();
+        assert!(
+            text.contains("owned") && !text.contains(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}']),
+            "{text}"
+        );
+    }
+    // In JSON they are what they are in the file.
+    let found = delegraph(&["inspect", &unresolved, "--json"]).expect(0, "").json();
+    assert_eq!(found["inputs"][0]["name"].as_str().unwrap().trim_start_matches(char::is_numeric), NAME);
+    let (key, custom) = (&found["signatures"][0]["key"], &found["custom_ops"][0]);
+    assert_eq!((key, custom, &found["description"]), (&json!(NAME), &json!(NAME), &json!(NAME)));
+    let name = format!("custom op \"{NAME}\"");
+    assert!(found["ops"].as_array().unwrap().iter().any(|op| op["op"] == name.as_str()), "{found}");
+}
+
+#[test]
 #[cfg(unix)]
-fn nobody_reads_the_output() {
+fn a_closed_pipe_ends_the_command() {
     use std::process::Stdio;
     let model = digits(FLOAT32);
     let mut command = common::command(&["inspect", path(&model)]);

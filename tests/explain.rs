@@ -14,7 +14,7 @@ use delegraph::core::ops::control_flow::WhileParams;
 use delegraph::core::{BuiltinOp, ModelBuilder, SubgraphBuilder};
 use serde_json::{Value, json};
 
-/// `explain --json` with the GPU delegate; `None` where there is no adapter.
+/// `explain --json` with the GPU delegate; `None` if there is no adapter.
 fn explain(model: &Path, options: &[&str]) -> Option<Value> {
     let adapters = delegraph(&["devices", "--json"]).expect(0, "").json();
     if adapters["adapters"].as_array().unwrap().is_empty() {
@@ -58,9 +58,9 @@ fn an_excluded_op_in_the_middle_keeps_two_partitions_apart() {
         assert_eq!(tensors.iter().map(bytes).sum::<u64>(), partition["boundary_bytes"].as_u64().unwrap());
         assert!(partition["multiply_adds"].as_u64().unwrap() > 0);
     }
-    let [obstacle] = &found["fix_first"].as_array().unwrap()[..] else { panic!("{found}") };
-    assert_eq!((&obstacle["op"], &obstacle["kind"]), (&json!("MAX_POOL_2D"), &json!("Excluded")));
-    let gain = &obstacle["gain"];
+    let [blocker] = &found["fix_first"].as_array().unwrap()[..] else { panic!("{found}") };
+    assert_eq!((&blocker["op"], &blocker["kind"]), (&json!("MAX_POOL_2D"), &json!("Excluded")));
+    let gain = &blocker["gain"];
     assert_eq!((&gain["partitions_before"], &gain["partitions_after"]), (&json!(2), &json!(1)));
     assert_eq!(gain["nodes"], 1);
     // What crosses the borders around the pool, once out and once in.
@@ -104,8 +104,8 @@ fn limits_keep_nodes_from_delegates() {
     delegraph(&run).expect(0, "");
     delegraph(&["explain", path(&model), "--nodes", "5"]).expect(2, "write A..B");
     let arguments = ["explain", path(&model), "--exclude-op", "CONF_2D"];
-    let ran = delegraph(&arguments).expect(0, "");
-    assert!(ran.stderr.contains("no builtin op has this name"), "{}", ran.stderr);
+    let ran = delegraph(&arguments).expect(2, "no builtin op has this name");
+    assert!(ran.stderr.contains("the model has: CONV_2D"), "{}", ran.stderr);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn called_subgraphs_are_sections_of_their_own() {
     body.outputs([next, root]);
     let (mut main, (i, x)) = counted("main");
     let (end, y) = (main.tensor("end", Int32, []), main.tensor("y", Float32, [256]));
-    let params = WhileParams { cond_subgraph_index: 1, body_subgraph_index: 2 };
+    let params = WhileParams::default().cond_subgraph_index(1).body_subgraph_index(2);
     main.node(BuiltinOp::WHILE, params).inputs([i, x]).writes([end, y]);
     main.outputs([end, y]);
     let model = ModelBuilder::new().subgraph(main).subgraph(condition).subgraph(body).build().unwrap();
@@ -156,4 +156,115 @@ fn called_subgraphs_are_sections_of_their_own() {
             (&json!("wgpu"), &json!([256]), &json!(1024))
         );
     }
+}
+
+#[test]
+fn a_missing_kernel_is_shown_between_nodes_that_a_delegate_takes() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", Float32, [4]);
+    let a = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, x]).output("a");
+    let b = graph.tensor("b", Float32, [4]);
+    graph.custom("Frobnicate").version(3).inputs([a]).writes([b]);
+    let y = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([b, a]).output("y");
+    graph.outputs([y]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("custom.tflite");
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    delegraph(&["run", path(&file)]).expect(3, "Frobnicate");
+    let check = |found: &Value| {
+        assert_eq!(found["unresolved"][0]["op"], "custom op \"Frobnicate\"");
+        assert_eq!(
+            (&found["nodes"][1]["runner"], &found["nodes"][1]["version"]),
+            (&json!("none"), &json!(3))
+        );
+    };
+    let found = delegraph(&["explain", path(&file), "--json"]).expect(0, "").json();
+    check(&found);
+    assert_eq!(found["nodes"][2]["runner"], "cpu");
+    let text = delegraph(&["explain", path(&file)]).expect(0, "").stdout;
+    assert!(
+        text.contains("the model cannot run: ops without a kernel:\n  custom op \"Frobnicate\""),
+        "{text}"
+    );
+    delegraph(&["graph", path(&file)]).expect(0, "the model cannot run");
+    if let Some(found) = explain(&file, &[]) {
+        check(&found);
+        assert_eq!((&found["delegated_nodes"], len(&found["partitions"])), (&json!(2), 2));
+    }
+    // So is a builtin op of a version that there is no kernel for.
+    let file = common::Tiny { version: 99, ..Default::default() }.write(folder.path());
+    let found = delegraph(&["explain", path(&file), "--json"]).expect(0, "").json();
+    assert_eq!(
+        (&found["nodes"][0]["runner"], &found["unresolved"][0]["version"]),
+        (&json!("none"), &json!(99))
+    );
+}
+
+#[test]
+fn a_version_too_low_for_what_is_used_is_a_warning_or_an_error() {
+    use delegraph::core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
+    let model = |version| {
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", Float32, [1, 5, 5, 1]);
+        let filter = graph.constant("filter", [1, 2, 2, 1], &[1f32; 4]);
+        let bias = graph.constant("bias", [1], &[0f32]);
+        let params = DepthwiseConv2DParams::default().stride_w(1).stride_h(1).depth_multiplier(1);
+        let params = params.dilation_w_factor(2).dilation_h_factor(2);
+        let conv = graph.node(BuiltinOp::DEPTHWISE_CONV_2D, params);
+        let y = conv.inputs([x, filter, bias]).output("y");
+        graph.outputs([y]);
+        // The builder does not write such a file.
+        let mut draft = ModelBuilder::new().subgraph(graph).build().unwrap().into_draft();
+        draft.subgraphs[0].nodes_mut()[0].set_version(version);
+        draft.verify().unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (low, right) = (folder.path().join("low.tflite"), folder.path().join("right.tflite"));
+    model(1).save(&low).unwrap();
+    model(2).save(&right).unwrap();
+    const TEXT: &str = "DEPTHWISE_CONV_2D version 1 uses features of version 2: node 0";
+    for verb in ["inspect", "explain"] {
+        let ran = delegraph(&[verb, path(&low)]).expect(0, "");
+        assert!(ran.stdout.contains(&format!("warning: {TEXT}\n")), "{}", ran.stdout);
+        let found = delegraph(&[verb, path(&low), "--json"]).expect(0, "").json();
+        let line = &found["understated_versions"][0];
+        assert_eq!((&line["version"], &line["needed"]), (&json!(1), &json!(2)));
+        assert_eq!(line["nodes"], json!([{ "subgraph": 0, "node": 0 }]));
+        let found = delegraph(&[verb, path(&right), "--json"]).expect(0, "").json();
+        assert_eq!(found["understated_versions"], json!([]));
+    }
+    for verb in ["inspect", "explain", "run", "bench", "graph", "diff", "profile"] {
+        let ran = delegraph(&[verb, path(&low), "--strict-versions"]).expect(4, TEXT);
+        assert!(ran.stderr.contains("--versions-only"), "{}", ran.stderr);
+    }
+    delegraph(&["run", path(&right), "--strict-versions"]).expect(0, "");
+    delegraph(&["run", path(&low)]).expect(0, "");
+    // The advice of the help.
+    delegraph(&["fuse", path(&low), "-o", path(&low), "--versions-only"]).expect(0, "");
+    delegraph(&["run", path(&low), "--strict-versions"]).expect(0, "");
+}
+
+#[test]
+fn composites_keep_the_reasons_of_delegates() {
+    let mut body = SubgraphBuilder::new("body");
+    let x = body.input("x", Float32, [4]);
+    let y = body.node(BuiltinOp::SQRT, Params::None).inputs([x]).output("y");
+    body.outputs([y]);
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", Float32, [4]);
+    let y = graph.composite("my.root", body).inputs([x]).output("y");
+    graph.outputs([y]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("composite.tflite");
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    let Some(found) = explain(&file, &[]) else { return };
+    let composite = &found["composites"][0];
+    assert_eq!((&composite["name"], &composite["resolution"]), (&json!("my.root"), &json!("inlined")));
+    let rejection = &composite["rejections"][0];
+    assert_eq!(
+        (&rejection["delegate"], &rejection["kind"]),
+        (&json!("wgpu"), &json!("UnsupportedComposite"))
+    );
+    let text = delegraph(&["explain", path(&file), "--delegate", "wgpu"]).expect(0, "").stdout;
+    assert!(text.contains("wgpu: composite \"my.root\" is not supported (UnsupportedComposite)"), "{text}");
 }

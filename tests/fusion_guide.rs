@@ -1,4 +1,4 @@
-//! The code of `docs/fusion.md`, and the test that holds the page to what is compiled.
+//! The code of `docs/fusion.md`, and tests that the page shows compiled code.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
 
@@ -21,11 +21,11 @@ use delegraph::delegate_api::{
 };
 use delegraph::fusion::{Call, CompositeFusion, Fused, Outcome, PatternFusion, Pipeline, Rewriter, compare};
 use delegraph::{
-    BuiltinOpResolver, Error, Interpreter, Model, MutableOpResolver, Registration, Result, SimpleDelegate,
-    TensorType,
+    BuiltinOpResolver, Error, Interpreter, Model, MutableOpResolver, Registration, Result, Simple,
+    SimpleDelegate, TensorType,
 };
 
-/// `relu(x · w + b)` as a framework writes it that keeps weights as `[inputs, outputs]`.
+/// `relu(x · w + b)` with weights `[inputs, outputs]`, as a framework might write it.
 fn dense_body() -> SubgraphBuilder {
     let mut body = SubgraphBuilder::new("acme.dense.body");
     let x = body.input("x", TensorType::Float32, [1, 3]);
@@ -87,7 +87,7 @@ fn register(resolver: &mut MutableOpResolver) {
     resolver.add_composite("acme.dense", Registration::new(|_| Ok(Dense)), 1);
 }
 
-/// A delegate that knows the composite.
+/// A delegate that declares the composite.
 struct Npu(VersionTable);
 
 impl Npu {
@@ -106,13 +106,15 @@ impl SimpleDelegate for Npu {
     }
 
     fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
-        let composite = node.composite().ok_or_else(|| Rejection::Other("no composite".into()))?;
+        let composite = node.composite().ok_or_else(|| Rejection::Other("not a composite".into()))?;
         let attributes = composite.attributes().map_err(|e| Rejection::Other(e.to_string()))?;
         let constant = |i: usize| node.input(i).is_some_and(|t| t.is_constant());
         match attributes.get::<&str>("activation") {
             Ok("relu") if constant(1) && constant(2) => Ok(()),
-            Ok("relu") => Err(Rejection::UnsupportedParam("weights that are no constants".into())),
-            _ => Err(Rejection::UnsupportedParam("an activation other than relu".into())),
+            Ok("relu") => {
+                Err(Rejection::UnsupportedParam("computed weights; only constants are supported".into()))
+            }
+            _ => Err(Rejection::UnsupportedParam("only the activation \"relu\" is supported".into())),
         }
     }
 
@@ -121,12 +123,12 @@ impl SimpleDelegate for Npu {
         params: &DelegateParams,
         graph: &GraphView<'_>,
     ) -> Result<Box<dyn DelegateKernel>> {
-        // What is constant is no input of a partition: it is taken along here.
+        // Constants are not inputs of a partition: the kernel copies them.
         let node = graph.node(params.nodes[0]);
         let constant = |i: usize| node.input(i).and_then(|t| t.constant_as::<f32>()).map(<[f32]>::to_vec);
         match (constant(1), constant(2)) {
             (Some(weights), Some(bias)) => Ok(Box::new(NpuDense { weights, bias })),
-            _ => Err(Error::Unsupported("weights that are no constants".into())),
+            _ => Err(Error::Unsupported("computed weights; only constants are supported".into())),
         }
     }
 }
@@ -150,7 +152,7 @@ impl Kernel for NpuDense {
 
 impl DelegateKernel for NpuDense {}
 
-/// `acme.dense` becomes FULLY_CONNECTED, which wants its weights as `[outputs, inputs]`.
+/// `acme.dense` becomes FULLY_CONNECTED, whose weights are `[outputs, inputs]`.
 struct FuseDense;
 
 impl CompositeFusion for FuseDense {
@@ -178,17 +180,17 @@ impl CompositeFusion for FuseDense {
         };
         let weights = call.argument(1, "weights")?;
         let Some(values) = graph.floats(weights) else {
-            return Outcome::left("its weights are no constants of FLOAT32");
+            return Outcome::left("its weights are not FLOAT32 constants");
         };
         let Some([rows, columns]) = graph.shape(weights).and_then(|s| <[usize; 2]>::try_from(s.dims()).ok())
         else {
             return Outcome::left("a shape depends on data");
         };
-        // The transform happens here and now; the file holds the result.
+        // Transposed once: the model contains the result.
         let transposed: Vec<f32> =
             (0..columns).flat_map(|c| values.iter().copied().skip(c).step_by(columns)).collect();
         let transposed = graph.new_constant("weights", [columns, rows], &transposed);
-        let params = FullyConnectedParams { fused_activation_function: activation, ..Default::default() };
+        let params = FullyConnectedParams::default().fused_activation_function(activation);
         let inputs = [call.operand(0), Some(transposed), call.operand(2)];
         let fused = Node::new(BuiltinOp::FULLY_CONNECTED, 1, params, inputs, [call.output(0)?]);
         graph.replace(call.id, &[call.id], fused);
@@ -205,27 +207,28 @@ impl PatternFusion for SquaredDifference {
     }
 
     fn rewrite(&self, graph: &mut Rewriter<'_>, node: NodeId) -> Result<bool> {
-        // From the last node backwards: who computes what it squares?
+        // From the last node backwards: the producer of the squared value.
         let Some(square) = graph.node_of(node, BuiltinOp::SQUARE) else { return Ok(false) };
-        let (Some(difference), Some(&output)) = (square.input(0), square.outputs.first()) else {
+        let (Some(difference), Some(&output)) = (square.input(0), square.outputs().first()) else {
             return Ok(false);
         };
         let Some((subtraction, sub)) = graph.made_by(difference, BuiltinOp::SUB) else { return Ok(false) };
-        let plain = matches!(&sub.params, Params::Sub(p) if p.fused_activation_function == Activation::None);
-        // What somebody else reads has to be computed all the same.
+        let plain = matches!(sub.params(), Params::Sub(p) if p.fused_activation_function == Activation::None);
+        // A value with another consumer must be kept.
         if !plain || !graph.is_private(difference) || !graph.is_float(output) {
             return Ok(false);
         }
-        let fused = Node::new(BuiltinOp::SQUARED_DIFFERENCE, 1, Params::None, sub.inputs.clone(), [output]);
+        let fused =
+            Node::new(BuiltinOp::SQUARED_DIFFERENCE, 1, Params::None, sub.inputs().to_vec(), [output]);
         graph.replace(node, &[node, subtraction], fused);
         Ok(true)
     }
 }
 
-/// What a test of a fusion is: what it should become, and that it computes what it did.
+/// Checks the ops of the fused model, and that it computes the same.
 fn check(pipeline: &Pipeline, model: &Model, expected: &[&str]) -> Result<Fused> {
     let fused = pipeline.run(model)?;
-    let ops: Vec<String> = fused.model.subgraphs[0].nodes.iter().map(|n| n.op.to_string()).collect();
+    let ops: Vec<String> = fused.model.subgraphs()[0].nodes().iter().map(|n| n.op().to_string()).collect();
     assert_eq!(ops, expected, "{:?}", fused.report);
     let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
     for difference in compare(&Arc::new(model.clone()), &Arc::new(fused.model.clone()), &resolver, 10)? {
@@ -237,7 +240,7 @@ fn check(pipeline: &Pipeline, model: &Model, expected: &[&str]) -> Result<Fused>
 const X: [f32; 3] = [1.0, -0.5, 2.0];
 const Y: [f32; 2] = [1.0 - 1.5 + 10.0 + 0.5, 0.0];
 
-/// Runs it, and says who ran the composite.
+/// Runs the model, and returns what ran the composite.
 fn run(mut interpreter: Interpreter) -> Result<Option<CompositeRunner>> {
     interpreter.input_mut::<f32>(0)?.copy_from_slice(&X);
     interpreter.invoke()?;
@@ -251,14 +254,13 @@ fn delegates_kernels_and_bodies_give_the_same() -> Result<()> {
     register(&mut resolver);
     let model = dense_model()?;
     // 1. A delegate that claims it. 2. A kernel of its name. 3. Its body.
-    let claimed =
-        Interpreter::builder(model.clone()).resolver(resolver.clone()).delegate(Box::new(Npu::new()));
+    let claimed = Interpreter::builder(model.clone()).resolver(resolver.clone()).delegate(Simple(Npu::new()));
     assert_eq!(run(claimed.build()?)?, Some(CompositeRunner::Delegate(0)));
     let kernel = Interpreter::builder(model.clone()).resolver(resolver);
     assert_eq!(run(kernel.build()?)?, Some(CompositeRunner::Kernel));
     let inlined = Interpreter::builder(model.clone());
     assert_eq!(run(inlined.build()?)?, Some(CompositeRunner::Inlined));
-    // 4. Fused, there is no composite left.
+    // 4. Fused: there is no composite left.
     let fused = Interpreter::builder(model).fusion(Pipeline::new().composite(FuseDense));
     assert_eq!(run(fused.build()?)?, None);
     Ok(())
@@ -311,7 +313,7 @@ fn a_pattern_is_fused() -> Result<()> {
     let pipeline = Pipeline::empty().pattern(SquaredDifference);
     let once = ModelBuilder::new().subgraph(graph.clone()).build()?;
     check(&pipeline, &once, &["SQUARED_DIFFERENCE"])?;
-    // Where the application reads the difference, too, it stays.
+    // As an output of the model, the difference is kept.
     graph.outputs([y, difference]);
     let both = ModelBuilder::new().subgraph(graph).build()?;
     check(&pipeline, &both, &["SUB", "SQUARE"])?;
@@ -320,7 +322,7 @@ fn a_pattern_is_fused() -> Result<()> {
 
 const PAGE: &str = include_str!("../docs/fusion.md");
 
-/// What the page shows of Rust and Python is in a file that is compiled and run.
+/// All Rust and Python on the page is in a file that is compiled and run.
 #[test]
 fn the_page_shows_what_is_tested() {
     let sources = [include_str!("fusion_guide.rs"), include_str!("../scripts/make_fusable_model.py")];
@@ -337,7 +339,7 @@ fn the_page_shows_what_is_tested() {
     assert!(blocks > 8, "{blocks} blocks");
 }
 
-/// Every pass and fusion that the command has is on the page, by the name that `--skip` takes.
+/// The page contains every pass and fusion, by the name that `--skip` takes.
 #[test]
 fn the_page_names_every_pass() {
     let pipeline = Pipeline::new().allow_custom().allow_hybrid();
@@ -346,7 +348,7 @@ fn the_page_names_every_pass() {
     }
 }
 
-/// What the page says that the command prints, it prints.
+/// The command prints the output that is on the page.
 #[test]
 fn the_page_shows_what_is_printed() {
     let printed = delegraph(&["run", "assets/fusion/fusable.tflite"]).expect(3, "my_custom_fused_op");

@@ -1,5 +1,5 @@
-//! One device for several interpreters and threads: what they share, what stays when they go, and what happens when the
-//! device fails. Where the machine has no adapter, these tests say so and pass.
+//! One device for several interpreters and threads: shared objects, their lifetime, and failures of the device.
+//! Skipped with a message on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -13,7 +13,7 @@ use delegraph::delegate_wgpu::{PipelineCache, WgpuDelegate, WgpuError, WgpuOptio
 use delegraph::{Interpreter, Model, TensorType};
 
 fn options() -> WgpuOptions {
-    WgpuOptions { pipeline_cache: PipelineCache::Off, ..Default::default() }
+    WgpuOptions::default().pipeline_cache(PipelineCache::Off)
 }
 
 fn opened(result: Result<WgpuDelegate, WgpuError>) -> Option<WgpuDelegate> {
@@ -41,7 +41,7 @@ fn convolutions(size: usize, channels: usize, layers: usize) -> Model {
         let filter: Vec<f32> = (0..count).map(filter).collect();
         let filter = graph.constant("", [channels, 3, 3, channels], &filter);
         let bias = graph.constant("", [channels], &vec![0.1f32; channels]);
-        let params = Conv2DParams { padding: Padding::Same, stride_w: 1, stride_h: 1, ..Default::default() };
+        let params = Conv2DParams::default().padding(Padding::Same).stride_w(1).stride_h(1);
         x = graph.node(BuiltinOp::CONV_2D, params).inputs([x, filter, bias]).output("");
     }
     x = graph.node(BuiltinOp::TANH, Params::None).inputs([x]).output("");
@@ -55,7 +55,7 @@ fn fill(interpreter: &mut Interpreter, seed: usize) {
 }
 
 fn on(delegate: &WgpuDelegate, model: impl Into<std::sync::Arc<Model>>) -> Interpreter {
-    let interpreter = Interpreter::builder(model).delegate(Box::new(delegate.clone())).build().unwrap();
+    let interpreter = Interpreter::builder(model).delegate(delegate.clone()).build().unwrap();
     let report = interpreter.report();
     assert_eq!(report.delegated_nodes(), report.nodes.len(), "{:?}", report.failures);
     interpreter
@@ -71,7 +71,7 @@ fn run(interpreter: &mut Interpreter, seed: usize) -> Vec<f32> {
 fn check_close(got: &[f32], want: &[f32]) {
     assert_eq!(got.len(), want.len());
     for (i, (g, w)) in got.iter().zip(want).enumerate() {
-        assert!((g - w).abs() <= 1e-4, "element {i} is {g}, expected {w}");
+        assert!(approx::abs_diff_eq!(g, w, epsilon = 1e-4), "element {i} is {g}, expected {w}");
     }
 }
 
@@ -87,7 +87,7 @@ fn interpreters_share_pipelines_and_weights() {
     let (pipelines, bytes) = (delegate.compiled_pipelines(), delegate.uploaded_bytes());
     assert!(pipelines > 0 && bytes >= 3 * 4 * 9 * 16 * 16, "{pipelines}, {bytes}");
     let mut second = on(&delegate, convolutions(8, 16, 3));
-    // Somebody else's delegate on the same device.
+    // A second delegate on the same device.
     let (device, queue) = delegate.device_and_queue();
     let (device, queue) = (device.clone(), queue.clone());
     let other = WgpuDelegate::with_device(device, queue, delegate.adapter().clone(), options());
@@ -164,7 +164,7 @@ fn interpreters_come_and_go() {
 }
 
 #[test]
-fn a_lost_device_is_an_error_and_the_cpu_goes_on() {
+fn a_lost_device_is_an_error_and_the_cpu_takes_over() {
     let Some(delegate) = delegate() else { return };
     let mut interpreter = on(&delegate, convolutions(8, 8, 2));
     let want = run(&mut interpreter, 2);
@@ -177,8 +177,8 @@ fn a_lost_device_is_an_error_and_the_cpu_goes_on() {
     check_close(interpreter.output(0).unwrap(), &want);
     assert_eq!(interpreter.report().delegated_nodes(), 0);
     assert_eq!(interpreter.report().failures.len(), 1);
-    // Whoever comes later is told while preparing, and is on the CPU from the start.
-    let later = Interpreter::builder(convolutions(8, 8, 2)).delegate(Box::new(delegate));
+    // A later interpreter reports the failure while preparing, and runs on the CPU.
+    let later = Interpreter::builder(convolutions(8, 8, 2)).delegate(delegate);
     let mut later = later.build().unwrap();
     check_close(&run(&mut later, 2), &want);
     assert_eq!(later.report().failures.len(), 1, "{:?}", later.report().failures);
@@ -215,9 +215,9 @@ fn a_cap_on_memory_means_fewer_claims() {
     let model = || convolutions(16, 16, 6);
     let (mut fewest, mut some) = (usize::MAX, false);
     for most in [u64::MAX, 200_000, 120_000, 60_000, 1000, 0] {
-        let options = WgpuOptions { max_gpu_bytes: Some(most), ..options() };
+        let options = options().max_gpu_bytes(most);
         let Some(delegate) = opened(WgpuDelegate::new(options)) else { return };
-        let mut interpreter = Interpreter::builder(model()).delegate(Box::new(delegate)).build().unwrap();
+        let mut interpreter = Interpreter::builder(model()).delegate(delegate).build().unwrap();
         check_close(&run(&mut interpreter, 4), &on_the_cpu(model(), 4));
         let (report, stats) = (interpreter.report(), interpreter.delegate_stats());
         let used: u64 = stats.iter().map(|s| s.device_bytes).sum();
@@ -232,4 +232,52 @@ fn a_cap_on_memory_means_fewer_claims() {
         fewest = count;
     }
     assert!(some && fewest == 0, "a part of the model fits some of these");
+}
+
+/// A waker that counts how often it is woken.
+#[derive(Default)]
+struct Counter(std::sync::atomic::AtomicUsize);
+
+impl std::task::Wake for Counter {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_future_returns_while_the_device_works() {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+    let Some(delegate) = delegate() else { return };
+    let model = convolutions(32, 16, 4);
+    let want = on_the_cpu(model.clone(), 3);
+    let mut interpreter = on(&delegate, model);
+    fill(&mut interpreter, 3);
+    let counter = Arc::new(Counter::default());
+    let waker = Waker::from(counter.clone());
+    let mut polls = 0;
+    {
+        let mut invocation = pin!(interpreter.invoke_async());
+        while invocation.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            polls += 1;
+            // Every poll that leaves the work pending has the task woken again.
+            assert!(counter.0.load(std::sync::atomic::Ordering::SeqCst) >= polls);
+        }
+    }
+    check_close(interpreter.output::<f32>(0).unwrap(), &want);
+    // A dropped invocation, and a cancelled one, leave nothing behind.
+    for cancelled in [false, true] {
+        let mut invocation = Box::pin(interpreter.invoke_async());
+        let mut poll = || invocation.as_mut().poll(&mut Context::from_waker(&waker));
+        let first = poll();
+        if cancelled && first.is_pending() {
+            invocation.cancellation_token().cancel();
+            let ended = invocation.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(matches!(ended, Poll::Ready(Err(delegraph::Error::Cancelled))), "{ended:?}");
+        }
+        drop(invocation);
+        check_close(&run(&mut interpreter, 3), &want);
+    }
 }

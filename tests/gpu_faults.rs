@@ -1,6 +1,6 @@
-//! What can go wrong with a device, each injected: the error names op and node, and with policy `Prefer` the
-//! interpreter goes on, on the CPU, with the right result. `tests/gpu_device.rs` loses the device in the middle.
-//! Where the machine has no adapter, all but the first say so and pass.
+//! Injected failures of a device: the error names op and node, and with policy `Prefer` the interpreter computes the right
+//! result on the CPU. `tests/gpu_device.rs` loses the device during a run. All but the first test are skipped with a
+//! message on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -35,12 +35,12 @@ fn fill(interpreter: &mut Interpreter) {
 fn check_result(interpreter: &Interpreter) {
     for (z, x) in interpreter.output::<f32>(0).unwrap().iter().zip(input()) {
         let y = x.exp();
-        assert!((z - (-y - y.sin())).abs() < 1e-4, "{z} for {x}");
+        assert!(approx::abs_diff_eq!(*z, -y - y.sin(), epsilon = 1e-4), "{z} for {x}");
     }
 }
 
 fn options() -> WgpuOptions {
-    WgpuOptions { pipeline_cache: PipelineCache::Off, ..Default::default() }
+    WgpuOptions::default().pipeline_cache(PipelineCache::Off)
 }
 
 /// A device of the application.
@@ -75,7 +75,8 @@ fn check_prepare(
     check_result(&interpreter);
     let report = interpreter.report();
     assert_eq!(report.delegated_nodes(), 0);
-    let [(name, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
+    let [failure] = &report.failures[..] else { panic!("{:?}", report.failures) };
+    let (name, why) = (&failure.delegate, &failure.message);
     assert!(name == "wgpu" && said.iter().all(|part| why.contains(part)), "{why}");
     let required = Interpreter::builder(model()).delegate(delegate()).policy(Policy::Require).build();
     let error = required.map(drop).unwrap_err().to_string();
@@ -86,7 +87,7 @@ fn check_prepare(
 #[test]
 fn without_an_adapter() {
     let adapter = AdapterChoice::named("an adapter that is nowhere");
-    let open = || WgpuDelegate::open_or_report(WgpuOptions { adapter: adapter.clone(), ..options() });
+    let open = || WgpuDelegate::open_or_report(options().adapter(adapter.clone()));
     check_prepare(open, &["no GPU adapter"]);
 }
 
@@ -112,7 +113,7 @@ fn without_memory() {
 /// After a first run, `break_it` breaks something, and the next run finds out.
 #[track_caller]
 fn check_invoke(delegate: WgpuDelegate, break_it: impl FnOnce(&Interpreter), said: &[&str]) {
-    let builder = Interpreter::builder(model()).delegate(Box::new(delegate)).keep_outputs();
+    let builder = Interpreter::builder(model()).delegate(delegate).keep_outputs();
     let mut interpreter = builder.build().unwrap();
     assert_eq!(interpreter.report().delegated_nodes(), 4, "{:?}", interpreter.report().failures);
     fill(&mut interpreter);
@@ -139,7 +140,7 @@ fn with_an_error_of_validation() {
     let Some(delegate) = delegate() else { return };
     let break_it = |interpreter: &Interpreter| {
         let kept = interpreter.output_buffer(0).unwrap();
-        kept.downcast::<GpuBuffer>().unwrap().buffer().destroy();
+        kept.downcast_ref::<GpuBuffer>().unwrap().buffer().destroy();
     };
     // The steps were fused into as few as one, which is named with all of its nodes.
     check_invoke(delegate, break_it, &["destroyed", "node", "(SUB)"]);
@@ -151,7 +152,7 @@ fn with_a_device_of_the_application_that_is_lost() {
     let lost = delegate.device_and_queue().0.clone();
     let lose = |interpreter: &Interpreter| {
         lost.destroy();
-        // What was left there is gone as well.
+        // Outputs on the device are lost as well.
         let error = interpreter.output_buffer(0).unwrap().read(&mut [0; 4 * SIZE]).unwrap_err().to_string();
         assert!(error.contains("lost"), "{error}");
     };

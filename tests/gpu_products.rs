@@ -1,5 +1,5 @@
-//! Quantized products on the GPU, of random shapes, values and scales, hold to the reference kernels in every bit. Where the
-//! machine has no adapter, the test says so and passes.
+//! Quantized products on the GPU, of random shapes, values and scales, match the reference kernels bit by bit.
+//! Skipped with a message on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -209,15 +209,14 @@ fn convolutions() {
         let x = case.input(&[1, side, side, channels]);
         let (w, scales) = case.weights(weights, &[outputs, window, window, depth], 0, zero);
         let b = (has_bias || bias == Int64).then(|| case.bias(bias, outputs));
-        let params = Conv2DParams {
-            padding: Padding::Same,
-            stride_w: stride,
-            stride_h: stride,
-            fused_activation_function: fused,
-            dilation_w_factor: 1,
-            dilation_h_factor: 1,
-            quantized_bias_type: bias,
-        };
+        let params = Conv2DParams::default()
+            .padding(Padding::Same)
+            .stride_w(stride)
+            .stride_h(stride)
+            .fused_activation_function(fused)
+            .dilation_w_factor(1)
+            .dilation_h_factor(1)
+            .quantized_bias_type(bias);
         let name = format!("convolution {seed} of {ty} and {weights}");
         let inputs = vec![Some(x), Some(w), b];
         case.check(
@@ -247,15 +246,14 @@ fn depthwise_convolutions() {
         let x = case.input(&[1, side, side, channels]);
         let (w, scales) = case.weights(weights, &[1, window, window, outputs], 3, zero);
         let b = has_bias.then(|| case.bias(bias, outputs));
-        let params = DepthwiseConv2DParams {
-            padding: Padding::Same,
-            stride_w: stride,
-            stride_h: stride,
-            depth_multiplier: multiplier as i32,
-            fused_activation_function: fused,
-            dilation_w_factor: 1,
-            dilation_h_factor: 1,
-        };
+        let params = DepthwiseConv2DParams::default()
+            .padding(Padding::Same)
+            .stride_w(stride)
+            .stride_h(stride)
+            .depth_multiplier(multiplier as i32)
+            .fused_activation_function(fused)
+            .dilation_w_factor(1)
+            .dilation_h_factor(1);
         let name = format!("depthwise convolution {seed} of {ty} and {weights}");
         let (inputs, params) = (vec![Some(x), Some(w), b], Params::DepthwiseConv2D(params));
         case.check(&name, BuiltinOp::DEPTHWISE_CONV_2D, params, inputs, &scales, window * window);
@@ -280,13 +278,12 @@ fn fully_connected_layers() {
         let x = case.input(&[rows, inputs]);
         let (w, scales) = case.weights(weights, &[outputs, inputs], 0, zero);
         let b = has_bias.then(|| case.bias(bias, outputs));
-        let params = FullyConnectedParams {
-            fused_activation_function: fused,
-            weights_format: WeightsFormat::Default,
-            keep_num_dims: false,
-            asymmetric_quantize_inputs: false,
-            quantized_bias_type: bias,
-        };
+        let params = FullyConnectedParams::default()
+            .fused_activation_function(fused)
+            .weights_format(WeightsFormat::Default)
+            .keep_num_dims(false)
+            .asymmetric_quantize_inputs(false)
+            .quantized_bias_type(bias);
         let name = format!("layer {seed} of {ty} and {weights}, zero point {zero}");
         let (operands, params) = (vec![Some(x), Some(w), b], Params::FullyConnected(params));
         case.check(&name, BuiltinOp::FULLY_CONNECTED, params, operands, &scales, inputs);
@@ -306,13 +303,12 @@ fn transposed_convolutions() {
         let (w, scales) = case.weights(weights, &[outputs, window, window, channels], 0, zero);
         let x = case.input(&[1, side, side, channels]);
         let b = has_bias.then(|| case.bias(bias, outputs));
-        let params = TransposeConvParams {
-            padding: Padding::Same,
-            stride_w: stride,
-            stride_h: stride,
-            fused_activation_function: Activation::None,
-            quantized_bias_type: bias,
-        };
+        let params = TransposeConvParams::default()
+            .padding(Padding::Same)
+            .stride_w(stride)
+            .stride_h(stride)
+            .fused_activation_function(Activation::None)
+            .quantized_bias_type(bias);
         let name = format!("transposed convolution {seed} of {ty} and {weights}");
         let (inputs, params) = (vec![Some(shape), Some(w), Some(x), b], Params::TransposeConv(params));
         case.check(&name, BuiltinOp::TRANSPOSE_CONV, params, inputs, &scales, channels * window);
@@ -329,16 +325,16 @@ fn products_of_computed_matrices() {
         let order = |swap: bool, [a, b]: [usize; 2]| if swap { [b, a] } else { [a, b] };
         let x = case.input(&order(adj_x, [rows, depth]));
         let y = case.input(&order(adj_y, [depth, columns]));
-        let params = BatchMatMulParams { adj_x, adj_y, asymmetric_quantize_inputs: false };
+        let params = BatchMatMulParams::default().adj_x(adj_x).adj_y(adj_y).asymmetric_quantize_inputs(false);
         let (name, scales) = (format!("product {seed}"), [case.input.0]);
         let (inputs, params) = (vec![Some(x), Some(y)], Params::BatchMatMul(params));
         case.check(&name, BuiltinOp::BATCH_MATMUL, params, inputs, &scales, depth);
     }
 }
 
-/// Rows of floats that meet weights of integers. What stands for zero is found in double precision on CPUs; where a row
-/// reaches as far below zero as above, it lies half-way between two integers, or a little off, and single precision has it
-/// elsewhere: then the row's ends are a whole step apart.
+/// Float activations with integer weights. The CPU computes the zero point of a row in double precision. For a symmetric
+/// row it is half-way between two integers, or close to it, and single precision rounds it differently: then the row's
+/// ends differ by a step.
 #[test]
 fn rows_of_floats_become_the_integers_of_the_reference_kernels() {
     let Some(delegate) = delegate() else { return };
@@ -351,13 +347,12 @@ fn rows_of_floats_become_the_integers_of_the_reference_kernels() {
         let identity: Vec<i8> = (0..width * width).map(|i| i8::from(i % width == i / width)).collect();
         let weights = graph.constant("w", [width, width], &identity);
         graph.quantize(weights, Quantization::per_tensor(1.0, 0));
-        let params = FullyConnectedParams {
-            fused_activation_function: Activation::None,
-            weights_format: WeightsFormat::Default,
-            keep_num_dims: false,
-            asymmetric_quantize_inputs,
-            quantized_bias_type: TensorType::Float32,
-        };
+        let params = FullyConnectedParams::default()
+            .fused_activation_function(Activation::None)
+            .weights_format(WeightsFormat::Default)
+            .keep_num_dims(false)
+            .asymmetric_quantize_inputs(asymmetric_quantize_inputs)
+            .quantized_bias_type(TensorType::Float32);
         let node =
             graph.node(BuiltinOp::FULLY_CONNECTED, params).optional_inputs([Some(x), Some(weights), None]);
         let y = node.output("y");

@@ -1,5 +1,5 @@
-//! Recurrent ops of integers on the GPU, of random shapes, values and scales, hold to the reference kernels in every bit,
-//! over several steps. Where the machine has no adapter, the tests say so and pass.
+//! Recurrent ops of integers on the GPU, of random shapes, values and scales, match the reference kernels bit by bit over
+//! several steps. Skipped with a message on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -11,8 +11,8 @@ use delegraph::core::ops::svdf::SVDFParams;
 use delegraph::core::ops::{Activation, LstmKernelType};
 use delegraph::core::{BuiltinOp, Model, ModelBuilder, Quantization, SubgraphBuilder, TensorId};
 use delegraph::delegate_wgpu::{WgpuDelegate, WgpuOptions};
-use delegraph::interpreter::seeded::SplitMix64;
 use delegraph::{Interpreter, Policy, ReferenceOpResolver, TensorType};
+use delegraph_conformance::seeded::SplitMix64;
 
 use TensorType::{Int8, Int16, UInt8};
 
@@ -183,24 +183,22 @@ fn lstm(seed: u64, has: Has, seen: &mut BTreeSet<u8>) {
     }
     let node = match has.sequence {
         true => {
-            let params = UnidirectionalSequenceLSTMParams {
-                fused_activation_function: Activation::Tanh,
-                cell_clip: clip,
-                proj_clip: clip,
-                time_major: has.time_major,
-                asymmetric_quantize_inputs: false,
-                diagonal_recurrent_tensors: false,
-            };
+            let params = UnidirectionalSequenceLSTMParams::default()
+                .fused_activation_function(Activation::Tanh)
+                .cell_clip(clip)
+                .proj_clip(clip)
+                .time_major(has.time_major)
+                .asymmetric_quantize_inputs(false)
+                .diagonal_recurrent_tensors(false);
             case.graph.node(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, params)
         }
         false => {
-            let params = LSTMParams {
-                fused_activation_function: Activation::Tanh,
-                cell_clip: clip,
-                proj_clip: clip,
-                kernel_type: LstmKernelType::Full,
-                asymmetric_quantize_inputs: false,
-            };
+            let params = LSTMParams::default()
+                .fused_activation_function(Activation::Tanh)
+                .cell_clip(clip)
+                .proj_clip(clip)
+                .kernel_type(LstmKernelType::Full)
+                .asymmetric_quantize_inputs(false);
             case.graph.node(BuiltinOp::LSTM, params)
         }
     };
@@ -248,16 +246,15 @@ fn filters_of_integers() {
         case.quantized(x, scale, zero);
         let feature = case.weights([filters, inputs], 0.01 / (inputs as f64).sqrt());
         let time = case.halves(filters * memory, 3e-5);
-        case.graph.change(time, |tensor| tensor.shape = [filters, memory].into());
+        case.graph.change(time, |tensor| tensor.set_shape([filters, memory]));
         let bias = case.draw.yes().then(|| case.bias(units, 1 << 24));
         let state = case.graph.variable("state", Int16, [batch, filters * memory]);
         case.quantized(state, state_scale, 0);
         let scale = case.draw.scale(0.05);
-        let params = SVDFParams {
-            rank: rank as i32,
-            fused_activation_function: Activation::None,
-            asymmetric_quantize_inputs: false,
-        };
+        let params = SVDFParams::default()
+            .rank(rank as i32)
+            .fused_activation_function(Activation::None)
+            .asymmetric_quantize_inputs(false);
         let node = case.graph.node(BuiltinOp::SVDF, params);
         let node =
             node.optional_inputs([Some(x), Some(feature), Some(time), bias, Some(state)]).output_type(Int8);
@@ -301,11 +298,9 @@ fn the_basic_cell_of_integers() {
             let id = case.graph.tensor("y", ty, [batch, width]);
             outputs.push(case.quantized(id, scale, zero));
         }
-        let params = LSTMParams {
-            fused_activation_function: Activation::Tanh,
-            kernel_type: LstmKernelType::Basic,
-            ..LSTMParams::default()
-        };
+        let params = LSTMParams::default()
+            .fused_activation_function(Activation::Tanh)
+            .kernel_type(LstmKernelType::Basic);
         let node = case.graph.node(BuiltinOp::LSTM, params).inputs([x, last, weights, bias, state]);
         node.writes(outputs.clone());
         case.graph.outputs(outputs);

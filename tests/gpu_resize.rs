@@ -1,6 +1,5 @@
-//! Another size of a model's inputs compiles nothing: not one kernel after those of the first preparation and what
-//! follows it in the background, over batches, heights, widths and lengths of all kinds. Where the machine has no adapter,
-//! these tests say so and pass.
+//! A resize compiles nothing after the first preparation and its background compilation, over batches, heights, widths
+//! and lengths of all kinds. Skipped with a message on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -20,7 +19,7 @@ use delegraph::delegate_wgpu::{PipelineCache, WgpuDelegate, WgpuError, WgpuOptio
 use delegraph::{Interpreter, TensorType, load};
 
 fn delegate() -> Option<WgpuDelegate> {
-    let options = WgpuOptions { pipeline_cache: PipelineCache::Off, ..Default::default() };
+    let options = WgpuOptions::default().pipeline_cache(PipelineCache::Off);
     match WgpuDelegate::new(options) {
         Ok(delegate) => Some(delegate),
         Err(error @ WgpuError::NoAdapter) => {
@@ -34,10 +33,10 @@ fn delegate() -> Option<WgpuDelegate> {
 /// Prepares `model` as it is, then runs it with inputs of `sizes`, each on the GPU and on the CPU.
 #[track_caller]
 fn check(model: Model, sizes: &[&[&[usize]]]) {
-    // What is asked of the device in one test is not there already in another.
+    // A device of its own: pipelines of other tests must not be reused.
     let Some(delegate) = delegate() else { return };
     let model = Arc::new(model);
-    let mut gpu = Interpreter::builder(model.clone()).delegate(Box::new(delegate.clone())).build().unwrap();
+    let mut gpu = Interpreter::builder(model.clone()).delegate(delegate.clone()).build().unwrap();
     gpu.prepare().unwrap();
     let (first, nodes) = (delegate.compiled_pipelines(), gpu.report().nodes.len());
     assert_eq!(gpu.report().delegated_nodes(), nodes, "{:?}", gpu.report().failures);
@@ -86,7 +85,8 @@ fn check_outputs(gpu: &Interpreter, cpu: &Interpreter, shapes: &[&[usize]]) {
         let (got, want) = (gpu.output::<f32>(i).unwrap(), cpu.output::<f32>(i).unwrap());
         let most = want.iter().fold(0.0f32, |m, v| m.max(v.abs()));
         for (k, (g, w)) in got.iter().zip(want).enumerate() {
-            assert!((g - w).abs() <= 1e-5 + 1e-4 * most, "at {shapes:?}: element {k} is {g}, expected {w}");
+            let close = approx::abs_diff_eq!(g, w, epsilon = 1e-5 + 1e-4 * most);
+            assert!(close, "at {shapes:?}: element {k} is {g}, expected {w}");
         }
     }
 }
@@ -117,25 +117,23 @@ impl Net {
 
     fn conv(&mut self, x: TensorId, filter: [usize; 4], stride: i32, activation: Activation) -> TensorId {
         let (filter, bias) = (self.weights(&filter), self.weights(&[filter[0]]));
-        let params = Conv2DParams {
-            padding: Padding::Same,
-            stride_w: stride,
-            stride_h: stride,
-            fused_activation_function: activation,
-            ..Default::default()
-        };
+        let params = Conv2DParams::default()
+            .padding(Padding::Same)
+            .stride_w(stride)
+            .stride_h(stride)
+            .fused_activation_function(activation);
         self.node(BuiltinOp::CONV_2D, params, &[x, filter, bias])
     }
 
     fn dense(&mut self, x: TensorId, [outputs, inputs]: [usize; 2], keep_num_dims: bool) -> TensorId {
         let (weights, bias) = (self.weights(&[outputs, inputs]), self.weights(&[outputs]));
-        let params = FullyConnectedParams { keep_num_dims, ..Default::default() };
+        let params = FullyConnectedParams::default().keep_num_dims(keep_num_dims);
         self.node(BuiltinOp::FULLY_CONNECTED, params, &[x, weights, bias])
     }
 
     fn mean(&mut self, x: TensorId, axes: &[i32], keep_dims: bool) -> TensorId {
         let axes = self.graph.constant("", [axes.len()], axes);
-        self.node(BuiltinOp::MEAN, ReducerParams { keep_dims }, &[x, axes])
+        self.node(BuiltinOp::MEAN, ReducerParams::default().keep_dims(keep_dims), &[x, axes])
     }
 
     fn transpose(&mut self, x: TensorId, order: &[i32]) -> TensorId {
@@ -188,25 +186,24 @@ fn images_with_a_factor_for_each_and_each_channel() {
     let scaled = net.node(BuiltinOp::MUL, MulParams::default(), &[first, factor]);
     let second = net.conv(scaled, [16, 3, 3, 16], 1, Activation::None);
     let sum = net.node(BuiltinOp::ADD, AddParams::default(), &[first, second]);
-    let pool = Pool2DParams {
-        padding: Padding::Same,
-        stride_w: 2,
-        stride_h: 2,
-        filter_width: 2,
-        filter_height: 2,
-        ..Default::default()
-    };
+    let pool = Pool2DParams::default()
+        .padding(Padding::Same)
+        .stride_w(2)
+        .stride_h(2)
+        .filter_width(2)
+        .filter_height(2);
     let small = net.node(BuiltinOp::MAX_POOL_2D, pool, &[sum]);
     let half = net.conv(first, [16, 1, 1, 16], 2, Activation::None);
     // These two are only alike because of how sizes are halved.
     let both = net.node(BuiltinOp::ADD, AddParams::default(), &[small, half]);
     let side = net.graph.constant("", [1], &[3i32]);
-    let halves = net.graph.node(BuiltinOp::SPLIT, delegraph::core::ops::split::SplitParams { num_splits: 2 });
+    let halves =
+        net.graph.node(BuiltinOp::SPLIT, delegraph::core::ops::split::SplitParams::default().num_splits(2));
     let halves = halves.inputs([side, both]).outputs(["", ""]);
     let beside = net.node(BuiltinOp::CONCATENATION, concatenation(3), &[halves[1], both, halves[0]]);
     let mean = net.mean(beside, &[1, 2], false);
     let logits = net.dense(mean, [10, 32], false);
-    let result = net.node(BuiltinOp::SOFTMAX, SoftmaxParams { beta: 1.0 }, &[logits]);
+    let result = net.node(BuiltinOp::SOFTMAX, SoftmaxParams::default().beta(1.0), &[logits]);
     check(
         net.model(&[result, scaled]),
         &[
@@ -226,7 +223,7 @@ fn images_with_a_factor_for_each_and_each_channel() {
 }
 
 fn concatenation(axis: i32) -> delegraph::core::ops::concatenation::ConcatenationParams {
-    delegraph::core::ops::concatenation::ConcatenationParams { axis, ..Default::default() }
+    delegraph::core::ops::concatenation::ConcatenationParams::default().axis(axis)
 }
 
 #[test]
@@ -236,17 +233,17 @@ fn attention_over_lengths_of_all_kinds() {
     let mask = net.graph.input("mask", TensorType::Float32, [1, 1, 6]);
     let normal = net.normalized(x, 2);
     let [q, k, v] = [(); 3].map(|()| net.dense(normal, [16, 16], true));
-    let params = BatchMatMulParams { adj_y: true, ..Default::default() };
+    let params = BatchMatMulParams::default().adj_y(true);
     let scores = net.node(BuiltinOp::BATCH_MATMUL, params, &[q, k]);
     let scores = net.node(BuiltinOp::ADD, AddParams::default(), &[scores, mask]);
-    let weights = net.node(BuiltinOp::SOFTMAX, SoftmaxParams { beta: 0.25 }, &[scores]);
+    let weights = net.node(BuiltinOp::SOFTMAX, SoftmaxParams::default().beta(0.25), &[scores]);
     let mixed = net.node(BuiltinOp::BATCH_MATMUL, BatchMatMulParams::default(), &[weights, v]);
     let out = net.dense(mixed, [16, 16], true);
     let sum = net.node(BuiltinOp::ADD, AddParams::default(), &[x, out]);
     let turned = net.transpose(sum, &[0, 2, 1]);
     let moved = net.transpose(turned, &[1, 0, 2]);
     let most = net.graph.constant("", [1], &[2i32]);
-    let arg = net.node(BuiltinOp::REDUCE_MAX, ReducerParams { keep_dims: false }, &[turned, most]);
+    let arg = net.node(BuiltinOp::REDUCE_MAX, ReducerParams::default().keep_dims(false), &[turned, most]);
     let tokens = net.mean(sum, &[1], false);
     let sizes: Vec<[Vec<usize>; 2]> = [
         (1, 6),
@@ -275,10 +272,8 @@ fn inputs_that_are_alike_at_first_and_broadcast_later() {
     let x = net.graph.input("x", TensorType::Float32, [1, 4, 8, 16]);
     let y = net.graph.input("y", TensorType::Float32, [1, 4, 8, 16]);
     let conv = net.conv(x, [16, 3, 3, 16], 1, Activation::None);
-    let sum = net.graph.node(
-        BuiltinOp::ADD,
-        AddParams { fused_activation_function: Activation::Relu, ..Default::default() },
-    );
+    let sum =
+        net.graph.node(BuiltinOp::ADD, AddParams::default().fused_activation_function(Activation::Relu));
     let sum = sum.inputs([conv, y]).output("");
     let tanh = net.node(BuiltinOp::TANH, Params::None, &[sum]);
     let product = net.node(BuiltinOp::MUL, MulParams::default(), &[x, y]);
@@ -357,7 +352,7 @@ fn filters_of_all_sizes() {
         &[&[1, 1, 1, 4], &[6, 2, 1, 4], &[6]],
         &[&[3, 7, 2, 7], &[10, 2, 2, 7], &[10]],
     ];
-    let params = Conv2DParams { padding: Padding::Same, stride_w: 1, stride_h: 1, ..Default::default() };
+    let params = Conv2DParams::default().padding(Padding::Same).stride_w(1).stride_h(1);
     one(BuiltinOp::CONV_2D, params, &first, &[], &sizes);
     let first: [&[usize]; 3] = [&[2, 3, 3, 4], &[1, 3, 3, 4], &[4]];
     let sizes: [&[&[usize]]; 3] = [
@@ -365,15 +360,13 @@ fn filters_of_all_sizes() {
         &[&[1, 5, 2, 2], &[1, 12, 2, 6], &[6]],
         &[&[4, 1, 3, 4], &[1, 9, 9, 4], &[4]],
     ];
-    let params = DepthwiseConv2DParams {
-        padding: Padding::Same,
-        stride_w: 1,
-        stride_h: 1,
-        depth_multiplier: 1,
-        dilation_w_factor: 1,
-        dilation_h_factor: 1,
-        ..Default::default()
-    };
+    let params = DepthwiseConv2DParams::default()
+        .padding(Padding::Same)
+        .stride_w(1)
+        .stride_h(1)
+        .depth_multiplier(1)
+        .dilation_w_factor(1)
+        .dilation_h_factor(1);
     one(BuiltinOp::DEPTHWISE_CONV_2D, params, &first, &[], &sizes);
 }
 
@@ -383,29 +376,35 @@ fn what_is_cut_and_put_together() {
     use delegraph::core::ops::pack::PackParams;
     use delegraph::core::ops::slice::StridedSliceParams;
     let sizes: [&[&[usize]]; 3] = [&[&[12, 20, 4, 6]], &[&[1, 4, 64, 20]], &[&[3, 8, 12, 1]]];
-    one(BuiltinOp::SPACE_TO_DEPTH, SpaceToDepthParams { block_size: 4 }, &[&[2, 12, 24, 1]], &[], &sizes);
+    one(
+        BuiltinOp::SPACE_TO_DEPTH,
+        SpaceToDepthParams::default().block_size(4),
+        &[&[2, 12, 24, 1]],
+        &[],
+        &sizes,
+    );
     let bounds: [&[i32]; 3] = [&[3, 0], &[7, 0], &[2, 1]];
-    let params = StridedSliceParams { end_mask: 2, ..Default::default() };
+    let params = StridedSliceParams::default().end_mask(2);
     let sizes: [&[&[usize]]; 3] = [&[&[5, 8]], &[&[4, 7]], &[&[70, 64]]];
     one(BuiltinOp::STRIDED_SLICE, params, &[&[33, 1]], &bounds, &sizes);
     let first: [&[usize]; 3] = [&[3, 7, 3][..]; 3];
     let sizes: [&[&[usize]]; 3] = [&[&[1, 12, 1][..]; 3], &[&[5, 1, 4][..]; 3], &[&[1, 1, 1][..]; 3]];
-    one(BuiltinOp::PACK, PackParams { values_count: 3, axis: 1 }, &first, &[], &sizes);
+    one(BuiltinOp::PACK, PackParams::default().values_count(3).axis(1), &first, &[], &sizes);
     let sizes: [&[&[usize]]; 2] = [&[&[4]], &[&[1]]];
     one(BuiltinOp::BROADCAST_TO, Params::None, &[&[1]], &[&[3, 4]], &sizes);
 }
 
 #[test]
-fn whoever_goes_needs_nothing_any_more() {
+fn dropping_an_interpreter_cancels_its_background_compilation() {
     let Some(delegate) = delegate() else { return };
     let model = Arc::new(digits("digits_float32.tflite"));
     let prepared = || {
-        let builder = Interpreter::builder(model.clone()).delegate(Box::new(delegate.clone()));
+        let builder = Interpreter::builder(model.clone()).delegate(delegate.clone());
         let mut interpreter = builder.build().unwrap();
         interpreter.prepare().unwrap();
         interpreter
     };
-    // Neither waits for what nobody needs, nor for ever.
+    // Neither waits for variants without a user, nor forever.
     drop(prepared());
     delegate.finish_compiling();
     let first = delegate.compiled_pipelines();
@@ -416,6 +415,6 @@ fn whoever_goes_needs_nothing_any_more() {
     assert!(delegate.compiled_pipelines() > first, "{first}");
     // In the middle of it, maybe.
     let (model, other) = (model.clone(), self::delegate().unwrap());
-    let mut last = Interpreter::builder(model).delegate(Box::new(other)).build().unwrap();
+    let mut last = Interpreter::builder(model).delegate(other).build().unwrap();
     last.invoke().unwrap();
 }

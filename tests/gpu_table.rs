@@ -1,7 +1,7 @@
-//! What the GPU delegate claims, held against what the GPU accelerators of the field accept between them: every op at
-//! their versions and in their types, or a reason. The result is `docs/gpu-ops.md`.
+//! Compares the ops, versions and types that the GPU delegate claims with those that GPU accelerators for TFLite accept
+//! between them; every difference needs a reason. `docs/gpu-ops.md` shows the result.
 //!
-//! `DELEGRAPH_WRITE_DOCS=1 cargo test --test gpu_table` writes the page's table anew.
+//! `DELEGRAPH_WRITE_DOCS=1 cargo test --test gpu_table` writes the page's table.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -14,23 +14,23 @@ use delegraph::{Interpreter, Shape, TensorType};
 use delegraph_conformance::cases;
 
 /// Versions that accelerators list beyond those that are claimed here, and why.
-const NO_RELEASE: &str = "no release of TFLite has that version, and nothing says what it means";
+const NO_RELEASE: &str = "not in any release of TFLite, and undocumented";
 
 /// Types that accelerators take and this delegate does not: those of these types that are not claimed in these ops, and
 /// why. An op that needs no reason must not be listed.
 #[rustfmt::skip]
 const NOT_CLAIMED: &[(&str, &[&str], &[&str])] = &[
-    ("no kernel of TFLite defines it", &["INT4"], &["*"]),
-    ("16-bit floats are floats of 32 bits on the device, which do not keep the bits of what is no number", &["FLOAT16", "BFLOAT16"], &["BITCAST"]),
-    ("bits of numbers that are no integers: no kernel of TFLite defines it", &["FLOAT32", "FLOAT16", "BFLOAT16", "BOOL"], &["BITWISE_XOR", "RIGHT_SHIFT", "STABLEHLO_SHIFT_LEFT"]),
-    ("truths alone are truths: no kernel of TFLite defines it", &["FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"], &["LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR"]),
-    ("truths have no order: no kernel of TFLite defines it", &["BOOL"], &["GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"]),
-    ("no kernel of TFLite defines it", &["INT16"], &["ELU", "HARD_SWISH"]),
-    ("real numbers that integers without a scale cannot hold: no kernel of TFLite defines it", &["INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"], &["ATAN2", "CEIL", "COS", "ELU", "EXP", "FLOOR", "GELU", "HARD_SWISH", "LOG", "LOGISTIC", "ROUND", "RSQRT", "SIN", "SQRT", "TANH", "STABLEHLO_CBRT"]),
-    ("no kernel of TFLite defines it", &["INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8", "BOOL", "BFLOAT16"], &["ABS", "BATCH_MATMUL", "CUMSUM", "FLOOR_DIV", "FLOOR_MOD", "NEG", "POW", "SIGN", "SQUARE", "SQUARED_DIFFERENCE"]),
-    ("claimed where it was computed while preparing, whatever the type", &["FLOAT32", "FLOAT16", "INT8"], &["DENSIFY"]),
-    ("the op takes no state of that type", &["FLOAT16"], &["LSTM"]),
-    ("its result is integers: FLOAT32 is rounded to them, and 16-bit floats are no input of any kernel of TFLite", &["FLOAT16"], &["QUANTIZE"]),
+    ("no kernel of TFLite takes it", &["INT4"], &["*"]),
+    ("computed in FLOAT32 on the device, which does not keep the bits of a NaN", &["FLOAT16", "BFLOAT16"], &["BITCAST"]),
+    ("bitwise ops are defined for integers only", &["FLOAT32", "FLOAT16", "BFLOAT16", "BOOL"], &["BITWISE_XOR", "RIGHT_SHIFT", "STABLEHLO_SHIFT_LEFT"]),
+    ("logical ops are defined for BOOL only", &["FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"], &["LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR"]),
+    ("BOOL is not ordered", &["BOOL"], &["GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"]),
+    ("no kernel of TFLite takes it", &["INT16"], &["ELU", "HARD_SWISH"]),
+    ("integers without a scale cannot hold the result", &["INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"], &["ATAN2", "CEIL", "COS", "ELU", "EXP", "FLOOR", "GELU", "HARD_SWISH", "LOG", "LOGISTIC", "ROUND", "RSQRT", "SIN", "SQRT", "TANH", "STABLEHLO_CBRT"]),
+    ("no kernel of TFLite takes it", &["INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8", "BOOL", "BFLOAT16"], &["ABS", "BATCH_MATMUL", "CUMSUM", "FLOOR_DIV", "FLOOR_MOD", "NEG", "POW", "SIGN", "SQUARE", "SQUARED_DIFFERENCE"]),
+    ("claimed with any type where it is folded while preparing", &["FLOAT32", "FLOAT16", "INT8"], &["DENSIFY"]),
+    ("TFLite's state has another type", &["FLOAT16"], &["LSTM"]),
+    ("TFLite's kernels quantize FLOAT32 only", &["FLOAT16"], &["QUANTIZE"]),
 ];
 
 struct Line {
@@ -86,7 +86,7 @@ fn is_claimed(op: BuiltinOp, ty: TensorType, delegate: &WgpuDelegate) -> bool {
     let inputs: Vec<_> = (0..inputs).map(|i| graph.input(&format!("input_{i}"), ty, [3])).collect();
     let broadcast = op == BuiltinOp::STABLEHLO_BROADCAST_IN_DIM;
     let params = match broadcast {
-        true => StablehloBroadcastInDimParams { broadcast_dimensions: vec![1] }.into(),
+        true => StablehloBroadcastInDimParams::default().broadcast_dimensions(vec![1]).into(),
         false => Params::None,
     };
     let shape = Shape::new(if broadcast { &[2, 3] } else { &[3] });
@@ -94,8 +94,7 @@ fn is_claimed(op: BuiltinOp, ty: TensorType, delegate: &WgpuDelegate) -> bool {
     graph.node(op, params).inputs(inputs).writes([output]);
     graph.outputs([output]);
     let Ok(model) = ModelBuilder::new().subgraph(graph).build() else { return false };
-    let built =
-        Interpreter::builder(model).delegate(Box::new(delegate.clone())).policy(Policy::Prefer).build();
+    let built = Interpreter::builder(model).delegate(delegate.clone()).policy(Policy::Prefer).build();
     let claimed = |node: &NodeReport| matches!(node.runner, Runner::Delegate { .. });
     built.is_ok_and(|interpreter| interpreter.report().nodes.iter().all(claimed))
 }
@@ -119,10 +118,10 @@ fn every_op_that_accelerators_accept_is_claimed_as_they_do_or_has_a_reason() {
     table += "|---|---|---|---|---|---|\n";
     for Line { name, version, types } in &lines {
         let op = op(name);
-        let Some(most) = versions.max(&op.into()) else {
-            // What has no version of its own is claimed by the name of the operation, or put in place.
+        let Some(most) = versions.max_version(&op.into()) else {
+            // Ops without versions: custom ops are claimed by name, composites are inlined.
             let how = match *name {
-                "CUSTOM" => "by name: see below",
+                "CUSTOM" => "by name, see above",
                 "STABLEHLO_COMPOSITE" => "its body, node by node",
                 _ => {
                     wrong.push(format!("{name} is not claimed"));

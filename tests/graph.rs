@@ -18,7 +18,7 @@ fn draw(model: &Path, ending: &str, options: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(format!("graph.{ending}"));
     let ran = delegraph(&[&["graph", path(model), "-o", path(&file)], options].concat()).expect(0, "");
-    assert!(ran.stdout.contains(" nodes, "), "{}", ran.stdout);
+    assert!(ran.stdout.contains(" node") && ran.stdout.contains(" edges\n"), "{}", ran.stdout);
     std::fs::read_to_string(file).unwrap()
 }
 
@@ -149,15 +149,65 @@ fn names_of_tensors_stay_text() {
     check_svg(&svg, 5);
     assert_eq!(all(&Document::parse(&svg).unwrap(), "path", "arrow").len(), 5);
     assert!(!draw(&file, "html", &[]).contains("<script>\""));
-    assert!(draw(&file, "dot", &[]).contains(r#"tooltip="<script>\"&?]]>\\ FLOAT32 [2], 8 B""#));
+    assert!(draw(&file, "dot", &[]).contains(r#"tooltip="<script>\"&\\u{1}]]>\\ FLOAT32 [2], 8 B""#));
 }
 
 #[test]
 fn what_cannot_be_drawn() {
     let model = digits("digits_float32.tflite");
     delegraph(&["graph", path(&model), "-o", "graph.png"]).expect(2, ".svg, .html or .dot");
-    delegraph(&["graph", path(&model), "--subgraph", "1"]).expect(4, "the model has 1 subgraphs");
+    delegraph(&["graph", path(&model), "--subgraph", "1"])
+        .expect(4, "the model has 1 subgraph, there is no subgraph 1");
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("missing").join("graph.svg");
     delegraph(&["graph", path(&model), "-o", path(&nowhere)]).expect(1, "cannot write");
+}
+
+#[test]
+fn nodes_lead_to_the_subgraphs_that_they_call() {
+    use delegraph::TensorType::Int32;
+    use delegraph::core::ops::binary::AddParams;
+    use delegraph::core::ops::control_flow::WhileParams;
+    let counted = |name: &str| {
+        let mut graph = SubgraphBuilder::new(name);
+        let i = graph.input("i", Int32, []);
+        (graph, i)
+    };
+    let (mut condition, i) = counted("condition");
+    let limit = condition.constant("limit", [], &[3i32]);
+    let more = condition.node(BuiltinOp::LESS, Params::None).inputs([i, limit]).output("more");
+    condition.outputs([more]);
+    let (mut body, i) = counted("body");
+    let one = body.constant("one", [], &[1i32]);
+    let next = body.node(BuiltinOp::ADD, AddParams::default()).inputs([i, one]).output("next");
+    body.outputs([next]);
+    let (mut main, i) = counted("main");
+    let params = WhileParams::default().cond_subgraph_index(1).body_subgraph_index(2);
+    let end = main.tensor("end", Int32, []);
+    main.node(BuiltinOp::WHILE, params).inputs([i]).writes([end]);
+    main.outputs([end]);
+    let model = ModelBuilder::new().subgraph(main).subgraph(condition).subgraph(body).build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("while.tflite");
+    model.save(&file).unwrap();
+
+    let page = draw(&file, "html", &[]);
+    assert_eq!(page.matches("<svg").count(), 3);
+    for (subgraph, op) in [(1, "LESS"), (2, "ADD")] {
+        assert!(page.contains(&format!("<a class=\"callee\" href=\"#subgraph{subgraph}\">")), "{subgraph}");
+        let start = page.find(&format!("<div class=\"graph\" id=\"subgraph{subgraph}\"")).unwrap();
+        let picture = &page[start + page[start..].find("<svg").unwrap()..];
+        let picture = &picture[..picture.find("</svg>").unwrap() + 6];
+        check_svg(picture, 3);
+        assert!(picture.contains(op), "{picture}");
+    }
+    assert!(page.contains("calls subgraph 2 &quot;body&quot;"));
+    // From a body on, there is only that.
+    assert_eq!(draw(&file, "html", &["--subgraph", "2"]).matches("<svg").count(), 1);
+    // A picture of one subgraph names the others.
+    let svg = draw(&file, "svg", &[]);
+    check_svg(&svg, 3);
+    assert!(svg.contains("→ 1 → 2") && !svg.contains("<a "), "{svg}");
+    let found = delegraph(&["graph", path(&file), "--json"]).expect(0, "").json();
+    assert_eq!(found["vertices"][1]["callees"], json!([1, 2]));
 }

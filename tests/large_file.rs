@@ -1,4 +1,4 @@
-//! A model whose data lies more than 2 GiB into its file: it is mapped, not read.
+//! A model with data beyond 2 GiB in its file, which is mapped, not read.
 #![cfg(all(unix, target_pointer_width = "64"))] // Where a file with a hole takes no space, and an address reaches.
 #![allow(clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
 
@@ -65,7 +65,7 @@ fn weights_behind_the_tables() {
     file.write_all(&tree::write(&model)).unwrap();
     let error = delegraph::load(&path).unwrap_err().to_string();
     let text = format!(
-        "buffer {last}: {} bytes at offset {FAR} lie outside the file of {} bytes",
+        "buffer {last}: {} bytes at offset {FAR} are outside the file of {} bytes",
         size + 1,
         FAR + size
     );
@@ -86,6 +86,6 @@ fn custom_options_behind_the_tables() {
     file.write_all(b"hello").unwrap();
     drop(file);
     let model = delegraph::load(&path).unwrap();
-    let options = model.subgraphs[0].nodes[0].custom_options.clone();
+    let options = model.subgraphs()[0].nodes()[0].custom_options();
     assert_eq!(&model.bytes()[options], b"hello");
 }

@@ -6,9 +6,8 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use common::{Tiny, command, delegraph, path, run};
+use common::{Tiny, command, delegraph, nested_cargo, nested_target, path, run};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -19,13 +18,7 @@ fn the_crate_builds_and_passes_its_tests() {
     let arguments = ["new-delegate", "my-npu", "--path", path(&made), "--delegraph", ROOT, "--json"];
     let document = delegraph(&arguments).expect(0, "").json();
     assert_eq!(document["files"].as_array().unwrap().len(), 5);
-    // The versions that are here already, and what was built for the last run of this test.
-    fs::copy(Path::new(ROOT).join("Cargo.lock"), made.join("Cargo.lock")).unwrap();
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-delegate");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["test", "--offline", "--quiet"]).current_dir(&made);
-    cargo.env("CARGO_TARGET_DIR", &target);
-    cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_INCREMENTAL", "0").env_remove("RUSTFLAGS");
+    let mut cargo = nested_cargo(&["test"], &made);
     let tested = cargo.output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&tested.stdout), String::from_utf8_lossy(&tested.stderr));
     assert!(tested.status.success(), "{stdout}\n{stderr}");
@@ -35,9 +28,9 @@ fn the_crate_builds_and_passes_its_tests() {
         stdout.lines().filter_map(|l| l.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
     assert!(suites.max().is_some_and(|most: usize| most > 100), "{stdout}");
     assert!(!stderr.contains("warning"), "{stderr}");
-    // It is a plugin, too.
+    // The crate is a plugin, too.
     let library = format!("{}my_npu{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let plugin = format!("plugin:{}", target.join("debug/deps").join(library).display());
+    let plugin = format!("plugin:{}", nested_target().join("debug/deps").join(library).display());
     let model = Tiny::default().write(folder.path());
     let explained =
         delegraph(&["explain", path(&model), "--delegate", &plugin, "--json"]).expect(0, "").json();
@@ -52,16 +45,51 @@ fn the_crate_builds_and_passes_its_tests() {
 #[test]
 fn inside_a_checkout_its_crates_are_used() {
     let folder = tempfile::tempdir().unwrap();
-    let (inside, outside) = (folder.path().join("inside"), folder.path().join("outside"));
-    let make = |made: &Path, from: &Path| {
-        run(command(&["new-delegate", "npu", "--path", path(made)]).current_dir(from)).expect(0, "");
-        fs::read_to_string(made.join("Cargo.toml")).unwrap()
-    };
-    let manifest = make(&inside, &Path::new(ROOT).join("docs"));
+    let inside = folder.path().join("inside");
+    let from = Path::new(ROOT).join("docs");
+    run(command(&["new-delegate", "npu", "--path", path(&inside)]).current_dir(from)).expect(0, "");
+    let manifest = fs::read_to_string(inside.join("Cargo.toml")).unwrap();
     let core = Path::new(ROOT).join("core");
     assert!(manifest.contains(&format!("delegraph-core = {{ path = {:?} }}", core)), "{manifest}");
-    let manifest = make(&outside, folder.path());
+}
+
+/// Outside of a checkout the crate needs released crates. The registry is a folder here, at first without them.
+#[test]
+fn outside_of_a_checkout_cargo_must_find_the_released_crates() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, made) = (folder.path().join("registry"), folder.path().join("npu"));
+    fs::create_dir(&registry).unwrap();
+    fs::create_dir(folder.path().join(".cargo")).unwrap();
+    let config = format!(
+        "[source.crates-io]\nreplace-with = \"stub\"\n[source.stub]\ndirectory = {:?}\n[net]\noffline = true\n",
+        registry
+    );
+    fs::write(folder.path().join(".cargo/config.toml"), config).unwrap();
+    let make = || {
+        let arguments = ["new-delegate", "npu", "--path", path(&made)];
+        run(command(&arguments).current_dir(folder.path()).env("CARGO", env!("CARGO")))
+    };
+    let ran = make().expect(2, "Cargo does not find Delegraph's crates");
+    assert!(ran.stderr.contains("--delegraph PATH") && ran.stderr.contains("delegraph-"), "{}", ran.stderr);
+    assert!(!made.exists());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
+    let mut without_cargo = command(&["new-delegate", "npu", "--path", path(&made)]);
+    without_cargo.current_dir(folder.path()).env("CARGO", "/no/such/cargo");
+    run(&mut without_cargo).expect(2, "cargo cannot be run");
+
+    for name in ["delegraph-core", "delegraph-delegate-api", "delegraph-conformance"] {
+        let stub = registry.join(name);
+        fs::create_dir_all(stub.join("src")).unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        let manifest = format!("[package]\nname = {name:?}\nversion = {version:?}\nedition = \"2024\"\n");
+        fs::write(stub.join("Cargo.toml"), manifest).unwrap();
+        fs::write(stub.join("src/lib.rs"), "").unwrap();
+        fs::write(stub.join(".cargo-checksum.json"), "{\"files\":{}}").unwrap();
+    }
+    make().expect(0, "");
+    let manifest = fs::read_to_string(made.join("Cargo.toml")).unwrap();
     assert!(manifest.contains("delegraph-core = { version = "), "{manifest}");
+    assert!(!made.join("Cargo.lock").exists());
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `invoke` takes no memory once shapes are known: a counting allocator around it.
 
+#![allow(clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+
 /// The delegate of `docs/write-a-delegate.md`, which promises the same.
 #[path = "write_a_delegate/dense/mod.rs"]
 #[allow(missing_docs, unreachable_pub, clippy::new_without_default)] // As the page shows it.
@@ -12,7 +14,7 @@ use delegraph::core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph::core::{BuiltinOp, ModelBuilder, Params, SubgraphBuilder};
 use delegraph::delegate_api::{
     BufferHandle, Buffers, DelegateKernel, DelegateParams, DeviceBuffer, GraphView, NodeView, Rejection,
-    SimpleDelegate, VersionTable,
+    Simple, SimpleDelegate, VersionTable,
 };
 use delegraph::{BuiltinOpResolver, Interpreter, ReferenceOpResolver, Result, TensorType, load};
 
@@ -37,15 +39,21 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// One test: every thread of the process is counted.
 #[test]
 fn invoke_allocates_nothing() {
+    models();
+    partitions_and_the_buffers_between_them();
+}
+
+fn models() {
     for form in ["float32", "float16", "dynamic_range", "int8"] {
         let path = format!("{}/assets/digits/digits_{form}.tflite", env!("CARGO_MANIFEST_DIR"));
         for (kernels, threads) in [("cpu", 1), ("cpu", 2), ("reference", 1), ("delegate", 2)] {
             let builder = Interpreter::builder(load(&path).unwrap()).threads(threads);
             let builder = match kernels {
                 "cpu" => builder.resolver(BuiltinOpResolver::new()),
-                "delegate" => builder.delegate(Box::new(dense::DenseDelegate::new())),
+                "delegate" => builder.delegate(Simple(dense::DenseDelegate::new())),
                 _ => builder.resolver(ReferenceOpResolver::new()),
             };
             let mut interpreter = builder.build().unwrap();
@@ -121,16 +129,15 @@ impl DelegateKernel for NegateKernel {
     }
 
     fn invoke_with(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
-        if buffers.may_stay(0) {
-            buffers.leave(0, self.0.clone());
+        if buffers.may_keep(0) {
+            buffers.keep(0, self.0.clone());
             return Ok(());
         }
         self.invoke(cx)
     }
 }
 
-#[test]
-fn neither_do_partitions_and_the_buffers_between_them() {
+fn partitions_and_the_buffers_between_them() {
     // Partitions of two delegates in turn, and CPU kernels behind them.
     let mut graph = SubgraphBuilder::new("main");
     let mut x = graph.input("x", TensorType::Float32, [4]);
@@ -139,7 +146,7 @@ fn neither_do_partitions_and_the_buffers_between_them() {
     }
     graph.outputs([x]);
     let model = ModelBuilder::new().subgraph(graph).build().unwrap();
-    let delegate = |op| Box::new(Negates(VersionTable::new(&[(op, 1)])));
+    let delegate = |op| Simple(Negates(VersionTable::new(&[(op, 1)])));
     let builder = Interpreter::builder(model).delegate(delegate(BuiltinOp::NEG));
     let mut interpreter = builder.delegate(delegate(BuiltinOp::SQUARE)).build().unwrap();
     assert_eq!(interpreter.report().partitions.len(), 3);

@@ -65,6 +65,50 @@ fn write_npy(path: &std::path::Path, values: &[f32; 5]) {
 }
 
 #[test]
+fn verbs_say_what_each_delegate_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.tflite");
+    model().save(&file).unwrap();
+    let plugin = format!("plugin:{}", libraries::library("example_plugin").display());
+    let few = format!("{plugin}?min_nodes=3");
+    let verbs: [&[&str]; 4] = [
+        &["run"],
+        &["bench", "--runs", "1", "--warmup", "0"],
+        &["profile", "--runs", "1", "--no-peak"],
+        &["diff"],
+    ];
+    let check = |delegate: &str, options: &[&str], line: &str, nodes: usize| {
+        for verb in verbs {
+            let arguments =
+                [&[verb[0], path(&file)], &verb[1..], &["--delegate", delegate], options].concat();
+            let text = delegraph(&arguments).expect(0, "").stdout;
+            assert!(text.contains(&format!("chains: {line}\n")), "{line}: {text}");
+            let found = delegraph(&[&arguments[..], &["--json"]].concat()).expect(0, "").json();
+            let [line] = &found["delegates"].as_array().unwrap()[..] else { panic!("{found}") };
+            assert_eq!((&line["delegate"], &line["nodes"]), (&json!("chains"), &json!(nodes)));
+            assert_eq!(line["total"], 2);
+        }
+    };
+    check(&plugin, &[], "2 of 2 nodes in 1 partition", 2);
+    let small = "0 of 2 nodes; its partition has 2 nodes, fewer than the minimum of 3 (2 nodes)";
+    check(&few, &[], small, 0);
+    check(&plugin, &["--exclude-op", "MUL"], "1 of 2 nodes in 1 partition; MUL is excluded (1 node)", 1);
+    let report = "0 of 2 nodes; would run 2 nodes, but the policy is `report`";
+    check(&plugin, &["--policy", "report"], report, 0);
+    let fails = format!("plugin:{}?at=prepare", libraries::library("faulty_plugin").display());
+    let ran = delegraph(&["run", path(&file), "--delegate", &fails]).expect(0, "");
+    assert!(ran.stdout.contains(": 0 of 2 nodes; it failed: "), "{}", ran.stdout);
+    // Two delegates: what the first one takes, the second one does not get.
+    let ran = delegraph(&["run", path(&file), "--delegate", &plugin, "--delegate", &few]).expect(0, "");
+    let text =
+        "chains: 2 of 2 nodes in 1 partition\nchains: 0 of 2 nodes; another delegate runs it (2 nodes)\n";
+    assert!(ran.stdout.ends_with(text), "{}", ran.stdout);
+    // CPU kernels are not delegates.
+    let found = delegraph(&["run", path(&file), "--delegate", "reference", "--json"]).expect(0, "").json();
+    assert_eq!(found["delegates"], json!([]));
+}
+
+#[test]
 fn conformance_takes_plugins() {
     let folder = tempfile::tempdir().unwrap();
     let case = folder.path().join("case");
@@ -141,11 +185,10 @@ fn verbs_take_libraries_of_kernels() {
     let input = case.join("input_0.npy");
     let corpus = folder.path().join("corpus");
 
-    // Every verb that makes an interpreter needs the kernel.
-    let verbs: [&[&str]; 4] = [
+    // Every verb that runs the model needs the kernel.
+    let verbs: [&[&str]; 3] = [
         &["run", &file, "--input", path(&input)],
         &["bench", &file, "--runs", "1", "--warmup", "0"],
-        &["explain", &file],
         &["run", &file, "--delegate", "reference"],
     ];
     for verb in verbs {
@@ -155,7 +198,7 @@ fn verbs_take_libraries_of_kernels() {
     }
     let ran = delegraph(&["run", &file, "--input", path(&input), "--ops", &library, "--json"]).json();
     let first = ran["outputs"][0]["first"][0].as_f64().unwrap();
-    assert!((first - (-7.0f64).sin()).abs() < 1e-6, "{first}");
+    approx::assert_abs_diff_eq!(first, (-7.0f64).sin(), epsilon = 1e-6);
     let conformance = ["conformance", "--corpus", path(&corpus), "--ops", &library];
     let passed = delegraph(&conformance).expect(0, "");
     assert!(passed.stdout.contains("100.0%"), "{}", passed.stdout);
@@ -178,6 +221,51 @@ fn verbs_take_libraries_of_kernels() {
     check("plugin:absent.so", 4, "absent.so: cannot be read");
     let delegates = format!("plugin:{}", libraries::library("example_plugin").display());
     check(&delegates, 4, "it is a library of delegates: `--delegate` takes it");
+}
+
+#[test]
+fn fuse_takes_libraries_of_fusions() {
+    use delegraph::core::Params;
+    use delegraph::core::ops::binary::SubParams;
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("model.tflite"), folder.path().join("out.tflite"));
+    let mut body = SubgraphBuilder::new("body");
+    let x = body.input("x", TensorType::Float32, [5]);
+    let y = body.node(BuiltinOp::MUL, MulParams::default()).inputs([x, x]).output("y");
+    body.outputs([y]);
+    let mut graph = SubgraphBuilder::new("main");
+    let [a, b] = ["a", "b"].map(|name| graph.input(name, TensorType::Float32, [5]));
+    let difference = graph.node(BuiltinOp::SUB, SubParams::default()).inputs([a, b]).output("difference");
+    let square = graph.node(BuiltinOp::SQUARE, Params::None).inputs([difference]).output("square");
+    let y = graph.composite("acme.square", body).inputs([square]).output("y");
+    graph.outputs([y]);
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    let library = format!("plugin:{}", libraries::library("example_fusions").display());
+
+    let arguments = ["fuse", path(&file), "-o", path(&out), "--json"];
+    let ops = || -> Vec<String> {
+        let model = delegraph::load(&out).unwrap();
+        model.subgraphs()[0].nodes().iter().map(|n| n.op().to_string()).collect()
+    };
+    delegraph(&arguments).expect(0, "");
+    assert_eq!(ops(), ["SUB", "SQUARE", "MUL"]);
+    let fused = delegraph(&[&arguments[..], &["--fusion", &library]].concat()).expect(0, "").json();
+    assert_eq!(ops(), ["SQUARED_DIFFERENCE", "SQUARE"]);
+    let passes: Vec<_> = fused["changes"].as_array().unwrap().iter().map(|c| &c["pass"]).collect();
+    assert_eq!(passes, ["acme.square", "acme-squared-difference"]);
+    approx::assert_abs_diff_eq!(fused["differences"][0]["greatest"].as_f64().unwrap(), 0.0, epsilon = 1e-6);
+    delegraph(&[&arguments[..], &["--fusion", &library, "--skip", "acme.square"]].concat()).expect(0, "");
+    assert_eq!(ops(), ["SQUARED_DIFFERENCE", "STABLEHLO_COMPOSITE"]);
+
+    let check = |fusion: &str, code: i32, text: &str| {
+        delegraph(&[&arguments[..], &["--fusion", fusion]].concat()).expect(code, text);
+    };
+    check("libmine.so", 2, "plugin:PATH is wanted");
+    check("plugin:absent.so", 4, "absent.so: cannot be read");
+    let kernels = format!("plugin:{}", libraries::library("example_kernels").display());
+    check(&kernels, 4, "it is a library of kernels: `--ops` takes it");
+    delegraph(&["run", path(&file), "--ops", &library])
+        .expect(4, "it is a library of fusions: `fuse --fusion` takes it");
 }
 
 #[test]
@@ -209,7 +297,8 @@ fn diff_finds_the_node_that_is_wrong() {
         assert_eq!(bad["bisect"]["op"], "ADD");
         assert_eq!(bad["first_bad"], json!(node));
         let off = bad["outputs"][0]["max_abs"].as_f64().unwrap();
-        assert!((off - 1.0).abs() < 1e-5 && bad["outputs"][0]["max_ulp"].as_f64().unwrap() > 1e3, "{bad}");
+        approx::assert_abs_diff_eq!(off, 1.0, epsilon = 1e-5);
+        assert!(bad["outputs"][0]["max_ulp"].as_f64().unwrap() > 1e3, "{bad}");
     }
     let text = delegraph(&["diff", path(&file), "--delegate", &plugin("?wrong=4"), "--bisect"]).expect(1, "");
     assert!(text.stdout.contains("with node 4 (ADD) the outputs go wrong"), "{}", text.stdout);

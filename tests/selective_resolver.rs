@@ -6,9 +6,8 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use common::{Tiny, delegraph, path};
+use common::{Tiny, delegraph, nested_cargo, nested_target, path};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -101,11 +100,8 @@ fn the_source_builds_and_runs_its_models() {
     let source =
         |models: &[&str]| delegraph(&[&["ops", "--resolver-for"], models].concat()).expect(0, "").stdout;
     write_crate(folder.path(), &source(&[&digits]), &source(&[&sin]));
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["run", "--offline", "--quiet", "--", &digits, &sin]).current_dir(folder.path());
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("selective");
-    cargo.env("CARGO_TARGET_DIR", &target);
-    cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_INCREMENTAL", "0").env_remove("RUSTFLAGS");
+    let mut cargo = nested_cargo(&["run"], folder.path());
+    cargo.args(["--", &digits, &sin]);
     let ran = cargo.output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{stdout}\n{stderr}");
@@ -115,7 +111,7 @@ fn the_source_builds_and_runs_its_models() {
     assert_eq!(lines.next().unwrap(), format!("{:?}", [1.5f32.sin(); 5]));
     assert_eq!(lines.next().unwrap(), "2 ops have no kernel:");
     // What the models do not have is not in the program, by the names of functions.
-    let program = fs::read(target.join("debug/app")).unwrap();
+    let program = fs::read(nested_target().join("debug/app")).unwrap();
     let holds = |family: &str| {
         let name = format!("9reference{}{family}", family.len());
         program.windows(name.len()).any(|bytes| bytes == name.as_bytes())
@@ -137,7 +133,7 @@ fn only_what_is_used_is_named() {
     }
     assert!(!source.contains("lstm") && !source.contains("families::stablehlo"), "{source}");
 
-    // Builtin ops that nobody has a kernel for, and files that are no models.
+    // Builtin ops without a kernel, and invalid files.
     let folder = tempfile::tempdir().unwrap();
     let unknown = Tiny { code: 300, ..Tiny::default() }.write(folder.path());
     delegraph(&["ops", "--resolver-for", path(&unknown)]).expect(3, "builtin operator 300");

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use delegraph_conformance::corpus;
-use delegraph_conformance::engine::{Backend, Engine, Kernels};
+use delegraph_conformance::engine::{Backend, Kernels};
+use delegraph_conformance::runner::Engine;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,8 +1,8 @@
-//! Writes models anew and chooses their op versions anew: `rewrite [--write DIR] MODEL|FOLDER…`.
+//! Writes models and chooses their op versions again: `rewrite [--write DIR] MODEL|FOLDER…`.
 //!
 //! Reading, writing and reading again must give the same model. Each op whose lowest sufficient version is not what
-//! the file says is listed, and counted at the end. With `--write`, `DIR/rewritten` and `DIR/restamped` get the files,
-//! and `DIR/files.tsv` says which came from where, for `scripts/compare_rewritten.py`.
+//! the file declares is listed, and counted at the end. With `--write`, `DIR/rewritten` and `DIR/restamped` get the files,
+//! and `DIR/files.tsv` lists the origin of each, for `scripts/compare_rewritten.py`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -85,8 +85,8 @@ fn rewrite(arguments: &[String], to: Option<&Path>) -> std::io::Result<Totals> {
                 continue;
             }
         };
-        let nodes = model.subgraphs.iter().flat_map(|g| &g.nodes);
-        totals.nodes += nodes.filter(|n| n.op.builtin().is_some()).count();
+        let nodes = model.subgraphs().iter().flat_map(|g| g.nodes());
+        totals.nodes += nodes.filter(|n| n.op().builtin().is_some()).count();
         let mut stamped = model;
         let restamped = match stamped.restamp().and_then(|report| Ok((report, stamped.to_bytes()?))) {
             Ok((report, bytes)) => {

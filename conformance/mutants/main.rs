@@ -1,4 +1,4 @@
-//! Runs, for each planted fault, the cases of its ops with the fault on, and says whether one of them notices.
+//! Runs, for each planted fault, the cases of its ops with the fault on, and reports whether one of them fails.
 //!
 //! It is an example of the copy of the workspace that `scripts/mutants.py` makes, and of nothing else.
 

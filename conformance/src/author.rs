@@ -27,7 +27,7 @@
 //! #     }
 //! # }
 //! # impl DelegateKernel for Double {}
-//! # fn my_delegate() -> Adder { Adder(VersionTable::new(&[(BuiltinOp::ADD, 1)])) }
+//! # fn my_delegate() -> Simple<Adder> { Simple(Adder(VersionTable::new(&[(BuiltinOp::ADD, 1)]))) }
 //!
 //! # fn main() -> delegraph_core::Result<()> {
 //! let mut graph = SubgraphBuilder::new("main");
@@ -50,30 +50,33 @@ use std::sync::Arc;
 
 use delegraph_core::kernel::RuntimeTensor;
 use delegraph_core::{Error, Model, MutableOpResolver, NodeId, Result, TensorType};
-use delegraph_delegate_api::{Delegate, PartitionOptions, Policy, Rejection, Report, Runner};
-use delegraph_interpreter::seeded::{SplitMix64, fill};
+use delegraph_delegate_api::{
+    Delegate, DelegateFailure, PartitionOptions, Policy, Rejection, Report, Runner,
+};
 use delegraph_interpreter::{Interpreter, ReferenceOpResolver};
 
 use crate::compare::{Tolerance, compare, numbers};
+use crate::seeded::{SplitMix64, fill};
 
-/// Offers every node of `model` to a delegate. Nothing runs, and no kernel is made.
+/// Offers every node of `model` to a delegate, without running the model or creating kernels.
 ///
 /// # Errors
-/// Where the model cannot be prepared, and [`Error::Delegate`] where the delegate fails or panics.
+/// The error of preparing the model; [`Error::Delegate`] if the delegate fails or panics.
 pub fn offer(model: &Model, delegate: impl Delegate + 'static) -> Result<Offer> {
     Trial::new(model).offer(delegate)
 }
 
-/// Runs `model` with a delegate and on the reference kernels, on the same inputs made from `seed`, and compares. The
-/// nodes that the delegate leaves run on the reference kernels either way, so any difference is the delegate's.
+/// Runs `model` with a delegate and on the reference kernels, with the same inputs generated from `seed`, and compares
+/// the outputs. Nodes that the delegate does not claim run on the reference kernels in both cases, so any difference is
+/// the delegate's.
 ///
 /// # Errors
-/// What differs, or why the comparison says nothing: the delegate fails, or claims no node.
+/// The difference, or the reason why there is no comparison: the delegate fails, or claims no node.
 pub fn agree(model: &Model, delegate: impl Delegate + 'static, seed: u64) -> Result<Agreement, Disagreement> {
     Trial::new(model).seed(seed).agree(delegate)
 }
 
-/// How a model is offered and run; [`offer`] and [`agree`] are its short forms.
+/// Settings for offering and running a model; [`offer`] and [`agree`] use the defaults.
 #[derive(Clone)]
 pub struct Trial {
     model: Arc<Model>,
@@ -86,7 +89,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Seed 0, three runs, one thread, the shapes of the model.
+    /// Creates a trial with seed 0, three runs, one thread and the shapes of the model.
     pub fn new(model: &Model) -> Self {
         Trial {
             model: Arc::new(model.clone()),
@@ -99,43 +102,43 @@ impl Trial {
         }
     }
 
-    /// What inputs are made from.
+    /// Sets the seed that inputs are generated from.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// How often the model runs, each time on other inputs, with its state kept from run to run.
+    /// Sets the number of runs. Each has other inputs; state is kept from run to run.
     #[must_use]
     pub fn runs(mut self, runs: usize) -> Self {
         self.runs = runs;
         self
     }
 
-    /// How many threads kernels may use.
+    /// Sets the number of threads that kernels may use.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Gives an input another shape, once the model was prepared with its own: the delegate is asked anew.
+    /// Resizes an input after the model was prepared with its own shape, so that the delegate prepares again.
     #[must_use]
     pub fn resize(mut self, input: usize, shape: &[usize]) -> Self {
         self.resizes.push((input, shape.to_vec()));
         self
     }
 
-    /// The application's limits on what is delegated.
+    /// Sets the application's limits on delegation.
     #[must_use]
     pub fn limits(mut self, limits: PartitionOptions) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The kernels to compare with, for custom ops and replaced builtin ones; the reference kernels unless this is
-    /// called.
+    /// Sets the kernels to compare with, for custom ops and replaced builtin ones. The default is the reference
+    /// kernels.
     #[must_use]
     pub fn resolver(mut self, resolver: MutableOpResolver) -> Self {
         self.resolver = resolver;
@@ -145,14 +148,12 @@ impl Trial {
     /// As the function [`offer`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`offer`].
     pub fn offer(&self, delegate: impl Delegate + 'static) -> Result<Offer> {
         let interpreter = self.build(Some(Box::new(delegate)), Policy::Report)?;
         let offer = Offer::of(&interpreter);
         match offer.report.failures.first() {
-            Some((delegate, message)) => {
-                Err(Error::Delegate { delegate: delegate.clone(), message: message.clone() })
-            }
+            Some(DelegateFailure { delegate, message, .. }) => Err(Error::delegate(delegate, message)),
             None => Ok(offer),
         }
     }
@@ -160,7 +161,7 @@ impl Trial {
     /// As the function [`agree`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`agree`].
     pub fn agree(&self, delegate: impl Delegate + 'static) -> Result<Agreement, Disagreement> {
         let failed = |what: &str, e: Error| Disagreement(format!("{what}: {e}"));
         let mut reference =
@@ -169,7 +170,7 @@ impl Trial {
             .build(Some(Box::new(delegate)), Policy::Prefer)
             .map_err(|e| failed("it does not build", e))?;
         let offer = Offer::of(&delegated);
-        if let Some((_, message)) = offer.report.failures.first() {
+        if let Some(DelegateFailure { message, .. }) = offer.report.failures.first() {
             return Err(Disagreement(format!("the delegate failed: {message}\n{offer}")));
         }
         let nodes = offer.report.delegated_nodes();
@@ -227,43 +228,43 @@ impl Trial {
     }
 }
 
-/// What a delegate made of a graph. Nodes are counted from 0, in the order in which they were added.
+/// A delegate's claims and rejections of a graph. Nodes are numbered from 0, in the order in which they were added.
 ///
-/// Printing it gives a table of all nodes; so do the assertions where they fail.
+/// `Display` prints a table of all nodes; failed assertions print it, too.
 #[derive(Debug, Clone)]
 pub struct Offer {
     report: Report,
 }
 
 impl Offer {
-    /// What the delegates of an interpreter made of its model.
+    /// Returns the claims and rejections of the delegates of an interpreter.
     pub fn of(interpreter: &Interpreter) -> Self {
         Offer { report: interpreter.report().clone() }
     }
 
-    /// Whether a delegate has the node.
+    /// Returns whether a delegate claimed the node.
     pub fn claimed(&self, node: usize) -> bool {
         self.report.nodes.get(node).is_some_and(|n| matches!(n.runner, Runner::Delegate { .. }))
     }
 
-    /// Every claimed node.
+    /// Returns every claimed node.
     pub fn claims(&self) -> Vec<usize> {
         (0..self.report.nodes.len()).filter(|&node| self.claimed(node)).collect()
     }
 
-    /// Why a node is not claimed; `None` for one that is.
+    /// Returns the reason why a node is not claimed; `None` for a claimed node.
     pub fn reason(&self, node: usize) -> Option<&Rejection> {
         let node = self.report.nodes.get(node).filter(|_| !self.claimed(node))?;
         node.rejections.last().map(|(_, reason)| reason)
     }
 
-    /// The nodes of each partition.
+    /// Returns the nodes of each partition.
     pub fn partitions(&self) -> Vec<Vec<usize>> {
         let numbers = |nodes: &[NodeId]| nodes.iter().map(|n| n.0).collect();
         self.report.partitions.iter().map(|p| numbers(&p.nodes)).collect()
     }
 
-    /// All that is known: versions, inputs and outputs of partitions, multiply-adds, bytes.
+    /// Returns the full report: versions, inputs and outputs of partitions, multiply-adds, bytes.
     pub fn report(&self) -> &Report {
         &self.report
     }
@@ -283,7 +284,7 @@ impl Offer {
         assert!(found == kind, "node {node}: the reason is {found}, expected is {kind}\n{self}");
     }
 
-    /// Panics unless the claimed nodes fall into exactly these partitions.
+    /// Panics unless the claimed nodes form exactly these partitions.
     #[track_caller]
     pub fn assert_partitions(&self, partitions: &[&[usize]]) {
         let found = self.partitions();
@@ -302,26 +303,27 @@ impl fmt::Display for Offer {
                 }
                 (_, Some((_, reason))) => writeln!(f, "{}: {reason}", reason.kind())?,
                 (Runner::Folded, None) => writeln!(f, "computed while preparing")?,
-                (Runner::Cpu, None) => writeln!(f, "on the CPU")?,
+                _ => writeln!(f, "on the CPU")?,
             }
         }
         Ok(())
     }
 }
 
-/// A delegate computed what the reference kernels compute.
+/// The result of a delegate that agrees with the reference kernels.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Agreement {
-    /// How many nodes it ran.
+    /// The number of nodes that the delegate ran.
     pub nodes: usize,
-    /// In how many partitions.
+    /// The number of partitions.
     pub partitions: usize,
-    /// The largest absolute difference, which is within the tolerance.
+    /// The largest absolute difference, within the tolerance.
     pub max_abs: f64,
 }
 
-/// What a delegate computed otherwise, or why nothing was compared. Both of its forms are for people to read, so that
-/// `unwrap` shows it as it is.
+/// The difference between a delegate and the reference kernels, or the reason why nothing was compared. `Debug` prints
+/// the same text as `Display`, so that `unwrap` is readable.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Disagreement(String);
 
@@ -339,7 +341,7 @@ impl fmt::Debug for Disagreement {
 
 impl std::error::Error for Disagreement {}
 
-/// The largest difference of two tensors that are the same, or where they are not.
+/// Returns the largest difference of two equal tensors, or the place where they differ.
 fn difference(got: &RuntimeTensor, want: &RuntimeTensor) -> Result<f64, String> {
     if (got.ty, &got.shape) != (want.ty, &want.shape) {
         return Err(format!("it is {} {}, expected is {} {}", got.ty, got.shape, want.ty, want.shape));
@@ -355,7 +357,7 @@ fn difference(got: &RuntimeTensor, want: &RuntimeTensor) -> Result<f64, String> 
     if comparison.passes() {
         return Ok(comparison.max_abs);
     }
-    // Complex elements are two numbers.
+    // A complex element is compared as two numbers.
     let parts = match want.ty {
         TensorType::Complex64 | TensorType::Complex128 => 2,
         _ => 1,

@@ -1,4 +1,4 @@
-//! When two outputs are the same: the tolerances, in one place, with their reasons.
+//! Comparison of outputs: the tolerances, with their reasons.
 
 use delegraph_core::TensorType;
 
@@ -6,20 +6,21 @@ mod check;
 
 pub use check::{Arithmetic, Check, Difference, Element, Histogram, Kind, Value};
 
-/// How far an output may be from what is expected.
+/// The allowed difference of an output.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Tolerance {
     /// Absolute part.
     pub abs: f64,
     /// Part relative to the largest expected magnitude of the tensor.
     pub rel: f64,
-    /// Steps of a quantized output.
+    /// Number of steps of a quantized output.
     pub quantum: u32,
 }
 
 impl Tolerance {
-    /// The default for a type. Floats differ by the order of summation; one quantized step is what rounding a
-    /// float result that lies between two steps can make; everything else is data movement and exact.
+    /// Returns the default for a type. Floats differ by the order of summation. A quantized output may be one step off,
+    /// by rounding a float result between two steps. All other types are exact.
     pub fn of(ty: TensorType, quantized: bool) -> Self {
         match ty {
             TensorType::Float32 | TensorType::Float64 | TensorType::Complex64 | TensorType::Complex128 => {
@@ -33,15 +34,16 @@ impl Tolerance {
 
 /// The largest difference found, and whether it is within the tolerance.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Comparison {
     /// Largest absolute difference; infinite where one side is NaN and the other is not, or infinities differ.
     pub max_abs: f64,
-    /// What was allowed.
+    /// The allowed difference.
     pub allowed: f64,
 }
 
 impl Comparison {
-    /// True when the outputs are the same.
+    /// Returns whether the outputs agree.
     pub fn passes(&self) -> bool {
         self.max_abs <= self.allowed
     }
@@ -62,7 +64,7 @@ pub fn compare(got: &[f64], expected: &[f64], tolerance: Tolerance) -> Compariso
     Comparison { max_abs: got.iter().zip(expected).map(difference).fold(0.0, f64::max), allowed }
 }
 
-/// The elements of a tensor as numbers; `None` for types that are none.
+/// Returns the elements of a tensor as numbers; `None` for non-numeric types.
 pub fn numbers(ty: TensorType, bytes: &[u8]) -> Option<Vec<f64>> {
     fn each<const N: usize>(bytes: &[u8], f: impl Fn([u8; N]) -> f64) -> Vec<f64> {
         bytes.as_chunks::<N>().0.iter().map(|c| f(*c)).collect()
@@ -78,11 +80,17 @@ pub fn numbers(ty: TensorType, bytes: &[u8]) -> Option<Vec<f64>> {
         TensorType::UInt16 => each(bytes, |c| u16::from_le_bytes(c).into()),
         TensorType::Int32 | TensorType::Resource => each(bytes, |c| i32::from_le_bytes(c).into()),
         TensorType::UInt32 => each(bytes, |c| u32::from_le_bytes(c).into()),
-        // Exact up to 2^53, far above what real outputs hold.
+        // Exact up to 2^53, which is far above real outputs.
         TensorType::Int64 => each(bytes, |c| i64::from_le_bytes(c) as f64),
         TensorType::UInt64 => each(bytes, |c| u64::from_le_bytes(c) as f64),
         _ => return None,
     })
+}
+
+/// Formats a number, in scientific notation if it is very large or small.
+pub(crate) fn shown(value: f64) -> String {
+    let plain = value == 0.0 || !value.is_finite() || (1e-4..1e15).contains(&value.abs());
+    if plain { value.to_string() } else { format!("{value:e}") }
 }
 
 #[cfg(test)]

@@ -1,19 +1,21 @@
-//! Cases as folders: those that others made, and ours written out for them.
+//! Cases as folders: those of other projects, and the built-in cases written to files.
 //!
-//! A folder holds `model.tflite`, `input_0.npy`, … and `expected_0.npy`, …. An optional `case.json` says more, see
-//! [`CaseFile`]. A case of several invocations has the first of them in its folder and the others in `step_1`, `step_2`,
-//! …, so that who knows of one only runs that.
+//! A folder holds `model.tflite`, `input_0.npy`, … and `expected_0.npy`, …. An optional `case.json` has further
+//! settings, see [`CaseFile`]. The folder of a case with several invocations has the first of them, and `step_1`,
+//! `step_2`, … have the others, so that a reader that supports single invocations runs the first one.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use delegraph_core::types::read_regular;
 use delegraph_core::{Model, ModelBytes, TensorType};
 use delegraph_interpreter::Interpreter;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Answers, CaseResult, Engine, Feed, GivenTolerance, Outcome, Problem, Step, answer};
+use crate::engine::{Answers, CaseResult, Feed, GivenTolerance, Outcome, Problem, Step};
 use crate::npy::{self, Array};
+use crate::runner::{Engine, answer};
 
 /// `case.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -27,18 +29,18 @@ pub struct CaseFile {
     /// The file of each output of the signature.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub expected: BTreeMap<String, String>,
-    /// How far outputs may be off.
+    /// The allowed difference of outputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<GivenTolerance>,
-    /// What sets it apart.
+    /// Tags to select the case by.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Where it comes from; nothing computes with it.
+    /// Its origin, for readers only.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin: String,
 }
 
-/// Every case below `root`: folders that hold a `model.tflite`, sorted by path.
+/// Returns every case below `root`: folders that hold a `model.tflite`, sorted by path.
 pub fn find(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut cases = Vec::new();
     let mut folders = vec![root.to_path_buf()];
@@ -58,7 +60,7 @@ pub fn find(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(cases)
 }
 
-/// Runs the case in `folder`; its result bears `name`.
+/// Runs the case in `folder`; the result is named `name`.
 pub fn run(folder: &Path, name: &str, engine: &Engine) -> CaseResult {
     engine.run_made(name, || load(folder, name), false)
 }
@@ -66,13 +68,13 @@ pub fn run(folder: &Path, name: &str, engine: &Engine) -> CaseResult {
 /// Reads the case in `folder`.
 ///
 /// # Errors
-/// What is wrong with it, as the result that it gives.
+/// The error, as the result of the case.
 pub fn load(folder: &Path, name: &str) -> Result<Problem, (Outcome, String)> {
     let invalid = |text: String| (Outcome::Invalid, text);
     let read = |file: &Path| {
-        fs::read(folder.join(file)).map_err(|e| invalid(format!("{}: {e}", folder.join(file).display())))
+        read_regular(folder.join(file)).map_err(|e| invalid(format!("{}: {e}", folder.join(file).display())))
     };
-    let case: CaseFile = match fs::read(folder.join("case.json")) {
+    let case: CaseFile = match read_regular(folder.join("case.json")) {
         Ok(text) => serde_json::from_slice(&text).map_err(|e| invalid(format!("case.json: {e}")))?,
         Err(_) => CaseFile::default(),
     };
@@ -130,7 +132,7 @@ pub fn load(folder: &Path, name: &str) -> Result<Problem, (Outcome, String)> {
     Ok(problem)
 }
 
-/// Where the inputs and outputs of a signature are among those of its subgraph.
+/// The indices of a signature's inputs and outputs among those of its subgraph.
 struct Places {
     subgraph: usize,
     inputs: BTreeMap<String, usize>,
@@ -143,28 +145,28 @@ impl Places {
             return Ok(Places { subgraph: 0, inputs: BTreeMap::new(), outputs: BTreeMap::new() });
         };
         let unknown = || {
-            let keys: Vec<&str> = model.signatures.iter().map(|s| s.key.as_str()).collect();
+            let keys: Vec<&str> = model.signatures().iter().map(|s| s.key()).collect();
             format!("no signature \"{key}\"; the model has: {}", keys.join(", "))
         };
         let signature = model.signature(key).ok_or_else(unknown)?;
-        let subgraph = model.subgraphs.get(signature.subgraph).ok_or_else(unknown)?;
+        let subgraph = model.subgraphs().get(signature.subgraph()).ok_or_else(unknown)?;
         let place = |ids: &[_], id| ids.iter().position(|i| *i == id).unwrap_or(0);
-        let inputs = signature.inputs.iter().map(|(n, id)| (n.clone(), place(&subgraph.inputs, *id)));
-        let outputs = signature.outputs.iter().map(|(n, id)| (n.clone(), place(&subgraph.outputs, *id)));
-        Ok(Places { subgraph: signature.subgraph, inputs: inputs.collect(), outputs: outputs.collect() })
+        let inputs = signature.inputs().iter().map(|(n, id)| (n.clone(), place(subgraph.inputs(), *id)));
+        let outputs = signature.outputs().iter().map(|(n, id)| (n.clone(), place(subgraph.outputs(), *id)));
+        Ok(Places { subgraph: signature.subgraph(), inputs: inputs.collect(), outputs: outputs.collect() })
     }
 
     fn input_type(&self, model: &Model, input: usize) -> Option<TensorType> {
-        let subgraph = model.subgraphs.get(self.subgraph)?;
-        subgraph.inputs.get(input).map(|id| subgraph.tensor(*id).ty)
+        let subgraph = model.subgraphs().get(self.subgraph)?;
+        subgraph.inputs().get(input).map(|id| subgraph.tensor(*id).ty())
     }
 }
 
-/// Writes a problem as a folder that [`load`] reads: with the expected outputs that it has, or with those that the
-/// reference kernels compute.
+/// Writes a problem as a folder that [`load`] reads. The expected outputs are those of the problem or, if there are
+/// none, those that the reference kernels compute.
 ///
 /// # Errors
-/// What cannot be computed or written, and why.
+/// The reason why outputs cannot be computed, or a file cannot be written.
 pub fn write(problem: &Problem, folder: &Path) -> Result<(), String> {
     let steps = match &problem.answers {
         Answers::Given(_) => problem.steps.clone(),
@@ -209,7 +211,7 @@ pub fn write(problem: &Problem, folder: &Path) -> Result<(), String> {
     put(folder.join("case.json"), text.as_bytes())
 }
 
-/// A `.npy` file, types that NumPy lacks widened: BFLOAT16 to float32, packed integers to bytes.
+/// Returns a `.npy` file. Types that NumPy does not support are widened: BFLOAT16 to float32, packed integers to bytes.
 fn array(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, String> {
     match ty {
         TensorType::BFloat16 => {
@@ -229,7 +231,7 @@ mod tests {
     use crate::compare::Arithmetic;
     use crate::engine::{Backend, Kernels};
 
-    /// Each kind of case that is written comes back as it was, and passes.
+    /// Each kind of case is read as it was written, and passes.
     #[test]
     fn what_is_written_passes() {
         let folder = std::env::temp_dir().join(format!("delegraph-corpus-{}", std::process::id()));
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_case_says_so() {
+    fn invalid_cases_are_errors() {
         let folder = std::env::temp_dir().join(format!("delegraph-no-case-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("case.json"), "{").unwrap();

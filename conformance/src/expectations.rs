@@ -1,4 +1,4 @@
-//! What is known to fail, and what must be delegated: a file that a project keeps beside its delegate.
+//! Known failures, and ops that must be delegated: a file that a project keeps with its delegate.
 //!
 //! ```toml
 //! [[known]]
@@ -13,8 +13,8 @@
 //! reason = "our models consist of it"
 //! ```
 //!
-//! All but the reason may be left out. A known failure that passes fails the run, and so does a line that nothing used
-//! when all cases ran; what must be delegated and is not fails it, too.
+//! All keys except the reason are optional. The run fails if a known failure passes, if a line is unused although all
+//! cases ran, and if a case that must be delegated is not.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ use serde::Deserialize;
 
 use crate::engine::{CaseResult, Outcome};
 
-/// The file.
+/// The contents of a file of expectations.
 #[derive(Debug, Default)]
 pub struct Expectations {
     known: Vec<Line>,
@@ -68,7 +68,7 @@ impl Line {
             Outcome::named(name).filter(|o| !o.is_fine()).ok_or_else(|| {
                 let bad = Outcome::ALL.into_iter().filter(|o| !o.is_fine()).map(Outcome::name);
                 format!(
-                    "\"{name}\" is no outcome of a failure; there are: {}",
+                    "\"{name}\" is not an outcome of a failure; the outcomes are {}",
                     bad.collect::<Vec<_>>().join(", ")
                 )
             })
@@ -83,7 +83,7 @@ impl Line {
         Ok(Line { case: regex(&entry.case)?, device: regex(&entry.device)?, outcome, entry })
     }
 
-    /// About this case, whatever came of it.
+    /// Returns whether the line applies to this case, regardless of its outcome.
     fn is_about(&self, result: &CaseResult) -> bool {
         let same = |wanted: &Option<String>, found: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(found))
@@ -117,16 +117,16 @@ impl Expectations {
     /// Reads a file.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The defect and its place.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
         Self::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Understands the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The defect.
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
         let lines = |kind: &str, entries: Vec<Entry>| {
@@ -138,8 +138,8 @@ impl Expectations {
         Ok(Expectations { known: lines("known", file.known)?, must: lines("must", file.must)? })
     }
 
-    /// Marks known failures, and returns what was expected and is not so. Unused lines are among it where `whole`: when
-    /// no case was left out.
+    /// Marks known failures, and returns differences from the expectations. With `whole`, no case was left out, and
+    /// unused lines are reported.
     pub fn apply(&self, results: &mut [CaseResult], device: &str, whole: bool) -> Vec<String> {
         let mut problems = Vec::new();
         let known: Vec<&Line> = self.known.iter().filter(|line| line.holds_on(device)).collect();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_expectations_says_so() {
+    fn invalid_files_of_expectations_are_errors() {
         let check = |text: &str, part: &str| {
             let error = Expectations::parse(text).unwrap_err();
             assert!(error.contains(part), "{error}");
@@ -231,7 +231,7 @@ mod tests {
         check("[[known]]\ncase = 'a'", "reason");
         check("[[known]]\ncase = 'a'\nreason = ' '", "number 1: a line needs a reason");
         check("[[known]]\ncase = '('\nreason = 'r'", "number 1");
-        check("[[known]]\ncase = 'a'\noutcome = 'pass'\nreason = 'r'", "no outcome of a failure");
+        check("[[known]]\ncase = 'a'\noutcome = 'pass'\nreason = 'r'", "not an outcome of a failure");
         check("[[known]]\nreason = 'r'", "needs a case");
         check("[[knwon]]\nreason = 'r'", "knwon");
     }

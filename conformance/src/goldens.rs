@@ -1,14 +1,14 @@
-//! What the field's runtime computed on real models, and the inputs that it computed it from.
+//! LiteRT's results for real models, with the inputs of these runs.
 //!
 //! `conformance/goldens/README.md` defines the format; `make goldens` writes the files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::seeded::{SplitMix64, fill};
 use delegraph_core::kernel::RuntimeTensor;
 use delegraph_core::{Shape, TensorType};
 use delegraph_interpreter::Interpreter;
-use delegraph_interpreter::seeded::{SplitMix64, fill};
 use serde::Deserialize;
 
 use crate::compare::{Comparison, Tolerance, compare, numbers};
@@ -24,7 +24,7 @@ pub struct Goldens {
     root: PathBuf,
 }
 
-/// What `index.json` holds.
+/// The contents of `index.json`.
 #[derive(Debug, Deserialize)]
 pub struct Index {
     seed: u64,
@@ -34,7 +34,7 @@ pub struct Index {
     pub models: Vec<ModelEntry>,
 }
 
-/// A file that is fetched, not committed.
+/// A file that is fetched and not committed.
 #[derive(Debug, Deserialize)]
 pub struct FileEntry {
     /// Its name in the cache.
@@ -50,41 +50,41 @@ pub struct ModelEntry {
     pub model: String,
     /// The file's SHA-256, in hexadecimal.
     pub sha256: String,
-    /// It is committed, below `assets/digits`; every other model is fetched.
+    /// Whether the model is committed in `assets/digits`; other models are fetched.
     pub embedded: bool,
-    /// What it was run on.
+    /// The cases of the model.
     pub cases: Vec<Case>,
 }
 
-/// One interpreter's life: consecutive invokes without a reset.
+/// The invocations of one interpreter, without a reset in between.
 #[derive(Debug, Deserialize)]
 pub struct Case {
-    /// Where the inputs come from.
+    /// The source of the inputs.
     pub inputs: Inputs,
-    /// Each invoke's outputs.
+    /// The outputs of each invocation.
     pub invokes: Vec<Invoke>,
 }
 
-/// Where a case's inputs come from.
+/// The source of a case's inputs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Inputs {
-    /// Seeded random numbers, others for each input and invoke.
+    /// Seeded random numbers, different for each input and invocation.
     Seeded,
     /// The photo, at the model's size.
     Photo {
-        /// How a byte becomes an element.
+        /// The conversion of a byte to an element.
         mapping: Mapping,
     },
-    /// A `.npy` file, one invoke per entry of its first axis.
+    /// A `.npy` file with one invocation per entry of its first axis.
     Series {
-        /// Relative to the repository.
+        /// Path relative to the repository.
         file: String,
     },
 }
 
 impl Inputs {
-    /// A name for tests and messages.
+    /// Returns a name for tests and messages.
     pub fn name(&self) -> &'static str {
         match self {
             Inputs::Seeded => "seeded",
@@ -94,11 +94,11 @@ impl Inputs {
     }
 }
 
-/// How a byte of the photo becomes an element of the input.
+/// The conversion of a byte of the photo to an element of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mapping {
-    /// A byte as it is.
+    /// The byte itself.
     Raw,
     /// 0 to 1.
     Unit,
@@ -106,7 +106,7 @@ pub enum Mapping {
     Signed,
 }
 
-/// The outputs of one invoke, in the model's order.
+/// The outputs of one invocation, in the model's order.
 #[derive(Debug, Deserialize)]
 pub struct Invoke {
     outputs: Vec<Output>,
@@ -127,7 +127,7 @@ struct Output {
 pub struct Photo {
     /// Pixels in a row.
     pub width: usize,
-    /// Rows.
+    /// The number of rows.
     pub height: usize,
     /// The bytes.
     pub rgb: Vec<u8>,
@@ -142,10 +142,10 @@ impl Goldens {
         Ok(Goldens { index, samples: read("samples.bin")?, root: root.into() })
     }
 
-    /// Runs a case on an interpreter that nothing ran on before, and compares all outputs of all invokes.
+    /// Runs a case on a new interpreter, and compares all outputs of all invocations.
     ///
     /// # Errors
-    /// What is wrong with the first output that differs too much, or why the model does not run.
+    /// The first difference beyond the tolerance, or the reason why the model does not run.
     pub fn check(
         &self,
         case: &Case,
@@ -204,7 +204,7 @@ impl Goldens {
             return Err(format!("element {i} is {}", all[i]));
         }
         let tolerance = Tolerance::of(ty, tensor.quantization.is_some());
-        // The samples may miss the largest element, which the tolerance is relative to.
+        // The samples may not contain the largest element, to which the tolerance is relative.
         let allowed = compare(&[expected.max_abs], &[expected.max_abs], tolerance).allowed;
         let result = Comparison { allowed, ..compare(&got, &want, tolerance) };
         if result.passes() {
@@ -238,7 +238,8 @@ fn seeded(tensor: &RuntimeTensor, seed: u64, input: usize, invoke: usize) -> Vec
     bytes
 }
 
-/// The photo at `[1, height, width, 3]`: for each pixel the photo's nearest towards the upper left.
+/// Returns the photo at `[1, height, width, 3]`. Each pixel is the nearest one of the photo, rounded towards the upper
+/// left.
 fn shrunk(photo: &Photo, shape: &Shape, mapping: Mapping) -> Result<Vec<u8>, String> {
     let &[1, height, width, 3] = shape.dims() else {
         return Err(format!("{shape} is not the shape of a picture"));
@@ -260,7 +261,7 @@ fn shrunk(photo: &Photo, shape: &Shape, mapping: Mapping) -> Result<Vec<u8>, Str
     Ok(bytes)
 }
 
-/// Entry `i` of a series, in the type of the tensor.
+/// Returns entry `i` of a series, in the type of the tensor.
 fn entry(series: &Array, i: usize, tensor: &RuntimeTensor) -> Result<Vec<u8>, String> {
     let entries = series.shape.first().copied().unwrap_or(0);
     let all = match series.clone().into_bytes(tensor.ty) {

@@ -11,13 +11,13 @@
 //! and in `tests/conformance.rs`:
 //!
 //! ```ignore
-//! delegraph_conformance::main!(MyDelegate::new);
+//! delegraph_conformance::main!(|| Simple(MyDelegate::new()));
 //! ```
 //!
-//! There are the cases of the ops that the delegate declares, and those of several ops. What it does not claim of them
-//! passes, for nothing is wrong with it; [expectations](crate::expectations) say what must be claimed. See [`Suite`] for
-//! what else can be set. A crash ends the process: nextest, which runs each test in one of its own, and `delegraph
-//! conformance` go on.
+//! The tests are the cases of the ops that the delegate declares, and those of several ops. A case that it does not claim
+//! passes; [expectations](crate::expectations) state what must be claimed. See [`Suite`] for
+//! further settings. A crash ends the process: nextest, which runs each test in one of its own, and `delegraph
+//! conformance` continue.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,8 +28,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::cases::{self, Case};
 use crate::compare::Arithmetic;
-use crate::engine::{Backend, Engine, MakeDelegate, Outcome, Problem};
+use crate::engine::{Backend, MakeDelegate, Outcome, Problem};
 use crate::expectations::Expectations;
+use crate::runner::Engine;
 
 /// Makes `main` of a test file without harness: one test for each case, on the delegate that the expression makes.
 ///
@@ -37,7 +38,7 @@ use crate::expectations::Expectations;
 /// several threads. After a comma, anything may be set on the [`Suite`]:
 ///
 /// ```ignore
-/// delegraph_conformance::main!(MyDelegate::new, |suite| suite.expectations("tests/expectations.toml"));
+/// delegraph_conformance::main!(|| Simple(MyDelegate::new()), |suite| suite.expectations("tests/expectations.toml"));
 /// ```
 #[macro_export]
 macro_rules! main {
@@ -53,6 +54,7 @@ macro_rules! main {
 }
 
 /// The tests of a delegate.
+#[derive(Debug)]
 pub struct Suite {
     backend: Backend,
     ops: Option<VersionTable>,
@@ -63,18 +65,19 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// The cases of every op that the delegate declares, and those of several ops, on the delegates that `make` makes.
+    /// Creates a suite with the cases of every op that the delegate declares, and those of several ops, on delegates
+    /// that `make` creates.
     pub fn new<D: Delegate + 'static>(make: impl Fn() -> D + Send + Sync + 'static) -> Self {
         Self::from_maker(Arc::new(move || Ok(Box::new(make()) as Box<dyn Delegate>)))
     }
 
-    /// The same for delegates whose making may fail.
+    /// As [`Suite::new`], for delegates whose creation may fail.
     pub fn fallible<D: Delegate + 'static>(make: impl Fn() -> Result<D> + Send + Sync + 'static) -> Self {
         Self::from_maker(Arc::new(move || make().map(|delegate| Box::new(delegate) as Box<dyn Delegate>)))
     }
 
     fn from_maker(make: MakeDelegate) -> Self {
-        // Where it cannot be made, each test says so.
+        // If no delegate can be created, each test reports the error.
         let made = make().ok();
         let name = made.as_ref().map_or("delegate", |delegate| delegate.name()).to_owned();
         let ops = made.map(|delegate| delegate.max_versions().clone());
@@ -88,51 +91,51 @@ impl Suite {
         }
     }
 
-    /// The cases of all other ops, too: that they are left, with a reason.
+    /// Adds the cases of all other ops, which must be rejected with a reason.
     #[must_use]
     pub fn every_op(self) -> Self {
         Suite { ops: None, ..self }
     }
 
-    /// What random cases are made from.
+    /// Sets the seed of random cases.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Suite { seed, ..self }
     }
 
-    /// Says what the delegate's arithmetic promises: IEEE 754, or what a GPU does.
+    /// Sets the guarantees of the delegate's arithmetic: IEEE 754, or those of a GPU.
     #[must_use]
     pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
         Suite { backend: self.backend.arithmetic(arithmetic), ..self }
     }
 
-    /// Only one case in `n` of each op, the first always among them: for a fast look. All run with the environment variable
-    /// `DELEGRAPH_CONFORMANCE=all`.
+    /// Selects one case in `n` of each op, including the first, for quick runs. With the environment variable
+    /// `DELEGRAPH_CONFORMANCE=all`, all cases run.
     #[must_use]
     pub fn one_in(self, n: usize) -> Self {
         Suite { every: n.max(1), ..self }
     }
 
-    /// Only the cases that `selected` wants.
+    /// Selects the cases for which `selected` returns true.
     #[must_use]
     pub fn only(self, selected: fn(&Case) -> bool) -> Self {
         Suite { selected: Some(selected), ..self }
     }
 
-    /// A file of known failures and of what must be delegated, see [`crate::expectations`]; its path is relative to the
-    /// crate's folder.
+    /// Sets a file of known failures and of what must be delegated, see [`crate::expectations`]; its path is relative
+    /// to the crate's folder.
     #[must_use]
     pub fn expectations(self, path: impl Into<PathBuf>) -> Self {
         Suite { expectations: Some(path.into()), ..self }
     }
 
-    /// Says what the delegate runs on, for the expectations.
+    /// Sets the delegate's device, for the expectations.
     #[must_use]
-    pub fn on(self, device: impl Into<String>) -> Self {
-        Suite { backend: self.backend.on(device), ..self }
+    pub fn with_device(self, device: impl Into<String>) -> Self {
+        Suite { backend: self.backend.with_device(device), ..self }
     }
 
-    /// Runs the tests as the command line says, and ends the process.
+    /// Runs the tests according to the command line, and returns the exit code of the process.
     pub fn main(self) -> std::process::ExitCode {
         let arguments = Arguments::from_args();
         match self.trials() {
@@ -144,10 +147,10 @@ impl Suite {
         }
     }
 
-    /// The tests, for a file that has others, too.
+    /// Returns the tests, for a test file with further tests.
     ///
     /// # Errors
-    /// What is wrong with the expectations.
+    /// The defect of the expectations.
     pub fn trials(self) -> std::result::Result<Vec<Trial>, String> {
         let expectations = match &self.expectations {
             Some(path) => Expectations::read(path)?,
@@ -159,7 +162,7 @@ impl Suite {
         let mut counts = std::collections::HashMap::new();
         let mut trials = Vec::new();
         for case in cases::suite(self.seed) {
-            let declared = |ops: &VersionTable| ops.max(&Op::Builtin(case.op)).is_some();
+            let declared = |ops: &VersionTable| ops.max_version(&Op::Builtin(case.op)).is_some();
             let about = !case.is_single() || self.ops.as_ref().is_none_or(declared);
             if !about || self.selected.is_some_and(|selected| !selected(&case)) {
                 continue;

@@ -1,4 +1,5 @@
-//! Proves any Delegraph delegate right, or shows where it is wrong.
+//! Conformance tests for Delegraph delegates: cases of every op, comparison with the reference kernels, checks of the
+//! contract, reports.
 
 pub mod author;
 pub mod cases;
@@ -10,4 +11,7 @@ pub mod expectations;
 pub mod goldens;
 pub mod harness;
 pub mod npy;
+pub mod output;
 pub mod report;
+pub mod runner;
+pub mod seeded;

@@ -4,7 +4,7 @@ use delegraph_core::TensorType;
 use delegraph_core::kernel::Strings;
 use npyz::{NpyHeader, TypeChar};
 
-use crate::engine::Output;
+use crate::output::Output;
 
 /// An array of numbers or strings.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl Array {
                 let fixed = (0..elements.unwrap_or(0)).zip(bytes.chunks(width.unwrap_or(0).max(1)));
                 let mut strings: Vec<_> =
                     fixed.map(|(_, s)| if text { utf8(s) } else { trimmed(s).to_vec() }).collect();
-                // An array of empty strings may take no bytes at all.
+                // An array of empty strings may have no bytes.
                 strings.resize(elements.unwrap_or(0), Vec::new());
                 Array::strings(shape, &strings)
             }
@@ -73,28 +73,28 @@ impl Array {
         }
     }
 
-    /// An array of these strings.
+    /// Creates an array of strings.
     pub fn strings<S: AsRef<[u8]>>(shape: Vec<usize>, strings: &[S]) -> Result<Self, String> {
         let bytes = Strings::encode(strings.iter().map(AsRef::as_ref)).map_err(|e| e.to_string())?;
         Ok(Array { shape, ty: TensorType::String, bytes })
     }
 
-    /// The strings of an array of strings.
+    /// Returns the strings of an array of strings.
     pub fn as_strings(&self) -> Option<Strings<'_>> {
         if self.ty == TensorType::String { Strings::parse(&self.bytes).ok() } else { None }
     }
 
-    /// As an output.
+    /// Converts the array to an output.
     pub(crate) fn into_output(self) -> Output {
         Output { ty: self.ty, shape: self.shape, quantized: false, bytes: self.bytes }
     }
 
-    /// The elements as numbers.
+    /// Returns the elements as numbers.
     pub fn numbers(&self) -> Option<Vec<f64>> {
         crate::compare::numbers(self.ty, &self.bytes)
     }
 
-    /// The bytes for a tensor of type `ty`: as they are, or packed where the tensor packs several in a byte.
+    /// Returns the bytes for a tensor of type `ty`, packed if several elements of the type share a byte.
     pub fn into_bytes(self, ty: TensorType) -> Result<Vec<u8>, String> {
         if self.ty == ty {
             return Ok(self.bytes);
@@ -119,10 +119,10 @@ impl Array {
     }
 }
 
-/// A `.npy` file of strings, given as the format stores them: NumPy's bytes of one length, padded with zeros.
+/// Returns a `.npy` file of strings, given in the format of a tensor: NumPy's bytes of one length, padded with zeros.
 ///
 /// # Errors
-/// They are no strings.
+/// The elements are not strings.
 pub fn write_strings(shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, String> {
     let strings = Strings::parse(bytes).map_err(|e| e.to_string())?;
     let width = strings.iter().map(<[u8]>::len).max().unwrap_or(0).max(1);
@@ -130,24 +130,24 @@ pub fn write_strings(shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, String> {
     Ok(file(&format!("|S{width}"), shape, padded.collect()))
 }
 
-/// A string without the zeros that pad it: NumPy's strings never end in one.
+/// Returns a string without its padding zeros; NumPy's strings never end with a zero.
 pub fn trimmed(string: &[u8]) -> &[u8] {
     let end = string.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
     string.get(..end).unwrap_or_default()
 }
 
-/// A string of 32-bit code points as UTF-8.
+/// Converts a string of 32-bit code points to UTF-8.
 fn utf8(points: &[u8]) -> Vec<u8> {
     let points = points.as_chunks().0.iter().map(|point| u32::from_le_bytes(*point));
     let text: String = points.map(|p| char::from_u32(p).unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
     text.trim_end_matches('\0').as_bytes().to_vec()
 }
 
-/// A `.npy` file of a tensor's bytes. BFLOAT16 is written as NumPy's extension for it does; elements of fewer than eight
-/// bits are written as bytes, each with its own.
+/// Returns a `.npy` file of a tensor's bytes. BFLOAT16 is written like NumPy's extension does; elements of fewer than
+/// eight bits are written as one byte each.
 ///
 /// # Errors
-/// The type is none that NumPy has.
+/// NumPy does not support the type.
 pub fn write(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, String> {
     use TensorType::*;
     let descr = match ty {
@@ -167,7 +167,7 @@ pub fn write(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, S
         UInt32 => "<u4",
         Int64 => "<i8",
         UInt64 => "<u8",
-        // The serialised strings, as one row of bytes.
+        // The serialised strings as one row of bytes.
         String => "|u1",
         _ => return Err(format!("arrays of {ty} are not supported")),
     };
@@ -187,7 +187,7 @@ pub fn write(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, S
     Ok(file(descr, &dims, data))
 }
 
-/// A file of these bytes.
+/// Returns a file with these bytes.
 fn file(descr: &str, dims: &[usize], data: Vec<u8>) -> Vec<u8> {
     let dims: String = dims.iter().map(|d| format!("{d}, ")).collect();
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");

@@ -1,6 +1,6 @@
 //! The report, looked at: a browser without a window draws it at the width of a desktop and of a phone.
 //!
-//! Where no Chromium is installed the test says so and ends. `DELEGRAPH_BROWSER` names another than those that are looked
+//! Without an installed Chromium the test prints that and ends. `DELEGRAPH_BROWSER` names another than those that are looked
 //! for. The pictures stay in the target folder.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Only tests are here.
@@ -15,7 +15,7 @@ use delegraph_conformance::engine::{BINS, Bad, CaseResult, ErrorStats, Outcome};
 use delegraph_conformance::report::{Report, html};
 
 /// How long a browser may take for a page.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(90);
 
 fn browser() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("DELEGRAPH_BROWSER") {
@@ -69,7 +69,7 @@ fn report() -> Report {
                     (errors.histogram[0], errors.histogram[2 + t % 4]) = (90, 47);
                     errors.histogram[10] = wrong;
                     (errors.wrong, errors.off, errors.max_abs, errors.max_rel) = (wrong, 50, 0.25, 0.1);
-                    errors.first = Some(Bad { index: vec![0, 6, 4, 1], got: 0.75, expected: 1.0 });
+                    errors.first = Some(Bad::new(vec![0, 6, 4, 1], 0.75, 1.0));
                     result.errors = Some(errors);
                 }
                 results.push(result);
@@ -77,25 +77,16 @@ fn report() -> Report {
         }
     }
     results[0].known = Some("the driver is to blame".into());
-    let mut report = Report {
-        tool: "delegraph".into(),
-        delegate: "plugin:target/release/libsome_vendor_delegate.so?device=1".into(),
-        device: "llvmpipe (LLVM 15.0.6, 256 bits), vulkan".into(),
-        baseline: "cpu".into(),
-        corpus: None,
-        seed: Some(2026),
-        seconds: 61.0,
-        total: 0,
-        counts: Default::default(),
-        known: 0,
-        problems: vec![
-            "unused line: [[known]] case = \"a/long_name_of_a_case_that_is_not_there_any_more\"".into(),
-        ],
-        command:
-            "delegraph conformance --delegate 'plugin:target/release/libsome_vendor_delegate.so?device=1'"
-                .into(),
-        results,
-    };
+    let library = "plugin:target/release/libsome_vendor_delegate.so?device=1";
+    let mut report = Report::new(library, results);
+    report.tool = "delegraph".into();
+    report.device = "llvmpipe (LLVM 15.0.6, 256 bits), vulkan".into();
+    report.baseline = "cpu".into();
+    report.seed = Some(2026);
+    report.seconds = 61.0;
+    report.problems =
+        vec!["unused line: [[known]] case = \"a/long_name_of_a_case_that_is_not_there_any_more\"".into()];
+    report.command = format!("delegraph conformance --delegate '{library}'");
     report.count();
     report
 }
@@ -116,7 +107,7 @@ fn run(browser: &Path, arguments: &[String], page: &Path) -> String {
     let reader = std::thread::spawn(move || std::io::read_to_string(&mut stdout).unwrap_or_default());
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > PAGE_TIMEOUT {
             let _ = child.kill();
             let _ = child.wait();
             panic!("{} did not end", browser.display());

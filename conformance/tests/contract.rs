@@ -1,4 +1,4 @@
-//! Delegates that break the contract, each in one way: the suite must say which.
+//! Delegates that break the contract, each in one way, which the suite must report.
 
 #![allow(clippy::panic, clippy::unwrap_used)] // Only tests are here.
 
@@ -9,20 +9,21 @@ use std::time::{Duration, Instant};
 use delegraph_conformance::cases::{self, Case};
 use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::contract::CHECKS;
-use delegraph_conformance::engine::{Backend, CaseResult, Engine, Outcome, Problem};
+use delegraph_conformance::engine::{Backend, CaseResult, Outcome, Problem};
+use delegraph_conformance::runner::Engine;
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::ops::binary::AddParams;
 use delegraph_core::{BuiltinOp, Error, Result, TensorType};
 use delegraph_delegate_api::{
     Capabilities, Delegate, DelegateContext, DelegateKernel, DelegateParams, DelegateStats, GraphView,
-    NodeView, Rejection, SimpleDelegate, VersionTable,
+    NodeView, Rejection, Simple, SimpleDelegate, VersionTable,
 };
 
-/// What is wrong with a delegate.
+/// The flaw of a delegate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     Nothing,
-    /// Declares a version that nobody has seen.
+    /// Declares a version that does not exist.
     DeclaresTooMuch,
     GivesNoReason,
     IgnoresActivation,
@@ -30,13 +31,13 @@ enum Flaw {
     WritesConstant,
     WritesBeyond,
     WritesBefore,
-    /// What was in the output before shines through.
+    /// Leaves parts of the previous output.
     AddsToOutput,
     RemembersFirstData,
     RemembersFirstShape,
     SecondRunDiffers,
     TenthRunDiffers,
-    /// What it keeps of earlier invocations stays when the interpreter's state is reset.
+    /// Keeps state of earlier invocations when the interpreter's state is reset.
     RemembersAfterReset,
     FailsWhenUsedAgain,
     /// Constants are kept by their length and first element.
@@ -108,7 +109,7 @@ impl Delegate for Adder {
         if self.flaw == Flaw::FailsToPrepare && !nodes.is_empty() {
             return Err(Error::State("out of luck".into()));
         }
-        // What it claimed before never became a kernel: something failed in between.
+        // The previous claim never became a kernel: a failure came in between.
         if self.flaw == Flaw::UnusableAfterFailure && self.offered > self.made {
             return Err(Error::State("it failed once already".into()));
         }
@@ -138,7 +139,7 @@ impl Adder {
             && let Some(constant) = node.inputs().find_map(|t| t.constant_as::<f32>())
         {
             let first = std::hint::black_box(constant.as_ptr().cast_mut());
-            // SAFETY: none; this delegate is wrong. What the constant lies in is on the heap.
+            // SAFETY: none; this delegate is wrong. The constant's memory is on the heap.
             unsafe { first.write_volatile(first.read_volatile() + 1.0) };
         }
         let of = |i: usize| params.inputs.iter().position(|id| Some(*id) == node.input(i).map(|t| t.id()));
@@ -169,7 +170,7 @@ impl Adder {
     }
 }
 
-/// Things that are kept for good, such as compiled shaders: a short life is enough for one of them, a long one for all.
+/// Things that are kept for good, such as compiled shaders: a short run creates some of them, a long one all.
 struct Background {
     since: Instant,
 }
@@ -281,7 +282,7 @@ impl Kernel for Sum {
 impl DelegateKernel for Sum {
     fn stats(&self) -> DelegateStats {
         let device_bytes = if self.flaw == Flaw::GrowsOnDevice { self.runs as u64 * 4096 } else { 0 };
-        DelegateStats { device_bytes, ..Default::default() }
+        DelegateStats::default().with_device_bytes(device_bytes)
     }
 }
 
@@ -299,7 +300,7 @@ fn run_on(backend: Backend, case: &str) -> CaseResult {
     result
 }
 
-/// What the check of this name says of a delegate with this flaw, and that no check before it noticed.
+/// The message of the check of this name for a delegate with this flaw; earlier checks must pass.
 fn noticed(flaw: Flaw, case: &str, by: &str, part: &str) {
     let result = run(flaw, case);
     assert_eq!(result.outcome, Outcome::Violation, "{flaw:?}: {result:?}");
@@ -343,7 +344,7 @@ impl SimpleDelegate for Finder {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { dynamic_shapes: true, propagated_shapes: false }
+        Capabilities::default().with_dynamic_shapes(true)
     }
 
     fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
@@ -384,7 +385,8 @@ impl DelegateKernel for Find {}
 /// Outputs whose shape the data decides are no less a delegate's than others.
 #[test]
 fn a_right_delegate_of_dynamic_shapes_passes() {
-    let make = || Ok(Box::new(Finder(VersionTable::new(&[(BuiltinOp::WHERE, 2)]))) as Box<dyn Delegate>);
+    let make =
+        || Ok(Box::new(Simple(Finder(VersionTable::new(&[(BuiltinOp::WHERE, 2)])))) as Box<dyn Delegate>);
     let result = run_on(Backend::delegate("finder", Arc::new(make)), "where_op/where_int32");
     assert_eq!((result.outcome, result.claimed, result.checks.len()), (Outcome::Pass, 1, 12), "{result:?}");
 }
@@ -445,13 +447,13 @@ fn leaks() {
 }
 
 #[test]
-fn what_is_made_once_in_the_background_is_no_leak() {
+fn allocations_once_in_the_background_are_not_a_leak() {
     let result = run(Flaw::MakesThingsInBackground, PLAIN);
     assert_eq!(result.outcome, Outcome::Pass, "{result:?}");
     assert_eq!(KEPT_FOR_GOOD.lock().unwrap().len(), THINGS);
 }
 
-/// Each check notices a delegate: none is there that can never say anything.
+/// Each check notices a delegate: no check passes always.
 #[test]
 fn every_check_is_tried() {
     let source = include_str!("contract.rs");

@@ -1,4 +1,4 @@
-//! `docs/conformance.md` says what is so.
+//! The statements of `docs/conformance.md` hold.
 
 #![allow(clippy::unwrap_used)] // Only tests are here.
 
@@ -37,4 +37,16 @@ fn it_does_not_promise_more_cases_than_there_are() {
     let promised: usize = promised.replace(',', "").parse().unwrap();
     let seed = delegraph_conformance::cases::DEFAULT_SEED;
     assert!(delegraph_conformance::cases::suite(seed).len() > promised);
+}
+
+/// The package contains copies of the embedded models, for cases that run outside of the repository.
+#[test]
+fn packaged_models_equal_those_of_the_repository() {
+    let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in std::fs::read_dir(package.join("models")).unwrap() {
+        let file = file.unwrap();
+        let original = package.join("../assets/digits").join(file.file_name());
+        let same = std::fs::read(file.path()).unwrap() == std::fs::read(&original).unwrap();
+        assert!(same, "{} differs", original.display());
+    }
 }

@@ -1,4 +1,4 @@
-//! Real models and the embedded ones against what the field's runtime computed, on every delegate.
+//! Real models and the embedded ones against the results of LiteRT, on every delegate.
 //!
 //! Each case is a test of its own, `MODEL::CASE::DELEGATE`. Models that are not in the cache (`make models` fetches
 //! them) are reported as ignored, and so is the GPU where there is none.
@@ -78,7 +78,9 @@ fn check(
         Model::from_bytes_named(ModelBytes::new(bytes), files.path(model)).map_err(|e| e.to_string())?;
     let builder = with_delegate(Interpreter::builder(loaded), delegate)?;
     let mut interpreter = builder.build().map_err(|e| e.to_string())?;
-    if let Some((delegate, why)) = interpreter.report().failures.first() {
+    if let Some(delegraph_delegate_api::DelegateFailure { delegate, message: why, .. }) =
+        interpreter.report().failures.first()
+    {
         return Err(format!("delegate {delegate} failed: {why}"));
     }
     if delegate == "wgpu" && WHOLLY_ON_GPU.contains(&model.model.as_str()) {
@@ -95,7 +97,7 @@ fn with_delegate(builder: InterpreterBuilder, delegate: &str) -> Result<Interpre
         "reference" => builder.resolver(ReferenceOpResolver::new()),
         "wgpu" => {
             let delegate = WgpuDelegate::new(WgpuOptions::default()).map_err(|e| e.to_string())?;
-            builder.delegate(Box::new(delegate))
+            builder.delegate(delegate)
         }
         _ => builder.threads(2),
     })

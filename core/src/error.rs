@@ -1,118 +1,281 @@
-//! Errors: what was wrong, where, and what to do next.
+//! Errors, the places in a model where they occur, and advice.
 
-use std::fmt;
+use std::fmt::{self, Write};
+use std::io;
 use std::path::PathBuf;
 
-use crate::graph::NodeId;
-pub use crate::unresolved::{UnresolvedNode, UnresolvedOp, UnresolvedOps, UnresolvedReason};
+use crate::types::{NodeId, Printable, PrintableLines, printable, printable_lines};
+
+mod ensure;
+mod limit;
+mod unresolved;
+
+pub use limit::{Limit, LimitExceeded};
+pub use unresolved::{UnresolvedNode, UnresolvedOp, UnresolvedOps, UnresolvedReason};
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong between a file and its outputs.
-#[derive(Debug, thiserror::Error)]
+/// An error of any type, as the source of an [`Error`].
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An error between reading a model and computing its outputs.
+///
+/// [`Display`](fmt::Display) does not repeat what [`source`](std::error::Error::source) returns: print the chain of
+/// sources for the complete message. Names from files are [`printable`] in it.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file is no valid model.
-    #[error("{}invalid model: {message}", prefix(path))]
+    /// The model's file cannot be read.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The file is not a valid model.
     InvalidModel {
         /// The file, if it has a path.
         path: Option<PathBuf>,
-        /// What is wrong and where.
+        /// The defect, and its place in the file.
         message: String,
     },
-    /// The file is valid, but its weights are in other files, which this build does not read.
-    #[error("{}external weights are not supported: {message}", prefix(path))]
+    /// The file is valid, but its weights are in other files, which are not supported.
     ExternalData {
         /// The file, if it has a path.
         path: Option<PathBuf>,
-        /// Which tensors, and what the other files are called.
+        /// The tensors, and the names of the other files.
         message: String,
     },
-    /// Ops that no registered kernel can run.
-    #[error(transparent)]
-    UnresolvedOps(#[from] UnresolvedOps),
-    /// The model is valid, but asks for something that this build does not do.
-    #[error("not supported: {0}")]
+    /// Nodes use features of newer versions than their own, and the application asked for a check of that.
+    UnderstatedVersions {
+        /// The file, if it has a path.
+        path: Option<PathBuf>,
+        /// Each op with its version, the version that is needed, and the nodes.
+        uses: Vec<String>,
+    },
+    /// Ops without a registered kernel.
+    UnresolvedOps(UnresolvedOps),
+    /// The model is valid, but requires an unsupported feature.
     Unsupported(String),
+    /// Every node has to be delegated, and some are not.
+    #[non_exhaustive]
+    NotDelegated {
+        /// The number of nodes.
+        nodes: usize,
+        /// The number of nodes that are not delegated.
+        left: usize,
+        /// The first of them: node, op, and why a delegate rejected it.
+        reasons: Vec<String>,
+    },
     /// The caller's input does not fit the model.
-    #[error("invalid input: {0}")]
     InvalidInput(String),
     /// A shape, type or constant inside the model does not fit its op.
-    #[error("invalid node: {0}")]
     InvalidNode(String),
-    /// Memory that could not be had, or that is above the limit set.
-    #[error("out of memory: {0}")]
+    /// Memory could not be allocated.
     OutOfMemory(String),
-    /// A kernel found data that it cannot work on, such as an index out of range.
-    #[error("{0}")]
+    /// The model needs more than a limit of the interpreter allows.
+    LimitExceeded(LimitExceeded),
+    /// A kernel found invalid data, such as an index out of range.
     Kernel(String),
-    /// A delegate failed.
-    #[error("delegate {delegate}: {message}")]
+    /// A delegate failed. Made by [`Error::delegate`].
+    #[non_exhaustive]
     Delegate {
-        /// Its name.
+        /// The delegate's name.
         delegate: String,
-        /// What went wrong.
+        /// The failure.
         message: String,
+        /// The cause, if it has a type of its own.
+        source: Option<BoxError>,
     },
-    /// The interpreter is not in a state for this call.
-    #[error("{0}")]
+    /// The call is invalid in the current state of the interpreter.
     State(String),
     /// The application cancelled the invocation.
-    #[error("the invocation was cancelled")]
     Cancelled,
-    /// Something went wrong at a node.
-    #[error("{location}: {source}")]
+    /// An error of a kernel, resolver or delegate with a type of its own. Made by [`Error::external`].
+    External(BoxError),
+    /// An error at a node.
     AtNode {
-        /// Which node.
+        /// The node.
         location: Box<Location>,
-        /// What went wrong there.
+        /// The error. [`Display`](fmt::Display) contains it, and the chain of sources continues with its source.
         source: Box<Error>,
     },
 }
 
-/// The classes of errors, as the command's exit codes tell them apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Messages contain names from files. Those of drivers and of other crates have lines.
+        let mut line = Printable(f);
+        match self {
+            Error::Io { path, .. } => write!(line, "{}: cannot read the file", path.display()),
+            Error::InvalidModel { path, message } => {
+                write!(line, "{}invalid model: {message}", prefix(path))
+            }
+            Error::ExternalData { path, message } => {
+                write!(line, "{}external weights are not supported: {message}", prefix(path))
+            }
+            Error::UnderstatedVersions { path, uses } => {
+                write!(line, "{}versions are too low: {}", prefix(path), uses.join("; "))
+            }
+            Error::UnresolvedOps(unresolved) => unresolved.fmt(f),
+            Error::Unsupported(message) => write!(line, "not supported: {message}"),
+            Error::NotDelegated { nodes, left, reasons } => {
+                let what = if *nodes == 1 { "node is" } else { "nodes are" };
+                write!(
+                    line,
+                    "not supported: the policy is `require`, but {left} of {nodes} {what} not delegated:"
+                )?;
+                reasons.iter().try_for_each(|reason| write!(f, "\n{}", printable(reason)))?;
+                match left.saturating_sub(reasons.len()) {
+                    0 => Ok(()),
+                    more => write!(f, "\nand {more} more"),
+                }
+            }
+            Error::InvalidInput(message) => write!(line, "invalid input: {message}"),
+            Error::InvalidNode(message) => write!(line, "invalid node: {message}"),
+            Error::OutOfMemory(message) => write!(line, "out of memory: {message}"),
+            Error::LimitExceeded(exceeded) => exceeded.fmt(f),
+            Error::Kernel(message) | Error::State(message) => line.write_str(message),
+            Error::Delegate { delegate, message, .. } => {
+                write!(PrintableLines(f), "delegate {delegate}: {message}")
+            }
+            Error::Cancelled => f.write_str("the invocation was cancelled"),
+            Error::External(error) => write!(PrintableLines(f), "{error}"),
+            Error::AtNode { location, source } => write!(f, "{location}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            Error::Delegate { source, .. } => source.as_deref().map(|e| e as _),
+            // The messages of these two are part of this error's own.
+            Error::External(error) => error.source(),
+            Error::AtNode { source, .. } => source.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<LimitExceeded> for Error {
+    fn from(exceeded: LimitExceeded) -> Self {
+        Error::LimitExceeded(exceeded)
+    }
+}
+
+impl From<UnresolvedOps> for Error {
+    fn from(unresolved: UnresolvedOps) -> Self {
+        Error::UnresolvedOps(unresolved)
+    }
+}
+
+/// The classes of errors, which the command's exit codes distinguish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// The model or an input is invalid.
     Invalid,
     /// The model or a request is not supported.
     Unsupported,
-    /// It ran, but failed.
+    /// A run failed.
     Failed,
 }
 
 impl Error {
-    /// Which class of error this is.
+    /// Creates a failure of a delegate.
+    pub fn delegate(delegate: impl Into<String>, message: impl Into<String>) -> Self {
+        Error::Delegate { delegate: delegate.into(), message: message.into(), source: None }
+    }
+
+    /// Creates a failure of a delegate with its cause. `message` does not repeat the cause.
+    pub fn delegate_caused_by(
+        delegate: impl Into<String>,
+        message: impl Into<String>,
+        source: impl Into<BoxError>,
+    ) -> Self {
+        Error::Delegate { delegate: delegate.into(), message: message.into(), source: Some(source.into()) }
+    }
+
+    /// Creates an error of another type, of a kernel or a delegate.
+    pub fn external(error: impl Into<BoxError>) -> Self {
+        Error::External(error.into())
+    }
+
+    /// Creates the error of a graph of `nodes` nodes of which `left` are not delegated; `reasons` names the first of them.
+    pub fn not_delegated(nodes: usize, left: usize, reasons: Vec<String>) -> Self {
+        Error::NotDelegated { nodes, left, reasons }
+    }
+
+    /// Returns the cause of this error, if it has one: the error that [`source`](std::error::Error::source) refers to,
+    /// unless it is part of another one.
+    pub fn into_source(self) -> Option<BoxError> {
+        match self {
+            Error::Io { source, .. } => Some(source.into()),
+            Error::Delegate { source, .. } => source,
+            Error::AtNode { source, .. } => source.into_source(),
+            _ => None,
+        }
+    }
+
+    /// Returns the messages of this error and of its chain of sources, separated by colons.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut next = std::error::Error::source(self);
+        while let Some(source) = next {
+            text += &printable_lines(&format!(": {source}"));
+            next = source.source();
+        }
+        text
+    }
+
+    /// Returns the class of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::InvalidModel { .. } | Error::InvalidInput(_) | Error::InvalidNode(_) => ErrorKind::Invalid,
-            Error::UnresolvedOps(_) | Error::Unsupported(_) | Error::ExternalData { .. } => {
-                ErrorKind::Unsupported
-            }
+            Error::Io { .. }
+            | Error::InvalidModel { .. }
+            | Error::UnderstatedVersions { .. }
+            | Error::InvalidInput(_)
+            | Error::InvalidNode(_) => ErrorKind::Invalid,
+            Error::UnresolvedOps(_)
+            | Error::Unsupported(_)
+            | Error::NotDelegated { .. }
+            | Error::ExternalData { .. } => ErrorKind::Unsupported,
             Error::OutOfMemory(_)
+            | Error::LimitExceeded(_)
             | Error::Kernel(_)
             | Error::Delegate { .. }
             | Error::State(_)
-            | Error::Cancelled => ErrorKind::Failed,
+            | Error::Cancelled
+            | Error::External(_) => ErrorKind::Failed,
             Error::AtNode { source, .. } => source.kind(),
         }
     }
 
-    /// What the user can do about it, where there is something to say beyond the message.
+    /// Advice for the user, beyond the message.
     pub fn help(&self) -> Option<String> {
         Some(match self {
+            Error::Io { .. } => "check the path and the permissions of the file".into(),
             Error::InvalidModel { .. } => {
-                "the file is damaged, was not written as a .tflite model, or is newer than this build; fetch it \
-                 anew or export it again"
+                "the file is damaged, was not written as a .tflite model, or is newer than this build; fetch \
+                 or export it again"
                     .into()
             }
             Error::ExternalData { .. } => {
                 "export the model again with its weights inside the .tflite file".into()
             }
+            Error::UnderstatedVersions { .. } => {
+                "`delegraph fuse MODEL -o OUT --versions-only` writes the versions that are needed".into()
+            }
             Error::UnresolvedOps(unresolved) => unresolved.help(),
+            Error::LimitExceeded(exceeded) => exceeded.help(),
             Error::InvalidInput(_) => {
                 "`delegraph inspect MODEL` lists the inputs with their types and shapes".into()
+            }
+            Error::OutOfMemory(_) => {
+                "inputs with smaller shapes need less memory: `--resize NAME=1x224x224x3`".into()
             }
             Error::Delegate { .. } => {
                 "run with `--delegate cpu` to see whether the model itself is fine".into()
@@ -127,25 +290,23 @@ impl Error {
         })
     }
 
-    /// The same error, with the node that it happened at.
+    /// Whether the work was ended: by the application, or by the limit of time.
+    pub fn is_interruption(&self) -> bool {
+        match self {
+            Error::Cancelled => true,
+            Error::LimitExceeded(exceeded) => exceeded.limit == Limit::Time,
+            Error::AtNode { source, .. } => source.is_interruption(),
+            _ => false,
+        }
+    }
+
+    /// The same error with the node at which it occurred. An error that has a node keeps it, and a cancellation has none.
     #[must_use]
     pub fn at(self, location: Location) -> Self {
         match self {
-            Error::AtNode { .. } => self,
+            Error::AtNode { .. } | Error::Cancelled => self,
             source => Error::AtNode { location: Box::new(location), source: Box::new(source) },
         }
-    }
-}
-
-impl From<crate::ops::InferError> for Error {
-    fn from(error: crate::ops::InferError) -> Self {
-        Error::InvalidNode(error.0)
-    }
-}
-
-impl From<crate::ops::WrongParams> for Error {
-    fn from(error: crate::ops::WrongParams) -> Self {
-        Error::InvalidNode(error.to_string())
     }
 }
 
@@ -153,23 +314,24 @@ pub(crate) fn prefix(path: &Option<PathBuf>) -> String {
     path.as_ref().map(|p| format!("{}: ", p.display())).unwrap_or_default()
 }
 
-/// A tensor's name for a message: quoted and not too long, or its index where it has none.
+/// Returns a tensor's name for a message: quoted and not too long, or its index where it has none.
 pub(crate) fn tensor_name(name: &str, index: usize) -> String {
     // Converters join the names of all ops that they fused into one.
-    const LONGEST: usize = 80;
-    match name.char_indices().nth(LONGEST) {
+    const MAX_CHARS: usize = 80;
+    match name.char_indices().nth(MAX_CHARS) {
         _ if name.is_empty() => format!("tensor {index}"),
-        Some((end, _)) => format!("\"{}…\"", name.get(..end).unwrap_or(name)),
-        None => format!("\"{name}\""),
+        Some((end, _)) => format!("\"{}…\"", printable(name.get(..end).unwrap_or(name))),
+        None => format!("\"{}\"", printable(name)),
     }
 }
 
-/// Where in a model something is.
+/// The place of a node in a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Location {
     /// The file, if it has a path.
     pub model: Option<PathBuf>,
-    /// The subgraph.
+    /// The index of the subgraph.
     pub subgraph: usize,
     /// The node.
     pub node: NodeId,
@@ -179,10 +341,59 @@ pub struct Location {
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", prefix(&self.model))?;
+        let mut line = Printable(f);
+        write!(line, "{}", prefix(&self.model))?;
         if self.subgraph != 0 {
-            write!(f, "subgraph {}, ", self.subgraph)?;
+            write!(line, "subgraph {}, ", self.subgraph)?;
         }
-        write!(f, "node {} ({})", self.node.0, self.op)
+        write!(line, "node {} ({})", self.node.0, self.op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location() -> Location {
+        Location { model: None, subgraph: 0, node: NodeId(3), op: "CONV_2D v1".into() }
+    }
+
+    #[test]
+    fn the_chain_names_each_cause_once() {
+        let lost = io::Error::other("the device was lost");
+        let error = Error::delegate_caused_by("npu", "cannot run partition 0", lost).at(location());
+        assert_eq!(error.to_string(), "node 3 (CONV_2D v1): delegate npu: cannot run partition 0");
+        assert_eq!(error.chain(), format!("{error}: the device was lost"));
+        assert_eq!(error.kind(), ErrorKind::Failed);
+
+        let source = io::Error::from(io::ErrorKind::NotFound);
+        let text = source.to_string();
+        let error = Error::Io { path: "model.tflite".into(), source };
+        assert_eq!(error.chain(), format!("model.tflite: cannot read the file: {text}"));
+
+        // An error within another is not repeated.
+        let error = Error::external(Error::external(io::Error::other("no power"))).at(location());
+        assert_eq!(error.chain(), "node 3 (CONV_2D v1): no power");
+        assert_eq!(Error::State("not prepared".into()).chain(), "not prepared");
+    }
+
+    #[test]
+    fn names_in_messages_cannot_reach_the_terminal() {
+        let name = "x\u{1b}[2J\ny";
+        let check = |error: Error, lines: usize| {
+            let text = error.chain();
+            assert!(!text.contains('\u{1b}') && text.contains("x\\u{1b}[2J"), "{text:?}");
+            assert_eq!(text.lines().count(), lines, "{text:?}");
+        };
+        let message = || format!("tensor \"{name}\" is wrong");
+        check(Error::InvalidNode(message()), 1);
+        check(Error::InvalidInput(message()).at(location()), 1);
+        check(Error::Kernel(message()).at(Location { op: message(), ..location() }), 1);
+        check(Error::InvalidModel { path: Some(name.into()), message: message() }, 1);
+        check(Error::not_delegated(9, 2, vec![message()]), 3);
+        // Compilers of shaders write several lines.
+        check(Error::delegate("npu", message()), 2);
+        check(Error::external(io::Error::other(message())), 2);
+        check(Error::Io { path: "a".into(), source: io::Error::other(message()) }, 2);
     }
 }

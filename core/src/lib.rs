@@ -7,43 +7,44 @@
 //! ```text
 //! bytes ──loader──▶ Model { Subgraph { Tensor…, Node { op, version, Params }… } } ──OpResolver──▶ Registration ──▶ Kernel
 //! ```
+//!
+//! The modules in their order; each imports those before it alone:
+//!
+//! | module | its part |
+//! |---|---|
+//! | [`types`] | element types, shapes, quantization, sparse storage, operators, indices |
+//! | [`error`](mod@error) | errors, where they happened, and what to do about them |
+//! | [`flex`] | FlexBuffers: options of custom ops and attributes of composites |
+//! | [`ops`] | definitions of ops: params, inference, versions, costs |
+//! | [`quantized`] | arithmetic of single quantized values |
+//! | [`graph`] | models, and the verification that makes them of drafts |
+//! | [`kernel`] | what runs a node |
+//! | [`resolver`] | kernels by op and version |
+//! | `loader` | models of the bytes of files |
+//! | [`writer`] | files of models, and models made from scratch |
 
-mod archive;
-mod attributes;
-mod composite;
-mod control;
-mod ensure;
 pub mod error;
-pub mod fixed_point;
 pub mod flex;
 pub mod graph;
 pub mod kernel;
 mod loader;
-pub mod op;
 pub mod ops;
-pub mod quantization;
 pub mod quantized;
 pub mod resolver;
-#[allow(missing_docs, warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
-#[rustfmt::skip]
-pub(crate) mod schema_generated;
-pub mod shape;
-pub mod sparsity;
 pub mod types;
-mod unresolved;
 pub mod writer;
 
-pub use attributes::{Attribute, Attributes};
-pub use composite::Composite;
 pub use error::{Error, Result};
-pub use graph::{Model, ModelBytes, Node, NodeId, Signature, Subgraph, Tensor, TensorId};
+pub use flex::{Attribute, Attributes};
+pub use graph::{
+    Composite, Model, ModelBytes, ModelDraft, Node, NodeId, Signature, Subgraph, Tensor, TensorId,
+};
 pub use kernel::{InvokeContext, Kernel, PrepareContext};
-pub use op::{BuiltinOp, Op};
 pub use ops::Params;
-pub use quantization::Quantization;
+pub use quantized::fixed_point;
 pub use resolver::{MutableOpResolver, OpResolver, Registration};
-pub use shape::Shape;
-pub use types::{Bool, Element, TensorType};
+pub use types::{Bool, BuiltinOp, Element, Op, Quantization, Shape, TensorType, printable, printable_lines};
+pub use types::{op, quantization, shape, sparsity};
 pub use writer::{ModelBuilder, SubgraphBuilder};
 
-pub(crate) use schema_generated::tflite as schema;
+pub(crate) use delegraph_schema as schema;

@@ -1,4 +1,4 @@
-//! Finding the kernel for an op at the version that the model asks for.
+//! Resolution of an op at a version to a kernel.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -6,14 +6,14 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::error::{Result, UnresolvedNode, UnresolvedOp, UnresolvedOps, UnresolvedReason, tensor_name};
-use crate::graph::Model;
+use crate::graph::{Model, Subgraph};
 use crate::kernel::{InitContext, Kernel};
-use crate::op::{BuiltinOp, Op};
 use crate::ops;
+use crate::types::{BuiltinOp, Op};
 
 type Init = dyn Fn(&InitContext<'_>) -> Result<Box<dyn Kernel>> + Send + Sync;
 
-/// How to make the kernel of a node.
+/// A factory of kernels for the nodes of an op.
 #[derive(Clone)]
 pub struct Registration {
     init: Arc<Init>,
@@ -22,7 +22,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// A registration whose kernels `init` makes, one per node.
+    /// Creates a registration whose kernels `init` makes, one per node.
     pub fn new<K, F>(init: F) -> Self
     where
         K: Kernel + 'static,
@@ -32,7 +32,7 @@ impl Registration {
         Registration { init: Arc::new(init), side_effects: false, overrides_builtin: false }
     }
 
-    /// Says that running the node does more than compute its outputs from its inputs: it reads or writes variables,
+    /// Declares that running the node does more than compute its outputs from its inputs: it reads or writes variables,
     /// or gives another result every time. Such nodes keep their order and are never computed ahead of `invoke`.
     #[must_use]
     pub fn with_side_effects(mut self) -> Self {
@@ -40,7 +40,7 @@ impl Registration {
         self
     }
 
-    /// Says that this is an application's own kernel for a builtin op. Delegates that assume the builtin's meaning
+    /// Declares that this is an application's own kernel for a builtin op. Delegates that assume the builtin's meaning
     /// leave its nodes alone.
     #[must_use]
     pub fn overriding_builtin(mut self) -> Self {
@@ -53,12 +53,12 @@ impl Registration {
         (self.init)(cx)
     }
 
-    /// Whether running the node does more than compute its outputs.
+    /// Returns whether running the node does more than compute its outputs.
     pub fn has_side_effects(&self) -> bool {
         self.side_effects
     }
 
-    /// Whether this is an application's own kernel for a builtin op.
+    /// Returns whether this is an application's own kernel for a builtin op.
     pub fn overrides_builtin(&self) -> bool {
         self.overrides_builtin
     }
@@ -72,10 +72,10 @@ impl std::fmt::Debug for Registration {
 
 /// Finds registrations by op **and version**.
 pub trait OpResolver: Send + Sync {
-    /// The registration for `op` at `version`.
+    /// Returns the registration for `op` at `version`.
     fn find(&self, op: &Op, version: u32) -> Option<&Registration>;
 
-    /// The version ranges registered for `op`, for error messages and the support table.
+    /// Returns the version ranges registered for `op`, for error messages and the support table.
     fn versions(&self, op: &Op) -> Vec<(u32, u32)>;
 }
 
@@ -88,12 +88,12 @@ pub struct MutableOpResolver {
 }
 
 impl MutableOpResolver {
-    /// A resolver without registrations.
+    /// Creates a resolver without registrations.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A resolver that adds to, or overrides, what `next` has.
+    /// Creates a resolver that adds to, or overrides, what `next` has.
     pub fn extending(next: impl OpResolver + 'static) -> Self {
         MutableOpResolver { table: HashMap::new(), next: Some(Arc::new(next)) }
     }
@@ -127,7 +127,8 @@ impl MutableOpResolver {
         }
     }
 
-    /// What was added here, each op with its versions, in the order of their names; not what the resolver underneath has.
+    /// Returns the registrations that were added here, each op with its versions, in the order of their names, without
+    /// those of the resolver underneath.
     pub fn registered(&self) -> impl Iterator<Item = (&Op, &RangeInclusive<u32>)> {
         let mut all: Vec<_> = self
             .table
@@ -151,7 +152,7 @@ impl MutableOpResolver {
     }
 
     fn add(&mut self, op: Op, mut registration: Registration, versions: RangeInclusive<u32>) -> &mut Self {
-        // Whatever replaces a builtin of the resolver underneath may mean something else by it.
+        // A replacement of a builtin kernel of the underlying resolver may compute something else.
         if op.builtin().is_some() && self.next.as_ref().is_some_and(|next| !next.versions(&op).is_empty()) {
             registration.overrides_builtin = true;
         }
@@ -178,7 +179,7 @@ impl OpResolver for MutableOpResolver {
 
 /// Versions that a registration holds for: `1..=2`, a single version, or `()` for version 1 alone.
 pub trait VersionRange {
-    /// The range.
+    /// Returns the range.
     fn range(self) -> RangeInclusive<u32>;
 }
 
@@ -200,7 +201,7 @@ impl VersionRange for () {
     }
 }
 
-/// The newest TFLite release that the op table reaches.
+/// Returns the newest TFLite release that the op table reaches.
 pub fn newest_runtime() -> &'static str {
     let releases = ops::DEFS.iter().flat_map(|d| d.history.iter().map(|(_, release)| *release));
     releases.max_by(|a, b| compare_runtimes(a, b)).unwrap_or("0")
@@ -222,20 +223,26 @@ pub fn compare_runtimes(a: &str, b: &str) -> Ordering {
     numbers(a).cmp(&numbers(b))
 }
 
-/// The oldest TFLite release that runs every op of `model` at the version it asks for, as the op table says; `None`
-/// where the table knows none of them. The flag is false where it does not know some: the release is a lower bound.
+/// Returns the oldest TFLite release that runs every op of `model` at its version, according to the op table; `None` if
+/// the table contains none of them. The flag is false if the table lacks some of them: the release is then a lower
+/// bound.
 pub fn required_runtime(model: &Model) -> (Option<&'static str>, bool) {
+    required_by(model.subgraphs())
+}
+
+/// As [`required_runtime`], for subgraphs.
+pub(crate) fn required_by(subgraphs: &[Subgraph]) -> (Option<&'static str>, bool) {
     let mut newest: Option<&'static str> = None;
     let mut complete = true;
-    for node in model.subgraphs.iter().flat_map(|g| &g.nodes) {
-        let definition = node.op.builtin().and_then(ops::definition);
-        match definition.and_then(|d| d.min_runtime(node.version)) {
+    for node in subgraphs.iter().flat_map(Subgraph::nodes) {
+        let definition = node.op().builtin().and_then(ops::definition);
+        match definition.and_then(|d| d.min_runtime(node.version())) {
             Some(release) if newest.is_none_or(|n| compare_runtimes(release, n).is_gt()) => {
                 newest = Some(release)
             }
             Some(_) => {}
             // A custom op needs a kernel, whatever the release.
-            None => complete &= node.op.builtin().is_none(),
+            None => complete &= node.op().builtin().is_none(),
         }
     }
     (newest, complete)
@@ -246,29 +253,29 @@ pub fn newer_runtime(model: &Model) -> Option<&str> {
     model.min_runtime_version().filter(|version| compare_runtimes(version, newest_runtime()).is_gt())
 }
 
-/// Every op of `model` that `resolver` has no kernel for, as one error.
+/// Checks that `resolver` has a kernel for every op of `model`.
 ///
-/// A model whose metadata asks for a newer runtime than the op table reaches is fine as long as every op resolves: a
-/// new model that uses nothing new runs. There is a warning in the log.
+/// A model whose metadata requires a newer runtime than the op table contains is accepted if every op resolves: a new
+/// model may use old features only. A warning is logged.
 ///
 /// # Errors
-/// [`UnresolvedOps`] with all of them.
+/// [`UnresolvedOps`] with all unresolved ops.
 pub fn check_resolved(model: &Model, resolver: &dyn OpResolver) -> Result<(), UnresolvedOps> {
     let mut unresolved: Vec<UnresolvedOp> = Vec::new();
     let mut index: HashMap<(&Op, u32), Option<usize>> = HashMap::new();
-    for (g, subgraph) in model.subgraphs.iter().enumerate() {
+    for (g, subgraph) in model.subgraphs().iter().enumerate() {
         for id in subgraph.node_ids() {
             let node = subgraph.node(id);
-            let slot = *index.entry((&node.op, node.version)).or_insert_with(|| {
-                if resolver.find(&node.op, node.version).is_some() {
+            let slot = *index.entry((node.op(), node.version())).or_insert_with(|| {
+                if resolver.find(node.op(), node.version()).is_some() {
                     return None;
                 }
-                unresolved.push(describe(&node.op, node.version, resolver));
+                unresolved.push(describe(node.op(), node.version(), resolver));
                 Some(unresolved.len() - 1)
             });
             if let Some(op) = slot.and_then(|i| unresolved.get_mut(i)) {
-                let outputs = node.outputs.iter().map(|id| tensor_name(&subgraph.tensor(*id).name, id.0));
-                let (subgraph_name, outputs) = (subgraph.name.clone(), outputs.collect());
+                let outputs = node.outputs().iter().map(|id| tensor_name(subgraph.tensor(*id).name(), id.0));
+                let (subgraph_name, outputs) = (subgraph.name().to_owned(), outputs.collect());
                 op.nodes.push(UnresolvedNode { subgraph: g, subgraph_name, node: id, outputs });
             }
         }
@@ -285,7 +292,12 @@ pub fn check_resolved(model: &Model, resolver: &dyn OpResolver) -> Result<(), Un
         return Ok(());
     }
     let newer_runtime = newer.map(str::to_owned);
-    Err(UnresolvedOps { model: model.path().map(Into::into), ops: unresolved, newer_runtime })
+    Err(UnresolvedOps {
+        model: model.path().map(Into::into),
+        ops: unresolved,
+        newer_runtime,
+        newest_runtime: newest_runtime(),
+    })
 }
 
 fn describe(op: &Op, version: u32, resolver: &dyn OpResolver) -> UnresolvedOp {

@@ -41,8 +41,8 @@ fn main() {
     println!("{:>8} {:>10} {:>8} {:>12} {:>10}", "nodes", "owners", "groups", "ms", "ns/node");
     for nodes in if timed { vec![1_000, 10_000, 100_000] } else { vec![1_000] } {
         let model = graph(nodes, 16);
-        let subgraph = &model.subgraphs[0];
-        let tensors: Vec<RuntimeTensor> = subgraph.tensors.iter().map(RuntimeTensor::new).collect();
+        let subgraph = &model.subgraphs()[0];
+        let tensors: Vec<RuntimeTensor> = subgraph.tensors().iter().map(RuntimeTensor::new).collect();
         let (known, states) = (vec![true; tensors.len()], vec![NodeState::default(); nodes]);
         let view = GraphView::new(&model, 0, &tensors, &known, &states);
         // One delegate that takes nine nodes of ten; two that share them; one that claims every node for itself.

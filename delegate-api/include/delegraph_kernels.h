@@ -3,8 +3,8 @@
  * Generated from src/plugin/ops_abi.rs of delegraph-delegate-api, whose test `header` holds the two together.
  * How to write a library of kernels: docs/custom-ops.md and examples/kernels-c.
  *
- * What crosses between an application and a library of kernels for custom ops. Everything that such a library has in
- * common with a delegate is in `delegraph_plugin.h`, along with how the interface may grow.
+ * The interface between an application and a library of kernels for custom ops. Declarations that such a library
+ * shares with a delegate, and the rules for changes of the interface, are in `delegraph_plugin.h`.
  */
 #ifndef DELEGRAPH_KERNELS_H
 #define DELEGRAPH_KERNELS_H
@@ -15,12 +15,12 @@
 extern "C" {
 #endif
 
-/** Op: running it does more than compute its outputs. Its nodes keep their order and are never computed ahead. */
+/** Op: running it has effects beyond its outputs. Its nodes keep their order and are never folded. */
 #define DELEGRAPH_OP_SIDE_EFFECTS 1u
 
-/** Versions of a custom op that a library has a kernel for. This struct does not grow. */
+/** Versions of a custom op for which a library has a kernel. This struct does not grow. */
 typedef struct DelegraphCustomOp {
-    /** Its name, terminated by zero. */
+    /** The op's name, zero-terminated. */
     const char *name;
     /** The lowest version. */
     uint32_t min_version;
@@ -30,56 +30,56 @@ typedef struct DelegraphCustomOp {
     uint32_t flags;
 } DelegraphCustomOp;
 
-/** The node that a kernel is made for, as the model's file has it. What it points to is valid during the call: copy what
- * the kernel needs. */
+/** The node for which a kernel is created, as in the model's file. Its pointers are valid during the call only. */
 typedef struct DelegraphOpNode {
     /** Bytes of this struct. */
     size_t size;
-    /** Which of the library's ops it is, in the order in which `ops` lists them. */
+    /** The index of the op in the list that `ops` returns. */
     size_t op;
     /** The name of the op. */
     DelegraphText name;
-    /** The version that the model asks for. */
+    /** The version of the op. */
     uint32_t version;
-    /** The op's options: a FlexBuffer map by custom, for which the application has `option_i64` and the like; otherwise
-     * whatever the op says. */
+    /** The op's options: by convention a FlexBuffer map, which `option_i64` and similar functions read; an op may
+     * define another format. */
     const uint8_t *options;
     /** Bytes of them. */
     size_t options_len;
-    /** Inputs: type, name, quantization, and the shape of the file, which may change before `prepare_kernel`. There is no
-     * data. An input that the node leaves out is null. */
+    /** Inputs: type, name, quantization, and the shape in the file, which may change before `prepare_kernel`. There are
+     * no data. An omitted input is null. */
     const DelegraphTensor *const *inputs;
-    /** How many, those left out included. */
+    /** Their number, including omitted inputs. */
     size_t input_count;
     /** Outputs, in the same way. */
     const DelegraphTensor *const *outputs;
-    /** How many. */
+    /** Their number. */
     size_t output_count;
 } DelegraphOpNode;
 
-/** A library of kernels. It exports one function without parameters, `delegraph_kernel_library`, that returns the address
- * of this table, which lives as long as the library is loaded.
+/** A library of kernels. It exports one function without parameters, `delegraph_kernel_library`, that returns the
+ * address of this table, which is valid as long as the library is loaded.
  *
- * Several threads may make kernels at the same time; a kernel is used by one thread at a time, not always the same one.
- * No function may unwind: neither panics nor exceptions cross. */
+ * Several threads may create kernels at the same time. A kernel is used by one thread at a time, which may change
+ * between calls. No function may unwind: panics and exceptions must not cross the interface. */
 typedef struct DelegraphKernelLibrary {
     /** `DELEGRAPH_ABI_VERSION`. */
     uint32_t abi_version;
     /** Bytes of this struct. */
     size_t size;
-    /** May be null. Called once, before anything else: `library` takes what the other functions are given, or stays null.
-     * Where it fails, but `library` is set, that is closed. */
+    /** May be null. Called once, before all other functions, which receive `library`; it may remain null. If the call
+     * fails and `library` is set, the library is closed. */
     int32_t (*open)(const DelegraphHost *host, void **library, DelegraphError *error);
-    /** May be null. Called once, when all kernels are destroyed; not where `library` is null. */
+    /** May be null. Called once, after all kernels are destroyed, unless `library` is null. */
     void (*close)(void *library);
-    /** The ops that there are kernels for. Valid until `close`. */
+    /** Returns the ops that have kernels. Valid until `close`. */
     const DelegraphCustomOp * (*ops)(void *library, size_t *count);
-    /** Makes the kernel of a node. Where it fails, but `kernel` is set, that is destroyed. */
+    /** Creates the kernel of a node. If the call fails and `kernel` is set, the kernel is destroyed. */
     int32_t (*create_kernel)(void *library, const DelegraphHost *host, DelegraphContext context, const DelegraphOpNode *node, void **kernel, DelegraphError *error);
-    /** May be null. Destroys a kernel, once. */
+    /** May be null. Destroys a kernel; called once per kernel. */
     void (*destroy_kernel)(void *kernel);
-    /** Checks the operands, gives every output its shape (`set_output_shape`, or `set_output_dynamic` where data decides),
-     * and asks for temporaries. Called before the first run and again whenever a shape changed, at times more often. */
+    /** Checks the operands, sets the shape of every output (`set_output_shape`, or `set_output_dynamic` if it depends
+     * on data), and requests temporaries. Called before the first run and whenever a shape changes, and possibly more
+     * often. */
     int32_t (*prepare_kernel)(void *kernel, DelegraphContext context, const DelegraphKernelCall *call, DelegraphError *error);
     /** Computes the outputs from the inputs. */
     int32_t (*invoke_kernel)(void *kernel, DelegraphContext context, const DelegraphKernelCall *call, DelegraphError *error);

@@ -1,4 +1,4 @@
-//! What to support next: how a graph would be split if nodes that were left to the CPU were claimed.
+//! Advice on what to support next: the partitions of a graph if rejected nodes were claimed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -9,37 +9,39 @@ use crate::limits::bytes;
 use crate::partition::Partitioner;
 use crate::{GraphView, Rejection, Report, Runner};
 
-/// So many obstacles are tried out, those of most nodes, and so many pairs of them: graphs of any size are answered
-/// in well under a second.
-const TRIED: usize = 32;
+/// Maximum number of blockers that are tried, those with most nodes first, and of pairs. The limit keeps the time for
+/// large graphs well under a second.
+const MAX_TRIALS: usize = 32;
 
-/// Obstacles of which every pair is tried. Of the others, only those next to each other.
+/// Number of blockers of which every pair is tried. Pairs of other blockers are tried only if their nodes are adjacent.
 const PAIRED: usize = 8;
 
-/// How a graph is split.
+/// Totals over the partitions of a graph.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Split {
     /// Partitions of all delegates.
     pub partitions: usize,
-    /// Nodes in them.
+    /// Nodes in these partitions.
     pub nodes: usize,
-    /// Multiply-adds of one run of them.
+    /// Multiply-adds of one run of these nodes.
     pub multiply_adds: u64,
     /// Bytes of the inputs and outputs of each partition.
     pub boundary_bytes: u64,
 }
 
 impl Split {
-    /// How many partitions fewer these are than in `before`; 0 where there are more.
+    /// Returns the number of partitions that `before` has more than this split; 0 if it has fewer.
     pub fn merged(&self, before: &Split) -> usize {
         before.partitions.saturating_sub(self.partitions)
     }
 }
 
-/// One reason for which a delegate left nodes of one op and version.
+/// A reason for which a delegate rejected nodes of one op and version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Obstacle {
-    /// The delegate: the last one that gave a reason.
+#[non_exhaustive]
+pub struct Blocker {
+    /// The index of the delegate: the last one that gave a reason.
     pub delegate: usize,
     /// The op.
     pub op: Op,
@@ -49,78 +51,80 @@ pub struct Obstacle {
     pub reason: Rejection,
     /// The nodes.
     pub nodes: Vec<NodeId>,
-    /// How the graph would be split if the delegate claimed them. `None` for rare obstacles of a graph that has very
-    /// many: they were not tried.
+    /// The partitions if the delegate claimed the nodes. `None` for rare blockers of a graph with many blockers, which
+    /// were not tried.
     pub without: Option<Split>,
 }
 
-/// Two obstacles that keep partitions apart together.
+/// Two blockers that keep partitions apart only together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pair {
-    /// Which of [`Advice::obstacles`].
-    pub obstacles: [usize; 2],
-    /// How the graph would be split without both.
+#[non_exhaustive]
+pub struct BlockerPair {
+    /// Indices into [`Advice::blockers`].
+    pub blockers: [usize; 2],
+    /// The partitions without both.
     pub without: Split,
 }
 
-/// What would change if delegates claimed what they left, tried out with the real partitioner.
+/// The effect of claiming rejected nodes, computed with the partitioner.
 ///
-/// Nodes that were left only because of limits (too few in their partition, too many partitions, not worth the copies)
-/// are no obstacles: they are taken along where a tried claim joins them.
+/// Nodes that were not delegated because of limits (too few nodes in their partition, too many partitions, not worth
+/// the copies) are not blockers. A trial includes them if it joins them to a partition.
 ///
 /// ```
 /// # use delegraph_delegate_api::{Advice, GraphView, Report};
 /// # fn print(graph: &GraphView<'_>, report: &Report) {
 /// let advice = Advice::new(graph, report);
-/// for obstacle in &advice.obstacles {
-///     let merged = obstacle.without.map_or(0, |without| without.merged(&advice.now));
-///     println!("{} v{}: {}: merges {merged}", obstacle.op, obstacle.version, obstacle.reason);
+/// for blocker in &advice.blockers {
+///     let merged = blocker.without.map_or(0, |without| without.merged(&advice.now));
+///     println!("{} v{}: {}: merges {merged}", blocker.op, blocker.version, blocker.reason);
 /// }
 /// # }
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Advice {
-    /// How the graph is split now, each delegate's nodes claimed together.
+    /// The current partitions, with the nodes of each delegate claimed together.
     pub now: Split,
-    /// The obstacles, what gains most first: by partitions merged, then by multiply-adds delegated, then by nodes.
-    pub obstacles: Vec<Obstacle>,
-    /// Pairs that merge more partitions than their obstacles do one by one; those that merge most first.
-    pub pairs: Vec<Pair>,
-    /// How the graph would be split without any of the obstacles, where there are several.
+    /// The blockers, sorted by gain: by partitions merged, then by multiply-adds delegated, then by nodes.
+    pub blockers: Vec<Blocker>,
+    /// Pairs that merge more partitions together than individually, largest gain first.
+    pub pairs: Vec<BlockerPair>,
+    /// The partitions without any of the blockers, if there are several.
     pub all: Option<Split>,
 }
 
 impl Advice {
-    /// Tries out what keeps nodes of `graph` from being delegated, according to the `report` on it.
+    /// Tries the blockers of `graph`, as its `report` lists them.
     pub fn new(graph: &GraphView<'_>, report: &Report) -> Self {
         let trial = Trial::new(*graph, report);
-        let mut obstacles = obstacles(report);
-        obstacles.sort_by_key(|o| Reverse(o.nodes.len()));
+        let mut blockers = blockers(report);
+        blockers.sort_by_key(|o| Reverse(o.nodes.len()));
         let now = trial.split(&trial.owners);
-        for obstacle in obstacles.iter_mut().take(TRIED) {
-            obstacle.without = Some(trial.without(&[&*obstacle]));
+        for blocker in blockers.iter_mut().take(MAX_TRIALS) {
+            blocker.without = Some(trial.without(&[&*blocker]));
         }
-        obstacles.sort_by_key(|o| {
+        blockers.sort_by_key(|o| {
             let gain = o.without.map(|w| (w.merged(&now), w.multiply_adds.saturating_sub(now.multiply_adds)));
             Reverse((gain, o.nodes.len()))
         });
-        let merged = |o: &Obstacle| o.without.map_or(0, |without| without.merged(&now));
-        let mut pairs: Vec<Pair> = candidates(graph, &obstacles)
+        let merged = |o: &Blocker| o.without.map_or(0, |without| without.merged(&now));
+        let mut pairs: Vec<BlockerPair> = candidates(graph, &blockers)
             .into_iter()
             .filter_map(|[a, b]| {
-                let (first, second) = (obstacles.get(a)?, obstacles.get(b)?);
+                let (first, second) = (blockers.get(a)?, blockers.get(b)?);
                 let without = trial.without(&[first, second]);
                 let gains = without.merged(&now) > merged(first) + merged(second);
-                gains.then_some(Pair { obstacles: [a, b], without })
+                gains.then_some(BlockerPair { blockers: [a, b], without })
             })
             .collect();
         pairs.sort_by_key(|p| Reverse((p.without.merged(&now), p.without.multiply_adds)));
-        let all = (obstacles.len() > 1).then(|| trial.without(&obstacles.iter().collect::<Vec<_>>()));
-        Advice { now, obstacles, pairs, all }
+        let all = (blockers.len() > 1).then(|| trial.without(&blockers.iter().collect::<Vec<_>>()));
+        Advice { now, blockers, pairs, all }
     }
 }
 
-/// Whether a limit on partitions is the reason: the delegate runs the node.
+/// Returns whether a limit on partitions is the reason. The delegate supports the node in that case.
 fn is_limit(reason: &Rejection) -> bool {
     matches!(
         reason,
@@ -128,23 +132,23 @@ fn is_limit(reason: &Rejection) -> bool {
     )
 }
 
-/// The distinct reasons for which nodes run on the CPU. Neither limits nor a delegate's failure are among them: both
-/// follow from something else.
-fn obstacles(report: &Report) -> Vec<Obstacle> {
-    let mut obstacles: Vec<Obstacle> = Vec::new();
+/// Returns the distinct reasons for which nodes run on the CPU. Limits and failures of delegates are excluded, since
+/// they have other causes.
+fn blockers(report: &Report) -> Vec<Blocker> {
+    let mut blockers: Vec<Blocker> = Vec::new();
     let mut known = HashMap::new();
     for node in report.nodes.iter().filter(|n| n.runner == Runner::Cpu) {
-        let said = |(_, reason): &&(usize, Rejection)| !matches!(reason, Rejection::DelegateFailed(_));
-        let Some((delegate, reason)) = node.rejections.iter().rev().find(said) else { continue };
+        let own = |(_, reason): &&(usize, Rejection)| !matches!(reason, Rejection::DelegateFailed(_));
+        let Some((delegate, reason)) = node.rejections.iter().rev().find(own) else { continue };
         if is_limit(reason) {
             continue;
         }
-        // It names a tensor, so that its text differs from node to node.
+        // The text names a tensor, so it differs between nodes.
         let dynamic = matches!(reason, Rejection::DynamicShape { .. });
         let text = if dynamic { String::new() } else { reason.to_string() };
         let key = (*delegate, &node.op, node.version, reason.kind(), text);
         let at = *known.entry(key).or_insert_with(|| {
-            obstacles.push(Obstacle {
+            blockers.push(Blocker {
                 delegate: *delegate,
                 op: node.op.clone(),
                 version: node.version,
@@ -152,20 +156,21 @@ fn obstacles(report: &Report) -> Vec<Obstacle> {
                 nodes: Vec::new(),
                 without: None,
             });
-            obstacles.len() - 1
+            blockers.len() - 1
         });
-        if let Some(obstacle) = obstacles.get_mut(at) {
-            obstacle.nodes.push(node.node);
+        if let Some(blocker) = blockers.get_mut(at) {
+            blocker.nodes.push(node.node);
         }
     }
-    obstacles
+    blockers
 }
 
-/// Pairs worth trying: obstacles whose nodes feed each other, most often first, then those that gain most.
-fn candidates(graph: &GraphView<'_>, obstacles: &[Obstacle]) -> Vec<[usize; 2]> {
+/// Returns the pairs to try: blockers whose nodes feed each other, most frequent first, then those with the largest
+/// gain.
+fn candidates(graph: &GraphView<'_>, blockers: &[Blocker]) -> Vec<[usize; 2]> {
     let mut of_node = HashMap::new();
-    for (i, obstacle) in obstacles.iter().enumerate().filter(|(_, o)| o.without.is_some()) {
-        of_node.extend(obstacle.nodes.iter().map(|&id| (id, i)));
+    for (i, blocker) in blockers.iter().enumerate().filter(|(_, o)| o.without.is_some()) {
+        of_node.extend(blocker.nodes.iter().map(|&id| (id, i)));
     }
     let producers = graph.producers();
     let mut touching: BTreeMap<[usize; 2], usize> = BTreeMap::new();
@@ -180,27 +185,27 @@ fn candidates(graph: &GraphView<'_>, obstacles: &[Obstacle]) -> Vec<[usize; 2]> 
     let mut pairs: Vec<_> = touching.iter().map(|(pair, times)| (Reverse(*times), *pair)).collect();
     pairs.sort_unstable();
     let mut pairs: Vec<[usize; 2]> = pairs.into_iter().map(|(_, pair)| pair).collect();
-    let paired = obstacles.iter().take_while(|o| o.without.is_some()).count().min(PAIRED);
+    let paired = blockers.iter().take_while(|o| o.without.is_some()).count().min(PAIRED);
     let others = (0..paired).flat_map(|a| (a + 1..paired).map(move |b| [a, b]));
     pairs.extend(others.filter(|pair| !touching.contains_key(pair)));
-    pairs.truncate(TRIED);
+    pairs.truncate(MAX_TRIALS);
     pairs
 }
 
-/// Splits the graph as if more were claimed.
+/// Splits the graph as if more nodes were claimed.
 struct Trial<'a> {
     graph: GraphView<'a>,
     partitioner: Partitioner<'a>,
     multiply_adds: Vec<u64>,
     /// Per node, 0 for the CPU, otherwise one more than the delegate.
     owners: Vec<usize>,
-    /// Nodes that a delegate runs and that limits alone keep from it, with who would own them.
+    /// Nodes that a delegate supports and that only limits keep on the CPU, with the owner that they would have.
     limited: Vec<(NodeId, usize)>,
 }
 
 impl<'a> Trial<'a> {
     fn new(graph: GraphView<'a>, report: &Report) -> Self {
-        let mut owners = vec![0; graph.subgraph().nodes.len()];
+        let mut owners = vec![0; graph.subgraph().nodes().len()];
         let mut limited = Vec::new();
         for node in &report.nodes {
             match (&node.runner, node.rejections.last()) {
@@ -217,14 +222,14 @@ impl<'a> Trial<'a> {
         Trial { graph, partitioner: Partitioner::new(graph), multiply_adds, owners, limited }
     }
 
-    /// The split if the nodes of these obstacles were claimed, too.
-    fn without(&self, obstacles: &[&Obstacle]) -> Split {
+    /// Returns the split if the nodes of these blockers were claimed, too.
+    fn without(&self, blockers: &[&Blocker]) -> Split {
         let mut owners = self.owners.clone();
         let own = |owners: &mut [usize], id: NodeId, owner: usize| {
             owners.iter_mut().skip(id.0).take(1).for_each(|o| *o = owner);
         };
-        for obstacle in obstacles {
-            obstacle.nodes.iter().for_each(|&id| own(&mut owners, id, obstacle.delegate + 1));
+        for blocker in blockers {
+            blocker.nodes.iter().for_each(|&id| own(&mut owners, id, blocker.delegate + 1));
         }
         let joining = self.limited.iter().filter(|(id, _)| owners.get(id.0) == Some(&0));
         let joining: HashMap<NodeId, usize> = joining.copied().collect();
@@ -272,7 +277,7 @@ mod tests {
     /// Elements of every tensor: 4 KiB.
     const ELEMENTS: usize = 1024;
 
-    /// A graph of nodes that each read earlier ones (0 is the input), written `op: inputs`.
+    /// A graph whose nodes read earlier ones (0 is the input), written `op: inputs`.
     fn model(nodes: &[(BuiltinOp, &[usize])]) -> Model {
         let mut graph = SubgraphBuilder::new("main");
         let mut values = vec![graph.input("x", TensorType::Float32, [ELEMENTS])];
@@ -288,29 +293,29 @@ mod tests {
         ModelBuilder::new().subgraph(graph).build().unwrap()
     }
 
-    /// Advice where delegate 0 takes what `reason` finds nothing against.
+    /// Advice for a delegate 0 that claims the nodes for which `reason` returns `None`.
     fn advise(model: &Model, reason: impl Fn(usize, &Op) -> Option<Rejection>) -> Advice {
-        let subgraph = &model.subgraphs[0];
-        let tensors: Vec<RuntimeTensor> = subgraph.tensors.iter().map(RuntimeTensor::new).collect();
+        let subgraph = &model.subgraphs()[0];
+        let tensors: Vec<RuntimeTensor> = subgraph.tensors().iter().map(RuntimeTensor::new).collect();
         let known = vec![true; tensors.len()];
-        let states = vec![NodeState::default(); subgraph.nodes.len()];
+        let states = vec![NodeState::default(); subgraph.nodes().len()];
         let node = |(i, node): (usize, &delegraph_core::Node)| {
-            let rejection = reason(i, &node.op);
+            let rejection = reason(i, node.op());
             let delegated = Runner::Delegate { delegate: 0, partition: 0 };
             NodeReport {
                 node: NodeId(i),
-                op: node.op.clone(),
-                version: node.version,
+                op: node.op().clone(),
+                version: node.version(),
                 runner: if rejection.is_some() { Runner::Cpu } else { delegated },
                 rejections: rejection.map(|r| (0, r)).into_iter().collect(),
             }
         };
-        let nodes = subgraph.nodes.iter().enumerate().map(node).collect();
+        let nodes = subgraph.nodes().iter().enumerate().map(node).collect();
         let report = Report { delegates: vec!["test".into()], nodes, ..Report::default() };
         Advice::new(&GraphView::new(model, 0, &tensors, &known, &states), &report)
     }
 
-    /// Leaves these ops to the CPU.
+    /// Rejects these ops.
     fn all_but(ops: &[BuiltinOp]) -> impl Fn(usize, &Op) -> Option<Rejection> {
         move |_, op| {
             let left = op.builtin().is_some_and(|op| ops.contains(&op));
@@ -326,12 +331,12 @@ mod tests {
         let advice = advise(&model, all_but(&[SQRT, ABS]));
         let now = Split { partitions: 2, nodes: 3, multiply_adds: 0, boundary_bytes: 4 * TENSOR };
         assert_eq!(advice.now, Split { multiply_adds: advice.now.multiply_adds, ..now });
-        let [first, second] = &advice.obstacles[..] else { panic!("{:?}", advice.obstacles) };
+        let [first, second] = &advice.blockers[..] else { panic!("{:?}", advice.blockers) };
         assert_eq!((&first.op, &first.nodes[..]), (&SQRT.into(), &[NodeId(2)][..]));
         let without = first.without.unwrap();
         assert_eq!((without.partitions, without.nodes, without.boundary_bytes), (1, 4, 2 * TENSOR));
         assert_eq!(without.merged(&advice.now), 1);
-        // The last node makes a partition longer, and no border shorter.
+        // The last node extends a partition without removing a boundary.
         let without = second.without.unwrap();
         assert_eq!((without.partitions, without.nodes, without.boundary_bytes), (2, 4, 4 * TENSOR));
         let all = advice.all.unwrap();
@@ -340,52 +345,53 @@ mod tests {
     }
 
     #[test]
-    fn obstacles_that_keep_partitions_apart_together_are_a_pair() {
-        // One after the other, and side by side.
+    fn blockers_that_keep_partitions_apart_together_are_a_pair() {
+        // In sequence, and in parallel.
         let chain = model(&[(NEG, &[0]), (SQRT, &[1]), (ABS, &[2]), (NEG, &[3])]);
         let diamond = model(&[(NEG, &[0]), (SQRT, &[1]), (ABS, &[1]), (ADD, &[2, 3])]);
         for model in [chain, diamond] {
             let advice = advise(&model, all_but(&[SQRT, ABS]));
             assert_eq!(advice.now.partitions, 2);
-            let alone = advice.obstacles.iter().map(|o| o.without.unwrap().partitions);
+            let alone = advice.blockers.iter().map(|o| o.without.unwrap().partitions);
             assert_eq!(alone.collect::<Vec<_>>(), [2, 2]);
             let [pair] = &advice.pairs[..] else { panic!("{:?}", advice.pairs) };
-            assert_eq!((pair.obstacles, pair.without.partitions), ([0, 1], 1));
+            assert_eq!((pair.blockers, pair.without.partitions), ([0, 1], 1));
             assert_eq!(advice.all, Some(pair.without));
         }
     }
 
     #[test]
-    fn the_same_reason_of_several_nodes_is_one_obstacle() {
+    fn the_same_reason_of_several_nodes_is_one_blocker() {
         let model = model(&[(SQRT, &[0]), (NEG, &[1]), (SQRT, &[2]), (SQRT, &[3])]);
         let advice = advise(&model, |i, op| match (i, op.builtin()) {
             (2 | 3, _) => Some(Rejection::DynamicShape { tensor: format!("y{i}") }),
             (_, Some(SQRT)) => Some(Rejection::UnsupportedParam("a".into())),
             _ => None,
         });
-        let nodes: Vec<_> = advice.obstacles.iter().map(|o| (o.reason.kind(), o.nodes.len())).collect();
+        let nodes: Vec<_> = advice.blockers.iter().map(|o| (o.reason.kind(), o.nodes.len())).collect();
         assert_eq!(nodes, [("DynamicShape", 2), ("UnsupportedParam", 1)]);
     }
 
     #[test]
     fn the_last_delegate_that_gave_a_reason_is_advised() {
         let model = model(&[(NEG, &[0]), (SQRT, &[1]), (NEG, &[2])]);
-        let tensors: Vec<RuntimeTensor> = model.subgraphs[0].tensors.iter().map(RuntimeTensor::new).collect();
+        let tensors: Vec<RuntimeTensor> =
+            model.subgraphs()[0].tensors().iter().map(RuntimeTensor::new).collect();
         let (known, states) = (vec![true; tensors.len()], vec![NodeState::default(); 3]);
         let graph = GraphView::new(&model, 0, &tensors, &known, &states);
         // Delegate 0 has the first node, delegate 1 the last one.
         let advise = |rejections: Vec<(usize, Rejection)>| {
             let node = |(i, node): (usize, &delegraph_core::Node)| NodeReport {
                 node: NodeId(i),
-                op: node.op.clone(),
-                version: node.version,
+                op: node.op().clone(),
+                version: node.version(),
                 runner: match i {
                     1 => Runner::Cpu,
                     _ => Runner::Delegate { delegate: i / 2, partition: i / 2 },
                 },
                 rejections: if i == 1 { rejections.clone() } else { Vec::new() },
             };
-            let nodes = model.subgraphs[0].nodes.iter().enumerate().map(node).collect();
+            let nodes = model.subgraphs()[0].nodes().iter().enumerate().map(node).collect();
             let delegates = vec!["a".into(), "b".into()];
             Advice::new(&graph, &Report { delegates, nodes, ..Report::default() })
         };
@@ -393,12 +399,12 @@ mod tests {
         let unsupported = |delegate| (delegate, Rejection::UnsupportedOp { op: op.clone() });
         let advice = advise(vec![unsupported(0), unsupported(1)]);
         assert_eq!((advice.now.partitions, advice.now.boundary_bytes), (2, 4 * TENSOR));
-        let [obstacle] = &advice.obstacles[..] else { panic!("{:?}", advice.obstacles) };
-        assert_eq!((obstacle.delegate, obstacle.without.unwrap().partitions), (1, 2));
-        // One that failed said nothing of the node.
+        let [blocker] = &advice.blockers[..] else { panic!("{:?}", advice.blockers) };
+        assert_eq!((blocker.delegate, blocker.without.unwrap().partitions), (1, 2));
+        // A failed delegate gives no reason for the node.
         let failed = |delegate| (delegate, Rejection::DelegateFailed("lost".into()));
-        assert_eq!(advise(vec![unsupported(0), failed(1)]).obstacles[0].delegate, 0);
-        assert_eq!(advise(vec![failed(0), failed(1)]).obstacles, []);
+        assert_eq!(advise(vec![unsupported(0), failed(1)]).blockers[0].delegate, 0);
+        assert_eq!(advise(vec![failed(0), failed(1)]).blockers, []);
     }
 
     #[test]
@@ -411,28 +417,28 @@ mod tests {
             (_, Some(SQRT)) => Some(Rejection::UnsupportedOp { op: op.clone() }),
             _ => Some(Rejection::PartitionTooSmall { nodes: 1, min: 2 }),
         });
-        assert_eq!((advice.now, advice.obstacles.len()), (Split::default(), 2));
+        assert_eq!((advice.now, advice.blockers.len()), (Split::default(), 2));
         let split = |kind: &str| {
-            let obstacle = advice.obstacles.iter().find(|o| o.reason.kind() == kind).unwrap();
-            obstacle.without.map(|w| (w.partitions, w.nodes))
+            let blocker = advice.blockers.iter().find(|o| o.reason.kind() == kind).unwrap();
+            blocker.without.map(|w| (w.partitions, w.nodes))
         };
-        // All but the other SQRT in one partition; then that one with what comes before and after it, while the NEG at the
-        // end of the first chain stays alone.
+        // All nodes except the other SQRT in one partition; then that SQRT with its neighbours, while the NEG at the
+        // end of the first chain remains separate.
         assert_eq!(split("UnsupportedOp"), Some((1, 4)));
         assert_eq!(split("UnsupportedParam"), Some((1, 3)));
     }
 
     #[test]
-    fn graphs_of_many_obstacles_are_bounded() {
+    fn graphs_of_many_blockers_are_bounded() {
         let nodes: Vec<_> = (0..3000).map(|i| (NEG, vec![i])).collect();
         let nodes: Vec<_> = nodes.iter().map(|(op, inputs)| (*op, &inputs[..])).collect();
         let model = model(&nodes);
         let advice = advise(&model, |i, _| {
             (i % 3 == 0).then(|| Rejection::UnsupportedParam(format!("number {}", i % 600)))
         });
-        assert_eq!(advice.obstacles.len(), 200);
-        assert_eq!(advice.obstacles.iter().filter(|o| o.without.is_some()).count(), TRIED);
-        assert!(advice.obstacles[..TRIED].iter().all(|o| o.without.is_some()));
+        assert_eq!(advice.blockers.len(), 200);
+        assert_eq!(advice.blockers.iter().filter(|o| o.without.is_some()).count(), MAX_TRIALS);
+        assert!(advice.blockers[..MAX_TRIALS].iter().all(|o| o.without.is_some()));
         assert_eq!(advice.all.map(|all| (all.partitions, all.nodes)), Some((1, 3000)));
     }
 }

@@ -1,4 +1,4 @@
-//! Tensors that stay with a delegate.
+//! Tensors that stay in the memory of a delegate.
 
 use std::any::Any;
 use std::fmt;
@@ -6,52 +6,51 @@ use std::sync::Arc;
 
 use delegraph_core::{Error, Result};
 
-/// A tensor's data in memory of a delegate's own, its device's say.
+/// A tensor's data in memory of a delegate, such as that of its device.
 ///
-/// Whoever wants to use it in place gets at the concrete type: `(&*handle as &dyn Any).downcast_ref::<MyBuffer>()`.
+/// [`BufferHandle::downcast_ref`] gives access to the concrete type, to use the data in place.
 pub trait DeviceBuffer: Any + Send + Sync {
-    /// Bytes that [`DeviceBuffer::read`] gives: those of the tensor's type and shape.
+    /// Returns the number of bytes that [`DeviceBuffer::read`] returns: those of the tensor's type and shape.
     fn byte_size(&self) -> usize;
 
-    /// Copies the data to the CPU, in the tensor's own layout.
+    /// Copies the data to the CPU, in the tensor's own layout. `bytes` has [`DeviceBuffer::byte_size`] bytes.
     ///
     /// # Errors
-    /// Where the device fails. `bytes` has [`DeviceBuffer::byte_size`] bytes.
+    /// If the device fails.
     fn read(&self, bytes: &mut [u8]) -> Result<()>;
 
-    /// Copies data from the CPU, in the tensor's own layout.
+    /// Copies data from the CPU, in the tensor's own layout. `bytes` has [`DeviceBuffer::byte_size`] bytes.
     ///
     /// # Errors
-    /// Where the buffer cannot be written, as none can that doesn't say how, or the device fails. `bytes` has
-    /// [`DeviceBuffer::byte_size`] bytes.
+    /// If the buffer is read-only, which is the default, or the device fails.
     fn write(&self, bytes: &[u8]) -> Result<()> {
         let _ = bytes;
-        Err(Error::InvalidInput("the buffer cannot be written".into()))
+        Err(Error::InvalidInput("the buffer is read-only".into()))
     }
 
-    /// Copies from another buffer of the same size without a trip over the CPU. `false` where there is no such way, as
-    /// from a device to another.
+    /// Copies from another buffer of the same size without the CPU. Returns `false` if that is not possible, for example
+    /// between devices; nothing is copied then.
     ///
     /// # Errors
-    /// Where the buffer cannot be written, or the device fails.
+    /// If the buffer is read-only, or the device fails.
     fn copy_from(&self, source: &BufferHandle) -> Result<bool> {
         let _ = source;
         Ok(false)
     }
 }
 
-/// A tensor's data with a delegate. Clones share the buffer.
+/// A shared [`DeviceBuffer`]. Clones refer to the same buffer.
 #[derive(Clone)]
 pub struct BufferHandle(Arc<dyn DeviceBuffer>);
 
 impl BufferHandle {
-    /// A handle for `buffer`.
+    /// Creates a handle for `buffer`.
     pub fn new(buffer: impl DeviceBuffer) -> Self {
         BufferHandle(Arc::new(buffer))
     }
 
-    /// The buffer, where it is a `T`.
-    pub fn downcast<T: DeviceBuffer>(&self) -> Option<&T> {
+    /// Returns the buffer, if it is a `T`.
+    pub fn downcast_ref<T: DeviceBuffer>(&self) -> Option<&T> {
         let buffer: &dyn Any = &*self.0;
         buffer.downcast_ref()
     }
@@ -62,16 +61,25 @@ impl BufferHandle {
     }
 
     /// See [`DeviceBuffer::read`].
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::read`].
     pub fn read(&self, bytes: &mut [u8]) -> Result<()> {
         self.0.read(bytes)
     }
 
     /// See [`DeviceBuffer::write`].
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::write`].
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
         self.0.write(bytes)
     }
 
     /// See [`DeviceBuffer::copy_from`].
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::copy_from`].
     pub fn copy_from(&self, source: &BufferHandle) -> Result<bool> {
         self.0.copy_from(source)
     }
@@ -83,38 +91,39 @@ impl fmt::Debug for BufferHandle {
     }
 }
 
-/// Where the inputs of a partition are, and where its outputs may stay, in one run.
+/// The buffers of a partition's inputs and outputs in one run.
 #[derive(Debug)]
 pub struct Buffers<'a> {
     inputs: &'a [Option<BufferHandle>],
-    may_stay: &'a [bool],
+    may_keep: &'a [bool],
     outputs: &'a mut [Option<BufferHandle>],
 }
 
 impl<'a> Buffers<'a> {
-    /// Inputs and outputs one by one as in [`DelegateParams`](crate::DelegateParams); `outputs` are filled in by the
-    /// kernel.
+    /// Creates the buffers of a run, with inputs and outputs in the order of [`DelegateParams`](crate::DelegateParams).
+    /// The kernel fills in `outputs` as far as `may_keep` allows.
     pub fn new(
         inputs: &'a [Option<BufferHandle>],
-        may_stay: &'a [bool],
+        may_keep: &'a [bool],
         outputs: &'a mut [Option<BufferHandle>],
     ) -> Self {
-        Buffers { inputs, may_stay, outputs }
+        Buffers { inputs, may_keep, outputs }
     }
 
-    /// The buffer that input `i` is in. The kernel accepted it; what the CPU's memory holds for this input is stale.
+    /// Returns the buffer of input `i`, which the kernel accepted. The input's data in the CPU's memory are stale then.
     pub fn input(&self, i: usize) -> Option<&'a BufferHandle> {
         self.inputs.get(i)?.as_ref()
     }
 
-    /// Whether output `i` may stay with the delegate: nobody on the CPU reads it.
-    pub fn may_stay(&self, i: usize) -> bool {
-        self.may_stay.get(i).is_some_and(|&stay| stay)
+    /// Returns whether output `i` may stay in a buffer: it has no consumer on the CPU.
+    pub fn may_keep(&self, i: usize) -> bool {
+        self.may_keep.get(i).is_some_and(|&keep| keep)
     }
 
-    /// Says that output `i` is in `buffer`, and not in the CPU's memory. Ignored where it may not stay.
-    pub fn leave(&mut self, i: usize, buffer: BufferHandle) {
-        if self.may_stay(i)
+    /// Reports that output `i` is in `buffer`, and not in the CPU's memory. Has no effect unless
+    /// [`Buffers::may_keep`] allows it.
+    pub fn keep(&mut self, i: usize, buffer: BufferHandle) {
+        if self.may_keep(i)
             && let Some(output) = self.outputs.get_mut(i)
         {
             *output = Some(buffer);

@@ -1,4 +1,6 @@
-//! What a delegate sees and says in `prepare`.
+//! The graph in `prepare`, and the delegate's claims and rejections.
+
+use std::fmt;
 
 use delegraph_core::{NodeId, Result};
 
@@ -7,24 +9,32 @@ use crate::{
     VersionTable, partition,
 };
 
-/// Makes the kernel of a partition.
+/// Creates the kernel of a partition.
 pub type KernelFactory<'a> =
     Box<dyn FnMut(&DelegateParams, &GraphView<'_>) -> Result<Box<dyn DelegateKernel>> + 'a>;
 
-/// Nodes that a delegate claims, and how their kernels are made.
+/// Nodes that a delegate claims, with the factory of their kernels.
+#[non_exhaustive]
 pub struct Claim<'a> {
-    /// The nodes.
+    /// The nodes, ascending.
     pub nodes: Vec<NodeId>,
-    /// Makes the kernel of each partition that they fall into.
+    /// Creates the kernel of each partition of the nodes.
     pub factory: KernelFactory<'a>,
 }
 
-/// What a delegate sees and says in `prepare`. It does not exist outside of it.
+impl fmt::Debug for Claim<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim").field("nodes", &self.nodes).finish_non_exhaustive()
+    }
+}
+
+/// The graph that a delegate sees in `prepare`, and its claims and rejections.
+#[derive(Debug)]
 pub struct DelegateContext<'a> {
     graph: GraphView<'a>,
     versions: VersionTable,
     capabilities: Capabilities,
-    /// The application's limits, beside the delegate's own.
+    /// The application's limits, in addition to the delegate's own.
     limits: PartitionOptions,
     claims: Vec<Claim<'a>>,
     rejections: Vec<Option<Rejection>>,
@@ -32,68 +42,71 @@ pub struct DelegateContext<'a> {
 }
 
 impl<'a> DelegateContext<'a> {
-    /// A context over `graph` for a delegate with these versions.
+    /// Creates a context over `graph` for a delegate with these versions, without capabilities and limits.
     pub fn new(graph: GraphView<'a>, versions: VersionTable) -> Self {
-        let nodes = graph.subgraph().nodes.len();
+        let nodes = graph.subgraph().nodes().len();
         let (claims, rejections, claimed) = (Vec::new(), vec![None; nodes], vec![false; nodes]);
         let (capabilities, limits) = Default::default();
         DelegateContext { graph, versions, capabilities, limits, claims, rejections, claimed }
     }
 
-    /// With what the delegate can do.
+    /// Sets the capabilities of the delegate.
     #[must_use]
     pub fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = capabilities;
         self
     }
 
-    /// With limits that hold whatever the delegate claims.
+    /// Sets limits of the application, which apply to all claims.
     #[must_use]
     pub fn with_limits(mut self, limits: PartitionOptions) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The graph.
+    /// Returns the graph.
     pub fn graph(&self) -> GraphView<'a> {
         self.graph
     }
 
-    /// Ok when the node may be claimed: its version is not above the declared maximum, the application neither
-    /// replaced its kernel nor excluded it, no delegate has it yet, and its shapes are known (unless the delegate takes
-    /// dynamic ones).
+    /// Checks whether the node may be claimed: its version, and that of the features that it uses, is not above the
+    /// declared maximum, the application neither replaced its kernel nor excluded it, no delegate has claimed it, and its
+    /// shapes are known (unless the delegate has [`Capabilities::dynamic_shapes`]).
+    ///
+    /// # Errors
+    /// The reason why the node may not be claimed.
     pub fn may_claim(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
         let state = node.state();
         if state.taken || self.claimed[node.id().0] {
-            return Err(Rejection::Other("another delegate has it".into()));
+            return Err(Rejection::Other("another delegate claimed it".into()));
         }
         if state.overridden {
             return Err(Rejection::Overridden { op: node.op().clone() });
         }
         if state.folded && node.outputs().any(|t| t.is_variable()) {
-            return Err(Rejection::Other("it gives a variable its first value, once".into()));
+            return Err(Rejection::Other("it initializes a variable".into()));
         }
         match node.composite() {
             Some(composite) => self.versions.check_composite(&composite)?,
-            None => self.versions.check(node.op(), node.version())?,
+            None => self.versions.check_use(node.op(), node.version(), node.needed_version())?,
         }
         self.limits.check(node)?;
         if self.capabilities.dynamic_shapes { Ok(()) } else { node.check_static() }
     }
 
-    /// Says why a node is not claimed.
+    /// Rejects a node.
     pub fn reject(&mut self, node: NodeId, reason: Rejection) {
         self.rejections[node.0] = Some(reason);
     }
 
-    /// The partitions that these nodes would fall into if they were claimed now.
+    /// Returns the partitions that would result from claiming these nodes now.
     pub fn preview_partitions(&self, nodes: &[NodeId]) -> Vec<DelegateParams> {
         let mut owners = vec![0; self.claimed.len()];
         nodes.iter().for_each(|n| owners[n.0] = 1);
         partition(&self.graph, &owners).into_iter().filter(|g| g.owner == 1).map(Group::into_params).collect()
     }
 
-    /// Those of `nodes` that are within the limits. The others are rejected.
+    /// Returns the nodes that are within the limits, ascending, and rejects the others.
     pub fn limit(&mut self, nodes: &[NodeId], options: &PartitionOptions) -> Vec<NodeId> {
         let mut allowed = Vec::new();
         for &id in nodes {
@@ -128,8 +141,8 @@ impl<'a> DelegateContext<'a> {
         kept
     }
 
-    /// Claims nodes; `factory` makes a kernel for each partition that they fall into. Nodes that may not be claimed
-    /// (see [`DelegateContext::may_claim`]) are left out and rejected, whatever the delegate thinks.
+    /// Claims nodes; `factory` creates a kernel for each of their partitions. Nodes that may not be claimed (see
+    /// [`DelegateContext::may_claim`]) are rejected instead.
     pub fn claim<F>(&mut self, nodes: &[NodeId], factory: F)
     where
         F: FnMut(&DelegateParams, &GraphView<'_>) -> Result<Box<dyn DelegateKernel>> + 'a,
@@ -150,11 +163,12 @@ impl<'a> DelegateContext<'a> {
         }
     }
 
-    /// What was said: the claims, and per node the reason why it was not claimed.
+    /// Returns the claims, and for each node the reason why it was not claimed. Called after
+    /// [`Delegate::prepare`](crate::Delegate::prepare).
     pub fn finish(mut self) -> (Vec<Claim<'a>>, Vec<Option<Rejection>>) {
         if self.limits.limits_partitions() {
             let all: Vec<NodeId> = self.claims.iter().flat_map(|c| c.nodes.iter().copied()).collect();
-            let limits = std::mem::take(&mut self.limits);
+            let limits = self.limits.clone();
             let kept = self.limit(&all, &limits);
             self.claimed.fill(false);
             kept.iter().for_each(|id| self.claimed[id.0] = true);
@@ -162,9 +176,13 @@ impl<'a> DelegateContext<'a> {
             self.claims.iter_mut().for_each(|claim| claim.nodes.retain(|id| claimed[id.0]));
             self.claims.retain(|claim| !claim.nodes.is_empty());
         }
-        let claimed = self.claimed;
-        let unsaid =
-            |(i, r): (usize, Option<Rejection>)| r.or((!claimed[i]).then_some(Rejection::NotClaimed));
-        (self.claims, self.rejections.into_iter().enumerate().map(unsaid).collect())
+        // A delegate that skips a node states no reason, where the context may have one.
+        let skipped = |node: NodeView<'_>| self.may_claim(&node).err().unwrap_or(Rejection::NotClaimed);
+        let reason = |(i, given): (usize, &Option<Rejection>)| match given {
+            Some(reason) if *reason != Rejection::NotClaimed => Some(reason.clone()),
+            _ => (!self.claimed[i]).then(|| skipped(self.graph.node(NodeId(i)))),
+        };
+        let reasons = self.rejections.iter().enumerate().map(reason).collect();
+        (self.claims, reasons)
     }
 }

@@ -1,5 +1,7 @@
 //! The graph as a delegate sees it: shapes propagated, constants known.
 
+use std::fmt;
+
 use delegraph_core::kernel::{Placement, RuntimeTensor};
 use delegraph_core::{
     BuiltinOp, Composite, Model, Node, NodeId, Op, Params, Quantization, Shape, Subgraph, TensorId,
@@ -8,29 +10,67 @@ use delegraph_core::{
 
 use crate::Rejection;
 
-/// What is known of a node before delegation.
+/// The state of a node before delegation. The default is a node of static shapes that no delegate has claimed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeState {
-    /// All inputs are constant, so that its outputs are constant, too, and already computed. Claiming such a node
-    /// costs nothing: its outputs can be read as constants.
+    /// All inputs are constant, so its outputs are constants that are already computed. Claiming such a node has no
+    /// cost.
     pub folded: bool,
-    /// A shape in it is known only while running.
+    /// The shape of an operand depends on data.
     pub dynamic: bool,
-    /// It reads or writes state, so that it keeps its place among others that do.
+    /// The node reads or writes state, so that it keeps its order among all such nodes.
     pub side_effects: bool,
     /// The application replaced the builtin kernel.
     pub overridden: bool,
-    /// Another delegate has it.
+    /// Another delegate claimed it.
     pub taken: bool,
 }
 
-/// The subgraphs that nodes of a graph call, as far as their shapes are known already.
+impl NodeState {
+    /// Sets [`NodeState::folded`].
+    #[must_use]
+    pub fn with_folded(mut self, folded: bool) -> Self {
+        self.folded = folded;
+        self
+    }
+
+    /// Sets [`NodeState::dynamic`].
+    #[must_use]
+    pub fn with_dynamic(mut self, dynamic: bool) -> Self {
+        self.dynamic = dynamic;
+        self
+    }
+
+    /// Sets [`NodeState::side_effects`].
+    #[must_use]
+    pub fn with_side_effects(mut self, side_effects: bool) -> Self {
+        self.side_effects = side_effects;
+        self
+    }
+
+    /// Sets [`NodeState::overridden`].
+    #[must_use]
+    pub fn with_overridden(mut self, overridden: bool) -> Self {
+        self.overridden = overridden;
+        self
+    }
+
+    /// Sets [`NodeState::taken`].
+    #[must_use]
+    pub fn with_taken(mut self, taken: bool) -> Self {
+        self.taken = taken;
+        self
+    }
+}
+
+/// The subgraphs that nodes of a graph call, as far as they are prepared.
 pub trait Callees {
-    /// Subgraph `index`.
+    /// Returns subgraph `index`, or `None` if it is not prepared.
     fn callee(&self, index: usize) -> Option<GraphView<'_>>;
 }
 
-/// The graph as a delegate sees it.
+/// A graph with propagated shapes and known constants. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct GraphView<'a> {
     model: &'a Model,
@@ -42,7 +82,8 @@ pub struct GraphView<'a> {
 }
 
 impl<'a> GraphView<'a> {
-    /// A view of subgraph `index`, whose tensors and nodes the slices describe one by one.
+    /// Creates a view of subgraph `index`. `tensors` and `shape_known` have an element per tensor, `states` one per
+    /// node.
     pub fn new(
         model: &'a Model,
         index: usize,
@@ -53,74 +94,74 @@ impl<'a> GraphView<'a> {
         GraphView { model, index, tensors, shape_known, states, callees: None }
     }
 
-    /// With the subgraphs that its nodes call.
+    /// Adds the subgraphs that the graph's nodes call.
     #[must_use]
     pub fn with_callees(mut self, callees: &'a dyn Callees) -> Self {
         self.callees = Some(callees);
         self
     }
 
-    /// A subgraph that a node of this one calls (the body of a WHILE, the decomposition of a composite), as it was last
-    /// prepared. `None` where nothing is known of it but what the file says, which [`GraphView::model`] has.
+    /// Returns a subgraph that a node of this one calls (the body of a WHILE, the decomposition of a composite), as it
+    /// was last prepared. `None` before it is prepared; [`GraphView::model`] describes it as in the file.
     pub fn callee(&self, index: usize) -> Option<GraphView<'a>> {
         self.callees?.callee(index)
     }
 
-    /// Per tensor, the node that computes it.
+    /// Returns, for each tensor, the node that computes it.
     pub fn producers(&self) -> Vec<Option<NodeId>> {
         let mut producers = vec![None; self.tensors.len()];
-        for (i, node) in self.subgraph().nodes.iter().enumerate() {
-            node.outputs.iter().for_each(|id| producers[id.0] = Some(NodeId(i)));
+        for (i, node) in self.subgraph().nodes().iter().enumerate() {
+            node.outputs().iter().for_each(|id| producers[id.0] = Some(NodeId(i)));
         }
         producers
     }
 
-    /// The float16 constant that tensor `id` was converted from, where it is a constant that a DEQUANTIZE gave:
-    /// half the bytes, for a delegate that computes with float16 weights. `producers` are the graph's own.
+    /// Returns the float16 constant behind tensor `id` if a DEQUANTIZE converts it, for delegates that compute with
+    /// float16 weights of half the size. `producers` is the result of [`GraphView::producers`].
     pub fn float16_source(&self, id: TensorId, producers: &[Option<NodeId>]) -> Option<TensorInfo<'a>> {
         let node = self.node((*producers.get(id.0)?)?);
         let source = node.input(0).filter(|t| t.ty() == TensorType::Float16 && t.is_constant())?;
         (*node.op() == Op::Builtin(BuiltinOp::DEQUANTIZE)).then_some(source)
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &'a Model {
         self.model
     }
 
-    /// The subgraph as the file describes it.
+    /// Returns the subgraph as the file describes it.
     pub fn subgraph(&self) -> &'a Subgraph {
-        &self.model.subgraphs[self.index]
+        &self.model.subgraphs()[self.index]
     }
 
-    /// The number of the subgraph in its model.
+    /// Returns the index of the subgraph in its model.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Every node in execution order.
+    /// Returns every node in execution order.
     pub fn nodes(&self) -> impl Iterator<Item = NodeView<'a>> + use<'a> {
         let this = *self;
         this.subgraph().node_ids().map(move |id| this.node(id))
     }
 
-    /// The node `id`.
+    /// Returns the node `id`.
     pub fn node(&self, id: NodeId) -> NodeView<'a> {
         NodeView { id, node: self.subgraph().node(id), state: self.states[id.0], graph: *self }
     }
 
-    /// The tensor `id`.
+    /// Returns the tensor `id`.
     pub fn tensor(&self, id: TensorId) -> TensorInfo<'a> {
         TensorInfo { id, tensor: &self.tensors[id.0], shape_known: self.shape_known[id.0], graph: *self }
     }
 
-    /// How many tensors there are.
+    /// Returns the number of tensors.
     pub fn tensor_count(&self) -> usize {
         self.tensors.len()
     }
 }
 
-/// A node: its registration (op and version), params and operands.
+/// A node: op, version, params and operands. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct NodeView<'a> {
     id: NodeId,
@@ -130,85 +171,88 @@ pub struct NodeView<'a> {
 }
 
 impl<'a> NodeView<'a> {
-    /// Its id.
+    /// Returns the id.
     pub fn id(&self) -> NodeId {
         self.id
     }
 
-    /// Its operator.
+    /// Returns the operator.
     pub fn op(&self) -> &'a Op {
-        &self.node.op
+        self.node.op()
     }
 
-    /// The version of the operator that the model asks for.
+    /// Returns the version of the operator.
     pub fn version(&self) -> u32 {
-        self.node.version
+        self.node.version()
     }
 
-    /// Its typed params.
+    /// Returns the typed params.
     pub fn params(&self) -> &'a Params {
-        &self.node.params
+        self.node.params()
     }
 
-    /// What the node stands for, where it is a marked composite: name, version, attributes, and the subgraph that
-    /// computes it out of other ops.
+    /// Returns the operation that a marked composite represents: name, version, attributes, and the subgraph that
+    /// computes it with other ops. `None` for other nodes.
     pub fn composite(&self) -> Option<Composite<'a>> {
         Composite::with_body(self.graph.model, self.node)
     }
 
-    /// The options of a custom op.
+    /// Returns the options of a custom op.
     pub fn custom_options(&self) -> &'a [u8] {
-        self.graph.model.bytes().get(self.node.custom_options.clone()).unwrap_or_default()
+        self.graph.model.bytes().get(self.node.custom_options()).unwrap_or_default()
     }
 
-    /// What is known of it before delegation.
+    /// Returns the state before delegation.
     pub fn state(&self) -> NodeState {
         self.state
     }
 
-    /// How many inputs, those left out included.
-    pub fn num_inputs(&self) -> usize {
-        self.node.inputs.len()
+    /// Returns the number of inputs, including omitted optional inputs.
+    pub fn input_count(&self) -> usize {
+        self.node.inputs().len()
     }
 
-    /// How many outputs.
-    pub fn num_outputs(&self) -> usize {
-        self.node.outputs.len()
+    /// Returns the number of outputs.
+    pub fn output_count(&self) -> usize {
+        self.node.outputs().len()
     }
 
-    /// Input `i`, if the node has it.
+    /// Returns input `i`, if the node has it.
     pub fn input(&self, i: usize) -> Option<TensorInfo<'a>> {
         self.node.input(i).map(|id| self.graph.tensor(id))
     }
 
-    /// Output `i`, if the node has it.
+    /// Returns output `i`, if the node has it.
     pub fn output(&self, i: usize) -> Option<TensorInfo<'a>> {
-        self.node.outputs.get(i).map(|&id| self.graph.tensor(id))
+        self.node.outputs().get(i).map(|&id| self.graph.tensor(id))
     }
 
-    /// All inputs that are there.
+    /// Returns all inputs, without omitted ones.
     pub fn inputs(&self) -> impl Iterator<Item = TensorInfo<'a>> + use<'a> {
         let graph = self.graph;
-        self.node.inputs.iter().flatten().map(move |&id| graph.tensor(id))
+        self.node.inputs().iter().flatten().map(move |&id| graph.tensor(id))
     }
 
-    /// All outputs.
+    /// Returns all outputs.
     pub fn outputs(&self) -> impl Iterator<Item = TensorInfo<'a>> + use<'a> {
         let graph = self.graph;
-        self.node.outputs.iter().map(move |&id| graph.tensor(id))
+        self.node.outputs().iter().map(move |&id| graph.tensor(id))
     }
 
-    /// The graph that it is in.
+    /// Returns the graph that contains the node.
     pub fn graph(&self) -> GraphView<'a> {
         self.graph
     }
 
-    /// The node in the model.
+    /// Returns the node in the model.
     pub fn node(&self) -> &'a Node {
         self.node
     }
 
-    /// Ok when all shapes are known before running.
+    /// Checks that no shape depends on data.
+    ///
+    /// # Errors
+    /// [`Rejection::DynamicShape`].
     pub fn check_static(&self) -> Result<(), Rejection> {
         match self.inputs().chain(self.outputs()).find(|t| t.shape().is_none()) {
             Some(tensor) => Err(Rejection::DynamicShape { tensor: tensor.name().to_owned() }),
@@ -217,7 +261,7 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// A tensor: shape, type, quantization and, where it is constant, data.
+/// A tensor: shape, type, quantization and, for a constant, data. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct TensorInfo<'a> {
     id: TensorId,
@@ -227,54 +271,88 @@ pub struct TensorInfo<'a> {
 }
 
 impl<'a> TensorInfo<'a> {
-    /// Its id.
+    /// Returns the id.
     pub fn id(&self) -> TensorId {
         self.id
     }
 
-    /// Its name, possibly empty.
+    /// Returns the name, possibly empty.
     pub fn name(&self) -> &'a str {
         &self.tensor.name
     }
 
-    /// Element type.
+    /// Returns the element type.
     pub fn ty(&self) -> TensorType {
         self.tensor.ty
     }
 
-    /// Shape; `None` where it is known only while running.
+    /// Returns the shape; `None` if it depends on data.
     pub fn shape(&self) -> Option<&'a Shape> {
         self.shape_known.then_some(&self.tensor.shape)
     }
 
-    /// Quantization, if any.
+    /// Returns the quantization, if any.
     pub fn quantization(&self) -> Option<&'a Quantization> {
         self.tensor.quantization.as_deref()
     }
 
-    /// True for a constant of the file, and for one that was computed from constants.
+    /// Returns true for a constant of the file, and for the output of a folded node.
     pub fn is_constant(&self) -> bool {
         matches!(self.tensor.placement(), Placement::Constant | Placement::Released)
     }
 
-    /// Its constant data; `None` also where an interpreter has released it since delegates were asked. Sparse
-    /// constants are as stored; their dense form is the output of their DENSIFY node.
+    /// Returns the constant data. `None` for other tensors, and for a constant that the interpreter released after
+    /// kernels were created. Sparse constants are returned as stored; their dense form is the output of their DENSIFY
+    /// node.
     pub fn constant(&self) -> Option<&'a [u8]> {
         self.tensor.is_constant().then(|| self.tensor.bytes())
     }
 
-    /// Its constant elements.
+    /// Returns the constant elements; `None` also for another element type.
     pub fn constant_as<T: delegraph_core::Element>(&self) -> Option<&'a [T]> {
         self.tensor.is_constant().then(|| self.tensor.elements().ok()).flatten()
     }
 
-    /// True for state that lives from one invocation to the next.
+    /// Returns true for state that persists between invocations.
     pub fn is_variable(&self) -> bool {
-        self.graph.subgraph().tensor(self.id).is_variable
+        self.graph.subgraph().tensor(self.id).is_variable()
     }
 
-    /// The tensor at run time.
+    /// Returns the runtime tensor.
     pub fn tensor(&self) -> &'a RuntimeTensor {
         self.tensor
+    }
+}
+
+impl fmt::Debug for GraphView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GraphView")
+            .field("index", &self.index)
+            .field("nodes", &self.states.len())
+            .field("tensors", &self.tensors.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for NodeView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeView")
+            .field("id", &self.id)
+            .field("op", self.op())
+            .field("version", &self.version())
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for TensorInfo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TensorInfo")
+            .field("id", &self.id)
+            .field("name", &self.name())
+            .field("ty", &self.ty())
+            .field("shape", &self.shape())
+            .field("constant", &self.is_constant())
+            .finish_non_exhaustive()
     }
 }

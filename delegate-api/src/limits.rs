@@ -1,27 +1,36 @@
-//! Limits on what is delegated, and what delegating is worth.
+//! Limits on delegation, and the cost model behind one of them.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use delegraph_core::ops::{OpSignature, Operand, definition};
 use delegraph_core::{NodeId, Op, TensorId};
 
 use crate::{DelegateParams, GraphView, NodeView, Rejection};
 
-/// Limits on what is delegated: a delegate's own ([`SimpleDelegate::options`](crate::SimpleDelegate::options)), or an
-/// application's for one of its delegates. Both hold.
+/// Limits on delegation: a delegate's own ([`SimpleDelegate::options`](crate::SimpleDelegate::options)), or an
+/// application's for one of its delegates. Both apply.
+///
+/// ```
+/// use delegraph_delegate_api::PartitionOptions;
+/// use delegraph_core::BuiltinOp;
+///
+/// let limits = PartitionOptions::default().with_min_nodes(2).with_excluded_ops([BuiltinOp::SOFTMAX.into()]);
+/// ```
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct PartitionOptions {
-    /// At most so many partitions, those with most nodes. `None`: no limit.
+    /// Maximum number of partitions; those with most nodes are kept. `None`: no limit.
     pub max_partitions: Option<usize>,
-    /// Partitions with fewer nodes stay on the CPU.
+    /// Minimum number of nodes of a partition; smaller ones stay on the CPU.
     pub min_nodes: usize,
-    /// Only nodes with these numbers. Halving the range again and again finds the node that goes wrong.
+    /// Only nodes with these indices are delegated. Bisecting the range finds a faulty node.
     pub nodes: Option<Range<usize>>,
-    /// Not these nodes.
+    /// Nodes that are not delegated.
     pub excluded_nodes: Vec<NodeId>,
-    /// Not these ops.
+    /// Ops that are not delegated.
     pub excluded_ops: Vec<Op>,
-    /// Only partitions that gain more than their copies cost. `None`: whatever is supported.
+    /// The cost model. Only partitions that gain more than their copies cost are delegated. `None`: no cost model.
     pub cost: Option<CostModel>,
 }
 
@@ -39,12 +48,54 @@ impl Default for PartitionOptions {
 }
 
 impl PartitionOptions {
-    /// Ok where nothing excludes the node.
+    /// Sets [`PartitionOptions::max_partitions`].
+    #[must_use]
+    pub fn with_max_partitions(mut self, max_partitions: usize) -> Self {
+        self.max_partitions = Some(max_partitions);
+        self
+    }
+
+    /// Sets [`PartitionOptions::min_nodes`].
+    #[must_use]
+    pub fn with_min_nodes(mut self, min_nodes: usize) -> Self {
+        self.min_nodes = min_nodes;
+        self
+    }
+
+    /// Sets [`PartitionOptions::nodes`].
+    #[must_use]
+    pub fn with_nodes(mut self, nodes: Range<usize>) -> Self {
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Sets [`PartitionOptions::excluded_nodes`].
+    #[must_use]
+    pub fn with_excluded_nodes(mut self, nodes: impl IntoIterator<Item = NodeId>) -> Self {
+        self.excluded_nodes = nodes.into_iter().collect();
+        self
+    }
+
+    /// Sets [`PartitionOptions::excluded_ops`].
+    #[must_use]
+    pub fn with_excluded_ops(mut self, ops: impl IntoIterator<Item = Op>) -> Self {
+        self.excluded_ops = ops.into_iter().collect();
+        self
+    }
+
+    /// Sets [`PartitionOptions::cost`].
+    #[must_use]
+    pub fn with_cost(mut self, cost: CostModel) -> Self {
+        self.cost = Some(cost);
+        self
+    }
+
+    /// Checks that the node is not excluded.
     pub(crate) fn check(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
         let excluded = |what: String| Err(Rejection::Excluded(what));
         match &self.nodes {
             Some(range) if !range.contains(&node.id().0) => {
-                return excluded(format!("only nodes {} to before {} are delegated", range.start, range.end));
+                return excluded(format!("only nodes {}..{} are delegated", range.start, range.end));
             }
             _ => {}
         }
@@ -57,51 +108,71 @@ impl PartitionOptions {
         Ok(())
     }
 
-    /// Whether partitions may be dropped once they are known.
+    /// Returns whether limits apply to whole partitions.
     pub(crate) fn limits_partitions(&self) -> bool {
         self.max_partitions.is_some() || self.min_nodes > 1 || self.cost.is_some()
     }
 }
 
-/// How fast a backend works.
+/// The speed of a backend.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Rates {
-    /// Multiply-adds per second, where arithmetic is what takes the time.
+    /// Multiply-adds per second of nodes that are bound by arithmetic.
     pub multiply_adds: f64,
-    /// Bytes of operands per second, where moving them is.
+    /// Bytes of operands per second of nodes that are bound by memory.
     pub bytes: f64,
 }
 
 impl Rates {
-    /// Seconds for a piece of work: arithmetic and moving go on at the same time.
+    /// Creates rates from multiply-adds per second and bytes per second.
+    pub fn new(multiply_adds: f64, bytes: f64) -> Self {
+        Rates { multiply_adds, bytes }
+    }
+
+    /// Returns the seconds for work of this cost. Arithmetic and memory accesses overlap.
     fn seconds(&self, cost: Cost) -> f64 {
         (cost.multiply_adds as f64 / self.multiply_adds).max(cost.bytes as f64 / self.bytes)
     }
 }
 
-/// When a partition is worth its copies.
+/// Estimates whether a partition gains more than its copies cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct CostModel {
-    /// The CPU kernels.
+    /// The speed of the CPU kernels.
     pub cpu: Rates,
-    /// The delegate.
+    /// The speed of the delegate.
     pub delegate: Rates,
-    /// Bytes per second over the partition's borders.
+    /// Bytes copied to and from a partition, per second.
     pub copies: f64,
-    /// Seconds that a run of a partition takes however small it is.
-    pub overhead: f64,
+    /// The time of each run of a partition that does not depend on its size.
+    pub overhead: Duration,
 }
 
 impl CostModel {
-    /// Seconds on the CPU and with the delegate, copies included.
-    pub fn seconds(&self, partition: &DelegateParams, graph: &GraphView<'_>) -> (f64, f64) {
+    /// Creates a cost model. `copies` is in bytes per second, `overhead` per run of a partition.
+    pub fn new(cpu: Rates, delegate: Rates, copies: f64, overhead: Duration) -> Self {
+        CostModel { cpu, delegate, copies, overhead }
+    }
+
+    /// Returns the estimated time of a partition on both backends. A time that is not finite or exceeds the range is
+    /// [`Duration::MAX`].
+    pub fn estimate(&self, partition: &DelegateParams, graph: &GraphView<'_>) -> Estimate {
+        let (cpu, delegate) = self.seconds(partition, graph);
+        let time = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        Estimate { cpu: time(cpu), delegate: time(delegate) }
+    }
+
+    /// Returns the seconds on the CPU and with the delegate, including copies.
+    fn seconds(&self, partition: &DelegateParams, graph: &GraphView<'_>) -> (f64, f64) {
         let boundary = partition.inputs.iter().chain(&partition.outputs);
         let copied: u64 = boundary.map(|&id| bytes(graph, id)).fold(0, u64::saturating_add);
         let costs = partition.nodes.iter().map(|&id| graph.node(id).cost());
         let (cpu, own) = costs.fold((0.0, 0.0), |(cpu, own), cost| {
             (cpu + self.cpu.seconds(cost), own + self.delegate.seconds(cost))
         });
-        (cpu, own + copied as f64 / self.copies + self.overhead)
+        (cpu, own + copied as f64 / self.copies + self.overhead.as_secs_f64())
     }
 
     pub(crate) fn check(&self, partition: &DelegateParams, graph: &GraphView<'_>) -> Result<(), Rejection> {
@@ -116,18 +187,35 @@ impl CostModel {
     }
 }
 
-/// What a node takes, whoever runs it.
+/// The estimated time of a partition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Estimate {
+    /// Time on the CPU.
+    pub cpu: Duration,
+    /// Time with the delegate, including copies.
+    pub delegate: Duration,
+}
+
+/// The work of a node, independent of the backend.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cost {
     /// Multiply-adds.
     pub multiply_adds: u64,
-    /// Bytes of inputs, constants among them, and outputs.
+    /// Bytes of inputs (including constants) and outputs.
     pub bytes: u64,
 }
 
+impl Cost {
+    /// Creates the cost of this number of multiply-adds and bytes.
+    pub fn new(multiply_adds: u64, bytes: u64) -> Self {
+        Cost { multiply_adds, bytes }
+    }
+}
+
 impl NodeView<'_> {
-    /// What the node takes. Nothing for one that was computed while preparing, and no arithmetic for custom ops and for
-    /// shapes that are not known.
+    /// Returns the work of the node. Zero for a folded node; without arithmetic for custom ops and for unknown shapes.
     pub fn cost(&self) -> Cost {
         if self.state().folded {
             return Cost::default();
@@ -138,6 +226,14 @@ impl NodeView<'_> {
         let definition = self.op().builtin().and_then(definition).filter(|_| known);
         let multiply_adds = definition.map_or(0, |def| (def.multiply_adds)(&self.signature()));
         Cost { multiply_adds, bytes }
+    }
+
+    /// Returns the lowest version of the op that has the features which the node uses. Its own version for custom ops, and
+    /// where shapes are known only at run time.
+    pub fn needed_version(&self) -> u32 {
+        let known = self.inputs().chain(self.outputs()).all(|t| t.shape().is_some());
+        let definition = self.op().builtin().and_then(definition).filter(|_| known);
+        definition.map_or(self.version(), |def| (def.min_version)(&self.signature()))
     }
 
     fn signature(&self) -> OpSignature<'_> {
@@ -153,13 +249,13 @@ impl NodeView<'_> {
         }
         OpSignature {
             params: self.params(),
-            inputs: (0..self.num_inputs()).map(|i| self.input(i).map(operand)).collect(),
+            inputs: (0..self.input_count()).map(|i| self.input(i).map(operand)).collect(),
             outputs: self.outputs().map(operand).collect(),
         }
     }
 }
 
-/// Bytes of a tensor; none where its shape is not known.
+/// Returns the bytes of a tensor; 0 if its shape is unknown.
 pub(crate) fn bytes(graph: &GraphView<'_>, id: TensorId) -> u64 {
     let tensor = graph.tensor(id);
     tensor.shape().and_then(|_| tensor.tensor().byte_size().ok()).map_or(0, |bytes| bytes as u64)

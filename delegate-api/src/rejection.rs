@@ -1,105 +1,119 @@
-//! Why a delegate does not run a node.
+//! The reasons for which a delegate does not run a node.
 
-use delegraph_core::{Op, TensorType};
+use delegraph_core::{Op, TensorType, printable, printable_lines};
 
-/// Why a delegate does not run a node.
+/// The reason for which a delegate does not run a node or a marked composite. States what was observed and what is
+/// supported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// The model asks for a newer version of the op.
+    /// The node's version is newer than supported.
     #[error("{op} version {version} is above the highest supported, {max}")]
     VersionTooHigh {
         /// The op.
         op: Op,
-        /// The version wanted.
+        /// The node's version.
         version: u32,
         /// The highest version supported.
         max: u32,
     },
-    /// The delegate does not have the op.
+    /// The node uses features of a newer version of its op than its own, and that is newer than supported.
+    #[error("{op} version {version} uses features of version {needed}; the highest supported is {max}")]
+    UnderstatedVersion {
+        /// The op.
+        op: Op,
+        /// The node's version.
+        version: u32,
+        /// The version that has the features.
+        needed: u32,
+        /// The highest version supported.
+        max: u32,
+    },
+    /// The op is not supported.
     #[error("{op} is not supported")]
     UnsupportedOp {
         /// The op.
         op: Op,
     },
-    /// The delegate does not have the marked composite.
-    #[error("composite \"{name}\" is not supported")]
+    /// The marked composite is not supported.
+    #[error("composite \"{}\" is not supported", printable(name))]
     UnsupportedComposite {
-        /// The operation that it stands for.
+        /// The name of the operation.
         name: String,
     },
-    /// The model asks for a newer version of the marked composite.
-    #[error("composite \"{name}\" version {version} is above the highest supported, {max}")]
+    /// The composite's version is newer than supported.
+    #[error("composite \"{}\" version {version} is above the highest supported, {max}", printable(name))]
     CompositeVersionTooHigh {
-        /// The operation that it stands for.
+        /// The name of the operation.
         name: String,
-        /// The version wanted.
+        /// The node's version.
         version: u32,
         /// The highest version supported.
         max: u32,
     },
-    /// An operand's element type.
-    #[error("{operand} has type {ty}")]
+    /// An operand has an unsupported element type.
+    #[error("{} has type {ty}", printable(operand))]
     UnsupportedType {
-        /// Which operand: `input 0`, `output 1`.
+        /// The operand: `input 0`, `output 1`.
         operand: String,
         /// Its type.
         ty: TensorType,
     },
-    /// A parameter, shape or combination of operands.
-    #[error("{0}")]
+    /// An unsupported parameter, shape or combination of operands.
+    #[error("{}", printable(.0))]
     UnsupportedParam(String),
-    /// The shape of a tensor is known only while running.
-    #[error("the shape of tensor \"{tensor}\" is known only at run time")]
+    /// The shape of a tensor depends on data.
+    #[error("the shape of tensor \"{}\" is known only at run time", printable(tensor))]
     DynamicShape {
         /// The tensor's name.
         tensor: String,
     },
-    /// The device cannot hold or bind something this large.
-    #[error("device limit: {0}")]
+    /// A buffer or binding exceeds a limit of the device.
+    #[error("device limit: {}", printable(.0))]
     DeviceLimit(String),
-    /// The application replaced the builtin kernel, so the op may mean something else.
-    #[error("{op} was overridden by the application's own kernel")]
+    /// The application replaced the builtin kernel, so that the op may compute something else.
+    #[error("the application replaced the kernel of {op}")]
     Overridden {
         /// The op.
         op: Op,
     },
-    /// The partition that the node would be in has fewer nodes than are worth delegating.
-    #[error("its partition has {nodes} nodes, fewer than the minimum of {min}")]
+    /// The node's partition has fewer nodes than the minimum.
+    #[error("its partition has {nodes} node{}, fewer than the minimum of {min}", if *.nodes == 1 { "" } else { "s" })]
     PartitionTooSmall {
         /// Nodes in the partition.
         nodes: usize,
         /// The minimum.
         min: usize,
     },
-    /// Larger partitions already use up the number allowed.
-    #[error("only the {max} largest partitions are delegated")]
+    /// The limit on partitions is reached by partitions with more nodes.
+    #[error("only the largest partitions are delegated, at most {max}")]
     TooManyPartitions {
-        /// The number allowed.
+        /// The maximum.
         max: usize,
     },
-    /// The application does not want it delegated.
-    #[error("{0}")]
+    /// The application excluded the node.
+    #[error("{}", printable(.0))]
     Excluded(String),
-    /// Running it on the CPU costs less.
-    #[error("not worth its copies: {0}")]
+    /// The CPU is estimated to be faster.
+    #[error("not worth its copies: {}", printable(.0))]
     CostModel(String),
-    /// The delegate failed and everything that it claimed was given back.
-    #[error("the delegate failed: {0}")]
+    /// The delegate failed and lost all its claims.
+    #[error("the delegate failed: {}", printable_lines(.0))]
     DelegateFailed(String),
-    /// The node was not claimed, and the delegate did not say why.
+    /// The delegate neither claimed nor rejected the node, which it may claim.
     #[error("not claimed")]
     NotClaimed,
-    /// Anything else.
-    #[error("{0}")]
+    /// Any other reason.
+    #[error("{}", printable(.0))]
     Other(String),
 }
 
 impl Rejection {
-    /// A short, stable name of the kind of reason, for JSON and tables.
+    /// Returns a short, stable name of the variant, for JSON and tables.
     pub fn kind(&self) -> &'static str {
         match self {
             Rejection::VersionTooHigh { .. } => "VersionTooHigh",
+            Rejection::UnderstatedVersion { .. } => "UnderstatedVersion",
             Rejection::UnsupportedOp { .. } => "UnsupportedOp",
             Rejection::UnsupportedComposite { .. } => "UnsupportedComposite",
             Rejection::CompositeVersionTooHigh { .. } => "CompositeVersionTooHigh",

@@ -1,50 +1,69 @@
-//! Who runs what, and why not.
+//! The result of delegation: the runner of each node, and the reasons of rejections.
+
+use std::fmt;
 
 use delegraph_core::{NodeId, Op, TensorId};
 
-use crate::Rejection;
+use crate::{DelegateParams, Rejection};
 
-/// Who runs a node.
+/// What runs a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Runner {
     /// A CPU kernel.
     Cpu,
-    /// Nobody, while running: its inputs are constant, it was computed while preparing.
+    /// Nothing at run time: its inputs are constant, and it was computed while preparing.
     Folded,
-    /// Partition `partition` of the delegate `delegate` (its number in the order of application).
+    /// A partition of a delegate.
     Delegate {
-        /// Which delegate.
+        /// The delegate's index, in the order in which delegates were added.
         delegate: usize,
-        /// Which of the report's partitions.
+        /// Index into [`Report::partitions`].
         partition: usize,
     },
 }
 
 /// One node of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeReport {
     /// The node.
     pub node: NodeId,
-    /// Its op.
+    /// The node's op.
     pub op: Op,
-    /// Its version.
+    /// The node's version.
     pub version: u32,
-    /// Who runs it.
+    /// The node's runner.
     pub runner: Runner,
-    /// Per delegate that left it, in the order of application, the reason.
+    /// Each delegate that rejected the node, by its index, with the reason; in the order in which delegates were added.
     pub rejections: Vec<(usize, Rejection)>,
+}
+
+impl NodeReport {
+    /// Creates a node that no delegate rejected.
+    pub fn new(node: NodeId, op: Op, version: u32, runner: Runner) -> Self {
+        NodeReport { node, op, version, runner, rejections: Vec::new() }
+    }
+
+    /// Sets [`NodeReport::rejections`].
+    #[must_use]
+    pub fn with_rejections(mut self, rejections: Vec<(usize, Rejection)>) -> Self {
+        self.rejections = rejections;
+        self
+    }
 }
 
 /// One partition of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PartitionReport {
-    /// Which delegate runs it.
+    /// The index of the delegate that runs it.
     pub delegate: usize,
-    /// Its nodes.
+    /// The nodes of the partition.
     pub nodes: Vec<NodeId>,
-    /// Tensors that come in from elsewhere.
+    /// Tensors that the partition reads and does not compute.
     pub inputs: Vec<TensorId>,
-    /// Tensors that others read.
+    /// Tensors that other nodes, or the caller, read.
     pub outputs: Vec<TensorId>,
     /// Multiply-adds of one run.
     pub multiply_adds: u64,
@@ -52,55 +71,132 @@ pub struct PartitionReport {
     pub boundary_bytes: usize,
 }
 
-/// What became of a marked composite: a delegate claimed it, else a kernel of its name runs it, else its body took its
-/// place, else (where the body cannot) its body is called.
+impl PartitionReport {
+    /// Creates a partition of the delegate with this index, of unknown cost.
+    pub fn new(delegate: usize, params: DelegateParams) -> Self {
+        let DelegateParams { nodes, inputs, outputs } = params;
+        PartitionReport { delegate, nodes, inputs, outputs, multiply_adds: 0, boundary_bytes: 0 }
+    }
+
+    /// Sets [`PartitionReport::multiply_adds`].
+    #[must_use]
+    pub fn with_multiply_adds(mut self, multiply_adds: u64) -> Self {
+        self.multiply_adds = multiply_adds;
+        self
+    }
+
+    /// Sets [`PartitionReport::boundary_bytes`].
+    #[must_use]
+    pub fn with_boundary_bytes(mut self, boundary_bytes: usize) -> Self {
+        self.boundary_bytes = boundary_bytes;
+        self
+    }
+}
+
+/// The runner of a marked composite: a delegate that claimed it, otherwise a kernel of its name, otherwise its inlined
+/// body, otherwise (if the body cannot be inlined) a call of its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CompositeReport {
-    /// The operation that it stands for.
+    /// The name of the operation.
     pub name: String,
     /// The version of the operation.
     pub version: u32,
-    /// Who runs it.
+    /// The composite's runner.
     pub runner: CompositeRunner,
-    /// The node, or, where its body took its place, the nodes of the body, in the numbers of this report.
+    /// The node or, for an inlined composite, the nodes of its body, as numbered in this report.
     pub nodes: Vec<NodeId>,
+    /// Each delegate that left the composite as a whole, by its index, with the reason; in the order in which delegates
+    /// were added.
+    pub rejections: Vec<(usize, Rejection)>,
 }
 
-/// Who runs a marked composite.
+impl CompositeReport {
+    /// Creates the report of the composite `name` at `version`, which `nodes` represent.
+    pub fn new(name: impl Into<String>, version: u32, runner: CompositeRunner, nodes: Vec<NodeId>) -> Self {
+        CompositeReport { name: name.into(), version, runner, nodes, rejections: Vec::new() }
+    }
+
+    /// Sets [`CompositeReport::rejections`].
+    #[must_use]
+    pub fn with_rejections(mut self, rejections: Vec<(usize, Rejection)>) -> Self {
+        self.rejections = rejections;
+        self
+    }
+}
+
+/// The runner of a marked composite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CompositeRunner {
-    /// A delegate claimed it: its number in the order of application.
+    /// The delegate with this index, in the order in which delegates were added.
     Delegate(usize),
-    /// A kernel that the resolver has under its name.
+    /// A kernel that is registered under its name.
     Kernel,
-    /// Its body took its place: each node has its own runner.
+    /// Its body, inlined: each node has its own runner.
     Inlined,
-    /// Its body is called: it has state, or hands an input through to an output of the model.
+    /// Its body, called: it has state, or passes an input through to an output of the model.
     Called,
 }
 
-/// For every node, who runs it, or why a delegate does not.
+/// A delegate that failed. The nodes that it had claimed run on the CPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DelegateFailure {
+    /// The delegate's name.
+    pub delegate: String,
+    /// The message of its error or panic.
+    pub message: String,
+}
+
+impl DelegateFailure {
+    /// Creates a failure of `delegate`.
+    pub fn new(delegate: impl Into<String>, message: impl Into<String>) -> Self {
+        DelegateFailure { delegate: delegate.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for DelegateFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.delegate, self.message)
+    }
+}
+
+/// The runner of every node of a subgraph, and the reasons of rejections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
-    /// The delegates' names, in the order of application.
+    /// The delegates' names, in the order in which they were added.
     pub delegates: Vec<String>,
     /// Every node of the subgraph.
     pub nodes: Vec<NodeReport>,
     /// Every partition.
     pub partitions: Vec<PartitionReport>,
-    /// Delegates that failed: everything that they claimed went back to the CPU.
-    pub failures: Vec<(String, String)>,
+    /// Delegates that failed.
+    pub failures: Vec<DelegateFailure>,
     /// Every marked composite.
     pub composites: Vec<CompositeReport>,
 }
 
 impl Report {
-    /// How many nodes a delegate has.
+    /// Creates a report without partitions.
+    pub fn new(delegates: Vec<String>, nodes: Vec<NodeReport>) -> Self {
+        Report { delegates, nodes, ..Report::default() }
+    }
+
+    /// Sets [`Report::failures`].
+    #[must_use]
+    pub fn with_failures(mut self, failures: Vec<DelegateFailure>) -> Self {
+        self.failures = failures;
+        self
+    }
+
+    /// Returns the number of delegated nodes.
     pub fn delegated_nodes(&self) -> usize {
         self.nodes.iter().filter(|n| matches!(n.runner, Runner::Delegate { .. })).count()
     }
 
-    /// Nodes that some delegate left, with the last reason given.
+    /// Returns nodes that at least one delegate rejected and none runs, each with the last reason.
     pub fn rejected(&self) -> impl Iterator<Item = (&NodeReport, &Rejection)> {
         self.nodes
             .iter()

@@ -1,6 +1,6 @@
-//! The headers in `include` say what `src/plugin/abi.rs` and `src/plugin/ops_abi.rs` say.
+//! The headers in `include` declare the same as `abi.rs`, `ops_abi.rs` and `fusions_abi.rs` in `src/plugin`.
 //!
-//! `DELEGRAPH_WRITE_HEADER=1 cargo test -p delegraph-delegate-api --test header` writes them anew.
+//! `DELEGRAPH_WRITE_HEADER=1 cargo test -p delegraph-delegate-api --test header` writes them.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
 
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use syn::{Attribute, Expr, Fields, File, Item, ItemStruct, Lit, Meta, ReturnType, Type, TypePtr};
 
-/// A header: the file that it is made of, its own name, what it says before and after.
+/// A header: the file that it is generated from, its own name, the text before and after the declarations.
 struct Header {
     source: &'static str,
     name: &'static str,
@@ -17,7 +17,7 @@ struct Header {
     entry: &'static str,
 }
 
-const HEADERS: [Header; 2] = [
+const HEADERS: [Header; 3] = [
     Header {
         source: "src/plugin/abi.rs",
         name: "delegraph_plugin.h",
@@ -67,6 +67,28 @@ extern \"C\" {
         entry: "\
 /** The function that a library of kernels exports. */
 DELEGRAPH_EXPORT const DelegraphKernelLibrary *delegraph_kernel_library(void);
+",
+    },
+    Header {
+        source: "src/plugin/fusions_abi.rs",
+        name: "delegraph_fusions.h",
+        about: "\
+/* The interface between Delegraph and fusions in shared libraries, for authors in C and C++.
+ *
+ * Generated from src/plugin/fusions_abi.rs of delegraph-delegate-api, whose test `header` holds the two together.
+ * How to write a library of fusions: docs/fusion.md and examples/fusions.
+ *
+",
+        includes: "\
+#include \"delegraph_plugin.h\"
+
+#ifdef __cplusplus
+extern \"C\" {
+#endif
+",
+        entry: "\
+/** The function that a library of fusions exports. */
+DELEGRAPH_EXPORT const DelegraphFusionLibrary *delegraph_fusion_library(void);
 ",
     },
 ];

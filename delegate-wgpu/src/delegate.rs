@@ -1,78 +1,97 @@
-//! The delegate: what it claims, and the kernels that it makes.
+//! The delegate: claims nodes, and creates the kernels of its partitions.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use delegraph_core::{BuiltinOp, Error, NodeId, Result, TensorType};
 use delegraph_delegate_api::{
-    Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeView, PartitionOptions,
-    Rejection, SimpleDelegate, VersionTable,
+    BufferHandle, Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeView,
+    PartitionOptions, Rejection, SimpleDelegate, VersionTable,
 };
 
-use crate::ahead::Ahead;
-use crate::context::Context;
-use crate::device::{WgpuError, open};
-use crate::graph::Graph;
+use crate::compile::{Compiler, VariantRequest, VariantSearch, Warmup};
+use crate::device::adapter::{WgpuError, open};
+use crate::device::options::WgpuOptions;
+use crate::device::{Gpu, NAME};
+use crate::graph::lowering::Builder;
+use crate::graph::{Graph, passes};
 use crate::kernel::WgpuKernel;
-use crate::later::Need;
-use crate::lower::Builder;
-use crate::options::WgpuOptions;
-use crate::twins::Twins;
-use crate::{NAME, ops, passes};
+use crate::memory::{GpuBuffer, TextureInput, uploads};
+use crate::ops;
 
 /// Runs parts of a model on a GPU.
 ///
-/// All kernels of a delegate share one device and its compiled pipelines. So do its clones, which is how several
-/// interpreters run on one device.
+/// All kernels of a delegate share one device and its compiled pipelines. Clones share them too, so that several
+/// interpreters can run on one device.
 #[derive(Clone)]
 pub struct WgpuDelegate {
-    context: Arc<Context>,
+    gpu: Arc<Gpu>,
+    compiler: Arc<Compiler>,
     versions: VersionTable,
     partitions: PartitionOptions,
     max_gpu_bytes: Option<u64>,
     fusion: bool,
     info: wgpu::AdapterInfo,
-    foreseen: Foreseen,
+    requested: RequestedVariants,
 }
 
-/// The partitions, each by its subgraph and its nodes, whose kernels for other sizes were asked for, and by whom. A clone
-/// may serve another model.
+/// The partitions for which variants for other sizes were requested. Not cloned: a clone may serve another model.
 #[derive(Default)]
-struct Foreseen {
+struct RequestedVariants {
     partitions: HashSet<(usize, Vec<NodeId>)>,
-    need: Option<Arc<Need>>,
+    request: Option<Arc<VariantRequest>>,
 }
 
-impl Clone for Foreseen {
+impl Clone for RequestedVariants {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
 impl WgpuDelegate {
-    /// A delegate on the adapter that `options` choose.
+    /// Creates a delegate on the adapter that `options` choose. Blocks until the device is open; on the web, and in
+    /// applications that must not block, [`WgpuDelegate::new_async`] opens it.
     ///
     /// # Errors
-    /// [`WgpuError`] when there is no such adapter, or it cannot be opened.
+    /// [`WgpuError`] where no adapter matches, or the adapter cannot be opened.
     pub fn new(options: WgpuOptions) -> Result<Self, WgpuError> {
-        let (device, queue, adapter) = open(&options)?;
-        let (info, ahead) = (adapter.get_info(), Ahead::new(&adapter));
-        let delegate = Self::make(device, queue, info, options, ahead);
-        delegate.context.watch();
+        pollster::block_on(Self::new_async(options))
+    }
+
+    /// Creates a delegate on the adapter that `options` choose, opened without blocking. The future works with any
+    /// executor.
+    ///
+    /// ```no_run
+    /// # use delegraph_delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
+    /// # async fn open() -> Result<(), WgpuError> {
+    /// let delegate = WgpuDelegate::new_async(WgpuOptions::default()).await?;
+    /// println!("running on {}", delegate.adapter().name);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`WgpuDelegate::new`].
+    pub async fn new_async(options: WgpuOptions) -> Result<Self, WgpuError> {
+        let (device, queue, adapter) = open(&options).await?;
+        let (info, warmup) = (adapter.get_info(), Warmup::new(&adapter));
+        let delegate = Self::make(device, queue, info, options, warmup);
+        delegate.gpu.watch();
         Ok(delegate)
     }
 
-    /// As [`WgpuDelegate::new`], for applications that go on without one: where it cannot be had, what is returned fails
-    /// while preparing. Policy `Prefer` then runs the model on the CPU, and the report says why; `Require` is the error.
+    /// As [`WgpuDelegate::new`], for applications that also run without a GPU. Where no device is available, the
+    /// returned delegate fails in `prepare`: policy `Prefer` then runs the model on the CPU and reports the error,
+    /// policy `Require` returns it.
     pub fn open_or_report(options: WgpuOptions) -> Box<dyn Delegate> {
         match Self::new(options) {
             Ok(delegate) => Box::new(delegate),
-            Err(error) => Box::new(Missing { error, versions: ops::versions() }),
+            Err(error) => Box::new(UnavailableDelegate { error, versions: ops::versions() }),
         }
     }
 
-    /// A delegate on a device that the application opened; `options.adapter` is not looked at. Nothing beyond
-    /// WebGPU's default limits is needed of it; what it has beyond them is used.
+    /// Creates a delegate on a device that the application opened; `options.adapter` is ignored. WebGPU's default
+    /// limits suffice; higher limits are used where the device has them.
     pub fn with_device(
         device: wgpu::Device,
         queue: wgpu::Queue,
@@ -87,26 +106,27 @@ impl WgpuDelegate {
         queue: wgpu::Queue,
         info: wgpu::AdapterInfo,
         options: WgpuOptions,
-        ahead: Option<Ahead>,
+        warmup: Option<Warmup>,
     ) -> Self {
-        let context = Arc::new(Context::new(device, queue, &info, &options, ahead));
+        let gpu = Arc::new(Gpu::new(device, queue, &info, &options));
+        let compiler = Arc::new(Compiler::new(&gpu, &info, &options, warmup));
         let table = ops::versions();
         let versions =
             options.custom_ops.iter().fold(table, |t, op| t.with_custom(op.name(), op.max_version()));
         let WgpuOptions { partitions, max_gpu_bytes, fusion, .. } = options;
-        let foreseen = Foreseen::default();
-        WgpuDelegate { context, versions, partitions, max_gpu_bytes, fusion, info, foreseen }
+        let requested = RequestedVariants::default();
+        WgpuDelegate { gpu, compiler, versions, partitions, max_gpu_bytes, fusion, info, requested }
     }
 
     #[cfg(test)]
     pub(crate) fn kernel(&self, params: &DelegateParams, graph: &GraphView<'_>) -> Result<WgpuKernel> {
-        WgpuKernel::build(Arc::clone(&self.context), self.lowered(params, graph)?, params, graph)
+        WgpuKernel::build(&self.gpu, &self.compiler, self.lowered(params, graph)?, params, graph)
     }
 
-    /// A partition as steps, after all passes.
+    /// Lowers a partition and runs all passes.
     fn lowered<'g>(&self, params: &DelegateParams, graph: &GraphView<'g>) -> Result<Graph<'g>> {
-        let mut builder = Builder::new(&self.context);
-        let failed = |message: String| Error::Delegate { delegate: NAME.into(), message };
+        let mut builder = Builder::new(&self.gpu);
+        let failed = |message: String| Error::delegate(NAME, message);
         for &id in &params.inputs {
             builder.add_input(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
         }
@@ -120,20 +140,20 @@ impl WgpuDelegate {
         }
         builder.add_states(&params.inputs);
         let mut lowered = builder.graph;
-        let alignment = self.context.limits.min_storage_buffer_offset_alignment;
+        let alignment = self.gpu.limits.min_storage_buffer_offset_alignment;
         if self.fusion {
             passes::optimize(&mut lowered, alignment.into());
         }
-        if self.context.caps.software {
-            // Nothing is gained by less to read, and unpacking takes time.
+        if self.gpu.caps.software {
+            // Software adapters do not gain from fewer bytes, and unpacking takes time.
             return Ok(lowered);
         }
         passes::halve_weights(&mut lowered);
         Ok(lowered)
     }
 
-    /// Those of `nodes` whose partitions have room in `most` bytes: partitions with most arithmetic first, and of one
-    /// that does not fit, as many nodes from its beginning as do.
+    /// Selects nodes whose partitions fit into `most` bytes, partitions with the most multiply-adds first. Of a
+    /// partition that does not fit, the leading nodes that fit are selected.
     fn fit(&self, cx: &mut DelegateContext<'_>, nodes: &[NodeId], most: u64) -> Vec<NodeId> {
         let graph = cx.graph();
         let mut partitions = cx.preview_partitions(nodes);
@@ -146,7 +166,7 @@ impl WgpuDelegate {
         for partition in partitions {
             let bytes = |cx: &DelegateContext<'_>, nodes: &[NodeId]| -> Option<u64> {
                 let parts = cx.preview_partitions(nodes);
-                let bytes = |p| WgpuKernel::bytes(&self.context, &self.lowered(p, &graph).ok()?).ok();
+                let bytes = |p| WgpuKernel::bytes(&self.gpu, &self.lowered(p, &graph).ok()?).ok();
                 parts.iter().map(bytes).try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
             };
             let nodes = &partition.nodes;
@@ -155,7 +175,8 @@ impl WgpuDelegate {
                 Some(bytes) => (nodes.len(), bytes, nodes.len() + 1),
                 None => (0, 0, nodes.len()),
             };
-            // More nodes need more, or nearly so; what is taken was computed in any case.
+            // The search assumes that memory grows with the number of nodes, which has few exceptions. The bytes of the
+            // result are exact.
             while fits + 1 < above {
                 let count = (fits + above) / 2;
                 match bytes(cx, &nodes[..count]).filter(|&bytes| bytes <= left) {
@@ -167,9 +188,7 @@ impl WgpuDelegate {
             kept.extend_from_slice(inside);
             let reason = || {
                 let needs = needs.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
-                format!(
-                    "its partition{needs} has no room in the {left} that are left of max_gpu_bytes, {most}"
-                )
+                format!("a partition{needs}; {left} bytes of max_gpu_bytes, {most}, are left")
             };
             outside.iter().for_each(|&id| cx.reject(id, Rejection::DeviceLimit(reason())));
             left -= taken;
@@ -178,55 +197,93 @@ impl WgpuDelegate {
         kept
     }
 
-    pub(crate) fn context(&self) -> &Arc<Context> {
-        &self.context
+    #[cfg(test)]
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
     }
 
-    /// The highest version of each op that it runs, on any adapter.
+    /// Returns the highest version of each op that the delegate runs, on any adapter.
     pub fn supported_versions() -> VersionTable {
         ops::versions()
     }
 
-    /// The types of data on which it runs a builtin op. Ops of [`WgpuDelegate::supported_versions`] without types are
-    /// claimed only where their result was computed while preparing.
+    /// Returns the types of data on which the delegate runs a builtin op. Ops of [`WgpuDelegate::supported_versions`]
+    /// without types are claimed only where their outputs are constant.
     pub fn supported_types(op: BuiltinOp) -> &'static [TensorType] {
         ops::types(op)
     }
 
-    /// The device that it runs on, and its queue: for an application that has data there.
+    /// Returns the device and queue that the delegate uses, for applications whose data is on that device.
     pub fn device_and_queue(&self) -> (&wgpu::Device, &wgpu::Queue) {
-        (&self.context.device, &self.context.queue)
+        (&self.gpu.device, &self.gpu.queue)
     }
 
-    /// How many pipelines were compiled on its device so far, or taken from the cache on disk.
+    /// Returns the number of pipelines compiled on the device so far, those loaded from the cache file included.
     pub fn compiled_pipelines(&self) -> usize {
-        self.context.compiled()
+        self.compiler.compiled()
     }
 
-    /// Waits until the kernels that other sizes of the models' inputs need are compiled, too: from then on, no
-    /// `resize_input` compiles anything.
+    /// Waits until the kernels for other input sizes are compiled. From then on, `resize_input` compiles nothing.
     pub fn finish_compiling(&self) {
-        self.context.finish_compiling();
+        self.compiler.finish_compiling();
     }
 
-    /// Bytes of weights and constants that are on its device, each counted once however many interpreters use it.
+    /// Returns the bytes of weights and constants on the device, each counted once regardless of the number of
+    /// interpreters that use it.
     pub fn uploaded_bytes(&self) -> u64 {
-        self.context.uploads().bytes()
+        uploads(&self.gpu).bytes()
     }
 
-    /// The adapter that it runs on.
+    /// Returns the adapter of the device.
     pub fn adapter(&self) -> &wgpu::AdapterInfo {
         &self.info
     }
 }
 
-/// In the place of a delegate that cannot be had.
-struct Missing {
+/// Tensors of the application on the device.
+impl WgpuDelegate {
+    /// Returns a handle for an input tensor in a buffer of the application on the delegate's device
+    /// (`Interpreter::set_input_buffer`). The tensor's 32-bit elements are densely packed, from byte `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] if the buffer lacks the usage `COPY_SRC` or is too small, or `offset` or `bytes` is
+    /// not a multiple of 4.
+    pub fn buffer(&self, buffer: &wgpu::Buffer, offset: u64, bytes: u64) -> Result<BufferHandle> {
+        GpuBuffer::handle(&self.gpu, buffer, offset, bytes, (wgpu::BufferUsages::COPY_SRC, "COPY_SRC"))
+    }
+
+    /// Returns a handle for an output tensor (`Interpreter::set_output_buffer`), which is copied into the buffer; the
+    /// buffer needs the usage `COPY_DST`. A buffer with both usages can also be an input.
+    ///
+    /// # Errors
+    /// As [`WgpuDelegate::buffer`].
+    pub fn target_buffer(&self, buffer: &wgpu::Buffer, offset: u64, bytes: u64) -> Result<BufferHandle> {
+        GpuBuffer::handle(&self.gpu, buffer, offset, bytes, (wgpu::BufferUsages::COPY_DST, "COPY_DST"))
+    }
+
+    /// Returns an input that converts textures to FLOAT32 tensors of shape `[1, height, width, channels]`, with 1
+    /// channel (luminance), 3 (RGB) or 4 (RGBA). Components in `0.0..=1.0` are multiplied by `scale`; then `offset` is
+    /// added.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for other shapes, [`Error::Delegate`] if the device is out of memory or lost.
+    pub fn texture_input(
+        &self,
+        shape: [usize; 4],
+        scale: [f32; 4],
+        offset: [f32; 4],
+    ) -> Result<TextureInput> {
+        TextureInput::new(&self.gpu, &self.compiler, shape, scale, offset)
+    }
+}
+
+/// A delegate whose device is not available; `prepare` fails.
+struct UnavailableDelegate {
     error: WgpuError,
     versions: VersionTable,
 }
 
-impl Delegate for Missing {
+impl Delegate for UnavailableDelegate {
     fn name(&self) -> &str {
         NAME
     }
@@ -240,6 +297,21 @@ impl Delegate for Missing {
     }
 }
 
+impl Delegate for WgpuDelegate {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.versions
+    }
+
+    fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
+        cx.claim_supported(self);
+        Ok(())
+    }
+}
+
 impl SimpleDelegate for WgpuDelegate {
     fn name(&self) -> &str {
         NAME
@@ -250,7 +322,7 @@ impl SimpleDelegate for WgpuDelegate {
     }
 
     fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
-        ops::lower(*node, &mut Builder::new(&self.context), true)
+        ops::lower(*node, &mut Builder::new(&self.gpu), true)
     }
 
     fn create_kernel(
@@ -259,14 +331,15 @@ impl SimpleDelegate for WgpuDelegate {
         graph: &GraphView<'_>,
     ) -> Result<Box<dyn DelegateKernel>> {
         let lowered = self.lowered(params, graph)?;
-        let need = Arc::clone(self.foreseen.need.get_or_insert_with(|| self.context.need()));
-        let new = self.foreseen.partitions.insert((graph.index(), params.nodes.clone()));
-        let twins = new.then(|| Twins::new(self.context.facts(), self.fusion, &lowered, params, graph));
-        let mut kernel = WgpuKernel::build(Arc::clone(&self.context), lowered, params, graph)?;
-        if let Some(twins) = twins {
-            self.context.compile_later(twins, &need);
+        let request = Arc::clone(self.requested.request.get_or_insert_with(|| self.compiler.request()));
+        let new = self.requested.partitions.insert((graph.index(), params.nodes.clone()));
+        let variants =
+            new.then(|| VariantSearch::new(self.gpu.device_caps(), self.fusion, &lowered, params, graph));
+        let mut kernel = WgpuKernel::build(&self.gpu, &self.compiler, lowered, params, graph)?;
+        if let Some(variants) = variants {
+            self.compiler.compile_later(variants, &request);
         }
-        kernel.need(need);
+        kernel.hold(request);
         Ok(Box::new(kernel))
     }
 
@@ -278,6 +351,30 @@ impl SimpleDelegate for WgpuDelegate {
         match self.max_gpu_bytes {
             Some(most) => self.fit(cx, &nodes, most),
             None => nodes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn a_device_is_opened_by_polling_alone() {
+        let mut future = pin!(WgpuDelegate::new_async(WgpuOptions::default()));
+        let opened = loop {
+            match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(opened) => break opened,
+                Poll::Pending => std::thread::yield_now(),
+            }
+        };
+        match (opened, WgpuDelegate::new(WgpuOptions::default())) {
+            (Ok(one), Ok(other)) => assert_eq!(one.adapter(), other.adapter()),
+            (Err(WgpuError::NoAdapter), Err(WgpuError::NoAdapter)) => eprintln!("skipped: no adapter"),
+            (one, other) => panic!("{:?}, blocking {:?}", one.map(drop), other.map(drop)),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The kernel of a partition: buffers, pipelines and bind groups made once, one compute pass per run.
+//! The kernel of a partition: buffers, pipelines and bind groups created once, one compute pass per run.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{self, Poll, Waker};
 use std::time::{Duration, Instant};
 use std::{iter, mem};
 
@@ -8,129 +9,175 @@ use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{Error, Result, Shape, TensorId};
 use delegraph_delegate_api::{
     BufferHandle, Buffers, DelegateKernel, DelegateParams, DelegateStats, DeviceKernel, GraphView, NodeTime,
+    Submitted,
 };
 
-use crate::NAME;
-use crate::buffer::GpuBuffer;
-use crate::context::{Context, PATIENCE, refuses_to_map};
+use crate::compile::{Compiler, RunningWarmup, VariantRequest};
+use crate::device::{Gpu, POLL_TIMEOUT, Timer, failed};
+use crate::graph::storage_format::StorageFormat;
 use crate::graph::{Graph, ValueId};
-use crate::later::Need;
-use crate::memory::{Dispatch, Layout, Memory};
-use crate::plan::plan;
-use crate::timer::Timer;
-use crate::upload::Uploaded;
-use crate::words::Words;
+use crate::memory::{Dispatch, GpuBuffer, Layout, Memory, Uploaded, plan};
 
 /// Runs one partition.
 pub(crate) struct WgpuKernel {
-    context: Arc<Context>,
-    /// The nodes, for messages.
+    gpu: Arc<Gpu>,
+    compiler: Arc<Compiler>,
+    /// The nodes, for error messages.
     nodes: String,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     dispatches: Vec<Dispatch>,
-    /// What outputs are read back from.
+    /// The buffer from which outputs are read back.
     staging: Option<wgpu::Buffer>,
     timer: Option<Timer>,
-    /// For other kernels, which find it as long as this one has it.
+    /// Held so that other kernels on the device can share the uploads.
     _uploaded: [Arc<Uploaded>; 2],
-    /// Elements on their way to the device, where they take a word each.
+    /// Elements of an input, widened to 32-bit words.
     words: Vec<u32>,
     mapping: Arc<Mapping>,
+    /// The run that was submitted and is not finished.
+    run: Option<Run>,
     stats: DelegateStats,
-    /// Where each kernel is measured.
+    /// One entry per dispatch if each dispatch is measured.
     node_times: Vec<NodeTime>,
-    /// What the driver leaves for the first run.
-    compiling: Vec<delegraph_shaders::Kernel>,
-    need: Option<Arc<Need>>,
+    /// Kernels that the driver compiles in the first run.
+    compiling: Vec<delegraph_shaders::Variant>,
+    request: Option<Arc<VariantRequest>>,
 }
 
 struct Input {
     name: String,
     shape: Shape,
-    how: Words,
+    format: StorageFormat,
     buffer: wgpu::Buffer,
 }
 
 struct Output {
-    how: Words,
+    format: StorageFormat,
     buffer: wgpu::Buffer,
     offset: u64,
-    /// Where in the staging buffer.
+    /// Offset in the staging buffer, in bytes.
     staged: u64,
     bytes: u64,
-    /// For whoever takes it from here; elements that are no words have another layout on the device.
+    /// For consumers on the device; `None` if the device stores the tensor in another format than the CPU.
     handle: Option<BufferHandle>,
-    /// The input whose new value it is, where it is a variable's.
+    /// The input variable whose new value this is.
     state: Option<usize>,
 }
 
-/// Variables among the inputs, and their memory.
-type States<'a> = Vec<(usize, &'a mut [u8])>;
+/// Variables among the inputs, by their numbers, and their memory.
+type Variables<'a> = Vec<(usize, &'a mut [u8])>;
 
-/// What became of a request to map the staging buffer.
+/// A submitted run whose outputs are to be read back.
+struct Run {
+    submission: wgpu::SubmissionIndex,
+    start: Instant,
+    uploaded: Instant,
+    /// The threads that compile during a first run.
+    warmup: Option<RunningWarmup>,
+}
+
+/// The progress of a request to map the staging buffer.
 #[derive(Default)]
 struct Mapping {
-    done: Mutex<Option<bool>>,
+    request: Mutex<Request>,
     changed: Condvar,
 }
 
-impl Mapping {
-    fn set(&self, done: Option<bool>) {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = done;
-        self.changed.notify_all();
-    }
-
-    /// Whether the buffer was mapped.
-    fn get(&self) -> bool {
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(done, PATIENCE, |done| done.is_none());
-        waited.unwrap_or_else(PoisonError::into_inner).0.unwrap_or(false)
-    }
+#[derive(Default)]
+struct Request {
+    /// Whether the buffer was mapped; `None` until the device is done.
+    result: Option<bool>,
+    /// The task to wake with the result.
+    waker: Option<Waker>,
 }
 
-pub(crate) fn failed(message: impl Into<String>) -> Error {
-    Error::Delegate { delegate: NAME.into(), message: message.into() }
+impl Mapping {
+    fn lock(&self) -> MutexGuard<'_, Request> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the result, if it is available.
+    fn result(&self) -> Option<bool> {
+        self.lock().result
+    }
+
+    /// Clears the result of the last request.
+    fn reset(&self) {
+        self.lock().result = None;
+    }
+
+    /// Stores the result, and wakes its consumers.
+    fn set(&self, mapped: bool) {
+        let mut request = self.lock();
+        request.result = Some(mapped);
+        let waker = request.waker.take();
+        drop(request);
+        self.changed.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Waits for the result. Returns false after [`POLL_TIMEOUT`].
+    fn wait(&self) -> bool {
+        let waited = self.changed.wait_timeout_while(self.lock(), POLL_TIMEOUT, |r| r.result.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.result.unwrap_or(false)
+    }
+
+    /// Returns the result if it is available; otherwise wakes `waker` when it is.
+    fn poll(&self, waker: &Waker) -> Option<bool> {
+        let mut request = self.lock();
+        if request.result.is_none() {
+            match &mut request.waker {
+                Some(known) => known.clone_from(waker),
+                none => *none = Some(waker.clone()),
+            }
+        }
+        request.result
+    }
 }
 
 impl WgpuKernel {
-    /// Makes everything that runs of `graph` need. `view` is the model's graph, for names.
+    /// Creates all resources for runs of `graph`. `view` is the model's graph, for names.
     pub(crate) fn build(
-        context: Arc<Context>,
+        gpu: &Arc<Gpu>,
+        compiler: &Arc<Compiler>,
         graph: Graph<'_>,
         params: &DelegateParams,
         view: &GraphView<'_>,
     ) -> Result<Self> {
-        let result = context.checked(|| Self::make(&context, &graph, params, view));
+        let result = gpu.checked(|| Self::make(gpu, compiler, &graph, params, view));
         result.map_err(|e| failed(format!("{e}, while preparing {}", describe(params, view))))?
     }
 
-    /// Tells `need` of the first result.
-    pub(crate) fn need(&mut self, need: Arc<Need>) {
-        self.need = Some(need);
+    /// Holds `request`, and starts it at the first result.
+    pub(crate) fn hold(&mut self, request: Arc<VariantRequest>) {
+        self.request = Some(request);
     }
 
-    /// Bytes of device memory that `build` needs for `graph`.
-    pub(crate) fn bytes(context: &Context, graph: &Graph<'_>) -> Result<u64> {
+    /// Returns the bytes of device memory that `build` allocates for `graph`.
+    pub(crate) fn bytes(gpu: &Gpu, graph: &Graph<'_>) -> Result<u64> {
         let outputs: u64 = graph.outputs.iter().map(|id| staging(graph.value(*id).bytes())).sum();
-        let timer = Timer::bytes_for(context, graph.steps.len());
-        Ok(Layout::new(context, graph, &plan(graph))?.bytes() + outputs + timer)
+        let timer = Timer::bytes_for(gpu, graph.steps.len());
+        Ok(Layout::new(gpu, graph, &plan(graph))?.bytes() + outputs + timer)
     }
 
     fn make(
-        context: &Arc<Context>,
+        gpu: &Arc<Gpu>,
+        compiler: &Arc<Compiler>,
         graph: &Graph<'_>,
         params: &DelegateParams,
         view: &GraphView<'_>,
     ) -> Result<Self> {
         let plan = plan(graph);
-        let memory = Memory::new(context, graph, Layout::new(context, graph, &plan)?, view)?;
-        let compiling = context.compile(&memory.kernels);
+        let memory = Memory::new(gpu, graph, Layout::new(gpu, graph, &plan)?, view)?;
+        let compiling = compiler.compile(memory.kernels.iter().map(|kernel| &kernel.variant));
         let dispatches = graph
             .steps
             .iter()
             .enumerate()
-            .map(|(i, step)| memory.dispatch(context, graph, i, step, view))
+            .map(|(i, step)| memory.dispatch(gpu, compiler, graph, i, step, view))
             .collect::<Result<Vec<_>>>()?;
         let input = |(value, &id): (&ValueId, &TensorId)| -> Result<Input> {
             let tensor = view.tensor(id);
@@ -138,7 +185,7 @@ impl WgpuKernel {
             Ok(Input {
                 name: tensor.name().to_owned(),
                 shape: tensor.shape().cloned().unwrap_or_default(),
-                how: graph.value(*value).how,
+                format: graph.value(*value).format,
                 buffer: buffer.clone(),
             })
         };
@@ -148,30 +195,28 @@ impl WgpuKernel {
         let states = graph.outputs.len().saturating_sub(graph.states.len());
         for (i, &id) in graph.outputs.iter().enumerate() {
             let (buffer, range) = memory.storage(graph, id)?;
-            let (how, bytes) = (graph.value(id).how, graph.value(id).bytes());
+            let (format, bytes) = (graph.value(id).format, graph.value(id).bytes());
             let state = i.checked_sub(states).and_then(|i| graph.states.get(i)).copied();
-            let handle = (how.are_kept() && state.is_none())
-                .then(|| BufferHandle::new(GpuBuffer::new(context, buffer, range.offset, bytes)));
+            let handle = (format.is_identity() && state.is_none())
+                .then(|| BufferHandle::new(GpuBuffer::new(gpu, buffer, range.offset, bytes)));
             let (buffer, offset) = (buffer.clone(), range.offset);
-            outputs.push(Output { how, buffer, offset, staged, bytes, handle, state });
+            outputs.push(Output { format, buffer, offset, staged, bytes, handle, state });
             staged += staging(bytes);
         }
-        let timer = Timer::new(context, dispatches.len(), staged);
+        let timer = Timer::new(gpu, dispatches.len(), staged);
         let size = staged + timer.as_ref().map_or(0, Timer::bytes);
         let staging = (size > 0).then(|| {
-            context.device.create_buffer(&wgpu::BufferDescriptor {
+            gpu.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("staging"),
                 size,
                 usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             })
         });
-        let widened = inputs.iter().filter(|i| !i.how.are_kept()).map(|i| i.shape.elements()).max();
-        let stats = DelegateStats {
-            device_bytes: memory.bytes() + size,
-            dispatches: dispatches.len(),
-            ..DelegateStats::default()
-        };
+        let widened = inputs.iter().filter(|i| !i.format.is_identity()).map(|i| i.shape.elements()).max();
+        let stats = DelegateStats::default()
+            .with_device_bytes(memory.bytes() + size)
+            .with_dispatches(dispatches.len());
         log::debug!(
             "{}: {} dispatches, {} slots of {} bytes, {} bytes of constants",
             describe(params, view),
@@ -182,9 +227,10 @@ impl WgpuKernel {
         );
         let each = timer.as_ref().is_some_and(Timer::each);
         let nodes = dispatches.iter().filter(|_| each).filter_map(|d| d.nodes.first());
-        let node_times = nodes.map(|&node| NodeTime { node, time: Duration::ZERO }).collect();
+        let node_times = nodes.map(|&node| NodeTime::new(node, Duration::ZERO)).collect();
         Ok(WgpuKernel {
-            context: Arc::clone(context),
+            gpu: Arc::clone(gpu),
+            compiler: Arc::clone(compiler),
             nodes: describe(params, view),
             inputs,
             outputs,
@@ -194,51 +240,52 @@ impl WgpuKernel {
             _uploaded: memory.uploaded(),
             words: vec![0; widened.unwrap_or(0)],
             mapping: Arc::default(),
+            run: None,
             stats,
             node_times,
             compiling,
-            need: None,
+            request: None,
         })
     }
 
-    /// Returns the memory of variables that get a new value.
-    fn upload<'a>(&mut self, cx: &mut InvokeContext<'a>, buffers: &Buffers<'_>) -> Result<States<'a>> {
-        let mut states = States::new();
+    /// Uploads inputs. Returns the memory of variables that get a new value.
+    fn upload<'a>(&mut self, cx: &mut InvokeContext<'a>, buffers: &Buffers<'_>) -> Result<Variables<'a>> {
+        let mut variables = Variables::new();
         for (i, input) in self.inputs.iter().enumerate() {
             if buffers.input(i).is_some() {
                 continue;
             }
-            let (words, queue) = (&mut self.words, &self.context.queue);
+            let (words, queue) = (&mut self.words, &self.gpu.queue);
             let mut write = |bytes: &[u8]| {
-                if input.how.are_kept() {
+                if input.format.is_identity() {
                     return queue.write_buffer(&input.buffer, 0, bytes);
                 }
                 let words = words.get_mut(..input.shape.elements()).unwrap_or_default();
-                input.how.widen(bytes, words);
+                input.format.widen(bytes, words);
                 queue.write_buffer(&input.buffer, 0, bytemuck::cast_slice(words));
             };
             if self.outputs.iter().any(|output| output.state == Some(i)) {
                 let bytes = cx.variable_bytes(i)?;
                 write(bytes);
-                states.push((i, bytes));
+                variables.push((i, bytes));
             } else {
                 write(cx.input_bytes(i)?);
             }
         }
-        Ok(states)
+        Ok(variables)
     }
 
-    /// `read`: something is read back afterwards.
+    /// Records one run. With `read`, time stamps are copied to the staging buffer.
     fn record(&self, staging: &wgpu::Buffer, buffers: &Buffers<'_>, read: bool) -> wgpu::CommandBuffer {
-        let mut encoder = self.context.device.create_command_encoder(&Default::default());
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
         for (i, input) in self.inputs.iter().enumerate() {
-            if let Some(from) = buffers.input(i).and_then(BufferHandle::downcast::<GpuBuffer>) {
+            if let Some(from) = buffers.input(i).and_then(BufferHandle::downcast_ref::<GpuBuffer>) {
                 let bytes = Some(from.size());
                 encoder.copy_buffer_to_buffer(from.buffer(), from.offset(), &input.buffer, 0, bytes);
             }
         }
         match &self.timer {
-            // A pass for each, which is what can be measured everywhere.
+            // One pass per dispatch: the only time stamps that all devices support.
             Some(timer) if timer.each() => {
                 for (i, dispatch) in self.dispatches.iter().enumerate() {
                     dispatch.record(&mut begin(&mut encoder, timer.writes(i)));
@@ -250,7 +297,7 @@ impl WgpuKernel {
             }
             _ => {}
         }
-        for (_, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_stay(*i)) {
+        for (_, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_keep(*i)) {
             let bytes = Some(output.bytes);
             encoder.copy_buffer_to_buffer(&output.buffer, output.offset, staging, output.staged, bytes);
         }
@@ -260,106 +307,167 @@ impl WgpuKernel {
         encoder.finish()
     }
 
-    /// Waits until the device is done and the staging buffer can be read.
-    fn wait(&self, staging: &wgpu::Buffer, submission: wgpu::SubmissionIndex) -> Result<()> {
-        self.mapping.set(None);
-        let mapping = Arc::clone(&self.mapping);
-        staging.map_async(wgpu::MapMode::Read, .., move |result| mapping.set(Some(result.is_ok())));
-        self.context.wait(submission).map_err(failed)?;
-        if self.mapping.get() {
-            return Ok(());
-        }
-        Err(failed(self.context.unfinished(None)))
-    }
-
     fn read_back(
         &mut self,
         staging: &wgpu::Buffer,
         cx: &mut InvokeContext<'_>,
         buffers: &Buffers<'_>,
-        states: &mut States<'_>,
+        variables: &mut Variables<'_>,
     ) -> Result<()> {
         let view = staging.get_mapped_range(..).map_err(|e| failed(e.to_string()))?;
         let piece = |from: u64, bytes: u64| {
             let (from, bytes) = (usize::try_from(from).ok()?, usize::try_from(bytes).ok()?);
             view.get(from..from.checked_add(bytes)?)
         };
-        for (i, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_stay(*i)) {
+        for (i, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_keep(*i)) {
             let to: &mut [u8] = match output.state {
-                Some(of) => states.iter_mut().find(|(i, _)| *i == of).map_or(&mut [], |(_, bytes)| bytes),
+                Some(of) => variables.iter_mut().find(|(i, _)| *i == of).map_or(&mut [], |(_, bytes)| bytes),
                 None => cx.output_bytes(i)?,
             };
             let from = piece(output.staged, output.bytes).unwrap_or_default();
-            if output.how.bytes_of(from.len() / 4) != to.len() {
+            if output.format.bytes_of(from.len() / 4) != to.len() {
                 let (to, from) = (to.len(), from.len());
-                return Err(failed(format!("output {i} has {to} bytes, there are words of {from} bytes")));
+                return Err(failed(format!(
+                    "output {i} has {to} bytes, the device holds it in {from} bytes of words"
+                )));
             }
-            match output.how {
-                how if how.are_kept() => to.copy_from_slice(from),
-                how => how.narrow(from, to),
+            match output.format {
+                format if format.is_identity() => to.copy_from_slice(from),
+                format => format.narrow(from, to),
             }
         }
         if let Some(timer) = &mut self.timer {
-            self.stats.device_ms = timer.read(piece(timer.staged(), timer.bytes()).unwrap_or_default());
+            self.stats.device_time = timer.read(piece(timer.staged(), timer.bytes()).unwrap_or_default());
             self.node_times.iter_mut().zip(timer.times()).for_each(|(node, time)| node.time = time);
         }
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
-        let Some(staging) = self.staging.clone() else { return Ok(()) };
+    /// Uploads inputs and submits the dispatches. Returns the memory of variables that get a new value.
+    fn start<'a>(
+        &mut self,
+        cx: &mut InvokeContext<'a>,
+        buffers: &mut Buffers<'_>,
+    ) -> Result<(Submitted, Variables<'a>)> {
+        self.abandon();
+        let Some(staging) = self.staging.clone() else { return Ok((Submitted::Done, Variables::new())) };
         let start = Instant::now();
-        let mut states = self.upload(cx, buffers)?;
+        let variables = self.upload(cx, buffers)?;
         let uploaded = Instant::now();
-        let read = (0..self.outputs.len()).any(|i| !buffers.may_stay(i));
-        let submission = self.context.queue.submit([self.record(&staging, buffers, read)]);
+        let read = (0..self.outputs.len()).any(|i| !buffers.may_keep(i));
+        let submission = self.gpu.queue.submit([self.record(&staging, buffers, read)]);
         for (i, output) in self.outputs.iter().enumerate() {
             if let Some(handle) = &output.handle {
-                buffers.leave(i, handle.clone());
+                buffers.keep(i, handle.clone());
             }
         }
         if !read {
-            // Whoever reads what was left waits for it. A lost device would say nothing.
-            if refuses_to_map(&staging) {
-                return Err(failed(self.context.unfinished(None)));
+            // The consumer of the buffers waits for them, so only this check reports a lost device.
+            if self.gpu.refuses_to_map() {
+                return Err(failed(self.gpu.unfinished(None)));
             }
-            self.stats.upload_ms = Some((uploaded - start).as_secs_f64() * 1e3);
-            (self.stats.device_ms, self.stats.readback_ms) = (None, None);
-            return Ok(());
+            self.stats.upload_time = Some(uploaded - start);
+            (self.stats.device_time, self.stats.readback_time) = (None, None);
+            return Ok((Submitted::Done, variables));
         }
-        let help = self.context.compile_ahead(mem::take(&mut self.compiling));
-        self.wait(&staging, submission)?;
-        drop(help);
-        let done = Instant::now();
-        let result = self.read_back(&staging, cx, buffers, &mut states);
-        staging.unmap();
-        let ms = |from: Instant, to: Instant| Some((to - from).as_secs_f64() * 1e3);
-        self.stats.upload_ms = ms(start, uploaded);
-        self.stats.readback_ms = ms(done, Instant::now());
-        if self.timer.is_none() {
-            self.stats.device_ms = ms(uploaded, done);
-        }
-        result
+        self.map(&staging);
+        let warmup = self.compiler.warm_up(mem::take(&mut self.compiling));
+        self.run = Some(Run { submission, start, uploaded, warmup });
+        Ok((Submitted::Pending, variables))
     }
 
-    /// After an error of validation: the step that cannot be recorded.
+    /// As [`WgpuKernel::start`], with the checks around it.
+    fn submit_run<'a>(
+        &mut self,
+        cx: &mut InvokeContext<'a>,
+        buffers: &mut Buffers<'_>,
+    ) -> Result<(Submitted, Variables<'a>)> {
+        if let Some(reason) = self.gpu.lost() {
+            return Err(failed(format!("the device was lost ({reason}), while running {}", self.nodes)));
+        }
+        let (submitted, variables) = self.located(|kernel| kernel.start(cx, buffers))?;
+        if let (Submitted::Done, Some(request)) = (submitted, &self.request) {
+            request.start();
+        }
+        Ok((submitted, variables))
+    }
+
+    /// Requests to map the staging buffer once the device is done.
+    fn map(&self, staging: &wgpu::Buffer) {
+        self.mapping.reset();
+        let mapping = Arc::clone(&self.mapping);
+        staging.map_async(wgpu::MapMode::Read, .., move |result| mapping.set(result.is_ok()));
+    }
+
+    /// Blocks until the device is done and the staging buffer is mapped.
+    fn wait_for(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
+        self.gpu.wait(submission).map_err(failed)?;
+        if self.mapping.wait() { Ok(()) } else { Err(failed(self.gpu.unfinished(None))) }
+    }
+
+    /// Copies outputs out of the staging buffer.
+    fn end(
+        &mut self,
+        cx: &mut InvokeContext<'_>,
+        buffers: &Buffers<'_>,
+        mut variables: Variables<'_>,
+    ) -> Result<()> {
+        let (Some(staging), Some(run)) = (self.staging.clone(), self.run.take()) else { return Ok(()) };
+        let Run { start, uploaded, warmup, .. } = run;
+        drop(warmup);
+        let done = Instant::now();
+        let result = self.read_back(&staging, cx, buffers, &mut variables);
+        staging.unmap();
+        self.stats.upload_time = Some(uploaded - start);
+        self.stats.readback_time = Some(done.elapsed());
+        if self.timer.is_none() {
+            self.stats.device_time = Some(done - uploaded);
+        }
+        result?;
+        if let Some(request) = &self.request {
+            request.start();
+        }
+        Ok(())
+    }
+
+    /// Runs `f`. An error names the nodes of the partition, or the node of the command that the device rejected.
+    fn located<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let gpu = Arc::clone(&self.gpu);
+        match gpu.checked(|| f(&mut *self)) {
+            Ok(result) => result.map_err(|e| self.locate(e)),
+            Err(e) => Err(failed(match self.gpu.gone() {
+                Some(reason) => format!("the device was lost ({reason}), while running {}", self.nodes),
+                None => format!("{e}, while running {}", self.culprit().unwrap_or(&self.nodes)),
+            })),
+        }
+    }
+
+    /// Adds the nodes to an error of this delegate.
+    fn locate(&self, error: Error) -> Error {
+        match error {
+            Error::Delegate { message, .. } => failed(format!("{message}, while running {}", self.nodes)),
+            other => other,
+        }
+    }
+
+    /// Returns the dispatch that cannot be recorded, after a validation error.
     fn culprit(&self) -> Option<&str> {
         let fails = |dispatch: &&Dispatch| {
             let record = || {
-                let mut encoder = self.context.device.create_command_encoder(&Default::default());
+                let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
                 dispatch.record(&mut begin(&mut encoder, None));
                 encoder.finish()
             };
-            self.context.checked(record).is_err()
+            self.gpu.checked(record).is_err()
         };
-        // Where the first one fails as well as all others, it is not the steps.
+        // If every dispatch fails, no single dispatch is the cause.
         let first = self.dispatches.iter().position(|d| fails(&d))?;
         let only = first > 0 || self.dispatches.last().is_some_and(|last| !fails(&last));
         (only || self.dispatches.len() == 1).then(|| self.dispatches[first].title.as_str())
     }
 }
 
-/// Bytes that an output takes in the staging buffer.
+/// Bytes that an output occupies in the staging buffer.
 fn staging(bytes: u64) -> u64 {
     bytes.next_multiple_of(wgpu::MAP_ALIGNMENT)
 }
@@ -375,8 +483,13 @@ fn begin<'e>(
 impl Kernel for WgpuKernel {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         let outputs = self.outputs.iter().filter(|output| output.state.is_none()).count();
-        if cx.num_inputs() != self.inputs.len() || cx.num_outputs() != outputs {
-            return Err(failed("the partition has other inputs or outputs than it was built for"));
+        if cx.input_count() != self.inputs.len() || cx.output_count() != outputs {
+            return Err(failed(format!(
+                "the partition has {} inputs and {} outputs, the kernel was built for {} and {outputs}",
+                cx.input_count(),
+                cx.output_count(),
+                self.inputs.len(),
+            )));
         }
         for (i, input) in self.inputs.iter().enumerate() {
             let shape = cx.input(i)?.shape();
@@ -406,22 +519,21 @@ impl DelegateKernel for WgpuKernel {
 
     fn device_kernels(&self) -> Vec<DeviceKernel> {
         let times = self.timer.iter().flat_map(|timer| timer.times()).map(Some).chain(iter::repeat(None));
-        let kernel = |(d, time): (&Dispatch, Option<Duration>)| DeviceKernel {
-            name: d.name.to_owned(),
-            nodes: d.nodes.clone(),
-            bytes: d.bytes,
-            time,
+        let kernel = |(d, time): (&Dispatch, Option<Duration>)| {
+            let mut kernel = DeviceKernel::new(d.name, d.nodes.clone()).with_bytes(d.bytes);
+            kernel.time = time;
+            kernel
         };
         self.dispatches.iter().zip(times).map(kernel).collect()
     }
 
     fn accepts(&self, input: usize, buffer: &BufferHandle) -> bool {
-        let fits = |input: &Input| match buffer.downcast::<GpuBuffer>() {
+        let fits = |input: &Input| match buffer.downcast_ref::<GpuBuffer>() {
             Some(from) => {
-                let words = if input.how == Words::Pairs { 2 } else { 1 };
+                let words = if input.format == StorageFormat::WordPair { 2 } else { 1 };
                 let bytes = 4 * words * input.shape.elements() as u64;
-                let fits = input.how.are_kept() && from.size() == bytes && from.is_readable();
-                fits && from.is_on(&self.context)
+                let fits = input.format.is_identity() && from.size() == bytes && from.is_readable();
+                fits && from.is_on(&self.gpu)
             }
             None => false,
         };
@@ -429,36 +541,86 @@ impl DelegateKernel for WgpuKernel {
     }
 
     fn keeps(&self, output: usize) -> bool {
-        // Time stamps are read back with an output.
-        !self.context.profile && self.outputs.get(output).is_some_and(|output| output.handle.is_some())
+        // Time stamps are read back together with an output.
+        !self.gpu.profile && self.outputs.get(output).is_some_and(|output| output.handle.is_some())
     }
 
     fn invoke_with(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
-        if let Some(reason) = self.context.lost() {
-            return Err(failed(format!("the device was lost ({reason}), while running {}", self.nodes)));
+        match self.submit_run(cx, buffers)? {
+            (Submitted::Done, _) => Ok(()),
+            (Submitted::Pending, variables) => {
+                DelegateKernel::wait(self)?;
+                self.located(|kernel| kernel.end(cx, buffers, variables))
+            }
         }
-        let context = Arc::clone(&self.context);
-        match context.checked(|| self.run(cx, buffers)) {
-            Ok(Ok(())) => {
-                if let Some(need) = &self.need {
-                    need.begin();
+    }
+
+    fn submit(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<Submitted> {
+        self.submit_run(cx, buffers).map(|(submitted, _)| submitted)
+    }
+
+    /// In a browser, the callback of the mapped buffer wakes the task. Elsewhere wgpu delivers callbacks only while a
+    /// thread polls the device: each call polls it once, without blocking, and wakes the task immediately to poll
+    /// again.
+    fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<()>> {
+        if self.run.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Err(message) = self.gpu.progress() {
+            return Poll::Ready(Err(self.locate(failed(message))));
+        }
+        match self.mapping.poll(cx.waker()) {
+            Some(true) => Poll::Ready(Ok(())),
+            Some(false) => Poll::Ready(Err(self.locate(failed(self.gpu.unfinished(None))))),
+            None => {
+                if cfg!(not(target_arch = "wasm32")) {
+                    cx.waker().wake_by_ref();
                 }
-                Ok(())
+                Poll::Pending
             }
-            Ok(Err(Error::Delegate { delegate, message })) => {
-                let message = format!("{message}, while running {}", self.nodes);
-                Err(Error::Delegate { delegate, message })
-            }
-            Ok(Err(other)) => Err(other),
-            Err(e) => Err(failed(match self.context.gone() {
-                Some(reason) => format!("the device was lost ({reason}), while running {}", self.nodes),
-                None => format!("{e}, while running {}", self.culprit().unwrap_or(&self.nodes)),
-            })),
+        }
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        match self.run.as_ref().map(|run| run.submission.clone()) {
+            Some(submission) => self.wait_for(submission).map_err(|e| self.locate(e)),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
+        let states = self.outputs.iter().filter_map(|output| output.state);
+        let variables = states.map(|i| Ok((i, cx.variable_bytes(i)?))).collect::<Result<_>>()?;
+        self.located(|kernel| kernel.end(cx, buffers, variables))
+    }
+
+    fn abandon(&mut self) {
+        if self.run.take().is_none() {
+            return;
+        }
+        // A late callback of this run must not be taken for the callback of the next run.
+        let mapping = mem::take(&mut self.mapping);
+        let Some(staging) = &self.staging else { return };
+        match mapping.result() {
+            Some(true) => return staging.unmap(),
+            Some(false) => return,
+            None => {}
+        }
+        // A buffer that is still to be mapped cannot be unmapped safely while other threads poll the device.
+        let descriptor = wgpu::BufferDescriptor {
+            label: Some("staging"),
+            size: staging.size(),
+            usage: staging.usage(),
+            mapped_at_creation: false,
+        };
+        match self.gpu.create_buffer(&descriptor) {
+            Ok(fresh) => self.staging = Some(fresh),
+            Err(_) => staging.unmap(),
         }
     }
 }
 
-/// Nodes with their ops: all of a few, else how many and the first and last.
+/// Nodes with their ops: all of them up to four, otherwise the number and the first and last.
 fn describe(params: &DelegateParams, view: &GraphView<'_>) -> String {
     let one = |id: &delegraph_core::NodeId| format!("{} ({})", id.0, view.node(*id).op());
     match params.nodes.as_slice() {
@@ -491,48 +653,54 @@ mod tests {
         let destroy = |kernel: &mut WgpuKernel| kernel.outputs[0].buffer.destroy();
         let error = run_altered(delegate, destroy).unwrap_err().to_string();
         assert!(error.contains("destroyed") && error.contains("node 0 (ABS)"), "{error}");
-        // The device is as good as before.
+        // The device still works.
         run_altered(delegate, |_| {}).unwrap();
     }
 
     #[test]
-    fn a_device_without_memory_names_the_node_that_wants_it() {
+    fn out_of_memory_names_the_node() {
         let Some(delegate) = delegate() else { return };
         let (device, queue) = delegate.device_and_queue();
         let (device, queue, info) = (device.clone(), queue.clone(), delegate.adapter().clone());
         let delegate = crate::WgpuDelegate::with_device(device, queue, info, Default::default());
-        delegate.context().full.store(true, Ordering::Relaxed);
+        delegate.gpu().full.store(true, Ordering::Relaxed);
         let error = run_altered(&delegate, |_| {}).unwrap_err().to_string();
         assert!(error.contains("node 0 (ABS): 32 bytes of device memory"), "{error}");
-        delegate.context().full.store(false, Ordering::Relaxed);
+        delegate.gpu().full.store(false, Ordering::Relaxed);
         run_altered(&delegate, |_| {}).unwrap();
     }
 
-    /// How often the calls of wgpu that a run of `kernel` cannot do without take memory, at least.
+    /// Returns the minimum number of allocations by the wgpu calls that a run of `kernel` requires.
     fn bare(kernel: &WgpuKernel) -> usize {
-        let (context, staging) = (&kernel.context, kernel.staging.as_ref().unwrap());
+        let (gpu, staging) = (&kernel.gpu, kernel.staging.as_ref().unwrap());
         let buffers = Buffers::new(&[], &[], &mut []);
         let once = || {
             let before = allocations();
-            let done = context.checked(|| {
-                context.queue.write_buffer(&kernel.inputs[0].buffer, 0, &[0; 32]);
-                let submission = context.queue.submit([kernel.record(staging, &buffers, true)]);
-                kernel.wait(staging, submission).unwrap();
+            // Starting and finishing are checked separately, as in a run.
+            let submit = || {
+                gpu.queue.write_buffer(&kernel.inputs[0].buffer, 0, &[0; 32]);
+                let submission = gpu.queue.submit([kernel.record(staging, &buffers, true)]);
+                kernel.map(staging);
+                submission
+            };
+            let submission = gpu.checked(submit).unwrap();
+            kernel.wait_for(submission).unwrap();
+            let finish = || {
                 drop(staging.get_mapped_range(..).unwrap());
                 staging.unmap();
-            });
-            done.unwrap();
+            };
+            gpu.checked(finish).unwrap();
             allocations() - before
         };
         (0..RUNS).map(|_| once()).min().unwrap()
     }
 
     #[test]
-    fn only_calls_of_wgpu_take_memory_in_a_run() {
+    fn only_wgpu_allocates_in_a_run() {
         if delegate().is_none() {
             return;
         }
-        // A device of its own: what other tests have wgpu look after would be counted here.
+        // A separate device, since wgpu's allocations for other tests would be counted.
         let delegate = &crate::WgpuDelegate::new(Default::default()).unwrap();
         let mut per_dispatch = Vec::new();
         for count in [1, 100] {
@@ -551,11 +719,11 @@ mod tests {
                 least = bare(kernel);
             });
             let taken = taken.unwrap();
-            // One or two more are lists of wgpu's that grew.
+            // Lists inside wgpu may grow once or twice.
             assert!(taken <= least + 2, "{count} dispatches: {taken} times, bare calls {least}");
             per_dispatch.push(least);
         }
-        // What wgpu takes grows with the dispatches, but by little.
+        // wgpu's allocations grow with the number of dispatches, by at most two each.
         assert!(per_dispatch[1] <= per_dispatch[0] + 2 * 99, "{per_dispatch:?}");
         println!("1 and 100 dispatches: {per_dispatch:?}");
     }

@@ -1,5 +1,6 @@
-//! One helper for table tests of lowerings: a model of one node, made in memory, run on the machine's adapter, and
-//! compared with numbers from plain Rust. Where the machine has no adapter, such a test says so and passes.
+//! Helpers for table tests of lowerings: a model of one node, built in memory, runs on the machine's adapter, and its
+//! results are compared with numbers from plain Rust. On a machine without an adapter, such a test prints a note and
+//! passes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -16,10 +17,10 @@ use delegraph_core::{
 use delegraph_delegate_api::{DelegateParams, GraphView, NodeState, Rejection, SimpleDelegate};
 
 use crate::WgpuDelegate;
+use crate::device::options::WgpuOptions;
 use crate::kernel::WgpuKernel;
-use crate::options::WgpuOptions;
 
-/// A tensor with data: an input, or what an output should be.
+/// A tensor with data: an input, or an expected output.
 #[derive(Debug, Clone)]
 pub(crate) struct T {
     ty: TensorType,
@@ -36,38 +37,38 @@ impl T {
         T { ty: E::TYPE, shape, bytes, constant: false, quantization: None }
     }
 
-    /// Elements that share bytes.
+    /// A tensor whose elements share bytes.
     pub(crate) fn packed(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Self {
         let (shape, bytes) = (Shape::new(shape), bytes.to_vec());
         T { ty, shape, bytes, constant: false, quantization: None }
     }
 
-    /// Floats made by a function of their index.
+    /// Floats computed from their index.
     pub(crate) fn from_fn(shape: &[usize], f: impl Fn(usize) -> f32) -> Self {
         let elements: Vec<f32> = (0..Shape::new(shape).elements()).map(f).collect();
         T::new(shape, &elements)
     }
 
-    /// Floats in [-1, 1) that are the same on every machine.
+    /// Floats in [-1, 1), the same on every machine.
     pub(crate) fn noise(shape: &[usize], seed: u32) -> Self {
         let mix = |i: usize| (i as u32 ^ seed.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
         let mix = move |i| (mix(i) ^ (mix(i) >> 15)).wrapping_mul(0xc2b2_ae35) >> 8;
         T::from_fn(shape, move |i| mix(i) as f32 / 8_388_608.0 - 1.0)
     }
 
-    /// The file holds the data.
+    /// Makes the tensor a constant of the model.
     pub(crate) fn constant(mut self) -> Self {
         self.constant = true;
         self
     }
 
-    /// Its integers stand for `scale * (integer - zero)`.
+    /// Adds a quantization: real = `scale * (integer - zero)`.
     pub(crate) fn quantized(mut self, scale: f32, zero: i64) -> Self {
         self.quantization = Some(Quantization::per_tensor(scale, zero));
         self
     }
 
-    /// Its integers stand for real numbers with a scale per index of `dimension`.
+    /// Adds a quantization with one scale per index of `dimension`.
     pub(crate) fn quantized_along(mut self, scales: &[f32], dimension: usize) -> Self {
         let (scales, zero_points) = (scales.to_vec(), vec![0; scales.len()].into());
         self.quantization = Some(Quantization::Affine(Affine { scales, zero_points, dimension }));
@@ -79,7 +80,7 @@ impl T {
     }
 }
 
-/// A delegate on the machine's adapter; `None`, with the reason printed, where there is none.
+/// A delegate on the machine's adapter; `None`, with the reason printed, where the machine has no adapter.
 pub(crate) fn delegate() -> Option<&'static WgpuDelegate> {
     static DELEGATE: OnceLock<Option<WgpuDelegate>> = OnceLock::new();
     let open = || {
@@ -96,20 +97,20 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts, per thread, so that tests beside each other don't count for each other.
+/// Counts allocations per thread, so that tests on other threads do not interfere.
 struct Counting;
 
-// SAFETY: everything is passed on to the system's allocator.
+// SAFETY: every call is forwarded to the system's allocator with the caller's arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that ends has no count any more.
+        // The count of an exiting thread may be destroyed already.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: as the caller's.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller's.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -117,7 +118,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often this thread took memory so far.
+/// The number of allocations by this thread so far.
 pub(crate) fn allocations() -> usize {
     ALLOCATIONS.with(Cell::get)
 }
@@ -164,29 +165,22 @@ impl OneNode {
         outputs: &[T],
     ) -> Self {
         let all: Vec<&T> = inputs.iter().flatten().chain(outputs).collect();
-        let tensor = |t: &&T| Tensor {
-            quantization: t.quantization.clone().map(Into::into),
-            ..Tensor::new("t", t.ty, t.shape.clone())
-        };
+        let tensor =
+            |t: &&T| Tensor::new("t", t.ty, t.shape.clone()).with_quantization(t.quantization.clone());
         let mut ids = (0..).map(TensorId);
         let node_inputs: Vec<_> = inputs.iter().map(|t| t.as_ref().map(|_| ids.next().unwrap())).collect();
         let node_outputs: Vec<_> = outputs.iter().map(|_| ids.next().unwrap()).collect();
         let fed = inputs.iter().zip(&node_inputs);
         let fed = fed.filter(|(t, _)| t.as_ref().is_some_and(|t| !t.constant)).filter_map(|(_, id)| *id);
-        let subgraph = Subgraph {
-            tensors: all.iter().map(tensor).collect(),
-            // Constants are given to the runtime tensors below; for the graph they are inputs.
-            inputs: node_inputs.iter().flatten().copied().collect(),
-            outputs: node_outputs.clone(),
-            nodes: vec![Node {
-                custom_options: 0..options.len(),
-                ..Node::new(op, version, params, node_inputs.clone(), node_outputs.clone())
-            }],
-            ..Default::default()
-        };
+        let node = Node::new(op, version, params, node_inputs.clone(), node_outputs.clone())
+            .with_custom_options(0..options.len());
+        // The runtime tensors below hold the data of constants; in the graph, constants are inputs.
+        let graph_inputs: Vec<_> = node_inputs.iter().flatten().copied().collect();
+        let all_tensors = all.iter().map(tensor).collect();
+        let subgraph = Subgraph::new("", all_tensors, vec![node], graph_inputs, node_outputs.clone());
         let inputs = fed.collect();
         let model = Model::from_subgraphs(options.to_vec(), vec![subgraph]).unwrap();
-        let tensors = all.iter().zip(&model.subgraphs[0].tensors).map(|(t, described)| {
+        let tensors = all.iter().zip(model.subgraphs()[0].tensors()).map(|(t, described)| {
             let mut tensor = RuntimeTensor::new(described);
             if t.constant {
                 tensor.set_constant_copy(&t.bytes).unwrap();
@@ -212,7 +206,8 @@ impl OneNode {
         self.run_altered(delegate, |_| {}).unwrap();
     }
 
-    /// Runs the node several times, after something was done to its kernel. Returns how often a run took memory, at least.
+    /// Runs the node several times after `alter` changed its kernel. Returns the smallest number of allocations in a
+    /// run.
     fn run_altered(
         &mut self,
         delegate: &WgpuDelegate,
@@ -220,8 +215,7 @@ impl OneNode {
     ) -> delegraph_core::Result<usize> {
         let (known, states) = (vec![true; self.tensors.len()], [NodeState::default()]);
         let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
-        let params =
-            DelegateParams { nodes: vec![NodeId(0)], inputs: inputs.clone(), outputs: outputs.clone() };
+        let params = DelegateParams::new(vec![NodeId(0)], inputs.clone(), outputs.clone());
         let mut kernel = delegate.kernel(&params, &self.view(&known, &states))?;
         let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
         let mut host = NoHost(Resources::default());
@@ -232,7 +226,7 @@ impl OneNode {
         alter(&mut kernel);
         let mut least = usize::MAX;
         for _ in 0..RUNS {
-            // SAFETY: the ids are those of `tensors`, outputs are no inputs, every tensor has memory of its own.
+            // SAFETY: the ids are those of `tensors`, no output is an input, and every tensor owns its memory.
             let mut invoke =
                 unsafe { InvokeContext::new(&inputs, &outputs, tensors, &[], &Serial, &mut host) };
             let before = allocations();
@@ -243,7 +237,7 @@ impl OneNode {
     }
 }
 
-/// What the delegate says of a node. `None` where there is no adapter to ask.
+/// The delegate's answer for a node. `None` without an adapter.
 pub(crate) fn support(
     op: impl Into<Op>,
     version: u32,
@@ -254,7 +248,7 @@ pub(crate) fn support(
     Some(OneNode::new(op, version, params, &[], inputs, outputs).supported(delegate()?))
 }
 
-/// How often a run of ABS takes memory after something was done to its kernel.
+/// The smallest number of allocations in a run of ABS after `alter` changed its kernel.
 pub(crate) fn run_altered(
     delegate: &WgpuDelegate,
     alter: impl FnOnce(&mut WgpuKernel),
@@ -264,13 +258,13 @@ pub(crate) fn run_altered(
     case.run_altered(delegate, alter)
 }
 
-/// Runs one node and compares: floats within 1e-5 + 1e-4 of the largest, everything else exactly.
+/// Runs one node and compares: floats within 1e-5 + 1e-4 of the largest magnitude, all other types exactly.
 #[track_caller]
 pub(crate) fn check(op: impl Into<Op>, version: u32, params: Params, inputs: &[Option<T>], expected: &[T]) {
     check_custom(op, version, params, &[], inputs, expected);
 }
 
-/// The same with the options of a custom op.
+/// As [`check`], with the options of a custom op.
 #[track_caller]
 pub(crate) fn check_custom(
     op: impl Into<Op>,
@@ -285,7 +279,7 @@ pub(crate) fn check_custom(
     }
 }
 
-/// Runs one node of a custom op on a delegate with these options, and compares in the same way.
+/// Runs one node of a custom op on a delegate with these options, and compares as [`check`] does.
 #[track_caller]
 pub(crate) fn check_custom_with(
     delegate_options: WgpuOptions,
@@ -299,7 +293,7 @@ pub(crate) fn check_custom_with(
     }
 }
 
-/// What a delegate with these options says of a node of a custom op.
+/// The answer of a delegate with these options for a node of a custom op.
 pub(crate) fn support_with(
     delegate_options: WgpuOptions,
     op: impl Into<Op>,
@@ -311,7 +305,7 @@ pub(crate) fn support_with(
     Some(OneNode::new(op, version, Params::Custom, &[], inputs, outputs).supported(&delegate))
 }
 
-/// On the same device as the others of a test run.
+/// A delegate on the device that the tests share.
 fn delegate_with(options: WgpuOptions) -> Option<WgpuDelegate> {
     let delegate = delegate()?;
     let (device, queue) = delegate.device_and_queue();

@@ -4,7 +4,7 @@ struct Params {
     // Of the mask, in pixels.
     width: u32,
     height: u32,
-    // What the mask shows of the photo: left and upper edge, width and height; the photo's sides are 1 long.
+    // The region of the photo that the mask covers: left and upper edge, width and height; the photo's sides are 1 long.
     left: f32,
     top: f32,
     across: f32,
@@ -47,7 +47,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     }
     let at = (vec2<f32>(id.xy) + 0.5) / vec2<f32>(size);
     let in_mask = (at - vec2(p.left, p.top)) / vec2(p.across, p.down) * vec2(f32(p.width), f32(p.height));
-    // Without the mask's wide, faint edge, where the old background would shine through.
+    // Without the mask's wide, faint edge, where the old background would be visible.
     let person = smoothstep(0.4, 0.9, smooth_mask(in_mask));
     let front = textureLoad(photo, id.xy, 0).rgb;
     textureStore(picture, id.xy, vec4(mix(sky(at), front, person), 1.0));

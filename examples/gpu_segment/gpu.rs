@@ -1,4 +1,4 @@
-//! What a graphics application has in any case: a device, textures, and shaders of its own.
+//! The graphics side of the application: a device, textures, and its own shaders.
 
 use delegraph::delegate_wgpu::wgpu;
 use image::RgbaImage;
@@ -37,7 +37,7 @@ impl Gpu {
         })
     }
 
-    /// A photo as a texture, as a camera or a video decoder leaves one on the device.
+    /// Returns a photo as a texture, like the output of a camera or a video decoder.
     pub(crate) fn upload(&self, photo: &RgbaImage) -> wgpu::TextureView {
         let usage = wgpu::TextureUsages::TEXTURE_BINDING | wgpu::TextureUsages::COPY_DST;
         let texture = self.texture(photo.dimensions(), usage);
@@ -47,7 +47,7 @@ impl Gpu {
         texture.create_view(&Default::default())
     }
 
-    /// A buffer that the delegate copies a tensor to, and that shaders read.
+    /// Returns a buffer that the delegate copies a tensor to, and that shaders read.
     pub(crate) fn buffer(&self, size: u64) -> wgpu::Buffer {
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
         let descriptor =
@@ -84,7 +84,7 @@ impl Compositor {
         Compositor { pipeline, params, picture: gpu.texture(size, usage) }
     }
 
-    /// Makes the picture. `region` is what the mask shows of the photo.
+    /// Draws the picture. `region` is the region of the photo that the mask covers.
     pub(crate) fn compose(
         &self,
         gpu: &Gpu,
@@ -118,7 +118,7 @@ impl Compositor {
         gpu.queue.submit([encoder.finish()]);
     }
 
-    /// The finished picture, for its file.
+    /// Returns the finished picture, for its file.
     pub(crate) fn read(&self, gpu: &Gpu) -> Result<RgbaImage> {
         let (width, height) = (self.picture.width(), self.picture.height());
         let stride = (4 * width).next_multiple_of(wgpu::COPY_BYTES_PER_ROW_ALIGNMENT);

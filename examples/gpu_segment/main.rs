@@ -8,7 +8,7 @@
 //!
 //! The model is one with an input of `[1, height, width, 3]`, colours from 0 to 1, and a mask of `[1, height, width, 1]`,
 //! like `selfie_segmentation.tflite`, which `scripts/fetch_models.py` fetches with a photo. Without them, it is a single
-//! convolution that finds what is red, and a drawn photo.
+//! convolution that detects red pixels, and a drawn photo.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -44,18 +44,21 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The photo with another background, made on the GPU from beginning to end.
+/// The photo with another background, computed entirely on the GPU.
 fn segment(gpu: &Gpu, model: Model, photo: &RgbaImage) -> Result<RgbaImage> {
     // The delegate works on the application's device.
     let (device, queue) = (gpu.device.clone(), gpu.queue.clone());
     let delegate = WgpuDelegate::with_device(device, queue, gpu.info.clone(), WgpuOptions::default());
-    let builder = Interpreter::builder(model).delegate(Box::new(delegate.clone()));
+    let builder = Interpreter::builder(model).delegate(delegate.clone());
     let mut interpreter = builder.policy(Policy::Require).build()?;
 
-    let shape = |dims: &[usize]| <[usize; 4]>::try_from(dims).map_err(|_| format!("{dims:?} is no picture"));
+    let shape = |dims: &[usize]| {
+        <[usize; 4]>::try_from(dims)
+            .map_err(|_| format!("shape {dims:?}; only [1, height, width, channels] is supported"))
+    };
     let input_shape = shape(interpreter.input_tensor(0)?.shape.dims())?;
     let [_, mask_height, mask_width, 1] = shape(interpreter.output_tensor(0)?.shape.dims())? else {
-        return Err("the model's output is no mask".into());
+        return Err("the model's output is not a mask of one channel".into());
     };
 
     // Photo to input: scaled to fit and centered, with black around it.
@@ -75,34 +78,34 @@ fn segment(gpu: &Gpu, model: Model, photo: &RgbaImage) -> Result<RgbaImage> {
     interpreter.invoke()?;
     compositor.compose(gpu, &frame, &mask, [mask_width as u32, mask_height as u32], region);
 
-    let read: Vec<_> = interpreter.delegate_stats().iter().filter_map(|stats| stats.readback_ms).collect();
+    let read: Vec<_> = interpreter.delegate_stats().iter().filter_map(|stats| stats.readback_time).collect();
     if !read.is_empty() {
         return Err("the mask took a trip over the CPU".into());
     }
     compositor.read(gpu)
 }
 
-/// The part of a photo that a tensor shows which has all of it, and nothing stretched.
+/// The region that letterboxes a photo in a tensor without stretching it.
 fn fit((width, height): (u32, u32), tensor: (usize, usize)) -> [f32; 4] {
     let (photo, tensor) = (width as f32 / height as f32, tensor.0 as f32 / tensor.1 as f32);
     let (across, down) = if photo > tensor { (1.0, photo / tensor) } else { (tensor / photo, 1.0) };
     [(1.0 - across) / 2.0, (1.0 - down) / 2.0, across, down]
 }
 
-/// Where fetched models are.
+/// The folder of fetched models.
 fn models() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("DELEGRAPH_CACHE").or_else(|| Some(set("HOME")?.join(".cache/delegraph")))?;
     Some(Path::new(&cache).join("models"))
 }
 
-/// A model that takes what is red for a person.
+/// A model that segments red pixels.
 fn red_is_person(size: usize) -> Result<Model> {
     let mut graph = SubgraphBuilder::new("main");
     let image = graph.input("image", TensorType::Float32, [1, size, size, 3]);
     let filter = graph.constant("filter", [1, 1, 1, 3], &[20.0f32, -10.0, -10.0]);
     let bias = graph.constant("bias", [1], &[-4.0f32]);
-    let params = Conv2DParams { padding: Padding::Same, stride_w: 1, stride_h: 1, ..Default::default() };
+    let params = Conv2DParams::default().padding(Padding::Same).stride_w(1).stride_h(1);
     let redness = graph.node(BuiltinOp::CONV_2D, params).inputs([image, filter, bias]).output("redness");
     let mask = graph.node(BuiltinOp::LOGISTIC, Params::None).inputs([redness]).output("mask");
     graph.outputs([mask]);

@@ -12,7 +12,7 @@
 
 enum { SIN, POWER, OPS };
 
-/* What a node needs at run time. */
+/* The state of a node. */
 typedef struct Kernel {
     const DelegraphHost *host;
     size_t op;
@@ -41,12 +41,12 @@ static int32_t create_kernel(void *library, const DelegraphHost *host, Delegraph
     if (node->input_count != 1 || node->output_count != 1) {
         return fail(error, DELEGRAPH_INVALID, "one input and one output are wanted");
     }
-    /* Checks come before allocations: where one fails there is nothing to free. */
+    /* Checks before allocations: an error path has nothing to free. */
     double exponent = 0;
     if (node->op == POWER) {
         int32_t status = host->option_f64(context, "exponent", &exponent);
         if (status != DELEGRAPH_OK) {
-            return status; /* Without a message of ours the application says what is wrong with the option. */
+            return status; /* The host adds the message about the option. */
         }
     }
     Kernel *made = malloc(sizeof *made);

@@ -64,12 +64,12 @@ static size_t elements(const DelegraphTensor *tensor) {
     return product;
 }
 
-/* Claims the node, or says why not. */
+/* Claims the node, or rejects it with a reason. */
 static int32_t look_at(const DelegraphHost *host, DelegraphContext context, size_t node) {
     DelegraphRejection reason = {.size = sizeof reason, .kind = DELEGRAPH_REJECT_PARAM};
     int64_t activation = 0;
     size_t first = 0;
-    if (host->may_claim(context, node) != DELEGRAPH_OK) return host->claim(context, &node, 1, 0); /* It says why. */
+    if (host->may_claim(context, node) != DELEGRAPH_OK) return host->claim(context, &node, 1, 0); /* The host adds the reason. */
     host->param_i64(context, node, "fused_activation_function", &activation);
     const char *text = activation == 0 ? NULL : "a fused activation";
     for (size_t i = 0; i < 2 && !text; i++) {
@@ -94,7 +94,7 @@ static int32_t look_at(const DelegraphHost *host, DelegraphContext context, size
 static int32_t prepare(void *self, DelegraphContext context, DelegraphError *error) {
     const DelegraphHost *host = ((Delegate *)self)->host;
     DelegraphGraph graph = {.size = sizeof graph};
-    (void)error; /* What the application refuses it explains itself. */
+    (void)error; /* The host adds the message to its own errors. */
     int32_t status = host->graph(context, &graph);
     for (size_t node = 0; node < graph.nodes && status == DELEGRAPH_OK; node++) status = look_at(host, context, node);
     return status;
@@ -106,7 +106,7 @@ static void destroy_kernel(void *self) {
     free(kernel->values), free(kernel->steps), free(kernel->output_values), free(kernel);
 }
 
-/* The place of a tensor among the values; constants are copied, for they go when preparing ends. */
+/* The index of a tensor's value; constants are copied, since they are valid until `end_prepare` only. */
 static size_t place(Kernel *kernel, DelegraphContext context, int64_t tensor) {
     for (size_t i = 0; i < kernel->value_count; i++)
         if (kernel->values[i].tensor == (size_t)tensor) return i;
@@ -167,7 +167,7 @@ static int32_t invoke_kernel(void *self, DelegraphContext context, const Delegra
         kernel->values[kernel->steps[i].out].now = call->temporaries[i]->data;
     for (size_t i = 0; i < kernel->inputs; i++) {
         if (call->inputs[i]->data_len != kernel->values[i].elements * sizeof(float))
-            return fail(error, DELEGRAPH_FAILED, "an input has another size than its shape says");
+            return fail(error, DELEGRAPH_FAILED, "an input's size does not match its shape");
         kernel->values[i].now = call->inputs[i]->data;
     }
     for (size_t i = 0; i < kernel->outputs; i++)

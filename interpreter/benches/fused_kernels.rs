@@ -24,9 +24,9 @@ fn node(g: &mut SubgraphBuilder, op: B, inputs: &[TensorId]) -> TensorId {
         B::ADD => AddParams::default().into(),
         B::SUB => SubParams::default().into(),
         B::MUL => MulParams::default().into(),
-        B::MEAN => ReducerParams { keep_dims: true }.into(),
+        B::MEAN => ReducerParams::default().keep_dims(true).into(),
         B::RESHAPE => ReshapeParams::default().into(),
-        B::SOFTMAX => SoftmaxParams { beta: 1.0 }.into(),
+        B::SOFTMAX => SoftmaxParams::default().beta(1.0).into(),
         _ => Params::None,
     };
     g.node(op, params).inputs(inputs.iter().copied()).output("")
@@ -129,7 +129,7 @@ fn attention(queries: usize, keys: usize, heads: usize, groups: usize, width: us
     let shape = integers(g, &[1, groups, share * queries, width]);
     let q = node(g, B::RESHAPE, &[q, shape]);
     let [k, v] = [k, v].map(|t| node(g, B::TRANSPOSE, &[t, by_head]));
-    let product = BatchMatMulParams { adj_y: true, ..Default::default() };
+    let product = BatchMatMulParams::default().adj_y(true);
     let scores = g.node(B::BATCH_MATMUL, product).inputs([q, k]).output("");
     let weights = node(g, B::SOFTMAX, &[scores]);
     let y = g.node(B::BATCH_MATMUL, BatchMatMulParams::default()).inputs([weights, v]).output("");
@@ -149,7 +149,7 @@ fn attention(queries: usize, keys: usize, heads: usize, groups: usize, width: us
 fn measure(model: &Model, rounds: usize) -> [(f64, usize); 2] {
     let pipelines = [Pipeline::new(), Pipeline::new().allow_custom()];
     let models = pipelines.map(|p| p.run(model).unwrap().model);
-    let nodes = models.each_ref().map(|m| m.subgraphs[0].nodes.len());
+    let nodes = models.each_ref().map(|m| m.subgraphs()[0].nodes().len());
     let mut interpreters = models.map(|m| Interpreter::builder(m).threads(1).build().unwrap());
     for interpreter in &mut interpreters {
         for i in 0..interpreter.input_count() {

@@ -1,6 +1,6 @@
-//! How fast the CPU kernels and a delegate are on this machine, for a [`CostModel`].
+//! Measures the speed of the CPU kernels and of a delegate on this machine, for a [`CostModel`].
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use delegraph_core::error::{Error, Result};
 use delegraph_core::ops::Padding;
@@ -9,24 +9,27 @@ use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_core::{BuiltinOp, ModelBuilder, SubgraphBuilder, TensorId, TensorType};
 use delegraph_delegate_api::{CostModel, Delegate, Rates};
 
-use crate::Interpreter;
+use crate::runtime::Interpreter;
 
-/// Rows and columns of what is measured on, and its channels: 1 MiB of floats.
+/// Rows, columns and channels of the measured models: 1 MiB of floats.
 const SIZE: usize = 64;
 const CHANNELS: usize = 64;
 const BYTES: f64 = (4 * SIZE * SIZE * CHANNELS) as f64;
 const MULTIPLY_ADDS: f64 = (SIZE * SIZE * CHANNELS * CHANNELS) as f64;
 
-/// Layers of the longer of two models, whose difference is what the others take.
+/// Layers of the longer of two models. The difference of their times is the time of the additional layers.
 const LAYERS: usize = 5;
 
-/// Measures the CPU kernels at `threads` threads and the delegate that `delegate` makes: convolutions for arithmetic,
-/// pooling for moving data, a model of next to nothing for the overhead. Takes about a second.
+/// Measures the CPU kernels with `threads` threads, and the delegate that `delegate` creates: convolutions for
+/// arithmetic, pooling for data movement, and a minimal model for the overhead. Takes about a second.
 ///
 /// # Errors
-/// [`Error::Unsupported`] where the delegate does not run CONV_2D and AVERAGE_POOL_2D of float32: then the numbers have
-/// to come from whoever knows it. Whatever `delegate` fails with.
-pub fn measure(threads: usize, mut delegate: impl FnMut() -> Result<Box<dyn Delegate>>) -> Result<CostModel> {
+/// [`Error::Unsupported`] if the delegate does not run CONV_2D and AVERAGE_POOL_2D of float32; the author of the
+/// delegate must then provide the rates. The error of `delegate`.
+pub fn measure<D: Delegate + 'static>(
+    threads: usize,
+    mut delegate: impl FnMut() -> Result<D>,
+) -> Result<CostModel> {
     let mut seconds =
         |op: fn(&mut SubgraphBuilder, TensorId) -> TensorId, size: usize, layers: usize, delegated: bool| {
             let mut graph = SubgraphBuilder::new("main");
@@ -48,42 +51,38 @@ pub fn measure(threads: usize, mut delegate: impl FnMut() -> Result<Box<dyn Dele
             median(&mut interpreter)
         };
     let of = |(short, long): (f64, f64)| ((long - short) / (LAYERS - 1) as f64).max(1e-9);
-    let cpu = Rates {
-        multiply_adds: MULTIPLY_ADDS
-            / of((seconds(convolve, SIZE, 1, false)?, seconds(convolve, SIZE, LAYERS, false)?)),
-        bytes: 2.0 * BYTES / of((seconds(pool, SIZE, 1, false)?, seconds(pool, SIZE, LAYERS, false)?)),
-    };
+    let cpu = Rates::new(
+        MULTIPLY_ADDS / of((seconds(convolve, SIZE, 1, false)?, seconds(convolve, SIZE, LAYERS, false)?)),
+        2.0 * BYTES / of((seconds(pool, SIZE, 1, false)?, seconds(pool, SIZE, LAYERS, false)?)),
+    );
     let overhead = seconds(pool, 1, 1, true)?;
     let pooled = (seconds(pool, SIZE, 1, true)?, seconds(pool, SIZE, LAYERS, true)?);
-    let rates = Rates {
-        multiply_adds: MULTIPLY_ADDS
-            / of((seconds(convolve, SIZE, 1, true)?, seconds(convolve, SIZE, LAYERS, true)?)),
-        bytes: 2.0 * BYTES / of(pooled),
-    };
+    let rates = Rates::new(
+        MULTIPLY_ADDS / of((seconds(convolve, SIZE, 1, true)?, seconds(convolve, SIZE, LAYERS, true)?)),
+        2.0 * BYTES / of(pooled),
+    );
     let copies = 2.0 * BYTES / (pooled.0 - overhead - of(pooled)).max(1e-9);
-    Ok(CostModel { cpu, delegate: rates, copies, overhead })
+    Ok(CostModel::new(cpu, rates, copies, Duration::from_secs_f64(overhead)))
 }
 
 fn convolve(graph: &mut SubgraphBuilder, x: TensorId) -> TensorId {
     let weights = graph.constant("", [CHANNELS, 1, 1, CHANNELS], &[0.01f32; CHANNELS * CHANNELS]);
     let bias = graph.constant("", [CHANNELS], &[0f32; CHANNELS]);
-    let params = Conv2DParams { padding: Padding::Valid, stride_w: 1, stride_h: 1, ..Default::default() };
+    let params = Conv2DParams::default().padding(Padding::Valid).stride_w(1).stride_h(1);
     graph.node(BuiltinOp::CONV_2D, params).inputs([x, weights, bias]).output("")
 }
 
 fn pool(graph: &mut SubgraphBuilder, x: TensorId) -> TensorId {
-    let params = Pool2DParams {
-        padding: Padding::Same,
-        stride_w: 1,
-        stride_h: 1,
-        filter_width: 2,
-        filter_height: 2,
-        ..Default::default()
-    };
+    let params = Pool2DParams::default()
+        .padding(Padding::Same)
+        .stride_w(1)
+        .stride_h(1)
+        .filter_width(2)
+        .filter_height(2);
     graph.node(BuiltinOp::AVERAGE_POOL_2D, params).inputs([x]).output("")
 }
 
-/// Seconds of one run.
+/// Returns the seconds of one run.
 fn median(interpreter: &mut Interpreter) -> Result<f64> {
     interpreter.invoke()?;
     let mut times = [0f64; 9];

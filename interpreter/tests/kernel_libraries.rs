@@ -11,7 +11,7 @@ use std::process::Command;
 use delegraph_core::{Model, ModelBuilder, MutableOpResolver, Result, SubgraphBuilder, TensorType};
 use delegraph_delegate_api::plugin::{KernelLibrary, PluginError, PluginLibrary};
 use delegraph_interpreter::{BuiltinOpResolver, Interpreter};
-use libraries::library;
+use libraries::{chain, library};
 
 fn open(path: &Path) -> Result<KernelLibrary, PluginError> {
     // SAFETY: the tests' own libraries, or files that are refused before anything of them runs.
@@ -61,7 +61,7 @@ fn close_to(got: &[f32], want: &[f32]) {
 
 const X: [f32; 3] = [-7.0, 1.5, 202.0];
 
-/// The example in C, built by the machine's compiler with these definitions; `None` where it has none.
+/// The example in C, built by the machine's compiler with these definitions; `None` if it has none.
 fn in_c(folder: &Path, name: &str, source: &str, definitions: &[&str]) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let out = folder.join(format!("lib{name}.so"));
@@ -121,13 +121,13 @@ fn a_library_in_c_runs_ops() {
         [1.0, 8.0, 27.0]
     );
 
-    // What is wrong with an option is said by the application.
+    // The application reports an invalid option.
     let check = |options: &[u8], want: &str| {
         let error = build(model("Power", 1, options, 1), &path).err().unwrap().to_string();
         let at = "node 0 (custom op \"Power\" v1, writes \"y0\"): invalid node: ";
         assert_eq!(error, format!("{at}libsin.so: {want}"));
     };
-    check(&[], "0 bytes of options, which are no FlexBuffer map");
+    check(&[], "0 bytes of options, which are not a FlexBuffer map");
     check(
         &options(|map| map.push("exponent", "three")),
         "option \"exponent\" is the text \"three\", wanted a number",
@@ -146,7 +146,7 @@ fn a_kernel_that_fails_is_an_error_with_its_node() {
         run(&mut build(model("Faulty", 3, &options, 1), &path)?, &X)
     };
     assert_eq!(faulty("", "error").unwrap(), X);
-    // A panic while it is freed reaches nobody.
+    // A panic while it is freed does not reach the application.
     assert_eq!(faulty("drop", "panic").unwrap(), X);
     let check = |at: &str, how: &str, want: &str| {
         let error = faulty(at, how).unwrap_err().to_string();
@@ -173,7 +173,7 @@ fn libraries_that_are_none_are_refused() {
         path
     };
     let check = |path: &Path, want: &str| {
-        let error = open(path).err().unwrap().to_string();
+        let error = chain(&open(path).err().unwrap());
         assert!(error.contains(want), "{error}");
     };
     check(&folder.path().join("absent.so"), "absent.so: cannot be read");
@@ -191,7 +191,7 @@ fn libraries_that_are_none_are_refused() {
 }
 
 #[test]
-fn tables_that_do_not_keep_to_the_interface_are_refused() {
+fn tables_that_violate_the_interface_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let source = "interpreter/tests/libraries/wrong_kernels.c";
     let check = |name: &str, definition: &str, want: &str| {
@@ -200,7 +200,7 @@ fn tables_that_do_not_keep_to_the_interface_are_refused() {
         };
         let opened = open(&path);
         let error = match opened {
-            Err(error) => error.to_string(),
+            Err(error) => chain(&error),
             Ok(_) => run(
                 &mut match build(model("Wrong", 1, &[], 1), &path) {
                     Ok(interpreter) => interpreter,

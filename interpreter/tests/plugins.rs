@@ -14,7 +14,7 @@ use delegraph_core::{BuiltinOp, Model, ModelBuilder, ModelBytes, SubgraphBuilder
 use delegraph_delegate_api::plugin::{PluginError, PluginLibrary, PluginOptions};
 use delegraph_delegate_api::{Delegate, Policy, Rejection, Runner};
 use delegraph_interpreter::Interpreter;
-use libraries::library;
+use libraries::{chain, library};
 
 fn open(path: &Path) -> Result<PluginLibrary, PluginError> {
     // SAFETY: the tests' own libraries, or files that are refused before anything of them runs.
@@ -139,8 +139,9 @@ fn a_failure_before_running_leaves_all_to_the_cpu() {
             let report = interpreter.report();
             assert_eq!(report.delegated_nodes(), 0);
             assert!(report.nodes.iter().all(|n| n.runner == Runner::Cpu));
-            let [(name, message)] = report.failures.as_slice() else { panic!("{:?}", report.failures) };
-            assert_eq!(name, "faulty");
+            let [failure] = report.failures.as_slice() else { panic!("{:?}", report.failures) };
+            assert_eq!(failure.delegate, "faulty");
+            let message = &failure.message;
             let wanted = match how {
                 "panic" => format!("it panicked: the test wants a panic in {hook} (lib.rs:"),
                 _ => format!("the test wants an error in {hook}"),
@@ -178,10 +179,10 @@ fn panics_while_dropping_end_nothing() {
 }
 
 #[test]
-fn a_delegate_that_cannot_be_made_says_why() {
+fn a_delegate_that_cannot_be_created_reports_the_reason() {
     let check = |name: &str, options: &[(&str, &str)], want: &str| {
         let error = try_delegate(name, options).err().expect("an error");
-        assert!(error.to_string().contains(want), "{error}");
+        assert!(chain(&error).contains(want), "{}", chain(&error));
         error
     };
     let error = check("faulty_plugin", &[("at", "create")], "the test wants an error in create");
@@ -199,7 +200,7 @@ fn a_delegate_that_cannot_be_made_says_why() {
 }
 
 #[test]
-fn files_that_are_no_plugins_are_refused() {
+fn files_other_than_plugins_are_refused() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-plugins");
     std::fs::create_dir_all(&folder).unwrap();
     let check = |path: &Path, want: &str| {
@@ -278,12 +279,12 @@ fn a_plugin_in_c_runs_what_it_claims() {
     assert_eq!((interpreter.report().partitions.len(), interpreter.report().delegated_nodes()), (2, 3));
     let cpu = run(&mut Interpreter::builder(model).build().unwrap()).unwrap();
     assert_eq!(run(&mut interpreter).unwrap(), cpu);
-    // What it does not take has its reason.
+    // Each node that the plugin leaves has a reason.
     let interpreter = Interpreter::builder(self::model()).delegate(delegate()).build().unwrap();
     let reason = interpreter.report().nodes[0].rejections.last().map(|(_, reason)| reason.clone());
     assert_eq!(reason, Some(Rejection::UnsupportedParam("operands of two shapes".into())));
     let options = PluginOptions::new([("speed", "9")]).unwrap();
-    let error = library.delegate(&options).expect_err("an error").to_string();
+    let error = chain(&library.delegate(&options).expect_err("an error"));
     assert!(error.ends_with("the option \"speed\" is not known; it takes none"), "{error}");
 }
 

@@ -1,11 +1,11 @@
 //! Times kernels on the layers of four well-known models: `cargo bench -p delegraph-shaders --bench layers`,
-//! with a part of a model's or a layer's name behind `--` for some of them. Without `--bench` (as tests run
-//! it) every layer runs once.
+//! followed by `--` and a part of a model's or a layer's name to select some of them. Without `--bench` (as under
+//! `cargo test`) every layer runs once.
 //!
-//! `--long` repeats each layer for seconds, for a profiler to look at.
+//! `--long` repeats each layer for seconds, for a profiler.
 //!
-//! Where the "GPU" is the processor, CPU time says more than the clock on a busy machine: it is printed as
-//! well where the system tells it.
+//! Where the "GPU" is the processor, CPU time is more precise than the clock on a busy machine: it is printed as well where
+//! the system reports it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark fails by panicking")]
 
 #[path = "../tests/gpu/mod.rs"]
@@ -18,12 +18,11 @@ use delegraph_shaders::pool_2d::{self, Pool};
 use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
-    Activation, Binding, Caps, Element, Epilogue, Kernel, ShaderError, conv_2d, depthwise_conv_2d,
+    Activation, Binding, Caps, Element, Epilogue, Kernel, Shader, ShaderError, conv_2d, depthwise_conv_2d,
 };
 use gpu::{Gpu, bytes, noise};
 
-/// A kernel to time, the sizes of what it reads and writes (in elements) and its multiplications and
-/// additions.
+/// A kernel to time, the sizes of its operands (in elements), and its number of multiplications and additions.
 struct Case {
     name: String,
     kernel: Kernel,
@@ -93,7 +92,7 @@ fn depthwise(
     })
 }
 
-/// Side, channels, side of the window, stride, 1 for the largest.
+/// Side, channels, side of the window, stride, 1 for the maximum.
 fn pool(caps: &Caps, [side, channels, window, stride, max, _]: [u32; 6]) -> Result<Case, ShaderError> {
     let out = (side - window) / stride + 1;
     let op = if max == 1 { Pool::Max } else { Pool::Average };
@@ -132,7 +131,7 @@ fn bilinear(caps: &Caps, [side, channels, out, _, _, _]: [u32; 6]) -> Result<Cas
     })
 }
 
-/// Side, channels, 1 to multiply by a factor per channel (else: to add as much).
+/// Side, channels, 1 to multiply by a factor per channel (0 to add a tensor).
 fn arithmetic(caps: &Caps, [side, channels, per_channel, _, _, _]: [u32; 6]) -> Result<Case, ShaderError> {
     let shape = vec![1, side, side, channels];
     let op = if per_channel == 1 { Binary::Mul } else { Binary::Add };
@@ -167,7 +166,7 @@ fn logistic(caps: &Caps, [side, channels, ..]: [u32; 6]) -> Result<Case, ShaderE
     })
 }
 
-/// How often a layer is there, which it is and its numbers.
+/// Number of equal layers, the layer, and its parameters.
 type Row = (u32, Layer, [u32; 6]);
 
 const SELFIE_SEGMENTATION: &[Row] = &[
@@ -316,7 +315,7 @@ const MODELS: [(&str, &[Row]); 4] = [
     ("deeplabv3", DEEPLABV3),
 ];
 
-/// Seconds that all threads of this process have run, where the system tells it.
+/// Seconds that all threads of this process have run, where the system reports it.
 fn cpu_time() -> Option<f64> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
     let nanoseconds: Option<Vec<f64>> = tasks
@@ -328,8 +327,8 @@ fn cpu_time() -> Option<f64> {
     Some(nanoseconds?.iter().sum::<f64>() * 1e-9)
 }
 
-/// Seconds of one dispatch by the clock and of CPU time, the best of several runs, and of the first, which
-/// compiles the kernel unless the driver remembers it.
+/// Seconds of one dispatch by the clock and of CPU time, the best of several runs, and of the first run, which compiles the
+/// kernel unless the driver has cached it.
 fn time(gpu: &Gpu, bound: &gpu::Bound, measure: bool, rounds: u32) -> (f64, f64, f64) {
     let first = gpu.dispatch(bound, 1);
     if !measure {

@@ -1,9 +1,9 @@
-//! Times products of 1024 by 1024 matrices: what the delegate picks beside well-known designs written for that size
-//! alone, on the machine's adapter: `cargo bench -p delegraph-shaders --bench matmul`. Without `--bench` (as tests run
-//! it) every design runs once on a small product.
+//! Times products of 1024 by 1024 matrices on the machine's adapter, by the delegate's kernels and by well-known designs
+//! written for that size alone: `cargo bench -p delegraph-shaders --bench matmul`. Without `--bench` (as under
+//! `cargo test`) every design runs once on a small product.
 //!
-//! All designs take turns, so that whatever else the machine does hits them alike; the best time of each counts. Each
-//! result is held to that of the first.
+//! Designs run in turn, so that the machine's other load affects them equally; the best time of each counts. Each result is
+//! compared with that of the first.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark fails by panicking")]
 
 #[path = "../tests/gpu/mod.rs"]
@@ -12,7 +12,7 @@ mod gpu;
 use std::fmt::Write as _;
 
 use delegraph_shaders::{
-    Activation, Binding, Caps, Epilogue, Features, Kernel, batch_matmul, fully_connected,
+    Activation, Binding, Caps, Epilogue, Features, Kernel, Shader, Variant, batch_matmul, fully_connected,
 };
 use gpu::{assert_close, bytes, gpu, noise};
 
@@ -22,19 +22,12 @@ const BINDINGS: &str = "
 
 /// A design written for a product of `n` by `n`, which `dispatch` covers.
 fn design(name: String, wgsl: String, dispatch: [u32; 3]) -> Kernel {
-    Kernel {
-        name: "matmul",
-        key: name,
-        wgsl,
-        entry: "main",
-        bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output],
-        uniform: Vec::new(),
-        dispatch,
-        features: Features::default(),
-    }
+    let bindings = vec![Binding::Input(0), Binding::Input(1), Binding::Output];
+    let variant = Variant::from_text("matmul", name, wgsl, bindings, Features::default());
+    Kernel { variant, uniform: Vec::new(), dispatch }
 }
 
-/// An element to an invocation, straight from the definition.
+/// One element per invocation, by definition.
 fn plain(n: u32) -> Kernel {
     let text = format!(
         "@group(0) @binding(0) var<storage, read> a: array<f32>;
@@ -52,7 +45,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
     design("one element".into(), text, [n / 16, n / 16, 1])
 }
 
-/// Square tiles of both operands in workgroup memory, an element to an invocation.
+/// Square tiles of both operands in workgroup memory, one element per invocation.
 fn shared(n: u32) -> Kernel {
     let text = format!(
         "@group(0) @binding(0) var<storage, read> a: array<f32>;
@@ -158,14 +151,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     design(name, text, [v / wide, n / high, 1])
 }
 
-/// As the delegate runs BATCH_MATMUL of two tensors.
+/// The delegate's kernel of BATCH_MATMUL of two tensors.
 fn tensors(caps: &Caps, n: u32) -> Kernel {
     let (a, b) = (vec![n; 2], vec![n; 2]);
     let (transpose_a, transpose_b, activation) = (false, false, Activation::None);
     batch_matmul::Spec { a, b, transpose_a, transpose_b, activation, integers: None }.kernel(caps).unwrap()
 }
 
-/// As it runs FULLY_CONNECTED.
+/// The delegate's kernel of FULLY_CONNECTED.
 fn weights(n: u32) -> fully_connected::Spec {
     fully_connected::Spec { rows: n, inputs: n, outputs: n, epilogue: Epilogue::default() }
 }
@@ -211,7 +204,7 @@ fn main() {
         if expected.is_empty() {
             expected.clone_from(&got);
         }
-        assert_close(&kernel.key, &got, &expected);
+        assert_close(kernel.variant.key.as_str(), &got, &expected);
     }
     if !measure {
         return;
@@ -224,7 +217,7 @@ fn main() {
     }
     println!("{}, {n} by {n} by {n}", gpu.adapter);
     println!("{:60} {:>9} {:>9}", "design", "ms", "GFLOP/s");
-    let names = kernels[..written].iter().map(|k| k.key.as_str());
+    let names = kernels[..written].iter().map(|k| k.variant.key.as_str());
     let names = names.chain(["ours, BATCH_MATMUL of tensors", "ours, FULLY_CONNECTED"]);
     for (name, seconds) in names.zip(&best) {
         println!("{name:60} {:9.2} {:9.1}", seconds * 1e3, flops / seconds * 1e-9);

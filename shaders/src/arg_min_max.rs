@@ -1,66 +1,56 @@
 //! ARG_MAX and ARG_MIN.
 
+use crate::binding::bindings;
 use crate::element::Element;
 use crate::kernel::linear_dispatch;
 use crate::reduce;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold};
 
 const NAME: &str = "arg_min_max";
 
-/// Where along a dimension the largest or smallest element is, the first of equals: the input is
-/// `[outer, size, inner]`, the output `[outer, inner]` holds 32-bit indices. Any number goes before what is none.
+/// The index along a dimension of the largest or smallest element, the lowest of equal ones. The input is
+/// `[outer, size, inner]`, the output `[outer, inner]` holds 32-bit indices. NaN is only chosen where all elements are NaN.
 ///
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// What is compared.
+    /// Type of the input's elements.
     pub element: Element,
-    /// The product of the extents before the dimension.
+    /// Product of the extents before the dimension.
     pub outer: u32,
     /// Extent of the dimension.
     pub size: u32,
-    /// The product of the extents after the dimension.
+    /// Product of the extents after the dimension.
     pub inner: u32,
-    /// Whether the largest element is wanted, or the smallest.
+    /// Whether to find the largest element, or the smallest.
     pub largest: bool,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When the input is empty or larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For an input that is empty or larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if elements(NAME, &[self.outer, self.size, self.inner])? == 0 {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::invalid(NAME, format!("an empty input: {self:?}")));
         }
         let lines = self.outer * self.inner;
-        let split = reduce::split(caps, lines, self.size);
-        let workgroup = match split {
-            1 if caps.software => 16,
-            1 => 64,
-            _ => 256,
-        };
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/arg_min_max.wgsl"))
-            .number("UNIFORM", 2)
-            .number("WORKGROUP", workgroup)
-            .number("SPLIT", split)
-            .flag("ALONG", self.inner == 1)
+        let split = reduce::Split::new(caps, lines, self.size);
+        let template = split
+            .apply(Template::new(NAME, include_str!("wgsl/arg_min_max.wgsl")))
+            .flag("ALONG", !Threshold::SEVERAL.holds(self.inner))
             .flag("FLOAT", self.element == Element::F32)
-            .flag("LARGEST", self.largest)
-            .render()?;
+            .flag("LARGEST", self.largest);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(1)),
             uniform: Uniform::default().u32s([lines, self.size, self.inner]).finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(lines), u64::from(workgroup / split))?,
-            features: Features::default(),
+            dispatch: linear_dispatch(NAME, caps, u64::from(lines), split.outputs())?,
         })
+    }
+
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(reduce::Split::thresholds(caps).iter().chain(&[Threshold::SEVERAL]))
     }
 }

@@ -1,13 +1,14 @@
-//! BATCH_MATMUL, and FULLY_CONNECTED with weights that the model computes.
+//! BATCH_MATMUL, and FULLY_CONNECTED with computed weights.
 
+use crate::binding::bindings;
 use crate::epilogue::Activation;
 use crate::integers::Sums;
 use crate::kernel::check_dispatch;
-use crate::register_tile::{RegisterTile, width};
-use crate::shape::{MAX_RANK, Nest, broadcast_strides, elements};
+use crate::register_tile::{Pixels, RegisterTile, WIDTHS, column_thresholds, width};
+use crate::shape::{MAX_RANK, NEST, Nest, broadcast_strides, elements};
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Features, Kernel, OtherSizes, Shader, ShaderError, Threshold, Variant};
 
 const NAME: &str = "batch_matmul";
 
@@ -20,13 +21,13 @@ pub struct Spec {
     pub a: Vec<u32>,
     /// Shape of the second operand: `[…, depth, columns]`, transposed `[…, columns, depth]`.
     pub b: Vec<u32>,
-    /// Whether the first operand lies transposed.
+    /// Whether the first operand is stored transposed.
     pub transpose_a: bool,
-    /// Whether the second operand lies transposed.
+    /// Whether the second operand is stored transposed.
     pub transpose_b: bool,
     /// Applied to the result. Not [`Activation::Prelu`].
     pub activation: Activation,
-    /// When operands and result are integers: what they stand for. They take no activation.
+    /// Quantization of operands and result, where they are integers. Integers take no activation.
     pub integers: Option<Steps>,
 }
 
@@ -34,41 +35,45 @@ pub struct Spec {
 /// rounded after the product with the multiplier and after the shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// What stands for zero in the operands.
+    /// Zero points of the operands.
     pub zeros: [i32; 2],
-    /// Whether a bias per column is added: integers of 32 bits.
+    /// Whether a 32-bit bias per column is added.
     pub bias: bool,
     /// From 2^30 to below 2^31.
     pub multiplier: i32,
     /// From -31 to 30.
     pub shift: i32,
-    /// Halves are rounded upwards after the shift, not away from zero.
+    /// Whether halves are rounded upwards after the shift, instead of away from zero.
     pub up: bool,
-    /// What stands for zero in the result.
+    /// Zero point of the result.
     pub zero: i32,
-    /// The lowest integer.
+    /// Minimum of the results.
     pub low: i32,
-    /// The highest integer.
+    /// Maximum of the results.
     pub high: i32,
-    /// How products are added up: in floats or in blocks.
+    /// How products are summed: in floats or in blocks.
     pub sums: Sums,
 }
 
-/// Extents of one product, and the batches of both operands.
+/// The extents of a product, and the batches of both operands.
 pub(crate) struct Problem {
     pub(crate) rows: u32,
     pub(crate) columns: u32,
     pub(crate) depth: u32,
     /// Leading dimensions of the output.
     leading: Vec<u32>,
-    /// The same, merged, with strides in both operands.
+    /// These dimensions, merged, with strides in both operands.
     pub(crate) batches: Nest<2>,
     pub(crate) batch: u32,
 }
 
 impl Spec {
     pub(crate) fn problem(&self) -> Result<Problem, ShaderError> {
-        let bad = || ShaderError::invalid(NAME, format!("{self:?}"));
+        let bad = || {
+            let (a, b) = (self.transpose_a, self.transpose_b);
+            let why = format!("{:?} (transposed: {a}) with {:?} (transposed: {b})", self.a, self.b);
+            ShaderError::invalid(NAME, why)
+        };
         elements(NAME, &self.a)?;
         elements(NAME, &self.b)?;
         let (Some((batch_a, [a0, a1])), Some((batch_b, [b0, b1]))) =
@@ -81,7 +86,7 @@ impl Spec {
         if depth != depth_b || [rows, columns, depth].contains(&0) {
             return Err(bad());
         }
-        // The longer list of batches, with ones replaced by what the other has there.
+        // The leading dimensions of the operand of higher rank, with extents of one replaced by those of the other.
         let rank = batch_a.len().max(batch_b.len());
         let extent = |batch: &[u32], d: usize| {
             (d + batch.len()).checked_sub(rank).and_then(|d| batch.get(d)).copied().unwrap_or(1)
@@ -103,78 +108,111 @@ impl Spec {
         Ok(Problem { rows, columns, depth, leading: extents, batches, batch })
     }
 
-    /// The kernel.
+    /// Returns the shape of the output.
     ///
     /// # Errors
-    /// When the shapes don't fit together or when a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let Problem { rows, columns, depth, batches, batch, .. } = self.problem()?;
-        let rank = batches.extents.len();
-        let sums = self.integers.map_or(Sums::Floats, |steps| steps.sums);
-        let bias = self.integers.is_some_and(|steps| steps.bias);
-        if rank > MAX_RANK
-            || self.activation == Activation::Prelu
-            || !matches!(sums, Sums::Floats | Sums::Blocks(_))
-        {
-            return Err(ShaderError::unsupported(NAME, format!("{self:?}")));
-        }
-        let a_vec4 = !self.transpose_a && depth.is_multiple_of(4);
-        let b_columns = self.transpose_b && depth.is_multiple_of(4);
-        let b_rows = !self.transpose_b && columns.is_multiple_of(4);
-        let tile = RegisterTile::choose(caps, if b_rows { 4 } else { width(columns, columns) }, rows, true);
-        let template = Template::new(NAME, include_str!("wgsl/batch_matmul.wgsl"))
-            .number("UNIFORM", 3 + u32::from(bias))
-            .flag("FIXED", self.integers.is_some())
-            .flag("BIAS", bias);
-        let (key, wgsl) = sums
-            .apply(tile.apply(template))
-            .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
-            .flag("A_VEC4", a_vec4)
-            .flag("B_ROWS", b_rows)
-            .flag("B_COLUMNS", b_columns)
-            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
-            .render()?;
-        let unit_a = if a_vec4 { 4 } else { 1 };
-        let unit_b = if b_rows || b_columns { 4 } else { 1 };
-        let (a_row, a_depth) = if self.transpose_a { (1, rows) } else { (depth / unit_a, 1) };
-        let (b_column, b_depth) = if self.transpose_b { (depth / unit_b, 1) } else { (1, columns / unit_b) };
-        let mut uniform = Uniform::default().u32s([rows, columns, depth, a_row, a_depth, b_column, b_depth]);
-        for (d, extent) in batches.extents.iter().enumerate().rev() {
-            let stride = |operand: &Vec<i64>, unit: u32| {
-                operand.get(d).and_then(|s| u32::try_from(*s).ok()).unwrap_or(0) / unit
-            };
-            let [a, b] = &batches.strides;
-            uniform = uniform.u32s([*extent, stride(a, unit_a), stride(b, unit_b)]);
-        }
-        uniform = uniform.f32s(self.activation.params());
-        if let Some(Steps { zeros, multiplier, shift, up, zero, low, high, .. }) = self.integers {
-            uniform = uniform.i32s(zeros).i32s([multiplier, shift, i32::from(up), zero, low, high]);
-            uniform = uniform.u32(sums.block(tile.stride()).saturating_mul(4));
-        }
-        let groups = [columns.div_ceil(tile.breadth()), rows.div_ceil(tile.reach()), batch].map(u64::from);
-        Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: [Binding::Input(0), Binding::Input(1)]
-                .into_iter()
-                .chain(bias.then_some(Binding::Input(2)))
-                .chain([Binding::Output, Binding::Uniform])
-                .collect(),
-            uniform: uniform.finish(),
-            dispatch: check_dispatch(NAME, caps, groups)?,
-            features: Features { subgroups: tile.shared, ..Features::default() },
-        })
-    }
-
-    /// Shape of the output.
-    ///
-    /// # Errors
-    /// When the shapes don't fit together.
+    /// For shapes that contradict each other.
     pub fn output(&self) -> Result<Vec<u32>, ShaderError> {
         let Problem { rows, columns, mut leading, .. } = self.problem()?;
         leading.extend([rows, columns]);
         Ok(leading)
+    }
+}
+
+/// Which operands of a product are read as vectors of four.
+#[derive(Clone, Copy)]
+struct Vectors {
+    /// The first operand, along the depth.
+    a: bool,
+    /// The second operand, along the columns.
+    b_rows: bool,
+    /// The second operand, along the depth.
+    b_columns: bool,
+}
+
+impl Vectors {
+    fn new(spec: &Spec, problem: &Problem) -> Self {
+        let [depth, columns] = [problem.depth, problem.columns].map(|n| Threshold::VECTORS.holds(n));
+        Self {
+            a: !spec.transpose_a && depth,
+            b_rows: !spec.transpose_b && columns,
+            b_columns: spec.transpose_b && depth,
+        }
+    }
+
+    /// Elements of an access to each operand.
+    fn units(self) -> [u32; 2] {
+        [self.a, self.b_rows || self.b_columns].map(|vectors| if vectors { 4 } else { 1 })
+    }
+}
+
+impl Spec {
+    fn variant(&self, tile: RegisterTile, vectors: Vectors, rank: usize) -> Variant {
+        let sums = self.integers.map_or(Sums::Floats, |steps| steps.sums);
+        let bias = self.integers.is_some_and(|steps| steps.bias);
+        let template = Template::new(NAME, include_str!("wgsl/batch_matmul.wgsl"))
+            .flag("FIXED", self.integers.is_some())
+            .flag("BIAS", bias)
+            .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
+            .flag("A_VEC4", vectors.a)
+            .flag("B_ROWS", vectors.b_rows)
+            .flag("B_COLUMNS", vectors.b_columns)
+            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"));
+        let variant = sums.apply(tile.apply(template)).variant(NAME, bindings(2 + u8::from(bias)));
+        variant.with_features(Features { subgroups: tile.shared, ..Features::default() })
+    }
+
+    fn uniform(&self, problem: &Problem, vectors: Vectors, tile: RegisterTile) -> Vec<u8> {
+        let Problem { rows, columns, depth, batches, .. } = problem;
+        let [unit_a, unit_b] = vectors.units();
+        let (a_row, a_depth) = if self.transpose_a { (1, *rows) } else { (depth / unit_a, 1) };
+        let (b_column, b_depth) = if self.transpose_b { (depth / unit_b, 1) } else { (1, columns / unit_b) };
+        let mut uniform =
+            Uniform::default().u32s([*rows, *columns, *depth, a_row, a_depth, b_column, b_depth]);
+        for (d, extent) in batches.extents.iter().enumerate().rev() {
+            let [a, b] = batches.unsigned_strides(d);
+            uniform = uniform.u32s([*extent, a / unit_a, b / unit_b]);
+        }
+        uniform = uniform.f32s(self.activation.params());
+        if let Some(Steps { zeros, multiplier, shift, up, zero, low, high, sums, .. }) = self.integers {
+            uniform = uniform.i32s(zeros).i32s([multiplier, shift, i32::from(up), zero, low, high]);
+            uniform = uniform.u32(sums.block(tile.stride()).saturating_mul(4));
+        }
+        uniform.finish()
+    }
+}
+
+impl Shader for Spec {
+    /// # Errors
+    /// For shapes that contradict each other, sums that take more than 32 bits, more than six leading dimensions after
+    /// merging those that broadcast alike, and a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let problem = self.problem()?;
+        let rank = problem.batches.extents.len();
+        if rank > MAX_RANK {
+            let why = format!("{rank} leading dimensions; {MAX_RANK} are supported");
+            return Err(ShaderError::unsupported(NAME, why));
+        }
+        let sums = self.integers.map_or(Sums::Floats, |steps| steps.sums);
+        if self.activation == Activation::Prelu || !matches!(sums, Sums::Floats | Sums::Blocks(_)) {
+            let why = format!("activation {:?} of sums by {sums:?}", self.activation);
+            return Err(ShaderError::unsupported(NAME, why));
+        }
+        let Problem { rows, columns, batch, .. } = problem;
+        let vectors = Vectors::new(self, &problem);
+        let width = if vectors.b_rows { WIDTHS[0] } else { width(columns, columns) };
+        let tile = RegisterTile::choose(caps, width, Pixels::of(rows), true);
+        let groups = [columns.div_ceil(tile.breadth()), rows.div_ceil(tile.reach()), batch].map(u64::from);
+        Ok(Kernel {
+            variant: self.variant(tile, vectors, rank),
+            uniform: self.uniform(&problem, vectors, tile),
+            dispatch: check_dispatch(NAME, caps, groups)?,
+        })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        let sums = self.integers.map(|_| Sums::LONG_DEPTH);
+        let columns = column_thresholds();
+        OtherSizes::thresholds(NEST.iter().chain(&columns).chain(&sums))
     }
 }

@@ -1,10 +1,11 @@
 //! BATCH_MATMUL of 16-bit integers.
 
 use crate::batch_matmul;
+use crate::binding::bindings;
 use crate::epilogue::Activation;
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold};
 
 const NAME: &str = "batch_matmul_wide";
 
@@ -18,23 +19,21 @@ pub struct Spec {
     pub a: Vec<u32>,
     /// Shape of the second operand: `[…, depth, columns]`, transposed `[…, columns, depth]`.
     pub b: Vec<u32>,
-    /// Whether the first operand lies transposed.
+    /// Whether the first operand is stored transposed.
     pub transpose_a: bool,
-    /// Whether the second operand lies transposed.
+    /// Whether the second operand is stored transposed.
     pub transpose_b: bool,
-    /// Of 15 bits.
+    /// 15 bits.
     pub multiplier: u32,
     /// From -31 to 63.
     pub right: i32,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When the shapes don't fit together, when more than 65535 products are added up, or when a tensor is larger than
-    /// one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For shapes that contradict each other, sums of more than 65535 products, and a tensor larger than one dispatch
+    /// reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let shapes = batch_matmul::Spec {
             a: self.a.clone(),
             b: self.b.clone(),
@@ -46,15 +45,16 @@ impl Spec {
         let problem = shapes.problem()?;
         let (rows, columns, depth) = (problem.rows, problem.columns, problem.depth);
         if depth > u32::from(u16::MAX) {
-            return Err(ShaderError::unsupported(NAME, format!("sums of {depth} products")));
+            return Err(ShaderError::unsupported(
+                NAME,
+                format!("sums of {depth} products; 65535 are supported"),
+            ));
         }
         let walk = Walk::new(NAME, caps, &[problem.batch, rows, columns])?;
         let extents = &problem.batches.extents;
-        let (key, wgsl) = walk
+        let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/batch_matmul_wide.wgsl")))
-            .number("UNIFORM", 3)
-            .number("BATCHES", u32::try_from(extents.len()).unwrap_or(u32::MAX))
-            .render()?;
+            .number("BATCHES", u32::try_from(extents.len()).unwrap_or(u32::MAX));
         let (a_row, a_depth) = if self.transpose_a { (1, rows) } else { (depth, 1) };
         let (b_column, b_depth) = if self.transpose_b { (depth, 1) } else { (1, columns) };
         let uniform = walk.dimensions(walk.uniform(), |uniform, _| uniform);
@@ -64,14 +64,13 @@ impl Spec {
             uniform.u32(*extent).u32s(problem.batches.unsigned_strides(d))
         });
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(2)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(&[Threshold::SEVERAL])
     }
 }

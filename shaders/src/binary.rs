@@ -1,11 +1,12 @@
-//! Element-wise operators on two tensors that broadcast against each other.
+//! Elementwise operators on two tensors that broadcast against each other.
 
+use crate::binding::bindings;
 use crate::element::Element;
 use crate::epilogue::Activation;
-use crate::shape::{MAX_RANK, Nest, broadcast_strides, elements};
+use crate::shape::{MAX_RANK, NEST, Nest, broadcast_strides, elements};
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "binary";
 
@@ -24,11 +25,11 @@ pub enum Binary {
     FloorDiv,
     /// `a - b * floor(a / b)`
     FloorMod,
-    /// The smaller.
+    /// `min(a, b)`
     Minimum,
-    /// The larger.
+    /// `max(a, b)`
     Maximum,
-    /// `a^b`. A negative base takes whole exponents, integers exponents that are not negative.
+    /// `a^b`. Exponents are whole numbers for a negative base, and non-negative for integers.
     Pow,
     /// `(a - b)^2`
     SquaredDifference,
@@ -36,19 +37,19 @@ pub enum Binary {
     Prelu,
     /// The angle of the point `(b, a)`; floats only.
     Atan2,
-    /// The bits in which the two differ; integers only.
+    /// `a ^ b`; integers only.
     BitwiseXor,
-    /// The bits that both have; integers only.
+    /// `a & b`; integers only.
     BitwiseAnd,
-    /// The bits that one of them has; integers only.
+    /// `a | b`; integers only.
     BitwiseOr,
-    /// `a >> b`, rounding down; integers only. `b` is limited to 0 to 31.
+    /// `a >> b`, rounding down; integers only. `b` is clamped to 0 to 31.
     ShiftRight,
-    /// `a << b`; integers only. Nothing is left where `b` is not within 0 to 31.
+    /// `a << b`; integers only. 0 if `b` is outside 0 to 31.
     ShiftLeft,
     /// `a - b * trunc(a / b)`, with the sign of `a`.
     Remainder,
-    /// `a == b`, as are the following, gives [`Element::Bool`].
+    /// `a == b`. The result of this and of the following operators is [`Element::Bool`].
     Equal,
     /// `a != b`
     NotEqual,
@@ -67,7 +68,7 @@ pub enum Binary {
 }
 
 impl Binary {
-    /// Whether the result is [`Element::Bool`], whatever the operands are.
+    /// Returns whether the result is [`Element::Bool`] for operands of any type.
     pub fn compares(self) -> bool {
         matches!(
             self,
@@ -82,7 +83,7 @@ impl Binary {
         )
     }
 
-    /// Name in keys, and body of the WGSL function of `x` and `y`. None: not for this element.
+    /// Name in keys, and body of the WGSL function of `x` and `y`. `None` if the operator is not defined for the element.
     fn wgsl(self, element: Element) -> Option<(&'static str, &'static str)> {
         use Element::{Bool, F32, I32, U32};
         Some(match (self, element) {
@@ -90,8 +91,8 @@ impl Binary {
             (Self::Sub, F32 | I32 | U32) => ("sub", "return x - y;"),
             (Self::Mul, F32 | I32 | U32) => ("mul", "return x * y;"),
             (Self::Div, F32 | I32 | U32) => ("div", "return x / y;"),
-            // Where the quotient was rounded up to a whole number, or down from one, what is left tells. To find that
-            // exactly, y is split into halves whose products with a whole number need no rounding.
+            // The remainder shows whether the quotient was rounded up to a whole number, or down from one. The remainder is
+            // exact because y is split into halves whose products with a whole number are not rounded.
             (Self::FloorDiv, F32) => (
                 "floor_div",
                 "let q = floor(x / y);
@@ -131,7 +132,7 @@ impl Binary {
     }
     return power;",
             ),
-            // Quotients up to tan(pi/8) go into a polynomial, larger ones by way of pi/4. The signs of zeros count.
+            // A polynomial for quotients up to tan(pi/8), larger ones are reduced by pi/4. The signs of zeros count.
             (Self::Atan2, F32) => (
                 "atan2",
                 "let large = max(abs(x), abs(y));
@@ -154,7 +155,7 @@ impl Binary {
                 ("shift_left", "return select(T(0), x << U(y & T(31)), (y >= T(0)) & (y < T(32)));")
             }
             (Self::Remainder, I32 | U32) => ("remainder", "return x % y;"),
-            // As FLOOR_MOD of the magnitudes; of an infinite divisor, all is left.
+            // As FLOOR_MOD of the magnitudes. For an infinite divisor the result is the dividend.
             (Self::Remainder, F32) => (
                 "remainder",
                 "let size = abs(x);
@@ -169,7 +170,7 @@ impl Binary {
     return select(left, -left, x < T(0.0));",
             ),
             (Self::Equal, _) => ("equal", "return R(x == y);"),
-            // Of what is no number, drivers find neither equal nor unequal.
+            // Drivers evaluate both == and != to false for NaN.
             (Self::NotEqual, _) => ("not_equal", "return R(!(x == y));"),
             (Self::Less, F32 | I32 | U32) => ("less", "return R(x < y);"),
             (Self::LessEqual, F32 | I32 | U32) => ("less_equal", "return R(x <= y);"),
@@ -189,8 +190,7 @@ impl Binary {
 pub struct Spec {
     /// The operator.
     pub op: Binary,
-    /// What the operands hold. The output holds the same, or booleans when the operator
-    /// [compares](Binary::compares).
+    /// Element type of the operands, and of the output unless the operator [compares](Binary::compares).
     pub element: Element,
     /// Shape of the first operand.
     pub a: Vec<u32>,
@@ -203,16 +203,39 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The kernel.
-    ///
+    /// Returns the collapsed loop nest, and whether it is in vectors of four.
+    pub(crate) fn nest(&self) -> Result<(Nest<2>, bool), ShaderError> {
+        elements(NAME, &self.output)?;
+        elements(NAME, &self.a)?;
+        elements(NAME, &self.b)?;
+        let strides = |shape: &[u32]| {
+            broadcast_strides(shape, &self.output)
+                .map(|strides| strides.into_iter().map(i64::from).collect())
+                .ok_or_else(|| {
+                    ShaderError::invalid(NAME, format!("{shape:?} does not broadcast to {:?}", self.output))
+                })
+        };
+        let nest = Nest { extents: self.output.clone(), strides: [strides(&self.a)?, strides(&self.b)?] };
+        let mut nest = nest.collapse();
+        if nest.extents.len() > MAX_RANK {
+            let rank = nest.extents.len();
+            let why =
+                format!("{rank} dimensions of {:?} with {:?}; {MAX_RANK} are supported", self.a, self.b);
+            return Err(ShaderError::unsupported(NAME, why));
+        }
+        let vec4 = nest.split_vec4();
+        Ok((nest, vec4))
+    }
+}
+
+impl Shader for Spec {
     /// # Errors
-    /// When the shapes don't broadcast, when the operator isn't defined for the element, and when more
-    /// than six dimensions remain after merging those that broadcast alike.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let (name, operation) = self
-            .op
-            .wgsl(self.element)
-            .ok_or_else(|| ShaderError::unsupported(NAME, format!("{:?} of {:?}", self.op, self.element)))?;
+    /// For shapes that do not broadcast, an operator that is not defined for the element, and more than six dimensions
+    /// after merging those that broadcast alike.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let (name, operation) = self.op.wgsl(self.element).ok_or_else(|| {
+            ShaderError::unsupported(NAME, format!("{:?} of {:?} elements", self.op, self.element))
+        })?;
         let activates = self.activation != Activation::None;
         if self.activation == Activation::Prelu
             || (activates && (self.op.compares() || self.element != Element::F32))
@@ -223,9 +246,8 @@ impl Spec {
         let (nest, vec4) = self.nest()?;
         let walk = Walk::new(NAME, caps, &nest.extents)?;
         let repeats = |operand: usize| nest.strides[operand].last() == Some(&0);
-        let (key, wgsl) = walk
+        let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/binary.wgsl")))
-            .number("UNIFORM", 3)
             .flag("VEC4", vec4)
             .flag("A_REPEATS", repeats(0))
             .flag("B_REPEATS", repeats(1))
@@ -233,43 +255,17 @@ impl Spec {
             .text("ELEMENT", self.element.wgsl(), self.element.wgsl())
             .text("RESULT", result.wgsl(), result.wgsl())
             .text("OPERATION", name, operation)
-            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
-            .render()?;
+            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"));
         let uniform = walk.uniform().f32s(self.activation.params());
         let uniform = walk.dimensions(uniform, |uniform, d| uniform.u32s(nest.unsigned_strides(d)));
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(2)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
     }
 
-    /// The collapsed loop nest, in vectors of four where the flag says so.
-    pub(crate) fn nest(&self) -> Result<(Nest<2>, bool), ShaderError> {
-        elements(NAME, &self.output)?;
-        elements(NAME, &self.a)?;
-        elements(NAME, &self.b)?;
-        let strides = |shape: &[u32]| {
-            broadcast_strides(shape, &self.output)
-                .map(|strides| strides.into_iter().map(i64::from).collect())
-                .ok_or_else(|| {
-                    ShaderError::invalid(NAME, format!("{shape:?} doesn't broadcast to {:?}", self.output))
-                })
-        };
-        let nest = Nest { extents: self.output.clone(), strides: [strides(&self.a)?, strides(&self.b)?] };
-        let mut nest = nest.collapse();
-        if nest.extents.len() > MAX_RANK {
-            return Err(ShaderError::unsupported(
-                NAME,
-                format!("broadcasting {:?} with {:?}", self.a, self.b),
-            ));
-        }
-        let vec4 = nest.split_vec4();
-        Ok((nest, vec4))
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(&NEST)
     }
 }

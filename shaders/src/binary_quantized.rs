@@ -1,43 +1,48 @@
 //! ADD, SUB, MUL, DIV, SQUARED_DIFFERENCE, PRELU and comparisons of quantized tensors that broadcast against each other, in
-//! the fixed-point arithmetic of the kernels on CPUs.
+//! the fixed-point arithmetic of CPU kernels.
 
 use crate::binary;
+use crate::binding::bindings;
 use crate::element::Element;
 use crate::epilogue::Activation;
 use crate::rescale::Factor;
+use crate::shape::{NEST, elements};
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold};
 
 const NAME: &str = "binary_quantized";
 
-/// What becomes of two integers, `x` and `y` without their zero points.
+/// Elements that TFLite's kernel for 16 bits computes together. A multiple of four.
+pub const GROUP: u32 = 16;
+
+/// An operator on two integers `x` and `y`, from which their zero points were subtracted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
-    /// The sum of `x * a` and `y * b`, both shifted left in front, times the factor.
+    /// `x * a + y * b`, both shifted left before, times the factor.
     Add,
-    /// The difference.
+    /// `x * a - y * b`, likewise.
     Sub,
-    /// The difference squared.
+    /// `(x * a - y * b)^2`, likewise.
     SquaredDifference,
-    /// `x / 2^a.shift + y / 2^b.shift`, of 16 bits.
+    /// `x / 2^a.shift + y / 2^b.shift`, for 16 bits.
     AddShifted,
     /// `x / 2^a.shift - y / 2^b.shift`
     SubShifted,
     /// `x * y` times the factor.
     Mul,
-    /// `x * y / 2^23` of fractions of 16 bits.
+    /// `x * y / 2^23`, for 16-bit fractions.
     MulFractions,
-    /// `x / y` times the factor. Of a division by 0, anything.
+    /// `x / y` times the factor. The result of a division by 0 is unspecified.
     Div,
-    /// `x * a`, below 0 `x * y * b`.
+    /// `x * a` for `x >= 0`, else `x * y * b`.
     Prelu,
-    /// Whether `x * a`, shifted left in front, compares so with `y * b`.
+    /// Compares `x * a` with `y * b`, both shifted left before.
     Compare(binary::Binary),
 }
 
 impl Operator {
-    /// Name in keys, and body of the WGSL function of `x`, `y` and `once`, whether inputs are rounded once.
+    /// Name in keys, and body of the WGSL function of `x`, `y` and `once` (whether inputs are rounded once).
     fn wgsl(self) -> Option<(&'static str, &'static str)> {
         use binary::Binary::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
         Some(match self {
@@ -103,20 +108,21 @@ impl Operator {
 pub struct Spec {
     /// The operator.
     pub op: Operator,
-    /// What stands for zero in the operands.
+    /// Zero points of the operands.
     pub zeros: [i32; 2],
-    /// How far operands are shifted left before they are multiplied.
+    /// Bits by which operands are shifted left before they are multiplied.
     pub left: u32,
-    /// What the operands are multiplied by, where the operator says so.
+    /// Factors of the operands, where the operator has them.
     pub inputs: [Factor; 2],
-    /// What the result is multiplied by, where the operator says so.
+    /// Factor of the result, where the operator has one.
     pub factor: Factor,
-    /// What stands for zero in the output.
+    /// Zero point of the output.
     pub zero: i32,
-    /// The lowest and the highest result.
+    /// Minimum and maximum of the results.
     pub range: [i32; 2],
-    /// So many of the first elements, a multiple of four, round a product of an operand once.
-    pub once: u32,
+    /// Whether products of operands are rounded once in the elements that TFLite's kernel computes in groups of
+    /// [`GROUP`], and twice in the rest.
+    pub grouped: bool,
     /// Shape of the first operand.
     pub a: Vec<u32>,
     /// Shape of the second operand.
@@ -125,15 +131,13 @@ pub struct Spec {
     pub output: Vec<u32>,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When the shapes don't broadcast, or more than six dimensions remain after merging those that broadcast alike.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let operator = self.op.wgsl().filter(|_| self.once.is_multiple_of(4));
-        let (name, operation) =
-            operator.ok_or_else(|| ShaderError::unsupported(NAME, format!("{:?}", self.op)))?;
+    /// For shapes that do not broadcast, a [`Operator::Compare`] of an operator that does not compare, and more than six
+    /// dimensions after merging those that broadcast alike.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let unsupported = || ShaderError::unsupported(NAME, format!("operator {:?}", self.op));
+        let (name, operation) = self.op.wgsl().ok_or_else(unsupported)?;
         let plain = binary::Spec {
             op: binary::Binary::Add,
             element: Element::I32,
@@ -144,17 +148,19 @@ impl Spec {
         };
         let (nest, vec4) = plain.nest()?;
         let walk = Walk::new(NAME, caps, &nest.extents)?;
+        let once = match self.grouped {
+            true => elements(NAME, &self.output)? / GROUP * GROUP,
+            false => 0,
+        };
         let repeats = |operand: usize| nest.strides[operand].last() == Some(&0);
-        let (key, wgsl) = walk
+        let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/binary_quantized.wgsl")))
-            .number("UNIFORM", 3)
             .flag("VEC4", vec4)
             .flag("A_REPEATS", repeats(0))
             .flag("B_REPEATS", repeats(1))
-            .flag("ONCE", self.once > 0)
+            .flag("ONCE", once > 0)
             .flag("DIVIDES", self.op == Operator::Div)
-            .text("OPERATION", name, operation)
-            .render()?;
+            .text("OPERATION", name, operation);
         let [a, b] = self.inputs;
         let uniform = walk
             .uniform()
@@ -163,17 +169,17 @@ impl Spec {
             .i32s([a.multiplier, a.shift, b.multiplier, b.shift])
             .i32s([self.factor.multiplier, self.factor.shift, self.zero])
             .i32s(self.range)
-            .u32(if vec4 { self.once / 4 } else { self.once });
+            .u32(if vec4 { once / 4 } else { once });
         let uniform = walk.dimensions(uniform, |uniform, d| uniform.u32s(nest.unsigned_strides(d)));
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(2)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        let group = self.grouped.then_some(&Threshold::AtLeast(GROUP));
+        OtherSizes::thresholds(NEST.iter().chain(group))
     }
 }

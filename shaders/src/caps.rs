@@ -1,28 +1,27 @@
-//! What a device offers to kernels, and what a kernel asks of naga.
+//! The capabilities of a device, and the language features of a kernel.
 
-/// Limits and features of the adapter that a kernel is made for.
-///
-/// The default is what WebGPU promises everywhere.
+/// Limits and features of the device that a kernel is made for. The default is WebGPU's guaranteed minimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Caps {
-    /// Most workgroups in each dimension of one dispatch.
+    /// Maximum number of workgroups in each dimension of a dispatch.
     pub max_workgroups_per_dimension: u32,
-    /// Most invocations in one workgroup.
+    /// Maximum number of invocations in a workgroup.
     pub max_invocations_per_workgroup: u32,
-    /// Most storage buffers that one kernel may bind.
+    /// Maximum number of storage buffers of a kernel.
     pub max_storage_buffers: u32,
-    /// Largest storage binding, in bytes.
+    /// Maximum size of a storage binding, in bytes.
     pub max_storage_binding: u64,
-    /// Workgroup memory, in bytes.
+    /// Size of workgroup memory, in bytes.
     pub max_workgroup_storage: u32,
-    /// 16-bit floats in shaders.
+    /// Shaders may use 16-bit floats.
     pub f16: bool,
-    /// Subgroup operations in shaders.
+    /// Shaders may use subgroup operations.
     pub subgroups: bool,
-    /// Invocations in every subgroup, where the device has a single size; 0: unknown or several.
+    /// Number of invocations in a subgroup; 0 if it is unknown or not constant.
     pub subgroup_size: u32,
-    /// The "GPU" is a CPU: register tiles pay, workgroup memory and barriers don't, and a handful of
-    /// workgroups keeps all cores busy.
+    /// The device is a CPU: register tiles are efficient, workgroup memory and barriers are not, and a few workgroups
+    /// occupy all cores.
     pub software: bool,
 }
 
@@ -39,6 +38,29 @@ impl Caps {
         subgroup_size: 0,
         software: false,
     };
+
+    /// Sets [`Caps::software`].
+    #[must_use]
+    pub const fn with_software(mut self, software: bool) -> Self {
+        self.software = software;
+        self
+    }
+
+    /// Enables subgroup operations, with the number of invocations in a subgroup; 0 if it is unknown or not constant.
+    #[must_use]
+    pub const fn with_subgroups(mut self, size: u32) -> Self {
+        self.subgroups = true;
+        self.subgroup_size = size;
+        self
+    }
+
+    /// Disables subgroup operations.
+    #[must_use]
+    pub const fn without_subgroups(mut self) -> Self {
+        self.subgroups = false;
+        self.subgroup_size = 0;
+        self
+    }
 }
 
 impl Default for Caps {
@@ -47,13 +69,14 @@ impl Default for Caps {
     }
 }
 
-/// Language features that a kernel's text uses beyond plain WGSL.
+/// Language features that a kernel's source uses beyond plain WGSL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Features {
     /// `enable f16;`
     pub f16: bool,
     /// Subgroup built-ins.
     pub subgroups: bool,
-    /// 16-bit floats that are unpacked from words, which WebGPU has everywhere.
+    /// `unpack2x16float`, which needs no WebGPU feature.
     pub halves: bool,
 }

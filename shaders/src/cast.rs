@@ -1,75 +1,82 @@
-//! CAST between the elements that take a 32-bit word.
+//! CAST between elements of one 32-bit word.
 
+use std::borrow::Cow;
+
+use crate::binding::bindings;
 use crate::element::Element;
 use crate::template::Template;
-use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::walk::{self, Walk};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold, Variant};
 
 const NAME: &str = "cast";
 
-/// `output[i] = input[i]`, as another element. Floats become integers by rounding towards zero, within the
-/// range of an `i32`; anything but zero is true.
+/// `output[i] = input[i]`, as another element. Floats become integers by rounding towards zero, within the range of an
+/// `i32`; every value but zero is true.
 ///
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// What the input holds.
+    /// Element type of the input.
     pub input: Element,
-    /// What the output holds.
+    /// Element type of the output.
     pub output: Element,
-    /// Bits of an integer output, and whether it is signed, where it holds less than a word.
+    /// For integer outputs below 32 bits: their bits, and whether they are signed.
     pub narrow: Option<(u32, bool)>,
-    /// Elements of each.
+    /// Elements of input and output.
     pub elements: u32,
 }
 
 impl Spec {
-    /// The kernel.
-    ///
-    /// # Errors
-    /// When the tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let vec4 = self.elements.is_multiple_of(4);
-        let count = if vec4 { self.elements / 4 } else { self.elements };
-        let (from, to) = (self.input.wgsl(), self.output.wgsl());
-        let (short, conversion) = match (self.input, self.output) {
-            (Element::F32, Element::I32) if self.narrow.is_some() => {
-                let (bits, signed) = self.narrow.unwrap_or_default();
+    /// The conversion's name in keys, and its WGSL expression of `v`.
+    fn conversion(&self) -> (Cow<'static, str>, Cow<'static, str>) {
+        match (self.input, self.output, self.narrow) {
+            (Element::F32, Element::I32, Some((bits, signed))) => {
                 let (low, high) = if signed { (-(1 << (bits - 1)), 1 << (bits - 1)) } else { (0, 1 << bits) };
-                // Not a number becomes the highest.
+                // NaN becomes the maximum.
                 let number = format!("clamp(v, A({low}.0), A({}.0))", high - 1);
-                (format!("float{bits}{signed}"), format!("B(select(A({}.0), {number}, v == v))", high - 1))
+                let text = format!("B(select(A({}.0), {number}, v == v))", high - 1);
+                (format!("float{bits}{signed}").into(), text.into())
             }
-            (_, Element::I32) if self.narrow.is_some() => {
-                let (bits, signed) = self.narrow.unwrap_or_default();
+            (_, Element::I32, Some((bits, signed))) => {
                 let low = if signed {
                     format!("extractBits(B(v), 0u, {bits}u)")
                 } else {
                     format!("B(v) & B({})", (1 << bits) - 1)
                 };
-                (format!("low{bits}{signed}"), low)
+                (format!("low{bits}{signed}").into(), low.into())
             }
-            (_, Element::Bool) => ("truth".into(), "select(B(1u), B(0u), v == A(0))".into()),
+            (_, Element::Bool, _) => ("truth".into(), "select(B(1u), B(0u), v == A(0))".into()),
             _ => ("value".into(), "B(v)".into()),
-        };
-        let walk = Walk::new(NAME, caps, &[count])?;
-        let (key, wgsl) = walk
-            .apply(Template::new(NAME, include_str!("wgsl/cast.wgsl")))
-            .number("UNIFORM", 2)
+        }
+    }
+
+    fn variant(&self, vec4: bool) -> Variant {
+        let (from, to) = (self.input.wgsl(), self.output.wgsl());
+        let (short, conversion) = self.conversion();
+        let template = Template::new(NAME, include_str!("wgsl/cast.wgsl"))
             .flag("VEC4", vec4)
             .text("FROM", from, from)
             .text("TO", to, to)
-            .text("CONVERSION", short, conversion)
-            .render()?;
+            .text("CONVERSION", short, conversion);
+        walk::apply(template, 1, true).variant(NAME, bindings(1))
+    }
+}
+
+impl Shader for Spec {
+    /// # Errors
+    /// For a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let vec4 = Threshold::VECTORS.holds(self.elements);
+        let count = if vec4 { self.elements / 4 } else { self.elements };
+        let walk = Walk::new(NAME, caps, &[count])?;
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: self.variant(vec4),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::variants([true, false].map(|vec4| self.variant(vec4)))
     }
 }

@@ -2,12 +2,13 @@
 
 use std::f64::consts::TAU;
 
+use crate::binding::bindings;
 use crate::kernel::linear_dispatch;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const ABS: &str = "complex";
 const TRANSFORM: &str = "rfft2d";
@@ -17,30 +18,27 @@ const TRANSFORM: &str = "rfft2d";
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abs {
-    /// How many.
+    /// Number of complex numbers.
     pub elements: u32,
 }
 
-impl Abs {
-    /// The kernel.
-    ///
+impl Shader for Abs {
     /// # Errors
-    /// When a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(ABS, &[self.elements, 2])?;
         let walk = Walk::new(ABS, caps, &[self.elements])?;
-        let template = Template::new(ABS, include_str!("wgsl/complex.wgsl")).number("UNIFORM", 2);
-        let (key, wgsl) = walk.apply(template).render()?;
+        let template = Template::new(ABS, include_str!("wgsl/complex.wgsl"));
+        let template = walk.apply(template);
         Ok(Kernel {
-            name: ABS,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: template.variant(ABS, bindings(1)),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }
 
@@ -49,23 +47,23 @@ impl Abs {
 /// Bindings: `Input(0)`, `Input(1)`: [`Transform::roots`], `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transform {
-    /// Images, each transformed by itself.
+    /// Number of images, which are transformed independently.
     pub images: u32,
-    /// Extents of the input; what is missing of the transform's own counts as zero, what is beyond is not read.
+    /// Extents of the input, which is padded with zeros or cropped to those of the transform.
     pub input: [u32; 2],
     /// Extents of the transform, powers of two.
     pub lengths: [u32; 2],
-    /// Which lines.
+    /// Lines that are transformed.
     pub lines: Lines,
 }
 
-/// Along which dimension.
+/// The dimension of a transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
-    /// From floats `[images, input]` to complex `[images, lengths[0], lengths[1] / 2 + 1]`: of each row, the half of its
-    /// spectrum that the other half follows from.
+    /// From floats `[images, input]` to complex numbers `[images, lengths[0], lengths[1] / 2 + 1]`: of each row, one half
+    /// of the spectrum, which determines the other half.
     Rows,
-    /// From those to as many: each column.
+    /// From these complex numbers to as many: each column.
     Columns,
 }
 
@@ -75,7 +73,7 @@ impl Transform {
         self.lengths[1] / 2 + 1
     }
 
-    /// Complex numbers that a workgroup transforms: half as many as a row has floats, since two floats pass for one.
+    /// Number of complex numbers that a workgroup transforms. Two floats of a row count as one.
     fn size(&self) -> u32 {
         match self.lines {
             Lines::Rows => (self.lengths[1] / 2).max(1),
@@ -83,7 +81,7 @@ impl Transform {
         }
     }
 
-    /// Points of the unit circle, clockwise: as many steps as a line has elements make a full turn.
+    /// Points of the unit circle, clockwise; the number of elements of a line is a full turn.
     pub fn roots(&self) -> Vec<[f32; 2]> {
         let (count, turn) = match self.lines {
             Lines::Rows => (self.size() + 1, 2 * self.size()),
@@ -95,47 +93,44 @@ impl Transform {
         };
         (0..count).map(root).collect()
     }
+}
 
-    /// The kernel.
-    ///
+impl Shader for Transform {
     /// # Errors
-    /// When a length is no power of two, a line does not fit the device's workgroup memory, or a tensor is larger than
+    /// For a length that is not a power of two, a line that exceeds the device's workgroup memory, and a tensor larger than
     /// one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let [height, width] = self.input;
         let [rows, columns] = self.lengths;
         if !rows.is_power_of_two() || !columns.is_power_of_two() {
-            let why = format!("lengths of {rows} and {columns}, which are not powers of two");
+            let why = format!("lengths of {rows} and {columns}; powers of two are supported");
             return Err(ShaderError::unsupported(TRANSFORM, why));
         }
         elements(TRANSFORM, &[self.images, height, width])?;
         elements(TRANSFORM, &[self.images, rows, self.half(), 2])?;
         let size = self.size();
         if u64::from(size) * 8 > u64::from(caps.max_workgroup_storage) {
-            let most = caps.max_workgroup_storage;
-            let why = format!("lines of {} bytes, workgroup memory has {most}", u64::from(size) * 8);
+            let max = caps.max_workgroup_storage;
+            let why = format!("lines of {} bytes; workgroup memory has {max}", u64::from(size) * 8);
             return Err(ShaderError::unsupported(TRANSFORM, why));
         }
         let real = self.lines == Lines::Rows;
         let lines = self.images * if real { rows } else { self.half() };
-        let (key, wgsl) = Template::new(TRANSFORM, include_str!("wgsl/rfft2d.wgsl"))
-            .number("UNIFORM", 3)
-            // A vector of a CPU passes its barriers for nothing.
+        let template = Template::new(TRANSFORM, include_str!("wgsl/rfft2d.wgsl"))
+            // A workgroup that is one vector of a CPU passes barriers at no cost.
             .number("WORKGROUP", if caps.software { 8 } else { 64 })
             .number("DIGITS", size.ilog2())
             .number("SIZE", size)
-            .flag("REAL", real)
-            .render()?;
+            .flag("REAL", real);
         let extents = [lines, rows, self.half(), height.min(rows), width.min(columns), height, width];
         Ok(Kernel {
-            name: TRANSFORM,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            variant: template.variant(TRANSFORM, bindings(2)),
             uniform: Uniform::default().u32s(extents).finish(),
             dispatch: linear_dispatch(TRANSFORM, caps, lines.into(), 1)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }

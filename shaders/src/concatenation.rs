@@ -1,30 +1,30 @@
 //! CONCATENATION, and with it PACK, whose inputs have an extent of one along the axis.
 
-use crate::copy::{Copy, signed};
+use crate::copy::{self, Copy, signed};
 use crate::shape::{Nest, dense_strides, elements};
-use crate::{Binding, Caps, Kernel, ShaderError};
+use crate::{Binding, Caps, Kernel, OtherSizes, ShaderError};
 
 const NAME: &str = "concatenation";
 
-/// Inputs one after the other along an axis, for elements of 32 bits. One dispatch per input, in any
-/// order, all writing parts of the same output.
+/// Inputs joined along an axis, for elements of 32 bits. One dispatch per input, in any order; each writes its part of the
+/// output.
 ///
 /// Bindings of the kernel of input `i`: `Input(i)`, `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Shapes of the inputs, equal but for the axis.
+    /// Shapes of the inputs, equal in all dimensions but the axis.
     pub inputs: Vec<Vec<u32>>,
-    /// The dimension along which they are joined.
+    /// The dimension along which inputs are joined.
     pub axis: usize,
 }
 
 impl Spec {
-    /// Shape of the output.
+    /// Returns the shape of the output.
     ///
     /// # Errors
-    /// When the inputs don't fit together.
+    /// For shapes that contradict each other.
     pub fn output(&self) -> Result<Vec<u32>, ShaderError> {
-        let bad = || ShaderError::invalid(NAME, format!("{self:?}"));
+        let bad = || ShaderError::contradiction(NAME, self);
         let mut output = self.inputs.first().cloned().ok_or_else(bad)?;
         let mut total = 0_u32;
         for input in &self.inputs {
@@ -40,15 +40,20 @@ impl Spec {
         Ok(output)
     }
 
-    /// A kernel per input.
+    /// Returns a kernel per input.
     ///
     /// # Errors
-    /// When the inputs don't fit together, and when there are more than 256 of them.
+    /// For shapes that contradict each other, and for more than 256 inputs.
     pub fn kernels(&self, caps: &Caps) -> Result<Vec<Kernel>, ShaderError> {
         (0..self.inputs.len()).map(|part| self.kernel(part, caps)).collect()
     }
 
-    /// The kernel of one input.
+    /// Returns the variants that the kernels of other sizes need.
+    pub fn other_sizes(&self) -> OtherSizes {
+        copy::other_sizes()
+    }
+
+    /// Returns the kernel of one input.
     ///
     /// # Errors
     /// See [`Spec::kernels`].
@@ -58,7 +63,10 @@ impl Spec {
         let input = self.inputs.get(part).ok_or_else(missing)?;
         let last = self.inputs.len().saturating_sub(1);
         let (Ok(number), Ok(_)) = (u8::try_from(part), u8::try_from(last)) else {
-            return Err(ShaderError::unsupported(NAME, format!("{} inputs", self.inputs.len())));
+            return Err(ShaderError::unsupported(
+                NAME,
+                format!("{} inputs; 256 are supported", self.inputs.len()),
+            ));
         };
         let step = i64::from(strides.get(self.axis).copied().unwrap_or(0));
         let before = self.inputs.iter().take(part).filter_map(|input| input.get(self.axis));

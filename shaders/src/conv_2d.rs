@@ -2,13 +2,22 @@
 
 use crate::epilogue::Epilogue;
 use crate::kernel::check_dispatch;
-use crate::register_tile::{RegisterTile, width};
+use crate::register_tile::{Pixels, RegisterTile, WIDTHS, width};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold, Variant};
 
 const NAME: &str = "conv_2d";
+
+/// The filters that a variant supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filter {
+    /// The spec's constant filter.
+    Known,
+    /// Filters of nearly all sizes, which the model computes. Some of them run slower than with a specialized variant.
+    Any,
+}
 
 /// `output = epilogue(convolution(input, filter) + bias)`.
 ///
@@ -25,15 +34,15 @@ pub struct Spec {
     pub stride: [u32; 2],
     /// `[height, width]`
     pub dilation: [u32; 2],
-    /// Zero rows above and zero columns left of the input. What lies below and right follows from the
-    /// shapes, so an explicit PAD in front of the convolution can be part of it.
+    /// Zero rows above and zero columns left of the input. Those below and on the right follow from the shapes, so an
+    /// explicit PAD before the convolution can be part of it.
     pub padding: [i32; 2],
-    /// What happens to the result.
+    /// Applied to the result.
     pub epilogue: Epilogue,
 }
 
 impl Spec {
-    /// Groups that the channels fall into: input channels over the filter's.
+    /// Number of groups of channels: input channels over the filter's.
     fn groups(&self) -> u32 {
         self.input[3].checked_div(self.filter[3]).unwrap_or(0)
     }
@@ -48,7 +57,7 @@ impl Spec {
             && !self.stride.contains(&0)
             && !self.dilation.contains(&0);
         if !fits {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         for shape in [input, output, filter] {
             elements(NAME, shape)?;
@@ -56,53 +65,78 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether every output pixel comes from the input pixel at its own place.
-    fn pointwise(&self) -> bool {
+    /// Whether every output pixel depends on the input pixel at the same position only.
+    fn is_pointwise(&self) -> bool {
         self.filter[1..3] == [1, 1]
             && self.stride == [1, 1]
             && self.padding == [0, 0]
             && self.input[..3] == self.output[..3]
     }
 
-    /// The kernel.
+    /// Returns the kernel of a filter that the model computes, with a variant that suits filters of nearly all sizes.
     ///
     /// # Errors
-    /// When the shapes contradict each other or when a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        self.text(caps, false)
-    }
-
-    /// A kernel whose text is the same for nearly all filters, which takes longer with some.
-    ///
-    /// # Errors
-    /// See [`Spec::kernel`].
+    /// See [`Shader::kernel`].
     pub fn any_filter(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        self.text(caps, true)
+        self.kernel_of(caps, Filter::Any)
     }
 
-    fn text(&self, caps: &Caps, any: bool) -> Result<Kernel, ShaderError> {
+    /// Returns all variants of [`Spec::any_filter`].
+    pub fn any_filter_variants(&self, caps: &Caps) -> Vec<Variant> {
+        let of_width = |width: u32| {
+            [true, false].into_iter().flat_map(move |shareable| {
+                Pixels::ALL.map(|pixels| RegisterTile::choose(caps, width, pixels, shareable))
+            })
+        };
+        let tiles = WIDTHS.into_iter().flat_map(of_width);
+        tiles.flat_map(|tile| [true, false].map(|vec4| self.variant(tile, vec4, 0, false))).collect()
+    }
+
+    /// Returns the variants for other numbers of input channels, which the constant filter divides into other groups,
+    /// and for other numbers of pixels.
+    pub fn other_channels(&self, caps: &Caps) -> Vec<Variant> {
+        let groups = (1..=self.output[3]).filter(|groups| self.output[3].is_multiple_of(*groups));
+        groups.flat_map(|groups| Pixels::ALL.map(|pixels| self.known_variant(caps, groups, pixels))).collect()
+    }
+
+    fn tile(&self, caps: &Caps, filter: Filter, groups: u32, pixels: Pixels) -> RegisterTile {
+        let channels = self.output[3];
+        match filter {
+            Filter::Any => {
+                RegisterTile::choose(caps, width(channels, channels / groups.max(1)), pixels, groups == 1)
+            }
+            Filter::Known => RegisterTile::convolution(caps, channels, groups, pixels),
+        }
+    }
+
+    fn known_variant(&self, caps: &Caps, groups: u32, pixels: Pixels) -> Variant {
+        let depth = self.filter[3];
+        let tile = self.tile(caps, Filter::Known, groups, pixels);
+        self.variant(tile, Threshold::VECTORS.holds(depth), few_channels(depth), self.is_pointwise())
+    }
+
+    fn variant(&self, tile: RegisterTile, vec4: bool, channels: u32, pointwise: bool) -> Variant {
+        let template = Template::new(NAME, include_str!("wgsl/conv_2d.wgsl"));
+        tile.variant(NAME, template, vec4, channels, pointwise, &self.epilogue)
+    }
+
+    fn kernel_of(&self, caps: &Caps, filter: Filter) -> Result<Kernel, ShaderError> {
         self.check()?;
         let [_, in_h, in_w, in_c] = self.input;
         let [batch, out_h, out_w, out_c] = self.output;
         let [_, kernel_h, kernel_w, group_c] = self.filter;
-        let (vec4, group_v) = (group_c.is_multiple_of(4), group_c.div_ceil(4));
+        let (vec4, group_v) = (Threshold::VECTORS.holds(group_c), group_c.div_ceil(4));
         let (pixels, groups) = (batch * out_h * out_w, self.groups());
-        let tile = match any {
-            true => RegisterTile::choose(caps, width(out_c, out_c / groups), pixels, groups == 1),
-            false => RegisterTile::convolution(caps, out_c, groups, pixels),
+        let tile = self.tile(caps, filter, groups, Pixels::of(pixels));
+        let variant = match filter {
+            Filter::Any => self.variant(tile, vec4, 0, false),
+            Filter::Known => self.known_variant(caps, groups, Pixels::of(pixels)),
         };
-        // Along the pixels there may be more workgroups than fit one dimension.
+        // The workgroups along the pixels may exceed one dimension.
         let tiles = pixels.div_ceil(tile.reach());
         let rows = tiles.div_ceil(caps.max_workgroups_per_dimension.max(1));
         let row = tiles.div_ceil(rows);
         let groups_c = out_c.div_ceil(tile.breadth());
-        let dispatch = check_dispatch(NAME, caps, [groups_c, row, rows].map(u64::from))?;
-        let template = tile
-            .apply(Template::new(NAME, include_str!("wgsl/conv_2d.wgsl")).number("UNIFORM", 3))
-            .flag("IN_VEC4", vec4)
-            .number("CHANNELS", if any { 0 } else { few_channels(group_c) })
-            .flag("POINTWISE", !any && self.pointwise());
-        let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
         let taps = kernel_h * kernel_w * group_v * out_c;
         let uniform = Uniform::default()
             .u32s([in_h, in_w, if vec4 { in_c / 4 } else { in_c }, group_c, group_v])
@@ -113,42 +147,42 @@ impl Spec {
             .i32s(self.padding)
             .u32s([self.epilogue.weight_words(taps, taps * 4), row]);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: [Binding::Input(0), Binding::Weights, Binding::Output, Binding::Uniform]
-                .into_iter()
-                .chain(self.epilogue.bindings())
-                .collect(),
+            variant,
             uniform: self.epilogue.uniform(uniform, tile.stride()).finish(),
-            dispatch,
-            features: Features {
-                subgroups: tile.shared,
-                halves: self.epilogue.has_halves(),
-                ..Features::default()
-            },
+            dispatch: check_dispatch(NAME, caps, [groups_c, row, rows].map(u64::from))?,
         })
     }
 
-    /// Lays `filter` (shaped like [`Spec::filter`]) and `bias` (one per output channel; none: zeros) out as
-    /// the kernel reads them: `[height][width][input channels / 4][output channels][4]`, zeros where
-    /// channels don't come in fours, then the bias, in fours as well. Values missing from the slices count
-    /// as zero.
+    /// `filter` (shaped like [`Spec::filter`]) and `bias` (one value per output channel; `None` for zeros) as the kernel
+    /// reads them: `[height][width][input channels / 4][output channels][4]`, with zeros where channels do not come in
+    /// fours, then the bias, padded to fours as well. Values missing from the slices count as zero.
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         pack(self.filter, filter, bias)
     }
 }
 
+impl Shader for Spec {
+    /// # Errors
+    /// For shapes that contradict each other, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        self.kernel_of(caps, Filter::Known)
+    }
+
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::variants(Pixels::ALL.map(|pixels| self.known_variant(caps, self.groups(), pixels)))
+    }
+}
+
 impl Spec {
-    /// Lays integer weights, shaped like [`Spec::filter`], out like floats, and after them the words of the output
-    /// channels ([`FixedChannel`](crate::FixedChannel) and others).
+    /// Integer weights (shaped like [`Spec::filter`]) in the order of floats, followed by the words of the output channels
+    /// ([`FixedChannel`](crate::FixedChannel) and others).
     pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         pack_integers(self.filter, self.epilogue, filter, channels)
     }
 }
 
-/// Input channels of a group that are fewer than a vector of four, which the text knows; 0: not so.
+/// Returns the number of input channels of a group if they are fewer than a vector of four, on which the variant
+/// depends; 0 otherwise.
 pub(crate) fn few_channels(group_c: u32) -> u32 {
     if group_c < 4 { group_c } else { 0 }
 }
@@ -181,7 +215,7 @@ pub(crate) fn pack_integers(
     integers.pack(weights, channels)
 }
 
-/// Which weight stands at each place of the packed ones; none where channels don't come in fours.
+/// Returns the index of each packed weight in the filter; `None` for padding.
 fn in_order(shape: [u32; 4]) -> impl Iterator<Item = Option<usize>> {
     let [out_c, kernel_h, kernel_w, group_c] = shape.map(|n| n as usize);
     let (taps, group_v) = (kernel_h * kernel_w, group_c.div_ceil(4));

@@ -1,22 +1,27 @@
-//! Strided copies: what slices, transposes, concatenations, tiles and the like come down to.
+//! Strided copies, the kernel of slices, transposes, concatenations, tiles and similar ops.
 
-use crate::shape::{MAX_RANK, Nest};
+use crate::shape::{MAX_RANK, NEST, Nest};
 use crate::template::Template;
-use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::walk::{self, Walk};
+use crate::{Binding, Caps, Kernel, OtherSizes, ShaderError, Variant};
+
+/// The variant of a copy depends only on which extents are one, and on whether they are multiples of four.
+pub(crate) fn other_sizes() -> OtherSizes {
+    OtherSizes::thresholds(&NEST)
+}
 
 /// A copy of 32-bit words: element `i` of the nest goes from `from + i·strides[0]` to `to + i·strides[1]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Copy {
-    /// The family that this copy serves.
+    /// The family that uses the copy.
     pub(crate) name: &'static str,
     /// The binding that is read.
     pub(crate) input: Binding,
     /// Extents, strides in the input and strides in the output.
     pub(crate) nest: Nest<2>,
-    /// First element read.
+    /// Index of the first element read.
     pub(crate) from: i64,
-    /// First element written.
+    /// Index of the first element written.
     pub(crate) to: i64,
 }
 
@@ -31,37 +36,34 @@ impl Copy {
         }
         let rank = nest.extents.len();
         if rank > MAX_RANK {
-            return Err(ShaderError::unsupported(self.name, format!("a copy of {rank} dimensions")));
+            return Err(ShaderError::unsupported(
+                self.name,
+                format!("a copy of {rank} dimensions; {MAX_RANK} are supported"),
+            ));
         }
         let walk = Walk::new(self.name, caps, &nest.extents)?;
-        let (key, wgsl) = walk
-            .apply(Template::new("copy", include_str!("wgsl/copy.wgsl")))
-            .number("UNIFORM", 2)
-            .flag("VEC4", vec4)
-            .render()?;
+        let variant = variant(self.name, self.input, rank, vec4);
         let fits = |n: &i64| i32::try_from(*n).is_ok();
         if ![from, to].iter().chain(nest.strides.iter().flatten()).all(fits) {
-            return Err(ShaderError::unsupported(self.name, "a copy over more than 2^31 elements"));
+            return Err(ShaderError::unsupported(self.name, "strides beyond 2^31 elements"));
         }
         let signed = |n: i64| i32::try_from(n).unwrap_or(0);
         let uniform = walk.uniform().i32(signed(from)).i32(signed(to));
         let uniform = walk.dimensions(uniform, |uniform, d| {
             uniform.i32s(nest.strides.iter().map(|strides| signed(strides.get(d).copied().unwrap_or(0))))
         });
-        Ok(Kernel {
-            name: self.name,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![self.input, Binding::Output, Binding::Uniform],
-            uniform: uniform.finish(),
-            dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
-        })
+        let dispatch = walk.dispatch(caps)?;
+        Ok(Kernel { variant, uniform: uniform.finish(), dispatch })
     }
 }
 
-/// Strides as the nest wants them.
+/// Returns the variant of copies in `rank` dimensions.
+pub(crate) fn variant(name: &'static str, input: Binding, rank: usize, vec4: bool) -> Variant {
+    let template = Template::new("copy", include_str!("wgsl/copy.wgsl")).flag("VEC4", vec4);
+    walk::apply(template, rank, true).variant(name, [input, Binding::Output, Binding::Uniform])
+}
+
+/// Converts strides to those of a [`Nest`].
 pub(crate) fn signed(strides: &[u32]) -> Vec<i64> {
     strides.iter().map(|s| i64::from(*s)).collect()
 }

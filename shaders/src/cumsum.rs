@@ -1,10 +1,11 @@
 //! CUMSUM.
 
+use crate::binding::bindings;
 use crate::element::Element;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "cumsum";
 
@@ -13,47 +14,42 @@ const NAME: &str = "cumsum";
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// What is summed; not booleans.
+    /// Element type, except booleans.
     pub element: Element,
-    /// The product of the extents before the dimension.
+    /// Product of the extents before the dimension.
     pub outer: u32,
     /// Extent of the dimension.
     pub size: u32,
-    /// The product of the extents after the dimension.
+    /// Product of the extents after the dimension.
     pub inner: u32,
-    /// Each sum leaves its own element out.
+    /// Whether each sum excludes its own element.
     pub exclusive: bool,
-    /// Sums run from the last element to the first.
+    /// Whether sums run from the last element to the first.
     pub reverse: bool,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When a tensor is larger than one dispatch reaches, and for booleans.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For booleans, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &[self.outer, self.size, self.inner])?;
         if self.element == Element::Bool {
             return Err(ShaderError::unsupported(NAME, "sums of booleans"));
         }
         let walk = Walk::new(NAME, caps, &[self.outer, self.inner])?;
-        let (key, wgsl) = walk
+        let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/cumsum.wgsl")))
-            .number("UNIFORM", 2)
             .flag("EXCLUSIVE", self.exclusive)
             .flag("REVERSE", self.reverse)
-            .text("ELEMENT", self.element.wgsl(), self.element.wgsl())
-            .render()?;
+            .text("ELEMENT", self.element.wgsl(), self.element.wgsl());
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(1)),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).u32(self.size).finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }

@@ -1,12 +1,12 @@
 //! DEPTH_TO_SPACE and SPACE_TO_DEPTH.
 
-use crate::copy::{Copy, signed};
+use crate::copy::{self, Copy, signed};
 use crate::shape::{Nest, dense_strides, elements};
-use crate::{Binding, Caps, Kernel, ShaderError};
+use crate::{Binding, Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "depth_to_space";
 
-/// Which way the blocks go.
+/// The direction of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Channels become blocks of pixels.
@@ -21,7 +21,7 @@ pub enum Direction {
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
     /// `[batch, height, width, channels]` of the input.
     pub input: [u32; 4],
@@ -29,12 +29,10 @@ pub struct Spec {
     pub block: u32,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When the blocks don't fit the input.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For an input that is not divisible into blocks.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &self.input)?;
         let [n, h, w, c] = self.input;
         let block = self.block;
@@ -49,9 +47,9 @@ impl Spec {
             }
         };
         if block == 0 || !fits {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
-        // The deep side is [n, h, w, y, x, c], the wide side [n, h, y, w, x, c]; walk it like the output.
+        // The deep side is [n, h, w, y, x, c], the wide side [n, h, y, w, x, c]. The loop nest is in the output's order.
         let [h, w, c] = small;
         let deep = dense_strides(&[n, h, w, block, block, c]);
         let wide = dense_strides(&[n, h, block, w, block, c]);
@@ -67,5 +65,9 @@ impl Spec {
         };
         let nest = Nest { extents, strides };
         Copy { name: NAME, input: Binding::Input(0), nest, from: 0, to: 0 }.kernel(caps)
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        copy::other_sizes()
     }
 }

@@ -6,16 +6,16 @@ use crate::kernel::linear_dispatch;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Binding, Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold, Variant};
 
 const NAME: &str = "depthwise_conv_2d";
-/// Columns of an invocation.
+/// Output columns of an invocation.
 const TILE: u32 = 4;
-/// Most weights of a channel that are kept in registers.
-const MOST_WEIGHTS: u32 = 25;
+/// Maximum number of weights of a channel that are kept in registers.
+const MAX_WEIGHTS: u32 = 25;
 
-/// `output = epilogue(depthwise convolution(input, filter) + bias)`. Output channel `o` comes from input
-/// channel `o / multiplier`, where the multiplier is output over input channels.
+/// `output = epilogue(depthwise convolution(input, filter) + bias)`. Output channel `o` is computed from input channel
+/// `o / multiplier`, where the multiplier is the number of output channels over that of input channels.
 ///
 /// Bindings: `Input(0)`, `Weights`, `Output`, `Uniform`, then those of the epilogue.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,10 +30,9 @@ pub struct Spec {
     pub stride: [u32; 2],
     /// `[height, width]`
     pub dilation: [u32; 2],
-    /// Zero rows above and zero columns left of the input; what lies below and right follows from the
-    /// shapes.
+    /// Zero rows above and zero columns left of the input; those below and on the right follow from the shapes.
     pub padding: [i32; 2],
-    /// What happens to the result.
+    /// Applied to the result.
     pub epilogue: Epilogue,
 }
 
@@ -45,7 +44,7 @@ impl Spec {
             && output[3].is_multiple_of(input[3])
             && input[0] == output[0];
         if !fits {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         elements(NAME, input)?;
         elements(NAME, output)?;
@@ -53,80 +52,97 @@ impl Spec {
         Ok(())
     }
 
-    /// The kernel.
+    /// Returns the kernel of a filter that the model computes, with a variant that suits windows of all sizes.
     ///
     /// # Errors
-    /// When the shapes contradict each other or when a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        self.check()?;
-        let shares = (0..2).all(|d| self.stride[d] <= 2 && (self.stride[d] == 1 || self.dilation[d] == 1));
-        let small = self.window[0].saturating_mul(self.window[1]) <= MOST_WEIGHTS;
-        let floats = self.epilogue.integers.is_none();
-        // Software devices compile a text of pairs in half the time, and run it as fast.
-        let unit = if caps.software { 2 } else { 4 };
-        let vectors = self.input[3] == self.output[3] && self.input[3].is_multiple_of(unit);
-        if floats && vectors && small && shares { self.strips(caps, unit) } else { self.any(caps) }
-    }
-
-    /// A kernel whose text is the same for windows of all sizes, which takes longer.
-    ///
-    /// # Errors
-    /// See [`Spec::kernel`].
+    /// See [`Shader::kernel`].
     pub fn any_window(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         self.check()?;
-        self.any(caps)
+        self.by_channels(caps)
     }
 
-    /// Strips that load each input row once.
-    fn strips(&self, caps: &Caps, unit: u32) -> Result<Kernel, ShaderError> {
+    /// Returns all variants of [`Spec::any_window`].
+    pub fn any_window_variants(&self, caps: &Caps) -> Vec<Variant> {
+        [true, false].map(|vec4| self.channel_variant(caps, vec4)).into()
+    }
+
+    /// Returns the variants for other numbers of input channels: as many as the constant filter has, or fewer, each for
+    /// several output channels.
+    pub fn other_channels(&self, caps: &Caps) -> Vec<Variant> {
+        let [.., channels] = self.output;
+        let equal = if Threshold::MultipleOf(strip_unit(caps)).holds(channels) && self.fits_strips() {
+            self.strip_variant(caps)
+        } else {
+            self.channel_variant(caps, Threshold::VECTORS.holds(channels))
+        };
+        vec![equal, self.channel_variant(caps, false)]
+    }
+
+    /// Returns whether a strip of outputs can keep its weights and shared rows in registers.
+    fn fits_strips(&self) -> bool {
+        let shares = (0..2).all(|d| self.stride[d] <= 2 && (self.stride[d] == 1 || self.dilation[d] == 1));
+        let small = self.window[0].saturating_mul(self.window[1]) <= MAX_WEIGHTS;
+        shares && small && self.epilogue.integers.is_none()
+    }
+
+    fn strip_variant(&self, caps: &Caps) -> Variant {
+        let template = Template::new(NAME, include_str!("wgsl/depthwise_conv_2d.wgsl"))
+            .number("UNIT", strip_unit(caps))
+            .number("LIVE", self.window[0].div_ceil(self.stride[0]))
+            .number("WINDOW_H", self.window[0])
+            .number("WINDOW_W", self.window[1])
+            .number("STRIDE_H", self.stride[0])
+            .number("STRIDE_W", self.stride[1])
+            .number("COLUMNS", (TILE - 1) * self.stride[1] + self.window[1]);
+        self.variant(caps, template)
+    }
+
+    fn channel_variant(&self, caps: &Caps, vec4: bool) -> Variant {
+        let source = include_str!("wgsl/depthwise_conv_2d_any.wgsl");
+        self.variant(caps, Template::new("depthwise_conv_2d_any", source).flag("VEC4", vec4))
+    }
+
+    fn variant(&self, caps: &Caps, template: Template) -> Variant {
+        const BINDINGS: [Binding; 4] =
+            [Binding::Input(0), Binding::Weights, Binding::Output, Binding::Uniform];
+        let template = template.number("WORKGROUP", workgroup(caps)).number("TILE", TILE);
+        let template = self.epilogue.apply(template, BINDINGS.len() as u32);
+        template.variant(NAME, BINDINGS.into_iter().chain(self.epilogue.bindings()))
+    }
+
+    /// Computes strips of output pixels, which load each input row once.
+    fn by_strips(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let [batch, in_h, in_w, channels] = self.input;
         let [_, out_h, out_w, _] = self.output;
-        let channels = channels / unit;
-        let live = self.window[0].div_ceil(self.stride[0]);
-        // Every phase of the dilation has tiles of its own.
+        let channels = channels / strip_unit(caps);
+        // Every phase of the dilation has separate tiles.
         let tiles = out_w.div_ceil(self.dilation[1]).div_ceil(TILE) * self.dilation[1];
         let column = out_h.div_ceil(self.dilation[0]);
         let beside = u64::from(batch) * u64::from(channels) * u64::from(tiles) * u64::from(self.dilation[0]);
         let rows = rows(caps, column, beside);
         let strips = column.div_ceil(rows) * self.dilation[0];
         let count = u64::from(batch) * u64::from(channels) * u64::from(tiles) * u64::from(strips);
-        let template = Template::new(NAME, include_str!("wgsl/depthwise_conv_2d.wgsl"))
-            .number("UNIFORM", 3)
-            .number("WORKGROUP", workgroup(caps))
-            .number("UNIT", unit)
-            .number("TILE", TILE)
-            .number("LIVE", live)
-            .number("WINDOW_H", self.window[0])
-            .number("WINDOW_W", self.window[1])
-            .number("STRIDE_H", self.stride[0])
-            .number("STRIDE_W", self.stride[1])
-            .number("COLUMNS", (TILE - 1) * self.stride[1] + self.window[1]);
         let uniform = Uniform::default()
             .u32s([u32::try_from(count).unwrap_or(u32::MAX), channels, in_h, in_w, out_h, out_w])
             .u32s(self.dilation)
             .i32s(self.padding)
             .u32s([tiles, strips, rows]);
-        self.finish(caps, template, uniform, count)
+        self.finish(caps, self.strip_variant(caps), uniform, count)
     }
 
-    /// Any window, channel by channel.
-    fn any(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// Computes any window, channel by channel.
+    fn by_channels(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if let Sums::Pairs { .. } = self.epilogue.sums() {
-            return Err(ShaderError::unsupported(NAME, format!("sums of over 31 bits: {self:?}")));
+            let why = "sums of products beyond 31 bits; only those of 31 bits are supported";
+            return Err(ShaderError::unsupported(NAME, why));
         }
         let [batch, in_h, in_w, channels] = self.input;
         let [_, out_h, out_w, out_c] = self.output;
         let multiplier = out_c / channels;
-        let vec4 = multiplier == 1 && channels.is_multiple_of(4);
+        let vec4 = !Threshold::SEVERAL.holds(multiplier) && Threshold::VECTORS.holds(channels);
         let unit = if vec4 { 4 } else { 1 };
         let tiles = out_w.div_ceil(TILE);
         let count = [batch, out_h, tiles, out_c / unit].iter().map(|n| u64::from(*n)).product();
-        let template =
-            Template::new("depthwise_conv_2d_any", include_str!("wgsl/depthwise_conv_2d_any.wgsl"))
-                .number("UNIFORM", 3)
-                .number("WORKGROUP", workgroup(caps))
-                .number("TILE", TILE)
-                .flag("VEC4", vec4);
         let uniform = Uniform::default()
             .u32s([u32::try_from(count).unwrap_or(u32::MAX), channels / unit, multiplier])
             .u32s([in_h, in_w, out_h, out_w])
@@ -136,34 +152,25 @@ impl Spec {
             .i32s(self.padding)
             .u32(tiles)
             .u32(self.epilogue.weight_words(0, self.window[0] * self.window[1] * out_c));
-        self.finish(caps, template, uniform, count)
+        self.finish(caps, self.channel_variant(caps, vec4), uniform, count)
     }
 
     fn finish(
         &self,
         caps: &Caps,
-        template: Template,
+        variant: Variant,
         uniform: Uniform,
         count: u64,
     ) -> Result<Kernel, ShaderError> {
-        let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: [Binding::Input(0), Binding::Weights, Binding::Output, Binding::Uniform]
-                .into_iter()
-                .chain(self.epilogue.bindings())
-                .collect(),
+            variant,
             uniform: self.epilogue.uniform(uniform, 1).finish(),
             dispatch: linear_dispatch(NAME, caps, count, u64::from(workgroup(caps)))?,
-            features: Features::default(),
         })
     }
 
-    /// Lays `filter` (`[1, height, width, output channels]`) and `bias` (one per output channel; none: zeros)
-    /// out as the kernel reads them: one after the other. Values missing from the slices count as zero.
+    /// `filter` (`[1, height, width, output channels]`) and `bias` (one value per output channel; `None` for zeros) as the
+    /// kernel reads them: one after the other. Values missing from the slices count as zero.
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         let channels = self.output[3] as usize;
         let weights = self.window[0] as usize * self.window[1] as usize * channels;
@@ -174,29 +181,52 @@ impl Spec {
         }
         packed
     }
-}
 
-impl Spec {
-    /// Lays integer weights, shaped like floats, out one after the other, and after them the words of the output
-    /// channels ([`FixedChannel`](crate::FixedChannel) and others).
+    /// Integer weights in the order of floats, followed by the words of the output channels
+    /// ([`FixedChannel`](crate::FixedChannel) and others).
     pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         let Some(integers) = self.epilogue.integers else { return Vec::new() };
         integers.pack(filter.iter().copied(), channels)
     }
 }
 
-/// Small where few invocations with long strips have to fill a few cores.
+impl Shader for Spec {
+    /// # Errors
+    /// For shapes that contradict each other, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        self.check()?;
+        let [.., channels] = self.input;
+        let equal = channels == self.output[3];
+        match equal && Threshold::MultipleOf(strip_unit(caps)).holds(channels) && self.fits_strips() {
+            true => self.by_strips(caps),
+            false => self.by_channels(caps),
+        }
+    }
+
+    /// The constant filter fixes the channels, and the variant depends on nothing else.
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
+    }
+}
+
+/// Returns the number of channels of an invocation of a strip. Software devices compile a source with pairs in half the
+/// time of one with fours, and run it at the same speed.
+fn strip_unit(caps: &Caps) -> u32 {
+    if caps.software { 2 } else { 4 }
+}
+
+/// Returns the size of a workgroup: small on CPUs, where few invocations with long strips occupy few cores.
 fn workgroup(caps: &Caps) -> u32 {
     if caps.software { 16 } else { 64 }
 }
 
-/// Rows of a strip: long strips load less, short ones keep the device busy. `column`: rows that there are,
-/// `beside`: strips side by side.
+/// Returns the rows of a strip: long strips load less, short ones occupy more of the device. `column` is the number of
+/// rows, `beside` the number of neighbouring strips.
 fn rows(caps: &Caps, column: u32, beside: u64) -> u32 {
     let (longest, enough) = if caps.software { (32, 128) } else { (4, 65_536) };
     let wanted = enough / beside.max(1) + 1;
     let rows = column.div_ceil(u32::try_from(wanted).unwrap_or(u32::MAX));
-    // Equal strips.
+    // Strips of equal length.
     let rows = rows.clamp(1, longest);
     column.div_ceil(column.div_ceil(rows))
 }

@@ -1,6 +1,6 @@
-//! What tensors hold, as far as kernels care.
+//! The element types of tensors on the device.
 
-/// What an element is. Each takes one 32-bit word.
+/// The type of an element, stored in one 32-bit word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Element {
     /// 32-bit float.
@@ -10,12 +10,12 @@ pub enum Element {
     I32,
     /// 32-bit unsigned integer.
     U32,
-    /// Unsigned word: zero is false, one is true.
+    /// 0 for false, 1 for true.
     Bool,
 }
 
 impl Element {
-    /// The type in WGSL.
+    /// Returns the WGSL type.
     pub(crate) fn wgsl(self) -> &'static str {
         match self {
             Self::F32 => "f32",

@@ -1,14 +1,15 @@
 //! EMBEDDING_LOOKUP in tables of small integers.
 
+use crate::binding::bindings;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "embedding_lookup";
 
-/// `output[i, j] = table[ids[i], j] * scale`, for signed integers of which a word holds several, the first in the lowest
-/// bits. An id that no row has gives zeros.
+/// `output[i, j] = table[ids[i], j] * scale`, for signed integers that are packed into words, the first in the lowest bits.
+/// The result is zero for an id outside of the table.
 ///
 /// Bindings: `Input(0)` (the table), `Input(1)` (the ids), `Input(2)` (a scale for each row, or one), `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,44 +20,33 @@ pub struct Spec {
     pub rows: u32,
     /// Elements of a row.
     pub columns: u32,
-    /// Ids.
+    /// Number of ids.
     pub ids: u32,
     /// Whether each row has a scale of its own.
     pub scale_per_row: bool,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When the table has no rows, for integers of other sizes, and when a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For a table without rows, integers of other sizes, and a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &[self.rows, self.columns])?;
         if self.rows == 0 || ![2, 4, 8].contains(&self.bits) {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         let walk = Walk::new(NAME, caps, &[self.ids, self.columns])?;
-        let (key, wgsl) = walk
+        let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/embedding_lookup.wgsl")))
-            .number("UNIFORM", 4)
-            .number("BITS", self.bits)
-            .render()?;
+            .number("BITS", self.bits);
         let uniform = walk.dimensions(walk.uniform(), |uniform, _| uniform);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![
-                Binding::Input(0),
-                Binding::Input(1),
-                Binding::Input(2),
-                Binding::Output,
-                Binding::Uniform,
-            ],
+            variant: template.variant(NAME, bindings(3)),
             uniform: uniform.u32s([self.rows, u32::from(self.scale_per_row)]).finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }

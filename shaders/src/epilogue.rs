@@ -1,4 +1,4 @@
-//! What a kernel does with its result before storing it.
+//! Operations that a kernel applies to its result before storing it.
 
 use crate::Binding;
 use crate::integers::{IntegerResult, Integers, Sums};
@@ -9,10 +9,10 @@ use crate::uniform::Uniform;
 /// A function applied to a kernel's result.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Activation {
-    /// Nothing.
+    /// The identity.
     #[default]
     None,
-    /// A function of one value, which [follows](Unary::follows) others.
+    /// A function of one value, for which [`Unary::follows`] holds.
     Unary(Unary),
     /// `x > 0 ? x : slope[channel] * x`, with slopes from [`Binding::Slope`].
     Prelu,
@@ -28,7 +28,7 @@ impl Activation {
     /// Limits to `[0, 1]`.
     pub const RELU_0_TO_1: Self = Self::Unary(Unary::RELU_0_TO_1);
 
-    /// The function that this is in WGSL. None and the clamps share a text, so that they share a pipeline.
+    /// Returns the WGSL function. The identity is a clamp, so that it shares a variant with clamps.
     fn unary(self) -> Option<Unary> {
         match self {
             Self::None => Some(Unary::Clamp { min: f32::NEG_INFINITY, max: f32::INFINITY }),
@@ -45,7 +45,7 @@ impl Activation {
         self.unary().map_or([0.0; 2], Unary::params)
     }
 
-    /// An expression over `v`, with parameters in the uniform fields `NAME_a` and `NAME_b`.
+    /// Returns an expression over `v`, with parameters in the uniform fields `NAME_a` and `NAME_b`.
     pub(crate) fn wgsl(self, field: &str) -> String {
         match self.unary() {
             Some(unary) => format!("op_{}(v, p.{field}_a, p.{field}_b)", unary.name()),
@@ -59,64 +59,63 @@ impl Activation {
 pub struct Epilogue {
     /// Applied to the result (bias included).
     pub activation: Activation,
-    /// When there is a residual operand, shaped like the output: the function applied after adding it.
+    /// The function applied after adding a residual operand, which is shaped like the output; `None` without the operand.
     pub residual: Option<Activation>,
-    /// When the operands are integers: how the sums of their products become the result. Integers as results take no
-    /// activation.
+    /// Quantization of the operands, where they are integers. Results that are integers take no activation.
     pub integers: Option<Integers>,
-    /// Float weights are held in 16 bits each, as [`halves`](crate::halves) makes them; not of depthwise convolutions.
+    /// Whether float weights are stored in 16 bits each, by [`halves`](crate::halves). Not for depthwise convolutions.
     pub halves: bool,
 }
 
 impl Epilogue {
-    /// Only an activation.
+    /// An activation alone.
     pub fn activation(activation: Activation) -> Self {
         Self { activation, ..Self::default() }
     }
 
-    /// Whether a kernel with this epilogue reads [`Binding::Slope`].
+    /// Returns whether a kernel with this epilogue reads [`Binding::Slope`].
     pub fn has_slope(&self) -> bool {
         self.activation == Activation::Prelu || self.residual == Some(Activation::Prelu)
     }
 
-    /// Of operands that are integers.
+    /// Creates an epilogue for integer operands.
     pub fn of_integers(activation: Activation, integers: Integers) -> Self {
         Self { activation, integers: Some(integers), ..Self::default() }
     }
 
-    /// Whether the result is integers.
+    /// Returns whether the results are integers.
     pub fn is_fixed(&self) -> bool {
         matches!(self.integers, Some(Integers { result: IntegerResult::Fixed { .. }, .. }))
     }
 
-    /// How products are added up.
+    /// Returns how products are summed.
     pub(crate) fn sums(&self) -> Sums {
         self.integers.map_or(Sums::Floats, |i| i.sums)
     }
 
-    /// Whether float weights are held in 16 bits.
+    /// Returns whether float weights are stored in 16 bits.
     pub(crate) fn has_halves(&self) -> bool {
         self.halves && self.integers.is_none()
     }
 
-    /// Whether rows of the input have scales of their own.
+    /// Returns whether rows of the input have separate scales.
     fn has_rows(&self) -> bool {
         matches!(self.integers, Some(Integers { result: IntegerResult::Real { row: 1.. }, .. }))
     }
 
-    /// Where the words of the channels begin in weights that take so many vectors of four (or so many integers).
+    /// Returns the offset of the channels' words in weights of `vectors` vectors of four, or `integers` integers.
     pub(crate) fn weight_words(&self, vectors: u32, integers: u32) -> u32 {
         self.integers.map_or(vectors, |i| i.words(integers))
     }
 
-    /// Bindings that the epilogue adds, in the order that `include/epilogue.wgsl` numbers them.
+    /// Returns the bindings that the epilogue adds, in the order in which `include/epilogue.wgsl` numbers them.
     pub(crate) fn bindings(&self) -> impl Iterator<Item = Binding> {
         let residual = self.residual.map(|_| Binding::Residual);
         let rows = self.has_rows().then_some(Binding::Input(1));
         residual.into_iter().chain(self.has_slope().then_some(Binding::Slope)).chain(rows)
     }
 
-    /// Sets what `include/epilogue.wgsl` wants. `binding`: its first binding number.
+    /// Sets the values of `include/epilogue.wgsl`, whose first binding number is `binding`.
     pub(crate) fn apply(&self, template: Template, binding: u32) -> Template {
         let slope = binding + u32::from(self.residual.is_some());
         let rows = slope + u32::from(self.has_slope());
@@ -138,8 +137,8 @@ impl Epilogue {
             .text("AFTER", after.name(), after.wgsl("after"))
     }
 
-    /// Appends the fields that `include/epilogue_params.wgsl` declares. `stride`: of the steps of four products that
-    /// an invocation takes.
+    /// Appends the fields of `include/epilogue_params.wgsl`. `stride`: the distance between the steps of four products of
+    /// an invocation.
     pub(crate) fn uniform(&self, uniform: Uniform, stride: u32) -> Uniform {
         let uniform = uniform.f32s(self.activation.params()).f32s(self.residual.unwrap_or_default().params());
         let Some(Integers { input_zero, weight_zero, sums, result, .. }) = self.integers else {

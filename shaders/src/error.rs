@@ -1,37 +1,43 @@
 use thiserror::Error;
 
-/// Why no kernel could be made.
+/// The reason why a spec has no kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ShaderError {
-    /// Shapes or parameters that contradict each other.
+    /// Shapes or parameters contradict each other.
     #[error("{kernel}: {why}")]
     Invalid {
         /// Kernel family.
         kernel: &'static str,
-        /// What is wrong, with the numbers.
+        /// The values observed.
         why: String,
     },
-    /// A valid use that this family has no kernel for, or that the device has no room for.
+    /// The use is valid, but no variant covers it or a limit of the device is exceeded.
     #[error("{kernel}: not supported: {why}")]
     Unsupported {
         /// Kernel family.
         kernel: &'static str,
-        /// What is missing.
+        /// The values observed, and those supported.
         why: String,
     },
-    /// A kernel source that doesn't render: a mistake in this crate.
+    /// A kernel source does not render, which is a defect of this crate.
     #[error("{kernel}: template line {line}: {why}")]
     Template {
         /// Kernel family.
         kernel: &'static str,
         /// Line in the source, from 1.
         line: usize,
-        /// What is wrong.
+        /// The cause.
         why: String,
     },
 }
 
 impl ShaderError {
+    /// The shapes or parameters of `spec` contradict each other.
+    pub(crate) fn contradiction(kernel: &'static str, spec: &impl std::fmt::Debug) -> Self {
+        Self::invalid(kernel, format!("contradicting shapes or parameters: {spec:?}"))
+    }
+
     pub(crate) fn invalid(kernel: &'static str, why: impl Into<String>) -> Self {
         Self::Invalid { kernel, why: why.into() }
     }

@@ -1,10 +1,10 @@
-//! Whole-number expressions of the template layer: `OUT - 1`, `i * STRIDE + k < KERNEL`.
+//! Integer expressions of the template layer: `OUT - 1`, `i * STRIDE + k < KERNEL`.
 
-/// Binary operators by precedence, loosest first; within a level the longer ones first.
+/// Binary operators by precedence, lowest first; within a level the longer ones first.
 const LEVELS: [&[&str]; 5] =
     [&["||"], &["&&"], &["==", "!=", "<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
 
-/// The value of `text`, where `lookup` knows the names. Comparisons give 0 or 1.
+/// Returns the value of `text`, with the values of names from `lookup`. Comparisons return 0 or 1.
 pub(crate) fn evaluate(text: &str, lookup: &dyn Fn(&str) -> Option<i64>) -> Result<i64, String> {
     let mut parser = Parser { rest: text.trim(), lookup };
     let value = parser.level(0)?;
@@ -24,7 +24,7 @@ impl Parser<'_> {
             self.skip(operator.len());
             let right = self.level(level + 1)?;
             left = apply(operator, left, right)
-                .ok_or_else(|| format!("{left} {operator} {right} has no value"))?;
+                .ok_or_else(|| format!("{left} {operator} {right} is undefined"))?;
         }
         Ok(left)
     }
@@ -47,7 +47,7 @@ impl Parser<'_> {
         let word = self.rest.get(..end).unwrap_or("");
         let value = match word.parse() {
             Ok(number) => number,
-            Err(_) => (self.lookup)(word).ok_or_else(|| format!("no number is named {word:?}"))?,
+            Err(_) => (self.lookup)(word).ok_or_else(|| format!("unknown name {word:?}"))?,
         };
         self.skip(end);
         Ok(value)
@@ -100,11 +100,11 @@ mod tests {
     }
 
     #[test]
-    fn reports_mistakes() {
-        check("M", Err("no number is named \"M\""));
+    fn errors_name_the_operand() {
+        check("M", Err("unknown name \"M\""));
         check("(1", Err("expected ) before \"\""));
         check("1 2", Err("unexpected \"2\" in \"1 2\""));
-        check("1 / 0", Err("1 / 0 has no value"));
-        check("", Err("no number is named \"\""));
+        check("1 / 0", Err("1 / 0 is undefined"));
+        check("", Err("unknown name \"\""));
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::conv_2d;
 use crate::epilogue::Epilogue;
-use crate::{Caps, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
-/// `output = epilogue(input · transpose(filter) + bias)`, with constant weights. Weights that are computed
-/// by the model take a [`batch_matmul`](crate::batch_matmul) with a transposed second operand.
+/// `output = epilogue(input · transpose(filter) + bias)`, with constant weights. Weights that the model computes take a
+/// [`batch_matmul`](crate::batch_matmul) with a transposed second operand.
 ///
 /// Bindings: `Input(0)`, `Weights`, `Output`, `Uniform`, then those of the epilogue.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,27 +16,18 @@ pub struct Spec {
     pub inputs: u32,
     /// Elements of an output row.
     pub outputs: u32,
-    /// What happens to the result.
+    /// Applied to the result.
     pub epilogue: Epilogue,
 }
 
 impl Spec {
-    /// The kernel.
-    ///
-    /// # Errors
-    /// When an extent is zero or when a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let kernel = self.convolution().kernel(caps)?;
-        Ok(Kernel { name: "fully_connected", ..kernel })
-    }
-
-    /// Lays `filter` (`[outputs, inputs]`) and `bias` (one per output; none: zeros) out as the kernel reads
-    /// them. Values missing from the slices count as zero.
+    /// `filter` (`[outputs, inputs]`) and `bias` (one value per output; `None` for zeros) as the kernel reads them. Values
+    /// missing from the slices count as zero.
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         self.convolution().pack_weights(filter, bias)
     }
 
-    /// Lays out integer weights, as [convolutions](crate::conv_2d::Spec::pack_integers) do.
+    /// Integer weights, packed as by [convolutions](crate::conv_2d::Spec::pack_integers).
     pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         self.convolution().pack_integers(filter, channels)
     }
@@ -51,5 +42,19 @@ impl Spec {
             padding: [0; 2],
             epilogue: self.epilogue,
         }
+    }
+}
+
+impl Shader for Spec {
+    /// # Errors
+    /// For an extent of zero, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let mut kernel = self.convolution().kernel(caps)?;
+        kernel.variant.name = "fully_connected";
+        Ok(kernel)
+    }
+
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        self.convolution().other_sizes(caps)
     }
 }

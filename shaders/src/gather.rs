@@ -1,15 +1,16 @@
 //! GATHER.
 
+use crate::binding::bindings;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold};
 
 const NAME: &str = "gather";
 
 /// `output[batch…, outer…, index…, inner…] = input[batch…, outer…, indices[batch…, index…], inner…]`, for
-/// elements of 32 bits and 32-bit indices. Negative indices count from the end; one that lies outside the
-/// input gives zero.
+/// elements of 32 bits and 32-bit indices. Negative indices count from the end. The result is zero for an index outside of
+/// the input.
 ///
 /// Bindings: `Input(0)` (the input), `Input(1)` (the indices), `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,17 +21,15 @@ pub struct Spec {
     pub indices: Vec<u32>,
     /// The dimension of the input that is indexed.
     pub axis: usize,
-    /// Leading dimensions that input and indices have in common.
+    /// Number of leading dimensions that input and indices share.
     pub batch_dims: usize,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When shapes, axis and batch dimensions contradict each other.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let bad = || ShaderError::invalid(NAME, format!("{self:?}"));
+    /// For shapes, axis and batch dimensions that contradict each other.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let bad = || ShaderError::contradiction(NAME, self);
         elements(NAME, &self.input)?;
         elements(NAME, &self.indices)?;
         let batch = self.input.get(..self.batch_dims).ok_or_else(bad)?;
@@ -44,24 +43,19 @@ impl Spec {
         elements(NAME, &[batch, outer, picked, inner].concat())?;
         let [batch, outer, picked, inner] =
             [elements(NAME, batch)?, elements(NAME, outer)?, elements(NAME, picked)?, elements(NAME, inner)?];
-        let vec4 = inner.is_multiple_of(4);
+        let vec4 = Threshold::VECTORS.holds(inner);
         let inner = if vec4 { inner / 4 } else { inner };
         let walk = Walk::new(NAME, caps, &[batch, outer, picked, inner])?;
-        let (key, wgsl) = walk
-            .apply(Template::new(NAME, include_str!("wgsl/gather.wgsl")))
-            .number("UNIFORM", 3)
-            .flag("VEC4", vec4)
-            .render()?;
+        let template = walk.apply(Template::new(NAME, include_str!("wgsl/gather.wgsl"))).flag("VEC4", vec4);
         let uniform = walk.dimensions(walk.uniform().u32(axis), |uniform, _| uniform);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(2)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(&[Threshold::VECTORS])
     }
 }

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-/// Whether all of these are the same in 16 bits, where devices may take numbers below the normal ones for zero.
+/// Returns whether all weights are exact in 16 bits. Subnormal numbers are not, since devices may flush them to zero.
 pub fn are_halves(weights: &[f32]) -> bool {
     weights.iter().all(|&weight| {
         let half = f16::from_f32(weight);
@@ -10,8 +10,8 @@ pub fn are_halves(weights: &[f32]) -> bool {
     })
 }
 
-/// What `pack_weights` of a convolution made, for an [`Epilogue`](crate::Epilogue) with halves: all but the last `bias`
-/// floats in pairs of 16 bits.
+/// Packed weights of a convolution, for an [`Epilogue`](crate::Epilogue) with halves: all but the last `bias` floats are
+/// converted to 16 bits and stored in pairs.
 pub fn halves(packed: &[f32], bias: usize) -> Vec<u32> {
     let (weights, bias) = packed.split_at(packed.len().saturating_sub(bias));
     let half = |weight: Option<&f32>| u32::from(weight.map_or(0, |&w| f16::from_f32(w).to_bits()));

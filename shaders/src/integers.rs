@@ -1,86 +1,95 @@
 //! Convolutions and matrix products of integers.
 //!
-//! Sums of products are exact: they are built up in floats, which hold integers up to 2^24, and where they may become
-//! larger, parts of them go on in integers. Weights stay packed on the device, four or eight to a word.
+//! Sums of products are exact: they are accumulated in floats, which represent integers up to 2^24, and where they may
+//! exceed that, partial sums are accumulated in integers. Weights are packed on the device, four or eight to a word.
 
+use crate::Threshold;
 use crate::template::Template;
 
-/// What the operands and the result of a product of integers are.
+/// Quantization of the operands and the result of a product of integers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Integers {
-    /// What stands for zero in the input.
+    /// Zero point of the input.
     pub input_zero: i32,
-    /// What stands for zero in the weights.
+    /// Zero point of the weights.
     pub weight_zero: i32,
     /// Bits of a weight: 4 or 8.
     pub bits: u32,
-    /// How products are added up.
+    /// How products are summed.
     pub sums: Sums,
-    /// What the sums become.
+    /// The conversion of sums to results.
     pub result: IntegerResult,
 }
 
-/// How the products of a sum are added up, so that nothing is lost.
+/// The exact summation of products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sums {
-    /// In floats.
+    /// In a float accumulator.
     #[default]
     Floats,
-    /// So many times four products at once in floats, then in an integer of 32 bits, which wraps.
+    /// Four products in a float accumulator, this number of times; then the float is added to a 32-bit integer, which
+    /// wraps.
     Blocks(u32),
-    /// Four products at once in floats, or `halved` only two, then in an integer of 32 bits, which wraps.
+    /// Four products in a float (two if `halved`), and the floats in a 32-bit integer, which wraps.
     Words {
-        /// Four products may have a sum over 2^24.
+        /// Whether a sum of four products may exceed 2^24.
         halved: bool,
     },
-    /// Like [`Sums::Words`], then in an integer of 47 bits.
+    /// As [`Sums::Words`], in a 47-bit integer.
     Pairs {
-        /// Four products may have a sum over 2^24.
+        /// Whether a sum of four products may exceed 2^24.
         halved: bool,
     },
 }
 
-/// What decides how the products of sums are added up.
+/// Bounds of a sum of products, which determine how it is accumulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Products of a sum; those of four channels count as four, even where channels don't come in fours.
+    /// Number of products of a sum, with input channels padded to fours.
     pub count: u64,
-    /// The largest magnitude of the first factor.
+    /// Maximum magnitude of the first factor.
     pub input: u32,
-    /// The largest magnitude of the second factor.
+    /// Maximum magnitude of the second factor.
     pub weight: u32,
-    /// The largest sum of magnitudes of second factors.
+    /// Maximum sum of the magnitudes of second factors.
     pub weights: u64,
-    /// Only the low 32 bits of a sum matter.
+    /// Whether sums wrap to 32 bits.
     pub wraps: bool,
 }
 
-/// Integers up to here are exact in floats.
-const EXACT: u64 = 1 << 24;
+/// Maximum magnitude up to which all integers are exact in floats.
+const MAX_EXACT: u64 = 1 << 24;
+/// Lower bound of the maximum magnitude of an 8-bit integer less its zero point.
+const MIN_BYTE_MAGNITUDE: u64 = 128;
 
 impl Sums {
-    /// The fastest way that is exact; none where no way is.
+    /// A depth from which products of two 8-bit operands of any zero points are not summed in floats. Sums of a few
+    /// elements always are.
+    pub(crate) const LONG_DEPTH: Threshold =
+        Threshold::AtLeast((MAX_EXACT / (MIN_BYTE_MAGNITUDE * MIN_BYTE_MAGNITUDE)) as u32 + 1);
+
+    /// Returns the fastest exact way, if there is one.
     pub fn of(terms: Terms) -> Option<Self> {
         let (input, weight) = (u64::from(terms.input), u64::from(terms.weight));
         let largest = terms.weights.saturating_mul(input);
         let product = input.saturating_mul(weight).max(1);
-        if largest <= EXACT {
+        if largest <= MAX_EXACT {
             return Some(Sums::Floats);
         }
-        if product.saturating_mul(2) > EXACT {
+        if product.saturating_mul(2) > MAX_EXACT {
             return None;
         }
-        let block = u32::try_from(EXACT / (4 * product)).unwrap_or(u32::MAX);
+        let block = u32::try_from(MAX_EXACT / (4 * product)).unwrap_or(u32::MAX);
         let halved = block == 0;
         match terms.wraps || largest < 1 << 31 {
             true if block >= 8 => Some(Sums::Blocks(block)),
             true => Some(Sums::Words { halved }),
-            // The low 16 bits of so many parts have a sum of less than 2^31.
+            // The low 16 bits of fewer than 2^16 partial sums add up to less than 2^31.
             false => (terms.count < 1 << 16).then_some(Sums::Pairs { halved }),
         }
     }
 
-    /// Sets what the sources want to know of sums.
+    /// Sets the values of sums.
     pub(crate) fn apply(self, template: Template) -> Template {
         let (kind, halved) = match self {
             Sums::Floats => (0, false),
@@ -91,53 +100,54 @@ impl Sums {
         template.number("SUMS", kind).flag("HALVED", halved)
     }
 
-    /// Steps of four products in a block of an invocation that takes every `stride`-th.
+    /// Returns the steps of four products in a block, for an invocation that computes every `stride`-th step; 0 without
+    /// blocks.
     pub(crate) fn block(self, stride: u32) -> u32 {
         match self {
-            // Both are limited so that no loop's counter wraps.
+            // Limited so that a loop's counter does not wrap.
             Sums::Blocks(steps) => steps.clamp(1, 1 << 20).saturating_mul(stride.clamp(1, 1 << 8)),
             _ => 0,
         }
     }
 }
 
-/// What the sums of a product of integers become.
+/// The conversion of the sums of a product of integers to results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum IntegerResult {
-    /// Integers again.
+    /// Quantized integers.
     Fixed {
-        /// How.
+        /// The arithmetic.
         scaling: Scaling,
-        /// What stands for zero.
+        /// Zero point.
         zero: i32,
-        /// The lowest integer.
+        /// Minimum of the results.
         low: i32,
-        /// The highest integer.
+        /// Maximum of the results.
         high: i32,
-        /// The first output element, by pixel and channel, from which on channels that round halves upwards don't.
+        /// Pixel and channel of the first output element from which on all channels round halves away from zero.
         tail: [u32; 2],
     },
     /// Floats, with a [`RealChannel`] per output channel; the epilogue's functions follow.
     Real {
-        /// Output pixels (or rows) that come from one row of `Input(1)`, which holds the scale and the zero point of
-        /// so many input rows; 0: the whole input has the zero point above and its scale is in the channels.
+        /// Number of output pixels (or rows) per row of `Input(1)`, which has the scale and the zero point of the input.
+        /// 0 if the whole input has the zero point above, and the channels contain its scale.
         row: u32,
     },
 }
 
-/// How sums become integers: which words each output channel has.
+/// The arithmetic by which sums become integers, and with it the words of an output channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scaling {
-    /// Sums of 32 bits, with a [`FixedChannel`] per output channel.
+    /// 32-bit sums, with a [`FixedChannel`] per output channel.
     Narrow,
-    /// Sums of 64 bits, with a [`WideChannel`] per output channel.
+    /// 64-bit sums, with a [`WideChannel`] per output channel.
     Wide,
     /// Sums of up to 53 bits in double precision, with a [`DoubleChannel`] per output channel.
     Double,
 }
 
-/// How a sum of 32 bits becomes an integer: `(sum + bias) * multiplier * 2^(shift - 31)`, rounded after the product and
-/// after the shift.
+/// From a 32-bit sum to an integer: `(sum + bias) * multiplier * 2^(shift - 31)`, rounded after the product and after the
+/// shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedChannel {
     /// Added to the sum of products.
@@ -146,44 +156,44 @@ pub struct FixedChannel {
     pub multiplier: i32,
     /// From -31 to 30.
     pub shift: i32,
-    /// Halves are rounded upwards after the shift, not away from zero.
+    /// Whether halves are rounded upwards after the shift, instead of away from zero.
     pub up: bool,
 }
 
-/// How a sum of 64 bits becomes an integer: `(sum + bias) * multiplier * 2^-right`, rounded once, halves upwards.
+/// From a 64-bit sum to an integer: `(sum + bias) * multiplier * 2^-right`, rounded once, halves upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WideChannel {
     /// Added to the sum of products.
     pub bias: i64,
-    /// Of 15 bits.
+    /// 15 bits.
     pub multiplier: u32,
     /// From -31 to 63.
     pub right: i32,
 }
 
-/// How a sum becomes an integer in double precision: `(sum + bias) * ratio`, rounded to a double, then to an integer,
-/// halves away from zero.
+/// From a sum to an integer in double precision: `(sum + bias) * ratio`, rounded to a double, then to an integer, halves
+/// away from zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DoubleChannel {
-    /// Added to the sum of products; of up to 52 bits.
+    /// Added to the sum of products; up to 52 bits.
     pub bias: i64,
     /// A normal number from 2^-70 to below 2^50, or 0.
     pub ratio: f64,
-    /// With the bias, the sum has 32 bits and wraps.
+    /// Whether the sum, bias included, wraps to 32 bits.
     pub wraps: bool,
 }
 
-/// How a sum becomes a float: `sum * scale + bias`.
+/// From a sum to a float: `sum * scale + bias`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RealChannel {
-    /// Of a weight, or of the product with an input without rows.
+    /// Scale of the weights; times that of the input, where the whole input has one.
     pub scale: f32,
-    /// Added at last.
+    /// Added to the scaled sum.
     pub bias: f32,
 }
 
 impl FixedChannel {
-    /// As the kernel reads it.
+    /// Returns the words that the kernel reads.
     pub fn words(self) -> [u32; 3] {
         let shift = self.shift * 2 + i32::from(self.up);
         [self.bias, self.multiplier, shift].map(i32::cast_unsigned)
@@ -191,7 +201,7 @@ impl FixedChannel {
 }
 
 impl WideChannel {
-    /// As the kernel reads it.
+    /// Returns the words that the kernel reads.
     pub fn words(self) -> [u32; 4] {
         let [low, high] = halves(self.bias.cast_unsigned());
         [low, high, self.multiplier, self.right.cast_unsigned()]
@@ -199,7 +209,7 @@ impl WideChannel {
 }
 
 impl DoubleChannel {
-    /// As the kernel reads it; none where it takes no such ratio.
+    /// Returns the words that the kernel reads; `None` for a ratio outside of the supported range.
     pub fn words(self) -> Option<[u32; 5]> {
         let bits = self.ratio.to_bits();
         let exponent = i32::try_from(bits >> 52 & 0x7ff).unwrap_or(0) - 1023;
@@ -216,14 +226,14 @@ impl DoubleChannel {
 }
 
 impl RealChannel {
-    /// As the kernel reads it.
+    /// Returns the words that the kernel reads.
     pub fn words(self) -> [u32; 2] {
         [self.scale.to_bits(), self.bias.to_bits()]
     }
 }
 
 impl IntegerResult {
-    /// The number that sources know it by.
+    /// Returns the number of the kind in the sources.
     pub(crate) fn kind(&self) -> u32 {
         match self {
             IntegerResult::Real { .. } => 0,
@@ -235,12 +245,12 @@ impl IntegerResult {
 }
 
 impl Integers {
-    /// Words that `count` weights take.
+    /// Returns the number of words of `count` packed weights.
     pub(crate) fn words(&self, count: u32) -> u32 {
         count.div_ceil(32 / self.bits.clamp(1, 32))
     }
 
-    /// Packs weights one after the other, then the channels.
+    /// Returns the weights packed in order, followed by the words of the channels.
     pub(crate) fn pack(&self, weights: impl Iterator<Item = i8>, channels: &[u32]) -> Vec<u32> {
         let mut packed = Vec::new();
         let per_word = 32 / self.bits.clamp(1, 32);
@@ -259,7 +269,7 @@ impl Integers {
     }
 }
 
-/// The low and the high word.
+/// Returns the low and the high word of `bits`.
 fn halves(bits: u64) -> [u32; 2] {
     [bits as u32, (bits >> 32) as u32]
 }
@@ -269,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_as_fast_as_they_can_be_exact() {
+    fn sums_use_the_fastest_exact_accumulator() {
         let check = |count: u64, input, weight, weights, wraps, expected| {
             let sums = Sums::of(Terms { count, input, weight, weights, wraps });
             assert_eq!(sums, expected, "{count} products of {input} and {weight}, in all {weights}");
@@ -290,7 +300,21 @@ mod tests {
     }
 
     #[test]
-    fn ratios_fall_into_words() {
+    fn depths_decide_about_sums_of_bytes_of_any_zero_point() {
+        for magnitude in [128, 200, 255] {
+            let sums = |depth: u32| {
+                let weights = u64::from(depth) * u64::from(magnitude);
+                let (input, weight) = (magnitude, magnitude);
+                Sums::of(Terms { count: depth.into(), input, weight, weights, wraps: true })
+            };
+            assert_eq!(sums(4), Some(Sums::Floats));
+            let Threshold::AtLeast(depth) = Sums::LONG_DEPTH else { unreachable!() };
+            assert!(matches!(sums(depth), Some(Sums::Blocks(_))), "{magnitude}");
+        }
+    }
+
+    #[test]
+    fn ratios_are_split_into_words() {
         let words = |ratio| DoubleChannel { bias: -1, ratio, wraps: true }.words();
         assert_eq!(words(0.75), Some([u32::MAX, u32::MAX, 0, 0x0018_0000, 53 << 1 | 1]));
         assert_eq!(words(0.0), Some([u32::MAX, u32::MAX, 0, 0, 127 << 1 | 1]));

@@ -1,10 +1,12 @@
 //! L2_NORMALIZATION.
 
+use crate::binding::bindings;
 use crate::kernel::linear_dispatch;
+use crate::reduce::RowSplit;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold};
 
 const NAME: &str = "l2_normalization";
 
@@ -17,61 +19,50 @@ pub struct Spec {
     pub rows: u32,
     /// Elements of a row: the last extent.
     pub depth: u32,
-    /// Of integers, in the fixed-point arithmetic of kernels on CPUs.
+    /// Present for integers, in the fixed-point arithmetic of CPU kernels.
     pub integers: Option<Bytes>,
 }
 
-/// Bytes to bytes.
+/// Quantization of 8-bit input and output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes {
-    /// What stands for zero in the input.
+    /// Zero point of the input.
     pub input_zero: i32,
-    /// What stands for zero in the output, whose step is 1/128.
+    /// Zero point of the output, whose scale is 1/128.
     pub zero: i32,
-    /// The lowest and the highest result.
+    /// Minimum and maximum of the results.
     pub range: [i32; 2],
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When a row is empty or a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For an empty row, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if elements(NAME, &[self.rows, self.depth])? == 0 {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            let why = format!("{} rows of {} elements", self.rows, self.depth);
+            return Err(ShaderError::invalid(NAME, why));
         }
-        let vec4 = self.depth.is_multiple_of(4) && self.integers.is_none();
+        let vec4 = Threshold::VECTORS.holds(self.depth) && self.integers.is_none();
         let depth = if vec4 { self.depth / 4 } else { self.depth };
-        // As for softmax: a row to an invocation on a CPU, else side by side.
-        let (split, workgroup) = match () {
-            () if caps.software => (1, 8),
-            () if depth < 32 => (1, 64),
-            () => (64, 64),
-        };
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/l2_normalization.wgsl"))
-            .number("UNIFORM", 2)
-            .number("WORKGROUP", workgroup)
-            .number("SPLIT", split)
-            .flag("ALONG", true)
+        let split = RowSplit::new(caps, depth);
+        let template = split
+            .apply(Template::new(NAME, include_str!("wgsl/l2_normalization.wgsl")))
             .flag("VEC4", vec4)
             .flag("INTEGERS", self.integers.is_some())
-            .flag("UNSIGNED", self.integers.is_some_and(|bytes| bytes.range[0] == 0))
-            .render()?;
+            .flag("UNSIGNED", self.integers.is_some_and(|bytes| bytes.range[0] == 0));
         let uniform = Uniform::default().u32s([self.rows, depth]);
         let uniform = match self.integers {
             Some(bytes) => uniform.i32s([bytes.input_zero, bytes.zero]).i32s(bytes.range),
             None => uniform,
         };
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), u64::from(workgroup / split))?,
-            features: Features::default(),
+            dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), split.rows())?,
         })
+    }
+
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(RowSplit::thresholds(caps).iter().chain(&[Threshold::VECTORS]))
     }
 }

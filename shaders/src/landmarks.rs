@@ -1,85 +1,79 @@
 //! The custom ops TransformLandmarks and Landmarks2TransformMatrix.
 
+use crate::binding::bindings;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
-/// Moves the first two coordinates of landmarks by a 4x4 matrix; a third one stays as it is.
+/// Transforms the first two coordinates of landmarks by a 4x4 matrix; a third one is unchanged.
 ///
 /// Bindings: `Input(0)` (the landmarks), `Input(1)` (the matrix, row-major), `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transform {
-    /// How many landmarks.
+    /// Number of landmarks.
     pub count: u32,
-    /// Coordinates of each: two or three.
+    /// Number of coordinates of each: two or three.
     pub dimensions: u32,
-    /// What the matrix's shift is multiplied by.
+    /// Factor of the matrix's translation.
     pub scale: f32,
 }
 
-impl Transform {
-    /// The kernel.
-    ///
+impl Shader for Transform {
     /// # Errors
-    /// For other dimensions, and when a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For other numbers of coordinates, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         const NAME: &str = "landmarks";
         if elements(NAME, &[self.count, self.dimensions])? == 0 || !matches!(self.dimensions, 2 | 3) {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         let walk = Walk::new(NAME, caps, &[self.count])?;
-        let (key, wgsl) = walk
+        let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/landmarks.wgsl")))
-            .number("UNIFORM", 3)
-            .number("DIMENSIONS", self.dimensions)
-            .render()?;
+            .number("DIMENSIONS", self.dimensions);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(2)),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).f32(self.scale).finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }
 
-/// The 4x4 matrix from positions in the crop around some landmarks to positions in what it is cut from: the crop is
-/// the box around the landmarks after they were turned, so that a line through two of them gets a wanted direction.
+/// The 4x4 matrix from positions in the crop around some landmarks to positions in the image that it is cut from. The crop
+/// is the bounding box of the landmarks after a rotation by which a line through two of them gets a given direction.
 ///
 /// Bindings: `Input(0)` (landmarks of three coordinates), `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Crop {
-    /// The landmarks in the crop; at least one.
+    /// Indices of the landmarks in the crop; at least one.
     pub subset: Vec<u32>,
-    /// The two landmarks.
+    /// Indices of the line's two landmarks.
     pub line: [u32; 2],
-    /// The wanted direction: an angle in radians. None: horizontal, by the smaller of both turns.
+    /// The line's direction, in radians. `None`: horizontal, by the smaller of both rotations.
     pub angle: Option<f32>,
-    /// The crop's size over its box's, along x and y.
+    /// Size of the crop over that of its bounding box, along x and y.
     pub scale: [f32; 2],
-    /// From positions of landmarks to those that the matrix is for: what they are multiplied by, and what is added.
+    /// Factor and offset from positions of landmarks to those of the matrix.
     pub unit: [f32; 2],
-    /// Half of the crop along x and y, in those positions.
+    /// Half of the crop along x and y, in positions of the matrix.
     pub half: [f32; 2],
-    /// What the matrix's columns for x and y are multiplied by.
+    /// Factors of the matrix's columns for x and y.
     pub columns: [f32; 2],
-    /// What the rows for x and y are multiplied by, shifts included.
+    /// Factors of the rows for x and y, translation included.
     pub rows: [f32; 2],
-    /// What is added to the shifts in the end.
+    /// Finally added to the translation.
     pub ends: [f32; 2],
 }
 
-impl Crop {
-    /// The kernel.
-    ///
+impl Shader for Crop {
     /// # Errors
     /// For a crop around no landmarks, or more than 16,000.
-    pub fn kernel(&self, _: &Caps) -> Result<Kernel, ShaderError> {
+    fn kernel(&self, _: &Caps) -> Result<Kernel, ShaderError> {
         const NAME: &str = "landmarks_crop";
         let Some(first) = self.subset.first() else {
             return Err(ShaderError::invalid(NAME, "a crop around no landmarks"));
@@ -89,13 +83,11 @@ impl Crop {
             return Err(ShaderError::unsupported(NAME, text));
         }
         let fours = self.subset.len().div_ceil(4);
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/landmarks_crop.wgsl"))
-            .number("UNIFORM", 2)
+        let template = Template::new(NAME, include_str!("wgsl/landmarks_crop.wgsl"))
             .number("FOURS", u32::try_from(fours).unwrap_or(u32::MAX))
-            .flag("UPRIGHT", self.angle.is_none())
-            .render()?;
+            .flag("UPRIGHT", self.angle.is_none());
         let (sin, cos) = self.angle.unwrap_or(0.0).sin_cos();
-        // The first landmark once more does not change the box.
+        // Repeating the first landmark does not change the bounding box.
         let padded = self.subset.iter().chain(std::iter::repeat(first)).take(fours * 4);
         let uniform = Uniform::default()
             .f32s([cos, sin])
@@ -105,14 +97,13 @@ impl Crop {
             )
             .u32s(padded.copied());
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
             dispatch: [1; 3],
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }

@@ -1,23 +1,22 @@
-//! WGSL compute kernels of Delegraph and the template layer that specialises them.
+//! WGSL compute shaders of Delegraph and the template layer that specializes them.
 //!
-//! This crate knows no models, graphs or devices: a module per op family holds a `Spec`, which says
-//! what one dispatch has to compute (shapes, strides, epilogue), and `Spec::kernel` answers with a
-//! [`Kernel`]: WGSL text, the bytes of its uniform block, the order of its bindings and the number
-//! of workgroups. Whoever owns the device compiles one pipeline per [`Kernel::key`], binds and
-//! dispatches.
+//! This crate has no models, graphs or devices. A module per op family has a `Spec` that describes one dispatch (shapes,
+//! strides, epilogue) and implements [`Shader`]. [`Shader::kernel`] returns a [`Kernel`]: a [`Variant`], which a device
+//! compiles once for all kernels with the same [`VariantKey`], and the uniform block and workgroups of the dispatch.
 //!
-//! **Layout.** Activations are dense and row-major (`[batch, height, width, channels]`, no channel
-//! padding). Where the innermost extent is a multiple of four, kernels see the same bytes as
-//! `array<vec4<f32>>`, so a reshape never moves data. Weights are laid out by `Spec::pack_weights`.
-//! Booleans and integers take one 32-bit word per element.
+//! **Layout.** Activations are dense and row-major (`[batch, height, width, channels]`, no channel padding). Where the
+//! innermost extent is a multiple of four, kernels read the same bytes as `array<vec4<f32>>`, so a reshape never moves
+//! data. Weights are laid out by `Spec::pack_weights`. Booleans and integers take one 32-bit word per element.
 //!
-//! **Few pipelines.** Shapes, strides and activation bounds travel in the uniform block. The text
-//! depends only on things like "channels come in fours" or the kind of epilogue, so all
-//! convolutions of a model share a handful of pipelines. Equal keys mean equal texts.
+//! **Few pipelines.** Shapes, strides and activation bounds are uniforms. A variant depends on a few properties such as
+//! whether channels come in fours or the kind of epilogue, so all convolutions of a model share a handful of pipelines.
+//! Where the properties depend on sizes, each decision is a [`Threshold`]; [`Shader::other_sizes`] declares the thresholds,
+//! or the variants themselves, so that pipelines for other sizes can be compiled before they are needed.
 //!
-//! **Portability.** Every kernel runs within WebGPU's default limits; [`Caps`] lets a kernel choose
-//! other tile sizes where a device offers more. Accumulation is always in `f32`.
+//! **Portability.** Every kernel runs within WebGPU's default limits; with [`Caps`] a kernel chooses other tile sizes where
+//! a device offers more. Accumulation is always in `f32`.
 
+mod binding;
 mod caps;
 mod copy;
 mod element;
@@ -28,9 +27,12 @@ mod halves;
 mod integers;
 mod kernel;
 mod register_tile;
+mod shader;
 mod shape;
 mod template;
+mod threshold;
 mod uniform;
+mod variant;
 mod walk;
 
 pub mod arg_min_max;
@@ -85,6 +87,7 @@ pub mod transpose;
 pub mod transpose_conv;
 pub mod unary;
 
+pub use binding::{Access, Binding};
 pub use caps::{Caps, Features};
 pub use element::Element;
 pub use epilogue::{Activation, Epilogue};
@@ -93,5 +96,7 @@ pub use halves::{are_halves, halves};
 pub use integers::{
     DoubleChannel, FixedChannel, IntegerResult, Integers, RealChannel, Scaling, Sums, Terms, WideChannel,
 };
-pub use kernel::{Access, Binding, Kernel};
-pub use template::forget_texts;
+pub use kernel::Kernel;
+pub use shader::{OtherSizes, Shader};
+pub use threshold::Threshold;
+pub use variant::{Variant, VariantKey};

@@ -1,59 +1,61 @@
 //! LSTM, one step or a sequence of them.
 
+use crate::binding::bindings;
 use crate::epilogue::Activation;
 use crate::kernel::check_dispatch;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "lstm";
 
-/// All steps of an LSTM. What its gates get from the input is computed before: `[rows, 4 * cells]`, gates in the order
-/// input, forget, cell, output.
+/// All steps of an LSTM. The contributions of the input to the gates are computed before: `[rows, 4 * cells]`, with gates in
+/// the order input, forget, cell, output.
 ///
-/// Bindings: `Input(0)` (that), `Input(1)` ([`Spec::constants`]), `Input(2)` (the last output of each sequence),
+/// Bindings: `Input(0)` (these contributions), `Input(1)` ([`Spec::constants`]), `Input(2)` (the last output of each sequence),
 /// `Input(3)` (its state), `Output` ([`Spec::layout`]), `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
-    /// Sequences.
+    /// Number of sequences.
     pub sequences: u32,
-    /// Steps of each.
+    /// Number of steps of each.
     pub steps: u32,
     /// Whether rows are sorted by step before sequence.
     pub time_major: bool,
-    /// Whether the last step comes first.
+    /// Whether steps run from the last to the first.
     pub backward: bool,
-    /// Cells.
+    /// Number of cells.
     pub cells: u32,
-    /// Outputs; as many as cells without a projection.
+    /// Number of outputs; equal to that of cells without a projection.
     pub outputs: u32,
-    /// The input gate is what the forget gate leaves.
+    /// Whether the input gate is one minus the forget gate.
     pub coupled: bool,
-    /// Recurrent weights are diagonals.
+    /// Whether recurrent weights are diagonal matrices.
     pub diagonal: bool,
-    /// Gates see the state.
+    /// Whether gates have peephole connections from the state.
     pub peephole: bool,
-    /// Gates are normalized over the cells.
+    /// Whether gates are normalized over the cells.
     pub norm: bool,
-    /// Outputs are projected.
+    /// Whether outputs are projected.
     pub projection: bool,
-    /// The greatest magnitude of a state; infinite for any.
+    /// Maximum magnitude of a state; infinite for no limit.
     pub cell_clip: f32,
-    /// The greatest magnitude of a projected output; infinite for any.
+    /// Maximum magnitude of a projected output; infinite for no limit.
     pub output_clip: f32,
-    /// Of candidates and states. Not [`Activation::Prelu`].
+    /// Applied to candidates and states. Not [`Activation::Prelu`].
     pub activation: Activation,
-    /// Recurrent weights (but diagonals) and the projection are integers, for which what they meet is made integers.
+    /// Present where recurrent weights (except diagonals) and the projection are integers: their other operands are
+    /// quantized while running.
     pub hybrid: Option<Hybrid>,
-    /// Of what the parts of the output begin at multiples, in elements.
+    /// Alignment of the parts of the output, in elements.
     pub alignment: u32,
 }
 
-/// Products of floats with weights of integers: each vector of floats becomes integers with a scale of its own.
+/// Products of floats with integer weights: each vector of floats is quantized with a scale of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hybrid {
-    /// The vectors' range takes all integers; else their largest magnitude becomes 127.
+    /// Whether the integers cover the vector's range. Otherwise its largest magnitude becomes 127.
     pub asymmetric: bool,
     /// Scales of the recurrent weights, in the order of the gates.
     pub recurrent: [f32; 4],
@@ -61,21 +63,21 @@ pub struct Hybrid {
     pub projection: f32,
 }
 
-/// The weights of an LSTM as its model stores them; gates in the order input, forget, cell, output. What is empty is
-/// not there.
+/// The weights of an LSTM as the model stores them, with gates in the order input, forget, cell, output. Absent weights are
+/// empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weights<'a> {
     /// `[cells, outputs]`, or diagonals `[cells]`, of each gate.
     pub recurrent: [&'a [f32]; 4],
-    /// The same of integers, which are no diagonals.
+    /// The same as integers, without diagonals.
     pub integers: [&'a [i8]; 4],
-    /// `[outputs, cells]`, of integers.
+    /// `[outputs, cells]`, as integers.
     pub projected_integers: &'a [i8],
     /// `[cells]` of the input, forget and output gates.
     pub peephole: [&'a [f32]; 3],
     /// `[cells]` of each gate.
     pub norm: [&'a [f32]; 4],
-    /// `[cells]` of each gate, where it is normalized; else they are part of what gates get from the input.
+    /// `[cells]` of each gate, where gates are normalized; otherwise part of the input's contributions.
     pub bias: [&'a [f32]; 4],
     /// `[outputs, cells]`
     pub projection: &'a [f32],
@@ -83,7 +85,7 @@ pub struct Weights<'a> {
     pub projection_bias: &'a [f32],
 }
 
-/// Where the parts of the output begin, in elements; the results of all steps come first.
+/// Offsets of the parts of the output, in elements, after the results of all steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The last output of each sequence.
@@ -92,9 +94,9 @@ pub struct Layout {
     pub state: u32,
     /// The gates of the last step before their functions, `[sequences, 4, cells]`.
     pub gates: u32,
-    /// Integers of a vector of each sequence.
+    /// The quantized vector of each sequence.
     pub(crate) steps: u32,
-    /// Elements of the whole.
+    /// Elements of the output.
     pub elements: u32,
 }
 
@@ -115,13 +117,13 @@ impl Layout {
         };
         let (last, state, gates) = (part(outputs, 1)?, part(cells, 1)?, part(cells, 4)?);
         let steps = part(cells.max(outputs), u32::from(hybrid))?;
-        // Hidden values come last.
+        // Hidden values are the last part.
         part(cells, 1)?;
         Ok(Layout { last, state, gates, steps, elements: at })
     }
 }
 
-/// Where the parts of the constants begin.
+/// Offsets of the parts of the constants.
 struct Parts {
     peephole: u32,
     norm: u32,
@@ -132,10 +134,10 @@ struct Parts {
 }
 
 impl Spec {
-    /// The parts of the output.
+    /// Returns the parts of the output.
     ///
     /// # Errors
-    /// When it has too many elements.
+    /// For 2^31 elements or more.
     pub fn layout(&self) -> Result<Layout, ShaderError> {
         Layout::new(
             NAME,
@@ -146,7 +148,7 @@ impl Spec {
         )
     }
 
-    /// Whether recurrent weights share words.
+    /// Returns whether recurrent weights are packed into words.
     fn packs(&self) -> bool {
         self.hybrid.is_some() && !self.diagonal
     }
@@ -174,14 +176,14 @@ impl Spec {
     /// Weights as the kernel reads them. Values missing from the slices count as zero.
     ///
     /// # Errors
-    /// When there are too many.
+    /// For 2^31 or more of them.
     pub fn constants(&self, weights: &Weights<'_>) -> Result<Vec<u32>, ShaderError> {
         let parts = self.parts()?;
         let mut packed = Vec::with_capacity(parts.elements as usize);
         let at = |values: &[f32], i: usize| values.get(i).map_or(0, |v| v.to_bits());
         let byte = |values: &[i8], i: usize| values.get(i).copied().unwrap_or(0).cast_unsigned();
         let (cells, outputs) = (self.cells as usize, self.outputs as usize);
-        // Neighbouring invocations have neighbouring cells.
+        // Neighbouring invocations read neighbouring cells.
         let turned = |packed: &mut Vec<u32>, values: &[f32], rows: usize, width: usize| {
             packed.extend((0..width * rows).map(|i| at(values, i % rows * width + i / rows)));
         };
@@ -210,22 +212,21 @@ impl Spec {
         }
         Ok(packed)
     }
+}
 
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When a tensor is larger than one dispatch reaches, and when outputs don't fit cells.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For numbers of outputs and cells that contradict each other, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let (parts, layout) = (self.parts()?, self.layout()?);
         elements(NAME, &[self.sequences, self.steps, self.cells, 4])?;
         let mismatched = !self.projection && self.outputs != self.cells;
         if mismatched || self.activation == Activation::Prelu || self.diagonal && self.outputs < self.cells {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         let most = caps.max_invocations_per_workgroup.min(256);
         let workgroup = self.cells.max(self.outputs).next_power_of_two().clamp(32, most.max(32));
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/lstm.wgsl"))
-            .number("UNIFORM", 5)
+        let template = Template::new(NAME, include_str!("wgsl/lstm.wgsl"))
             .number("WORKGROUP", workgroup)
             .flag("COUPLED", self.coupled)
             .flag("DIAGONAL", self.diagonal)
@@ -234,8 +235,7 @@ impl Spec {
             .flag("PROJECTION", self.projection)
             .flag("HYBRID", self.hybrid.is_some())
             .flag("ASYMMETRIC", self.hybrid.is_some_and(|hybrid| hybrid.asymmetric))
-            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
-            .render()?;
+            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"));
         let Hybrid { recurrent, projection, .. } =
             self.hybrid.unwrap_or(Hybrid { asymmetric: false, recurrent: [0.0; 4], projection: 0.0 });
         let uniform = Uniform::default()
@@ -249,26 +249,18 @@ impl Spec {
             .f32(projection)
             .u32(0);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![
-                Binding::Input(0),
-                Binding::Input(1),
-                Binding::Input(2),
-                Binding::Input(3),
-                Binding::Output,
-                Binding::Uniform,
-            ],
+            variant: template.variant(NAME, bindings(4)),
             uniform: uniform.finish(),
             dispatch: check_dispatch(NAME, caps, [self.sequences.into(), 1, 1])?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }
 
-/// From one sequence to the next, from one step to the next, and where the first step is, in rows.
+/// Distance between sequences, distance between steps, and the first step, in rows.
 pub(crate) fn rows(time_major: bool, backward: bool, [sequences, steps]: [u32; 2]) -> [u32; 3] {
     let [sequence, step] = if time_major { [1, sequences] } else { [steps, 1] };
     match backward {
@@ -277,7 +269,7 @@ pub(crate) fn rows(time_major: bool, backward: bool, [sequences, steps]: [u32; 2
     }
 }
 
-/// Weights `[outputs, cells]` with four cells to a word, the outputs innermost.
+/// Weights `[outputs, cells]` with four cells per word, the outputs innermost.
 pub(crate) fn bytes_of_cells(weights: &[i8], cells: usize, outputs: usize) -> impl Iterator<Item = u32> {
     (0..cells.div_ceil(4) * outputs).map(move |i| {
         let (output, cell) = (i % outputs, i / outputs * 4);

@@ -1,32 +1,33 @@
-//! A step of the old LSTM cell of integers.
+//! A step of the basic LSTM cell of integers.
 
+use crate::binding::bindings;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "lstm_basic";
 
-/// Outputs and states of cells, of their gates before their functions: numbers of 16 bits, of which gates have 3 and
-/// states 4 before the point; outputs are bytes that count 1/128 from 128 on.
+/// Outputs and states of cells, from their gates before the gates' functions: 16-bit numbers with 3 integer bits in gates
+/// and 4 in states; outputs are bytes with a scale of 1/128 and the zero point 128.
 ///
 /// Bindings: `Input(0)` (`[sequences, 4, cells]`: the gates input, cell, forget, output), `Input(1)` (the states,
 /// `[sequences, cells]`), `Output` (outputs, and the states from [`Spec::state`] on), `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Sequences.
+    /// Number of sequences.
     pub sequences: u32,
-    /// Cells.
+    /// Number of cells.
     pub cells: u32,
-    /// Of what the states begin at a multiple, in elements.
+    /// Alignment of the states in the output, in elements.
     pub alignment: u32,
 }
 
 impl Spec {
-    /// Where in the output the states begin.
+    /// Returns the offset of the states in the output, in elements.
     ///
     /// # Errors
-    /// When there are too many elements.
+    /// For 2^31 elements or more.
     pub fn state(&self) -> Result<u32, ShaderError> {
         Ok((elements(NAME, &[self.sequences, self.cells, 4])? / 4).next_multiple_of(self.alignment.max(1)))
     }
@@ -34,32 +35,28 @@ impl Spec {
     /// Elements of the output.
     ///
     /// # Errors
-    /// When there are too many.
+    /// For 2^31 elements or more.
     pub fn elements(&self) -> Result<u32, ShaderError> {
         elements(NAME, &[self.state()?.saturating_add(self.sequences.saturating_mul(self.cells))])
     }
+}
 
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When the tensors are larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         self.elements()?;
         let walk = Walk::new(NAME, caps, &[self.sequences, self.cells])?;
-        let (key, wgsl) = walk
-            .apply(Template::new(NAME, include_str!("wgsl/lstm_basic.wgsl")))
-            .number("UNIFORM", 3)
-            .render()?;
+        let template = walk.apply(Template::new(NAME, include_str!("wgsl/lstm_basic.wgsl")));
         let uniform = walk.dimensions(walk.uniform(), |uniform, _| uniform).u32s([self.cells, self.state()?]);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(2)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }

@@ -1,78 +1,79 @@
 //! LSTM of integers, one step or a sequence of them.
 
+use crate::binding::bindings;
 use crate::kernel::check_dispatch;
 use crate::lstm::{Layout, bytes_of_cells, rows};
 use crate::rescale::Factor;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "lstm_quantized";
 
-/// Words of each gate's numbers in front of the weights.
+/// Words of each gate's numbers, which precede the weights.
 const NUMBERS: usize = 16;
 
-/// All steps of an LSTM of 8-bit values and weights, 16-bit states and gates. What its gates get from the input is computed
-/// before: `[rows, 4 * cells]`, gates in the order input, forget, cell, output.
+/// All steps of an LSTM of 8-bit values and weights, 16-bit states and gates. The contributions of the input to the gates
+/// are computed before: `[rows, 4 * cells]`, with gates in the order input, forget, cell, output.
 ///
-/// Bindings: `Input(0)` (that), `Input(1)` ([`Spec::constants`]), `Input(2)` (the last output of each sequence),
+/// Bindings: `Input(0)` (these contributions), `Input(1)` ([`Spec::constants`]), `Input(2)` (the last output of each sequence),
 /// `Input(3)` (its state), `Output` ([`Spec::layout`]), `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
-    /// Sequences.
+    /// Number of sequences.
     pub sequences: u32,
-    /// Steps of each.
+    /// Number of steps of each.
     pub steps: u32,
     /// Whether rows are sorted by step before sequence.
     pub time_major: bool,
-    /// Cells; at most 65535 where gates are normalized.
+    /// Number of cells; at most 65535 where gates are normalized.
     pub cells: u32,
-    /// Outputs; as many as cells without a projection.
+    /// Number of outputs; equal to that of cells without a projection.
     pub outputs: u32,
-    /// The input gate is what the forget gate leaves.
+    /// Whether the input gate is one minus the forget gate.
     pub coupled: bool,
-    /// Gates see the state.
+    /// Whether gates have peephole connections from the state.
     pub peephole: bool,
-    /// Gates are normalized over the cells.
+    /// Whether gates are normalized over the cells.
     pub norm: bool,
-    /// Products are brought to 8 bits before they are added; functions have [`Weights::tables`].
+    /// Whether products are scaled to 8 bits before they are added, and functions are [`Weights::tables`].
     pub narrow: bool,
-    /// From the product of state and output gate to the hidden values, with what stands for zero.
+    /// From the product of state and output gate to the hidden values, and their zero point.
     pub hidden: (Factor, i32),
     /// From the sums of the projection to the outputs.
     pub projection: Option<Factor>,
-    /// What stands for zero in the outputs.
+    /// Zero point of the outputs.
     pub output_zero: i32,
-    /// The state counts 2 to this power.
+    /// Exponent of the state's scale, a power of two.
     pub state_exponent: i32,
-    /// The greatest magnitude of a state.
+    /// Maximum magnitude of a state.
     pub cell_clip: i32,
-    /// The greatest magnitude of a projected output.
+    /// Maximum magnitude of a projected output.
     pub output_clip: i32,
-    /// Of what the parts of the output begin at multiples, in elements.
+    /// Alignment of the parts of the output, in elements.
     pub alignment: u32,
 }
 
-/// The numbers of a gate; zeros where it is not there.
+/// The numbers of a gate; zeros for an absent one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
     /// From the product with the last output to the gate, or to 8 bits.
     pub last: Factor,
-    /// What stands for zero in the 8-bit products, with the last output and with the input.
+    /// Zero points of the 8-bit products with the last output and with the input.
     pub zeros: [i32; 2],
     /// From the 8-bit products to the gate, with the input and with the last output. The latter may be negative.
     pub narrow: [Factor; 2],
     /// From products of peephole weights and states to the gate.
     pub peephole: Factor,
-    /// From normalized values to the gate, or the bits of two floats: the scales of factors and biases.
+    /// From normalized values to the gate; or the bits of two floats, the scales of factors and biases.
     pub norm: [i32; 2],
-    /// The variance taken for one that is too small.
+    /// Minimum of the variance.
     pub least: i32,
 }
 
-/// The weights of an LSTM as its model stores them; gates in the order input, forget, cell, output. What is empty is
-/// not there.
+/// The weights of an LSTM as the model stores them, with gates in the order input, forget, cell, output. Absent weights are
+/// empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weights<'a> {
     /// The numbers of each gate.
@@ -83,17 +84,17 @@ pub struct Weights<'a> {
     pub peephole: [&'a [i16]; 3],
     /// `[cells]` of each gate.
     pub norm: [&'a [i16]; 4],
-    /// `[cells]` of each gate, where it is normalized; else they are part of what gates get from the input.
+    /// `[cells]` of each gate, where gates are normalized; otherwise part of the input's contributions.
     pub bias: [&'a [i32]; 4],
     /// `[outputs, cells]`
     pub projection: &'a [i8],
     /// `[outputs]`
     pub projection_bias: &'a [i32],
-    /// Results of all 16-bit integers from the lowest on: the logistic function, `tanh` of gates, `tanh` of states.
+    /// Results for all 16-bit integers in ascending order: the logistic function, `tanh` of gates, `tanh` of states.
     pub tables: [&'a [i16]; 3],
 }
 
-/// Where the parts of the constants begin.
+/// Offsets of the parts of the constants.
 struct Parts {
     recurrent: u32,
     peephole: u32,
@@ -106,10 +107,10 @@ struct Parts {
 }
 
 impl Spec {
-    /// The parts of the output.
+    /// Returns the parts of the output.
     ///
     /// # Errors
-    /// When it has too many elements.
+    /// For 2^31 elements or more.
     pub fn layout(&self) -> Result<Layout, ShaderError> {
         Layout::new(NAME, [self.sequences, self.steps], [self.cells, self.outputs], self.alignment, false)
     }
@@ -140,7 +141,7 @@ impl Spec {
     /// Weights as the kernel reads them. Values missing from the slices count as zero.
     ///
     /// # Errors
-    /// When there are too many.
+    /// For 2^31 or more of them.
     pub fn constants(&self, weights: &Weights<'_>) -> Result<Vec<i32>, ShaderError> {
         fn at<T: Copy + Into<i32>>(values: &[T], i: usize) -> i32 {
             values.get(i).copied().map_or(0, Into::into)
@@ -158,7 +159,7 @@ impl Spec {
             packed.extend(numbers.as_flattened());
         }
         let (cells, outputs) = (self.cells as usize, self.outputs as usize);
-        // Neighbouring invocations have neighbouring cells, or outputs.
+        // Neighbouring invocations read neighbouring cells, or outputs.
         for i in 0..cells * outputs {
             let from = i % cells * outputs + i / cells;
             packed.push(word(weights.recurrent.map(|gate| at(gate, from))));
@@ -181,12 +182,12 @@ impl Spec {
         }
         Ok(packed)
     }
+}
 
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When a tensor is larger than one dispatch reaches, and when the parts of the cell don't go together.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For parameters of the cell that contradict each other, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let (parts, layout) = (self.parts()?, self.layout()?);
         elements(NAME, &[self.sequences, self.steps, self.cells, 4])?;
         let invalid = self.projection.is_none() && self.outputs != self.cells
@@ -197,19 +198,17 @@ impl Spec {
             || self.cells == 0
             || !(-15..=-9).contains(&self.state_exponent);
         if invalid {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         let most = caps.max_invocations_per_workgroup.min(256);
         let workgroup = self.cells.max(self.outputs).next_power_of_two().clamp(32, most.max(32));
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/lstm_quantized.wgsl"))
-            .number("UNIFORM", 5)
+        let template = Template::new(NAME, include_str!("wgsl/lstm_quantized.wgsl"))
             .number("WORKGROUP", workgroup)
             .flag("COUPLED", self.coupled)
             .flag("PEEPHOLE", self.peephole)
             .flag("NORM", self.norm)
             .flag("NARROW", self.narrow)
-            .flag("PROJECTION", self.projection.is_some())
-            .render()?;
+            .flag("PROJECTION", self.projection.is_some());
         let [sequence_stride, step_stride, _] = rows(self.time_major, false, [self.sequences, self.steps]);
         let group = if self.time_major { self.sequences } else { 1 };
         let peephole_end = elements(NAME, &[group, self.outputs])?;
@@ -226,21 +225,13 @@ impl Spec {
             .i32s([self.hidden.0.multiplier, self.hidden.0.shift, self.hidden.1])
             .i32s([projection.multiplier, projection.shift, 0]);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![
-                Binding::Input(0),
-                Binding::Input(1),
-                Binding::Input(2),
-                Binding::Input(3),
-                Binding::Output,
-                Binding::Uniform,
-            ],
+            variant: template.variant(NAME, bindings(4)),
             uniform: uniform.finish(),
             dispatch: check_dispatch(NAME, caps, [self.sequences.into(), 1, 1])?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }

@@ -1,23 +1,24 @@
 //! The custom ops MaxPoolingWithArgmax2D and MaxUnpooling2D.
 
+use crate::binding::bindings;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
-/// How windows lie, along height and width.
+/// The layout of windows, along height and width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// Size of a window.
     pub window: [u32; 2],
-    /// From one window to the next.
+    /// Distance between neighbouring windows.
     pub stride: [u32; 2],
     /// Rows above and columns left of the larger tensor.
     pub padding: [i32; 2],
 }
 
 impl Windows {
-    /// Whether positions of windows fit signed integers.
+    /// Returns whether positions of windows fit signed integers.
     fn fits(&self, large: [u32; 4], small: [u32; 4]) -> bool {
         let along = |d: usize| {
             let end = u64::from(self.stride[d]) * u64::from(small[d + 1]) + u64::from(self.window[d]);
@@ -34,7 +35,7 @@ impl Windows {
     }
 }
 
-/// The largest element of each window, or where in it that is: its number in the window, with a fraction of 0.1.
+/// The largest element of each window, or its position: the element's number in the window, plus 0.1.
 ///
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,30 +44,26 @@ pub struct Pool {
     pub input: [u32; 4],
     /// `[batch, height, width, channels]`
     pub output: [u32; 4],
-    /// How they lie.
+    /// Layout of the windows.
     pub windows: Windows,
-    /// What the largest element is limited to; none for the places.
+    /// Limits of the largest element; `None` for positions.
     pub bounds: Option<[f32; 2]>,
 }
 
-impl Pool {
-    /// The kernel.
-    ///
+impl Shader for Pool {
     /// # Errors
-    /// When the shapes contradict each other or when a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For shapes that contradict each other, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         const NAME: &str = "max_pooling";
         let Self { input, output, windows, .. } = self;
         let empty = elements(NAME, input)? == 0 || elements(NAME, output)? == 0;
         if empty || !windows.fits(*input, *output) {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         let walk = Walk::new(NAME, caps, output)?;
-        let (key, wgsl) = walk
+        let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/max_pooling.wgsl")))
-            .number("UNIFORM", 2)
-            .flag("PLACES", self.bounds.is_none())
-            .render()?;
+            .flag("PLACES", self.bounds.is_none());
         let uniform = walk
             .dimensions(walk.uniform(), |uniform, _| uniform)
             .u32s([input[1], input[2]])
@@ -74,63 +71,56 @@ impl Pool {
             .i32s(windows.padding)
             .f32s(self.bounds.unwrap_or_default());
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }
 
-/// Elements in the places of their windows that they belong in, zeros elsewhere. A place that lies outside of its
-/// window is left out; where windows overlap, the last counts.
+/// Elements at their positions in windows, with zeros elsewhere. Positions outside of the window are ignored; where windows
+/// overlap, the last one wins.
 ///
-/// Bindings: `Input(0)` (the elements), `Input(1)` (their places), `Output`, `Uniform`.
+/// Bindings: `Input(0)` (the elements), `Input(1)` (their positions), `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unpool {
     /// `[batch, height, width, channels]`
     pub input: [u32; 4],
     /// `[batch, height, width, channels]`
     pub output: [u32; 4],
-    /// How they lie.
+    /// Layout of the windows.
     pub windows: Windows,
 }
 
-impl Unpool {
-    /// The kernel.
-    ///
+impl Shader for Unpool {
     /// # Errors
-    /// When the shapes contradict each other or when a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For shapes that contradict each other, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         const NAME: &str = "max_unpooling";
         let Self { input, output, windows } = self;
         let empty = elements(NAME, input)? == 0 || elements(NAME, output)? == 0;
         if empty || !windows.fits(*output, *input) {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         let walk = Walk::new(NAME, caps, output)?;
-        let (key, wgsl) = walk
-            .apply(Template::new(NAME, include_str!("wgsl/max_unpooling.wgsl")))
-            .number("UNIFORM", 3)
-            .render()?;
+        let template = walk.apply(Template::new(NAME, include_str!("wgsl/max_unpooling.wgsl")));
         let uniform = walk
             .dimensions(walk.uniform(), |uniform, _| uniform)
             .u32s([input[1], input[2]])
             .u32s(windows.fields())
             .i32s(windows.padding);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(2)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }

@@ -1,9 +1,10 @@
 //! ONE_HOT.
 
+use crate::binding::bindings;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "one_hot";
 
@@ -13,37 +14,30 @@ const NAME: &str = "one_hot";
 /// `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Indices before the new dimension: the product of their extents.
+    /// Product of the indices' extents before the new dimension.
     pub outer: u32,
     /// Extent of the new dimension.
     pub depth: u32,
-    /// Indices after the new dimension.
+    /// Product of the indices' extents after the new dimension.
     pub inner: u32,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When the output is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For an output larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let extents = [self.outer, self.depth, self.inner];
         elements(NAME, &extents)?;
         let walk = Walk::new(NAME, caps, &extents)?;
-        let (key, wgsl) = walk
-            .apply(Template::new(NAME, include_str!("wgsl/one_hot.wgsl")))
-            .number("UNIFORM", 4)
-            .render()?;
-        let inputs = (0..3).map(Binding::Input);
+        let template = walk.apply(Template::new(NAME, include_str!("wgsl/one_hot.wgsl")));
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: inputs.chain([Binding::Output, Binding::Uniform]).collect(),
+            variant: template.variant(NAME, bindings(3)),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }

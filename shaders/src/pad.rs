@@ -1,16 +1,17 @@
 //! PAD, PADV2 and MIRROR_PAD.
 
+use crate::binding::bindings;
 use crate::shape::{MAX_RANK, dense_strides, elements};
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold};
 
 const NAME: &str = "pad";
 
-/// What stands outside the input.
+/// The elements outside of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// A word (a float's [bits](f32::to_bits), say).
+    /// A word, such as the [bits](f32::to_bits) of a float.
     Value(u32),
     /// The mirror image without the border: `c b | a b c | b a`.
     Reflect,
@@ -27,11 +28,11 @@ pub struct Spec {
     pub input: Vec<u32>,
     /// Elements before and after, per dimension.
     pub padding: Vec<[u32; 2]>,
-    /// What is added.
+    /// The elements that are added.
     pub fill: Fill,
 }
 
-/// A dimension of the input with what is added to it.
+/// A dimension with its padding.
 #[derive(Clone, Copy)]
 struct Side {
     input: u32,
@@ -40,54 +41,9 @@ struct Side {
 }
 
 impl Spec {
-    /// The kernel.
-    ///
-    /// # Errors
-    /// When a mirror image is wider than what it shows, and when more than six dimensions remain after
-    /// merging those without padding.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let mut sides = self.sides()?;
-        let mirror = !matches!(self.fill, Fill::Value(_));
-        let vec4 = split_vec4(&mut sides, mirror);
-        let rank = sides.len();
-        if rank > MAX_RANK {
-            return Err(ShaderError::unsupported(NAME, format!("{rank} padded dimensions")));
-        }
-        let (value, border) = match self.fill {
-            Fill::Value(value) => (value, 0),
-            Fill::Reflect => (0, 0),
-            Fill::Symmetric => (0, 1),
-        };
-        let outputs: Vec<u32> = sides.iter().map(|side| side.output).collect();
-        let walk = Walk::new(NAME, caps, &outputs)?;
-        let (key, wgsl) = walk
-            .apply(Template::new(NAME, include_str!("wgsl/pad.wgsl")))
-            .number("UNIFORM", 2)
-            .flag("VEC4", vec4)
-            .flag("MIRROR", mirror)
-            .render()?;
-        let strides = dense_strides(&sides.iter().map(|side| side.input).collect::<Vec<_>>());
-        let uniform = walk.dimensions(walk.uniform().u32(value).i32(border), |uniform, d| {
-            match (sides.get(d), strides.get(d)) {
-                (Some(side), Some(stride)) => uniform.u32s([side.input, side.before, *stride]),
-                _ => uniform,
-            }
-        });
-        Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
-            uniform: uniform.finish(),
-            dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
-        })
-    }
-
-    /// The dimensions, merged where that changes nothing.
+    /// Returns the dimensions, merged where padding allows.
     fn sides(&self) -> Result<Vec<Side>, ShaderError> {
-        let bad = || ShaderError::invalid(NAME, format!("{self:?}"));
+        let bad = || ShaderError::contradiction(NAME, self);
         elements(NAME, &self.input)?;
         if self.input.len() != self.padding.len() {
             return Err(bad());
@@ -107,7 +63,7 @@ impl Spec {
             shape.push(output);
             elements(NAME, &shape)?;
             let side = Side { input: *n, before: *before, output };
-            // What isn't padded goes along with the dimension outside it, in units of whole rows.
+            // A dimension without padding is merged into the next outer one, in units of whole rows.
             match sides.last_mut() {
                 Some(outer)
                     if side.input == side.output
@@ -127,11 +83,55 @@ impl Spec {
     }
 }
 
-/// Turns the innermost dimension into vectors of four where it and its padding come in fours. Mirrors turn
-/// vectors round, so theirs must be without padding.
+impl Shader for Spec {
+    /// # Errors
+    /// For a mirror image wider than the input, and for more than six dimensions after merging those without padding.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let mut sides = self.sides()?;
+        let mirror = !matches!(self.fill, Fill::Value(_));
+        let vec4 = split_vec4(&mut sides, mirror);
+        let rank = sides.len();
+        if rank > MAX_RANK {
+            return Err(ShaderError::unsupported(
+                NAME,
+                format!("{rank} padded dimensions; {MAX_RANK} are supported"),
+            ));
+        }
+        let (value, border) = match self.fill {
+            Fill::Value(value) => (value, 0),
+            Fill::Reflect => (0, 0),
+            Fill::Symmetric => (0, 1),
+        };
+        let outputs: Vec<u32> = sides.iter().map(|side| side.output).collect();
+        let walk = Walk::new(NAME, caps, &outputs)?;
+        let template = walk
+            .apply(Template::new(NAME, include_str!("wgsl/pad.wgsl")))
+            .flag("VEC4", vec4)
+            .flag("MIRROR", mirror);
+        let strides = dense_strides(&sides.iter().map(|side| side.input).collect::<Vec<_>>());
+        let uniform = walk.dimensions(walk.uniform().u32(value).i32(border), |uniform, d| {
+            match (sides.get(d), strides.get(d)) {
+                (Some(side), Some(stride)) => uniform.u32s([side.input, side.before, *stride]),
+                _ => uniform,
+            }
+        });
+        Ok(Kernel {
+            variant: template.variant(NAME, bindings(1)),
+            uniform: uniform.finish(),
+            dispatch: walk.dispatch(caps)?,
+        })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(&[Threshold::VECTORS])
+    }
+}
+
+/// Divides the innermost dimension into vectors of four, if its extent and padding are multiples of four; returns
+/// whether it did. A mirror image reverses the elements of vectors, so it must not pad that dimension.
 fn split_vec4(sides: &mut [Side], mirror: bool) -> bool {
     let Some(inner) = sides.last_mut() else { return false };
-    let fours = [inner.input, inner.before, inner.output].iter().all(|n| n.is_multiple_of(4));
+    let fours = [inner.input, inner.before, inner.output].iter().all(|n| Threshold::VECTORS.holds(*n));
     if !fours || (mirror && inner.input != inner.output) {
         return false;
     }

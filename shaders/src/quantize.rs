@@ -1,21 +1,27 @@
-//! QUANTIZE and DEQUANTIZE: between integers with a scale and the real numbers that they stand for.
+//! QUANTIZE and DEQUANTIZE: between quantized integers and the real numbers that they represent.
 
+use crate::binding::bindings;
 use crate::template::Template;
-use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::walk::{self, Walk};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold, Variant};
 
 const NAME: &str = "quantize";
 
-/// What integers stand for: `real = scale * (integer - zero)`.
+/// Number of elements that TFLite's kernel converts at once.
+const TOGETHER: u32 = 8;
+/// Whether TFLite's kernel converts all elements in groups of eight.
+const EIGHTS: Threshold = Threshold::MultipleOf(TOGETHER);
+
+/// A quantization: `real = scale * (integer - zero)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Affine {
-    /// One step.
+    /// Difference between neighbouring integers.
     pub scale: f32,
-    /// What stands for zero.
+    /// Zero point.
     pub zero: i32,
-    /// The lowest integer.
+    /// Minimum of the integers.
     pub low: i32,
-    /// The highest integer.
+    /// Maximum of the integers.
     pub high: i32,
 }
 
@@ -24,10 +30,10 @@ pub struct Affine {
 pub enum Direction {
     /// [`Element::I32`](crate::Element::I32) to [`Element::F32`](crate::Element::F32).
     ToReal,
-    /// To the nearest integer by the inverse of the scale, of two equally near ones the even one. But those elements
-    /// that are left of eights are divided by the scale, and go to the one away from zero: what the field's kernel does.
+    /// To the nearest integer, as TFLite's kernel computes it: multiplied by the reciprocal of the scale, halves to even.
+    /// The elements after the last eight are divided by the scale, halves away from zero.
     ToEven,
-    /// To the nearest integer, of two equally near ones the one away from zero.
+    /// To the nearest integer, halves away from zero.
     Away,
 }
 
@@ -36,51 +42,54 @@ pub enum Direction {
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
-    /// What the integers stand for.
+    /// Quantization of the integers.
     pub affine: Affine,
-    /// Which side is the input.
+    /// From integers or to them.
     pub direction: Direction,
-    /// Elements of each.
+    /// Elements of input and output.
     pub elements: u32,
 }
 
 impl Spec {
-    /// The kernel.
-    ///
-    /// # Errors
-    /// When the tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let vec4 = self.elements.is_multiple_of(4);
-        let count = if vec4 { self.elements / 4 } else { self.elements };
-        let walk = Walk::new(NAME, caps, &[count])?;
-        let (key, wgsl) = walk
-            .apply(Template::new(NAME, include_str!("wgsl/quantize.wgsl")))
-            .number("UNIFORM", 2)
+    /// Returns the variant. With `eights`, the number of elements is a multiple of eight.
+    fn variant(&self, vec4: bool, eights: bool) -> Variant {
+        let template = Template::new(NAME, include_str!("wgsl/quantize.wgsl"))
             .flag("VEC4", vec4)
             .flag("TO_REAL", self.direction == Direction::ToReal)
             .flag("AWAY", self.direction == Direction::Away)
-            .flag("LEFT", self.direction == Direction::ToEven && !self.elements.is_multiple_of(8))
-            .render()?;
+            .flag("LEFT", self.direction == Direction::ToEven && !eights);
+        walk::apply(template, 1, true).variant(NAME, bindings(1))
+    }
+}
+
+impl Shader for Spec {
+    /// # Errors
+    /// For a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let vec4 = Threshold::VECTORS.holds(self.elements);
+        let unit = if vec4 { 4 } else { 1 };
+        let walk = Walk::new(NAME, caps, &[self.elements / unit])?;
         let Affine { scale, zero, low, high } = self.affine;
         let factor = match self.direction {
             Direction::ToReal => scale,
             _ => (1.0 / f64::from(scale)) as f32,
         };
+        let uniform = walk
+            .dimensions(walk.uniform(), |uniform, _| uniform)
+            .f32(factor)
+            .i32s([zero, low, high])
+            .f32(scale)
+            .u32(self.elements / TOGETHER * TOGETHER / unit);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
-            uniform: walk
-                .dimensions(walk.uniform(), |uniform, _| uniform)
-                .f32(factor)
-                .i32s([zero, low, high])
-                .f32(scale)
-                .u32(self.elements / 8 * 8 / if vec4 { 4 } else { 1 })
-                .finish(),
+            variant: self.variant(vec4, EIGHTS.holds(self.elements)),
+            uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        // A multiple of eight is also a multiple of four.
+        let kinds = [(true, true), (true, false), (false, false)];
+        OtherSizes::variants(kinds.map(|(vec4, eights)| self.variant(vec4, eights)))
     }
 }

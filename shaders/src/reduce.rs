@@ -1,25 +1,26 @@
 //! MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY and REDUCE_ALL.
 
+use crate::binding::bindings;
 use crate::element::Element;
 use crate::epilogue::Activation;
 use crate::kernel::linear_dispatch;
-use crate::shape::{MAX_RANK, dense_strides, elements};
+use crate::shape::{MAX_RANK, NEST, dense_strides, elements};
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold};
 
 const NAME: &str = "reduce";
 
-/// What happens to the elements that become one.
+/// The operation that combines elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reduce {
     /// Sum.
     Sum,
     /// Sum over count; floats only.
     Mean,
-    /// Largest; of booleans: any.
+    /// Maximum; for booleans: any.
     Max,
-    /// Smallest; of booleans: all.
+    /// Minimum; for booleans: all.
     Min,
     /// Product.
     Prod,
@@ -30,60 +31,129 @@ pub enum Reduce {
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// How.
+    /// The operation.
     pub op: Reduce,
-    /// What input and output hold.
+    /// Element type of input and output.
     pub element: Element,
     /// Shape of the input.
     pub input: Vec<u32>,
-    /// Dimensions to reduce. The output has those left, or ones in their places: the same to a kernel.
+    /// Dimensions to reduce. Whether the output drops them or keeps them with an extent of one makes no difference.
     pub axes: Vec<usize>,
     /// Applied to a float result. Not [`Activation::Prelu`].
     pub activation: Activation,
 }
 
-/// A dimension, or neighbours merged into one, with its stride in the input.
+/// A dimension, or several merged neighbours, with its stride in the input.
 #[derive(Clone, Copy)]
 struct Dimension {
     extent: u32,
     stride: u32,
 }
 
-/// The work of one kernel.
+/// The loop nest of a kernel.
 struct Plan {
     kept: Vec<Dimension>,
     reduced: Vec<Dimension>,
-    /// Four neighbouring outputs at a time.
+    /// Vectors of four outputs.
     vec4: bool,
-    /// Four neighbours that become one at a time.
+    /// Whether vectors of four elements are combined to one.
     fold: bool,
-    /// The innermost dimension is reduced.
+    /// Whether the innermost dimension is reduced.
     along: bool,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+/// The number of invocations of a workgroup that share an output.
+#[derive(Clone, Copy)]
+pub(crate) struct Split {
+    invocations: u32,
+    workgroup: u32,
+}
+
+impl Split {
+    /// Number of reduced elements from which sharing is faster.
+    const MIN_SHARED: Threshold = Threshold::AtLeast(64);
+
+    /// Returns the number of outputs that occupy the device with one invocation each.
+    const fn enough_outputs(caps: &Caps) -> Threshold {
+        Threshold::AtLeast(if caps.software { 16 } else { 8192 })
+    }
+
+    /// Returns the thresholds of [`Split::new`].
+    pub(crate) fn thresholds(caps: &Caps) -> [Threshold; 2] {
+        [Self::MIN_SHARED, Self::enough_outputs(caps)]
+    }
+
+    /// Creates the split for `outputs` outputs, each of `reduced` elements.
+    pub(crate) fn new(caps: &Caps, outputs: u32, reduced: u32) -> Self {
+        let shared = Self::MIN_SHARED.holds(reduced) && !Self::enough_outputs(caps).holds(outputs);
+        match shared {
+            true => Self { invocations: 32, workgroup: 256 },
+            false => Self { invocations: 1, workgroup: if caps.software { 16 } else { 64 } },
+        }
+    }
+
+    pub(crate) fn apply(self, template: Template) -> Template {
+        template.number("WORKGROUP", self.workgroup).number("SPLIT", self.invocations)
+    }
+
+    /// Returns the outputs of a workgroup.
+    pub(crate) fn outputs(self) -> u64 {
+        u64::from(self.workgroup / self.invocations)
+    }
+}
+
+/// The number of invocations that share a row, in kernels that compute a row of outputs from a row of inputs.
+#[derive(Clone, Copy)]
+pub(crate) struct RowSplit {
+    invocations: u32,
+    workgroup: u32,
+}
+
+impl RowSplit {
+    /// Elements (or vectors) of a row from which neighbouring invocations share it, so that its reads are coalesced.
+    const LONG: Threshold = Threshold::AtLeast(32);
+
+    /// Returns the thresholds of [`RowSplit::new`].
+    pub(crate) fn thresholds(caps: &Caps) -> &'static [Threshold] {
+        // CPUs are fastest with a row per invocation.
+        if caps.software { &[] } else { &[Self::LONG] }
+    }
+
+    /// Creates the split for rows of `depth` elements or vectors.
+    pub(crate) fn new(caps: &Caps, depth: u32) -> Self {
+        match Self::thresholds(caps).iter().any(|long| long.holds(depth)) {
+            true => Self { invocations: 64, workgroup: 64 },
+            false => Self { invocations: 1, workgroup: if caps.software { 8 } else { 64 } },
+        }
+    }
+
+    pub(crate) fn apply(self, template: Template) -> Template {
+        template.number("WORKGROUP", self.workgroup).number("SPLIT", self.invocations).flag("ALONG", true)
+    }
+
+    /// Returns the rows of a workgroup.
+    pub(crate) fn rows(self) -> u64 {
+        u64::from(self.workgroup / self.invocations)
+    }
+}
+
+impl Shader for Spec {
     /// # Errors
-    /// When there is nothing to reduce or an axis isn't there, when the element doesn't go with the
-    /// reduction, and when more than six dimensions remain after merging neighbours.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For an empty input or a missing axis, for an activation of elements that are not floats, and for more than six
+    /// dimensions after merging neighbours.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let activates = self.activation != Activation::None || self.op == Reduce::Mean;
         let float = self.element == Element::F32;
         if activates && (!float || self.activation == Activation::Prelu) {
-            return Err(ShaderError::unsupported(NAME, format!("{self:?}")));
+            let why = format!("{:?} of {:?}, then {:?}", self.op, self.element, self.activation);
+            return Err(ShaderError::unsupported(NAME, why));
         }
         let plan = self.plan()?;
         let total = |dimensions: &[Dimension]| {
             elements(NAME, &dimensions.iter().map(|d| d.extent).collect::<Vec<_>>())
         };
         let (count, reduced) = (total(&plan.kept)?, total(&plan.reduced)?);
-        let split = split(caps, count, reduced);
-        let workgroup = match split {
-            1 if caps.software => 16,
-            1 => 64,
-            _ => 256,
-        };
+        let split = Split::new(caps, count, reduced);
         let (short, combine, folded) = match self.op {
             Reduce::Sum | Reduce::Mean => ("sum", "x + y", "v.x + v.y + v.z + v.w"),
             Reduce::Max => ("max", "max(x, y)", "max(max(v.x, v.y), max(v.z, v.w))"),
@@ -95,10 +165,8 @@ impl Spec {
             Reduce::Prod => "1",
             Reduce::Max | Reduce::Min => "input[base]",
         };
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/reduce.wgsl"))
-            .number("UNIFORM", 2)
-            .number("WORKGROUP", workgroup)
-            .number("SPLIT", split)
+        let template = split
+            .apply(Template::new(NAME, include_str!("wgsl/reduce.wgsl")))
             .number("KEPT", u32::try_from(plan.kept.len()).unwrap_or(u32::MAX))
             .number("REDUCED", u32::try_from(plan.reduced.len()).unwrap_or(u32::MAX))
             .flag("VEC4", plan.vec4)
@@ -109,8 +177,7 @@ impl Spec {
             .text("COMBINE", short, combine)
             .text("FOLDED", if plan.fold { short } else { "same" }, if plan.fold { folded } else { "v" })
             .text("START", short, start)
-            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
-            .render()?;
+            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"));
         let size = reduced * if plan.fold { 4 } else { 1 };
         let scale = if self.op == Reduce::Mean { (1.0 / f64::from(size)) as f32 } else { 1.0 };
         let dimensions = plan.kept.iter().rev().chain(plan.reduced.iter().rev());
@@ -119,22 +186,28 @@ impl Spec {
             |uniform, d| uniform.u32s([d.extent, d.stride]),
         );
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(count), u64::from(workgroup / split))?,
-            features: Features::default(),
+            dispatch: linear_dispatch(NAME, caps, u64::from(count), split.outputs())?,
         })
     }
 
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::Thresholds(thresholds(caps))
+    }
+}
+
+/// Returns the thresholds of all reductions.
+pub(crate) fn thresholds(caps: &Caps) -> Vec<Threshold> {
+    [NEST, Split::thresholds(caps)].concat()
+}
+
+impl Spec {
     fn plan(&self) -> Result<Plan, ShaderError> {
         let (mut kept, mut reduced, along) = dimensions(NAME, &self.input, &self.axes)?;
         // The innermost dimension has a stride of one; all others are multiples of its extent.
         let inner = if along { reduced.last_mut() } else { kept.last_mut() };
-        let fours = inner.as_ref().is_some_and(|d| d.stride == 1 && d.extent.is_multiple_of(4));
+        let fours = inner.as_ref().is_some_and(|d| d.stride == 1 && Threshold::VECTORS.holds(d.extent));
         if fours {
             if let Some(inner) = inner {
                 inner.extent /= 4;
@@ -146,20 +219,20 @@ impl Spec {
     }
 }
 
-/// Dimensions that are kept and those that are reduced, merged where they are neighbours, from the outermost in; whether
-/// the innermost is reduced.
+/// Returns the dimensions that are kept and those that are reduced, with neighbours merged, from the outermost in; and
+/// whether the innermost is reduced.
 fn dimensions(
     kernel: &'static str,
     input: &[u32],
     axes: &[usize],
 ) -> Result<(Vec<Dimension>, Vec<Dimension>, bool), ShaderError> {
     if elements(kernel, input)? == 0 || axes.iter().any(|axis| *axis >= input.len()) {
-        return Err(ShaderError::invalid(kernel, format!("axes {axes:?} of {input:?}")));
+        return Err(ShaderError::invalid(kernel, format!("axes {axes:?} of shape {input:?}")));
     }
     let (mut kept, mut reduced): (Vec<Dimension>, Vec<Dimension>) = (Vec::new(), Vec::new());
     let mut last = None;
     for (d, (extent, stride)) in input.iter().zip(dense_strides(input)).enumerate() {
-        if *extent == 1 {
+        if !Threshold::SEVERAL.holds(*extent) {
             continue;
         }
         let is_reduced = axes.contains(&d);
@@ -178,13 +251,14 @@ fn dimensions(
         }
     }
     if kept.len() + reduced.len() > MAX_RANK + 1 {
-        let text = format!("axes {axes:?} of {input:?}: over six dimensions");
-        return Err(ShaderError::unsupported(kernel, text));
+        let rank = kept.len() + reduced.len();
+        let why = format!("axes {axes:?} of {input:?}: {rank} dimensions; {} are supported", MAX_RANK + 1);
+        return Err(ShaderError::unsupported(kernel, why));
     }
     Ok((kept, reduced, last == Some(true)))
 }
 
-/// Extents and strides of the dimensions that are kept, and of those that are reduced.
+/// Returns extents and strides of the dimensions that are kept, and of those that are reduced.
 pub(crate) fn kept_and_reduced(
     kernel: &'static str,
     input: &[u32],
@@ -192,10 +266,4 @@ pub(crate) fn kept_and_reduced(
 ) -> Result<[Vec<[u32; 2]>; 2], ShaderError> {
     let (kept, reduced, _) = dimensions(kernel, input, axes)?;
     Ok([kept, reduced].map(|list| list.iter().map(|d| [d.extent, d.stride]).collect()))
-}
-
-/// How many invocations share an output: one where there are outputs enough to keep the device busy.
-pub(crate) fn split(caps: &Caps, outputs: u32, reduced: u32) -> u32 {
-    let enough = if caps.software { 16 } else { 8192 };
-    if outputs >= enough || reduced < 64 { 1 } else { 32 }
 }

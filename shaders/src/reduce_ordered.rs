@@ -1,38 +1,39 @@
-//! Reductions of integers in the order in which they lie: the mean of whole numbers, and products that are rounded after
-//! every factor, or that wrap around.
+//! Reductions of integers in memory order: truncated means, and products that are rounded after every factor, or that
+//! wrap.
 
+use crate::binding::bindings;
 use crate::reduce::kept_and_reduced;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold};
 
 const NAME: &str = "reduce_ordered";
 
-/// What happens to the elements that become one.
+/// The operation that combines elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ordered {
-    /// Their sum of 64 bits, divided by their number; what is behind the point is cut off.
+    /// Their 64-bit sum over their number, truncated.
     Mean,
-    /// The product of integers that stand for real numbers: the first, then after each one more, and at last alone,
-    /// times `multiplier * 2^-right`, rounded once, halves upwards.
+    /// The product of quantized integers. The product so far is multiplied by each next one and by
+    /// `multiplier * 2^-right`, rounded once, halves upwards; at the end by the latter alone.
     Product {
-        /// What stands for zero in the input.
+        /// Zero point of the input.
         input_zero: i32,
-        /// Of 15 bits.
+        /// 15 bits.
         multiplier: u32,
         /// From -31 to 63.
         right: i32,
-        /// What stands for zero in the output.
+        /// Zero point of the output.
         output_zero: i32,
-        /// The lowest and the highest result.
+        /// Minimum and maximum of the results.
         range: [i32; 2],
     },
-    /// The product of integers of fewer bits than 32.
+    /// The wrapping product of integers of fewer than 32 bits.
     Wrapped {
-        /// Bits of each.
+        /// Bits of an integer.
         bits: u32,
-        /// Whether they have signs.
+        /// Whether integers are signed.
         signed: bool,
     },
 }
@@ -42,7 +43,7 @@ pub enum Ordered {
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// How.
+    /// The operation.
     pub op: Ordered,
     /// Shape of the input.
     pub input: Vec<u32>,
@@ -50,28 +51,23 @@ pub struct Spec {
     pub axes: Vec<usize>,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When there is nothing to reduce or an axis isn't there, and when more than six dimensions remain after merging
-    /// neighbours.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For an empty input or a missing axis, and for more than six dimensions after merging neighbours.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let [kept, reduced] = kept_and_reduced(NAME, &self.input, &self.axes)?;
         let total = |dimensions: &[[u32; 2]]| {
             elements(NAME, &dimensions.iter().map(|[extent, _]| *extent).collect::<Vec<_>>())
         };
         let (count, combined) = (total(&kept)?, total(&reduced)?);
         let walk = Walk::new(NAME, caps, &[count])?;
-        let (key, wgsl) = walk
+        let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/reduce_ordered.wgsl")))
-            .number("UNIFORM", 2)
             .flag("MEAN", self.op == Ordered::Mean)
             .flag("RESCALES", matches!(self.op, Ordered::Product { .. }))
             .flag("WRAPS", matches!(self.op, Ordered::Wrapped { .. }))
             .number("KEPT", u32::try_from(kept.len()).unwrap_or(u32::MAX))
-            .number("REDUCED", u32::try_from(reduced.len()).unwrap_or(u32::MAX))
-            .render()?;
+            .number("REDUCED", u32::try_from(reduced.len()).unwrap_or(u32::MAX));
         let (mut numbers, mut factor, mut bits) = ([0; 4], (0, 0), [0, u32::MAX]);
         match self.op {
             Ordered::Mean => {}
@@ -87,14 +83,13 @@ impl Spec {
         let uniform = uniform.i32s(numbers).u32(factor.0).i32(factor.1).u32s(bits);
         let dimensions = kept.iter().rev().chain(reduced.iter().rev());
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(1)),
             uniform: dimensions.fold(uniform, |uniform, d| uniform.u32s(*d)).finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(&[Threshold::SEVERAL])
     }
 }

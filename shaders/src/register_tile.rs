@@ -1,14 +1,34 @@
-//! How products of matrices, and convolutions like them, are cut into invocations.
+//! The division of matrix products, and of convolutions computed like them, into invocations.
 
-use crate::Caps;
+use crate::epilogue::Epilogue;
 use crate::template::Template;
+use crate::{Binding, Caps, Features, Threshold, Variant};
 
-/// Invocations side by side along the output's channels or columns, where there are enough of these.
+/// Number of neighbouring invocations along the output's channels or columns, if there are at least as many of these.
 pub(crate) const LANES: u32 = 8;
-/// Fewer channels than that leave most of them idle.
-const FEW: [u32; 3] = [1, 2, 4];
+/// Numbers of channels with which most [`LANES`] would be idle.
+const FEW_CHANNELS: [u32; 3] = [1, 2, 4];
+/// Output channels or columns of an invocation.
+pub(crate) const WIDTHS: [u32; 3] = [4, 2, 1];
 
-/// What one invocation makes.
+/// Whether an output has one pixel (or row), or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pixels {
+    One,
+    Several,
+}
+
+impl Pixels {
+    /// All cases.
+    pub(crate) const ALL: [Self; 2] = [Self::One, Self::Several];
+
+    /// Returns the case of `count` pixels.
+    pub(crate) fn of(count: u32) -> Self {
+        if Threshold::SEVERAL.holds(count) { Self::Several } else { Self::One }
+    }
+}
+
+/// The outputs of one invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegisterTile {
     /// Output channels or columns.
@@ -19,18 +39,18 @@ pub(crate) struct RegisterTile {
     pub(crate) rows: u32,
     /// Invocations of a workgroup along the channels: [`LANES`], or one.
     pub(crate) lanes: u32,
-    /// Subgroups of [`LANES`] share their loads.
+    /// Whether the invocations of a subgroup of [`LANES`] share their loads.
     pub(crate) shared: bool,
-    /// The workgroup's rows of invocations make the same tile, each from its part of the depth.
+    /// Whether the rows of invocations of a workgroup compute the same tile, each from a part of the depth.
     pub(crate) split: bool,
 }
 
 impl RegisterTile {
-    /// For an output of `pixels` by a number of channels that takes this [`width`]. `shareable`: whether
-    /// the invocations side by side read the same input.
-    pub(crate) fn choose(caps: &Caps, width: u32, pixels: u32, shareable: bool) -> Self {
-        let single = pixels == 1;
-        // A CPU's loads cost far more than its arithmetic, and subgroups are its vectors.
+    /// Chooses a tile for an output of `pixels` by a number of channels with this [`width`]. With `shareable`,
+    /// neighbouring invocations read the same input.
+    pub(crate) fn choose(caps: &Caps, width: u32, pixels: Pixels, shareable: bool) -> Self {
+        let single = pixels == Pixels::One;
+        // On CPUs, loads cost far more than arithmetic, and subgroups are vectors.
         let shared = shareable && !single && caps.software && caps.subgroups && caps.subgroup_size == LANES;
         let pixels = match () {
             () if single => 1,
@@ -47,30 +67,55 @@ impl RegisterTile {
         Self { width, pixels, rows, lanes: LANES, shared, split }
     }
 
-    /// For a convolution whose output has so many `channels`, in `groups`.
-    pub(crate) fn convolution(caps: &Caps, channels: u32, groups: u32, pixels: u32) -> Self {
+    /// Chooses a tile for a convolution with `channels` output channels in `groups` groups.
+    pub(crate) fn convolution(caps: &Caps, channels: u32, groups: u32, pixels: Pixels) -> Self {
         let tile = Self::choose(caps, width(channels, channels / groups.max(1)), pixels, groups == 1);
-        if groups != 1 || pixels == 1 || !FEW.contains(&channels) {
+        if groups != 1 || pixels == Pixels::One || !FEW_CHANNELS.contains(&channels) {
             return tile;
         }
-        // Neighbours take pixels of their own, and the weights are the same for all.
+        // Neighbouring invocations compute different pixels with the same weights.
         let (pixels, rows) = if caps.software { (8, LANES) } else { (4, 64) };
         Self { width: channels, pixels, rows, lanes: 1, shared: false, split: false }
     }
 
-    /// Output channels or columns that a workgroup makes.
+    /// Returns the output channels or columns of a workgroup.
     pub(crate) fn breadth(&self) -> u32 {
         self.lanes * self.width
     }
 
-    /// Output pixels or rows that a workgroup makes.
+    /// Returns the output pixels or rows of a workgroup.
     pub(crate) fn reach(&self) -> u32 {
         if self.split { self.pixels } else { self.pixels * self.rows }
     }
 
-    /// Between the steps in depth that an invocation takes.
+    /// Returns the distance between the steps in depth of an invocation.
     pub(crate) fn stride(&self) -> u32 {
         if self.split { self.rows } else { 1 }
+    }
+
+    /// Returns the variant of a convolution. With `vec4`, the number of input channels of a group is a multiple of
+    /// four; `channels` is their number if it is below four, otherwise 0.
+    pub(crate) fn variant(
+        &self,
+        name: &'static str,
+        template: Template,
+        vec4: bool,
+        channels: u32,
+        pointwise: bool,
+        epilogue: &Epilogue,
+    ) -> Variant {
+        const BINDINGS: [Binding; 4] =
+            [Binding::Input(0), Binding::Weights, Binding::Output, Binding::Uniform];
+        let template = self
+            .apply(template)
+            .flag("IN_VEC4", vec4)
+            .number("CHANNELS", channels)
+            .flag("POINTWISE", pointwise);
+        let template = epilogue.apply(template, BINDINGS.len() as u32);
+        let bindings = BINDINGS.into_iter().chain(epilogue.bindings());
+        let features =
+            Features { subgroups: self.shared, halves: epilogue.has_halves(), ..Features::default() };
+        template.variant(name, bindings).with_features(features)
     }
 
     pub(crate) fn apply(&self, template: Template) -> Template {
@@ -79,16 +124,16 @@ impl RegisterTile {
             .number("PIXELS", self.pixels)
             .number("ROWS", self.rows)
             .number("LANES", self.lanes)
-            // Loads per tile and step in depth.
+            // Loads per tile and step in depth:
             .number("VECTORS", if self.shared { self.pixels / LANES } else { self.pixels })
             .flag("SHARED", self.shared)
             .flag("SPLIT", self.split)
     }
 }
 
-/// Channels of an invocation that make an output of so many `channels` cheapest, where those that must stay
-/// `together` come in multiples of them. Wide tiles load less, narrow ones leave fewer lanes idle: the costs
-/// are those of a step in depth, relative to each other, as measured on a software device.
+/// Returns the number of channels per invocation with the lowest cost for an output of `channels` channels, among the
+/// divisors of `together`, the number of channels in a group. Wide tiles load less, narrow ones leave fewer lanes idle.
+/// The costs are relative costs of a step in depth, measured on a software device.
 pub(crate) fn width(channels: u32, together: u32) -> u32 {
     let cost = |width: u32| {
         let step = match width {
@@ -98,16 +143,38 @@ pub(crate) fn width(channels: u32, together: u32) -> u32 {
         };
         u64::from(channels.div_ceil(LANES * width)) * step
     };
-    [4, 2, 1]
+    WIDTHS
         .into_iter()
         .filter(|width| together.is_multiple_of(*width))
         .min_by_key(|width| cost(*width))
         .unwrap_or(1)
 }
 
+/// Returns numbers of columns for each [`width`], both multiples of four and others.
+pub(crate) fn column_thresholds() -> Vec<Threshold> {
+    let kind = |columns: u32| (width(columns, columns), Threshold::VECTORS.holds(columns));
+    let is_first = |columns: &u32| (1..*columns).all(|fewer| kind(fewer) != kind(*columns));
+    (1..=MAX_WIDE_COLUMNS).filter(is_first).map(Threshold::Exactly).collect()
+}
+
+/// Number of columns from which widths repeat.
+const MAX_WIDE_COLUMNS: u32 = 2 * LANES * WIDTHS[0];
+
 #[cfg(test)]
 mod tests {
-    use super::{Caps, LANES, RegisterTile, width};
+    use super::{Caps, LANES, Pixels, RegisterTile, Threshold, WIDTHS, column_thresholds, width};
+
+    #[test]
+    fn every_width_has_its_columns() {
+        let columns: Vec<u32> = (column_thresholds().into_iter())
+            .map(|threshold| if let Threshold::Exactly(columns) = threshold { columns } else { 0 })
+            .collect();
+        for columns_of_kind in 1..10_000 {
+            let kind = |columns: u32| (width(columns, columns), columns.is_multiple_of(4));
+            assert!(columns.iter().any(|c| kind(*c) == kind(columns_of_kind)), "{columns_of_kind} columns");
+        }
+        assert!(WIDTHS.iter().all(|w| columns.iter().any(|c| width(*c, *c) == *w)));
+    }
 
     #[test]
     fn widths_waste_few_lanes() {
@@ -126,7 +193,7 @@ mod tests {
             [Caps::WEBGPU, Caps { software: true, subgroups: true, subgroup_size: LANES, ..Caps::WEBGPU }]
         {
             let lanes = |channels, groups, pixels| {
-                let tile = RegisterTile::convolution(&caps, channels, groups, pixels);
+                let tile = RegisterTile::convolution(&caps, channels, groups, Pixels::of(pixels));
                 assert!(
                     tile.lanes * tile.rows <= caps.max_invocations_per_workgroup
                         && channels % tile.width == 0

@@ -3,25 +3,25 @@
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Binding, Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold};
 
 const NAME: &str = "resize";
 
-/// How an output pixel comes about.
+/// The computation of an output pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resize {
     /// From the four input pixels around it, floats. Positions are computed from the sizes.
     Bilinear {
-        /// The corner pixels of input and output lie on top of each other.
+        /// Whether the corner pixels of input and output coincide.
         align_corners: bool,
-        /// Pixels are points in the middle of their square.
+        /// Whether the position of a pixel is the center of its square.
         half_pixel_centers: bool,
     },
-    /// From the four input pixels around it, signed integers of 8 bits. Fractions count 1/1024.
+    /// From the four input pixels around it, signed 8-bit integers. Fractions have a scale of 1/1024.
     Fixed,
-    /// The same of 16 bits.
+    /// The same for 16-bit integers.
     FixedWide,
-    /// From the four input pixels around it, unsigned integers of 8 bits. Fractions are floats.
+    /// From the four input pixels around it, unsigned 8-bit integers. Fractions are floats.
     Unsigned,
     /// From one input pixel, words of any kind.
     Nearest,
@@ -29,11 +29,11 @@ pub enum Resize {
 
 /// Images resized.
 ///
-/// Bindings: `Input(0)`, `Input(1)` but for [`Resize::Bilinear`] (three words for each output row, then for each output
-/// column: the input row in front of it, the one behind, and how far beyond the former), `Output`, `Uniform`.
+/// Bindings: `Input(0)`, `Input(1)` except for [`Resize::Bilinear`] (three words for each output row, then for each output
+/// column: the input row before it, the one after it, and the fraction between them), `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// How.
+    /// The computation of output pixels.
     pub op: Resize,
     /// `[batch, height, width, channels]`
     pub input: [u32; 4],
@@ -41,20 +41,18 @@ pub struct Spec {
     pub size: [u32; 2],
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When an extent is zero or when a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For an extent of zero, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let [batch, in_h, in_w, channels] = self.input;
         let [out_h, out_w] = self.size;
         elements(NAME, &[batch, out_h, out_w, channels])?;
         elements(NAME, &self.input)?;
         if self.input.contains(&0) || self.size.contains(&0) {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
-        let vec4 = channels.is_multiple_of(4);
+        let vec4 = Threshold::VECTORS.holds(channels);
         let unit = if vec4 { 4 } else { 1 };
         let walk = Walk::columns(NAME, caps, &[out_w, channels / unit], batch * out_h)?;
         let (align_corners, half) = match self.op {
@@ -76,16 +74,14 @@ impl Spec {
                 from as f32 / to as f32
             }
         };
-        let (key, wgsl) = walk
+        let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/resize.wgsl")))
-            .number("UNIFORM", if computed { 2 } else { 3 })
             .flag("VEC4", vec4)
             .flag("COMPUTED", computed)
             .flag("FIXED", matches!(self.op, Resize::Fixed | Resize::FixedWide))
             .flag("WIDE", self.op == Resize::FixedWide)
             .flag("NEAREST", self.op == Resize::Nearest)
-            .text("ELEMENT", element, element)
-            .render()?;
+            .text("ELEMENT", element, element);
         let uniform = walk
             .dimensions(walk.uniform(), |uniform, _| uniform)
             .u32s([in_h, in_w, out_h])
@@ -94,14 +90,13 @@ impl Spec {
         let taps = (!computed).then_some(Binding::Input(1));
         let bindings = [Binding::Input(0)].into_iter().chain(taps);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: bindings.chain([Binding::Output, Binding::Uniform]).collect(),
+            variant: template.variant(NAME, bindings.chain([Binding::Output, Binding::Uniform])),
             uniform: uniform.finish(),
             dispatch: walk.dispatch_rows(caps, out_h, batch)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(&[Threshold::VECTORS])
     }
 }

@@ -1,43 +1,44 @@
 //! RNN, one step or a sequence of them.
 
+use crate::binding::bindings;
 use crate::epilogue::Activation;
 use crate::kernel::check_dispatch;
 use crate::lstm::{bytes_of_cells, rows};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "rnn";
 
-/// All steps of an RNN. What its units get from the input is computed before: `[rows, units]`, with their biases.
+/// All steps of an RNN. The contributions of the input to the units are computed before: `[rows, units]`, with the biases.
 ///
-/// Bindings: `Input(0)` (that), `Input(1)` ([`Spec::constants`]), `Input(2)` (the last output of each sequence), `Output`
+/// Bindings: `Input(0)` (these contributions), `Input(1)` ([`Spec::constants`]), `Input(2)` (the last output of each sequence), `Output`
 /// (the results of all steps, and the last ones from [`Spec::state`] on), `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
-    /// Sequences.
+    /// Number of sequences.
     pub sequences: u32,
-    /// Steps of each.
+    /// Number of steps of each.
     pub steps: u32,
     /// Whether rows are sorted by step before sequence.
     pub time_major: bool,
-    /// Whether the last step comes first.
+    /// Whether steps run from the last to the first.
     pub backward: bool,
-    /// Units, which are the outputs.
+    /// Number of units, which are the outputs.
     pub units: u32,
-    /// Of the sums. Not [`Activation::Prelu`].
+    /// Applied to the sums. Not [`Activation::Prelu`].
     pub activation: Activation,
-    /// Recurrent weights are integers, for which last outputs are made integers.
+    /// Present where recurrent weights are integers: last outputs are quantized while running.
     pub hybrid: Option<Hybrid>,
-    /// Of what the parts of the output begin at multiples, in elements.
+    /// Alignment of the parts of the output, in elements.
     pub alignment: u32,
 }
 
-/// Products of floats with weights of integers: each vector of floats becomes integers with a scale of its own.
+/// Products of floats with integer weights: each vector of floats is quantized with a scale of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hybrid {
-    /// The vectors' range takes all integers; else their largest magnitude becomes 127.
+    /// Whether the integers cover the vector's range. Otherwise its largest magnitude becomes 127.
     pub asymmetric: bool,
     /// The scale of the recurrent weights.
     pub scale: f32,
@@ -53,10 +54,10 @@ pub enum Weights<'a> {
 }
 
 impl Spec {
-    /// Where in the output the last results of each sequence begin.
+    /// Returns the offset in the output of the last results of each sequence, in elements.
     ///
     /// # Errors
-    /// When there are too many elements.
+    /// For 2^31 elements or more.
     pub fn state(&self) -> Result<u32, ShaderError> {
         let results = elements(NAME, &[self.sequences, self.steps, self.units])?;
         Ok(results.next_multiple_of(self.alignment.max(1)))
@@ -65,7 +66,7 @@ impl Spec {
     /// Elements of the output.
     ///
     /// # Errors
-    /// When there are too many.
+    /// For 2^31 elements or more.
     pub fn elements(&self) -> Result<u32, ShaderError> {
         let parts = if self.hybrid.is_some() { 2 } else { 1 };
         elements(NAME, &[self.state()?.saturating_add(elements(NAME, &[self.sequences, self.units, parts])?)])
@@ -82,26 +83,24 @@ impl Spec {
             Weights::Integers(weights) => bytes_of_cells(weights, units, units).collect(),
         }
     }
+}
 
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For an RNN without units, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         self.elements()?;
         elements(NAME, &[self.units, self.units])?;
         if self.units == 0 || self.activation == Activation::Prelu {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         let most = caps.max_invocations_per_workgroup.min(256);
         let workgroup = self.units.next_power_of_two().clamp(32, most.max(32));
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/rnn.wgsl"))
-            .number("UNIFORM", 4)
+        let template = Template::new(NAME, include_str!("wgsl/rnn.wgsl"))
             .number("WORKGROUP", workgroup)
             .flag("HYBRID", self.hybrid.is_some())
             .flag("ASYMMETRIC", self.hybrid.is_some_and(|hybrid| hybrid.asymmetric))
-            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
-            .render()?;
+            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"));
         let state = self.state()?;
         let uniform = Uniform::default()
             .u32s([self.steps, self.units])
@@ -111,20 +110,13 @@ impl Spec {
             .f32(self.hybrid.map_or(0.0, |hybrid| hybrid.scale))
             .u32(0);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![
-                Binding::Input(0),
-                Binding::Input(1),
-                Binding::Input(2),
-                Binding::Output,
-                Binding::Uniform,
-            ],
+            variant: template.variant(NAME, bindings(3)),
             uniform: uniform.finish(),
             dispatch: check_dispatch(NAME, caps, [self.sequences.into(), 1, 1])?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }

@@ -1,15 +1,16 @@
-//! Scales for rows of floats that are about to become integers of 8 bits.
+//! Scales with which rows of floats are quantized to 8-bit integers.
 
+use crate::binding::bindings;
 use crate::kernel::linear_dispatch;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "row_scales";
 const WORKGROUP: u32 = 64;
 
-/// Per row of the input four floats: the scale of its integers, what stands for zero, one over the scale, and a zero.
+/// Four floats per row of the input: the scale of its integers, their zero point, the reciprocal of the scale, and 0.
 ///
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,31 +19,27 @@ pub struct Spec {
     pub rows: u32,
     /// Elements of a row.
     pub depth: u32,
-    /// The range from the lowest to the highest element takes all integers; else the largest magnitude becomes 127.
+    /// Whether the integers cover the range from the minimum to the maximum of the row. Otherwise the largest magnitude
+    /// becomes 127.
     pub asymmetric: bool,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When the tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &[self.rows, self.depth])?;
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/row_scales.wgsl"))
-            .number("UNIFORM", 2)
+        let template = Template::new(NAME, include_str!("wgsl/row_scales.wgsl"))
             .number("WORKGROUP", WORKGROUP)
-            .flag("ASYMMETRIC", self.asymmetric)
-            .render()?;
+            .flag("ASYMMETRIC", self.asymmetric);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(1)),
             uniform: Uniform::default().u32s([self.rows, self.depth, 0]).finish(),
             dispatch: linear_dispatch(NAME, caps, self.rows.into(), 1)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }

@@ -1,8 +1,9 @@
-//! Rows of floats as integers of 8 bits, with the scales that `row_scales` found.
+//! Quantization of rows of floats to 8-bit integers, with the scales of `row_scales`.
 
+use crate::binding::bindings;
 use crate::template::Template;
-use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::walk::{self, Walk};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold, Variant};
 
 const NAME: &str = "row_steps";
 
@@ -15,33 +16,32 @@ pub struct Spec {
     pub rows: u32,
     /// Elements of a row.
     pub depth: u32,
-    /// The lowest integer.
+    /// Minimum of the integers.
     pub low: i32,
 }
 
 impl Spec {
-    /// The kernel.
-    ///
+    fn variant(&self, vec4: bool) -> Variant {
+        let template = Template::new(NAME, include_str!("wgsl/row_steps.wgsl")).flag("VEC4", vec4);
+        walk::apply(template, 2, true).variant(NAME, bindings(2))
+    }
+}
+
+impl Shader for Spec {
     /// # Errors
-    /// When the tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let vec4 = self.depth.is_multiple_of(4);
+    /// For a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let vec4 = Threshold::VECTORS.holds(self.depth);
         let depth = if vec4 { self.depth / 4 } else { self.depth };
         let walk = Walk::new(NAME, caps, &[self.rows, depth])?;
-        let (key, wgsl) = walk
-            .apply(Template::new(NAME, include_str!("wgsl/row_steps.wgsl")))
-            .number("UNIFORM", 3)
-            .flag("VEC4", vec4)
-            .render()?;
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            variant: self.variant(vec4),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).i32(self.low).u32(0).finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::variants([true, false].map(|vec4| self.variant(vec4)))
     }
 }

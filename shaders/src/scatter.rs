@@ -1,73 +1,74 @@
 //! SCATTER_ND.
 
+use crate::binding::bindings;
 use crate::element::Element;
-use crate::shape::{MAX_RANK, dense_strides, elements};
+use crate::shape::{INDEX_DEPTHS, MAX_RANK, dense_strides, elements};
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "scatter";
 
-/// Tuples that all elements may look at together: what takes a device about a second.
-const MOST: u64 = 1 << 33;
+/// Maximum number of tuples that all elements compare together, which takes a device about a second.
+const MAX_COMPARISONS: u64 = 1 << 33;
 
-/// Zeros, to which the updates `[tuples, inner…]` are added at 32-bit index tuples, in their order; booleans are or-ed.
-/// A tuple that lies outside of the output is left out.
+/// Zeros, to which the updates `[tuples, inner…]` are added at 32-bit index tuples, in order; booleans are or-ed. Tuples
+/// outside of the output are ignored.
 ///
 /// Bindings: `Input(0)` (the indices), `Input(1)` (the updates), `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// What updates and output hold.
+    /// Element type of updates and output.
     pub element: Element,
     /// Shape of the output.
     pub output: Vec<u32>,
-    /// How many index tuples there are.
+    /// Number of index tuples.
     pub tuples: u32,
-    /// How many leading dimensions of the output a tuple has indices for.
+    /// Number of indices of a tuple, for the output's leading dimensions.
     pub depth: usize,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When tuples have more indices than the output has dimensions, for more than six, and when it takes too long.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let bad = || ShaderError::invalid(NAME, format!("{self:?}"));
+    /// For an empty output, tuples of more indices than the output has dimensions or more than six, and for more than 2^33
+    /// comparisons.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let bad = || ShaderError::contradiction(NAME, self);
         let (sizes, inner) = self.output.split_at_checked(self.depth).ok_or_else(bad)?;
         let count = elements(NAME, &self.output)?;
         if count == 0 {
             return Err(bad());
         }
         if self.depth > MAX_RANK {
-            return Err(ShaderError::unsupported(NAME, format!("tuples of {} indices", self.depth)));
+            return Err(ShaderError::unsupported(
+                NAME,
+                format!("tuples of {} indices; {MAX_RANK} are supported", self.depth),
+            ));
         }
-        if u64::from(count) * u64::from(self.tuples) > MOST {
-            let text = format!("{} updates of {count} elements", self.tuples);
+        if u64::from(count) * u64::from(self.tuples) > MAX_COMPARISONS {
+            let text =
+                format!("{} updates of {count} elements; products up to 2^33 are supported", self.tuples);
             return Err(ShaderError::unsupported(NAME, text));
         }
         let (places, inner) = (elements(NAME, sizes)?, elements(NAME, inner)?);
         elements(NAME, &[self.tuples, inner])?;
         let walk = Walk::new(NAME, caps, &[places, inner])?;
-        let (key, wgsl) = walk
+        let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/scatter.wgsl")))
-            .number("UNIFORM", 3)
             .number("DEPTH", u32::try_from(self.depth).unwrap_or(u32::MAX))
             .flag("OR", self.element == Element::Bool)
-            .text("ELEMENT", self.element.wgsl(), self.element.wgsl())
-            .render()?;
+            .text("ELEMENT", self.element.wgsl(), self.element.wgsl());
         let uniform = walk.dimensions(walk.uniform(), |uniform, _| uniform).u32(self.tuples);
         let indexed = sizes.iter().zip(dense_strides(sizes));
         let uniform = indexed.fold(uniform, |uniform, (size, stride)| uniform.u32s([*size, stride]));
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(2)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(&INDEX_DEPTHS)
     }
 }

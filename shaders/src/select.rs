@@ -1,9 +1,10 @@
 //! SELECT and SELECT_V2.
 
-use crate::shape::{MAX_RANK, Nest, broadcast_strides, elements};
+use crate::binding::bindings;
+use crate::shape::{MAX_RANK, NEST, Nest, broadcast_strides, elements};
 use crate::template::Template;
 use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "select";
 
@@ -13,29 +14,26 @@ const NAME: &str = "select";
 /// Bindings: `Input(0)` (the condition), `Input(1)` (a), `Input(2)` (b), `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Shape of the condition. Where a vector chooses rows, give it trailing extents of one.
+    /// Shape of the condition. A vector that chooses rows has trailing extents of one.
     pub condition: Vec<u32>,
-    /// Shape of what is taken where the condition holds.
+    /// Shape of the operand that is chosen where the condition is true.
     pub a: Vec<u32>,
-    /// Shape of what is taken elsewhere.
+    /// Shape of the other operand.
     pub b: Vec<u32>,
     /// Shape of the output.
     pub output: Vec<u32>,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When the shapes don't broadcast, and when more than six dimensions remain after merging those that
-    /// broadcast alike.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For shapes that do not broadcast, and for more than six dimensions after merging those that broadcast alike.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let strides = |shape: &[u32]| -> Result<Vec<i64>, ShaderError> {
             elements(NAME, shape)?;
             broadcast_strides(shape, &self.output)
                 .map(|strides| strides.into_iter().map(i64::from).collect())
                 .ok_or_else(|| {
-                    ShaderError::invalid(NAME, format!("{shape:?} doesn't broadcast to {:?}", self.output))
+                    ShaderError::invalid(NAME, format!("{shape:?} does not broadcast to {:?}", self.output))
                 })
         };
         elements(NAME, &self.output)?;
@@ -47,34 +45,28 @@ impl Spec {
         let vec4 = nest.split_vec4();
         let rank = nest.extents.len();
         if rank > MAX_RANK {
-            return Err(ShaderError::unsupported(NAME, format!("broadcasting in {rank} dimensions")));
+            return Err(ShaderError::unsupported(
+                NAME,
+                format!("broadcasting in {rank} dimensions; {MAX_RANK} are supported"),
+            ));
         }
         let walk = Walk::new(NAME, caps, &nest.extents)?;
         let [repeats_0, repeats_1, repeats_2] = nest.strides.each_ref().map(|s| s.last() == Some(&0));
-        let (key, wgsl) = walk
+        let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/select.wgsl")))
-            .number("UNIFORM", 4)
             .flag("VEC4", vec4)
             .flag("REPEATS_0", repeats_0)
             .flag("REPEATS_1", repeats_1)
-            .flag("REPEATS_2", repeats_2)
-            .render()?;
+            .flag("REPEATS_2", repeats_2);
         let uniform = walk.dimensions(walk.uniform(), |uniform, d| uniform.u32s(nest.unsigned_strides(d)));
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![
-                Binding::Input(0),
-                Binding::Input(1),
-                Binding::Input(2),
-                Binding::Output,
-                Binding::Uniform,
-            ],
+            variant: template.variant(NAME, bindings(3)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(&NEST)
     }
 }

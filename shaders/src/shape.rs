@@ -1,12 +1,12 @@
-//! Shape arithmetic shared by the families: element counts, broadcasting strides, collapsing dimensions.
+//! Shape arithmetic of all families: element counts, broadcasting strides, collapsing of dimensions.
 
-use crate::ShaderError;
+use crate::{ShaderError, Threshold};
 
-/// Highest rank that a tensor may have.
+/// Maximum rank of a tensor, and of a loop nest after collapsing.
 pub(crate) const MAX_RANK: usize = 6;
 
-/// Elements of a tensor. Kernels index with 32-bit integers, signed ones in places, so a count that
-/// doesn't fit 31 bits is an error; with it the products of any extents of the shape fit as well.
+/// Returns the number of elements of a tensor, below 2^31: kernels index with 32-bit integers, some of them signed. The
+/// product of any of the shape's extents other than zeros is below 2^31, too.
 pub(crate) fn elements(kernel: &'static str, shape: &[u32]) -> Result<u32, ShaderError> {
     let fits = |n: &u32| *n <= i32::MAX.unsigned_abs();
     shape
@@ -14,11 +14,14 @@ pub(crate) fn elements(kernel: &'static str, shape: &[u32]) -> Result<u32, Shade
         .try_fold(1_u32, |n, extent| n.checked_mul((*extent).max(1)).filter(fits))
         .map(|n| if shape.contains(&0) { 0 } else { n })
         .ok_or_else(|| {
-            ShaderError::unsupported(kernel, format!("a tensor of shape {shape:?}: over 2^31 elements"))
+            ShaderError::unsupported(
+                kernel,
+                format!("shape {shape:?} has 2^31 elements or more; fewer are supported"),
+            )
         })
 }
 
-/// Row-major strides of a dense tensor.
+/// Returns the row-major strides of a dense tensor.
 pub(crate) fn dense_strides(shape: &[u32]) -> Vec<u32> {
     let mut strides = vec![1; shape.len()];
     let mut stride = 1_u32;
@@ -29,8 +32,9 @@ pub(crate) fn dense_strides(shape: &[u32]) -> Vec<u32> {
     strides
 }
 
-/// Strides with which an operand of `shape` is read for every element of `output` (NumPy's
-/// broadcasting: aligned at the last dimension, an extent of one repeats). None: they don't fit.
+/// Returns the strides with which an operand of `shape` is read for each element of `output`, by NumPy's broadcasting:
+/// shapes are aligned at the last dimension, and an extent of one repeats. `None` if `shape` does not broadcast to
+/// `output`.
 pub(crate) fn broadcast_strides(shape: &[u32], output: &[u32]) -> Option<Vec<u32>> {
     let missing = output.len().checked_sub(shape.len())?;
     let mut strides = vec![0; output.len()];
@@ -46,6 +50,20 @@ pub(crate) fn broadcast_strides(shape: &[u32], output: &[u32]) -> Option<Vec<u32
     Some(strides)
 }
 
+/// The lengths of index tuples, which are the extents of the innermost dimension of indices.
+pub(crate) const INDEX_DEPTHS: [Threshold; MAX_RANK] = {
+    let mut depths = [Threshold::SEVERAL; MAX_RANK];
+    let mut depth = 0;
+    while depth < MAX_RANK {
+        depths[depth] = Threshold::Exactly(depth as u32 + 1);
+        depth += 1;
+    }
+    depths
+};
+
+/// The thresholds at which a collapsed nest changes: extents of one are dropped, vectors of four are split off.
+pub(crate) const NEST: [Threshold; 2] = [Threshold::SEVERAL, Threshold::VECTORS];
+
 /// A loop nest over an output: extents from the outermost in, and per operand the stride of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nest<const N: usize> {
@@ -54,12 +72,12 @@ pub(crate) struct Nest<const N: usize> {
 }
 
 impl<const N: usize> Nest<N> {
-    /// Drops extents of one and merges neighbours that every operand walks like one dimension. At least
-    /// one dimension remains.
+    /// Drops extents of one, and merges neighbours with one constant stride in all operands. At least one dimension
+    /// remains.
     pub(crate) fn collapse(&self) -> Self {
         let mut out = Self { extents: Vec::new(), strides: std::array::from_fn(|_| Vec::new()) };
         for (i, extent) in self.extents.iter().enumerate() {
-            if *extent == 1 {
+            if !Threshold::SEVERAL.holds(*extent) {
                 continue;
             }
             let stride = |operand: &Vec<i64>| operand.get(i).copied().unwrap_or(0);
@@ -91,20 +109,22 @@ impl<const N: usize> Nest<N> {
         out
     }
 
-    /// The operands' strides along dimension `d`, none of them negative.
+    /// Returns the operands' strides along dimension `d`, all of them non-negative.
     pub(crate) fn unsigned_strides(&self, d: usize) -> [u32; N] {
         self.strides.each_ref().map(|s| s.get(d).and_then(|s| u32::try_from(*s).ok()).unwrap_or(0))
     }
 
-    /// Turns the innermost dimension into vectors of four, where its extent and all operands allow: an
-    /// operand either walks it element by element, with its other strides in fours, or repeats one
-    /// element along it and keeps its strides.
+    /// Divides the innermost dimension into vectors of four, if its extent and all operands allow that; returns whether
+    /// it did. An operand either has stride 1 there and other strides that are multiples of four, or repeats one
+    /// element.
     pub(crate) fn split_vec4(&mut self) -> bool {
         let in_fours = |strides: &Vec<i64>| match strides.split_last() {
             Some((1, outer)) => outer.iter().all(|s| s % 4 == 0),
             last => matches!(last, Some((0, _))),
         };
-        let Some(inner) = self.extents.last_mut().filter(|n| n.is_multiple_of(4)) else { return false };
+        let Some(inner) = self.extents.last_mut().filter(|n| Threshold::VECTORS.holds(**n)) else {
+            return false;
+        };
         if !self.strides.iter().all(in_fours) {
             return false;
         }
@@ -130,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn collapses_what_walks_together() {
+    fn neighbours_with_one_stride_are_merged() {
         check(&[2, 3, 4], [&[12, 4, 1], &[12, 4, 1]], &[24], [&[1], &[1]]);
         check(&[2, 3, 4], [&[12, 4, 1], &[0, 0, 1]], &[6, 4], [&[4, 1], &[0, 1]]);
         check(&[2, 1, 4], [&[4, 9, 1], &[0, 9, 0]], &[8], [&[1], &[0]]);
@@ -147,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_indices_cannot_reach() {
+    fn counts_beyond_31_bits_are_errors() {
         assert_eq!(elements("test", &[4, 0, 5]), Ok(0));
         assert_eq!(elements("test", &[1 << 15, (1 << 16) - 1]), Ok(2_147_450_880));
         assert!(elements("test", &[1 << 16, 1 << 15]).is_err());

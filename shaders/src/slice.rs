@@ -1,8 +1,8 @@
 //! SLICE, STRIDED_SLICE, REVERSE, and with them SPLIT and UNPACK, whose outputs are slices.
 
-use crate::copy::{Copy, signed};
-use crate::shape::{Nest, dense_strides, elements};
-use crate::{Binding, Caps, Kernel, ShaderError};
+use crate::copy::{self, Copy, signed};
+use crate::shape::{MAX_RANK, Nest, dense_strides, elements};
+use crate::{Binding, Caps, Kernel, OtherSizes, Shader, ShaderError, Variant};
 
 const NAME: &str = "slice";
 
@@ -17,17 +17,20 @@ pub struct Spec {
     pub output: Vec<u32>,
     /// First index per dimension.
     pub begin: Vec<u32>,
-    /// Step per dimension; negative ones walk backwards.
+    /// Step per dimension; a negative one reverses the order.
     pub step: Vec<i32>,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+/// Returns the variants of all slices of tensors of up to `rank` dimensions.
+pub fn variants(rank: usize) -> impl Iterator<Item = Variant> {
+    let of_rank = |rank| [true, false].map(|vec4| copy::variant(NAME, Binding::Input(0), rank, vec4));
+    (1..=rank.min(MAX_RANK)).flat_map(of_rank)
+}
+
+impl Shader for Spec {
     /// # Errors
-    /// When an index lies outside the input, and when more than six dimensions remain after merging
-    /// those that are taken whole.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For an index outside of the input, and for more than six dimensions after merging those that are copied whole.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &self.input)?;
         elements(NAME, &self.output)?;
         let rank = self.input.len();
@@ -40,7 +43,7 @@ impl Spec {
         if [self.output.len(), self.begin.len(), self.step.len()] != [rank; 3]
             || !(0..rank).all(|d| inside(d) == Some(true))
         {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         let dense = dense_strides(&self.input);
         let from = dense.iter().zip(&self.begin).map(|(s, b)| i64::from(*s) * i64::from(*b)).sum();
@@ -48,5 +51,9 @@ impl Spec {
         let nest =
             Nest { extents: self.output.clone(), strides: [steps, signed(&dense_strides(&self.output))] };
         Copy { name: NAME, input: Binding::Input(0), nest, from, to: 0 }.kernel(caps)
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        copy::other_sizes()
     }
 }

@@ -1,10 +1,12 @@
 //! SOFTMAX and LOG_SOFTMAX.
 
+use crate::binding::bindings;
 use crate::kernel::linear_dispatch;
+use crate::reduce::RowSplit;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold};
 
 const NAME: &str = "softmax";
 
@@ -23,41 +25,30 @@ pub struct Spec {
     pub log: bool,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When a row is empty, `beta` isn't positive, or a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For an empty row, a `beta` that is not positive, and a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &[self.rows, self.depth])?;
         if self.depth == 0 || self.beta.is_nan() || self.beta <= 0.0 {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            let why = format!("rows of {} elements, beta {}", self.depth, self.beta);
+            return Err(ShaderError::invalid(NAME, why));
         }
-        let vec4 = self.depth.is_multiple_of(4);
+        let vec4 = Threshold::VECTORS.holds(self.depth);
         let depth = if vec4 { self.depth / 4 } else { self.depth };
-        // Side by side, so that a row's reads are neighbours; on a CPU a row to an invocation is best.
-        let (split, workgroup) = match () {
-            () if caps.software => (1, 8),
-            () if depth < 32 => (1, 64),
-            () => (64, 64),
-        };
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/softmax.wgsl"))
-            .number("UNIFORM", 2)
-            .number("WORKGROUP", workgroup)
-            .number("SPLIT", split)
-            .flag("ALONG", true)
+        let split = RowSplit::new(caps, depth);
+        let template = split
+            .apply(Template::new(NAME, include_str!("wgsl/softmax.wgsl")))
             .flag("VEC4", vec4)
-            .flag("LOG", self.log)
-            .render()?;
+            .flag("LOG", self.log);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(1)),
             uniform: Uniform::default().u32s([self.rows, depth]).f32(self.beta).finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), u64::from(workgroup / split))?,
-            features: Features::default(),
+            dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), split.rows())?,
         })
+    }
+
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(RowSplit::thresholds(caps).iter().chain(&[Threshold::VECTORS]))
     }
 }

@@ -1,15 +1,17 @@
 //! SOFTMAX of 16-bit integers.
 
+use crate::binding::bindings;
 use crate::kernel::linear_dispatch;
+use crate::reduce::RowSplit;
 use crate::rescale::Factor;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "softmax_wide";
 
-/// Of each row, `exp(x - max) / sum(exp(x - max))`, in the field's arithmetic for 16 bits.
+/// `exp(x - max) / sum(exp(x - max))` of each row, in TFLite's 16-bit arithmetic.
 ///
 /// Bindings: `Input(0)`, `Input(1)` (513 points of `exp`, then 513 of an inverse, 128 values apart), `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,36 +24,25 @@ pub struct Spec {
     pub to_table: Factor,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When a row is empty or too long, or a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For a row that is empty or longer than 65535, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if elements(NAME, &[self.rows, self.depth])? == 0 || self.depth > u16::MAX.into() {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            let why = format!("{} rows of {} elements; 1 to 65535 are supported", self.rows, self.depth);
+            return Err(ShaderError::invalid(NAME, why));
         }
-        let (split, workgroup) = match () {
-            () if caps.software => (1, 8),
-            () if self.depth < 32 => (1, 64),
-            () => (64, 64),
-        };
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/softmax_wide.wgsl"))
-            .number("UNIFORM", 3)
-            .number("WORKGROUP", workgroup)
-            .number("SPLIT", split)
-            .flag("ALONG", true)
-            .render()?;
+        let split = RowSplit::new(caps, self.depth);
+        let template = split.apply(Template::new(NAME, include_str!("wgsl/softmax_wide.wgsl")));
         let uniform = Uniform::default().u32s([self.rows, self.depth]);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(2)),
             uniform: uniform.i32s([self.to_table.multiplier, self.to_table.shift]).finish(),
-            dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), u64::from(workgroup / split))?,
-            features: Features::default(),
+            dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), split.rows())?,
         })
+    }
+
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::thresholds(RowSplit::thresholds(caps))
     }
 }

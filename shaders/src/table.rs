@@ -1,15 +1,16 @@
-//! Functions of one integer by a table of all results.
+//! Functions of one integer, as a table of all results.
 
+use crate::binding::bindings;
 use crate::shape::elements;
 use crate::template::Template;
-use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::walk::{self, Walk};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold, Variant};
 
 const NAME: &str = "table";
 
 /// `output[i] = table[input[i]]`, on words. Negative inputs count from the table's end.
 ///
-/// Bindings: `Input(0)` (the table), `Input(1)` (what is looked up), `Output`, `Uniform`.
+/// Bindings: `Input(0)` (the table), `Input(1)` (its indices), `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// Length of the table, a power of two.
@@ -19,33 +20,32 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The kernel.
-    ///
+    fn variant(&self, vec4: bool) -> Variant {
+        let template = Template::new(NAME, include_str!("wgsl/table.wgsl")).flag("VEC4", vec4);
+        walk::apply(template, 1, true).variant(NAME, bindings(2))
+    }
+}
+
+impl Shader for Spec {
     /// # Errors
-    /// When the table's length is no power of two, or the tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For a table whose length is not a power of two, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &[self.elements])?;
         if !self.entries.is_power_of_two() {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            let why = format!("a table of {} entries; powers of two are supported", self.entries);
+            return Err(ShaderError::invalid(NAME, why));
         }
-        let vec4 = self.elements.is_multiple_of(4);
+        let vec4 = Threshold::VECTORS.holds(self.elements);
         let count = if vec4 { self.elements / 4 } else { self.elements };
         let walk = Walk::new(NAME, caps, &[count])?;
-        let (key, wgsl) = walk
-            .apply(Template::new(NAME, include_str!("wgsl/table.wgsl")))
-            .number("UNIFORM", 3)
-            .flag("VEC4", vec4)
-            .render()?;
-        let uniform = walk.dimensions(walk.uniform(), |uniform, _| uniform).u32(self.entries - 1);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Input(1), Binding::Output, Binding::Uniform],
-            uniform: uniform.finish(),
+            variant: self.variant(vec4),
+            uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).u32(self.entries - 1).finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::variants([true, false].map(|vec4| self.variant(vec4)))
     }
 }

@@ -1,7 +1,7 @@
-//! The template layer: turns a kernel source and a few values into plain WGSL.
+//! The template layer: renders plain WGSL from a kernel source and the values that specialize it.
 //!
 //! A source is WGSL with lines that begin with `#` and with `{{…}}` substitutions of a name or of an
-//! [expression](crate::expression) of whole numbers:
+//! [expression](crate::expression) of integers:
 //!
 //! ```text
 //! #include "divide"            the text of wgsl/include/divide.wgsl
@@ -12,37 +12,31 @@
 //! #endfor
 //! ```
 //!
-//! Loops unroll register tiles: arrays indexed by a variable would leave registers on many drivers.
-//! Every name must have a value, so that a misspelt flag is an error instead of a dead branch.
+//! Loops unroll register tiles: many drivers move an array that is indexed by a variable out of registers.
+//! A name without a value is an error, so that a misspelt flag does not become a dead branch.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
 
 use crate::ShaderError;
 use crate::expression::evaluate;
 
-/// Texts by their keys, each with where its source is: kernels are asked for far more often than there are new texts.
-static TEXTS: Mutex<BTreeMap<String, (usize, String)>> = Mutex::new(BTreeMap::new());
-
-/// Gives the memory of all texts back: a library that holds this crate may be unloaded.
-pub fn forget_texts() {
-    TEXTS.lock().unwrap_or_else(PoisonError::into_inner).clear();
-}
-
-/// A kernel source with the values that specialise it.
+/// A kernel source with the values that specialize it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     kernel: &'static str,
     source: &'static str,
     values: BTreeMap<&'static str, Value>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Value {
     Number(u32),
-    /// Text with the short name that stands for it in the key.
+    /// Text, with the short name that replaces it in the key.
     Text {
-        name: String,
-        text: String,
+        name: Cow<'static, str>,
+        text: Cow<'static, str>,
     },
 }
 
@@ -60,19 +54,19 @@ impl Template {
         self.number(name, u32::from(value))
     }
 
-    /// A value that is a piece of WGSL. Equal short names must mean equal texts.
+    /// Creates a value that is a piece of WGSL. Equal short names must mean equal texts.
     pub(crate) fn text(
         mut self,
         name: &'static str,
-        short: impl Into<String>,
-        text: impl Into<String>,
+        short: impl Into<Cow<'static, str>>,
+        text: impl Into<Cow<'static, str>>,
     ) -> Self {
         self.values.insert(name, Value::Text { name: short.into(), text: text.into() });
         self
     }
 
-    /// The key of the text and the text.
-    pub(crate) fn render(&self) -> Result<(String, String), ShaderError> {
+    /// Returns the kernel with its values, such as `cast:FROM=f32,TO=i32,VEC4=1`.
+    pub(crate) fn key(&self) -> String {
         let mut key = String::from(self.kernel);
         for (i, (name, value)) in self.values.iter().enumerate() {
             let separator = if i == 0 { ':' } else { ',' };
@@ -82,19 +76,16 @@ impl Template {
                 Value::Text { name: short, .. } => write!(key, "{separator}{name}={short}"),
             };
         }
-        let source = self.source.as_ptr().addr();
-        let texts = || TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((from, text)) = texts().get(&key)
-            && *from == source
-        {
-            return Ok((key, text.clone()));
-        }
+        key
+    }
+
+    /// Returns the WGSL text.
+    pub(crate) fn render(&self) -> Result<String, ShaderError> {
         let mut out = String::with_capacity(self.source.len() * 2);
         let lines: Vec<Line> =
             self.source.lines().enumerate().map(|(i, text)| Line { number: i + 1, text }).collect();
         self.block(&lines, &mut Vec::new(), &mut out)?;
-        texts().insert(key.clone(), (source, out.clone()));
-        Ok((key, out))
+        Ok(out)
     }
 
     fn block<'a>(
@@ -116,7 +107,7 @@ impl Template {
                 "include" => {
                     let name = argument.trim().trim_matches('"');
                     let text = include(name)
-                        .ok_or_else(|| self.error(*line, format!("no snippet is named {name}")))?;
+                        .ok_or_else(|| self.error(*line, format!("unknown snippet {name:?}")))?;
                     let lines: Vec<Line> =
                         text.lines().map(|text| Line { number: line.number, text }).collect();
                     self.block(&lines, &mut Vec::new(), out)?;
@@ -222,7 +213,7 @@ impl Template {
     }
 }
 
-/// A line of a source and where it stands there, from 1.
+/// A line of a source with its number, from 1.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     number: usize,
@@ -275,9 +266,8 @@ mod tests {
             .flag("YES", true)
             .flag("NO", false)
             .text("CODE", "short", "a + b");
-        let (key, text) = template.render().unwrap();
-        assert_eq!(key, "test:CODE=short,N=2,NO=0,YES=1");
-        assert_eq!(text, expected);
+        assert_eq!(template.key(), "test:CODE=short,N=2,NO=0,YES=1");
+        assert_eq!(template.render().unwrap(), expected);
     }
 
     fn check_error(source: &'static str, expected: &str) {
@@ -306,11 +296,11 @@ mod tests {
     }
 
     #[test]
-    fn reports_mistakes_with_their_line() {
-        check_error("a\n#if TYPO\n#endif", "test: template line 2: no number is named \"TYPO\"");
+    fn errors_name_the_line() {
+        check_error("a\n#if TYPO\n#endif", "test: template line 2: unknown name \"TYPO\"");
         check_error("#for i in 0..N", "test: template line 1: #for without #endfor");
         check_error("{{N", "test: template line 1: {{ without }}");
         check_error("#endif", "test: template line 1: unknown directive #endif");
-        check_error("#include \"nothing\"", "test: template line 1: no snippet is named nothing");
+        check_error("#include \"nothing\"", "test: template line 1: unknown snippet \"nothing\"");
     }
 }

@@ -1,13 +1,13 @@
 //! TILE and BROADCAST_TO.
 
-use crate::copy::{Copy, signed};
+use crate::copy::{self, Copy, signed};
 use crate::shape::{Nest, dense_strides, elements};
-use crate::{Binding, Caps, Kernel, ShaderError};
+use crate::{Binding, Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "tile";
 
-/// The input repeated `multiples[d]` times along each dimension, for elements of 32 bits. Broadcasting to
-/// a shape repeats the dimensions of extent one.
+/// The input repeated `multiples[d]` times along each dimension, for elements of 32 bits. Broadcasting to a shape repeats
+/// dimensions of extent one.
 ///
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,22 +18,24 @@ pub struct Spec {
     pub multiples: Vec<u32>,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When the ranks differ, and when more than six dimensions remain after merging those that aren't
-    /// repeated.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For different ranks, and for more than six dimensions after merging those that are not repeated.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if self.input.len() != self.multiples.len() {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
-        let too_large = || ShaderError::unsupported(NAME, format!("{self:?}: over 2^31 elements"));
+        let too_large = || {
+            ShaderError::unsupported(
+                NAME,
+                format!("{:?} times {:?}: 2^31 elements or more", self.input, self.multiples),
+            )
+        };
         let output: Option<Vec<u32>> =
             self.input.iter().zip(&self.multiples).map(|(n, times)| n.checked_mul(*times)).collect();
         let output = output.ok_or_else(too_large)?;
         elements(NAME, &output)?;
-        // Every dimension falls into two: repetitions, which stay in place in the input, and the input's own.
+        // Every dimension is divided into two: repetitions, with a stride of 0 in the input, and the input's elements.
         let (from, to) = (dense_strides(&self.input), dense_strides(&output));
         let pairs = |outer: Vec<u32>, inner: &[u32]| -> Vec<u32> {
             outer.iter().zip(inner).flat_map(|(o, i)| [*o, *i]).collect()
@@ -45,5 +47,9 @@ impl Spec {
             strides: [signed(&pairs(still, &from)), signed(&pairs(leaps, &to))],
         };
         Copy { name: NAME, input: Binding::Input(0), nest, from: 0, to: 0 }.kernel(caps)
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        copy::other_sizes()
     }
 }

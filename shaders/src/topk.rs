@@ -1,65 +1,64 @@
 //! TOPK_V2.
 
+use crate::binding::bindings;
 use crate::element::Element;
 use crate::kernel::linear_dispatch;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "topk";
 
-/// Elements that a workgroup may look at, over all of its rounds: what takes a device about a second.
-const MOST: u64 = 1 << 31;
+/// Maximum number of elements that a workgroup compares in all rounds, which takes a device about a second.
+const MAX_COMPARISONS: u64 = 1 << 31;
 
-/// The 32-bit indices of the largest elements of each row, from the largest down, the first of equals first; what is
-/// no number comes last. The elements themselves are a [gather](crate::gather) away.
+/// The 32-bit indices of the largest elements of each row, in descending order, equal elements by ascending index, NaN last.
+/// A [gather](crate::gather) with these indices returns the elements.
 ///
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// What is compared.
+    /// Element type.
     pub element: Element,
     /// Rows: the product of all extents but the last.
     pub rows: u32,
     /// Elements of a row: the last extent.
     pub size: u32,
-    /// How many of each row.
+    /// Number of indices per row.
     pub wanted: u32,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When a row is empty or has fewer elements than wanted, when a tensor is larger than one dispatch reaches, and
-    /// when it takes too long.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For a row that is empty or has fewer elements than wanted, for more than 2^31 comparisons per row, and for a tensor
+    /// larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if elements(NAME, &[self.rows, self.size])? == 0 || self.wanted > self.size {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
-        if u64::from(self.size) * u64::from(self.wanted) > MOST {
-            let text = format!("{} of {} elements of a row", self.wanted, self.size);
+        if u64::from(self.size) * u64::from(self.wanted) > MAX_COMPARISONS {
+            let text = format!(
+                "{} of {} elements of a row; products up to 2^31 are supported",
+                self.wanted, self.size
+            );
             return Err(ShaderError::unsupported(NAME, text));
         }
         let workgroup = if caps.software { 8 } else { 256 };
-        let (key, wgsl) = Template::new(NAME, include_str!("wgsl/topk.wgsl"))
-            .number("UNIFORM", 2)
+        let template = Template::new(NAME, include_str!("wgsl/topk.wgsl"))
             .number("WORKGROUP", workgroup)
             .number("SPLIT", workgroup)
             .flag("ALONG", true)
             .flag("FLOAT", self.element == Element::F32)
-            .flag("LARGEST", true)
-            .render()?;
+            .flag("LARGEST", true);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: template.variant(NAME, bindings(1)),
             uniform: Uniform::default().u32s([self.rows, self.size, self.wanted]).finish(),
             dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), 1)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::SAME
     }
 }

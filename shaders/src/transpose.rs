@@ -1,8 +1,8 @@
 //! Transposition.
 
-use crate::copy::{Copy, signed};
+use crate::copy::{self, Copy, signed};
 use crate::shape::{Nest, dense_strides, elements};
-use crate::{Binding, Caps, Kernel, ShaderError};
+use crate::{Binding, Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "transpose";
 
@@ -17,19 +17,16 @@ pub struct Spec {
     pub permutation: Vec<usize>,
 }
 
-impl Spec {
-    /// The kernel.
-    ///
+impl Shader for Spec {
     /// # Errors
-    /// When `permutation` isn't one, and when more than six dimensions remain after merging neighbours
-    /// that stay together.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+    /// For a `permutation` that is not one, and for more than six dimensions after merging neighbours that stay together.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &self.input)?;
         let strides = dense_strides(&self.input);
         let mut used = self.permutation.clone();
         used.sort_unstable();
         if !used.iter().copied().eq(0..self.input.len()) {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         let pick = |from: &[u32]| -> Vec<u32> {
             self.permutation.iter().filter_map(|d| from.get(*d).copied()).collect()
@@ -37,5 +34,9 @@ impl Spec {
         let extents = pick(&self.input);
         let nest = Nest { strides: [signed(&pick(&strides)), signed(&dense_strides(&extents))], extents };
         Copy { name: NAME, input: Binding::Input(0), nest, from: 0, to: 0 }.kernel(caps)
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        copy::other_sizes()
     }
 }

@@ -3,16 +3,16 @@
 use crate::conv_2d::{few_channels, pack, pack_integers};
 use crate::epilogue::Epilogue;
 use crate::kernel::check_dispatch;
-use crate::register_tile::{RegisterTile, width};
+use crate::register_tile::{Pixels, RegisterTile, WIDTHS, width};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold, Variant};
 
 const NAME: &str = "transpose_conv";
 
-/// `output = epilogue(transposed convolution(input, filter) + bias)`: input pixel `i` goes, through tap `k`
-/// of the filter, into output pixel `i * stride + k - padding`.
+/// `output = epilogue(transposed convolution(input, filter) + bias)`: input pixel `i` contributes, through tap `k` of the
+/// filter, to output pixel `i * stride + k - padding`.
 ///
 /// Bindings: `Input(0)`, `Weights`, `Output`, `Uniform`, then those of the epilogue.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,9 +25,9 @@ pub struct Spec {
     pub filter: [u32; 4],
     /// `[height, width]`
     pub stride: [u32; 2],
-    /// Rows above and columns left of the output that are cut off.
+    /// Rows above and columns left of the output that are cropped.
     pub padding: [u32; 2],
-    /// What happens to the result.
+    /// Applied to the result.
     pub epilogue: Epilogue,
 }
 
@@ -38,7 +38,7 @@ impl Spec {
             && (input[0], input[3], output[3]) == (output[0], filter[3], filter[0])
             && !stride.contains(&0);
         if !fits {
-            return Err(ShaderError::invalid(NAME, format!("{self:?}")));
+            return Err(ShaderError::contradiction(NAME, self));
         }
         for shape in [input, output, filter] {
             elements(NAME, shape)?;
@@ -49,45 +49,58 @@ impl Spec {
         Ok(())
     }
 
-    /// The kernel.
+    /// Returns the kernel of a filter that the model computes, with a variant that suits filters of nearly all sizes.
     ///
     /// # Errors
-    /// When the shapes contradict each other or when a tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        self.text(caps, false)
-    }
-
-    /// A kernel whose text is the same for nearly all filters, which takes longer with some.
-    ///
-    /// # Errors
-    /// See [`Spec::kernel`].
+    /// See [`Shader::kernel`].
     pub fn any_filter(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        self.text(caps, true)
+        let [.., out_c] = self.output;
+        self.kernel_of(
+            |pixels| {
+                let tile = RegisterTile::choose(caps, width(out_c, out_c), pixels, true);
+                (tile, self.variant(tile, Threshold::VECTORS.holds(self.input[3]), 0))
+            },
+            caps,
+        )
     }
 
-    fn text(&self, caps: &Caps, any: bool) -> Result<Kernel, ShaderError> {
+    /// Returns all variants of [`Spec::any_filter`].
+    pub fn any_filter_variants(&self, caps: &Caps) -> Vec<Variant> {
+        let tiles = WIDTHS
+            .into_iter()
+            .flat_map(|width| Pixels::ALL.map(|pixels| RegisterTile::choose(caps, width, pixels, true)));
+        tiles.flat_map(|tile| [true, false].map(|vec4| self.variant(tile, vec4, 0))).collect()
+    }
+
+    /// Returns the variant of the constant filter.
+    fn known_filter(&self, caps: &Caps, pixels: Pixels) -> (RegisterTile, Variant) {
+        let [.., in_c] = self.input;
+        let tile = RegisterTile::convolution(caps, self.output[3], 1, pixels);
+        (tile, self.variant(tile, Threshold::VECTORS.holds(in_c), few_channels(in_c)))
+    }
+
+    fn variant(&self, tile: RegisterTile, vec4: bool, channels: u32) -> Variant {
+        let template = Template::new(NAME, include_str!("wgsl/transpose_conv.wgsl"));
+        tile.variant(NAME, template, vec4, channels, false, &self.epilogue)
+    }
+
+    fn kernel_of(
+        &self,
+        variant: impl FnOnce(Pixels) -> (RegisterTile, Variant),
+        caps: &Caps,
+    ) -> Result<Kernel, ShaderError> {
         self.check()?;
         let [_, in_h, in_w, in_c] = self.input;
         let [batch, out_h, out_w, out_c] = self.output;
         let [_, kernel_h, kernel_w, _] = self.filter;
-        let (vec4, vectors) = (in_c.is_multiple_of(4), in_c.div_ceil(4));
+        let (vec4, vectors) = (Threshold::VECTORS.holds(in_c), in_c.div_ceil(4));
         let [stride_h, stride_w] = self.stride;
         let (phase_h, phase_w) = (out_h.div_ceil(stride_h), out_w.div_ceil(stride_w));
         let pixels = elements(NAME, &[batch, phase_h, phase_w])?;
-        let tile = match any {
-            true => RegisterTile::choose(caps, width(out_c, out_c), pixels, true),
-            false => RegisterTile::convolution(caps, out_c, 1, pixels),
-        };
+        let (tile, variant) = variant(Pixels::of(pixels));
         let phases = u64::from(stride_h) * u64::from(stride_w);
         let groups_c = out_c.div_ceil(tile.breadth());
         let groups = pixels.div_ceil(tile.reach());
-        let dispatch = check_dispatch(NAME, caps, [u64::from(groups_c), u64::from(groups), phases])?;
-        let template = tile
-            .apply(Template::new(NAME, include_str!("wgsl/transpose_conv.wgsl")).number("UNIFORM", 3))
-            .flag("IN_VEC4", vec4)
-            .number("CHANNELS", if any { 0 } else { few_channels(in_c) })
-            .flag("POINTWISE", false);
-        let (key, wgsl) = self.epilogue.apply(template, 4).render()?;
         let taps = kernel_h * kernel_w * vectors * out_c;
         let uniform = Uniform::default()
             .u32s([in_h, in_w, if vec4 { vectors } else { in_c }, in_c, vectors])
@@ -97,33 +110,33 @@ impl Spec {
             .u32s(self.padding)
             .u32s([self.epilogue.weight_words(taps, taps * 4), phase_h, phase_w, pixels]);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: [Binding::Input(0), Binding::Weights, Binding::Output, Binding::Uniform]
-                .into_iter()
-                .chain(self.epilogue.bindings())
-                .collect(),
+            variant,
             uniform: self.epilogue.uniform(uniform, tile.stride()).finish(),
-            dispatch,
-            features: Features {
-                subgroups: tile.shared,
-                halves: self.epilogue.has_halves(),
-                ..Features::default()
-            },
+            dispatch: check_dispatch(NAME, caps, [u64::from(groups_c), u64::from(groups), phases])?,
         })
     }
 
-    /// Lays `filter` (shaped like [`Spec::filter`]) and `bias` (one per output channel; none: zeros) out as
-    /// the kernel reads them, which is as [convolutions](crate::conv_2d::Spec::pack_weights) do. Values
-    /// missing from the slices count as zero.
+    /// `filter` (shaped like [`Spec::filter`]) and `bias` (one value per output channel; `None` for zeros) as the kernel
+    /// reads them, packed as by [convolutions](crate::conv_2d::Spec::pack_weights). Values missing from the slices count
+    /// as zero.
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         pack(self.filter, filter, bias)
     }
 
-    /// Lays out integer weights, as [convolutions](crate::conv_2d::Spec::pack_integers) do.
+    /// Integer weights, packed as by [convolutions](crate::conv_2d::Spec::pack_integers).
     pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         pack_integers(self.filter, self.epilogue, filter, channels)
+    }
+}
+
+impl Shader for Spec {
+    /// # Errors
+    /// For shapes that contradict each other, and for a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        self.kernel_of(|pixels| self.known_filter(caps, pixels), caps)
+    }
+
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::variants(Pixels::ALL.map(|pixels| self.known_filter(caps, pixels).1))
     }
 }

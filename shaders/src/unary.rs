@@ -1,8 +1,9 @@
-//! Element-wise functions of one tensor, one or a chain of them in one pass.
+//! Elementwise functions of one tensor, one function or a chain of them in one pass.
 
+use crate::binding::bindings;
 use crate::template::Template;
-use crate::walk::Walk;
-use crate::{Binding, Caps, Features, Kernel, ShaderError};
+use crate::walk::{self, Walk};
+use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold, Variant};
 
 const NAME: &str = "unary";
 
@@ -22,7 +23,7 @@ pub enum Unary {
     Cbrt,
     /// Rounds up.
     Ceil,
-    /// Limits to `[min, max]`; infinite bounds limit nothing. NaN stays NaN.
+    /// Limits to `[min, max]`, where either may be infinite. NaN stays NaN.
     Clamp {
         /// Lower bound.
         min: f32,
@@ -39,7 +40,7 @@ pub enum Unary {
     Floor,
     /// `x/2 * (1 + erf(x / sqrt(2)))`
     Gelu,
-    /// GELU in its tanh approximation.
+    /// GELU by its tanh approximation.
     GeluTanh,
     /// `x * relu6(x + 3) / 6`
     HardSwish,
@@ -80,13 +81,13 @@ impl Unary {
     /// Limits to `[0, 1]`.
     pub const RELU_0_TO_1: Self = Self::Clamp { min: 0.0, max: 1.0 };
 
-    /// Whether other kernels can apply it to their results, as [`Activation`](crate::Activation). Sine and cosine are
-    /// long: kernels of their own have them.
+    /// Returns whether other kernels can apply the function to their results, as [`Activation`](crate::Activation).
+    /// Sine and cosine have long sources, so they need a separate kernel.
     pub fn follows(self) -> bool {
         !matches!(self, Self::Cos | Self::Sin)
     }
 
-    /// Name of the WGSL function, without its `op_`.
+    /// Returns the name of the WGSL function, without its `op_`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Abs => "abs",
@@ -115,7 +116,7 @@ impl Unary {
         }
     }
 
-    /// What `a` and `b` of the WGSL function get.
+    /// Returns the arguments `a` and `b` of the WGSL function.
     pub(crate) fn params(self) -> [f32; 2] {
         match self {
             Self::Affine { scale, offset } => [scale, offset],
@@ -131,43 +132,43 @@ impl Unary {
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// Functions in the order in which they are applied; none: a copy.
+    /// Functions in the order in which they are applied. Without any, the kernel copies.
     pub steps: Vec<Unary>,
     /// Elements of input and output.
     pub elements: u32,
 }
 
 impl Spec {
-    /// The kernel.
-    ///
-    /// # Errors
-    /// When the tensor is larger than one dispatch reaches.
-    pub fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-        let vec4 = self.elements.is_multiple_of(4);
-        let count = if vec4 { self.elements / 4 } else { self.elements };
+    fn variant(&self, vec4: bool) -> Variant {
         let names: Vec<_> = self.steps.iter().map(|step| step.name()).collect();
         let chain = names.iter().enumerate().fold(String::from("input[i]"), |inner, (i, name)| {
             format!("op_{name}({inner}, p.a_{i}, p.b_{i})")
         });
-        let walk = Walk::new(NAME, caps, &[count])?;
-        let (key, wgsl) = walk
-            .apply(Template::new(NAME, include_str!("wgsl/unary.wgsl")))
-            .number("UNIFORM", 2)
+        let template = Template::new(NAME, include_str!("wgsl/unary.wgsl"))
             .number("STEPS", u32::try_from(self.steps.len()).unwrap_or(u32::MAX))
             .flag("VEC4", vec4)
             .flag("ANGLES", self.steps.iter().any(|step| !step.follows()))
-            .text("CHAIN", names.join("+"), chain)
-            .render()?;
+            .text("CHAIN", names.join("+"), chain);
+        walk::apply(template, 1, true).variant(NAME, bindings(1))
+    }
+}
+
+impl Shader for Spec {
+    /// # Errors
+    /// For a tensor larger than one dispatch reaches.
+    fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
+        let vec4 = Threshold::VECTORS.holds(self.elements);
+        let count = if vec4 { self.elements / 4 } else { self.elements };
+        let walk = Walk::new(NAME, caps, &[count])?;
         let uniform = walk.dimensions(walk.uniform(), |uniform, _| uniform);
         Ok(Kernel {
-            name: NAME,
-            key,
-            wgsl,
-            entry: "main",
-            bindings: vec![Binding::Input(0), Binding::Output, Binding::Uniform],
+            variant: self.variant(vec4),
             uniform: uniform.f32s(self.steps.iter().flat_map(|s| s.params())).finish(),
             dispatch: walk.dispatch(caps)?,
-            features: Features::default(),
         })
+    }
+
+    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+        OtherSizes::variants([true, false].map(|vec4| self.variant(vec4)))
     }
 }

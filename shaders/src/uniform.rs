@@ -32,7 +32,7 @@ impl Uniform {
         values.into_iter().fold(self, Self::f32)
     }
 
-    /// The bytes, padded to the 16 bytes that uniform bindings are rounded up to.
+    /// Returns the bytes, padded to a multiple of 16, the granularity of uniform bindings.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.0.resize(self.0.len().next_multiple_of(16), 0);
         self.0

@@ -1,5 +1,5 @@
-//! How kernels without reuse walk over their outputs: every invocation makes a few items, a workgroup's width
-//! apart, and finds the digits of their indices by adding instead of dividing.
+//! The iteration of kernels without data reuse over their outputs. Each invocation computes a few items, a workgroup's
+//! width apart, and updates the digits of their indices by addition instead of division.
 
 use crate::kernel::linear_dispatch;
 use crate::shape::elements;
@@ -8,27 +8,28 @@ use crate::uniform::Uniform;
 use crate::{Caps, ShaderError};
 
 const WORKGROUP: u32 = 64;
-/// Most items of an invocation, where it has several.
-const MOST_ITEMS: u32 = 16;
-/// Workgroups that keep a CPU busy.
-const ENOUGH: u32 = 8;
+/// Maximum number of items of an invocation.
+const MAX_ITEMS: u32 = 16;
+/// Number of workgroups that occupy a CPU. Invocations get several items only beyond it.
+const MIN_WORKGROUPS: u32 = 8;
 
-/// A walk over a nest of dimensions.
+/// An iteration over a nest of dimensions.
 pub(crate) struct Walk {
     kernel: &'static str,
     count: u32,
     items: u32,
-    /// From the innermost out: extents, and the digits of a step by [`WORKGROUP`].
+    /// From the innermost dimension out: the extent, and the digit of a step by [`WORKGROUP`].
     digits: Vec<[u32; 2]>,
     /// Whether the dispatch's second dimension continues the first.
     folded: bool,
 }
 
 impl Walk {
-    /// Over all items of a nest with these extents, from the outermost in.
+    /// Iterates over all items of a nest with these extents, from the outermost in.
     pub(crate) fn new(kernel: &'static str, caps: &Caps, extents: &[u32]) -> Result<Self, ShaderError> {
         let count = elements(kernel, extents)?;
-        let items = if caps.software { (count / (WORKGROUP * ENOUGH)).clamp(1, MOST_ITEMS) } else { 1 };
+        let items =
+            if caps.software { (count / (WORKGROUP * MIN_WORKGROUPS)).clamp(1, MAX_ITEMS) } else { 1 };
         let mut step = WORKGROUP;
         let digits = extents.iter().rev().map(|extent| {
             let digit = [*extent, step % (*extent).max(1)];
@@ -36,14 +37,14 @@ impl Walk {
             digit
         });
         let mut digits: Vec<_> = digits.collect();
-        // What doesn't fit the outermost dimension leads beyond the last item.
+        // A step that exceeds the outermost dimension leads beyond the last item.
         if let Some([extent, digit]) = digits.last_mut() {
             *digit += step * *extent;
         }
         Ok(Self { kernel, count, items, digits, folded: true })
     }
 
-    /// Over the columns of so many rows, which are the dispatch's second dimension (and third).
+    /// Iterates over the columns of `rows` rows, which are the dispatch's second dimension (and third).
     pub(crate) fn columns(
         kernel: &'static str,
         caps: &Caps,
@@ -52,8 +53,8 @@ impl Walk {
     ) -> Result<Self, ShaderError> {
         let walk = Self::new(kernel, caps, extents)?;
         let items = if caps.software {
-            let busy = u64::from(walk.count) * u64::from(rows) / u64::from(WORKGROUP * ENOUGH);
-            let row = walk.count.div_ceil(WORKGROUP).min(MOST_ITEMS);
+            let busy = u64::from(walk.count) * u64::from(rows) / u64::from(WORKGROUP * MIN_WORKGROUPS);
+            let row = walk.count.div_ceil(WORKGROUP).min(MAX_ITEMS);
             u32::try_from(busy).unwrap_or(u32::MAX).min(row).max(1)
         } else {
             1
@@ -61,21 +62,18 @@ impl Walk {
         Ok(Self { folded: false, items, ..walk })
     }
 
-    /// Sets what `include/walk.wgsl` wants.
+    /// Sets the values of `include/walk.wgsl`.
     pub(crate) fn apply(&self, template: Template) -> Template {
-        template
-            .number("WORKGROUP", WORKGROUP)
-            .number("RANK", u32::try_from(self.digits.len()).unwrap_or(u32::MAX))
-            .flag("FOLDED", self.folded)
+        apply(template, self.digits.len(), self.folded)
     }
 
-    /// The fields `count` and `items`, which the block begins with.
+    /// Returns the fields `count` and `items`, with which the block begins.
     pub(crate) fn uniform(&self) -> Uniform {
         Uniform::default().u32s([self.count, self.items])
     }
 
-    /// The fields `extent_d` and `step_d` of every dimension, each followed by what `more` adds for it.
-    /// `more` gets a dimension's place from the outermost in.
+    /// Returns the fields `extent_d` and `step_d` of every dimension, from the innermost out, each followed by those
+    /// that `more` adds. `more` receives the dimension's index, counted from the outermost in.
     pub(crate) fn dimensions(
         &self,
         uniform: Uniform,
@@ -88,12 +86,12 @@ impl Walk {
             .fold(uniform, |uniform, (d, digits)| more(uniform.u32s(*digits), last - d))
     }
 
-    /// Workgroups of a [`Walk::new`].
+    /// Returns the workgroups of [`Walk::new`].
     pub(crate) fn dispatch(&self, caps: &Caps) -> Result<[u32; 3], ShaderError> {
         linear_dispatch(self.kernel, caps, u64::from(self.count), self.per_group())
     }
 
-    /// Workgroups of a [`Walk::columns`].
+    /// Returns the workgroups of [`Walk::columns`].
     pub(crate) fn dispatch_rows(&self, caps: &Caps, rows: u32, images: u32) -> Result<[u32; 3], ShaderError> {
         let columns = u64::from(self.count).div_ceil(self.per_group());
         crate::kernel::check_dispatch(self.kernel, caps, [columns, u64::from(rows), u64::from(images)])
@@ -102,6 +100,15 @@ impl Walk {
     fn per_group(&self) -> u64 {
         u64::from(WORKGROUP) * u64::from(self.items)
     }
+}
+
+/// Sets the values of `include/walk.wgsl` for a nest of `rank` dimensions, and `folded` as in [`Walk::new`]. No value
+/// depends on sizes.
+pub(crate) fn apply(template: Template, rank: usize, folded: bool) -> Template {
+    template
+        .number("WORKGROUP", WORKGROUP)
+        .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
+        .flag("FOLDED", folded)
 }
 
 #[cfg(test)]
@@ -121,7 +128,7 @@ mod tests {
         let software = Caps { software: true, ..Caps::WEBGPU };
         let items = |caps: &Caps, n| Walk::new("test", caps, &[n]).unwrap().items;
         assert_eq!(items(&Caps::WEBGPU, 1 << 20), 1);
-        assert_eq!(items(&software, 1 << 20), MOST_ITEMS);
+        assert_eq!(items(&software, 1 << 20), MAX_ITEMS);
         assert_eq!(items(&software, 100), 1);
     }
 }

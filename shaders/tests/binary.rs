@@ -4,10 +4,10 @@
 mod gpu;
 
 use delegraph_shaders::binary::{Binary, Spec};
-use delegraph_shaders::{Activation, Binding, Element};
+use delegraph_shaders::{Activation, Binding, Element, Shader};
 use gpu::{assert_close, gpu, indices, noise};
 
-fn twin(op: Binary, a: f32, b: f32) -> f32 {
+fn reference(op: Binary, a: f32, b: f32) -> f32 {
     let truth = |t: bool| f32::from(u8::from(t));
     match op {
         Binary::Add => a + b,
@@ -67,7 +67,7 @@ const FLOAT: [Binary; 19] = [
     Binary::GreaterEqual,
 ];
 
-/// Element of an operand at a multi-index of the output, NumPy style.
+/// Element of an operand at a multi-index of the output, by NumPy's broadcasting.
 fn at(values: &[f32], shape: &[u32], index: &[u32]) -> f32 {
     let skip = index.len() - shape.len();
     let flat = shape.iter().zip(&index[skip..]).fold(0, |flat, (extent, i)| flat * extent + (i % extent));
@@ -125,18 +125,18 @@ fn check(op: Binary, element: Element, a: &[u32], b: &[u32], output: &[u32]) {
     let expected: Vec<f32> = indices(output)
         .iter()
         .map(|index| {
-            let v = twin(op, at(&x, a, index), at(&y, b, index));
+            let v = reference(op, at(&x, a, index), at(&y, b, index));
             // Integer division rounds towards zero.
             if (op, element) == (Binary::Div, Element::I32) { v.trunc() } else { v }
         })
         .collect();
-    assert_close(&format!("{} {a:?} {b:?}", kernel.key), &actual, &expected);
+    assert_close(&format!("{} {a:?} {b:?}", kernel.variant.key), &actual, &expected);
 }
 
 #[test]
 fn quotients_that_round_to_a_whole_number_are_rounded_down_all_the_same() {
     let Some(gpu) = gpu() else { return };
-    // -9.9 / -3.3 is a little less than 3, but not as a float; 0.3 / 0.1 a little more.
+    // -9.9 / -3.3 is slightly below 3, but not as a float; 0.3 / 0.1 slightly above.
     let tenths = |n: i32| n as f32 / 10.0;
     let pairs: Vec<(f32, f32)> =
         (-60..60).flat_map(|n| [33, -33, 1, -1, 7].map(|d| (tenths(n * d), tenths(d)))).collect();
@@ -207,7 +207,7 @@ fn broadcasts() {
     sub(&[2, 1, 3, 1, 2, 1], &[1, 3, 1, 2, 1, 5], &[2, 3, 3, 2, 2, 5]);
     sub(&[2, 1, 3, 1, 2, 1], &[1, 3, 1, 2, 1, 4], &[2, 3, 3, 2, 2, 4]);
     sub(&[4, 1], &[1, 4], &[4, 4]);
-    // Long enough for invocations that make several items.
+    // Long enough for several items per invocation.
     sub(&[3, 50, 61, 8], &[8], &[3, 50, 61, 8]);
     sub(&[3, 50, 1, 5], &[1, 61, 5], &[3, 50, 61, 5]);
 }
@@ -249,7 +249,7 @@ fn powers_of_zero_and_of_negative_bases() {
 }
 
 #[test]
-fn refuses_what_does_not_broadcast() {
+fn shapes_that_do_not_broadcast_are_errors() {
     let spec = Spec {
         op: Binary::Add,
         element: Element::F32,
@@ -259,7 +259,7 @@ fn refuses_what_does_not_broadcast() {
         activation: Activation::None,
     };
     let error = spec.kernel(&delegraph_shaders::Caps::WEBGPU).unwrap_err();
-    assert_eq!(error.to_string(), "binary: [2] doesn't broadcast to [2, 3]");
+    assert_eq!(error.to_string(), "binary: [2] does not broadcast to [2, 3]");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod gpu;
 
 use delegraph_shaders::conv_2d::Spec;
 use delegraph_shaders::unary::Unary;
-use delegraph_shaders::{Activation, Binding, Caps, Epilogue, are_halves, halves};
+use delegraph_shaders::{Activation, Binding, Caps, Epilogue, Shader, are_halves, halves};
 use gpu::{assert_close, bytes, gpu, noise};
 
 fn spec(input: [u32; 4], filter: [u32; 4], stride: u32, dilation: u32, same: bool) -> Spec {
@@ -36,11 +36,11 @@ fn activate(activation: Activation, v: f32, slope: f32) -> f32 {
         Activation::Unary(Unary::Tanh) => v.tanh(),
         Activation::Prelu if v > 0.0 => v,
         Activation::Prelu => v * slope,
-        other => panic!("no twin of {other:?}"),
+        other => panic!("no reference for {other:?}"),
     }
 }
 
-fn twin(
+fn reference(
     spec: &Spec,
     input: &[f32],
     filter: &[f32],
@@ -93,11 +93,11 @@ fn check(spec: &Spec) {
         (Binding::Residual, bytes(&residual)),
         (Binding::Slope, bytes(&slope)),
     ];
-    let expected = twin(spec, &input, &filter, &bias, &residual, &slope);
-    for caps in [gpu.caps, Caps { subgroups: false, ..gpu.caps }, Caps::WEBGPU] {
+    let expected = reference(spec, &input, &filter, &bias, &residual, &slope);
+    for caps in [gpu.caps, gpu.caps.without_subgroups(), Caps::WEBGPU] {
         let kernel = spec.kernel(&caps).unwrap();
         let actual = gpu.run(&kernel, &operands, count(spec.output));
-        assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+        assert_close(&format!("{} {spec:?}", kernel.variant.key), &actual, &expected);
     }
 }
 
@@ -110,7 +110,7 @@ fn weights_of_16_bits() {
         let plain = spec(input, filter, 1, 1, true);
         let count = |shape: [u32; 4]| shape.iter().product::<u32>() as usize;
         let input = noise(count(plain.input), 1);
-        // Sixteenths, which 16 bits hold.
+        // Multiples of 1/16, which are exact in 16 bits.
         let filter: Vec<f32> =
             noise(count(plain.filter), 2).iter().map(|w| (w * 16.0).round() / 16.0).collect();
         let channels = plain.output[3] as usize;
@@ -118,13 +118,13 @@ fn weights_of_16_bits() {
         assert!(are_halves(&filter));
         let packed = halves(&plain.pack_weights(&filter, Some(&bias)), channels.next_multiple_of(4));
         let packed: Vec<u8> = packed.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let expected = twin(&plain, &input, &filter, &bias, &[], &zeros);
+        let expected = reference(&plain, &input, &filter, &bias, &[], &zeros);
         let halved = Spec { epilogue: Epilogue { halves: true, ..plain.epilogue }, ..plain };
         for caps in [gpu.caps, Caps::WEBGPU] {
             let kernel = halved.kernel(&caps).unwrap();
             let operands = [(Binding::Input(0), bytes(&input)), (Binding::Weights, packed.as_slice())];
             let actual = gpu.run(&kernel, &operands, count(halved.output));
-            assert_close(&kernel.key, &actual, &expected);
+            assert_close(kernel.variant.key.as_str(), &actual, &expected);
         }
     }
 }
@@ -204,7 +204,7 @@ fn epilogues() {
 }
 
 #[test]
-fn refuses_shapes_that_contradict_each_other() {
+fn shapes_that_contradict_each_other_are_errors() {
     let mut wrong = spec([1, 5, 5, 8], [8, 3, 3, 8], 1, 1, true);
     wrong.output[3] = 9;
     assert!(wrong.kernel(&delegraph_shaders::Caps::WEBGPU).is_err());

@@ -4,18 +4,18 @@
 mod gpu;
 
 use delegraph_shaders::depth_to_space::{self, Direction};
-use delegraph_shaders::{Binding, Caps, Kernel, ShaderError, concatenation, slice, tile, transpose};
+use delegraph_shaders::{Binding, Caps, Kernel, Shader, ShaderError, concatenation, slice, tile, transpose};
 use gpu::{count, flat, gpu, indices};
 
-/// Distinct words, of which many are no ordinary floats.
+/// Distinct words, many of which are not ordinary floats.
 fn words(count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect()
 }
 
-/// A device whose invocations make one item each, and one where they make several.
-const BOTH: [Caps; 2] = [Caps::WEBGPU, Caps { software: true, ..Caps::WEBGPU }];
+/// A device whose invocations compute one item each, and one with several items per invocation.
+const BOTH: [Caps; 2] = [Caps::WEBGPU, Caps::WEBGPU.with_software(true)];
 
-/// Runs the kernel on `words` shaped like `input` and wants `source(index)` at every index of `output`.
+/// Runs the kernel on `words` shaped like `input`, and expects the word at `source(index)` at every index of `output`.
 #[track_caller]
 fn check(
     kernel: impl Fn(&Caps) -> Result<Kernel, ShaderError>,
@@ -30,7 +30,12 @@ fn check(
             gpu.run(&kernel, &[(Binding::Input(0), bytemuck::cast_slice(&values))], count(output));
         for (index, actual) in indices(output).iter().zip(actual) {
             let from = source(index);
-            assert_eq!(actual, values[flat(input, &from)], "{}: {index:?} should be {from:?}", kernel.key);
+            assert_eq!(
+                actual,
+                values[flat(input, &from)],
+                "{}: {index:?} should be {from:?}",
+                kernel.variant.key
+            );
         }
     }
 }
@@ -64,7 +69,7 @@ fn transposes() {
 }
 
 #[test]
-fn refuses_what_is_no_permutation() {
+fn lists_that_are_not_permutations_are_errors() {
     for permutation in [vec![0, 0], vec![0], vec![0, 2]] {
         assert!(transpose::Spec { input: vec![2, 3], permutation }.kernel(&Caps::WEBGPU).is_err());
     }
@@ -97,7 +102,7 @@ fn slices() {
 }
 
 #[test]
-fn refuses_slices_that_leave_the_input() {
+fn slices_beyond_the_input_are_errors() {
     let spec = |begin, step, output| slice::Spec {
         input: vec![5],
         output: vec![output],
@@ -153,7 +158,7 @@ fn concatenations() {
 }
 
 #[test]
-fn refuses_inputs_that_do_not_fit_together() {
+fn inputs_that_contradict_each_other_are_errors() {
     let spec = |inputs: &[&[u32]], axis| concatenation::Spec {
         inputs: inputs.iter().map(|i| i.to_vec()).collect(),
         axis,

@@ -4,7 +4,7 @@
 mod gpu;
 
 use delegraph_shaders::depthwise_conv_2d::Spec;
-use delegraph_shaders::{Activation, Binding, Caps, Epilogue};
+use delegraph_shaders::{Activation, Binding, Caps, Epilogue, Shader};
 use gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
 
 fn spec(input: [u32; 4], multiplier: u32, window: [u32; 2], stride: u32, dilation: u32, same: bool) -> Spec {
@@ -28,7 +28,7 @@ fn spec(input: [u32; 4], multiplier: u32, window: [u32; 2], stride: u32, dilatio
     }
 }
 
-fn twin(spec: &Spec, input: &[f32], filter: &[f32], bias: &[f32], residual: &[f32]) -> Vec<f32> {
+fn reference(spec: &Spec, input: &[f32], filter: &[f32], bias: &[f32], residual: &[f32]) -> Vec<f32> {
     let channels = spec.output[3];
     let multiplier = channels / spec.input[3];
     let outputs = indices(&spec.output);
@@ -69,11 +69,11 @@ fn check(spec: &Spec) {
         (Binding::Weights, bytes(&packed)),
         (Binding::Residual, bytes(&residual)),
     ];
-    let expected = twin(spec, &input, &filter, &bias, &residual);
+    let expected = reference(spec, &input, &filter, &bias, &residual);
     for caps in [gpu.caps, Caps::WEBGPU] {
         let kernel = spec.kernel(&caps).unwrap();
         let actual = gpu.run(&kernel, &operands, expected.len());
-        assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+        assert_close(&format!("{} {spec:?}", kernel.variant.key), &actual, &expected);
     }
 }
 
@@ -125,7 +125,7 @@ fn epilogues() {
 }
 
 #[test]
-fn refuses_shapes_that_contradict_each_other() {
+fn shapes_that_contradict_each_other_are_errors() {
     let mut wrong = spec([1, 5, 5, 8], 1, [3, 3], 1, 1, true);
     wrong.output[3] = 12;
     assert!(wrong.kernel(&Caps::WEBGPU).is_err());

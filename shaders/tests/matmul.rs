@@ -3,7 +3,7 @@
 
 mod gpu;
 
-use delegraph_shaders::{Activation, Binding, Caps, Epilogue, batch_matmul, fully_connected};
+use delegraph_shaders::{Activation, Binding, Caps, Epilogue, Shader, batch_matmul, fully_connected};
 use gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
 
 #[track_caller]
@@ -22,7 +22,7 @@ fn check(batch_a: &[u32], batch_b: &[u32], [rows, columns, depth]: [u32; 3]) {
         };
         let output = spec.output().unwrap();
         let (x, y) = (noise(count(&a), 1), noise(count(&b), 2));
-        // Element of an operand: its own batch, then row and column, swapped when it lies transposed.
+        // Element of an operand: its own batch, then row and column, swapped where it is transposed.
         let at = |values: &[f32], shape: &[u32], batch: &[u32], i: u32, j: u32, swap: bool| {
             let own = shape.len() - 2;
             let tail =
@@ -41,10 +41,10 @@ fn check(batch_a: &[u32], batch_b: &[u32], [rows, columns, depth]: [u32; 3]) {
             })
             .collect();
         let operands = [(Binding::Input(0), bytes(&x)), (Binding::Input(1), bytes(&y))];
-        for caps in [gpu.caps, Caps { subgroups: false, ..gpu.caps }, Caps::WEBGPU] {
+        for caps in [gpu.caps, gpu.caps.without_subgroups(), Caps::WEBGPU] {
             let kernel = spec.kernel(&caps).unwrap();
             let actual = gpu.run(&kernel, &operands, expected.len());
-            assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+            assert_close(&format!("{} {spec:?}", kernel.variant.key), &actual, &expected);
         }
     }
 }
@@ -67,7 +67,7 @@ fn batches() {
 }
 
 #[test]
-fn refuses_shapes_that_do_not_fit_together() {
+fn shapes_that_contradict_each_other_are_errors() {
     let spec = |a: &[u32], b: &[u32]| batch_matmul::Spec {
         a: a.to_vec(),
         b: b.to_vec(),
@@ -109,7 +109,7 @@ fn fully_connected_layers() {
         for caps in [gpu.caps, Caps::WEBGPU] {
             let kernel = spec.kernel(&caps).unwrap();
             let actual = gpu.run(&kernel, &operands, expected.len());
-            assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+            assert_close(&format!("{} {spec:?}", kernel.variant.key), &actual, &expected);
         }
     }
 }

@@ -4,7 +4,7 @@
 mod gpu;
 
 use delegraph_shaders::pad::{Fill, Spec};
-use delegraph_shaders::{Binding, Caps};
+use delegraph_shaders::{Binding, Caps, Shader};
 use gpu::{count, flat, gpu, indices};
 
 fn source(fill: Fill, i: i64, extent: i64) -> Option<u32> {
@@ -23,8 +23,8 @@ fn check(input: &[u32], padding: &[[u32; 2]], fill: Fill) {
     let spec = Spec { input: input.to_vec(), padding: padding.to_vec(), fill };
     let output: Vec<u32> = input.iter().zip(padding).map(|(n, [before, after])| n + before + after).collect();
     let values: Vec<u32> = (1..=count(input) as u32).collect();
-    // A device whose invocations make one item each, and one where they make several.
-    for caps in [Caps::WEBGPU, Caps { software: true, ..Caps::WEBGPU }] {
+    // A device whose invocations compute one item each, and one with several items per invocation.
+    for caps in [Caps::WEBGPU, Caps::WEBGPU.with_software(true)] {
         let kernel = spec.kernel(&caps).unwrap();
         let actual: Vec<u32> =
             gpu.run(&kernel, &[(Binding::Input(0), bytemuck::cast_slice(&values))], count(&output));
@@ -40,7 +40,11 @@ fn check(input: &[u32], padding: &[[u32; 2]], fill: Fill) {
                 (None, Fill::Value(value)) => value,
                 (None, _) => panic!("mirrors leave no gap"),
             };
-            assert_eq!(actual, expected, "{} {input:?} {padding:?} {fill:?} at {index:?}", kernel.key);
+            assert_eq!(
+                actual, expected,
+                "{} {input:?} {padding:?} {fill:?} at {index:?}",
+                kernel.variant.key
+            );
         }
     }
 }
@@ -68,7 +72,7 @@ fn mirrors() {
 }
 
 #[test]
-fn refuses_mirrors_wider_than_the_input() {
+fn mirrors_wider_than_the_input_are_errors() {
     let spec = |after, fill| Spec { input: vec![3], padding: vec![[0, after]], fill };
     assert!(spec(3, Fill::Reflect).kernel(&Caps::WEBGPU).is_err());
     assert!(spec(4, Fill::Symmetric).kernel(&Caps::WEBGPU).is_err());

@@ -4,11 +4,11 @@
 mod gpu;
 
 use delegraph_shaders::transpose_conv::Spec;
-use delegraph_shaders::{Activation, Binding, Caps, Epilogue};
+use delegraph_shaders::{Activation, Binding, Caps, Epilogue, Shader};
 use gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
 
-/// Scatters every input pixel, as the definition says.
-fn twin(spec: &Spec, input: &[f32], filter: &[f32], bias: &[f32], residual: &[f32]) -> Vec<f32> {
+/// Scatters every input pixel, by definition.
+fn reference(spec: &Spec, input: &[f32], filter: &[f32], bias: &[f32], residual: &[f32]) -> Vec<f32> {
     let channels = spec.output[3] as usize;
     let mut sums: Vec<f64> = (0..count(&spec.output)).map(|i| f64::from(bias[i % channels])).collect();
     for i in indices(&spec.input) {
@@ -50,11 +50,11 @@ fn check(input: [u32; 4], filter: [u32; 4], stride: [u32; 2], padding: [u32; 2],
         (Binding::Weights, bytes(&packed)),
         (Binding::Residual, bytes(&residual)),
     ];
-    let expected = twin(&spec, &x, &w, &bias, &residual);
-    for caps in [gpu.caps, Caps { subgroups: false, ..gpu.caps }, Caps::WEBGPU] {
+    let expected = reference(&spec, &x, &w, &bias, &residual);
+    for caps in [gpu.caps, gpu.caps.without_subgroups(), Caps::WEBGPU] {
         let kernel = spec.kernel(&caps).unwrap();
         let actual = gpu.run(&kernel, &operands, expected.len());
-        assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+        assert_close(&format!("{} {spec:?}", kernel.variant.key), &actual, &expected);
     }
 }
 
@@ -80,7 +80,7 @@ fn strides_beyond_the_window() {
 }
 
 #[test]
-fn refuses_shapes_that_contradict_each_other() {
+fn shapes_that_contradict_each_other_are_errors() {
     let epilogue = Epilogue::default();
     let spec = Spec {
         input: [1, 2, 2, 4],

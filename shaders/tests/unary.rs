@@ -3,12 +3,12 @@
 
 mod gpu;
 
-use delegraph_shaders::Binding;
 use delegraph_shaders::unary::{Spec, Unary};
+use delegraph_shaders::{Binding, Shader};
 use gpu::{assert_close, bytes, gpu, noise};
 
-fn twin(op: Unary, x: f32) -> f32 {
-    // f64 where the textbook formula loses digits.
+fn reference(op: Unary, x: f32) -> f32 {
+    // In f64 where the usual formula loses digits.
     let d = f64::from(x);
     match op {
         Unary::Abs => x.abs(),
@@ -84,8 +84,8 @@ fn check(steps: &[Unary], input: &[f32]) {
     let spec = Spec { steps: steps.to_vec(), elements: input.len() as u32 };
     let kernel = spec.kernel(&gpu.caps).unwrap();
     let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(input))], input.len());
-    let expected: Vec<f32> = input.iter().map(|x| steps.iter().fold(*x, |x, op| twin(*op, x))).collect();
-    assert_close(&kernel.key, &actual, &expected);
+    let expected: Vec<f32> = input.iter().map(|x| steps.iter().fold(*x, |x, op| reference(*op, x))).collect();
+    assert_close(kernel.variant.key.as_str(), &actual, &expected);
 }
 
 fn every() -> Vec<Unary> {
@@ -152,7 +152,7 @@ fn angles_far_from_zero() {
     let input: Vec<f32> = noise(512, 2).iter().map(|x| x * 1000.0).collect();
     check(&[Unary::Sin], &input);
     check(&[Unary::Cos], &input);
-    // Through all magnitudes that a float has, up to the largest, alone and in fours.
+    // All magnitudes of floats, as scalars and as vectors of four.
     let mut far: Vec<f32> = (0..=1000).map(|i| 10f32.powf(4.0 + 34.5 * i as f32 / 1000.0)).collect();
     far.extend([16_367.173, 1e22, f32::MAX, -f32::MAX, -1e10]);
     far.retain(|x| x.is_finite());

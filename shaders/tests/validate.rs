@@ -1,9 +1,8 @@
-//! Every kind of text that a kernel can have: valid with exactly the features that it declares, with the
-//! bindings and the uniform block that it declares, and writable for Vulkan, Metal and DirectX. Needs no
-//! adapter.
+//! All variants of all shaders are valid with exactly the features, bindings and uniform block that they declare, and can
+//! be written for Vulkan, Metal and DirectX. No adapter is needed.
 //!
-//! Epilogues don't interact with the rest of a text, so every epilogue is tried with one shape and every
-//! shape with a few epilogues.
+//! Epilogues do not interact with the rest of a source, so every epilogue is tried with one shape and every shape with a
+//! few epilogues.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod text;
@@ -24,19 +23,19 @@ use delegraph_shaders::rescale::{self, By, Factor};
 use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
-    Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, Scaling, ShaderError, Sums,
-    arg_min_max, batch_matmul_wide, bitcast, cast, complex, concatenation, conv_2d, conv_3d, cumsum,
-    depthwise_conv_2d, dynamic_update_slice, embedding_lookup, fully_connected, gather, gather_nd,
+    Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, Scaling, Shader, ShaderError, Sums,
+    VariantKey, arg_min_max, batch_matmul_wide, bitcast, cast, complex, concatenation, conv_2d, conv_3d,
+    cumsum, depthwise_conv_2d, dynamic_update_slice, embedding_lookup, fully_connected, gather, gather_nd,
     l2_normalization, landmarks, local_response_normalization, lstm, lstm_basic, lstm_quantized, max_pooling,
     one_hot, resample, rnn, row_scales, row_steps, scatter, select, slice, softmax, softmax_quantized,
     softmax_wide, table, texture, tile, topk, transpose, transpose_conv,
 };
 use text::check;
 
-const SOFTWARE: Caps = Caps { software: true, ..Caps::WEBGPU };
-const SHARING: Caps = Caps { subgroups: true, subgroup_size: 8, ..SOFTWARE };
-/// One device of each kind that kernels tell apart.
-const DEVICES: [Caps; 4] = [Caps::WEBGPU, Caps { subgroups: true, ..Caps::WEBGPU }, SOFTWARE, SHARING];
+const SOFTWARE: Caps = Caps::WEBGPU.with_software(true);
+const SHARING: Caps = SOFTWARE.with_subgroups(8);
+/// A device of each kind that shaders distinguish.
+const DEVICES: [Caps; 4] = [Caps::WEBGPU, Caps::WEBGPU.with_subgroups(0), SOFTWARE, SHARING];
 
 fn unaries() -> Vec<Unary> {
     use Unary::*;
@@ -67,7 +66,7 @@ fn unaries() -> Vec<Unary> {
     ]
 }
 
-/// Those that other kernels can apply to their results.
+/// The functions that other kernels can apply to their results.
 fn following() -> impl Iterator<Item = Unary> {
     unaries().into_iter().filter(|unary| unary.follows())
 }
@@ -107,7 +106,7 @@ fn integer_epilogues() -> Vec<Epilogue> {
     all
 }
 
-/// Sums that depthwise convolutions don't have.
+/// Sums that depthwise convolutions do not support.
 fn largest_sums() -> Vec<Epilogue> {
     let integers = |halved, scaling| {
         let result = IntegerResult::Fixed { scaling, zero: 0, low: -9, high: 9, tail: [0; 2] };
@@ -126,9 +125,9 @@ fn every_epilogue() -> Vec<Epilogue> {
     all.iter().map(|a| Epilogue::activation(*a)).chain(all.iter().map(|a| afterwards(*a))).collect()
 }
 
-/// Kernels by key, as made for every device.
+/// The kernels for all devices, by key.
 #[derive(Default)]
-struct Kernels(BTreeMap<String, Kernel>);
+struct Kernels(BTreeMap<VariantKey, Kernel>);
 
 impl Kernels {
     #[track_caller]
@@ -140,13 +139,22 @@ impl Kernels {
 
     #[track_caller]
     fn insert(&mut self, kernel: Kernel) {
-        if let Some(before) = self.0.get(&kernel.key) {
-            assert_eq!(before.wgsl, kernel.wgsl, "{}: one key, two texts", kernel.key);
-            let accesses = |k: &Kernel| k.bindings.iter().map(|b| b.access()).collect::<Vec<_>>();
-            assert_eq!(accesses(before), accesses(&kernel), "{}: one key, two layouts", kernel.key);
-            assert_eq!(before.features, kernel.features, "{}: one key, different features", kernel.key);
+        if let Some(before) = self.0.get(&kernel.variant.key) {
+            assert_eq!(
+                before.variant.source(),
+                kernel.variant.source(),
+                "{}: one key, two sources",
+                kernel.variant.key
+            );
+            let accesses = |k: &Kernel| k.variant.bindings.iter().map(|b| b.access()).collect::<Vec<_>>();
+            assert_eq!(accesses(before), accesses(&kernel), "{}: one key, two layouts", kernel.variant.key);
+            assert_eq!(
+                before.variant.features, kernel.variant.features,
+                "{}: one key, different features",
+                kernel.variant.key
+            );
         }
-        self.0.insert(kernel.key.clone(), kernel);
+        self.0.insert(kernel.variant.key.clone(), kernel);
     }
 
     #[track_caller]
@@ -225,7 +233,7 @@ fn depthwise_convolutions() {
         epilogue,
     };
     for epilogue in few_epilogues().into_iter().chain(integer_epilogues()) {
-        // Windows of up to 25 weights have texts of their own.
+        // Windows of up to 25 weights have variants of their own.
         for h in 1..=25 {
             let plain = epilogue == Epilogue::default();
             for w in (1..=25).filter(|w| h * w <= 25 && (plain || h == *w)) {
@@ -447,7 +455,7 @@ fn binary_operators() {
             }
         }
     }
-    // 13 of floats, 16 of integers, 12 of unsigned ones, 6 comparisons of those, and of booleans two and two more.
+    // 13 for floats, 16 for integers, 12 for unsigned ones, 6 comparisons of each of these, and 4 for booleans.
     assert_eq!(accepted, 4 * (13 + 16 + 12 + 6 + 6 + 6 + 2 + 2));
     for op in following() {
         let activation = Activation::Unary(op);
@@ -456,7 +464,7 @@ fn binary_operators() {
             binary::Spec { op: Add, element: Element::F32, a, b, output, activation }.kernel(caps)
         });
     }
-    // Every rank that remains after merging, and operands that repeat.
+    // All ranks after merging, and operands that repeat.
     for rank in 1..=6 {
         for last in [4, 3] {
             let mut output = vec![2; rank];
@@ -746,7 +754,9 @@ fn integers_with_scales() {
     ];
     let factor = Factor { multiplier: 1 << 30, shift: 0 };
     for op in operators.into_iter().chain(comparisons) {
-        for (a, b, once) in [(vec![8], vec![8], 0), (vec![32], vec![32], 16), (vec![3, 5], vec![5], 0)] {
+        for (a, b, grouped) in
+            [(vec![8], vec![8], true), (vec![32], vec![32], true), (vec![3, 5], vec![5], false)]
+        {
             let spec = binary_quantized::Spec {
                 op,
                 zeros: [1, 2],
@@ -755,7 +765,7 @@ fn integers_with_scales() {
                 factor,
                 zero: 0,
                 range: [-128, 127],
-                once,
+                grouped,
                 output: a.clone(),
                 a,
                 b,

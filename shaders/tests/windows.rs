@@ -6,11 +6,11 @@ mod gpu;
 use delegraph_shaders::pool_2d::{self, Pool};
 use delegraph_shaders::reduce::{self, Reduce};
 use delegraph_shaders::resize::{self, Resize};
-use delegraph_shaders::{Activation, Binding, Caps, Element, softmax};
+use delegraph_shaders::{Activation, Binding, Caps, Element, Shader, softmax};
 use gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
 
-/// A device whose kernels split their work, and one that spares itself the trouble.
-const BOTH: [Caps; 2] = [Caps::WEBGPU, Caps { software: true, ..Caps::WEBGPU }];
+/// A device whose invocations share outputs, and one whose invocations do not.
+const BOTH: [Caps; 2] = [Caps::WEBGPU, Caps::WEBGPU.with_software(true)];
 
 #[track_caller]
 fn check_reduce(op: Reduce, input: &[u32], axes: &[usize]) {
@@ -22,7 +22,7 @@ fn check_reduce(op: Reduce, input: &[u32], axes: &[usize]) {
         axes: axes.to_vec(),
         activation: Activation::None,
     };
-    // Near one, so that long products stay finite.
+    // Near one, so that long products are finite.
     let values: Vec<f32> = noise(count(input), 1).iter().map(|x| 1.0 + x * 0.1).collect();
     let kept: Vec<u32> =
         input.iter().enumerate().map(|(d, n)| if axes.contains(&d) { 1 } else { *n }).collect();
@@ -45,7 +45,7 @@ fn check_reduce(op: Reduce, input: &[u32], axes: &[usize]) {
     for caps in BOTH {
         let kernel = spec.kernel(&caps).unwrap();
         let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(&values))], expected.len());
-        assert_close(&format!("{} {input:?} {axes:?}", kernel.key), &actual, &expected);
+        assert_close(&format!("{} {input:?} {axes:?}", kernel.variant.key), &actual, &expected);
     }
 }
 
@@ -116,7 +116,7 @@ fn check_pool(input: [u32; 4], window: [u32; 2], stride: [u32; 2], padding: [i32
         for caps in BOTH {
             let kernel = spec.kernel(&caps).unwrap();
             let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(&values))], expected.len());
-            assert_close(&format!("{} {spec:?}", kernel.key), &actual, &expected);
+            assert_close(&format!("{} {spec:?}", kernel.variant.key), &actual, &expected);
         }
     }
 }
@@ -161,10 +161,10 @@ fn check_resize(input: [u32; 4], size: [u32; 2]) {
         for caps in BOTH {
             let kernel = spec.kernel(&caps).unwrap();
             let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(&values))], bilinear.len());
-            assert_close(&format!("{} {spec:?}", kernel.key), &actual, &bilinear);
+            assert_close(&format!("{} {spec:?}", kernel.variant.key), &actual, &bilinear);
         }
     }
-    // Any pixels at all, by their numbers.
+    // Pixels that are numbered.
     let pick = |i: u32, from: u32| i * 7 % from;
     let rows = (0..size[0]).map(|i| pick(i, input[1]));
     let columns = (0..size[1]).map(|i| pick(i, input[2]));
@@ -175,7 +175,7 @@ fn check_resize(input: [u32; 4], size: [u32; 2]) {
         let kernel = resize::Spec { op: Resize::Nearest, input, size }.kernel(&caps).unwrap();
         let operands =
             [(Binding::Input(0), bytes(&values)), (Binding::Input(1), bytemuck::cast_slice(&taps))];
-        assert_eq!(gpu.run::<f32>(&kernel, &operands, expected.len()), expected, "{}", kernel.key);
+        assert_eq!(gpu.run::<f32>(&kernel, &operands, expected.len()), expected, "{}", kernel.variant.key);
     }
 }
 
@@ -193,7 +193,7 @@ fn resizes() {
 fn softmaxes() {
     let Some(gpu) = gpu() else { return };
     for (rows, depth) in [(1, 1000), (3, 21), (200, 8), (5, 257), (2, 512)] {
-        // Far from zero, so that exponentials overflow unless the largest is taken off.
+        // Far from zero, so that exponentials overflow unless the maximum is subtracted.
         let values: Vec<f32> = noise((rows * depth) as usize, 1).iter().map(|x| x * 20.0 + 300.0).collect();
         for (beta, log) in [(1.0, false), (0.5, false), (1.0, true)] {
             let expected: Vec<f32> = values
@@ -210,7 +210,7 @@ fn softmaxes() {
             for caps in BOTH {
                 let kernel = softmax::Spec { rows, depth, beta, log }.kernel(&caps).unwrap();
                 let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(&values))], expected.len());
-                assert_close(&format!("{} {rows}x{depth}", kernel.key), &actual, &expected);
+                assert_close(&format!("{} {rows}x{depth}", kernel.variant.key), &actual, &expected);
             }
         }
     }

@@ -5,15 +5,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use delegraph::Interpreter;
+use delegraph::core::types::read_regular;
 use delegraph::core::{NodeId, TensorId};
 use delegraph::delegate_api::DelegateStats;
 use serde::{Deserialize, Serialize};
 
-use super::delegates::Engine;
+use super::delegates::{DelegateLine, Engine};
 use super::failure::{Exit, Failure};
 use super::inputs::Entry;
 use super::model::ModelArgument;
 use super::output::{Document, Output, bytes, table};
+use super::text::plural;
 
 /// Measure a model's times and memory
 ///
@@ -27,10 +29,10 @@ pub(crate) struct Arguments {
     /// Runs before those that count, after the first
     #[arg(long, value_name = "N", default_value_t = 3)]
     warmup: usize,
-    /// How many runs; with --seconds, at most so many
+    /// The number of runs; with --seconds, the maximum
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
-    /// How long to go on [default: 2, unless --runs is given]; at least 5 runs are made
+    /// How long to run [default: 2, unless --runs is given]; at least 5 runs are made
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Print ratios to an earlier result of `bench --json`
@@ -62,6 +64,8 @@ struct Bench {
     partitions: usize,
     delegated_nodes: usize,
     total_nodes: usize,
+    /// What each delegate runs.
+    delegates: Vec<DelegateLine>,
     /// Kernels that one run starts on devices.
     dispatches: usize,
     /// Bytes of what one run reads back from delegates: what the caller or a node on the CPU reads.
@@ -86,7 +90,7 @@ struct Memory {
     peak_rss_bytes: Option<u64>,
 }
 
-/// What of another result is compared.
+/// The compared values of another result.
 #[derive(Deserialize)]
 struct Other {
     load_ms: f64,
@@ -96,7 +100,7 @@ struct Other {
     min_ms: f64,
 }
 
-/// This result over the other: below 1, this one is faster.
+/// The ratios of this result to the other; below 1, this one is faster.
 #[derive(Serialize)]
 struct Ratios {
     file: PathBuf,
@@ -148,12 +152,13 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         partitions: report.partitions.len(),
         delegated_nodes: report.delegated_nodes(),
         total_nodes: report.nodes.len(),
+        delegates: arguments.engine.summary(&interpreter),
         dispatches: interpreter.delegate_stats().iter().map(|s| s.dispatches).sum(),
         read_back_bytes: read_back(&interpreter),
-        upload_ms: median_of(&stats, |s| s.upload_ms),
-        gpu_ms: median_of(&stats, |s| s.device_ms),
-        readback_ms: median_of(&stats, |s| s.readback_ms),
-        failures: report.failures.iter().map(|(name, message)| format!("{name}: {message}")).collect(),
+        upload_ms: median_of(&stats, |s| s.upload_time),
+        gpu_ms: median_of(&stats, |s| s.device_time),
+        readback_ms: median_of(&stats, |s| s.readback_time),
+        failures: report.failures.iter().map(ToString::to_string).collect(),
         compare: None,
     };
     bench.compare = other.zip(arguments.compare.as_ref()).map(|(other, file)| Ratios {
@@ -168,7 +173,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     Ok(Exit::Fine)
 }
 
-/// Inputs to write and room for outputs, so that a timed run does what an application does and allocates nothing.
+/// Inputs to write and buffers for outputs, so that a timed run does the work of an application and does not allocate.
 struct Buffers {
     inputs: Vec<Vec<u8>>,
     outputs: Vec<Vec<u8>>,
@@ -227,12 +232,12 @@ fn measure(
     Ok((times, stats))
 }
 
-/// Bytes of the partitions' outputs that somebody outside of delegates reads.
+/// Bytes of the partitions' outputs with a reader outside of delegates.
 fn read_back(interpreter: &Interpreter) -> usize {
     let Some(graph) = interpreter.graph(0) else { return 0 };
     let report = interpreter.report();
     let delegated: HashSet<NodeId> = report.partitions.iter().flat_map(|p| p.nodes.iter().copied()).collect();
-    let mut read: HashSet<TensorId> = graph.subgraph().outputs.iter().copied().collect();
+    let mut read: HashSet<TensorId> = graph.subgraph().outputs().iter().copied().collect();
     for node in graph.nodes().filter(|node| !delegated.contains(&node.id())) {
         read.extend(node.inputs().map(|tensor| tensor.id()));
     }
@@ -241,22 +246,22 @@ fn read_back(interpreter: &Interpreter) -> usize {
 }
 
 fn sum(partitions: &[DelegateStats]) -> DelegateStats {
-    let add = |get: fn(&DelegateStats) -> Option<f64>| partitions.iter().filter_map(get).reduce(|a, b| a + b);
-    DelegateStats {
-        upload_ms: add(|s| s.upload_ms),
-        device_ms: add(|s| s.device_ms),
-        readback_ms: add(|s| s.readback_ms),
-        ..DelegateStats::default()
-    }
+    let add =
+        |get: fn(&DelegateStats) -> Option<Duration>| partitions.iter().filter_map(get).reduce(|a, b| a + b);
+    let mut sum = DelegateStats::default();
+    sum.upload_time = add(|s| s.upload_time);
+    sum.device_time = add(|s| s.device_time);
+    sum.readback_time = add(|s| s.readback_time);
+    sum
 }
 
-fn median_of(stats: &[DelegateStats], get: impl Fn(&DelegateStats) -> Option<f64>) -> Option<f64> {
-    let mut values: Vec<f64> = stats.iter().filter_map(get).collect();
+fn median_of(stats: &[DelegateStats], get: impl Fn(&DelegateStats) -> Option<Duration>) -> Option<f64> {
+    let mut values: Vec<f64> = stats.iter().filter_map(get).map(milliseconds).collect();
     values.sort_by(f64::total_cmp);
     (!values.is_empty()).then(|| quantile(&values, 0.5))
 }
 
-/// The value below which the share `q` of the sorted `values` lies.
+/// The quantile `q` of the sorted `values`.
 fn quantile(values: &[f64], q: f64) -> f64 {
     let i = (values.len() as f64 * q) as usize;
     values.get(i.min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
@@ -266,7 +271,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The most memory that the process ever had resident, where the system says so.
+/// The peak resident memory of the process, where the system reports it.
 fn peak_rss() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
@@ -276,21 +281,19 @@ fn peak_rss() -> Option<u64> {
 
 fn read(path: &PathBuf) -> Result<Other, Failure> {
     let invalid = |e: String| Failure::invalid(format!("{}: {e}", path.display()));
-    let text = std::fs::read(path).map_err(|e| invalid(e.to_string()))?;
+    let text = read_regular(path).map_err(|e| invalid(e.to_string()))?;
     serde_json::from_slice(&text).map_err(|e| invalid(format!("not a result of `bench --json`: {e}")))
 }
 
 impl Document for Bench {
     fn text(&self) -> String {
         let Bench { memory: m, runs, .. } = self;
-        let mut text = format!("{} on {}, {} thread(s)\n", self.model, self.delegate, self.threads);
+        let threads = plural(self.threads, "thread");
+        let mut text = format!("{} on {}, {threads}\n", self.model, self.delegate);
         for failure in &self.failures {
             text += &format!("failed and left out: {failure}\n");
         }
-        if self.delegated_nodes > 0 {
-            let (delegated, total, partitions) = (self.delegated_nodes, self.total_nodes, self.partitions);
-            text += &format!("{delegated} of {total} nodes delegated, in {partitions} partitions\n");
-        }
+        self.delegates.iter().for_each(|line| text += &line.text());
         let ratio = |get: fn(&Ratios) -> f64| {
             self.compare.as_ref().map_or(String::new(), |r| format!("{:.3}", get(r)))
         };
@@ -309,7 +312,7 @@ impl Document for Bench {
         }
         let header = ["time", "ms", if self.compare.is_some() { "ratio to other" } else { "" }];
         text += &table(&header, &[1, 2], rows);
-        text += &format!("{runs} runs\n\n");
+        text += &format!("{}\n\n", plural(*runs, "run"));
         let mut rows = vec![
             ("arena, naive", m.naive_bytes),
             ("arena, planned", m.arena_bytes),

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use delegraph::core::kernel::RuntimeTensor;
-use delegraph::core::{NodeId, TensorId};
+use delegraph::core::{NodeId, TensorId, printable};
 use delegraph::delegate_api::PartitionOptions;
 use delegraph::interpreter::InterpreterBuilder;
 use delegraph::{Interpreter, Model};
 use delegraph_conformance::compare::{Tolerance, compare, numbers};
 use serde::Serialize;
 
-use super::delegates::Engine;
+use super::budgets;
+use super::delegates::{DelegateLine, Engine};
 use super::failure::{Exit, Failure};
 use super::inputs::{Entry, InputFile, Resize};
 use super::model::ModelArgument;
 use super::output::{Document, Output, table};
+use super::text::{difference, plural, raw_name};
 
 /// Compare a delegate's results with those of the reference kernels
 ///
@@ -61,6 +63,8 @@ struct Diff {
     bisect: Option<Bisected>,
     delegated_nodes: usize,
     total_nodes: usize,
+    /// What each delegate runs.
+    delegates: Vec<DelegateLine>,
     failures: Vec<String>,
     ok: bool,
 }
@@ -82,7 +86,7 @@ struct NodeLine {
     runner: String,
     #[serde(flatten)]
     line: Line,
-    /// What it reads is good.
+    /// All inputs match the reference.
     inputs_ok: bool,
 }
 
@@ -93,7 +97,7 @@ struct Difference {
     max_rel: f64,
     /// In units of the last place, for floats.
     max_ulp: Option<f64>,
-    /// Of the angle between the two, as vectors.
+    /// The cosine of the angle between the two, as vectors.
     cosine: f64,
     /// NaN here, and in what is expected.
     nan: [usize; 2],
@@ -101,7 +105,7 @@ struct Difference {
     ok: bool,
 }
 
-/// Which node makes the outputs wrong.
+/// The node that causes wrong outputs.
 #[derive(Serialize)]
 struct Bisected {
     /// The outputs are good without it and bad with it.
@@ -109,7 +113,7 @@ struct Bisected {
     op: Option<String>,
     /// Whether they are bad with this node alone, too. Otherwise errors add up, or it takes several nodes fused.
     alone: bool,
-    /// How often the model was run.
+    /// The number of runs.
     runs: usize,
 }
 
@@ -126,7 +130,9 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         return Err(Failure::new(Exit::Usage, text).with_help("--per-node compares CPU kernels"));
     }
     let model = Arc::new(arguments.model.load()?);
-    let mut builder = Interpreter::builder(model.clone()).resolver(arguments.engine.reference()?);
+    arguments.engine.check(&model)?;
+    let mut builder =
+        Interpreter::builder(model.clone()).resolver(arguments.engine.reference()?).limits(budgets::limits());
     if arguments.per_node {
         builder = builder.preserve_all_tensors();
     }
@@ -145,7 +151,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         bisect: None,
         delegated_nodes: report.delegated_nodes(),
         total_nodes: report.nodes.len(),
-        failures: report.failures.iter().map(|(name, message)| format!("{name}: {message}")).collect(),
+        delegates: arguments.engine.summary(&got),
+        failures: report.failures.iter().map(ToString::to_string).collect(),
     };
     if arguments.per_node {
         let nodes = subject.per_node()?;
@@ -161,7 +168,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     Ok(exit)
 }
 
-/// Builds an interpreter and runs it on the inputs that were asked for.
+/// Builds an interpreter and runs it on the requested inputs.
 fn invoke(arguments: &Arguments, builder: InterpreterBuilder) -> Result<Interpreter, Failure> {
     let mut interpreter = builder.build()?;
     let entry = Entry::select(&mut interpreter, arguments.signature.as_deref())?;
@@ -189,9 +196,13 @@ impl Subject<'_> {
                 builder = builder.preserve_all_tensors();
             }
             let builder = self.arguments.engine.configure_limited(builder, adjust)?;
-            // What is to be found is the delegate's part in the difference.
+            // The bisection searches for the delegate's part in the difference.
             let delegated = self.arguments.engine.delegates_anything();
-            Ok(if delegated { builder.resolver(self.arguments.engine.reference()?) } else { builder })
+            Ok(if delegated {
+                builder.resolver(self.arguments.engine.reference()?).limits(budgets::limits())
+            } else {
+                builder
+            })
         };
         self.run(limited)
     }
@@ -216,34 +227,34 @@ impl Subject<'_> {
                 builder = engine.configure_limited(builder, exclude)?;
             }
             if engine.delegates_anything() {
-                builder = builder.resolver(engine.reference()?);
+                builder = builder.resolver(engine.reference()?).limits(budgets::limits());
             }
             Ok(builder.preserve_all_tensors())
         };
         let got =
             if engine.delegates_anything() { self.run(apart)? } else { self.run_limited(|_| {}, true)? };
-        let (report, subgraph) = (got.report(), &self.model.subgraphs[0]);
-        let mut bad = vec![false; subgraph.tensors.len()];
+        let (report, subgraph) = (got.report(), &self.model.subgraphs()[0]);
+        let mut bad = vec![false; subgraph.tensors().len()];
         let mut lines = Vec::new();
         for node in &report.nodes {
             use delegraph::delegate_api::Runner;
             let runner = match node.runner {
                 Runner::Folded => continue,
-                Runner::Cpu if engine.delegates_anything() => "reference".into(),
-                Runner::Cpu => engine.cpu_name().to_owned(),
                 Runner::Delegate { delegate, .. } => {
                     report.delegates.get(delegate).cloned().unwrap_or_default()
                 }
+                _ if engine.delegates_anything() => "reference".into(),
+                _ => engine.cpu_name().to_owned(),
             };
             let own = subgraph.node(node.node);
-            let inputs_ok = !own.inputs.iter().flatten().any(|id| bad.get(id.0) == Some(&true));
-            for id in &own.outputs {
+            let inputs_ok = !own.inputs().iter().flatten().any(|id| bad.get(id.0) == Some(&true));
+            for id in own.outputs() {
                 let (Ok(g), Ok(e)) = (got.tensor(*id), self.expected.tensor(*id)) else { continue };
                 let line = Line::new(g, e);
                 if let Some(bad) = bad.get_mut(id.0) {
                     *bad = !line.difference.ok;
                 }
-                let (node, op, runner) = (node.node.0, node.op.to_string(), runner.clone());
+                let (node, op, runner) = (node.node.0, raw_name(&node.op), runner.clone());
                 lines.push(NodeLine { node, op, runner, line, inputs_ok });
             }
         }
@@ -252,20 +263,20 @@ impl Subject<'_> {
 
     /// A number for each node, so that no node has that of one whose result it reads.
     fn colours(&self) -> Vec<usize> {
-        let subgraph = &self.model.subgraphs[0];
-        let mut writers = vec![None; subgraph.tensors.len()];
+        let subgraph = &self.model.subgraphs()[0];
+        let mut writers = vec![None; subgraph.tensors().len()];
         let mut colours: Vec<usize> = Vec::new();
-        for (i, node) in subgraph.nodes.iter().enumerate() {
+        for (i, node) in subgraph.nodes().iter().enumerate() {
             let writer = |id: &TensorId| writers.get(id.0).copied().flatten();
             let taken: Vec<usize> = node
-                .inputs
+                .inputs()
                 .iter()
                 .flatten()
                 .filter_map(writer)
                 .filter_map(|n: usize| colours.get(n).copied())
                 .collect();
             colours.push((0..).find(|colour| !taken.contains(colour)).unwrap_or(0));
-            node.outputs.iter().filter_map(|id| writers.get_mut(id.0).map(|w| *w = Some(i))).for_each(drop);
+            node.outputs().iter().filter_map(|id| writers.get_mut(id.0).map(|w| *w = Some(i))).for_each(drop);
         }
         colours
     }
@@ -281,8 +292,8 @@ impl Subject<'_> {
             let got = self.run_limited(within, false)?;
             Ok(self.outputs(&got)?.iter().all(|line| line.difference.ok))
         };
-        let count = self.model.subgraphs[0].nodes.len();
-        // With so many of the first nodes the outputs are good, with so many bad.
+        let count = self.model.subgraphs()[0].nodes().len();
+        // Outputs match when the first `without` nodes are delegated, and differ with the first `with`.
         let (mut without, mut with) = (0, count);
         if good(0, count)? {
             return Ok(Bisected { node: None, op: None, alone: false, runs });
@@ -292,7 +303,7 @@ impl Subject<'_> {
             if good(0, middle)? { without = middle } else { with = middle }
         }
         let alone = !good(without, with)?;
-        let op = self.model.subgraphs[0].nodes.get(without).map(|node| node.op.to_string());
+        let op = self.model.subgraphs()[0].nodes().get(without).map(|node| raw_name(node.op()));
         Ok(Bisected { node: Some(without), op, alone, runs })
     }
 }
@@ -370,7 +381,7 @@ fn ulp_of(ty: delegraph::TensorType) -> Option<impl Fn(f64) -> f64> {
 impl Line {
     fn row(&self) -> Vec<String> {
         let d = &self.difference;
-        let number = |v: f64| format!("{v:.3e}");
+        let number = difference;
         let nan = if d.nan == [0, 0] { String::new() } else { format!("{} of {}", d.nan[0], d.nan[1]) };
         vec![
             self.tensor.clone(),
@@ -391,10 +402,8 @@ const HEADER: [&str; 9] =
 
 impl Document for Diff {
     fn text(&self) -> String {
-        let Diff { model, delegate, delegated_nodes, total_nodes, .. } = self;
-        let mut text = format!(
-            "{model} on {delegate}, beside the reference kernels; {delegated_nodes} of {total_nodes} nodes delegated\n"
-        );
+        let mut text = format!("{} on {}, beside the reference kernels\n", self.model, self.delegate);
+        self.delegates.iter().for_each(|line| text += &line.text());
         self.failures.iter().for_each(|failure| text += &format!("failed and left out: {failure}\n"));
         text += &table(&HEADER, &[2, 3, 4, 5, 6, 7], self.outputs.iter().map(Line::row));
         if let Some(nodes) = &self.nodes {
@@ -417,7 +426,11 @@ impl Document for Diff {
                     } else {
                         "alone it is good: errors add up, or it takes the nodes before it"
                     };
-                    format!("\nwith node {node} ({op}) the outputs go wrong; {alone} ({runs} runs)\n")
+                    format!(
+                        "\nwith node {node} ({}) the outputs go wrong; {alone} ({})\n",
+                        printable(op),
+                        plural(*runs, "run")
+                    )
                 }
                 _ => "\nthe outputs are good with all nodes delegated: there is nothing to find\n".into(),
             };

@@ -1,15 +1,16 @@
-//! How a verb ends: exit codes, error messages, and no panic text.
+//! Exit codes and error messages of verbs, without panic text.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
 use delegraph::Error;
 use delegraph::core::error::{ErrorKind, Location, UnresolvedNode, UnresolvedOp};
+use delegraph::core::printable_lines;
 use serde_json::{Value, json};
 
-use super::output::Output;
+use super::text::raw_name;
 
 /// The documented exit codes. Most usage errors are `clap`'s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The one with this code.
+    /// Returns the one with this code.
     pub(crate) fn of(code: u8) -> Self {
         let all = [Exit::Fine, Exit::Failed, Exit::Usage, Exit::Unsupported, Exit::Invalid];
         all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Failed)
@@ -35,7 +36,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a verb could not do what was asked.
+/// The reason why a verb failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -43,7 +44,7 @@ pub(crate) struct Failure {
     help: Option<String>,
     /// For machines: the place in the model, ops without kernels.
     details: Value,
-    /// Nobody reads standard output any more: end without a word.
+    /// Standard output has no reader any more: exit without a message.
     broken_pipe: bool,
 }
 
@@ -62,6 +63,13 @@ impl Failure {
         self
     }
 
+    /// Puts what the failure is about before its message.
+    #[must_use]
+    pub(crate) fn about(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// Exit code, message and help, for another process that hands them on.
     pub(crate) fn parts(&self) -> (Exit, &str, Option<&str>) {
         (self.exit, &self.message, self.help.as_deref())
@@ -74,39 +82,44 @@ impl Failure {
             .with_help("this is a bug in delegraph; please report it with the model that shows it")
     }
 
-    /// Prints the message to standard error and, with `--json`, a document to standard output.
-    pub(crate) fn report(self, out: &Output) -> ExitCode {
-        if self.broken_pipe {
-            return Exit::Fine.into();
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Whether the reader of standard output is gone, so that there is no message to print.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        self.broken_pipe
+    }
+
+    /// Returns the document for `--json`.
+    pub(crate) fn document(&self) -> Value {
+        let kind = match self.exit {
+            Exit::Fine | Exit::Failed => "failed",
+            Exit::Usage => "usage",
+            Exit::Unsupported => "unsupported",
+            Exit::Invalid => "invalid",
+        };
+        let mut error = json!({
+            "kind": kind, "exit_code": self.exit as u8, "message": self.message, "help": self.help,
+        });
+        if let (Value::Object(error), Value::Object(details)) = (&mut error, &self.details) {
+            error.extend(details.clone());
         }
-        let exit = self.exit;
-        if out.json {
-            let kind = match exit {
-                Exit::Fine | Exit::Failed => "failed",
-                Exit::Usage => "usage",
-                Exit::Unsupported => "unsupported",
-                Exit::Invalid => "invalid",
-            };
-            let mut error = json!({
-                "kind": kind, "exit_code": exit as u8, "message": self.message, "help": self.help,
-            });
-            if let (Value::Object(error), Value::Object(details)) = (&mut error, &self.details) {
-                error.extend(details.clone());
-            }
-            let _ = out.json(&json!({ "error": error }));
-        }
-        // Lines stay whole: messages name paths and shapes that people search for and copy.
-        let _ = miette::set_hook(Box::new(|_| {
-            Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())
-        }));
-        let _ = writeln!(io::stderr(), "{:?}", miette::Report::new(self));
-        exit.into()
+        json!({ "error": error })
+    }
+
+    /// Creates the failure for an error of `clap`.
+    pub(crate) fn usage(error: &clap::Error) -> Self {
+        let text = error.render().to_string();
+        let (message, help) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let message = message.strip_prefix("error: ").unwrap_or(message).trim();
+        Failure::new(Exit::Usage, message).with_help(help.trim())
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&printable_lines(&self.message))
     }
 }
 
@@ -123,14 +136,14 @@ impl From<Error> for Failure {
         let exit = match error.kind() {
             ErrorKind::Invalid => Exit::Invalid,
             ErrorKind::Unsupported => Exit::Unsupported,
-            ErrorKind::Failed => Exit::Failed,
+            _ => Exit::Failed,
         };
-        Failure { help: error.help(), details: details(&error), ..Failure::new(exit, error.to_string()) }
+        Failure { help: error.help(), details: details(&error), ..Failure::new(exit, error.chain()) }
     }
 }
 
 impl From<io::Error> for Failure {
-    /// Of writing results.
+    /// An error of writing results.
     fn from(error: io::Error) -> Self {
         let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
         Failure { broken_pipe, ..Failure::new(Exit::Failed, format!("cannot write: {error}")) }
@@ -140,9 +153,10 @@ impl From<io::Error> for Failure {
 fn details(error: &Error) -> Value {
     match error {
         Error::AtNode { location, .. } => {
-            let Location { model, subgraph, node, op } = &**location;
+            let Location { model, subgraph, node, op, .. } = &**location;
             json!({ "model": model, "subgraph": subgraph, "node": node.0, "op": op })
         }
+        Error::Io { path, .. } => json!({ "model": path }),
         Error::InvalidModel { path, .. } | Error::ExternalData { path, .. } => json!({ "model": path }),
         Error::UnresolvedOps(unresolved) => {
             json!({ "model": unresolved.model, "unresolved": unresolved.ops.iter().map(unresolved_op).collect::<Vec<_>>() })
@@ -152,10 +166,10 @@ fn details(error: &Error) -> Value {
     }
 }
 
-/// An op without a kernel, for machines.
+/// Returns an op without a kernel, for machines.
 pub(crate) fn unresolved_op(op: &UnresolvedOp) -> Value {
     json!({
-        "op": op.op.to_string(),
+        "op": raw_name(&op.op),
         "version": op.version,
         "reason": format!("{:?}", op.reason),
         "registered": op.registered,
@@ -172,7 +186,7 @@ fn unresolved_node(node: &UnresolvedNode) -> Value {
 
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Panics print nothing: one in a delegate is contained and becomes an error of the delegate, and one that reaches
+/// Silences panics: a panic in a delegate is contained and becomes an error of the delegate, and one that reaches
 /// `main` is reported there as an internal error.
 pub(crate) fn silence_panics() {
     std::panic::set_hook(Box::new(|info| {

@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use delegraph::core::OpResolver;
 use delegraph::core::writer::{Restamped, RestampedOp};
-use delegraph::fusion::{Change, Difference, FusionReport, Left, Pipeline, compare};
-use delegraph::{BuiltinOpResolver, Model, TensorType};
+use delegraph::core::{OpResolver, printable};
+use delegraph::fusion::{Change, Difference, FusionReport, Left, Pipeline, compare_within};
+use delegraph::{Model, TensorType};
 use serde::Serialize;
 
+use super::budgets;
 use super::failure::{Exit, Failure};
+use super::kernels::{Kernels, LibraryPath};
 use super::model::ModelArgument;
 use super::output::{Document, Output, bytes, scaled, table};
+use super::text::{self, plural, raw_name};
 
 /// Rewrite a model file so that it does the same with fewer, larger ops, each at the lowest version that is enough
 #[derive(clap::Args)]
@@ -44,6 +47,11 @@ pub(crate) struct Arguments {
     /// Show every rewriting
     #[arg(long)]
     report: bool,
+    /// A library of fusions, which come before those that are built in; may be repeated
+    #[arg(long = "fusion", value_name = "plugin:PATH")]
+    fusions: Vec<LibraryPath>,
+    #[command(flatten)]
+    kernels: Kernels,
     /// On how many random inputs both models are run and compared before OUT is written
     #[arg(long, value_name = "N", default_value_t = 2)]
     samples: usize,
@@ -115,7 +123,7 @@ struct NodeLine {
     node: usize,
 }
 
-/// The oldest TFLite release that runs the model, as its metadata says.
+/// The oldest TFLite release that runs the model, as declared in its metadata.
 #[derive(Serialize)]
 struct RuntimeLine {
     from: Option<String>,
@@ -124,31 +132,38 @@ struct RuntimeLine {
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
     let original = arguments.model.load()?;
+    let resolver: Arc<dyn OpResolver> = Arc::new(arguments.kernels.resolver(false)?);
     let mut tolerance = 1.0;
     let (model, report) = if arguments.versions_only {
         let mut model = original.clone();
         let versions = model.restamp()?;
-        (model, FusionReport { versions, ..Default::default() })
+        let mut report = FusionReport::default();
+        report.versions = versions;
+        (model, report)
     } else {
         let pipeline = pipeline(arguments)?;
         tolerance = pipeline.tolerance();
-        let fused = pipeline.run(&original).map_err(|e| {
-            Failure::from(e).with_help("`--skip NAME` leaves out the pass or the fusion that it is about")
-        })?;
+        let fused =
+            pipeline.run_keeping(&Arc::new(original.clone()), &resolver, &|_| false).map_err(|e| {
+                Failure::from(e).with_help("`--skip NAME` leaves out the pass or the fusion that it is about")
+            })?;
         (fused.model, fused.report)
     };
     let quantizes = quantizes_on_the_fly(&original);
     let compared = if arguments.versions_only || arguments.samples == 0 {
         Err("it was not asked for".to_owned())
     } else {
-        differences(original, &model, arguments.samples)
+        differences(original, &model, &resolver, arguments.samples)
     };
     if let Ok(differences) = &compared
         && let Some(worst) = differences.iter().find(|d| !d.within(tolerance))
     {
-        let Difference { output, greatest, allowed } = worst;
+        let Difference { output, greatest, allowed, .. } = worst;
         let message = format!(
-            "the rewritten model gives something else: output \"{output}\" differs by {greatest:e}, allowed is {allowed:e}"
+            "the rewritten model gives something else: output \"{}\" differs by {}, allowed is {}",
+            printable(output),
+            text::difference(*greatest),
+            text::difference(*allowed * tolerance)
         );
         let mut help =
             "nothing was written; `--report --samples 0` shows what was rewritten, `--skip NAME` leaves it out"
@@ -164,8 +179,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         Ok(differences) => (differences, None),
         Err(reason) => (Vec::new(), Some(reason)),
     };
-    let FusionReport { changes, left, before, after, versions } = report;
-    let Restamped { ops, old_runtime, new_runtime } = versions;
+    let FusionReport { changes, left, before, after, versions, .. } = report;
+    let Restamped { ops, old_runtime, new_runtime, .. } = versions;
     out.print(&Rewritten {
         model: arguments.model.name(),
         output: arguments.output.display().to_string(),
@@ -184,7 +199,10 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
 }
 
 fn pipeline(arguments: &Arguments) -> Result<Pipeline, Failure> {
-    let mut pipeline = Pipeline::new();
+    let mut pipeline = Pipeline::new().limits(budgets::limits());
+    for path in &arguments.fusions {
+        pipeline = add_library(path, pipeline)?;
+    }
     if arguments.allow_custom {
         pipeline = pipeline.allow_custom();
     }
@@ -208,39 +226,59 @@ fn pipeline(arguments: &Arguments) -> Result<Pipeline, Failure> {
     Ok(pipeline)
 }
 
+#[cfg(feature = "plugins")]
+fn add_library(path: &LibraryPath, pipeline: Pipeline) -> Result<Pipeline, Failure> {
+    // SAFETY: the user names the library on the command line, and trusts it thereby.
+    let library = unsafe { delegraph::delegate_api::plugin::FusionLibrary::open(path.path()) }?;
+    Ok(pipeline.library(&library))
+}
+
+#[cfg(not(feature = "plugins"))]
+fn add_library(path: &LibraryPath, _: Pipeline) -> Result<Pipeline, Failure> {
+    let text = format!("{}: this command was built without the Cargo feature `plugins`", path.path());
+    Err(Failure::new(Exit::Unsupported, text))
+}
+
 /// Whether the model has ops of float activations and 8-bit weights.
 fn quantizes_on_the_fly(model: &Model) -> bool {
-    model.subgraphs.iter().any(|graph| {
-        graph.nodes.iter().any(|node| {
+    model.subgraphs().iter().any(|graph| {
+        graph.nodes().iter().any(|node| {
             let is = |i: usize, types: &[TensorType]| {
-                node.input(i).and_then(|id| graph.tensors.get(id.0)).is_some_and(|t| types.contains(&t.ty))
+                node.input(i)
+                    .and_then(|id| graph.tensors().get(id.0))
+                    .is_some_and(|t| types.contains(&t.ty()))
             };
             is(0, &[TensorType::Float32]) && is(1, &[TensorType::Int8, TensorType::UInt8, TensorType::Int4])
         })
     })
 }
 
-/// How far the outputs are apart, or why the models were not run.
-fn differences(original: Model, model: &Model, samples: usize) -> Result<Vec<Difference>, String> {
-    let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
-    compare(&Arc::new(original), &Arc::new(model.clone()), &resolver, samples).map_err(|e| e.to_string())
+/// Returns the differences of the outputs, or the reason why the models were not run.
+fn differences(
+    original: Model,
+    model: &Model,
+    resolver: &Arc<dyn OpResolver>,
+    samples: usize,
+) -> Result<Vec<Difference>, String> {
+    compare_within(&Arc::new(original), &Arc::new(model.clone()), resolver, samples, budgets::limits())
+        .map_err(|e| e.to_string())
 }
 
-fn change(Change { pass, subgraph, tensor, from, to }: Change) -> ChangeLine {
+fn change(Change { pass, subgraph, tensor, from, to, .. }: Change) -> ChangeLine {
     ChangeLine { pass, subgraph, tensor, from, to }
 }
 
-fn left_line(Left { composite, subgraph, tensor, reason }: Left) -> LeftLine {
+fn left_line(Left { composite, subgraph, tensor, reason, .. }: Left) -> LeftLine {
     LeftLine { composite, subgraph, tensor, reason }
 }
 
-fn difference(Difference { output, greatest, allowed }: Difference) -> DifferenceLine {
+fn difference(Difference { output, greatest, allowed, .. }: Difference) -> DifferenceLine {
     DifferenceLine { output, greatest, allowed }
 }
 
 fn version(op: RestampedOp) -> VersionLine {
     let nodes = op.nodes.into_iter().map(|(subgraph, node)| NodeLine { subgraph, node: node.0 });
-    VersionLine { op: op.op.to_string(), from: op.from, to: op.to, nodes: nodes.collect() }
+    VersionLine { op: raw_name(&op.op), from: op.from, to: op.to, nodes: nodes.collect() }
 }
 
 impl Document for Rewritten {
@@ -257,16 +295,23 @@ impl Document for Rewritten {
         let runtime = &self.min_runtime_version;
         match (&runtime.from, &runtime.to) {
             (_, None) => {}
-            (Some(from), Some(to)) if from == to => text += &format!("\nIt still needs TFLite {to}.\n"),
-            (Some(from), Some(to)) => text += &format!("\nIt needs TFLite {to}; it said {from} before.\n"),
-            (None, Some(to)) => text += &format!("\nIt needs TFLite {to}; it said nothing of that before.\n"),
+            (Some(from), Some(to)) if from == to => {
+                text += &format!("\nIt still needs TFLite {}.\n", printable(to));
+            }
+            (Some(from), Some(to)) => {
+                text +=
+                    &format!("\nIt needs TFLite {to}; its metadata declared {} before.\n", printable(from))
+            }
+            (None, Some(to)) => {
+                text += &format!("\nIt needs TFLite {to}; its metadata declared no release before.\n")
+            }
         }
         text
     }
 }
 
 impl Rewritten {
-    /// What was rewritten, of which there is nothing where only versions were.
+    /// The fusions; empty if only versions were rewritten.
     fn fused(&self) -> String {
         if self.nodes.before == 0 {
             return String::new();
@@ -287,11 +332,12 @@ impl Rewritten {
             text += &table(&["pass", "rewritings"], &[1], rows);
         }
         for LeftLine { composite, tensor, reason, .. } in &self.left {
+            let (composite, tensor, reason) = (printable(composite), printable(tensor), printable(reason));
             text += &format!("composite \"{composite}\" (writes \"{tensor}\") is left: {reason}\n");
         }
         text += &format!(
-            "{} nodes, were {}; {} multiply-adds, were {}\n",
-            self.nodes.after,
+            "{}, were {}; {} multiply-adds, were {}\n",
+            plural(self.nodes.after, "node"),
             self.nodes.before,
             scaled(self.multiply_adds.after),
             scaled(self.multiply_adds.before)
@@ -300,7 +346,8 @@ impl Rewritten {
             Some(reason) => text += &format!("Outputs were not compared: {reason}\n"),
             None => {
                 let worst = self.differences.iter().map(|d| d.greatest).fold(0.0, f64::max);
-                text += &format!("On random inputs outputs differ by {worst:e} at most\n");
+                let worst = text::difference(worst);
+                text += &format!("On random inputs outputs differ by {worst} at most\n");
             }
         }
         text + "\n"

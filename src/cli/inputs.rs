@@ -1,15 +1,19 @@
 //! The entry point that a verb runs: its inputs and outputs by number and name, and filling the inputs.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use delegraph::core::{Subgraph, TensorId};
-use delegraph::interpreter::seeded::{self, SplitMix64};
-use delegraph::{Interpreter, Shape, TensorType};
+use delegraph::core::error::ErrorKind;
+use delegraph::core::types::read_regular;
+use delegraph::core::{Subgraph, TensorId, printable};
+use delegraph::{Error, Interpreter, Shape, TensorType};
 use delegraph_conformance::npy::Array;
+use delegraph_conformance::seeded::{self, SplitMix64};
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::text::plural;
 
 /// `FILE` or `NAME=FILE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,11 +37,19 @@ impl FromStr for InputFile {
     }
 }
 
-/// `NAME=1x224x224x3`; nothing after `=` is the shape of a scalar.
+/// `NAME=1x224x224x3`; an empty text after `=` is the shape of a scalar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Resize {
     name: String,
     shape: Vec<usize>,
+}
+
+impl Resize {
+    /// Returns the option as on the command line.
+    fn option(&self) -> String {
+        let dims: Vec<String> = self.shape.iter().map(usize::to_string).collect();
+        format!("--resize {}={}", self.name, dims.join("x"))
+    }
 }
 
 impl FromStr for Resize {
@@ -45,7 +57,7 @@ impl FromStr for Resize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, dims) = text.rsplit_once('=').ok_or("it has the form NAME=1x224x224x3")?;
-        let dim = |d: &str| d.parse().map_err(|_| format!("\"{d}\" is no dimension"));
+        let dim = |d: &str| d.parse().map_err(|_| format!("\"{d}\" is not a dimension"));
         let shape = match dims {
             "" => Vec::new(),
             dims => dims.split('x').map(dim).collect::<Result<_, String>>()?,
@@ -77,22 +89,21 @@ impl Entry {
     pub(crate) fn select(interpreter: &mut Interpreter, signature: Option<&str>) -> Result<Self, Failure> {
         let selected = signature.map(|key| interpreter.select_signature(key)).transpose()?;
         let model = interpreter.model();
-        let named = selected.as_ref().or_else(|| model.signatures.iter().find(|s| s.subgraph == 0));
-        let Some(subgraph) = model.subgraphs.get(named.map_or(0, |s| s.subgraph)) else {
+        let named = selected.as_ref().or_else(|| model.signatures().iter().find(|s| s.subgraph() == 0));
+        let Some(subgraph) = model.subgraphs().get(named.map_or(0, |s| s.subgraph())) else {
             return Err(Failure::invalid("the model has no subgraph"));
         };
-        let (in_names, out_names) =
-            named.map_or((&[][..], &[][..]), |s| (s.inputs.as_slice(), s.outputs.as_slice()));
-        let mut order: Vec<usize> = (0..subgraph.inputs.len()).collect();
+        let (in_names, out_names) = named.map_or((&[][..], &[][..]), |s| (s.inputs(), s.outputs()));
+        let mut order: Vec<usize> = (0..subgraph.inputs().len()).collect();
         if selected.is_some() {
             order.sort_by_key(|&i| {
-                let id = subgraph.inputs.get(i);
+                let id = subgraph.inputs().get(i);
                 in_names.iter().position(|(_, named)| Some(named) == id).unwrap_or(usize::MAX)
             });
         }
         Ok(Entry {
-            inputs: ports(subgraph, &subgraph.inputs, in_names),
-            outputs: ports(subgraph, &subgraph.outputs, out_names),
+            inputs: ports(subgraph, subgraph.inputs(), in_names),
+            outputs: ports(subgraph, subgraph.outputs(), out_names),
             order,
         })
     }
@@ -103,12 +114,22 @@ impl Entry {
         let found = by_name.or_else(|| self.inputs.iter().position(|p| p.tensor == name));
         let number = || name.parse().ok().filter(|&i: &usize| i < self.inputs.len());
         found.or_else(number).ok_or_else(|| {
-            let names: Vec<&str> = self.inputs.iter().map(|p| p.name.as_str()).collect();
-            Failure::invalid(format!("there is no input \"{name}\"; the model has: {}", names.join(", ")))
+            let names: Vec<_> = self.inputs.iter().map(|p| printable(&p.name)).collect();
+            let has = match names.as_slice() {
+                [] => "the model has no inputs".into(),
+                names => format!("the model has: {}", names.join(", ")),
+            };
+            Failure::invalid(format!("there is no input \"{name}\"; {has}"))
         })
     }
 
-    /// Which file each input comes from.
+    /// Names input `i` for a message.
+    fn describe(&self, i: usize) -> String {
+        let name = self.inputs.get(i).map_or("", |input| &input.name);
+        format!("input {i} (\"{}\")", printable(name))
+    }
+
+    /// Returns the file of each input.
     fn files<'f>(&self, files: &'f [InputFile]) -> Result<Vec<Option<&'f Path>>, Failure> {
         let mut chosen: Vec<Option<&Path>> = vec![None; self.inputs.len()];
         let mut unnamed = self.order.iter();
@@ -117,13 +138,14 @@ impl Entry {
                 Some(name) => self.input(name)?,
                 None => *unnamed.next().ok_or_else(|| {
                     let (given, has) = (files.len(), self.inputs.len());
-                    Failure::invalid(format!("{given} input files are given, but the model has {has} inputs"))
+                    let (given, has) = (plural(given, "input file"), plural(has, "input"));
+                    Failure::invalid(format!("{given} given, but the model has {has}"))
                 })?,
             };
             match chosen.get_mut(i) {
                 Some(slot @ None) => *slot = Some(&file.path),
                 _ => {
-                    let text = format!("two files are given for input {i} (\"{}\")", self.inputs[i].name);
+                    let text = format!("two files are given for {}", self.describe(i));
                     return Err(Failure::invalid(text));
                 }
             }
@@ -140,10 +162,16 @@ impl Entry {
         seed: u64,
     ) -> Result<Vec<Option<&'f Path>>, Failure> {
         let mut resized = vec![None; self.inputs.len()];
+        // What gave inputs other shapes than the file's.
+        let mut causes: Vec<String> = Vec::new();
         for resize in resizes {
             let i = self.input(&resize.name)?;
-            interpreter.resize_input(i, &resize.shape)?;
+            let same = *interpreter.input_tensor(i)?.shape.dims() == resize.shape;
+            interpreter
+                .resize_input(i, &resize.shape)
+                .map_err(|e| Failure::from(e).about(&resize.option()))?;
             resized[i] = Some(&resize.shape);
+            causes.extend((!same).then(|| resize.option()));
         }
         let files = self.files(files)?;
         let mut arrays = Vec::new();
@@ -157,11 +185,14 @@ impl Entry {
                         format!("{}: the array is {has}, but --resize asks for {asked}", path.display());
                     return Err(Failure::invalid(text));
                 }
-                interpreter.resize_input(i, &array.shape)?;
+                let same = *tensor.shape.dims() == array.shape;
+                causes.extend((!same).then(|| format!("--input {}", path.display())));
+                let at = format!("{}: {}", path.display(), self.describe(i));
+                interpreter.resize_input(i, &array.shape).map_err(|e| Failure::from(e).about(&at))?;
             }
             arrays.push(array);
         }
-        interpreter.prepare()?;
+        interpreter.prepare().map_err(|e| of_shapes(e, &causes))?;
         for (i, (array, path)) in arrays.into_iter().zip(&files).enumerate() {
             let ty = interpreter.input_tensor(i)?.ty;
             let Some(array) = array else {
@@ -170,7 +201,7 @@ impl Entry {
             };
             let at = |e: String| {
                 let path = path.unwrap_or(Path::new("")).display();
-                Failure::invalid(format!("{path}: input {i} (\"{}\"): {e}", self.inputs[i].name))
+                Failure::invalid(format!("{path}: {}: {e}", self.describe(i)))
             };
             let bytes = array.into_bytes(ty).map_err(at)?;
             interpreter.set_input_bytes(i, &bytes).map_err(|e| at(e.to_string()))?;
@@ -179,19 +210,38 @@ impl Entry {
     }
 }
 
+/// Returns the failure of preparing a model whose inputs `causes` gave other shapes than the file's: then these are to
+/// blame, not the model.
+fn of_shapes(error: Error, causes: &[String]) -> Failure {
+    let kind = error.kind();
+    // How to raise a limit. Advice about invalid nodes blames the model.
+    let raise = error.help().filter(|_| kind == ErrorKind::Failed);
+    let raise = raise.map(|help| format!("; {help}")).unwrap_or_default();
+    let failure = Failure::from(error);
+    if causes.is_empty() || kind == ErrorKind::Unsupported {
+        return failure;
+    }
+    let failure = failure.about(&format!("{}: the model cannot run with this shape", causes.join(", ")));
+    failure.with_help(format!(
+        "choose another shape, or a smaller one; `delegraph inspect MODEL` shows the shapes of the file{raise}"
+    ))
+}
+
 fn ports(subgraph: &Subgraph, ids: &[TensorId], names: &[(String, TensorId)]) -> Vec<Port> {
+    // Of several names of one tensor, the first.
+    let named: HashMap<TensorId, &String> = names.iter().rev().map(|(name, id)| (*id, name)).collect();
     let port = |id: &TensorId| {
-        let tensor = subgraph.tensor(*id).name.to_string();
-        let name = names.iter().find(|(_, named)| named == id).map_or(&tensor, |(name, _)| name).clone();
+        let tensor = subgraph.tensor(*id).name().to_string();
+        let name = named.get(id).copied().unwrap_or(&tensor).clone();
         Port { name, tensor }
     };
     ids.iter().map(port).collect()
 }
 
-/// Reads an array; strings may also be lines of text, for an input of any shape that has as many elements.
+/// Reads an array. Strings may also be lines of text, for an input of any shape with the same number of elements.
 fn read(path: &Path, ty: TensorType, shape: &Shape) -> Result<Array, Failure> {
     let invalid = |e: String| Failure::invalid(format!("{}: {e}", path.display()));
-    let file = std::fs::read(path).map_err(|e| invalid(e.to_string()).with_help("check the path"))?;
+    let file = read_regular(path).map_err(|e| invalid(e.to_string()).with_help("check the path"))?;
     if ty == TensorType::String && !file.starts_with(b"\x93NUMPY") {
         let text =
             String::from_utf8(file).map_err(|_| invalid("neither a .npy file nor UTF-8 text".into()))?;

@@ -2,12 +2,13 @@
 
 use std::str::FromStr;
 
+#[cfg(feature = "plugins")]
 use delegraph::delegate_api::plugin::KernelLibrary;
 use delegraph::{BuiltinOpResolver, MutableOpResolver, ReferenceOpResolver};
 
 use super::failure::Failure;
 
-/// Where kernels come from besides those that are built in.
+/// Sources of kernels other than the builtin ones.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Kernels {
     /// A library of kernels for custom ops; may be repeated, and the last one that has an op wins
@@ -17,30 +18,36 @@ pub(crate) struct Kernels {
 
 /// `plugin:PATH`, without `plugin:`.
 #[derive(Debug, Clone)]
-struct LibraryPath(String);
+pub(crate) struct LibraryPath(String);
+
+impl LibraryPath {
+    /// Returns the path.
+    pub(crate) fn path(&self) -> &str {
+        &self.0
+    }
+}
 
 impl FromStr for LibraryPath {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("plugin:") {
-            Some("") | None => Err("plugin:PATH is wanted, with the path of a library of kernels".into()),
-            Some(path) if path.contains('?') => Err("a library of kernels takes no options".into()),
+            Some("") | None => Err("plugin:PATH is wanted, with the path of a library".into()),
+            Some(path) if path.contains('?') => Err("such a library takes no options".into()),
             Some(path) => Ok(LibraryPath(path.into())),
         }
     }
 }
 
 impl Kernels {
-    /// What resolves ops: the builtin kernels, optimized or the plain ones, and those of the libraries.
+    /// Returns the resolver: the builtin kernels, optimized or reference, and those of the libraries.
     pub(crate) fn resolver(&self, reference: bool) -> Result<MutableOpResolver, Failure> {
         let mut resolver = match reference {
             true => MutableOpResolver::extending(ReferenceOpResolver::new()),
             false => MutableOpResolver::extending(BuiltinOpResolver::new()),
         };
         for LibraryPath(path) in &self.libraries {
-            // SAFETY: whoever calls the command says with the path that the library is to be trusted.
-            unsafe { KernelLibrary::open(path) }?.register(&mut resolver);
+            add_library(path, &mut resolver)?;
         }
         for (op, versions) in resolver.registered() {
             log::info!("{op} version {} to {}: from a library", versions.start(), versions.end());
@@ -48,10 +55,23 @@ impl Kernels {
         Ok(resolver)
     }
 
-    /// The same options as arguments of another process.
+    /// Returns the same options as arguments of another process.
     pub(crate) fn arguments(&self) -> impl Iterator<Item = String> {
         self.libraries.iter().map(|LibraryPath(path)| format!("--ops=plugin:{path}"))
     }
+}
+
+#[cfg(feature = "plugins")]
+fn add_library(path: &str, resolver: &mut MutableOpResolver) -> Result<(), Failure> {
+    // SAFETY: the user names the library on the command line, and trusts it thereby.
+    unsafe { KernelLibrary::open(path) }?.register(resolver);
+    Ok(())
+}
+
+#[cfg(not(feature = "plugins"))]
+fn add_library(path: &str, _: &mut MutableOpResolver) -> Result<(), Failure> {
+    let text = format!("{path}: this command was built without the Cargo feature `plugins`");
+    Err(Failure::new(super::failure::Exit::Unsupported, text))
 }
 
 #[cfg(test)]

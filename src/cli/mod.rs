@@ -1,14 +1,18 @@
 //! The command line: verbs, what they share, and how they end.
 
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use delegraph::core::printable_lines;
 use log::LevelFilter;
 
 mod bench;
+mod budgets;
 mod conformance;
 mod delegates;
+#[cfg(feature = "wgpu")]
 mod devices;
 mod diff;
 mod explain;
@@ -26,7 +30,9 @@ mod output;
 mod profile;
 mod run;
 mod selective;
+mod text;
 mod values;
+mod versions;
 
 use failure::{Exit, Failure};
 use output::Output;
@@ -44,7 +50,7 @@ struct Arguments {
 const EXIT_CODES: &str = "Exit codes: 0 fine · 1 ran, but failed or mismatched · 2 usage · 3 the model or a request \
                           is not supported · 4 the model or an input file is invalid";
 
-/// What every verb takes.
+/// The options of every verb.
 #[derive(Args)]
 struct Common {
     /// Print one JSON document on standard output, and nothing else there
@@ -69,6 +75,7 @@ enum Verb {
     Inspect(inspect::Arguments),
     Fuse(fuse::Arguments),
     Ops(ops::Arguments),
+    #[cfg(feature = "wgpu")]
     Devices(devices::Arguments),
     Conformance(conformance::Arguments),
     NewDelegate(new_delegate::Arguments),
@@ -88,6 +95,7 @@ impl Verb {
             Verb::Inspect(arguments) => inspect::run(&arguments, out),
             Verb::Fuse(arguments) => fuse::run(&arguments, out),
             Verb::Ops(arguments) => ops::run(&arguments, out),
+            #[cfg(feature = "wgpu")]
             Verb::Devices(arguments) => devices::run(&arguments, out),
             Verb::Conformance(arguments) => conformance::run(&arguments, out),
             Verb::NewDelegate(arguments) => new_delegate::run(&arguments, out),
@@ -96,17 +104,26 @@ impl Verb {
     }
 }
 
-/// Runs the command and says how it ended. Whatever happens, the end is one of the documented exit codes.
+/// Runs the command and returns one of the documented exit codes, also after a panic.
 pub(crate) fn main() -> ExitCode {
     failure::silence_panics();
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return Output::usage(&error),
+    };
     let Common { json, verbose, quiet } = arguments.common;
     start_logging(verbose, quiet);
     let out = Output { json, quiet };
+    budgets::set_json(json);
     let result = catch_unwind(AssertUnwindSafe(|| arguments.verb.run(&out)));
-    match result.unwrap_or_else(|_| Err(Failure::internal())) {
+    let result = result.unwrap_or_else(|_| Err(Failure::internal()));
+    while !budgets::end() {
+        // The thread that watches the budgets reports and ends the process.
+        std::thread::park();
+    }
+    match result {
         Ok(exit) => exit.into(),
-        Err(failure) => failure.report(&out),
+        Err(failure) => out.failure(failure),
     }
 }
 
@@ -114,7 +131,7 @@ pub(crate) fn main() -> ExitCode {
 fn start_logging(verbose: u8, quiet: bool) {
     let (ours, drivers) = match (quiet, verbose) {
         (true, _) => (LevelFilter::Error, LevelFilter::Off),
-        // GPU libraries warn about drivers that nobody asked for.
+        // GPU libraries warn about every driver they find, used or not.
         (false, 0) => (LevelFilter::Warn, LevelFilter::Error),
         (false, 1) => (LevelFilter::Info, LevelFilter::Warn),
         (false, 2) => (LevelFilter::Debug, LevelFilter::Info),
@@ -125,5 +142,11 @@ fn start_logging(verbose: u8, quiet: bool) {
     for library in ["wgpu_core", "wgpu_hal", "naga", "wgpu"] {
         builder.filter_module(library, drivers);
     }
+    // Messages contain names from files.
+    builder.format(|line, record| {
+        let (level, style) = (record.level(), line.default_level_style(record.level()));
+        let message = record.args().to_string();
+        writeln!(line, "[{style}{level:<5}{style:#} {}] {}", record.target(), printable_lines(&message))
+    });
     builder.parse_default_env().init();
 }

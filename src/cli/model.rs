@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use delegraph::Model;
 
+use super::budgets::Budgets;
 use super::failure::Failure;
 
 /// The model file.
@@ -12,10 +13,14 @@ pub(crate) struct ModelArgument {
     /// The model, a .tflite file
     #[arg(value_name = "MODEL")]
     pub(crate) path: PathBuf,
+    #[command(flatten)]
+    budgets: Budgets,
 }
 
 impl ModelArgument {
+    /// Loads the model. The budgets hold from here on.
     pub(crate) fn load(&self) -> Result<Model, Failure> {
+        self.budgets.start();
         load(&self.path)
     }
 
@@ -25,14 +30,5 @@ impl ModelArgument {
 }
 
 pub(crate) fn load(path: &Path) -> Result<Model, Failure> {
-    readable(path)?;
     Ok(delegraph::load(path)?)
-}
-
-/// A file that is not there is no damaged file.
-fn readable(path: &Path) -> Result<(), Failure> {
-    match std::fs::File::open(path) {
-        Ok(_) => Ok(()),
-        Err(e) => Err(Failure::invalid(format!("{}: {e}", path.display())).with_help("check the path")),
-    }
 }

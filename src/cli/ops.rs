@@ -9,6 +9,7 @@ use delegraph::core::ops::{DEFS, OpDef, OptionsType, definition};
 use delegraph::core::resolver::merged;
 use delegraph::core::{BuiltinOp, Op, OpResolver};
 use delegraph::delegate_api::VersionTable;
+#[cfg(feature = "wgpu")]
 use delegraph::delegate_wgpu::WgpuDelegate;
 use delegraph::{BuiltinOpResolver, MutableOpResolver};
 use delegraph_conformance::cases;
@@ -18,6 +19,7 @@ use super::delegates::Choice;
 use super::failure::{Exit, Failure};
 use super::kernels::Kernels;
 use super::output::{Document, Output};
+use super::text::raw_name;
 
 /// List the ops and versions that each backend runs, as Markdown or JSON
 #[derive(clap::Args)]
@@ -65,10 +67,11 @@ struct Param {
     since: u32,
 }
 
-/// What a backend says of an op.
+/// Versions and types that a backend supports.
 enum Backend {
     Kernels(Arc<MutableOpResolver>),
-    Delegate(VersionTable, fn(BuiltinOp) -> &'static [TensorType]),
+    /// With the types that it takes per op, where the delegate lists them.
+    Delegate(VersionTable, Option<fn(BuiltinOp) -> &'static [TensorType]>),
 }
 
 impl Backend {
@@ -78,7 +81,7 @@ impl Backend {
             Backend::Delegate(table, _) => {
                 let known = op.builtin().and_then(definition).and_then(|def| def.history.first());
                 let lowest = known.map_or(1, |(version, _)| *version);
-                table.max(op).map(|max| (lowest.min(max), max)).into_iter().collect()
+                table.max_version(op).map(|max| (lowest.min(max), max)).into_iter().collect()
             }
         }
     }
@@ -89,7 +92,9 @@ impl Backend {
                 let resolver: Arc<dyn OpResolver> = resolver.clone();
                 cases::types(op, &resolver)
             }
-            (Backend::Delegate(_, types), Some(op)) => types(op).to_vec(),
+            (Backend::Delegate(_, types), Some(op)) => {
+                types.map_or_else(Vec::new, |types| types(op).to_vec())
+            }
             (_, None) => Vec::new(),
         };
         types.into_iter().map(TensorType::name).collect()
@@ -117,11 +122,13 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     if backends.is_empty() {
         backends.push(("cpu".into(), backend(&Choice::Cpu, kernels)?));
         backends.push(("reference".into(), backend(&Choice::Reference, kernels)?));
+        #[cfg(feature = "wgpu")]
         let versions = WgpuDelegate::supported_versions();
-        backends.push(("wgpu".into(), Backend::Delegate(versions, WgpuDelegate::supported_types)));
+        #[cfg(feature = "wgpu")]
+        backends.push(("wgpu".into(), Backend::Delegate(versions, Some(WgpuDelegate::supported_types))));
     }
     let line = |op: &Op, def: Option<&OpDef>| OpLine {
-        op: op.to_string(),
+        op: raw_name(op),
         code: op.builtin().map(|code| code.0),
         family: def.map(|d| d.family),
         options: def.filter(|d| d.codec.ty != OptionsType::None).map(|d| d.codec.ty.to_string()),
@@ -144,9 +151,11 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
 
 fn backend(choice: &Choice, kernels: &Kernels) -> Result<Backend, Failure> {
     Ok(match (choice, choice.open()?) {
-        (_, Some(delegate)) => {
-            Backend::Delegate(delegate.max_versions().clone(), WgpuDelegate::supported_types)
+        #[cfg(feature = "wgpu")]
+        (Choice::Wgpu(_), Some(delegate)) => {
+            Backend::Delegate(delegate.max_versions().clone(), Some(WgpuDelegate::supported_types))
         }
+        (_, Some(delegate)) => Backend::Delegate(delegate.max_versions().clone(), None),
         (choice, None) => Backend::Kernels(Arc::new(kernels.resolver(*choice == Choice::Reference)?)),
     })
 }

@@ -1,20 +1,23 @@
-//! What goes to standard output: text for people, or one JSON document.
+//! Standard output: text, or one JSON document. Text from files is escaped here.
 
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use delegraph::core::types::is_escaped;
+use delegraph::core::{printable, printable_lines};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use super::failure::Failure;
+use super::failure::{Exit, Failure};
 
 /// A verb's result.
 pub(crate) trait Document: Serialize {
-    /// The same for people to read, ending in a line break.
+    /// Returns the same for people to read, ending in a line break.
     fn text(&self) -> String;
 }
 
-/// Where results go, and how.
+/// The destination and format of results.
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) quiet: bool,
@@ -33,13 +36,42 @@ impl Output {
 
     /// Prints the result as JSON.
     pub(crate) fn json(&self, document: &impl Serialize) -> Result<(), Failure> {
-        let mut text = serde_json::to_string_pretty(document).map_err(io::Error::from)?;
-        text.push('\n');
-        write(&text)
+        write_raw(&(json_text(document)? + "\n"))
     }
 
-    /// A progress bar on standard error, where that is a terminal whose foreground is ours: a job in the background
-    /// would scribble over what others show, and some terminals stop it for that.
+    /// Prints a failure to standard error and, with `--json`, a document to standard output.
+    pub(crate) fn failure(&self, failure: Failure) -> ExitCode {
+        if failure.is_broken_pipe() {
+            return Exit::Fine.into();
+        }
+        let exit = failure.exit();
+        if self.json {
+            let _ = self.json(&failure.document());
+        }
+        // Lines stay whole: messages name paths and shapes that people search for and copy.
+        let _ = miette::set_hook(Box::new(|_| {
+            Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())
+        }));
+        let _ = writeln!(io::stderr(), "{:?}", miette::Report::new(failure));
+        exit.into()
+    }
+
+    /// Prints an error of `clap`, which is also how help and version arrive. The options are not known then: `--json` is
+    /// looked for among the arguments.
+    pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+        let _ = error.print();
+        if !error.use_stderr() {
+            return Exit::Fine.into();
+        }
+        let mut arguments = std::env::args_os().skip(1).take_while(|argument| argument != "--");
+        if arguments.any(|argument| argument == "--json") {
+            let _ = Output { json: true, quiet: true }.json(&Failure::usage(error).document());
+        }
+        Exit::Usage.into()
+    }
+
+    /// Returns a progress bar on standard error, where that is a terminal whose foreground is ours: a job in the
+    /// background would scribble over what others show, and some terminals stop it for that.
     pub(crate) fn progress(&self, length: u64, template: &str) -> Progress {
         let shown = !self.quiet && io::stderr().is_terminal() && !in_background();
         // A hidden bar would compute its estimates all the same, between runs that are being measured.
@@ -62,7 +94,7 @@ impl Progress {
     }
 
     pub(crate) fn set_message(&self, message: String) {
-        self.0.iter().for_each(|bar| bar.set_message(message.clone()));
+        self.0.iter().for_each(|bar| bar.set_message(printable(&message).into_owned()));
     }
 
     pub(crate) fn inc(&self) {
@@ -85,25 +117,56 @@ fn in_background() -> bool {
     false
 }
 
+/// Prints text such that a terminal shows it and does nothing else, whatever it contains.
 fn write(text: &str) -> Result<(), Failure> {
+    write_raw(&printable_lines(text))
+}
+
+/// Returns the document with JSON escapes for all that a terminal acts on; JSON itself requires those below U+0020 only.
+fn json_text(document: &impl Serialize) -> io::Result<String> {
+    let text = serde_json::to_string_pretty(document)?;
+    if !text.chars().any(|c| c != '\n' && is_escaped(c)) {
+        return Ok(text);
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Apart from the line breaks of the layout, such characters are in strings only.
+        if c == '\n' || !is_escaped(c) {
+            escaped.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            escaped += &format!("\\u{unit:04x}");
+        }
+    }
+    Ok(escaped)
+}
+
+fn write_raw(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
 }
 
-/// A table with a header, without frames; columns in `numbers` are aligned right. Empty without rows.
+/// Columns of a terminal for each column of a table. Where there are fewer, a table is as wide as it needs: wrapped cells
+/// could not be read.
+const MIN_COLUMNS: usize = 8;
+
+/// Returns a table with a header, without frames; columns in `numbers` are aligned right. Empty without rows. Cells are
+/// escaped.
 pub(crate) fn table(
     header: &[&str],
     numbers: &[usize],
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> String {
     let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(header);
-    table.add_rows(rows);
+    table.load_style(presets::NOTHING).set_header(header);
+    if table.width().is_none_or(|columns| usize::from(columns) >= MIN_COLUMNS * header.len()) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
+    let shown = |row: Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect::<Vec<_>>();
+    table.add_rows(rows.into_iter().map(shown));
     if table.is_empty() {
         return String::new();
     }
@@ -121,7 +184,7 @@ pub(crate) fn bytes(n: usize) -> String {
     indicatif::HumanBytes(n as u64).to_string()
 }
 
-/// A large number for people: `3.4 M`.
+/// Returns a large number for people: `3.4 M`.
 pub(crate) fn scaled(n: u64) -> String {
     let (unit, divisor) = match n {
         0..1_000 => return n.to_string(),
@@ -130,4 +193,24 @@ pub(crate) fn scaled(n: u64) -> String {
         _ => ("G", 1e9),
     };
     format!("{:.1} {unit}", n as f64 / divisor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_escapes_what_a_terminal_acts_on() {
+        let value = ["\u{1b}[2J\n", "\u{9b}31m\u{7f}", "\u{202e}\u{e0001}", "größe"];
+        let text = json_text(&value).unwrap();
+        assert!(!text.chars().any(|c| c != '\n' && is_escaped(c)), "{text:?}");
+        assert!(text.contains("\\u001b[2J\\n") && text.contains("\\u009b31m\\u007f"), "{text}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn cells_are_one_line() {
+        let text = table(&["name"], &[], [vec!["a\nb\u{1b}[31m".to_owned()]]);
+        assert_eq!(text, "name\na\\nb\\u{1b}[31m\n");
+    }
 }

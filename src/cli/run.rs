@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use delegraph::core::printable;
 use serde::Serialize;
 
-use super::delegates::Engine;
+use super::delegates::{DelegateLine, Engine};
 use super::failure::{Exit, Failure};
 use super::inputs::{Entry, InputFile, Resize};
 use super::model::ModelArgument;
@@ -46,6 +47,8 @@ struct Run {
     partitions: usize,
     delegated_nodes: usize,
     total_nodes: usize,
+    /// What each delegate runs.
+    delegates: Vec<DelegateLine>,
     failures: Vec<String>,
 }
 
@@ -55,7 +58,7 @@ struct InputLine {
     tensor: String,
     r#type: &'static str,
     shape: Vec<usize>,
-    /// Where its data comes from; random data where there is no file.
+    /// The source of the data; random data without a file.
     file: Option<PathBuf>,
 }
 
@@ -67,7 +70,7 @@ struct OutputLine {
     shape: Vec<usize>,
     #[serde(flatten)]
     summary: Summary,
-    /// Where it was written to.
+    /// The path of the written file.
     file: Option<PathBuf>,
 }
 
@@ -114,7 +117,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         partitions: report.partitions.len(),
         delegated_nodes: report.delegated_nodes(),
         total_nodes: report.nodes.len(),
-        failures: report.failures.iter().map(|(name, message)| format!("{name}: {message}")).collect(),
+        delegates: arguments.engine.summary(&interpreter),
+        failures: report.failures.iter().map(ToString::to_string).collect(),
     })?;
     Ok(Exit::Fine)
 }
@@ -127,19 +131,13 @@ impl Document for Run {
             text += &table(&header, &[3, 4, 5], self.outputs.iter().map(OutputLine::row));
             for output in self.outputs.iter().filter(|o| o.summary.nan + o.summary.infinite > 0) {
                 let Summary { nan, infinite, .. } = output.summary;
-                text += &format!("{}: {nan} NaN, {infinite} infinite\n", output.name);
+                text += &format!("{}: {nan} NaN, {infinite} infinite\n", printable(&output.name));
             }
         }
         for file in self.outputs.iter().filter_map(|o| o.file.as_ref()) {
             text += &format!("{}\n", file.display());
         }
-        if self.delegated_nodes > 0 {
-            let (delegated, total) = (self.delegated_nodes, self.total_nodes);
-            text += &format!(
-                "{}: {delegated} of {total} nodes in {} partitions\n",
-                self.delegate, self.partitions
-            );
-        }
+        self.delegates.iter().for_each(|line| text += &line.text());
         text
     }
 }

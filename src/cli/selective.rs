@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use delegraph::core::resolver::check_resolved;
 use delegraph::core::{MutableOpResolver, Op, OpResolver};
-use delegraph::interpreter::kernels::{custom, optimized, reference};
+#[cfg(feature = "optimized")]
+use delegraph::interpreter::kernels::optimized;
+use delegraph::interpreter::kernels::{custom, reference};
 use delegraph::{BuiltinOpResolver, Model};
 use serde::Serialize;
 
@@ -19,7 +21,7 @@ struct Selection {
     source: String,
     /// The ops that the models ask for, each with its versions.
     ops: BTreeMap<String, Vec<u32>>,
-    /// Those of them whose kernels the application brings.
+    /// Those whose kernels the application provides.
     custom_ops: Vec<String>,
 }
 
@@ -34,10 +36,10 @@ pub(crate) fn run(paths: &[PathBuf], out: &Output) -> Result<Exit, Failure> {
     for path in paths {
         let model = model::load(path)?;
         check(&model)?;
-        for node in model.subgraphs.iter().flat_map(|g| &g.nodes) {
+        for node in model.subgraphs().iter().flat_map(|g| g.nodes()) {
             let (_, versions) =
-                used.entry(node.op.to_string()).or_insert_with(|| (node.op.clone(), BTreeSet::new()));
-            versions.insert(node.version);
+                used.entry(node.op().to_string()).or_insert_with(|| (node.op().clone(), BTreeSet::new()));
+            versions.insert(node.version());
         }
     }
     let resolver = BuiltinOpResolver::new();
@@ -82,6 +84,7 @@ fn families(ops: &[(&Op, u32)]) -> Vec<String> {
     };
     add("reference", reference::families::ALL);
     add("custom", custom::families::ALL);
+    #[cfg(feature = "optimized")]
     add("optimized", optimized::families::ALL);
     needed
 }
@@ -90,7 +93,7 @@ fn source(paths: &[PathBuf], known: &[(&Op, u32)], own: &[(&Op, u32)]) -> String
     let names = paths.iter().map(|path| path.file_name().unwrap_or_default().to_string_lossy());
     let mut text = format!(
         "//! The kernels of {}, and no others: `Interpreter::builder_with(model, resolver(…))`.\n//!\n\
-         //! Written by `delegraph ops --resolver-for`; write it anew when the models change.\n\n",
+         //! Written by `delegraph ops --resolver-for`; generate it again when the models change.\n\n",
         names.collect::<Vec<_>>().join(", ")
     );
     let families = families(known);

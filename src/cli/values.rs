@@ -5,27 +5,40 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use delegraph::TensorType;
-use delegraph::core::kernel::RuntimeTensor;
+use delegraph::core::kernel::{RuntimeTensor, Strings};
 use delegraph_conformance::compare::numbers;
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 
 /// A tensor's elements in a type that NumPy has: bfloat16 as float32, packed 4-bit and 2-bit integers as 8-bit ones.
+/// They are converted in chunks: outputs may take most of the memory that there is.
 pub(crate) struct Values<'t> {
     ty: TensorType,
     /// NumPy's name for the type.
     descr: Cow<'static, str>,
-    bytes: Cow<'t, [u8]>,
+    data: Data<'t>,
     shape: &'t [usize],
-    strings: Vec<String>,
 }
 
-/// What the elements are like.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Elements as the tensor stores them.
+enum Data<'t> {
+    /// As NumPy does.
+    Plain(&'t [u8]),
+    /// In a chunk of bytes, which `widen` converts.
+    Narrow { bytes: &'t [u8], widen: fn(&[u8]) -> Vec<u8>, elements: usize },
+    /// Each is padded with zeros to `width` bytes.
+    Strings { strings: Strings<'t>, width: usize },
+}
+
+/// Bytes that are converted at once.
+const CHUNK: usize = 64 << 10;
+
+/// Statistics of the elements.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Summary {
     pub(crate) elements: usize,
-    /// Of the elements that are finite numbers, as the next two.
+    /// Minimum of the elements that are finite numbers, as for the next two.
     pub(crate) min: Option<f64>,
     pub(crate) max: Option<f64>,
     pub(crate) mean: Option<f64>,
@@ -42,49 +55,67 @@ impl<'t> Values<'t> {
     /// # Errors
     /// Exit code 3 for resources and other types that NumPy does not have.
     pub(crate) fn of(tensor: &'t RuntimeTensor) -> Result<Self, Failure> {
+        let shape = tensor.shape.dims();
         if tensor.ty == TensorType::String {
-            return Self::of_strings(tensor);
+            let strings = tensor.strings()?;
+            let width = strings.iter().map(<[u8]>::len).max().unwrap_or(0).max(1);
+            let (ty, descr) = (TensorType::String, format!("|S{width}").into());
+            return Ok(Values { ty, descr, data: Data::Strings { strings, width }, shape });
         }
-        let stored = tensor.bytes();
-        let (ty, bytes) = match tensor.ty {
-            TensorType::BFloat16 => {
-                let widen = |c: &[u8; 2]| half::bf16::from_le_bytes(*c).to_f32().to_le_bytes();
-                (TensorType::Float32, Cow::Owned(stored.as_chunks::<2>().0.iter().flat_map(widen).collect()))
-            }
-            TensorType::Int4 => {
-                (TensorType::Int8, Cow::Owned(unpack::<4>(stored, true, tensor.shape.elements())))
-            }
-            TensorType::Int2 => {
-                (TensorType::Int8, Cow::Owned(unpack::<2>(stored, true, tensor.shape.elements())))
-            }
-            TensorType::UInt4 => {
-                (TensorType::UInt8, Cow::Owned(unpack::<4>(stored, false, tensor.shape.elements())))
-            }
-            ty => (ty, Cow::Borrowed(stored)),
+        let (bytes, elements) = (tensor.bytes(), tensor.shape.elements());
+        let narrow = |ty, widen| (ty, Data::Narrow { bytes, widen, elements });
+        let (ty, data) = match tensor.ty {
+            TensorType::BFloat16 => narrow(TensorType::Float32, widen_bfloat16),
+            TensorType::Int4 => narrow(TensorType::Int8, |bytes| unpack::<4>(bytes, true)),
+            TensorType::Int2 => narrow(TensorType::Int8, |bytes| unpack::<2>(bytes, true)),
+            TensorType::UInt4 => narrow(TensorType::UInt8, |bytes| unpack::<4>(bytes, false)),
+            ty => (ty, Data::Plain(bytes)),
         };
         let descr = descr(ty).ok_or_else(|| {
             let text = format!("not supported yet: output \"{}\" is {}", tensor.name, tensor.ty);
             Failure::new(Exit::Unsupported, text)
         })?;
-        Ok(Values { ty, descr: descr.into(), bytes, shape: tensor.shape.dims(), strings: Vec::new() })
+        Ok(Values { ty, descr: descr.into(), data, shape })
     }
 
-    /// Strings as NumPy stores them: as long as the longest one, padded with zeros.
-    fn of_strings(tensor: &'t RuntimeTensor) -> Result<Self, Failure> {
-        let strings = tensor.strings()?;
-        let width = strings.iter().map(<[u8]>::len).max().unwrap_or(0).max(1);
-        let padded = |s: &'t [u8]| s.iter().copied().chain(std::iter::repeat(0)).take(width);
-        Ok(Values {
-            ty: TensorType::String,
-            descr: format!("|S{width}").into(),
-            bytes: strings.iter().flat_map(padded).collect(),
-            shape: tensor.shape.dims(),
-            strings: strings.iter().take(8).map(|s| String::from_utf8_lossy(s).into_owned()).collect(),
-        })
+    /// Calls `f` with the elements' bytes, a chunk at a time.
+    fn chunks(&self, mut f: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        match self.data {
+            Data::Plain(bytes) => bytes.chunks(CHUNK).try_for_each(f),
+            Data::Narrow { bytes, widen, elements } => {
+                let mut left = elements.saturating_mul(if self.ty == TensorType::Float32 { 4 } else { 1 });
+                bytes.chunks(CHUNK).try_for_each(|chunk| {
+                    let mut wide = widen(chunk);
+                    wide.truncate(left);
+                    left -= wide.len();
+                    f(&wide)
+                })
+            }
+            Data::Strings { strings, width } => strings.iter().try_for_each(|string| {
+                f(string)?;
+                let zeros = [0; 256];
+                let mut left = width - string.len();
+                while left > 0 {
+                    let part = left.min(zeros.len());
+                    f(&zeros[..part])?;
+                    left -= part;
+                }
+                Ok(())
+            }),
+        }
     }
 
     /// Writes a `.npy` file, version 1.0.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        if let Data::Strings { strings, width } = self.data
+            && strings.len().checked_mul(width).is_none_or(|bytes| bytes > MAX_STRING_BYTES)
+        {
+            let count = strings.len();
+            let text = format!(
+                "{count} strings padded to the {width} bytes of the longest exceed {MAX_STRING_BYTES} bytes"
+            );
+            return Err(io::Error::other(text));
+        }
         let dims: String = self.shape.iter().map(|d| format!("{d}, ")).collect();
         let text = format!(
             "{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
@@ -97,37 +128,68 @@ impl<'t> Values<'t> {
         file.write_all(b"\x93NUMPY\x01\x00")?;
         file.write_all(&u16::try_from(padded).map_err(io::Error::other)?.to_le_bytes())?;
         writeln!(file, "{text:width$}", width = padded - 1)?;
-        file.write_all(&self.bytes)?;
+        self.chunks(|bytes| file.write_all(bytes))?;
         file.flush()
     }
 
-    /// What the elements are like; complex numbers count as two.
+    /// Returns statistics of the elements; complex numbers count as two.
     pub(crate) fn summary(&self) -> Summary {
-        let numbers = numbers(self.ty, &self.bytes).unwrap_or_default();
-        let finite = || numbers.iter().copied().filter(|v| v.is_finite());
-        let count = finite().count();
-        Summary {
-            elements: if self.ty == TensorType::String { self.shape.iter().product() } else { numbers.len() },
-            min: finite().reduce(f64::min),
-            max: finite().reduce(f64::max),
-            mean: (count > 0).then(|| finite().sum::<f64>() / count as f64),
-            nan: numbers.iter().filter(|v| v.is_nan()).count(),
-            infinite: numbers.iter().filter(|v| v.is_infinite()).count(),
-            first: numbers.iter().copied().take(8).collect(),
-            strings: self.strings.clone(),
+        if let Data::Strings { strings, .. } = self.data {
+            let shown = strings.iter().take(FIRST);
+            let text = |s: &[u8]| String::from_utf8_lossy(s.get(..MAX_SHOWN).unwrap_or(s)).into_owned();
+            return Summary {
+                elements: strings.len(),
+                strings: shown.map(text).collect(),
+                ..Summary::default()
+            };
         }
+        let (mut summary, mut sum, mut count) = (Summary::default(), 0.0, 0usize);
+        // Only writing fails.
+        let _ = self.chunks(|bytes| {
+            for v in numbers(self.ty, bytes).unwrap_or_default() {
+                summary.elements += 1;
+                summary.nan += usize::from(v.is_nan());
+                summary.infinite += usize::from(v.is_infinite());
+                if summary.first.len() < FIRST {
+                    summary.first.push(v);
+                }
+                if v.is_finite() {
+                    summary.min = Some(summary.min.map_or(v, |min| min.min(v)));
+                    summary.max = Some(summary.max.map_or(v, |max| max.max(v)));
+                    sum += v;
+                    count += 1;
+                }
+            }
+            Ok(())
+        });
+        summary.mean = (count > 0).then(|| sum / count as f64);
+        summary
     }
 }
 
+/// The number of elements that a summary shows.
+const FIRST: usize = 8;
+
+/// The bytes of a string that a summary shows.
+const MAX_SHOWN: usize = 1000;
+
+/// The size of a file of strings: 4 GiB. NumPy pads each string to the length of the longest.
+const MAX_STRING_BYTES: usize = if usize::BITS >= 64 { 4 << 30 } else { usize::MAX };
+
+fn widen_bfloat16(bytes: &[u8]) -> Vec<u8> {
+    let widen = |c: &[u8; 2]| half::bf16::from_le_bytes(*c).to_f32().to_le_bytes();
+    bytes.as_chunks::<2>().0.iter().flat_map(widen).collect()
+}
+
 /// One byte per element, from `BITS` bits each, low bits first.
-fn unpack<const BITS: usize>(packed: &[u8], signed: bool, elements: usize) -> Vec<u8> {
+fn unpack<const BITS: usize>(packed: &[u8], signed: bool) -> Vec<u8> {
     let spare = 8 - BITS;
     let element = |i: usize| {
         let byte = packed.get(i * BITS / 8).copied().unwrap_or(0);
         let high = byte >> (i * BITS % 8) << spare;
         if signed { (high as i8 >> spare) as u8 } else { high >> spare }
     };
-    (0..elements.min(packed.len() * 8 / BITS)).map(element).collect()
+    (0..packed.len() * 8 / BITS).map(element).collect()
 }
 
 fn descr(ty: TensorType) -> Option<&'static str> {
@@ -158,8 +220,17 @@ mod tests {
     use delegraph_conformance::npy::Array;
 
     fn values<'t>(bytes: &'t [u8], shape: &'t [usize]) -> Values<'t> {
-        let (ty, strings) = (TensorType::Float32, Vec::new());
-        Values { ty, descr: "<f4".into(), bytes: bytes.into(), shape, strings }
+        Values { ty: TensorType::Float32, descr: "<f4".into(), data: Data::Plain(bytes), shape }
+    }
+
+    fn all(values: &Values<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let append = |chunk: &[u8]| {
+            bytes.extend_from_slice(chunk);
+            Ok(())
+        };
+        values.chunks(append).unwrap();
+        bytes
     }
 
     #[test]
@@ -169,7 +240,7 @@ mod tests {
         tensor.allocate_bytes(Placement::Dynamic, bytes.len()).unwrap();
         tensor.bytes_mut().unwrap().copy_from_slice(&bytes);
         let values = Values::of(&tensor).ok().unwrap();
-        assert_eq!((&*values.descr, &*values.bytes), ("|S3", &b"a\0\0bcd"[..]));
+        assert_eq!((&*values.descr, all(&values)), ("|S3", b"a\0\0bcd".to_vec()));
         assert_eq!(
             (values.summary().elements, values.summary().strings),
             (2, vec!["a".into(), "bcd".into()])
@@ -198,9 +269,19 @@ mod tests {
 
     #[test]
     fn packed_integers_are_widened() {
-        assert_eq!(unpack::<4>(&[0x8F, 0x07], true, 3), [-1i8 as u8, -8i8 as u8, 7]);
-        assert_eq!(unpack::<4>(&[0x8F], false, 2), [15, 8]);
-        assert_eq!(unpack::<2>(&[0b01_10_11_00], true, 4), [0, -1i8 as u8, -2i8 as u8, 1]);
+        let widened = |ty, shape: [usize; 1], bytes: &[u8]| {
+            let mut tensor = RuntimeTensor::new(&Tensor::new("t", ty, shape));
+            tensor.allocate(Placement::Dynamic).unwrap();
+            tensor.bytes_mut().unwrap().copy_from_slice(bytes);
+            all(&Values::of(&tensor).ok().unwrap())
+        };
+        assert_eq!(widened(TensorType::Int4, [3], &[0x8F, 0x07]), [-1i8 as u8, -8i8 as u8, 7]);
+        assert_eq!(widened(TensorType::UInt4, [2], &[0x8F]), [15, 8]);
+        assert_eq!(widened(TensorType::Int2, [4], &[0b01_10_11_00]), [0, -1i8 as u8, -2i8 as u8, 1]);
+        assert_eq!(widened(TensorType::BFloat16, [1], &[0x80, 0x3f]), 1f32.to_le_bytes());
+        // Elements of the last byte that the tensor does not have are left out, also after the first chunk.
+        let long = vec![0x11; CHUNK + 1];
+        assert_eq!(widened(TensorType::Int4, [2 * CHUNK + 1], &long), vec![1; 2 * CHUNK + 1]);
     }
 
     #[test]

@@ -50,6 +50,22 @@ pub fn command(arguments: &[&str]) -> Command {
     command
 }
 
+/// Where crates that tests write are built: one folder, so that what they share is compiled once.
+pub fn nested_target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("nested")
+}
+
+/// Cargo for a crate that a test wrote into `folder`, without network and with the versions of this workspace.
+pub fn nested_cargo(arguments: &[&str], folder: &Path) -> Command {
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock");
+    std::fs::copy(lock, folder.join("Cargo.lock")).unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(arguments).args(["--offline", "--quiet"]).current_dir(folder);
+    cargo.env("CARGO_TARGET_DIR", nested_target()).env_remove("RUSTFLAGS");
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_INCREMENTAL", "0");
+    cargo
+}
+
 pub fn run(command: &mut Command) -> Ran {
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -82,7 +98,7 @@ impl Default for Tiny {
 }
 
 impl Tiny {
-    /// The file.
+    /// Returns the file.
     pub fn bytes(&self) -> Vec<u8> {
         let mut b = FlatBufferBuilder::new();
         let name = self.custom_name.map(|name| b.create_string(name));
@@ -132,7 +148,7 @@ impl Tiny {
         b.finished_data().to_vec()
     }
 
-    /// The file, written to `folder`.
+    /// Returns the file, written to `folder`.
     pub fn write(&self, folder: &Path) -> PathBuf {
         let file = folder.join("tiny.tflite");
         std::fs::write(&file, self.bytes()).unwrap();

@@ -11,13 +11,13 @@ use std::sync::OnceLock;
 use flatbuffers::{FlatBufferBuilder, Push, PushAlignment, WIPOffset};
 use serde_json::{Map, Value, json};
 
-/// The model in `file`.
+/// Returns the model in `file`.
 pub fn read(file: &[u8]) -> Value {
     let schema = Schema::get();
     schema.read_table(file, follow(file, 0), "Model")
 }
 
-/// The file with this model. Numbers that do not fit their fields wrap.
+/// Returns the file with this model. Numbers that do not fit their fields wrap.
 pub fn write(model: &Value) -> Vec<u8> {
     let schema = Schema::get();
     let mut builder = FlatBufferBuilder::new();
@@ -44,8 +44,8 @@ pub fn remove(model: &mut Value, path: &str) {
     model.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key);
 }
 
-/// The path and the value of every number that a model may hold, absent fields (as 0) as well; of lists of numbers, the
-/// first few. Weights are left out.
+/// Returns the path and the value of every number that a model may hold, absent fields (as 0) as well; of lists of
+/// numbers, the first few. Weights are left out.
 pub fn numbers(model: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     Schema::get().numbers(model, &Kind::Table("Model"), "", &Value::Null, &mut found);
@@ -138,7 +138,7 @@ impl Schema {
         let mut enums: HashMap<&str, &'static str> = HashMap::new();
         let mut unions: HashMap<&str, HashMap<u64, &str>> = HashMap::new();
         let mut bodies = Vec::new();
-        for block in include_str!("../../core/schema.fbs").split('}') {
+        for block in include_str!("../../core/schema/schema.fbs").split('}') {
             let Some((head, body)) = block.split_once('{') else { continue };
             let mut words = head.lines().last().unwrap().split([' ', ':']).filter(|w| !w.is_empty());
             let (keyword, name) = (words.next().unwrap(), words.next().unwrap());

@@ -1,4 +1,4 @@
-//! The page shows the code that is tested, all of it.
+//! The page shows all of the tested code.
 
 const PAGE: &str = include_str!("../../docs/write-a-delegate.md");
 const SOURCES: [(&str, &str); 5] = [
@@ -22,7 +22,7 @@ fn blocks() -> Vec<String> {
     blocks
 }
 
-/// In the page, the crate of the delegate is called by its own name.
+/// The page refers to the delegate's crate by its name.
 fn as_shown(source: &str) -> String {
     source.replace("use crate::dense::DenseDelegate;", "use dense_delegate::DenseDelegate;")
 }
@@ -37,7 +37,7 @@ fn every_block_is_in_a_source() {
     }
 }
 
-/// Whoever copies the blocks into a file, one after the other, has the file.
+/// The blocks of a file, in order, are the whole file.
 #[test]
 fn the_page_shows_the_whole_delegate() {
     let lines = |text: &str| -> Vec<String> {

@@ -1,18 +1,19 @@
-//! The second half of the page: a piece of a delegate for each thing that the first half did not need.
+//! The second half of the page: what the first delegate did not need.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{BuiltinOp, NodeId, Params, Result, TensorType};
 use delegraph_delegate_api::{
     BufferHandle, Buffers, Capabilities, CostModel, DelegateKernel, DelegateParams, DeviceBuffer, GraphView,
-    NodeView, PartitionOptions, Rates, Rejection, SimpleDelegate, TensorInfo, VersionTable,
+    NodeView, PartitionOptions, Rates, Rejection, Simple, SimpleDelegate, TensorInfo, VersionTable,
 };
 
 /// Makes the kernel of a partition.
 pub type Create = fn(&DelegateParams, &GraphView<'_>) -> Result<Box<dyn DelegateKernel>>;
 
-/// A delegate for the one thing that a test is about.
+/// A delegate for the topic of one test.
 pub struct Small {
     pub versions: VersionTable,
     pub capabilities: Capabilities,
@@ -68,7 +69,7 @@ pub struct Recurrent {
     weights: Vec<f32>,
     recurrent: Vec<f32>,
     bias: Vec<f32>,
-    /// Which inputs of the partition are `x` and `h`.
+    /// The partition's inputs that are `x` and `h`.
     inputs: [usize; 2],
 }
 
@@ -110,15 +111,15 @@ impl Kernel for Recurrent {
 
 impl DelegateKernel for Recurrent {}
 
-/// RELU of whatever shape comes.
+/// RELU of any shape.
 pub struct AnyShape;
 
 impl AnyShape {
-    pub fn delegate() -> Small {
-        Small {
-            capabilities: Capabilities { dynamic_shapes: true, propagated_shapes: false },
+    pub fn delegate() -> Simple<Small> {
+        Simple(Small {
+            capabilities: Capabilities::default().with_dynamic_shapes(true),
             ..Small::new(BuiltinOp::RELU, 1, |_, _| Ok(Box::new(AnyShape)))
-        }
+        })
     }
 }
 
@@ -137,7 +138,7 @@ impl Kernel for AnyShape {
 
 impl DelegateKernel for AnyShape {}
 
-/// The bytes of weights as they are to be uploaded, and their type: float16 where the file has that.
+/// Returns the weights to upload and their type: float16 if the file has that.
 pub fn weights_to_upload<'a>(
     graph: &GraphView<'a>,
     weights: TensorInfo<'a>,
@@ -147,7 +148,7 @@ pub fn weights_to_upload<'a>(
     Some((stored.ty(), stored.constant()?))
 }
 
-/// Ok where every node of both branches of an IF is one of the builtin ops `known`.
+/// Ok if all nodes in both branches of an IF are builtin ops in `known`.
 pub fn supports_if(node: &NodeView<'_>, known: &[BuiltinOp]) -> Result<(), Rejection> {
     let Params::If(params) = node.params() else {
         return Err(Rejection::UnsupportedOp { op: node.op().clone() });
@@ -165,18 +166,14 @@ pub fn supports_if(node: &NodeView<'_>, known: &[BuiltinOp]) -> Result<(), Rejec
     Ok(())
 }
 
-/// Few partitions, large ones, and only those that gain more than their copies cost.
+/// Few, large partitions that gain more than their copies cost.
 pub fn worthwhile() -> PartitionOptions {
-    let cost = CostModel {
-        cpu: Rates { multiply_adds: 20e9, bytes: 10e9 },
-        delegate: Rates { multiply_adds: 500e9, bytes: 100e9 },
-        copies: 20e9,
-        overhead: 50e-6,
-    };
-    PartitionOptions { max_partitions: Some(4), min_nodes: 2, cost: Some(cost), ..Default::default() }
+    let (cpu, delegate) = (Rates::new(20e9, 10e9), Rates::new(500e9, 100e9));
+    let cost = CostModel::new(cpu, delegate, 20e9, Duration::from_micros(50));
+    PartitionOptions::default().with_max_partitions(4).with_min_nodes(2).with_cost(cost)
 }
 
-/// Memory of a device. This one is the CPU's; a real one holds a handle of a driver.
+/// Memory of a device. This one uses the CPU's; a real one holds a driver's handle.
 #[derive(Clone, Default)]
 pub struct OnDevice(Arc<Mutex<Vec<f32>>>);
 
@@ -198,7 +195,7 @@ impl DeviceBuffer for OnDevice {
     }
 }
 
-/// NEG, one node a partition, on the device.
+/// NEG on the device, one node per partition.
 #[derive(Default)]
 pub struct Negate {
     result: OnDevice,
@@ -220,7 +217,7 @@ impl Kernel for Negate {
 
 impl DelegateKernel for Negate {
     fn accepts(&self, _input: usize, buffer: &BufferHandle) -> bool {
-        buffer.downcast::<OnDevice>().is_some()
+        buffer.downcast_ref::<OnDevice>().is_some()
     }
 
     fn keeps(&self, _output: usize) -> bool {
@@ -229,15 +226,15 @@ impl DelegateKernel for Negate {
 
     fn invoke_with(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
         let negate = |from: &[f32], to: &mut [f32]| from.iter().zip(to).for_each(|(x, y)| *y = -x);
-        match buffers.input(0).and_then(|buffer| buffer.downcast::<OnDevice>()) {
+        match buffers.input(0).and_then(|buffer| buffer.downcast_ref::<OnDevice>()) {
             Some(input) => self.result.with(|to| input.with(|from| negate(from, to))),
             None => {
                 let from = cx.input(0)?;
                 self.result.with(|to| negate(from, to));
             }
         }
-        if buffers.may_stay(0) {
-            buffers.leave(0, BufferHandle::new(self.result.clone()));
+        if buffers.may_keep(0) {
+            buffers.keep(0, BufferHandle::new(self.result.clone()));
         } else {
             self.result.with(|result| cx.output(0).map(|output| output.copy_from_slice(result)))?;
         }

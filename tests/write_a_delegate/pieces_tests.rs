@@ -1,4 +1,4 @@
-//! The pieces for what the first delegate does not need.
+//! Tests of the topics.
 
 use delegraph_conformance::author::{Trial, agree, offer};
 use delegraph_core::ops::Params;
@@ -7,7 +7,7 @@ use delegraph_core::ops::cast::CastParams;
 use delegraph_core::ops::control_flow::IfParams;
 use delegraph_core::ops::rnn::RNNParams;
 use delegraph_core::{Bool, BuiltinOp, Model, ModelBuilder, SubgraphBuilder, TensorType};
-use delegraph_delegate_api::{Delegate, PartitionOptions, Rejection};
+use delegraph_delegate_api::{PartitionOptions, Rejection, Simple};
 use delegraph_interpreter::Interpreter;
 
 use crate::pieces::*;
@@ -27,7 +27,7 @@ fn state_lives_from_run_to_run() {
     let rnn = graph.node(BuiltinOp::RNN, RNNParams::default());
     let y = rnn.inputs([x, weights, recurrent, bias, h]).output("y");
     graph.outputs([y]);
-    let delegate = || Small::new(BuiltinOp::RNN, 1, Recurrent::create);
+    let delegate = || Simple(Small::new(BuiltinOp::RNN, 1, Recurrent::create));
     agree(&one(graph), delegate(), 3).unwrap();
 }
 
@@ -35,17 +35,17 @@ fn state_lives_from_run_to_run() {
 fn shapes_that_only_data_tell() {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Bool, [8]);
-    // The indices of what is true: nobody knows beforehand how many there are.
+    // The number of true elements depends on data.
     let found = graph.tensor("found", TensorType::Int64, [0, 1]);
     graph.node(BuiltinOp::WHERE, Params::None).inputs([x]).writes([found]);
     let floats = graph.tensor("floats", TensorType::Float32, [0, 1]);
-    let cast = CastParams { in_data_type: TensorType::Int64, out_data_type: TensorType::Float32 };
+    let cast = CastParams::default().in_data_type(TensorType::Int64).out_data_type(TensorType::Float32);
     graph.node(BuiltinOp::CAST, cast).inputs([found]).writes([floats]);
     let y = graph.tensor("y", TensorType::Float32, [0, 1]);
     graph.node(BuiltinOp::RELU, Params::None).inputs([floats]).writes([y]);
     graph.outputs([y]);
     let model = one(graph);
-    let plain = || Small::new(BuiltinOp::RELU, 1, |_, _| Ok(Box::new(AnyShape)));
+    let plain = || Simple(Small::new(BuiltinOp::RELU, 1, |_, _| Ok(Box::new(AnyShape))));
     offer(&model, plain()).unwrap().assert_rejects(2, "DynamicShape");
     offer(&model, AnyShape::delegate()).unwrap().assert_claims(&[2]);
     agree(&model, AnyShape::delegate(), 0).unwrap();
@@ -68,7 +68,7 @@ fn half_the_bytes_where_the_file_has_halves() {
         assert_eq!((found, none), (Some((TensorType::Float16, &[0u8, 0x3c, 0, 0x40][..])), None));
         Ok(())
     };
-    offer(&one(graph), delegate).unwrap().assert_claims(&[1]);
+    offer(&one(graph), Simple(delegate)).unwrap().assert_claims(&[1]);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn branches_are_looked_at() {
         let condition = graph.constant("condition", [1], &[Bool(1)]);
         let x = graph.input("x", TensorType::Float32, [2]);
         let y = graph.tensor("y", TensorType::Float32, [2]);
-        let params = IfParams { then_subgraph_index: 1, else_subgraph_index: 2 };
+        let params = IfParams::default().then_subgraph_index(1).else_subgraph_index(2);
         graph.node(BuiltinOp::IF, params).inputs([condition, x]).writes([y]);
         graph.outputs([y]);
         let builder = ModelBuilder::new().subgraph(graph).subgraph(branch("then", BuiltinOp::RELU));
@@ -94,7 +94,7 @@ fn branches_are_looked_at() {
     let delegate = || {
         let mut delegate = Small::new(BuiltinOp::IF, 1, |_, _| Ok(Box::new(AnyShape)));
         delegate.supports = |node| supports_if(node, &[BuiltinOp::RELU, BuiltinOp::NEG]);
-        delegate
+        Simple(delegate)
     };
     offer(&model(BuiltinOp::NEG), delegate()).unwrap().assert_claims(&[0]);
     let offer = offer(&model(BuiltinOp::ABS), delegate()).unwrap();
@@ -113,8 +113,10 @@ fn two(op: BuiltinOp, elements: usize) -> Model {
 
 #[test]
 fn small_partitions_are_left() {
-    let delegate =
-        || Small { options: worthwhile(), ..Small::new(BuiltinOp::RELU, 1, |_, _| Ok(Box::new(AnyShape))) };
+    let delegate = || {
+        let delegate = Small::new(BuiltinOp::RELU, 1, |_, _| Ok(Box::new(AnyShape)));
+        Simple(Small { options: worthwhile(), ..delegate })
+    };
     offer(&two(BuiltinOp::RELU, 4), delegate()).unwrap().assert_rejects(0, "CostModel");
     offer(&two(BuiltinOp::RELU, 4 << 20), delegate()).unwrap().assert_claims(&[0, 1]);
 }
@@ -122,19 +124,18 @@ fn small_partitions_are_left() {
 #[test]
 fn data_stay_on_the_device() {
     let model = two(BuiltinOp::NEG, 4);
-    let delegate = || Small::new(BuiltinOp::NEG, 1, |_, _| Ok(Box::<Negate>::default()));
-    let only = |nodes| PartitionOptions { nodes: Some(nodes), ..Default::default() };
+    let delegate = || Simple(Small::new(BuiltinOp::NEG, 1, |_, _| Ok(Box::<Negate>::default())));
+    let only = |nodes| PartitionOptions::default().with_nodes(nodes);
     for nodes in [0..1, 1..2] {
         Trial::new(&model).limits(only(nodes)).agree(delegate()).unwrap();
     }
     // Two delegates with a node each: the second takes the first one's buffer.
-    let [first, second]: [Box<dyn Delegate>; 2] = [Box::new(delegate()), Box::new(delegate())];
     let builder = Interpreter::builder(model).keep_outputs();
-    let builder = builder.delegate_within(first, only(0..1)).delegate_within(second, only(1..2));
+    let builder = builder.delegate_within(delegate(), only(0..1)).delegate_within(delegate(), only(1..2));
     let mut interpreter = builder.build().unwrap();
     interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     interpreter.invoke().unwrap();
-    assert!(interpreter.output_buffer(0).unwrap().downcast::<OnDevice>().is_some());
+    assert!(interpreter.output_buffer(0).unwrap().downcast_ref::<OnDevice>().is_some());
     interpreter.fetch_output(0).unwrap();
     assert_eq!(interpreter.output::<f32>(0).unwrap(), [1.0, 2.0, 3.0, 4.0]);
 }

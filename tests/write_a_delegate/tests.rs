@@ -2,7 +2,7 @@ use delegraph_conformance::author::{Trial, agree, offer};
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{Activation, Params};
 use delegraph_core::{BuiltinOp, Model, ModelBuilder, Quantization, SubgraphBuilder, TensorType};
-use delegraph_delegate_api::Rejection;
+use delegraph_delegate_api::{Rejection, Simple};
 
 use crate::dense::DenseDelegate;
 
@@ -21,18 +21,18 @@ fn layers() -> Model {
     let hidden = hidden.inputs([x, weights, bias]).output("hidden");
     let relu = graph.node(BuiltinOp::RELU, Params::None).inputs([hidden]).output("relu");
     let more = graph.constant("more", [2, 2], &[1f32, 0.25, -0.75, 2.0]);
-    // `None` is an optional input that is left out: -1 in the file.
+    // `None` is an omitted optional input: -1 in the file.
     let last = graph.node(BuiltinOp::FULLY_CONNECTED, dense);
     let last = last.optional_inputs([Some(relu), Some(more), None]).output("last");
     let y = graph.node(BuiltinOp::TANH, Params::None).inputs([last]).output("y");
-    // The caller wants what is inside the partition as well.
+    // A tensor inside the partition is an output, too.
     graph.outputs([y, relu]);
     ModelBuilder::new().subgraph(graph).build().unwrap()
 }
 
 #[test]
 fn layers_are_one_partition() {
-    let offer = offer(&layers(), DenseDelegate::new()).unwrap();
+    let offer = offer(&layers(), Simple(DenseDelegate::new())).unwrap();
     offer.assert_partitions(&[&[0, 1, 2, 3]]);
     offer.assert_rejects(4, "UnsupportedOp");
 }
@@ -40,10 +40,10 @@ fn layers_are_one_partition() {
 #[test]
 fn layers_are_right() {
     for seed in 0..3 {
-        agree(&layers(), DenseDelegate::new(), seed).unwrap();
+        agree(&layers(), Simple(DenseDelegate::new()), seed).unwrap();
     }
-    // Another batch: the delegate is asked anew, and makes a new kernel.
-    Trial::new(&layers()).resize(0, &[5, 3]).threads(2).agree(DenseDelegate::new()).unwrap();
+    // Another batch: the delegate is asked again, and creates a new kernel.
+    Trial::new(&layers()).resize(0, &[5, 3]).threads(2).agree(Simple(DenseDelegate::new())).unwrap();
 }
 
 #[test]
@@ -55,13 +55,12 @@ fn what_is_not_done_has_a_reason() {
             true => graph.constant("weights", [1, 2], &[1f32, 2.0]),
             false => graph.input("weights", TensorType::Float32, [1, 2]),
         };
-        let params =
-            FullyConnectedParams { fused_activation_function: Activation::Relu6, ..Default::default() };
+        let params = FullyConnectedParams::default().fused_activation_function(Activation::Relu6);
         let node = graph.node(BuiltinOp::FULLY_CONNECTED, params).inputs([x, weights]);
         let y = node.version(version).output("y");
         graph.outputs([y]);
         let model = ModelBuilder::new().subgraph(graph).build().unwrap();
-        offer(&model, DenseDelegate::new()).unwrap()
+        offer(&model, Simple(DenseDelegate::new())).unwrap()
     };
     one(true, 6).assert_claims(&[0]);
     one(false, 6).assert_rejects(0, "UnsupportedParam");
@@ -80,7 +79,7 @@ fn eight_bits_are_left() {
     let y = node.inputs([x, weights]).output_quantization(scale).output("y");
     graph.outputs([y]);
     let model = ModelBuilder::new().subgraph(graph).build().unwrap();
-    let offer = offer(&model, DenseDelegate::new()).unwrap();
+    let offer = offer(&model, Simple(DenseDelegate::new())).unwrap();
     let reason = Rejection::UnsupportedType { operand: "input 0".into(), ty: TensorType::Int8 };
     assert_eq!(offer.reason(0), Some(&reason));
 }

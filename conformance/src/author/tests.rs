@@ -2,20 +2,20 @@ use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::ops::Params;
 use delegraph_core::{BuiltinOp, ModelBuilder, SubgraphBuilder};
 use delegraph_delegate_api::{
-    DelegateKernel, DelegateParams, GraphView, NodeView, SimpleDelegate, VersionTable,
+    DelegateKernel, DelegateParams, GraphView, NodeView, Simple, SimpleDelegate, VersionTable,
 };
 
 use super::*;
 
-/// Claims RELU on tensors of rank 2, and multiplies by `factor` what it gives.
+/// Claims RELU on tensors of rank 2, and multiplies the result by `factor`.
 struct Relu {
     versions: VersionTable,
     factor: f32,
     fails: bool,
 }
 
-fn relu(factor: f32) -> Relu {
-    Relu { versions: VersionTable::new(&[(BuiltinOp::RELU, 1)]), factor, fails: false }
+fn relu(factor: f32) -> Simple<Relu> {
+    Simple(Relu { versions: VersionTable::new(&[(BuiltinOp::RELU, 1)]), factor, fails: false })
 }
 
 impl SimpleDelegate for Relu {
@@ -58,7 +58,7 @@ impl Kernel for Times {
 
 impl DelegateKernel for Times {}
 
-/// RELU of a `[2, 2]`, and NEG of that.
+/// RELU of a `[2, 2]` tensor, followed by NEG.
 fn model() -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [2, 2]);
@@ -74,7 +74,7 @@ fn panic_of(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
 }
 
 #[test]
-fn an_offer_says_who_has_what_and_why_not() {
+fn an_offer_reports_claims_and_reasons() {
     let offer = offer(&model(), relu(1.0)).unwrap();
     offer.assert_claims(&[0]);
     offer.assert_partitions(&[&[0]]);
@@ -104,8 +104,8 @@ fn assertions_that_fail_show_the_table() {
 
 #[test]
 fn a_delegate_that_fails_is_an_error() {
-    let failing = || Relu { fails: true, ..relu(1.0) };
-    // Nothing is made of an offer, so nothing fails.
+    let failing = || Simple(Relu { fails: true, ..relu(1.0).0 });
+    // Offering creates no kernel, so nothing fails.
     offer(&model(), failing()).unwrap().assert_claims(&[0]);
     let text = agree(&model(), failing(), 0).unwrap_err().to_string();
     assert!(text.starts_with("the delegate failed: not supported: no device\n"), "{text}");
@@ -119,7 +119,7 @@ fn a_right_delegate_agrees() {
 }
 
 #[test]
-fn a_wrong_delegate_does_not() {
+fn a_wrong_delegate_disagrees() {
     let text = format!("{:?}", agree(&model(), relu(2.0), 0).unwrap_err());
     assert!(text.starts_with("run 0, output 0 (\"y\"): "), "{text}");
     assert!(text.contains(" of 4 elements differ by more than ") && text.contains("\n  at ["), "{text}");
@@ -129,7 +129,7 @@ fn a_wrong_delegate_does_not() {
 }
 
 #[test]
-fn comparing_nothing_is_no_agreement() {
+fn comparing_nothing_is_an_error() {
     let rank_3 = Trial::new(&model()).resize(0, &[1, 2, 2]);
     rank_3.offer(relu(1.0)).unwrap().assert_rejects(0, "UnsupportedParam");
     let text = rank_3.agree(relu(1.0)).unwrap_err().to_string();
@@ -138,7 +138,7 @@ fn comparing_nothing_is_no_agreement() {
 
 #[test]
 fn limits_hold() {
-    let limits = PartitionOptions { min_nodes: 2, ..PartitionOptions::default() };
+    let limits = PartitionOptions::default().with_min_nodes(2);
     Trial::new(&model()).limits(limits).offer(relu(1.0)).unwrap().assert_rejects(0, "PartitionTooSmall");
 }
 

@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [Float32, Int32] {
         for count in [2, 3, 5] {

@@ -5,8 +5,10 @@ use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use super::prelude::*;
 
 fn params(adj_x: bool, adj_y: bool) -> BatchMatMulParams {
-    BatchMatMulParams { adj_x, adj_y, asymmetric_quantize_inputs: false }
+    BatchMatMulParams::default().adj_x(adj_x).adj_y(adj_y).asymmetric_quantize_inputs(false)
 }
+
+pub(super) const OP_KINDS: OpKinds = &[];
 
 pub(super) fn cases(out: &mut Vec<Case>) {
     let shapes: &[(&[usize], &[usize])] = &[
@@ -25,16 +27,16 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                 let case = match ty {
                     Int8 => Case::new(Op::BATCH_MATMUL, p, [x0.q(0.05, 7), x1.q(0.02, -5)]).q(0.5, -11),
                     Int16 => Case::new(Op::BATCH_MATMUL, p, [x0.q(0.001, 0), x1.q(0.002, 0)]).q(0.5, 0),
-                    // The plain integers are only there for 8 bits.
+                    // Plain integers are supported for 8 bits only.
                     Int32 => Case::new(Op::BATCH_MATMUL, p, [x(Int8, &a).q(1.0, 0), x(Int8, &b).q(1.0, 0)])
                         .outputs([Output::of(Int32).q(1.0, 0)]),
                     _ => Case::new(Op::BATCH_MATMUL, p, [x0, x1]),
                 };
                 out.push(case.detail(detail.clone()));
             }
-            // The second operand is a constant of bytes; the first one is quantized on the fly.
+            // The second operand is a constant of 8-bit integers; the first one is quantized at run time.
             for asymmetric_quantize_inputs in [false, true] {
-                let p = BatchMatMulParams { asymmetric_quantize_inputs, ..params(adj_x, adj_y) };
+                let p = params(adj_x, adj_y).asymmetric_quantize_inputs(asymmetric_quantize_inputs);
                 let weights = x(Int8, &b).constant().q(0.02, 0);
                 let case = Case::new(Op::BATCH_MATMUL, p, [x(Float32, &a), weights]);
                 out.push(case.detail(format!("hybrid_{detail}_{asymmetric_quantize_inputs}")));

@@ -4,7 +4,7 @@ use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
 
 use super::prelude::*;
 
-/// Shapes that need no, little, and much broadcasting.
+/// Shapes without broadcasting, and with broadcasting of one or several dimensions.
 const SHAPES: &[(&[usize], &[usize])] = &[
     (&[2, 3, 5], &[2, 3, 5]),
     (&[2, 3, 5], &[5]),
@@ -15,13 +15,25 @@ const SHAPES: &[(&[usize], &[usize])] = &[
 
 fn params(op: Op, fused_activation_function: Activation) -> Params {
     match op {
-        Op::ADD => AddParams { fused_activation_function, pot_scale_int16: false }.into(),
-        Op::SUB => SubParams { fused_activation_function, pot_scale_int16: false }.into(),
-        Op::MUL => MulParams { fused_activation_function }.into(),
-        Op::DIV => DivParams { fused_activation_function }.into(),
+        Op::ADD => AddParams::default()
+            .fused_activation_function(fused_activation_function)
+            .pot_scale_int16(false)
+            .into(),
+        Op::SUB => SubParams::default()
+            .fused_activation_function(fused_activation_function)
+            .pot_scale_int16(false)
+            .into(),
+        Op::MUL => MulParams::default().fused_activation_function(fused_activation_function).into(),
+        Op::DIV => DivParams::default().fused_activation_function(fused_activation_function).into(),
         _ => Params::None,
     }
 }
+
+pub(super) const OP_KINDS: OpKinds = &[
+    (OpKind::ROUNDED, &[Op::ADD, Op::SUB, Op::MUL, Op::DIV, Op::SQUARED_DIFFERENCE]),
+    (OpKind::EXACT, &[Op::MAXIMUM, Op::MINIMUM, Op::FLOOR_DIV, Op::BITWISE_XOR, Op::RIGHT_SHIFT]),
+    (OpKind::FUNCTION, &[Op::POW, Op::FLOOR_MOD, Op::ATAN2]),
+];
 
 pub(super) fn cases(out: &mut Vec<Case>) {
     use Activation::{None as Plain, Relu, Relu6, ReluN1To1};
@@ -43,7 +55,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     for &(op, types) in table {
         for &ty in types {
             for (i, &(a, b)) in SHAPES.iter().enumerate() {
-                // Same ranks are asked for, and the output has the first one's shape.
+                // Requires equal ranks; the output has the shape of the first input.
                 if op == Op::ATAN2 && a != b {
                     continue;
                 }
@@ -61,7 +73,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                     _ => right,
                 };
                 let case = Case::new(op, params(op, Plain), [left, right]);
-                // Extrema need one scale for all.
+                // Extrema require one scale for all operands.
                 let extremum = matches!(op, Op::MAXIMUM | Op::MINIMUM) && quantum(ty).is_some();
                 out.push(if extremum { extreme(op, ty, a, b) } else { case }.detail(format!("shapes{i}")));
             }
@@ -85,13 +97,13 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     for op in [Op::ADD, Op::SUB, Op::MUL, Op::DIV, Op::SQUARED_DIFFERENCE] {
         quantized(out, op);
     }
-    // 16 bits whose scales are powers of two.
-    let pot = AddParams { fused_activation_function: Plain, pot_scale_int16: true };
+    // 16-bit operands whose scales are powers of two.
+    let pot = AddParams::default().fused_activation_function(Plain).pot_scale_int16(true);
     let inputs = [x(Int16, &[2, 9]).q(1.0 / 4096.0, 0), x(Int16, &[2, 9]).q(1.0 / 2048.0, 0)];
     out.push(Case::new(Op::ADD, pot, inputs.clone()).q(1.0 / 2048.0, 0).detail("power_of_two"));
-    let pot = SubParams { fused_activation_function: Plain, pot_scale_int16: true };
+    let pot = SubParams::default().fused_activation_function(Plain).pot_scale_int16(true);
     out.push(Case::new(Op::SUB, pot, inputs).q(1.0 / 2048.0, 0).detail("power_of_two"));
-    // The product of the scales is not below that of the output.
+    // The product of the input scales is at least the scale of the output.
     let inputs = [x(Int8, &[9]).range(-9.0, 9.0).q(1.0, 0), x(Int8, &[9]).range(-9.0, 9.0).q(1.0, 0)];
     out.push(Case::new(Op::MUL, params(Op::MUL, Plain), inputs).q(1.0, 0).detail("scale1"));
 }
@@ -100,7 +112,7 @@ fn extreme(op: Op, ty: TensorType, a: &[usize], b: &[usize]) -> Case {
     Case::new(op, Params::None, [x(ty, a).auto(), x(ty, b).auto()]).auto(ty)
 }
 
-/// Scales and zero points that differ everywhere.
+/// Operands with different scales and zero points.
 fn quantized(out: &mut Vec<Case>, op: Op) {
     use Activation::{None as Plain, Relu, Relu6};
     let types = if op == Op::SQUARED_DIFFERENCE { &[Int8][..] } else { &[Int8, UInt8, Int16] };

@@ -1,63 +1,65 @@
-//! One case: a use of an op, small enough to be compared whole.
+//! A case: one use of an op, small enough to be compared completely.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use delegraph_core::kernel::Placement;
 use delegraph_core::ops::cast::CastParams;
-use delegraph_core::ops::{Declared, InferContext, InferTensor, Inferred, InferredShape, definition};
+use delegraph_core::ops::{
+    Declared, InferContext, InferTensor, Inferred, InferredShape, ParamValue, definition,
+};
 use delegraph_core::quantization::Affine;
 use delegraph_core::{
-    BuiltinOp, Model, ModelBuilder, Op, OpResolver, Params, Quantization, Shape, SubgraphBuilder, TensorId,
-    TensorType,
+    BuiltinOp, Model, ModelBuilder, Node, Op, OpResolver, Params, Quantization, Shape, SubgraphBuilder,
+    TensorId, TensorType,
 };
 use delegraph_delegate_api::{Delegate, NodeReport, Policy, Runner};
 use delegraph_interpreter::Interpreter;
 
 use super::operand::{Kind, Operand, growing, outside, quantum};
 
-/// What a case is compared with.
+/// The reference that a case is compared with.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// What LiteRT computes.
+    /// LiteRT's outputs.
     LiteRt,
-    /// What LiteRT computes, quantized outputs within one step, and why not exactly.
+    /// LiteRT's outputs, quantized ones within one step, and the reason why they are not exact.
     Within1(&'static str),
-    /// LiteRT does not run it (or does not run it in a way that can be compared), and why. It must not crash here.
+    /// LiteRT does not run the case, or not in a comparable way, for this reason. The case must not crash here.
     NotCompared(&'static str),
 }
 
 /// An output as the model declares it.
 #[derive(Debug, Clone, Default)]
 pub struct Output {
-    ty: Option<TensorType>,
-    shape: Option<Shape>,
-    quantization: Option<Quantization>,
+    pub(super) ty: Option<TensorType>,
+    pub(super) shape: Option<Shape>,
+    pub(super) quantization: Option<Quantization>,
 }
 
 impl Output {
-    /// An output of this type and shape, for what inference does not tell.
+    /// Creates an output of this type and shape, which inference does not determine.
     pub fn new(ty: TensorType, shape: &[usize]) -> Self {
         Output { ty: Some(ty), shape: Some(Shape::new(shape)), quantization: None }
     }
 
-    /// An output of this type.
+    /// Creates an output of this type.
     pub fn of(ty: TensorType) -> Self {
         Output { ty: Some(ty), ..Default::default() }
     }
 
-    /// One scale and zero point.
+    /// Sets one scale and zero point.
     pub fn q(self, scale: f32, zero_point: i64) -> Self {
         Output { quantization: Some(Quantization::per_tensor(scale, zero_point)), ..self }
     }
 
-    /// A scale for each of `count` indices of `dimension`, growing from `scale`.
+    /// Sets a scale for each of `count` indices of `dimension`, increasing from `scale`.
     pub fn channels(self, scale: f32, count: usize, dimension: usize) -> Self {
         let affine = Affine { scales: growing(scale, count), zero_points: vec![0; count].into(), dimension };
         Output { quantization: Some(Quantization::Affine(affine)), ..self }
     }
 
-    /// The scale and zero point that cases use for type `ty`, where it is a quantized one.
+    /// Sets the scale and zero point that cases use for type `ty`, if the type is quantized.
     pub fn auto(self, ty: TensorType) -> Self {
         match quantum(ty) {
             Some((scale, zero_point)) => self.q(scale, zero_point),
@@ -66,7 +68,7 @@ impl Output {
     }
 }
 
-/// Makes a model when it is needed.
+/// Creates a model when it is needed.
 pub(super) type Make = Arc<dyn Fn() -> Result<Model, String> + Send + Sync>;
 
 #[derive(Clone)]
@@ -85,38 +87,38 @@ pub struct Case {
     pub op: BuiltinOp,
     /// Unique among all cases: `family/op_type_detail`.
     pub name: String,
-    /// How often it is run on one interpreter, each time on other data.
+    /// The number of invocations on one interpreter, each with other data.
     pub steps: usize,
-    /// What it is compared with.
+    /// The reference of the outputs.
     pub verdict: Verdict,
-    detail: String,
-    data_type: Option<TensorType>,
-    version: Option<u32>,
-    params: Params,
+    pub(super) detail: String,
+    pub(super) data_type: Option<TensorType>,
+    pub(super) version: Option<u32>,
+    pub(super) params: Params,
     pub(super) inputs: Vec<Option<Operand>>,
-    outputs: Vec<Output>,
+    pub(super) outputs: Vec<Output>,
     intermediates: Vec<Option<Operand>>,
     /// Subgraphs that the op calls.
     pub(super) called: Vec<SubgraphBuilder>,
-    /// The outputs' types, whatever inference says.
+    /// The outputs' types, instead of those that inference returns.
     forced: Option<Vec<TensorType>>,
-    /// A whole model, where one node does not make sense alone.
+    /// A whole model, for ops that cannot be tested as a single node.
     pub(super) model: Option<ModelBuilder>,
-    /// The same, made when it is needed.
+    /// As `model`, created when it is needed.
     pub(super) made: Option<Made>,
-    /// Where it is told apart from others of its op: the first part of its name.
+    /// The first part of the name, if it is not the family of the op.
     family: Option<&'static str>,
-    /// What its data is made from, where it is not one of the listed cases.
+    /// The seed of the case's data, unless it is a listed case.
     pub(super) seed: Option<u64>,
 }
 
 impl Case {
-    /// A node of this op with one output.
+    /// Creates a node of this op with one output.
     pub fn new(op: BuiltinOp, params: impl Into<Params>, inputs: impl IntoIterator<Item = Operand>) -> Self {
         Self::optional(op, params, inputs.into_iter().map(Some))
     }
 
-    /// A node of this op with one output, some of whose inputs are left out.
+    /// Creates a node of this op with one output; some of its inputs are omitted.
     pub fn optional(
         op: BuiltinOp,
         params: impl Into<Params>,
@@ -143,85 +145,85 @@ impl Case {
         }
     }
 
-    /// A model that shows what `op` does; its inputs get the data of `inputs`.
+    /// Creates a model that tests `op`; its inputs get the data of `inputs`.
     pub fn model(op: BuiltinOp, model: ModelBuilder, inputs: impl IntoIterator<Item = Operand>) -> Self {
         Case { model: Some(model), ..Self::new(op, Params::None, inputs) }
     }
 
-    /// The same, the model being made when it is needed.
+    /// As [`Case::model`], with a model that is created when it is needed.
     pub(super) fn made(op: BuiltinOp, make: Make, inputs: impl IntoIterator<Item = Operand>) -> Self {
         Case { made: Some(Made(make)), seed: Some(0), ..Self::new(op, Params::None, inputs) }
     }
 
-    /// Names it after another family than that of its op.
+    /// Names the case after another family than that of its op.
     pub(super) fn in_family(self, family: &'static str) -> Self {
         Case { family: Some(family), ..self }
     }
 
-    /// Makes its data from another seed than that of the listed cases.
+    /// Generates the case's data from another seed than that of the listed cases.
     pub(super) fn seeded(mut self, seed: u64) -> Self {
         self.inputs.iter_mut().flatten().for_each(|o| o.seed = seed);
         Case { seed: Some(seed), ..self }
     }
 
-    /// Says what is special about it.
+    /// Names what distinguishes the case from others.
     pub fn detail(self, detail: impl Into<String>) -> Self {
         Case { detail: detail.into(), ..self }
     }
 
-    /// The outputs.
+    /// Sets the outputs.
     pub fn outputs(self, outputs: impl IntoIterator<Item = Output>) -> Self {
         Case { outputs: outputs.into_iter().collect(), ..self }
     }
 
-    /// The only output has this scale and zero point.
+    /// Sets the scale and zero point of the only output.
     pub fn q(self, scale: f32, zero_point: i64) -> Self {
         self.outputs([Output::default().q(scale, zero_point)])
     }
 
-    /// All outputs are quantized as the cases' data of type `ty` is.
+    /// Quantizes all outputs like the cases' data of type `ty`.
     pub fn auto(self, ty: TensorType) -> Self {
         let outputs = self.outputs.clone().into_iter().map(|o| o.auto(ty));
         self.outputs(outputs.collect::<Vec<_>>())
     }
 
-    /// All outputs are of this type.
+    /// Sets the type of all outputs.
     pub fn outputs_of(mut self, ty: TensorType) -> Self {
         self.outputs.iter_mut().for_each(|o| o.ty = Some(ty));
         self
     }
 
-    /// The type whose support the case shows, where it is not that of the op's data operand.
+    /// Sets the type whose support the case tests, if it is not that of the op's data operand.
     pub fn of(self, ty: TensorType) -> Self {
         Case { data_type: Some(ty), ..self }
     }
 
-    /// The version that the model asks for; the lowest sufficient one where it is not given.
+    /// Sets the op's version in the model. The default is the lowest sufficient version.
     pub fn version(self, version: u32) -> Self {
         Case { version: Some(version), ..self }
     }
 
-    /// Runs more than once.
+    /// Sets the number of invocations.
     pub fn steps(self, steps: usize) -> Self {
         Case { steps, ..self }
     }
 
-    /// What it is compared with.
+    /// Sets the reference of the outputs.
     pub fn verdict(self, verdict: Verdict) -> Self {
         Case { verdict, ..self }
     }
 
-    /// Tensors that carry the quantization of values inside the op.
+    /// Adds the tensors that carry the quantization of values inside the op.
     pub fn intermediates(self, intermediates: impl IntoIterator<Item = Option<Operand>>) -> Self {
         Case { intermediates: intermediates.into_iter().collect(), ..self }
     }
 
-    /// Subgraphs 1, 2, … of the model.
+    /// Adds subgraphs 1, 2, … of the model.
     pub fn calls(self, called: impl IntoIterator<Item = SubgraphBuilder>) -> Self {
         Case { called: called.into_iter().collect(), ..self }
     }
 
-    /// The type of the op's data operand.
+    /// Returns the type of the op's data operand.
     pub fn data_type(&self) -> Option<TensorType> {
         self.data_type.or_else(|| {
             let operand = self.inputs.get(data_operand(self.op)).or(self.inputs.first())?;
@@ -229,10 +231,10 @@ impl Case {
         })
     }
 
-    /// The model.
+    /// Builds the model.
     ///
     /// # Errors
-    /// What is wrong with the case.
+    /// The reason why the case is invalid.
     pub fn build(&self) -> Result<Model, String> {
         if let Some(Made(make)) = &self.made {
             return make();
@@ -288,7 +290,7 @@ impl Case {
                     let shape = shapes.get(i).cloned().unwrap_or_default();
                     let read = graph.tensor(&format!("read_{i}"), wide, shape);
                     graph
-                        .node(BuiltinOp::CAST, CastParams { in_data_type: ty, out_data_type: wide })
+                        .node(BuiltinOp::CAST, CastParams::default().in_data_type(ty).out_data_type(wide))
                         .inputs([id])
                         .writes([read]);
                     read
@@ -344,26 +346,26 @@ impl Case {
         }
     }
 
-    /// The operands that the caller fills, with their index.
+    /// Returns the operands that the caller fills, with their index.
     pub fn fed(&self) -> impl Iterator<Item = (usize, &Operand)> {
         let inputs = self.inputs.iter().enumerate();
         inputs.filter_map(|(i, o)| o.as_ref().filter(|o| o.kind == Kind::Fed).map(|o| (i, o)))
     }
 
-    /// A number that changes with anything that decides the outputs: FNV-1a over all that the model says and the data.
+    /// Returns a number that changes with everything that determines the outputs: FNV-1a over the model and the data.
     pub fn fingerprint(&self, model: &Model) -> u64 {
         let mut text = String::new();
         let mut add = |piece: &dyn std::fmt::Debug| {
             let _ = write!(text, "{piece:?};");
         };
-        for graph in &model.subgraphs {
-            for t in &graph.tensors {
-                add(&(t.ty, &t.shape, &t.quantization, &t.sparsity, t.is_variable, model.constant(t)));
+        for graph in model.subgraphs() {
+            for t in graph.tensors() {
+                add(&(t.ty(), t.shape(), t.quantization(), t.sparsity(), t.is_variable(), model.constant(t)));
             }
-            for n in &graph.nodes {
-                add(&(&n.op, n.version, &n.params, &n.inputs, &n.outputs, &n.intermediates));
+            for n in graph.nodes() {
+                add(&(n.op(), n.version(), given(n), n.inputs(), n.outputs(), n.intermediates()));
             }
-            add(&(&graph.inputs, &graph.outputs));
+            add(&(graph.inputs(), graph.outputs()));
         }
         for step in 0..self.steps {
             self.fed().for_each(|(i, operand)| add(&operand.fed_data(i, step)));
@@ -372,10 +374,10 @@ impl Case {
         text.bytes().fold(0xCBF2_9CE4_8422_2325, hash)
     }
 
-    /// Type, shape, quantized or not, and bytes of every output in every step.
+    /// Runs the case, and returns type, shape, whether quantized, and bytes of every output in every step.
     ///
     /// # Errors
-    /// What the interpreter says.
+    /// The interpreter's error.
     pub fn run(&self, model: Model, resolver: impl OpResolver + 'static) -> Result<Vec<Computed>, String> {
         let text = |e: delegraph_core::Error| e.to_string();
         let builder = Interpreter::builder(model).resolver(resolver).threads(1);
@@ -400,20 +402,21 @@ impl Case {
         Ok(all)
     }
 
-    /// Whether the kernels of a resolver accept it, without running it.
+    /// Returns whether the kernels of a resolver accept the case, without running it.
     pub fn prepares(&self, resolver: impl OpResolver + 'static) -> bool {
         let Ok(model) = self.build() else { return false };
         let builder = Interpreter::builder(model).resolver(resolver).threads(1);
         builder.build().is_ok()
     }
 
-    /// Whether a delegate claims a node of the op, and not only because it was computed while preparing: in the case as
-    /// it is, or where everything but the data is constant, as indices and paddings mostly are in real models.
+    /// Returns whether a delegate claims a node of the op that is not computed while preparing: either in the case as
+    /// it is, or with all operands except the data constant, as indices and paddings mostly are in real models.
     pub fn is_claimed(&self, delegate: impl Fn() -> Box<dyn Delegate>) -> bool {
         self.is_claimed_under(Policy::Report, delegate)
     }
 
-    /// The same where the delegate is also to make its kernels, so that those on the CPU need not take the types.
+    /// As [`Case::is_claimed`]; the delegate must also create its kernels, so that CPU kernels need not support the
+    /// types.
     pub(super) fn is_taken_over(&self, delegate: impl Fn() -> Box<dyn Delegate>) -> bool {
         self.is_claimed_under(Policy::Prefer, delegate)
     }
@@ -427,7 +430,7 @@ impl Case {
         let Ok(model) = self.build() else { return false };
         let builder = Interpreter::builder(model).delegate(delegate).policy(policy);
         builder.build().is_ok_and(|interpreter| {
-            let graph = &interpreter.model().subgraphs[0];
+            let graph = &interpreter.model().subgraphs()[0];
             let is_constant = |id: &TensorId| {
                 let constant = [Placement::Constant, Placement::Released];
                 interpreter.tensor(*id).is_ok_and(|t| constant.contains(&t.placement()))
@@ -435,7 +438,7 @@ impl Case {
             let claimed = |n: &NodeReport| {
                 n.op == Op::Builtin(self.op)
                     && matches!(n.runner, Runner::Delegate { .. })
-                    && !graph.node(n.node).outputs.iter().any(is_constant)
+                    && !graph.node(n.node).outputs().iter().any(is_constant)
             };
             interpreter.report().nodes.iter().any(claimed)
         })
@@ -463,14 +466,14 @@ impl Case {
         case
     }
 
-    /// Its versions of `op`, as the model has them.
+    /// Returns the versions of `op` in the model.
     pub fn versions(&self, model: &Model) -> Vec<u32> {
-        let nodes = model.subgraphs.iter().flat_map(|g| &g.nodes);
-        nodes.filter(|n| n.op == Op::Builtin(self.op)).map(|n| n.version).collect()
+        let nodes = model.subgraphs().iter().flat_map(|g| g.nodes());
+        nodes.filter(|n| *n.op() == Op::Builtin(self.op)).map(|n| n.version()).collect()
     }
 
-    /// The same with another data type in all operands that have it, the outputs' shapes being what they were. `None`
-    /// for cases with a model of their own, and where the data type is `ty` already.
+    /// Returns the case with another data type in all operands that have it, and unchanged output shapes. `None` for
+    /// cases with a model of their own, and if the data type is already `ty`.
     pub(super) fn retyped(&self, ty: TensorType) -> Option<Self> {
         let whole = self.model.is_some() || self.made.is_some();
         let from = self.data_type().filter(|from| *from != ty && !whole)?;
@@ -489,13 +492,28 @@ impl Case {
         Some(case)
     }
 
-    /// The types of all operands, in order, and whether they are quantized.
+    /// Declares the outputs of `base` if this case's cannot be inferred, so that it can be written although it is
+    /// invalid here.
+    pub(super) fn output_as(&mut self, base: &Case) {
+        if self.infer().is_ok() {
+            return;
+        }
+        let Ok(outputs) = base.infer() else { return };
+        self.forced = Some(outputs.iter().map(|o| o.ty).collect());
+        for (output, inferred) in self.outputs.iter_mut().zip(outputs) {
+            if let InferredShape::Known(shape) = inferred.shape {
+                output.shape = Some(shape);
+            }
+        }
+    }
+
+    /// Returns the types of all operands, in order, and whether each is quantized.
     pub(super) fn operand_types(&self) -> Vec<(TensorType, bool)> {
         let operand = |o: &Operand| (o.ty, o.quantization.is_some());
         self.inputs.iter().flatten().map(operand).collect()
     }
 
-    /// The name without what makes it unique.
+    /// Returns the name without what makes it unique.
     pub(super) fn label(&self) -> String {
         let op = self.op.variant_name().unwrap_or("?").to_lowercase();
         let ty = self.data_type().map(|t| format!("_{}", t.name().to_lowercase())).unwrap_or_default();
@@ -513,13 +531,30 @@ pub struct Computed {
     pub ty: TensorType,
     /// Shape.
     pub shape: Shape,
-    /// It has a scale.
+    /// The output has a scale.
     pub quantized: bool,
     /// The elements.
     pub bytes: Vec<u8>,
 }
 
-/// The operand that an op is about.
+/// The params that differ from their defaults, by name, so that a param that a later version brings does not change what
+/// is known of earlier ones.
+fn given(node: &Node) -> Vec<(&'static str, ParamValue<'_>)> {
+    let Some(codec) = node.op().builtin().and_then(definition).map(|def| &def.codec) else {
+        return Vec::new();
+    };
+    let defaults = codec.defaults().unwrap_or(Params::None);
+    let mut given: Vec<_> = codec
+        .fields
+        .iter()
+        .filter_map(|field| Some((field.name, node.param(field.name)?)))
+        .filter(|(name, value)| defaults.get(name).as_ref() != Some(value))
+        .collect();
+    given.sort_by_key(|(name, _)| *name);
+    given
+}
+
+/// Returns the index of the operand that holds the op's data.
 fn data_operand(op: BuiltinOp) -> usize {
     match op {
         BuiltinOp::SPLIT | BuiltinOp::FILL | BuiltinOp::SELECT | BuiltinOp::SELECT_V2 => 1,

@@ -4,6 +4,8 @@ use delegraph_core::ops::cast::CastParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::EXACT, &[Op::CAST]), (OpKind::MOVED, &[Op::BITCAST])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     let types = [
         Float32, Float64, Float16, BFloat16, Int64, Int32, Int16, Int8, UInt32, UInt16, UInt8, Bool,
@@ -11,9 +13,9 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     ];
     for from in types {
         for to in types {
-            let params = CastParams { in_data_type: from, out_data_type: to };
+            let params = CastParams::default().in_data_type(from).out_data_type(to);
             let data = match (from, to) {
-                // What is out of range is not defined.
+                // Casts of values that are out of range are not defined.
                 (Float32 | Float64 | Float16 | BFloat16 | Complex64, UInt8 | UInt16 | UInt32) => {
                     x(from, &[3, 7]).range(0.0, 200.0)
                 }
@@ -29,13 +31,13 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         }
     }
     for from in [Int4, Int2, UInt4] {
-        let params = CastParams { in_data_type: from, out_data_type: Float32 };
+        let params = CastParams::default().in_data_type(from).out_data_type(Float32);
         let case =
             Case::new(Op::CAST, params.clone(), [x(from, &[3, 7]).constant()]).outputs([Output::of(Float32)]);
         out.push(case.detail("to_float32"));
         let given = Case::new(Op::CAST, params, [x(from, &[3, 7])]).outputs([Output::of(Float32)]);
         out.push(given.detail("to_float32_given"));
-        let params = CastParams { in_data_type: Float32, out_data_type: from };
+        let params = CastParams::default().in_data_type(Float32).out_data_type(from);
         let data = x(Float32, &[3, 7]).range(-2.0, 2.0);
         let case = Case::new(Op::CAST, params, [data]).outputs([Output::of(from)]);
         out.push(case.detail(format!("to_{}", from.name().to_lowercase())));

@@ -2,6 +2,20 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(
+    OpKind::EXACT,
+    &[
+        Op::EQUAL,
+        Op::NOT_EQUAL,
+        Op::LESS,
+        Op::LESS_EQUAL,
+        Op::GREATER,
+        Op::GREATER_EQUAL,
+        Op::LOGICAL_AND,
+        Op::LOGICAL_OR,
+    ],
+)];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     let shapes: &[(&[usize], &[usize])] =
         &[(&[3, 8], &[3, 8]), (&[2, 3, 4], &[4]), (&[], &[5]), (&[2, 1, 3, 1], &[1, 4, 1, 2])];
@@ -23,13 +37,13 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                 continue;
             }
             for (i, &(a, b)) in shapes.iter().enumerate() {
-                // A small range, so that some are equal.
+                // A small range, so that some elements are equal.
                 let small = |shape| match ty {
                     Float32 => x(ty, shape).with(&[1.0f32, -1.0, 0.5, -0.0, 0.0, 2.0, 7.5]),
                     UInt8 | Bool => x(ty, shape).range(0.0, if ty == Bool { 1.0 } else { 3.0 }),
                     _ => x(ty, shape).range(-2.0, 2.0),
                 };
-                // Bytes without a scale make LiteRT abort.
+                // LiteRT aborts for 8-bit operands without a scale.
                 let small =
                     |shape| if matches!(ty, Int8 | UInt8) { small(shape).q(0.05, 1) } else { small(shape) };
                 let case = Case::new(op, Params::None, [small(a), small(b)]).outputs([Output::of(Bool)]);

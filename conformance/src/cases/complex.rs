@@ -2,6 +2,12 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[
+    (OpKind::ACCUMULATING_FUNCTION, &[Op::RFFT2D]),
+    (OpKind::MOVED, &[Op::IMAG, Op::REAL]),
+    (OpKind::FUNCTION, &[Op::COMPLEX_ABS]),
+];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for op in [Op::IMAG, Op::REAL, Op::COMPLEX_ABS] {
         for ty in [Complex64, Complex128] {

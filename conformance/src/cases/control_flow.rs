@@ -17,19 +17,34 @@ fn branch(add: bool, ty: TensorType, shape: &[usize]) -> SubgraphBuilder {
     let mut graph = SubgraphBuilder::new(if add { "twice" } else { "square" });
     let x = graph.input("x", ty, shape);
     let y = match add {
-        true => graph.node(Op::ADD, AddParams { fused_activation_function: NONE, pot_scale_int16: false }),
-        false => graph.node(Op::MUL, MulParams { fused_activation_function: NONE }),
+        true => {
+            graph.node(Op::ADD, AddParams::default().fused_activation_function(NONE).pot_scale_int16(false))
+        }
+        false => graph.node(Op::MUL, MulParams::default().fused_activation_function(NONE)),
     };
     let y = y.inputs([x, x]).output("y");
     graph.outputs([y]);
     graph
 }
 
+pub(super) const OP_KINDS: OpKinds = &[(
+    OpKind::MOVED,
+    &[
+        Op::CALL_ONCE,
+        Op::IF,
+        Op::WHILE,
+        Op::CALL,
+        Op::STABLEHLO_WHILE,
+        Op::STABLEHLO_CASE,
+        Op::STABLEHLO_COMPOSITE,
+    ],
+)];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [Float32, Int32] {
         let shape = [2, 3];
         for condition in [false, true] {
-            let params = IfParams { then_subgraph_index: 1, else_subgraph_index: 2 };
+            let params = IfParams::default().then_subgraph_index(1).else_subgraph_index(2);
             let inputs = [
                 x(Bool, &[]).range(f64::from(u8::from(condition)), f64::from(u8::from(condition))),
                 x(ty, &shape),
@@ -39,19 +54,18 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             out.push(case.calls(called).detail(format!("{condition}")));
         }
         for index in [0, 1, 2, -1] {
-            let params = StablehloCaseParams { branch_subgraph_indices: vec![1, 2, 3] };
+            let params = StablehloCaseParams::default().branch_subgraph_indices(vec![1, 2, 3]);
             let inputs = [given(&[], &[index]), x(ty, &shape)];
             let case = Case::new(Op::STABLEHLO_CASE, params, inputs).outputs([Output::new(ty, &shape)]);
             let called = [branch(true, ty, &shape), branch(false, ty, &shape), branch(true, ty, &shape)];
             out.push(case.calls(called).detail(format!("{index}")));
         }
-        let params = StableHLOCompositeParams {
-            name: "test.square".into(),
-            decomposition_subgraph_index: 1,
-            composite_attributes: Vec::new(),
-            composite_attributes_format: CustomOptionsFormat::FlexBuffers,
-            version: 1,
-        };
+        let params = StableHLOCompositeParams::default()
+            .name("test.square".into())
+            .decomposition_subgraph_index(1)
+            .composite_attributes(Vec::new())
+            .composite_attributes_format(CustomOptionsFormat::FlexBuffers)
+            .version(1);
         let case =
             Case::new(Op::STABLEHLO_COMPOSITE, params, [x(ty, &shape)]).outputs([Output::new(ty, &shape)]);
         out.push(case.calls([branch(false, ty, &shape)]));
@@ -60,7 +74,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     out.push(call_once());
 }
 
-/// Doubles three times.
+/// Doubles the value three times.
 fn while_loop(ty: TensorType, shape: &[usize]) -> Case {
     let mut condition = SubgraphBuilder::new("condition");
     let count = condition.input("count", Int32, []);
@@ -68,28 +82,28 @@ fn while_loop(ty: TensorType, shape: &[usize]) -> Case {
     let limit = condition.constant("limit", [], &[3i32]);
     let more = condition.node(Op::LESS, Params::None).inputs([count, limit]).output("more");
     condition.outputs([more]);
-    let add = || AddParams { fused_activation_function: NONE, pot_scale_int16: false };
+    let add = || AddParams::default().fused_activation_function(NONE).pot_scale_int16(false);
     let mut body = SubgraphBuilder::new("body");
     let (count, data) = (body.input("count", Int32, []), body.input("x", ty, shape));
     let one = body.constant("one", [], &[1i32]);
     let next = body.node(Op::ADD, add()).inputs([count, one]).output("next");
     let twice = body.node(Op::ADD, add()).inputs([data, data]).output("twice");
     body.outputs([next, twice]);
-    let params = WhileParams { cond_subgraph_index: 1, body_subgraph_index: 2 };
+    let params = WhileParams::default().cond_subgraph_index(1).body_subgraph_index(2);
     let case = Case::new(Op::WHILE, params, [given(&[], &[0i32]), x(ty, shape)]).of(ty);
     case.outputs([Output::new(Int32, &[]), Output::new(ty, shape)]).calls([condition, body])
 }
 
-/// A variable gets its value before the first step.
+/// Initializes a variable before the first step.
 fn call_once() -> Case {
-    let handle = || VarHandleParams { container: "c".into(), shared_name: "once".into() };
+    let handle = || VarHandleParams::default().container("c".into()).shared_name("once".into());
     let mut main = SubgraphBuilder::new("main");
     let data = main.input("data", Float32, [3]);
-    main.node(Op::CALL_ONCE, CallOnceParams { init_subgraph_index: 1 }).writes([]);
+    main.node(Op::CALL_ONCE, CallOnceParams::default().init_subgraph_index(1)).writes([]);
     let v = main.node(Op::VAR_HANDLE, handle()).output("handle");
     let read = main.tensor("read", Float32, [3]);
     main.node(Op::READ_VARIABLE, Params::None).inputs([v]).writes([read]);
-    let sum = AddParams { fused_activation_function: NONE, pot_scale_int16: false };
+    let sum = AddParams::default().fused_activation_function(NONE).pot_scale_int16(false);
     let sum = main.node(Op::ADD, sum).inputs([read, data]).output("sum");
     main.node(Op::ASSIGN_VARIABLE, Params::None).inputs([v, sum]).writes([]);
     main.outputs([sum]);

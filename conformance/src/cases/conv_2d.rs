@@ -34,16 +34,17 @@ fn problems() -> Vec<(&'static str, Problem)> {
 }
 
 fn params(p: &Problem) -> Conv2DParams {
-    Conv2DParams {
-        padding: p.padding,
-        stride_w: p.stride,
-        stride_h: p.stride,
-        fused_activation_function: p.activation,
-        dilation_w_factor: p.dilation,
-        dilation_h_factor: p.dilation,
-        quantized_bias_type: Float32,
-    }
+    Conv2DParams::default()
+        .padding(p.padding)
+        .stride_w(p.stride)
+        .stride_h(p.stride)
+        .fused_activation_function(p.activation)
+        .dilation_w_factor(p.dilation)
+        .dilation_h_factor(p.dilation)
+        .quantized_bias_type(Float32)
 }
+
+pub(super) const OP_KINDS: OpKinds = &[];
 
 pub(super) fn cases(out: &mut Vec<Case>) {
     for (name, p) in problems() {
@@ -103,12 +104,12 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         x(Int32, &[4]).constant(),
     ];
     out.push(Case::new(Op::CONV_2D, params(&grouped), integers).q(0.13, 7).detail("grouped"));
-    // A bias of 32 bits beside 16-bit activations.
+    // A 32-bit bias with 16-bit activations.
     let inputs = [
         x(Int16, &[1, 3, 3, 2]).range(-9000.0, 9000.0).q(0.0004, 0),
         x(Int8, &[3, 2, 2, 2]).constant().channels(0.01, 0),
         x(Int32, &[3]).constant().range(-9000.0, 9000.0),
     ];
-    let narrow = Conv2DParams { quantized_bias_type: Int32, ..params(&grouped) };
+    let narrow = params(&grouped).quantized_bias_type(Int32);
     out.push(Case::new(Op::CONV_2D, narrow, inputs).q(0.0009, 0).detail("bias_int32"));
 }

@@ -4,20 +4,23 @@ use delegraph_core::ops::conv_3d::Conv3DParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for (padding, stride, dilation) in
         [(Padding::Same, 1, 1), (Padding::Valid, 2, 1), (Padding::Same, 2, 1), (Padding::Valid, 1, 2)]
     {
         for activation in [Activation::None, Activation::Relu, Activation::Relu6] {
-            let params = || Conv3DParams {
-                padding,
-                stride_d: stride,
-                stride_w: stride,
-                stride_h: stride,
-                fused_activation_function: activation,
-                dilation_d_factor: dilation,
-                dilation_w_factor: dilation,
-                dilation_h_factor: dilation,
+            let params = || {
+                Conv3DParams::default()
+                    .padding(padding)
+                    .stride_d(stride)
+                    .stride_w(stride)
+                    .stride_h(stride)
+                    .fused_activation_function(activation)
+                    .dilation_d_factor(dilation)
+                    .dilation_w_factor(dilation)
+                    .dilation_h_factor(dilation)
             };
             let detail = format!("{padding:?}{stride}{dilation}_{activation:?}").to_lowercase();
             let filter = x(Float32, &[2, 2, 2, 3, 4]);

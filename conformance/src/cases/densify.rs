@@ -4,6 +4,8 @@ use delegraph_core::sparsity::{Level, Sparsity};
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::MOVED, &[Op::DENSIFY])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     let sparsity = Sparsity {
         traversal_order: vec![0, 1],

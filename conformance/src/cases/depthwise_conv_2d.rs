@@ -8,6 +8,8 @@ const ONE_SCALE: Verdict = Verdict::NotCompared(
     "LiteRT reads a scale per channel here, whatever the filter has; we take its one scale",
 );
 
+pub(super) const OP_KINDS: OpKinds = &[];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     use Activation::{None as Plain, Relu, Relu6};
     for (name, input, kernel, multiplier, padding, stride, dilation, activation) in [
@@ -20,14 +22,15 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     ] {
         let channels = input[3] * multiplier;
         let filter = [1, kernel[0], kernel[1], channels];
-        let params = || DepthwiseConv2DParams {
-            padding,
-            stride_w: stride,
-            stride_h: stride,
-            depth_multiplier: multiplier as i32,
-            fused_activation_function: activation,
-            dilation_w_factor: dilation,
-            dilation_h_factor: dilation,
+        let params = || {
+            DepthwiseConv2DParams::default()
+                .padding(padding)
+                .stride_w(stride)
+                .stride_h(stride)
+                .depth_multiplier(multiplier as i32)
+                .fused_activation_function(activation)
+                .dilation_w_factor(dilation)
+                .dilation_h_factor(dilation)
         };
         let op = |inputs: [Operand; 3]| Case::new(Op::DEPTHWISE_CONV_2D, params(), inputs);
         let bias = |ty| x(ty, &[channels]).constant();

@@ -5,8 +5,10 @@ use delegraph_core::ops::embedding_lookup::EmbeddingLookupSparseParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::ROUNDED, &[Op::EMBEDDING_LOOKUP])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
-    // Rows of 2-bit elements begin at whole bytes in LiteRT; these do anyway.
+    // In LiteRT, rows of 2-bit elements begin at whole bytes, as these rows do in any case.
     for shape in [&[4, 8][..], &[3, 2, 4]] {
         let ids = || list(&[2, 0, 1, 2]);
         out.push(
@@ -41,7 +43,11 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             known(&[3], &[1.0f32, 2.0, 4.0]),
             x(Float32, &[4, 3, 2]),
         ];
-        let case = Case::new(Op::EMBEDDING_LOOKUP_SPARSE, EmbeddingLookupSparseParams { combiner }, inputs);
+        let case = Case::new(
+            Op::EMBEDDING_LOOKUP_SPARSE,
+            EmbeddingLookupSparseParams::default().combiner(combiner),
+            inputs,
+        );
         out.push(
             case.outputs([Output::new(Float32, &[3, 3, 2])]).detail(format!("{combiner:?}").to_lowercase()),
         );

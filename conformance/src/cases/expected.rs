@@ -1,23 +1,25 @@
-//! What LiteRT computed for the cases: `conformance/goldens/ops`, written by `scripts/make_case_goldens.py`.
+//! LiteRT's outputs of the cases: `conformance/goldens/ops`, written by `scripts/make_case_goldens.py`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
 use delegraph_core::{BuiltinOp, Shape, TensorType};
 
-use super::case::Computed;
+use super::case::{Case, Computed};
+use crate::compare::{Tolerance, compare, numbers};
 
-/// What LiteRT made of one case.
+/// The outcome of one case in LiteRT.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Every output of every step.
     Ran(Vec<Computed>),
-    /// It said no, in these words.
+    /// LiteRT refused the model, with this message.
     Refused(String),
-    /// Its process ended with this.
+    /// LiteRT's process ended with this status.
     Crashed(String),
-    /// It computed one thing once, and another the next time.
+    /// Two runs computed different outputs.
     Varies(String),
 }
 
@@ -26,18 +28,18 @@ pub enum Outcome {
 pub struct Entry {
     /// The fingerprint of the case that ran.
     pub fingerprint: u64,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// All of it.
+/// All recorded results.
 #[derive(Debug, Default)]
 pub struct Expected {
     /// LiteRT's version.
     pub litert: String,
-    /// By the case's name.
+    /// The entries by the case's name.
     pub entries: BTreeMap<String, Entry>,
-    /// The types that LiteRT's kernels accept as the data of an op, as far as the cases can be written in other types.
+    /// The types that LiteRT's kernels accept as the data of an op, for types in which the cases can be written.
     pub types: BTreeMap<i32, BTreeSet<TensorType>>,
 }
 
@@ -45,7 +47,7 @@ impl Expected {
     /// Reads `index.tsv`, `outputs.bin` and `types.tsv` in `folder`.
     ///
     /// # Errors
-    /// What is missing or damaged, and where.
+    /// A file is missing or damaged; the message names the place.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let bytes = |name: &str| {
             fs::read(folder.join(name)).map_err(|e| format!("{}: {e}", folder.join(name).display()))
@@ -71,6 +73,41 @@ impl Expected {
     }
 }
 
+impl Case {
+    /// Compares an output of this case with LiteRT's: type, shape and elements, within the tolerance of the type.
+    /// Quantized outputs may differ by at most `steps` steps.
+    ///
+    /// # Errors
+    /// The difference.
+    pub fn agree(&self, got: &Computed, want: &Computed, steps: u32) -> Result<(), String> {
+        if (got.ty, &got.shape) != (want.ty, &want.shape) {
+            return Err(format!("{} {}, expected {} {}", got.ty, got.shape, want.ty, want.shape));
+        }
+        let (Some(g), Some(w)) = (numbers(got.ty, &got.bytes), numbers(want.ty, &want.bytes)) else {
+            return match got.bytes == want.bytes {
+                true => Ok(()),
+                false => Err("other bytes".into()),
+            };
+        };
+        // Data read as FLOAT32 may have been BFLOAT16.
+        let narrow = self.data_type() == Some(TensorType::BFloat16) && got.ty == TensorType::Float32;
+        let ty = if narrow { TensorType::BFloat16 } else { got.ty };
+        let mut tolerance = Tolerance::of(ty, want.quantized);
+        tolerance.quantum = tolerance.quantum.min(steps);
+        let result = compare(&g, &w, tolerance);
+        if result.passes() {
+            return Ok(());
+        }
+        let mut text = format!("off by {:e}, allowed {:e}", result.max_abs, result.allowed);
+        let first =
+            g.iter().zip(&w).position(|(g, w)| (g - w).abs() > result.allowed || g.is_nan() != w.is_nan());
+        if let Some(i) = first {
+            let _ = write!(text, "; element {i} is {}, expected {}", g[i], w[i]);
+        }
+        Err(text)
+    }
+}
+
 fn entry(line: &str, outputs: &[u8]) -> Result<(String, Entry), String> {
     let [name, fingerprint, what, rest] = line.split('\t').collect::<Vec<_>>()[..] else {
         return Err("expected four columns".into());
@@ -80,18 +117,18 @@ fn entry(line: &str, outputs: &[u8]) -> Result<(String, Entry), String> {
         "ran" => Outcome::Ran(
             rest.split(';')
                 .filter(|piece| !piece.is_empty())
-                .map(|piece| output(piece, outputs).ok_or_else(|| format!("\"{piece}\" is no output")))
+                .map(|piece| output(piece, outputs).ok_or_else(|| format!("\"{piece}\" is not an output")))
                 .collect::<Result<_, _>>()?,
         ),
         "refused" => Outcome::Refused(rest.into()),
         "crashed" => Outcome::Crashed(rest.into()),
         "varies" => Outcome::Varies(rest.into()),
-        other => return Err(format!("\"{other}\" is no outcome")),
+        other => return Err(format!("\"{other}\" is not an outcome")),
     };
     Ok((name.into(), Entry { fingerprint, outcome }))
 }
 
-/// `TYPE [q] d,d,d offset+length`.
+/// Parses `TYPE [q] d,d,d offset+length`.
 fn output(piece: &str, outputs: &[u8]) -> Option<Computed> {
     let [ty, quantized, shape, range] = piece.split(' ').collect::<Vec<_>>()[..] else { return None };
     let shape = shape.split(',').filter(|d| *d != "-").map(str::parse).collect::<Result<Shape, _>>().ok()?;

@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::MOVED, &[Op::FILL]), (OpKind::ROUNDED, &[Op::RANGE])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [
         UInt8, Float32, Float16, Int8, Int16, Int32, Int64, Bool, BFloat16, Float64, Complex64, UInt16,

@@ -7,14 +7,15 @@ use delegraph_core::sparsity::{Level, Sparsity};
 use super::prelude::*;
 
 fn params() -> FullyConnectedParams {
-    FullyConnectedParams {
-        fused_activation_function: Activation::None,
-        weights_format: WeightsFormat::Default,
-        keep_num_dims: false,
-        asymmetric_quantize_inputs: false,
-        quantized_bias_type: Float32,
-    }
+    FullyConnectedParams::default()
+        .fused_activation_function(Activation::None)
+        .weights_format(WeightsFormat::Default)
+        .keep_num_dims(false)
+        .asymmetric_quantize_inputs(false)
+        .quantized_bias_type(Float32)
 }
+
+pub(super) const OP_KINDS: OpKinds = &[];
 
 pub(super) fn cases(out: &mut Vec<Case>) {
     for (shape, depth, units) in
@@ -24,7 +25,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         let bias = |ty| x(ty, &[units]).constant();
         let large = |ty| bias(ty).range(-900.0, 900.0);
         for activation in [Activation::None, Activation::Relu, Activation::Relu6] {
-            let p = FullyConnectedParams { fused_activation_function: activation, ..params() };
+            let p = params().fused_activation_function(activation);
             let op = |inputs: [Operand; 3]| {
                 Case::new(Op::FULLY_CONNECTED, p.clone(), inputs)
                     .detail(format!("{depth}x{units}_{activation:?}").to_lowercase())
@@ -44,7 +45,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         let op = |p: FullyConnectedParams, inputs: Vec<Operand>, detail: &str| {
             Case::new(Op::FULLY_CONNECTED, p, inputs).detail(format!("{depth}x{units}_{detail}"))
         };
-        let keep = FullyConnectedParams { keep_num_dims: true, ..params() };
+        let keep = params().keep_num_dims(true);
         out.push(op(
             keep,
             vec![x(Float32, shape), x(Float32, &filter).constant(), bias(Float32)],
@@ -58,10 +59,10 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         );
         let wide = x(Int16, shape).range(-9000.0, 9000.0).q(0.0004, 0);
         out.push(op(params(), vec![wide.clone(), channels.clone(), large(Int64)], "channels").q(0.0009, 0));
-        let narrow = FullyConnectedParams { quantized_bias_type: Int32, ..params() };
+        let narrow = params().quantized_bias_type(Int32);
         out.push(op(narrow, vec![wide, channels.clone(), large(Int32)], "bias_int32").q(0.0009, 0));
         for asymmetric_quantize_inputs in [false, true] {
-            let p = FullyConnectedParams { asymmetric_quantize_inputs, ..params() };
+            let p = params().asymmetric_quantize_inputs(asymmetric_quantize_inputs);
             for (per, weights) in [
                 ("tensor", x(Int8, &filter).constant().q(0.02, 0)),
                 ("channel", channels.clone()),
@@ -80,7 +81,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             );
         }
     }
-    // Weights of which every block has a scale of its own. With fewer than four units LiteRT gives nothing but the bias.
+    // Weights with a scale per block. With fewer than four units, LiteRT returns only the bias.
     for (shape, depth, units, block) in
         [(&[3, 64][..], 64, 5, 32), (&[1, 96], 96, 4, 32), (&[2, 2, 128], 128, 6, 64)]
     {
@@ -102,8 +103,8 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     let weights = x(Float32, &[3, 5]).constant().bytes(stored).sparse(sparsity);
     let inputs = [x(Float32, &[2, 5]), weights, x(Float32, &[3]).constant()];
     out.push(Case::new(Op::FULLY_CONNECTED, params(), inputs).detail("sparse"));
-    // Weights in the order that one kernel wants them.
-    let shuffled = FullyConnectedParams { weights_format: WeightsFormat::Shuffled4x16Int8, ..params() };
+    // Weights in the order that LiteRT's shuffled kernel requires.
+    let shuffled = params().weights_format(WeightsFormat::Shuffled4x16Int8);
     let inputs = [
         x(UInt8, &[1, 32]).q(1.0 / 128.0, 128),
         x(UInt8, &[8, 32]).constant().q(1.0 / 128.0, 128),

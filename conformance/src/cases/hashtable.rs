@@ -5,6 +5,9 @@ use delegraph_core::{ModelBuilder, SubgraphBuilder};
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds =
+    &[(OpKind::MOVED, &[Op::HASHTABLE, Op::HASHTABLE_FIND, Op::HASHTABLE_IMPORT, Op::HASHTABLE_SIZE])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for to_string in [false, true] {
         let (key_dtype, value_dtype) = if to_string { (Int64, String) } else { (String, Int64) };
@@ -12,7 +15,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         let words = ["one", "two", "three"];
         let numbers = [1i64, 2, 3];
         let wanted = graph.input("wanted", key_dtype, [4]);
-        let params = HashtableParams { table_id: 7, key_dtype, value_dtype };
+        let params = HashtableParams::default().table_id(7).key_dtype(key_dtype).value_dtype(value_dtype);
         let table = graph.node(Op::HASHTABLE, params).output("table");
         let (keys, values, default) = if to_string {
             let (keys, values) =

@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::MOVED, &[Op::HASHTABLE_LOOKUP])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for (ty, shape) in [
         (Float32, &[3, 2][..]),

@@ -5,6 +5,8 @@ use delegraph_core::ops::lsh_projection::LSHProjectionParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::EXACT, &[Op::LSH_PROJECTION])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     let hashes = known(&[3, 2], &[0.123f32, 0.456, -0.321, 1.234, 5.678, -4.321]);
     for type_ in [LshProjectionType::Sparse, LshProjectionType::Dense] {
@@ -26,7 +28,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             let weights = x(Float32, &shape[..1]).range(0.1, 2.0);
             let detail = format!("{type_:?}").to_lowercase();
             let weighted = [hashes.clone(), items.clone(), weights];
-            let params = LSHProjectionParams { type_ };
+            let params = LSHProjectionParams::default().type_(type_);
             let case = Case::new(Op::LSH_PROJECTION, params.clone(), weighted).outputs_of(Int32);
             out.push(case.of(ty).detail(format!("{detail}_weighted")));
             let case = Case::new(Op::LSH_PROJECTION, params, [hashes.clone(), items]).outputs_of(Int32);

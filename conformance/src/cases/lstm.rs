@@ -18,7 +18,7 @@ const FEATURES: usize = 5;
 const CELLS: usize = 4;
 const PROJECTED: usize = 3;
 
-/// What a cell has.
+/// The optional parts of a cell.
 #[derive(Debug, Clone, Copy, Default)]
 struct Has {
     hybrid: bool,
@@ -71,7 +71,7 @@ const KINDS: &[Has] = {
     ]
 };
 
-/// Puts the operands of a cell in their places.
+/// Writes the operands of a cell to their indices.
 fn fill(inputs: &mut [Option<Operand>], cell: &Cell, has: Has) {
     let matrix = |shape: &[usize]| match has.hybrid {
         false => Some(x(Float32, shape).constant().range(-0.5, 0.5)),
@@ -98,32 +98,33 @@ fn fill(inputs: &mut [Option<Operand>], cell: &Cell, has: Has) {
     inputs[cell.cell_state] = Some(x(Float32, &[BATCH, CELLS]).variable());
 }
 
+pub(super) const OP_KINDS: OpKinds =
+    &[(OpKind::RECURRENT, &[Op::LSTM, Op::UNIDIRECTIONAL_SEQUENCE_LSTM, Op::BIDIRECTIONAL_SEQUENCE_LSTM])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for &has in KINDS {
         let (clip, tanh) = (if has.projection { 0.4 } else { 0.0 }, Activation::Tanh);
         let mut inputs = vec![None; 24];
         fill(&mut inputs, &CELL, has);
         inputs[0] = Some(x(Float32, &[BATCH, FEATURES]).range(-1.0, 1.0));
-        let params = LSTMParams {
-            fused_activation_function: tanh,
-            cell_clip: clip,
-            proj_clip: clip,
-            kernel_type: LstmKernelType::Full,
-            asymmetric_quantize_inputs: has.asymmetric,
-        };
+        let params = LSTMParams::default()
+            .fused_activation_function(tanh)
+            .cell_clip(clip)
+            .proj_clip(clip)
+            .kernel_type(LstmKernelType::Full)
+            .asymmetric_quantize_inputs(has.asymmetric);
         out.push(Case::optional(Op::LSTM, params, inputs.clone()).steps(3).detail(has.name()));
         for time_major in [false, true] {
             let shape = if time_major { [TIME, BATCH, FEATURES] } else { [BATCH, TIME, FEATURES] };
             inputs[0] = Some(x(Float32, &shape).range(-1.0, 1.0));
             let name = format!("{}{}", has.name(), if time_major { "_time_major" } else { "" });
-            let params = UnidirectionalSequenceLSTMParams {
-                fused_activation_function: tanh,
-                cell_clip: clip,
-                proj_clip: clip,
-                time_major,
-                asymmetric_quantize_inputs: has.asymmetric,
-                diagonal_recurrent_tensors: false,
-            };
+            let params = UnidirectionalSequenceLSTMParams::default()
+                .fused_activation_function(tanh)
+                .cell_clip(clip)
+                .proj_clip(clip)
+                .time_major(time_major)
+                .asymmetric_quantize_inputs(has.asymmetric)
+                .diagonal_recurrent_tensors(false);
             let case = Case::optional(Op::UNIDIRECTIONAL_SEQUENCE_LSTM, params, inputs.clone()).steps(2);
             out.push(case.detail(name.clone()));
             if has.norm {
@@ -134,14 +135,13 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                 fill(&mut both, &FORWARD, has);
                 fill(&mut both, &BACKWARD, has);
                 both[0] = Some(x(Float32, &shape).range(-1.0, 1.0));
-                let params = BidirectionalSequenceLSTMParams {
-                    fused_activation_function: tanh,
-                    cell_clip: clip,
-                    proj_clip: clip,
-                    merge_outputs,
-                    time_major,
-                    asymmetric_quantize_inputs: has.asymmetric,
-                };
+                let params = BidirectionalSequenceLSTMParams::default()
+                    .fused_activation_function(tanh)
+                    .cell_clip(clip)
+                    .proj_clip(clip)
+                    .merge_outputs(merge_outputs)
+                    .time_major(time_major)
+                    .asymmetric_quantize_inputs(has.asymmetric);
                 let outputs = vec![Output::of(Float32); if merge_outputs { 1 } else { 2 }];
                 let case =
                     Case::optional(Op::BIDIRECTIONAL_SEQUENCE_LSTM, params, both).outputs(outputs).steps(2);
@@ -163,7 +163,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     }
 }
 
-/// Each cell sees its own last output only.
+/// Each cell reads only its own last output.
 fn diagonal(out: &mut Vec<Case>) {
     let mut inputs = vec![None; 24];
     fill(&mut inputs, &CELL, Has::default());
@@ -171,26 +171,24 @@ fn diagonal(out: &mut Vec<Case>) {
         inputs[at] = Some(x(Float32, &[CELLS]).constant().range(-0.5, 0.5));
     }
     inputs[0] = Some(x(Float32, &[BATCH, TIME, FEATURES]).range(-1.0, 1.0));
-    let params = UnidirectionalSequenceLSTMParams {
-        fused_activation_function: Activation::Tanh,
-        cell_clip: 0.0,
-        proj_clip: 0.0,
-        time_major: false,
-        asymmetric_quantize_inputs: false,
-        diagonal_recurrent_tensors: true,
-    };
+    let params = UnidirectionalSequenceLSTMParams::default()
+        .fused_activation_function(Activation::Tanh)
+        .cell_clip(0.0)
+        .proj_clip(0.0)
+        .time_major(false)
+        .asymmetric_quantize_inputs(false)
+        .diagonal_recurrent_tensors(true);
     out.push(Case::optional(Op::UNIDIRECTIONAL_SEQUENCE_LSTM, params, inputs).steps(2).detail("diagonal"));
 }
 
-/// The old cell: one matrix for all gates, the states are operands.
+/// The basic cell: one matrix for all gates; the states are operands.
 fn basic(out: &mut Vec<Case>) {
-    let params = LSTMParams {
-        fused_activation_function: Activation::Tanh,
-        cell_clip: 0.0,
-        proj_clip: 0.0,
-        kernel_type: LstmKernelType::Basic,
-        asymmetric_quantize_inputs: false,
-    };
+    let params = LSTMParams::default()
+        .fused_activation_function(Activation::Tanh)
+        .cell_clip(0.0)
+        .proj_clip(0.0)
+        .kernel_type(LstmKernelType::Basic)
+        .asymmetric_quantize_inputs(false);
     let float = [
         x(Float32, &[BATCH, FEATURES]).range(-1.0, 1.0),
         x(Float32, &[BATCH, CELLS]).variable(),
@@ -240,26 +238,24 @@ fn integer(out: &mut Vec<Case>, has: Has) {
     let gate = || Some(x(Int16, &[1]).q(1.0 / 4096.0, 0));
     let intermediates = [gate(), gate(), gate(), gate(), Some(x(Int8, &[1]).q(0.008, 3))];
     inputs[0] = Some(x(Int8, &[BATCH, FEATURES]).q(0.008, -5));
-    let params = LSTMParams {
-        fused_activation_function: Activation::Tanh,
-        cell_clip: 0.0,
-        proj_clip: 0.0,
-        kernel_type: LstmKernelType::Full,
-        asymmetric_quantize_inputs: false,
-    };
+    let params = LSTMParams::default()
+        .fused_activation_function(Activation::Tanh)
+        .cell_clip(0.0)
+        .proj_clip(0.0)
+        .kernel_type(LstmKernelType::Full)
+        .asymmetric_quantize_inputs(false);
     let name = format!("integer{}", has.name().trim_start_matches("float"));
     let case =
         Case::optional(Op::LSTM, params, inputs.clone()).q(0.008, 3).intermediates(intermediates.clone());
     out.push(case.steps(3).detail(name.clone()));
     inputs[0] = Some(x(Int8, &[BATCH, TIME, FEATURES]).q(0.008, -5));
-    let params = UnidirectionalSequenceLSTMParams {
-        fused_activation_function: Activation::Tanh,
-        cell_clip: 0.0,
-        proj_clip: 0.0,
-        time_major: false,
-        asymmetric_quantize_inputs: false,
-        diagonal_recurrent_tensors: false,
-    };
+    let params = UnidirectionalSequenceLSTMParams::default()
+        .fused_activation_function(Activation::Tanh)
+        .cell_clip(0.0)
+        .proj_clip(0.0)
+        .time_major(false)
+        .asymmetric_quantize_inputs(false)
+        .diagonal_recurrent_tensors(false);
     let case = Case::optional(Op::UNIDIRECTIONAL_SEQUENCE_LSTM, params, inputs).q(0.008, 3);
     out.push(case.intermediates(intermediates).steps(2).detail(name));
 }

@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::MOVED, &[Op::MATRIX_DIAG, Op::MATRIX_SET_DIAG])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [Float32, Int8, UInt8, Int16, Int32, Int64, UInt32] {
         for shape in [&[3][..], &[2, 4], &[2, 1, 3]] {

@@ -1,20 +1,22 @@
-//! Uses of every op that the field's CPU resolver registers: in every version, in every type that it accepts.
+//! Cases for every op that LiteRT's CPU resolver registers: every version, and every supported type.
 //!
-//! A family's file here lists problems: op, params, operands whose data a seed gives, and what is special. What LiteRT
-//! computes of them is in `conformance/goldens/ops`; kernels are compared with it, and delegates may be.
+//! A family's file lists problems: op, params, operands with seeded data, and special properties. The recorded outputs
+//! of LiteRT are in `conformance/goldens/ops`; kernels, and optionally delegates, are compared with them.
 //!
-//! A case that LiteRT does not run, or of which it gives two answers, says so in its [`Verdict`].
+//! The [`Verdict`] of a case describes the exception if LiteRT does not run the case, or if two runs return different
+//! outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use delegraph_core::ops::DEFS;
+use delegraph_core::ops::definition;
 use delegraph_core::{BuiltinOp, Op, OpResolver, Registration, TensorType};
 use delegraph_delegate_api::Delegate;
 
 mod case;
 mod expected;
 mod generate;
+mod mutant;
 mod operand;
 mod oracle;
 mod probe;
@@ -23,6 +25,7 @@ mod versions;
 
 pub use case::{Case, Computed, Output, Verdict};
 pub use expected::{Entry, Expected, Outcome};
+pub use mutant::mutant;
 pub use operand::{Kind, Operand};
 pub use probe::probes;
 pub use suite::{DEFAULT_SEED, Quantized, suite};
@@ -30,7 +33,8 @@ pub use suite::{DEFAULT_SEED, Quantized, suite};
 macro_rules! families {
     ($($family:ident,)*) => {
         $(mod $family;)*
-        /// The cases that the families list, in their order.
+        const OP_KINDS: &[oracle::OpKinds] = &[$($family::OP_KINDS),*];
+        /// Returns the cases that the families list, in their order.
         fn listed() -> Vec<Case> {
             let mut cases = Vec::new();
             $($family::cases(&mut cases);)*
@@ -108,8 +112,8 @@ families! {
     where_op,
 }
 
-/// The listed cases, which LiteRT has run. Where a family lists none for a version of an op, the op's first cases are
-/// there once more in it.
+/// Returns the listed cases, for which LiteRT's results are recorded. Where a family lists none for a version of an op,
+/// the op's first cases are repeated in that version.
 pub fn all() -> Vec<Case> {
     let mut cases = listed();
     cases.extend(versions::other_versions(&cases));
@@ -117,7 +121,7 @@ pub fn all() -> Vec<Case> {
     cases
 }
 
-/// Gives each case a name of its own.
+/// Gives each case a unique name.
 fn name(cases: &mut [Case]) {
     let mut names = BTreeMap::<String, usize>::new();
     for case in cases {
@@ -128,29 +132,36 @@ fn name(cases: &mut [Case]) {
     }
 }
 
-/// The versions in which LiteRT's CPU resolver registers an op.
+/// The newest TFLite release whose versions the recorded LiteRT supports (`conformance/goldens/ops`).
+const RECORDED_RELEASE: (u32, u32) = (2, 23);
+
+/// Returns the versions in which the CPU resolver of the recorded LiteRT registers an op.
 pub fn versions(op: BuiltinOp) -> Vec<u32> {
-    // Releases know a version of it, but no resolver registers it.
+    // Releases list a version of the op, but no resolver registers it.
     if op == BuiltinOp::STABLEHLO_CBRT {
         return Vec::new();
     }
-    let history = DEFS.iter().find(|d| d.op == op).map_or(&[][..], |d| d.history);
-    history.iter().map(|(version, _)| *version).collect()
+    let recorded = |release: &str| {
+        let mut numbers = release.split('.').map_while(|number| number.parse().ok());
+        (numbers.next(), numbers.next()) <= (Some(RECORDED_RELEASE.0), Some(RECORDED_RELEASE.1))
+    };
+    let history = definition(op).map_or(&[][..], |def| def.history);
+    history.iter().filter(|(_, release)| recorded(release)).map(|(version, _)| *version).collect()
 }
 
-/// The types of an op's data operand for which the kernels of `resolver` accept at least one case.
+/// Returns the types of an op's data operand for which the kernels of `resolver` accept at least one case.
 pub fn types(op: BuiltinOp, resolver: &Arc<dyn OpResolver>) -> Vec<TensorType> {
     types_where(op, |case| case.prepares(Shared(Arc::clone(resolver))))
 }
 
-/// The types of an op's data operand for which a delegate claims the op in at least one case. `delegate` makes it anew
-/// for each case.
+/// Returns the types of an op's data operand for which a delegate claims the op in at least one case. `delegate` is
+/// called for each case.
 pub fn claimed_types(op: BuiltinOp, delegate: impl Fn() -> Box<dyn Delegate>) -> Vec<TensorType> {
     types_where(op, |case| case.is_claimed(&delegate))
 }
 
-/// The same, and the types in which a delegate claims one of the cases retyped, whether or not the CPU's kernels take
-/// them.
+/// As [`claimed_types`], including types in which the delegate claims a retyped case, whether or not CPU kernels
+/// support them.
 pub fn claimed_types_anywhere(op: BuiltinOp, delegate: impl Fn() -> Box<dyn Delegate>) -> Vec<TensorType> {
     let mut types: BTreeSet<TensorType> = claimed_types(op, &delegate).into_iter().collect();
     let mut tried = BTreeSet::new();
@@ -197,12 +208,13 @@ impl OpResolver for Shared {
     }
 }
 
-/// What the families' files need.
+/// Imports of the families' files.
 mod prelude {
     pub(super) use delegraph_core::BuiltinOp as Op;
     pub(super) use delegraph_core::ops::{Activation, Padding};
     pub(super) use delegraph_core::{Params, TensorType, TensorType::*};
 
     pub(super) use super::operand::{Operand, given, known, list, quantum, strings, x};
+    pub(super) use super::oracle::{OpKind, OpKinds};
     pub(super) use super::{Case, Output, Verdict};
 }

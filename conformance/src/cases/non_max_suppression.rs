@@ -2,6 +2,9 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds =
+    &[(OpKind::FUNCTION, &[Op::NON_MAX_SUPPRESSION_V4, Op::NON_MAX_SUPPRESSION_V5])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     let corners: [f32; 24] = [
         1.0, 1.0, 0.0, 0.0, 0.0, 0.1, 1.0, 1.1, 0.0, -0.1, 1.0, 0.9, 0.0, 10.0, 1.0, 11.0, 1.0, 10.1, 0.0,

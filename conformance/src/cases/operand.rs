@@ -1,33 +1,33 @@
-//! What a case's op reads and writes: types, shapes, quantization, and data that a seed gives.
+//! The operands of a case's op: types, shapes, quantization, and data that a seed gives.
 
+use crate::seeded::SplitMix64;
 use delegraph_core::ops::cast::CastParams;
 use delegraph_core::quantization::Affine;
 use delegraph_core::sparsity::Sparsity;
 use delegraph_core::{BuiltinOp, Element, Quantization, Shape, SubgraphBuilder, TensorId, TensorType};
-use delegraph_interpreter::seeded::SplitMix64;
 
-/// The seed of all cases. Operands differ by their index and by the invocation.
+/// The seed of all cases. Operands use different streams by index and invocation.
 const SEED: u64 = 2;
 
-/// Where an operand's data comes from.
+/// The source of an operand's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The caller gives it.
+    /// Set by the caller.
     Fed,
-    /// The file holds it.
+    /// Stored in the file.
     Constant,
-    /// State, zero at first.
+    /// State, initially zero.
     Variable,
 }
 
-/// What data it is.
+/// The values of an operand.
 #[derive(Debug, Clone)]
 enum Values {
-    /// Uniform in a range; integers up to the upper end, floats below it.
+    /// Uniform in a range, including the upper end for integers and excluding it for floats.
     Range(f64, f64),
-    /// The same, and every now and then one of these.
+    /// Uniform in a range, with some of these values in between.
     Mixed(f64, f64, &'static [f64]),
-    /// These bytes in every invocation.
+    /// The same bytes in every invocation.
     Bytes(Vec<u8>),
 }
 
@@ -38,22 +38,22 @@ pub struct Operand {
     pub ty: TensorType,
     /// Shape.
     pub shape: Shape,
-    /// Where its data comes from.
+    /// The source of its data.
     pub kind: Kind,
     /// Quantization, if any.
     pub quantization: Option<Quantization>,
-    /// What its data is made from.
+    /// The seed of its data.
     pub(super) seed: u64,
-    /// A constant of floats that the file holds in 16 bits, behind DEQUANTIZE.
+    /// Whether the file stores a constant of floats in 16 bits, behind DEQUANTIZE.
     pub(super) half: bool,
     sparsity: Option<Sparsity>,
-    /// A scale for every block of this many elements, in a tensor of their own.
+    /// The number of elements per block, each with a scale in a separate tensor.
     block: Option<usize>,
     values: Values,
 }
 
-/// An operand that the caller fills, over all of a small integer type, from -4 to 4 of the wider ones, from 0 to 4 of
-/// those without sign.
+/// Creates an operand that the caller fills: over the whole range of small integer types, from -4 to 4 for wider types,
+/// and from 0 to 4 for unsigned ones.
 pub(super) fn x(ty: TensorType, shape: &[usize]) -> Operand {
     use TensorType::*;
     let values = match ty {
@@ -81,22 +81,22 @@ pub(super) fn x(ty: TensorType, shape: &[usize]) -> Operand {
     }
 }
 
-/// An operand with these elements, which the caller gives.
+/// Creates an operand with these elements, set by the caller.
 pub(super) fn given<E: Element>(shape: &[usize], elements: &[E]) -> Operand {
     x(E::TYPE, shape).with(elements)
 }
 
-/// A constant with these elements.
+/// Creates a constant with these elements.
 pub(super) fn known<E: Element>(shape: &[usize], elements: &[E]) -> Operand {
     given(shape, elements).constant()
 }
 
-/// A constant vector.
+/// Creates a constant vector.
 pub(super) fn list(elements: &[i32]) -> Operand {
     known(&[elements.len()], elements)
 }
 
-/// An operand of strings, which the caller gives.
+/// Creates an operand of strings, set by the caller.
 pub(super) fn strings(shape: &[usize], elements: &[&str]) -> Operand {
     let mut ends = (elements.len() + 2) * 4;
     let mut bytes = (elements.len() as i32).to_le_bytes().to_vec();
@@ -110,27 +110,27 @@ pub(super) fn strings(shape: &[usize], elements: &[&str]) -> Operand {
 }
 
 impl Operand {
-    /// The file holds the data.
+    /// Stores the data in the file.
     pub fn constant(self) -> Self {
         Operand { kind: Kind::Constant, ..self }
     }
 
-    /// The file holds the data in 16 bits, behind DEQUANTIZE.
+    /// Stores the data in the file in 16 bits, behind DEQUANTIZE.
     pub(super) fn halved(self) -> Self {
         Operand { kind: Kind::Constant, half: true, ..self }
     }
 
-    /// State that lives from one invocation to the next.
+    /// Makes the operand a variable, which keeps its state between invocations.
     pub fn variable(self) -> Self {
         Operand { kind: Kind::Variable, ..self }
     }
 
-    /// Data from `low` to `high`.
+    /// Sets the range of the data, from `low` to `high`.
     pub fn range(self, low: f64, high: f64) -> Self {
         Operand { values: Values::Range(low, high), ..self }
     }
 
-    /// Some of its elements are these values, in turn; integers are clamped to their type.
+    /// Sets some elements to these values, in turn; integers are clamped to their type.
     pub(super) fn mixed(self, values: &'static [f64]) -> Self {
         let (low, high) = self.limits().unwrap_or((-4.0, 4.0));
         Operand { values: Values::Mixed(low, high, values), ..self }
@@ -143,12 +143,12 @@ impl Operand {
         }
     }
 
-    /// Whether its data may hold NaN, infinities or denormals.
+    /// Returns whether the data may contain NaN, infinities or denormals.
     pub(super) fn may_be_special(&self) -> bool {
         !matches!(self.values, Values::Range(..))
     }
 
-    /// The largest magnitude of its real values as operand `index`, where they are floats or quantized.
+    /// Returns the largest magnitude of the operand's real values as operand `index`, if they are floats or quantized.
     pub(super) fn magnitude(&self, index: usize) -> Option<f64> {
         use TensorType::*;
         let largest = match self.limits() {
@@ -169,50 +169,76 @@ impl Operand {
         }
     }
 
-    /// These elements; the last ones are repeated from the first where there are fewer than the shape has.
+    /// Sets the elements. If there are fewer than the shape has, they are repeated from the first.
     pub fn with<E: Element>(self, elements: &[E]) -> Self {
         let bytes: Vec<u8> = elements.iter().cycle().take(self.shape.elements()).flat_map(bytes_of).collect();
         self.bytes(bytes)
     }
 
-    /// The same elements in another shape.
+    /// Sets another shape for the same elements.
     pub fn reshaped(self, shape: &[usize]) -> Self {
         Operand { shape: Shape::new(shape), ..self }
     }
 
-    /// These bytes, as a file would hold them.
+    /// Sets another shape. Fixed elements are repeated or cut to its number of elements.
+    pub(super) fn resize(&mut self, shape: &[usize]) {
+        self.shape = Shape::new(shape);
+        let count = shape.iter().fold(1usize, |n, d| n.saturating_mul(*d));
+        if let (Values::Bytes(bytes), Some(bits)) = (&mut self.values, self.ty.bits())
+            && !bytes.is_empty()
+        {
+            let length = count.saturating_mul(bits).div_ceil(8).min(1 << 20);
+            *bytes = bytes.iter().copied().cycle().take(length).collect();
+        }
+    }
+
+    /// Sets one of the fixed elements of 32 or 64 bits, chosen by `index`.
+    pub(super) fn set_element(&mut self, index: usize, value: i64) {
+        let Values::Bytes(bytes) = &mut self.values else { return };
+        let width = match self.ty {
+            TensorType::Int32 => 4,
+            TensorType::Int64 => 8,
+            _ => return,
+        };
+        let count = (bytes.len() / width).max(1);
+        if let Some(element) = bytes.chunks_exact_mut(width).nth(index % count) {
+            element.copy_from_slice(&value.to_le_bytes()[..width]);
+        }
+    }
+
+    /// Sets the bytes, in the format of a file.
     pub fn bytes(self, bytes: Vec<u8>) -> Self {
         Operand { values: Values::Bytes(bytes), ..self }
     }
 
-    /// One scale and zero point.
+    /// Sets one scale and zero point.
     pub fn q(self, scale: f32, zero_point: i64) -> Self {
         Operand { quantization: Some(Quantization::per_tensor(scale, zero_point)), ..self }
     }
 
-    /// A scale per index of `dimension`, growing from `scale`.
+    /// Sets a scale per index of `dimension`, increasing from `scale`.
     pub fn channels(self, scale: f32, dimension: usize) -> Self {
         let count = self.shape.get(dimension).copied().unwrap_or(1);
         self.affine(growing(scale, count), dimension)
     }
 
-    /// These scales along `dimension`, zero points 0.
+    /// Sets these scales along `dimension`, with zero points of 0.
     pub fn affine(self, scales: Vec<f32>, dimension: usize) -> Self {
         let zero_points = vec![0; scales.len()].into();
         self.quantization(Quantization::Affine(Affine { scales, zero_points, dimension }))
     }
 
-    /// A scale for every `block` elements of a constant, from `scale` to twice as much, in a tensor of float16.
+    /// Sets a scale for every `block` elements of a constant, from `scale` to twice as much, in a float16 tensor.
     pub fn blocks(self, scale: f32, block: usize) -> Self {
         Operand { block: Some(block), ..self.q(scale, 0) }
     }
 
-    /// Any quantization.
+    /// Sets the quantization.
     pub fn quantization(self, quantization: Quantization) -> Self {
         Operand { quantization: Some(quantization), ..self }
     }
 
-    /// The scale and zero point that cases use for a type, where the type is a quantized one.
+    /// Sets the scale and zero point that cases use for the type, if the type is quantized.
     pub fn auto(self) -> Self {
         match quantum(self.ty) {
             Some((scale, zero_point)) => self.q(scale, zero_point),
@@ -220,12 +246,12 @@ impl Operand {
         }
     }
 
-    /// Only some elements are stored.
+    /// Stores only some of the elements.
     pub fn sparse(self, sparsity: Sparsity) -> Self {
         Operand { sparsity: Some(sparsity), ..self }
     }
 
-    /// The data in invocation `step`, where it is operand `index`.
+    /// Returns the data of invocation `step`, for the operand at `index`.
     pub fn data(&self, index: usize, step: usize) -> Vec<u8> {
         let (low, high) = match &self.values {
             Values::Bytes(bytes) => return bytes.clone(),
@@ -272,12 +298,12 @@ impl Operand {
     fn generator(&self, index: usize, step: usize) -> SplitMix64 {
         match self.seed {
             SEED => SplitMix64::new(SEED, index, step),
-            // Streams of neighbours are one sequence, shifted; another draw tells them apart.
+            // Neighbouring streams are shifted copies of one sequence; drawing a new seed separates them.
             seed => SplitMix64::new(SplitMix64::new(seed, index, step).draw(), 0, 0),
         }
     }
 
-    /// Every third element is special where there are special ones.
+    /// Returns a function that makes every third element special, if the operand has special values.
     fn special(&self) -> impl FnMut() -> Option<f64> + use<> {
         let values: &'static [f64] = if let Values::Mixed(_, _, values) = self.values { values } else { &[] };
         let mut count = 0usize;
@@ -288,12 +314,12 @@ impl Operand {
         }
     }
 
-    /// The type of what the caller gives.
+    /// Returns the type of the tensor that the caller fills.
     pub fn fed_type(&self) -> TensorType {
         outside(self.ty)
     }
 
-    /// What the caller gives in invocation `step`, where it is operand `index`.
+    /// Returns the data of operand `index` in invocation `step`, as the caller sets it.
     pub fn fed_data(&self, index: usize, step: usize) -> Vec<u8> {
         let data = self.data(index, step);
         match self.ty {
@@ -318,7 +344,7 @@ impl Operand {
         }
     }
 
-    /// Gives it another type, with seeded data.
+    /// Sets another type, with seeded data.
     pub(super) fn retype(&mut self, ty: TensorType) {
         let Operand { shape, kind, quantization, .. } = self.clone();
         *self = Operand { kind, quantization, ..x(ty, &shape) };
@@ -328,13 +354,13 @@ impl Operand {
         }
     }
 
-    /// Adds it to a graph.
+    /// Adds the operand to a graph.
     pub(super) fn add(&self, graph: &mut SubgraphBuilder, name: &str, index: usize) -> TensorId {
         let id = match self.kind {
             Kind::Fed if outside(self.ty) != self.ty => {
                 let wide = graph.input(&format!("{name}_wide"), outside(self.ty), self.shape.clone());
                 let id = graph.tensor(name, self.ty, self.shape.clone());
-                let params = CastParams { in_data_type: outside(self.ty), out_data_type: self.ty };
+                let params = CastParams::default().in_data_type(outside(self.ty)).out_data_type(self.ty);
                 graph.node(BuiltinOp::CAST, params).inputs([wide]).writes([id]);
                 id
             }
@@ -374,8 +400,8 @@ impl Operand {
     }
 }
 
-/// The type that stands for `ty` in a model's inputs and outputs: LiteRT's Python interface does not know all. A CAST is
-/// between them.
+/// Returns the type that replaces `ty` in a model's inputs and outputs, for types that LiteRT's Python interface does
+/// not support. A CAST converts between them.
 pub(super) fn outside(ty: TensorType) -> TensorType {
     match ty {
         TensorType::BFloat16 | TensorType::Int4 | TensorType::Int2 | TensorType::UInt4 => TensorType::Float32,
@@ -383,12 +409,12 @@ pub(super) fn outside(ty: TensorType) -> TensorType {
     }
 }
 
-/// Scales from `scale` on, each a quarter of it greater.
+/// Returns scales from `scale` on, each larger than the previous by a quarter of `scale`.
 pub(super) fn growing(scale: f32, count: usize) -> Vec<f32> {
     (0..count).map(|i| scale * (1.0 + i as f32 / 4.0)).collect()
 }
 
-/// The scale and zero point that cases use for a quantized type.
+/// Returns the scale and zero point that cases use for a quantized type.
 pub(super) fn quantum(ty: TensorType) -> Option<(f32, i64)> {
     match ty {
         TensorType::Int8 => Some((0.0625, -3)),
@@ -398,7 +424,7 @@ pub(super) fn quantum(ty: TensorType) -> Option<(f32, i64)> {
     }
 }
 
-/// The ends of an integer type's range.
+/// Returns the range of an integer type.
 pub(super) fn integers(ty: TensorType) -> (f64, f64) {
     use TensorType::*;
     match ty {
@@ -421,7 +447,7 @@ fn bytes_of<E: Element>(element: &E) -> Vec<u8> {
     bytes
 }
 
-/// Elements of fewer than eight bits, low bits first.
+/// Packs elements of fewer than eight bits, low bits first.
 fn pack(elements: &[u8], bits: usize) -> Vec<u8> {
     let byte = |chunk: &[u8]| {
         chunk.iter().enumerate().fold(0u8, |byte, (i, v)| byte | ((v & ((1 << bits) - 1)) << (i * bits)))

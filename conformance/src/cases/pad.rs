@@ -5,6 +5,8 @@ use delegraph_core::ops::pad::MirrorPadParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::MOVED, &[Op::PAD, Op::PADV2, Op::MIRROR_PAD])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     let amounts: &[(&[usize], &[i32])] = &[
         (&[5], &[2, 1]),
@@ -34,13 +36,13 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                     .map(|(j, &p)| p.min(most).min(shape[j / 2] as i32 - i32::from(most == 1)))
                     .collect();
                 let inputs = [data.clone(), known(&[rank, 2], &pads)];
-                let case = Case::new(Op::MIRROR_PAD, MirrorPadParams { mode }, inputs).auto(ty);
+                let case = Case::new(Op::MIRROR_PAD, MirrorPadParams::default().mode(mode), inputs).auto(ty);
                 out.push(case.detail(format!("{mode:?}_{detail}").to_lowercase()));
             }
         }
     }
     for ty in [Float64, Complex64, UInt16, UInt32, UInt64] {
-        let params = MirrorPadParams { mode: MirrorPadMode::Reflect };
+        let params = MirrorPadParams::default().mode(MirrorPadMode::Reflect);
         let inputs = [x(ty, &[2, 3]), known(&[2, 2], &[0i32, 1, 2, 1])];
         out.push(Case::new(Op::MIRROR_PAD, params, inputs));
     }

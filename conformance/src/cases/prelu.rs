@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::ROUNDED, &[Op::PRELU])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for (shape, alpha) in
         [(&[1, 2, 2, 3][..], &[1, 1, 3][..]), (&[2, 3], &[3]), (&[2, 3], &[2, 3]), (&[4, 1, 5], &[1])]

@@ -1,4 +1,4 @@
-//! The cases in other types, to find out which types the field's kernels take.
+//! The cases in other types, which determine the types that LiteRT's kernels support.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,7 @@ use delegraph_core::TensorType;
 
 use super::Case;
 
-/// Each op's cases, retyped: wherever a case has its data type, another one. One case per op, data type and set of
-/// operand types is tried.
+/// Returns each op's cases with every other data type. Per op, data type and set of operand types, one case is tried.
 pub fn probes(cases: &[Case]) -> Vec<Case> {
     let mut seen = BTreeSet::new();
     let mut probes = Vec::new();

@@ -4,6 +4,8 @@ use delegraph_core::ops::quantize::FakeQuantParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::ROUNDED, &[Op::QUANTIZE, Op::DEQUANTIZE, Op::FAKE_QUANT])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for shape in [&[9][..], &[2, 3, 4]] {
         for ty in [Int8, UInt8, Int16] {
@@ -66,7 +68,8 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     for (min, max, num_bits, narrow_range) in
         [(-3.0, 3.0, 8, false), (0.0, 5.0, 4, false), (-1.0, 0.5, 16, false)]
     {
-        let params = FakeQuantParams { min, max, num_bits, narrow_range };
+        let params =
+            FakeQuantParams::default().min(min).max(max).num_bits(num_bits).narrow_range(narrow_range);
         out.push(Case::new(Op::FAKE_QUANT, params, [x(Float32, &[3, 11])]).detail(format!("bits{num_bits}")));
     }
 }

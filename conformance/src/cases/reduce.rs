@@ -4,6 +4,9 @@ use delegraph_core::ops::reduce::ReducerParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds =
+    &[(OpKind::EXACT, &[Op::REDUCE_MAX, Op::REDUCE_MIN, Op::REDUCE_ANY, Op::REDUCE_ALL])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     let axes: &[(&[usize], &[i32])] = &[
         (&[11], &[0]),
@@ -31,9 +34,10 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                     _ => x(ty, shape).auto(),
                 };
                 let inputs = [data, known(&[axes.len()], axes)];
-                let case =
-                    Case::new(op, ReducerParams { keep_dims }, inputs).auto(ty).detail(format!("shapes{i}"));
-                // Sums, means and products rescale.
+                let case = Case::new(op, ReducerParams::default().keep_dims(keep_dims), inputs)
+                    .auto(ty)
+                    .detail(format!("shapes{i}"));
+                // Sums, means and products are rescaled.
                 let other = matches!(op, Op::MEAN | Op::SUM | Op::REDUCE_PROD);
                 let rescaled = match (quantum(ty), other) {
                     (Some((scale, zero)), true) => Some(
@@ -50,7 +54,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             }
         }
     }
-    // Bytes without sign only where they have no scale.
+    // Unsigned 8-bit data is supported only without a scale.
     let plain = [x(UInt8, &[3, 5]).range(0.0, 4.0), list(&[1])];
-    out.push(Case::new(Op::REDUCE_PROD, ReducerParams { keep_dims: false }, plain));
+    out.push(Case::new(Op::REDUCE_PROD, ReducerParams::default().keep_dims(false), plain));
 }

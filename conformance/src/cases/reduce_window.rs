@@ -6,7 +6,7 @@ use delegraph_core::ops::reduce_window::{ReduceWindowParams, StablehloReduceWind
 
 use super::prelude::*;
 
-/// A subgraph that applies `op` to two scalars.
+/// Returns a subgraph that applies `op` to two scalars.
 pub(super) fn body(op: Op, ty: TensorType) -> SubgraphBuilder {
     let mut graph = SubgraphBuilder::new("body");
     let (a, b) = (graph.input("a", ty, []), graph.input("b", ty, []));
@@ -14,6 +14,8 @@ pub(super) fn body(op: Op, ty: TensorType) -> SubgraphBuilder {
     graph.outputs([c]);
     graph
 }
+
+pub(super) const OP_KINDS: OpKinds = &[];
 
 pub(super) fn cases(out: &mut Vec<Case>) {
     use ReduceWindowFunction::{Add, All, Any, Maximum, Minimum, Mul};
@@ -30,8 +32,11 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                 ];
                 let wide = |v: [i32; 2]| known(&[2], &v.map(i64::from));
                 let inputs = inputs.into_iter().chain([wide(window), wide(stride), wide(dilation)]);
-                let case =
-                    Case::new(Op::REDUCE_WINDOW, ReduceWindowParams { reduce_function: function }, inputs);
+                let case = Case::new(
+                    Op::REDUCE_WINDOW,
+                    ReduceWindowParams::default().reduce_function(function),
+                    inputs,
+                );
                 out.push(case.detail(format!("{function:?}").to_lowercase()));
             }
         }
@@ -49,14 +54,13 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             &[Float32, Float64, Int8, UInt8, Int16, Int32, Int64]
         };
         for &ty in types {
-            let params = StablehloReduceWindowParams {
-                window_dimensions: vec![2, 3],
-                window_strides: vec![1, 2],
-                base_dilations: vec![2, 1],
-                window_dilations: vec![1, 1],
-                padding: vec![1, 0, 0, 1],
-                body_subgraph_index: 1,
-            };
+            let params = StablehloReduceWindowParams::default()
+                .window_dimensions(vec![2, 3])
+                .window_strides(vec![1, 2])
+                .base_dilations(vec![2, 1])
+                .window_dilations(vec![1, 1])
+                .padding(vec![1, 0, 0, 1])
+                .body_subgraph_index(1);
             let inputs = [
                 x(ty, &[3, 5]).range(0.0, if ty == Bool { 1.0 } else { 3.0 }),
                 x(ty, &[]).range(1.0, 1.0).constant(),

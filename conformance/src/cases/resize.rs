@@ -4,6 +4,8 @@ use delegraph_core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborPar
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::MOVED, &[Op::RESIZE_NEAREST_NEIGHBOR])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [Float32, Int8, UInt8, Int16] {
         for (size, shape) in
@@ -18,8 +20,12 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                     u8::from(align_corners),
                     u8::from(half_pixel_centers)
                 );
-                let bilinear = ResizeBilinearParams { align_corners, half_pixel_centers };
-                let nearest = ResizeNearestNeighborParams { align_corners, half_pixel_centers };
+                let bilinear = ResizeBilinearParams::default()
+                    .align_corners(align_corners)
+                    .half_pixel_centers(half_pixel_centers);
+                let nearest = ResizeNearestNeighborParams::default()
+                    .align_corners(align_corners)
+                    .half_pixel_centers(half_pixel_centers);
                 out.push(
                     Case::new(Op::RESIZE_BILINEAR, bilinear, inputs.clone()).auto(ty).detail(detail.clone()),
                 );
@@ -28,7 +34,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         }
     }
     for ty in [Float16, BFloat16, Int32, UInt16, UInt32, Bool] {
-        let params = ResizeNearestNeighborParams { align_corners: false, half_pixel_centers: false };
+        let params = ResizeNearestNeighborParams::default().align_corners(false).half_pixel_centers(false);
         let inputs = [x(ty, &[1, 3, 4, 2]), list(&[6, 3])];
         out.push(Case::new(Op::RESIZE_NEAREST_NEIGHBOR, params, inputs));
     }

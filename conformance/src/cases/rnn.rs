@@ -34,6 +34,9 @@ fn cell(weights: Weights) -> [Option<Operand>; 4] {
     ]
 }
 
+pub(super) const OP_KINDS: OpKinds =
+    &[(OpKind::RECURRENT, &[Op::RNN, Op::UNIDIRECTIONAL_SEQUENCE_RNN, Op::BIDIRECTIONAL_SEQUENCE_RNN])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for weights in
         [Weights::Float, Weights::Hybrid { asymmetric: false }, Weights::Hybrid { asymmetric: true }]
@@ -50,26 +53,29 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             };
             let one = x(Float32, &[BATCH, FEATURES]).range(-1.0, 1.0);
             let inputs = [Some(one)].into_iter().chain(cell(weights));
-            let params = RNNParams { fused_activation_function, asymmetric_quantize_inputs };
+            let params = RNNParams::default()
+                .fused_activation_function(fused_activation_function)
+                .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
             out.push(Case::optional(Op::RNN, params, inputs).steps(3).detail(detail("")));
             for time_major in [false, true] {
                 let shape = if time_major { [TIME, BATCH, FEATURES] } else { [BATCH, TIME, FEATURES] };
                 let all = x(Float32, &shape).range(-1.0, 1.0);
                 let major = if time_major { "_time_major" } else { "" };
                 let inputs = [Some(all.clone())].into_iter().chain(cell(weights));
-                let params =
-                    SequenceRNNParams { time_major, fused_activation_function, asymmetric_quantize_inputs };
+                let params = SequenceRNNParams::default()
+                    .time_major(time_major)
+                    .fused_activation_function(fused_activation_function)
+                    .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
                 let case = Case::optional(Op::UNIDIRECTIONAL_SEQUENCE_RNN, params, inputs).steps(2);
                 out.push(case.detail(detail(major)));
                 for merge_outputs in [false, true] {
                     let cells = cell(weights).into_iter().chain(cell(weights));
                     let inputs = [Some(all.clone())].into_iter().chain(cells).chain([None, None, None]);
-                    let params = BidirectionalSequenceRNNParams {
-                        time_major,
-                        fused_activation_function,
-                        merge_outputs,
-                        asymmetric_quantize_inputs,
-                    };
+                    let params = BidirectionalSequenceRNNParams::default()
+                        .time_major(time_major)
+                        .fused_activation_function(fused_activation_function)
+                        .merge_outputs(merge_outputs)
+                        .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
                     let case = Case::optional(Op::BIDIRECTIONAL_SEQUENCE_RNN, params, inputs).steps(2);
                     let merged = if merge_outputs { "_merged" } else { "" };
                     let outputs = vec![Output::of(Float32); if merge_outputs { 1 } else { 2 }];

@@ -2,6 +2,9 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds =
+    &[(OpKind::EXACT, &[Op::UNSORTED_SEGMENT_MAX, Op::UNSORTED_SEGMENT_MIN])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [Float32, Int32] {
         for shape in [&[5][..], &[5, 3]] {

@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::MOVED, &[Op::SELECT, Op::SELECT_V2])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [
         Float32, Int8, UInt8, Int16, Int32, Int64, UInt32, Bool, Float16, BFloat16, Float64, Complex64,

@@ -4,6 +4,8 @@ use delegraph_core::ops::slice::StridedSliceParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::MOVED, &[Op::SLICE, Op::STRIDED_SLICE])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [
         Float32, Float16, Int8, UInt8, Int16, Int32, Int64, UInt32, Bool, BFloat16, Float64, Complex64,
@@ -36,7 +38,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     let inputs =
         [x(Float32, &[2, 1, 3, 2, 2]), list(&[0, 0, 1, 0, 0]), list(&[2, 1, 3, 2, 1]), list(&[1; 5])];
     out.push(Case::new(Op::STRIDED_SLICE, none(), inputs).detail("rank5"));
-    let offset = StridedSliceParams { offset: true, ..none() };
+    let offset = none().offset(true);
     let inputs = [x(Float32, &[5, 4]), list(&[1, 1]), list(&[2, 3]), list(&[1, 1])];
     out.push(Case::new(Op::STRIDED_SLICE, offset, inputs).detail("offset"));
     let words = strings(&[2, 2], &["a", "bc", "", "def"]);
@@ -45,14 +47,13 @@ pub(super) fn cases(out: &mut Vec<Case>) {
 }
 
 fn none() -> StridedSliceParams {
-    StridedSliceParams {
-        begin_mask: 0,
-        end_mask: 0,
-        ellipsis_mask: 0,
-        new_axis_mask: 0,
-        shrink_axis_mask: 0,
-        offset: false,
-    }
+    StridedSliceParams::default()
+        .begin_mask(0)
+        .end_mask(0)
+        .ellipsis_mask(0)
+        .new_axis_mask(0)
+        .shrink_axis_mask(0)
+        .offset(false)
 }
 
 type Strided = (Vec<i32>, Vec<i32>, Vec<i32>, StridedSliceParams);
@@ -62,14 +63,9 @@ fn strided() -> Vec<Strided> {
     vec![
         (vec![0, 1, 0], vec![3, 3, 5], vec![1, 1, 2], none()),
         (vec![2, 3, 4], vec![-4, -5, -6], vec![-1, -2, -1], none()),
-        (
-            vec![1, 0, 1],
-            vec![0, 9, 4],
-            vec![1, 1, 1],
-            StridedSliceParams { begin_mask: 2, end_mask: 1, ..none() },
-        ),
-        (vec![1, -1], vec![2, 0], vec![1, 1], StridedSliceParams { shrink_axis_mask: 3, ..none() }),
-        (vec![0, 1], vec![0, 4], vec![1, 2], StridedSliceParams { ellipsis_mask: 1, ..none() }),
-        (vec![0, 0, 1], vec![0, 3, 4], vec![1, 1, 1], StridedSliceParams { new_axis_mask: 1, ..none() }),
+        (vec![1, 0, 1], vec![0, 9, 4], vec![1, 1, 1], none().begin_mask(2).end_mask(1)),
+        (vec![1, -1], vec![2, 0], vec![1, 1], none().shrink_axis_mask(3)),
+        (vec![0, 1], vec![0, 4], vec![1, 2], none().ellipsis_mask(1)),
+        (vec![0, 0, 1], vec![0, 3, 4], vec![1, 1, 1], none().new_axis_mask(1)),
     ]
 }

@@ -4,11 +4,14 @@ use delegraph_core::ops::softmax::SoftmaxParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::ACCUMULATING_TWO_FUNCTIONS, &[Op::SOFTMAX, Op::LOG_SOFTMAX])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for shape in [&[9][..], &[3, 5], &[2, 3, 4], &[1, 2, 3, 4]] {
         for beta in [1.0, 0.4] {
             let softmax = |data: Operand| {
-                Case::new(Op::SOFTMAX, SoftmaxParams { beta }, [data]).detail(format!("beta{beta}"))
+                Case::new(Op::SOFTMAX, SoftmaxParams::default().beta(beta), [data])
+                    .detail(format!("beta{beta}"))
             };
             out.push(softmax(x(Float32, shape).range(-9.0, 9.0)));
             out.push(softmax(x(Float16, shape).range(-9.0, 9.0)));
@@ -27,6 +30,8 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         out.push(log(x(UInt8, shape).q(0.07, 119)).q(16.0 / 256.0, 255));
     }
     let extremes = given(&[2, 4], &[1000f32, 0.0, -1000.0, 999.0, -80.0, -90.0, -100.0, -110.0]);
-    out.push(Case::new(Op::SOFTMAX, SoftmaxParams { beta: 1.0 }, [extremes.clone()]).detail("extremes"));
+    out.push(
+        Case::new(Op::SOFTMAX, SoftmaxParams::default().beta(1.0), [extremes.clone()]).detail("extremes"),
+    );
     out.push(Case::new(Op::LOG_SOFTMAX, Params::None, [extremes]).detail("extremes"));
 }

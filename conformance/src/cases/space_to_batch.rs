@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::MOVED, &[Op::SPACE_TO_BATCH_ND, Op::BATCH_TO_SPACE_ND])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [
         Bool, Float32, Int8, UInt8, Int16, Int32, Int64, Float16, BFloat16, Float64, Complex64, UInt16,

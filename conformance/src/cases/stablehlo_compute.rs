@@ -5,6 +5,9 @@ use delegraph_core::ops::stablehlo_compute::StablehloRngBitGeneratorParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds =
+    &[(OpKind::EXACT, &[Op::STABLEHLO_SORT, Op::STABLEHLO_RNG_BIT_GENERATOR])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for (algorithm, state) in [
         (RngAlgorithm::ThreeFry, 2),
@@ -16,7 +19,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             for shape in [&[3][..], &[4, 3]] {
                 let state = given(&[state], &[7u64, 11, 13][..state]);
                 let outputs = [Output::of(UInt64), Output::new(ty, shape)];
-                let params = StablehloRngBitGeneratorParams { algorithm };
+                let params = StablehloRngBitGeneratorParams::default().algorithm(algorithm);
                 let case = Case::new(Op::STABLEHLO_RNG_BIT_GENERATOR, params, [state]).outputs(outputs);
                 out.push(case.of(ty).detail(format!("{algorithm:?}").to_lowercase()));
             }

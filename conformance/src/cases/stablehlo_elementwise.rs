@@ -1,6 +1,49 @@
-//! The StableHLO ops of one element each that are registered.
+//! The elementwise StableHLO ops for which LiteRT registers kernels.
 
 use super::prelude::*;
+
+pub(super) const OP_KINDS: OpKinds = &[
+    (
+        OpKind::FUNCTION,
+        &[
+            Op::STABLEHLO_LOGISTIC,
+            Op::STABLEHLO_COSINE,
+            Op::STABLEHLO_EXPONENTIAL,
+            Op::STABLEHLO_LOG,
+            Op::STABLEHLO_POWER,
+            Op::STABLEHLO_REMAINDER,
+            Op::STABLEHLO_TANH,
+            Op::STABLEHLO_CBRT,
+        ],
+    ),
+    (
+        OpKind::ROUNDED,
+        &[
+            Op::STABLEHLO_ADD,
+            Op::STABLEHLO_DIVIDE,
+            Op::STABLEHLO_MULTIPLY,
+            Op::STABLEHLO_RSQRT,
+            Op::STABLEHLO_SUBTRACT,
+        ],
+    ),
+    (
+        OpKind::EXACT,
+        &[
+            Op::STABLEHLO_MAXIMUM,
+            Op::STABLEHLO_MINIMUM,
+            Op::STABLEHLO_ABS,
+            Op::STABLEHLO_AND,
+            Op::STABLEHLO_OR,
+            Op::STABLEHLO_FLOOR,
+            Op::STABLEHLO_NEGATE,
+            Op::STABLEHLO_SHIFT_LEFT,
+            Op::STABLEHLO_CLAMP,
+            Op::STABLEHLO_COMPARE,
+            Op::STABLEHLO_CONVERT,
+        ],
+    ),
+    (OpKind::MOVED, &[Op::STABLEHLO_SELECT]),
+];
 
 pub(super) fn cases(out: &mut Vec<Case>) {
     let arithmetic: &[TensorType] =

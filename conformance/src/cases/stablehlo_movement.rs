@@ -1,8 +1,23 @@
-//! STABLEHLO_PAD, the one mover of StableHLO that is registered.
+//! STABLEHLO_PAD, the only StableHLO op for moving elements that LiteRT registers.
 
 use delegraph_core::ops::stablehlo_movement::StablehloPadParams;
 
 use super::prelude::*;
+
+pub(super) const OP_KINDS: OpKinds = &[(
+    OpKind::MOVED,
+    &[
+        Op::STABLEHLO_RESHAPE,
+        Op::STABLEHLO_CONCATENATE,
+        Op::STABLEHLO_BROADCAST_IN_DIM,
+        Op::STABLEHLO_SLICE,
+        Op::STABLEHLO_DYNAMIC_SLICE,
+        Op::STABLEHLO_DYNAMIC_UPDATE_SLICE,
+        Op::STABLEHLO_PAD,
+        Op::STABLEHLO_IOTA,
+        Op::STABLEHLO_TRANSPOSE,
+    ],
+)];
 
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [
@@ -12,11 +27,10 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         for (low, high, inner) in
             [([1, 0], [0, 2], [0, 0]), ([0, 1], [1, 1], [1, 2]), ([-1, 0], [0, -2], [0, 1])]
         {
-            let params = StablehloPadParams {
-                edge_padding_low: low.to_vec(),
-                edge_padding_high: high.to_vec(),
-                interior_padding: inner.to_vec(),
-            };
+            let params = StablehloPadParams::default()
+                .edge_padding_low(low.to_vec())
+                .edge_padding_high(high.to_vec())
+                .interior_padding(inner.to_vec());
             out.push(Case::new(Op::STABLEHLO_PAD, params, [x(ty, &[3, 4]), x(ty, &[]).range(1.0, 1.0)]));
         }
     }

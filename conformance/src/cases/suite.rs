@@ -1,17 +1,17 @@
-//! All cases, listed and generated, and what a runner asks of one.
+//! All cases, listed and generated, and the properties that a runner needs.
 
 use delegraph_core::{Model, Op, TensorType};
 
 use super::operand::Kind;
 use super::{Case, Operand};
 
-/// The seed that is used where none is asked for.
+/// The default seed.
 pub const DEFAULT_SEED: u64 = 2026;
 
-/// Every case: those that the families list, and those that they generate from `seed`. The same seed gives the same
-/// names, models and data; listing makes neither models nor data.
+/// Returns every case: those that the families list, and those generated from `seed`. The same seed gives the same
+/// names, models and data. Listing creates neither models nor data.
 ///
-/// Names are unique and do not change with the seed; what a random case is does.
+/// Names are unique and do not depend on the seed; the contents of random cases do.
 pub fn suite(seed: u64) -> Vec<Case> {
     let mut cases = super::all();
     let mut generated = super::generate::cases(&cases, seed);
@@ -20,14 +20,14 @@ pub fn suite(seed: u64) -> Vec<Case> {
     cases
 }
 
-/// How values are stored.
+/// The storage of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quantized {
-    /// Nothing is quantized.
+    /// Not quantized.
     No,
-    /// Floats, with weights of 16 bits.
+    /// Floats, with 16-bit weights.
     HalfWeights,
-    /// Floats are quantized on the way, weights are quantized.
+    /// Quantized weights; floats are quantized at run time.
     Hybrid,
     /// A scale per tensor.
     PerTensor,
@@ -36,7 +36,7 @@ pub enum Quantized {
 }
 
 impl Quantized {
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Quantized::No => "none",
@@ -49,37 +49,37 @@ impl Quantized {
 }
 
 impl Case {
-    /// The family: the name's first part, and the name of the file that holds the op in every crate.
+    /// Returns the family: the first part of the name, and the name of the file that defines the op in every crate.
     pub fn family(&self) -> &str {
         self.name.split('/').next().unwrap_or_default()
     }
 
-    /// Whether LiteRT's results for it are recorded. All others are compared with the reference kernels.
+    /// Returns whether LiteRT's results are recorded. Other cases are compared with the reference kernels.
     pub fn is_listed(&self) -> bool {
         self.seed.is_none()
     }
 
-    /// The data of every input of the model in invocation `step`, in the order of its inputs.
+    /// Returns the data of every input of the model in invocation `step`, in the order of its inputs.
     pub fn feed(&self, step: usize) -> Vec<Vec<u8>> {
         self.fed().map(|(i, operand)| operand.fed_data(i, step)).collect()
     }
 
-    /// Operands that are there, with their index.
+    /// Returns the given operands, with their index.
     pub(super) fn operands(&self) -> impl Iterator<Item = (usize, &Operand)> {
         self.inputs.iter().enumerate().filter_map(|(i, o)| o.as_ref().map(|o| (i, o)))
     }
 
-    /// Whether its only node is of its op: what a runner can be strict about.
+    /// Returns whether the only node is of the case's op, so that a runner can be strict.
     pub fn is_single(&self) -> bool {
         self.model.is_none() && self.made.is_none() && self.called.is_empty()
     }
 
-    /// Whether its nodes keep state from one invocation to the next.
+    /// Returns whether nodes keep state between invocations.
     pub fn is_stateful(&self) -> bool {
         self.steps > 1
     }
 
-    /// How it is quantized.
+    /// Returns how values are quantized.
     pub fn quantized(&self) -> Quantized {
         let quantizations = |o: &Operand| o.quantization.as_ref().and_then(|q| q.affine()).cloned();
         let affine: Vec<_> = self.operands().filter_map(|(_, o)| quantizations(o)).collect();
@@ -96,8 +96,8 @@ impl Case {
         }
     }
 
-    /// What it is about, to choose by: `listed` or `generated`, `graph`, `stateful`, `special`, `dynamic` (an operand that
-    /// is mostly constant is fed), the way it is quantized.
+    /// Returns the tags by which cases are selected: `listed` or `generated`, `graph`, `stateful`, `special`, `dynamic`
+    /// (an operand that is usually constant is fed), and the kind of quantization.
     pub fn tags(&self) -> Vec<&'static str> {
         let mut tags = vec![if self.is_listed() { "listed" } else { "generated" }];
         if !self.is_single() {
@@ -118,8 +118,8 @@ impl Case {
         tags
     }
 
-    /// Types and shapes of its operands, for people: `FLOAT32[1,5,6,3] FLOAT32[4,3,3,3]c -`, where `c` stands for a
-    /// constant, `v` for a variable, `-` for an input that is left out.
+    /// Describes types and shapes of the operands: `FLOAT32[1,5,6,3] FLOAT32[4,3,3,3]c -`, where `c` marks a constant,
+    /// `v` a variable, and `-` an omitted input.
     pub fn describe(&self) -> String {
         let text = |o: &Option<Operand>| {
             let Some(o) = o else { return "-".to_owned() };
@@ -134,10 +134,10 @@ impl Case {
         self.inputs.iter().map(text).collect::<Vec<_>>().join(" ")
     }
 
-    /// The versions of its op that `model` asks for, and every other op in it with its version.
+    /// Returns the versions of the case's op in `model`, and every other op in it with its version.
     pub fn ops(model: &Model) -> Vec<(Op, u32)> {
-        let nodes = model.subgraphs.iter().flat_map(|g| &g.nodes);
-        let mut ops: Vec<(Op, u32)> = nodes.map(|n| (n.op.clone(), n.version)).collect();
+        let nodes = model.subgraphs().iter().flat_map(|g| g.nodes());
+        let mut ops: Vec<(Op, u32)> = nodes.map(|n| (n.op().clone(), n.version())).collect();
         ops.dedup();
         ops
     }

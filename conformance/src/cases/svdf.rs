@@ -4,15 +4,18 @@ use delegraph_core::ops::svdf::SVDFParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     let (batch, inputs, units, memory) = (2, 5, 4, 6);
     for rank in [1usize, 2] {
         let filters = units * rank;
         for activation in [Activation::None, Activation::Relu] {
-            let params = |asymmetric_quantize_inputs| SVDFParams {
-                rank: rank as i32,
-                fused_activation_function: activation,
-                asymmetric_quantize_inputs,
+            let params = |asymmetric_quantize_inputs| {
+                SVDFParams::default()
+                    .rank(rank as i32)
+                    .fused_activation_function(activation)
+                    .asymmetric_quantize_inputs(asymmetric_quantize_inputs)
             };
             let detail = |what: &str| format!("rank{rank}_{activation:?}{what}").to_lowercase();
             let data = x(Float32, &[batch, inputs]).range(-1.0, 1.0);
@@ -42,11 +45,10 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             x(Int32, &[units]).constant().range(-9000.0, 9000.0).q(0.00003 * 0.001, 0),
             x(Int16, &[batch, memory * filters]).variable().q(0.001, 0),
         ];
-        let params = SVDFParams {
-            rank: rank as i32,
-            fused_activation_function: Activation::Relu,
-            asymmetric_quantize_inputs: false,
-        };
+        let params = SVDFParams::default()
+            .rank(rank as i32)
+            .fused_activation_function(Activation::Relu)
+            .asymmetric_quantize_inputs(false);
         out.push(Case::new(Op::SVDF, params, integers).q(0.03, -5).steps(4).detail(format!("rank{rank}")));
     }
 }

@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::MOVED, &[Op::TILE, Op::BROADCAST_TO, Op::BROADCAST_ARGS])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [
         Float32, Int8, UInt8, Int16, Int32, Int64, Bool, Float16, BFloat16, Float64, Complex64, UInt16,

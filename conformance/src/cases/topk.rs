@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::EXACT, &[Op::TOPK_V2])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [Float32, Int8, UInt8, Int16, Int32, Int64] {
         for (shape, k) in [(&[9][..], 3), (&[2, 7], 7), (&[2, 2, 5], 1)] {

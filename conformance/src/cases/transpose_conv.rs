@@ -4,6 +4,8 @@ use delegraph_core::ops::transpose_conv::TransposeConvParams;
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for (name, output, input, kernel, padding, stride) in [
         ("same1", [1, 4, 5, 3], [1, 4, 5, 2], [3, 3], Padding::Same, 1),
@@ -14,12 +16,13 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     ] {
         let filter = [output[3], kernel[0], kernel[1], input[3]];
         let shape = list(&output.map(|d| d as i32));
-        let params = |fused_activation_function, quantized_bias_type| TransposeConvParams {
-            padding,
-            stride_w: stride,
-            stride_h: stride,
-            fused_activation_function,
-            quantized_bias_type,
+        let params = |fused_activation_function, quantized_bias_type| {
+            TransposeConvParams::default()
+                .padding(padding)
+                .stride_w(stride)
+                .stride_h(stride)
+                .fused_activation_function(fused_activation_function)
+                .quantized_bias_type(quantized_bias_type)
         };
         let op = |activation, bias, weights: Operand, data: Operand, biased: Option<Operand>| {
             let inputs = [shape.clone(), weights.constant(), data].into_iter().chain(biased);

@@ -1,11 +1,36 @@
-//! Elementwise ops of one input.
+//! Elementwise ops with one input.
 
 use delegraph_core::ops::unary::{GeluParams, LeakyReluParams};
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[
+    (
+        OpKind::EXACT,
+        &[
+            Op::ABS,
+            Op::CEIL,
+            Op::FLOOR,
+            Op::NEG,
+            Op::ROUND,
+            Op::SIGN,
+            Op::LOGICAL_NOT,
+            Op::RELU,
+            Op::RELU6,
+            Op::RELU_N1_TO_1,
+            Op::RELU_0_TO_1,
+        ],
+    ),
+    (
+        OpKind::FUNCTION,
+        &[Op::COS, Op::EXP, Op::LOG, Op::SIN, Op::LOGISTIC, Op::TANH, Op::HARD_SWISH, Op::ELU, Op::GELU],
+    ),
+    (OpKind::ROUNDED, &[Op::RSQRT, Op::SQRT, Op::SQUARE, Op::LEAKY_RELU]),
+    (OpKind::MOVED, &[Op::ZEROS_LIKE]),
+];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
-    // Input range by op, and the types beside FLOAT32.
+    // The range of inputs per op, and the types other than FLOAT32.
     let table: &[(Op, f64, f64, &[TensorType])] = &[
         (Op::ABS, -4.0, 4.0, &[Int8, Int16, Int32]),
         (Op::CEIL, -4.0, 4.0, &[]),
@@ -36,7 +61,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                 let positive = low > 0.0;
                 let case = match ty {
                     Int8 | UInt8 | Int16 => {
-                        // Logarithms and roots of what is below zero are errors.
+                        // Logarithms and roots of negative numbers are errors.
                         let data = if positive { x(ty, shape).range(1.0, 127.0) } else { x(ty, shape) };
                         let zero = if positive { 0 } else { zero_point(ty) };
                         Case::new(op, Params::None, [data.q(scale(ty), zero)])
@@ -59,15 +84,24 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         for ty in [Float32, Float16, Int8, UInt8, Int16] {
             for shape in [&[7][..], &[2, 3, 5]] {
                 let detail = if approximate { "approximate" } else { "exact" };
-                let case = Case::new(Op::GELU, GeluParams { approximate }, [x(ty, shape).auto()]).auto(ty);
+                let case = Case::new(
+                    Op::GELU,
+                    GeluParams::default().approximate(approximate),
+                    [x(ty, shape).auto()],
+                )
+                .auto(ty);
                 out.push(case.detail(detail));
             }
         }
     }
     for alpha in [0.1f32, 1.5, -0.5] {
         for ty in [Float32, Int8, UInt8, Int16] {
-            let case =
-                Case::new(Op::LEAKY_RELU, LeakyReluParams { alpha }, [x(ty, &[2, 3, 5]).auto()]).auto(ty);
+            let case = Case::new(
+                Op::LEAKY_RELU,
+                LeakyReluParams::default().alpha(alpha),
+                [x(ty, &[2, 3, 5]).auto()],
+            )
+            .auto(ty);
             out.push(case.detail(format!("alpha{alpha}")));
         }
     }
@@ -85,7 +119,7 @@ fn zero_point(ty: TensorType) -> i64 {
     }
 }
 
-/// Some kernels fix the output's scale.
+/// Returns the output's scale, which some kernels fix.
 fn out_scale(op: Op, ty: TensorType) -> f32 {
     match (op, ty) {
         (Op::LOGISTIC, Int16) | (Op::TANH, Int16) => 1.0 / 32768.0,

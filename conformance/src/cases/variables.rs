@@ -5,13 +5,16 @@ use delegraph_core::{ModelBuilder, SubgraphBuilder};
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds =
+    &[(OpKind::MOVED, &[Op::VAR_HANDLE, Op::READ_VARIABLE, Op::ASSIGN_VARIABLE])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [Float32, Int8, Int16, Int32, Int64, UInt8, UInt32, Bool] {
         for shape in [&[3][..], &[2, 2]] {
-            // What a step stores is read in it and, before it, in the next one.
+            // A stored value is read in the same step and, before the next store, in the next step.
             let mut graph = SubgraphBuilder::new("main");
             let data = graph.input("data", ty, shape);
-            let handle = VarHandleParams { container: "c".into(), shared_name: "v".into() };
+            let handle = VarHandleParams::default().container("c".into()).shared_name("v".into());
             let handle = graph.node(Op::VAR_HANDLE, handle).output("handle");
             graph.node(Op::ASSIGN_VARIABLE, Params::None).inputs([handle, data]).writes([]);
             let read = graph.tensor("read", ty, shape);

@@ -1,11 +1,11 @@
-//! The versions of ops that no listed case needs: an earlier case of the op is there once more in each of them.
+//! Cases for versions that no listed case needs: an earlier case of the op, repeated in each of these versions.
 
 use delegraph_core::BuiltinOp as Op;
 
 use super::Case;
 
-/// Op, version, and which of the op's listed cases can be given that version. Finding out takes building all of them; a
-/// test does.
+/// Op, version, and index of the op's listed case that can have the version. A test finds the table by building all
+/// cases.
 const MISSING: &[(Op, u32, usize)] = &[
     (Op::FULLY_CONNECTED, 13, 0),
     (Op::QUANTIZE, 4, 0),
@@ -35,7 +35,7 @@ const MISSING: &[(Op, u32, usize)] = &[
     (Op::EQUAL, 4, 0),
 ];
 
-/// The cases of [`MISSING`].
+/// Returns the cases of [`MISSING`].
 pub(super) fn other_versions(cases: &[Case]) -> Vec<Case> {
     let mut by_op = std::collections::BTreeMap::<i32, Vec<&Case>>::new();
     for case in cases {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_what_is_missing() {
+    fn the_table_lists_the_missing_types() {
         let cases = listed();
         let mut missing = Vec::new();
         for def in DEFS {

@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 
+pub(super) const OP_KINDS: OpKinds = &[(OpKind::MOVED, &[Op::WHERE])];
+
 pub(super) fn cases(out: &mut Vec<Case>) {
     for ty in [Float32, Int8, UInt8, Int32, Int64, UInt32, Bool] {
         for shape in [&[7][..], &[3, 4], &[2, 2, 3]] {

@@ -1,4 +1,4 @@
-//! How far an output of a case may be from what the reference kernels compute: by what kind of computing it is, how many
+//! The allowed difference between an output and that of the reference kernels: by the kind of computation, how many
 //! terms are summed, and what the arithmetic promises.
 //!
 //! | kind | bound, in units of the last place (ULP) of the narrowest float type involved | reason |
@@ -8,7 +8,7 @@
 //! | arithmetic | 4 of the element | a division or root of a GPU may be 2.5 off, and an activation follows |
 //! | function | 32 of the element and 16 of the largest one | series and tables differ; GPUs are granted four times as much |
 //! | accumulating | 4 of the element and 8 + 2√K of the largest one or of the largest term | rounding errors of K sums are a random walk; the order is free |
-//! | quantized | one step in at most a fifth of the elements | a value that lies between two steps; truncating would move half of them |
+//! | quantized | one step in at most a fifth of the elements | a value between two steps; truncating would move half of them |
 //! | the same in 16 bits | one step in at most a quarter of the elements, and more at the ends | see `wide_share` |
 //! | statistical | mean, deviation and the correlation of neighbours within six standard errors; distributions that a test of Kolmogorov and Smirnov takes for one | the numbers are random |
 //!
@@ -21,8 +21,9 @@ use delegraph_core::TensorType;
 
 use super::numbers;
 
-/// What the arithmetic of whoever computes promises.
+/// The guarantees of a backend's arithmetic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Arithmetic {
     /// IEEE 754, denormals, infinities and NaN included: CPUs.
     #[default]
@@ -31,14 +32,14 @@ pub enum Arithmetic {
     Gpu,
 }
 
-/// How an output comes about.
+/// The kind of computation that an output results from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Elements are copied.
     Movement,
     /// Compared, selected, rounded, counted, or computed in integers.
     Exact,
-    /// One or two correctly rounded operations an element.
+    /// One or two correctly rounded operations per element.
     Arithmetic,
     /// Exponentials, roots of sums, sines.
     Function,
@@ -49,7 +50,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Movement => "movement",
@@ -62,7 +63,7 @@ impl Kind {
     }
 }
 
-/// A class of values that not all arithmetic treats alike.
+/// A class of values that not all arithmetic handles equally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Value {
     /// Not a number.
@@ -71,18 +72,18 @@ pub enum Value {
     Infinity,
     /// A float too small to be normal.
     Denormal,
-    /// A zero that something is divided by.
+    /// A zero that is a divisor.
     Divisor,
 }
 
 impl Value {
-    /// Whether a case with such values in its data is demanded: always where the arithmetic is IEEE's. Of a GPU, NaN and
-    /// infinities are demanded where elements are copied only, for copying needs no arithmetic; its comparisons, minima,
-    /// sums and functions may assume that there are none. Denormals are never demanded of it: each load may flush them. Nor
-    /// is a division by zero, whose result shading languages leave open.
+    /// Returns whether a case with such values in its data is demanded: always for IEEE arithmetic. From GPUs, NaN and
+    /// infinities are demanded only for copies, which need no arithmetic: comparisons, minima, sums and functions may
+    /// assume that there are none. Denormals are never demanded from GPUs, since each load may flush them, nor is
+    /// division by zero, whose result shading languages leave undefined.
     ///
-    /// Zeros of either sign, the largest and smallest finite numbers, and the ends of quantized ranges are no class
-    /// here: they are demanded of all.
+    /// Zeros of either sign, the largest and smallest finite numbers, and the ends of quantized ranges are not classes:
+    /// they are demanded from all backends.
     pub fn demanded(self, kind: Kind, arithmetic: Arithmetic) -> bool {
         match (arithmetic, self) {
             (Arithmetic::Ieee, _) => true,
@@ -91,7 +92,7 @@ impl Value {
         }
     }
 
-    /// The classes among the elements of a tensor.
+    /// Returns the classes that occur among the elements of a tensor.
     pub fn among(ty: TensorType, bytes: &[u8]) -> Vec<Value> {
         let Some(least) = least_normal(ty) else { return Vec::new() };
         let elements = numbers(ty, bytes).unwrap_or_default();
@@ -100,7 +101,7 @@ impl Value {
                 Value::Nan => v.is_nan(),
                 Value::Infinity => v.is_infinite(),
                 Value::Denormal => v != 0.0 && v.abs() < least,
-                // What is divided by is known to the op alone.
+                // Only the op determines its divisor.
                 Value::Divisor => false,
             })
         };
@@ -123,33 +124,35 @@ fn least_normal(ty: TensorType) -> Option<f64> {
     format(ty).map(|(_, least)| least)
 }
 
-/// What is asked of an output.
+/// The requirement for an output.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Check {
-    /// How it comes about.
+    /// The kind of computation.
     pub kind: Kind,
-    /// How many terms are summed on the longest way to it, all in all.
+    /// The total number of terms summed on the longest path to the output.
     pub terms: u64,
-    /// How many functions are on the longest way to it.
+    /// The number of functions on the longest path to the output.
     pub functions: u32,
-    /// The largest magnitude that a single term can have; 0 where only the result tells.
+    /// The largest magnitude of a single term; 0 if it is not known in advance.
     pub term: f64,
-    /// The narrowest float type on the way.
+    /// The narrowest float type on the path.
     pub precision: TensorType,
-    /// Steps that a quantized output may be off.
+    /// Number of steps by which a quantized output may differ.
     pub steps: u32,
-    /// A float output may be off by this much, because values on the way are quantized.
+    /// Allowed difference of a float output, because intermediate values are quantized.
     pub quantum: f64,
-    /// What the arithmetic promises.
+    /// The guarantees of the arithmetic.
     pub arithmetic: Arithmetic,
 }
 
-/// Beyond this share of its elements, a quantized output may not be off at all.
+/// The largest share of the elements of a quantized output that may differ.
 const SHARE: f64 = 0.2;
 
-/// How many of these 16-bit elements may be a step off. The field's kernels round a product twice, which moves up to a quarter
-/// of the results, and multiply long sums by factors of 16 bits, which moves results at the ends of the range by half a
-/// step. What an exact kernel differs in is then a matter of chance: two and a half deviations. Truncating moves half.
+/// Returns the share of these 16-bit elements that may differ by a step. TFLite's kernels round a product twice, which
+/// changes up to a quarter of the results. They multiply long sums by 16-bit factors, which moves results at the ends
+/// of the range by half a step. The number of differences of an exact kernel is random, so two and a half deviations
+/// are added. Truncation changes half of the elements.
 fn wide_share(want: &[f64]) -> f64 {
     let n = want.len() as f64;
     let coarse: f64 = want.iter().map(|v| v.abs() / 65_536.0).sum();
@@ -157,7 +160,7 @@ fn wide_share(want: &[f64]) -> f64 {
 }
 
 impl Check {
-    /// What is asked of one float operation of this kind.
+    /// Creates the requirement for one float operation of this kind.
     pub fn new(kind: Kind, arithmetic: Arithmetic) -> Self {
         Check {
             kind,
@@ -174,7 +177,7 @@ impl Check {
     /// ULPs of the element and of the tensor's largest magnitude.
     fn ulps(&self) -> (f64, f64) {
         let functions = 16.0 * f64::from(self.functions);
-        // What is summed in a few operations only is no walk.
+        // A sum of few operations has no random walk of errors.
         let sums = if self.kind >= Kind::Accumulating { 8.0 + 2.0 * (self.terms as f64).sqrt() } else { 0.0 };
         let factor = if self.arithmetic == Arithmetic::Gpu { 4.0 } else { 1.0 };
         let own = 4.0 + 28.0 * f64::from(u32::from(self.functions > 0)) * factor;
@@ -201,7 +204,7 @@ impl Check {
             let bits = |bytes| piece(bytes, i, width / parts);
             let apart = match (g == w, g.is_nan() && w.is_nan()) {
                 (_, true) => 0.0,
-                // Large integers are not told apart as floats, nor are zeros.
+                // Large integers and zeros are compared by their bits.
                 (true, _) if bounds.bits && bits(got) != bits(want) => f64::INFINITY,
                 (true, _) => 0.0,
                 _ => Some((g - w).abs()).filter(|d| !d.is_nan()).unwrap_or(f64::INFINITY),
@@ -209,7 +212,7 @@ impl Check {
             let allowed = bounds.floor + bounds.own * w.abs();
             difference.add(Element { index: i / parts, got: g, want: w }, apart, allowed, largest, ty);
         }
-        // A step is for what lies between two.
+        // A step is allowed for values between two steps.
         let most = match ty {
             TensorType::Int16 => wide_share(&w),
             _ => w.len() as f64 * SHARE,
@@ -243,7 +246,7 @@ impl Check {
                 let fraction = format(self.precision).map_or(fraction, |(narrow, _)| narrow.min(fraction));
                 let ulp = 2f64.powi(-fraction);
                 let (own, of_largest) = self.ulps();
-                // A narrow type is what a wider computation is rounded to.
+                // A narrow type is the rounded result of a wider computation.
                 let (own, of_largest) =
                     if fraction < 23 { (own.min(8.0) / 4.0, of_largest / 8.0) } else { (own, of_largest) };
                 let scale = largest.max(self.term);
@@ -253,7 +256,7 @@ impl Check {
         }
     }
 
-    /// Mean and deviation instead of elements.
+    /// Compares mean and deviation instead of elements.
     fn moments(&self, got: &[f64], want: &[f64]) -> Difference {
         let n = want.len().max(1) as f64;
         let mean = |v: &[f64]| v.iter().sum::<f64>() / n;
@@ -271,11 +274,11 @@ impl Check {
             b.abs(),
             TensorType::Float64,
         );
-        // Of two samples of one distribution, one in thirty million pairs is further apart.
+        // For two samples of one distribution, the distance is larger in one of thirty million pairs.
         let steps = steps_apart(got, want);
         let element = Element { index: 0, got: steps, want: 0.0 };
         difference.add(element, steps, 3.0 * (2.0 / n).sqrt(), 1.0, TensorType::Float64);
-        // A row that comes again, a counter, or one number for all has the distribution, but is not random.
+        // A repeated row, a counter or a constant has the right distribution but is not random.
         let (a, b) = (neighbours(got, a), neighbours(want, b));
         let element = Element { index: 0, got: a, want: b };
         difference.add(element, (a - b).abs(), 6.0 * (2.0 / n).sqrt(), 1.0, TensorType::Float64);
@@ -283,7 +286,7 @@ impl Check {
     }
 }
 
-/// The largest distance of the shares of two samples that are below a number, over all numbers.
+/// Returns the largest distance between the cumulative distributions of two samples.
 fn steps_apart(a: &[f64], b: &[f64]) -> f64 {
     let sorted = |values: &[f64]| {
         let mut values = values.to_vec();
@@ -297,21 +300,21 @@ fn steps_apart(a: &[f64], b: &[f64]) -> f64 {
     a.iter().chain(&b).map(|&v| (share(&a, v) - share(&b, v)).abs()).fold(0.0, f64::max)
 }
 
-/// The correlation of each number with the next one; 1 where all are the same.
+/// Returns the correlation of each number with the next one; 1 if all are equal.
 fn neighbours(values: &[f64], mean: f64) -> f64 {
     let all: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
     let pairs: f64 = values.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
     if all > 0.0 { pairs / all } else { 1.0 }
 }
 
-/// Bounds of a tensor.
+/// The bounds of a tensor's differences.
 struct Bounds {
     floor: f64,
-    /// Relative to the element.
+    /// The bound relative to the element.
     own: f64,
-    /// Equal numbers must have equal bits.
+    /// Whether equal numbers must have equal bits.
     bits: bool,
-    /// Only some elements may be off.
+    /// Whether only some elements may differ.
     shared: bool,
 }
 
@@ -319,55 +322,59 @@ fn piece(bytes: &[u8], index: usize, width: usize) -> Option<&[u8]> {
     bytes.get(index * width..(index + 1) * width)
 }
 
-/// An element, and what it should be.
+/// An element with its expected value.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Element {
     /// Its position in row-major order.
     pub index: usize,
-    /// What it is.
+    /// The computed value.
     pub got: f64,
-    /// What it should be.
+    /// The expected value.
     pub want: f64,
 }
 
-/// How many elements are how far off, relative to the largest expected magnitude.
+/// The distribution of differences, relative to the largest expected magnitude.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Histogram {
     /// Elements that are equal.
     pub equal: usize,
-    /// Elements from 10⁻¹⁰ on: index 0 holds all below 10⁻⁹, index `i` those below 10^(i - 9), the last one the rest.
+    /// Elements with a difference from 10⁻¹⁰ on: index 0 counts those below 10⁻⁹, index `i` those below 10^(i - 9), and
+    /// the last one all others.
     pub decades: [usize; 12],
-    /// Elements that are NaN or infinite where they should not be, or the other way round.
+    /// Elements of which exactly one of the computed and the expected value is finite.
     pub not_finite: usize,
 }
 
-/// How an output differs from what is expected.
+/// The differences of an output.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Difference {
     /// Number of elements.
     pub elements: usize,
-    /// Elements that are further off than is allowed; 0 where the output passes.
+    /// Elements whose difference exceeds the bound; 0 if the output passes.
     pub wrong: usize,
-    /// Elements that are off at all.
+    /// Elements that differ.
     pub off: usize,
-    /// Largest absolute difference; infinite where one is NaN or infinite and the other is not.
+    /// Largest absolute difference; infinite if exactly one value is NaN or infinite.
     pub max_abs: f64,
-    /// Largest difference relative to its element.
+    /// Largest difference relative to the element.
     pub max_rel: f64,
     /// Largest distance in representable numbers of the type.
     pub max_ulp: u64,
-    /// The first element that is further off than is allowed.
+    /// The first element whose difference exceeds the bound.
     pub first_bad: Option<Element>,
-    /// The element that is furthest off.
+    /// The element with the largest difference.
     pub worst: Option<Element>,
-    /// Each element is within a step, but too many are off.
+    /// Whether each element is within a step, but too many differ.
     pub too_often: bool,
-    /// All of them.
+    /// The distribution of the differences.
     pub histogram: Histogram,
 }
 
 impl Difference {
-    /// No element differs, so far.
+    /// Creates the differences of an output in which no element differs so far.
     pub fn empty(elements: usize) -> Self {
         Difference {
             elements,
@@ -383,7 +390,7 @@ impl Difference {
         }
     }
 
-    /// True when the output is as expected.
+    /// Returns whether the output is as expected.
     pub fn passes(&self) -> bool {
         self.wrong == 0
     }
@@ -413,7 +420,7 @@ impl Difference {
         self.max_abs = self.max_abs.max(apart);
         self.max_rel = self.max_rel.max(apart / element.want.abs().max(f64::MIN_POSITIVE));
         self.max_ulp = self.max_ulp.max(ulps(ty, element.got, element.want));
-        // NaN is never within bounds.
+        // NaN is never within the bounds.
         if apart.is_infinite() || apart > allowed {
             self.wrong += 1;
             self.first_bad = self.first_bad.or(Some(element));
@@ -435,9 +442,9 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// The distance of two numbers, counted in numbers of a type.
+/// Returns the distance of two numbers, in representable numbers of a type.
 fn ulps(ty: TensorType, a: f64, b: f64) -> u64 {
-    /// Negative numbers below positive ones, in the order of their values.
+    /// Maps bits to integers in the order of the numbers, negative ones first.
     fn ordered(bits: u64, width: u32) -> i64 {
         let sign = 1u64 << (width - 1);
         let magnitude = (bits & (sign - 1)) as i64;
@@ -536,7 +543,7 @@ mod tests {
     #[test]
     fn random_numbers_have_moments() {
         let draw = |seed: u64| {
-            let mut g = delegraph_interpreter::seeded::SplitMix64::new(seed, 0, 0);
+            let mut g = crate::seeded::SplitMix64::new(seed, 0, 0);
             (0..2000).map(|_| g.draw_f32()).collect::<Vec<_>>()
         };
         let random = check(Kind::Statistical);
@@ -545,13 +552,13 @@ mod tests {
         assert!(!passes(random, &shifted, &draw(2)));
         let half: Vec<f32> = draw(1).iter().map(|v| v * 0.5).collect();
         assert!(!passes(random, &half, &draw(2)));
-        // The same mean and deviation: two numbers only.
+        // Only two numbers, with the same mean and deviation.
         let two: Vec<f32> = draw(1).iter().map(|v| v.signum() * 0.577).collect();
         assert!(!passes(random, &two, &draw(2)));
         let mut ascending = draw(1);
         ascending.sort_by(f32::total_cmp);
         assert!(!passes(random, &ascending, &draw(2)));
-        // A few numbers tell nothing.
+        // Too few numbers for a decision.
         assert!(passes(random, &draw(1)[..9], &draw(2)[..9]));
     }
 }

@@ -8,7 +8,7 @@ use super::watch::{Fault, Hook, Watch};
 use super::{Found, Outputs, Trial, differ, failed};
 use crate::engine::{feed, outputs, prepare};
 
-/// An error or a panic at any hook leaves the CPU's result, and the delegate usable.
+/// Injects an error or a panic at each hook. The CPU's results must be returned, and the delegate must remain usable.
 pub(super) fn check(trial: &Trial<'_>) -> Found {
     let cpu = trial.run(&mut trial.interpreter(None)?)?;
     for fault in Fault::ALL {
@@ -33,7 +33,7 @@ pub(super) fn check(trial: &Trial<'_>) -> Found {
         if fault.hook == Hook::Invoke {
             continue;
         }
-        // The same delegate, once the cause is gone.
+        // The same delegate, without the fault.
         log.heal();
         for delegate in interpreter.remove_delegates() {
             interpreter.add_delegate(delegate, PartitionOptions::default());

@@ -1,4 +1,4 @@
-//! Memory that is never given back.
+//! Memory that is not freed.
 
 use std::time::{Duration, Instant};
 
@@ -7,20 +7,20 @@ use delegraph_core::Result;
 use super::{Found, Trial};
 use crate::engine::feed;
 
-/// How often something is done before memory is measured, and between measurements.
+/// Number of repetitions before memory is measured, and between measurements.
 const TIMES: usize = 8;
 
-/// Growth that counts, for each time that something is done: what a small allocation takes.
+/// The growth per repetition that counts as a leak: the size of a small allocation.
 const BYTES: usize = 16;
 
-/// How many measurements are made. Tables that double now and then, and what is freed late, stand still in most of them; a
-/// leak never does.
+/// Number of measurements. Tables that double occasionally, and memory that is freed late, do not grow in most of them;
+/// a leak grows in all.
 const ROUNDS: usize = 12;
 
-/// In so many of them memory may stand still all the same: another thread may give some back.
+/// Number of measurements without growth that a leak may have, since another thread may free memory.
 const STILL: usize = 2;
 
-/// Neither invoking nor making everything anew takes ever more memory.
+/// Repeats invocations, and the creation of delegate and interpreter. Memory must not grow without bound.
 pub(super) fn check(trial: &Trial<'_>) -> Found {
     let mut interpreter = trial.interpreter(Some(trial.make()?))?;
     let step = trial.problem.steps.first();
@@ -49,24 +49,24 @@ pub(super) fn check(trial: &Trial<'_>) -> Found {
         return Ok(Some(format!("invoking grew its memory on the device from {before} to {after} bytes")));
     }
     drop(interpreter);
-    let mut anew = || -> Result<()> { trial.run(&mut trial.interpreter(Some(trial.make()?))?).map(drop) };
+    let mut again = || -> Result<()> { trial.run(&mut trial.interpreter(Some(trial.make()?))?).map(drop) };
     let mut rest = || {
-        // What a delegate does in the background may end with the delegate.
+        // Background work of a delegate may end when the delegate is dropped.
         let mut interpreter = trial.interpreter(Some(trial.make()?))?;
         trial.run(&mut interpreter)?;
         settle();
         Ok(())
     };
-    let growth = growth(&mut anew, &mut rest)?;
+    let growth = growth(&mut again, &mut rest)?;
     Ok(growth.map(|bytes| format!("every new delegate takes about {bytes} bytes more, and keeps them")))
 }
 
-/// How often all of it is measured: what drivers and allocators keep for themselves grows for some hundred runs, and then no
-/// more.
+/// Number of times that everything is measured: memory that drivers and allocators keep grows for some hundred runs,
+/// and then stops.
 const PASSES: usize = 6;
 
-/// Bytes that each run adds, where nearly every round adds some, however often it is measured. Between measurements there
-/// is a `rest`, so that what goes on in the background is not taken for what the runs leave behind.
+/// Returns the bytes that each run adds, if nearly every measurement of every pass grows. `rest` runs between
+/// measurements, so that background work does not count as memory of the runs.
 fn growth(
     run: &mut dyn FnMut() -> Result<()>,
     rest: &mut dyn FnMut() -> Result<()>,
@@ -80,13 +80,13 @@ fn growth(
     grows(run)
 }
 
-/// For how long memory stands still when nothing goes on in the background.
+/// The time without a change of memory after which background work counts as finished.
 const STANDS_STILL: Duration = Duration::from_millis(500);
 
-/// What goes on for longer is not waited for.
+/// Maximum wait for background work.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Waits until nobody takes memory or gives some back.
+/// Waits until no thread allocates or frees memory.
 fn settle() {
     let start = Instant::now();
     let (mut before, mut since) = (in_use(), start);
@@ -121,7 +121,7 @@ fn grows(run: &mut dyn FnMut() -> Result<()>) -> Result<Option<usize>> {
     Ok(grown.get(grown.len() / 2).map(|bytes| bytes / TIMES))
 }
 
-/// Bytes of the C library's heap that are in use, in which the heaps of Rust and of most plugins live.
+/// Returns the used bytes of the C library's heap, which Rust and most plugins allocate from.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn in_use() -> Option<usize> {
     // SAFETY: `mallinfo2` reads the allocator's own counters, under its locks.
@@ -129,7 +129,7 @@ fn in_use() -> Option<usize> {
     Some(info.uordblks + info.hblkhd)
 }
 
-/// No other C library tells.
+/// Other C libraries do not report it.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn in_use() -> Option<usize> {
     None

@@ -1,34 +1,35 @@
-//! What a delegate promises beyond numbers, each promise tried on a case that it claims.
+//! The promises of a delegate beyond numbers, each tried on a case that the delegate claims.
 //!
 //! | check | promise |
 //! |---|---|
 //! | `reasons` | every node that is left has a typed reason |
-//! | `versions` | the declared maximum is a version that there is; a node above it is never claimed |
+//! | `versions` | the declared maximum is an existing version; a node above it is never claimed |
 //! | `ran` | a claimed case runs on the delegate's kernels |
-//! | `bounds` | nothing is written outside of the outputs, and all of them is written |
-//! | `inputs` | inputs and constants are as they were |
-//! | `repeat` | the same data give the same result, whatever ran in between |
-//! | `reset` | variables that are reset are as they were at first |
+//! | `bounds` | nothing is written outside of the outputs, and every output is written completely |
+//! | `inputs` | inputs and constants are unchanged |
+//! | `repeat` | the same data give the same result after other runs |
+//! | `reset` | variables that are reset have their initial values |
 //! | `resize` | another shape, and the first one again |
-//! | `again` | removed and added, dropped and made anew |
+//! | `again` | removed and added, dropped and created again |
 //! | `constants` | another model of the same shapes has results of its own |
-//! | `threads` | two interpreters at once in two threads |
+//! | `threads` | two interpreters at the same time in two threads |
 //! | `failures` | an error or a panic at any hook leaves the CPU's result, and the delegate usable |
-//! | `memory` | neither invoking nor making it anew takes ever more memory |
+//! | `memory` | neither repeated invocations nor repeated creation grow memory without bound |
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use delegraph_core::{BuiltinOp, Error, Result};
-use delegraph_delegate_api::Delegate;
+use delegraph_delegate_api::{Delegate, DelegateFailure};
 use delegraph_interpreter::Interpreter;
 
-use crate::engine::{Backend, CaseResult, Check, Feed, Output, Problem};
+use crate::engine::{Backend, CaseResult, Check, Feed, Problem};
 use crate::engine::{feed, judge, outputs, panic_text, prepare};
+use crate::output::Output;
 
 mod constants;
 mod failures;
-mod life;
+mod lifecycle;
 mod memory;
 mod tensors;
 mod versions;
@@ -51,24 +52,24 @@ pub const CHECKS: [&str; 13] = [
     "memory",
 ];
 
-/// Measuring memory needs the process for itself; everything else may run at the same time.
+/// Measuring memory requires that nothing else runs in the process; all other checks may run at the same time.
 static ALONE: RwLock<()> = RwLock::new(());
 
 /// Every output of every step.
 pub(crate) type Outputs = Vec<Vec<Output>>;
 
-/// What came of a check: what is wrong, if anything. An error of the delegate is wrong, too.
+/// The result of a check: the violation, if there is one. An error of the delegate is a violation, too.
 type Found = Result<Option<String>>;
 
-/// What the checks need.
+/// The operands of the checks.
 struct Trial<'t> {
     backend: &'t Backend,
     problem: &'t Problem,
-    /// What the delegate computed, found to be right.
+    /// The delegate's correct outputs.
     got: &'t Outputs,
 }
 
-/// Tries every promise on a case that the delegate claims and computes rightly.
+/// Checks all promises on a case that the delegate claims and computes correctly.
 pub(crate) fn check(backend: &Backend, problem: &Problem, got: &Outputs, result: &mut CaseResult) {
     let trial = Trial { backend, problem, got };
     let mut add = |name: &str, check: &dyn Fn(&Trial<'_>) -> Found| {
@@ -79,21 +80,21 @@ pub(crate) fn check(backend: &Backend, problem: &Problem, got: &Outputs, result:
     add("ran", &tensors::ran);
     add("bounds", &tensors::bounds);
     add("inputs", &tensors::inputs);
-    add("repeat", &life::repeat);
-    add("reset", &life::reset);
-    add("resize", &life::resize);
-    add("again", &life::again);
+    add("repeat", &lifecycle::repeat);
+    add("reset", &lifecycle::reset);
+    add("resize", &lifecycle::resize);
+    add("again", &lifecycle::again);
     add("constants", &constants::check);
-    add("threads", &life::threads);
+    add("threads", &lifecycle::threads);
     add("failures", &failures::check);
 }
 
-/// Everything but measuring memory holds this.
+/// Locks out the measurement of memory; held by everything else.
 pub(crate) fn shared() -> RwLockReadGuard<'static, ()> {
     ALONE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The last check, for which nothing else may run. Nobody who calls it holds [`shared`].
+/// Runs the last check, which requires that nothing else runs. Callers must not hold [`shared`].
 pub(crate) fn check_memory(backend: &Backend, problem: &Problem, result: &mut CaseResult) {
     let trial = Trial { backend, problem, got: &Vec::new() };
     let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
@@ -101,14 +102,14 @@ pub(crate) fn check_memory(backend: &Backend, problem: &Problem, result: &mut Ca
     result.checks.push(Check { name: "memory".into(), problem });
 }
 
-/// What can be tried on a case that the delegate leaves.
+/// Runs the checks for a case that the delegate does not claim.
 pub(crate) fn check_unclaimed(backend: &Backend, problem: &Problem, result: &mut CaseResult) {
     let trial = Trial { backend, problem, got: &Vec::new() };
     let problem = contained(|| versions::check(&trial)).unwrap_or_default();
     result.checks.push(Check { name: "versions".into(), problem });
 }
 
-/// A node that was left without a reason.
+/// Returns a violation if an unclaimed node has no typed reason.
 pub(crate) fn untyped(result: &CaseResult) -> Option<Check> {
     let bare = |reason: &&String| reason.ends_with(": NotClaimed: not claimed") || reason.ends_with(": ");
     let problem = result.reasons.iter().find(bare)?;
@@ -124,22 +125,22 @@ fn contained(check: impl FnOnce() -> Found) -> Option<String> {
 }
 
 impl Trial<'_> {
-    /// The delegate, made anew.
+    /// Creates a delegate.
     fn make(&self) -> Result<Box<dyn Delegate>> {
         let none = || Error::State("there is no delegate".into());
         self.backend.make()?.ok_or_else(none)
     }
 
-    /// An interpreter with this delegate, prepared for the problem's shapes.
+    /// Creates an interpreter with this delegate, prepared for the problem's shapes.
     ///
     /// # Errors
-    /// What the delegate failed with, too: the nodes that it claimed would run on the CPU.
+    /// Includes failures of the delegate, whose nodes would otherwise run on the CPU.
     fn interpreter(&self, delegate: Option<Box<dyn Delegate>>) -> Result<Interpreter> {
         let interpreter = self.offered(delegate)?;
         failed(&interpreter).map_or(Ok(interpreter), Err)
     }
 
-    /// The same, whatever the delegate made of it.
+    /// As [`Trial::interpreter`], without an error if the delegate fails.
     fn offered(&self, delegate: Option<Box<dyn Delegate>>) -> Result<Interpreter> {
         let mut interpreter = self.backend.build(self.problem, delegate, None)?;
         prepare(&mut interpreter, self.problem)?;
@@ -157,27 +158,28 @@ impl Trial<'_> {
         Ok(all)
     }
 
-    /// Whether an invocation leaves something behind for the next.
+    /// Returns whether an invocation changes state that the next one reads.
     fn keeps_state(&self) -> bool {
         use delegraph_core::BuiltinOp as B;
         let state = [B::VAR_HANDLE, B::CALL_ONCE, B::HASHTABLE];
-        let variable = self.problem.model.subgraphs.iter().any(|s| s.tensors.iter().any(|t| t.is_variable));
+        let variable =
+            self.problem.model.subgraphs().iter().any(|s| s.tensors().iter().any(|t| t.is_variable()));
         variable || self.is_random() || self.nodes().any(|op| op.is_some_and(|op| state.contains(&op)))
     }
 
-    /// Whether two runs may differ: generators of random numbers go on where they are, and nobody knows custom ops.
+    /// Returns whether two runs may differ: random number generators continue, and custom ops are unknown.
     fn is_random(&self) -> bool {
         use delegraph_core::BuiltinOp as B;
         let random = [B::RANDOM_UNIFORM, B::RANDOM_STANDARD_NORMAL, B::MULTINOMIAL];
         self.nodes().any(|op| op.is_none_or(|op| random.contains(&op)))
     }
 
-    /// The ops of all nodes; `None` for custom ones.
+    /// Returns the ops of all nodes; `None` for custom ops.
     fn nodes(&self) -> impl Iterator<Item = Option<BuiltinOp>> {
-        self.problem.model.subgraphs.iter().flat_map(|s| &s.nodes).map(|n| n.op.builtin())
+        self.problem.model.subgraphs().iter().flat_map(|s| s.nodes()).map(|n| n.op().builtin())
     }
 
-    /// Data that are not those of the first step.
+    /// Returns data that differ from those of the first step.
     fn other_feeds(&self) -> Vec<Feed> {
         let steps = &self.problem.steps;
         let differs = |(a, b): (&Feed, &Feed)| a.bytes != b.bytes;
@@ -188,13 +190,13 @@ impl Trial<'_> {
     }
 }
 
-/// What a delegate failed with when its nodes were prepared.
+/// Returns the failure of a delegate during preparation.
 fn failed(interpreter: &Interpreter) -> Option<Error> {
-    let (delegate, message) = interpreter.report().failures.first()?;
-    Some(Error::Delegate { delegate: delegate.clone(), message: message.clone() })
+    let DelegateFailure { delegate, message, .. } = interpreter.report().failures.first()?;
+    Some(Error::delegate(delegate, message))
 }
 
-/// Where two runs differ by more than the order of a sum may make.
+/// Compares two runs. Only differences by the order of summation are allowed.
 fn differ(problem: &Problem, what: &str, got: &Outputs, want: &Outputs) -> Option<String> {
     let all = got.iter().zip(want).enumerate();
     for (step, (got, want)) in all {

@@ -1,4 +1,4 @@
-//! What a delegate may read and write.
+//! The memory that a delegate may read and write.
 
 use delegraph_core::kernel::{AlignedBuffer, Placement};
 use delegraph_core::{TensorId, TensorType};
@@ -8,7 +8,7 @@ use super::watch::Watch;
 use super::{Found, Outputs, Trial, differ};
 use crate::engine::{feed, outputs};
 
-/// A claimed case runs on the delegate's kernels.
+/// Requires that a claimed case runs on the delegate's kernels.
 pub(super) fn ran(trial: &Trial<'_>) -> Found {
     let (watch, log) = Watch::new(trial.make()?, None);
     let mut interpreter = trial.interpreter(Some(Box::new(watch)))?;
@@ -16,8 +16,8 @@ pub(super) fn ran(trial: &Trial<'_>) -> Found {
     if let Some(problem) = log.problems().into_iter().next() {
         return Ok(Some(problem));
     }
-    // A node whose inputs are known may be computed ahead, and a branch may not be taken.
-    let called = trial.problem.model.subgraphs.len() > 1;
+    // A node with known inputs may be computed in advance, and a branch may not be taken.
+    let called = trial.problem.model.subgraphs().len() > 1;
     if log.invocations() == 0 && !called && interpreter.report().delegated_nodes() > 0 {
         let partitions = &interpreter.report().partitions;
         let empty = partitions.iter().all(|p| p.outputs.is_empty());
@@ -35,8 +35,8 @@ fn all_constant(interpreter: &Interpreter) -> bool {
     })
 }
 
-/// Runs with inputs and outputs between guards, the outputs filled first with one byte, then with another: what is
-/// left unwritten shows.
+/// Runs with inputs and outputs between guards. The outputs are filled with one byte first, then with another, to
+/// detect elements that are not written.
 pub(super) fn bounds(trial: &Trial<'_>) -> Found {
     for fill in [0x5A, 0xA5] {
         let mut interpreter = trial.interpreter(Some(trial.make()?))?;
@@ -51,7 +51,7 @@ pub(super) fn bounds(trial: &Trial<'_>) -> Found {
             for output in 0..interpreter.output_count() {
                 let tensor = interpreter.output_tensor(output)?;
                 let Some(buffer) = guarded(tensor.ty, tensor.byte_size().ok(), fill) else { continue };
-                // Constant and variable outputs, and those of unknown shape, are not to be bound.
+                // Constant and variable outputs, and outputs of unknown shape, cannot be bound.
                 if interpreter.bind_output(output, buffer).is_ok() {
                     bound.push(output);
                 }
@@ -71,7 +71,7 @@ pub(super) fn bounds(trial: &Trial<'_>) -> Found {
             }
             for output in bound {
                 let tensor = interpreter.output_tensor(output)?;
-                // One whose shape the data decided has memory of its own by now.
+                // An output with a data-dependent shape has its own memory now.
                 if tensor.placement() != Placement::Bound {
                     continue;
                 }
@@ -99,11 +99,11 @@ fn guarded(ty: TensorType, size: Option<usize>, fill: u8) -> Option<AlignedBuffe
     Some(buffer)
 }
 
-/// Inputs and constants are as they were.
+/// Requires that inputs and constants are unchanged.
 pub(super) fn inputs(trial: &Trial<'_>) -> Found {
     let model = &trial.problem.model;
     let constants = || -> Vec<Vec<u8>> {
-        let tensors = model.subgraphs.iter().flat_map(|s| &s.tensors);
+        let tensors = model.subgraphs().iter().flat_map(|s| s.tensors());
         tensors.map(|t| model.constant(t).map_or_else(Vec::new, <[u8]>::to_vec)).collect()
     };
     let before = constants();
@@ -121,10 +121,10 @@ pub(super) fn inputs(trial: &Trial<'_>) -> Found {
     Ok(changed.then(|| "a constant of the model is not what it was before".into()))
 }
 
-/// Whether what the interpreter keeps of a constant, which may be a copy, is not what the model holds.
+/// Returns whether the interpreter's memory of a constant, which may be a copy, differs from the model's.
 fn copies_differ(trial: &Trial<'_>, interpreter: &Interpreter) -> bool {
     let model = &trial.problem.model;
-    let tensors = model.subgraphs.first().map_or(&[][..], |s| &s.tensors[..]);
+    let tensors = model.subgraphs().first().map_or(&[][..], |s| s.tensors());
     tensors.iter().enumerate().any(|(i, tensor)| {
         let kept = interpreter.tensor(TensorId(i)).ok().filter(|t| t.placement() == Placement::Constant);
         kept.zip(model.constant(tensor)).is_some_and(|(kept, bytes)| kept.bytes() != bytes)

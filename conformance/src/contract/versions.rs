@@ -1,46 +1,48 @@
-//! Versions: what is declared, and what is offered above it.
+//! Versions: the declared maximum, and nodes above it.
 
 use std::sync::Arc;
 
 use delegraph_core::ops::definition;
-use delegraph_core::{Model, Op, OpResolver, Registration};
+use delegraph_core::{Op, OpResolver, Registration};
 use delegraph_delegate_api::{Policy, Runner};
 use delegraph_interpreter::{Interpreter, ReferenceOpResolver};
 
 use super::{Found, Trial};
 
-/// The problem's model once more, its node one version above what the delegate declares.
+/// Offers the problem's model with its node one version above the delegate's declared maximum, which must not be
+/// claimed.
 pub(super) fn check(trial: &Trial<'_>) -> Found {
     let delegate = trial.make()?;
     let op = &trial.problem.op;
-    let Some(max) = delegate.max_versions().max(op) else { return Ok(None) };
+    let Some(max) = delegate.max_versions().max_version(op) else { return Ok(None) };
     if let Some(newest) = newest(op)
         && max > newest
     {
         return Ok(Some(format!(
-            "it declares {op} up to version {max}, but the newest that there is has version {newest}: nobody can know \
-             what a version above it means"
+            "it declares {op} up to version {max}; the newest known version is {newest}, and the meaning of later \
+             ones is unknown"
         )));
     }
     let Some(above) = max.checked_add(1) else { return Ok(None) };
-    let mut model: Model = (*trial.problem.model).clone();
+    let mut draft = trial.problem.model.to_draft();
     let mut nodes = Vec::new();
-    for (s, subgraph) in model.subgraphs.iter_mut().enumerate() {
-        for (n, node) in subgraph.nodes.iter_mut().enumerate().filter(|(_, node)| node.op == *op) {
-            node.version = above;
+    for (s, subgraph) in draft.subgraphs.iter_mut().enumerate() {
+        for (n, node) in subgraph.nodes_mut().iter_mut().enumerate().filter(|(_, node)| *node.op() == *op) {
+            node.set_version(above);
             nodes.push((s, n));
         }
     }
+    let Ok(model) = draft.verify() else { return Ok(None) };
     let builder = Interpreter::builder(Arc::new(model)).resolver(AnyVersion(ReferenceOpResolver::new()));
     let built = builder.delegate(delegate).policy(Policy::Report).prepare_later().build();
-    // Versions decide what inference accepts; a model that it refuses cannot be offered at all.
+    // Versions determine what inference accepts; a model that it rejects cannot be offered.
     let Ok(mut interpreter) = built else { return Ok(None) };
     if super::prepare(&mut interpreter, trial.problem).is_err() {
         return Ok(None);
     }
     for (s, n) in nodes {
         let Some(node) = interpreter.subgraph_report(s).and_then(|r| r.nodes.get(n)) else { continue };
-        // A composite that nobody takes whole is replaced by the nodes of its body.
+        // A composite that is not claimed is replaced by the nodes of its body.
         if node.op == *op && matches!(node.runner, Runner::Delegate { .. }) {
             return Ok(Some(format!("it claims {op} version {above}, its declared maximum is {max}")));
         }
@@ -48,12 +50,12 @@ pub(super) fn check(trial: &Trial<'_>) -> Found {
     Ok(None)
 }
 
-/// The newest version that any release has.
+/// Returns the newest version in any release.
 fn newest(op: &Op) -> Option<u32> {
     definition(op.builtin()?)?.history.iter().map(|(version, _)| *version).max()
 }
 
-/// The reference kernels for any version whatever.
+/// The reference kernels, for any version.
 struct AnyVersion(ReferenceOpResolver);
 
 impl OpResolver for AnyVersion {

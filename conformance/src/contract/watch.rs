@@ -1,4 +1,4 @@
-//! A delegate around another that sees what it does, and fails on request.
+//! A delegate that wraps another one, records its calls, and fails on request.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,12 +11,12 @@ use delegraph_delegate_api::{
     VersionTable,
 };
 
-/// Where a failure is injected.
+/// The call in which a failure is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hook {
     /// After the delegate has claimed its nodes.
     Prepare,
-    /// In place of making a kernel.
+    /// Instead of creating a kernel.
     Create,
     /// In a kernel's `prepare`.
     PrepareKernel,
@@ -58,13 +58,13 @@ impl Fault {
     }
 }
 
-/// What was seen.
+/// The recorded calls and violations.
 #[derive(Default)]
 pub(super) struct Log {
     problems: Mutex<Vec<String>>,
     invocations: AtomicUsize,
     fault: Mutex<Option<Fault>>,
-    /// The fault was there.
+    /// Whether the fault occurred.
     pub(super) struck: AtomicBool,
 }
 
@@ -73,17 +73,17 @@ impl Log {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
     }
 
-    /// What went against the contract.
+    /// Returns the violations of the contract.
     pub(super) fn problems(&self) -> Vec<String> {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often a kernel ran.
+    /// Returns the number of invocations of kernels.
     pub(super) fn invocations(&self) -> usize {
         self.invocations.load(Ordering::Relaxed)
     }
 
-    /// No fault any more.
+    /// Removes the fault.
     pub(super) fn heal(&self) {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -93,17 +93,17 @@ impl Log {
         let Some(fault) = fault.filter(|f| f.hook == hook) else { return Ok(()) };
         self.struck.store(true, Ordering::Relaxed);
         if fault.panics {
-            // Unlike `panic!` it runs no hook, so nothing is printed.
+            // Unlike `panic!`, this runs no hook, so that nothing is printed.
             resume_unwind(Box::new(INJECTED.to_owned()));
         }
         Err(Error::State(INJECTED.into()))
     }
 }
 
-/// The text of what is injected.
+/// The message of the injected fault.
 const INJECTED: &str = "injected by the conformance suite";
 
-/// A delegate around another.
+/// A delegate that wraps another one.
 pub(super) struct Watch {
     inner: Box<dyn Delegate>,
     log: Arc<Log>,
@@ -157,12 +157,12 @@ impl Delegate for Watch {
 struct WatchKernel {
     inner: Box<dyn DelegateKernel>,
     log: Arc<Log>,
-    /// The inputs' bytes, kept so that invoking again takes no memory.
+    /// The inputs' bytes, kept so that further invocations do not allocate.
     before: Vec<Option<Vec<u8>>>,
 }
 
 impl WatchKernel {
-    /// Runs the kernel and looks at what it read.
+    /// Runs the kernel, and checks its inputs.
     fn watched(
         &mut self,
         cx: &mut InvokeContext<'_>,
@@ -170,7 +170,7 @@ impl WatchKernel {
     ) -> Result<()> {
         self.log.strike(Hook::Invoke)?;
         self.log.invocations.fetch_add(1, Ordering::Relaxed);
-        let count = cx.num_inputs();
+        let count = cx.input_count();
         self.before.resize(count, None);
         for (i, kept) in self.before.iter_mut().enumerate() {
             *kept = watched_bytes(cx, i).map(<[u8]>::to_vec);
@@ -186,7 +186,7 @@ impl WatchKernel {
     }
 }
 
-/// The bytes of an input that the kernel has no business to change.
+/// Returns the bytes of an input that the kernel must not change.
 fn watched_bytes<'a>(cx: &mut InvokeContext<'a>, i: usize) -> Option<&'a [u8]> {
     let placement = cx.input_tensor(i).ok()?.placement();
     let kept = [Placement::Arena, Placement::Bound, Placement::Constant, Placement::Dynamic];

@@ -1,17 +1,18 @@
-//! Runs one case on a delegate, or on the optimized kernels, and says what came of it.
+//! Problems, the backends that run them, and the results.
 //!
-//! A [`Problem`] is a model with data, made of one of [our cases](Problem::of_case) or read from [a
-//! folder](crate::corpus::load). Its answers are those of the folder or, where it has none, what the reference kernels
-//! compute. [`Engine::run`] gives the same [`CaseResult`] for both.
+//! A [`Problem`] is a model with data, created from [a built-in case](Problem::of_case) or read from [a
+//! folder](crate::corpus::load). The expected outputs are those of the folder or, if it has none, those of the
+//! reference kernels. [`Engine::run`](crate::runner::Engine::run) returns the same [`CaseResult`] for both.
 
+mod backend;
 mod describe;
 mod problem;
 mod result;
-mod run;
 mod statistics;
 
+pub use backend::{Backend, Kernels, MakeDelegate};
+pub(crate) use backend::{failed, feed, invalid, outcome_of, outputs, panic_text, prepare, ran};
+pub(crate) use describe::describe;
 pub use problem::{Answers, Feed, GivenTolerance, Problem, Step};
 pub use result::{BINS, Bad, CaseResult, Check, ErrorStats, Outcome};
-pub use run::{Backend, Engine, Kernels, MakeDelegate, answer};
-pub(crate) use run::{feed, outcome_of, outputs, panic_text, prepare};
-pub use statistics::{Output, Rule, judge};
+pub use statistics::{Rule, judge};

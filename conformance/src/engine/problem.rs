@@ -1,52 +1,56 @@
-//! A model with data, and what is to come out.
+//! A model with data and expected outputs.
 
 use std::sync::Arc;
 
-use delegraph_core::{Model, Op, TensorType};
-use delegraph_interpreter::seeded::SplitMix64;
+use crate::seeded::SplitMix64;
+use delegraph_core::{BuiltinOp, Model, Op, TensorType};
 use serde::{Deserialize, Serialize};
 
-use super::describe;
-use super::statistics::{Output, Rule};
+use super::statistics::Rule;
 use crate::cases::Case;
 use crate::compare::{self, Arithmetic, Tolerance};
+use crate::output::Output;
 
-/// A model with data, and what is to come out.
+/// A model with data and expected outputs.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Problem {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The model.
     pub model: Arc<Model>,
-    /// The signature to run; the first subgraph where there is none.
+    /// The signature to run; `None` for the first subgraph.
     pub signature: Option<String>,
-    /// What goes in and comes out in each invocation of one interpreter.
+    /// The inputs and expected outputs of each invocation of one interpreter.
     pub steps: Vec<Step>,
-    /// What the outputs are compared with.
+    /// The expected outputs.
     pub answers: Answers,
-    /// What in it the arithmetic need not get right, so that an output that differs is no failure; empty where all counts.
+    /// The values that the arithmetic need not handle, so that a different output is not a failure; empty if there are
+    /// none.
     pub undemanded: String,
-    /// The op that it is about.
+    /// The tested op.
     pub op: Op,
-    /// The version of that op.
+    /// The version of the tested op.
     pub version: u32,
-    /// The type of that op's data.
+    /// The type of the tested op's data.
     pub ty: Option<TensorType>,
-    /// What sets it apart.
+    /// Tags to select the problem by.
     pub tags: Vec<String>,
 }
 
-/// What the outputs are compared with.
+/// The expected outputs.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Answers {
-    /// What the reference kernels compute, as exactly as the case asks.
+    /// The outputs of the reference kernels, with the precision that the case demands.
     Reference(compare::Check),
-    /// What is in [`Step::expected`], within this tolerance, or that of the type.
+    /// The outputs in [`Step::expected`], within this tolerance or that of the type.
     Given(GivenTolerance),
 }
 
-/// A tolerance that a folder gives; what it leaves out is that of the output's type.
+/// A tolerance from a folder. Omitted values are those of the output's type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct GivenTolerance {
     /// See [`Tolerance::abs`].
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,30 +65,32 @@ pub struct GivenTolerance {
 
 /// One invocation.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Step {
-    /// What goes in.
+    /// The data of the inputs.
     pub feeds: Vec<Feed>,
-    /// What is to come out: number of the output, and its elements.
+    /// The expected outputs: index and elements.
     pub expected: Vec<(usize, Output)>,
 }
 
-/// What goes into an input.
+/// The data of an input.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Feed {
-    /// Which input.
+    /// The index of the input.
     pub input: usize,
-    /// Its shape.
+    /// The shape of the input.
     pub shape: Vec<usize>,
-    /// Its elements, as the tensor has them.
+    /// The elements, in the tensor's format.
     pub bytes: Vec<u8>,
 }
 
 impl Problem {
-    /// One of our cases, on such arithmetic. Those that would run once run twice, the second time on other data, so that a
-    /// delegate that remembers is found out.
+    /// Creates the problem of a built-in case, for this arithmetic. Cases of one step run twice, the second time with
+    /// other data, to detect delegates that keep results.
     ///
     /// # Errors
-    /// What is wrong with the case.
+    /// The defect of the case.
     pub fn of_case(case: &Case, arithmetic: Arithmetic) -> Result<Self, String> {
         let model = case.build()?;
         let version = case.versions(&model).into_iter().max().unwrap_or(1);
@@ -114,9 +120,9 @@ impl Problem {
         })
     }
 
-    /// A model with these steps, about the most telling of its nodes.
+    /// Creates a problem from a model with these steps. The tested op is that of the most significant node.
     pub fn of_model(name: String, model: Model, steps: Vec<Step>, tolerance: GivenTolerance) -> Self {
-        let (op, version, ty) = describe::subject(&model);
+        let (op, version, ty) = subject(&model);
         Problem {
             name,
             model: Arc::new(model),
@@ -131,7 +137,7 @@ impl Problem {
         }
     }
 
-    /// How exactly an output is to be what is expected of it.
+    /// Returns the precision that an output of this type must have.
     pub(crate) fn rule(&self, ty: TensorType, quantized: bool) -> Rule {
         let usual = Tolerance::of(ty, quantized);
         match &self.answers {
@@ -144,13 +150,15 @@ impl Problem {
         }
     }
 
-    /// Other data for the inputs of step 0: the same elements in another order. Data that index or steer stay right.
+    /// Returns other data for the inputs of step 0: the same elements in another order. Indices and control data are
+    /// unchanged.
     pub(crate) fn shuffled(&self, seed: u64) -> Vec<Feed> {
         let mut feeds = self.steps.first().map(|s| s.feeds.clone()).unwrap_or_default();
-        let subgraph = self.model.subgraphs.first();
+        let subgraph = self.model.subgraphs().first();
         for feed in &mut feeds {
-            let id = subgraph.and_then(|s| s.inputs.get(feed.input).map(|id| s.tensor(*id)));
-            let width = id.and_then(|t| t.ty.bits()).filter(|bits| bits % 8 == 0).map_or(0, |bits| bits / 8);
+            let id = subgraph.and_then(|s| s.inputs().get(feed.input).map(|id| s.tensor(*id)));
+            let width =
+                id.and_then(|t| t.ty().bits()).filter(|bits| bits % 8 == 0).map_or(0, |bits| bits / 8);
             let count = feed.bytes.len().checked_div(width).unwrap_or(0);
             let mut generator = SplitMix64::new(seed, feed.input, 0);
             for i in (1..count).rev() {
@@ -160,4 +168,19 @@ impl Problem {
         }
         feeds
     }
+}
+
+/// Returns the op that a model of unknown origin tests, with version and type: the first node that does not only
+/// convert or move data.
+fn subject(model: &Model) -> (Op, u32, Option<TensorType>) {
+    use BuiltinOp as B;
+    let plumbing = |op: &Op| {
+        let plain = [B::CAST, B::QUANTIZE, B::DEQUANTIZE, B::RESHAPE, B::SHAPE, B::VAR_HANDLE];
+        op.builtin().is_some_and(|op| plain.contains(&op))
+    };
+    let Some(main) = model.subgraphs().first() else { return (Op::custom(""), 0, None) };
+    let node = main.nodes().iter().find(|n| !plumbing(n.op())).or(main.nodes().first());
+    let Some(node) = node else { return (Op::custom(""), 0, None) };
+    let first = node.inputs().iter().flatten().next().or(node.outputs().first());
+    (node.op().clone(), node.version(), first.map(|id| main.tensor(*id).ty()))
 }

@@ -1,31 +1,32 @@
-//! What came of a case, as reports and worker processes hand it on.
+//! The result of a case, as reports and worker processes transfer it.
 
 use serde::{Deserialize, Serialize};
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Outcome {
     /// Every output is as expected.
     Pass,
     /// An output differs.
     Mismatch,
-    /// The outputs are right, but the delegate broke its contract: see [`CaseResult::checks`].
+    /// The outputs are correct, but the delegate violates its contract: see [`CaseResult::checks`].
     Violation,
-    /// The delegate does not claim it, or nothing here runs it. The detail says why.
+    /// The delegate does not claim the case, or no kernel supports it. The detail contains the reason.
     Unsupported,
     /// The model or an input is invalid.
     Invalid,
-    /// It ran, and failed.
+    /// The run failed.
     Error,
-    /// It ended the process.
+    /// The process crashed.
     Crash,
-    /// It was ended after too long a time.
+    /// The run exceeded the time limit.
     Timeout,
 }
 
 impl Outcome {
-    /// All of them, in the order in which reports show them.
+    /// All outcomes, in the order of reports.
     pub const ALL: [Outcome; 8] = [
         Outcome::Pass,
         Outcome::Mismatch,
@@ -37,7 +38,7 @@ impl Outcome {
         Outcome::Timeout,
     ];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Pass => "pass",
@@ -51,12 +52,12 @@ impl Outcome {
         }
     }
 
-    /// The outcome of this name.
+    /// Returns the outcome with this name.
     pub fn named(name: &str) -> Option<Self> {
         Outcome::ALL.into_iter().find(|o| o.name() == name)
     }
 
-    /// Neither wrong nor failed.
+    /// Returns whether the outcome is neither wrong nor a failure.
     pub fn is_fine(self) -> bool {
         matches!(self, Outcome::Pass | Outcome::Unsupported)
     }
@@ -64,21 +65,22 @@ impl Outcome {
 
 /// One case's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CaseResult {
-    /// Its name: for folders, the path below the corpus.
+    /// The name: for folders, the path below the corpus.
     pub case: String,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What went wrong, or why it is not supported; empty for one that passes.
+    /// The reason of a failure or of missing support; empty for a case that passes.
     #[serde(default)]
     pub detail: String,
-    /// The op that it is about; of folders, the rarest kind of node: the first that is no CAST or the like.
+    /// The tested op. For folders, the rarest kind of node: the first that is not a CAST or similar.
     #[serde(default)]
     pub op: String,
-    /// The version of that op.
+    /// The version of the tested op.
     #[serde(default)]
     pub version: u32,
-    /// The type of that op's data.
+    /// The type of the tested op's data.
     #[serde(default, rename = "type")]
     pub ty: String,
     /// Op and version of each node, `ADD:1`, without repetitions.
@@ -96,43 +98,43 @@ pub struct CaseResult {
     /// The params of the op.
     #[serde(default)]
     pub params: String,
-    /// What sets it apart from others.
+    /// Tags to select the case by.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Nodes of the model.
+    /// The number of nodes of the model.
     #[serde(default)]
     pub nodes: usize,
-    /// How many of them the delegate has, those that were computed while preparing not counted.
+    /// The number of claimed nodes, without those computed while preparing.
     #[serde(default)]
     pub claimed: usize,
-    /// Whether a node of the op that it is about is among them.
+    /// Whether a node of the tested op is claimed.
     #[serde(default)]
     pub op_claimed: bool,
-    /// Why the others are not: `node 0 ADD v1: UnsupportedType: input 0 has type INT64`.
+    /// Why other nodes are not claimed: `node 0 ADD v1: UnsupportedType: input 0 has type INT64`.
     #[serde(default)]
     pub reasons: Vec<String>,
-    /// Milliseconds that everything took.
+    /// The duration of the case in milliseconds.
     #[serde(default)]
     pub ms: f64,
-    /// Microseconds of an invocation on what is tested.
+    /// Time of an invocation on the backend under test, in microseconds.
     #[serde(default)]
     pub us: Option<f64>,
-    /// Microseconds of an invocation on the CPU kernels that it is timed against.
+    /// Time of an invocation on the CPU kernels of the comparison, in microseconds.
     #[serde(default)]
     pub cpu_us: Option<f64>,
-    /// How far the worst output is off.
+    /// The differences of the worst output.
     #[serde(default)]
     pub errors: Option<ErrorStats>,
-    /// What was looked at beyond numbers.
+    /// The results of the contract checks.
     #[serde(default)]
     pub checks: Vec<Check>,
-    /// The reason why it is known to fail.
+    /// The reason of a known failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<String>,
 }
 
 impl CaseResult {
-    /// A result of which nothing more is known.
+    /// Creates a result without details.
     pub fn new(case: impl Into<String>, outcome: Outcome, detail: impl Into<String>) -> Self {
         CaseResult {
             case: case.into(),
@@ -160,54 +162,56 @@ impl CaseResult {
         }
     }
 
-    /// Failed, and not known to.
+    /// Returns whether the case failed and is not a known failure.
     pub fn is_failure(&self) -> bool {
         !self.outcome.is_fine() && self.known.is_none()
     }
 }
 
-/// One thing that was looked at beyond numbers.
+/// The result of a contract check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Check {
-    /// Which.
+    /// The name of the check.
     pub name: String,
-    /// What is wrong; empty where all is well.
+    /// The violation; empty if there is none.
     pub problem: String,
 }
 
-/// How far an output is off.
+/// The differences of an output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ErrorStats {
-    /// Which output.
+    /// The index of the output.
     pub output: usize,
-    /// In which invocation.
+    /// The index of the invocation.
     pub step: usize,
-    /// How many elements it has.
+    /// The number of elements.
     pub elements: usize,
-    /// How many of them are off by more than is allowed.
+    /// The number of elements that differ by more than is allowed.
     pub wrong: usize,
-    /// How many of them are off at all.
+    /// The number of elements that differ.
     pub off: usize,
     /// The largest absolute difference.
     #[serde(with = "number")]
     pub max_abs: f64,
-    /// The largest difference relative to what is expected there.
+    /// The largest difference relative to the expected value.
     #[serde(with = "number")]
     pub max_rel: f64,
-    /// What is allowed, where it is the same for all elements.
+    /// The allowed difference, if it is the same for all elements.
     pub allowed: Option<f64>,
-    /// How many elements are off by how much, relative to the largest expected magnitude: not at all; below 1e-9, below
-    /// 1e-8, …, below 10, more; not finite where it should be, or the other way round.
+    /// The distribution of the differences relative to the largest expected magnitude: equal; below 1e-9, below 1e-8,
+    /// …, below 10, larger; exactly one value is finite.
     pub histogram: Vec<usize>,
-    /// The first element that is wrong, or the worst where none is.
+    /// The first wrong element or, if there is none, the one with the largest difference.
     pub first: Option<Bad>,
 }
 
-/// How many bins [`ErrorStats::histogram`] has.
+/// The number of bins of [`ErrorStats::histogram`].
 pub const BINS: usize = 14;
 
 impl ErrorStats {
-    /// An output of which nothing is off.
+    /// Creates the statistics of an output without differences.
     pub fn exact(elements: usize, (output, step): (usize, usize)) -> Self {
         let mut histogram = vec![0; BINS];
         histogram[0] = elements;
@@ -225,7 +229,7 @@ impl ErrorStats {
         }
     }
 
-    /// Puts the worse of two after the other: wrong elements first, then by how far they are off in all.
+    /// Orders outputs by severity: by wrong elements, then by the largest difference.
     pub fn severity(&self) -> (usize, f64) {
         let decades = self.histogram.iter().enumerate().skip(1);
         let furthest = decades.filter(|(_, n)| **n > 0).map(|(i, _)| i).max().unwrap_or(0);
@@ -235,18 +239,26 @@ impl ErrorStats {
 
 /// An element.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Bad {
-    /// Where it is.
+    /// Its index.
     pub index: Vec<usize>,
-    /// What came out.
+    /// The computed value.
     #[serde(with = "number")]
     pub got: f64,
-    /// What is expected.
+    /// The expected value.
     #[serde(with = "number")]
     pub expected: f64,
 }
 
-/// Numbers in JSON, those that are not finite as text.
+impl Bad {
+    /// Describes the element at `index`: the computed and the expected value.
+    pub fn new(index: Vec<usize>, got: f64, expected: f64) -> Self {
+        Bad { index, got, expected }
+    }
+}
+
+/// Numbers in JSON; those that are not finite are text.
 mod number {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -297,7 +309,7 @@ mod tests {
             assert_eq!(Outcome::named(outcome.name()), Some(outcome));
             assert_eq!(serde_json::to_string(&outcome).unwrap(), format!("\"{}\"", outcome.name()));
         }
-        // What older versions wrote.
+        // The format of older versions.
         let old = r#"{"case":"a","outcome":"pass","detail":"","ops":[],"types":[],"ms":1.5}"#;
         assert_eq!(serde_json::from_str::<CaseResult>(old).unwrap().ms, 1.5);
     }

@@ -1,66 +1,26 @@
-//! How far an output is from what is expected, element by element.
+//! The differences between an output and the expected one, element by element.
 
 use delegraph_core::TensorType;
-use delegraph_core::kernel::{RuntimeTensor, Strings};
 
 use super::result::{BINS, Bad, ErrorStats};
-use crate::compare::{self, Tolerance, compare, numbers};
+use crate::compare::{self, Tolerance, compare};
 use crate::npy::trimmed;
+use crate::output::Output;
 
-/// An output's elements.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Output {
-    /// Element type.
-    pub ty: TensorType,
-    /// Shape.
-    pub shape: Vec<usize>,
-    /// It has a scale.
-    pub quantized: bool,
-    /// The elements.
-    pub bytes: Vec<u8>,
-}
-
-impl Output {
-    /// Of a tensor of an interpreter.
-    pub fn of(tensor: &RuntimeTensor) -> Self {
-        Output {
-            ty: tensor.ty,
-            shape: tensor.shape.dims().to_vec(),
-            quantized: tensor.quantization.is_some(),
-            bytes: tensor.bytes().to_vec(),
-        }
-    }
-
-    /// The elements as numbers; packed 4-bit and 2-bit types are widened, low bits first.
-    pub fn numbers(&self) -> Option<Vec<f64>> {
-        let Some(bits) = self.ty.bits().filter(|b| *b < 8) else { return numbers(self.ty, &self.bytes) };
-        let signed = self.ty != TensorType::UInt4;
-        let value = |i: usize| {
-            let raw = self.bytes.get(i * bits / 8).copied().unwrap_or(0) >> (i * bits % 8);
-            let raw = (raw & ((1 << bits) - 1)) << (8 - bits);
-            if signed { f64::from((raw as i8) >> (8 - bits)) } else { f64::from(raw >> (8 - bits)) }
-        };
-        Some((0..self.shape.iter().product()).map(value).collect())
-    }
-
-    fn strings(&self) -> Option<Strings<'_>> {
-        if self.ty == TensorType::String { Strings::parse(&self.bytes).ok() } else { None }
-    }
-}
-
-/// How exactly an output is to be what is expected.
+/// The precision that an output must have.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Rule {
-    /// As the kind of computing asks.
+    /// The precision of the kind of computation.
     Check(compare::Check),
     /// Within one tolerance.
     Within(Tolerance),
 }
 
-/// Compares an output with what is expected; `place` says which one, `(output, step)`.
+/// Compares an output with the expected one; `place` is `(output, step)`.
 ///
 /// # Errors
-/// What differs in a way that numbers do not tell: shape, type, strings.
+/// A difference in shape, type or strings.
 pub fn judge(got: &Output, want: &Output, rule: Rule, place: (usize, usize)) -> Result<ErrorStats, String> {
     if got.shape != want.shape {
         return Err(format!("output {} has shape {:?}, expected {:?}", place.0, got.shape, want.shape));
@@ -93,7 +53,7 @@ pub fn judge(got: &Output, want: &Output, rule: Rule, place: (usize, usize)) -> 
         (stats.wrong, stats.off) = (w.len(), w.len());
         return Ok(stats);
     }
-    // Complex elements are two numbers.
+    // A complex element is compared as two numbers.
     let parts = if matches!(want.ty, TensorType::Complex64 | TensorType::Complex128) { 2 } else { 1 };
     let largest = w.iter().filter(|v| v.is_finite()).fold(0f64, |m, v| m.max(v.abs()));
     let (mut worst, mut first) = (None, None);
@@ -144,7 +104,7 @@ fn checked(
     Ok(stats)
 }
 
-/// Where a difference goes in [`ErrorStats::histogram`].
+/// Returns the bin of a difference in [`ErrorStats::histogram`].
 fn bin(difference: f64, largest: f64) -> usize {
     if difference == 0.0 {
         return 0;
@@ -152,12 +112,12 @@ fn bin(difference: f64, largest: f64) -> usize {
     if !difference.is_finite() {
         return BINS - 1;
     }
-    // The decade above it: 3e-9 lies below 1e-8, which is the second bin.
+    // The next higher decade: 3e-9 is below 1e-8, which is the second bin.
     let decade = (difference / largest.max(f64::MIN_POSITIVE)).log10().floor() + 1.0;
     (decade.clamp(-9.0, 2.0) + 10.0) as usize
 }
 
-/// The index of element `i` of a tensor of this shape.
+/// Returns the index of element `i` of a tensor of this shape.
 pub(crate) fn index_of(mut i: usize, shape: &[usize]) -> Vec<usize> {
     let mut index: Vec<usize> = shape
         .iter()

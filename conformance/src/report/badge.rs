@@ -1,9 +1,9 @@
-//! `badge.svg`: the run in a few characters.
+//! `badge.svg`: a summary of the run in a few characters.
 
 use super::{Report, escape};
 use crate::engine::Outcome;
 
-/// A small picture with a label and a result.
+/// Returns a picture with a label and a result.
 pub fn badge(report: &Report) -> String {
     let failures = report.failures().count() + report.problems.len();
     let claimed = report.total - report.of(Outcome::Unsupported);
@@ -14,7 +14,7 @@ pub fn badge(report: &Report) -> String {
         n => (format!("{n} failures"), "#b3362b"),
     };
     let label = format!("conformance · {}", shortened(&report.delegate));
-    // About as wide as the letters of a sans-serif face at 11 pixels.
+    // Approximately the width of a sans-serif font at 11 pixels.
     let width = |text: &str| 12 + text.chars().count() * 13 / 2;
     let (left, right) = (width(&label), width(&text));
     let (all, middle) = (left + right, left + right / 2);
@@ -30,7 +30,7 @@ pub fn badge(report: &Report) -> String {
     )
 }
 
-/// The file's name of a plugin's path.
+/// Returns the file name of a plugin's path.
 fn shortened(delegate: &str) -> String {
     let name = delegate.split(['?', '&']).next().unwrap_or_default();
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();

@@ -1,8 +1,10 @@
-//! `results.csv`: one line a case.
+//! `results.csv`: one line per case.
+
+use delegraph_core::printable_lines;
 
 use super::Report;
 
-/// The results as a table with a header.
+/// Returns the results as a table with a header.
 pub fn csv(report: &Report) -> String {
     let mut text = String::from(
         "case,delegate,outcome,ops,types,ms,detail,op,version,type,nodes,claimed,us,baseline_us,max_abs,wrong,elements,\
@@ -38,8 +40,9 @@ pub fn csv(report: &Report) -> String {
     text
 }
 
-/// A field, in quotes where it needs them.
+/// Returns a field, printable and quoted if necessary.
 fn quoted(field: &str) -> String {
+    let field = &*printable_lines(field);
     match field.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
         false => field.into(),
@@ -54,5 +57,6 @@ mod tests {
     fn fields_are_quoted_where_they_must_be() {
         assert_eq!(quoted("a b"), "a b");
         assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(quoted("a\u{1b}[2J"), "a\\u{1b}[2J");
     }
 }

@@ -1,4 +1,4 @@
-//! Two runs, one after the other: what is new.
+//! The changes between two runs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,18 +8,19 @@ use serde::Serialize;
 use super::Report;
 use crate::engine::{CaseResult, Outcome};
 
-/// What differs between two runs.
+/// The differences between two runs.
 #[derive(Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct Diff {
-    /// Cases that fail now, and did not: name, what they were, what they are, why.
+    /// Cases that fail now and did not fail before.
     pub new_failures: Vec<Change>,
-    /// Cases that failed, and do not any more.
+    /// Cases that failed before and do not fail now.
     pub fixed: Vec<Change>,
-    /// Cases that passed and are not supported any more.
+    /// Cases that passed before and are not supported now.
     pub lost: Vec<Change>,
-    /// Cases that were not supported and pass now.
+    /// Cases that were not supported before and pass now.
     pub gained: Vec<Change>,
-    /// Cases that take much longer on what is tested.
+    /// Cases that take much longer on the backend under test.
     pub slower: Vec<Slower>,
     /// Cases that only the first run has.
     pub gone: usize,
@@ -27,21 +28,23 @@ pub struct Diff {
     pub added: usize,
 }
 
-/// A case that came out otherwise.
+/// A case with another outcome.
 #[derive(Debug, Serialize)]
+#[non_exhaustive]
 pub struct Change {
     /// Its name.
     pub case: String,
-    /// What it was; `null` for one that is new.
+    /// The previous outcome; `null` for a new case.
     pub before: Option<Outcome>,
-    /// What it is.
+    /// The current outcome.
     pub now: Outcome,
-    /// Why.
+    /// The reason.
     pub detail: String,
 }
 
 /// A case that takes longer.
 #[derive(Debug, Serialize)]
+#[non_exhaustive]
 pub struct Slower {
     /// Its name.
     pub case: String,
@@ -51,14 +54,14 @@ pub struct Slower {
     pub now_us: f64,
 }
 
-/// A case is slower where it takes this many times as long, relative to the CPU kernels in both runs, …
+/// The factor of the time relative to the CPU kernels above which a case counts as slower.
 const FACTOR: f64 = 1.5;
 
-/// … and at least this much longer: less is noise.
+/// The minimum increase that counts as slower; smaller ones are noise.
 const LEAST_US: f64 = 100.0;
 
 impl Diff {
-    /// What is new in `now`.
+    /// Returns the changes from `before` to `now`.
     pub fn of(before: &Report, now: &Report) -> Self {
         let mut diff = Diff::default();
         let mut old: BTreeMap<&str, &CaseResult> =
@@ -84,7 +87,7 @@ impl Diff {
         let failed = was.map(CaseResult::is_failure);
         match (failed, result.is_failure()) {
             (None | Some(false), true) => self.new_failures.push(change()),
-            // One that became a known failure still is one.
+            // A failure that became a known failure is not fixed.
             (Some(true), false) if result.outcome.is_fine() => self.fixed.push(change()),
             _ => {}
         }
@@ -94,7 +97,7 @@ impl Diff {
             _ => {}
         }
         let Some((was, before, now)) = was.and_then(|w| Some((w, w.us?, result.us?))) else { return };
-        // A machine that is slower altogether shows in the CPU kernels, too.
+        // A slower machine also slows down the CPU kernels.
         let machine = match (was.cpu_us, result.cpu_us) {
             (Some(before), Some(now)) if before > 0.0 => (now / before).max(1.0),
             _ => 1.0,
@@ -104,12 +107,12 @@ impl Diff {
         }
     }
 
-    /// Nothing got worse.
+    /// Returns whether nothing got worse.
     pub fn is_fine(&self) -> bool {
         self.new_failures.is_empty() && self.lost.is_empty()
     }
 
-    /// One line for people.
+    /// Returns a summary of one line.
     pub fn summary(&self) -> String {
         let parts = [
             (self.new_failures.len(), "new failures"),
@@ -124,7 +127,7 @@ impl Diff {
         shown.map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>().join(" · ")
     }
 
-    /// All of it for people.
+    /// Returns the differences as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let groups = [

@@ -1,4 +1,4 @@
-//! `junit.xml`: what build servers show.
+//! `junit.xml`: the results in the format of build servers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::{Report, escape};
 use crate::engine::{CaseResult, Outcome};
 
-/// A suite for each family of cases, a test for each case.
+/// Returns the results with a suite per family of cases, and a test per case.
 pub fn junit(report: &Report) -> String {
     let mut families: BTreeMap<&str, Vec<&CaseResult>> = BTreeMap::new();
     for result in &report.results {

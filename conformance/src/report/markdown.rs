@@ -6,10 +6,10 @@ use std::fmt::Write;
 use super::{Matrix, Report};
 use crate::report::Cell;
 
-/// What came of each type.
+/// The outcomes of each type.
 type Cells = BTreeMap<String, Cell>;
 
-/// Per op, which versions of which types are claimed and right.
+/// Returns a table of the claimed and correct versions and types per op.
 pub fn markdown(report: &Report) -> String {
     let matrix = Matrix::of(report);
     let mut text = format!("# Conformance of {}\n\n", plain(&report.delegate));
@@ -55,7 +55,7 @@ pub fn markdown(report: &Report) -> String {
     text
 }
 
-/// `1–3, 5`.
+/// Formats numbers as ranges: `1–3, 5`.
 fn ranges(numbers: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for &n in numbers {
@@ -71,7 +71,7 @@ fn ranges(numbers: &[u32]) -> String {
     }
 }
 
-/// Text that is no Markdown.
+/// Returns text without Markdown markup.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     for c in text.chars() {

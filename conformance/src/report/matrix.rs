@@ -1,24 +1,25 @@
-//! Which op runs in which version and type, and how well.
+//! The results per op, version and type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Report;
 use crate::engine::{CaseResult, Outcome};
 
-/// What came of the cases of one op in one version and type.
+/// The outcomes of the cases of one op in one version and type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cell {
     /// All cases.
     pub cases: usize,
-    /// Those that pass.
+    /// Cases that pass.
     pub passed: usize,
-    /// Those that fail.
+    /// Cases that fail.
     pub failed: usize,
-    /// Those that fail, and are known to.
+    /// Cases that fail as known.
     pub known: usize,
-    /// Those whose op the delegate has.
+    /// Cases whose op the delegate claims.
     pub claimed: usize,
-    /// Why one of the others is not supported.
+    /// The reason why one of the other cases is not supported.
     pub reason: String,
 }
 
@@ -38,8 +39,8 @@ impl Cell {
         }
     }
 
-    /// The class of the cell, from bad to nothing: `bad`, `known`, `good`, `part` (some pass, others are not supported),
-    /// `none`.
+    /// Returns the class of the cell, from worst to empty: `bad`, `known`, `good`, `part` (some pass, others are not
+    /// supported), `none`.
     pub fn class(&self) -> &'static str {
         if self.failed > 0 {
             "bad"
@@ -55,12 +56,13 @@ impl Cell {
     }
 }
 
-/// Ops with their versions against types.
+/// Ops with their versions by types.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Matrix {
-    /// The types that there are, in their usual order.
+    /// The types that occur, in their usual order.
     pub types: Vec<String>,
-    /// By op and version, the cells of the types that there are.
+    /// By op and version, the cells of the types that occur.
     pub rows: BTreeMap<(String, u32), BTreeMap<String, Cell>>,
 }
 
@@ -86,7 +88,7 @@ const ORDER: [&str; 17] = [
 ];
 
 impl Matrix {
-    /// The matrix of a run.
+    /// Returns the matrix of a run.
     pub fn of(report: &Report) -> Self {
         let mut matrix = Matrix::default();
         let mut types = BTreeSet::new();

@@ -1,10 +1,11 @@
-//! What a run gave, for machines and for people.
+//! The report of a run, as data and as text.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 
+use delegraph_core::printable_lines;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{CaseResult, Outcome};
@@ -26,39 +27,40 @@ pub use markdown::markdown;
 pub use matrix::{Cell, Matrix};
 
 /// A whole run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Report {
-    /// Who made it: `delegraph 0.1.0`.
+    /// The generator: `delegraph 0.1.0`.
     #[serde(default)]
     pub tool: String,
-    /// What was tested.
+    /// The backend under test.
     pub delegate: String,
-    /// What that ran on, where it is no CPU: adapter and driver.
+    /// The backend's device, unless it is the CPU: adapter and driver.
     #[serde(default)]
     pub device: String,
-    /// The kernels that times are compared with; empty where there are none.
+    /// The kernels that times are compared with; empty if there are none.
     #[serde(default)]
     pub baseline: String,
-    /// The folder of cases; `null` for our own.
+    /// The folder of cases; `null` for the built-in ones.
     #[serde(default)]
     pub corpus: Option<String>,
-    /// What our own cases were made from.
+    /// The seed of the built-in cases.
     #[serde(default)]
     pub seed: Option<u64>,
-    /// Seconds that the run took.
+    /// The duration of the run in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// How many cases.
+    /// The number of cases.
     pub total: usize,
-    /// How many of each outcome.
+    /// The number of cases of each outcome.
     pub counts: BTreeMap<String, usize>,
-    /// Failures that are known, and of which the reason is.
+    /// The number of known failures.
     #[serde(default)]
     pub known: usize,
-    /// What was expected and is not so.
+    /// Differences from the expectations.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// The command without what chooses among cases, to reproduce one.
+    /// The command without the selection of cases, to reproduce a result.
     #[serde(default)]
     pub command: String,
     /// Every case.
@@ -66,7 +68,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Counts what came of the cases.
+    /// Creates a report on `delegate`, with these results and without counts.
+    pub fn new(delegate: impl Into<String>, results: Vec<CaseResult>) -> Self {
+        Report { delegate: delegate.into(), results, ..Report::default() }
+    }
+
+    /// Counts the outcomes of the cases.
     pub fn count(&mut self) {
         self.total = self.results.len();
         self.counts.clear();
@@ -76,22 +83,22 @@ impl Report {
         self.known = self.results.iter().filter(|r| r.known.is_some()).count();
     }
 
-    /// How many came out so.
+    /// Returns the number of cases with this outcome.
     pub fn of(&self, outcome: Outcome) -> usize {
         self.counts.get(outcome.name()).copied().unwrap_or(0)
     }
 
-    /// Cases that failed, and are not known to.
+    /// Returns the cases that failed, without known failures.
     pub fn failures(&self) -> impl Iterator<Item = &CaseResult> {
         self.results.iter().filter(|r| r.is_failure())
     }
 
-    /// Whether all is as it should be.
+    /// Returns whether there are no failures and no differences from the expectations.
     pub fn is_fine(&self) -> bool {
         self.problems.is_empty() && self.failures().next().is_none()
     }
 
-    /// One line for people.
+    /// Returns a summary of one line.
     pub fn summary(&self) -> String {
         let failures = self.failures().count();
         let claimed = self.results.iter().filter(|r| r.op_claimed).count();
@@ -118,7 +125,7 @@ impl Report {
         parts.join(" · ")
     }
 
-    /// The command that runs one case again.
+    /// Returns the command that runs one case again.
     pub fn reproduce(&self, case: &str) -> String {
         let filter = format!("^{}$", regex::escape(case));
         format!("{} --filter {}", self.command, shell(&filter))
@@ -127,7 +134,7 @@ impl Report {
     /// Reads `results.json`.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// The defect of the file.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let mut report: Report =
@@ -136,14 +143,14 @@ impl Report {
         Ok(report)
     }
 
-    /// Writes every form of it into a folder: `results.csv`, `results.json`, `junit.xml`, `index.html` with a page for each
+    /// Writes all formats into a folder: `results.csv`, `results.json`, `junit.xml`, `index.html` with a page for each
     /// failing case in `cases/`, `support.md`, `badge.svg`.
     ///
     /// # Errors
-    /// What cannot be written.
+    /// A file cannot be written.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         fs::create_dir_all(folder)?;
-        // Each file is there whole or not at all.
+        // Each file is written completely or not at all.
         let put = |name: &str, text: &[u8]| {
             let partial = folder.join(format!(".{name}.part"));
             fs::write(&partial, text).and_then(|()| fs::rename(&partial, folder.join(name)))
@@ -157,7 +164,7 @@ impl Report {
         put("index.html", html(self).as_bytes())
     }
 
-    /// A page for each case that fails; those of an earlier run go.
+    /// Writes a page for each failed case, and removes those of an earlier run.
     fn write_cases(&self, folder: &Path) -> io::Result<()> {
         for old in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
             let ours = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.contains(html::MARK));
@@ -167,7 +174,7 @@ impl Report {
         }
         let pages = html::pages(self);
         if pages.is_empty() {
-            // Only where nothing else is in it.
+            // Succeeds only if the folder is empty.
             let _ = fs::remove_dir(folder);
             return Ok(());
         }
@@ -176,7 +183,7 @@ impl Report {
     }
 }
 
-/// A word of a shell's command line.
+/// Quotes a word for a shell's command line.
 pub fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -186,18 +193,18 @@ pub fn shell(word: &str) -> String {
     }
 }
 
-/// Text for HTML and XML: nothing in it is a tag, or ends an attribute. What XML has no place for is left out.
+/// Escapes text for HTML and XML, so that it contains no tag and does not end an attribute. Control characters are
+/// [`printable_lines`]; others that XML does not allow are removed.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in printable_lines(text).chars() {
         match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            '\n' | '\t' => escaped.push(c),
-            c if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') => escaped.push('\u{FFFD}'),
+            '\u{FFFE}' | '\u{FFFF}' => escaped.push('\u{FFFD}'),
             c => escaped.push(c),
         }
     }

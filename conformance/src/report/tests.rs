@@ -1,7 +1,7 @@
 use super::*;
 use crate::engine::{BINS, Bad, Check, ErrorStats};
 
-/// A run with one of everything, and names that would be tags.
+/// A run with one of everything, and names that contain tags.
 pub(crate) fn sample() -> Report {
     let mut results = Vec::new();
     let errors = |wrong: usize| {
@@ -68,7 +68,7 @@ pub(crate) fn sample() -> Report {
     report
 }
 
-/// What the tags of a page or a document are, without those of comments and text.
+/// The tags of a page or a document, without those in comments and text.
 fn tags(text: &str) -> Vec<&str> {
     let mut tags = Vec::new();
     for piece in text.split('<').skip(1) {
@@ -79,7 +79,7 @@ fn tags(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_page_has_everything_and_nothing_of_a_file_is_a_tag() {
+fn the_page_is_complete_and_escapes_text_of_files() {
     let report = sample();
     let page = html(&report);
     for part in
@@ -109,7 +109,7 @@ fn junit_counts_what_it_has() {
     assert_eq!(count("testcase"), report.total + 1);
     // Two mismatches, two violations, the expectation.
     assert_eq!(count("failure"), 5);
-    // Of errors, crashes, timeouts and invalid cases two each, one of which is known.
+    // Two errors, two crashes, two timeouts and two invalid cases; one of each is known.
     assert_eq!((count("error"), count("skipped")), (7, 3));
     assert!(text.contains("tests=\"17\" failures=\"5\" errors=\"7\" skipped=\"3\""), "{text}");
     assert!(!text.contains("<script>"));
@@ -122,7 +122,7 @@ fn results_are_read_as_they_were_written() {
     report.write(&folder).unwrap();
     let again = Report::read(&folder.join("results.json")).unwrap();
     assert_eq!(again.counts, report.counts);
-    // NaN is no equal of itself.
+    // NaN is not equal to itself.
     let plain = |r: &Report| r.results.iter().map(|r| (r.case.clone(), r.outcome, r.us)).collect::<Vec<_>>();
     assert_eq!(plain(&again), plain(&report));
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -157,14 +157,14 @@ fn each_failing_case_has_a_page() {
         }
         assert!(!tags(&page).contains(&"script") && !page.contains("://"), "{file}");
     }
-    // From the matrix to the first of a cell, and from there to the next.
+    // Links from the matrix to the first failure of a cell, and from there to the next one.
     assert!(
         index.contains("class=\"bad-cell\" title=") && index.contains("href=\"cases/family.conv_2d_int8")
     );
     let mismatch = files().into_iter().find(|f| f.contains("mismatch_v1")).unwrap();
     let page = fs::read_to_string(cases.join(mismatch)).unwrap();
     assert!(page.contains("index [1, 2]: got 1.5, expected NaN"), "{page}");
-    // Pages of an earlier run go, what others put there stays.
+    // Pages of an earlier run are removed; other files remain.
     fs::write(cases.join("mine.html"), "notes").unwrap();
     let mut better = sample();
     better.results.retain(|r| r.outcome.is_fine() || r.case.contains("crash"));
@@ -177,10 +177,10 @@ fn each_failing_case_has_a_page() {
 }
 
 #[test]
-fn not_every_failure_of_very_many_has_a_page() {
+fn the_number_of_pages_is_limited() {
     let mut report = sample();
     let failing = report.results.iter().find(|r| !r.outcome.is_fine()).unwrap().clone();
-    // One name but for its capitals: files of some systems would be one.
+    // Names that differ only in case share a file on some systems.
     report.results = vec![failing; 1100];
     report.results.iter_mut().enumerate().for_each(|(i, r)| {
         r.case = format!("{}/{}", if i % 2 == 0 { "A" } else { "a" }, i / 2);
@@ -193,7 +193,7 @@ fn not_every_failure_of_very_many_has_a_page() {
 }
 
 #[test]
-fn the_summary_says_it_in_one_line() {
+fn the_summary_is_one_line() {
     let report = sample();
     assert_eq!(
         report.summary(),
@@ -222,7 +222,7 @@ fn differences_between_two_runs() {
     assert!(diff.text().contains("new → crash: boom"), "{}", diff.text());
     let same = Diff::of(&before, &before);
     assert!(same.is_fine() && same.summary() == "0 new failures", "{}", same.summary());
-    // Twice as slow on a machine that is twice as slow is the same.
+    // Twice the time on a machine that is twice as slow is not slower.
     let mut slow = sample();
     for result in &mut slow.results {
         (result.us, result.cpu_us) = (result.us.map(|t| t * 20.0), result.cpu_us.map(|t| t * 20.0));

@@ -1,7 +1,9 @@
 //! Memory for tensors.
 
 use std::collections::TryReserveError;
+use std::sync::Arc;
 
+use super::budget::{Budget, Charge};
 use crate::error::{Error, Result};
 
 /// Tensors start at multiples of this many bytes: a cache line, and the widest vector register.
@@ -16,15 +18,17 @@ struct Line([u8; ALIGNMENT]);
 pub struct AlignedBuffer {
     lines: Lines,
     len: usize,
-    /// Lines before and after the bytes that nobody may write to.
+    /// Lines before and after the bytes, which no kernel may write to.
     guard: usize,
+    /// All lines.
+    charge: Charge,
 }
 
-/// Where a buffer's lines are.
+/// The storage of a buffer's lines.
 enum Lines {
     Heap(Vec<Line>),
     /// Whole pages of the system's.
-    #[cfg(any(unix, windows))]
+    #[cfg(all(feature = "mmap", any(unix, windows)))]
     Pages(memmap2::MmapMut),
 }
 
@@ -34,13 +38,14 @@ impl Default for Lines {
     }
 }
 
-/// From so many bytes on, a buffer that is not held long has pages of its own.
+/// From this number of bytes on, a buffer that is not held long has pages of its own.
+#[cfg(all(feature = "mmap", any(unix, windows)))]
 const PAGES: usize = 16 << 10;
 
 /// Lines on each side of a guarded buffer.
 const GUARD: usize = 4;
 
-/// What they hold.
+/// The value of their bytes.
 const GUARD_BYTE: u8 = 0xC5;
 
 impl AlignedBuffer {
@@ -54,34 +59,67 @@ impl AlignedBuffer {
         Ok(buffer)
     }
 
-    /// As [`AlignedBuffer::zeroed`], for bytes that are soon given up while others are taken that stay: where they are
-    /// many, the system has them back then. An allocator could keep them, for there is no telling what lies above.
+    /// An empty buffer whose memory is charged to `budget`.
+    ///
+    /// # Errors
+    /// Those of [`Budget::charge`].
+    pub fn charged(budget: &Arc<Budget>) -> Result<Self> {
+        Ok(AlignedBuffer { charge: budget.charge(0)?, ..Default::default() })
+    }
+
+    /// As [`AlignedBuffer::zeroed`], for bytes that are soon released while others stay: large buffers get pages of their
+    /// own, which return to the system. An allocator could keep them where a later allocation is above them.
     ///
     /// # Errors
     /// As there.
     pub fn passing(len: usize) -> Result<Self> {
-        #[cfg(any(unix, windows))]
-        if len >= PAGES
-            && let Some(whole) = len.checked_next_multiple_of(ALIGNMENT)
-            && let Ok(pages) = memmap2::MmapMut::map_anon(whole)
-        {
-            return Ok(AlignedBuffer { lines: Lines::Pages(pages), len, guard: 0 });
-        }
-        Self::zeroed(len)
+        AlignedBuffer::default().into_passing(len)
     }
 
-    /// As [`AlignedBuffer::zeroed`], with 256 bytes before and after that are watched: a test of a kernel sees with
-    /// [`AlignedBuffer::guards_hold`] whether it wrote there.
+    /// Drops what the buffer holds, and makes it one of [`AlignedBuffer::passing`], charged to the same budget.
     ///
     /// # Errors
-    /// As there.
+    /// As [`AlignedBuffer::zeroed`], and those of [`Budget::charge`].
+    pub(super) fn into_passing(self, len: usize) -> Result<Self> {
+        #[cfg_attr(not(all(feature = "mmap", any(unix, windows))), expect(unused_mut))]
+        let mut empty = self.emptied();
+        #[cfg(all(feature = "mmap", any(unix, windows)))]
+        if len >= PAGES
+            && let Some(whole) = len.checked_next_multiple_of(ALIGNMENT)
+        {
+            empty.charge.resize(whole)?;
+            if let Ok(pages) = memmap2::MmapMut::map_anon(whole) {
+                return Ok(AlignedBuffer { lines: Lines::Pages(pages), len, ..empty });
+            }
+        }
+        let mut buffer = empty;
+        buffer.resize(len)?;
+        Ok(buffer)
+    }
+
+    /// Gives the memory back. What the buffer later holds is charged to the same budget.
+    pub(super) fn emptied(&self) -> Self {
+        AlignedBuffer { charge: self.charge.empty(), ..Default::default() }
+    }
+
+    /// Takes the place of `other`, which is given away: what this buffer later grows to is charged to the budget of `other`.
+    pub(super) fn exchange_budget(&mut self, other: &mut Self) {
+        self.charge = std::mem::take(&mut other.charge).empty();
+    }
+
+    /// As [`AlignedBuffer::zeroed`], with 256 guard bytes before and after. A test detects with
+    /// [`AlignedBuffer::guards_hold`] whether a kernel wrote to them.
+    ///
+    /// # Errors
+    /// As [`AlignedBuffer::zeroed`].
     pub fn guarded(len: usize) -> Result<Self> {
         let mut buffer = AlignedBuffer { guard: GUARD, ..Default::default() };
         buffer.resize(len)?;
         Ok(buffer)
     }
 
-    /// Whether nobody wrote around the bytes of a [guarded](AlignedBuffer::guarded) buffer; true for any other.
+    /// Returns whether no kernel wrote around the bytes of a [guarded](AlignedBuffer::guarded) buffer; true for any
+    /// other.
     pub fn guards_hold(&self) -> bool {
         let (start, len) = (self.guard * ALIGNMENT, self.len);
         let all = self.all_bytes();
@@ -89,9 +127,13 @@ impl AlignedBuffer {
     }
 
     /// Makes the buffer `len` bytes long, keeping what it holds; new bytes are zero. Shrinking keeps the memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where memory cannot be allocated; those of [`Budget::charge`] where it is charged.
     pub fn resize(&mut self, len: usize) -> Result<()> {
         let lines = len.div_ceil(ALIGNMENT) + 2 * self.guard;
         if lines > self.all_bytes().len() / ALIGNMENT {
+            self.charge.resize(lines.saturating_mul(ALIGNMENT))?;
             self.grow(lines).map_err(|_| Error::OutOfMemory(format!("{len} bytes for a tensor")))?;
         }
         if len > self.len {
@@ -110,9 +152,10 @@ impl AlignedBuffer {
     }
 
     fn grow(&mut self, lines: usize) -> std::result::Result<(), TryReserveError> {
+        #[allow(clippy::infallible_destructuring_match)] // Without `mmap` there is only one variant.
         let heap = match &mut self.lines {
             Lines::Heap(heap) => heap,
-            #[cfg(any(unix, windows))]
+            #[cfg(all(feature = "mmap", any(unix, windows)))]
             Lines::Pages(pages) => {
                 let mut heap = Vec::new();
                 heap.try_reserve_exact(lines)?;
@@ -126,13 +169,13 @@ impl AlignedBuffer {
         Ok(())
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         let start = self.guard * ALIGNMENT;
         &self.all_bytes()[start..start + self.len]
     }
 
-    /// The bytes, to be written.
+    /// Returns the bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let (start, len) = (self.guard * ALIGNMENT, self.len);
         &mut self.all_bytes_mut()[start..start + len]
@@ -141,7 +184,7 @@ impl AlignedBuffer {
     fn all_bytes(&self) -> &[u8] {
         match &self.lines {
             Lines::Heap(heap) => bytemuck::cast_slice(heap),
-            #[cfg(any(unix, windows))]
+            #[cfg(all(feature = "mmap", any(unix, windows)))]
             Lines::Pages(pages) => pages,
         }
     }
@@ -149,12 +192,12 @@ impl AlignedBuffer {
     fn all_bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.lines {
             Lines::Heap(heap) => bytemuck::cast_slice_mut(heap),
-            #[cfg(any(unix, windows))]
+            #[cfg(all(feature = "mmap", any(unix, windows)))]
             Lines::Pages(pages) => pages,
         }
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }

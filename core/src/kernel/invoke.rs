@@ -1,19 +1,21 @@
-//! What a kernel sees while it runs.
+//! The context of a kernel's `invoke`.
+
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::strings::{self, Strings};
-use super::{Host, Parallel, Persistent, Placement, RuntimeTensor, Temporary};
+use super::{Budget, Host, Parallel, Persistent, Placement, RuntimeTensor, Temporary};
 use crate::error::{Error, Result};
-use crate::graph::TensorId;
-use crate::shape::Shape;
+use crate::graph::strings::{self, Strings};
 use crate::types::Element;
+use crate::types::Shape;
+use crate::types::TensorId;
 
-/// What a kernel sees while it runs.
+/// The context of a kernel's `invoke`.
 ///
-/// Inputs and outputs are handed out as slices that live as long as the invocation, so that a kernel can hold all
-/// of them at once. That is sound because every tensor that is handed out to be written is handed out once, and is
-/// never one that is read: an input that output 0 is written over is not handed out at all.
+/// Inputs and outputs are returned as slices that live as long as the invocation, so that a kernel can hold all of them
+/// at once. This is sound because a tensor that is returned for writing is returned once, and never for reading: an
+/// input that output 0 overwrites is not returned at all.
 pub struct InvokeContext<'a> {
     inputs: &'a [Option<TensorId>],
     outputs: &'a [TensorId],
@@ -29,14 +31,14 @@ pub struct InvokeContext<'a> {
 }
 
 impl<'a> InvokeContext<'a> {
-    /// A context for one invocation of a node.
+    /// Creates a context for one invocation of a node.
     ///
     /// # Safety
     /// - Every id is below `tensors.len()`; no output is also an input.
     /// - The data of outputs, inputs and temporaries do not overlap, except that inputs may overlap inputs, and that one
     ///   input may be the very memory of output 0, begin and length; no other input then overlaps it.
     /// - Each temporary is valid for reads and writes of its length for `'a`, starts at a multiple of 64, and
-    ///   nobody else uses it.
+    ///   no other reference to it exists.
     pub unsafe fn new(
         inputs: &'a [Option<TensorId>],
         outputs: &'a [TensorId],
@@ -59,13 +61,13 @@ impl<'a> InvokeContext<'a> {
         }
     }
 
-    /// How many inputs, those left out included.
-    pub fn num_inputs(&self) -> usize {
+    /// Returns the number of inputs, those left out included.
+    pub fn input_count(&self) -> usize {
         self.inputs.len()
     }
 
-    /// How many outputs.
-    pub fn num_outputs(&self) -> usize {
+    /// Returns the number of outputs.
+    pub fn output_count(&self) -> usize {
         self.outputs.len()
     }
 
@@ -79,19 +81,32 @@ impl<'a> InvokeContext<'a> {
         &mut *self.host
     }
 
-    /// True when the node has input `i`.
+    /// What the interpreter may use. Memory whose size depends on data is made by it, see [`Budget::filled`].
+    pub fn budget(&self) -> &Arc<Budget> {
+        self.host.budget()
+    }
+
+    /// Polls for the end of the invocation. Kernels that may run for more than about 50 ms call it between chunks of work.
+    ///
+    /// # Errors
+    /// Those of [`Budget::check`].
+    pub fn check_interrupted(&self) -> Result<()> {
+        self.host.budget().check()
+    }
+
+    /// Returns true when the node has input `i`.
     pub fn has_input(&self, i: usize) -> bool {
         self.inputs.get(i).copied().flatten().is_some()
     }
 
-    /// The elements of input `i`.
+    /// Returns the elements of input `i`.
     pub fn input<T: Element>(&mut self, i: usize) -> Result<&'a [T]> {
         self.tensors[self.input_id(i)?.0].check_type::<T>()?;
         cast(self.input_bytes(i)?)
     }
 
-    /// The elements of input `i`; `None` where output 0 is written over them, and holds them until it is. Only inputs
-    /// of which the kernel said that they [may be](super::PrepareContext::may_overwrite) are.
+    /// Returns the elements of input `i`; `None` if output 0 is written over them, and holds them until it is. Only
+    /// inputs that the kernel declared as [overwritable](super::PrepareContext::may_overwrite) are.
     pub fn input_unless_overwritten<T: Element>(&mut self, i: usize) -> Result<Option<&'a [T]>> {
         let id = self.input_id(i)?;
         self.tensors[id.0].check_type::<T>()?;
@@ -104,40 +119,37 @@ impl<'a> InvokeContext<'a> {
         if self.is_overwritten(id) { Ok(None) } else { self.input_bytes(i).map(Some) }
     }
 
-    /// The elements of input `i`, if the node has it.
+    /// Returns the elements of input `i`, if the node has it.
     pub fn optional_input<T: Element>(&mut self, i: usize) -> Result<Option<&'a [T]>> {
         if self.has_input(i) { self.input(i).map(Some) } else { Ok(None) }
     }
 
-    /// The bytes of input `i`.
+    /// Returns the bytes of input `i`.
     pub fn input_bytes(&mut self, i: usize) -> Result<&'a [u8]> {
         let id = self.readable(i)?;
         let tensor = &self.tensors[id.0];
         let (data, len) = tensor.raw();
         if tensor.placement() == Placement::Variable {
-            if self.written.contains(&id) {
-                return Err(Error::State(format!("variable \"{}\" is being written", tensor.name)));
-            }
             self.read.push(id);
         }
         if tensor.placement() == Placement::Released {
             return Err(Error::State(format!(
-                "constant \"{}\" was given back, as all kernels said that they are done with it",
+                "constant \"{}\" was released, as all kernels declared that they are done with it",
                 tensor.name
             )));
         }
-        // SAFETY: `data` is valid for `len` bytes as long as the tensor keeps its data, which nobody changes during
-        // `'a` but `resize_output`, which refuses inputs. Nobody writes to it: outputs overlap no inputs (see `new`)
-        // but one that `readable` refuses, and a variable that was handed out to be written is refused above.
+        // SAFETY: `data` is valid for `len` bytes as long as the tensor keeps its data, which only
+        // `resize_output` changes during `'a`, and it refuses inputs. No `&mut` to it exists: outputs overlap no inputs (see `new`)
+        // but one that `readable` refuses, as it refuses a variable that was handed out to be written.
         Ok(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } })
     }
 
-    /// Input `i` with its shape and type, unless output 0 is written over it.
+    /// Input `i` with its shape and type, unless output 0 is written over it or it was handed out to be written.
     pub fn input_tensor(&self, i: usize) -> Result<&RuntimeTensor> {
         self.readable(i).map(|id| &self.tensors[id.0])
     }
 
-    /// The shape of input `i`.
+    /// Returns the shape of input `i`.
     pub fn input_shape(&self, i: usize) -> Result<&Shape> {
         self.input_id(i).map(|id| &self.tensors[id.0].shape)
     }
@@ -147,26 +159,26 @@ impl<'a> InvokeContext<'a> {
         self.output_id(i).map(|id| &self.tensors[id.0].shape)
     }
 
-    /// The elements of output `i`, to be written. Each output is handed out once.
+    /// Returns the elements of output `i`, to be written. Each output is handed out once.
     pub fn output<T: Element>(&mut self, i: usize) -> Result<&'a mut [T]> {
         let id = self.output_id(i)?;
         self.tensors[id.0].check_type::<T>()?;
         cast_mut(self.output_bytes(i)?)
     }
 
-    /// The bytes of output `i`, to be written. Each output is handed out once.
+    /// Returns the bytes of output `i`, to be written. Each output is handed out once.
     pub fn output_bytes(&mut self, i: usize) -> Result<&'a mut [u8]> {
         let id = self.output_id(i)?;
         self.take(id)
     }
 
-    /// The elements of input `i`, which must be a variable, to be read and written.
+    /// Returns the elements of input `i`, which must be a variable, to be read and written.
     pub fn variable<T: Element>(&mut self, i: usize) -> Result<&'a mut [T]> {
         self.input_tensor(i)?.check_type::<T>()?;
         cast_mut(self.variable_bytes(i)?)
     }
 
-    /// The bytes of input `i`, which must be a variable, to be read and written.
+    /// Returns the bytes of input `i`, which must be a variable, to be read and written.
     pub fn variable_bytes(&mut self, i: usize) -> Result<&'a mut [u8]> {
         let id = self.input_id(i)?;
         let tensor = &self.tensors[id.0];
@@ -197,7 +209,7 @@ impl<'a> InvokeContext<'a> {
         tensor.allocate_bytes(Placement::Dynamic, bytes)
     }
 
-    /// The strings of input `i`.
+    /// Returns the strings of input `i`.
     pub fn strings(&mut self, i: usize) -> Result<Strings<'a>> {
         let bytes = self.input_bytes(i)?;
         self.input_tensor(i)?.check_strings(bytes)
@@ -213,7 +225,7 @@ impl<'a> InvokeContext<'a> {
         Ok(())
     }
 
-    /// A temporary of `T`. Each is handed out once; what it holds is left over from other uses.
+    /// Returns a temporary of `T`. Each is handed out once; what it holds is left over from other uses.
     pub fn temporary<T: Element>(&mut self, temporary: Temporary) -> Result<&'a mut [T]> {
         let bit = u32::try_from(temporary.0).ok().and_then(|i| 1u64.checked_shl(i));
         let (Some(bit), Some(&(data, len))) = (bit, self.temporaries.get(temporary.0)) else {
@@ -290,8 +302,8 @@ impl<'a> InvokeContext<'a> {
         }
         self.written.push(id);
         let (data, len) = tensor.raw();
-        // SAFETY: `data` is valid for reads and writes of `len` bytes: the tensor is not constant. It is handed out
-        // once (`written`), was not handed out to be read (`read`), and overlaps nothing else (see `new`).
+        // SAFETY: `data` is valid for reads and writes of `len` bytes, because the tensor is not constant. It is
+        // returned once (`written`), was not returned for reading (`read`), and overlaps no other memory (see `new`).
         Ok(if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(data, len) } })
     }
 
@@ -302,9 +314,12 @@ impl<'a> InvokeContext<'a> {
         to == from && to_len > 0 && from_len > 0
     }
 
-    /// Input `i`, which is not written over.
+    /// Input `i`, which is not written over and was not handed out to be written.
     fn readable(&self, i: usize) -> Result<TensorId> {
         let id = self.input_id(i)?;
+        if self.written.contains(&id) {
+            return Err(Error::State(format!("variable \"{}\" is being written", self.tensors[id.0].name)));
+        }
         if self.is_overwritten(id) {
             let name = &self.tensors[id.0].name;
             return Err(Error::State(format!("input {i} (\"{name}\") is overwritten by the output")));
@@ -338,4 +353,136 @@ fn cast_mut<T: Element>(bytes: &mut [u8]) -> Result<&mut [T]> {
         return Ok(&mut []);
     }
     bytemuck::try_cast_slice_mut(bytes).map_err(|e| Error::State(format!("tensor of {}: {e}", T::TYPE)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Subgraph, Tensor};
+    use crate::kernel::{AlignedBuffer, Resources, Serial};
+    use crate::types::TensorType;
+
+    /// A host without other subgraphs.
+    #[derive(Default)]
+    struct Alone(Resources);
+
+    impl Host for Alone {
+        fn resources(&mut self) -> &mut Resources {
+            &mut self.0
+        }
+
+        fn subgraph(&self, _: usize) -> Option<&Subgraph> {
+            None
+        }
+
+        fn prepare_callee(&mut self, _: usize, _: &[Shape]) -> Result<Vec<Option<Shape>>> {
+            Err(Error::State("no subgraphs".into()))
+        }
+
+        fn reset_callee(&mut self, _: usize) -> Result<()> {
+            Err(Error::State("no subgraphs".into()))
+        }
+
+        fn call(&mut self, _: usize, _: &[&RuntimeTensor]) -> Result<Vec<&RuntimeTensor>> {
+            Err(Error::State("no subgraphs".into()))
+        }
+    }
+
+    /// A constant, a variable, an output with memory and an output whose shape depends on data.
+    fn tensors() -> Vec<RuntimeTensor> {
+        let tensor = |name| RuntimeTensor::new(&Tensor::new(name, TensorType::Float32, [2]));
+        let mut tensors: Vec<_> = ["constant", "state", "sum", "dynamic"].map(tensor).into();
+        tensors[0].set_constant_copy(bytemuck::cast_slice(&[1.0f32, 2.0])).unwrap();
+        tensors[1].allocate(Placement::Variable).unwrap();
+        tensors[2].allocate(Placement::Dynamic).unwrap();
+        tensors[3].allocate(Placement::Dynamic).unwrap();
+        tensors
+    }
+
+    /// Runs `f` with the constant as inputs 0 and 2, the variable as input 1, and one temporary of 8 bytes.
+    fn with_context(tensors: &mut [RuntimeTensor], f: impl FnOnce(&mut InvokeContext<'_>)) {
+        let inputs = [Some(TensorId(0)), Some(TensorId(1)), Some(TensorId(0)), None];
+        let outputs = [TensorId(2), TensorId(3)];
+        let mut scratch = AlignedBuffer::zeroed(8).unwrap();
+        let temporaries = [(scratch.bytes_mut().as_mut_ptr(), 8)];
+        let mut host = Alone::default();
+        // SAFETY: the ids are below four, no output is an input, every tensor and the temporary have memory of their
+        // own, which outlives the context and starts at a multiple of 64 (`AlignedBuffer`).
+        let mut cx =
+            unsafe { InvokeContext::new(&inputs, &outputs, tensors, &temporaries, &Serial, &mut host) };
+        f(&mut cx);
+    }
+
+    #[test]
+    fn all_operands_can_be_held_at_once() {
+        let mut tensors = tensors();
+        for round in 1..=2 {
+            with_context(&mut tensors, |cx| {
+                let (a, b) = (cx.input::<f32>(0).unwrap(), cx.input::<f32>(2).unwrap());
+                let state = cx.variable::<f32>(1).unwrap();
+                let scratch = cx.temporary::<f32>(Temporary(0)).unwrap();
+                let sum = cx.output::<f32>(0).unwrap();
+                cx.resize_output(1, [3]).unwrap();
+                let dynamic = cx.output::<f32>(1).unwrap();
+                for i in 0..2 {
+                    scratch[i] = a[i] + b[i];
+                    state[i] += scratch[i];
+                    sum[i] = state[i];
+                }
+                dynamic.fill(sum[1]);
+                assert_eq!(a, [1.0, 2.0]);
+            });
+            let expected = [2.0 * round as f32, 4.0 * round as f32];
+            assert_eq!(tensors[2].elements::<f32>().unwrap(), expected);
+            assert_eq!(tensors[3].elements::<f32>().unwrap(), [expected[1]; 3]);
+        }
+    }
+
+    #[test]
+    fn memory_is_handed_out_to_be_written_once() {
+        with_context(&mut tensors(), |cx| {
+            let first = cx.output::<f32>(0).unwrap();
+            assert!(cx.output_bytes(0).is_err() && cx.resize_output(0, [9]).is_err());
+            first.fill(1.0);
+            assert!(cx.temporary::<f32>(Temporary(0)).is_ok() && cx.temporary::<f32>(Temporary(0)).is_err());
+            assert!(
+                cx.persistent::<f32>(Persistent(0)).is_err() && cx.temporary::<f32>(Temporary(1)).is_err()
+            );
+        });
+    }
+
+    #[test]
+    fn a_variable_is_read_or_written() {
+        with_context(&mut tensors(), |cx| {
+            let state = cx.variable::<f32>(1).unwrap();
+            // Not through the tensor either: its bytes would be those that `state` may write.
+            assert!(cx.input_tensor(1).is_err());
+            assert!(cx.input::<f32>(1).is_err() && cx.variable::<f32>(1).is_err());
+            state.fill(1.0);
+        });
+        with_context(&mut tensors(), |cx| {
+            let state = cx.input::<f32>(1).unwrap();
+            assert!(cx.variable::<f32>(1).is_err());
+            assert_eq!(state, [0.0, 0.0]);
+        });
+        with_context(&mut tensors(), |cx| assert!(cx.variable::<f32>(0).is_err(), "a constant"));
+    }
+
+    #[test]
+    fn an_input_that_the_output_is_written_over_is_not_handed_out() {
+        let mut memory = AlignedBuffer::zeroed(8).unwrap();
+        let data = memory.bytes_mut().as_mut_ptr();
+        let mut tensors = tensors();
+        for i in [0, 2] {
+            // SAFETY: the memory outlives the tensors' use below, and has no other references during that time.
+            unsafe { tensors[i].set_data(Placement::Arena, data, 8) };
+        }
+        with_context(&mut tensors, |cx| {
+            let output = cx.output::<f32>(0).unwrap();
+            assert!(cx.input::<f32>(0).is_err() && cx.input_tensor(2).is_err());
+            assert!(cx.input_unless_overwritten::<f32>(0).unwrap().is_none());
+            output.fill(3.0);
+        });
+        assert_eq!(tensors[2].elements::<f32>().unwrap(), [3.0; 2]);
+    }
 }

@@ -1,6 +1,6 @@
-//! What runs a node: the [`Kernel`] trait, the contexts handed to it, and the tensors behind them.
+//! Kernels: the [`Kernel`] trait, the contexts passed to it, and runtime tensors.
 //!
-//! A kernel's life has the four steps of the field's C interface:
+//! A kernel has the four steps of TFLite's C interface:
 //!
 //! | C interface | here |
 //! |---|---|
@@ -9,51 +9,54 @@
 //! | `invoke` | [`Kernel::invoke`] |
 //! | `free` | `Drop` |
 
+use std::sync::Arc;
+
 use crate::error::Result;
 use crate::flex;
 use crate::graph::{Node, Subgraph};
 
+mod budget;
 mod buffer;
 mod invoke;
 mod prepare;
 mod resources;
 mod shared;
-mod strings;
 mod tensor;
 
+pub use crate::graph::Strings;
+pub use budget::{Budget, Charge, Charged};
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use invoke::InvokeContext;
 pub use prepare::{Persistent, PrepareContext, Temporary, TensorView};
 pub use resources::{Entries, Resources, SavedVariables, Table, Variable};
-pub use shared::Shared;
-pub use strings::Strings;
+pub use shared::SharedWeights;
 pub use tensor::{Placement, RuntimeTensor};
 
 /// Runs one node. Nothing may be allocated in `invoke` once shapes are known.
 pub trait Kernel: Send {
-    /// Checks types, packs weights, asks for temporaries. For builtin ops the outputs already have the inferred
+    /// Checks types, packs weights, and requests temporaries. For builtin ops the outputs already have the inferred
     /// types and shapes; custom ops set them here.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for a type or param that the kernel does not do.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for a type or param that the kernel does not support.
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()>;
 
     /// Computes the outputs from the inputs.
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()>;
 
-    /// True when output 0 is input 0's bytes under another shape: then the two may share memory and `invoke` is
+    /// Returns true when output 0 is input 0's bytes under another shape: then the two may share memory and `invoke` is
     /// skipped where they do.
     fn is_view(&self) -> bool {
         false
     }
 
-    /// True when the outputs depend on the shapes of the inputs alone. Such a node is computed while preparing.
+    /// Returns true when the outputs depend on the shapes of the inputs alone. Such a node is computed while preparing.
     fn needs_shapes_only(&self) -> bool {
         false
     }
 }
 
-/// What a kernel is built from.
+/// The information from which a kernel is created.
 #[derive(Debug, Clone, Copy)]
 pub struct InitContext<'a> {
     /// The node, with its typed params.
@@ -65,25 +68,53 @@ pub struct InitContext<'a> {
 }
 
 impl<'a> InitContext<'a> {
-    /// The options of a custom op as a FlexBuffer map, which most are. Kernels of ops whose options are anything else
+    /// Returns the options of a custom op as a FlexBuffer map, the usual format. Kernels of ops with another format
     /// read [`InitContext::custom_options`].
     ///
     /// # Errors
-    /// [`Error::InvalidNode`](crate::Error::InvalidNode) where they are no map.
+    /// [`Error::InvalidNode`](crate::Error::InvalidNode) if the options are not a map.
     pub fn options(&self) -> Result<flex::Map<'a>> {
         flex::Map::parse(self.custom_options)
     }
 }
 
-/// Splits work over threads. `core` has no threads of its own; the interpreter hands them in.
-pub trait Parallel: Send + Sync {
-    /// How many threads work, the caller included; at least 1.
+/// Splits work over threads. `core` has no threads of its own; the interpreter passes them to kernels.
+///
+/// # Safety
+/// Kernels give each task its own part of an output, so an implementation of [`Parallel::run`]
+/// - calls `f` with numbers below `tasks` only, and with no number twice;
+/// - returns or unwinds only after every call of `f` has ended, and does not keep `f`.
+///
+/// ```compile_fail,E0200
+/// use delegraph_core::kernel::Parallel;
+///
+/// struct Twice;
+///
+/// // Two calls with one number would write one part of an output from two places.
+/// impl Parallel for Twice {
+///     fn threads(&self) -> usize {
+///         1
+///     }
+///
+///     fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+///         (0..tasks).chain(0..tasks).for_each(f);
+///     }
+/// }
+/// ```
+pub unsafe trait Parallel: Send + Sync {
+    /// Returns the number of threads that work, including the caller; at least 1.
     fn threads(&self) -> usize;
 
     /// Runs `f(0)`, …, `f(tasks - 1)`, in any order and possibly at the same time; returns when all are done.
     fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync));
 
-    /// Whether a task panicked on another thread since the last call: then what was computed is unusable.
+    /// Returns whether the work is to end. Kernels with long loops poll it between chunks and leave out the rest: what they
+    /// computed is not used then.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+
+    /// Returns whether a task panicked since the last call. What was computed is unusable then.
     fn take_panicked(&self) -> bool {
         false
     }
@@ -93,7 +124,8 @@ pub trait Parallel: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Serial;
 
-impl Parallel for Serial {
+// SAFETY: `run` calls `f` once per number, on the calling thread.
+unsafe impl Parallel for Serial {
     fn threads(&self) -> usize {
         1
     }
@@ -103,9 +135,9 @@ impl Parallel for Serial {
     }
 }
 
-/// What the interpreter does for kernels that reach beyond their node: variables and other subgraphs.
+/// Services of the interpreter for kernels whose effects go beyond their node: variables and other subgraphs.
 pub trait Host {
-    /// The resource variables of the interpreter.
+    /// Returns the resource variables of the interpreter.
     fn resources(&mut self) -> &mut Resources;
 
     /// Subgraph `index` of the model, as the file has it.
@@ -113,22 +145,31 @@ pub trait Host {
 
     /// Prepares subgraph `index` for inputs of these shapes; returns the shapes of its outputs, `None` where they
     /// depend on data.
-    fn prepare_callee(&mut self, index: usize, inputs: &[crate::Shape]) -> Result<Vec<Option<crate::Shape>>>;
+    fn prepare_callee(
+        &mut self,
+        index: usize,
+        inputs: &[crate::types::Shape],
+    ) -> Result<Vec<Option<crate::types::Shape>>>;
 
-    /// Lets the variable tensors of subgraph `index` begin anew.
+    /// Resets the variable tensors of subgraph `index`.
     fn reset_callee(&mut self, index: usize) -> Result<()>;
 
     /// Runs subgraph `index` on `inputs`, tensors of the caller; returns its outputs, valid until the next call.
     fn call(&mut self, index: usize, inputs: &[&RuntimeTensor]) -> Result<Vec<&RuntimeTensor>>;
 
-    /// Where the kernel that is being prepared finds what others made of the same constants: the model's shared things,
-    /// and subgraph and node. `None` where its constants depend on more than the model.
-    fn shared(&self) -> Option<(&Shared, (usize, usize))> {
+    /// Returns the model's packed weights, and subgraph and node of the kernel that is being prepared. `None` where its
+    /// constants depend on more than the model.
+    fn shared(&self) -> Option<(Arc<SharedWeights>, (usize, usize))> {
         None
     }
 
-    /// Whether the application wants the invocation to end. A kernel that takes long asks now and then, and returns
-    /// [`Error::Cancelled`](crate::Error::Cancelled) where it does.
+    /// What the interpreter may use: memory that kernels allocate is charged to it, and kernels that take long poll it.
+    fn budget(&self) -> &Arc<Budget> {
+        Budget::unlimited()
+    }
+
+    /// Returns whether the application requested the end of the invocation. A kernel with a long run time checks this
+    /// periodically, and returns [`Error::Cancelled`](crate::Error::Cancelled).
     fn is_cancelled(&self) -> bool {
         false
     }

@@ -1,16 +1,16 @@
-//! What a kernel sees while it prepares.
+//! The context of a kernel's `prepare`.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Host, RuntimeTensor};
+use super::{Budget, Host, RuntimeTensor};
 use crate::error::{Error, Result, tensor_name};
 use crate::graph::TensorId;
 use crate::ops::{InferContext, InferTensor, Params, WrongParams};
-use crate::quantization::Quantization;
-use crate::shape::Shape;
+use crate::types::Quantization;
+use crate::types::Shape;
 use crate::types::{Element, TensorType};
 
 /// Memory that a kernel needs while it runs; its contents do not outlive `invoke`.
@@ -26,12 +26,12 @@ pub struct Persistent(pub(crate) usize);
 pub struct TensorView<'a> {
     tensor: &'a RuntimeTensor,
     known: bool,
-    /// What it is to the node: "input" or "output", and its number.
+    /// The role in the node: "input" or "output", and its number.
     role: (&'static str, usize),
 }
 
 impl<'a> TensorView<'a> {
-    /// Its name, possibly empty.
+    /// Returns the name, possibly empty.
     pub fn name(&self) -> &'a str {
         &self.tensor.name
     }
@@ -54,7 +54,7 @@ impl<'a> TensorView<'a> {
     /// Scale and zero point.
     ///
     /// # Errors
-    /// Where the tensor is not quantized per tensor.
+    /// If the tensor is not quantized per tensor.
     pub fn scale_zero_point(&self) -> Result<(f32, i32)> {
         self.tensor.scale_zero_point().ok_or_else(|| {
             Error::InvalidNode(format!(
@@ -64,7 +64,7 @@ impl<'a> TensorView<'a> {
         })
     }
 
-    /// What it is to the node, for messages: `input 0 ("image")`.
+    /// Returns the role in the node, for messages: `input 0 ("image")`.
     pub fn describe(&self) -> String {
         let (role, number) = self.role;
         format!("{role} {number} ({})", tensor_name(self.name(), number))
@@ -83,10 +83,10 @@ impl<'a> TensorView<'a> {
         Err(Error::Unsupported(text))
     }
 
-    /// Its dimensions, of which there must be `R`.
+    /// Returns the dimensions, of which there must be `R`.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`], with operand, name and shape, and what is wanted.
+    /// [`Error::InvalidNode`], with operand, name, shape, and the required rank.
     pub fn dims<const R: usize>(self) -> Result<[usize; R]> {
         self.shape().dims().try_into().map_err(|_| {
             let text = format!("{} has the shape {}, wanted {R} dimensions", self.describe(), self.shape());
@@ -107,29 +107,29 @@ impl<'a> TensorView<'a> {
         Err(Error::InvalidNode(text))
     }
 
-    /// The tensor itself: sparsity, raw bytes.
+    /// Returns the tensor itself: sparsity, raw bytes.
     pub fn tensor(&self) -> &'a RuntimeTensor {
         self.tensor
     }
 
-    /// True when its data is known before `invoke`.
+    /// Returns true when its data is known before `invoke`.
     pub fn is_known(&self) -> bool {
         self.known || self.tensor.is_constant()
     }
 
-    /// Its elements, where they are known before `invoke`. An operand that decides about a shape (paddings, a
-    /// permutation) is always known in `prepare`: nodes for which it is not are prepared as soon as it is.
+    /// Returns the elements, if they are known before `invoke`. An operand that determines a shape (paddings, a
+    /// permutation) is always known in `prepare`: nodes for which it is not known are prepared as soon as it is.
     pub fn constant<T: Element>(&self) -> Result<Option<&'a [T]>> {
         if self.is_known() { self.tensor.elements().map(Some) } else { Ok(None) }
     }
 
-    /// Its bytes, where they are known before `invoke`.
+    /// Returns the bytes, if they are known before `invoke`.
     pub fn constant_bytes(&self) -> Option<&'a [u8]> {
         self.is_known().then(|| self.tensor.bytes())
     }
 }
 
-/// What a kernel sees while it prepares.
+/// The context of a kernel's `prepare`.
 pub struct PrepareContext<'a> {
     params: &'a Params,
     version: u32,
@@ -140,7 +140,7 @@ pub struct PrepareContext<'a> {
     threads: usize,
     host: &'a mut dyn Host,
     temporaries: SmallVec<[usize; 4]>,
-    /// Which of them are persistent; `None` where nothing can be.
+    /// The persistent requests; `None` if persistent memory is not available.
     persistent: Option<SmallVec<[usize; 2]>>,
     data_dependent: SmallVec<[TensorId; 2]>,
     done_with_constants: bool,
@@ -149,8 +149,8 @@ pub struct PrepareContext<'a> {
 }
 
 impl<'a> PrepareContext<'a> {
-    /// A context for a node. Every id must be below `tensors.len()`. `known` says that all inputs have their data
-    /// already, constant or not: then `prepare` is called before every `invoke`.
+    /// Creates a context for a node. Every id must be below `tensors.len()`. `known`: all inputs have their data
+    /// already, constant or not; then `prepare` is called before every `invoke`.
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         params: &'a Params,
@@ -181,15 +181,15 @@ impl<'a> PrepareContext<'a> {
         }
     }
 
-    /// Lets the kernel ask for persistent memory. Whoever calls this keeps it, in place of the temporaries of the numbers
-    /// that [`PrepareContext::persistent_requests`] gives.
+    /// Lets the kernel ask for persistent memory. The caller keeps it, in place of the temporaries whose numbers
+    /// [`PrepareContext::persistent_requests`] returns.
     #[must_use]
     pub fn with_persistent_memory(mut self) -> Self {
         self.persistent = Some(SmallVec::new());
         self
     }
 
-    /// The node's typed params.
+    /// Returns the node's typed params.
     pub fn params<T>(&self) -> Result<&'a T>
     where
         &'a T: TryFrom<&'a Params, Error = WrongParams>,
@@ -197,23 +197,23 @@ impl<'a> PrepareContext<'a> {
         Ok(self.params.try_into()?)
     }
 
-    /// The version of the op that the model asks for.
+    /// Returns the version of the op in the model.
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// How many threads `invoke` will have.
+    /// Returns how many threads `invoke` will have.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// How many inputs, those left out included.
-    pub fn num_inputs(&self) -> usize {
+    /// Returns the number of inputs, those left out included.
+    pub fn input_count(&self) -> usize {
         self.inputs.len()
     }
 
-    /// How many outputs.
-    pub fn num_outputs(&self) -> usize {
+    /// Returns the number of outputs.
+    pub fn output_count(&self) -> usize {
         self.outputs.len()
     }
 
@@ -222,7 +222,7 @@ impl<'a> PrepareContext<'a> {
     /// # Errors
     /// [`Error::InvalidNode`] with how many there are and how many are wanted.
     pub fn ensure_counts(&self, inputs: usize, outputs: usize) -> Result<()> {
-        let (has_inputs, has_outputs) = (self.num_inputs(), self.num_outputs());
+        let (has_inputs, has_outputs) = (self.input_count(), self.output_count());
         if (has_inputs, has_outputs) == (inputs, outputs) {
             return Ok(());
         }
@@ -237,7 +237,7 @@ impl<'a> PrepareContext<'a> {
     /// Input `i`.
     ///
     /// # Errors
-    /// Where the node does not have it.
+    /// If the node does not have it.
     pub fn input(&self, i: usize) -> Result<TensorView<'_>> {
         self.optional_input(i).ok_or_else(|| Error::InvalidNode(format!("input {i} is missing")))
     }
@@ -248,10 +248,10 @@ impl<'a> PrepareContext<'a> {
         self.tensors.get(id.0).map(|tensor| TensorView { tensor, known: self.known, role: ("input", i) })
     }
 
-    /// The tensor of the subgraph that a quantization names as its scales or zero points.
+    /// Returns the tensor of the subgraph that a quantization names as its scales or zero points.
     ///
     /// # Errors
-    /// Where there is none, or its data is not constant.
+    /// If there is none, or its data is not constant.
     pub fn quantization_tensor(&self, index: usize) -> Result<&RuntimeTensor> {
         let tensor = self.tensors.get(index).filter(|tensor| tensor.is_constant());
         tensor.ok_or_else(|| Error::InvalidNode(format!("tensor {index} holds no constant scales")))
@@ -273,7 +273,7 @@ impl<'a> PrepareContext<'a> {
         Ok(())
     }
 
-    /// Says that the shape of output `i` depends on data: `invoke` will resize it.
+    /// Declares that the shape of output `i` depends on data: `invoke` will resize it.
     pub fn set_output_data_dependent(&mut self, i: usize) -> Result<()> {
         let id = *self.outputs.get(i).ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))?;
         if !self.data_dependent.contains(&id) {
@@ -295,12 +295,12 @@ impl<'a> PrepareContext<'a> {
         Ok(self.temporary(bytes))
     }
 
-    /// Asks for `bytes` bytes that keep what they hold from one invocation to the next. They are zero at first. Where a
-    /// later `prepare` asks for persistent memory of other sizes, all of the node's is zero again. What `reset_variables` is to forget belongs in a variable tensor
-    /// instead.
+    /// Requests `bytes` bytes that keep their contents between invocations. They are zero at first. If a later
+    /// `prepare` requests persistent memory of other sizes, all of the node's persistent memory is zeroed. State that
+    /// `reset_variables` must reset belongs in a variable tensor instead.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the kernel is a delegate's, which keeps what it needs itself.
+    /// [`Error::Unsupported`] for the kernel of a delegate, which must keep its own memory.
     pub fn persistent(&mut self, bytes: usize) -> Result<Persistent> {
         let Some(persistent) = &mut self.persistent else {
             let text = "persistent memory for the kernel of a delegate, which must keep its own";
@@ -321,54 +321,56 @@ impl<'a> PrepareContext<'a> {
         self.persistent(bytes)
     }
 
-    /// Which of the temporaries that [`PrepareContext::finish`] gives are to be kept, ascending.
+    /// Returns the persistent ones among the temporaries that [`PrepareContext::finish`] returns, ascending.
     pub fn persistent_requests(&self) -> &[usize] {
         self.persistent.as_deref().unwrap_or_default()
     }
 
-    /// Says that output 0 is the bytes of input `i`, as this node happens to be: see
+    /// Declares that output 0 of this node is the bytes of input `i`: see
     /// [`Kernel::is_view`](super::Kernel::is_view).
     pub fn output_is_view_of(&self, i: usize) {
         self.view_of.set(Some(i));
     }
 
-    /// The input that output 0 is a view of.
+    /// Returns the input that output 0 is a view of.
     pub fn view_of(&self) -> Option<usize> {
         self.view_of.get()
     }
 
-    /// Says that output 0 may be the very memory of input `i`: the kernel reads each element before it writes the one in
-    /// its place, and asks for the input by [`InvokeContext::input_unless_overwritten`]. It happens where nobody needs
-    /// the input later and both have the same size; of several inputs that may be overwritten one is.
+    /// Declares that output 0 may use the memory of input `i`: the kernel reads each element before it writes the
+    /// element at the same place, and requests the input with [`InvokeContext::input_unless_overwritten`]. Memory is
+    /// shared if the input has no later consumer and both have the same size; if several inputs may be overwritten, one
+    /// is.
     ///
     /// [`InvokeContext::input_unless_overwritten`]: super::InvokeContext::input_unless_overwritten
     pub fn may_overwrite(&mut self, i: usize) {
         self.overwritable.push(i);
     }
 
-    /// The inputs that output 0 may be written over.
+    /// Returns the inputs that output 0 may be written over.
     pub fn overwritable(&self) -> &[usize] {
         &self.overwritable
     }
 
-    /// Says that `invoke` reads no constant input: what the kernel took from them while preparing suffices. Constants
-    /// that nobody reads any more give their memory back.
+    /// Declares that `invoke` reads no constant input: the kernel has packed what it needs of them. Constants without
+    /// other readers release their memory.
     pub fn done_with_constants(&mut self) {
         self.done_with_constants = true;
     }
 
-    /// Whether the kernel is done with constants.
+    /// Returns whether the kernel is done with constants.
     pub fn is_done_with_constants(&self) -> bool {
         self.done_with_constants
     }
 
-    /// What `make` gives, shared with the same node in other interpreters on the same model: weights are packed once.
+    /// Returns the result of `make`, shared with the same node in other interpreters on the same model, so that weights
+    /// are packed once.
     ///
-    /// What it makes may depend on constant inputs, on params and on quantization, and on nothing else but what
-    /// `variant` tells, such as the shape of another input.
+    /// The result may depend on constant inputs, on params and on quantization, and on further properties only if
+    /// `variant` identifies them, such as the shape of another input.
     ///
     /// # Errors
-    /// What `make` says.
+    /// Those of `make`.
     pub fn shared<T: Send + Sync + 'static>(
         &self,
         variant: &[usize],
@@ -381,12 +383,17 @@ impl<'a> PrepareContext<'a> {
         }
     }
 
+    /// What the interpreter may use. Memory that the kernel keeps is made by it, see [`Budget::filled`].
+    pub fn budget(&self) -> &Arc<Budget> {
+        self.host.budget()
+    }
+
     /// Variables and other subgraphs.
     pub fn host(&mut self) -> &mut dyn Host {
         &mut *self.host
     }
 
-    /// The node as shape inference sees it.
+    /// Returns the node in the form that shape inference reads.
     pub fn infer_context(&self) -> InferContext<'_> {
         let view = |id: TensorId| self.tensors.get(id.0);
         InferContext {
@@ -417,7 +424,7 @@ impl<'a> PrepareContext<'a> {
         }
     }
 
-    /// What was asked for: bytes of each temporary, and outputs whose shape depends on data.
+    /// Returns the requests: bytes of each temporary, and outputs whose shape depends on data.
     pub fn finish(self) -> (SmallVec<[usize; 4]>, SmallVec<[TensorId; 2]>) {
         (self.temporaries, self.data_dependent)
     }

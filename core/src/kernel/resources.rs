@@ -1,10 +1,12 @@
 //! Resources: variables that nodes share by name, and tables that they share by number, across subgraphs.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use super::AlignedBuffer;
+use super::{AlignedBuffer, Budget};
 use crate::error::Result;
-use crate::shape::Shape;
+use crate::types::Shape;
 use crate::types::TensorType;
 
 /// The value of a resource variable.
@@ -18,7 +20,7 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// The value's bytes.
+    /// Returns the value's bytes.
     pub fn bytes(&self) -> &[u8] {
         self.data.bytes()
     }
@@ -27,7 +29,7 @@ impl Variable {
 /// A table that is filled once.
 #[derive(Debug)]
 pub struct Table {
-    /// What leads where.
+    /// The entries.
     pub entries: Entries,
     /// Whether it was filled.
     pub filled: bool,
@@ -43,7 +45,7 @@ pub enum Entries {
 }
 
 impl Entries {
-    /// How many.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match self {
             Entries::Strings(map) => map.len(),
@@ -57,7 +59,7 @@ impl Entries {
     }
 }
 
-/// What variables held at some time.
+/// Saved values of variables.
 #[derive(Debug)]
 pub struct SavedVariables {
     variables: HashMap<i32, Variable>,
@@ -67,6 +69,8 @@ pub struct SavedVariables {
 /// The resources of one interpreter.
 #[derive(Debug, Default)]
 pub struct Resources {
+    /// What variables are charged to.
+    budget: Option<Arc<Budget>>,
     tables: HashMap<i32, Table>,
     handles: HashMap<(String, String), i32>,
     variables: HashMap<i32, Variable>,
@@ -74,24 +78,32 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// The handle of the variable that `container` and `name` stand for; the same pair gives the same handle.
+    /// Resources whose memory is charged to `budget`.
+    pub fn within(budget: Arc<Budget>) -> Self {
+        Resources { budget: Some(budget), ..Self::default() }
+    }
+
+    /// Returns the handle of the variable that `container` and `name` identify; the same pair always has the same
+    /// handle.
     pub fn handle(&mut self, container: &str, name: &str) -> i32 {
         let next = i32::try_from(self.handles.len()).unwrap_or(i32::MAX);
         *self.handles.entry((container.to_owned(), name.to_owned())).or_insert(next)
     }
 
-    /// The value of a variable; `None` before it was assigned.
+    /// Returns the value of a variable; `None` before it was assigned.
     pub fn variable(&self, handle: i32) -> Option<&Variable> {
         self.variables.get(&handle)
     }
 
     /// Gives a variable a value. Memory is taken only when the value is larger than any before.
     pub fn assign(&mut self, handle: i32, ty: TensorType, shape: &Shape, bytes: &[u8]) -> Result<()> {
-        let variable = self.variables.entry(handle).or_insert_with(|| Variable {
-            ty,
-            shape: shape.clone(),
-            data: AlignedBuffer::default(),
-        });
+        let variable = match self.variables.entry(handle) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let data = AlignedBuffer::charged(self.budget.as_ref().unwrap_or(Budget::unlimited()))?;
+                entry.insert(Variable { ty, shape: shape.clone(), data })
+            }
+        };
         variable.data.resize(bytes.len())?;
         variable.data.bytes_mut().copy_from_slice(bytes);
         variable.ty = ty;
@@ -108,12 +120,12 @@ impl Resources {
         self.tables.entry(number).or_insert_with(|| Table { entries: entries(), filled: false });
     }
 
-    /// The table of this number.
+    /// Returns the table of this number.
     pub fn table(&mut self, number: i32) -> Option<&mut Table> {
         self.tables.get_mut(&number)
     }
 
-    /// True the first time it is asked for `subgraph`: an initialization subgraph runs once per interpreter.
+    /// Returns true at the first call for `subgraph`: an initialization subgraph runs once per interpreter.
     pub fn first_time(&mut self, subgraph: usize) -> bool {
         self.initialized.insert(subgraph)
     }
@@ -125,10 +137,11 @@ impl Resources {
         self.initialized.clear();
     }
 
-    /// The values of all variables, to be brought back by [`Resources::restore`].
+    /// Returns the values of all variables, to be brought back by [`Resources::restore`].
     pub fn save(&self) -> Result<SavedVariables> {
         let copy = |(handle, v): (&i32, &Variable)| {
-            let mut data = AlignedBuffer::zeroed(v.data.len())?;
+            let mut data = v.data.emptied();
+            data.resize(v.data.len())?;
             data.bytes_mut().copy_from_slice(v.data.bytes());
             Ok((*handle, Variable { ty: v.ty, shape: v.shape.clone(), data }))
         };
@@ -141,7 +154,7 @@ impl Resources {
         (self.variables, self.initialized) = (saved.variables, saved.initialized);
     }
 
-    /// Bytes that all variables hold.
+    /// Returns the bytes that all variables hold.
     pub fn bytes(&self) -> usize {
         self.variables.values().map(|v| v.data.len()).sum()
     }

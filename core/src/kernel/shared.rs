@@ -1,4 +1,4 @@
-//! What kernels of several interpreters on one model have in common.
+//! Packed weights that the kernels of several interpreters on one model share.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -9,17 +9,18 @@ use smallvec::SmallVec;
 
 use crate::error::Result;
 
-/// A subgraph, a node, what of it, and for which variant.
+/// Subgraph, node, type of the packed weights, and variant.
 type Key = (usize, usize, TypeId, SmallVec<[usize; 4]>);
 
-/// What kernels made of constants and the next interpreter on the same model need not make again: packed weights.
+/// Packed weights, which the next interpreter on the same model need not pack again.
 ///
-/// It is kept as long as an interpreter uses it. A copy of a model, which may be changed, begins with nothing.
+/// Each is kept as long as an interpreter uses it. They are an [extension](crate::Model::extension) of the model: a copy
+/// of the model, and an edited one, start without any.
 #[derive(Default)]
-pub struct Shared(Mutex<HashMap<Key, Weak<dyn Any + Send + Sync>>>);
+pub struct SharedWeights(Mutex<HashMap<Key, Weak<dyn Any + Send + Sync>>>);
 
-impl Shared {
-    /// What `make` gives, or what it gave before for the same node of the same model, type and `variant`.
+impl SharedWeights {
+    /// Returns the result of `make`, or an earlier one for the same node, type and `variant`.
     pub(super) fn get<T: Send + Sync + 'static>(
         &self,
         (subgraph, node): (usize, usize),
@@ -33,7 +34,7 @@ impl Shared {
         if let Some(found) = find(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(found);
         }
-        // Without the lock: this takes time, and others make other things meanwhile.
+        // Without the lock: packing takes time, and other threads pack other weights meanwhile.
         let made = Arc::new(make()?);
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = find(&entries) {
@@ -44,7 +45,7 @@ impl Shared {
         Ok(made)
     }
 
-    /// How many things there are, and how many users they have together.
+    /// Returns the number of packed weights, and the number of their users together.
     pub fn count(&self) -> (usize, usize) {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let users = entries.values().map(Weak::strong_count).filter(|&n| n > 0);
@@ -52,15 +53,9 @@ impl Shared {
     }
 }
 
-impl Clone for Shared {
-    fn clone(&self) -> Self {
-        Shared::default()
-    }
-}
-
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (things, users) = self.count();
-        write!(f, "Shared({things} things, {users} users)")
+        write!(f, "SharedWeights({things} packed, {users} users)")
     }
 }

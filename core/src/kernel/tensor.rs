@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use super::AlignedBuffer;
-use super::strings::{self, Strings};
+use super::{AlignedBuffer, Budget};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
-use crate::quantization::Quantization;
-use crate::shape::Shape;
-use crate::sparsity::Sparsity;
+use crate::graph::strings::{self, Strings};
+use crate::types::Quantization;
+use crate::types::Shape;
+use crate::types::sparsity::Sparsity;
 use crate::types::{Element, TensorType};
 
-/// Where a tensor's data lives.
+/// The place of a tensor's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// Nowhere yet.
     None,
     /// Read-only: in the model file, or computed once while preparing.
     Constant,
-    /// Nowhere any more: a constant computed while preparing, which all who read it have packed.
+    /// Released: a constant computed while preparing, which all its readers have packed.
     Released,
     /// In the arena, shared over time with tensors that live at other times.
     Arena,
@@ -33,7 +33,7 @@ pub enum Placement {
 /// A tensor with a shape and, once planned, data.
 #[derive(Debug)]
 pub struct RuntimeTensor {
-    /// Its name, possibly empty.
+    /// The name, possibly empty.
     pub name: Arc<str>,
     /// Element type.
     pub ty: TensorType,
@@ -52,19 +52,19 @@ pub struct RuntimeTensor {
 // SAFETY: `data` points into `owned`, into the arena or into the model's bytes; all three are owned by the
 // interpreter that owns this tensor and move between threads together with it.
 unsafe impl Send for RuntimeTensor {}
-// SAFETY: nothing is written through a shared reference to a tensor; the contexts that write borrow all tensors
+// SAFETY: nothing is written through a shared reference to a tensor; contexts that write borrow all tensors
 // exclusively.
 unsafe impl Sync for RuntimeTensor {}
 
 impl RuntimeTensor {
-    /// A tensor as the file describes it, without data yet.
+    /// Creates a tensor as the file describes it, without data yet.
     pub fn new(tensor: &Tensor) -> Self {
         RuntimeTensor {
-            name: tensor.name.clone(),
-            ty: tensor.ty,
-            shape: tensor.shape.clone(),
-            quantization: tensor.quantization.clone(),
-            sparsity: tensor.sparsity.clone(),
+            name: tensor.shared_name(),
+            ty: tensor.ty(),
+            shape: tensor.shape().clone(),
+            quantization: tensor.shared_quantization(),
+            sparsity: tensor.shared_sparsity(),
             placement: Placement::None,
             data: std::ptr::null_mut(),
             len: 0,
@@ -72,12 +72,20 @@ impl RuntimeTensor {
         }
     }
 
-    /// Where its data lives.
+    /// As [`RuntimeTensor::new`], with memory of its own charged to `budget`.
+    ///
+    /// # Errors
+    /// Those of [`Budget::charge`].
+    pub fn within(tensor: &Tensor, budget: &Arc<Budget>) -> Result<Self> {
+        Ok(RuntimeTensor { owned: AlignedBuffer::charged(budget)?, ..Self::new(tensor) })
+    }
+
+    /// Returns the place of the data.
     pub fn placement(&self) -> Placement {
         self.placement
     }
 
-    /// True when its data never changes.
+    /// Returns true when its data never changes.
     pub fn is_constant(&self) -> bool {
         self.placement == Placement::Constant
     }
@@ -87,7 +95,7 @@ impl RuntimeTensor {
         self.quantization.as_ref()?.scale_zero_point()
     }
 
-    /// Bytes that type and shape need; for strings, those of empty ones.
+    /// Returns the bytes that type and shape need; for strings, those of empty ones.
     pub fn byte_size(&self) -> Result<usize> {
         if self.ty == TensorType::String {
             return strings::empty_size(self.shape.elements());
@@ -108,15 +116,19 @@ impl RuntimeTensor {
         self.allocate_bytes(placement, len)?;
         if self.ty == TensorType::String {
             strings::write(std::iter::repeat_n(&[][..], self.shape.elements()), self.owned.bytes_mut());
+            // Borrowing the buffer to write ended the pointer's right to it.
+            self.data = self.owned.bytes_mut().as_mut_ptr();
         }
         Ok(())
     }
 
-    /// As [`RuntimeTensor::allocate`], for a value that is computed while preparing: whoever reads it may pack it, and
+    /// As [`RuntimeTensor::allocate`], for a value that is computed while preparing: its readers may pack it, and
     /// then it is [released](RuntimeTensor::release).
     pub fn allocate_passing(&mut self) -> Result<()> {
         if self.ty != TensorType::String {
-            self.owned = AlignedBuffer::passing(self.byte_size()?)?;
+            let len = self.byte_size()?;
+            self.clear_data();
+            self.owned = self.owned.emptied().into_passing(len)?;
         }
         self.allocate(Placement::Dynamic)
     }
@@ -147,8 +159,8 @@ impl RuntimeTensor {
     /// lived before, where that had been given the same way.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] where the sizes differ.
-    pub fn bind(&mut self, buffer: AlignedBuffer) -> Result<Option<AlignedBuffer>> {
+    /// [`Error::InvalidInput`] if the sizes differ.
+    pub fn bind(&mut self, mut buffer: AlignedBuffer) -> Result<Option<AlignedBuffer>> {
         let needed = self.byte_size()?;
         if buffer.len() != needed {
             let (name, has) = (&self.name, buffer.len());
@@ -156,6 +168,7 @@ impl RuntimeTensor {
                 "a buffer of {has} bytes for tensor \"{name}\", which has {needed}"
             )));
         }
+        buffer.exchange_budget(&mut self.owned);
         let before = std::mem::replace(&mut self.owned, buffer);
         let bound = self.placement == Placement::Bound;
         self.data = self.owned.bytes_mut().as_mut_ptr();
@@ -168,19 +181,21 @@ impl RuntimeTensor {
     pub fn set_constant_copy(&mut self, bytes: &[u8]) -> Result<()> {
         self.allocate_bytes(Placement::Constant, bytes.len())?;
         self.owned.bytes_mut().copy_from_slice(bytes);
+        // Borrowing the buffer to write ended the pointer's right to it.
+        self.data = self.owned.bytes_mut().as_mut_ptr();
         Ok(())
     }
 
-    /// Copies a constant of at most `most` bytes that somebody else owns into memory of its own.
+    /// Copies a constant of at most `most` bytes in memory of another owner into memory of its own.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where there is none.
+    /// [`Error::OutOfMemory`] if there is none.
     pub fn own_constant(&mut self, most: usize) -> Result<()> {
         if self.placement != Placement::Constant || !self.owned.is_empty() || !(1..=most).contains(&self.len)
         {
             return Ok(());
         }
-        let mut owned = AlignedBuffer::default();
+        let mut owned = self.owned.emptied();
         owned.resize(self.len)?;
         owned.bytes_mut().copy_from_slice(self.bytes());
         self.owned = owned;
@@ -188,13 +203,13 @@ impl RuntimeTensor {
         Ok(())
     }
 
-    /// Points the tensor at data that somebody else owns.
+    /// Points the tensor at data of another owner.
     ///
     /// # Safety
     /// `data` must be valid for reads of `len` bytes (and for writes, unless `placement` is `Constant`) until it is
     /// replaced or the tensor is dropped, and no other reference may write to it while a context hands it out.
     pub unsafe fn set_data(&mut self, placement: Placement, data: *mut u8, len: usize) {
-        self.owned = AlignedBuffer::default();
+        self.owned = self.owned.emptied();
         self.data = data;
         self.len = len;
         self.placement = placement;
@@ -202,13 +217,13 @@ impl RuntimeTensor {
 
     /// Gives its data up.
     pub fn clear_data(&mut self) {
-        self.owned = AlignedBuffer::default();
+        self.owned = self.owned.emptied();
         self.data = std::ptr::null_mut();
         self.len = 0;
         self.placement = Placement::None;
     }
 
-    /// Its bytes; empty before it has data.
+    /// Returns the bytes; empty before the tensor has data.
     pub fn bytes(&self) -> &[u8] {
         if self.data.is_null() || self.len == 0 {
             return &[];
@@ -217,7 +232,7 @@ impl RuntimeTensor {
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 
-    /// Its bytes, to be written.
+    /// Returns the bytes, mutable.
     pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
         if self.placement == Placement::Constant {
             return Err(Error::State(format!("tensor \"{}\" is constant", self.name)));
@@ -230,26 +245,33 @@ impl RuntimeTensor {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.data, self.len) })
     }
 
-    /// Its elements, where it holds elements of type `T`.
+    /// Returns the elements, if they are of type `T`.
     pub fn elements<T: Element>(&self) -> Result<&[T]> {
         self.check_type::<T>()?;
-        bytemuck::try_cast_slice(self.bytes()).map_err(|e| self.cast_error(e))
+        match self.bytes() {
+            // An empty range of a file may start at any address.
+            [] => Ok(&[]),
+            bytes => bytemuck::try_cast_slice(bytes).map_err(|e| self.cast_error(e)),
+        }
     }
 
-    /// Its elements, to be written.
+    /// Returns the elements, mutable.
     pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T]> {
         self.check_type::<T>()?;
         let name = self.name.clone();
-        bytemuck::try_cast_slice_mut(self.bytes_mut()?)
-            .map_err(|e| Error::State(format!("tensor \"{name}\": {e}")))
+        let bytes = self.bytes_mut()?;
+        if bytes.is_empty() {
+            return Ok(&mut []);
+        }
+        bytemuck::try_cast_slice_mut(bytes).map_err(|e| Error::State(format!("tensor \"{name}\": {e}")))
     }
 
-    /// Its strings, as many as its shape says.
+    /// Returns the strings, one per element of the shape.
     pub fn strings(&self) -> Result<Strings<'_>> {
         self.check_strings(self.bytes())
     }
 
-    /// The strings in `bytes`, which must be what this tensor could hold.
+    /// Returns the strings in `bytes`, which must be what this tensor could hold.
     pub fn check_strings<'b>(&self, bytes: &'b [u8]) -> Result<Strings<'b>> {
         if self.ty != TensorType::String {
             let text = format!("tensor \"{}\" is {}, this kernel takes STRING", self.name, self.ty);

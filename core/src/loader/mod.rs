@@ -2,7 +2,8 @@
 //!
 //! FlatBuffers' own verifier makes every offset safe to follow; what it cannot know (that an index names a tensor
 //! that exists, that a buffer is as long as its tensor's type and shape need, that nodes come after what they read)
-//! is checked here. Nothing in this module casts or computes unchecked: a wrong number is an error, never a wrap.
+//! is checked while reading here and by [`ModelDraft::verify`]. Nothing in this module casts or computes unchecked: a
+//! wrong number is an error, never a wrap.
 #![deny(
     clippy::as_conversions,
     clippy::arithmetic_side_effects,
@@ -13,20 +14,18 @@
     unsafe_code
 )]
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use flatbuffers::VerifierOptions;
 
-use crate::archive;
-use crate::error::{Error, Result, tensor_name};
-use crate::graph::{Model, ModelBytes, Signature, Subgraph, Tensor, TensorId};
+use crate::error::{Error, Result};
+use crate::graph::archive;
+use crate::graph::{Invalid, in_subgraph, invalid};
+use crate::graph::{Model, ModelBytes, ModelDraft, Signature, Subgraph, TensorId};
 use crate::schema;
 
 mod external;
-mod order;
-pub(crate) use order::{callees, renumber_callees};
 mod quantization;
 mod rewrite;
 mod subgraph;
@@ -35,86 +34,38 @@ mod tensor;
 /// The only schema version that exists in the wild, and that LiteRT accepts.
 pub(crate) const SCHEMA_VERSION: u32 = 3;
 
-/// What is wrong; the path is added at the end.
-#[derive(Debug)]
-struct Invalid(String);
-
-macro_rules! invalid {
-    ($($arg:tt)*) => { Err(Invalid(format!($($arg)*))) };
-}
-use invalid;
-
 pub(crate) fn load(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model> {
     let bytes =
         readable(bytes).map_err(|Invalid(message)| Error::InvalidModel { path: path.clone(), message })?;
-    // Said of the whole file, before anything else could be: without its weights nothing else matters.
+    // Checked first: without its weights, the rest of the file is irrelevant.
     match verify(bytes.as_ref()).and_then(|model| external::find(&model)) {
         Ok(Some(message)) => return Err(Error::ExternalData { path, message }),
         Ok(None) => {}
         Err(Invalid(message)) => return Err(Error::InvalidModel { path, message }),
     }
-    read(bytes, path.clone()).map_err(|Invalid(message)| Error::InvalidModel { path, message })
+    let mut draft =
+        read(bytes).map_err(|Invalid(message)| Error::InvalidModel { path: path.clone(), message })?;
+    draft.path = path;
+    draft.verify()
 }
 
-/// Checks subgraphs that were made in memory.
-pub(crate) fn from_subgraphs(bytes: Vec<u8>, mut subgraphs: Vec<Subgraph>) -> Result<Model> {
-    check_subgraphs(&mut subgraphs, bytes.len(), None)?;
-    Ok(Model {
-        bytes: ModelBytes::new(bytes),
-        path: None,
-        shared: Default::default(),
-        description: String::new(),
-        subgraphs,
-        signatures: Vec::new(),
-        metadata: Vec::new(),
-        unnamed_metadata: Vec::new(),
-        archive: None,
-    })
-}
-
-/// See [`Model::with_subgraphs`].
-pub(crate) fn with_subgraphs(
-    model: &Model,
-    bytes: Option<ModelBytes>,
-    mut subgraphs: Vec<Subgraph>,
-) -> Result<Model> {
-    let bytes = bytes.unwrap_or_else(|| model.bytes.clone());
-    check_subgraphs(&mut subgraphs, bytes.as_ref().len(), model.path.clone())?;
-    for Signature { key, subgraph, inputs, outputs } in &model.signatures {
-        let tensors = subgraphs.get(*subgraph).map_or(0, |g| g.tensors.len());
-        if inputs.iter().chain(outputs).any(|(_, id)| id.0 >= tensors) {
-            let message = format!("signature \"{key}\" names a tensor that does not exist");
-            return Err(Error::InvalidModel { path: model.path.clone(), message });
-        }
+impl Model {
+    /// Verifies `bytes` and builds the graph.
+    ///
+    /// # Errors
+    /// [`Error::InvalidModel`] with what is wrong and where. Unknown ops are not an error here: a resolver decides
+    /// whether they can run.
+    pub fn from_bytes(bytes: ModelBytes) -> Result<Self> {
+        load(bytes, None)
     }
-    Ok(Model {
-        bytes,
-        path: model.path.clone(),
-        shared: Default::default(),
-        description: model.description.clone(),
-        subgraphs,
-        signatures: model.signatures.clone(),
-        metadata: model.metadata.clone(),
-        unnamed_metadata: model.unnamed_metadata.clone(),
-        archive: model.archive.clone(),
-    })
-}
 
-fn check_subgraphs(subgraphs: &mut [Subgraph], bytes: usize, path: Option<PathBuf>) -> Result<()> {
-    let count = subgraphs.len();
-    let mut check = || {
-        if count == 0 {
-            return invalid!("there are no subgraphs");
-        }
-        for (i, subgraph) in subgraphs.iter_mut().enumerate() {
-            let name = subgraph.name.clone();
-            order::check_indices(subgraph, bytes)
-                .and_then(|()| order::check_nodes(subgraph, count))
-                .map_err(|e| in_subgraph(i, &name, e))?;
-        }
-        order::check_calls(subgraphs)
-    };
-    check().map_err(|Invalid(message)| Error::InvalidModel { path, message })
+    /// Like [`Model::from_bytes`], with the path that error messages name.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_bytes_named(bytes: ModelBytes, path: impl Into<PathBuf>) -> Result<Self> {
+        load(bytes, Some(path.into()))
+    }
 }
 
 /// The bytes if the verifier takes them; the same model in a stricter form if only its form is sloppy.
@@ -134,7 +85,7 @@ fn readable(bytes: ModelBytes) -> Result<ModelBytes, Invalid> {
     }
 }
 
-/// True when data lies behind the FlatBuffer, by offset from the start of the original file.
+/// True when data is stored behind the FlatBuffer, by offset from the start of the original file.
 fn reaches_outside(model: &schema::Model<'_>) -> bool {
     let mut operators =
         model.subgraphs().unwrap_or_default().iter().flat_map(|g| g.operators().unwrap_or_default().iter());
@@ -142,7 +93,7 @@ fn reaches_outside(model: &schema::Model<'_>) -> bool {
         || operators.any(|o| o.large_custom_options_offset() > 1)
 }
 
-fn read(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
+fn read(bytes: ModelBytes) -> Result<ModelDraft, Invalid> {
     let file = bytes.as_ref();
     let model = verify(file)?;
     if model.version() != SCHEMA_VERSION {
@@ -156,16 +107,14 @@ fn read(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
     let Some(subgraphs) = model.subgraphs().filter(|s| !s.is_empty()) else {
         return invalid!("the file has no subgraphs");
     };
-    let count = subgraphs.len();
     let subgraphs = subgraphs
         .iter()
         .enumerate()
         .map(|(i, table)| {
-            subgraph::read(&table, &buffers, &codes, count)
+            subgraph::read(&table, &buffers, &codes)
                 .map_err(|e| in_subgraph(i, table.name().unwrap_or_default(), e))
         })
         .collect::<Result<Vec<Subgraph>, Invalid>>()?;
-    order::check_calls(&subgraphs)?;
     let metadata = model
         .metadata()
         .unwrap_or_default()
@@ -177,22 +126,17 @@ fn read(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model, Invalid> {
             Ok((name, range.unwrap_or(0..0)))
         })
         .collect::<Result<_, Invalid>>()?;
-    // Nobody reads these any more: an index that leads nowhere does no harm.
+    // No reader is left for these: an index that is out of range does no harm.
     let unnamed = model.metadata_buffer().unwrap_or_default().iter();
     let unnamed = unnamed.filter_map(|i| buffers.range(u32::try_from(i).ok()?).ok());
     let unnamed_metadata = unnamed.map(Option::unwrap_or_default).collect();
-    let signatures = signatures(&model, &subgraphs)?;
-    Ok(Model {
-        description: model.description().unwrap_or_default().to_owned(),
-        path,
-        shared: Default::default(),
-        subgraphs,
-        signatures,
-        metadata,
-        unnamed_metadata,
-        archive: archive::find(file),
-        bytes: bytes.clone(),
-    })
+    let mut draft = ModelDraft::new(bytes.clone(), subgraphs);
+    draft.description = model.description().unwrap_or_default().to_owned();
+    draft.signatures = signatures(&model);
+    draft.metadata = metadata;
+    draft.unnamed_metadata = unnamed_metadata;
+    draft.archive = archive::find(file);
+    Ok(draft)
 }
 
 /// Files that are mistaken for models, by how they start.
@@ -223,11 +167,11 @@ fn verify(file: &[u8]) -> Result<schema::Model<'_>, Invalid> {
     let options = VerifierOptions {
         max_depth: 64,
         max_tables: file.len().max(1_000),
-        max_apparent_size: file.len().saturating_mul(4).saturating_add(64 << 20),
+        max_apparent_size: file.len().saturating_mul(3).saturating_add(8 << 20),
         ignore_missing_null_terminator: false,
     };
     schema::root_as_model_with_opts(&options, file).map_err(|e| {
-        // The trace that follows is many lines about the schema; the first says what is wrong.
+        // The trace that follows is many lines about the schema; the first names the defect.
         let text = e.to_string();
         Invalid(format!(
             "damaged FlatBuffer: {}",
@@ -244,9 +188,9 @@ struct Buffers<'a> {
 }
 
 impl<'a> Buffers<'a> {
-    /// Where the data of buffer `index` is; `None` when it has none.
+    /// Returns the range of the data of buffer `index`; `None` if it has none.
     fn range(&self, index: u32) -> Result<Option<Range<usize>>, Invalid> {
-        // Buffer 0 is empty by convention and stands for "no data", whatever it holds.
+        // Buffer 0 is empty by convention and represents "no data", regardless of its contents.
         if index == 0 {
             return Ok(None);
         }
@@ -273,9 +217,9 @@ impl<'a> Buffers<'a> {
         });
         let Some(range) = range else {
             let len = self.file.len();
-            return invalid!("{what}: {size} bytes at offset {offset} lie outside the file of {len} bytes");
+            return invalid!("{what}: {size} bytes at offset {offset} are outside the file of {len} bytes");
         };
-        // Whatever else the file holds, its first table comes before the data that is behind all tables.
+        // The first table of every file precedes the data that is behind all tables.
         let root = self.file.first_chunk().map_or(0, |start| index_of(u32::from_le_bytes(*start)));
         if range.start < root {
             return invalid!("{what}: {size} bytes at offset {offset} overlap the file's header");
@@ -283,60 +227,30 @@ impl<'a> Buffers<'a> {
         Ok(range)
     }
 
-    /// Where a slice of the file lies in it.
+    /// The range of a slice in the file.
     fn range_of(&self, slice: &[u8]) -> Result<Range<usize>, Invalid> {
         let start = slice.as_ptr().addr().checked_sub(self.file.as_ptr().addr());
         match start.and_then(|s| Some(s..s.checked_add(slice.len())?)).filter(|r| r.end <= self.file.len()) {
             Some(range) => Ok(range),
-            None => invalid!("a buffer lies outside the file"),
+            None => invalid!("a buffer is outside the file"),
         }
     }
 }
 
-fn signatures(model: &schema::Model<'_>, subgraphs: &[Subgraph]) -> Result<Vec<Signature>, Invalid> {
-    let mut keys = HashSet::new();
-    let mut signatures = Vec::new();
-    for table in model.signature_defs().unwrap_or_default() {
-        let key = table.signature_key().unwrap_or_default().to_owned();
-        let index = index_of(table.subgraph_index());
-        let Some(subgraph) = subgraphs.get(index) else {
-            let count = subgraphs.len();
-            return invalid!(
-                "signature \"{key}\" runs subgraph {index}, which does not exist; the file has {count}"
-            );
+fn signatures(model: &schema::Model<'_>) -> Vec<Signature> {
+    type TensorMaps<'a> = flatbuffers::Vector<'a, flatbuffers::ForwardsUOffset<schema::TensorMap<'a>>>;
+    let names = |maps: Option<TensorMaps<'_>>| {
+        let entry = |entry: schema::TensorMap<'_>| {
+            (entry.name().unwrap_or_default().to_owned(), TensorId(index_of(entry.tensor_index())))
         };
-        if !keys.insert(key.clone()) {
-            return invalid!("signature \"{key}\" is there twice");
-        }
-        let names = |map: Option<
-            flatbuffers::Vector<'_, flatbuffers::ForwardsUOffset<schema::TensorMap<'_>>>,
-        >,
-                     side: &str,
-                     ends: &[TensorId]| {
-            let mut seen = HashSet::new();
-            map.unwrap_or_default()
-                .iter()
-                .map(|entry| {
-                    let name = entry.name().unwrap_or_default().to_owned();
-                    if !seen.insert(name.clone()) {
-                        return invalid!("signature \"{key}\" names the {side} \"{name}\" twice");
-                    }
-                    let id = TensorId(index_of(entry.tensor_index()));
-                    if !ends.contains(&id) {
-                        return invalid!(
-                            "signature \"{key}\": {side} \"{name}\" is tensor {}, which is no {side} of subgraph {index}",
-                            id.0
-                        );
-                    }
-                    Ok((name, id))
-                })
-                .collect::<Result<Vec<_>, Invalid>>()
-        };
-        let inputs = names(table.inputs(), "input", &subgraph.inputs)?;
-        let outputs = names(table.outputs(), "output", &subgraph.outputs)?;
-        signatures.push(Signature { subgraph: index, inputs, outputs, key });
-    }
-    Ok(signatures)
+        maps.unwrap_or_default().iter().map(entry).collect()
+    };
+    let read = |table: schema::SignatureDef<'_>| {
+        let key = table.signature_key().unwrap_or_default();
+        let (inputs, outputs) = (names(table.inputs()), names(table.outputs()));
+        Signature::new(key, index_of(table.subgraph_index()), inputs, outputs)
+    };
+    model.signature_defs().unwrap_or_default().iter().map(read).collect()
 }
 
 /// An unsigned index of the file. On the 32- and 64-bit targets that exist this never saturates; if it did, the
@@ -345,31 +259,10 @@ fn index_of(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-/// A signed index of the file into a list of `len` things. `what` says what it is an index for, and of what, plural.
+/// A signed index of the file into a list of `len` things. `what` names the index, and `of` the list, in the plural.
 fn index_in(value: i32, len: usize, what: &str, of: &str) -> Result<usize, Invalid> {
     match usize::try_from(value).ok().filter(|&i| i < len) {
         Some(i) => Ok(i),
         None => invalid!("{what} {value} is out of range: there are {len} {of}"),
     }
-}
-
-/// Names the subgraph that something is wrong in, unless it is the primary one.
-fn in_subgraph(index: usize, name: &str, error: Invalid) -> Invalid {
-    match index {
-        0 => error,
-        i if name.is_empty() => Invalid(format!("subgraph {i}: {}", error.0)),
-        i => Invalid(format!("subgraph {i} (\"{name}\"): {}", error.0)),
-    }
-}
-
-/// A node, for error messages: its index, its op and what it writes.
-fn at_node(node: usize, op: impl std::fmt::Display, writes: &str, error: Invalid) -> Invalid {
-    Invalid(format!("node {node} ({op}{writes}): {}", error.0))
-}
-
-/// The names of the tensors that a node writes, as an error message goes on after the op.
-pub(crate) fn writes(tensors: &[Tensor], outputs: impl IntoIterator<Item = usize>) -> String {
-    let names: Vec<String> =
-        outputs.into_iter().filter_map(|i| Some(tensor_name(&tensors.get(i)?.name, i))).collect();
-    if names.is_empty() { String::new() } else { format!(", writes {}", names.join(", ")) }
 }

@@ -1,8 +1,8 @@
-//! Writing a sloppy FlatBuffer anew.
+//! Rewriting of malformed FlatBuffers.
 //!
-//! TFLite's reader takes files that the strict verifier refuses: fields that are not aligned, a union whose type is
-//! there but whose value is not, names that are no UTF-8. Such a file is read here leniently, with every offset
-//! checked, and written again in the form that the verifier wants. What cannot be read stays an error.
+//! TFLite's reader accepts files that the strict verifier rejects: unaligned fields, a union with a type but no value,
+//! names that are not UTF-8. Such a file is read leniently here, with every offset checked, and written again in the
+//! form that the verifier requires. Unreadable files remain errors.
 
 use std::collections::HashMap;
 
@@ -13,9 +13,9 @@ use super::{Invalid, invalid};
 /// Deeper nesting does not occur in the schema, but for tables that contain themselves in a damaged file.
 const MAX_DEPTH: usize = 32;
 
-/// Writes `file` anew.
+/// Writes `file` again in a form that the verifier accepts.
 pub(super) fn rewrite(file: &[u8]) -> Result<Vec<u8>, Invalid> {
-    let schema = Schema::parse(include_str!("../../schema.fbs"));
+    let schema = Schema::parse(delegraph_schema::SCHEMA);
     // Parents may share children, which are written once per parent: a small file could grow without end.
     let budget = file.len().saturating_mul(2).saturating_add(1 << 20);
     let mut copy = Copy { file, schema, builder: FlatBufferBuilder::with_capacity(file.len()), budget };
@@ -25,10 +25,10 @@ pub(super) fn rewrite(file: &[u8]) -> Result<Vec<u8>, Invalid> {
     Ok(copy.builder.finished_data().to_vec())
 }
 
-/// What a field holds.
+/// The contents of a field.
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
-    /// A number of so many bytes.
+    /// A number with this size in bytes.
     Scalar(usize),
     String,
     Table(String),
@@ -120,7 +120,7 @@ struct Copy<'a> {
 impl Copy<'_> {
     fn bytes(&self, at: usize, len: usize) -> Result<&[u8], Invalid> {
         let bytes = at.checked_add(len).and_then(|end| self.file.get(at..end));
-        bytes.map_or_else(|| invalid!("damaged FlatBuffer: {len} bytes at {at} lie outside the file"), Ok)
+        bytes.map_or_else(|| invalid!("damaged FlatBuffer: {len} bytes at {at} are outside the file"), Ok)
     }
 
     /// A little-endian number of `size` bytes.
@@ -137,7 +137,7 @@ impl Copy<'_> {
             .map_err(|_| Invalid("damaged FlatBuffer: a number overflows".into()))
     }
 
-    /// Where the offset at `at` leads.
+    /// Returns the target of the offset at `at`.
     fn follow(&self, at: usize) -> Result<usize, Invalid> {
         match at.checked_add(self.size(at, 4)?) {
             Some(target) if target < self.file.len() => Ok(target),
@@ -155,7 +155,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Where field `slot` of the table at `table` is; `None` when it is absent.
+    /// Returns the position of field `slot` of the table at `table`; `None` if it is absent.
     fn field(&self, table: usize, slot: usize) -> Result<Option<usize>, Invalid> {
         let back = i32::from_le_bytes(self.bytes(table, 4)?.try_into().unwrap_or_default());
         let vtable = i64::try_from(table).ok().and_then(|t| t.checked_sub(back.into()));
@@ -240,7 +240,7 @@ impl Copy<'_> {
                 if member.is_none() && code != 0 {
                     return invalid!("damaged FlatBuffer: {name} has the unknown type {code}");
                 }
-                // A type without a value says nothing.
+                // A type without a value is ignored.
                 let (Some(member), Some(at)) = (member, self.field(table, slot.saturating_add(1))?) else {
                     return Ok(());
                 };
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn the_schema_is_understood() {
-        let schema = Schema::parse(include_str!("../../schema.fbs"));
+        let schema = Schema::parse(delegraph_schema::SCHEMA);
         assert_eq!(schema.tables["Buffer"], [Kind::Scalars(1), Kind::Scalar(8), Kind::Scalar(8)]);
         assert_eq!(schema.tables["Operator"][3], Kind::Union("BuiltinOptions".into()));
         assert_eq!(schema.tables["OperatorCode"][0], Kind::Scalar(1));
@@ -357,7 +357,7 @@ mod tests {
     fn damage_stays_an_error() {
         let file = model(true);
         for end in 0..file.len() {
-            // Whatever is left of the file, reading it ends with an answer.
+            // Reading any prefix of the file ends.
             let _ = rewrite(&file[..end]);
         }
         assert!(rewrite(&file[..8]).is_err());

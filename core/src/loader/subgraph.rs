@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::{Buffers, Invalid, at_node, index_in, index_of, invalid, order, quantization, tensor, writes};
+use super::{Buffers, Invalid, index_in, index_of, invalid, quantization, tensor};
 use crate::error::tensor_name;
-use crate::graph::{Node, Subgraph, Tensor, TensorId};
-use crate::op::{BuiltinOp, Op};
+use crate::graph::{Node, Subgraph, Tensor, TensorId, at_node, writes};
 use crate::ops;
 use crate::schema;
+use crate::types::{BuiltinOp, Op};
 
 /// The effective code: old files store only the byte, newer ones both, codes from 127 on only the wide field.
 fn effective_code(code: &schema::OperatorCode<'_>) -> BuiltinOp {
     BuiltinOp(code.builtin_code().0.max(i32::from(code.deprecated_builtin_code())))
 }
 
-/// An operator code of the file, or what is wrong with it. That is no error before a node uses it.
+/// An operator code of the file, or what is wrong with it, which is an error once a node uses it.
 pub(super) type Code = Result<(Op, u32), String>;
 
 pub(super) fn operator_codes(model: &schema::Model<'_>) -> Vec<Code> {
@@ -39,7 +39,6 @@ pub(super) fn read(
     table: &schema::SubGraph<'_>,
     buffers: &Buffers<'_>,
     codes: &[Code],
-    subgraphs: usize,
 ) -> Result<Subgraph, Invalid> {
     // As many as the file has, which the verifier has counted: growing would leave room unused.
     let mut tensors = exactly(table.tensors().unwrap_or_default().len())?;
@@ -50,7 +49,7 @@ pub(super) fn read(
             Invalid(format!("tensor {i} ({name}): {m}"))
         })?);
     }
-    quantization::check_scale_tensors(&mut tensors)?;
+    quantization::drop_default_zero_points(&mut tensors);
     let ids = |list: Option<flatbuffers::Vector<'_, i32>>, what: &str| {
         let list = list.unwrap_or_default();
         list.iter()
@@ -77,15 +76,8 @@ pub(super) fn read(
         let node = read_node(operator, op, *version, &tensors, buffers);
         nodes.push(node.map_err(|e| at_node(i, op, &label, e))?);
     }
-    let mut subgraph = Subgraph {
-        name: table.name().unwrap_or_default().to_owned(),
-        tensors,
-        nodes,
-        inputs,
-        outputs,
-        debug_metadata: u32::try_from(table.debug_metadata_index()).ok(),
-    };
-    order::check_nodes(&mut subgraph, subgraphs)?;
+    let mut subgraph = Subgraph::new(table.name().unwrap_or_default(), tensors, nodes, inputs, outputs);
+    subgraph.set_debug_metadata(u32::try_from(table.debug_metadata_index()).ok());
     Ok(subgraph)
 }
 
@@ -124,8 +116,8 @@ fn read_node(
             (ops::Params::Custom, custom_options(&operator, buffers)?)
         }
         Op::Builtin(_) => {
-            // A version that this build does not know may bring options that it does not know. That such a node has
-            // no kernel says more than that its options are strange.
+            // A version that this build does not know may bring options that it does not know. The error that
+            // such a node has no kernel explains more than one about its options.
             let newest = definition.and_then(|d| d.history.last()).map(|(version, _)| *version);
             match ops::read_params(definition, operator) {
                 Ok(params) => (params, 0..0),
@@ -137,18 +129,14 @@ fn read_node(
     let options_left_out = definition.is_some_and(|d| d.codec.ty != ops::OptionsType::None)
         && operator.builtin_options_type() == schema::BuiltinOptions::NONE
         && operator.builtin_options_2_type() == schema::BuiltinOptions2::NONE;
-    Ok(Node {
-        op: op.clone(),
-        version,
-        params,
-        options_left_out,
-        inputs,
-        outputs,
-        intermediates,
-        custom_options,
-        mutating_variable_inputs: operator.mutating_variable_inputs().unwrap_or_default().iter().collect(),
-        debug_metadata: u32::try_from(operator.debug_metadata_index()).ok(),
-    })
+    let mut node = Node::new(op.clone(), version, params, inputs, outputs);
+    node.set_options_left_out(options_left_out);
+    node.set_intermediates(intermediates);
+    node.set_custom_options(custom_options);
+    let mutating = operator.mutating_variable_inputs().unwrap_or_default();
+    node.set_mutating_variable_inputs(mutating.iter().collect::<Vec<_>>());
+    node.set_debug_metadata(u32::try_from(operator.debug_metadata_index()).ok());
+    Ok(node)
 }
 
 fn custom_options(

@@ -1,18 +1,15 @@
-//! Tensors: type, shape, quantization, sparsity and constant data.
+//! Tensors: type, shape, quantization, sparsity and constant data, as the file stores them. Whether they fit each other
+//! is checked when the model is verified.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Buffers, Invalid, invalid, quantization};
 use crate::graph::{Tensor, VariantType};
-use crate::kernel::Strings;
 use crate::schema;
-use crate::shape::Shape;
-use crate::sparsity::{Indices, Level, Sparsity, Width};
+use crate::types::Shape;
 use crate::types::TensorType;
-
-/// Ranks above this do not occur, even in tests of rank.
-const MAX_RANK: usize = 64;
+use crate::types::sparsity::{Indices, Level, Sparsity, Width};
 
 pub(super) fn read(table: &schema::Tensor<'_>, buffers: &Buffers<'_>) -> Result<Tensor, Invalid> {
     let Some(ty) = TensorType::from_schema(table.type_()) else {
@@ -26,62 +23,31 @@ pub(super) fn read(table: &schema::Tensor<'_>, buffers: &Buffers<'_>) -> Result<
             Err(_) => return invalid!("dimension {dim} is negative"),
         }
     }
-    if shape.rank() > MAX_RANK {
-        return invalid!("rank {} is above {MAX_RANK}", shape.rank());
-    }
-    let Some(elements) = shape.checked_elements() else {
-        return invalid!("the number of elements of {shape} overflows");
-    };
-    let shape_signature = read_shape_signature(table, &shape)?;
+    let shape_signature = read_shape_signature(table)?;
     let sparsity = table.sparsity().map(|s| read_sparsity(&s, buffers)).transpose()?;
-    let stored = match &sparsity {
-        Some(sparsity) => sparsity.validate(&shape).map_err(|e| Invalid(e.to_string()))?,
-        None => elements,
-    };
-    let data = buffers.range(table.buffer())?;
-    if data.is_some() && table.is_variable() {
-        return invalid!("a variable cannot have constant data");
-    }
-    let data = data.map(|range| constant(range, ty, stored, buffers.file)).transpose()?;
-    if sparsity.is_some() && data.is_none() {
-        return invalid!("it is sparse, but has no data");
-    }
-    let quantization = table.quantization().map(|q| quantization::read(&q, ty, &shape)).transpose()?;
+    let data = buffers.range(table.buffer())?.map(|range| {
+        let stored = sparsity.as_ref().map_or_else(|| shape.checked_elements(), Sparsity::stored);
+        stored.map_or(range.clone(), |stored| constant(range, ty, stored))
+    });
+    let quantization = table.quantization().map(|q| quantization::read(&q, &shape)).transpose()?;
     let min_max = table.quantization().map(|q| quantization::min_max(&q, buffers)).transpose()?.flatten();
-    Ok(Tensor {
-        name: Arc::from(table.name().unwrap_or_default()),
-        ty,
-        shape,
-        shape_signature,
-        quantization: quantization.flatten().map(Arc::new),
-        min_max: min_max.map(Arc::new),
-        sparsity: sparsity.map(Arc::new),
-        is_variable: table.is_variable(),
-        // Data of no elements says nothing.
-        data: data.filter(|range| !range.is_empty()),
-        has_rank: table.has_rank(),
-        variants: table
-            .variant_tensors()
-            .unwrap_or_default()
-            .iter()
-            .map(variant)
-            .collect::<Result<_, _>>()?,
-    })
+    let mut tensor = Tensor::new(table.name().unwrap_or_default(), ty, shape);
+    tensor.set_shape_signature(shape_signature);
+    tensor.set_quantization(quantization.flatten());
+    tensor.set_min_max(min_max);
+    // Empty data of a dense tensor is the same as none.
+    tensor.set_data(data.filter(|range| !range.is_empty() || sparsity.is_some()));
+    tensor.set_sparsity(sparsity.map(Arc::new));
+    tensor.set_variable(table.is_variable());
+    tensor.set_has_rank(table.has_rank());
+    let variants = table.variant_tensors().unwrap_or_default().iter().map(variant);
+    tensor.set_variants(variants.collect::<Result<_, _>>()?);
+    Ok(tensor)
 }
 
-/// Which dimensions may be resized: -1 in the file, `None` here.
-fn read_shape_signature(
-    table: &schema::Tensor<'_>,
-    shape: &Shape,
-) -> Result<Option<Vec<Option<usize>>>, Invalid> {
+/// Reads the dimensions that may be resized: -1 in the file, `None` here.
+fn read_shape_signature(table: &schema::Tensor<'_>) -> Result<Option<Vec<Option<usize>>>, Invalid> {
     let Some(signature) = table.shape_signature().filter(|s| !s.is_empty()) else { return Ok(None) };
-    if signature.len() != shape.rank() {
-        return invalid!(
-            "its shape signature has {} dimensions, its shape {shape} has {}",
-            signature.len(),
-            shape.rank()
-        );
-    }
     signature.iter().map(|dim| maybe_unknown(dim, "shape signature")).collect::<Result<_, _>>().map(Some)
 }
 
@@ -102,37 +68,14 @@ fn variant(table: schema::VariantSubType<'_>) -> Result<VariantType, Invalid> {
     Ok(VariantType { ty, shape, has_rank: table.has_rank() })
 }
 
-/// Checks that constant data is as long as it must be.
-fn constant(
-    range: Range<usize>,
-    ty: TensorType,
-    stored: usize,
-    file: &[u8],
-) -> Result<Range<usize>, Invalid> {
-    let len = range.len();
-    match ty {
-        TensorType::String => {
-            check_strings(file.get(range.clone()).unwrap_or_default(), stored).map(|()| range)
-        }
-        TensorType::Resource | TensorType::Variant => invalid!("a {ty} tensor cannot have constant data"),
-        _ => match ty.byte_size(stored) {
-            Some(needed) if len >= needed => match range.start.checked_add(needed) {
-                Some(end) => Ok(range.start..end),
-                None => invalid!("its size overflows"),
-            },
-            Some(needed) => invalid!("its buffer has {len} bytes, its type and shape need {needed}"),
-            None => invalid!("its size overflows"),
-        },
-    }
-}
-
-/// Checks that the strings of a tensor lie inside it.
-fn check_strings(bytes: &[u8], elements: usize) -> Result<(), Invalid> {
-    match Strings::parse(bytes) {
-        Ok(strings) if strings.len() == elements => Ok(()),
-        Ok(strings) => invalid!("it holds {} strings, its shape needs {elements}", strings.len()),
-        Err(text) => invalid!("{text}"),
-    }
+/// The part of a buffer that the tensor needs; a shorter buffer is left as it is, for verification to refuse.
+fn constant(range: Range<usize>, ty: TensorType, stored: usize) -> Range<usize> {
+    let needed = match ty {
+        TensorType::String | TensorType::Resource | TensorType::Variant => None,
+        _ => ty.byte_size(stored),
+    };
+    let end = needed.and_then(|needed| range.start.checked_add(needed)).filter(|&end| end <= range.end);
+    range.start..end.unwrap_or(range.end)
 }
 
 fn read_sparsity(table: &schema::SparsityParameters<'_>, buffers: &Buffers<'_>) -> Result<Sparsity, Invalid> {
@@ -191,7 +134,7 @@ fn indices_of(
         (_, _, Some(v)) => (Width::UInt8, v.values().unwrap_or_default().bytes()),
         _ => return invalid!("a sparse dimension has no {what}"),
     };
-    // An absent vector lies nowhere.
+    // An absent vector has no place in the file.
     let range = if bytes.is_empty() { 0..0 } else { buffers.range_of(bytes)? };
     Ok(Indices::in_file(width, buffers.bytes.clone(), range))
 }

@@ -2,21 +2,18 @@
 
 use smallvec::smallvec;
 
-use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, always_1,
-};
+use super::{Codec, InferContext, InferError, InferResult, Inferred, OpSignature, always_1};
 use crate::schema::BuiltinOptions;
 
-/// `ADD_N`.
-pub static ADD_N: OpDef = OpDef {
-    op: BuiltinOp::ADD_N,
-    family: "add_n",
-    codec: Codec::empty(BuiltinOptions::AddNOptions),
-    infer,
-    min_version: always_1,
-    multiply_adds,
-    history: &[(1, "1.14.0")],
-};
+ops! {
+    ADD_N {
+        codec: Codec::empty(BuiltinOptions::AddNOptions),
+        infer,
+        min_version: always_1,
+        multiply_adds,
+        history: &[(1, "1.14.0")],
+    }
+}
 
 /// The sum of any number of inputs of one type and shape.
 fn infer(cx: &InferContext<'_>) -> InferResult {

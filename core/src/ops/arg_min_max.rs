@@ -3,36 +3,32 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, axis_in,
-    lowest_with, options, per_input,
+    InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, axis_in, lowest_with, options,
+    per_input,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `ARG_MAX`.
-pub static ARG_MAX: OpDef = OpDef {
-    op: BuiltinOp::ARG_MAX,
-    family: "arg_min_max",
-    codec: ArgMaxParams::CODEC,
-    infer: infer_max,
-    min_version,
-    multiply_adds: per_input,
-    history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.9.0")],
-};
+ops! {
+    ARG_MAX {
+        codec: ArgMaxParams::CODEC,
+        infer: infer_max,
+        min_version,
+        multiply_adds: per_input,
+        history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.9.0")],
+    }
 
-/// `ARG_MIN`.
-pub static ARG_MIN: OpDef = OpDef {
-    op: BuiltinOp::ARG_MIN,
-    family: "arg_min_max",
-    codec: ArgMinParams::CODEC,
-    infer: infer_min,
-    min_version,
-    multiply_adds: per_input,
-    history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.9.0")],
-};
+    ARG_MIN {
+        codec: ArgMinParams::CODEC,
+        infer: infer_min,
+        min_version,
+        multiply_adds: per_input,
+        history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.9.0")],
+    }
+}
 
 options! {
     /// Params of ARG_MAX.
-    ArgMax(ArgMaxParams) in BuiltinOptions::ArgMaxOptions(builtin_options_as_arg_max_options, ArgMaxOptionsArgs) {
+    ArgMax(ArgMaxParams) in BuiltinOptions::ArgMaxOptions(builtin_options_as_arg_max_options, ArgMaxOptionsArgs) as TfLiteArgMaxParams {
         /// INT32 or INT64.
         output_type: TensorType;
     }
@@ -40,7 +36,7 @@ options! {
 
 options! {
     /// Params of ARG_MIN.
-    ArgMin(ArgMinParams) in BuiltinOptions::ArgMinOptions(builtin_options_as_arg_min_options, ArgMinOptionsArgs) {
+    ArgMin(ArgMinParams) in BuiltinOptions::ArgMinOptions(builtin_options_as_arg_min_options, ArgMinOptionsArgs) as TfLiteArgMinParams {
         /// INT32 or INT64.
         output_type: TensorType;
     }
@@ -54,7 +50,7 @@ fn infer_min(cx: &InferContext<'_>) -> InferResult {
     infer(cx, cx.params::<ArgMinParams>()?.output_type)
 }
 
-/// Where along the dimension in input 1 the largest or smallest element is.
+/// Infers the position of the largest or smallest element along the dimension in input 1.
 fn infer(cx: &InferContext<'_>, ty: TensorType) -> InferResult {
     cx.arity(2..=2, 1)?;
     if !matches!(ty, TensorType::Int32 | TensorType::Int64) {
@@ -69,13 +65,13 @@ fn infer(cx: &InferContext<'_>, ty: TensorType) -> InferResult {
     Ok(smallvec![Inferred::known(ty, rest.collect::<Shape>())])
 }
 
-/// The dimension that is searched; `None` while that is not known.
+/// Returns the dimension that is searched; `None` while that is not known.
 pub fn axis(cx: &InferContext<'_>) -> Result<Option<usize>, InferError> {
     let axis = cx.input(1)?.integer("the axis")?;
     axis.map(|axis| axis_in(axis, cx.input(0)?.shape.rank())).transpose()
 }
 
-/// 8-bit came with version 2, booleans with version 3.
+/// Version 2 added 8-bit, version 3 booleans.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Bool, Int8};
     lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Bool]))])

@@ -2,26 +2,22 @@
 
 use smallvec::smallvec;
 
-use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, lowest_with,
-    options,
-};
-use crate::shape::{Shape, broadcast};
+use super::{InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with, options};
+use crate::types::shape::{Shape, broadcast};
 
-/// `BATCH_MATMUL`.
-pub static BATCH_MATMUL: OpDef = OpDef {
-    op: BuiltinOp::BATCH_MATMUL,
-    family: "batch_matmul",
-    codec: BatchMatMulParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds,
-    history: &[(1, "2.3.0"), (2, "2.3.0"), (3, "2.4.0"), (4, "2.5.0")],
-};
+ops! {
+    BATCH_MATMUL {
+        codec: BatchMatMulParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds,
+        history: &[(1, "2.3.0"), (2, "2.3.0"), (3, "2.4.0"), (4, "2.5.0")],
+    }
+}
 
 options! {
     /// Params of BATCH_MATMUL.
-    BatchMatMul(BatchMatMulParams) in BuiltinOptions::BatchMatMulOptions(builtin_options_as_batch_mat_mul_options, BatchMatMulOptionsArgs) {
+    BatchMatMul(BatchMatMulParams) in BuiltinOptions::BatchMatMulOptions(builtin_options_as_batch_mat_mul_options, BatchMatMulOptionsArgs) as TfLiteBatchMatMulParams {
         /// Whether the matrices of input 0 are transposed.
         adj_x: bool;
         /// Whether the matrices of input 1 are transposed.
@@ -49,7 +45,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     };
     shape.push(rows);
     shape.push(columns);
-    // 8-bit products may be given as they are; then the file says so.
+    // 8-bit products may be given as they are: the declared output type is INT32 then.
     let ty = match (a.ty, cx.outputs[0].ty) {
         (TensorType::Int8, TensorType::Int32) => TensorType::Int32,
         (ty, _) => ty,
@@ -57,7 +53,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(ty, shape)])
 }
 
-/// 8-bit, 16-bit, and activations quantized with a zero point came one after the other.
+/// Versions added 8-bit, 16-bit, and activations quantized with a zero point, in this order.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     let p = s.params::<BatchMatMulParams>();

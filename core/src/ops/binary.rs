@@ -3,167 +3,130 @@
 use smallvec::smallvec;
 
 use super::{
-    Activation, BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature,
-    Operand, TensorType, always_1, lowest_with, options, per_output,
+    Activation, Codec, InferContext, InferError, InferResult, Inferred, OpSignature, Operand, TensorType,
+    always_1, lowest_with, options, per_output,
 };
 use crate::schema::BuiltinOptions;
-use crate::shape::{Shape, broadcast};
+use crate::types::shape::{Shape, broadcast};
 
-/// `ADD`.
-pub static ADD: OpDef = OpDef {
-    op: BuiltinOp::ADD,
-    family: "binary",
-    codec: AddParams::CODEC,
-    infer,
-    min_version: min_version_add,
-    multiply_adds: per_output,
-    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.4.0"), (4, "2.6.0"), (5, "2.13.0"), (6, "2.23.0")],
-};
+ops! {
+    ADD {
+        codec: AddParams::CODEC,
+        infer,
+        min_version: min_version_add,
+        multiply_adds: per_output,
+        history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.4.0"), (4, "2.6.0"), (5, "2.13.0"), (6, "2.23.0")],
+    }
 
-/// `SUB`.
-pub static SUB: OpDef = OpDef {
-    op: BuiltinOp::SUB,
-    family: "binary",
-    codec: SubParams::CODEC,
-    infer,
-    min_version: min_version_sub,
-    multiply_adds: per_output,
-    history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.4.0"), (5, "2.4.0")],
-};
+    SUB {
+        codec: SubParams::CODEC,
+        infer,
+        min_version: min_version_sub,
+        multiply_adds: per_output,
+        history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.4.0"), (5, "2.4.0")],
+    }
 
-/// `MUL`.
-pub static MUL: OpDef = OpDef {
-    op: BuiltinOp::MUL,
-    family: "binary",
-    codec: MulParams::CODEC,
-    infer: infer_mul,
-    min_version: min_version_mul,
-    multiply_adds: per_output,
-    history: &[
-        (1, "1.5.0"),
-        (2, "1.14.0"),
-        (3, "1.15.0"),
-        (4, "2.3.0"),
-        (5, "2.6.0"),
-        (6, "2.11.0"),
-        (7, "2.13.0"),
-        (8, "2.23.0"),
-    ],
-};
+    MUL {
+        codec: MulParams::CODEC,
+        infer: infer_mul,
+        min_version: min_version_mul,
+        multiply_adds: per_output,
+        history: &[
+            (1, "1.5.0"),
+            (2, "1.14.0"),
+            (3, "1.15.0"),
+            (4, "2.3.0"),
+            (5, "2.6.0"),
+            (6, "2.11.0"),
+            (7, "2.13.0"),
+            (8, "2.23.0"),
+        ],
+    }
 
-/// `DIV`.
-pub static DIV: OpDef = OpDef {
-    op: BuiltinOp::DIV,
-    family: "binary",
-    codec: DivParams::CODEC,
-    infer,
-    min_version: min_version_div,
-    multiply_adds: per_output,
-    history: &[(1, "1.6.0"), (2, "2.3.0")],
-};
+    DIV {
+        codec: DivParams::CODEC,
+        infer,
+        min_version: min_version_div,
+        multiply_adds: per_output,
+        history: &[(1, "1.6.0"), (2, "2.3.0")],
+    }
 
-/// `MAXIMUM`.
-pub static MAXIMUM: OpDef = OpDef {
-    op: BuiltinOp::MAXIMUM,
-    family: "binary",
-    codec: Codec::empty(BuiltinOptions::MaximumMinimumOptions),
-    infer,
-    min_version: min_version_extremum,
-    multiply_adds: per_output,
-    history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.3.0")],
-};
+    MAXIMUM {
+        codec: Codec::empty(BuiltinOptions::MaximumMinimumOptions),
+        infer,
+        min_version: min_version_extremum,
+        multiply_adds: per_output,
+        history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.3.0")],
+    }
 
-/// `MINIMUM`.
-pub static MINIMUM: OpDef = OpDef {
-    op: BuiltinOp::MINIMUM,
-    family: "binary",
-    codec: Codec::empty(BuiltinOptions::MaximumMinimumOptions),
-    infer,
-    min_version: min_version_extremum,
-    multiply_adds: per_output,
-    history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.3.0")],
-};
+    MINIMUM {
+        codec: Codec::empty(BuiltinOptions::MaximumMinimumOptions),
+        infer,
+        min_version: min_version_extremum,
+        multiply_adds: per_output,
+        history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.3.0")],
+    }
 
-/// `POW`.
-pub static POW: OpDef = OpDef {
-    op: BuiltinOp::POW,
-    family: "binary",
-    codec: Codec::empty(BuiltinOptions::PowOptions),
-    infer,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "1.10.0")],
-};
+    POW {
+        codec: Codec::empty(BuiltinOptions::PowOptions),
+        infer,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "1.10.0")],
+    }
 
-/// `SQUARED_DIFFERENCE`.
-pub static SQUARED_DIFFERENCE: OpDef = OpDef {
-    op: BuiltinOp::SQUARED_DIFFERENCE,
-    family: "binary",
-    codec: Codec::empty(BuiltinOptions::SquaredDifferenceOptions),
-    infer,
-    min_version: min_version_squared_difference,
-    multiply_adds: per_output,
-    history: &[(1, "1.13.1"), (2, "2.5.0")],
-};
+    SQUARED_DIFFERENCE {
+        codec: Codec::empty(BuiltinOptions::SquaredDifferenceOptions),
+        infer,
+        min_version: min_version_squared_difference,
+        multiply_adds: per_output,
+        history: &[(1, "1.13.1"), (2, "2.5.0")],
+    }
 
-/// `FLOOR_DIV`.
-pub static FLOOR_DIV: OpDef = OpDef {
-    op: BuiltinOp::FLOOR_DIV,
-    family: "binary",
-    codec: Codec::empty(BuiltinOptions::FloorDivOptions),
-    infer,
-    min_version: min_version_floor_div,
-    multiply_adds: per_output,
-    history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.13.0")],
-};
+    FLOOR_DIV {
+        codec: Codec::empty(BuiltinOptions::FloorDivOptions),
+        infer,
+        min_version: min_version_floor_div,
+        multiply_adds: per_output,
+        history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.13.0")],
+    }
 
-/// `FLOOR_MOD`.
-pub static FLOOR_MOD: OpDef = OpDef {
-    op: BuiltinOp::FLOOR_MOD,
-    family: "binary",
-    codec: Codec::empty(BuiltinOptions::FloorModOptions),
-    infer,
-    min_version: min_version_floor_mod,
-    multiply_adds: per_output,
-    history: &[(1, "1.13.0"), (2, "2.13.0")],
-};
+    FLOOR_MOD {
+        codec: Codec::empty(BuiltinOptions::FloorModOptions),
+        infer,
+        min_version: min_version_floor_mod,
+        multiply_adds: per_output,
+        history: &[(1, "1.13.0"), (2, "2.13.0")],
+    }
 
-/// `ATAN2`.
-pub static ATAN2: OpDef = OpDef {
-    op: BuiltinOp::ATAN2,
-    family: "binary",
-    codec: Codec::empty(BuiltinOptions::ATan2Options),
-    infer,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "2.10.0")],
-};
+    ATAN2 {
+        codec: Codec::empty(BuiltinOptions::ATan2Options),
+        infer,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.10.0")],
+    }
 
-/// `BITWISE_XOR`.
-pub static BITWISE_XOR: OpDef = OpDef {
-    op: BuiltinOp::BITWISE_XOR,
-    family: "binary",
-    codec: Codec::empty(BuiltinOptions::BitwiseXorOptions),
-    infer,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "2.13.0")],
-};
+    BITWISE_XOR {
+        codec: Codec::empty(BuiltinOptions::BitwiseXorOptions),
+        infer,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.13.0")],
+    }
 
-/// `RIGHT_SHIFT`.
-pub static RIGHT_SHIFT: OpDef = OpDef {
-    op: BuiltinOp::RIGHT_SHIFT,
-    family: "binary",
-    codec: Codec::empty(BuiltinOptions::RightShiftOptions),
-    infer,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "2.13.0")],
-};
+    RIGHT_SHIFT {
+        codec: Codec::empty(BuiltinOptions::RightShiftOptions),
+        infer,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.13.0")],
+    }
+}
 
 options! {
     /// Params of ADD.
-    Add(AddParams) in BuiltinOptions::AddOptions(builtin_options_as_add_options, AddOptionsArgs) {
+    Add(AddParams) in BuiltinOptions::AddOptions(builtin_options_as_add_options, AddOptionsArgs) as TfLiteAddParams {
         /// Applied to the result.
         fused_activation_function: Activation;
         /// Whether 16-bit scales that are powers of two are computed with shifts alone.
@@ -173,7 +136,7 @@ options! {
 
 options! {
     /// Params of SUB.
-    Sub(SubParams) in BuiltinOptions::SubOptions(builtin_options_as_sub_options, SubOptionsArgs) {
+    Sub(SubParams) in BuiltinOptions::SubOptions(builtin_options_as_sub_options, SubOptionsArgs) as TfLiteSubParams {
         /// Applied to the result.
         fused_activation_function: Activation;
         /// Whether 16-bit scales that are powers of two are computed with shifts alone.
@@ -183,7 +146,7 @@ options! {
 
 options! {
     /// Params of MUL.
-    Mul(MulParams) in BuiltinOptions::MulOptions(builtin_options_as_mul_options, MulOptionsArgs) {
+    Mul(MulParams) in BuiltinOptions::MulOptions(builtin_options_as_mul_options, MulOptionsArgs) as TfLiteMulParams {
         /// Applied to the result.
         fused_activation_function: Activation;
     }
@@ -191,7 +154,7 @@ options! {
 
 options! {
     /// Params of DIV.
-    Div(DivParams) in BuiltinOptions::DivOptions(builtin_options_as_div_options, DivOptionsArgs) {
+    Div(DivParams) in BuiltinOptions::DivOptions(builtin_options_as_div_options, DivOptionsArgs) as TfLiteDivParams {
         /// Applied to the result.
         fused_activation_function: Activation;
     }
@@ -215,7 +178,7 @@ fn infer_mul(cx: &InferContext<'_>) -> InferResult {
     Ok(outputs)
 }
 
-/// The shape that inputs 0 and 1, which must have one type, broadcast to.
+/// Returns the shape that inputs 0 and 1, which must have one type, broadcast to.
 pub(crate) fn broadcast_inputs(cx: &InferContext<'_>) -> Result<Shape, InferError> {
     let (a, b) = (cx.input(0)?, cx.input(1)?);
     if a.ty != b.ty {
@@ -225,7 +188,7 @@ pub(crate) fn broadcast_inputs(cx: &InferContext<'_>) -> Result<Shape, InferErro
     broadcast(a, b).ok_or_else(|| InferError::new(format!("{a} and {b} do not broadcast")))
 }
 
-/// 8-bit, 16-bit with any scale, 64-bit, plain 16-bit and float16 came one after the other.
+/// Versions added 8-bit, 16-bit with any scale, 64-bit, plain 16-bit and float16, in this order.
 fn min_version_add(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Float16, Int8, Int16, Int64};
     let p = s.params::<AddParams>();
@@ -238,7 +201,7 @@ fn min_version_add(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// 8-bit, broadcasting beyond rank 4, 64-bit, and 16-bit with any scale came one after the other.
+/// Versions added 8-bit, broadcasting beyond rank 4, 64-bit, and 16-bit with any scale, in this order.
 fn min_version_sub(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16, Int64};
     let p = s.params::<SubParams>();
@@ -250,7 +213,7 @@ fn min_version_sub(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// 8-bit, a product scale of 1 and more, 16-bit, 64-bit, complex, unsigned and float16 came one after the other.
+/// Versions added 8-bit, a product scale of 1 and more, 16-bit, 64-bit, complex, unsigned and float16, in this order.
 fn min_version_mul(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Complex64, Float16, Int8, Int16, Int64, UInt32};
     lowest_with(&[
@@ -275,12 +238,12 @@ fn rescales_up(s: &OpSignature<'_>) -> bool {
     }
 }
 
-/// Broadcasting beyond rank 4 came with version 2.
+/// Version 2 added broadcasting beyond rank 4.
 fn min_version_div(s: &OpSignature<'_>) -> u32 {
     lowest_with(&[(2, s.broadcasts_beyond_rank_4())])
 }
 
-/// 8-bit, broadcasting beyond rank 4, and 16-bit came one after the other.
+/// Versions added 8-bit, broadcasting beyond rank 4, and 16-bit, in this order.
 fn min_version_extremum(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     lowest_with(&[
@@ -290,19 +253,19 @@ fn min_version_extremum(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// Floats came with version 2, small integers with version 3.
+/// Version 2 added floats, version 3 small integers.
 fn min_version_floor_div(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Float32, Int8, Int16};
     lowest_with(&[(2, s.input_is(0, &[Float32])), (3, s.input_is(0, &[Int8, Int16]))])
 }
 
-/// Small integers came with version 2.
+/// Version 2 added small integers.
 fn min_version_floor_mod(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     lowest_with(&[(2, s.input_is(0, &[Int8, Int16]))])
 }
 
-/// 8-bit came with version 2.
+/// Version 2 added 8-bit.
 fn min_version_squared_difference(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int8;
     lowest_with(&[(2, s.input_is(0, &[Int8]))])

@@ -2,31 +2,27 @@
 
 use smallvec::smallvec;
 
-use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, options,
-    per_output,
-};
+use super::{InferContext, InferError, InferResult, Inferred, TensorType, always_1, options, per_output};
 
-/// `BUCKETIZE`.
-pub static BUCKETIZE: OpDef = OpDef {
-    op: BuiltinOp::BUCKETIZE,
-    family: "bucketize",
-    codec: BucketizeParams::CODEC,
-    infer,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "2.8.0")],
-};
+ops! {
+    BUCKETIZE {
+        codec: BucketizeParams::CODEC,
+        infer,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.8.0")],
+    }
+}
 
 options! {
     /// Params of BUCKETIZE.
-    Bucketize(BucketizeParams) in BuiltinOptions::BucketizeOptions(builtin_options_as_bucketize_options, BucketizeOptionsArgs) {
-        /// Where one bucket ends and the next begins, in ascending order. A value on a boundary is above it.
+    Bucketize(BucketizeParams) in BuiltinOptions::BucketizeOptions(builtin_options_as_bucketize_options, BucketizeOptionsArgs) as TfLiteBucketizeParams {
+        /// The boundaries between buckets, in ascending order. A value on a boundary belongs to the upper bucket.
         boundaries: Vec<f32>;
     }
 }
 
-/// For each element how many boundaries are not above it.
+/// For each element, the number of boundaries that are not above it.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     let boundaries = &cx.params::<BucketizeParams>()?.boundaries;
@@ -44,8 +40,9 @@ mod tests {
 
     #[test]
     fn boundaries_are_sorted() {
-        let params =
-            |boundaries: &[f32]| Params::Bucketize(BucketizeParams { boundaries: boundaries.to_vec() });
+        let params = |boundaries: &[f32]| {
+            Params::Bucketize(BucketizeParams::default().boundaries(boundaries.to_vec()))
+        };
         let input = [Some(T::new(TensorType::Float32, &[2, 3]))];
         gives(&BUCKETIZE, params(&[-1.0, 0.5, 0.5]), &input, TensorType::Int32, &[2, 3]);
         gives(&BUCKETIZE, params(&[]), &input, TensorType::Int32, &[2, 3]);

@@ -3,49 +3,45 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    always_1, lowest_with, no_arithmetic, options,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, always_1, lowest_with,
+    no_arithmetic, options,
 };
 use crate::schema::BuiltinOptions;
 
-/// `CAST`.
-pub static CAST: OpDef = OpDef {
-    op: BuiltinOp::CAST,
-    family: "cast",
-    codec: CastParams::CODEC,
-    infer: infer_cast,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[
-        (1, "1.5.0"),
-        (2, "2.7.0"),
-        (3, "2.8.0"),
-        (4, "2.9.0"),
-        (5, "2.12.0"),
-        (6, "2.15.0"),
-        (7, "2.17.0"),
-        (8, "2.21.0"),
-        (9, "2.23.0"),
-    ],
-};
+ops! {
+    CAST {
+        codec: CastParams::CODEC,
+        infer: infer_cast,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[
+            (1, "1.5.0"),
+            (2, "2.7.0"),
+            (3, "2.8.0"),
+            (4, "2.9.0"),
+            (5, "2.12.0"),
+            (6, "2.15.0"),
+            (7, "2.17.0"),
+            (8, "2.21.0"),
+            (9, "2.23.0"),
+        ],
+    }
 
-/// `BITCAST`.
-pub static BITCAST: OpDef = OpDef {
-    op: BuiltinOp::BITCAST,
-    family: "cast",
-    codec: Codec::empty(BuiltinOptions::BitcastOptions),
-    infer: infer_bitcast,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.13.0")],
-};
+    BITCAST {
+        codec: Codec::empty(BuiltinOptions::BitcastOptions),
+        infer: infer_bitcast,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.13.0")],
+    }
+}
 
 options! {
     /// Params of CAST.
-    Cast(CastParams) in BuiltinOptions::CastOptions(builtin_options_as_cast_options, CastOptionsArgs) {
-        /// What the input is; the tensor itself says so, too.
+    Cast(CastParams) in BuiltinOptions::CastOptions(builtin_options_as_cast_options, CastOptionsArgs) as TfLiteCastParams {
+        /// The input's type, which the tensor has, too.
         in_data_type: TensorType;
-        /// What the output is; the tensor itself says so, too.
+        /// The output's type, which the tensor has, too.
         out_data_type: TensorType;
     }
 }

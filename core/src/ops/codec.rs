@@ -5,11 +5,11 @@
 
 use flatbuffers::{FlatBufferBuilder, UnionWIPOffset, Vector, WIPOffset};
 
-use super::value::{ParamValue, no_params};
+use super::value::FieldKind;
 use super::{Params, ReadError, TensorType, WrongParams};
 use crate::schema::{self, BuiltinOptions, BuiltinOptions2};
 
-/// Which member of the format's two options unions holds the options of an op.
+/// The member of the format's two options unions that holds the options of an op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionsType {
     /// The op has no options table.
@@ -34,29 +34,33 @@ impl std::fmt::Display for OptionsType {
     }
 }
 
-/// A param, as the support table shows it.
+/// A param of an op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FieldInfo {
-    /// Its name in the format.
+    /// The name in the schema.
     pub name: &'static str,
-    /// The first version of the op that has it. Kernels of older versions behave as if it had its default.
+    /// The first version of the op that has the param. Kernels of older versions behave as if it had its default.
     pub since: u32,
+    /// The representation of its values.
+    pub kind: FieldKind,
 }
 
-/// How the params of an op are stored in a file.
+/// The storage of an op's params in a file.
 #[derive(Clone, Copy)]
 pub struct Codec {
     /// The options table.
     pub ty: OptionsType,
-    /// The params and since when they exist.
+    /// The params. They have the order of the members of `c_struct`.
     pub fields: &'static [FieldInfo],
-    /// The param of a name.
-    pub(super) get: for<'p> fn(&'p Params, &str) -> Option<ParamValue<'p>>,
+    /// The structure of LiteRT's C interface (`builtin_op_data.h`) that holds the params; `None` if it has none, or
+    /// where a delegate is not shown nodes of the op.
+    pub c_struct: Option<&'static str>,
     pub(super) read: fn(&Options<'_>) -> Result<Params, ReadError>,
     pub(super) write: for<'f> fn(&Params, &mut Builder<'f>) -> Result<Table, WrongParams>,
 }
 
-/// What options are written into.
+/// The buffer that options are written into.
 pub(crate) type Builder<'f> = FlatBufferBuilder<'f>;
 /// A table that was written.
 pub(crate) type Table = WIPOffset<UnionWIPOffset>;
@@ -77,15 +81,18 @@ impl Codec {
     }
 
     const fn without_fields(ty: OptionsType) -> Codec {
-        Codec { ty, fields: &[], get: no_params, read: |_| Ok(Params::None), write: write_empty }
+        Codec { ty, fields: &[], c_struct: None, read: |_| Ok(Params::None), write: write_empty }
     }
 
-    /// The params of an operator without options.
-    pub(crate) fn defaults(&self) -> Result<Params, ReadError> {
+    /// Returns the params of an operator without options.
+    ///
+    /// # Errors
+    /// A default of the schema is not valid; a test holds every op to it.
+    pub fn defaults(&self) -> Result<Params, ReadError> {
         (self.read)(&Options(defaults()?))
     }
 
-    /// The params of an operator.
+    /// Returns the params of an operator.
     pub(crate) fn read(&self, operator: schema::Operator<'_>) -> Result<Params, ReadError> {
         let (first, second) = (operator.builtin_options_type(), operator.builtin_options_2_type());
         let found = match (first, second) {
@@ -103,7 +110,7 @@ impl Codec {
         (self.read)(&Options(operator))
     }
 
-    /// Writes params: the table and where it goes.
+    /// Writes params.
     pub(crate) fn write(
         &self,
         params: &Params,
@@ -134,7 +141,7 @@ pub(crate) struct Options<'a>(schema::Operator<'a>);
 static EMPTY_TABLE: [u8; 12] = [8, 0, 0, 0, 4, 0, 4, 0, 4, 0, 0, 0];
 
 impl<'a> Options<'a> {
-    /// The options table that `get` selects; all defaults where the node has no options.
+    /// Returns the options table that `get` selects; all defaults where the node has no options.
     pub(super) fn table<T>(&self, get: impl Fn(&schema::Operator<'a>) -> Option<T>) -> Result<T, ReadError>
     where
         T: flatbuffers::Follow<'a, Inner = T> + flatbuffers::Verifiable + 'a,
@@ -146,7 +153,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// A table that lacks every field.
+/// Returns a table that lacks every field.
 pub(super) fn defaults<'a, T>() -> Result<T, ReadError>
 where
     T: flatbuffers::Follow<'a, Inner = T> + flatbuffers::Verifiable + 'a,
@@ -156,9 +163,9 @@ where
 
 /// A value of a field, as params hold it.
 pub(super) trait Value: Sized {
-    /// What the generated accessor gives.
+    /// The type that the generated accessor returns.
     type Stored<'a>;
-    /// What the generated builder takes.
+    /// The type that the generated builder takes.
     type Arg<'f>;
     fn read(stored: Self::Stored<'_>, field: &'static str) -> Result<Self, ReadError>;
     fn write<'f>(&self, builder: &mut Builder<'f>) -> Self::Arg<'f>;
@@ -231,7 +238,7 @@ impl Value for TensorType {
     }
 }
 
-/// Declares enums of the format: typed, with nothing that the format does not have.
+/// Declares enums of the format as Rust enums with the same values.
 macro_rules! enums {
     ($($(#[$doc:meta])* $name:ident from $schema:ident { $($(#[$vdoc:meta])* $variant:ident = $member:ident),+ $(,)? })*) => {
         $($(#[$doc])*
@@ -255,6 +262,7 @@ macro_rules! enums {
             type Code = $crate::schema::$schema;
         }
         impl $crate::ops::value::EnumValue for $name {
+            const NAME: &'static str = stringify!($name);
             fn code_and_name(self) -> (i64, &'static str) {
                 match self {
                     $($name::$variant => ($crate::schema::$schema::$member.0.into(), stringify!($member)),)+
@@ -262,16 +270,23 @@ macro_rules! enums {
             }
         }
         impl $crate::ops::value::Described for $name {
+            const KIND: $crate::ops::FieldKind = $crate::ops::FieldKind::Enum(stringify!($name));
             fn describe(&self) -> $crate::ops::value::ParamValue<'_> {
                 let (code, name) = $crate::ops::value::EnumValue::code_and_name(*self);
                 $crate::ops::value::ParamValue::Enum(code, name)
+            }
+            fn parse(value: &$crate::ops::value::ParamValue<'_>) -> Option<Self> {
+                let code = value.as_i64()?;
+                [$($name::$variant),+].into_iter().find(|v| {
+                    $crate::ops::value::EnumValue::code_and_name(*v).0 == code
+                })
             }
         })*
     };
 }
 pub(crate) use enums;
 
-/// An enum of which a field may hold a list.
+/// An enum that a field may hold a list of.
 pub(super) trait EnumList: Value {
     type Code;
 }
@@ -299,38 +314,47 @@ where
 ///
 /// `since N` after a field's type names the first version of the op that has the field; without it, every version has
 /// it. The header names the variant of [`Params`](super::Params), the struct, the union and its member with the
-/// generated accessor and arguments.
+/// generated accessor and arguments, and `as TfLite…Params` the structure of LiteRT's C interface. The fields are in
+/// the order of that structure, whose layout follows from it: a new field comes last, with the version that has it.
 macro_rules! options {
-    ($(#[$doc:meta])* $variant:ident($params:ident) in $union:ident::$member:ident($get:ident, $args:ident) {
+    ($(#[$doc:meta])* $variant:ident($params:ident) in $union:ident::$member:ident($get:ident, $args:ident)
+        $(as $c_struct:ident)? {
         $($(#[$field_doc:meta])* $field:ident: $ty:ty $(, since $since:literal)?;)*
     }) => {
         $(#[$doc])*
+        ///
+        /// Built from [`Default`], which is what a file without the fields means, with a setter per field.
         #[derive(Debug, Clone, PartialEq)]
+        #[non_exhaustive]
         pub struct $params {
             $($(#[$field_doc])* pub $field: $ty,)*
         }
 
         impl $params {
-            /// How the params are stored.
+            $(
+                #[doc = concat!("Sets [`", stringify!($field), "`](field@Self::", stringify!($field), ").")]
+                #[must_use]
+                pub fn $field(mut self, $field: $ty) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )*
+
+            /// The storage of the params.
             pub(crate) const CODEC: $crate::ops::codec::Codec = $crate::ops::codec::Codec {
                 ty: $crate::ops::codec::options!(@union $union)($crate::schema::$union::$member),
                 fields: &[$($crate::ops::codec::FieldInfo {
                     name: stringify!($field),
                     since: $crate::ops::codec::options!(@since $($since)?),
+                    kind: <$ty as $crate::ops::value::Described>::KIND,
                 }),*],
-                get: |params, name| {
-                    let params: &$params = params.try_into().ok()?;
-                    match name {
-                        $(stringify!($field) => Some($crate::ops::value::Described::describe(&params.$field)),)*
-                        _ => None,
-                    }
-                },
+                c_struct: $crate::ops::codec::options!(@c $($c_struct)?),
                 read: |options| {
                     Self::from_table(options.table(|o| o.$get())?).map($crate::ops::Params::from)
                 },
                 write: |params, builder| {
                     let params: &$params = params.try_into()?;
-                    // Where a table has fields that no version of the op uses.
+                    // For tables with fields that no version of the op uses.
                     #[allow(clippy::needless_update)]
                     let args = $crate::schema::$args {
                         $($field: $crate::ops::codec::Value::write(&params.$field, builder),)*
@@ -350,6 +374,22 @@ macro_rules! options {
             }
         }
 
+        impl $crate::ops::value::Named for $params {
+            fn get(&self, name: &str) -> Option<$crate::ops::ParamValue<'_>> {
+                match name {
+                    $(stringify!($field) => Some($crate::ops::value::Described::describe(&self.$field)),)*
+                    _ => None,
+                }
+            }
+            fn set(&mut self, name: &str, value: &$crate::ops::ParamValue<'_>) -> Option<()> {
+                match name {
+                    $(stringify!($field) => self.$field = $crate::ops::value::Described::parse(value)?,)*
+                    _ => return None,
+                }
+                Some(())
+            }
+        }
+
         impl From<$params> for $crate::ops::Params {
             // Some are boxed.
             #[allow(clippy::useless_conversion)]
@@ -359,7 +399,7 @@ macro_rules! options {
         }
 
         impl Default for $params {
-            /// What a file without the fields means.
+            /// The params of a file without the fields.
             #[allow(clippy::expect_used)]
             fn default() -> Self {
                 let table = $crate::ops::codec::defaults();
@@ -367,6 +407,8 @@ macro_rules! options {
             }
         }
     };
+    (@c) => { None };
+    (@c $c_struct:ident) => { Some(stringify!($c_struct)) };
     (@since) => { 1 };
     (@since $since:literal) => { $since };
     (@union BuiltinOptions) => { $crate::ops::codec::OptionsType::First };
@@ -424,8 +466,8 @@ mod tests {
 
     #[test]
     fn options_of_another_op_are_refused() {
-        let add = &definition(crate::op::BuiltinOp::ADD).unwrap().codec;
-        let sub = &definition(crate::op::BuiltinOp::SUB).unwrap().codec;
+        let add = &definition(crate::types::op::BuiltinOp::ADD).unwrap().codec;
+        let sub = &definition(crate::types::op::BuiltinOp::SUB).unwrap().codec;
         let defaults = read(sub, &operator(|_| (OptionsType::None, None))).unwrap();
         let written = operator(|builder| sub.write(&defaults, builder).unwrap());
         let error = read(add, &written).unwrap_err();

@@ -3,55 +3,45 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    always_1, no_arithmetic, per_output,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, always_1, no_arithmetic,
+    per_output,
 };
 use crate::schema::BuiltinOptions;
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `RFFT2D`.
-pub static RFFT2D: OpDef = OpDef {
-    op: BuiltinOp::RFFT2D,
-    family: "complex",
-    codec: Codec::empty(BuiltinOptions::Rfft2dOptions),
-    infer: infer_rfft2d,
-    min_version: always_1,
-    multiply_adds: multiply_adds_rfft2d,
-    history: &[(1, "2.5.0")],
-};
+ops! {
+    RFFT2D {
+        codec: Codec::empty(BuiltinOptions::Rfft2dOptions),
+        infer: infer_rfft2d,
+        min_version: always_1,
+        multiply_adds: multiply_adds_rfft2d,
+        history: &[(1, "2.5.0")],
+    }
 
-/// `IMAG`.
-pub static IMAG: OpDef = OpDef {
-    op: BuiltinOp::IMAG,
-    family: "complex",
-    codec: Codec::NONE,
-    infer: infer_part,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.5.0")],
-};
+    IMAG {
+        codec: Codec::NONE,
+        infer: infer_part,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.5.0")],
+    }
 
-/// `REAL`.
-pub static REAL: OpDef = OpDef {
-    op: BuiltinOp::REAL,
-    family: "complex",
-    codec: Codec::NONE,
-    infer: infer_part,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.5.0")],
-};
+    REAL {
+        codec: Codec::NONE,
+        infer: infer_part,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.5.0")],
+    }
 
-/// `COMPLEX_ABS`.
-pub static COMPLEX_ABS: OpDef = OpDef {
-    op: BuiltinOp::COMPLEX_ABS,
-    family: "complex",
-    codec: Codec::NONE,
-    infer: infer_part,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "2.5.0")],
-};
+    COMPLEX_ABS {
+        codec: Codec::NONE,
+        infer: infer_part,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.5.0")],
+    }
+}
 
 /// The spectrum of the two inner dimensions of input 0, cut or padded with zeros to the height and width in input 1:
 /// `[…, height, width / 2 + 1]`; the other half mirrors it.
@@ -89,7 +79,7 @@ fn infer_part(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(ty, input.shape.clone())])
 }
 
-/// A fast transform takes as many steps as its length has binary digits.
+/// The number of steps of a fast transform is the number of binary digits of its length.
 fn multiply_adds_rfft2d(s: &OpSignature<'_>) -> u64 {
     let inner = s.outputs.first().map_or(1, |o| o.shape.iter().rev().take(2).product::<usize>());
     s.output_elements().saturating_mul(u64::from(inner.max(1).ilog2()) + 1)

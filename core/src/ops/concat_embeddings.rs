@@ -1,31 +1,30 @@
 //! CONCAT_EMBEDDINGS: an op of the format that no runtime was ever released with.
 
-use super::{BuiltinOp, InferContext, InferError, InferResult, OpDef, always_1, no_arithmetic, options};
+use super::{InferContext, InferError, InferResult, always_1, no_arithmetic, options};
 
-/// `CONCAT_EMBEDDINGS`.
-pub static CONCAT_EMBEDDINGS: OpDef = OpDef {
-    op: BuiltinOp::CONCAT_EMBEDDINGS,
-    family: "concat_embeddings",
-    codec: ConcatEmbeddingsParams::CODEC,
-    infer,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[],
-};
+ops! {
+    CONCAT_EMBEDDINGS {
+        codec: ConcatEmbeddingsParams::CODEC,
+        infer,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[],
+    }
+}
 
 options! {
     /// Params of CONCAT_EMBEDDINGS.
     ConcatEmbeddings(ConcatEmbeddingsParams) in BuiltinOptions::ConcatEmbeddingsOptions(builtin_options_as_concat_embeddings_options, ConcatEmbeddingsOptionsArgs) {
-        /// How many groups of columns there are.
+        /// The number of groups of columns.
         num_channels: i32;
-        /// How many columns each group has.
+        /// The number of columns of each group.
         num_columns_per_channel: Vec<i32>;
-        /// How long the vector is that each group's numbers stand for.
+        /// The length of the vector that each group's numbers represent.
         embedding_dim_per_channel: Vec<i32>;
     }
 }
 
-/// What the op computes was never published.
+/// The op's computation was never published.
 fn infer(_: &InferContext<'_>) -> InferResult {
     Err(InferError::new("no runtime defines what this op computes"))
 }
@@ -36,7 +35,7 @@ mod tests {
     use crate::ops::testing::refused;
 
     #[test]
-    fn nobody_knows() {
+    fn no_runtime_defines_it() {
         refused(&CONCAT_EMBEDDINGS, ConcatEmbeddingsParams::default().into(), &[], 1, "no runtime");
     }
 }

@@ -3,33 +3,32 @@
 use smallvec::smallvec;
 
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    axis_in, lowest_with, no_arithmetic, options,
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, axis_in,
+    lowest_with, no_arithmetic, options,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `CONCATENATION`.
-pub static CONCATENATION: OpDef = OpDef {
-    op: BuiltinOp::CONCATENATION,
-    family: "concatenation",
-    codec: ConcatenationParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[
-        (1, "1.5.0"),
-        (2, "1.14.0"),
-        (3, "2.3.0"),
-        (4, "2.14.0"),
-        (5, "2.21.0"),
-        (6, "2.23.0"),
-        (7, "2.23.0"),
-    ],
-};
+ops! {
+    CONCATENATION {
+        codec: ConcatenationParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[
+            (1, "1.5.0"),
+            (2, "1.14.0"),
+            (3, "2.3.0"),
+            (4, "2.14.0"),
+            (5, "2.21.0"),
+            (6, "2.23.0"),
+            (7, "2.23.0"),
+        ],
+    }
+}
 
 options! {
     /// Params of CONCATENATION.
-    Concatenation(ConcatenationParams) in BuiltinOptions::ConcatenationOptions(builtin_options_as_concatenation_options, ConcatenationOptionsArgs) {
+    Concatenation(ConcatenationParams) in BuiltinOptions::ConcatenationOptions(builtin_options_as_concatenation_options, ConcatenationOptionsArgs) as TfLiteConcatenationParams {
         /// The dimension along which the inputs follow each other; negative counts from the back.
         axis: i32;
         /// No runtime applies it: only `None` is of use.
@@ -43,7 +42,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     concatenated(cx, axis(cx)?)
 }
 
-/// The inputs, one after the other along dimension `axis`.
+/// Returns the inputs, one after the other along dimension `axis`.
 pub(super) fn concatenated(cx: &InferContext<'_>, axis: usize) -> InferResult {
     let first = cx.input(0)?;
     let mut shape = first.shape.clone();
@@ -73,7 +72,7 @@ pub(super) fn concatenated(cx: &InferContext<'_>, axis: usize) -> InferResult {
     Ok(smallvec![Inferred::known(first.ty, shape)])
 }
 
-/// The dimension along which the inputs follow each other.
+/// Returns the dimension along which the inputs follow each other.
 pub fn axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
     axis_in(cx.params::<ConcatenationParams>()?.axis.into(), cx.input(0)?.shape.rank().max(1))
 }

@@ -3,33 +3,32 @@
 use smallvec::smallvec;
 
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, Padding,
-    TensorType, lowest_with, options, per_weight, windowed_output,
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType,
+    lowest_with, options, per_weight, windowed_output,
 };
 
-/// `CONV_2D`.
-pub static CONV_2D: OpDef = OpDef {
-    op: BuiltinOp::CONV_2D,
-    family: "conv_2d",
-    codec: Conv2DParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds,
-    history: &[
-        (1, "1.5.0"),
-        (2, "1.14.0"),
-        (3, "1.14.0"),
-        (4, "2.3.0"),
-        (5, "2.4.0"),
-        (6, "2.9.0"),
-        (7, "2.11.0"),
-        (8, "2.15.0"),
-    ],
-};
+ops! {
+    CONV_2D {
+        codec: Conv2DParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds,
+        history: &[
+            (1, "1.5.0"),
+            (2, "1.14.0"),
+            (3, "1.14.0"),
+            (4, "2.3.0"),
+            (5, "2.4.0"),
+            (6, "2.9.0"),
+            (7, "2.11.0"),
+            (8, "2.15.0"),
+        ],
+    }
+}
 
 options! {
     /// Params of CONV_2D.
-    Conv2D(Conv2DParams) in BuiltinOptions::Conv2DOptions(builtin_options_as_conv_2_doptions, Conv2DOptionsArgs) {
+    Conv2D(Conv2DParams) in BuiltinOptions::Conv2DOptions(builtin_options_as_conv_2_doptions, Conv2DOptionsArgs) as TfLiteConvParams {
         /// `padding`.
         padding: Padding;
         /// `stride_w`.
@@ -53,8 +52,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let p: &Conv2DParams = cx.params()?;
     let [n, h, w, c] = cx.shape_of_rank(0, "the input")?;
     let [out, kh, kw, group_c] = cx.shape_of_rank(1, "the filter")?;
-    // Grouped convolution: each group of outputs sees its own slice of the input's channels.
-    if group_c == 0 || c % group_c != 0 || out % (c / group_c).max(1) != 0 {
+    // In a grouped convolution, each group of outputs reads its own slice of the input's channels.
+    if group_c == 0 || c == 0 || c % group_c != 0 || out % (c / group_c).max(1) != 0 {
         return Err(InferError::new(format!(
             "a filter of {out}x{kh}x{kw}x{group_c} does not fit {c} input channels"
         )));
@@ -75,7 +74,7 @@ pub(crate) fn check_bias(cx: &InferContext<'_>, input: usize, channels: usize) -
     }
 }
 
-/// 8-bit weights, integers, groups, 4-bit weights, and biases of a chosen type came one after the other.
+/// Versions added 8-bit weights, integers, groups, 4-bit weights, and biases of a chosen type, in this order.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Float32, Int4, Int8, Int16};
     let p = s.params::<Conv2DParams>();

@@ -4,51 +4,47 @@ use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, Padding,
-    always_1, options, per_weight, size_from, windowed_output,
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, always_1, options,
+    per_weight, size_from, windowed_output,
 };
 
-/// `CONV_3D`.
-pub static CONV_3D: OpDef = OpDef {
-    op: BuiltinOp::CONV_3D,
-    family: "conv_3d",
-    codec: Conv3DParams::CODEC,
-    infer: infer_conv,
-    min_version: always_1,
-    multiply_adds: multiply_adds_conv,
-    history: &[(1, "2.5.0")],
-};
+ops! {
+    CONV_3D {
+        codec: Conv3DParams::CODEC,
+        infer: infer_conv,
+        min_version: always_1,
+        multiply_adds: multiply_adds_conv,
+        history: &[(1, "2.5.0")],
+    }
 
-/// `CONV_3D_TRANSPOSE`.
-pub static CONV_3D_TRANSPOSE: OpDef = OpDef {
-    op: BuiltinOp::CONV_3D_TRANSPOSE,
-    family: "conv_3d",
-    codec: Conv3DParams::CODEC,
-    infer: infer_transpose,
-    min_version: always_1,
-    multiply_adds: multiply_adds_transpose,
-    history: &[(1, "2.6.0")],
-};
+    CONV_3D_TRANSPOSE {
+        codec: Conv3DParams::CODEC,
+        infer: infer_transpose,
+        min_version: always_1,
+        multiply_adds: multiply_adds_transpose,
+        history: &[(1, "2.6.0")],
+    }
+}
 
 options! {
     /// Params of CONV_3D, CONV_3D_TRANSPOSE. Those of a transposed convolution are the convolution's that it transposes.
-    Conv3D(Conv3DParams) in BuiltinOptions::Conv3DOptions(builtin_options_as_conv_3_doptions, Conv3DOptionsArgs) {
-        /// How the borders are padded.
+    Conv3D(Conv3DParams) in BuiltinOptions::Conv3DOptions(builtin_options_as_conv_3_doptions, Conv3DOptionsArgs) as TfLiteConv3DParams {
+        /// The padding of the borders.
         padding: Padding;
-        /// Planes between two positions of the filter.
-        stride_d: i32;
         /// Columns between two positions of the filter.
         stride_w: i32;
         /// Rows between two positions of the filter.
         stride_h: i32;
-        /// Applied to the result.
-        fused_activation_function: Activation;
-        /// Planes between two planes of the filter; 1 for a dense filter.
-        dilation_d_factor: i32;
+        /// Planes between two positions of the filter.
+        stride_d: i32;
         /// Columns between two columns of the filter; 1 for a dense filter.
         dilation_w_factor: i32;
         /// Rows between two rows of the filter; 1 for a dense filter.
         dilation_h_factor: i32;
+        /// Planes between two planes of the filter; 1 for a dense filter.
+        dilation_d_factor: i32;
+        /// Applied to the result.
+        fused_activation_function: Activation;
     }
 }
 
@@ -63,7 +59,7 @@ impl Conv3DParams {
         [self.dilation_d_factor, self.dilation_h_factor, self.dilation_w_factor]
     }
 
-    /// How many positions the filter has along depth, height and width.
+    /// Returns the number of positions of the filter along depth, height and width.
     fn windows(&self, input: [usize; 3], filter: [usize; 3]) -> Result<[usize; 3], InferError> {
         let (strides, dilations) = (self.strides(), self.dilations());
         let mut output = [0; 3];
@@ -134,14 +130,14 @@ mod tests {
     use crate::ops::{Params, TensorType};
 
     fn params(padding: Padding, stride: i32, dilation: i32) -> Params {
-        Params::Conv3D(Conv3DParams {
-            padding,
-            stride_d: stride,
-            stride_w: 1,
-            stride_h: 1,
-            dilation_w_factor: dilation,
-            ..Conv3DParams::default()
-        })
+        Params::Conv3D(
+            Conv3DParams::default()
+                .padding(padding)
+                .stride_d(stride)
+                .stride_w(1)
+                .stride_h(1)
+                .dilation_w_factor(dilation),
+        )
     }
 
     const F: TensorType = TensorType::Float32;

@@ -2,24 +2,21 @@
 
 use smallvec::smallvec;
 
-use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, always_1, options, per_output,
-};
+use super::{InferContext, InferError, InferResult, Inferred, always_1, options, per_output};
 
-/// `CUMSUM`.
-pub static CUMSUM: OpDef = OpDef {
-    op: BuiltinOp::CUMSUM,
-    family: "cumsum",
-    codec: CumsumParams::CODEC,
-    infer,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "2.4.0")],
-};
+ops! {
+    CUMSUM {
+        codec: CumsumParams::CODEC,
+        infer,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.4.0")],
+    }
+}
 
 options! {
     /// Params of CUMSUM.
-    Cumsum(CumsumParams) in BuiltinOptions::CumsumOptions(builtin_options_as_cumsum_options, CumsumOptionsArgs) {
+    Cumsum(CumsumParams) in BuiltinOptions::CumsumOptions(builtin_options_as_cumsum_options, CumsumOptionsArgs) as TfLiteCumsumParams {
         /// Each sum leaves its own element out.
         exclusive: bool;
         /// Sums run from the last element to the first.

@@ -11,15 +11,15 @@ impl<'a> Options<'a> {
     /// Reads a map.
     ///
     /// # Errors
-    /// Where it is damaged.
+    /// If it is damaged.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         Map::parse(bytes).map(Options)
     }
 
-    /// The number of this name, of any type; a truth value is 0 or 1. `None` where there is none, or null.
+    /// Returns the number of this name, of any type; a truth value is 0 or 1. `None` if there is none, or null.
     ///
     /// # Errors
-    /// Where it is no number.
+    /// The option is not a number.
     pub fn number(&self, name: &str) -> Result<Option<f64>> {
         match self.0.value(name)? {
             None | Some(Value::Null) => Ok(None),
@@ -30,26 +30,26 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The number of this name, 0 where there is none.
+    /// Returns the number of this name, 0 if there is none.
     ///
     /// # Errors
-    /// Where it is no number.
+    /// The option is not a number.
     pub fn float(&self, name: &str) -> Result<f32> {
         Ok(self.number(name)?.unwrap_or(0.0) as f32)
     }
 
-    /// The size, count or index of this name, 0 where there is none.
+    /// Returns the size, count or index of this name, 0 if there is none.
     ///
     /// # Errors
-    /// Where it is no number, not whole or below 0.
+    /// The option is not a number, not whole or below 0.
     pub fn size(&self, name: &str) -> Result<usize> {
         size(name, self.number(name)?.unwrap_or(0.0))
     }
 
-    /// The sizes or indices of this name, none where there are none.
+    /// Returns the sizes or indices of this name; empty if the option is missing.
     ///
     /// # Errors
-    /// Where it is no list of numbers that are whole and not below 0.
+    /// The option is not a list of numbers that are whole and not below 0.
     pub fn sizes(&self, name: &str) -> Result<Vec<usize>> {
         let list = match self.0.value(name)? {
             None => return Ok(Vec::new()),
@@ -57,11 +57,11 @@ impl<'a> Options<'a> {
             Some(_) => None,
         };
         let list: Vec<f64> =
-            list.ok_or_else(|| invalid(format!("the option {name} is no list of numbers")))?;
+            list.ok_or_else(|| invalid(format!("the option {name} is not a list of numbers")))?;
         list.into_iter().map(|v| size(name, v)).collect()
     }
 
-    /// The text of this name; `None` where there is none.
+    /// Returns the text of this name; `None` if there is none.
     pub fn text(&self, name: &str) -> Option<&'a str> {
         self.0.optional(name).ok().flatten()
     }

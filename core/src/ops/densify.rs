@@ -2,19 +2,18 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, Codec, InferContext, InferResult, Inferred, OpDef, always_1, no_arithmetic};
+use super::{Codec, InferContext, InferResult, Inferred, always_1, no_arithmetic};
 use crate::schema::BuiltinOptions;
 
-/// `DENSIFY`.
-pub static DENSIFY: OpDef = OpDef {
-    op: BuiltinOp::DENSIFY,
-    family: "densify",
-    codec: Codec::empty(BuiltinOptions::DensifyOptions),
-    infer,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.2.0")],
-};
+ops! {
+    DENSIFY {
+        codec: Codec::empty(BuiltinOptions::DensifyOptions),
+        infer,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.2.0")],
+    }
+}
 
 /// A sparse constant in its dense form.
 fn infer(cx: &InferContext<'_>) -> InferResult {

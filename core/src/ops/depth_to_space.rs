@@ -3,35 +3,31 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, lowest_with,
-    no_arithmetic, options,
+    InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with, no_arithmetic,
+    options,
 };
 
-/// `DEPTH_TO_SPACE`.
-pub static DEPTH_TO_SPACE: OpDef = OpDef {
-    op: BuiltinOp::DEPTH_TO_SPACE,
-    family: "depth_to_space",
-    codec: DepthToSpaceParams::CODEC,
-    infer: infer_depth_to_space,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.1.0"), (2, "2.5.0")],
-};
+ops! {
+    DEPTH_TO_SPACE {
+        codec: DepthToSpaceParams::CODEC,
+        infer: infer_depth_to_space,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.1.0"), (2, "2.5.0")],
+    }
 
-/// `SPACE_TO_DEPTH`.
-pub static SPACE_TO_DEPTH: OpDef = OpDef {
-    op: BuiltinOp::SPACE_TO_DEPTH,
-    family: "depth_to_space",
-    codec: SpaceToDepthParams::CODEC,
-    infer: infer_space_to_depth,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.5.0"), (2, "1.14.0")],
-};
+    SPACE_TO_DEPTH {
+        codec: SpaceToDepthParams::CODEC,
+        infer: infer_space_to_depth,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.5.0"), (2, "1.14.0")],
+    }
+}
 
 options! {
     /// Params of DEPTH_TO_SPACE.
-    DepthToSpace(DepthToSpaceParams) in BuiltinOptions::DepthToSpaceOptions(builtin_options_as_depth_to_space_options, DepthToSpaceOptionsArgs) {
+    DepthToSpace(DepthToSpaceParams) in BuiltinOptions::DepthToSpaceOptions(builtin_options_as_depth_to_space_options, DepthToSpaceOptionsArgs) as TfLiteDepthToSpaceParams {
         /// Height and width of a block.
         block_size: i32;
     }
@@ -39,7 +35,7 @@ options! {
 
 options! {
     /// Params of SPACE_TO_DEPTH.
-    SpaceToDepth(SpaceToDepthParams) in BuiltinOptions::SpaceToDepthOptions(builtin_options_as_space_to_depth_options, SpaceToDepthOptionsArgs) {
+    SpaceToDepth(SpaceToDepthParams) in BuiltinOptions::SpaceToDepthOptions(builtin_options_as_space_to_depth_options, SpaceToDepthOptionsArgs) as TfLiteSpaceToDepthParams {
         /// Height and width of a block.
         block_size: i32;
     }
@@ -84,7 +80,7 @@ fn block(size: i32) -> Result<usize, InferError> {
         .ok_or_else(|| InferError::new(format!("block size {size} is not positive")))
 }
 
-/// 8-bit came with version 2.
+/// Version 2 added 8-bit.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int8;
     lowest_with(&[(2, s.input_is(0, &[Int8]))])

@@ -4,33 +4,32 @@ use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, Padding,
-    TensorType, lowest_with, options, per_weight, windowed_output,
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType,
+    lowest_with, options, per_weight, windowed_output,
 };
 
-/// `DEPTHWISE_CONV_2D`.
-pub static DEPTHWISE_CONV_2D: OpDef = OpDef {
-    op: BuiltinOp::DEPTHWISE_CONV_2D,
-    family: "depthwise_conv_2d",
-    codec: DepthwiseConv2DParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds,
-    history: &[
-        (1, "1.5.0"),
-        (2, "1.12.0"),
-        (3, "1.14.0"),
-        (4, "2.2.0"),
-        (5, "2.3.0"),
-        (6, "2.3.0"),
-        (7, "2.11.0"),
-    ],
-};
+ops! {
+    DEPTHWISE_CONV_2D {
+        codec: DepthwiseConv2DParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds,
+        history: &[
+            (1, "1.5.0"),
+            (2, "1.12.0"),
+            (3, "1.14.0"),
+            (4, "2.2.0"),
+            (5, "2.3.0"),
+            (6, "2.3.0"),
+            (7, "2.11.0"),
+        ],
+    }
+}
 
 options! {
     /// Params of DEPTHWISE_CONV_2D.
-    DepthwiseConv2D(DepthwiseConv2DParams) in BuiltinOptions::DepthwiseConv2DOptions(builtin_options_as_depthwise_conv_2_doptions, DepthwiseConv2DOptionsArgs) {
-        /// How windows lie at the border.
+    DepthwiseConv2D(DepthwiseConv2DParams) in BuiltinOptions::DepthwiseConv2DOptions(builtin_options_as_depthwise_conv_2_doptions, DepthwiseConv2DOptionsArgs) as TfLiteDepthwiseConvParams {
+        /// The padding of the borders.
         padding: Padding;
         /// From one window to the next along the width.
         stride_w: i32;
@@ -65,7 +64,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [n, h, w, out])])
 }
 
-/// Dilation, integers, 8-bit and 4-bit weights came one after the other.
+/// Versions added dilation, integers, 8-bit and 4-bit weights, in this order.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int4, Int8, Int16};
     let p = s.params::<DepthwiseConv2DParams>();

@@ -4,25 +4,21 @@ use smallvec::{SmallVec, smallvec};
 
 use super::infer::per_dimension;
 use super::reduce_window::spread;
-use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
-    no_arithmetic,
-};
+use super::{Codec, InferContext, InferError, InferResult, Inferred, TensorType, always_1, no_arithmetic};
 use crate::schema::BuiltinOptions2;
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `DILATE`.
-pub static DILATE: OpDef = OpDef {
-    op: BuiltinOp::DILATE,
-    family: "dilate",
-    codec: Codec::empty_second(BuiltinOptions2::DilateOptions),
-    infer,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.15.0")],
-};
+ops! {
+    DILATE {
+        codec: Codec::empty_second(BuiltinOptions2::DilateOptions),
+        infer,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.15.0")],
+    }
+}
 
-/// Input 1 says how far apart the elements of input 0 are put, along each dimension; input 2 is what is between them.
+/// Input 1 has the distance of the elements of input 0 along each dimension, input 2 the value between them.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(3..=3, 1)?;
     let (input, value) = (cx.input(0)?, cx.input(2)?);
@@ -38,7 +34,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, shape)])
 }
 
-/// How far apart the elements are put, along each dimension; `None` while that is not known.
+/// Returns how far apart the elements are put, along each dimension; `None` while that is not known.
 pub fn dilations(cx: &InferContext<'_>) -> Result<Option<SmallVec<[usize; 8]>>, InferError> {
     let (shape, operand) = (cx.input(0)?.shape, cx.input(1)?);
     if operand.ty != TensorType::Int32 || shape.rank() == 0 {

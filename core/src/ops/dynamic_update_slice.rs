@@ -3,21 +3,20 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    lowest_with, no_arithmetic,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with,
+    no_arithmetic,
 };
 use crate::schema::BuiltinOptions;
 
-/// `DYNAMIC_UPDATE_SLICE`.
-pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
-    op: BuiltinOp::DYNAMIC_UPDATE_SLICE,
-    family: "dynamic_update_slice",
-    codec: Codec::empty(BuiltinOptions::DynamicUpdateSliceOptions),
-    infer,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.9.0"), (2, "2.17.0"), (3, "2.19.0"), (4, "2.20.0"), (5, "2.21.0"), (6, "2.22.0")],
-};
+ops! {
+    DYNAMIC_UPDATE_SLICE {
+        codec: Codec::empty(BuiltinOptions::DynamicUpdateSliceOptions),
+        infer,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.9.0"), (2, "2.17.0"), (3, "2.19.0"), (4, "2.20.0"), (5, "2.21.0"), (6, "2.22.0")],
+    }
+}
 
 /// Input 0, in which input 1 replaces the elements from the indices in input 2 on.
 fn infer(cx: &InferContext<'_>) -> InferResult {
@@ -34,7 +33,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let indices = matches!(start.ty, TensorType::Int32 | TensorType::Int64);
     if !indices || start.shape.dims() != [input.shape.rank()] {
         return Err(InferError::new(format!(
-            "{} {} are no indices into {}",
+            "{} {} are not indices into {}",
             start.ty, start.shape, input.shape
         )));
     }

@@ -3,37 +3,33 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, CombinerType, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature,
-    TensorType, always_1, expect_shape, lowest_with, no_arithmetic, options, size_from,
+    Codec, CombinerType, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, always_1,
+    expect_shape, lowest_with, no_arithmetic, options, size_from,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `EMBEDDING_LOOKUP`.
-pub static EMBEDDING_LOOKUP: OpDef = OpDef {
-    op: BuiltinOp::EMBEDDING_LOOKUP,
-    family: "embedding_lookup",
-    codec: Codec::NONE,
-    infer,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.13.0"), (2, "1.14.0"), (3, "1.14.0"), (4, "2.18.0"), (5, "2.21.0")],
-};
+ops! {
+    EMBEDDING_LOOKUP {
+        codec: Codec::NONE,
+        infer,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.13.0"), (2, "1.14.0"), (3, "1.14.0"), (4, "2.18.0"), (5, "2.21.0")],
+    }
 
-/// `EMBEDDING_LOOKUP_SPARSE`.
-pub static EMBEDDING_LOOKUP_SPARSE: OpDef = OpDef {
-    op: BuiltinOp::EMBEDDING_LOOKUP_SPARSE,
-    family: "embedding_lookup",
-    codec: EmbeddingLookupSparseParams::CODEC,
-    infer: infer_sparse,
-    min_version: always_1,
-    multiply_adds: multiply_adds_sparse,
-    history: &[(1, "1.5.0")],
-};
+    EMBEDDING_LOOKUP_SPARSE {
+        codec: EmbeddingLookupSparseParams::CODEC,
+        infer: infer_sparse,
+        min_version: always_1,
+        multiply_adds: multiply_adds_sparse,
+        history: &[(1, "1.5.0")],
+    }
+}
 
 options! {
     /// Params of EMBEDDING_LOOKUP_SPARSE.
-    EmbeddingLookupSparse(EmbeddingLookupSparseParams) in BuiltinOptions::EmbeddingLookupSparseOptions(builtin_options_as_embedding_lookup_sparse_options, EmbeddingLookupSparseOptionsArgs) {
-        /// What becomes of the weighted rows that meet in one place.
+    EmbeddingLookupSparse(EmbeddingLookupSparseParams) in BuiltinOptions::EmbeddingLookupSparseOptions(builtin_options_as_embedding_lookup_sparse_options, EmbeddingLookupSparseOptionsArgs) as TfLiteEmbeddingLookupSparseParams {
+        /// The combination of weighted rows in the same place.
         combiner: CombinerType;
     }
 }
@@ -57,7 +53,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(ty, shape)])
 }
 
-/// Ids `[n]`, where each of them lies in a sparse tensor `[n, rank]`, the tensor's shape `[rank]`, weights `[n]`, and the
+/// Ids `[n]`, the position of each in a sparse tensor `[n, rank]`, the tensor's shape `[rank]`, weights `[n]`, and the
 /// table `[rows, …]`: rows take the place of the sparse tensor's last dimension, `[dims but the last…, …]`.
 fn infer_sparse(cx: &InferContext<'_>) -> InferResult {
     cx.arity(5..=5, 1)?;
@@ -85,7 +81,7 @@ fn multiply_adds_sparse(s: &OpSignature<'_>) -> u64 {
     s.input_elements(0).saturating_mul(s.input_elements(4) / rows)
 }
 
-/// 4-bit tables and a scale per row came with version 4, 2-bit tables with version 5.
+/// Version 4 added 4-bit tables and a scale per row, version 5 2-bit tables.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int2, Int4};
     lowest_with(&[(4, s.input_is(1, &[Int4]) || s.per_channel(1, 0)), (5, s.input_is(1, &[Int2]))])

@@ -3,33 +3,29 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    lowest_with, no_arithmetic, per_output, size_from,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with,
+    no_arithmetic, per_output, size_from,
 };
 use crate::schema::BuiltinOptions;
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `FILL`.
-pub static FILL: OpDef = OpDef {
-    op: BuiltinOp::FILL,
-    family: "fill",
-    codec: Codec::empty(BuiltinOptions::FillOptions),
-    infer: infer_fill,
-    min_version: min_version_fill,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.13.0"), (2, "2.3.0"), (3, "2.5.0"), (4, "2.12.0"), (5, "2.23.0")],
-};
+ops! {
+    FILL {
+        codec: Codec::empty(BuiltinOptions::FillOptions),
+        infer: infer_fill,
+        min_version: min_version_fill,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.13.0"), (2, "2.3.0"), (3, "2.5.0"), (4, "2.12.0"), (5, "2.23.0")],
+    }
 
-/// `RANGE`.
-pub static RANGE: OpDef = OpDef {
-    op: BuiltinOp::RANGE,
-    family: "fill",
-    codec: Codec::empty(BuiltinOptions::RangeOptions),
-    infer: infer_range,
-    min_version: min_version_range,
-    multiply_adds: per_output,
-    history: &[(1, "1.13.0"), (2, "2.14.0")],
-};
+    RANGE {
+        codec: Codec::empty(BuiltinOptions::RangeOptions),
+        infer: infer_range,
+        min_version: min_version_range,
+        multiply_adds: per_output,
+        history: &[(1, "1.13.0"), (2, "2.14.0")],
+    }
+}
 
 /// A tensor of the shape in input 0, all elements that of input 1.
 fn infer_fill(cx: &InferContext<'_>) -> InferResult {
@@ -90,7 +86,7 @@ fn min_version_fill(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// 64-bit came with version 2.
+/// Version 2 added 64-bit.
 fn min_version_range(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int64;
     lowest_with(&[(2, s.input_is(0, &[Int64]))])

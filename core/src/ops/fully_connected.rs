@@ -4,49 +4,48 @@ use smallvec::{SmallVec, smallvec};
 
 use super::conv_2d::check_bias;
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    WeightsFormat, lowest_with, options, per_weight,
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, WeightsFormat,
+    lowest_with, options, per_weight,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `FULLY_CONNECTED`.
-pub static FULLY_CONNECTED: OpDef = OpDef {
-    op: BuiltinOp::FULLY_CONNECTED,
-    family: "fully_connected",
-    codec: FullyConnectedParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds,
-    history: &[
-        (1, "1.5.0"),
-        (2, "1.10.0"),
-        (3, "1.14.0"),
-        (4, "1.14.0"),
-        (5, "2.0.0"),
-        (6, "2.1.0"),
-        (7, "2.3.0"),
-        (8, "2.3.0"),
-        (9, "2.3.0"),
-        (10, "2.11.0"),
-        (11, "2.15.0"),
-        (12, "2.17.0"),
-        (13, "2.18.0"),
-        (14, "2.21.0"),
-    ],
-};
+ops! {
+    FULLY_CONNECTED {
+        codec: FullyConnectedParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds,
+        history: &[
+            (1, "1.5.0"),
+            (2, "1.10.0"),
+            (3, "1.14.0"),
+            (4, "1.14.0"),
+            (5, "2.0.0"),
+            (6, "2.1.0"),
+            (7, "2.3.0"),
+            (8, "2.3.0"),
+            (9, "2.3.0"),
+            (10, "2.11.0"),
+            (11, "2.15.0"),
+            (12, "2.17.0"),
+            (13, "2.18.0"),
+            (14, "2.21.0"),
+        ],
+    }
+}
 
 options! {
     /// Params of FULLY_CONNECTED.
-    FullyConnected(FullyConnectedParams) in BuiltinOptions::FullyConnectedOptions(builtin_options_as_fully_connected_options, FullyConnectedOptionsArgs) {
+    FullyConnected(FullyConnectedParams) in BuiltinOptions::FullyConnectedOptions(builtin_options_as_fully_connected_options, FullyConnectedOptionsArgs) as TfLiteFullyConnectedParams {
         /// The activation applied to the result.
         fused_activation_function: Activation;
-        /// How the weights are stored. Since version 2; `Default` before.
+        /// The storage of the weights. Since version 2; `Default` before.
         weights_format: WeightsFormat, since 2;
         /// Whether the output keeps the input's leading dimensions instead of one batch dimension. Since version 5; false before.
         keep_num_dims: bool, since 5;
         /// Whether float inputs that meet integer weights are quantized with a zero point. Since version 9; false before.
         asymmetric_quantize_inputs: bool, since 9;
-        /// The type of the bias of 16-bit activations. Since version 11; `Float32` stands for "not given".
+        /// The type of the bias of 16-bit activations. Since version 11; `Float32` means "not given".
         quantized_bias_type: TensorType, since 11;
     }
 }
@@ -81,7 +80,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         }
         false => Shape::new(&[rows, units]),
     };
-    // 8-bit inputs may give 16-bit outputs; then the file says so.
+    // 8-bit inputs may give 16-bit outputs: the declared output type decides.
     let ty = match (input.ty, cx.outputs[0].ty) {
         (TensorType::UInt8 | TensorType::Int8, TensorType::Int16) => TensorType::Int16,
         (ty, _) => ty,
@@ -94,7 +93,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(outputs)
 }
 
-/// One feature came after the other; see the table of versions for which.
+/// Each version added a feature; see the table of versions.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Float32, Int2, Int4, Int8, Int16};
     let p = s.params::<FullyConnectedParams>();

@@ -3,49 +3,45 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, OpSignature,
-    TensorType, axis_in, lowest_with, no_arithmetic, options,
+    Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpSignature, TensorType, axis_in,
+    lowest_with, no_arithmetic, options,
 };
 use crate::schema::BuiltinOptions;
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `GATHER`.
-pub static GATHER: OpDef = OpDef {
-    op: BuiltinOp::GATHER,
-    family: "gather",
-    codec: GatherParams::CODEC,
-    infer: infer_gather,
-    min_version: min_version_gather,
-    multiply_adds: no_arithmetic,
-    history: &[
-        (1, "1.6.0"),
-        (2, "1.14.0"),
-        (3, "1.15.0"),
-        (4, "2.4.0"),
-        (5, "2.5.0"),
-        (6, "2.13.0"),
-        (7, "2.15.0"),
-        (8, "2.23.0"),
-    ],
-};
+ops! {
+    GATHER {
+        codec: GatherParams::CODEC,
+        infer: infer_gather,
+        min_version: min_version_gather,
+        multiply_adds: no_arithmetic,
+        history: &[
+            (1, "1.6.0"),
+            (2, "1.14.0"),
+            (3, "1.15.0"),
+            (4, "2.4.0"),
+            (5, "2.5.0"),
+            (6, "2.13.0"),
+            (7, "2.15.0"),
+            (8, "2.23.0"),
+        ],
+    }
 
-/// `GATHER_ND`.
-pub static GATHER_ND: OpDef = OpDef {
-    op: BuiltinOp::GATHER_ND,
-    family: "gather",
-    codec: Codec::empty(BuiltinOptions::GatherNdOptions),
-    infer: infer_gather_nd,
-    min_version: min_version_gather_nd,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.14.0"), (2, "2.3.0"), (3, "2.5.0"), (4, "2.13.0"), (5, "2.16.0"), (6, "2.23.0")],
-};
+    GATHER_ND {
+        codec: Codec::empty(BuiltinOptions::GatherNdOptions),
+        infer: infer_gather_nd,
+        min_version: min_version_gather_nd,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.14.0"), (2, "2.3.0"), (3, "2.5.0"), (4, "2.13.0"), (5, "2.16.0"), (6, "2.23.0")],
+    }
+}
 
 options! {
     /// Params of GATHER.
-    Gather(GatherParams) in BuiltinOptions::GatherOptions(builtin_options_as_gather_options, GatherOptionsArgs) {
+    Gather(GatherParams) in BuiltinOptions::GatherOptions(builtin_options_as_gather_options, GatherOptionsArgs) as TfLiteGatherParams {
         /// The dimension that indices select from; negative counts from the back.
         axis: i32;
-        /// How many dimensions in front input and indices share; negative counts from the indices' rank.
+        /// The number of leading dimensions that input and indices share; negative counts from the indices' rank.
         batch_dims: i32, since 5;
     }
 }

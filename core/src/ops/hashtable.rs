@@ -3,58 +3,47 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
-    no_arithmetic, options,
+    Codec, InferContext, InferError, InferResult, Inferred, TensorType, always_1, no_arithmetic, options,
 };
 use crate::schema::BuiltinOptions;
 
-/// `HASHTABLE`.
-pub static HASHTABLE: OpDef = OpDef {
-    op: BuiltinOp::HASHTABLE,
-    family: "hashtable",
-    codec: HashtableParams::CODEC,
-    infer: infer_table,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.5.0")],
-};
+ops! {
+    HASHTABLE {
+        codec: HashtableParams::CODEC,
+        infer: infer_table,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.5.0")],
+    }
 
-/// `HASHTABLE_FIND`.
-pub static HASHTABLE_FIND: OpDef = OpDef {
-    op: BuiltinOp::HASHTABLE_FIND,
-    family: "hashtable",
-    codec: Codec::empty(BuiltinOptions::HashtableFindOptions),
-    infer: infer_find,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.5.0")],
-};
+    HASHTABLE_FIND {
+        codec: Codec::empty(BuiltinOptions::HashtableFindOptions),
+        infer: infer_find,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.5.0")],
+    }
 
-/// `HASHTABLE_IMPORT`.
-pub static HASHTABLE_IMPORT: OpDef = OpDef {
-    op: BuiltinOp::HASHTABLE_IMPORT,
-    family: "hashtable",
-    codec: Codec::empty(BuiltinOptions::HashtableImportOptions),
-    infer: infer_import,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.5.0")],
-};
+    HASHTABLE_IMPORT {
+        codec: Codec::empty(BuiltinOptions::HashtableImportOptions),
+        infer: infer_import,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.5.0")],
+    }
 
-/// `HASHTABLE_SIZE`.
-pub static HASHTABLE_SIZE: OpDef = OpDef {
-    op: BuiltinOp::HASHTABLE_SIZE,
-    family: "hashtable",
-    codec: Codec::empty(BuiltinOptions::HashtableSizeOptions),
-    infer: infer_size,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.5.0")],
-};
+    HASHTABLE_SIZE {
+        codec: Codec::empty(BuiltinOptions::HashtableSizeOptions),
+        infer: infer_size,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.5.0")],
+    }
+}
 
 options! {
     /// Params of HASHTABLE.
-    Hashtable(HashtableParams) in BuiltinOptions::HashtableOptions(builtin_options_as_hashtable_options, HashtableOptionsArgs) {
+    Hashtable(HashtableParams) in BuiltinOptions::HashtableOptions(builtin_options_as_hashtable_options, HashtableOptionsArgs) as TfLiteHashtableParams {
         /// Nodes with the same number share one table.
         table_id: i32;
         /// The type of the keys.
@@ -99,7 +88,7 @@ fn infer_import(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![])
 }
 
-/// How many keys the table has.
+/// Infers the number of keys in the table.
 fn infer_size(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     check_handle(cx)?;
@@ -135,7 +124,9 @@ mod tests {
     #[test]
     fn tables_lead_from_keys_to_values() {
         let params = |key_dtype, value_dtype| {
-            Params::Hashtable(HashtableParams { table_id: 1, key_dtype, value_dtype })
+            Params::Hashtable(
+                HashtableParams::default().table_id(1).key_dtype(key_dtype).value_dtype(value_dtype),
+            )
         };
         gives(&HASHTABLE, params(INT, STRING), &[], TensorType::Resource, &[1]);
         refused(&HASHTABLE, params(INT, INT), &[], 1, "not from INT64 to INT64");

@@ -3,21 +3,19 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
-    expect_shape, no_arithmetic,
+    Codec, InferContext, InferError, InferResult, Inferred, TensorType, always_1, expect_shape, no_arithmetic,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `HASHTABLE_LOOKUP`.
-pub static HASHTABLE_LOOKUP: OpDef = OpDef {
-    op: BuiltinOp::HASHTABLE_LOOKUP,
-    family: "hashtable_lookup",
-    codec: Codec::NONE,
-    infer,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.5.0")],
-};
+ops! {
+    HASHTABLE_LOOKUP {
+        codec: Codec::NONE,
+        infer,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.5.0")],
+    }
+}
 
 /// Keys `[n]` to look for, sorted keys `[rows]` and values `[rows, …]`: the values `[n, …]`, zero where a key is not
 /// found, and whether it was, `[n]`.

@@ -1,11 +1,11 @@
-//! Shape and type inference: what every op's `infer` gets and gives.
+//! Shape and type inference: arguments and results of every op's `infer`.
 
 use smallvec::SmallVec;
 
 use super::{Padding, Params, TensorType};
-use crate::quantization::Quantization;
-use crate::shape::Shape;
 use crate::types::Element;
+use crate::types::Quantization;
+use crate::types::Shape;
 
 /// One input of a node.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ pub struct InferTensor<'a> {
 }
 
 impl InferTensor<'_> {
-    /// The constant data as integers: the type must be INT32 or INT64. `None` where the data is not constant.
+    /// Returns the constant data as integers: the type must be INT32 or INT64. `None` if the data is not constant.
     pub fn integers(&self) -> Result<Option<SmallVec<[i64; 8]>>, InferError> {
         let Some(bytes) = self.constant else { return Ok(None) };
         match self.ty {
@@ -35,7 +35,7 @@ impl InferTensor<'_> {
         }
     }
 
-    /// The one integer that the constant data holds. `None` where the data is not constant.
+    /// Returns the one integer that the constant data holds. `None` if the data is not constant.
     pub fn integer(&self, what: &str) -> Result<Option<i64>, InferError> {
         match self.integers()?.as_deref() {
             None => Ok(None),
@@ -44,14 +44,14 @@ impl InferTensor<'_> {
         }
     }
 
-    /// The first constant element, where the data is constant and of type `T`.
+    /// Returns the first constant element, where the data is constant and of type `T`.
     pub fn scalar<T: Element>(&self) -> Option<T> {
         let bytes = self.constant.filter(|_| self.ty == T::TYPE)?;
         bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned)
     }
 }
 
-/// What the file declares of an output.
+/// An output as the file declares it.
 #[derive(Debug, Clone, Copy)]
 pub struct Declared<'a> {
     /// Declared element type.
@@ -62,26 +62,26 @@ pub struct Declared<'a> {
     pub quantization: Option<&'a Quantization>,
 }
 
-/// A node as inference sees it.
+/// A node in the form that inference reads.
 #[derive(Debug)]
 pub struct InferContext<'a> {
     /// Typed params.
     pub params: &'a Params,
-    /// Version of the op that the model asks for.
+    /// The version of the op in the model.
     pub version: u32,
-    /// Inputs, `None` where an optional one is left out.
+    /// Inputs, `None` if an optional one is left out.
     pub inputs: SmallVec<[Option<InferTensor<'a>>; 6]>,
     /// Outputs as declared in the file.
     pub outputs: SmallVec<[Declared<'a>; 4]>,
 }
 
-/// What inference knows of an output's shape.
+/// The inferred shape of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InferredShape {
     /// The shape.
     Known(Shape),
-    /// It depends on data that is not known yet. Where that is an operand (the shape of a RESHAPE), inference is
-    /// asked again as soon as the operand has a value; where it is the op's nature (WHERE), the kernel resizes.
+    /// The shape depends on data that is not known yet. If an operand determines it (the shape of a RESHAPE), inference
+    /// is repeated as soon as the operand has a value. If the op itself does (WHERE), the kernel resizes the output.
     DataDependent,
     /// Only the kernel's `prepare` can tell: the op calls another subgraph.
     FromKernel,
@@ -92,36 +92,36 @@ pub enum InferredShape {
 pub struct Inferred {
     /// Element type.
     pub ty: TensorType,
-    /// Shape, as far as it is known.
+    /// The shape, if it is known.
     pub shape: InferredShape,
 }
 
 impl Inferred {
-    /// An output of known shape.
+    /// Creates an output of known shape.
     pub fn known(ty: TensorType, shape: impl Into<Shape>) -> Self {
         Inferred { ty, shape: InferredShape::Known(shape.into()) }
     }
 
-    /// An output whose shape depends on data.
+    /// Creates an output whose shape depends on data.
     pub fn data_dependent(ty: TensorType) -> Self {
         Inferred { ty, shape: InferredShape::DataDependent }
     }
 }
 
 impl Inferred {
-    /// An output whose shape the kernel's `prepare` sets.
+    /// Creates an output whose shape the kernel's `prepare` sets.
     pub fn from_kernel(ty: TensorType) -> Self {
         Inferred { ty, shape: InferredShape::FromKernel }
     }
 }
 
-/// What inference found wrong. The caller adds where: model, subgraph, node, op.
+/// Why inference failed. The caller adds model, subgraph, node and op.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InferError(pub String);
 
 impl InferError {
-    /// An error with this text.
+    /// Creates an error with this text.
     pub fn new(message: impl Into<String>) -> Self {
         InferError(message.into())
     }
@@ -143,7 +143,7 @@ impl<'a> InferContext<'a> {
         self.inputs.get(i).and_then(Option::as_ref)
     }
 
-    /// The shape of input `i`, which must have this rank.
+    /// Returns the shape of input `i`, which must have this rank.
     pub fn shape_of_rank<const R: usize>(&self, i: usize, what: &str) -> Result<[usize; R], InferError> {
         let shape = self.input(i)?.shape;
         shape
@@ -152,7 +152,7 @@ impl<'a> InferContext<'a> {
             .map_err(|_| InferError::new(format!("{what} must have rank {R}, got {shape}")))
     }
 
-    /// Checks how many inputs and outputs the node has.
+    /// Checks the numbers of inputs and outputs.
     pub fn arity(&self, inputs: std::ops::RangeInclusive<usize>, outputs: usize) -> Result<(), InferError> {
         if !inputs.contains(&self.inputs.len()) {
             let (low, high) = inputs.into_inner();
@@ -171,13 +171,13 @@ impl<'a> InferContext<'a> {
         Ok(())
     }
 
-    /// What inference says while the operand that decides the shapes of the outputs is not known: all outputs are of
-    /// this type.
+    /// Returns the result of inference while the operand that determines the shapes of the outputs is unknown: all
+    /// outputs have this type.
     pub(crate) fn data_dependent(&self, ty: TensorType) -> InferResult {
         Ok(self.outputs.iter().map(|_| Inferred::data_dependent(ty)).collect())
     }
 
-    /// The typed params of the node.
+    /// Returns the typed params of the node.
     pub fn params<T>(&self) -> Result<&'a T, InferError>
     where
         &'a T: TryFrom<&'a Params, Error = super::WrongParams>,
@@ -215,12 +215,12 @@ pub(super) fn per_dimension(list: &[i64], rank: usize, what: &str) -> Result<(),
     Err(InferError::new(format!("{what} have {} entries for rank {rank}", list.len())))
 }
 
-/// `value` as a size: an error where it is negative.
+/// `value` as a size: an error if it is negative.
 pub fn size_from(value: i64, what: &str) -> Result<usize, InferError> {
     usize::try_from(value).map_err(|_| InferError::new(format!("{what} {value} is negative")))
 }
 
-/// Checks that input `i` is there and has this shape.
+/// Checks that input `i` is given and has this shape.
 pub fn expect_shape(cx: &InferContext<'_>, i: usize, shape: &[usize]) -> Result<(), InferError> {
     let got = cx.input(i)?.shape;
     if got.dims() == shape {
@@ -229,8 +229,8 @@ pub fn expect_shape(cx: &InferContext<'_>, i: usize, shape: &[usize]) -> Result<
     Err(InferError::new(format!("input {i} has the shape {got}, expected {shape:?}")))
 }
 
-/// Output size of a sliding window along one dimension, for conv and pool ops. `stride` and `dilation` come from
-/// the file: anything below 1 is an error.
+/// Returns the output size of a sliding window along one dimension, for conv and pool ops. `stride` and `dilation` are
+/// read from the file: anything below 1 is an error.
 pub fn windowed_output(
     input: usize,
     window: usize,
@@ -267,6 +267,12 @@ fn dilated(window: usize, dilation: usize) -> Result<usize, InferError> {
         .checked_mul(dilation)
         .and_then(|n| n.checked_add(1))
         .ok_or_else(|| InferError::new("the dilated filter's size overflows"))
+}
+
+impl From<InferError> for crate::error::Error {
+    fn from(error: InferError) -> Self {
+        crate::error::Error::InvalidNode(error.0)
+    }
 }
 
 #[cfg(test)]

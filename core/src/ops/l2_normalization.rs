@@ -3,24 +3,23 @@
 use smallvec::smallvec;
 
 use super::{
-    Activation, BuiltinOp, InferContext, InferResult, Inferred, OpDef, OpSignature, TensorType, lowest_with,
-    options, per_output,
+    Activation, InferContext, InferResult, Inferred, OpSignature, TensorType, lowest_with, options,
+    per_output,
 };
 
-/// `L2_NORMALIZATION`.
-pub static L2_NORMALIZATION: OpDef = OpDef {
-    op: BuiltinOp::L2_NORMALIZATION,
-    family: "l2_normalization",
-    codec: L2NormParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds: per_output,
-    history: &[(1, "1.5.0"), (2, "1.14.0")],
-};
+ops! {
+    L2_NORMALIZATION {
+        codec: L2NormParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds: per_output,
+        history: &[(1, "1.5.0"), (2, "1.14.0")],
+    }
+}
 
 options! {
     /// Params of L2_NORMALIZATION.
-    L2Norm(L2NormParams) in BuiltinOptions::L2NormOptions(builtin_options_as_l2_norm_options, L2NormOptionsArgs) {
+    L2Norm(L2NormParams) in BuiltinOptions::L2NormOptions(builtin_options_as_l2_norm_options, L2NormOptionsArgs) as TfLiteL2NormParams {
         /// Applied to the result; no runtime does any.
         fused_activation_function: Activation;
     }
@@ -33,7 +32,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
 }
 
-/// 8-bit came with version 2.
+/// Version 2 added 8-bit.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int8;
     lowest_with(&[(2, s.output_is(0, &[Int8]))])

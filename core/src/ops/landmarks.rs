@@ -4,23 +4,23 @@
 use super::custom_options::Options;
 use crate::error::{Error, Result};
 
-/// Params of `Landmarks2TransformMatrix`: how a crop lies around landmarks, of which each has three coordinates.
+/// Params of `Landmarks2TransformMatrix`: the position of a crop around landmarks of three coordinates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CropParams {
     /// The landmarks that it holds; at least one.
     pub subset: Vec<usize>,
-    /// Two landmarks that lie on a horizontal line.
+    /// Two landmarks on a horizontal line.
     pub line: [usize; 2],
-    /// How large it is.
+    /// The size of the crop.
     pub size: CropSize,
 }
 
-/// How large a crop is.
+/// The size of a crop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CropSize {
-    /// Version 1: landmarks lie in `range`; the crop is from a map of one height and width to one of another.
+    /// Version 1: landmarks are in `range`; the crop is from a map of one height and width to one of another.
     Relative {
-        /// Landmarks lie between 0 and this.
+        /// Landmarks are between 0 and this.
         range: f32,
         /// The crop's size over its box's.
         multiplier: f32,
@@ -44,7 +44,7 @@ impl CropParams {
     /// Reads the node's options.
     ///
     /// # Errors
-    /// Where they are damaged, or say what no crop can be.
+    /// The options are damaged, or describe an impossible crop.
     pub fn read(options: &[u8], version: u32) -> Result<Self> {
         let options = Options::parse(options)?;
         let positive = |what: &str, v: f32| {
@@ -82,10 +82,10 @@ impl CropParams {
         Ok(CropParams { subset, line, size })
     }
 
-    /// Checks that there are as many landmarks as it needs.
+    /// Checks that every landmark that the crop uses exists.
     ///
     /// # Errors
-    /// Where one is missing.
+    /// If one is missing.
     pub fn check(&self, landmarks: usize) -> Result<()> {
         match self.subset.iter().chain(&self.line).find(|i| **i >= landmarks) {
             Some(i) => Err(invalid(format!("landmark {i} of {landmarks}"))),
@@ -97,9 +97,9 @@ impl CropParams {
 /// Params of `TransformLandmarks`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransformParams {
-    /// How many coordinates a landmark has; the last dimension where the options do not say.
+    /// The number of coordinates of a landmark; the last dimension if the options have none.
     pub dimensions: Option<usize>,
-    /// What the matrix's shift is multiplied by.
+    /// The factor of the matrix's shift.
     pub scale: f32,
 }
 
@@ -107,7 +107,7 @@ impl TransformParams {
     /// Reads the node's options.
     ///
     /// # Errors
-    /// Where they are damaged.
+    /// If they are damaged.
     pub fn read(options: &[u8], version: u32) -> Result<Self> {
         // Later versions have no options.
         if version > 1 {
@@ -118,10 +118,10 @@ impl TransformParams {
         Ok(TransformParams { dimensions, scale: options.float("scale")? })
     }
 
-    /// How many coordinates the landmarks of this shape have, where the matrix has so many elements.
+    /// Returns the number of coordinates of landmarks of this shape, transformed by a matrix of `matrix` elements.
     ///
     /// # Errors
-    /// Where they don't fit.
+    /// If they don't fit.
     pub fn coordinates(&self, landmarks: &[usize], matrix: usize) -> Result<usize> {
         let last = landmarks.last().copied().unwrap_or(0);
         let dimensions = self.dimensions.unwrap_or(last);

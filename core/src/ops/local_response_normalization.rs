@@ -2,27 +2,26 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, InferContext, InferResult, Inferred, OpDef, OpSignature, always_1, options};
+use super::{InferContext, InferResult, Inferred, OpSignature, always_1, options};
 
-/// `LOCAL_RESPONSE_NORMALIZATION`.
-pub static LOCAL_RESPONSE_NORMALIZATION: OpDef = OpDef {
-    op: BuiltinOp::LOCAL_RESPONSE_NORMALIZATION,
-    family: "local_response_normalization",
-    codec: LocalResponseNormalizationParams::CODEC,
-    infer,
-    min_version: always_1,
-    multiply_adds,
-    history: &[(1, "1.5.0")],
-};
+ops! {
+    LOCAL_RESPONSE_NORMALIZATION {
+        codec: LocalResponseNormalizationParams::CODEC,
+        infer,
+        min_version: always_1,
+        multiply_adds,
+        history: &[(1, "1.5.0")],
+    }
+}
 
 options! {
     /// Params of LOCAL_RESPONSE_NORMALIZATION.
-    LocalResponseNormalization(LocalResponseNormalizationParams) in BuiltinOptions::LocalResponseNormalizationOptions(builtin_options_as_local_response_normalization_options, LocalResponseNormalizationOptionsArgs) {
-        /// How many neighbours on either side are summed.
+    LocalResponseNormalization(LocalResponseNormalizationParams) in BuiltinOptions::LocalResponseNormalizationOptions(builtin_options_as_local_response_normalization_options, LocalResponseNormalizationOptionsArgs) as TfLiteLocalResponseNormParams {
+        /// The number of neighbours on either side that are summed.
         radius: i32;
         /// Added to the sum.
         bias: f32;
-        /// What the sum of squares is multiplied by.
+        /// The factor of the sum of squares.
         alpha: f32;
         /// The power that values are divided by.
         beta: f32;

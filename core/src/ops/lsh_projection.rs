@@ -3,24 +3,23 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, LshProjectionType, OpDef, OpSignature,
-    TensorType, always_1, expect_shape, options,
+    InferContext, InferError, InferResult, Inferred, LshProjectionType, OpSignature, TensorType, always_1,
+    expect_shape, options,
 };
 
-/// `LSH_PROJECTION`.
-pub static LSH_PROJECTION: OpDef = OpDef {
-    op: BuiltinOp::LSH_PROJECTION,
-    family: "lsh_projection",
-    codec: LSHProjectionParams::CODEC,
-    infer,
-    min_version: always_1,
-    multiply_adds,
-    history: &[(1, "1.5.0")],
-};
+ops! {
+    LSH_PROJECTION {
+        codec: LSHProjectionParams::CODEC,
+        infer,
+        min_version: always_1,
+        multiply_adds,
+        history: &[(1, "1.5.0")],
+    }
+}
 
 options! {
     /// Params of LSH_PROJECTION.
-    LSHProjection(LSHProjectionParams) in BuiltinOptions::LSHProjectionOptions(builtin_options_as_lshprojection_options, LSHProjectionOptionsArgs) {
+    LSHProjection(LSHProjectionParams) in BuiltinOptions::LSHProjectionOptions(builtin_options_as_lshprojection_options, LSHProjectionOptionsArgs) as TfLiteLSHProjectionParams {
         /// Whether the bits of a hash are a number (`Sparse`) or one output each (`Dense`).
         type_: LshProjectionType;
     }
@@ -62,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_number_per_hash_or_per_bit() {
-        let params = |type_| Params::from(LSHProjectionParams { type_ });
+        let params = |type_| Params::from(LSHProjectionParams::default().type_(type_));
         let inputs = |seeds: &[usize], items: &[usize], weights: &[usize]| {
             [
                 Some(T::new(TensorType::Float32, seeds)),

@@ -3,53 +3,46 @@
 use smallvec::smallvec;
 
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, LstmKernelType, OpDef,
-    OpSignature, TensorType, expect_shape, lowest_with, options, recurrent,
+    Activation, InferContext, InferError, InferResult, Inferred, LstmKernelType, OpSignature, TensorType,
+    expect_shape, lowest_with, options, recurrent,
 };
 
-/// `LSTM`.
-pub static LSTM: OpDef = OpDef {
-    op: BuiltinOp::LSTM,
-    family: "lstm",
-    codec: LSTMParams::CODEC,
-    infer: infer_step,
-    min_version: min_version_lstm,
-    multiply_adds: recurrent,
-    history: &[(1, "1.7.0"), (2, "1.10.0"), (3, "1.14.0"), (4, "2.3.0")],
-};
+ops! {
+    LSTM {
+        codec: LSTMParams::CODEC,
+        infer: infer_step,
+        min_version: min_version_lstm,
+        multiply_adds: recurrent,
+        history: &[(1, "1.7.0"), (2, "1.10.0"), (3, "1.14.0"), (4, "2.3.0")],
+    }
 
-/// `UNIDIRECTIONAL_SEQUENCE_LSTM`.
-pub static UNIDIRECTIONAL_SEQUENCE_LSTM: OpDef = OpDef {
-    op: BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM,
-    family: "lstm",
-    codec: UnidirectionalSequenceLSTMParams::CODEC,
-    infer: infer_sequence,
-    min_version: min_version_sequence,
-    multiply_adds: recurrent,
-    history: &[(1, "1.13.1"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.12.0")],
-};
+    UNIDIRECTIONAL_SEQUENCE_LSTM {
+        codec: UnidirectionalSequenceLSTMParams::CODEC,
+        infer: infer_sequence,
+        min_version: min_version_sequence,
+        multiply_adds: recurrent,
+        history: &[(1, "1.13.1"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.12.0")],
+    }
 
-/// `BIDIRECTIONAL_SEQUENCE_LSTM`.
-pub static BIDIRECTIONAL_SEQUENCE_LSTM: OpDef = OpDef {
-    op: BuiltinOp::BIDIRECTIONAL_SEQUENCE_LSTM,
-    family: "lstm",
-    codec: BidirectionalSequenceLSTMParams::CODEC,
-    infer: infer_bidirectional,
-    min_version: min_version_bidirectional,
-    multiply_adds: recurrent,
-    history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "1.14.0")],
-};
+    BIDIRECTIONAL_SEQUENCE_LSTM {
+        codec: BidirectionalSequenceLSTMParams::CODEC,
+        infer: infer_bidirectional,
+        min_version: min_version_bidirectional,
+        multiply_adds: recurrent,
+        history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "1.14.0")],
+    }
+}
 
 options! {
     /// Params of LSTM.
-    LSTM(LSTMParams) in BuiltinOptions::LSTMOptions(builtin_options_as_lstmoptions, LSTMOptionsArgs) {
+    LSTM(LSTMParams) in BuiltinOptions::LSTMOptions(builtin_options_as_lstmoptions, LSTMOptionsArgs) as TfLiteLSTMParams {
         /// Applied to the candidates for the cell state, and to the cell state for the output.
         fused_activation_function: Activation;
         /// The greatest magnitude of the cell state; 0 for any.
         cell_clip: f32;
         /// The greatest magnitude of the projected output; 0 for any.
         proj_clip: f32;
-        /// Which cell.
+        /// The kind of cell.
         kernel_type: LstmKernelType, since 2;
         /// Whether float inputs that meet integer weights are quantized with a zero point.
         asymmetric_quantize_inputs: bool, since 4;
@@ -58,7 +51,7 @@ options! {
 
 options! {
     /// Params of UNIDIRECTIONAL_SEQUENCE_LSTM.
-    UnidirectionalSequenceLSTM(UnidirectionalSequenceLSTMParams) in BuiltinOptions::UnidirectionalSequenceLSTMOptions(builtin_options_as_unidirectional_sequence_lstmoptions, UnidirectionalSequenceLSTMOptionsArgs) {
+    UnidirectionalSequenceLSTM(UnidirectionalSequenceLSTMParams) in BuiltinOptions::UnidirectionalSequenceLSTMOptions(builtin_options_as_unidirectional_sequence_lstmoptions, UnidirectionalSequenceLSTMOptionsArgs) as TfLiteUnidirectionalSequenceLSTMParams {
         /// Applied to the candidates for the cell state, and to the cell state for the output.
         fused_activation_function: Activation;
         /// The greatest magnitude of the cell state; 0 for any.
@@ -69,14 +62,14 @@ options! {
         time_major: bool;
         /// Whether float inputs that meet integer weights are quantized with a zero point.
         asymmetric_quantize_inputs: bool, since 3;
-        /// Whether recurrent weights are diagonal matrices, of which the file holds the diagonal.
+        /// Whether recurrent weights are diagonal matrices; the file holds the diagonals.
         diagonal_recurrent_tensors: bool, since 4;
     }
 }
 
 options! {
     /// Params of BIDIRECTIONAL_SEQUENCE_LSTM.
-    BidirectionalSequenceLSTM(BidirectionalSequenceLSTMParams) in BuiltinOptions::BidirectionalSequenceLSTMOptions(builtin_options_as_bidirectional_sequence_lstmoptions, BidirectionalSequenceLSTMOptionsArgs) {
+    BidirectionalSequenceLSTM(BidirectionalSequenceLSTMParams) in BuiltinOptions::BidirectionalSequenceLSTMOptions(builtin_options_as_bidirectional_sequence_lstmoptions, BidirectionalSequenceLSTMOptionsArgs) as TfLiteBidirectionalSequenceLSTMParams {
         /// Applied to the candidates for the cell state, and to the cell state for the output.
         fused_activation_function: Activation;
         /// The greatest magnitude of the cell states; 0 for any.
@@ -121,7 +114,7 @@ pub mod inputs {
         /// Factors `[cells]` of each gate's normalization; none for cells that cannot have it.
         pub norm: [Option<usize>; 4],
         /// Weights `[cells, auxiliary features]` of each gate for [`AUXILIARY`]; none for cells that cannot have it. Where
-        /// both cells lack them but the auxiliary input is there, it is what the backward cell sees instead of the input.
+        /// both cells lack them but the auxiliary input is given, the backward cell reads it in place of the input.
         pub auxiliary: [Option<usize>; 4],
     }
 
@@ -198,7 +191,7 @@ fn infer_bidirectional(cx: &InferContext<'_>) -> InferResult {
     cx.arity(48..=48, if p.merge_outputs { 1 } else { 2 })?;
     let [first, second, features] = cx.shape_of_rank(INPUT, "the input")?;
     let batch = if p.time_major { second } else { first };
-    // The forget gate is there in every cell.
+    // Every cell has a forget gate.
     let weighted = [FORWARD, BACKWARD].map(|c| c.auxiliary[1].is_some_and(|i| cx.optional(i).is_some()));
     if weighted[0] != weighted[1] {
         return Err(InferError::new("one direction alone has weights for the auxiliary input"));
@@ -291,7 +284,7 @@ fn check_cell(
     Ok(outputs)
 }
 
-/// Input `i` must be there with this shape, or must not be there.
+/// Input `i` must be given with this shape, or must be left out.
 fn expect_if(cx: &InferContext<'_>, there: bool, i: usize, shape: &[usize]) -> Result<(), InferError> {
     match cx.optional(i) {
         Some(_) if !there => Err(InferError::new(format!("input {i} does not go with the inputs left out"))),
@@ -309,8 +302,8 @@ fn expect_state(cx: &InferContext<'_>, i: usize, batch: usize, width: usize) -> 
     Err(InferError::new(format!("input {i}, a state, has the shape {shape}, expected [{batch}, {width}]")))
 }
 
-/// The basic cell, 8-bit weights, and activations quantized with a zero point came one after the other; no released runtime
-/// has the version 5 that some converters write for 16-bit activations.
+/// Versions added the basic cell, 8-bit weights, and activations quantized with a zero point, in this order. No
+/// released runtime has the version 5 that some converters write for 16-bit activations.
 fn min_version_lstm(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int16;
     let p = s.params::<LSTMParams>();
@@ -322,8 +315,8 @@ fn min_version_lstm(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// 8-bit weights, activations quantized with a zero point, and diagonal recurrent weights came one after the other; no
-/// released runtime has the version 5 that some converters write for 16-bit activations.
+/// Versions added 8-bit weights, activations quantized with a zero point, and diagonal recurrent weights, in this
+/// order. No released runtime has the version 5 that some converters write for 16-bit activations.
 fn min_version_sequence(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int16;
     let p = s.params::<UnidirectionalSequenceLSTMParams>();
@@ -335,7 +328,7 @@ fn min_version_sequence(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// 8-bit weights and activations quantized with a zero point came one after the other.
+/// Versions added 8-bit weights and activations quantized with a zero point, in this order.
 fn min_version_bidirectional(s: &OpSignature<'_>) -> u32 {
     let p = s.params::<BidirectionalSequenceLSTMParams>();
     // Input 1 is left out where gates are coupled.
@@ -424,7 +417,7 @@ mod tests {
 
     #[test]
     fn the_basic_cell() {
-        let params = || Params::from(LSTMParams { kernel_type: LstmKernelType::Basic, ..Default::default() });
+        let params = || Params::from(LSTMParams::default().kernel_type(LstmKernelType::Basic));
         let inputs = |weights: &[usize]| {
             [&[2, 3][..], &[2, 4], weights, &[16], &[2, 4]].map(|s| Some(T::new(FLOAT, s)))
         };

@@ -2,39 +2,33 @@
 
 use smallvec::smallvec;
 
-use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, always_1, no_arithmetic,
-};
+use super::{Codec, InferContext, InferError, InferResult, Inferred, always_1, no_arithmetic};
 use crate::schema::BuiltinOptions;
 
-/// `MATRIX_DIAG`.
-pub static MATRIX_DIAG: OpDef = OpDef {
-    op: BuiltinOp::MATRIX_DIAG,
-    family: "matrix_diag",
-    codec: Codec::empty(BuiltinOptions::MatrixDiagOptions),
-    infer: infer_diag,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.14.0")],
-};
+ops! {
+    MATRIX_DIAG {
+        codec: Codec::empty(BuiltinOptions::MatrixDiagOptions),
+        infer: infer_diag,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.14.0")],
+    }
 
-/// `MATRIX_SET_DIAG`.
-pub static MATRIX_SET_DIAG: OpDef = OpDef {
-    op: BuiltinOp::MATRIX_SET_DIAG,
-    family: "matrix_diag",
-    codec: Codec::empty(BuiltinOptions::MatrixSetDiagOptions),
-    infer: infer_set_diag,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.14.0")],
-};
+    MATRIX_SET_DIAG {
+        codec: Codec::empty(BuiltinOptions::MatrixSetDiagOptions),
+        infer: infer_set_diag,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.14.0")],
+    }
+}
 
 /// Square matrices `[…, n, n]` with the diagonals `[…, n]`, and zeros elsewhere.
 fn infer_diag(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     let input = cx.input(0)?;
     let Some(&size) = input.shape.last() else {
-        return Err(InferError::new("a scalar is no diagonal"));
+        return Err(InferError::new("the diagonal is a scalar; at least one dimension is needed"));
     };
     let mut shape = input.shape.clone();
     shape.push(size);

@@ -3,10 +3,10 @@
 use super::{Activation, Padding};
 use crate::error::{Error, Result};
 
-/// How windows lie.
+/// Size and position of the windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MaxPoolingParams {
-    /// How the borders are padded.
+    /// The padding of the borders.
     pub padding: Padding,
     /// Along height and width.
     pub strides: [i32; 2],
@@ -21,7 +21,7 @@ impl MaxPoolingParams {
     /// window, and the activation.
     ///
     /// # Errors
-    /// Where they are too short, a window is empty, or the activation is another one.
+    /// If they are too short, a window is empty, or the activation is another one.
     pub fn read(options: &[u8]) -> Result<Self> {
         let fields = options.as_chunks().0;
         let invalid = |text: String| Error::InvalidNode(text);

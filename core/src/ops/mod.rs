@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-pub use crate::op::BuiltinOp;
 use crate::schema;
+pub use crate::types::BuiltinOp;
 pub use crate::types::TensorType;
 
 mod codec;
@@ -28,17 +28,69 @@ pub use infer::{
     expect_shape, pad_amount, size_from, windowed_output,
 };
 
-pub use signature::{Cost, OpSignature, Operand, cost, lowest_with, min_version, min_versions};
-pub use value::ParamValue;
+pub use signature::{Cost, OpSignature, Operand, lowest_with};
+pub use value::{FieldKind, InvalidParam, ParamValue};
 
 use signature::{always_1, no_arithmetic, per_input, per_output, per_weight, recurrent};
 
+/// Declares the families, in the order of [`DEFS`]. Each file lists its ops itself, with [`ops!`].
 macro_rules! families {
-    ($($family:ident: $($op:ident),+;)*) => {
+    ($($family:ident),* $(,)?) => {
         $(pub mod $family;)*
-        /// Every op definition, in the order of families.
-        pub static DEFS: &[&OpDef] = &[$($(&$family::$op),+),*];
+        const FAMILIES: &[&[&OpDef]] = &[$($family::DEFS),*];
     };
+}
+
+const OP_COUNT: usize = {
+    let (mut count, mut family) = (0, 0);
+    while family < FAMILIES.len() {
+        count += FAMILIES[family].len();
+        family += 1;
+    }
+    count
+};
+
+static ALL: [&OpDef; OP_COUNT] = {
+    let mut all = [FAMILIES[0][0]; OP_COUNT];
+    let (mut next, mut family) = (0, 0);
+    while family < FAMILIES.len() {
+        let mut op = 0;
+        while op < FAMILIES[family].len() {
+            all[next] = FAMILIES[family][op];
+            (next, op) = (next + 1, op + 1);
+        }
+        family += 1;
+    }
+    all
+};
+
+/// Every op definition, in the order of families.
+pub static DEFS: &[&OpDef] = &ALL;
+
+/// Declares the ops of a family: a static [`OpDef`] for each, and the list of them that `families!` collects.
+macro_rules! ops {
+    ($($(#[$doc:meta])* $op:ident { $($definition:tt)* })+) => {
+        $(
+            #[doc = concat!("`", stringify!($op), "`.")]
+            $(#[$doc])*
+            pub static $op: $crate::ops::OpDef = $crate::ops::OpDef {
+                op: $crate::ops::BuiltinOp::$op,
+                family: $crate::ops::last_segment(module_path!()),
+                $($definition)*
+            };
+        )+
+        pub(super) const DEFS: &[&$crate::ops::OpDef] = &[$(&$op),+];
+    };
+}
+
+/// The name of the innermost module of a path: `unary` of `delegraph_core::ops::unary`.
+const fn last_segment(path: &'static str) -> &'static str {
+    let bytes = path.as_bytes();
+    let mut start = bytes.len();
+    while start > 0 && bytes[start - 1] != b':' {
+        start -= 1;
+    }
+    path.split_at(start).1
 }
 
 macro_rules! params {
@@ -59,6 +111,24 @@ macro_rules! params {
             $(#[doc = concat!("Params of the `", stringify!($rare), "` options table.")] $rare(Box<$rare_path>),)*
         }
         params!(@from $($variant($path),)* $($rare($rare_path),)*);
+
+        impl Params {
+            fn named(&self) -> Option<&dyn value::Named> {
+                match self {
+                    Params::None | Params::Custom | Params::Undefined => None,
+                    $(Params::$variant(params) => Some(params),)*
+                    $(Params::$rare(params) => Some(&**params),)*
+                }
+            }
+
+            fn named_mut(&mut self) -> Option<&mut dyn value::Named> {
+                match self {
+                    Params::None | Params::Custom | Params::Undefined => None,
+                    $(Params::$variant(params) => Some(params),)*
+                    $(Params::$rare(params) => Some(&mut **params),)*
+                }
+            }
+        }
     };
     (@from $($variant:ident($path:path),)*) => {
         $(impl<'a> TryFrom<&'a Params> for &'a $path {
@@ -73,82 +143,28 @@ macro_rules! params {
     };
 }
 
-/// A kernel asked a node for params that it does not have.
+/// A kernel requested params that the node does not have.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the node has no {wanted} params")]
 pub struct WrongParams {
     wanted: &'static str,
 }
 
+impl From<WrongParams> for crate::error::Error {
+    fn from(error: WrongParams) -> Self {
+        crate::error::Error::InvalidNode(error.to_string())
+    }
+}
+
 families! {
-    fully_connected: FULLY_CONNECTED;
-    batch_matmul: BATCH_MATMUL;
-    svdf: SVDF;
-    l2_normalization: L2_NORMALIZATION;
-    local_response_normalization: LOCAL_RESPONSE_NORMALIZATION;
-    quantize: QUANTIZE, DEQUANTIZE, FAKE_QUANT;
-    densify: DENSIFY;
-    conv_2d: CONV_2D;
-    depthwise_conv_2d: DEPTHWISE_CONV_2D;
-    transpose_conv: TRANSPOSE_CONV;
-    pool_2d: AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D;
-    lstm: LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, BIDIRECTIONAL_SEQUENCE_LSTM;
-    embedding_lookup: EMBEDDING_LOOKUP, EMBEDDING_LOOKUP_SPARSE;
-    unary: ABS, CEIL, COS, EXP, FLOOR, LOG, NEG, ROUND, RSQRT, SIGN, SIN, SQRT, SQUARE, LOGICAL_NOT, ZEROS_LIKE, RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1, LOGISTIC, TANH, HARD_SWISH, ELU, GELU, LEAKY_RELU;
-    binary: ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR, RIGHT_SHIFT;
-    prelu: PRELU;
-    softmax: SOFTMAX, LOG_SOFTMAX;
-    reshape: RESHAPE, SQUEEZE, EXPAND_DIMS;
-    concatenation: CONCATENATION;
-    pad: PAD, PADV2, MIRROR_PAD;
-    shape: SHAPE, RANK;
-    transpose: TRANSPOSE;
-    slice: SLICE, STRIDED_SLICE;
-    split: SPLIT, SPLIT_V;
-    pack: PACK, UNPACK;
-    depth_to_space: DEPTH_TO_SPACE, SPACE_TO_DEPTH;
-    control_flow: CALL_ONCE, IF, WHILE, CALL, STABLEHLO_WHILE, STABLEHLO_CASE, STABLEHLO_COMPOSITE;
-    where_op: WHERE;
-    dynamic_update_slice: DYNAMIC_UPDATE_SLICE;
-    scatter: SCATTER_ND;
-    add_n: ADD_N;
-    space_to_batch: SPACE_TO_BATCH_ND, BATCH_TO_SPACE_ND;
-    reverse: REVERSE_V2, REVERSE_SEQUENCE;
-    topk: TOPK_V2;
-    cumsum: CUMSUM;
-    one_hot: ONE_HOT;
-    fill: FILL, RANGE;
-    tile: TILE, BROADCAST_TO, BROADCAST_ARGS;
-    arg_min_max: ARG_MAX, ARG_MIN;
-    gather: GATHER, GATHER_ND;
-    cast: CAST, BITCAST;
-    variables: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE;
-    select: SELECT, SELECT_V2;
-    comparison: EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, LOGICAL_AND, LOGICAL_OR;
-    reduce: MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY, REDUCE_ALL;
-    resize: RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR;
-    non_max_suppression: NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5;
-    segment: SEGMENT_SUM, UNSORTED_SEGMENT_PROD, UNSORTED_SEGMENT_MAX, UNSORTED_SEGMENT_SUM, UNSORTED_SEGMENT_MIN;
-    complex: RFFT2D, IMAG, REAL, COMPLEX_ABS;
-    conv_3d: CONV_3D, CONV_3D_TRANSPOSE;
-    matrix_diag: MATRIX_DIAG, MATRIX_SET_DIAG;
-    unique: UNIQUE;
-    bucketize: BUCKETIZE;
-    sparse_to_dense: SPARSE_TO_DENSE;
-    hashtable: HASHTABLE, HASHTABLE_FIND, HASHTABLE_IMPORT, HASHTABLE_SIZE;
-    rnn: RNN, UNIDIRECTIONAL_SEQUENCE_RNN, BIDIRECTIONAL_SEQUENCE_RNN;
-    random: RANDOM_STANDARD_NORMAL, RANDOM_UNIFORM, MULTINOMIAL;
-    hashtable_lookup: HASHTABLE_LOOKUP;
-    lsh_projection: LSH_PROJECTION;
-    skip_gram: SKIP_GRAM;
-    concat_embeddings: CONCAT_EMBEDDINGS;
-    special: CUSTOM, DELEGATE, PLACEHOLDER_FOR_GREATER_OP_CODES;
-    dilate: DILATE;
-    reduce_window: REDUCE_WINDOW, STABLEHLO_REDUCE_WINDOW;
-    stablehlo_elementwise: STABLEHLO_LOGISTIC, STABLEHLO_ADD, STABLEHLO_DIVIDE, STABLEHLO_MULTIPLY, STABLEHLO_MAXIMUM, STABLEHLO_MINIMUM, STABLEHLO_ABS, STABLEHLO_AND, STABLEHLO_OR, STABLEHLO_COSINE, STABLEHLO_EXPONENTIAL, STABLEHLO_FLOOR, STABLEHLO_LOG, STABLEHLO_NEGATE, STABLEHLO_POWER, STABLEHLO_REMAINDER, STABLEHLO_RSQRT, STABLEHLO_SUBTRACT, STABLEHLO_TANH, STABLEHLO_SHIFT_LEFT, STABLEHLO_CBRT, STABLEHLO_SELECT, STABLEHLO_CLAMP, STABLEHLO_COMPARE, STABLEHLO_CONVERT;
-    stablehlo_movement: STABLEHLO_RESHAPE, STABLEHLO_CONCATENATE, STABLEHLO_BROADCAST_IN_DIM, STABLEHLO_SLICE, STABLEHLO_DYNAMIC_SLICE, STABLEHLO_DYNAMIC_UPDATE_SLICE, STABLEHLO_PAD, STABLEHLO_IOTA, STABLEHLO_TRANSPOSE;
-    stablehlo_gather: STABLEHLO_GATHER, STABLEHLO_SCATTER;
-    stablehlo_compute: STABLEHLO_CONVOLUTION, STABLEHLO_DOT_GENERAL, STABLEHLO_REDUCE, STABLEHLO_SORT, STABLEHLO_RNG_BIT_GENERATOR, STABLEHLO_CUSTOM_CALL;
+    fully_connected, batch_matmul, svdf, l2_normalization, local_response_normalization, quantize, densify,
+    conv_2d, depthwise_conv_2d, transpose_conv, pool_2d, lstm, embedding_lookup, unary, binary, prelu,
+    softmax, reshape, concatenation, pad, shape, transpose, slice, split, pack, depth_to_space,
+    control_flow, where_op, dynamic_update_slice, scatter, add_n, space_to_batch, reverse, topk, cumsum,
+    one_hot, fill, tile, arg_min_max, gather, cast, variables, select, comparison, reduce, resize,
+    non_max_suppression, segment, complex, conv_3d, matrix_diag, unique, bucketize, sparse_to_dense,
+    hashtable, rnn, random, hashtable_lookup, lsh_projection, skip_gram, concat_embeddings, special, dilate,
+    reduce_window, stablehlo_elementwise, stablehlo_movement, stablehlo_gather, stablehlo_compute,
 }
 
 params! {
@@ -238,11 +254,11 @@ params! {
 
 /// The definition of a builtin op.
 pub struct OpDef {
-    /// Which op.
+    /// The op.
     pub op: BuiltinOp,
     /// The family: the name of the file that holds the op in every crate.
     pub family: &'static str,
-    /// How the params are stored in a file.
+    /// The storage of the params in a file.
     pub codec: Codec,
     /// Validates the inputs of a node and infers type and shape of its outputs.
     pub infer: fn(&InferContext<'_>) -> InferResult,
@@ -255,7 +271,7 @@ pub struct OpDef {
 }
 
 impl OpDef {
-    /// The first TFLite release that runs `version` of this op.
+    /// Returns the first TFLite release that runs `version` of this op.
     pub fn min_runtime(&self, version: u32) -> Option<&'static str> {
         self.history.iter().find(|(v, _)| *v == version).map(|(_, release)| *release)
     }
@@ -275,10 +291,10 @@ impl fmt::Display for Name {
     }
 }
 
-/// The definition of `op`; `None` for codes that have none in this build.
+/// Returns the definition of `op`; `None` for codes that have none in this build.
 pub fn definition(op: BuiltinOp) -> Option<&'static OpDef> {
     use std::sync::OnceLock;
-    // Not on the heap: a library that holds this crate may be unloaded.
+    // A static, since a library that contains this crate may be unloaded and must not leave memory on the heap.
     static BY_CODE: OnceLock<[Option<&'static OpDef>; 256]> = OnceLock::new();
     let table = BY_CODE.get_or_init(|| {
         let mut table = [None; 256];
@@ -311,7 +327,7 @@ pub enum ReadError {
         /// The value.
         value: i64,
     },
-    /// The options are no table.
+    /// The options are not a valid table.
     #[error("damaged options: {0}")]
     Damaged(String),
 }
@@ -328,25 +344,25 @@ enums! {
     Activation from ActivationFunctionType {
         None = NONE, Relu = RELU, ReluN1To1 = RELU_N1_TO_1, Relu6 = RELU6, Tanh = TANH, SignBit = SIGN_BIT,
     }
-    /// `Same` keeps `ceil(input / stride)` outputs, `Valid` only windows that lie inside.
+    /// `Same` keeps `ceil(input / stride)` outputs, `Valid` only windows inside the input.
     Padding from Padding { Same = SAME, Valid = VALID }
     /// Whether a mirrored border repeats the edge (`Symmetric`) or not (`Reflect`).
     MirrorPadMode from MirrorPadMode { Reflect = REFLECT, Symmetric = SYMMETRIC }
-    /// How FULLY_CONNECTED stores its weights.
+    /// The storage of FULLY_CONNECTED's weights.
     WeightsFormat from FullyConnectedOptionsWeightsFormat { Default = DEFAULT, Shuffled4x16Int8 = SHUFFLED4x16INT8 }
     /// Full LSTM, or the old basic cell.
     LstmKernelType from LSTMKernelType { Full = FULL, Basic = BASIC }
-    /// What a hashed projection gives.
+    /// The output of a hashed projection.
     LshProjectionType from LSHProjectionType { Unknown = UNKNOWN, Sparse = SPARSE, Dense = DENSE }
-    /// How EMBEDDING_LOOKUP_SPARSE combines rows.
+    /// The combination of rows in EMBEDDING_LOOKUP_SPARSE.
     CombinerType from CombinerType { Sum = SUM, Mean = MEAN, SqrtN = SQRTN }
-    /// How custom options, and the attributes of a composite, are encoded.
+    /// The encoding of custom options, and of the attributes of a composite.
     CustomOptionsFormat from CustomOptionsFormat { FlexBuffers = FLEXBUFFERS }
-    /// What REDUCE_WINDOW does with the elements of a window.
+    /// The reduction of the elements of a window in REDUCE_WINDOW.
     ReduceWindowFunction from ReduceWindowFunction {
         Unsupported = UNSUPPORTED, Add = ADD, Mul = MUL, Minimum = MINIMUM, Maximum = MAXIMUM, All = ALL, Any = ANY,
     }
-    /// How STABLEHLO_COMPARE compares.
+    /// The comparison of STABLEHLO_COMPARE.
     ComparisonDirection from StablehloComparisonDirection {
         Eq = STABLEHLO_COMPARISON_DIRECTION_EQ, Ne = STABLEHLO_COMPARISON_DIRECTION_NE,
         Ge = STABLEHLO_COMPARISON_DIRECTION_GE, Gt = STABLEHLO_COMPARISON_DIRECTION_GT,
@@ -358,14 +374,14 @@ enums! {
         FloatTotalOrder = STABLEHLO_COMPARISON_TYPE_FLOAT_TOTAL_ORDER,
         Signed = STABLEHLO_COMPARISON_TYPE_SIGNED, Unsigned = STABLEHLO_COMPARISON_TYPE_UNSIGNED,
     }
-    /// How exact a StableHLO op is asked to be.
+    /// The requested precision of a StableHLO op.
     PrecisionConfig from StablehloPrecisionConfig { Default = DEFAULT, High = HIGH, Highest = HIGHEST }
-    /// Which generator STABLEHLO_RNG_BIT_GENERATOR is.
+    /// The generator of STABLEHLO_RNG_BIT_GENERATOR.
     RngAlgorithm from RngAlgorithm { Default = DEFAULT, Philox = PHILOX, ThreeFry = THREEFRY }
 }
 
 impl Activation {
-    /// The bounds of the activations that are plain clamps; `None` for `Tanh` and `SignBit`.
+    /// Returns the bounds of the activations that are plain clamps; `None` for `Tanh` and `SignBit`.
     pub fn clamp(self) -> Option<(f32, f32)> {
         match self {
             Activation::None => Some((f32::NEG_INFINITY, f32::INFINITY)),

@@ -3,41 +3,36 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
-    per_input, size_from,
+    Codec, InferContext, InferError, InferResult, Inferred, TensorType, always_1, per_input, size_from,
 };
 use crate::schema::BuiltinOptions;
 
-/// `NON_MAX_SUPPRESSION_V4`.
-pub static NON_MAX_SUPPRESSION_V4: OpDef = OpDef {
-    op: BuiltinOp::NON_MAX_SUPPRESSION_V4,
-    family: "non_max_suppression",
-    codec: Codec::empty(BuiltinOptions::NonMaxSuppressionV4Options),
-    infer: infer_hard,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[(1, "2.1.0")],
-};
+ops! {
+    NON_MAX_SUPPRESSION_V4 {
+        codec: Codec::empty(BuiltinOptions::NonMaxSuppressionV4Options),
+        infer: infer_hard,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[(1, "2.1.0")],
+    }
 
-/// `NON_MAX_SUPPRESSION_V5`.
-pub static NON_MAX_SUPPRESSION_V5: OpDef = OpDef {
-    op: BuiltinOp::NON_MAX_SUPPRESSION_V5,
-    family: "non_max_suppression",
-    codec: Codec::empty(BuiltinOptions::NonMaxSuppressionV5Options),
-    infer: infer_soft,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[(1, "2.1.0")],
-};
+    NON_MAX_SUPPRESSION_V5 {
+        codec: Codec::empty(BuiltinOptions::NonMaxSuppressionV5Options),
+        infer: infer_soft,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[(1, "2.1.0")],
+    }
+}
 
-/// Indices of the selected boxes, and how many they are.
+/// Indices of the selected boxes, and their number.
 fn infer_hard(cx: &InferContext<'_>) -> InferResult {
     cx.arity(5..=5, 2)?;
     let selected = selected(cx, 5)?;
     Ok(smallvec![selected(TensorType::Int32), Inferred::known(TensorType::Int32, [])])
 }
 
-/// Indices of the selected boxes, their scores, and how many they are. Input 5 is the width of the Gaussian by which
+/// Indices of the selected boxes, their scores, and their number. Input 5 is the width of the Gaussian by which
 /// overlaps lower scores.
 fn infer_soft(cx: &InferContext<'_>) -> InferResult {
     cx.arity(6..=6, 3)?;
@@ -49,8 +44,8 @@ fn infer_soft(cx: &InferContext<'_>) -> InferResult {
     ])
 }
 
-/// Boxes `[boxes, 4]`, scores `[boxes]`, and scalars: how many to select at most, from which overlap on one suppresses
-/// the other, which score a box needs. Returns outputs of as many elements as can be selected.
+/// Boxes `[boxes, 4]`, scores `[boxes]`, and scalars: the maximum number of boxes to select, the overlap from which one
+/// suppresses the other, and the minimum score of a box. Returns outputs for the maximum number of selected boxes.
 fn selected(cx: &InferContext<'_>, inputs: usize) -> Result<impl Fn(TensorType) -> Inferred, InferError> {
     let [boxes, corners] = cx.shape_of_rank(0, "the boxes")?;
     let [scores] = cx.shape_of_rank(1, "the scores")?;

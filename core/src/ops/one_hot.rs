@@ -3,25 +3,24 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, axis_in,
-    no_arithmetic, options, size_from,
+    InferContext, InferError, InferResult, Inferred, TensorType, always_1, axis_in, no_arithmetic, options,
+    size_from,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `ONE_HOT`.
-pub static ONE_HOT: OpDef = OpDef {
-    op: BuiltinOp::ONE_HOT,
-    family: "one_hot",
-    codec: OneHotParams::CODEC,
-    infer,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.11.0")],
-};
+ops! {
+    ONE_HOT {
+        codec: OneHotParams::CODEC,
+        infer,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.11.0")],
+    }
+}
 
 options! {
     /// Params of ONE_HOT.
-    OneHot(OneHotParams) in BuiltinOptions::OneHotOptions(builtin_options_as_one_hot_options, OneHotOptionsArgs) {
+    OneHot(OneHotParams) in BuiltinOptions::OneHotOptions(builtin_options_as_one_hot_options, OneHotOptionsArgs) as TfLiteOneHotParams {
         /// The new dimension; -1 for the last.
         axis: i32;
     }
@@ -50,7 +49,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     )])
 }
 
-/// The new dimension, counted from the front.
+/// Returns the new dimension, counted from the front.
 pub fn axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
     axis_in(cx.params::<OneHotParams>()?.axis.into(), cx.input(0)?.shape.rank() + 1)
 }

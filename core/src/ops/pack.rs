@@ -3,36 +3,32 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, axis_in,
-    lowest_with, no_arithmetic, options,
+    InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, axis_in, lowest_with,
+    no_arithmetic, options,
 };
 
-/// `PACK`.
-pub static PACK: OpDef = OpDef {
-    op: BuiltinOp::PACK,
-    family: "pack",
-    codec: PackParams::CODEC,
-    infer: infer_pack,
-    min_version: min_version_pack,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.13.0"), (5, "2.23.0")],
-};
+ops! {
+    PACK {
+        codec: PackParams::CODEC,
+        infer: infer_pack,
+        min_version: min_version_pack,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.13.0"), (5, "2.23.0")],
+    }
 
-/// `UNPACK`.
-pub static UNPACK: OpDef = OpDef {
-    op: BuiltinOp::UNPACK,
-    family: "pack",
-    codec: UnpackParams::CODEC,
-    infer: infer_unpack,
-    min_version: min_version_unpack,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.3.0"), (5, "2.22.0"), (6, "2.23.0")],
-};
+    UNPACK {
+        codec: UnpackParams::CODEC,
+        infer: infer_unpack,
+        min_version: min_version_unpack,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.3.0"), (5, "2.22.0"), (6, "2.23.0")],
+    }
+}
 
 options! {
     /// Params of PACK.
-    Pack(PackParams) in BuiltinOptions::PackOptions(builtin_options_as_pack_options, PackOptionsArgs) {
-        /// How many inputs.
+    Pack(PackParams) in BuiltinOptions::PackOptions(builtin_options_as_pack_options, PackOptionsArgs) as TfLitePackParams {
+        /// The number of inputs.
         values_count: i32;
         /// The new dimension, counted in the output; negative counts from the back.
         axis: i32;
@@ -41,8 +37,8 @@ options! {
 
 options! {
     /// Params of UNPACK.
-    Unpack(UnpackParams) in BuiltinOptions::UnpackOptions(builtin_options_as_unpack_options, UnpackOptionsArgs) {
-        /// How many outputs.
+    Unpack(UnpackParams) in BuiltinOptions::UnpackOptions(builtin_options_as_unpack_options, UnpackOptionsArgs) as TfLiteUnpackParams {
+        /// The number of outputs.
         num: i32;
         /// The dimension that is taken apart; negative counts from the back.
         axis: i32;
@@ -72,7 +68,7 @@ fn infer_pack(cx: &InferContext<'_>) -> InferResult {
     }
     let axis = pack_axis(cx)?;
     let (front, back) = first.shape.dims().split_at(axis);
-    let shape = front.iter().chain(&[cx.inputs.len()]).chain(back).copied().collect::<crate::Shape>();
+    let shape = front.iter().chain(&[cx.inputs.len()]).chain(back).copied().collect::<crate::types::Shape>();
     Ok(smallvec![Inferred::known(first.ty, shape)])
 }
 
@@ -95,12 +91,12 @@ fn infer_unpack(cx: &InferContext<'_>) -> InferResult {
     Ok(cx.outputs.iter().map(|_| Inferred::known(input.ty, dims.as_slice())).collect())
 }
 
-/// The dimension that PACK adds.
+/// Returns the dimension that PACK adds.
 pub fn pack_axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
     axis_in(cx.params::<PackParams>()?.axis.into(), cx.input(0)?.shape.rank() + 1)
 }
 
-/// The dimension that UNPACK takes away.
+/// Returns the dimension that UNPACK takes away.
 pub fn unpack_axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
     axis_in(cx.params::<UnpackParams>()?.axis.into(), cx.input(0)?.shape.rank())
 }

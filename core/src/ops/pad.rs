@@ -3,53 +3,46 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, MirrorPadMode, OpDef, OpSignature,
-    TensorType, lowest_with, no_arithmetic, options,
+    Codec, InferContext, InferError, InferResult, Inferred, MirrorPadMode, OpSignature, TensorType,
+    lowest_with, no_arithmetic, options,
 };
 use crate::schema::BuiltinOptions;
 
-/// `PAD`.
-pub static PAD: OpDef = OpDef {
-    op: BuiltinOp::PAD,
-    family: "pad",
-    codec: Codec::empty(BuiltinOptions::PadOptions),
-    infer: infer_pad,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.4.0"), (4, "2.6.0"), (5, "2.20.0"), (6, "2.23.0")],
-};
+ops! {
+    PAD {
+        codec: Codec::empty(BuiltinOptions::PadOptions),
+        infer: infer_pad,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.4.0"), (4, "2.6.0"), (5, "2.20.0"), (6, "2.23.0")],
+    }
 
-/// `PADV2`.
-pub static PADV2: OpDef = OpDef {
-    op: BuiltinOp::PADV2,
-    family: "pad",
-    codec: Codec::empty(BuiltinOptions::PadV2Options),
-    infer: infer_pad,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.4.0"), (4, "2.6.0"), (5, "2.20.0"), (6, "2.23.0")],
-};
+    PADV2 {
+        codec: Codec::empty(BuiltinOptions::PadV2Options),
+        infer: infer_pad,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "2.4.0"), (4, "2.6.0"), (5, "2.20.0"), (6, "2.23.0")],
+    }
 
-/// `MIRROR_PAD`.
-pub static MIRROR_PAD: OpDef = OpDef {
-    op: BuiltinOp::MIRROR_PAD,
-    family: "pad",
-    codec: MirrorPadParams::CODEC,
-    infer: infer_mirror_pad,
-    min_version: min_version_mirror,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.13.1"), (2, "2.3.0"), (3, "2.12.0")],
-};
+    MIRROR_PAD {
+        codec: MirrorPadParams::CODEC,
+        infer: infer_mirror_pad,
+        min_version: min_version_mirror,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.13.1"), (2, "2.3.0"), (3, "2.12.0")],
+    }
+}
 
 options! {
     /// Params of MIRROR_PAD.
-    MirrorPad(MirrorPadParams) in BuiltinOptions::MirrorPadOptions(builtin_options_as_mirror_pad_options, MirrorPadOptionsArgs) {
+    MirrorPad(MirrorPadParams) in BuiltinOptions::MirrorPadOptions(builtin_options_as_mirror_pad_options, MirrorPadOptionsArgs) as TfLiteMirrorPaddingParams {
         /// Whether the border repeats the edge itself.
         mode: MirrorPadMode;
     }
 }
 
-/// Adds elements of one value around the input: input 2, or what stands for 0.
+/// Adds elements of one value around the input: input 2, or the representation of 0.
 fn infer_pad(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=3, 1)?;
     let ty = cx.input(0)?.ty;
@@ -79,7 +72,7 @@ fn infer_mirror_pad(cx: &InferContext<'_>) -> InferResult {
 fn padded(cx: &InferContext<'_>, check: impl Fn(usize, [usize; 2]) -> Result<(), InferError>) -> InferResult {
     let input = cx.input(0)?;
     let Some(paddings) = paddings(cx)? else { return cx.data_dependent(input.ty) };
-    let mut shape = crate::Shape::default();
+    let mut shape = crate::types::Shape::default();
     for (&size, &[before, after]) in input.shape.iter().zip(&paddings) {
         check(size, [before, after])?;
         let padded = size.checked_add(before).and_then(|n| n.checked_add(after));
@@ -88,7 +81,7 @@ fn padded(cx: &InferContext<'_>, check: impl Fn(usize, [usize; 2]) -> Result<(),
     Ok(smallvec![Inferred::known(input.ty, shape)])
 }
 
-/// How many elements are added before and after each dimension; `None` while that is not known.
+/// Returns how many elements are added before and after each dimension; `None` while that is not known.
 pub fn paddings(cx: &InferContext<'_>) -> Result<Option<SmallVec<[[usize; 2]; 8]>>, InferError> {
     let (input, operand) = (cx.input(0)?, cx.input(1)?);
     let rank = input.shape.rank();
@@ -132,7 +125,7 @@ fn min_version(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// 8-bit came with version 2, 16-bit with version 3.
+/// Version 2 added 8-bit, version 3 16-bit.
 fn min_version_mirror(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Int16]))])

@@ -3,47 +3,40 @@
 use smallvec::smallvec;
 
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, Padding,
-    TensorType, always_1, lowest_with, options, windowed_output,
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType, always_1,
+    lowest_with, options, windowed_output,
 };
 
-/// `AVERAGE_POOL_2D`.
-pub static AVERAGE_POOL_2D: OpDef = OpDef {
-    op: BuiltinOp::AVERAGE_POOL_2D,
-    family: "pool_2d",
-    codec: Pool2DParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds,
-    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0")],
-};
+ops! {
+    AVERAGE_POOL_2D {
+        codec: Pool2DParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds,
+        history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0")],
+    }
 
-/// `MAX_POOL_2D`.
-pub static MAX_POOL_2D: OpDef = OpDef {
-    op: BuiltinOp::MAX_POOL_2D,
-    family: "pool_2d",
-    codec: Pool2DParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds,
-    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0")],
-};
+    MAX_POOL_2D {
+        codec: Pool2DParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds,
+        history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0")],
+    }
 
-/// `L2_POOL_2D`.
-pub static L2_POOL_2D: OpDef = OpDef {
-    op: BuiltinOp::L2_POOL_2D,
-    family: "pool_2d",
-    codec: Pool2DParams::CODEC,
-    infer,
-    min_version: always_1,
-    multiply_adds,
-    history: &[(1, "1.5.0")],
-};
+    L2_POOL_2D {
+        codec: Pool2DParams::CODEC,
+        infer,
+        min_version: always_1,
+        multiply_adds,
+        history: &[(1, "1.5.0")],
+    }
+}
 
 options! {
     /// Params of AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D.
-    Pool2D(Pool2DParams) in BuiltinOptions::Pool2DOptions(builtin_options_as_pool_2_doptions, Pool2DOptionsArgs) {
-        /// Which windows there are.
+    Pool2D(Pool2DParams) in BuiltinOptions::Pool2DOptions(builtin_options_as_pool_2_doptions, Pool2DOptionsArgs) as TfLitePoolParams {
+        /// The padding of the borders.
         padding: Padding;
         /// Columns between two windows.
         stride_w: i32;
@@ -58,7 +51,7 @@ options! {
     }
 }
 
-/// Input and output `[batch, height, width, channels]`. Padding is no part of a window.
+/// Input and output `[batch, height, width, channels]`. Padding is not part of a window.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     let p: &Pool2DParams = cx.params()?;
@@ -71,7 +64,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [n, h, w, c])])
 }
 
-/// 8-bit came with version 2, 16-bit with version 3.
+/// Version 2 added 8-bit, version 3 16-bit.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Int16]))])

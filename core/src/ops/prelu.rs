@@ -2,19 +2,18 @@
 
 use smallvec::smallvec;
 
-use super::{BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, always_1, per_output};
-use crate::shape::broadcast;
+use super::{Codec, InferContext, InferError, InferResult, Inferred, always_1, per_output};
+use crate::types::shape::broadcast;
 
-/// `PRELU`.
-pub static PRELU: OpDef = OpDef {
-    op: BuiltinOp::PRELU,
-    family: "prelu",
-    codec: Codec::NONE,
-    infer,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "1.8.0")],
-};
+ops! {
+    PRELU {
+        codec: Codec::NONE,
+        infer,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "1.8.0")],
+    }
+}
 
 /// Input 1, the slopes below 0, broadcasts to input 0.
 fn infer(cx: &InferContext<'_>) -> InferResult {

@@ -3,57 +3,50 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    lowest_with, options, per_output,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with, options,
+    per_output,
 };
 use crate::schema::BuiltinOptions;
 
-/// `QUANTIZE`.
-pub static QUANTIZE: OpDef = OpDef {
-    op: BuiltinOp::QUANTIZE,
-    family: "quantize",
-    codec: Codec::empty(BuiltinOptions::QuantizeOptions),
-    infer: infer_quantize,
-    min_version: min_version_quantize,
-    multiply_adds: per_output,
-    history: &[(1, "1.14.0"), (2, "1.15.0"), (3, "2.7.0"), (4, "2.21.0"), (5, "2.21.0"), (6, "2.21.0")],
-};
+ops! {
+    QUANTIZE {
+        codec: Codec::empty(BuiltinOptions::QuantizeOptions),
+        infer: infer_quantize,
+        min_version: min_version_quantize,
+        multiply_adds: per_output,
+        history: &[(1, "1.14.0"), (2, "1.15.0"), (3, "2.7.0"), (4, "2.21.0"), (5, "2.21.0"), (6, "2.21.0")],
+    }
 
-/// `DEQUANTIZE`.
-pub static DEQUANTIZE: OpDef = OpDef {
-    op: BuiltinOp::DEQUANTIZE,
-    family: "quantize",
-    codec: Codec::empty(BuiltinOptions::DequantizeOptions),
-    infer: infer_dequantize,
-    min_version: min_version_dequantize,
-    multiply_adds: per_output,
-    history: &[
-        (1, "1.13.1"),
-        (2, "1.14.0"),
-        (3, "1.15.0"),
-        (4, "2.2.0"),
-        (5, "2.7.0"),
-        (6, "2.18.0"),
-        (7, "2.21.0"),
-        (8, "2.22.0"),
-        (9, "2.23.0"),
-    ],
-};
+    DEQUANTIZE {
+        codec: Codec::empty(BuiltinOptions::DequantizeOptions),
+        infer: infer_dequantize,
+        min_version: min_version_dequantize,
+        multiply_adds: per_output,
+        history: &[
+            (1, "1.13.1"),
+            (2, "1.14.0"),
+            (3, "1.15.0"),
+            (4, "2.2.0"),
+            (5, "2.7.0"),
+            (6, "2.18.0"),
+            (7, "2.21.0"),
+            (8, "2.22.0"),
+            (9, "2.23.0"),
+        ],
+    }
 
-/// `FAKE_QUANT`.
-pub static FAKE_QUANT: OpDef = OpDef {
-    op: BuiltinOp::FAKE_QUANT,
-    family: "quantize",
-    codec: FakeQuantParams::CODEC,
-    infer: infer_fake_quant,
-    min_version: min_version_fake_quant,
-    multiply_adds: per_output,
-    history: &[(1, "1.5.0"), (2, "1.10.0")],
-};
+    FAKE_QUANT {
+        codec: FakeQuantParams::CODEC,
+        infer: infer_fake_quant,
+        min_version: min_version_fake_quant,
+        multiply_adds: per_output,
+        history: &[(1, "1.5.0"), (2, "1.10.0")],
+    }
+}
 
 options! {
     /// Params of FAKE_QUANT.
-    FakeQuant(FakeQuantParams) in BuiltinOptions::FakeQuantOptions(builtin_options_as_fake_quant_options, FakeQuantOptionsArgs) {
+    FakeQuant(FakeQuantParams) in BuiltinOptions::FakeQuantOptions(builtin_options_as_fake_quant_options, FakeQuantOptionsArgs) as TfLiteFakeQuantParams {
         /// The lowest value that must be representable.
         min: f32;
         /// The highest value that must be representable.
@@ -103,7 +96,7 @@ fn infer_fake_quant(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
 }
 
-/// 16-bit, a scale per channel and 4-bit came one after the other.
+/// Versions added 16-bit, a scale per channel and 4-bit, in this order.
 fn min_version_quantize(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int4, Int16, UInt4};
     lowest_with(&[
@@ -114,7 +107,7 @@ fn min_version_quantize(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// Types were added one after the other; a scale per channel came with version 5.
+/// Several versions added types; version 5 added a scale per channel.
 fn min_version_dequantize(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Float8E4M3FN, Float8E5M2, Float16, Int2, Int4, Int8, Int16, UInt4};
     lowest_with(&[
@@ -128,7 +121,7 @@ fn min_version_dequantize(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// The narrow range came with version 2.
+/// Version 2 added the narrow range.
 fn min_version_fake_quant(s: &OpSignature<'_>) -> u32 {
     let p = s.params::<FakeQuantParams>();
     lowest_with(&[(2, p.is_some_and(|p| p.narrow_range))])

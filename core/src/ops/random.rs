@@ -3,47 +3,39 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, options,
-    per_output, size_from,
+    InferContext, InferError, InferResult, Inferred, TensorType, always_1, options, per_output, size_from,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `RANDOM_STANDARD_NORMAL`.
-pub static RANDOM_STANDARD_NORMAL: OpDef = OpDef {
-    op: BuiltinOp::RANDOM_STANDARD_NORMAL,
-    family: "random",
-    codec: RandomParams::CODEC,
-    infer: infer_numbers,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "2.8.0")],
-};
+ops! {
+    RANDOM_STANDARD_NORMAL {
+        codec: RandomParams::CODEC,
+        infer: infer_numbers,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.8.0")],
+    }
 
-/// `RANDOM_UNIFORM`.
-pub static RANDOM_UNIFORM: OpDef = OpDef {
-    op: BuiltinOp::RANDOM_UNIFORM,
-    family: "random",
-    codec: RandomParams::CODEC,
-    infer: infer_numbers,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "2.8.0")],
-};
+    RANDOM_UNIFORM {
+        codec: RandomParams::CODEC,
+        infer: infer_numbers,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.8.0")],
+    }
 
-/// `MULTINOMIAL`.
-pub static MULTINOMIAL: OpDef = OpDef {
-    op: BuiltinOp::MULTINOMIAL,
-    family: "random",
-    codec: RandomParams::CODEC,
-    infer: infer_samples,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "2.8.0")],
-};
+    MULTINOMIAL {
+        codec: RandomParams::CODEC,
+        infer: infer_samples,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.8.0")],
+    }
+}
 
 options! {
     /// Params of RANDOM_STANDARD_NORMAL, RANDOM_UNIFORM, MULTINOMIAL.
-    Random(RandomParams) in BuiltinOptions::RandomOptions(builtin_options_as_random_options, RandomOptionsArgs) {
+    Random(RandomParams) in BuiltinOptions::RandomOptions(builtin_options_as_random_options, RandomOptionsArgs) as TfLiteRandomParams {
         /// The first half of the seed. Where both halves are 0, every run of a model gives other numbers.
         seed: i64;
         /// The second half of the seed.
@@ -68,7 +60,7 @@ fn infer_numbers(cx: &InferContext<'_>) -> InferResult {
 fn infer_samples(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 1)?;
     let [batch, _] = cx.shape_of_rank(0, "the log-odds")?;
-    // The file says how wide the numbers of classes are.
+    // The declared output type is the width of the class numbers.
     let ty = match cx.outputs.first().map(|o| o.ty) {
         Some(TensorType::Int32) => TensorType::Int32,
         _ => TensorType::Int64,

@@ -3,91 +3,72 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, always_1,
-    axis_in, lowest_with, options, per_input,
+    InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, always_1, axis_in, lowest_with,
+    options, per_input,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `MEAN`.
-pub static MEAN: OpDef = OpDef {
-    op: BuiltinOp::MEAN,
-    family: "reduce",
-    codec: ReducerParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds: per_input,
-    history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.4.0")],
-};
+ops! {
+    MEAN {
+        codec: ReducerParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds: per_input,
+        history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.4.0")],
+    }
 
-/// `SUM`.
-pub static SUM: OpDef = OpDef {
-    op: BuiltinOp::SUM,
-    family: "reduce",
-    codec: ReducerParams::CODEC,
-    infer,
-    min_version: min_version_sum,
-    multiply_adds: per_input,
-    history: &[(1, "1.10.0"), (2, "1.15.0")],
-};
+    SUM {
+        codec: ReducerParams::CODEC,
+        infer,
+        min_version: min_version_sum,
+        multiply_adds: per_input,
+        history: &[(1, "1.10.0"), (2, "1.15.0")],
+    }
 
-/// `REDUCE_MAX`.
-pub static REDUCE_MAX: OpDef = OpDef {
-    op: BuiltinOp::REDUCE_MAX,
-    family: "reduce",
-    codec: ReducerParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds: per_input,
-    history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.5.0")],
-};
+    REDUCE_MAX {
+        codec: ReducerParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds: per_input,
+        history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.5.0")],
+    }
 
-/// `REDUCE_MIN`.
-pub static REDUCE_MIN: OpDef = OpDef {
-    op: BuiltinOp::REDUCE_MIN,
-    family: "reduce",
-    codec: ReducerParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds: per_input,
-    history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.5.0")],
-};
+    REDUCE_MIN {
+        codec: ReducerParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds: per_input,
+        history: &[(1, "1.11.0"), (2, "1.14.0"), (3, "2.5.0")],
+    }
 
-/// `REDUCE_PROD`.
-pub static REDUCE_PROD: OpDef = OpDef {
-    op: BuiltinOp::REDUCE_PROD,
-    family: "reduce",
-    codec: ReducerParams::CODEC,
-    infer,
-    min_version: min_version_prod,
-    multiply_adds: per_input,
-    history: &[(1, "1.11.0"), (2, "2.6.0")],
-};
+    REDUCE_PROD {
+        codec: ReducerParams::CODEC,
+        infer,
+        min_version: min_version_prod,
+        multiply_adds: per_input,
+        history: &[(1, "1.11.0"), (2, "2.6.0")],
+    }
 
-/// `REDUCE_ANY`.
-pub static REDUCE_ANY: OpDef = OpDef {
-    op: BuiltinOp::REDUCE_ANY,
-    family: "reduce",
-    codec: ReducerParams::CODEC,
-    infer: infer_logical,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[(1, "1.11.0")],
-};
+    REDUCE_ANY {
+        codec: ReducerParams::CODEC,
+        infer: infer_logical,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[(1, "1.11.0")],
+    }
 
-/// `REDUCE_ALL`.
-pub static REDUCE_ALL: OpDef = OpDef {
-    op: BuiltinOp::REDUCE_ALL,
-    family: "reduce",
-    codec: ReducerParams::CODEC,
-    infer: infer_logical,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[(1, "2.6.0")],
-};
+    REDUCE_ALL {
+        codec: ReducerParams::CODEC,
+        infer: infer_logical,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[(1, "2.6.0")],
+    }
+}
 
 options! {
     /// Params of MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY, REDUCE_ALL.
-    Reducer(ReducerParams) in BuiltinOptions::ReducerOptions(builtin_options_as_reducer_options, ReducerOptionsArgs) {
+    Reducer(ReducerParams) in BuiltinOptions::ReducerOptions(builtin_options_as_reducer_options, ReducerOptionsArgs) as TfLiteReducerParams {
         /// Reduced dimensions stay, with size 1.
         keep_dims: bool;
     }
@@ -117,26 +98,26 @@ pub fn reduced(cx: &InferContext<'_>) -> Result<Option<SmallVec<[bool; 8]>>, Inf
     let rank = cx.input(0)?.shape.rank();
     let Some(axes) = cx.input(1)?.integers()? else { return Ok(None) };
     let mut reduced = SmallVec::from_elem(false, rank);
-    // A scalar has nothing to reduce, whatever the axes are.
+    // A scalar has nothing to reduce, for any axes.
     for axis in axes.into_iter().filter(|_| rank > 0) {
         reduced[axis_in(axis, rank)?] = true;
     }
     Ok(Some(reduced))
 }
 
-/// 8-bit came with version 2, 16-bit with version 3.
+/// Version 2 added 8-bit, version 3 16-bit.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Int16]))])
 }
 
-/// 8-bit came with version 2.
+/// Version 2 added 8-bit.
 fn min_version_sum(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int8;
     lowest_with(&[(2, s.input_is(0, &[Int8]))])
 }
 
-/// Quantized values came with version 2.
+/// Version 2 added quantized values.
 fn min_version_prod(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     lowest_with(&[(2, s.input_is(0, &[Int8, Int16]))])

@@ -2,40 +2,35 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::stablehlo_compute::begins_with;
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, ReduceWindowFunction,
-    always_1, options, per_output,
+    InferContext, InferError, InferResult, Inferred, OpSignature, ReduceWindowFunction, TensorType, always_1,
+    options, per_output,
 };
-use crate::shape::{Shape, checked_product};
+use crate::types::shape::{Shape, checked_product};
 
-/// `REDUCE_WINDOW`.
-pub static REDUCE_WINDOW: OpDef = OpDef {
-    op: BuiltinOp::REDUCE_WINDOW,
-    family: "reduce_window",
-    codec: ReduceWindowParams::CODEC,
-    infer: infer_reduce_window,
-    min_version: always_1,
-    // At least: the window is an operand, whose value a signature lacks.
-    multiply_adds: per_output,
-    history: &[(1, "2.15.0")],
-};
+ops! {
+    REDUCE_WINDOW {
+        codec: ReduceWindowParams::CODEC,
+        infer: infer_reduce_window,
+        min_version: always_1,
+        // At least: the window is an operand, whose value a signature lacks.
+        multiply_adds: per_output,
+        history: &[(1, "2.15.0")],
+    }
 
-/// `STABLEHLO_REDUCE_WINDOW`.
-pub static STABLEHLO_REDUCE_WINDOW: OpDef = OpDef {
-    op: BuiltinOp::STABLEHLO_REDUCE_WINDOW,
-    family: "reduce_window",
-    codec: StablehloReduceWindowParams::CODEC,
-    infer: infer_stablehlo_reduce_window,
-    min_version: always_1,
-    multiply_adds,
-    history: &[(1, "2.16.0")],
-};
+    STABLEHLO_REDUCE_WINDOW {
+        codec: StablehloReduceWindowParams::CODEC,
+        infer: infer_stablehlo_reduce_window,
+        min_version: always_1,
+        multiply_adds,
+        history: &[(1, "2.16.0")],
+    }
+}
 
 options! {
     /// Params of REDUCE_WINDOW.
-    ReduceWindow(ReduceWindowParams) in BuiltinOptions2::ReduceWindowOptions(builtin_options_2_as_reduce_window_options, ReduceWindowOptionsArgs) {
-        /// How the elements of a window are combined.
+    ReduceWindow(ReduceWindowParams) in BuiltinOptions2::ReduceWindowOptions(builtin_options_2_as_reduce_window_options, ReduceWindowOptionsArgs) as TfLiteReduceWindowParams {
+        /// The combination of the elements of a window.
         reduce_function: ReduceWindowFunction;
     }
 }
@@ -43,15 +38,15 @@ options! {
 options! {
     /// Params of STABLEHLO_REDUCE_WINDOW. A list that is empty, but for the first, leaves every dimension as it is.
     StablehloReduceWindow(StablehloReduceWindowParams) in BuiltinOptions2::StablehloReduceWindowOptions(builtin_options_2_as_stablehlo_reduce_window_options, StablehloReduceWindowOptionsArgs) {
-        /// How many elements a window shows along each dimension.
+        /// The number of elements of a window along each dimension.
         window_dimensions: Vec<i64>;
-        /// How far the window moves per output, along each dimension.
+        /// The distance between windows along each dimension.
         window_strides: Vec<i64>;
-        /// How far apart the elements of the input are put, along each dimension.
+        /// The distance between the input's elements along each dimension.
         base_dilations: Vec<i64>;
-        /// How far apart the elements that a window shows are, along each dimension.
+        /// The distance between a window's elements along each dimension.
         window_dilations: Vec<i64>;
-        /// How many elements are added before and behind each dimension; negative takes as many away.
+        /// The number of elements added before and after each dimension; negative numbers remove elements.
         padding: Vec<i64>;
         /// The subgraph that combines two elements.
         body_subgraph_index: i32;
@@ -61,19 +56,19 @@ options! {
 /// Windows over a tensor, per dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Windows {
-    /// How many elements a window shows.
+    /// The number of elements of a window.
     pub size: SmallVec<[usize; 8]>,
-    /// How far the window moves per output.
+    /// The distance between windows.
     pub stride: SmallVec<[usize; 8]>,
-    /// How far apart the elements of the input are put.
+    /// The distance between the input's elements.
     pub base_dilation: SmallVec<[usize; 8]>,
-    /// How far apart the elements that a window shows are.
+    /// The distance between a window's elements.
     pub dilation: SmallVec<[usize; 8]>,
-    /// How many elements are added in front; negative takes as many away.
+    /// The number of elements added in front; negative numbers remove elements.
     pub before: SmallVec<[isize; 8]>,
     /// The shape of the input with its elements put apart and padded.
     pub padded: Shape,
-    /// How many windows there are.
+    /// The number of windows.
     pub output: Shape,
 }
 
@@ -134,7 +129,7 @@ impl Windows {
     }
 }
 
-/// The extent of `size` elements that are `dilation` apart.
+/// Returns the extent of `size` elements that are `dilation` apart.
 pub(super) fn spread(size: usize, dilation: Option<&usize>) -> Option<usize> {
     match size.checked_sub(1) {
         None => Some(0),
@@ -142,7 +137,7 @@ pub(super) fn spread(size: usize, dilation: Option<&usize>) -> Option<usize> {
     }
 }
 
-/// The windows of REDUCE_WINDOW; `None` while they are not known.
+/// Returns the windows of REDUCE_WINDOW; `None` while they are not known.
 pub fn operand_windows(cx: &InferContext<'_>) -> Result<Option<Windows>, InferError> {
     let lists = (cx.input(2)?.integers()?, cx.input(3)?.integers()?, cx.input(4)?.integers()?);
     let (Some(size), Some(stride), Some(dilation)) = lists else { return Ok(None) };
@@ -152,7 +147,7 @@ pub fn operand_windows(cx: &InferContext<'_>) -> Result<Option<Windows>, InferEr
     Windows::new(cx.input(0)?.shape, &size, &stride, &[], &dilation, &[]).map(Some)
 }
 
-/// The windows of STABLEHLO_REDUCE_WINDOW.
+/// Returns the windows of STABLEHLO_REDUCE_WINDOW.
 pub fn param_windows(cx: &InferContext<'_>) -> Result<Windows, InferError> {
     let p: &StablehloReduceWindowParams = cx.params()?;
     let input = cx.input(0)?.shape;
@@ -185,6 +180,24 @@ fn infer_stablehlo_reduce_window(cx: &InferContext<'_>) -> InferResult {
         .collect()
 }
 
+/// Checks input `i`, which has this shape, and input `value`, the one value with which its reduction begins; returns
+/// their type.
+pub(super) fn begins_with(
+    cx: &InferContext<'_>,
+    i: usize,
+    value: usize,
+    shape: &Shape,
+) -> Result<TensorType, InferError> {
+    let (input, initial) = (cx.input(i)?, cx.input(value)?);
+    if input.shape != shape || initial.ty != input.ty || initial.shape.elements() != 1 {
+        return Err(InferError::new(format!(
+            "input {i} is {} {} and begins with {} {}; expected {shape} and one value of its type",
+            input.ty, input.shape, initial.ty, initial.shape
+        )));
+    }
+    Ok(input.ty)
+}
+
 /// Each output combines all elements of a window.
 fn multiply_adds(s: &OpSignature<'_>) -> u64 {
     let window = s.params::<StablehloReduceWindowParams>().map(|p| &p.window_dimensions);
@@ -203,8 +216,7 @@ mod tests {
     #[test]
     fn windows_from_params() {
         let params = |change: fn(&mut StablehloReduceWindowParams)| {
-            let mut params =
-                StablehloReduceWindowParams { window_dimensions: vec![2, 3], ..Default::default() };
+            let mut params = StablehloReduceWindowParams::default().window_dimensions(vec![2, 3]);
             change(&mut params);
             params
         };
@@ -236,7 +248,7 @@ mod tests {
     fn windows_from_operands() {
         let (op, f) = (&REDUCE_WINDOW, |shape: &[usize]| T::new(Float32, shape));
         let list = |elements: &[i64]| T::constant(&[elements.len()], elements);
-        let params = || ReduceWindowParams { reduce_function: ReduceWindowFunction::Add };
+        let params = || ReduceWindowParams::default().reduce_function(ReduceWindowFunction::Add);
         let with = |size| [f(&[4, 5]), f(&[]), size, list(&[1, 2]), list(&[2, 1])];
         good(op, params(), &with(list(&[2, 3])), &[f(&[2, 2])]);
         bad(op, params(), &with(list(&[2])), &[f(&[2, 2])], "the window sizes have 1 entries");

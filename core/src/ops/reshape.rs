@@ -3,48 +3,41 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    always_1, axis_in, lowest_with, no_arithmetic, options,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, always_1, axis_in,
+    lowest_with, no_arithmetic, options,
 };
 use crate::schema::BuiltinOptions;
-use crate::shape::{Shape, checked_product};
+use crate::types::shape::{Shape, checked_product};
 
-/// `RESHAPE`.
-pub static RESHAPE: OpDef = OpDef {
-    op: BuiltinOp::RESHAPE,
-    family: "reshape",
-    codec: ReshapeParams::CODEC,
-    infer: infer_reshape,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.5.0")],
-};
+ops! {
+    RESHAPE {
+        codec: ReshapeParams::CODEC,
+        infer: infer_reshape,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.5.0")],
+    }
 
-/// `SQUEEZE`.
-pub static SQUEEZE: OpDef = OpDef {
-    op: BuiltinOp::SQUEEZE,
-    family: "reshape",
-    codec: SqueezeParams::CODEC,
-    infer: infer_squeeze,
-    min_version: min_version_squeeze,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.6.0"), (2, "2.5.0")],
-};
+    SQUEEZE {
+        codec: SqueezeParams::CODEC,
+        infer: infer_squeeze,
+        min_version: min_version_squeeze,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.6.0"), (2, "2.5.0")],
+    }
 
-/// `EXPAND_DIMS`.
-pub static EXPAND_DIMS: OpDef = OpDef {
-    op: BuiltinOp::EXPAND_DIMS,
-    family: "reshape",
-    codec: Codec::empty(BuiltinOptions::ExpandDimsOptions),
-    infer: infer_expand_dims,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.10.0")],
-};
+    EXPAND_DIMS {
+        codec: Codec::empty(BuiltinOptions::ExpandDimsOptions),
+        infer: infer_expand_dims,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.10.0")],
+    }
+}
 
 options! {
     /// Params of RESHAPE.
-    Reshape(ReshapeParams) in BuiltinOptions::ReshapeOptions(builtin_options_as_reshape_options, ReshapeOptionsArgs) {
+    Reshape(ReshapeParams) in BuiltinOptions::ReshapeOptions(builtin_options_as_reshape_options, ReshapeOptionsArgs) as TfLiteReshapeParams {
         /// `new_shape`.
         new_shape: Vec<i32>;
     }
@@ -52,7 +45,7 @@ options! {
 
 options! {
     /// Params of SQUEEZE.
-    Squeeze(SqueezeParams) in BuiltinOptions::SqueezeOptions(builtin_options_as_squeeze_options, SqueezeOptionsArgs) {
+    Squeeze(SqueezeParams) in BuiltinOptions::SqueezeOptions(builtin_options_as_squeeze_options, SqueezeOptionsArgs) as TfLiteSqueezeParams {
         /// `squeeze_dims`.
         squeeze_dims: Vec<i32>;
     }
@@ -63,7 +56,7 @@ fn infer_reshape(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=2, 1)?;
     let input = cx.input(0)?;
     let wanted = match cx.optional(1) {
-        // Old converters wrote a shape operand of another rank beside the option; the option is right then.
+        // Old converters wrote a shape operand of another rank in addition to the option; the option is valid then.
         Some(shape) if shape.shape.rank() == 1 && shape.ty == TensorType::Int32 => match shape.integers()? {
             Some(wanted) => wanted,
             None => return Ok(smallvec![Inferred::data_dependent(input.ty)]),
@@ -85,7 +78,7 @@ fn infer_reshape(cx: &InferContext<'_>) -> InferResult {
         .map_err(|_| fail())?;
     let product = |dims: &[usize]| checked_product(dims).ok_or_else(fail);
     let nonzero = |dims: &[usize]| product(&dims.iter().copied().filter(|&d| d > 0).collect::<Shape>());
-    // Where there are no elements at all, the -1 is computed as if the zeros were not there.
+    // Without any elements, the -1 is computed as if the zeros were absent.
     let stretched = match product(&known)? {
         0 => nonzero(input.shape)?.checked_div(nonzero(&known)?).filter(|_| input.shape.elements() == 0),
         n => Some(input.shape.elements() / n),
@@ -136,7 +129,7 @@ fn infer_expand_dims(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, front.iter().chain(&[1]).chain(back).copied().collect::<Shape>())])
 }
 
-/// Strings came with version 2.
+/// Version 2 added strings.
 fn min_version_squeeze(s: &OpSignature<'_>) -> u32 {
     use TensorType::String;
     lowest_with(&[(2, s.input_is(0, &[String]))])

@@ -3,48 +3,44 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, lowest_with,
-    no_arithmetic, options, per_output, size_from,
+    InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with, no_arithmetic,
+    options, per_output, size_from,
 };
 
-/// `RESIZE_BILINEAR`.
-pub static RESIZE_BILINEAR: OpDef = OpDef {
-    op: BuiltinOp::RESIZE_BILINEAR,
-    family: "resize",
-    codec: ResizeBilinearParams::CODEC,
-    infer: infer_bilinear,
-    min_version: min_version_bilinear,
-    multiply_adds: per_output,
-    history: &[(1, "1.7.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.5.0")],
-};
+ops! {
+    RESIZE_BILINEAR {
+        codec: ResizeBilinearParams::CODEC,
+        infer: infer_bilinear,
+        min_version: min_version_bilinear,
+        multiply_adds: per_output,
+        history: &[(1, "1.7.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.5.0")],
+    }
 
-/// `RESIZE_NEAREST_NEIGHBOR`.
-pub static RESIZE_NEAREST_NEIGHBOR: OpDef = OpDef {
-    op: BuiltinOp::RESIZE_NEAREST_NEIGHBOR,
-    family: "resize",
-    codec: ResizeNearestNeighborParams::CODEC,
-    infer: infer_nearest,
-    min_version: min_version_nearest,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.13.1"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.4.0")],
-};
+    RESIZE_NEAREST_NEIGHBOR {
+        codec: ResizeNearestNeighborParams::CODEC,
+        infer: infer_nearest,
+        min_version: min_version_nearest,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.13.1"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.4.0")],
+    }
+}
 
 options! {
     /// Params of RESIZE_BILINEAR.
-    ResizeBilinear(ResizeBilinearParams) in BuiltinOptions::ResizeBilinearOptions(builtin_options_as_resize_bilinear_options, ResizeBilinearOptionsArgs) {
+    ResizeBilinear(ResizeBilinearParams) in BuiltinOptions::ResizeBilinearOptions(builtin_options_as_resize_bilinear_options, ResizeBilinearOptionsArgs) as TfLiteResizeBilinearParams {
         /// The centers of the corner pixels of input and output coincide.
         align_corners: bool;
-        /// Pixels are areas, and their centers lie half a pixel from their edges.
+        /// Pixels are areas, and their centers are half a pixel from their edges.
         half_pixel_centers: bool, since 3;
     }
 }
 
 options! {
     /// Params of RESIZE_NEAREST_NEIGHBOR.
-    ResizeNearestNeighbor(ResizeNearestNeighborParams) in BuiltinOptions::ResizeNearestNeighborOptions(builtin_options_as_resize_nearest_neighbor_options, ResizeNearestNeighborOptionsArgs) {
+    ResizeNearestNeighbor(ResizeNearestNeighborParams) in BuiltinOptions::ResizeNearestNeighborOptions(builtin_options_as_resize_nearest_neighbor_options, ResizeNearestNeighborOptionsArgs) as TfLiteResizeNearestNeighborParams {
         /// The centers of the corner pixels of input and output coincide.
         align_corners: bool, since 3;
-        /// Pixels are areas, and their centers lie half a pixel from their edges.
+        /// Pixels are areas, and their centers are half a pixel from their edges.
         half_pixel_centers: bool, since 3;
     }
 }
@@ -81,7 +77,7 @@ fn resized(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(ty, [n, height, width, c])])
 }
 
-/// 8-bit, pixel centres at halves and 16-bit came one after the other.
+/// Versions added 8-bit, pixel centres at halves and 16-bit, in this order.
 fn min_version_bilinear(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     let p = s.params::<ResizeBilinearParams>();
@@ -92,7 +88,7 @@ fn min_version_bilinear(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// 8-bit, the two ways of sampling and 16-bit came one after the other.
+/// Versions added 8-bit, the two ways of sampling and 16-bit, in this order.
 fn min_version_nearest(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     let p = s.params::<ResizeNearestNeighborParams>();

@@ -3,36 +3,32 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    always_1, axis_in, lowest_with, no_arithmetic, options,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, always_1, axis_in,
+    lowest_with, no_arithmetic, options,
 };
 use crate::schema::BuiltinOptions;
 
-/// `REVERSE_V2`.
-pub static REVERSE_V2: OpDef = OpDef {
-    op: BuiltinOp::REVERSE_V2,
-    family: "reverse",
-    codec: Codec::empty(BuiltinOptions::ReverseV2Options),
-    infer: infer_reverse,
-    min_version: min_version_v2,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.14.0"), (2, "2.2.0"), (3, "2.5.0"), (4, "2.23.0")],
-};
+ops! {
+    REVERSE_V2 {
+        codec: Codec::empty(BuiltinOptions::ReverseV2Options),
+        infer: infer_reverse,
+        min_version: min_version_v2,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.14.0"), (2, "2.2.0"), (3, "2.5.0"), (4, "2.23.0")],
+    }
 
-/// `REVERSE_SEQUENCE`.
-pub static REVERSE_SEQUENCE: OpDef = OpDef {
-    op: BuiltinOp::REVERSE_SEQUENCE,
-    family: "reverse",
-    codec: ReverseSequenceParams::CODEC,
-    infer: infer_sequence,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.14.0")],
-};
+    REVERSE_SEQUENCE {
+        codec: ReverseSequenceParams::CODEC,
+        infer: infer_sequence,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.14.0")],
+    }
+}
 
 options! {
     /// Params of REVERSE_SEQUENCE.
-    ReverseSequence(ReverseSequenceParams) in BuiltinOptions::ReverseSequenceOptions(builtin_options_as_reverse_sequence_options, ReverseSequenceOptionsArgs) {
+    ReverseSequence(ReverseSequenceParams) in BuiltinOptions::ReverseSequenceOptions(builtin_options_as_reverse_sequence_options, ReverseSequenceOptionsArgs) as TfLiteReverseSequenceParams {
         /// The dimension that is reversed.
         seq_dim: i32;
         /// The dimension along which the lengths differ.
@@ -50,7 +46,7 @@ fn infer_reverse(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
 }
 
-/// The input with the first elements of each sequence reversed, as many as input 1 says.
+/// The input with the first elements of each sequence reversed; input 1 has the number of them for each sequence.
 fn infer_sequence(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 1)?;
     let (input, lengths) = (cx.input(0)?, cx.input(1)?);
@@ -64,7 +60,7 @@ fn infer_sequence(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
 }
 
-/// The dimension that REVERSE_SEQUENCE reverses, and the one along which the lengths differ.
+/// Returns the dimension that REVERSE_SEQUENCE reverses, and the one along which the lengths differ.
 pub fn sequence_dimensions(cx: &InferContext<'_>) -> Result<(usize, usize), InferError> {
     let (p, rank): (&ReverseSequenceParams, _) = (cx.params()?, cx.input(0)?.shape.rank());
     Ok((axis_in(p.seq_dim.into(), rank)?, axis_in(p.batch_dim.into(), rank)?))

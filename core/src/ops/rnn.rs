@@ -3,51 +3,44 @@
 use smallvec::smallvec;
 
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, expect_shape,
-    lowest_with, options, recurrent,
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, expect_shape, lowest_with,
+    options, recurrent,
 };
 
-/// `RNN`.
-pub static RNN: OpDef = OpDef {
-    op: BuiltinOp::RNN,
-    family: "rnn",
-    codec: RNNParams::CODEC,
-    infer: infer_step,
-    min_version: |s| min_version(s, s.params::<RNNParams>().is_some_and(|p| p.asymmetric_quantize_inputs)),
-    multiply_adds: recurrent,
-    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0")],
-};
+ops! {
+    RNN {
+        codec: RNNParams::CODEC,
+        infer: infer_step,
+        min_version: |s| min_version(s, s.params::<RNNParams>().is_some_and(|p| p.asymmetric_quantize_inputs)),
+        multiply_adds: recurrent,
+        history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0")],
+    }
 
-/// `UNIDIRECTIONAL_SEQUENCE_RNN`.
-pub static UNIDIRECTIONAL_SEQUENCE_RNN: OpDef = OpDef {
-    op: BuiltinOp::UNIDIRECTIONAL_SEQUENCE_RNN,
-    family: "rnn",
-    codec: SequenceRNNParams::CODEC,
-    infer: infer_sequence,
-    min_version: |s| {
-        min_version(s, s.params::<SequenceRNNParams>().is_some_and(|p| p.asymmetric_quantize_inputs))
-    },
-    multiply_adds: recurrent,
-    history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0")],
-};
+    UNIDIRECTIONAL_SEQUENCE_RNN {
+        codec: SequenceRNNParams::CODEC,
+        infer: infer_sequence,
+        min_version: |s| {
+            min_version(s, s.params::<SequenceRNNParams>().is_some_and(|p| p.asymmetric_quantize_inputs))
+        },
+        multiply_adds: recurrent,
+        history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0")],
+    }
 
-/// `BIDIRECTIONAL_SEQUENCE_RNN`.
-pub static BIDIRECTIONAL_SEQUENCE_RNN: OpDef = OpDef {
-    op: BuiltinOp::BIDIRECTIONAL_SEQUENCE_RNN,
-    family: "rnn",
-    codec: BidirectionalSequenceRNNParams::CODEC,
-    infer: infer_bidirectional,
-    min_version: |s| {
-        let p = s.params::<BidirectionalSequenceRNNParams>();
-        min_version(s, p.is_some_and(|p| p.asymmetric_quantize_inputs))
-    },
-    multiply_adds: recurrent,
-    history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0")],
-};
+    BIDIRECTIONAL_SEQUENCE_RNN {
+        codec: BidirectionalSequenceRNNParams::CODEC,
+        infer: infer_bidirectional,
+        min_version: |s| {
+            let p = s.params::<BidirectionalSequenceRNNParams>();
+            min_version(s, p.is_some_and(|p| p.asymmetric_quantize_inputs))
+        },
+        multiply_adds: recurrent,
+        history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0")],
+    }
+}
 
 options! {
     /// Params of RNN.
-    RNN(RNNParams) in BuiltinOptions::RNNOptions(builtin_options_as_rnnoptions, RNNOptionsArgs) {
+    RNN(RNNParams) in BuiltinOptions::RNNOptions(builtin_options_as_rnnoptions, RNNOptionsArgs) as TfLiteRNNParams {
         /// Applied to the units' sums; the result is both output and state.
         fused_activation_function: Activation;
         /// Whether float inputs that meet integer weights are quantized with a zero point.
@@ -57,7 +50,7 @@ options! {
 
 options! {
     /// Params of UNIDIRECTIONAL_SEQUENCE_RNN.
-    SequenceRNN(SequenceRNNParams) in BuiltinOptions::SequenceRNNOptions(builtin_options_as_sequence_rnnoptions, SequenceRNNOptionsArgs) {
+    SequenceRNN(SequenceRNNParams) in BuiltinOptions::SequenceRNNOptions(builtin_options_as_sequence_rnnoptions, SequenceRNNOptionsArgs) as TfLiteSequenceRNNParams {
         /// Whether time is the outermost dimension, before the batch.
         time_major: bool;
         /// Applied to the units' sums; the result is both output and state.
@@ -69,7 +62,7 @@ options! {
 
 options! {
     /// Params of BIDIRECTIONAL_SEQUENCE_RNN.
-    BidirectionalSequenceRNN(BidirectionalSequenceRNNParams) in BuiltinOptions::BidirectionalSequenceRNNOptions(builtin_options_as_bidirectional_sequence_rnnoptions, BidirectionalSequenceRNNOptionsArgs) {
+    BidirectionalSequenceRNN(BidirectionalSequenceRNNParams) in BuiltinOptions::BidirectionalSequenceRNNOptions(builtin_options_as_bidirectional_sequence_rnnoptions, BidirectionalSequenceRNNOptionsArgs) as TfLiteBidirectionalSequenceRNNParams {
         /// Whether time is the outermost dimension, before the batch.
         time_major: bool;
         /// Applied to the units' sums; the result is both output and state.
@@ -99,8 +92,8 @@ pub mod inputs {
         pub bias: usize,
         /// The last output `[batch, units]`, a variable.
         pub state: usize,
-        /// Weights `[units, auxiliary features]` for [`AUXILIARY`]. Where both cells lack them but the auxiliary input is
-        /// there, it is what the backward cell sees instead of the input.
+        /// Weights `[units, auxiliary features]` for [`AUXILIARY`]. If both cells lack them and the auxiliary input is
+        /// present, the backward cell reads it instead of the input.
         pub auxiliary: usize,
     }
 
@@ -161,7 +154,7 @@ fn infer_bidirectional(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(ty, [first, second, both])])
 }
 
-/// Checks the operands of a cell; returns how many units it has.
+/// Checks the operands of a cell; returns the number of units.
 fn check_cell(
     cx: &InferContext<'_>,
     cell: inputs::Cell,
@@ -176,7 +169,7 @@ fn check_cell(
     Ok(units)
 }
 
-/// 8-bit weights and activations quantized with a zero point came one after the other.
+/// Versions added 8-bit weights and activations quantized with a zero point, in this order.
 fn min_version(s: &OpSignature<'_>, asymmetric: bool) -> u32 {
     lowest_with(&[(2, s.hybrid(0, 1)), (3, s.hybrid(0, 1) && asymmetric)])
 }
@@ -195,7 +188,7 @@ mod tests {
     fn sequences() {
         let def = &UNIDIRECTIONAL_SEQUENCE_RNN;
         let inputs = |weights| floats(&[&[2, 3, 4], weights, &[5, 5], &[5], &[2, 5]]);
-        let params = |time_major| Params::from(SequenceRNNParams { time_major, ..Default::default() });
+        let params = |time_major| Params::from(SequenceRNNParams::default().time_major(time_major));
         gives(def, params(false), &inputs(&[5, 4]), TensorType::Float32, &[2, 3, 5]);
         refused(def, params(false), &inputs(&[5, 3]), 1, "input 1 has the shape [5, 3], expected [5, 4]");
         refused(def, params(false), &inputs(&[5]), 1, "the weights must have rank 2");
@@ -207,7 +200,7 @@ mod tests {
     fn two_directions() {
         let def = &BIDIRECTIONAL_SEQUENCE_RNN;
         let params = |merge_outputs| {
-            Params::from(BidirectionalSequenceRNNParams { merge_outputs, ..Default::default() })
+            Params::from(BidirectionalSequenceRNNParams::default().merge_outputs(merge_outputs))
         };
         let inputs = |auxiliary, of_forward, of_backward| {
             let forward: [&[usize]; 4] = [&[5, 4], &[5, 5], &[5], &[2, 5]];

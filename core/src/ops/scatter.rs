@@ -3,22 +3,20 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
-    no_arithmetic, size_from,
+    Codec, InferContext, InferError, InferResult, Inferred, TensorType, always_1, no_arithmetic, size_from,
 };
 use crate::schema::BuiltinOptions;
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `SCATTER_ND`.
-pub static SCATTER_ND: OpDef = OpDef {
-    op: BuiltinOp::SCATTER_ND,
-    family: "scatter",
-    codec: Codec::empty(BuiltinOptions::ScatterNdOptions),
-    infer,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.1.0")],
-};
+ops! {
+    SCATTER_ND {
+        codec: Codec::empty(BuiltinOptions::ScatterNdOptions),
+        infer,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.1.0")],
+    }
+}
 
 /// Zeros of the shape in input 2, to which the slices of input 1 are added at the index tuples in input 0.
 fn infer(cx: &InferContext<'_>) -> InferResult {

@@ -3,66 +3,53 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, TensorType,
-    always_1, per_input, size_from,
+    Codec, InferContext, InferError, InferResult, InferTensor, Inferred, TensorType, always_1, per_input,
+    size_from,
 };
 use crate::schema::BuiltinOptions;
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `SEGMENT_SUM`.
-pub static SEGMENT_SUM: OpDef = OpDef {
-    op: BuiltinOp::SEGMENT_SUM,
-    family: "segment",
-    codec: Codec::empty(BuiltinOptions::SegmentSumOptions),
-    infer: infer_sorted,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[(1, "2.2.0")],
-};
+ops! {
+    SEGMENT_SUM {
+        codec: Codec::empty(BuiltinOptions::SegmentSumOptions),
+        infer: infer_sorted,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[(1, "2.2.0")],
+    }
 
-/// `UNSORTED_SEGMENT_PROD`.
-pub static UNSORTED_SEGMENT_PROD: OpDef = OpDef {
-    op: BuiltinOp::UNSORTED_SEGMENT_PROD,
-    family: "segment",
-    codec: Codec::empty(BuiltinOptions::UnsortedSegmentProdOptions),
-    infer: infer_unsorted,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[(1, "2.10.0")],
-};
+    UNSORTED_SEGMENT_PROD {
+        codec: Codec::empty(BuiltinOptions::UnsortedSegmentProdOptions),
+        infer: infer_unsorted,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[(1, "2.10.0")],
+    }
 
-/// `UNSORTED_SEGMENT_MAX`.
-pub static UNSORTED_SEGMENT_MAX: OpDef = OpDef {
-    op: BuiltinOp::UNSORTED_SEGMENT_MAX,
-    family: "segment",
-    codec: Codec::empty(BuiltinOptions::UnsortedSegmentMaxOptions),
-    infer: infer_unsorted,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[(1, "2.10.0")],
-};
+    UNSORTED_SEGMENT_MAX {
+        codec: Codec::empty(BuiltinOptions::UnsortedSegmentMaxOptions),
+        infer: infer_unsorted,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[(1, "2.10.0")],
+    }
 
-/// `UNSORTED_SEGMENT_SUM`.
-pub static UNSORTED_SEGMENT_SUM: OpDef = OpDef {
-    op: BuiltinOp::UNSORTED_SEGMENT_SUM,
-    family: "segment",
-    codec: Codec::empty(BuiltinOptions::UnsortedSegmentSumOptions),
-    infer: infer_unsorted,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[(1, "2.10.0")],
-};
+    UNSORTED_SEGMENT_SUM {
+        codec: Codec::empty(BuiltinOptions::UnsortedSegmentSumOptions),
+        infer: infer_unsorted,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[(1, "2.10.0")],
+    }
 
-/// `UNSORTED_SEGMENT_MIN`.
-pub static UNSORTED_SEGMENT_MIN: OpDef = OpDef {
-    op: BuiltinOp::UNSORTED_SEGMENT_MIN,
-    family: "segment",
-    codec: Codec::empty(BuiltinOptions::UnsortedSegmentMinOptions),
-    infer: infer_unsorted,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[(1, "2.11.0")],
-};
+    UNSORTED_SEGMENT_MIN {
+        codec: Codec::empty(BuiltinOptions::UnsortedSegmentMinOptions),
+        infer: infer_unsorted,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[(1, "2.11.0")],
+    }
+}
 
 /// Sums of runs of rows: data `[rows, …]`, and for each row the number of its segment, which starts at 0 and grows by
 /// at most 1 from row to row. The output has a row per segment.
@@ -82,7 +69,7 @@ fn infer_sorted(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(data.ty, shape)])
 }
 
-/// How many segments sorted segment numbers have.
+/// Returns the number of segments of sorted segment numbers.
 fn segments_of(ids: impl Iterator<Item = i64>) -> Result<usize, String> {
     let mut last = -1;
     for id in ids {
@@ -94,7 +81,7 @@ fn segments_of(ids: impl Iterator<Item = i64>) -> Result<usize, String> {
     usize::try_from(last + 1).map_err(|_| format!("segment {last} is out of range"))
 }
 
-/// Data of shape `[ids…, inner…]`, the number of a segment for each of the `ids…`, and how many segments there are:
+/// Data of shape `[ids…, inner…]`, the number of a segment for each of the `ids…`, and the number of segments:
 /// `[segments, inner…]`.
 fn infer_unsorted(cx: &InferContext<'_>) -> InferResult {
     cx.arity(3..=3, 1)?;

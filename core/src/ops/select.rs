@@ -3,36 +3,32 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, OpSignature,
-    TensorType, lowest_with, no_arithmetic,
+    Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpSignature, TensorType,
+    lowest_with, no_arithmetic,
 };
 use crate::schema::BuiltinOptions;
-use crate::shape::broadcast;
+use crate::types::shape::broadcast;
 
-/// `SELECT`.
-pub static SELECT: OpDef = OpDef {
-    op: BuiltinOp::SELECT,
-    family: "select",
-    codec: Codec::empty(BuiltinOptions::SelectOptions),
-    infer: infer_select,
-    min_version: min_version_select,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.12.0"), (4, "2.12.0")],
-};
+ops! {
+    SELECT {
+        codec: Codec::empty(BuiltinOptions::SelectOptions),
+        infer: infer_select,
+        min_version: min_version_select,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.12.0"), (4, "2.12.0")],
+    }
 
-/// `SELECT_V2`.
-pub static SELECT_V2: OpDef = OpDef {
-    op: BuiltinOp::SELECT_V2,
-    family: "select",
-    codec: Codec::empty(BuiltinOptions::SelectV2Options),
-    infer: infer_select_v2,
-    min_version: min_version_select_v2,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.2.0"), (2, "2.12.0")],
-};
+    SELECT_V2 {
+        codec: Codec::empty(BuiltinOptions::SelectV2Options),
+        infer: infer_select_v2,
+        min_version: min_version_select_v2,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.2.0"), (2, "2.12.0")],
+    }
+}
 
-/// Where the condition is true the elements of input 1, elsewhere those of input 2, of the same shape. The condition
-/// has their shape, or says it for each index of the first dimension, or for all.
+/// Infers the elements of input 1 where the condition is true, and those of input 2 elsewhere; both have the same
+/// shape. The condition has their shape, one element per index of the first dimension, or one element.
 fn infer_select(cx: &InferContext<'_>) -> InferResult {
     let [condition, x, y] = operands(cx)?;
     if let Some(single) = single(cx, [condition, x, y]) {
@@ -86,8 +82,8 @@ fn single(cx: &InferContext<'_>, operands: [&InferTensor<'_>; 3]) -> Option<Infe
     ones.then(|| Inferred::known(operands[1].ty, declared.clone()))
 }
 
-/// 8-bit values, rank 5 and unsigned values came one after the other. Higher ranks never needed more, since operands
-/// of one shape are read as if they were flat.
+/// Versions added 8-bit values, rank 5 and unsigned values, in this order. Higher ranks with operands of one shape need
+/// no higher version, since operands are read as one-dimensional.
 fn min_version_select(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, UInt32};
     lowest_with(&[
@@ -97,7 +93,7 @@ fn min_version_select(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// Unsigned values came with version 2.
+/// Version 2 added unsigned values.
 fn min_version_select_v2(s: &OpSignature<'_>) -> u32 {
     use TensorType::UInt32;
     lowest_with(&[(2, s.input_is(1, &[UInt32]))])
@@ -106,7 +102,8 @@ fn min_version_select_v2(s: &OpSignature<'_>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Params;
+    use crate::ops::BuiltinOp;
+    use crate::ops::Params;
     use crate::ops::TensorType::{Bool, Float32, Int8};
     use crate::writer::{ModelBuilder, SubgraphBuilder};
 
@@ -116,7 +113,7 @@ mod tests {
         let x = graph.input("x", ty, vec![1usize; rank].as_slice());
         let y = graph.node(BuiltinOp::SELECT, Params::None).inputs([condition, x, x]).output("y");
         graph.outputs([y]);
-        ModelBuilder::new().subgraph(graph).build().unwrap().subgraphs[0].nodes[0].version
+        ModelBuilder::new().subgraph(graph).build().unwrap().subgraphs()[0].nodes()[0].version()
     }
 
     #[test]

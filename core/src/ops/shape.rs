@@ -3,36 +3,31 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
-    no_arithmetic, options,
+    Codec, InferContext, InferError, InferResult, Inferred, TensorType, always_1, no_arithmetic, options,
 };
 use crate::schema::BuiltinOptions;
 
-/// `SHAPE`.
-pub static SHAPE: OpDef = OpDef {
-    op: BuiltinOp::SHAPE,
-    family: "shape",
-    codec: ShapeParams::CODEC,
-    infer: infer_shape,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.10.0")],
-};
+ops! {
+    SHAPE {
+        codec: ShapeParams::CODEC,
+        infer: infer_shape,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.10.0")],
+    }
 
-/// `RANK`.
-pub static RANK: OpDef = OpDef {
-    op: BuiltinOp::RANK,
-    family: "shape",
-    codec: Codec::empty(BuiltinOptions::RankOptions),
-    infer: infer_rank,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.14.0")],
-};
+    RANK {
+        codec: Codec::empty(BuiltinOptions::RankOptions),
+        infer: infer_rank,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.14.0")],
+    }
+}
 
 options! {
     /// Params of SHAPE.
-    Shape(ShapeParams) in BuiltinOptions::ShapeOptions(builtin_options_as_shape_options, ShapeOptionsArgs) {
+    Shape(ShapeParams) in BuiltinOptions::ShapeOptions(builtin_options_as_shape_options, ShapeOptionsArgs) as TfLiteShapeParams {
         /// INT32 or INT64.
         out_type: TensorType;
     }
@@ -49,7 +44,7 @@ fn infer_shape(cx: &InferContext<'_>) -> InferResult {
     }
 }
 
-/// How many dimensions the input has, as a scalar.
+/// Infers the number of dimensions of the input, as a scalar.
 fn infer_rank(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     cx.input(0)?;

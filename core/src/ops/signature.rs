@@ -1,9 +1,8 @@
 //! A use of an op: what decides the lowest version that can express it, and what it costs.
 
 use super::{Params, TensorType, WrongParams};
-use crate::graph::{Model, Node, Subgraph, TensorId};
-use crate::quantization::Quantization;
-use crate::shape::Shape;
+use crate::types::Quantization;
+use crate::types::Shape;
 
 /// An input or output of a node.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +20,7 @@ pub struct Operand<'a> {
 }
 
 impl Operand<'_> {
-    /// The number of affine scales; 0 without affine quantization.
+    /// Returns the number of affine scales; 0 without affine quantization.
     pub fn scales(&self) -> usize {
         self.quantization.and_then(Quantization::affine).map_or(0, |a| a.scales.len())
     }
@@ -32,33 +31,14 @@ impl Operand<'_> {
 pub struct OpSignature<'a> {
     /// Typed params.
     pub params: &'a Params,
-    /// Inputs, `None` where an optional one is left out.
+    /// Inputs, `None` if an optional one is left out.
     pub inputs: Vec<Option<Operand<'a>>>,
     /// Outputs.
     pub outputs: Vec<Operand<'a>>,
 }
 
 impl<'a> OpSignature<'a> {
-    /// The signature of a node of `subgraph`, with the types and shapes that the file declares.
-    pub fn of(subgraph: &'a Subgraph, node: &'a Node) -> Self {
-        let operand = |id: &TensorId| {
-            let tensor = subgraph.tensor(*id);
-            Operand {
-                ty: tensor.ty,
-                shape: &tensor.shape,
-                quantization: tensor.quantization.as_deref(),
-                constant: tensor.is_constant(),
-                sparse: tensor.sparsity.is_some(),
-            }
-        };
-        OpSignature {
-            params: &node.params,
-            inputs: node.inputs.iter().map(|id| id.as_ref().map(operand)).collect(),
-            outputs: node.outputs.iter().map(operand).collect(),
-        }
-    }
-
-    /// The typed params, where the node has those of `T`.
+    /// Returns the typed params, where the node has those of `T`.
     pub fn params<T>(&self) -> Option<&'a T>
     where
         &'a T: TryFrom<&'a Params, Error = WrongParams>,
@@ -71,17 +51,17 @@ impl<'a> OpSignature<'a> {
         self.inputs.get(i).and_then(Option::as_ref)
     }
 
-    /// True where input `i` is there and of one of these types.
+    /// Returns true if input `i` is given and has one of these types.
     pub fn input_is(&self, i: usize, types: &[TensorType]) -> bool {
         self.input(i).is_some_and(|t| types.contains(&t.ty))
     }
 
-    /// True where output `i` is there and of one of these types.
+    /// Returns true if output `i` exists and has one of these types.
     pub fn output_is(&self, i: usize, types: &[TensorType]) -> bool {
         self.outputs.get(i).is_some_and(|t| types.contains(&t.ty))
     }
 
-    /// The rank of input `i`; 0 where it is left out.
+    /// Returns the rank of input `i`; 0 if it is left out.
     pub fn rank(&self, i: usize) -> usize {
         self.input(i).map_or(0, |t| t.shape.rank())
     }
@@ -111,17 +91,17 @@ impl<'a> OpSignature<'a> {
         }
     }
 
-    /// The elements of input `i`; 0 where it is left out.
+    /// Returns the elements of input `i`; 0 if it is left out.
     pub fn input_elements(&self, i: usize) -> u64 {
         self.input(i).map_or(0, |t| elements(t.shape))
     }
 
-    /// The elements of all outputs.
+    /// Returns the elements of all outputs.
     pub fn output_elements(&self) -> u64 {
         self.outputs.iter().fold(0, |sum, t| sum.saturating_add(elements(t.shape)))
     }
 
-    /// Bytes that the node reads and writes: every operand once, strings not counted.
+    /// Returns the bytes that the node reads and writes: every operand once, strings not counted.
     pub fn bytes(&self) -> u64 {
         let bytes = |t: &Operand<'_>| t.ty.byte_size(t.shape.elements()).map_or(0, |n| n as u64);
         let inputs = self.inputs.iter().flatten().map(bytes);
@@ -133,7 +113,7 @@ fn elements(shape: &Shape) -> u64 {
     shape.checked_elements().map_or(u64::MAX, |n| n as u64)
 }
 
-/// The lowest version that has every feature in use: of `(version, in use)` pairs, the highest in use, or 1.
+/// Returns the lowest version that has every feature in use: of `(version, in use)` pairs, the highest in use, or 1.
 pub fn lowest_with(features: &[(u32, bool)]) -> u32 {
     features.iter().filter(|(_, used)| *used).map(|(version, _)| *version).max().unwrap_or(1)
 }
@@ -148,7 +128,7 @@ pub(super) fn per_output(s: &OpSignature<'_>) -> u64 {
     s.output_elements()
 }
 
-/// Multiply-adds of an op that looks at each element of input 0.
+/// Returns the multiply-adds of an op that reads each element of input 0 once.
 pub(super) fn per_input(s: &OpSignature<'_>) -> u64 {
     s.input_elements(0)
 }
@@ -174,31 +154,12 @@ pub(super) fn recurrent(s: &OpSignature<'_>) -> u64 {
     matrices.fold(0u64, |sum, t| sum.saturating_add(elements(t.shape))).saturating_mul(steps)
 }
 
-/// What running a node once takes.
+/// The cost of running a node once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Cost {
     /// Multiply-adds; an elementwise operation counts as one.
     pub multiply_adds: u64,
     /// Bytes read and written, each operand counted once.
     pub bytes: u64,
-}
-
-/// The cost of `node` with the shapes that its file declares; custom ops count their bytes alone.
-pub fn cost(subgraph: &Subgraph, node: &Node) -> Cost {
-    let signature = OpSignature::of(subgraph, node);
-    let definition = node.op.builtin().and_then(super::definition);
-    Cost { multiply_adds: definition.map_or(0, |d| (d.multiply_adds)(&signature)), bytes: signature.bytes() }
-}
-
-/// The lowest version of its op that expresses `node`; custom ops and ops without a definition keep theirs.
-pub fn min_version(subgraph: &Subgraph, node: &Node) -> u32 {
-    match node.op.builtin().and_then(super::definition) {
-        Some(definition) => (definition.min_version)(&OpSignature::of(subgraph, node)),
-        None => node.version,
-    }
-}
-
-/// The lowest versions for all nodes, in the order of `model`'s subgraphs and nodes.
-pub fn min_versions(model: &Model) -> Vec<Vec<u32>> {
-    model.subgraphs.iter().map(|g| g.nodes.iter().map(|n| min_version(g, n)).collect()).collect()
 }

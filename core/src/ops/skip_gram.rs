@@ -2,35 +2,31 @@
 
 use smallvec::smallvec;
 
-use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, no_arithmetic,
-    options,
-};
+use super::{InferContext, InferError, InferResult, Inferred, TensorType, always_1, no_arithmetic, options};
 
-/// `SKIP_GRAM`.
-pub static SKIP_GRAM: OpDef = OpDef {
-    op: BuiltinOp::SKIP_GRAM,
-    family: "skip_gram",
-    codec: SkipGramParams::CODEC,
-    infer,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.5.0")],
-};
+ops! {
+    SKIP_GRAM {
+        codec: SkipGramParams::CODEC,
+        infer,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.5.0")],
+    }
+}
 
 options! {
     /// Params of SKIP_GRAM.
-    SkipGram(SkipGramParams) in BuiltinOptions::SkipGramOptions(builtin_options_as_skip_gram_options, SkipGramOptionsArgs) {
-        /// How many words are put together.
+    SkipGram(SkipGramParams) in BuiltinOptions::SkipGramOptions(builtin_options_as_skip_gram_options, SkipGramOptionsArgs) as TfLiteSkipGramParams {
+        /// The number of words of a gram.
         ngram_size: i32;
-        /// How many words may be left out between two that are put together.
+        /// The maximum number of words to skip between two words of a gram.
         max_skip_size: i32;
         /// Whether fewer words than `ngram_size` are put together, too.
         include_all_ngrams: bool;
     }
 }
 
-/// A sentence gives a list of strings, as many as its words can be put together to.
+/// A sentence gives a list of strings, one for each combination of its words.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     let sentence = cx.input(0)?;

@@ -3,60 +3,56 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    lowest_with, no_arithmetic, options,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with,
+    no_arithmetic, options,
 };
 use crate::schema::BuiltinOptions;
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `SLICE`.
-pub static SLICE: OpDef = OpDef {
-    op: BuiltinOp::SLICE,
-    family: "slice",
-    codec: Codec::empty(BuiltinOptions::SliceOptions),
-    infer: infer_slice,
-    min_version: min_version_slice,
-    multiply_adds: no_arithmetic,
-    history: &[
-        (1, "1.14.0"),
-        (2, "1.14.0"),
-        (3, "1.14.0"),
-        (4, "2.4.0"),
-        (5, "2.5.0"),
-        (6, "2.14.0"),
-        (7, "2.21.0"),
-        (8, "2.23.0"),
-    ],
-};
+ops! {
+    SLICE {
+        codec: Codec::empty(BuiltinOptions::SliceOptions),
+        infer: infer_slice,
+        min_version: min_version_slice,
+        multiply_adds: no_arithmetic,
+        history: &[
+            (1, "1.14.0"),
+            (2, "1.14.0"),
+            (3, "1.14.0"),
+            (4, "2.4.0"),
+            (5, "2.5.0"),
+            (6, "2.14.0"),
+            (7, "2.21.0"),
+            (8, "2.23.0"),
+        ],
+    }
 
-/// `STRIDED_SLICE`.
-pub static STRIDED_SLICE: OpDef = OpDef {
-    op: BuiltinOp::STRIDED_SLICE,
-    family: "slice",
-    codec: StridedSliceParams::CODEC,
-    infer: infer_strided_slice,
-    min_version: min_version_strided_slice,
-    multiply_adds: no_arithmetic,
-    history: &[
-        (1, "1.6.0"),
-        (2, "1.14.0"),
-        (3, "2.1.0"),
-        (4, "2.2.0"),
-        (5, "2.5.0"),
-        (6, "2.6.0"),
-        (7, "2.14.0"),
-        (8, "2.14.0"),
-    ],
-};
+    STRIDED_SLICE {
+        codec: StridedSliceParams::CODEC,
+        infer: infer_strided_slice,
+        min_version: min_version_strided_slice,
+        multiply_adds: no_arithmetic,
+        history: &[
+            (1, "1.6.0"),
+            (2, "1.14.0"),
+            (3, "2.1.0"),
+            (4, "2.2.0"),
+            (5, "2.5.0"),
+            (6, "2.6.0"),
+            (7, "2.14.0"),
+            (8, "2.14.0"),
+        ],
+    }
+}
 
 options! {
     /// Params of STRIDED_SLICE.
-    StridedSlice(StridedSliceParams) in BuiltinOptions::StridedSliceOptions(builtin_options_as_strided_slice_options, StridedSliceOptionsArgs) {
-        /// Bit `i`: the slice of entry `i` begins at the first element, whatever `begin` says.
+    StridedSlice(StridedSliceParams) in BuiltinOptions::StridedSliceOptions(builtin_options_as_strided_slice_options, StridedSliceOptionsArgs) as TfLiteStridedSliceParams {
+        /// Bit `i`: the slice of entry `i` begins at the first element, whatever `begin` holds.
         begin_mask: i32;
-        /// Bit `i`: the slice of entry `i` ends with the last element, whatever `end` says.
+        /// Bit `i`: the slice of entry `i` ends with the last element, whatever `end` holds.
         end_mask: i32;
-        /// Bit `i`: entry `i` stands for as many whole dimensions as no other entry names.
+        /// Bit `i`: entry `i` is an ellipsis: the whole of all dimensions that have no entry.
         ellipsis_mask: i32;
         /// Bit `i`: entry `i` names no dimension of the input, but adds one of size 1 to the output.
         new_axis_mask: i32;
@@ -89,22 +85,22 @@ fn infer_strided_slice(cx: &InferContext<'_>) -> InferResult {
     }
 }
 
-/// What a slice reads along one dimension of the input: `start`, `start + step`, …, `count` indices. All of them lie
+/// The indices that a slice reads along one dimension of the input: `start`, `start + step`, …, `count` indices, all of them
 /// inside the dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SliceRange {
     /// The first index.
     pub start: usize,
-    /// What is added to get the next.
+    /// The distance to the next index.
     pub step: isize,
-    /// How many.
+    /// The number of elements.
     pub count: usize,
 }
 
 /// One range per dimension of the input.
 pub type SliceRanges = SmallVec<[SliceRange; 8]>;
 
-/// What SLICE reads; `None` while that is not known.
+/// Returns the elements that SLICE reads; `None` while they are not known.
 pub fn slice_ranges(cx: &InferContext<'_>) -> Result<Option<SliceRanges>, InferError> {
     let shape = cx.input(0)?.shape;
     let (Some(begin), Some(size)) = (cx.input(1)?.integers()?, cx.input(2)?.integers()?) else {
@@ -130,8 +126,8 @@ pub fn slice_ranges(cx: &InferContext<'_>) -> Result<Option<SliceRanges>, InferE
     shape.iter().zip(&begin).zip(&size).map(range).collect::<Result<_, _>>().map(Some)
 }
 
-/// What STRIDED_SLICE reads, and the shape of the output, which lacks the dimensions that are shrunk and has those
-/// that are added; `None` while that is not known.
+/// Returns the elements that STRIDED_SLICE reads, and the shape of the output, which lacks the dimensions that are
+/// shrunk and has those that are added; `None` while that is not known.
 pub fn strided_slice(cx: &InferContext<'_>) -> Result<Option<(SliceRanges, Shape)>, InferError> {
     let p: &StridedSliceParams = cx.params()?;
     let input = cx.input(0)?.shape;
@@ -158,7 +154,7 @@ pub fn strided_slice(cx: &InferContext<'_>) -> Result<Option<(SliceRanges, Shape
     let total = input.rank() + (0..entries).filter(|&e| added(e)).count();
     let (mut ranges, mut shape) = (SliceRanges::new(), Shape::default());
     let (mut entry, mut position) = (0, 0);
-    // As the field has it, an ellipsis is never empty, and entries for which no dimension is left have no effect.
+    // As in TFLite, an ellipsis is never empty, and entries for which no dimension is left have no effect.
     while position < total {
         let mut here = 1;
         if entry < entries && added(entry) {
@@ -206,7 +202,7 @@ fn range(
 ) -> Result<SliceRange, InferError> {
     let error = || InferError::new(format!("stride {stride} along a dimension of {size}"));
     let signed = i64::try_from(size).map_err(|_| error())?;
-    // Where a slice may begin and end: one before the first element is the end of a slice that goes backwards.
+    // The bounds of begin and end: one before the first element is the end of a slice with a negative stride.
     let (low, high) = match stride {
         0 => return Err(error()),
         1.. => (0, signed),

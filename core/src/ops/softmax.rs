@@ -3,36 +3,32 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    lowest_with, options, per_output,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with, options,
+    per_output,
 };
 use crate::schema::BuiltinOptions;
 
-/// `SOFTMAX`.
-pub static SOFTMAX: OpDef = OpDef {
-    op: BuiltinOp::SOFTMAX,
-    family: "softmax",
-    codec: SoftmaxParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds: per_output,
-    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.23.0")],
-};
+ops! {
+    SOFTMAX {
+        codec: SoftmaxParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds: per_output,
+        history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.23.0")],
+    }
 
-/// `LOG_SOFTMAX`.
-pub static LOG_SOFTMAX: OpDef = OpDef {
-    op: BuiltinOp::LOG_SOFTMAX,
-    family: "softmax",
-    codec: Codec::empty(BuiltinOptions::LogSoftmaxOptions),
-    infer,
-    min_version: min_version_log,
-    multiply_adds: per_output,
-    history: &[(1, "1.14.0"), (2, "1.14.0")],
-};
+    LOG_SOFTMAX {
+        codec: Codec::empty(BuiltinOptions::LogSoftmaxOptions),
+        infer,
+        min_version: min_version_log,
+        multiply_adds: per_output,
+        history: &[(1, "1.14.0"), (2, "1.14.0")],
+    }
+}
 
 options! {
     /// Params of SOFTMAX.
-    Softmax(SoftmaxParams) in BuiltinOptions::SoftmaxOptions(builtin_options_as_softmax_options, SoftmaxOptionsArgs) {
+    Softmax(SoftmaxParams) in BuiltinOptions::SoftmaxOptions(builtin_options_as_softmax_options, SoftmaxOptionsArgs) as TfLiteSoftmaxParams {
         /// Multiplies the input.
         beta: f32;
     }
@@ -51,13 +47,13 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(ty, input.shape.clone())])
 }
 
-/// 8-bit, 16-bit and float16 came one after the other.
+/// Versions added 8-bit, 16-bit and float16, in this order.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Float16, Int8, Int16};
     lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Int16])), (4, s.input_is(0, &[Float16]))])
 }
 
-/// 8-bit came with version 2.
+/// Version 2 added 8-bit.
 fn min_version_log(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int8;
     lowest_with(&[(2, s.input_is(0, &[Int8]))])

@@ -3,32 +3,28 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, OpSignature,
-    TensorType, lowest_with, no_arithmetic, size_from,
+    Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpSignature, TensorType,
+    lowest_with, no_arithmetic, size_from,
 };
 use crate::schema::BuiltinOptions;
 
-/// `SPACE_TO_BATCH_ND`.
-pub static SPACE_TO_BATCH_ND: OpDef = OpDef {
-    op: BuiltinOp::SPACE_TO_BATCH_ND,
-    family: "space_to_batch",
-    codec: Codec::empty(BuiltinOptions::SpaceToBatchNDOptions),
-    infer: infer_space_to_batch,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.12.0")],
-};
+ops! {
+    SPACE_TO_BATCH_ND {
+        codec: Codec::empty(BuiltinOptions::SpaceToBatchNDOptions),
+        infer: infer_space_to_batch,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.12.0")],
+    }
 
-/// `BATCH_TO_SPACE_ND`.
-pub static BATCH_TO_SPACE_ND: OpDef = OpDef {
-    op: BuiltinOp::BATCH_TO_SPACE_ND,
-    family: "space_to_batch",
-    codec: Codec::empty(BuiltinOptions::BatchToSpaceNDOptions),
-    infer: infer_batch_to_space,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.12.0")],
-};
+    BATCH_TO_SPACE_ND {
+        codec: Codec::empty(BuiltinOptions::BatchToSpaceNDOptions),
+        infer: infer_batch_to_space,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.6.0"), (2, "1.14.0"), (3, "2.3.0"), (4, "2.12.0")],
+    }
+}
 
 /// Input `[batch, spatial…, rest…]`, padded by input 2; each block of the shape in input 1 goes to the batch.
 fn infer_space_to_batch(cx: &InferContext<'_>) -> InferResult {
@@ -66,7 +62,7 @@ fn infer_batch_to_space(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, shape.as_slice())])
 }
 
-/// What happens along one spatial dimension.
+/// The block along one spatial dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
     /// Size of the blocks.
@@ -75,7 +71,7 @@ pub struct Block {
     pub edges: [usize; 2],
 }
 
-/// One block per spatial dimension, of which the first is dimension 1; `None` while they are not known.
+/// One block per spatial dimension, beginning with dimension 1; `None` while they are not known.
 pub fn blocks(cx: &InferContext<'_>) -> Result<Option<SmallVec<[Block; 4]>>, InferError> {
     let (Some(sizes), Some(edges)) = (cx.input(1)?.integers()?, cx.input(2)?.integers()?) else {
         return Ok(None);
@@ -101,7 +97,7 @@ fn operands<'a, 'b>(cx: &'b InferContext<'a>) -> Result<&'b InferTensor<'a>, Inf
     cx.input(0)
 }
 
-/// 8-bit, ranks other than 4, and 16-bit came one after the other.
+/// Versions added 8-bit, ranks other than 4, and 16-bit, in this order.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.rank(0) != 4), (4, s.input_is(0, &[Int16]))])

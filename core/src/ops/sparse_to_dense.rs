@@ -3,25 +3,24 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, lowest_with,
-    no_arithmetic, options, size_from,
+    InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with, no_arithmetic,
+    options, size_from,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `SPARSE_TO_DENSE`.
-pub static SPARSE_TO_DENSE: OpDef = OpDef {
-    op: BuiltinOp::SPARSE_TO_DENSE,
-    family: "sparse_to_dense",
-    codec: SparseToDenseParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "1.15.0")],
-};
+ops! {
+    SPARSE_TO_DENSE {
+        codec: SparseToDenseParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.9.0"), (2, "1.14.0"), (3, "1.15.0")],
+    }
+}
 
 options! {
     /// Params of SPARSE_TO_DENSE.
-    SparseToDense(SparseToDenseParams) in BuiltinOptions::SparseToDenseOptions(builtin_options_as_sparse_to_dense_options, SparseToDenseOptionsArgs) {
+    SparseToDense(SparseToDenseParams) in BuiltinOptions::SparseToDenseOptions(builtin_options_as_sparse_to_dense_options, SparseToDenseOptionsArgs) as TfLiteSparseToDenseParams {
         /// Whether indices are to be sorted and without repetition. No runtime checks it.
         validate_indices: bool;
     }

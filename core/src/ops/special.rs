@@ -1,38 +1,36 @@
-//! CUSTOM, DELEGATE, PLACEHOLDER_FOR_GREATER_OP_CODES: codes that say where to look for the op. None of them is an op
-//! that could run.
+//! CUSTOM, DELEGATE, PLACEHOLDER_FOR_GREATER_OP_CODES: codes that refer to the op's code or name elsewhere. None
+//! of them can run.
 
-use super::{BuiltinOp, Codec, InferContext, InferError, InferResult, OpDef, always_1, no_arithmetic};
+use super::{Codec, InferError, always_1, no_arithmetic};
 
-/// One of these codes.
-const fn no_op(op: BuiltinOp, infer: fn(&InferContext<'_>) -> InferResult) -> OpDef {
-    OpDef {
-        op,
-        family: "special",
+ops! {
+    /// The op has a name instead of a code.
+    CUSTOM {
         codec: Codec::NONE,
-        infer,
+        infer: |_| Err(InferError::new("CUSTOM is not a builtin op: a custom op is found by its name")),
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[],
+    }
+
+    /// Nodes that a delegate took over, in memory.
+    DELEGATE {
+        codec: Codec::NONE,
+        infer: |_| Err(InferError::new("DELEGATE is not a builtin op: it stands for nodes that a delegate runs, and is in no file")),
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[],
+    }
+
+    /// The code does not fit the 8-bit code of old files and is in another one.
+    PLACEHOLDER_FOR_GREATER_OP_CODES {
+        codec: Codec::NONE,
+        infer: |_| Err(InferError::new("PLACEHOLDER_FOR_GREATER_OP_CODES is not a builtin op: the code is stored in another field")),
         min_version: always_1,
         multiply_adds: no_arithmetic,
         history: &[],
     }
 }
-
-/// `CUSTOM`: the op has a name instead of a code.
-pub static CUSTOM: OpDef = no_op(BuiltinOp::CUSTOM, |_| {
-    Err(InferError::new("CUSTOM is no builtin op: a custom op is found by its name"))
-});
-/// `DELEGATE`: what a delegate made of other nodes, in memory.
-pub static DELEGATE: OpDef = no_op(BuiltinOp::DELEGATE, |_| {
-    Err(InferError::new(
-        "DELEGATE is no builtin op: it stands for nodes that a delegate runs, and is in no file",
-    ))
-});
-/// `PLACEHOLDER_FOR_GREATER_OP_CODES`: the code does not fit the field of old files and is in another one.
-pub static PLACEHOLDER_FOR_GREATER_OP_CODES: OpDef =
-    no_op(BuiltinOp::PLACEHOLDER_FOR_GREATER_OP_CODES, |_| {
-        Err(InferError::new(
-            "PLACEHOLDER_FOR_GREATER_OP_CODES is no builtin op: the code is in another field",
-        ))
-    });
 
 #[cfg(test)]
 mod tests {
@@ -43,7 +41,7 @@ mod tests {
     #[test]
     fn none_of_them_runs() {
         for def in [&CUSTOM, &DELEGATE, &PLACEHOLDER_FOR_GREATER_OP_CODES] {
-            bad(def, Params::None, &[], &[], "is no builtin op");
+            bad(def, Params::None, &[], &[], "is not a builtin op");
         }
     }
 }

@@ -3,44 +3,40 @@
 use smallvec::SmallVec;
 
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType, axis_in,
-    lowest_with, no_arithmetic, options,
+    InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, axis_in, lowest_with,
+    no_arithmetic, options,
 };
 
-/// `SPLIT`.
-pub static SPLIT: OpDef = OpDef {
-    op: BuiltinOp::SPLIT,
-    family: "split",
-    codec: SplitParams::CODEC,
-    infer: infer_split,
-    min_version: min_version_split,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "1.14.0"), (4, "2.3.0"), (5, "2.23.0")],
-};
+ops! {
+    SPLIT {
+        codec: SplitParams::CODEC,
+        infer: infer_split,
+        min_version: min_version_split,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "1.14.0"), (4, "2.3.0"), (5, "2.23.0")],
+    }
 
-/// `SPLIT_V`.
-pub static SPLIT_V: OpDef = OpDef {
-    op: BuiltinOp::SPLIT_V,
-    family: "split",
-    codec: SplitVParams::CODEC,
-    infer: infer_split_v,
-    min_version: min_version_split_v,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.13.1"), (2, "2.3.0"), (3, "2.23.0")],
-};
+    SPLIT_V {
+        codec: SplitVParams::CODEC,
+        infer: infer_split_v,
+        min_version: min_version_split_v,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.13.1"), (2, "2.3.0"), (3, "2.23.0")],
+    }
+}
 
 options! {
     /// Params of SPLIT.
-    Split(SplitParams) in BuiltinOptions::SplitOptions(builtin_options_as_split_options, SplitOptionsArgs) {
-        /// How many outputs.
+    Split(SplitParams) in BuiltinOptions::SplitOptions(builtin_options_as_split_options, SplitOptionsArgs) as TfLiteSplitParams {
+        /// The number of outputs.
         num_splits: i32;
     }
 }
 
 options! {
     /// Params of SPLIT_V.
-    SplitV(SplitVParams) in BuiltinOptions::SplitVOptions(builtin_options_as_split_voptions, SplitVOptionsArgs) {
-        /// How many outputs.
+    SplitV(SplitVParams) in BuiltinOptions::SplitVOptions(builtin_options_as_split_voptions, SplitVOptionsArgs) as TfLiteSplitVParams {
+        /// The number of outputs.
         num_splits: i32;
     }
 }
@@ -82,13 +78,13 @@ fn infer_split_v(cx: &InferContext<'_>) -> InferResult {
     Ok(parts(cx, 0, axis, sizes.iter().map(|&s| usize::try_from(s).unwrap_or(rest))))
 }
 
-/// The dimension that SPLIT cuts; `None` while that is not known.
+/// Returns the dimension that SPLIT cuts; `None` while that is not known.
 pub fn split_axis(cx: &InferContext<'_>) -> Result<Option<usize>, InferError> {
     let axis = cx.input(0)?.integer("the axis")?;
     axis.map(|axis| axis_in(axis, cx.input(1)?.shape.rank())).transpose()
 }
 
-/// The dimension that SPLIT_V cuts; `None` while that is not known.
+/// Returns the dimension that SPLIT_V cuts; `None` while that is not known.
 pub fn split_v_axis(cx: &InferContext<'_>) -> Result<Option<usize>, InferError> {
     let axis = cx.input(2)?.integer("the axis")?;
     axis.map(|axis| axis_in(axis, cx.input(0)?.shape.rank())).transpose()
@@ -115,7 +111,7 @@ fn parts(
     sizes
         .map(|size| {
             let shape = input.shape.iter().enumerate().map(|(d, &full)| if d == axis { size } else { full });
-            Inferred::known(input.ty, shape.collect::<crate::Shape>())
+            Inferred::known(input.ty, shape.collect::<crate::types::Shape>())
         })
         .collect()
 }
@@ -131,7 +127,7 @@ fn min_version_split(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// 8-bit came with version 2, 8-bit floats with version 3.
+/// Version 2 added 8-bit, version 3 8-bit floats.
 fn min_version_split_v(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Float8E4M3FN, Float8E5M2, Int8};
     lowest_with(&[(2, s.input_is(0, &[Int8])), (3, s.input_is(0, &[Float8E4M3FN, Float8E5M2]))])

@@ -4,89 +4,73 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::infer::{dimensions, per_dimension};
-use super::reduce_window::Windows;
+use super::reduce_window::{Windows, begins_with};
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, PrecisionConfig,
-    RngAlgorithm, TensorType, always_1, axis_in, no_arithmetic, options, per_input, per_output,
+    InferContext, InferError, InferResult, Inferred, OpSignature, PrecisionConfig, RngAlgorithm, TensorType,
+    always_1, axis_in, no_arithmetic, options, per_input, per_output,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `STABLEHLO_CONVOLUTION`.
-pub static STABLEHLO_CONVOLUTION: OpDef = OpDef {
-    op: BuiltinOp::STABLEHLO_CONVOLUTION,
-    family: "stablehlo_compute",
-    codec: StablehloConvolutionParams::CODEC,
-    infer: infer_convolution,
-    min_version: always_1,
-    multiply_adds: multiply_adds_convolution,
-    history: &[],
-};
+ops! {
+    STABLEHLO_CONVOLUTION {
+        codec: StablehloConvolutionParams::CODEC,
+        infer: infer_convolution,
+        min_version: always_1,
+        multiply_adds: multiply_adds_convolution,
+        history: &[],
+    }
 
-/// `STABLEHLO_DOT_GENERAL`.
-pub static STABLEHLO_DOT_GENERAL: OpDef = OpDef {
-    op: BuiltinOp::STABLEHLO_DOT_GENERAL,
-    family: "stablehlo_compute",
-    codec: StablehloDotGeneralParams::CODEC,
-    infer: infer_dot_general,
-    min_version: always_1,
-    multiply_adds: multiply_adds_dot_general,
-    history: &[],
-};
+    STABLEHLO_DOT_GENERAL {
+        codec: StablehloDotGeneralParams::CODEC,
+        infer: infer_dot_general,
+        min_version: always_1,
+        multiply_adds: multiply_adds_dot_general,
+        history: &[],
+    }
 
-/// `STABLEHLO_REDUCE`.
-pub static STABLEHLO_REDUCE: OpDef = OpDef {
-    op: BuiltinOp::STABLEHLO_REDUCE,
-    family: "stablehlo_compute",
-    codec: StablehloReduceParams::CODEC,
-    infer: infer_reduce,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[],
-};
+    STABLEHLO_REDUCE {
+        codec: StablehloReduceParams::CODEC,
+        infer: infer_reduce,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[],
+    }
 
-/// `STABLEHLO_SORT`.
-pub static STABLEHLO_SORT: OpDef = OpDef {
-    op: BuiltinOp::STABLEHLO_SORT,
-    family: "stablehlo_compute",
-    codec: StablehloSortParams::CODEC,
-    infer: infer_sort,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[],
-};
+    STABLEHLO_SORT {
+        codec: StablehloSortParams::CODEC,
+        infer: infer_sort,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[],
+    }
 
-/// `STABLEHLO_RNG_BIT_GENERATOR`.
-pub static STABLEHLO_RNG_BIT_GENERATOR: OpDef = OpDef {
-    op: BuiltinOp::STABLEHLO_RNG_BIT_GENERATOR,
-    family: "stablehlo_compute",
-    codec: StablehloRngBitGeneratorParams::CODEC,
-    infer: infer_rng_bit_generator,
-    min_version: always_1,
-    multiply_adds: per_output,
-    history: &[(1, "2.15.0")],
-};
+    STABLEHLO_RNG_BIT_GENERATOR {
+        codec: StablehloRngBitGeneratorParams::CODEC,
+        infer: infer_rng_bit_generator,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.15.0")],
+    }
 
-/// `STABLEHLO_CUSTOM_CALL`.
-pub static STABLEHLO_CUSTOM_CALL: OpDef = OpDef {
-    op: BuiltinOp::STABLEHLO_CUSTOM_CALL,
-    family: "stablehlo_compute",
-    codec: StablehloCustomCallParams::CODEC,
-    infer: infer_custom_call,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[],
-};
+    STABLEHLO_CUSTOM_CALL {
+        codec: StablehloCustomCallParams::CODEC,
+        infer: infer_custom_call,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[],
+    }
+}
 
 options! {
     /// Params of STABLEHLO_CONVOLUTION. A list that is empty leaves every dimension as it is.
     StablehloConvolution(StablehloConvolutionParams) in BuiltinOptions2::StablehloConvolutionOptions(builtin_options_2_as_stablehlo_convolution_options, StablehloConvolutionOptionsArgs) {
-        /// How far the filter moves per output, along each spatial dimension.
+        /// The distance between filter positions along each spatial dimension.
         window_strides: Vec<i64>;
-        /// How many elements are added before and behind each spatial dimension; negative takes as many away.
+        /// The number of elements added before and after each spatial dimension; negative numbers remove elements.
         padding: Vec<i64>;
-        /// How far apart the elements of the input are put, along each spatial dimension.
+        /// The distance between the input's elements along each spatial dimension.
         lhs_dilation: Vec<i64>;
-        /// How far apart the elements of the filter are put, along each spatial dimension.
+        /// The distance between the filter's elements along each spatial dimension.
         rhs_dilation: Vec<i64>;
         /// Along which spatial dimensions the filter is turned around.
         window_reversal: Vec<bool>;
@@ -108,11 +92,11 @@ options! {
         output_feature_dimension: i64;
         /// The spatial dimensions of the output.
         output_spatial_dimensions: Vec<i64>;
-        /// Into how many groups the channels are split; each has its own part of the filter.
+        /// The number of groups that the channels are split into; each has its own part of the filter.
         feature_group_count: i64;
-        /// Into how many groups the batch is split; each has its own part of the filter.
+        /// The number of groups that the batch is split into; each has its own part of the filter.
         batch_group_count: i64;
-        /// How exact the inputs are asked to be read.
+        /// The requested precision of the inputs.
         precision_config: Vec<PrecisionConfig>;
     }
 }
@@ -128,7 +112,7 @@ options! {
         lhs_contracting_dimensions: Vec<i64>;
         /// The dimensions of input 1 that run with them.
         rhs_contracting_dimensions: Vec<i64>;
-        /// How exact the inputs are asked to be read.
+        /// The requested precision of the inputs.
         precision_config: Vec<PrecisionConfig>;
     }
 }
@@ -150,15 +134,15 @@ options! {
         dimension: i64;
         /// Whether equal elements keep their order.
         is_stable: bool;
-        /// The subgraph that says whether an element goes before another.
+        /// The subgraph that computes whether an element is sorted before another.
         comparator_subgraph_index: i32;
     }
 }
 
 options! {
     /// Params of STABLEHLO_RNG_BIT_GENERATOR.
-    StablehloRngBitGenerator(StablehloRngBitGeneratorParams) in BuiltinOptions2::StablehloRngBitGeneratorOptions(builtin_options_2_as_stablehlo_rng_bit_generator_options, StablehloRngBitGeneratorOptionsArgs) {
-        /// Which generator.
+    StablehloRngBitGenerator(StablehloRngBitGeneratorParams) in BuiltinOptions2::StablehloRngBitGeneratorOptions(builtin_options_2_as_stablehlo_rng_bit_generator_options, StablehloRngBitGeneratorOptionsArgs) as TfLiteRngBitGeneratorParams {
+        /// The generator.
         algorithm: RngAlgorithm;
     }
 }
@@ -170,13 +154,13 @@ options! {
         call_target_name: String;
         /// Whether it does more than to compute its outputs.
         has_side_effect: bool;
-        /// Told to it as it is.
+        /// Passed to the target unchanged.
         backend_config: String;
-        /// Which convention the call follows.
+        /// The convention of the call.
         api_version: i32;
         /// The subgraphs that it may call.
         called_computations: Vec<i32>;
-        /// Told to it as they are.
+        /// Passed to the target unchanged.
         custom_attributes: Vec<u8>;
     }
 }
@@ -200,7 +184,7 @@ fn positive(value: i64, what: &str) -> Result<usize, InferError> {
     usize::try_from(value).ok().filter(|&v| v > 0).ok_or_else(error)
 }
 
-/// How the dimensions of STABLEHLO_CONVOLUTION belong together.
+/// The relation between the dimensions of STABLEHLO_CONVOLUTION.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Convolution {
     /// The dimensions of the input: batch, channels, and the spatial ones.
@@ -209,9 +193,9 @@ pub struct Convolution {
     pub filter: SmallVec<[usize; 8]>,
     /// The dimensions of the output: batch, channels, and the spatial ones.
     pub output: SmallVec<[usize; 8]>,
-    /// Into how many groups the channels are split.
+    /// The number of groups that the channels are split into.
     pub channel_groups: usize,
-    /// Into how many groups the batch is split.
+    /// The number of groups that the batch is split into.
     pub batch_groups: usize,
     /// The filter as a window over the spatial dimensions.
     pub windows: Windows,
@@ -227,7 +211,7 @@ fn infer_convolution(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(ty, convolution(cx)?.shape)])
 }
 
-/// How the dimensions of STABLEHLO_CONVOLUTION belong together.
+/// Returns how the dimensions of STABLEHLO_CONVOLUTION belong together.
 pub fn convolution(cx: &InferContext<'_>) -> Result<Convolution, InferError> {
     let p: &StablehloConvolutionParams = cx.params()?;
     let (input, filter) = (cx.input(0)?.shape, cx.input(1)?.shape);
@@ -327,15 +311,15 @@ fn multiply_adds_convolution(s: &OpSignature<'_>) -> u64 {
 /// The dimensions of the inputs of STABLEHLO_DOT_GENERAL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DotDimensions {
-    /// Those that run over independent products.
+    /// The dimensions of independent products.
     pub batch: [SmallVec<[usize; 8]>; 2],
-    /// Those that are summed over.
+    /// The dimensions that are summed over.
     pub sum: [SmallVec<[usize; 8]>; 2],
     /// The others.
     pub free: [SmallVec<[usize; 8]>; 2],
 }
 
-/// The dimensions of the inputs of STABLEHLO_DOT_GENERAL.
+/// Returns the dimensions of the inputs of STABLEHLO_DOT_GENERAL.
 pub fn dot_dimensions(cx: &InferContext<'_>) -> Result<DotDimensions, InferError> {
     let p: &StablehloDotGeneralParams = cx.params()?;
     let (left, right) = (cx.input(0)?.shape, cx.input(1)?.shape);
@@ -386,28 +370,10 @@ fn infer_reduce(cx: &InferContext<'_>) -> InferResult {
     (0..count).map(|i| Ok(Inferred::known(begins_with(cx, i, i + count, shape)?, kept.clone()))).collect()
 }
 
-/// The dimensions that the output of STABLEHLO_REDUCE lacks.
+/// Returns the dimensions that the output of STABLEHLO_REDUCE lacks.
 pub fn reduced_dimensions(cx: &InferContext<'_>) -> Result<SmallVec<[usize; 8]>, InferError> {
     let list = &cx.params::<StablehloReduceParams>()?.dimensions;
     dimensions(list, cx.input(0)?.shape.rank(), "the dimensions to reduce")
-}
-
-/// Checks input `i`, which has this shape, and input `value`, the one value with which its reduction begins; returns
-/// their type.
-pub(super) fn begins_with(
-    cx: &InferContext<'_>,
-    i: usize,
-    value: usize,
-    shape: &Shape,
-) -> Result<TensorType, InferError> {
-    let (input, initial) = (cx.input(i)?, cx.input(value)?);
-    if input.shape != shape || initial.ty != input.ty || initial.shape.elements() != 1 {
-        return Err(InferError::new(format!(
-            "input {i} is {} {} and begins with {} {}; expected {shape} and one value of its type",
-            input.ty, input.shape, initial.ty, initial.shape
-        )));
-    }
-    Ok(input.ty)
 }
 
 fn infer_sort(cx: &InferContext<'_>) -> InferResult {
@@ -422,12 +388,12 @@ fn infer_sort(cx: &InferContext<'_>) -> InferResult {
     (0..count).map(output).collect()
 }
 
-/// The dimension along which STABLEHLO_SORT sorts.
+/// Returns the dimension along which STABLEHLO_SORT sorts.
 pub fn sorted_dimension(cx: &InferContext<'_>) -> Result<usize, InferError> {
     axis_in(cx.params::<StablehloSortParams>()?.dimension, cx.input(0)?.shape.rank())
 }
 
-/// Output 0 is the state after, output 1 the bits. What the file declares of output 1 says how many.
+/// Output 0 is the state after, output 1 the bits. The declared shape of output 1 decides the number of bits.
 fn infer_rng_bit_generator(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 2)?;
     let state = cx.input(0)?;
@@ -448,7 +414,7 @@ fn infer_rng_bit_generator(cx: &InferContext<'_>) -> InferResult {
     ])
 }
 
-/// Only who is called knows: the outputs are what the file declares.
+/// Only the call's target knows the outputs: they are those that the file declares.
 fn infer_custom_call(cx: &InferContext<'_>) -> InferResult {
     Ok(cx.outputs.iter().map(|o| Inferred::known(o.ty, o.shape.clone())).collect())
 }
@@ -467,20 +433,18 @@ mod tests {
     #[test]
     fn convolutions() {
         // NHWC with a filter HWIO.
-        let params = StablehloConvolutionParams {
-            window_strides: vec![2, 1],
-            padding: vec![0, 1, 1, 1],
-            input_feature_dimension: 3,
-            input_spatial_dimensions: vec![1, 2],
-            kernel_input_feature_dimension: 2,
-            kernel_output_feature_dimension: 3,
-            kernel_spatial_dimensions: vec![0, 1],
-            output_feature_dimension: 3,
-            output_spatial_dimensions: vec![1, 2],
-            feature_group_count: 2,
-            batch_group_count: 1,
-            ..Default::default()
-        };
+        let params = StablehloConvolutionParams::default()
+            .window_strides(vec![2, 1])
+            .padding(vec![0, 1, 1, 1])
+            .input_feature_dimension(3)
+            .input_spatial_dimensions(vec![1, 2])
+            .kernel_input_feature_dimension(2)
+            .kernel_output_feature_dimension(3)
+            .kernel_spatial_dimensions(vec![0, 1])
+            .output_feature_dimension(3)
+            .output_spatial_dimensions(vec![1, 2])
+            .feature_group_count(2)
+            .batch_group_count(1);
         let (op, out) = (&STABLEHLO_CONVOLUTION, [f(&[1, 4, 6, 4])]);
         good(op, params.clone(), &[f(&[1, 8, 6, 6]), f(&[3, 3, 3, 4])], &out);
         bad(
@@ -505,12 +469,13 @@ mod tests {
 
     #[test]
     fn dots() {
-        let params = |[a, b, c, d]: [&[i64]; 4]| StablehloDotGeneralParams {
-            lhs_batching_dimensions: a.to_vec(),
-            rhs_batching_dimensions: b.to_vec(),
-            lhs_contracting_dimensions: c.to_vec(),
-            rhs_contracting_dimensions: d.to_vec(),
-            precision_config: vec![],
+        let params = |[a, b, c, d]: [&[i64]; 4]| {
+            StablehloDotGeneralParams::default()
+                .lhs_batching_dimensions(a.to_vec())
+                .rhs_batching_dimensions(b.to_vec())
+                .lhs_contracting_dimensions(c.to_vec())
+                .rhs_contracting_dimensions(d.to_vec())
+                .precision_config(vec![])
         };
         let (op, inputs) = (&STABLEHLO_DOT_GENERAL, [f(&[2, 3, 4]), f(&[4, 5, 2])]);
         good(op, params([&[0], &[2], &[2], &[0]]), &inputs, &[f(&[2, 3, 5])]);
@@ -521,9 +486,8 @@ mod tests {
 
     #[test]
     fn reductions_and_sorting() {
-        let params = |dimensions: &[i64]| StablehloReduceParams {
-            dimensions: dimensions.to_vec(),
-            body_subgraph_index: 1,
+        let params = |dimensions: &[i64]| {
+            StablehloReduceParams::default().dimensions(dimensions.to_vec()).body_subgraph_index(1)
         };
         let (op, inputs) =
             (&STABLEHLO_REDUCE, [f(&[2, 3]), T::new(Int32, &[2, 3]), f(&[]), T::new(Int32, &[])]);
@@ -537,8 +501,9 @@ mod tests {
             "input 0 is FLOAT32 [2, 3] and begins with INT32 [2, 3]",
         );
         bad(op, params(&[1]), &inputs[..3], &[f(&[2])], "expected 2 inputs, the node has 3");
-        let params =
-            |dimension| StablehloSortParams { dimension, is_stable: true, comparator_subgraph_index: 1 };
+        let params = |dimension| {
+            StablehloSortParams::default().dimension(dimension).is_stable(true).comparator_subgraph_index(1)
+        };
         let op = &STABLEHLO_SORT;
         good(op, params(-2), &inputs[..2], &[f(&[2, 3]), T::new(Int32, &[2, 3])]);
         bad(op, params(2), &inputs[..2], &[f(&[2, 3]), f(&[2, 3])], "axis 2 is out of range for rank 2");
@@ -553,7 +518,7 @@ mod tests {
 
     #[test]
     fn random_bits() {
-        let params = |algorithm| StablehloRngBitGeneratorParams { algorithm };
+        let params = |algorithm| StablehloRngBitGeneratorParams::default().algorithm(algorithm);
         let (op, state, out) = (
             &STABLEHLO_RNG_BIT_GENERATOR,
             T::new(UInt64, &[3]),

@@ -4,87 +4,235 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, ComparisonDirection, ComparisonType, InferContext, InferError, InferResult,
-    InferTensor, Inferred, OpDef, TensorType, always_1, options, per_output,
+    Codec, ComparisonDirection, ComparisonType, InferContext, InferError, InferResult, InferTensor, Inferred,
+    TensorType, always_1, options, per_output,
 };
 use crate::schema::BuiltinOptions2;
 
-/// One of these ops, without params.
-const fn plain(
-    op: BuiltinOp,
-    infer: fn(&InferContext<'_>) -> InferResult,
-    history: &'static [(u32, &'static str)],
-) -> OpDef {
-    OpDef {
-        op,
-        family: "stablehlo_elementwise",
+ops! {
+    /// `1 / (1 + e^-x)`.
+    STABLEHLO_LOGISTIC {
         codec: Codec::NONE,
-        infer,
+        infer: infer_analytic,
         min_version: always_1,
         multiply_adds: per_output,
-        history,
+        history: &[],
+    }
+
+    /// The sum; of booleans, whether one of them is true.
+    STABLEHLO_ADD {
+        codec: Codec::NONE,
+        infer: infer_binary,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.16.0")],
+    }
+
+    /// The quotient, truncated for integers.
+    STABLEHLO_DIVIDE {
+        codec: Codec::NONE,
+        infer: infer_arithmetic,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    /// The product; of booleans, whether both are true.
+    STABLEHLO_MULTIPLY {
+        codec: Codec::NONE,
+        infer: infer_binary,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.16.0")],
+    }
+
+    /// The larger one.
+    STABLEHLO_MAXIMUM {
+        codec: Codec::NONE,
+        infer: infer_binary,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.16.0")],
+    }
+
+    /// The smaller one.
+    STABLEHLO_MINIMUM {
+        codec: Codec::NONE,
+        infer: infer_binary,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.16.0")],
+    }
+
+    /// The magnitude.
+    STABLEHLO_ABS {
+        codec: Codec::NONE,
+        infer: infer_abs,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    /// Bitwise, for integers.
+    STABLEHLO_AND {
+        codec: Codec::NONE,
+        infer: infer_bits,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.17.0")],
+    }
+
+    /// Bitwise, for integers.
+    STABLEHLO_OR {
+        codec: Codec::NONE,
+        infer: infer_bits,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    STABLEHLO_COSINE {
+        codec: Codec::NONE,
+        infer: infer_analytic,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    STABLEHLO_EXPONENTIAL {
+        codec: Codec::NONE,
+        infer: infer_analytic,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    STABLEHLO_FLOOR {
+        codec: Codec::NONE,
+        infer: infer_real,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    /// The natural logarithm.
+    STABLEHLO_LOG {
+        codec: Codec::NONE,
+        infer: infer_analytic,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    STABLEHLO_NEGATE {
+        codec: Codec::NONE,
+        infer: infer_negate,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    STABLEHLO_POWER {
+        codec: Codec::NONE,
+        infer: infer_arithmetic,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    /// The remainder has the sign of the dividend.
+    STABLEHLO_REMAINDER {
+        codec: Codec::NONE,
+        infer: infer_arithmetic,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    /// `1 / sqrt(x)`.
+    STABLEHLO_RSQRT {
+        codec: Codec::NONE,
+        infer: infer_analytic,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    STABLEHLO_SUBTRACT {
+        codec: Codec::NONE,
+        infer: infer_arithmetic,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    STABLEHLO_TANH {
+        codec: Codec::NONE,
+        infer: infer_analytic,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    /// Input 0 shifted by the number of bits in input 1.
+    STABLEHLO_SHIFT_LEFT {
+        codec: Codec::empty_second(BuiltinOptions2::StablehloShiftLeftOptions),
+        infer: infer_shift,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.17.0")],
+    }
+
+    /// The cube root.
+    STABLEHLO_CBRT {
+        codec: Codec::NONE,
+        infer: infer_analytic,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[(1, "2.17.0")],
+    }
+
+    /// Input 1 where the boolean input 0 is true, elsewhere input 2.
+    STABLEHLO_SELECT {
+        codec: Codec::NONE,
+        infer: infer_select,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    /// Input 1, but not below input 0 and not above input 2.
+    STABLEHLO_CLAMP {
+        codec: Codec::NONE,
+        infer: infer_clamp,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    /// Whether the comparison of the params holds between the inputs.
+    STABLEHLO_COMPARE {
+        codec: StablehloCompareParams::CODEC,
+        infer: infer_compare,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
+    }
+
+    /// The same values in the type that the output declares.
+    STABLEHLO_CONVERT {
+        codec: Codec::NONE,
+        infer: infer_convert,
+        min_version: always_1,
+        multiply_adds: per_output,
+        history: &[],
     }
 }
-
-/// `STABLEHLO_LOGISTIC`: `1 / (1 + e^-x)`.
-pub static STABLEHLO_LOGISTIC: OpDef = plain(BuiltinOp::STABLEHLO_LOGISTIC, infer_analytic, &[]);
-/// `STABLEHLO_ADD`: the sum; of booleans, whether one of them is true.
-pub static STABLEHLO_ADD: OpDef = plain(BuiltinOp::STABLEHLO_ADD, infer_binary, &[(1, "2.16.0")]);
-/// `STABLEHLO_DIVIDE`: the quotient, truncated for integers.
-pub static STABLEHLO_DIVIDE: OpDef = plain(BuiltinOp::STABLEHLO_DIVIDE, infer_arithmetic, &[]);
-/// `STABLEHLO_MULTIPLY`: the product; of booleans, whether both are true.
-pub static STABLEHLO_MULTIPLY: OpDef = plain(BuiltinOp::STABLEHLO_MULTIPLY, infer_binary, &[(1, "2.16.0")]);
-/// `STABLEHLO_MAXIMUM`: the larger one.
-pub static STABLEHLO_MAXIMUM: OpDef = plain(BuiltinOp::STABLEHLO_MAXIMUM, infer_binary, &[(1, "2.16.0")]);
-/// `STABLEHLO_MINIMUM`: the smaller one.
-pub static STABLEHLO_MINIMUM: OpDef = plain(BuiltinOp::STABLEHLO_MINIMUM, infer_binary, &[(1, "2.16.0")]);
-/// `STABLEHLO_ABS`: the magnitude.
-pub static STABLEHLO_ABS: OpDef = plain(BuiltinOp::STABLEHLO_ABS, infer_abs, &[]);
-/// `STABLEHLO_AND`: of integers, bit by bit.
-pub static STABLEHLO_AND: OpDef = plain(BuiltinOp::STABLEHLO_AND, infer_bits, &[(1, "2.17.0")]);
-/// `STABLEHLO_OR`: of integers, bit by bit.
-pub static STABLEHLO_OR: OpDef = plain(BuiltinOp::STABLEHLO_OR, infer_bits, &[]);
-/// `STABLEHLO_COSINE`.
-pub static STABLEHLO_COSINE: OpDef = plain(BuiltinOp::STABLEHLO_COSINE, infer_analytic, &[]);
-/// `STABLEHLO_EXPONENTIAL`.
-pub static STABLEHLO_EXPONENTIAL: OpDef = plain(BuiltinOp::STABLEHLO_EXPONENTIAL, infer_analytic, &[]);
-/// `STABLEHLO_FLOOR`.
-pub static STABLEHLO_FLOOR: OpDef = plain(BuiltinOp::STABLEHLO_FLOOR, infer_real, &[]);
-/// `STABLEHLO_LOG`: the natural logarithm.
-pub static STABLEHLO_LOG: OpDef = plain(BuiltinOp::STABLEHLO_LOG, infer_analytic, &[]);
-/// `STABLEHLO_NEGATE`.
-pub static STABLEHLO_NEGATE: OpDef = plain(BuiltinOp::STABLEHLO_NEGATE, infer_negate, &[]);
-/// `STABLEHLO_POWER`.
-pub static STABLEHLO_POWER: OpDef = plain(BuiltinOp::STABLEHLO_POWER, infer_arithmetic, &[]);
-/// `STABLEHLO_REMAINDER`: it has the sign of the dividend.
-pub static STABLEHLO_REMAINDER: OpDef = plain(BuiltinOp::STABLEHLO_REMAINDER, infer_arithmetic, &[]);
-/// `STABLEHLO_RSQRT`: `1 / sqrt(x)`.
-pub static STABLEHLO_RSQRT: OpDef = plain(BuiltinOp::STABLEHLO_RSQRT, infer_analytic, &[]);
-/// `STABLEHLO_SUBTRACT`.
-pub static STABLEHLO_SUBTRACT: OpDef = plain(BuiltinOp::STABLEHLO_SUBTRACT, infer_arithmetic, &[]);
-/// `STABLEHLO_TANH`.
-pub static STABLEHLO_TANH: OpDef = plain(BuiltinOp::STABLEHLO_TANH, infer_analytic, &[]);
-/// `STABLEHLO_SHIFT_LEFT`: input 0 shifted by as many bits as input 1 says.
-pub static STABLEHLO_SHIFT_LEFT: OpDef = OpDef {
-    codec: Codec::empty_second(BuiltinOptions2::StablehloShiftLeftOptions),
-    ..plain(BuiltinOp::STABLEHLO_SHIFT_LEFT, infer_shift, &[(1, "2.17.0")])
-};
-/// `STABLEHLO_CBRT`: the cube root.
-pub static STABLEHLO_CBRT: OpDef = plain(BuiltinOp::STABLEHLO_CBRT, infer_analytic, &[(1, "2.17.0")]);
-/// `STABLEHLO_SELECT`: input 1 where the boolean input 0 is true, elsewhere input 2.
-pub static STABLEHLO_SELECT: OpDef = plain(BuiltinOp::STABLEHLO_SELECT, infer_select, &[]);
-/// `STABLEHLO_CLAMP`: input 1, but not below input 0 and not above input 2.
-pub static STABLEHLO_CLAMP: OpDef = plain(BuiltinOp::STABLEHLO_CLAMP, infer_clamp, &[]);
-/// `STABLEHLO_COMPARE`: whether the inputs compare as the params say.
-pub static STABLEHLO_COMPARE: OpDef =
-    OpDef { codec: StablehloCompareParams::CODEC, ..plain(BuiltinOp::STABLEHLO_COMPARE, infer_compare, &[]) };
-/// `STABLEHLO_CONVERT`: the same values in the type that the output declares.
-pub static STABLEHLO_CONVERT: OpDef = plain(BuiltinOp::STABLEHLO_CONVERT, infer_convert, &[]);
 
 options! {
     /// Params of STABLEHLO_COMPARE.
     StablehloCompare(StablehloCompareParams) in BuiltinOptions2::StablehloCompareOptions(builtin_options_2_as_stablehlo_compare_options, StablehloCompareOptionsArgs) {
-        /// Which comparison.
+        /// The comparison.
         comparison_direction: ComparisonDirection;
         /// As what the elements are compared; `NoType` leaves it to their type.
         compare_type: ComparisonType;
@@ -95,7 +243,7 @@ fn is_complex(ty: TensorType) -> bool {
     matches!(ty, TensorType::Complex64 | TensorType::Complex128)
 }
 
-/// True for the integer types.
+/// Returns true for the integer types.
 pub(super) fn is_integer(ty: TensorType) -> bool {
     use TensorType::{Int2, Int4, Int8, Int16, Int32, Int64, UInt4, UInt8, UInt16, UInt32, UInt64};
     matches!(ty, Int2 | Int4 | Int8 | Int16 | Int32 | Int64 | UInt4 | UInt8 | UInt16 | UInt32 | UInt64)
@@ -112,7 +260,7 @@ fn is_number(ty: TensorType) -> bool {
     is_integer(ty) || ty.is_float() || is_complex(ty)
 }
 
-/// The first of `count` inputs, which all have its type and shape; `takes` says whether the op takes the type.
+/// The first of `count` inputs, which all have its type and shape; `takes` is true for the types that the op takes.
 fn same<'c>(
     cx: &'c InferContext<'_>,
     count: usize,
@@ -268,9 +416,10 @@ mod tests {
         bad(&STABLEHLO_ADD, Params::None, &[a.clone(), row], std::slice::from_ref(&a), reason);
         let floats = [T::new(Float32, &[2]), T::new(Float32, &[2])];
         bad(&STABLEHLO_AND, Params::None, &floats, &[T::new(Float32, &[2])], "does not take FLOAT32");
-        let params = |compare_type| StablehloCompareParams {
-            comparison_direction: ComparisonDirection::Lt,
-            compare_type,
+        let params = |compare_type| {
+            StablehloCompareParams::default()
+                .comparison_direction(ComparisonDirection::Lt)
+                .compare_type(compare_type)
         };
         good(
             &STABLEHLO_COMPARE,

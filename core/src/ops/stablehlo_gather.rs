@@ -4,37 +4,33 @@ use smallvec::{SmallVec, smallvec};
 
 use super::infer::{dimensions, per_dimension};
 use super::{
-    BuiltinOp, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef, TensorType, always_1,
-    no_arithmetic, options, size_from,
+    InferContext, InferError, InferResult, InferTensor, Inferred, TensorType, always_1, no_arithmetic,
+    options, size_from,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `STABLEHLO_GATHER`.
-pub static STABLEHLO_GATHER: OpDef = OpDef {
-    op: BuiltinOp::STABLEHLO_GATHER,
-    family: "stablehlo_gather",
-    codec: StablehloGatherParams::CODEC,
-    infer: infer_gather,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.16.0")],
-};
+ops! {
+    STABLEHLO_GATHER {
+        codec: StablehloGatherParams::CODEC,
+        infer: infer_gather,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.16.0")],
+    }
 
-/// `STABLEHLO_SCATTER`.
-pub static STABLEHLO_SCATTER: OpDef = OpDef {
-    op: BuiltinOp::STABLEHLO_SCATTER,
-    family: "stablehlo_gather",
-    codec: StablehloScatterParams::CODEC,
-    infer: infer_scatter,
-    min_version: always_1,
-    multiply_adds: |s| s.input_elements(s.inputs.len().saturating_sub(1)),
-    history: &[(1, "2.15.0")],
-};
+    STABLEHLO_SCATTER {
+        codec: StablehloScatterParams::CODEC,
+        infer: infer_scatter,
+        min_version: always_1,
+        multiply_adds: |s| s.input_elements(s.inputs.len().saturating_sub(1)),
+        history: &[(1, "2.15.0")],
+    }
+}
 
 options! {
     /// Params of STABLEHLO_GATHER.
-    StablehloGather(StablehloGatherParams) in BuiltinOptions2::StablehloGatherOptions(builtin_options_2_as_stablehlo_gather_options, StablehloGatherOptionsArgs) {
-        /// The dimensions of the output that run over a box; the others run over the boxes.
+    StablehloGather(StablehloGatherParams) in BuiltinOptions2::StablehloGatherOptions(builtin_options_2_as_stablehlo_gather_options, StablehloGatherOptionsArgs) as TfLiteStablehloGatherParams {
+        /// The dimensions of the output within a box; the others enumerate the boxes.
         offset_dims: Vec<i64>;
         /// The dimensions of the input that the output lacks: a box is 1 wide there.
         collapsed_slice_dims: Vec<i64>;
@@ -54,7 +50,7 @@ options! {
     StablehloScatter(StablehloScatterParams) in BuiltinOptions2::StablehloScatterOptions(builtin_options_2_as_stablehlo_scatter_options, StablehloScatterOptionsArgs) {
         /// A promise that the indices ascend.
         indices_are_sorted: bool;
-        /// The dimensions of the updates that run over a box; the others run over the boxes.
+        /// The dimensions of the updates within a box; the others enumerate the boxes.
         update_window_dims: Vec<i64>;
         /// The dimensions of the input that the updates lack: a box is 1 wide there.
         inserted_window_dims: Vec<i64>;
@@ -69,12 +65,12 @@ options! {
     }
 }
 
-/// How the dimensions of the input, the indices and the boxes of a gather or scatter belong together.
+/// The relation between the dimensions of the input, the indices and the boxes of a gather or scatter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boxes {
     /// The shape of the indices without the dimension that holds the numbers of one index.
     pub batch: Shape,
-    /// The dimension of the indices that holds the numbers of one index; `None` where it is one number.
+    /// The dimension of the indices that holds the numbers of one index; `None` if it is one number.
     pub index_dim: Option<usize>,
     /// The dimension of the input that each number of an index is about.
     pub index_map: SmallVec<[usize; 8]>,
@@ -141,7 +137,7 @@ fn boxes(
     })
 }
 
-/// How the dimensions of STABLEHLO_GATHER belong together.
+/// Returns how the dimensions of STABLEHLO_GATHER belong together.
 pub fn gather_boxes(cx: &InferContext<'_>) -> Result<Boxes, InferError> {
     let p: &StablehloGatherParams = cx.params()?;
     let input = cx.input(0)?.shape;
@@ -163,7 +159,8 @@ fn infer_gather(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, gather_boxes(cx)?.shape())])
 }
 
-/// How many tensors a scatter updates: it has as many inputs and updates, and one tensor of indices.
+/// Returns the number of tensors that a scatter updates: it has the same number of inputs and updates, and one tensor
+/// of indices.
 fn scattered(cx: &InferContext<'_>) -> Result<usize, InferError> {
     let count = cx.inputs.len() / 2;
     if cx.inputs.len() != 2 * count + 1 || count == 0 {
@@ -175,7 +172,7 @@ fn scattered(cx: &InferContext<'_>) -> Result<usize, InferError> {
     Ok(count)
 }
 
-/// How the dimensions of STABLEHLO_SCATTER belong together.
+/// Returns how the dimensions of STABLEHLO_SCATTER belong together.
 pub fn scatter_boxes(cx: &InferContext<'_>) -> Result<Boxes, InferError> {
     let p: &StablehloScatterParams = cx.params()?;
     let count = scattered(cx)?;
@@ -228,14 +225,13 @@ mod tests {
     #[test]
     fn gathers() {
         // Of [3, 4, 2]: boxes of [1, 2, 2] at [j, i], without the first dimension.
-        let params = StablehloGatherParams {
-            offset_dims: vec![2, 3],
-            collapsed_slice_dims: vec![0],
-            start_index_map: vec![1, 0],
-            index_vector_dim: 2,
-            slice_sizes: vec![1, 2, 2],
-            indices_are_sorted: false,
-        };
+        let params = StablehloGatherParams::default()
+            .offset_dims(vec![2, 3])
+            .collapsed_slice_dims(vec![0])
+            .start_index_map(vec![1, 0])
+            .index_vector_dim(2)
+            .slice_sizes(vec![1, 2, 2])
+            .indices_are_sorted(false);
         let (input, out) = (T::new(Float32, &[3, 4, 2]), [T::new(Float32, &[2, 3, 2, 2])]);
         let with = |indices| [input.clone(), indices];
         good(&STABLEHLO_GATHER, params.clone(), &with(T::new(Int64, &[2, 3, 2])), &out);
@@ -254,29 +250,27 @@ mod tests {
         check(|p| p.start_index_map = vec![1, 3], "name dimension 3 of rank 3");
         check(|p| p.index_vector_dim = 4, "index dimension 4 is out of range for [2, 3, 2]");
         bad(&STABLEHLO_GATHER, params, &with(T::new(Int8, &[2, 3, 2])), &out, "the indices are INT8");
-        let params = StablehloGatherParams {
-            offset_dims: vec![0],
-            collapsed_slice_dims: vec![0],
-            start_index_map: vec![0],
-            index_vector_dim: 1,
-            slice_sizes: vec![1, 4],
-            indices_are_sorted: false,
-        };
+        let params = StablehloGatherParams::default()
+            .offset_dims(vec![0])
+            .collapsed_slice_dims(vec![0])
+            .start_index_map(vec![0])
+            .index_vector_dim(1)
+            .slice_sizes(vec![1, 4])
+            .indices_are_sorted(false);
         let inputs = [T::new(Int8, &[3, 4]), T::new(Int32, &[5])];
         good(&STABLEHLO_GATHER, params, &inputs, &[T::new(Int8, &[4, 5])]);
     }
 
     #[test]
     fn scatters() {
-        let params = StablehloScatterParams {
-            indices_are_sorted: false,
-            update_window_dims: vec![1],
-            inserted_window_dims: vec![0],
-            scatter_dims_to_operand_dims: vec![0, 1],
-            index_vector_dim: 0,
-            unique_indices: false,
-            update_computation_subgraph_index: 1,
-        };
+        let params = StablehloScatterParams::default()
+            .indices_are_sorted(false)
+            .update_window_dims(vec![1])
+            .inserted_window_dims(vec![0])
+            .scatter_dims_to_operand_dims(vec![0, 1])
+            .index_vector_dim(0)
+            .unique_indices(false)
+            .update_computation_subgraph_index(1);
         let (input, updates, indices) =
             (T::new(Float32, &[3, 4]), T::new(Float32, &[5, 2]), T::new(Int32, &[2, 5]));
         let out = [input.clone()];

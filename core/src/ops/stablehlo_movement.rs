@@ -1,6 +1,6 @@
 //! The StableHLO ops that move elements: STABLEHLO_RESHAPE, STABLEHLO_CONCATENATE, STABLEHLO_BROADCAST_IN_DIM,
 //! STABLEHLO_SLICE, STABLEHLO_DYNAMIC_SLICE, STABLEHLO_DYNAMIC_UPDATE_SLICE, STABLEHLO_PAD, STABLEHLO_IOTA,
-//! STABLEHLO_TRANSPOSE. Shapes that no input and no param tells are those that the file declares.
+//! STABLEHLO_TRANSPOSE. Shapes that follow from no input and no param are those that the file declares.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -9,59 +9,97 @@ use super::infer::{dimensions, per_dimension};
 use super::slice::{SliceRange, SliceRanges};
 use super::stablehlo_elementwise::is_integer;
 use super::{
-    BuiltinOp, Codec, Declared, InferContext, InferError, InferResult, InferTensor, Inferred, OpDef,
-    TensorType, always_1, no_arithmetic, options, size_from,
+    Codec, Declared, InferContext, InferError, InferResult, InferTensor, Inferred, TensorType, always_1,
+    no_arithmetic, options, size_from,
 };
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// One of these ops.
-const fn mover(
-    op: BuiltinOp,
-    codec: Codec,
-    infer: fn(&InferContext<'_>) -> InferResult,
-    history: &'static [(u32, &'static str)],
-) -> OpDef {
-    OpDef {
-        op,
-        family: "stablehlo_movement",
-        codec,
-        infer,
+ops! {
+    /// The same elements under the shape that the output declares.
+    STABLEHLO_RESHAPE {
+        codec: Codec::NONE,
+        infer: infer_reshape,
         min_version: always_1,
         multiply_adds: no_arithmetic,
-        history,
+        history: &[],
+    }
+
+    /// The inputs, one after the other along one dimension.
+    STABLEHLO_CONCATENATE {
+        codec: StablehloConcatenateParams::CODEC,
+        infer: infer_concatenate,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[],
+    }
+
+    /// The input, repeated to the shape that the output declares.
+    STABLEHLO_BROADCAST_IN_DIM {
+        codec: StablehloBroadcastInDimParams::CODEC,
+        infer: infer_broadcast,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[],
+    }
+
+    /// Every `stride`-th element of a box of the input.
+    STABLEHLO_SLICE {
+        codec: StablehloSliceParams::CODEC,
+        infer: infer_slice,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[],
+    }
+
+    /// A box of input 0 that begins at the indices in the other inputs, clamped so that it is inside.
+    STABLEHLO_DYNAMIC_SLICE {
+        codec: StablehloDynamicSliceParams::CODEC,
+        infer: infer_dynamic_slice,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[],
+    }
+
+    /// Input 0 with input 1 written at the indices in the other inputs, clamped so that it is inside.
+    STABLEHLO_DYNAMIC_UPDATE_SLICE {
+        codec: Codec::NONE,
+        infer: infer_dynamic_update_slice,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[],
+    }
+
+    /// Input 0 with elements of the value of input 1 before, between and behind its own.
+    STABLEHLO_PAD {
+        codec: StablehloPadParams::CODEC,
+        infer: infer_pad,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.16.0")],
+    }
+
+    /// Each element is its index along one dimension.
+    STABLEHLO_IOTA {
+        codec: StablehloIotaParams::CODEC,
+        infer: infer_iota,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[],
+    }
+
+    /// The input with its dimensions in another order.
+    STABLEHLO_TRANSPOSE {
+        codec: StablehloTransposeParams::CODEC,
+        infer: infer_transpose,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[],
     }
 }
 
-/// `STABLEHLO_RESHAPE`: the same elements under the shape that the output declares.
-pub static STABLEHLO_RESHAPE: OpDef = mover(BuiltinOp::STABLEHLO_RESHAPE, Codec::NONE, infer_reshape, &[]);
-/// `STABLEHLO_CONCATENATE`: the inputs, one after the other along one dimension.
-pub static STABLEHLO_CONCATENATE: OpDef =
-    mover(BuiltinOp::STABLEHLO_CONCATENATE, StablehloConcatenateParams::CODEC, infer_concatenate, &[]);
-/// `STABLEHLO_BROADCAST_IN_DIM`: the input, repeated to the shape that the output declares.
-pub static STABLEHLO_BROADCAST_IN_DIM: OpDef =
-    mover(BuiltinOp::STABLEHLO_BROADCAST_IN_DIM, StablehloBroadcastInDimParams::CODEC, infer_broadcast, &[]);
-/// `STABLEHLO_SLICE`: every `stride`-th element of a box of the input.
-pub static STABLEHLO_SLICE: OpDef =
-    mover(BuiltinOp::STABLEHLO_SLICE, StablehloSliceParams::CODEC, infer_slice, &[]);
-/// `STABLEHLO_DYNAMIC_SLICE`: a box of input 0 that begins where the other inputs say, moved to lie inside.
-pub static STABLEHLO_DYNAMIC_SLICE: OpDef =
-    mover(BuiltinOp::STABLEHLO_DYNAMIC_SLICE, StablehloDynamicSliceParams::CODEC, infer_dynamic_slice, &[]);
-/// `STABLEHLO_DYNAMIC_UPDATE_SLICE`: input 0 with input 1 written where the other inputs say, moved to lie inside.
-pub static STABLEHLO_DYNAMIC_UPDATE_SLICE: OpDef =
-    mover(BuiltinOp::STABLEHLO_DYNAMIC_UPDATE_SLICE, Codec::NONE, infer_dynamic_update_slice, &[]);
-/// `STABLEHLO_PAD`: input 0 with elements of the value of input 1 before, between and behind its own.
-pub static STABLEHLO_PAD: OpDef =
-    mover(BuiltinOp::STABLEHLO_PAD, StablehloPadParams::CODEC, infer_pad, &[(1, "2.16.0")]);
-/// `STABLEHLO_IOTA`: each element is its index along one dimension.
-pub static STABLEHLO_IOTA: OpDef =
-    mover(BuiltinOp::STABLEHLO_IOTA, StablehloIotaParams::CODEC, infer_iota, &[]);
-/// `STABLEHLO_TRANSPOSE`: the input with its dimensions in another order.
-pub static STABLEHLO_TRANSPOSE: OpDef =
-    mover(BuiltinOp::STABLEHLO_TRANSPOSE, StablehloTransposeParams::CODEC, infer_transpose, &[]);
-
 options! {
     /// Params of STABLEHLO_CONCATENATE.
-    StablehloConcatenate(StablehloConcatenateParams) in BuiltinOptions2::StablehloConcatenateOptions(builtin_options_2_as_stablehlo_concatenate_options, StablehloConcatenateOptionsArgs) {
+    StablehloConcatenate(StablehloConcatenateParams) in BuiltinOptions2::StablehloConcatenateOptions(builtin_options_2_as_stablehlo_concatenate_options, StablehloConcatenateOptionsArgs) as TfLiteStablehloConcatenateParams {
         /// The dimension along which the inputs follow each other.
         dimension: i64;
     }
@@ -70,7 +108,7 @@ options! {
 options! {
     /// Params of STABLEHLO_BROADCAST_IN_DIM.
     StablehloBroadcastInDim(StablehloBroadcastInDimParams) in BuiltinOptions2::StablehloBroadcastInDimOptions(builtin_options_2_as_stablehlo_broadcast_in_dim_options, StablehloBroadcastInDimOptionsArgs) {
-        /// Which dimension of the output each dimension of the input is.
+        /// The dimension of the output for each dimension of the input.
         broadcast_dimensions: Vec<i64>;
     }
 }
@@ -82,7 +120,7 @@ options! {
         start_indices: Vec<i64>;
         /// The index before which the slice ends, along each dimension.
         limit_indices: Vec<i64>;
-        /// How far apart the elements of the slice are, along each dimension.
+        /// The distance between the slice's elements along each dimension.
         strides: Vec<i64>;
     }
 }
@@ -97,12 +135,12 @@ options! {
 
 options! {
     /// Params of STABLEHLO_PAD.
-    StablehloPad(StablehloPadParams) in BuiltinOptions2::StablehloPadOptions(builtin_options_2_as_stablehlo_pad_options, StablehloPadOptionsArgs) {
-        /// How many elements are added before each dimension; negative takes as many away.
+    StablehloPad(StablehloPadParams) in BuiltinOptions2::StablehloPadOptions(builtin_options_2_as_stablehlo_pad_options, StablehloPadOptionsArgs) as TfLiteStablehloPadParams {
+        /// The number of elements added before each dimension; negative numbers remove elements.
         edge_padding_low: Vec<i64>;
-        /// How many elements are added behind each dimension; negative takes as many away.
+        /// The number of elements added after each dimension; negative numbers remove elements.
         edge_padding_high: Vec<i64>;
-        /// How many elements are added between neighbours along each dimension.
+        /// The number of elements added between neighbours along each dimension.
         interior_padding: Vec<i64>;
     }
 }
@@ -118,7 +156,7 @@ options! {
 options! {
     /// Params of STABLEHLO_TRANSPOSE.
     StablehloTranspose(StablehloTransposeParams) in BuiltinOptions2::StablehloTransposeOptions(builtin_options_2_as_stablehlo_transpose_options, StablehloTransposeOptionsArgs) {
-        /// Which dimension of the input each dimension of the output is.
+        /// The dimension of the input for each dimension of the output.
         permutation: Vec<i64>;
     }
 }
@@ -142,7 +180,7 @@ fn infer_concatenate(cx: &InferContext<'_>) -> InferResult {
     concatenated(cx, concatenation_dimension(cx)?)
 }
 
-/// The dimension along which the inputs of STABLEHLO_CONCATENATE follow each other.
+/// Returns the dimension along which the inputs of STABLEHLO_CONCATENATE follow each other.
 pub fn concatenation_dimension(cx: &InferContext<'_>) -> Result<usize, InferError> {
     one_dimension(cx.params::<StablehloConcatenateParams>()?.dimension, cx.input(0)?.shape.rank())
 }
@@ -158,7 +196,7 @@ fn infer_broadcast(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, declared(cx)?.shape.clone())])
 }
 
-/// Which dimension of the output of STABLEHLO_BROADCAST_IN_DIM each dimension of the input is.
+/// Returns the dimension of the output of STABLEHLO_BROADCAST_IN_DIM for each dimension of the input.
 pub fn broadcast_dimensions(cx: &InferContext<'_>) -> Result<SmallVec<[usize; 8]>, InferError> {
     let list = &cx.params::<StablehloBroadcastInDimParams>()?.broadcast_dimensions;
     let (from, to) = (cx.input(0)?.shape, declared(cx)?.shape);
@@ -176,7 +214,7 @@ fn infer_slice(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, shape)])
 }
 
-/// What STABLEHLO_SLICE reads.
+/// Returns the elements that STABLEHLO_SLICE reads.
 pub fn static_slice(cx: &InferContext<'_>) -> Result<SliceRanges, InferError> {
     let p: &StablehloSliceParams = cx.params()?;
     let shape = cx.input(0)?.shape;
@@ -219,7 +257,7 @@ fn infer_dynamic_update_slice(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
 }
 
-/// Inputs from `first` say where, along each dimension of input 0, a box of it begins.
+/// Inputs from `first` hold the first index of a box of input 0, along each dimension.
 fn check_box(cx: &InferContext<'_>, first: usize, size: &Shape) -> Result<(), InferError> {
     let shape = cx.input(0)?.shape;
     cx.arity(first + shape.rank()..=first + shape.rank(), 1)?;
@@ -261,7 +299,7 @@ fn infer_pad(cx: &InferContext<'_>) -> InferResult {
         padded.ok_or_else(|| InferError::new("the padded size overflows"))
     };
     let sizes = input.shape.iter().zip(edges).map(size).collect::<Result<SmallVec<[i64; 8]>, _>>()?;
-    // As the field has it, a dimension of which nothing is left leaves nothing of the others.
+    // As in TFLite, an empty dimension makes all others empty.
     let empty = sizes.iter().any(|&size| size <= 0);
     let shape = sizes.iter().map(|&size| if empty { Ok(0) } else { size_from(size, "the padded size") });
     Ok(smallvec![Inferred::known(input.ty, shape.collect::<Result<Shape, _>>()?)])
@@ -285,7 +323,7 @@ fn infer_transpose(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, shape)])
 }
 
-/// Which dimension of the input each dimension of the output of STABLEHLO_TRANSPOSE is.
+/// Returns the dimension of the input for each dimension of the output of STABLEHLO_TRANSPOSE.
 pub fn static_permutation(cx: &InferContext<'_>) -> Result<SmallVec<[usize; 8]>, InferError> {
     let list = &cx.params::<StablehloTransposeParams>()?.permutation;
     let rank = cx.input(0)?.shape.rank();
@@ -309,14 +347,14 @@ mod tests {
     fn shapes_that_the_file_declares() {
         good(&STABLEHLO_RESHAPE, Params::None, &[f(&[2, 3])], &[f(&[6, 1])]);
         bad(&STABLEHLO_RESHAPE, Params::None, &[f(&[2, 3])], &[f(&[5])], "cannot reshape [2, 3] to [5]");
-        let along = |d: &[i64]| StablehloBroadcastInDimParams { broadcast_dimensions: d.to_vec() };
+        let along = |d: &[i64]| StablehloBroadcastInDimParams::default().broadcast_dimensions(d.to_vec());
         good(&STABLEHLO_BROADCAST_IN_DIM, along(&[2, 0]), &[f(&[1, 2])], &[f(&[2, 3, 4])]);
         good(&STABLEHLO_BROADCAST_IN_DIM, along(&[]), &[f(&[])], &[f(&[2])]);
         let op = &STABLEHLO_BROADCAST_IN_DIM;
         bad(op, along(&[0]), &[f(&[3])], &[f(&[2, 3])], "[3] does not broadcast to [2, 3] along [0]");
         bad(op, along(&[2]), &[f(&[3])], &[f(&[2, 3])], "name dimension 2 of rank 2");
         bad(op, along(&[1, 1]), &[f(&[3, 3])], &[f(&[2, 3])], "name dimension 1 twice");
-        let count = |iota_dimension| StablehloIotaParams { iota_dimension };
+        let count = |iota_dimension| StablehloIotaParams::default().iota_dimension(iota_dimension);
         good(&STABLEHLO_IOTA, count(1), &[], &[T::new(Int32, &[2, 3])]);
         bad(
             &STABLEHLO_IOTA,
@@ -331,11 +369,11 @@ mod tests {
     #[test]
     fn concatenation_and_transpose() {
         let op = &STABLEHLO_CONCATENATE;
-        let along = |dimension| StablehloConcatenateParams { dimension };
+        let along = |dimension| StablehloConcatenateParams::default().dimension(dimension);
         good(op, along(1), &[f(&[2, 3]), f(&[2, 0])], &[f(&[2, 3])]);
         bad(op, along(-1), &[f(&[2, 3])], &[f(&[2, 3])], "dimension -1 is out of range for rank 2");
         bad(op, along(0), &[f(&[2, 3]), f(&[2, 2])], &[f(&[4, 3])], "does not continue [2, 3]");
-        let order = |p: &[i64]| StablehloTransposeParams { permutation: p.to_vec() };
+        let order = |p: &[i64]| StablehloTransposeParams::default().permutation(p.to_vec());
         good(&STABLEHLO_TRANSPOSE, order(&[2, 0, 1]), &[f(&[2, 3, 4])], &[f(&[4, 2, 3])]);
         bad(&STABLEHLO_TRANSPOSE, order(&[0, 0]), &[f(&[2, 3])], &[f(&[2, 3])], "name dimension 0 twice");
         bad(&STABLEHLO_TRANSPOSE, order(&[0]), &[f(&[2, 3])], &[f(&[2, 3])], "1 entries for rank 2");
@@ -343,10 +381,11 @@ mod tests {
 
     #[test]
     fn slices() {
-        let params = |start: &[i64], limit: &[i64], strides: &[i64]| StablehloSliceParams {
-            start_indices: start.to_vec(),
-            limit_indices: limit.to_vec(),
-            strides: strides.to_vec(),
+        let params = |start: &[i64], limit: &[i64], strides: &[i64]| {
+            StablehloSliceParams::default()
+                .start_indices(start.to_vec())
+                .limit_indices(limit.to_vec())
+                .strides(strides.to_vec())
         };
         good(&STABLEHLO_SLICE, params(&[1, 2], &[4, 2], &[2, 1]), &[f(&[4, 5])], &[f(&[2, 0])]);
         for (start, limit, stride) in [(0, 5, 1), (3, 2, 1), (-1, 2, 1), (0, 4, 0), (0, 4, i64::MIN)] {
@@ -354,7 +393,7 @@ mod tests {
             bad(&STABLEHLO_SLICE, p, &[f(&[4])], &[f(&[4])], "does not fit a dimension of 4");
         }
         let (op, i) = (&STABLEHLO_DYNAMIC_SLICE, T::new(Int32, &[]));
-        let sizes = |s: &[i64]| StablehloDynamicSliceParams { slice_sizes: s.to_vec() };
+        let sizes = |s: &[i64]| StablehloDynamicSliceParams::default().slice_sizes(s.to_vec());
         good(op, sizes(&[2, 5]), &[f(&[4, 5]), i.clone(), i.clone()], &[f(&[2, 5])]);
         bad(op, sizes(&[5]), &[f(&[4]), i.clone()], &[f(&[5])], "a box of [5] does not fit [4]");
         bad(op, sizes(&[2, 5]), &[f(&[4, 5]), i.clone()], &[f(&[2, 5])], "expected 3 inputs, the node has 2");
@@ -367,10 +406,11 @@ mod tests {
 
     #[test]
     fn padding() {
-        let params = |low: &[i64], high: &[i64], interior: &[i64]| StablehloPadParams {
-            edge_padding_low: low.to_vec(),
-            edge_padding_high: high.to_vec(),
-            interior_padding: interior.to_vec(),
+        let params = |low: &[i64], high: &[i64], interior: &[i64]| {
+            StablehloPadParams::default()
+                .edge_padding_low(low.to_vec())
+                .edge_padding_high(high.to_vec())
+                .interior_padding(interior.to_vec())
         };
         let (op, value) = (&STABLEHLO_PAD, f(&[]));
         good(op, params(&[1, -1], &[-2, 0], &[2, 0]), &[f(&[3, 4]), value.clone()], &[f(&[6, 3])]);

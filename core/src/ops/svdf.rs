@@ -4,24 +4,23 @@ use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    lowest_with, options, recurrent,
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with,
+    options, recurrent,
 };
 
-/// `SVDF`.
-pub static SVDF: OpDef = OpDef {
-    op: BuiltinOp::SVDF,
-    family: "svdf",
-    codec: SVDFParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds: recurrent,
-    history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.3.0")],
-};
+ops! {
+    SVDF {
+        codec: SVDFParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds: recurrent,
+        history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.2.0"), (4, "2.3.0")],
+    }
+}
 
 options! {
     /// Params of SVDF.
-    SVDF(SVDFParams) in BuiltinOptions::SVDFOptions(builtin_options_as_svdfoptions, SVDFOptionsArgs) {
+    SVDF(SVDFParams) in BuiltinOptions::SVDFOptions(builtin_options_as_svdfoptions, SVDFOptionsArgs) as TfLiteSVDFParams {
         /// Filters that are summed up to one unit.
         rank: i32;
         /// Applied to the result.
@@ -58,7 +57,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [batch, filters / rank])])
 }
 
-/// 8-bit weights, integers, and activations quantized with a zero point came one after the other.
+/// Versions added 8-bit weights, integers, and activations quantized with a zero point, in this order.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int8;
     let p = s.params::<SVDFParams>();

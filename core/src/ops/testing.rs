@@ -1,9 +1,9 @@
 //! One helper for table tests of inference: operands without a model.
 
 use super::{Declared, InferContext, InferResult, InferTensor, Inferred, OpDef, Params, TensorType};
-use crate::quantization::Quantization;
-use crate::shape::Shape;
 use crate::types::Element;
+use crate::types::Quantization;
+use crate::types::Shape;
 
 /// An operand.
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ pub(crate) struct T {
 }
 
 impl T {
-    /// An operand whose data nobody knows.
+    /// An operand whose data is unknown.
     pub(crate) fn new(ty: TensorType, shape: &[usize]) -> Self {
         T { ty, shape: Shape::new(shape), quantization: None, constant: None }
     }
@@ -31,7 +31,7 @@ impl T {
     }
 }
 
-/// What `def` infers of a use at version 1 with these inputs; outputs are declared of these types, as scalars.
+/// Infers the outputs of a use of `def` at version 1 with these inputs; outputs are declared as scalars of these types.
 pub(crate) fn infer(
     def: &OpDef,
     params: Params,
@@ -42,7 +42,7 @@ pub(crate) fn infer(
     infer_declared(def, params, inputs, &outputs)
 }
 
-/// What `def` infers of a use at version 1 with these inputs, where the file declares these outputs.
+/// Infers the outputs of a use of `def` at version 1 with these inputs and declared outputs.
 fn infer_declared(def: &OpDef, params: Params, inputs: &[Option<T>], outputs: &[T]) -> InferResult {
     let mut cx =
         InferContext { params: &params, version: 1, inputs: Default::default(), outputs: Default::default() };
@@ -80,7 +80,7 @@ pub(crate) fn good(def: &OpDef, params: impl Into<Params>, inputs: &[T], outputs
     assert_eq!(inferred.as_slice(), want, "{def:?}");
 }
 
-/// Checks that a use of which the file declares these outputs is refused, with this in the text.
+/// Checks that a use with these declared outputs is rejected, with this in the text.
 pub(crate) fn bad(def: &OpDef, params: impl Into<Params>, inputs: &[T], outputs: &[T], text: &str) {
     let inputs: Vec<_> = inputs.iter().cloned().map(Some).collect();
     let error =

@@ -3,46 +3,39 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    always_1, lowest_with, no_arithmetic, size_from,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, always_1, lowest_with,
+    no_arithmetic, size_from,
 };
 use crate::schema::BuiltinOptions;
-use crate::shape::{Shape, broadcast};
+use crate::types::shape::{Shape, broadcast};
 
-/// `TILE`.
-pub static TILE: OpDef = OpDef {
-    op: BuiltinOp::TILE,
-    family: "tile",
-    codec: Codec::empty(BuiltinOptions::TileOptions),
-    infer: infer_tile,
-    min_version: min_version_tile,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "1.10.1"), (2, "2.2.0"), (3, "2.8.0")],
-};
+ops! {
+    TILE {
+        codec: Codec::empty(BuiltinOptions::TileOptions),
+        infer: infer_tile,
+        min_version: min_version_tile,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "1.10.1"), (2, "2.2.0"), (3, "2.8.0")],
+    }
 
-/// `BROADCAST_TO`.
-pub static BROADCAST_TO: OpDef = OpDef {
-    op: BuiltinOp::BROADCAST_TO,
-    family: "tile",
-    codec: Codec::empty(BuiltinOptions::BroadcastToOptions),
-    infer: infer_broadcast_to,
-    min_version: min_version_broadcast_to,
-    multiply_adds: no_arithmetic,
-    history: &[(2, "2.5.0"), (3, "2.5.0"), (4, "2.23.0")],
-};
+    BROADCAST_TO {
+        codec: Codec::empty(BuiltinOptions::BroadcastToOptions),
+        infer: infer_broadcast_to,
+        min_version: min_version_broadcast_to,
+        multiply_adds: no_arithmetic,
+        history: &[(2, "2.5.0"), (3, "2.5.0"), (4, "2.23.0")],
+    }
 
-/// `BROADCAST_ARGS`.
-pub static BROADCAST_ARGS: OpDef = OpDef {
-    op: BuiltinOp::BROADCAST_ARGS,
-    family: "tile",
-    codec: Codec::NONE,
-    infer: infer_broadcast_args,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.6.0")],
-};
+    BROADCAST_ARGS {
+        codec: Codec::NONE,
+        infer: infer_broadcast_args,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.6.0")],
+    }
+}
 
-/// The input, repeated along each dimension as often as input 1 says.
+/// The input, repeated along each dimension; input 1 has the number of repetitions.
 fn infer_tile(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 1)?;
     let input = cx.input(0)?;
@@ -77,17 +70,17 @@ fn infer_broadcast_args(cx: &InferContext<'_>) -> InferResult {
         (TensorType::Int32 | TensorType::Int64, ty, &[a_rank], &[b_rank]) if a.ty == ty => {
             Ok(smallvec![Inferred::known(ty, [a_rank.max(b_rank)])])
         }
-        _ => Err(InferError::new(format!("{} {} and {} {} are no shapes", a.ty, a.shape, b.ty, b.shape))),
+        _ => Err(InferError::new(format!("{} {} and {} {} are not shapes", a.ty, a.shape, b.ty, b.shape))),
     }
 }
 
-/// Strings came with version 2, 8-bit with version 3.
+/// Version 2 added strings, version 3 8-bit.
 fn min_version_tile(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, String};
     lowest_with(&[(2, s.input_is(0, &[String])), (3, s.input_is(0, &[Int8]))])
 }
 
-/// There is no version 1; small integers came with version 3, 8-bit floats with version 4.
+/// There is no version 1. Version 3 added small integers, version 4 8-bit floats.
 fn min_version_broadcast_to(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Float8E4M3FN, Float8E5M2, Int8, Int16};
     lowest_with(&[

@@ -3,24 +3,22 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    lowest_with, per_input,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with, per_input,
 };
 use crate::schema::BuiltinOptions;
-use crate::shape::Shape;
+use crate::types::Shape;
 
-/// `TOPK_V2`.
-pub static TOPK_V2: OpDef = OpDef {
-    op: BuiltinOp::TOPK_V2,
-    family: "topk",
-    codec: Codec::empty(BuiltinOptions::TopKV2Options),
-    infer,
-    min_version,
-    multiply_adds: per_input,
-    history: &[(1, "1.7.0"), (2, "1.14.0"), (3, "2.13.0")],
-};
+ops! {
+    TOPK_V2 {
+        codec: Codec::empty(BuiltinOptions::TopKV2Options),
+        infer,
+        min_version,
+        multiply_adds: per_input,
+        history: &[(1, "1.7.0"), (2, "1.14.0"), (3, "2.13.0")],
+    }
+}
 
-/// The largest elements of each row, as many as input 1 says, and their indices.
+/// The `k` largest elements of each row and their indices, where input 1 is `k`.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 2)?;
     let (input, k) = (cx.input(0)?, cx.input(1)?);
@@ -46,7 +44,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     }
 }
 
-/// 8-bit came with version 2, 16-bit values, counts and indices with version 3.
+/// Version 2 added 8-bit, version 3 16-bit values, counts and indices.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     lowest_with(&[

@@ -16,7 +16,7 @@ impl TransformTensorParams {
     /// Reads the node's options.
     ///
     /// # Errors
-    /// Where they are damaged, or ask for another interpolation.
+    /// If they are damaged, or ask for another interpolation.
     pub fn read(options: &[u8], version: u32) -> Result<Self> {
         let options = Options::parse(options)?;
         let centered = version >= 2;

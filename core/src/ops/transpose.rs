@@ -3,31 +3,30 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, TensorType,
-    axis_in, lowest_with, no_arithmetic,
+    Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, axis_in, lowest_with,
+    no_arithmetic,
 };
 use crate::schema::BuiltinOptions;
 
-/// `TRANSPOSE`.
-pub static TRANSPOSE: OpDef = OpDef {
-    op: BuiltinOp::TRANSPOSE,
-    family: "transpose",
-    codec: Codec::empty(BuiltinOptions::TransposeOptions),
-    infer,
-    min_version,
-    multiply_adds: no_arithmetic,
-    history: &[
-        (1, "1.6.0"),
-        (2, "1.14.0"),
-        (3, "1.15.0"),
-        (4, "2.3.0"),
-        (5, "2.4.0"),
-        (6, "2.12.0"),
-        (7, "2.14.4"),
-        (8, "2.22.0"),
-        (9, "2.23.0"),
-    ],
-};
+ops! {
+    TRANSPOSE {
+        codec: Codec::empty(BuiltinOptions::TransposeOptions),
+        infer,
+        min_version,
+        multiply_adds: no_arithmetic,
+        history: &[
+            (1, "1.6.0"),
+            (2, "1.14.0"),
+            (3, "1.15.0"),
+            (4, "2.3.0"),
+            (5, "2.4.0"),
+            (6, "2.12.0"),
+            (7, "2.14.4"),
+            (8, "2.22.0"),
+            (9, "2.23.0"),
+        ],
+    }
+}
 
 /// Dimension `d` of the output is dimension `permutation[d]` of the input.
 fn infer(cx: &InferContext<'_>) -> InferResult {
@@ -36,13 +35,13 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     match permutation(cx)? {
         Some(p) => Ok(smallvec![Inferred::known(
             input.ty,
-            p.iter().map(|&d| input.shape[d]).collect::<crate::Shape>()
+            p.iter().map(|&d| input.shape[d]).collect::<crate::types::Shape>()
         )]),
         None => cx.data_dependent(input.ty),
     }
 }
 
-/// Which dimension of the input each dimension of the output is; `None` while that is not known.
+/// Returns the dimension of the input for each dimension of the output; `None` while it is not known.
 pub fn permutation(cx: &InferContext<'_>) -> Result<Option<SmallVec<[usize; 8]>>, InferError> {
     let rank = cx.input(0)?.shape.rank();
     let Some(values) = cx.input(1)?.integers()? else { return Ok(None) };
@@ -55,7 +54,7 @@ pub fn permutation(cx: &InferContext<'_>) -> Result<Option<SmallVec<[usize; 8]>>
     let permutation =
         values.iter().map(|&d| axis_in(d, rank)).collect::<Result<SmallVec<[usize; 8]>, _>>()?;
     if (0..rank).any(|d| !permutation.contains(&d)) {
-        return Err(InferError::new(format!("{values:?} is no permutation of {rank} dimensions")));
+        return Err(InferError::new(format!("{values:?} is not a permutation of {rank} dimensions")));
     }
     Ok(Some(permutation))
 }

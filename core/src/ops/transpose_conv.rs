@@ -4,24 +4,23 @@ use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
 use super::{
-    Activation, BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, OpSignature, Padding,
-    TensorType, lowest_with, options, size_from, windowed_output,
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType,
+    lowest_with, options, size_from, windowed_output,
 };
 
-/// `TRANSPOSE_CONV`.
-pub static TRANSPOSE_CONV: OpDef = OpDef {
-    op: BuiltinOp::TRANSPOSE_CONV,
-    family: "transpose_conv",
-    codec: TransposeConvParams::CODEC,
-    infer,
-    min_version,
-    multiply_adds,
-    history: &[(1, "1.9.0"), (2, "2.2.0"), (3, "2.3.0"), (4, "2.13.0"), (5, "2.15.0")],
-};
+ops! {
+    TRANSPOSE_CONV {
+        codec: TransposeConvParams::CODEC,
+        infer,
+        min_version,
+        multiply_adds,
+        history: &[(1, "1.9.0"), (2, "2.2.0"), (3, "2.3.0"), (4, "2.13.0"), (5, "2.15.0")],
+    }
+}
 
 options! {
     /// Params of TRANSPOSE_CONV.
-    TransposeConv(TransposeConvParams) in BuiltinOptions::TransposeConvOptions(builtin_options_as_transpose_conv_options, TransposeConvOptionsArgs) {
+    TransposeConv(TransposeConvParams) in BuiltinOptions::TransposeConvOptions(builtin_options_as_transpose_conv_options, TransposeConvOptionsArgs) as TfLiteTransposeConvParams {
         /// The padding of the convolution that this transposes.
         padding: Padding;
         /// Output columns between two input columns.
@@ -30,7 +29,7 @@ options! {
         stride_h: i32;
         /// Applied to the result.
         fused_activation_function: Activation, since 4;
-        /// The type that 16-bit results are accumulated in; `Float32` where the file does not say.
+        /// The type that 16-bit results are accumulated in; `Float32` where the file has none.
         quantized_bias_type: TensorType, since 5;
     }
 }
@@ -56,14 +55,14 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
             "an output of batch {wanted_batch} and {wanted_out} channels, expected {batch} and {out}"
         )));
     }
-    // What the transposed convolution's sizes would be; this checks strides and kernel.
+    // The sizes of the transposed convolution's output; computing them checks strides and kernel.
     let p: &TransposeConvParams = cx.params()?;
     windowed_output(height, kernel_h, p.stride_h, 1, p.padding)?;
     windowed_output(width, kernel_w, p.stride_w, 1, p.padding)?;
     Ok(smallvec![Inferred::known(ty, [batch, height, width, out])])
 }
 
-/// Integers, a bias, a fused activation and biases of a chosen type came one after the other.
+/// Versions added integers, a bias, a fused activation and biases of a chosen type, in this order.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Float32, Int8, Int16};
     let p = s.params::<TransposeConvParams>();

@@ -10,7 +10,7 @@ pub const NAME: &str = "Convolution2DTransposeBias";
 /// Params of `Convolution2DTransposeBias`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransposeConvBiasParams {
-    /// `Same` cuts the output so that a convolution of its size would have the input's size; `Valid` cuts nothing.
+    /// `Same` crops the output so that a convolution from its size would have the input's size; `Valid` crops nothing.
     pub padding: Padding,
     /// Output columns between two input columns.
     pub stride_w: usize,
@@ -22,7 +22,7 @@ impl TransposeConvBiasParams {
     /// Reads the node's options: padding, horizontal and vertical stride as 32-bit integers.
     ///
     /// # Errors
-    /// Where they are too short, or a stride is not positive.
+    /// If they are too short, or a stride is not positive.
     pub fn read(options: &[u8]) -> Result<Self, InferError> {
         let fields = options.as_chunks().0;
         let [padding, stride_w, stride_h, ..] = fields else {
@@ -39,10 +39,10 @@ impl TransposeConvBiasParams {
         Ok(TransposeConvBiasParams { padding, stride_w: stride(stride_w)?, stride_h: stride(stride_h)? })
     }
 
-    /// The output's shape, and how many rows and columns are cut off before its first.
+    /// Returns the output's shape, and the number of rows and columns that are cut off before its first.
     ///
     /// # Errors
-    /// Where the shapes do not fit each other.
+    /// If the shapes do not fit each other.
     pub fn output(
         &self,
         input: &[usize],

@@ -2,32 +2,28 @@
 
 use smallvec::smallvec;
 
-use super::{
-    BuiltinOp, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1, options,
-    per_input,
-};
+use super::{InferContext, InferError, InferResult, Inferred, TensorType, always_1, options, per_input};
 
-/// `UNIQUE`.
-pub static UNIQUE: OpDef = OpDef {
-    op: BuiltinOp::UNIQUE,
-    family: "unique",
-    codec: UniqueParams::CODEC,
-    infer,
-    min_version: always_1,
-    multiply_adds: per_input,
-    history: &[(1, "1.14.0")],
-};
+ops! {
+    UNIQUE {
+        codec: UniqueParams::CODEC,
+        infer,
+        min_version: always_1,
+        multiply_adds: per_input,
+        history: &[(1, "1.14.0")],
+    }
+}
 
 options! {
     /// Params of UNIQUE.
-    Unique(UniqueParams) in BuiltinOptions::UniqueOptions(builtin_options_as_unique_options, UniqueOptionsArgs) {
+    Unique(UniqueParams) in BuiltinOptions::UniqueOptions(builtin_options_as_unique_options, UniqueOptionsArgs) as TfLiteUniqueParams {
         /// The type of the indices: INT32 or INT64.
         idx_out_type: TensorType;
     }
 }
 
 /// The different values of a vector in the order in which they first occur, and for each element which of them it is.
-/// How many there are only the data says.
+/// Their number depends on the data.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 2)?;
     let [elements] = cx.shape_of_rank(0, "the input")?;
@@ -46,7 +42,7 @@ mod tests {
 
     #[test]
     fn an_index_per_element() {
-        let params = |idx_out_type| Params::Unique(UniqueParams { idx_out_type });
+        let params = |idx_out_type| Params::Unique(UniqueParams::default().idx_out_type(idx_out_type));
         let input = |shape: &[usize]| [Some(T::new(TensorType::Int8, shape))];
         let (long, byte) = (TensorType::Int64, TensorType::Int8);
         let inferred = infer(&UNIQUE, params(long), &input(&[7]), &[byte, long]).unwrap();

@@ -1,7 +1,6 @@
-//! Params by name, for readers that are not written in Rust or that show them.
+//! Params by name, for code that is not written in Rust and for reports.
 
-use super::{Params, TensorType, definition};
-use crate::graph::Node;
+use super::{Params, TensorType};
 
 /// The value of a param.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,13 +11,13 @@ pub enum ParamValue<'a> {
     Int(i64),
     /// A real number.
     Float(f32),
-    /// One of the format's enums: its number and its name.
+    /// A value of an enum of the schema: its number and its name.
     Enum(i64, &'static str),
     /// Text.
     Text(&'a str),
     /// Bytes.
     Bytes(&'a [u8]),
-    /// True and false ones.
+    /// Booleans.
     Bools(&'a [bool]),
     /// 32-bit whole numbers.
     Ints32(&'a [i32]),
@@ -26,12 +25,12 @@ pub enum ParamValue<'a> {
     Ints(&'a [i64]),
     /// Real numbers.
     Floats(&'a [f32]),
-    /// Values of one of the format's enums: numbers and names.
+    /// Values of an enum of the schema: numbers and names.
     Enums(Vec<(i64, &'static str)>),
 }
 
 impl ParamValue<'_> {
-    /// A whole number, a number of an enum, or 0 and 1 for false and true.
+    /// Returns a whole number, the number of an enum's value, or 0 and 1 for false and true.
     pub fn as_i64(&self) -> Option<i64> {
         match *self {
             ParamValue::Bool(b) => Some(b.into()),
@@ -40,7 +39,7 @@ impl ParamValue<'_> {
         }
     }
 
-    /// A number.
+    /// Returns a number.
     pub fn as_f64(&self) -> Option<f64> {
         match *self {
             ParamValue::Float(f) => Some(f.into()),
@@ -58,8 +57,8 @@ impl ParamValue<'_> {
         }
     }
 
-    /// A list of whole numbers.
-    pub fn as_i64s(&self) -> Option<Vec<i64>> {
+    /// Returns a list of whole numbers.
+    pub fn to_i64s(&self) -> Option<Vec<i64>> {
         Some(match self {
             ParamValue::Bytes(list) => list.iter().map(|&i| i.into()).collect(),
             ParamValue::Bools(list) => list.iter().map(|&i| i.into()).collect(),
@@ -71,80 +70,169 @@ impl ParamValue<'_> {
     }
 }
 
-impl Node {
-    /// The param `name`, as the format's options table calls it; `None` where the op has none of this name.
-    pub fn param(&self, name: &str) -> Option<ParamValue<'_>> {
-        let codec = &definition(self.op.builtin()?)?.codec;
-        (codec.get)(&self.params, name)
+/// The representation of a param's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldKind {
+    /// `bool`.
+    Bool,
+    /// `i32`.
+    Int32,
+    /// `u32`.
+    UInt32,
+    /// `i64`.
+    Int64,
+    /// `f32`.
+    Float32,
+    /// `String`.
+    Text,
+    /// `Vec<u8>`.
+    Bytes,
+    /// [`TensorType`].
+    Type,
+    /// The enum of the schema with this name.
+    Enum(&'static str),
+    /// `Vec<bool>`.
+    Bools,
+    /// `Vec<i32>`.
+    Ints32,
+    /// `Vec<i64>`.
+    Ints64,
+    /// `Vec<f32>`.
+    Floats,
+    /// Values of the enum with this name.
+    Enums(&'static str),
+}
+
+/// A param that an op does not have, or a value that the param does not take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the param {param} does not take {value}")]
+pub struct InvalidParam {
+    param: String,
+    value: String,
+}
+
+/// A params struct, by the names of its fields.
+pub(super) trait Named {
+    fn get(&self, name: &str) -> Option<ParamValue<'_>>;
+    /// `None` if there is no such field, or its type does not take the value.
+    fn set(&mut self, name: &str, value: &ParamValue<'_>) -> Option<()>;
+}
+
+impl Params {
+    /// Sets the param `name` to `value`. An enum is given by its number.
+    ///
+    /// # Errors
+    /// There is no param of this name, or it does not take the value.
+    pub fn set(&mut self, name: &str, value: &ParamValue<'_>) -> Result<(), InvalidParam> {
+        let set = self.named_mut().and_then(|params| params.set(name, value));
+        set.ok_or_else(|| {
+            let value = match value {
+                ParamValue::Int(code) | ParamValue::Enum(code, _) => code.to_string(),
+                other => format!("{other:?}"),
+            };
+            InvalidParam { param: name.into(), value }
+        })
+    }
+
+    /// Returns the param `name`; `None` if there is no such param.
+    pub fn get(&self, name: &str) -> Option<ParamValue<'_>> {
+        self.named().and_then(|params| params.get(name))
     }
 }
 
-/// A field of a params struct, as a [`ParamValue`].
-pub(super) trait Described {
+/// The type of a field of a params struct, to and from [`ParamValue`].
+pub(super) trait Described: Sized {
+    const KIND: FieldKind;
     fn describe(&self) -> ParamValue<'_>;
+    /// `None` if the type does not take the value.
+    fn parse(value: &ParamValue<'_>) -> Option<Self>;
 }
 
 macro_rules! described {
-    ($($ty:ty: $value:ident => $described:expr;)+) => {$(
+    ($($ty:ty: $kind:ident, $value:ident => $described:expr, $pattern:pat => $parsed:expr;)+) => {$(
         impl Described for $ty {
+            const KIND: FieldKind = FieldKind::$kind;
             fn describe(&self) -> ParamValue<'_> {
                 let $value = self;
                 $described
+            }
+            fn parse(value: &ParamValue<'_>) -> Option<Self> {
+                match *value {
+                    $pattern => $parsed,
+                    _ => None,
+                }
             }
         }
     )+};
 }
 described! {
-    bool: v => ParamValue::Bool(*v);
-    i32: v => ParamValue::Int((*v).into());
-    u32: v => ParamValue::Int((*v).into());
-    i64: v => ParamValue::Int(*v);
-    f32: v => ParamValue::Float(*v);
-    String: v => ParamValue::Text(v);
-    TensorType: v => ParamValue::Enum(*v as i64, v.name());
-    Vec<u8>: v => ParamValue::Bytes(v);
-    Vec<bool>: v => ParamValue::Bools(v);
-    Vec<i32>: v => ParamValue::Ints32(v);
-    Vec<i64>: v => ParamValue::Ints(v);
-    Vec<f32>: v => ParamValue::Floats(v);
+    bool: Bool, v => ParamValue::Bool(*v), ParamValue::Bool(v) => Some(v);
+    i32: Int32, v => ParamValue::Int((*v).into()), ParamValue::Int(v) => v.try_into().ok();
+    u32: UInt32, v => ParamValue::Int((*v).into()), ParamValue::Int(v) => v.try_into().ok();
+    i64: Int64, v => ParamValue::Int(*v), ParamValue::Int(v) => Some(v);
+    f32: Float32, v => ParamValue::Float(*v), ParamValue::Float(v) => Some(v);
+    String: Text, v => ParamValue::Text(v), ParamValue::Text(v) => Some(v.into());
+    TensorType: Type, v => ParamValue::Enum(*v as i64, v.name()),
+        ParamValue::Enum(v, _) | ParamValue::Int(v) => {
+            TensorType::from_schema(crate::schema::TensorType(v.try_into().ok()?))
+        };
+    Vec<u8>: Bytes, v => ParamValue::Bytes(v), ParamValue::Bytes(v) => Some(v.into());
+    Vec<bool>: Bools, v => ParamValue::Bools(v), ParamValue::Bools(v) => Some(v.into());
+    Vec<i32>: Ints32, v => ParamValue::Ints32(v), ParamValue::Ints32(v) => Some(v.into());
+    Vec<i64>: Ints64, v => ParamValue::Ints(v), ParamValue::Ints(v) => Some(v.into());
+    Vec<f32>: Floats, v => ParamValue::Floats(v), ParamValue::Floats(v) => Some(v.into());
 }
 
-/// A value of one of the format's enums.
-pub(super) trait EnumValue: Copy {
+/// An enum of the schema that a field may hold a list of.
+pub(super) trait EnumValue: Described + Copy {
+    const NAME: &'static str;
     fn code_and_name(self) -> (i64, &'static str);
 }
 
 impl<E: EnumValue> Described for Vec<E> {
+    const KIND: FieldKind = FieldKind::Enums(E::NAME);
     fn describe(&self) -> ParamValue<'_> {
         ParamValue::Enums(self.iter().map(|value| value.code_and_name()).collect())
     }
-}
-
-/// Ops without params have none of any name.
-pub(super) fn no_params<'p>(_: &'p Params, _: &str) -> Option<ParamValue<'p>> {
-    None
+    fn parse(value: &ParamValue<'_>) -> Option<Self> {
+        match value {
+            ParamValue::Enums(list) => {
+                list.iter().map(|(code, name)| E::parse(&ParamValue::Enum(*code, name))).collect()
+            }
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::BuiltinOp;
-    use crate::ops::DEFS;
+    use crate::graph::Node;
+    use crate::ops::{DEFS, definition};
+    use crate::types::BuiltinOp;
+
+    fn defaults(op: BuiltinOp) -> Params {
+        definition(op).unwrap().codec.defaults().unwrap()
+    }
 
     #[test]
-    fn every_param_of_every_op_has_a_value() {
+    fn every_param_of_every_op_is_read_and_set_by_its_name() {
         for def in DEFS {
-            let node = Node::new(def.op, 1, def.codec.defaults().unwrap(), [], []);
+            let mut params = def.codec.defaults().unwrap();
+            let given = params.clone();
             for field in def.codec.fields {
-                assert!(node.param(field.name).is_some(), "{def:?}.{}", field.name);
+                let value = given.get(field.name).unwrap();
+                params.set(field.name, &value).unwrap();
+                params.set(field.name, &ParamValue::Enum(-1, "none")).unwrap_err();
             }
-            assert_eq!(node.param("no_such_param"), None);
+            assert_eq!(params, given, "{def:?}");
+            assert_eq!(params.get("no_such_param"), None);
         }
     }
 
     #[test]
-    fn values_are_those_of_the_format() {
-        let defaults = |op| definition(op).unwrap().codec.defaults().unwrap();
+    fn values_are_those_of_the_schema() {
         let conv = Node::new(BuiltinOp::CONV_2D, 1, defaults(BuiltinOp::CONV_2D), [], []);
         assert_eq!(conv.param("padding"), Some(ParamValue::Enum(0, "SAME")));
         assert_eq!(conv.param("fused_activation_function").unwrap().as_str(), Some("NONE"));
@@ -152,6 +240,20 @@ mod tests {
         let softmax = Node::new(BuiltinOp::SOFTMAX, 1, defaults(BuiltinOp::SOFTMAX), [], []);
         assert_eq!(softmax.param("beta").unwrap().as_f64(), Some(0.0));
         let squeeze = Node::new(BuiltinOp::SQUEEZE, 1, defaults(BuiltinOp::SQUEEZE), [], []);
-        assert_eq!(squeeze.param("squeeze_dims").unwrap().as_i64s(), Some(vec![]));
+        assert_eq!(squeeze.param("squeeze_dims").unwrap().to_i64s(), Some(vec![]));
+    }
+
+    #[test]
+    fn a_value_that_the_param_does_not_take_is_an_error() {
+        let mut params = defaults(BuiltinOp::CONV_2D);
+        params.set("padding", &ParamValue::Int(1)).unwrap();
+        assert_eq!(params.get("padding").unwrap().as_str(), Some("VALID"));
+        let mut error = |name, value| params.set(name, &value).unwrap_err().to_string();
+        assert_eq!(error("padding", ParamValue::Int(3)), "the param padding does not take 3");
+        assert_eq!(
+            error("stride_w", ParamValue::Int(1 << 40)),
+            "the param stride_w does not take 1099511627776"
+        );
+        assert_eq!(error("stride", ParamValue::Bool(true)), "the param stride does not take Bool(true)");
     }
 }

@@ -3,50 +3,42 @@
 use smallvec::smallvec;
 
 use super::{
-    BuiltinOp, Codec, InferContext, InferError, InferResult, Inferred, OpDef, TensorType, always_1,
-    no_arithmetic, options,
+    Codec, InferContext, InferError, InferResult, Inferred, TensorType, always_1, no_arithmetic, options,
 };
 use crate::schema::BuiltinOptions;
 
-/// `VAR_HANDLE`.
-pub static VAR_HANDLE: OpDef = OpDef {
-    op: BuiltinOp::VAR_HANDLE,
-    family: "variables",
-    codec: VarHandleParams::CODEC,
-    infer: infer_handle,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.6.0")],
-};
+ops! {
+    VAR_HANDLE {
+        codec: VarHandleParams::CODEC,
+        infer: infer_handle,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.6.0")],
+    }
 
-/// `READ_VARIABLE`.
-pub static READ_VARIABLE: OpDef = OpDef {
-    op: BuiltinOp::READ_VARIABLE,
-    family: "variables",
-    codec: Codec::empty(BuiltinOptions::ReadVariableOptions),
-    infer: infer_read,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.6.0")],
-};
+    READ_VARIABLE {
+        codec: Codec::empty(BuiltinOptions::ReadVariableOptions),
+        infer: infer_read,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.6.0")],
+    }
 
-/// `ASSIGN_VARIABLE`.
-pub static ASSIGN_VARIABLE: OpDef = OpDef {
-    op: BuiltinOp::ASSIGN_VARIABLE,
-    family: "variables",
-    codec: Codec::empty(BuiltinOptions::AssignVariableOptions),
-    infer: infer_assign,
-    min_version: always_1,
-    multiply_adds: no_arithmetic,
-    history: &[(1, "2.6.0")],
-};
+    ASSIGN_VARIABLE {
+        codec: Codec::empty(BuiltinOptions::AssignVariableOptions),
+        infer: infer_assign,
+        min_version: always_1,
+        multiply_adds: no_arithmetic,
+        history: &[(1, "2.6.0")],
+    }
+}
 
 options! {
     /// Params of VAR_HANDLE.
-    VarHandle(VarHandleParams) in BuiltinOptions::VarHandleOptions(builtin_options_as_var_handle_options, VarHandleOptionsArgs) {
+    VarHandle(VarHandleParams) in BuiltinOptions::VarHandleOptions(builtin_options_as_var_handle_options, VarHandleOptionsArgs) as TfLiteVarHandleParams {
         /// Variables of the same name in different containers are different.
         container: String;
-        /// The name of the variable; every handle of that name stands for the same one.
+        /// The name of the variable; every handle of that name refers to the same variable.
         shared_name: String;
     }
 }
@@ -58,7 +50,8 @@ fn infer_handle(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(TensorType::Resource, declared.cloned().unwrap_or_default())])
 }
 
-/// The value of the variable. It is what the file declares; where that is a scalar, the file does not say.
+/// Infers the value of the variable, in the shape that the file declares; a declared scalar represents an unknown
+/// shape.
 fn infer_read(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     check_handle(cx)?;

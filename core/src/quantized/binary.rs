@@ -1,21 +1,21 @@
 //! ADD, SUB, MUL, DIV, SQUARED_DIFFERENCE of quantized inputs: their factors.
 
 use super::Steps;
-use crate::fixed_point::Multiplier;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::quantized::fixed_point::Multiplier;
 
 /// Inputs brought to a common scale, twice the larger of theirs, with bits to spare on the right.
 #[derive(Debug, Clone, Copy)]
 pub struct Scaled {
-    /// What stands for zero in each input.
+    /// The zero point of each input.
     pub zero_points: [i32; 2],
-    /// How far inputs are shifted before they are multiplied.
+    /// The number of bits by which inputs are shifted before they are multiplied.
     pub left_shift: u32,
-    /// What they are multiplied by.
+    /// The factors of the inputs.
     pub inputs: [Multiplier; 2],
-    /// What a result at the common scale is multiplied by.
+    /// The factor of a result at the common scale.
     pub output: Multiplier,
-    /// What stands for zero in the output.
+    /// The zero point of the output.
     pub zero_point: i32,
 }
 
@@ -51,7 +51,7 @@ impl Scaled {
         output: impl Fn(f64) -> Result<Multiplier>,
     ) -> Result<Self> {
         check([a, b], to)?;
-        // Which steps are in single precision matters for the last bit.
+        // The last bit depends on which steps are in single precision.
         let twice_max = f64::from(2.0 * a.scale.max(b.scale));
         Ok(Scaled {
             zero_points: [a.zero, b.zero],
@@ -82,7 +82,7 @@ fn check([a, b]: [Steps; 2], to: Steps) -> Result<()> {
     Ok(())
 }
 
-/// The factor of a product, found in single precision as the field does.
+/// Returns the factor of a product, found in single precision as in TFLite.
 ///
 /// # Errors
 /// As for [`Scaled::sum`].
@@ -91,7 +91,7 @@ pub fn product([a, b]: [Steps; 2], to: Steps) -> Result<Multiplier> {
     Multiplier::new((a.scale * b.scale / to.scale).into())
 }
 
-/// The factor of a quotient.
+/// Returns the factor of a quotient.
 ///
 /// # Errors
 /// For scales that fixed-point factors don't reach.
@@ -102,7 +102,7 @@ pub fn quotient([a, b]: [Steps; 2], to: Steps) -> Result<Multiplier> {
 /// For 16-bit tensors whose scales are all powers of two: how far the inputs are shifted right to get the output's scale.
 ///
 /// # Errors
-/// Where all are, but not in a way that the field's kernels take.
+/// All are, but not in a way that TFLite's kernels take.
 pub fn power_of_two_shifts([a, b]: [Steps; 2], to: Steps) -> Result<Option<[i32; 2]>> {
     let log2 = |steps: Steps| {
         let log = steps.scale.ln() * (1.0 / 2f32.ln());

@@ -2,7 +2,7 @@
 
 use super::Steps;
 
-/// Bytes of another scale or zero point than the output's: expressed anew, in float as the field does.
+/// Bytes of another scale or zero point than the output's: rescaled in float, as in TFLite.
 #[derive(Debug, Clone, Copy)]
 pub struct Rescale {
     scale: f32,
@@ -11,14 +11,14 @@ pub struct Rescale {
 }
 
 impl Rescale {
-    /// Between these; `None` where they are the same.
+    /// Between these; `None` if they are the same.
     pub fn new(from: Steps, to: Steps) -> Option<Self> {
         let scale = from.scale * (1.0 / to.scale);
         let same = (from.scale, from.zero) == (to.scale, to.zero);
         (!same).then_some(Rescale { scale, bias: -from.zero as f32 * scale, to })
     }
 
-    /// What is stored for a stored integer.
+    /// Returns the integer at the output's scale for one at the input's.
     pub fn apply(&self, value: i32) -> i32 {
         let value = (value as f32 * self.scale + self.bias).round() as i32;
         self.to.clamp(value.saturating_add(self.to.zero))

@@ -1,4 +1,4 @@
-//! Functions of one quantized value as tables, filled in floating point as the field fills them.
+//! Functions of one quantized value as tables, filled in floating point as TFLite fills them.
 
 use super::Steps;
 
@@ -15,7 +15,7 @@ pub enum Lookup {
 }
 
 impl Lookup {
-    /// The table of `f`.
+    /// Creates the table of `f`.
     pub fn new(from: Steps, to: Steps, f: impl Fn(f32) -> f32) -> Self {
         if from.is_wide() {
             return Lookup::Wide(Table16::single((from.scale, from.zero), (to.scale, to.zero), f));
@@ -28,7 +28,7 @@ impl Lookup {
         Lookup::Bytes(from.low, (from.low..=from.high).map(entry).collect())
     }
 
-    /// The function at `value`, which is one of its type.
+    /// Returns the function at `value`, which is one of its type.
     pub fn at(&self, value: i32) -> i32 {
         match self {
             Lookup::Bytes(lowest, results) => {
@@ -78,16 +78,16 @@ impl Table16 {
         double: f64;
     }
 
-    /// The 513 points, 128 values apart, from the lowest value on.
+    /// Returns the 513 points, 128 values apart, from the lowest value on.
     pub fn points(&self) -> &[i16] {
         &self.0
     }
 
-    /// The function at `value`.
+    /// Returns the function at `value`.
     pub fn at(&self, value: i16) -> i16 {
         let (value, index) = (i32::from(value), (256 + (value >> 7)) as usize);
         let base = i32::from(self.0[index]);
-        // The difference of two neighbours wraps, as the field's does.
+        // The difference of two neighbours wraps, as TFLite's does.
         let slope = i32::from(self.0[index + 1].wrapping_sub(self.0[index]));
         (base + ((slope * (value & 0x7f) + 64) >> 7)) as i16
     }
@@ -111,7 +111,7 @@ impl Default for SigmoidTable {
 }
 
 impl SigmoidTable {
-    /// The logistic function: `x` counts 1/12288, the result 1/32768.
+    /// Returns the logistic function: `x` counts 1/12288, the result 1/32768.
     pub fn logistic(&self, x: i32) -> i16 {
         let result = self.interpolated(x, 9).unwrap_or(0x7fff << 10);
         let result = if x >= 0 { result + (1 << 9) } else { (1 << 25) - result + (1 << 9) - 1 };
@@ -125,7 +125,7 @@ impl SigmoidTable {
         (result >> 8) as i16
     }
 
-    /// The value at the magnitude of `x`, of which the low `bits` bits lie between two points; `None` beyond the table.
+    /// The value at the magnitude of `x`, whose low `bits` bits are the position between two points; `None` beyond the table.
     fn interpolated(&self, x: i32, bits: u32) -> Option<i32> {
         let magnitude = x.unsigned_abs();
         let index = (magnitude >> bits) as usize;
@@ -138,7 +138,7 @@ impl SigmoidTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TensorType;
+    use crate::types::TensorType;
 
     #[test]
     fn tables_are_near_the_functions() {

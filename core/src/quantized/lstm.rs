@@ -2,17 +2,17 @@
 //! 16. A gate's two matrix products are added either with 16 bits, or, where the file gives the scales of all twelve
 //! values in between, with 8 bits.
 
-use crate::fixed_point::Multiplier;
+use crate::error::{Error, Result};
 use crate::ops::lstm::inputs::{CELL, INPUT};
-use crate::{Error, Result};
+use crate::quantized::fixed_point::Multiplier;
 
 /// Scale and zero point.
 pub type Affine = (f32, i32);
 
-/// A matrix product that is rescaled.
+/// The rescaling of a matrix product.
 #[derive(Debug, Clone, Copy)]
 pub struct Product {
-    /// What its sums are multiplied by.
+    /// The multipliers of its sums.
     pub by: Multiplier,
     /// The zero point of the vector.
     pub from: i32,
@@ -20,7 +20,7 @@ pub struct Product {
     pub to: i32,
 }
 
-/// What there is for a gate.
+/// The arithmetic of a gate.
 #[derive(Debug, Clone, Copy)]
 pub struct Gate {
     /// The product with the input.
@@ -35,7 +35,7 @@ pub struct Gate {
     pub norm: Option<(Multiplier, i32)>,
 }
 
-/// What the node says of a cell beside its operands.
+/// The params of a cell.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// How many cells it has.
@@ -72,7 +72,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// `of` has scale and zero point of an input that is there; `intermediates` those of the values in between, where
+    /// `of` has scale and zero point of an input that is given; `intermediates` those of the values in between, where
     /// the file tells them.
     ///
     /// # Errors
@@ -82,120 +82,24 @@ impl Cell {
         intermediates: &[Option<Affine>],
         settings: Settings,
     ) -> Result<Self> {
-        let narrow = match intermediates.len() {
-            5 => false,
-            12 => true,
-            n => {
-                return Err(Error::InvalidNode(format!(
-                    "an integer cell with {n} intermediates, expected 5 or 12"
-                )));
-            }
-        };
-        let between = |i: usize| {
-            let known = intermediates.get(i).copied().flatten();
-            known.filter(|(scale, _)| *scale > 0.0 && scale.is_finite()).ok_or_else(|| {
-                Error::InvalidNode(format!("intermediate {i} must have a scale and zero point"))
-            })
-        };
-        let there = |i: usize| of(i)?.ok_or_else(|| Error::InvalidNode(format!("input {i} is missing")));
-        let scale = |i: usize| -> Result<f32> { Ok(there(i)?.0) };
-        let has = |i: Option<usize>| -> Result<bool> { i.map_or(Ok(false), |i| Ok(of(i)?.is_some())) };
-        let (input_scale, input_zero) = there(INPUT)?;
-        let (last_scale, last_zero) = there(CELL.output_state)?;
-        let state_scale = scale(CELL.cell_state)?;
-        let state_exponent =
-            exponent_of(state_scale).filter(|&e| if narrow { e == -15 } else { (-15..=-9).contains(&e) });
-        let Some(state_exponent) = state_exponent else {
-            return Err(Error::Unsupported(format!("a cell state that counts {state_scale}")));
-        };
-        let normalized = has(CELL.norm[1])?;
-        if narrow && !normalized {
-            return Err(Error::Unsupported(
-                "an integer cell with 12 intermediates and no normalization".into(),
-            ));
-        }
-        let peephole = has(CELL.peephole[3])?;
-        if narrow && peephole {
-            return Err(Error::Unsupported("an integer cell with 12 intermediates and peepholes".into()));
-        }
+        let Settings { cells, outputs, output_scale, cell_clip, output_clip } = settings;
+        let scales = Scales::new(of, intermediates)?;
+        let narrow = scales.narrow;
+        let (state_scale, state_exponent) = scales.state()?;
+        let parts = scales.parts()?;
         let mut gates = [None; 4];
         for (i, gate) in gates.iter_mut().enumerate() {
-            let Some((weights, _)) = of(CELL.weights[i])? else { continue };
-            let product = |weights: f32, of: f32, from: i32, (to_scale, to): Affine| -> Result<Product> {
-                Ok(Product { by: Multiplier::new((weights * of / to_scale).into())?, from, to })
-            };
-            let recurrent = scale(CELL.recurrent[i])?;
-            let sum = match (narrow, normalized) {
-                (true, _) => between(3 * i)?,
-                (false, true) => (between(i)?.0, 0),
-                // Numbers with 3 bits before the point.
-                (false, false) => (1.0 / 4096.0, 0),
-            };
-            // The field's kernels take the cell gate's zero point for the output gate's, too.
-            let last_between = match narrow {
-                true if i == 3 => (between(11)?.0, between(7)?.1),
-                true => between(3 * i + 2)?,
-                false => sum,
-            };
-            let input_between = if narrow { between(3 * i + 1)? } else { sum };
-            let of_state = match CELL.peephole[i].filter(|_| peephole) {
-                Some(at) => {
-                    let exact = 2f64.powi(state_exponent) * f64::from(scale(at)?) / f64::from(sum.0);
-                    Multiplier::new((exact as f32).into())?
-                }
-                None => Multiplier::default(),
-            };
-            let norm = match CELL.norm[i].filter(|_| normalized) {
-                Some(at) => {
-                    let scale = scale(at)?;
-                    Some((Multiplier::new(scale.into())?, ((10000.0 * scale) as i32).max(1)))
-                }
-                None => None,
-            };
-            *gate = Some(Gate {
-                input: product(weights, input_scale, input_zero, input_between)?,
-                last: product(recurrent, last_scale, last_zero, last_between)?,
-                narrow: match narrow {
-                    true => Some([
-                        Multiplier::new((input_between.0 / sum.0).into())?,
-                        Multiplier::new((last_between.0 / sum.0).into())?,
-                    ]),
-                    false => None,
-                },
-                peephole: of_state,
-                norm,
-            });
+            *gate = scales.gate(i, parts, state_exponent)?;
         }
-        let Settings { cells, outputs, output_scale, cell_clip, output_clip } = settings;
-        let projection = of(CELL.projection)?;
-        if peephole && outputs > cells {
+        if narrow {
+            imitate_narrow_defects(&mut gates);
+        }
+        if parts.peephole && outputs > cells {
             return Err(Error::Unsupported(format!("peepholes with {outputs} outputs of {cells} cells")));
         }
-        let hidden_scale = if narrow { 2f32.powi(-15) } else { between(4)?.0 };
+        let (hidden_scale, hidden_zero) = if narrow { (2f32.powi(-15), 0) } else { scales.between(4)? };
         let of_hidden = 2f64.powi(-15) / f64::from(hidden_scale) * 2f64.powi(-15);
-        let of_projection = match projection {
-            Some((weights, _)) => {
-                let product = match narrow {
-                    true => (f64::from(weights) * 2f64.powi(-15) / f64::from(last_scale)) as f32,
-                    false => weights * hidden_scale / last_scale,
-                };
-                Some(Multiplier::new(product.into())?)
-            }
-            None if narrow => {
-                let text = "an integer cell with 12 intermediates and no projection";
-                return Err(Error::Unsupported(text.into()));
-            }
-            None => None,
-        };
-        if narrow {
-            // The field's kernel couples input and forget gate whatever the file says. For the output gate it takes the
-            // shift of the forget gate's last output for the multiplier of its own.
-            gates[0] = None;
-            let shift = gates[1].and_then(|gate| gate.narrow).map_or(0, |[_, of_last]| of_last.shift);
-            if let Some(Gate { narrow: Some([_, of_last]), .. }) = &mut gates[3] {
-                of_last.multiplier = shift;
-            }
-        }
+        let projection = scales.projection(hidden_scale)?;
         let clipped = |limit: f32, scale: f32, most: f32| {
             if limit > 0.0 { (limit / scale).min(most) as i32 } else { 0 }
         };
@@ -207,11 +111,173 @@ impl Cell {
                 false => clipped(cell_clip, state_scale, 32767.0),
             },
             output_clip: clipped(output_clip, output_scale, 127.0),
-            hidden: (Multiplier::new((of_hidden as f32).into())?, if narrow { 0 } else { between(4)?.1 }),
-            projection: of_projection,
-            output_zero: last_zero,
+            hidden: (Multiplier::new((of_hidden as f32).into())?, hidden_zero),
+            projection,
+            output_zero: scales.last.1,
             narrow,
         })
+    }
+}
+
+/// TFLite's kernel for 12 intermediates couples input and forget gate whatever the operands are. For the output gate it
+/// takes the shift of the forget gate's last output for the multiplier of its own.
+fn imitate_narrow_defects(gates: &mut [Option<Gate>; 4]) {
+    gates[0] = None;
+    let shift = gates[1].and_then(|gate| gate.narrow).map_or(0, |[_, of_last]| of_last.shift);
+    if let Some(Gate { narrow: Some([_, of_last]), .. }) = &mut gates[3] {
+        of_last.multiplier = shift;
+    }
+}
+
+/// The optional parts of a cell.
+#[derive(Clone, Copy)]
+struct Parts {
+    normalized: bool,
+    peephole: bool,
+}
+
+/// The scales and zero points of a cell's operands and intermediates.
+struct Scales<'a, F> {
+    of: F,
+    intermediates: &'a [Option<Affine>],
+    /// Whether gates are added with 8 bits.
+    narrow: bool,
+    input: Affine,
+    /// Of the last output.
+    last: Affine,
+}
+
+impl<'a, F: Fn(usize) -> Result<Option<Affine>>> Scales<'a, F> {
+    fn new(of: F, intermediates: &'a [Option<Affine>]) -> Result<Self> {
+        let narrow = match intermediates.len() {
+            5 => false,
+            12 => true,
+            n => {
+                return Err(Error::InvalidNode(format!(
+                    "an integer cell with {n} intermediates, expected 5 or 12"
+                )));
+            }
+        };
+        let mut scales =
+            Scales { of, intermediates, narrow, input: Affine::default(), last: Affine::default() };
+        scales.input = scales.required(INPUT)?;
+        scales.last = scales.required(CELL.output_state)?;
+        Ok(scales)
+    }
+
+    /// Returns scale and zero point of an intermediate.
+    fn between(&self, i: usize) -> Result<Affine> {
+        let known = self.intermediates.get(i).copied().flatten();
+        known
+            .filter(|(scale, _)| *scale > 0.0 && scale.is_finite())
+            .ok_or_else(|| Error::InvalidNode(format!("intermediate {i} must have a scale and zero point")))
+    }
+
+    /// Returns scale and zero point of an input.
+    fn required(&self, i: usize) -> Result<Affine> {
+        (self.of)(i)?.ok_or_else(|| Error::InvalidNode(format!("input {i} is missing")))
+    }
+
+    fn scale(&self, i: usize) -> Result<f32> {
+        Ok(self.required(i)?.0)
+    }
+
+    fn has(&self, i: Option<usize>) -> Result<bool> {
+        i.map_or(Ok(false), |i| Ok((self.of)(i)?.is_some()))
+    }
+
+    /// Returns the scale of the cell state, and its exponent.
+    fn state(&self) -> Result<(f32, i32)> {
+        let scale = self.scale(CELL.cell_state)?;
+        let supported = |e: i32| if self.narrow { e == -15 } else { (-15..=-9).contains(&e) };
+        match exponent_of(scale).filter(|&e| supported(e)) {
+            Some(exponent) => Ok((scale, exponent)),
+            None => Err(Error::Unsupported(format!("a cell state that counts {scale}"))),
+        }
+    }
+
+    /// Returns the optional parts of the cell, if they go together.
+    fn parts(&self) -> Result<Parts> {
+        let normalized = self.has(CELL.norm[1])?;
+        if self.narrow && !normalized {
+            return Err(Error::Unsupported(
+                "an integer cell with 12 intermediates and no normalization".into(),
+            ));
+        }
+        let peephole = self.has(CELL.peephole[3])?;
+        if self.narrow && peephole {
+            return Err(Error::Unsupported("an integer cell with 12 intermediates and peepholes".into()));
+        }
+        Ok(Parts { normalized, peephole })
+    }
+
+    /// Returns the arithmetic of gate `i`; `None` if the cell does not have the gate.
+    fn gate(&self, i: usize, parts: Parts, state_exponent: i32) -> Result<Option<Gate>> {
+        let Some((weights, _)) = (self.of)(CELL.weights[i])? else { return Ok(None) };
+        let product = |weights: f32, (of, from): Affine, (to_scale, to): Affine| -> Result<Product> {
+            Ok(Product { by: Multiplier::new((weights * of / to_scale).into())?, from, to })
+        };
+        let recurrent = self.scale(CELL.recurrent[i])?;
+        let sum = match (self.narrow, parts.normalized) {
+            (true, _) => self.between(3 * i)?,
+            (false, true) => (self.between(i)?.0, 0),
+            // Numbers with 3 bits before the point.
+            (false, false) => (1.0 / 4096.0, 0),
+        };
+        // TFLite's kernels take the cell gate's zero point for the output gate's, too.
+        let last_between = match self.narrow {
+            true if i == 3 => (self.between(11)?.0, self.between(7)?.1),
+            true => self.between(3 * i + 2)?,
+            false => sum,
+        };
+        let input_between = if self.narrow { self.between(3 * i + 1)? } else { sum };
+        let peephole = match CELL.peephole[i].filter(|_| parts.peephole) {
+            Some(at) => {
+                let exact = 2f64.powi(state_exponent) * f64::from(self.scale(at)?) / f64::from(sum.0);
+                Multiplier::new((exact as f32).into())?
+            }
+            None => Multiplier::default(),
+        };
+        let norm = match CELL.norm[i].filter(|_| parts.normalized) {
+            Some(at) => {
+                let scale = self.scale(at)?;
+                Some((Multiplier::new(scale.into())?, ((10000.0 * scale) as i32).max(1)))
+            }
+            None => None,
+        };
+        let narrow = match self.narrow {
+            true => Some([
+                Multiplier::new((input_between.0 / sum.0).into())?,
+                Multiplier::new((last_between.0 / sum.0).into())?,
+            ]),
+            false => None,
+        };
+        Ok(Some(Gate {
+            input: product(weights, self.input, input_between)?,
+            last: product(recurrent, self.last, last_between)?,
+            narrow,
+            peephole,
+            norm,
+        }))
+    }
+
+    /// Returns the multiplier from the sums of the projection to the output.
+    fn projection(&self, hidden_scale: f32) -> Result<Option<Multiplier>> {
+        let last_scale = self.last.0;
+        match (self.of)(CELL.projection)? {
+            Some((weights, _)) => {
+                let product = match self.narrow {
+                    true => (f64::from(weights) * 2f64.powi(-15) / f64::from(last_scale)) as f32,
+                    false => weights * hidden_scale / last_scale,
+                };
+                Ok(Some(Multiplier::new(product.into())?))
+            }
+            None if self.narrow => {
+                let text = "an integer cell with 12 intermediates and no projection";
+                Err(Error::Unsupported(text.into()))
+            }
+            None => Ok(None),
+        }
     }
 }
 
@@ -230,19 +296,19 @@ pub fn tanh_of_float(x: i16, exponent: i32) -> i16 {
     saturate(((f32::from(x) * 2f32.powi(exponent)).tanh() * 32768.0) as i32)
 }
 
-/// The logistic function, in floating point, of a number that counts 2⁻¹²; the result counts 2⁻¹⁵.
+/// Returns the logistic function, in floating point, of a number that counts 2⁻¹²; the result counts 2⁻¹⁵.
 pub fn logistic_of_float(x: i16) -> i16 {
     let x = f32::from(x) * 2f32.powi(-12);
     saturate((1.0 / (1.0 + (-x).exp()) * 32768.0) as i32)
 }
 
-/// The scale of the factors of a normalization in floating point, and that of its biases.
+/// Returns the scale of the factors of a normalization in floating point, and that of its biases.
 pub fn norm_scales(scale: Multiplier) -> [f32; 2] {
     let scale = (f64::from(scale.multiplier) * 2f64.powi(scale.shift - 31)) as f32;
     [scale, 2f32.powi(-10) * scale]
 }
 
-/// The scale of the factors of a normalization in integers: of results that count 2⁻¹².
+/// Returns the scale of the factors of a normalization in integers: of results that count 2⁻¹².
 pub fn norm_factor(scale: Multiplier) -> Multiplier {
     Multiplier { shift: scale.shift + 12, ..scale }
 }

@@ -1,14 +1,16 @@
 //! The arithmetic of quantized ops that is not fixed-point multiplication: what kernels prepare, and functions of one
-//! value as a whole. Whoever runs an op, on whatever device, takes it from here, and so computes the very same integers.
+//! value as a whole. Kernels on every device take it from here, so that all of them compute the same integers.
 //!
 //! Files are named like the families of ops whose arithmetic they hold.
 
-use crate::fixed_point::{Multiplier, doubling_high_mul, rounding_shift_right, saturating_shl};
+use crate::error::{Error, Result};
 use crate::ops::Activation;
-use crate::{Error, Result, TensorType};
+use crate::quantized::fixed_point::{Multiplier, doubling_high_mul, rounding_shift_right, saturating_shl};
+use crate::types::TensorType;
 
 pub mod binary;
 pub mod concatenation;
+pub mod fixed_point;
 pub mod lookup;
 pub mod lstm;
 pub mod real;
@@ -18,12 +20,12 @@ pub mod sigmoid;
 pub mod softmax;
 pub mod unary;
 
-/// What the integers of a tensor stand for: `scale * (integer - zero)`.
+/// The quantization of a tensor: an integer represents `scale * (integer - zero)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Steps {
     /// One step.
     pub scale: f32,
-    /// What stands for zero.
+    /// The integer that represents zero.
     pub zero: i32,
     /// The lowest integer.
     pub low: i32,
@@ -43,20 +45,20 @@ impl Steps {
         Some(Steps { scale, zero, low, high })
     }
 
-    /// Whether the integers have 16 bits.
+    /// Returns whether the integers have 16 bits.
     pub fn is_wide(self) -> bool {
         self.high.saturating_sub(self.low) > 255
     }
 
-    /// The nearest integer of the type.
+    /// Returns the nearest integer of the type.
     pub fn clamp(self, value: i32) -> i32 {
         value.max(self.low).min(self.high)
     }
 
-    /// What a result may be after an activation.
+    /// Returns the range of results after an activation.
     ///
     /// # Errors
-    /// For an activation that is no clamp.
+    /// For an activation that is not a clamp.
     pub fn range(self, activation: Activation) -> Result<(i32, i32)> {
         match activation.clamp() {
             Some((low, high)) => Ok(self.between(low, high)),
@@ -64,7 +66,7 @@ impl Steps {
         }
     }
 
-    /// The integers nearest to two real numbers, within the type. The higher wins where they cross.
+    /// Returns the integers nearest to two real numbers, within the type. The higher wins where they cross.
     pub(crate) fn between(self, low: f32, high: f32) -> (i32, i32) {
         let quantize = |real: f32| self.zero.saturating_add((real / self.scale).round() as i32);
         let low = if low.is_finite() { quantize(low).max(self.low) } else { self.low };
@@ -76,7 +78,7 @@ impl Steps {
 /// Demands zero points of 0, as the 16-bit kernels do.
 ///
 /// # Errors
-/// Where they are not.
+/// If they are not.
 pub fn symmetric(from: Steps, to: Steps) -> Result<()> {
     if (from.zero, to.zero) == (0, 0) {
         return Ok(());
@@ -92,7 +94,7 @@ pub fn reciprocal(x: i32) -> (i32, i32) {
 }
 
 /// `1 / (1 + x)` for `x` in `0..1`, both as fractions of 31 bits: three steps of Newton's method in the arithmetic
-/// of the field's fixed-point library.
+/// of TFLite's fixed-point library.
 pub fn one_over_one_plus(x: i32) -> i32 {
     // Numbers with 29 bits after the point.
     const FORTY_EIGHT_17THS: i32 = 1_515_870_810;

@@ -1,27 +1,27 @@
 //! MEAN and SUM of quantized elements: what is made of their sum.
 
 use super::Steps;
-use crate::Result;
-use crate::fixed_point::Multiplier;
+use crate::error::Result;
+use crate::quantized::fixed_point::Multiplier;
 
-/// What makes means of sums.
+/// Turns quantized sums into quantized means.
 #[derive(Debug, Clone, Copy)]
 pub struct Mean {
-    /// What a sum is multiplied by.
+    /// The factor of a sum.
     pub multiplier: Multiplier,
     /// Taken off the sum.
     pub before: i32,
     /// Added to the result.
     pub after: i32,
-    /// Of so many neighbouring results the first ones, which are so many, are rounded upwards.
+    /// The size of a group of neighbouring results, and how many of the first of them are rounded upwards.
     pub up: [usize; 2],
     to: Steps,
     count: usize,
 }
 
 impl Mean {
-    /// Of `count` elements each. Height and width of a kept-dimensions 8-bit image have arithmetic of their own in the
-    /// field, where the image has so many channels: one factor for scale and count, found in single precision, and
+    /// Of `count` elements each. Height and width of a kept-dimensions 8-bit image have arithmetic of their own in
+    /// TFLite, where `channels` is the number of channels: one factor for scale and count, found in single precision, and
     /// channels in blocks of 16, which round halves upwards.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Mean {
         Ok(Mean { multiplier, before, after: to.zero, up: [1, 0], to, count })
     }
 
-    /// The mean that is number `i` of the results, of this sum.
+    /// Returns the mean that is number `i` of the results, of this sum.
     pub fn of(&self, i: usize, sum: i32) -> i32 {
         if self.count == 0 {
             return self.to.clamp(0);
@@ -51,7 +51,7 @@ impl Mean {
     }
 }
 
-/// A factor that also divides by `count`: as many bits are gained by shifting left first as the factor has to spare.
+/// Returns a factor that also divides by `count`. Shifting left first preserves the bits that the factor does not use.
 fn divided(m: Multiplier, count: usize) -> Multiplier {
     let bits = count.checked_ilog2().unwrap_or(0) as i32;
     let shift = bits.min(32).min(31 + m.shift);
@@ -59,8 +59,8 @@ fn divided(m: Multiplier, count: usize) -> Multiplier {
     Multiplier { multiplier: multiplier as i32, shift: m.shift - shift }
 }
 
-/// What a product of `count` quantized integers is multiplied by after each factor: each is brought to the root of the
-/// output's scale, so that the product stays in range.
+/// Returns the multiplier after each factor of a product of `count` quantized integers: each is brought to the root of
+/// the output's scale, so that the product stays in range.
 ///
 /// # Errors
 /// For scales that fixed-point factors don't reach.
@@ -69,10 +69,10 @@ pub fn product_factor(from: f32, to: f32, count: usize) -> Result<Multiplier> {
     Multiplier::new(f64::from(from) / root)
 }
 
-/// What makes quantized sums of sums: rescaled in single precision, as the field does.
+/// Turns sums of quantized integers into quantized sums: rescaled in single precision, as in TFLite.
 #[derive(Debug, Clone, Copy)]
 pub struct Sum {
-    /// What a sum is multiplied by.
+    /// The factor of a sum.
     pub scale: f32,
     /// And what is added then.
     pub bias: f32,
@@ -86,7 +86,7 @@ impl Sum {
         Sum { scale, bias: -from.zero as f32 * scale * count as f32, to }
     }
 
-    /// What is stored for this sum.
+    /// Returns the stored integer for this sum.
     pub fn of(&self, sum: i32) -> i32 {
         let value = (sum as f32 * self.scale + self.bias).round() as i32;
         self.to.clamp(value.saturating_add(self.to.zero))

@@ -2,32 +2,42 @@
 
 use crate::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
 
-/// Where an output row or column lies between two of the input.
+/// The position of an output row or column between two of the input.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tap<F> {
     /// The one in front.
     pub low: usize,
     /// The one behind.
     pub high: usize,
-    /// How far beyond `low`, in pixels.
+    /// The distance from `low`, in pixels.
     pub fraction: F,
 }
 
 /// In single precision: of floats and unsigned bytes.
-pub fn float_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<f32>> {
+pub fn float_taps(
+    p: &ResizeBilinearParams,
+    from: usize,
+    to: usize,
+) -> impl ExactSizeIterator<Item = Tap<f32>> + use<> {
+    let (half_pixel_centers, last) = (p.half_pixel_centers, from.saturating_sub(1));
     let scale =
         if p.align_corners && to > 1 { (from - 1) as f32 / (to - 1) as f32 } else { from as f32 / to as f32 };
-    let tap = |i: usize| {
-        let at = if p.half_pixel_centers { (i as f32 + 0.5) * scale - 0.5 } else { i as f32 * scale };
-        let low = (at.floor().max(0.0) as usize).min(from - 1);
-        let high = (at.ceil().max(0.0) as usize).min(from - 1);
+    let tap = move |i: usize| {
+        let at = if half_pixel_centers { (i as f32 + 0.5) * scale - 0.5 } else { i as f32 * scale };
+        let low = (at.floor().max(0.0) as usize).min(last);
+        let high = (at.ceil().max(0.0) as usize).min(last);
         Tap { low, high, fraction: at - low as f32 }
     };
-    (0..to).map(tap).collect()
+    (0..to).map(tap)
 }
 
 /// Positions with ten bits after the point: of signed integers.
-pub fn fixed_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<i64>> {
+pub fn fixed_taps(
+    p: &ResizeBilinearParams,
+    from: usize,
+    to: usize,
+) -> impl ExactSizeIterator<Item = Tap<i64>> + use<> {
+    let half_pixel_centers = p.half_pixel_centers;
     const ONE: i64 = 1 << 10;
     let (size, last) = (from as i64, from - 1);
     let scale = if p.align_corners && to > 1 {
@@ -36,20 +46,27 @@ pub fn fixed_taps(p: &ResizeBilinearParams, from: usize, to: usize) -> Vec<Tap<i
     } else {
         (ONE * size + to as i64 / 2) / to as i64
     };
-    let tap = |i: usize| {
-        let at = i as i64 * scale + if p.half_pixel_centers { scale / 2 - ONE / 2 } else { 0 };
+    let tap = move |i: usize| {
+        let at = i as i64 * scale + if half_pixel_centers { scale / 2 - ONE / 2 } else { 0 };
         let low = ((at / ONE).max(0) as usize).min(last);
         let high = (((at + ONE - 1) / ONE).max(0) as usize).min(last);
         Tap { low, high, fraction: at - ONE * low as i64 }
     };
-    (0..to).map(tap).collect()
+    (0..to).map(tap)
 }
 
-/// Which row or column of the input each of the output repeats; `bytes` where elements have 8 bits.
-pub fn nearest(p: &ResizeNearestNeighborParams, bytes: bool, from: usize, to: usize) -> Vec<usize> {
-    // Bytes have a path of their own in the field, which finds positions in fixed point.
+/// Returns the row or column of the input that each row or column of the output repeats. With `bytes`, elements have 8
+/// bits.
+pub fn nearest(
+    p: &ResizeNearestNeighborParams,
+    bytes: bool,
+    from: usize,
+    to: usize,
+) -> impl ExactSizeIterator<Item = usize> + use<> {
+    let p = p.clone();
+    // TFLite's kernel for bytes finds positions in fixed point.
     let fixed = bytes && !p.align_corners && !p.half_pixel_centers;
-    (0..to).map(|i| if fixed { nearest_fixed(i, from, to) } else { nearest_float(p, i, from, to) }).collect()
+    (0..to).map(move |i| if fixed { nearest_fixed(i, from, to) } else { nearest_float(&p, i, from, to) })
 }
 
 fn nearest_float(p: &ResizeNearestNeighborParams, i: usize, from: usize, to: usize) -> usize {

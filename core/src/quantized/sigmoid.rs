@@ -1,7 +1,7 @@
-//! `exp`, `tanh` and the logistic function in fixed point, bit-exact with the field's fixed-point library.
+//! `exp`, `tanh` and the logistic function in fixed point, bit-exact with TFLite's fixed-point library.
 //!
 //! A number is an integer of `BITS` bits, 16 or 32, of which `INTEGER` count whole units; the rest, but for the sign,
-//! are its fraction. Results are fractions: all bits but the sign lie behind the point.
+//! are its fraction. Results are fractions: all bits but the sign are behind the point.
 
 /// `tanh(x)`.
 pub fn tanh<const BITS: u32>(x: i32, integer: u32) -> i32 {

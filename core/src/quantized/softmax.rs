@@ -2,15 +2,15 @@
 
 use super::Steps;
 use super::lookup::Table16;
-use crate::fixed_point::Multiplier;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::quantized::fixed_point::Multiplier;
 
 /// `exp` of each difference that two 8-bit values can have, times `scale`.
 pub fn exp_table(scale: f32) -> Vec<f32> {
     (0..=255u8).map(|difference| (-scale * f32::from(difference)).exp()).collect()
 }
 
-/// What SOFTMAX of 16 bits looks up.
+/// The tables of 16-bit SOFTMAX.
 #[derive(Debug, Clone)]
 pub struct Wide {
     /// `exp` over `[-10, 0]`.
@@ -46,7 +46,7 @@ impl Wide {
 /// Demands the scale, but for a thousandth, and the zero point that the op's results always have.
 ///
 /// # Errors
-/// Where they are others.
+/// If they are others.
 pub fn check_output(to: Steps, scale: f32, zero: i32) -> Result<()> {
     if to.zero == zero && (to.scale - scale).abs() <= 0.001 * scale {
         return Ok(());

@@ -2,10 +2,10 @@
 
 use super::lookup::{Lookup, SigmoidTable};
 use super::{Steps, inverse_root, real, sigmoid, symmetric};
-use crate::fixed_point::{HardSwish, Multiplier};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::quantized::fixed_point::{HardSwish, Multiplier};
 
-/// What input values are multiplied by.
+/// The multiplier of input values.
 fn ratio(from: Steps, to: Steps) -> Result<Multiplier> {
     Multiplier::new((from.scale / to.scale).into())
 }
@@ -77,7 +77,7 @@ pub fn exp(from: Steps, to: Steps) -> Result<Lookup> {
     Ok(Lookup::new(from, to, f32::exp))
 }
 
-/// LOG. What has no logarithm gives the lowest value.
+/// LOG. Values without a logarithm give the lowest integer.
 ///
 /// # Errors
 /// As for [`abs`].
@@ -114,11 +114,11 @@ pub fn sqrt(from: Steps, to: Steps) -> Result<impl Fn(i32) -> i32> {
 pub enum Rsqrt {
     /// In fixed point, of 8 bits.
     Bytes {
-        /// Of the input.
+        /// The quantization of the input.
         from: Steps,
-        /// Of the output.
+        /// The quantization of the output.
         to: Steps,
-        /// What a root without scale is multiplied by, but for the bits that are carried behind its point.
+        /// The multiplier of a root without scale, but for the bits that are carried behind its point.
         last: Multiplier,
     },
     /// By a table, of 16 bits.
@@ -145,7 +145,7 @@ impl Rsqrt {
         Ok(Rsqrt::Bytes { from, to, last })
     }
 
-    /// The function at `value`, which is one of its type.
+    /// Returns the function at `value`, which is one of its type.
     pub fn at(&self, value: i32) -> i32 {
         let (from, to, last) = match self {
             Rsqrt::Wide(table) => return table.at(value),
@@ -164,11 +164,11 @@ impl Rsqrt {
 /// LOGISTIC or TANH.
 #[derive(Debug, Clone)]
 pub enum Sigmoid {
-    /// Of 8 bits.
+    /// Of 8-bit integers.
     Bytes(Lookup),
-    /// Of 16 bits whose scale is a power of two: as fixed point with 3 whole bits, after this shift.
+    /// Of 16-bit integers whose scale is a power of two: as fixed point with 3 integer bits, after this shift.
     Fixed(bool, i32),
-    /// Of 16 bits, rescaled to the table's unit of 1/12288.
+    /// Of 16-bit integers, rescaled to the table's unit of 1/12288.
     Scaled(bool, Unit, SigmoidTable),
 }
 
@@ -214,7 +214,7 @@ impl Sigmoid {
         Ok(Sigmoid::Scaled(tanh, Unit::new(from.scale)?, SigmoidTable::default()))
     }
 
-    /// The function at `value`, which is one of its type.
+    /// Returns the function at `value`, which is one of its type.
     pub fn at(&self, value: i32) -> i32 {
         match self {
             Sigmoid::Bytes(table) => table.at(value),

@@ -6,8 +6,9 @@ use std::ops::Range;
 
 use super::data::ALIGNMENT;
 use super::subgraph_builder::SubgraphBuilder;
+use super::versions::{MIN_RUNTIME, stamp_runtime, stamped};
 use crate::error::{Error, Result};
-use crate::graph::{Model, NodeId, Signature, TensorId};
+use crate::graph::{Model, ModelBytes, ModelDraft, NodeId, Signature, TensorId};
 use crate::ops::Params;
 
 /// Makes a model: subgraphs of tensors and nodes, entry points and metadata.
@@ -31,7 +32,7 @@ use crate::ops::Params;
 ///     .node(BuiltinOp::FULLY_CONNECTED, FullyConnectedParams::default())
 ///     .inputs([x, weights, bias])
 ///     .output("scores");
-/// let softmax = SoftmaxParams { beta: 1.0 };
+/// let softmax = SoftmaxParams::default().beta(1.0);
 /// let probabilities = graph.node(BuiltinOp::SOFTMAX, softmax).inputs([scores]).output("probabilities");
 /// graph.outputs([probabilities]);
 ///
@@ -41,7 +42,7 @@ use crate::ops::Params;
 ///     .signature("serving_default", 0, [("x", x)], [("probabilities", probabilities)])
 ///     .build()?;
 ///
-/// assert_eq!(*model.subgraphs[0].tensor(probabilities).shape, [1, 3]);
+/// assert_eq!(**model.subgraphs()[0].tensor(probabilities).shape(), [1, 3]);
 /// assert_eq!(model.min_runtime_version(), Some("1.5.0"));
 /// let file: Vec<u8> = model.to_bytes()?;
 /// # assert_eq!(&file[4..8], b"TFL3");
@@ -56,12 +57,12 @@ pub struct ModelBuilder {
 }
 
 impl ModelBuilder {
-    /// A model without anything.
+    /// Creates an empty model.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says what the model is.
+    /// Sets the description of the model.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = text.into();
@@ -86,7 +87,7 @@ impl ModelBuilder {
     ) -> Self {
         let inputs = inputs.into_iter().map(|(name, id)| (name.to_owned(), id)).collect();
         let outputs = outputs.into_iter().map(|(name, id)| (name.to_owned(), id)).collect();
-        self.signatures.push(Signature { key: key.into(), subgraph, inputs, outputs });
+        self.signatures.push(Signature::new(key, subgraph, inputs, outputs));
         self
     }
 
@@ -97,7 +98,7 @@ impl ModelBuilder {
         self
     }
 
-    /// The model. Its bytes are those of a `.tflite` file.
+    /// Returns the model. Its bytes are those of a `.tflite` file.
     ///
     /// # Errors
     /// The first thing that was wrong while making a subgraph, what loading would find wrong with the file, or a
@@ -115,23 +116,24 @@ impl ModelBuilder {
             })?;
             let (mut subgraph, bytes) = (parts.subgraph, parts.bytes);
             let at = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
-            for tensor in &mut subgraph.tensors {
-                tensor.data = tensor.data.as_ref().map(|range| data.add(at(range)));
+            for tensor in subgraph.tensors_mut() {
+                tensor.set_data(tensor.data().map(|range| data.add(at(&range))));
             }
-            for node in &mut subgraph.nodes {
-                node.custom_options = data.add(at(&node.custom_options));
+            for node in subgraph.nodes_mut() {
+                node.set_custom_options(data.add(at(&node.custom_options())));
             }
             explicit.extend(parts.versions.into_iter().map(|(node, version)| ((s, NodeId(node)), version)));
             subgraphs.push(subgraph);
         }
         let metadata = self.metadata.into_iter().map(|(name, bytes)| (name, data.add(&bytes))).collect();
-        let mut model = Model::from_subgraphs(data.bytes, subgraphs)?;
-        (model.description, model.signatures, model.metadata) = (self.description, self.signatures, metadata);
-        model.stamp(&explicit)?;
-        if model.min_runtime_version().is_none() {
-            model.stamp_runtime();
+        let mut draft = ModelDraft::new(ModelBytes::new(data.bytes), subgraphs);
+        (draft.description, draft.signatures, draft.metadata) = (self.description, self.signatures, metadata);
+        let named = draft.metadata.iter().any(|(name, _)| name == MIN_RUNTIME);
+        let mut draft = stamped(draft.verify()?, &explicit)?.into_draft();
+        if !named {
+            stamp_runtime(&mut draft);
         }
-        model.reloaded()
+        draft.verify()?.reloaded()
     }
 }
 
@@ -142,9 +144,9 @@ fn with_bodies(mut subgraphs: Vec<SubgraphBuilder>) -> Vec<SubgraphBuilder> {
         let bodies = std::mem::take(&mut builder.bodies);
         for (node, body) in bodies {
             let index = subgraphs.len();
-            let node = subgraphs.get_mut(s).and_then(|builder| builder.subgraph.nodes.get_mut(node));
-            if let Some(Params::StableHLOComposite(params)) = node.map(|node| &mut node.params) {
-                // There cannot be so many; if there were, loading would find that the subgraph does not exist.
+            let node = subgraphs.get_mut(s).and_then(|builder| builder.subgraph.nodes_mut().get_mut(node));
+            if let Some(Params::StableHLOComposite(params)) = node.map(|node| node.params_mut()) {
+                // An index that does not fit would be out of range, which verification refuses.
                 params.decomposition_subgraph_index = i32::try_from(index).unwrap_or(i32::MAX);
             }
             subgraphs.push(body);

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use super::*;
 use crate::graph::{ModelBytes, NodeId, VariantType};
 use crate::ops::Activation;
@@ -8,9 +6,9 @@ use crate::ops::control_flow::{CallOnceParams, IfParams, StableHLOCompositeParam
 use crate::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use crate::ops::reshape::ReshapeParams;
 use crate::ops::split::SplitParams;
-use crate::quantization::{Affine, MinMax, Quantization};
-use crate::sparsity::{Level, Sparsity};
 use crate::types::TensorType::{self, Bool, Float32, Int4, Int8, Int32, Resource, String as Text, Variant};
+use crate::types::quantization::{Affine, MinMax, Quantization};
+use crate::types::sparsity::{Level, Sparsity};
 
 fn add() -> Params {
     AddParams::default().into()
@@ -25,7 +23,7 @@ fn error(graph: SubgraphBuilder) -> String {
 }
 
 fn versions(model: &Model) -> Vec<u32> {
-    model.subgraphs.iter().flat_map(|g| &g.nodes).map(|n| n.version).collect()
+    model.subgraphs().iter().flat_map(|g| g.nodes()).map(|n| n.version()).collect()
 }
 
 /// Two additions of which the second is over integers.
@@ -46,8 +44,7 @@ fn versions_are_the_lowest_that_are_enough_for_all_nodes_of_an_op() {
     let x = graph.input("x", Float32, [1, 8, 8, 2]);
     let weights = graph.constant("weights", [1, 3, 3, 2], &[1f32; 18]);
     let bias = graph.constant("bias", [2], &[0f32; 2]);
-    let mut params =
-        DepthwiseConv2DParams { depth_multiplier: 1, stride_w: 1, stride_h: 1, ..Default::default() };
+    let mut params = DepthwiseConv2DParams::default().depth_multiplier(1).stride_w(1).stride_h(1);
     let mut convolve = |x, params: &DepthwiseConv2DParams, name| {
         graph.node(BuiltinOp::DEPTHWISE_CONV_2D, params.clone()).inputs([x, weights, bias]).output(name)
     };
@@ -59,7 +56,7 @@ fn versions_are_the_lowest_that_are_enough_for_all_nodes_of_an_op() {
     assert_eq!(versions(&model), [2, 2]);
     assert_eq!(model.min_runtime_version(), Some("1.12.0"));
     assert_eq!(model.metadata("min_runtime_version").map(<[u8]>::len), Some(16));
-    let shape = &model.subgraphs[0].tensor(z).shape;
+    let shape = model.subgraphs()[0].tensor(z).shape();
     assert_eq!(**shape, [1, 8, 8, 2]);
 
     assert_eq!(versions(&one(two_additions()).unwrap()), [2, 2]);
@@ -81,13 +78,8 @@ fn a_given_version_is_kept_or_refused() {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", Float32, [1, 8, 8, 1]);
     let weights = graph.constant("weights", [1, 3, 3, 1], &[1f32; 9]);
-    let params = DepthwiseConv2DParams {
-        depth_multiplier: 1,
-        stride_w: 1,
-        stride_h: 1,
-        dilation_w_factor: 2,
-        ..Default::default()
-    };
+    let params =
+        DepthwiseConv2DParams::default().depth_multiplier(1).stride_w(1).stride_h(1).dilation_w_factor(2);
     let y = graph.node(BuiltinOp::DEPTHWISE_CONV_2D, params).version(1).inputs([x, weights]).output("y");
     graph.outputs([y]);
     let message = error(graph);
@@ -124,7 +116,7 @@ fn all_that_a_tensor_can_say_is_kept() {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", Float32, [1, 2]);
     graph.resizable(x, [None, Some(2)]);
-    graph.change(x, |t| t.min_max = Some(Arc::new(MinMax::new(vec![-1.0], vec![1.0]))));
+    graph.change(x, |t| t.set_min_max(Some(MinMax::new(vec![-1.0], vec![1.0]))));
     let channels = graph.constant("channels", [2, 1], &[1i8, 2]);
     let affine = Affine { scales: vec![0.5, 0.25], zero_points: vec![0, 0].into(), dimension: 0 };
     graph.quantize(channels, Quantization::Affine(affine));
@@ -137,7 +129,7 @@ fn all_that_a_tensor_can_say_is_kept() {
     let texts = graph.strings("texts", [3], &["one", "", "three"]);
     let again = graph.constant("equal to channels", [2], &[1i8, 2]);
     let list = graph.tensor("list", Variant, []);
-    graph.change(list, |t| t.variants = vec![VariantType { ty: Text, shape: vec![None], has_rank: true }]);
+    graph.change(list, |t| t.set_variants(vec![VariantType { ty: Text, shape: vec![None], has_rank: true }]));
     let state = graph.variable("state", Float32, [1, 2]);
     let y = graph.node(BuiltinOp::ADD, add()).inputs([x, state]).output("y");
     graph.outputs([y]);
@@ -149,24 +141,18 @@ fn all_that_a_tensor_can_say_is_kept() {
         .build()
         .unwrap();
 
-    let tensor = |id| model.subgraphs[0].tensor(id);
-    assert_eq!(tensor(x).shape_signature, Some(vec![None, Some(2)]));
-    assert_eq!(
-        tensor(channels).quantization.as_ref().and_then(|q| q.affine()).map(|a| a.scales.len()),
-        Some(2)
-    );
-    assert!(matches!(
-        tensor(blocks).quantization.as_deref(),
-        Some(Quantization::Blockwise { scales: 2, .. })
-    ));
-    assert!(tensor(sparse).sparsity.is_some() && tensor(state).is_variable);
-    assert_eq!(tensor(list).variants.len(), 1);
-    assert_eq!(tensor(channels).data, tensor(again).data, "equal data is there once");
+    let tensor = |id| model.subgraphs()[0].tensor(id);
+    assert_eq!(tensor(x).shape_signature(), Some(&[None, Some(2)][..]));
+    assert_eq!(tensor(channels).quantization().and_then(|q| q.affine()).map(|a| a.scales.len()), Some(2));
+    assert!(matches!(tensor(blocks).quantization(), Some(Quantization::Blockwise { scales: 2, .. })));
+    assert!(tensor(sparse).sparsity().is_some() && tensor(state).is_variable());
+    assert_eq!(tensor(list).variants().len(), 1);
+    assert_eq!(tensor(channels).data(), tensor(again).data(), "equal data is there once");
     let text = model.constant(tensor(texts)).unwrap();
     assert_eq!(text[..20], [3, 20, 23, 23, 28].map(i32::to_le_bytes).concat()[..]);
     assert_eq!(&text[20..], b"onethree");
     assert_eq!(model.metadata("notes"), Some(&b"some"[..]));
-    assert_eq!(model.signature("serve").map(|s| s.outputs[0].1), Some(y));
+    assert_eq!(model.signature("serve").map(|s| s.outputs()[0].1), Some(y));
     let read = Model::from_bytes(ModelBytes::new(model.to_bytes().unwrap())).unwrap();
     assert_eq!(model.difference(&read), None);
 }
@@ -177,7 +163,7 @@ fn outputs_are_inferred() {
     let x = graph.input("x", Float32, [2, 6]);
     let axis = graph.constant("axis", [], &[1i32]);
     let [left, _] = graph
-        .node(BuiltinOp::SPLIT, SplitParams { num_splits: 2 })
+        .node(BuiltinOp::SPLIT, SplitParams::default().num_splits(2))
         .inputs([axis, x])
         .outputs(["left", "right"]);
     let shape = graph.constant("shape", [1], &[6i32]);
@@ -190,10 +176,10 @@ fn outputs_are_inferred() {
         .output("small");
     graph.outputs([small]);
     let model = one(graph).unwrap();
-    let tensor = |id| model.subgraphs[0].tensor(id);
-    assert_eq!(*tensor(left).shape, [2, 3]);
-    assert_eq!((tensor(small).ty, &*tensor(small).shape), (Int8, &[6][..]));
-    assert_eq!(tensor(small).quantization.as_ref().and_then(|q| q.scale_zero_point()), Some((0.1, 3)));
+    let tensor = |id| model.subgraphs()[0].tensor(id);
+    assert_eq!(**tensor(left).shape(), [2, 3]);
+    assert_eq!((tensor(small).ty(), &**tensor(small).shape()), (Int8, &[6][..]));
+    assert_eq!(tensor(small).quantization().and_then(|q| q.scale_zero_point()), Some((0.1, 3)));
 }
 
 #[test]
@@ -201,17 +187,15 @@ fn subgraphs_call_each_other() {
     let mut main = SubgraphBuilder::new("main");
     let (condition, x) = (main.input("condition", Bool, [1]), main.input("x", Int32, [1]));
     let [chosen, counted, sum] = ["chosen", "counted", "sum"].map(|name| main.tensor(name, Int32, [1]));
-    main.node(BuiltinOp::CALL_ONCE, CallOnceParams { init_subgraph_index: 5 }).writes([]);
-    let branches = IfParams { then_subgraph_index: 1, else_subgraph_index: 2 };
+    main.node(BuiltinOp::CALL_ONCE, CallOnceParams::default().init_subgraph_index(5)).writes([]);
+    let branches = IfParams::default().then_subgraph_index(1).else_subgraph_index(2);
     main.node(BuiltinOp::IF, branches).inputs([condition, x]).writes([chosen]);
-    let counting = WhileParams { cond_subgraph_index: 3, body_subgraph_index: 1 };
+    let counting = WhileParams::default().cond_subgraph_index(3).body_subgraph_index(1);
     main.node(BuiltinOp::WHILE, counting).inputs([chosen]).writes([counted]);
-    let composite = StableHLOCompositeParams {
-        name: "mine.increment".into(),
-        decomposition_subgraph_index: 4,
-        composite_attributes: vec![1, 2, 3],
-        ..Default::default()
-    };
+    let composite = StableHLOCompositeParams::default()
+        .name("mine.increment".into())
+        .decomposition_subgraph_index(4)
+        .composite_attributes(vec![1, 2, 3]);
     main.node(BuiltinOp::STABLEHLO_COMPOSITE, composite.clone()).inputs([counted]).writes([sum]);
     main.outputs([sum]);
     let increment = |name: &str| {
@@ -239,15 +223,16 @@ fn subgraphs_call_each_other() {
         .subgraph(SubgraphBuilder::new("start"))
         .build()
         .unwrap();
-    assert_eq!(model.subgraphs.len(), 6);
-    assert_eq!(model.subgraphs[0].nodes[3].params, composite.into());
+    assert_eq!(model.subgraphs().len(), 6);
+    assert_eq!(*model.subgraphs()[0].nodes()[3].params(), composite.into());
     assert_eq!(model.min_runtime_version(), Some("2.17.0"));
 }
 
 #[test]
 fn tables_without_inputs_and_outputs_are_models_too() {
     let mut graph = SubgraphBuilder::new("start");
-    let params = crate::ops::variables::VarHandleParams { container: "".into(), shared_name: "v".into() };
+    let params =
+        crate::ops::variables::VarHandleParams::default().container("".into()).shared_name("v".into());
     let handle = graph.tensor("handle", Resource, []);
     graph.node(BuiltinOp::VAR_HANDLE, params).writes([handle]);
     let zero = graph.constant("zero", [1], &[0f32]);
@@ -287,14 +272,12 @@ fn the_first_thing_that_is_wrong_is_the_error() {
 
     let (mut graph, ..) = start();
     graph.constant("short", [3], &[1f32; 2]);
-    assert!(
-        error(graph).contains("tensor 2 (\"short\"): it has 8 bytes of data, its type and shape need 12")
-    );
+    assert!(error(graph).contains("tensor 2 (\"short\"): its data has 8 bytes, its type and shape need 12"));
 
     let (mut graph, a, _) = start();
     let y = graph.tensor("y", Float32, [2]);
     graph
-        .node(BuiltinOp::IF, IfParams { then_subgraph_index: 1, else_subgraph_index: 1 })
+        .node(BuiltinOp::IF, IfParams::default().then_subgraph_index(1).else_subgraph_index(1))
         .inputs([a])
         .writes([y]);
     assert!(error(graph).contains("subgraph 1"));
@@ -316,16 +299,19 @@ fn the_first_thing_that_is_wrong_is_the_error() {
 fn restamping_lowers_what_is_too_high_and_raises_what_is_too_low() {
     let mut graph = two_additions();
     let c = TensorId(2);
-    let relu = AddParams { fused_activation_function: Activation::Relu, ..Default::default() };
+    let relu = AddParams::default().fused_activation_function(Activation::Relu);
     let e = graph.node(BuiltinOp::ADD, relu).inputs([c, c]).output("e");
     let f = graph.tensor("f", Float32, [2]);
     graph.custom("Mine").version(9).inputs([e]).writes([f]);
     graph.outputs([f]);
-    let mut model =
+    let model =
         ModelBuilder::new().subgraph(graph).metadata("min_runtime_version", *b"2.99.0").build().unwrap();
     // Two operator codes: one too low for the second node, one too high for the third.
-    let nodes = &mut model.subgraphs[0].nodes;
-    (nodes[0].version, nodes[1].version, nodes[2].version) = (1, 1, 5);
+    let mut draft = model.into_draft();
+    for (node, version) in draft.subgraphs[0].nodes_mut().iter_mut().zip([1, 1, 5]) {
+        node.set_version(version);
+    }
+    let mut model = draft.verify().unwrap();
     let before = model.clone();
 
     let report = model.restamp().unwrap();
@@ -348,8 +334,9 @@ fn restamping_lowers_what_is_too_high_and_raises_what_is_too_low() {
 
 #[test]
 fn what_cannot_be_written_is_not_restamped_either() {
-    let mut model = one(two_additions()).unwrap();
-    model.subgraphs[0].nodes[0].params = Params::None;
+    let mut draft = one(two_additions()).unwrap().into_draft();
+    draft.subgraphs[0].nodes_mut()[0].set_params(Params::None);
+    let mut model = draft.verify().unwrap();
     let before = model.clone();
     assert!(model.restamp().is_err());
     assert_eq!(before.difference(&model), None);

@@ -1,34 +1,35 @@
-//! Which data a file holds, and where.
+//! The data of a file, and its placement.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use flatbuffers::{FlatBufferBuilder, Push, PushAlignment, Vector, WIPOffset};
 
-use crate::graph::{Model, Tensor};
+use crate::graph::{Model, Subgraph, Tensor};
 use crate::types::TensorType;
 
-/// What every piece of data is aligned to, counted from the start of the file.
+/// The alignment of all data, from the start of the file.
 pub(super) const ALIGNMENT: usize = 16;
 
-/// Where data goes.
+/// The place of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// Into the tables.
     Inline,
-    /// Behind the FlatBuffer, from this position on.
+    /// After the FlatBuffer, from this position on.
     Behind(usize),
 }
 
 /// Every piece of data that a model has: constants, metadata and the options of custom ops.
 pub(super) struct Data<'m> {
     file: &'m [u8],
-    /// Where the data of each buffer is. Number 0 has none.
+    /// The range of each buffer's data. Buffer 0 has none.
     pub(super) buffers: Vec<Range<usize>>,
     numbers: HashMap<Range<usize>, u32>,
     /// The number of the buffer for constants without elements.
     empty: Option<u32>,
-    /// How far constants go that begin at the same byte. One that needs less of a shared buffer shares it still.
+    /// The largest end of constants that begin at the same byte. A constant that needs less of a shared buffer still
+    /// shares it.
     ends: HashMap<usize, usize>,
     /// Every piece with its place, where they are put one after the other.
     behind: Vec<(Range<usize>, usize)>,
@@ -50,8 +51,8 @@ impl<'m> Data<'m> {
             len: 0,
             inline_len: 0,
         };
-        let tensors = || model.subgraphs.iter().flat_map(|g| &g.tensors);
-        for (range, _) in tensors().filter_map(|t| Some((t.data.as_ref()?, fixed_size(t).then_some(())?))) {
+        let tensors = || model.subgraphs().iter().flat_map(Subgraph::tensors);
+        for (range, _) in tensors().filter_map(|t| Some((t.data()?, fixed_size(t).then_some(())?))) {
             let end = data.ends.entry(range.start).or_default();
             *end = range.end.max(*end);
         }
@@ -65,19 +66,19 @@ impl<'m> Data<'m> {
                 None => {}
             }
         }
-        for range in model.metadata.iter().map(|(_, range)| range).chain(&model.unnamed_metadata) {
+        for range in model.metadata_entries().iter().map(|(_, range)| range).chain(model.unnamed_metadata()) {
             data.add_buffer(range.clone());
         }
-        for node in model.subgraphs.iter().flat_map(|g| &g.nodes) {
+        for node in model.subgraphs().iter().flat_map(Subgraph::nodes) {
             // In the tables, nodes cannot share their options.
-            data.add_inline(&node.custom_options);
-            data.add_piece(node.custom_options.clone());
+            data.add_inline(&node.custom_options());
+            data.add_piece(node.custom_options());
         }
         data
     }
 
     fn range_of(&self, tensor: &Tensor) -> Option<Range<usize>> {
-        let range = tensor.data.clone()?;
+        let range = tensor.data()?;
         let end = self.ends.get(&range.start).filter(|_| fixed_size(tensor));
         Some(range.start..end.copied().unwrap_or(range.end))
     }
@@ -109,12 +110,12 @@ impl<'m> Data<'m> {
         self.file.get(range.clone()).unwrap_or_default()
     }
 
-    /// The number of the buffer with this data; 0 where there is none.
+    /// Returns the number of the buffer with this data; 0 if there is none.
     pub(super) fn buffer(&self, range: &Range<usize>) -> u32 {
         self.numbers.get(range).copied().unwrap_or_default()
     }
 
-    /// The number of a tensor's buffer; 0 where it has no data.
+    /// Returns the number of a tensor's buffer; 0 if it has no data.
     pub(super) fn buffer_of(&self, tensor: &Tensor) -> u32 {
         match self.range_of(tensor) {
             Some(range) if range.is_empty() => self.empty.unwrap_or_default(),
@@ -123,7 +124,7 @@ impl<'m> Data<'m> {
         }
     }
 
-    /// The greatest number of bytes that all data takes inside the tables.
+    /// Returns the greatest number of bytes that all data takes inside the tables.
     pub(super) fn inline_len(&self) -> usize {
         self.inline_len
     }
@@ -144,9 +145,9 @@ impl<'m> Data<'m> {
     }
 }
 
-/// Whether type and shape say how many bytes the data of `tensor` has.
+/// Whether type and shape determine the number of bytes of a tensor's data.
 fn fixed_size(tensor: &Tensor) -> bool {
-    tensor.ty != TensorType::String
+    tensor.ty() != TensorType::String
 }
 
 /// A byte of a list that begins at a multiple of [`ALIGNMENT`].

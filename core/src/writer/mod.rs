@@ -1,18 +1,18 @@
-//! From a [`Model`] to the bytes of a `.tflite` file, and to models made from scratch.
+//! Writing a [`Model`] as a `.tflite` file, and building models.
 //!
-//! Everything that loading reads of a file is written again. What it does not look at (operator codes that no node
-//! uses, bytes of a buffer beyond what its tensor needs) is left out.
+//! Everything that loading reads is written again. Data that loading ignores (operator codes without a node, bytes of a
+//! buffer beyond its tensor) is omitted.
 
 use std::collections::HashMap;
 
 use flatbuffers::{FlatBufferBuilder, ForwardsUOffset, Vector, WIPOffset};
 
-use crate::archive;
 use crate::error::{Error, Result};
+use crate::graph::archive;
 use crate::graph::{Model, Node, Signature, Subgraph, TensorId};
-use crate::op::{BuiltinOp, Op};
 use crate::ops::{self, OptionsType, Params};
 use crate::schema;
+use crate::types::{BuiltinOp, Op};
 
 mod builder;
 mod composite_builder;
@@ -30,9 +30,9 @@ pub use versions::{Restamped, RestampedOp};
 
 use data::{Data, Place, aligned};
 
-/// What one FlatBuffer can hold: its offsets are signed 32-bit numbers. Data beyond it goes behind the FlatBuffer.
+/// Maximum size of a FlatBuffer: its offsets are signed 32-bit numbers. Further data is placed after the FlatBuffer.
 const LARGEST: usize = i32::MAX as usize;
-/// Room that must be left after each table, so that the next one never goes beyond [`LARGEST`].
+/// Space that must be left after each table, so that the next one never exceeds [`LARGEST`].
 const MARGIN: usize = 1 << 28;
 
 /// Why a model cannot be written.
@@ -49,13 +49,13 @@ type Written<T> = Result<WIPOffset<T>, Unwritable>;
 type Tables<'f, T> = WIPOffset<Vector<'f, ForwardsUOffset<T>>>;
 
 impl Model {
-    /// The model as a `.tflite` file. Ops keep the versions that they have.
+    /// Returns the model as a `.tflite` file. Ops keep the versions that they have.
     ///
-    /// Constants that share their bytes go on sharing them, and each is aligned to 16 bytes. Where all of them are
+    /// Constants that share their bytes still share them, and each is aligned to 16 bytes. Where all of them are
     /// more than a FlatBuffer can hold (2 GB), they are put behind it, as TFLite does it since release 2.15.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for an op that this build does not know, [`Error::InvalidModel`] where a number does
+    /// [`Error::Unsupported`] for an op that this build does not know, [`Error::InvalidModel`] if a number does
     /// not fit the format.
     ///
     /// ```
@@ -79,14 +79,14 @@ fn write(model: &Model, largest: usize) -> Result<Vec<u8>> {
     if let Some(zip) = model.archive() {
         let Some(moved) = archive::moved(zip, file.len()) else {
             let message = "the archive behind it cannot be moved".into();
-            return Err(Error::InvalidModel { path: model.path.clone(), message });
+            return Err(Error::InvalidModel { path: model.path().map(Into::into), message });
         };
         file.extend_from_slice(&moved);
     }
     Ok(file)
 }
 
-/// Writes the FlatBuffer of `model`; its data goes behind the FlatBuffer where the whole would be longer than `largest`.
+/// Writes the FlatBuffer of `model`. Data is placed after the FlatBuffer if the whole would be longer than `largest`.
 fn write_tables(model: &Model, largest: usize) -> Result<Vec<u8>> {
     let data = Data::of(model);
     // Without the data first: how long the tables are decides where the data can be.
@@ -121,7 +121,7 @@ impl<'m, 'f> Writer<'m, 'f> {
     fn finish(mut self) -> Result<FlatBufferBuilder<'f>> {
         let root = self.root().map_err(|Unwritable(e)| match e {
             Error::InvalidModel { message, .. } => Error::InvalidModel {
-                path: self.model.path.clone(),
+                path: self.model.path().map(Into::into),
                 message: format!("cannot be written: {message}"),
             },
             e => e,
@@ -135,28 +135,29 @@ impl<'m, 'f> Writer<'m, 'f> {
         let buffers = self.buffers();
         // One operator code per op and version, in the order of first use.
         let mut codes = Vec::new();
-        for node in model.subgraphs.iter().flat_map(|g| &g.nodes) {
+        for node in model.subgraphs().iter().flat_map(Subgraph::nodes) {
             let next = codes.len() as u32;
-            self.codes.entry((&node.op, node.version)).or_insert_with(|| {
-                codes.push((&node.op, node.version));
+            self.codes.entry((node.op(), node.version())).or_insert_with(|| {
+                codes.push((node.op(), node.version()));
                 next
             });
         }
         let codes = codes.into_iter().map(|(op, version)| self.operator_code(op, version));
         let codes = codes.collect::<Result<Vec<_>, _>>()?;
         let operator_codes = Some(self.fb.create_vector(&codes));
-        let subgraphs = model.subgraphs.iter().enumerate().map(|(i, g)| self.subgraph(i, g));
+        let subgraphs = model.subgraphs().iter().enumerate().map(|(i, g)| self.subgraph(i, g));
         let subgraphs = subgraphs.collect::<Result<Vec<_>, _>>()?;
         let subgraphs = Some(self.fb.create_vector(&subgraphs));
-        let signatures = model.signatures.iter().map(|s| self.signature(s)).collect::<Result<Vec<_>, _>>()?;
+        let signatures =
+            model.signatures().iter().map(|s| self.signature(s)).collect::<Result<Vec<_>, _>>()?;
         let signature_defs = (!signatures.is_empty()).then(|| self.fb.create_vector(&signatures));
         let metadata: Vec<_> =
-            model.metadata.iter().map(|(name, range)| self.metadata(name, range)).collect();
+            model.metadata_entries().iter().map(|(name, range)| self.metadata(name, range)).collect();
         let metadata = (!metadata.is_empty()).then(|| self.fb.create_vector(&metadata));
         let unnamed: Vec<i32> =
-            model.unnamed_metadata.iter().map(|range| self.data.buffer(range) as i32).collect();
+            model.unnamed_metadata().iter().map(|range| self.data.buffer(range) as i32).collect();
         let metadata_buffer = (!unnamed.is_empty()).then(|| self.fb.create_vector(&unnamed));
-        let description = self.string(&model.description);
+        let description = self.string(model.description());
         let args = schema::ModelArgs {
             version: crate::loader::SCHEMA_VERSION,
             operator_codes,
@@ -181,7 +182,7 @@ impl<'m, 'f> Writer<'m, 'f> {
         for (i, range) in self.data.buffers.iter().enumerate() {
             args.push(match self.place {
                 _ if i == 0 => schema::BufferArgs::default(),
-                // TFLite takes a list without bytes for a constant, and no list for a tensor that someone writes.
+                // TFLite takes a list without bytes for a constant, and no list for a tensor that a node writes.
                 _ if range.is_empty() => {
                     schema::BufferArgs { data: Some(aligned(&mut self.fb, &[])), ..Default::default() }
                 }
@@ -199,7 +200,7 @@ impl<'m, 'f> Writer<'m, 'f> {
         self.fb.create_vector(&tables)
     }
 
-    /// Codes above 126 do not fit the byte that old readers look at; 127 stands for all of them there.
+    /// Codes above 126 do not fit the byte that old readers use; 127 represents all of them there.
     fn operator_code(&mut self, op: &Op, version: u32) -> Written<schema::OperatorCode<'f>> {
         let (code, custom_code) = match op {
             Op::Builtin(code) => (*code, None),
@@ -216,20 +217,25 @@ impl<'m, 'f> Writer<'m, 'f> {
     }
 
     fn subgraph(&mut self, index: usize, subgraph: &'m Subgraph) -> Written<schema::SubGraph<'f>> {
-        let mut tensors = Vec::with_capacity(subgraph.tensors.len());
-        for (i, tensor) in subgraph.tensors.iter().enumerate() {
+        let mut tensors = Vec::with_capacity(subgraph.tensors().len());
+        for (i, tensor) in subgraph.tensors().iter().enumerate() {
+            if tensor.has_external_data() {
+                let message =
+                    format!("subgraph {index}, tensor {i}: its data is outside of the model's bytes");
+                return Err(Unwritable::from(message));
+            }
             let buffer = self.data.buffer_of(tensor);
             let table = tensor::write(&mut self.fb, subgraph, tensor, buffer)
-                .map_err(|e| format!("subgraph {index}, tensor {i} (\"{}\"): {e}", tensor.name))?;
+                .map_err(|e| format!("subgraph {index}, tensor {i} (\"{}\"): {e}", tensor.name()))?;
             tensors.push(table);
             self.check_size()?;
         }
         let tensors = Some(self.fb.create_vector(&tensors));
-        let mut operators = Vec::with_capacity(subgraph.nodes.len());
-        for (i, node) in subgraph.nodes.iter().enumerate() {
+        let mut operators = Vec::with_capacity(subgraph.nodes().len());
+        for (i, node) in subgraph.nodes().iter().enumerate() {
             operators.push(self.node(node).map_err(|Unwritable(e)| match e {
                 Error::InvalidModel { message, .. } => {
-                    Unwritable::from(format!("subgraph {index}, node {i} ({}): {message}", node.op))
+                    Unwritable::from(format!("subgraph {index}, node {i} ({}): {message}", node.op()))
                 }
                 e => Unwritable(e.at(self.model.locate(index, crate::graph::NodeId(i)))),
             })?);
@@ -237,16 +243,16 @@ impl<'m, 'f> Writer<'m, 'f> {
         }
         let args = schema::SubGraphArgs {
             tensors,
-            inputs: Some(self.ids(subgraph.inputs.iter().copied().map(Some))?),
-            outputs: Some(self.ids(subgraph.outputs.iter().copied().map(Some))?),
+            inputs: Some(self.ids(subgraph.inputs().iter().copied().map(Some))?),
+            outputs: Some(self.ids(subgraph.outputs().iter().copied().map(Some))?),
             operators: Some(self.fb.create_vector(&operators)),
-            name: self.string(&subgraph.name),
-            debug_metadata_index: debug_metadata(subgraph.debug_metadata)?,
+            name: self.string(subgraph.name()),
+            debug_metadata_index: debug_metadata(subgraph.debug_metadata())?,
         };
         Ok(schema::SubGraph::create(&mut self.fb, &args))
     }
 
-    /// The tables alone are far smaller than a FlatBuffer may be, unless someone is up to something.
+    /// The tables alone are far smaller than a FlatBuffer may be, unless the model was made to be too large.
     fn check_size(&self) -> Result<(), Unwritable> {
         let inline = if self.place == Place::Inline { self.data.inline_len() } else { 0 };
         match self.fb.unfinished_data().len().checked_sub(inline) {
@@ -257,7 +263,7 @@ impl<'m, 'f> Writer<'m, 'f> {
         }
     }
 
-    /// Tensor indices; -1 stands for none.
+    /// Writes tensor indices; -1 represents none.
     fn ids(
         &mut self,
         ids: impl IntoIterator<Item = Option<TensorId>>,
@@ -269,26 +275,27 @@ impl<'m, 'f> Writer<'m, 'f> {
 
     fn node(&mut self, node: &'m Node) -> Written<schema::Operator<'f>> {
         let mut args = schema::OperatorArgs {
-            opcode_index: self.codes.get(&(&node.op, node.version)).copied().unwrap_or_default(),
-            inputs: Some(self.ids(node.inputs.iter().copied())?),
-            outputs: Some(self.ids(node.outputs.iter().copied().map(Some))?),
-            debug_metadata_index: debug_metadata(node.debug_metadata)?,
+            opcode_index: self.codes.get(&(node.op(), node.version())).copied().unwrap_or_default(),
+            inputs: Some(self.ids(node.inputs().iter().copied())?),
+            outputs: Some(self.ids(node.outputs().iter().copied().map(Some))?),
+            debug_metadata_index: debug_metadata(node.debug_metadata())?,
             ..Default::default()
         };
-        if !node.intermediates.is_empty() {
-            args.intermediates = Some(self.ids(node.intermediates.iter().copied())?);
+        if !node.intermediates().is_empty() {
+            args.intermediates = Some(self.ids(node.intermediates().iter().copied())?);
         }
-        if !node.mutating_variable_inputs.is_empty() {
-            args.mutating_variable_inputs = Some(self.fb.create_vector(&node.mutating_variable_inputs));
+        if !node.mutating_variable_inputs().is_empty() {
+            args.mutating_variable_inputs = Some(self.fb.create_vector(node.mutating_variable_inputs()));
         }
-        match &node.op {
-            Op::Custom(_) if node.custom_options.is_empty() => {}
+        match node.op() {
+            Op::Custom(_) if node.custom_options().is_empty() => {}
             Op::Custom(_) => match self.place {
                 Place::Inline => {
-                    args.custom_options = Some(aligned(&mut self.fb, self.data.bytes(&node.custom_options)));
+                    args.custom_options =
+                        Some(aligned(&mut self.fb, self.data.bytes(&node.custom_options())));
                 }
                 Place::Behind(start) => {
-                    let (offset, size) = self.data.behind(&node.custom_options, start);
+                    let (offset, size) = self.data.behind(&node.custom_options(), start);
                     (args.large_custom_options_offset, args.large_custom_options_size) = (offset, size);
                 }
             },
@@ -308,14 +315,15 @@ impl<'m, 'f> Writer<'m, 'f> {
             Err(Unwritable(Error::Unsupported(message)))
         };
         let Some(definition) = ops::definition(code) else { return unknown("the op") };
-        if node.params == Params::Undefined {
+        if *node.params() == Params::Undefined {
             return unknown("this version of the op");
         }
-        if node.options_left_out && definition.codec.defaults().is_ok_and(|defaults| defaults == node.params)
+        if node.options_left_out()
+            && definition.codec.defaults().is_ok_and(|defaults| defaults == *node.params())
         {
             return Ok(());
         }
-        let written = definition.codec.write(&node.params, &mut self.fb);
+        let written = definition.codec.write(node.params(), &mut self.fb);
         match written.map_err(|e| Unwritable(Error::InvalidNode(e.to_string())))? {
             (OptionsType::None, _) => {}
             (OptionsType::First(ty), table) => {
@@ -330,10 +338,10 @@ impl<'m, 'f> Writer<'m, 'f> {
 
     fn signature(&mut self, signature: &Signature) -> Written<schema::SignatureDef<'f>> {
         let args = schema::SignatureDefArgs {
-            inputs: Some(self.tensor_map(&signature.inputs)?),
-            outputs: Some(self.tensor_map(&signature.outputs)?),
-            signature_key: Some(self.fb.create_string(&signature.key)),
-            subgraph_index: unsigned(signature.subgraph)?,
+            inputs: Some(self.tensor_map(signature.inputs())?),
+            outputs: Some(self.tensor_map(signature.outputs())?),
+            signature_key: Some(self.fb.create_string(signature.key())),
+            subgraph_index: unsigned(signature.subgraph())?,
         };
         Ok(schema::SignatureDef::create(&mut self.fb, &args))
     }

@@ -12,7 +12,7 @@ impl Model {
     /// a model may take the place of the file that it was loaded from.
     ///
     /// # Errors
-    /// Those of [`Model::to_bytes`], and [`Error::State`] where the file cannot be written.
+    /// Those of [`Model::to_bytes`], and [`Error::State`] if the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let bytes = self.to_bytes()?;
@@ -21,7 +21,7 @@ impl Model {
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // What a link leads to is replaced, not the link.
+    // The target of a link is replaced, not the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let permissions = match fs::metadata(&path) {
         Ok(old) if !old.is_file() => return Err(io::Error::other("it is there, and no file")),
@@ -43,7 +43,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::rename(&beside, &path)
     })();
     if written.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AlreadyExists) {
-        // Nothing more can be done where this fails, too.
+        // If this fails, too, nothing more can be done.
         let _ = fs::remove_file(&beside);
     }
     written

@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 use super::data::ALIGNMENT;
 use crate::error::{Error, Result};
 use crate::graph::{Node, Subgraph, Tensor, TensorId};
-use crate::op::Op;
 use crate::ops::{self, Declared, InferContext, InferTensor, Inferred, InferredShape, Params};
-use crate::quantization::Quantization;
-use crate::shape::Shape;
-use crate::sparsity::Sparsity;
+use crate::types::Op;
+use crate::types::Quantization;
+use crate::types::Shape;
+use crate::types::sparsity::Sparsity;
 use crate::types::{Element, TensorType};
 
 /// Makes a subgraph for a [`ModelBuilder`](super::ModelBuilder).
@@ -30,7 +30,7 @@ pub struct SubgraphBuilder {
     error: Option<String>,
 }
 
-/// What a [`SubgraphBuilder`] made.
+/// The parts of a finished [`SubgraphBuilder`].
 pub(super) struct Parts {
     pub(super) subgraph: Subgraph,
     pub(super) bytes: Vec<u8>,
@@ -38,10 +38,10 @@ pub(super) struct Parts {
 }
 
 impl SubgraphBuilder {
-    /// A subgraph without anything.
+    /// Creates an empty subgraph.
     pub fn new(name: impl Into<String>) -> Self {
         SubgraphBuilder {
-            subgraph: Subgraph { name: name.into(), ..Default::default() },
+            subgraph: Subgraph::new(name, Vec::new(), Vec::new(), [], []),
             ..Default::default()
         }
     }
@@ -49,7 +49,7 @@ impl SubgraphBuilder {
     /// Adds a tensor that the caller fills.
     pub fn input(&mut self, name: &str, ty: TensorType, shape: impl Into<Shape>) -> TensorId {
         let id = self.tensor(name, ty, shape);
-        self.subgraph.inputs.push(id);
+        self.subgraph.inputs_mut().push(id);
         id
     }
 
@@ -60,7 +60,7 @@ impl SubgraphBuilder {
 
     /// Adds state that lives from one invocation to the next.
     pub fn variable(&mut self, name: &str, ty: TensorType, shape: impl Into<Shape>) -> TensorId {
-        self.add(Tensor { is_variable: true, ..Tensor::new(name, ty, shape) })
+        self.add(Tensor::new(name, ty, shape).into_variable())
     }
 
     /// Adds a constant, with its elements in row-major order.
@@ -77,8 +77,8 @@ impl SubgraphBuilder {
         shape: impl Into<Shape>,
         bytes: &[u8],
     ) -> TensorId {
-        let data = Some(self.store(bytes));
-        self.add(Tensor { data, ..Tensor::new(name, ty, shape) })
+        let data = self.store(bytes);
+        self.add(Tensor::new(name, ty, shape).with_data(data))
     }
 
     /// Adds a constant of strings.
@@ -104,28 +104,28 @@ impl SubgraphBuilder {
         self.constant_bytes(name, TensorType::String, shape, &bytes)
     }
 
-    /// Says how the values of a tensor map to real ones.
+    /// Sets how the values of a tensor map to real ones.
     pub fn quantize(&mut self, id: TensorId, quantization: Quantization) {
-        self.change(id, |tensor| tensor.quantization = Some(Arc::new(quantization)));
+        self.change(id, |tensor| tensor.set_quantization(quantization));
     }
 
-    /// Says which elements the bytes of a constant are.
+    /// Sets which elements the bytes of a constant are.
     pub fn sparse(&mut self, id: TensorId, sparsity: Sparsity) {
-        self.change(id, |tensor| tensor.sparsity = Some(Arc::new(sparsity)));
+        self.change(id, |tensor| tensor.set_sparsity(Some(Arc::new(sparsity))));
     }
 
-    /// Says which dimensions of a tensor may have any size: `None` in `signature`.
+    /// Sets which dimensions of a tensor may have any size: `None` in `signature`.
     pub fn resizable(&mut self, id: TensorId, signature: impl Into<Vec<Option<usize>>>) {
-        self.change(id, |tensor| tensor.shape_signature = Some(signature.into()));
+        self.change(id, |tensor| tensor.set_shape_signature(Some(signature.into())));
     }
 
-    /// All that the file says of a tensor, for what has no method of its own. Only its data cannot be changed.
+    /// Changes a tensor, for properties without a method of their own. Only its data cannot be changed.
     pub fn change(&mut self, id: TensorId, change: impl FnOnce(&mut Tensor)) {
-        match self.subgraph.tensors.get_mut(id.0) {
+        match self.subgraph.tensors_mut().get_mut(id.0) {
             Some(tensor) => {
-                let data = tensor.data.clone();
+                let data = tensor.data();
                 change(tensor);
-                tensor.data = data;
+                tensor.set_data(data);
             }
             None => self.fail(format!("there is no tensor {}", id.0)),
         }
@@ -133,10 +133,10 @@ impl SubgraphBuilder {
 
     /// Adds tensors to those that the caller reads.
     pub fn outputs(&mut self, ids: impl IntoIterator<Item = TensorId>) {
-        self.subgraph.outputs.extend(ids);
+        self.subgraph.outputs_mut().extend(ids);
     }
 
-    /// Begins a node of a builtin op. It is added by what says where its outputs go: [`NodeBuilder::output`],
+    /// Begins a node of a builtin op. It is added by the method that names its outputs: [`NodeBuilder::output`],
     /// [`NodeBuilder::outputs`] or [`NodeBuilder::writes`].
     pub fn node(&mut self, op: impl Into<Op>, params: impl Into<Params>) -> NodeBuilder<'_> {
         NodeBuilder {
@@ -161,8 +161,7 @@ impl SubgraphBuilder {
     }
 
     fn add(&mut self, tensor: Tensor) -> TensorId {
-        self.subgraph.tensors.push(tensor);
-        TensorId(self.subgraph.tensors.len() - 1)
+        self.subgraph.add_tensor(tensor)
     }
 
     fn store(&mut self, bytes: &[u8]) -> std::ops::Range<usize> {
@@ -172,7 +171,7 @@ impl SubgraphBuilder {
         start..self.bytes.len()
     }
 
-    /// Notes what is wrong, if nothing was before.
+    /// Records an error, if it is the first one.
     pub(super) fn fail(&mut self, message: String) {
         self.error.get_or_insert(message);
     }
@@ -183,31 +182,31 @@ impl SubgraphBuilder {
         outputs: usize,
         declared: Declared<'_>,
     ) -> Result<SmallVec<[Inferred; 2]>, String> {
-        let Some(builtin) = node.op.builtin() else {
+        let Some(builtin) = node.op().builtin() else {
             return Err("only its author knows the outputs of a custom op".into());
         };
         let Some(definition) = ops::definition(builtin) else {
             return Err("this build does not know the op".into());
         };
-        let mut inputs = SmallVec::with_capacity(node.inputs.len());
-        for id in &node.inputs {
+        let mut inputs = SmallVec::with_capacity(node.inputs().len());
+        for id in node.inputs() {
             let Some(id) = id else {
                 inputs.push(None);
                 continue;
             };
-            let tensor = self.subgraph.tensors.get(id.0);
+            let tensor = self.subgraph.tensors().get(id.0);
             let tensor = tensor.ok_or_else(|| format!("it reads tensor {}, which does not exist", id.0))?;
-            let stored = tensor.data.clone().filter(|_| tensor.sparsity.is_none());
+            let stored = tensor.data().filter(|_| tensor.sparsity().is_none());
             inputs.push(Some(InferTensor {
-                ty: tensor.ty,
-                shape: &tensor.shape,
-                quantization: tensor.quantization.as_deref(),
+                ty: tensor.ty(),
+                shape: tensor.shape(),
+                quantization: tensor.quantization(),
                 constant: stored.and_then(|range| self.bytes.get(range)),
             }));
         }
         let context = InferContext {
-            params: &node.params,
-            version: node.version,
+            params: node.params(),
+            version: node.version(),
             inputs,
             outputs: std::iter::repeat_n(declared, outputs).collect(),
         };
@@ -231,37 +230,37 @@ pub struct NodeBuilder<'g> {
 }
 
 impl NodeBuilder<'_> {
-    /// What the node reads.
+    /// Sets the inputs of the node.
     pub fn inputs(self, ids: impl IntoIterator<Item = TensorId>) -> Self {
         self.optional_inputs(ids.into_iter().map(Some))
     }
 
-    /// What the node reads; `None` where an optional input is left out.
+    /// Sets the inputs of the node; `None` for an omitted optional input.
     pub fn optional_inputs(mut self, ids: impl IntoIterator<Item = Option<TensorId>>) -> Self {
-        self.node.inputs = ids.into_iter().collect();
+        self.node.set_inputs(ids);
         self
     }
 
-    /// Tensors that carry the quantization of values inside the op; `None` where a position is unused.
+    /// Tensors that carry the quantization of values inside the op; `None` if a position is unused.
     pub fn intermediates(mut self, ids: impl IntoIterator<Item = Option<TensorId>>) -> Self {
-        self.node.intermediates = ids.into_iter().collect();
+        self.node.set_intermediates(ids);
         self
     }
 
-    /// Which of the inputs the node changes.
+    /// Sets the inputs that the node changes.
     pub fn mutating(mut self, inputs: impl Into<Vec<bool>>) -> Self {
-        self.node.mutating_variable_inputs = inputs.into();
+        self.node.set_mutating_variable_inputs(inputs);
         self
     }
 
-    /// The version of the op. Where it is not given, a builtin op gets the lowest one that is enough for all its nodes
-    /// without a given version.
+    /// Sets the version of the op. By default, a builtin op gets the lowest version that is sufficient for all its
+    /// nodes without an explicit version.
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
         self
     }
 
-    /// The options of a custom op: bytes that its kernel understands. Most kernels expect a FlexBuffer, as the
+    /// Sets the options of a custom op: bytes that its kernel understands. Most kernels expect a FlexBuffer, as the
     /// `flexbuffers` crate makes it:
     ///
     /// ```
@@ -277,21 +276,21 @@ impl NodeBuilder<'_> {
     /// graph.custom("MyOp").inputs([x]).options(options.view()).writes([y]);
     /// graph.outputs([y]);
     /// let model = ModelBuilder::new().subgraph(graph).build()?;
-    /// # assert_eq!(&model.bytes()[model.subgraphs[0].nodes[0].custom_options.clone()], options.view());
+    /// # assert_eq!(&model.bytes()[model.subgraphs()[0].nodes()[0].custom_options()], options.view());
     /// # Ok::<(), delegraph_core::Error>(())
     /// ```
     pub fn options(mut self, bytes: &[u8]) -> Self {
-        self.node.custom_options = self.graph.store(bytes);
+        self.node.set_custom_options(self.graph.store(bytes));
         self
     }
 
-    /// The element type of the outputs, for ops whose inputs and params do not tell (QUANTIZE).
+    /// Sets the element type of the outputs, for ops whose inputs and params do not tell (QUANTIZE).
     pub fn output_type(mut self, ty: TensorType) -> Self {
         self.ty = Some(ty);
         self
     }
 
-    /// The quantization of the outputs. It is never inferred.
+    /// Sets the quantization of the outputs. It is never inferred.
     pub fn output_quantization(mut self, quantization: Quantization) -> Self {
         self.quantization = Some(quantization);
         self
@@ -306,16 +305,16 @@ impl NodeBuilder<'_> {
     /// Adds the node and its outputs, whose types and shapes are inferred. Where they depend on data or on another
     /// subgraph, make them with [`SubgraphBuilder::tensor`] and use [`NodeBuilder::writes`].
     pub fn outputs<const N: usize>(mut self, names: [&str; N]) -> [TensorId; N] {
-        let first = self.node.inputs.iter().flatten().next();
-        let first = first.and_then(|id| self.graph.subgraph.tensors.get(id.0)).map(|t| t.ty);
+        let first = self.node.inputs().iter().flatten().next();
+        let first = first.and_then(|id| self.graph.subgraph.tensors().get(id.0)).map(|t| t.ty());
         let ty = self.ty.or(first).unwrap_or(TensorType::Float32);
         let shape = Shape::default();
         let quantization = self.quantization.take().map(Arc::new);
         let declared = Declared { ty, shape: &shape, quantization: quantization.as_deref() };
         // Inference takes a newer version for one that allows more.
-        let definition = self.node.op.builtin().and_then(ops::definition);
+        let definition = self.node.op().builtin().and_then(ops::definition);
         let newest = definition.and_then(|d| d.history.last()).map_or(1, |(version, _)| *version);
-        let probe = Node { version: self.version.unwrap_or(newest), ..self.node.clone() };
+        let probe = self.node.clone().with_version(self.version.unwrap_or(newest));
         let shapes = self.graph.infer(&probe, N, declared).and_then(|inferred| {
             let known = |output: Inferred| match output.shape {
                 InferredShape::Known(shape) => Ok((output.ty, shape)),
@@ -335,7 +334,7 @@ impl NodeBuilder<'_> {
         let ids = names.map(|name| {
             let (ty, shape) = shapes.next().unwrap_or((ty, shape.clone()));
             let quantization = quantization.clone();
-            self.graph.add(Tensor { quantization, ..Tensor::new(name, ty, shape) })
+            self.graph.add(Tensor::new(name, ty, shape).with_quantization(quantization))
         });
         self.writes(ids);
         ids
@@ -343,18 +342,18 @@ impl NodeBuilder<'_> {
 
     /// Adds the node, which writes these tensors.
     pub fn writes(mut self, ids: impl IntoIterator<Item = TensorId>) {
-        self.node.outputs = ids.into_iter().collect();
-        if let (Op::Custom(_), Some(version)) = (&self.node.op, self.version) {
-            self.node.version = version;
+        self.node.set_outputs(ids);
+        if let (Op::Custom(_), Some(version)) = (self.node.op(), self.version) {
+            self.node.set_version(version);
         } else if let Some(version) = self.version {
-            self.graph.versions.push((self.graph.subgraph.nodes.len(), version));
+            self.graph.versions.push((self.graph.subgraph.nodes().len(), version));
         }
-        self.graph.subgraph.nodes.push(self.node);
+        self.graph.subgraph.nodes_mut().push(self.node);
     }
 
     /// Notes what is wrong with the node that writes `names`.
     fn fail(&mut self, names: &str, message: String) {
-        let (node, op) = (self.graph.subgraph.nodes.len(), &self.node.op);
+        let (node, op) = (self.graph.subgraph.nodes().len(), self.node.op());
         let message = format!("node {node} ({op}, writes \"{names}\"): {message}");
         self.graph.fail(message);
     }

@@ -5,10 +5,10 @@ use flatbuffers::{FlatBufferBuilder, UnionWIPOffset, WIPOffset};
 use super::data::aligned;
 use super::int;
 use crate::graph::{Subgraph, Tensor, VariantType};
-use crate::quantization::{Affine, Quantization};
 use crate::schema;
-use crate::sparsity::{Indices, Level, Sparsity, Width};
 use crate::types::TensorType;
+use crate::types::quantization::{Affine, Quantization};
+use crate::types::sparsity::{Indices, Level, Sparsity, Width};
 
 type Fb<'f> = FlatBufferBuilder<'f>;
 type Written<T> = Result<WIPOffset<T>, String>;
@@ -19,34 +19,34 @@ pub(super) fn write<'f>(
     tensor: &Tensor,
     buffer: u32,
 ) -> Written<schema::Tensor<'f>> {
-    let shape = ints(tensor.shape.dims())?;
+    let shape = ints(tensor.shape().dims())?;
     let shape = Some(fb.create_vector(&shape));
-    let shape_signature = match &tensor.shape_signature {
+    let shape_signature = match tensor.shape_signature() {
         Some(signature) => {
             let signature = maybe_unknown(signature)?;
             Some(fb.create_vector(&signature))
         }
         None => None,
     };
-    let quantization = match (&tensor.quantization, &tensor.min_max) {
+    let quantization = match (tensor.quantization(), tensor.min_max()) {
         (None, None) => None,
         _ => Some(quantization(fb, subgraph, tensor)?),
     };
-    let sparsity = tensor.sparsity.as_ref().map(|s| sparsity(fb, s)).transpose()?;
-    let mut variants = Vec::with_capacity(tensor.variants.len());
-    for variant in &tensor.variants {
+    let sparsity = tensor.sparsity().map(|s| sparsity(fb, s)).transpose()?;
+    let mut variants = Vec::with_capacity(tensor.variants().len());
+    for variant in tensor.variants() {
         variants.push(write_variant(fb, variant)?);
     }
     let args = schema::TensorArgs {
         shape,
-        type_: code(tensor.ty),
+        type_: code(tensor.ty()),
         buffer,
-        name: (!tensor.name.is_empty()).then(|| fb.create_string(&tensor.name)),
+        name: (!tensor.name().is_empty()).then(|| fb.create_string(tensor.name())),
         quantization,
-        is_variable: tensor.is_variable,
+        is_variable: tensor.is_variable(),
         sparsity,
         shape_signature,
-        has_rank: tensor.has_rank,
+        has_rank: tensor.has_rank(),
         variant_tensors: (!variants.is_empty()).then(|| fb.create_vector(&variants)),
         external_buffer: 0,
     };
@@ -61,7 +61,7 @@ fn ints(values: &[usize]) -> Result<Vec<i32>, String> {
     values.iter().map(|&v| int(v)).collect()
 }
 
-/// Dimensions of which some are not known, which -1 stands for.
+/// Converts dimensions, with -1 for unknown ones.
 fn maybe_unknown(dims: &[Option<usize>]) -> Result<Vec<i32>, String> {
     dims.iter().map(|dim| dim.map_or(Ok(-1), int)).collect()
 }
@@ -80,12 +80,12 @@ fn quantization<'f>(
 ) -> Written<schema::QuantizationParameters<'f>> {
     use schema::QuantizationDetails as Details;
     let mut args = schema::QuantizationParametersArgs::default();
-    if let Some(range) = &tensor.min_max {
+    if let Some(range) = tensor.min_max() {
         let (min, max) = (range.min(), range.max());
         args.min = (!min.is_empty()).then(|| fb.create_vector(&min));
         args.max = (!max.is_empty()).then(|| fb.create_vector(&max));
     }
-    match tensor.quantization.as_deref() {
+    match tensor.quantization() {
         None => {}
         Some(Quantization::Affine(Affine { scales, zero_points, dimension })) => {
             args.scale = Some(fb.create_vector(scales));
@@ -98,7 +98,7 @@ fn quantization<'f>(
                 zero_points: match zero_points {
                     Some(tensor) => int(*tensor)?,
                     // A reader could take 0, which writers leave where there are none, for tensor 0.
-                    None if subgraph.tensors.first().is_some_and(Tensor::is_constant) => -1,
+                    None if subgraph.tensors().first().is_some_and(Tensor::is_constant) => -1,
                     None => 0,
                 },
                 block_size: int(*block_size)?,
@@ -186,4 +186,17 @@ fn list_of_indices(
             (Index::Int32Vector, table.as_union_value())
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_above_the_format_are_an_error() {
+        let mut fb = FlatBufferBuilder::new();
+        assert!(list_of_indices(&mut fb, &Indices::smallest(&[0, (1 << 31) - 1])).is_ok());
+        let message = list_of_indices(&mut fb, &Indices::smallest(&[1 << 31])).err();
+        assert_eq!(message.as_deref(), Some("index 2147483648 does not fit its type"));
+    }
 }

@@ -1,14 +1,12 @@
-use std::sync::Arc;
-
 use super::*;
-use crate::archive::tests::archive;
-use crate::graph::{ModelBytes, Tensor, VariantType};
+use crate::graph::archive::tests::archive;
+use crate::graph::{ModelBytes, ModelDraft, Tensor, VariantType};
 use crate::ops::binary::AddParams;
 use crate::ops::control_flow::IfParams;
 use crate::ops::{Activation, Params};
-use crate::quantization::{Affine, MinMax, Quantization};
-use crate::sparsity::{Indices, Level, Sparsity};
 use crate::types::TensorType;
+use crate::types::quantization::{Affine, MinMax, Quantization};
+use crate::types::sparsity::{Indices, Level, Sparsity};
 
 fn read(bytes: Vec<u8>) -> Model {
     Model::from_bytes(ModelBytes::new(bytes)).unwrap()
@@ -21,28 +19,25 @@ fn ids(ids: &[usize]) -> Vec<TensorId> {
 /// A model with some of everything. Its data: 64 bytes, each its position.
 fn model() -> Model {
     use TensorType::{Float32, Int4, Int8, Variant};
-    let constant =
-        |name, ty, shape: &[usize], data| Tensor { data: Some(data), ..Tensor::new(name, ty, shape) };
-    let quantized = |quantization, tensor| Tensor { quantization: Some(Arc::new(quantization)), ..tensor };
+    let constant = |name, ty, shape: &[usize], data| Tensor::new(name, ty, shape).with_data(data);
+    let quantized = |quantization: Quantization, tensor: Tensor| tensor.with_quantization(quantization);
     let per_channel = Affine { scales: vec![0.5, 0.25], zero_points: vec![0, 0].into(), dimension: 1 };
     let level = |segments| Level::Csr { segments, indices: Indices::from(vec![2u16, 0, 1]) };
-    let sparse = |name, segments| Tensor {
-        sparsity: Some(Arc::new(Sparsity {
-            traversal_order: vec![0, 1],
-            block_map: vec![],
-            levels: vec![Level::Dense { size: 2 }, level(segments)],
-        })),
-        ..constant(name, Int8, &[2, 3], 48..51)
+    let sparse = |name, segments| {
+        let levels = vec![Level::Dense { size: 2 }, level(segments)];
+        let sparsity = Sparsity { traversal_order: vec![0, 1], block_map: vec![], levels };
+        constant(name, Int8, &[2, 3], 48..51).with_sparsity(sparsity)
     };
+    let mut input = Tensor::new("in", Float32, [1, 2])
+        .with_shape_signature(vec![None, Some(2)])
+        .with_min_max(Some(MinMax::new(vec![f32::NAN], vec![1.0])));
+    input.set_has_rank(true);
+    let mut list = Tensor::new("list", Variant, []);
+    list.set_variants(vec![VariantType { ty: Float32, shape: vec![None, Some(3)], has_rank: true }]);
     let blocks = |zero_points| Quantization::Blockwise { scales: 4, zero_points, block_size: 2 };
     let tensors = vec![
-        Tensor {
-            shape_signature: Some(vec![None, Some(2)]),
-            min_max: Some(Arc::new(MinMax::new(vec![f32::NAN], vec![1.0]))),
-            has_rank: true,
-            ..Tensor::new("in", Float32, [1, 2])
-        },
-        Tensor { is_variable: true, ..Tensor::new("state", Float32, [1, 2]) },
+        input,
+        Tensor::new("state", Float32, [1, 2]).into_variable(),
         quantized(Quantization::Affine(per_channel), constant("channels", Int8, &[2, 2], 4..8)),
         quantized(Quantization::Custom(vec![1, 2, 3]), constant("shorter", Int8, &[2], 4..6)),
         constant("scales", Float32, &[2, 1], 16..24),
@@ -50,54 +45,44 @@ fn model() -> Model {
         quantized(blocks(Some(4)), constant("blocks with zero points", Int4, &[2, 2], 32..34)),
         sparse("narrow", Indices::from(vec![0u8, 1, 3])),
         sparse("wide", Indices::from(vec![0u32, 1, 3])),
-        Tensor {
-            variants: vec![VariantType { ty: Float32, shape: vec![None, Some(3)], has_rank: true }],
-            ..Tensor::new("list", Variant, [])
-        },
+        list,
         Tensor::new("sum", Float32, [1, 2]),
         Tensor::new("custom", Float32, [1, 2]),
         Tensor::new("later", Float32, [1, 2]),
         Tensor::new("", Float32, [0, 2]),
     ];
     let add = |version, activation, out| {
-        let params = AddParams { fused_activation_function: activation, ..Default::default() };
+        let params = AddParams::default().fused_activation_function(activation);
         Node::new(BuiltinOp::ADD, version, params, [Some(TensorId(0)), Some(TensorId(1))], [TensorId(out)])
     };
-    let nodes = vec![
-        add(1, Activation::None, 10),
-        Node {
-            intermediates: vec![None, Some(TensorId(2)), None],
-            custom_options: 51..58,
-            mutating_variable_inputs: vec![false, true],
-            debug_metadata: Some(3),
-            ..Node::new(Op::custom("Mine"), 7, Params::Custom, [Some(TensorId(10)), None], [TensorId(11)])
-        },
-        add(3, Activation::Relu, 12),
-    ];
-    let primary = Subgraph {
-        name: "main".into(),
-        tensors,
-        nodes,
-        inputs: ids(&[0]),
-        outputs: ids(&[12, 11, 13]),
-        debug_metadata: Some(0),
-    };
-    let other = Subgraph {
-        tensors: vec![constant("shared with main", Float32, &[2, 1], 16..24)],
-        outputs: ids(&[0]),
-        ..Default::default()
-    };
-    let mut model = Model::from_subgraphs((0..64).collect(), vec![primary, other]).unwrap();
-    model.description = "some of everything".into();
-    model.metadata = vec![("bytes".into(), 3..17), ("nothing".into(), 0..0)];
-    model.unnamed_metadata = vec![40..47, 0..0, 3..17];
-    let start = model.bytes().len();
-    let bytes = [model.bytes(), &archive(start as u32)].concat();
-    (model.archive, model.bytes) = (Some(start..bytes.len()), ModelBytes::new(bytes));
+    let mut custom =
+        Node::new(Op::custom("Mine"), 7, Params::Custom, [Some(TensorId(10)), None], [TensorId(11)])
+            .with_intermediates([None, Some(TensorId(2)), None])
+            .with_custom_options(51..58);
+    custom.set_mutating_variable_inputs([false, true]);
+    custom.set_debug_metadata(Some(3));
+    let nodes = vec![add(1, Activation::None, 10), custom, add(3, Activation::Relu, 12)];
+    let mut primary = Subgraph::new("main", tensors, nodes, ids(&[0]), ids(&[12, 11, 13]));
+    primary.set_debug_metadata(Some(0));
+    let shared = constant("shared with main", Float32, &[2, 1], 16..24);
+    let other = Subgraph::new("", vec![shared], vec![], [], ids(&[0]));
+    let bytes: Vec<u8> = (0..64).chain(archive(64)).collect();
+    let archive = 64..bytes.len();
+    let mut draft = ModelDraft::new(ModelBytes::new(bytes), vec![primary, other]);
+    draft.description = "some of everything".into();
+    draft.metadata = vec![("bytes".into(), 3..17), ("nothing".into(), 0..0)];
+    draft.unnamed_metadata = vec![40..47, 0..0, 3..17];
+    draft.archive = Some(archive);
     let names = |name: &str, id| vec![(name.to_owned(), TensorId(id))];
-    model.signatures =
-        vec![Signature { key: "serve".into(), subgraph: 0, inputs: names("x", 0), outputs: names("y", 12) }];
-    model
+    draft.signatures = vec![Signature::new("serve", 0, names("x", 0), names("y", 12))];
+    draft.verify().unwrap()
+}
+
+/// The model with a change.
+fn changed(change: impl FnOnce(&mut ModelDraft)) -> Model {
+    let mut draft = model().into_draft();
+    change(&mut draft);
+    draft.verify().unwrap()
 }
 
 #[test]
@@ -107,29 +92,28 @@ fn all_that_is_read_is_written() {
     let again = read(file.clone());
     assert_eq!(model.difference(&again), None);
     assert_eq!(again.to_bytes().unwrap(), file, "writing is stable");
-    let zip = again.archive.clone().unwrap();
+    let zip = again.archive_range().unwrap();
     assert_eq!(again.archive().unwrap(), archive(zip.start as u32));
 }
 
 #[test]
 fn every_difference_is_found() {
     let model = model();
-    let changes: [fn(&mut Model); 11] = [
+    let changes: [fn(&mut ModelDraft); 11] = [
         |m| m.unnamed_metadata[0].end = 46,
         |m| m.archive = None,
         |m| m.description.clear(),
         |m| m.metadata[0].1.start = 4,
-        |m| m.signatures[0].key.clear(),
-        |m| m.subgraphs[1].name = "other".into(),
-        |m| m.subgraphs[0].nodes[0].version = 2,
-        |m| m.subgraphs[0].nodes[1].custom_options.end = 57,
-        |m| m.subgraphs[0].nodes[1].intermediates[0] = Some(TensorId(0)),
-        |m| m.subgraphs[0].tensors[2].data = Some(5..9),
-        |m| m.subgraphs[0].tensors[9].variants.clear(),
+        |m| m.signatures[0].set_key(""),
+        |m| m.subgraphs[1].set_name("other"),
+        |m| m.subgraphs[0].nodes_mut()[0].set_version(2),
+        |m| m.subgraphs[0].nodes_mut()[1].set_custom_options(51..57),
+        |m| m.subgraphs[0].nodes_mut()[1].set_intermediates([Some(TensorId(0)), Some(TensorId(2)), None]),
+        |m| m.subgraphs[0].tensors_mut()[2].set_data(5..9),
+        |m| m.subgraphs[0].tensors_mut()[9].set_variants(vec![]),
     ];
-    for (i, change) in changes.iter().enumerate() {
-        let mut changed = model.clone();
-        change(&mut changed);
+    for (i, change) in changes.into_iter().enumerate() {
+        let changed = changed(change);
         assert!(model.difference(&changed).is_some(), "change {i}");
         let written = read(changed.to_bytes().unwrap());
         assert_eq!(changed.difference(&written), None, "change {i}");
@@ -214,13 +198,8 @@ fn codes_that_old_readers_do_not_know_are_placeholders() {
         [TensorId(2)],
     );
     let float = |name| Tensor::new(name, TensorType::Float32, [2]);
-    let subgraph = Subgraph {
-        tensors: vec![float("x"), Tensor::new("axis", TensorType::Int32, []), float("y")],
-        nodes: vec![node],
-        inputs: ids(&[0, 1]),
-        outputs: ids(&[2]),
-        ..Default::default()
-    };
+    let tensors = vec![float("x"), Tensor::new("axis", TensorType::Int32, []), float("y")];
+    let subgraph = Subgraph::new("", tensors, vec![node], ids(&[0, 1]), ids(&[2]));
     let file = Model::from_subgraphs(vec![], vec![subgraph]).unwrap().to_bytes().unwrap();
     let code = schema::root_as_model(&file).unwrap().operator_codes().unwrap().get(0);
     assert_eq!((code.deprecated_builtin_code(), code.builtin_code()), (127, BuiltinOp::CUMSUM));
@@ -229,74 +208,48 @@ fn codes_that_old_readers_do_not_know_are_placeholders() {
 #[test]
 fn calls_stay_calls() {
     let scalar = |name, ty| Tensor::new(name, ty, [1]);
-    let branch = |name: &str| Subgraph {
-        name: name.into(),
-        tensors: vec![scalar("x", TensorType::Int32)],
-        inputs: ids(&[0]),
-        outputs: ids(&[0]),
-        ..Default::default()
-    };
-    let params = IfParams { then_subgraph_index: 2, else_subgraph_index: 1 };
-    let primary = Subgraph {
-        tensors: vec![
-            scalar("condition", TensorType::Bool),
-            scalar("x", TensorType::Int32),
-            scalar("y", TensorType::Int32),
-        ],
-        nodes: vec![Node::new(
-            BuiltinOp::IF,
-            1,
-            params.clone(),
-            [0, 1].map(|i| Some(TensorId(i))),
-            ids(&[2]),
-        )],
-        inputs: ids(&[0, 1]),
-        outputs: ids(&[2]),
-        ..Default::default()
-    };
+    let branch =
+        |name: &str| Subgraph::new(name, vec![scalar("x", TensorType::Int32)], vec![], ids(&[0]), ids(&[0]));
+    let params = IfParams::default().then_subgraph_index(2).else_subgraph_index(1);
+    let tensors = vec![
+        scalar("condition", TensorType::Bool),
+        scalar("x", TensorType::Int32),
+        scalar("y", TensorType::Int32),
+    ];
+    let node = Node::new(BuiltinOp::IF, 1, params.clone(), [0, 1].map(|i| Some(TensorId(i))), ids(&[2]));
+    let primary = Subgraph::new("", tensors, vec![node], ids(&[0, 1]), ids(&[2]));
     let graphs = vec![primary, branch("else"), branch("then")];
     let model = read(Model::from_subgraphs(vec![], graphs).unwrap().to_bytes().unwrap());
-    assert_eq!(model.subgraphs[0].nodes[0].params, params.into());
-    assert_eq!(model.subgraphs[2].name, "then");
+    assert_eq!(*model.subgraphs()[0].nodes()[0].params(), params.into());
+    assert_eq!(model.subgraphs()[2].name(), "then");
 }
 
 #[test]
 fn options_that_a_file_leaves_out_stay_out() {
-    let mut model = model();
-    model.subgraphs[0].nodes[0].options_left_out = true;
-    model.subgraphs[0].nodes[2].options_left_out = true;
+    let model = changed(|draft| {
+        draft.subgraphs[0].nodes_mut()[0].set_options_left_out(true);
+        draft.subgraphs[0].nodes_mut()[2].set_options_left_out(true);
+    });
     let file = model.to_bytes().unwrap();
     let operators = schema::root_as_model(&file).unwrap().subgraphs().unwrap().get(0).operators().unwrap();
     assert_eq!(operators.get(0).builtin_options_type(), schema::BuiltinOptions::NONE);
-    // Its params are no defaults: someone changed them after reading.
+    // Its params are not the defaults: an edit changed them.
     assert_eq!(operators.get(2).builtin_options_type(), schema::BuiltinOptions::AddOptions);
 }
 
 #[test]
 fn what_the_format_cannot_hold_is_an_error() {
     let fail = |change: fn(&mut Subgraph)| {
-        let mut model = model();
-        change(&mut model.subgraphs[0]);
-        model.to_bytes().unwrap_err().to_string()
+        changed(|draft| change(&mut draft.subgraphs[0])).to_bytes().unwrap_err().to_string()
     };
-    let message = fail(|g| g.tensors[0].shape = [1 << 31].into());
+    let message = fail(|g| g.tensors_mut()[0].set_shape([1, 1 << 31]));
     assert!(message.contains("subgraph 0, tensor 0 (\"in\"): 2147483648 does not fit"), "{message}");
-    let message = fail(|g| g.nodes[0].version = u32::MAX);
+    let message = fail(|g| g.nodes_mut()[0].set_version(u32::MAX));
     assert!(message.contains("version 4294967295 of ADD is too high"), "{message}");
-    let message = fail(|g| g.nodes[0].params = Params::None);
+    let message = fail(|g| g.nodes_mut()[0].set_params(Params::None));
     assert!(message.contains("node 0 (ADD v1, writes ") && message.contains("no Add params"), "{message}");
-    let message = fail(|g| g.nodes[0].op = Op::Builtin(BuiltinOp(250)));
+    let message = fail(|g| g.nodes_mut()[0].set_op(Op::Builtin(BuiltinOp(250))));
     assert!(message.contains("builtin operator 250") && message.contains("does not know"), "{message}");
-    let narrow = |g: &mut Subgraph| {
-        let sparsity = Sparsity {
-            traversal_order: vec![0],
-            block_map: vec![],
-            levels: vec![Level::csr(&[0, 1], &[1 << 31])],
-        };
-        g.tensors[7].sparsity = Some(Arc::new(sparsity));
-    };
-    let message = fail(narrow);
-    assert!(message.contains("index 2147483648 does not fit its type"), "{message}");
 }
 
 #[test]
@@ -308,8 +261,7 @@ fn a_file_is_replaced_as_a_whole() {
         model.save(&file).unwrap();
         assert_eq!(model.difference(&read(std::fs::read(&file).unwrap())), None);
     }
-    let mut broken = model.clone();
-    broken.subgraphs[0].nodes[0].params = Params::None;
+    let broken = changed(|draft| draft.subgraphs[0].nodes_mut()[0].set_params(Params::None));
     assert!(broken.save(&file).is_err());
     assert_eq!(std::fs::read(&file).unwrap(), model.to_bytes().unwrap(), "the old file is still there");
     let message = model.save(&folder).unwrap_err().to_string();

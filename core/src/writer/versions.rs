@@ -1,22 +1,23 @@
-//! Which versions a model needs, and the release that runs it.
+//! The versions that a model needs, and the release that runs it.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::error::{Error, Result};
-use crate::graph::{Model, NodeId};
-use crate::op::Op;
+use crate::graph::{Model, ModelBytes, ModelDraft, NodeId, Subgraph, min_version};
 use crate::ops::{self, OpDef, OpSignature};
-use crate::resolver::required_runtime;
-use crate::shape::Shape;
+use crate::resolver::required_by;
+use crate::types::Op;
+use crate::types::Shape;
 use crate::types::TensorType;
 
 /// The metadata entry that names the oldest TFLite release that runs the model.
-const MIN_RUNTIME: &str = "min_runtime_version";
-/// Its length; the release is followed by zeros.
+pub(super) const MIN_RUNTIME: &str = "min_runtime_version";
+/// The length of the entry; the release is followed by zeros.
 const MIN_RUNTIME_BYTES: usize = 16;
 
-/// What [`Model::restamp`] changed.
+/// The changes of [`Model::restamp`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Restamped {
     /// Ops that have another version now, in the order of their first node.
     pub ops: Vec<RestampedOp>,
@@ -28,6 +29,7 @@ pub struct Restamped {
 
 /// An op that got another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RestampedOp {
     /// The op.
     pub op: Op,
@@ -44,118 +46,122 @@ impl Model {
     /// that runs all of them in the metadata. Custom ops keep their versions.
     ///
     /// Nodes of an op that had one version have one version afterwards: the highest that any of them needs. The
-    /// model's bytes are written anew.
+    /// model's bytes are written again.
     ///
     /// # Errors
     /// Those of [`Model::to_bytes`]; the model is unchanged then.
     pub fn restamp(&mut self) -> Result<Restamped> {
-        let mut model = self.clone();
-        let entries = model.entries(|_| true);
         let mut report =
             Restamped { old_runtime: self.min_runtime_version().map(str::to_owned), ..Default::default() };
-        for Entry { op, version, needed, nodes } in entries {
+        let mut draft = self.to_draft();
+        for Entry { op, version, needed, nodes } in entries(self, |_| true) {
             if needed != version {
-                model.set_version(&nodes, needed);
+                set_version(&mut draft.subgraphs, &nodes, needed);
                 report.ops.push(RestampedOp { op, from: version, to: needed, nodes });
             }
         }
-        model.stamp_runtime();
-        report.new_runtime = model.min_runtime_version().map(str::to_owned);
-        *self = model.reloaded()?;
+        stamp_runtime(&mut draft);
+        let restamped = draft.verify()?.reloaded()?;
+        report.new_runtime = restamped.min_runtime_version().map(str::to_owned);
+        *self = restamped;
         Ok(report)
     }
 
-    /// The model after writing and reading it, which checks all that loading checks.
+    /// Returns the model after writing and reading it, which checks all that loading checks.
     pub(super) fn reloaded(&self) -> Result<Model> {
-        crate::loader::load(crate::ModelBytes::new(self.to_bytes()?), self.path.clone())
+        crate::loader::load(ModelBytes::new(self.to_bytes()?), self.path().map(Into::into))
     }
+}
 
-    /// The nodes of builtin ops for which `choose` says so, by op and version.
-    fn entries(&self, choose: impl Fn((usize, NodeId)) -> bool) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = Vec::new();
-        let mut indices = HashMap::new();
-        for (s, subgraph) in self.subgraphs.iter().enumerate() {
-            for (id, node) in subgraph.node_ids().zip(&subgraph.nodes) {
-                if node.op.builtin().is_none() || !choose((s, id)) {
-                    continue;
-                }
-                let index = *indices.entry((&node.op, node.version)).or_insert(entries.len());
-                if index == entries.len() {
-                    let (op, version) = (node.op.clone(), node.version);
-                    entries.push(Entry { op, version, needed: 1, nodes: Vec::new() });
-                }
-                if let Some(entry) = entries.get_mut(index) {
-                    entry.needed = entry.needed.max(ops::min_version(subgraph, node));
-                    entry.nodes.push((s, id));
-                }
-            }
-        }
-        entries
-    }
-
-    fn set_version(&mut self, nodes: &[(usize, NodeId)], version: u32) {
-        for (s, id) in nodes {
-            if let Some(node) = self.subgraphs.get_mut(*s).and_then(|g| g.nodes.get_mut(id.0)) {
-                node.version = version;
-            }
-        }
-    }
-
-    /// Fills versions: nodes have the one that `explicit` gives them; all others of an op the lowest that is enough.
-    ///
-    /// # Errors
-    /// An explicit version that is too low.
-    pub(super) fn stamp(&mut self, explicit: &BTreeMap<(usize, NodeId), u32>) -> Result<()> {
-        for entry in self.entries(|node| !explicit.contains_key(&node)) {
-            self.set_version(&entry.nodes, entry.needed);
-        }
-        for (&(s, id), &version) in explicit {
-            self.set_version(&[(s, id)], version);
-            let Some((subgraph, node)) = self.subgraphs.get(s).and_then(|g| Some((g, g.nodes.get(id.0)?)))
-            else {
+/// The nodes of builtin ops that `choose` accepts, by op and version.
+fn entries(model: &Model, choose: impl Fn((usize, NodeId)) -> bool) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut indices = HashMap::new();
+    for (s, subgraph) in model.subgraphs().iter().enumerate() {
+        for (id, node) in subgraph.node_ids().zip(subgraph.nodes()) {
+            if node.op().builtin().is_none() || !choose((s, id)) {
                 continue;
-            };
-            let Some(definition) = node.op.builtin().and_then(ops::definition) else { continue };
-            let signature = OpSignature::of(subgraph, node);
-            let needed = (definition.min_version)(&signature);
-            if version < needed {
-                let reason = reason(definition, &signature, version, needed);
-                let release = definition.min_runtime(needed);
-                let since = release.map_or(String::new(), |r| format!("; TFLite has it since {r}"));
-                let message = format!(
-                    "it is given version {version}, but {reason} version {needed}{since}. Leave the version \
-                     out to get the lowest that is enough"
-                );
-                return Err(Error::InvalidNode(message).at(self.locate(s, id)));
+            }
+            let index = *indices.entry((node.op(), node.version())).or_insert(entries.len());
+            if index == entries.len() {
+                let (op, version) = (node.op().clone(), node.version());
+                entries.push(Entry { op, version, needed: 1, nodes: Vec::new() });
+            }
+            if let Some(entry) = entries.get_mut(index) {
+                entry.needed = entry.needed.max(min_version(subgraph, node));
+                entry.nodes.push((s, id));
             }
         }
-        Ok(())
     }
+    entries
+}
 
-    /// Names the oldest release that runs the model in its metadata; a model without builtin ops needs none.
-    pub(super) fn stamp_runtime(&mut self) {
-        let (Some(release), _) = required_runtime(self) else { return };
-        let mut padded = [0; MIN_RUNTIME_BYTES];
-        for (to, from) in padded.iter_mut().zip(release.bytes()) {
-            *to = from;
+fn set_version(subgraphs: &mut [Subgraph], nodes: &[(usize, NodeId)], version: u32) {
+    for (s, id) in nodes {
+        if let Some(node) = subgraphs.get_mut(*s).and_then(|g| g.nodes_mut().get_mut(id.0)) {
+            node.set_version(version);
         }
-        self.set_metadata(MIN_RUNTIME, &padded);
     }
+}
 
-    fn set_metadata(&mut self, name: &str, data: &[u8]) {
-        if self.metadata(name) == Some(data) {
-            return;
-        }
-        let mut bytes = self.bytes().to_vec();
-        let start = bytes.len();
-        bytes.extend_from_slice(data);
-        let range = start..bytes.len();
-        self.bytes = crate::ModelBytes::new(bytes);
-        match self.metadata.iter_mut().find(|(n, _)| n == name) {
-            Some((_, place)) => *place = range,
-            None => self.metadata.push((name.to_owned(), range)),
+/// `model` with versions: nodes have the one that `explicit` gives them; all others of an op the lowest that is enough.
+///
+/// # Errors
+/// An explicit version that is too low.
+pub(super) fn stamped(model: Model, explicit: &BTreeMap<(usize, NodeId), u32>) -> Result<Model> {
+    let entries = entries(&model, |node| !explicit.contains_key(&node));
+    let mut draft = model.into_draft();
+    for entry in entries {
+        set_version(&mut draft.subgraphs, &entry.nodes, entry.needed);
+    }
+    for (node, version) in explicit {
+        set_version(&mut draft.subgraphs, &[*node], *version);
+    }
+    let model = draft.verify()?;
+    for (&(s, id), &version) in explicit {
+        let Some((subgraph, node)) = model.subgraph(s).and_then(|g| Some((g, g.nodes().get(id.0)?))) else {
+            continue;
+        };
+        let Some(definition) = node.op().builtin().and_then(ops::definition) else { continue };
+        let signature = OpSignature::of(subgraph, node);
+        let needed = (definition.min_version)(&signature);
+        if version < needed {
+            let reason = reason(definition, &signature, version, needed);
+            let release = definition.min_runtime(needed);
+            let since = release.map_or(String::new(), |r| format!("; TFLite has it since {r}"));
+            let message = format!(
+                "it is given version {version}, but {reason} version {needed}{since}. Leave the version \
+                 out to get the lowest that is enough"
+            );
+            return Err(Error::InvalidNode(message).at(model.locate(s, id)));
         }
     }
+    Ok(model)
+}
+
+/// Names the oldest release that runs the model in its metadata; a model without builtin ops needs none.
+pub(super) fn stamp_runtime(draft: &mut ModelDraft) {
+    let (Some(release), _) = required_by(&draft.subgraphs) else { return };
+    let mut padded = [0; MIN_RUNTIME_BYTES];
+    for (to, from) in padded.iter_mut().zip(release.bytes()) {
+        *to = from;
+    }
+    set_metadata(draft, MIN_RUNTIME, &padded);
+}
+
+fn set_metadata(draft: &mut ModelDraft, name: &str, data: &[u8]) {
+    let place = draft.metadata.iter_mut().find(|(n, _)| n == name).map(|(_, range)| range);
+    let bytes = draft.bytes.as_ref();
+    if place.as_ref().is_some_and(|range| bytes.get((**range).clone()) == Some(data)) {
+        return;
+    }
+    let start = bytes.len();
+    let range = start..start.saturating_add(data.len());
+    match place {
+        Some(place) => *place = range,
+        None => draft.metadata.push((name.to_owned(), range)),
+    }
+    draft.bytes = ModelBytes::new([bytes, data].concat());
 }
 
 /// Nodes that share an operator code.
@@ -166,7 +172,7 @@ struct Entry {
     nodes: Vec<(usize, NodeId)>,
 }
 
-/// What it is about a node that needs `needed`, as the start of a sentence that the version ends: found by taking
+/// The property of a node that needs `needed`, as the start of a sentence that the version ends: found by taking
 /// away one thing after the other.
 fn reason(definition: &OpDef, signature: &OpSignature<'_>, given: u32, needed: u32) -> String {
     let is_less = |changed: &OpSignature<'_>| (definition.min_version)(changed) < needed;

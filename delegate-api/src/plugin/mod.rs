@@ -1,4 +1,4 @@
-//! Delegates, and kernels of custom ops, in shared libraries.
+//! Delegates, kernels of custom ops, and fusions, in shared libraries.
 //!
 //! An application loads one with [`PluginLibrary`], or with `--delegate plugin:PATH?key=value` on the command line. An
 //! author in Rust writes a [`Delegate`](crate::Delegate) like any other, in a crate of type `cdylib`, and exports it:
@@ -6,7 +6,7 @@
 //! ```
 //! use delegraph_delegate_api::plugin::{CreateError, PluginOptions};
 //! use delegraph_delegate_api::{DelegateKernel, DelegateParams, GraphView, NodeView, Rejection};
-//! use delegraph_delegate_api::{SimpleDelegate, VersionTable};
+//! use delegraph_delegate_api::{Simple, SimpleDelegate, VersionTable};
 //!
 //! struct Mine(VersionTable);
 //!
@@ -34,32 +34,36 @@
 //!     if device.is_some_and(|d| d > 0) {
 //!         return Err(CreateError::Failed(delegraph_core::Error::Unsupported("there is one device, 0".into())));
 //!     }
-//!     Ok(Mine(VersionTable::new(&[])))
+//!     Ok(Simple(Mine(VersionTable::new(&[]))))
 //! });
 //! # fn main() {}
 //! ```
 //!
-//! Authors in C, or in anything that can export C functions, include `delegraph_plugin.h`, which lies in this crate's
+//! Authors in C, or in anything that can export C functions, include `delegraph_plugin.h`, which is in this crate's
 //! `include` folder. What crosses is C either way ([`abi`]): no Rust type, allocation or panic does, so that plugin and
-//! application may be built by different compilers. The application refuses what does not fit with a message that says
-//! what was found and what is wanted.
+//! application may be built by different compilers. The application refuses an incompatible library with a message that
+//! states what was found and what is supported.
 
 pub mod abi;
 #[doc(hidden)]
 pub mod export;
+mod fusion;
+pub mod fusions_abi;
 mod host;
 pub mod ops_abi;
 mod options;
 mod raw;
 
-pub use host::{KernelLibrary, PluginDelegate, PluginError, PluginLibrary};
+pub use fusion::{FusionChange, FusionLeft, FusionResult, LibraryFusion};
+pub use host::{FusionLibrary, KernelLibrary, PluginDelegate, PluginError, PluginLibrary};
 pub use options::{CreateError, OptionError, PluginOptions};
 
 /// Exports a delegate from a library (`crate-type = ["cdylib"]`), once per library.
 ///
-/// Takes what makes the delegate of the options that the user gave: `Fn(&PluginOptions) -> Result<D, CreateError>`, where
-/// `D` is any [`Delegate`](crate::Delegate), which every [`SimpleDelegate`](crate::SimpleDelegate) is. An option that
-/// was given and not asked for is an error that names those that were. Panics are caught, and become errors.
+/// Takes the function that creates the delegate from the user's options: `Fn(&PluginOptions) -> Result<D, CreateError>`, where
+/// `D` is any [`Delegate`](crate::Delegate); [`Simple`](crate::Simple) makes one of a
+/// [`SimpleDelegate`](crate::SimpleDelegate). An option that
+/// was given and not read is an error that names the known options. Panics are caught, and become errors.
 #[macro_export]
 macro_rules! export_delegate {
     ($create:expr) => {
@@ -68,7 +72,7 @@ macro_rules! export_delegate {
             "a plugin must be built with panic = \"unwind\": a panic must not end the application"
         );
 
-        /// The entry of the plugin.
+        /// Returns the entry of the plugin.
         #[unsafe(no_mangle)]
         pub extern "C" fn delegraph_delegate_plugin() -> *const $crate::plugin::abi::DelegraphPlugin {
             unsafe extern "C" fn create_exported(
@@ -78,7 +82,7 @@ macro_rules! export_delegate {
                 delegate: *mut *mut ::core::ffi::c_void,
                 error: *mut $crate::plugin::abi::DelegraphError,
             ) -> i32 {
-                // SAFETY: the application keeps to the interface.
+                // SAFETY: the application follows the interface.
                 unsafe {
                     $crate::plugin::export::create(host, options, option_count, delegate, error, $create)
                 }
@@ -92,7 +96,7 @@ macro_rules! export_delegate {
 
 /// Exports kernels of custom ops from a library (`crate-type = ["cdylib"]`), once per library.
 ///
-/// Takes what registers them: `Fn(&mut MutableOpResolver)`, which an application that links the crate calls as well.
+/// Takes the function that registers them, `Fn(&mut MutableOpResolver)`; an application that links the crate calls it, too.
 /// Panics in it, and in the kernels, are caught and become errors.
 ///
 /// ```
@@ -128,7 +132,7 @@ macro_rules! export_kernels {
             "a library of kernels must be built with panic = \"unwind\": a panic must not end the application"
         );
 
-        /// The entry of the library.
+        /// Returns the entry of the library.
         #[unsafe(no_mangle)]
         pub extern "C" fn delegraph_kernel_library() -> *const $crate::plugin::ops_abi::DelegraphKernelLibrary
         {
@@ -137,7 +141,7 @@ macro_rules! export_kernels {
                 library: *mut *mut ::core::ffi::c_void,
                 error: *mut $crate::plugin::abi::DelegraphError,
             ) -> i32 {
-                // SAFETY: the application keeps to the interface.
+                // SAFETY: the application follows the interface.
                 unsafe { $crate::plugin::export::ops::open(host, library, error, $register) }
             }
             static TABLE: $crate::plugin::ops_abi::DelegraphKernelLibrary =

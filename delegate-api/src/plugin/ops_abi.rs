@@ -1,20 +1,20 @@
-//! What crosses between an application and a library of kernels for custom ops. Everything that such a library has in
-//! common with a delegate is in `delegraph_plugin.h`, along with how the interface may grow.
+//! The interface between an application and a library of kernels for custom ops. Declarations that such a library
+//! shares with a delegate, and the rules for changes of the interface, are in `delegraph_plugin.h`.
 
-// `include/delegraph_kernels.h` is made of this file, by `tests/header.rs`.
+// `tests/header.rs` generates `include/delegraph_kernels.h` from this file.
 
 use std::ffi::{c_char, c_void};
 
 use super::abi::*;
 
-/// Op: running it does more than compute its outputs. Its nodes keep their order and are never computed ahead.
+/// Op: running it has effects beyond its outputs. Its nodes keep their order and are never folded.
 pub const DELEGRAPH_OP_SIDE_EFFECTS: u32 = 1;
 
-/// Versions of a custom op that a library has a kernel for. This struct does not grow.
+/// Versions of a custom op for which a library has a kernel. This struct does not grow.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct DelegraphCustomOp {
-    /// Its name, terminated by zero.
+    /// The op's name, zero-terminated.
     pub name: *const c_char,
     /// The lowest version.
     pub min_version: u32,
@@ -24,40 +24,39 @@ pub struct DelegraphCustomOp {
     pub flags: u32,
 }
 
-/// The node that a kernel is made for, as the model's file has it. What it points to is valid during the call: copy what
-/// the kernel needs.
+/// The node for which a kernel is created, as in the model's file. Its pointers are valid during the call only.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct DelegraphOpNode {
     /// Bytes of this struct.
     pub size: usize,
-    /// Which of the library's ops it is, in the order in which `ops` lists them.
+    /// The index of the op in the list that `ops` returns.
     pub op: usize,
     /// The name of the op.
     pub name: DelegraphText,
-    /// The version that the model asks for.
+    /// The version of the op.
     pub version: u32,
-    /// The op's options: a FlexBuffer map by custom, for which the application has `option_i64` and the like; otherwise
-    /// whatever the op says.
+    /// The op's options: by convention a FlexBuffer map, which `option_i64` and similar functions read; an op may
+    /// define another format.
     pub options: *const u8,
     /// Bytes of them.
     pub options_len: usize,
-    /// Inputs: type, name, quantization, and the shape of the file, which may change before `prepare_kernel`. There is no
-    /// data. An input that the node leaves out is null.
+    /// Inputs: type, name, quantization, and the shape in the file, which may change before `prepare_kernel`. There are
+    /// no data. An omitted input is null.
     pub inputs: *const *const DelegraphTensor,
-    /// How many, those left out included.
+    /// Their number, including omitted inputs.
     pub input_count: usize,
     /// Outputs, in the same way.
     pub outputs: *const *const DelegraphTensor,
-    /// How many.
+    /// Their number.
     pub output_count: usize,
 }
 
-/// A library of kernels. It exports one function without parameters, `delegraph_kernel_library`, that returns the address
-/// of this table, which lives as long as the library is loaded.
+/// A library of kernels. It exports one function without parameters, `delegraph_kernel_library`, that returns the
+/// address of this table, which is valid as long as the library is loaded.
 ///
-/// Several threads may make kernels at the same time; a kernel is used by one thread at a time, not always the same one.
-/// No function may unwind: neither panics nor exceptions cross.
+/// Several threads may create kernels at the same time. A kernel is used by one thread at a time, which may change
+/// between calls. No function may unwind: panics and exceptions must not cross the interface.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DelegraphKernelLibrary {
@@ -65,8 +64,8 @@ pub struct DelegraphKernelLibrary {
     pub abi_version: u32,
     /// Bytes of this struct.
     pub size: usize,
-    /// May be null. Called once, before anything else: `library` takes what the other functions are given, or stays null.
-    /// Where it fails, but `library` is set, that is closed.
+    /// May be null. Called once, before all other functions, which receive `library`; it may remain null. If the call
+    /// fails and `library` is set, the library is closed.
     pub open: Option<
         unsafe extern "C" fn(
             host: *const DelegraphHost,
@@ -74,12 +73,12 @@ pub struct DelegraphKernelLibrary {
             error: *mut DelegraphError,
         ) -> i32,
     >,
-    /// May be null. Called once, when all kernels are destroyed; not where `library` is null.
+    /// May be null. Called once, after all kernels are destroyed, unless `library` is null.
     pub close: Option<unsafe extern "C" fn(library: *mut c_void)>,
-    /// The ops that there are kernels for. Valid until `close`.
+    /// Returns the ops that have kernels. Valid until `close`.
     pub ops:
         Option<unsafe extern "C" fn(library: *mut c_void, count: *mut usize) -> *const DelegraphCustomOp>,
-    /// Makes the kernel of a node. Where it fails, but `kernel` is set, that is destroyed.
+    /// Creates the kernel of a node. If the call fails and `kernel` is set, the kernel is destroyed.
     pub create_kernel: Option<
         unsafe extern "C" fn(
             library: *mut c_void,
@@ -90,10 +89,11 @@ pub struct DelegraphKernelLibrary {
             error: *mut DelegraphError,
         ) -> i32,
     >,
-    /// May be null. Destroys a kernel, once.
+    /// May be null. Destroys a kernel; called once per kernel.
     pub destroy_kernel: Option<unsafe extern "C" fn(kernel: *mut c_void)>,
-    /// Checks the operands, gives every output its shape (`set_output_shape`, or `set_output_dynamic` where data decides),
-    /// and asks for temporaries. Called before the first run and again whenever a shape changed, at times more often.
+    /// Checks the operands, sets the shape of every output (`set_output_shape`, or `set_output_dynamic` if it depends
+    /// on data), and requests temporaries. Called before the first run and whenever a shape changes, and possibly more
+    /// often.
     pub prepare_kernel: Option<
         unsafe extern "C" fn(
             kernel: *mut c_void,

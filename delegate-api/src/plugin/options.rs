@@ -1,4 +1,4 @@
-//! The options of a plugin: key and value, both text.
+//! The options of a plugin: keys and values, both text.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -7,39 +7,46 @@ use std::sync::{Mutex, PoisonError};
 
 use delegraph_core::Error;
 
-/// The options that a user gave a plugin: `plugin:libmine.so?device=1&fast=true` gives `device` and `fast`.
+/// The options that a user passed to a plugin: `plugin:libmine.so?device=1&fast=true` sets `device` and `fast`.
 ///
-/// A plugin asks for the keys that it knows. What was given and never asked for is refused afterwards
-/// ([`PluginOptions::check_all_used`], which `export_delegate!` calls), with the keys that
-/// were asked for: a misspelled option is never silently without effect.
+/// A plugin reads the keys that it knows. Options that were not read are errors ([`PluginOptions::check_all_used`],
+/// which `export_delegate!` calls), with the known keys in the message, so that misspelled options are detected.
 #[derive(Debug, Default)]
 pub struct PluginOptions {
     pairs: Vec<(String, String)>,
-    /// Keys that were asked for.
+    /// Keys that were read.
     known: Mutex<BTreeSet<&'static str>>,
 }
 
-/// An option that is unknown, given twice, or has a value that cannot be used.
+/// The error of an option that is unknown, passed twice, or has an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct OptionError(pub String);
+pub struct OptionError(String);
 
-/// Why a plugin cannot make its delegate.
+impl OptionError {
+    /// Creates an error with this message.
+    pub fn new(message: impl Into<String>) -> Self {
+        OptionError(message.into())
+    }
+}
+
+/// The reason for which a plugin cannot create its delegate.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CreateError {
-    /// The options are not right.
+    /// An option is invalid.
     #[error(transparent)]
     Option(#[from] OptionError),
-    /// Anything else, such as a device that is not there.
+    /// Any other reason, such as an unavailable device.
     #[error(transparent)]
     Failed(#[from] Error),
 }
 
 impl PluginOptions {
-    /// Options of these keys and values.
+    /// Creates options with these keys and values.
     ///
     /// # Errors
-    /// Where a key is empty or given twice.
+    /// If a key is empty or occurs twice.
     pub fn new<K: Into<String>, V: Into<String>>(
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Self, OptionError> {
@@ -56,39 +63,39 @@ impl PluginOptions {
         Ok(PluginOptions { pairs, known: Mutex::default() })
     }
 
-    /// All keys and values, in the order given.
+    /// Returns all keys and values, in the order given.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// The value of `key`, if it was given.
+    /// Returns the value of `key`, if it was passed.
     pub fn get(&self, key: &'static str) -> Option<&str> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
         self.pairs().find(|(k, _)| *k == key).map(|(_, v)| v)
     }
 
-    /// The value of `key` as a number or whatever else can be read from text.
+    /// Returns the value of `key`, parsed.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If the value cannot be parsed.
     pub fn parse<T: FromStr<Err: Display>>(&self, key: &'static str) -> Result<Option<T>, OptionError> {
         let Some(text) = self.get(key) else { return Ok(None) };
         text.parse().map(Some).map_err(|e| OptionError(format!("option \"{key}\": \"{text}\": {e}")))
     }
 
-    /// Whether `key` was given as `true` or `1`, or without a value; false where it was not given.
+    /// Returns whether `key` was passed as `true` or `1`, or without a value; false if it was not passed.
     ///
     /// # Errors
-    /// Where it is neither that nor `false` or `0`.
+    /// For any other value than these, `false` and `0`.
     pub fn flag(&self, key: &'static str) -> Result<bool, OptionError> {
         let choices = [("true", true), ("false", false), ("1", true), ("0", false), ("", true)];
         Ok(self.choice(key, &choices)?.unwrap_or(false))
     }
 
-    /// The value of `key` as one of these names.
+    /// Returns the value of `key` as one of these names.
     ///
     /// # Errors
-    /// Where it is none of them.
+    /// For any other value.
     pub fn choice<T: Clone>(
         &self,
         key: &'static str,
@@ -102,10 +109,10 @@ impl PluginOptions {
         Err(OptionError(format!("option \"{key}\": \"{text}\" is none of: {}", names.join(", "))))
     }
 
-    /// Ok when every option that was given has been asked for.
+    /// Checks that every passed option was read.
     ///
     /// # Errors
-    /// Names the options that nobody asked for, and those that are known.
+    /// Names the options that were not read, and the known ones.
     pub fn check_all_used(&self) -> Result<(), OptionError> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown: Vec<String> =
@@ -139,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_refused() {
+    fn unknown_options_are_refused() {
         let check = |given: &[(&str, &str)], ask: &[&'static str], want: &str| {
             let options = PluginOptions::new(given.iter().copied()).unwrap();
             ask.iter().for_each(|key| _ = options.get(key));

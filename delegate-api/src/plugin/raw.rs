@@ -1,4 +1,4 @@
-//! Reading and writing structs that may grow, text, and messages: what both sides of the interface need.
+//! Reading and writing extensible structs, text, and messages, for both sides of the interface.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use delegraph_core::Error;
 
 use super::abi::*;
+use super::fusions_abi::*;
 use super::ops_abi::*;
 
 /// A struct that begins with its size.
@@ -33,24 +34,27 @@ growing!(
     DelegraphStats,
     DelegraphHost,
     DelegraphOpNode,
+    DelegraphFusionResult,
 );
 
-/// The struct at `pointer`; fields that its maker does not know are zero. `None` where there is none.
+/// Reads the struct at `pointer`; fields beyond its declared size are zero. `None` for a null pointer or an invalid
+/// size.
 ///
 /// # Safety
-/// `pointer` is null, or valid for reads of the size that is written there.
+/// `pointer` is null, or valid for reads of the declared size.
 pub(super) unsafe fn read<T: Growing>(pointer: *const T) -> Option<T> {
     if pointer.is_null() || !pointer.is_aligned() {
         return None;
     }
-    // SAFETY: it begins with its size (`Growing`), and is valid for that much (this function's condition).
+    // SAFETY: the struct begins with its size (`Growing`), and is valid for that number of bytes (this function's
+    // condition).
     let size = unsafe { pointer.cast::<usize>().read() };
     if size < size_of::<usize>() {
         return None;
     }
     let mut value = MaybeUninit::<T>::zeroed();
-    // SAFETY: no more is read than the size that is written there, and no more written than `T` has room for; bytes
-    // that are not written are zero, which `Growing` allows.
+    // SAFETY: reads at most the declared size, and writes at most the size of `T`. Bytes that are not written are zero,
+    // which `Growing` allows.
     unsafe {
         let bytes = value.as_mut_ptr().cast::<u8>();
         std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), bytes, size.min(size_of::<T>()));
@@ -58,10 +62,10 @@ pub(super) unsafe fn read<T: Growing>(pointer: *const T) -> Option<T> {
     }
 }
 
-/// Writes as much of `value` as the maker of the struct at `pointer` knows. False where there is no struct.
+/// Writes `value` to the struct at `pointer`, up to its declared size. Returns false if there is no struct.
 ///
 /// # Safety
-/// `pointer` is null, or valid for reads and writes of the size that is written there.
+/// `pointer` is null, or valid for reads and writes of the declared size.
 pub(super) unsafe fn write<T: Growing>(pointer: *mut T, value: &T) -> bool {
     if pointer.is_null() || !pointer.is_aligned() {
         return false;
@@ -72,8 +76,8 @@ pub(super) unsafe fn write<T: Growing>(pointer: *mut T, value: &T) -> bool {
         return false;
     }
     let written = size.min(size_of::<T>());
-    // SAFETY: no more is written than the size that is written there, nor read than `T` has. The size is put back
-    // as the number of bytes that mean something.
+    // SAFETY: writes at most the declared size, and reads at most the size of `T`. The size is then set to the number
+    // of valid bytes.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), pointer.cast::<u8>(), written);
         pointer.cast::<usize>().write(written);
@@ -81,10 +85,10 @@ pub(super) unsafe fn write<T: Growing>(pointer: *mut T, value: &T) -> bool {
     true
 }
 
-/// `len` values at `data`; none where there are none. `None` where that cannot be.
+/// Returns `len` values at `data`; an empty slice for a length of 0. `None` if the pointer or the length is invalid.
 ///
 /// # Safety
-/// Where `data` is neither null nor misaligned, it is valid for reads of `len` values during `'a`.
+/// If `data` is neither null nor misaligned, it is valid for reads of `len` values during `'a`.
 pub(super) unsafe fn slice<'a, T>(data: *const T, len: usize) -> Option<&'a [T]> {
     if len == 0 {
         return Some(&[]);
@@ -93,27 +97,27 @@ pub(super) unsafe fn slice<'a, T>(data: *const T, len: usize) -> Option<&'a [T]>
     if data.is_null() || !data.is_aligned() || !fits {
         return None;
     }
-    // SAFETY: not null, aligned, not too long; the rest is this function's condition.
+    // SAFETY: not null, aligned, not too long; the caller guarantees the rest.
     Some(unsafe { std::slice::from_raw_parts(data, len) })
 }
 
-/// Text for the other side.
+/// Describes text for the other side.
 pub(super) fn text(text: &str) -> DelegraphText {
     DelegraphText { data: text.as_ptr().cast(), len: text.len() }
 }
 
-/// Text of the other side. What is no UTF-8 is replaced, what is very long is cut.
+/// Copies text of the other side. Invalid UTF-8 is replaced, very long text is truncated.
 ///
 /// # Safety
-/// As for [`slice`].
+/// As [`slice`].
 pub(super) unsafe fn text_of(text: DelegraphText) -> String {
     const LONGEST: usize = 4096;
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     let bytes = unsafe { slice(text.data.cast::<u8>(), text.len.min(LONGEST)) };
     String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
 }
 
-/// Room for a message of the other side.
+/// A buffer for a message of the other side.
 pub(super) struct MessageRoom {
     bytes: [u8; 2048],
 }
@@ -123,13 +127,13 @@ impl MessageRoom {
         MessageRoom { bytes: [0; 2048] }
     }
 
-    /// What the other side is given.
+    /// Returns the description of the buffer for the other side.
     pub(super) fn slot(&mut self) -> DelegraphError {
         let (message, capacity) = (self.bytes.as_mut_ptr().cast::<c_char>(), self.bytes.len());
         DelegraphError { size: size_of::<DelegraphError>(), message, capacity, len: 0 }
     }
 
-    /// What it wrote. A length that goes beyond the room is cut, what is no UTF-8 replaced.
+    /// Returns the message. A length beyond the buffer is truncated, invalid UTF-8 replaced.
     pub(super) fn message(&self, slot: &DelegraphError) -> String {
         let bytes = &self.bytes[..slot.len.min(self.bytes.len())];
         let bytes = bytes.split(|&b| b == 0).next().unwrap_or_default();
@@ -137,12 +141,12 @@ impl MessageRoom {
     }
 }
 
-/// Writes a message into the room that the other side gave.
+/// Writes a message into the buffer of the other side.
 ///
 /// # Safety
-/// `slot` is null or points to a struct with room as it says.
+/// `slot` is null or points to a struct with a buffer of the declared capacity.
 pub(super) unsafe fn put_message(slot: *mut DelegraphError, message: &str) {
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     let Some(mut error) = (unsafe { read(slot) }) else { return };
     if error.message.is_null() {
         return;
@@ -152,25 +156,26 @@ pub(super) unsafe fn put_message(slot: *mut DelegraphError, message: &str) {
         len -= 1;
     }
     error.len = len;
-    // SAFETY: there is room for `capacity` bytes at `message`, and `len` is not more.
+    // SAFETY: `message` is valid for `capacity` bytes, and `len` is not larger.
     unsafe {
         std::ptr::copy_nonoverlapping(message.as_ptr(), error.message.cast::<u8>(), len);
         write(slot, &error);
     }
 }
 
-/// A status and a message for an error.
+/// Returns a status and a message for an error.
 pub(super) fn status_of(error: &Error) -> (i32, String) {
     match error {
         Error::Unsupported(text) => (DELEGRAPH_UNSUPPORTED, text.clone()),
         Error::InvalidNode(text) => (DELEGRAPH_INVALID, text.clone()),
         Error::OutOfMemory(text) => (DELEGRAPH_OUT_OF_MEMORY, text.clone()),
         Error::Cancelled => (DELEGRAPH_CANCELLED, error.to_string()),
-        other => (DELEGRAPH_FAILED, other.to_string()),
+        // Sources do not cross the interface; their messages do.
+        other => (DELEGRAPH_FAILED, other.chain()),
     }
 }
 
-/// The error that a status and a message stand for.
+/// Returns the error that a status and a message represent.
 pub(super) fn error_of(status: i32, message: String) -> Error {
     let text = if message.is_empty() { "it gave no reason".to_owned() } else { message };
     match status {
@@ -200,7 +205,7 @@ mod tests {
         };
         let check = |size: usize, want: Option<(u64, usize)>| {
             let stats = DelegraphStats { size, ..whole };
-            // SAFETY: no size of the test is beyond the struct's but the last, of which no more is read.
+            // SAFETY: all sizes of the test are at most the struct's, except the last one, of which no more is read.
             let got = unsafe { read(&raw const stats) };
             assert_eq!(got.map(|s| (s.device_bytes, s.dispatches)), want, "{size}");
         };
@@ -210,7 +215,7 @@ mod tests {
         check(size_of::<DelegraphStats>(), Some((7, 9)));
         check(usize::MAX, Some((7, 9)));
         let mut small = DelegraphStats { size: 16, device_bytes: 0, ..whole };
-        // SAFETY: a struct of our own.
+        // SAFETY: a struct of this test.
         assert!(unsafe {
             write(&raw mut small, &DelegraphStats { device_bytes: 5, dispatches: 1, ..whole })
         });
@@ -220,10 +225,10 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_cut_and_repaired() {
+    fn messages_are_truncated_and_repaired() {
         let mut room = MessageRoom::new();
         let mut slot = room.slot();
-        // SAFETY: a struct and room of our own.
+        // SAFETY: a struct and a buffer of this test.
         unsafe { put_message(&raw mut slot, &"é".repeat(2000)) };
         assert_eq!((slot.len, room.message(&slot).chars().count()), (2048, 1024));
         slot.len = usize::MAX;

@@ -1,35 +1,34 @@
-//! The wgpu delegate as a shared library, for applications that load delegates at run time: those of this project, and
-//! LiteRT / TensorFlow Lite.
+//! The wgpu delegate as a shared library, for applications that load delegates at run time: through this project's plugin
+//! interface, or that of LiteRT / TensorFlow Lite.
 //!
 //! | option | meaning |
 //! |---|---|
-//! | `adapter` | part of the adapter's name, or of its driver's |
-//! | `backend` | the API to reach it by: `vulkan`, `metal`, `dx12`, `webgpu` |
-//! | `power` | which one to take where several match: `high` or `low` |
-//! | `max_partitions` | at most so many partitions, the largest ones |
+//! | `adapter` | a part of the name of the adapter or its driver |
+//! | `backend` | the API to reach the adapter by: `vulkan`, `metal`, `dx12`, `webgpu` |
+//! | `power` | the preference among matching adapters: `high` or `low` |
+//! | `max_partitions` | the largest number of partitions; the partitions with the most nodes are kept |
 //! | `min_nodes` | partitions with fewer nodes stay on the CPU |
-//! | `max_gpu_bytes` | at most so many bytes of device memory for a model |
-//! | `fusion` | `off`: every node runs by itself, to look for faults |
+//! | `max_gpu_bytes` | the largest number of bytes of device memory for a model |
+//! | `fusion` | `off`: every node runs by itself, for finding faults |
 //! | `trusted_shaders` | compile shaders without the bounds checks that wgpu adds |
 
 use delegraph_core::Error;
 use delegraph_delegate_api::export_delegate;
 use delegraph_delegate_api::plugin::{CreateError, PluginOptions};
 use delegraph_delegate_wgpu::wgpu::{Backend, PowerPreference};
-use delegraph_delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph_delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph_litert::export_litert_delegate;
 
 export_delegate!(create);
 export_litert_delegate!(create);
 
-/// The delegate that `options` ask for.
+/// Returns the delegate with these options.
 ///
 /// # Errors
-/// [`CreateError::Option`] where an option is wrong; an error that says that it is unsupported where there is no such
-/// adapter.
+/// [`CreateError::Option`] for an invalid option, [`Error::Unsupported`] if no adapter matches.
 pub fn create(options: &PluginOptions) -> Result<WgpuDelegate, CreateError> {
     let wanted = read(options)?;
-    // Before a device is opened, which takes long.
+    // Checked before a device is opened, which takes long.
     options.check_all_used()?;
     let delegate = WgpuDelegate::new(wanted).map_err(|error| match error {
         WgpuError::NoAdapter | WgpuError::NoMatch { .. } => Error::Unsupported(error.to_string()),
@@ -46,12 +45,10 @@ fn read(options: &PluginOptions) -> Result<WgpuOptions, CreateError> {
         ("webgpu", Backend::BrowserWebGpu),
     ];
     let powers = [("high", PowerPreference::HighPerformance), ("low", PowerPreference::LowPower)];
-    let adapter = AdapterChoice {
-        name: options.get("adapter").map(str::to_owned),
-        backend: options.choice("backend", &backends)?,
-        power: options.choice("power", &powers)?.unwrap_or_default(),
-    };
-    let mut wanted = WgpuOptions { adapter, ..WgpuOptions::default() };
+    let mut wanted = WgpuOptions::default();
+    wanted.adapter.name = options.get("adapter").map(str::to_owned);
+    wanted.adapter.backend = options.choice("backend", &backends)?;
+    wanted.adapter.power = options.choice("power", &powers)?.unwrap_or_default();
     wanted.partitions.max_partitions = options.parse("max_partitions")?;
     wanted.partitions.min_nodes = options.parse("min_nodes")?.unwrap_or(wanted.partitions.min_nodes);
     wanted.max_gpu_bytes = options.parse("max_gpu_bytes")?;

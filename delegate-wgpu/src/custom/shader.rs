@@ -1,4 +1,4 @@
-//! A shader of a custom op: checked by naga when it is registered, and what of it decides how it is bound.
+//! A shader of a custom op, validated by naga at registration, with its bindings.
 
 use std::error::Error as _;
 
@@ -10,15 +10,15 @@ use naga::{
 
 use super::WgpuOpError;
 
-/// A shader whose text is sound.
+/// A validated shader.
 #[derive(Debug)]
 pub(crate) struct Shader {
     pub wgsl: String,
-    /// In the order of their binding numbers.
+    /// In the order of the binding numbers.
     pub bindings: Vec<Binding>,
-    /// What is read, in the order of the binding numbers.
+    /// Arrays that the shader reads, in the order of the binding numbers.
     pub reads: Vec<Array>,
-    /// What is written.
+    /// The array that the shader writes.
     pub writes: Array,
     /// Bytes of the uniform block; 0 without one.
     pub uniform: usize,
@@ -28,15 +28,15 @@ pub(crate) struct Shader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Array {
     pub element: Element,
-    /// How many elements of a tensor one of the array's is: 1, or 2 or 4 for vectors.
+    /// Tensor elements per array element: 1, or 2 or 4 for vectors.
     pub lanes: usize,
 }
 
-/// What is wrong, and the line, counted from 1.
+/// The line of the error, counted from 1, and its message.
 type Wrong = (Option<u32>, String);
 
 impl Shader {
-    /// Parses and checks a shader; `number` is for messages.
+    /// Parses and validates a shader; `number` is its index, for messages.
     pub(crate) fn new(op: &str, number: usize, wgsl: &str) -> Result<Self, WgpuOpError> {
         Self::check(wgsl).map_err(|(line, message)| {
             let text = line.and_then(|line| wgsl.lines().nth(usize::try_from(line).ok()?.checked_sub(1)?));
@@ -62,7 +62,7 @@ impl Shader {
         let wrong = |text: String| Err((None, text));
         let entry = match module.entry_points.as_slice() {
             [entry] if entry.stage == ShaderStage::Compute && entry.name == "main" => entry,
-            _ => return wrong("one entry point is wanted, `@compute fn main`".into()),
+            _ => return wrong("the shader needs exactly one entry point, `@compute fn main`".into()),
         };
         let most = Caps::WEBGPU;
         let [x, y, z] = entry.workgroup_size;
@@ -70,7 +70,8 @@ impl Shader {
         if invocations > most.max_invocations_per_workgroup.into() || z > 64 {
             let limit = most.max_invocations_per_workgroup;
             return wrong(format!(
-                "a workgroup of {x} × {y} × {z}: WebGPU promises {limit}, at most 64 of them in z"
+                "a workgroup of {x} × {y} × {z} invocations; \
+                    WebGPU guarantees {limit}, at most 64 of them in z"
             ));
         }
         if !module.overrides.is_empty() {
@@ -85,7 +86,7 @@ impl Shader {
             .fold(0, u32::saturating_add);
         if shared > most.max_workgroup_storage {
             let limit = most.max_workgroup_storage;
-            return wrong(format!("{shared} bytes of workgroup memory: WebGPU promises {limit}"));
+            return wrong(format!("{shared} bytes of workgroup memory; WebGPU guarantees {limit}"));
         }
         Self::bind(wgsl, &module).map_err(|text| (None, text))
     }
@@ -99,7 +100,8 @@ impl Shader {
             let (group, number) = (binding.group, binding.binding);
             if group != 0 || usize::try_from(number) != Ok(i) {
                 return Err(format!(
-                    "@group({group}) @binding({number}): bindings are those of group 0, numbered from 0 without a gap"
+                    "@group({group}) @binding({number}); \
+                        only group 0 with bindings numbered from 0 without gaps is supported"
                 ));
             }
             let at = |e: String| format!("@binding({number}): {e}");
@@ -108,10 +110,15 @@ impl Shader {
                     uniform = Some(module.types[variable.ty].inner.size(module.to_ctx()));
                     Binding::Uniform
                 }
-                AddressSpace::Uniform => return Err(at("a second uniform block".into())),
+                AddressSpace::Uniform => {
+                    return Err(at("a second uniform block; only one is supported".into()));
+                }
                 AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => {
                     if writes.replace(array(module, variable).map_err(at)?).is_some() {
-                        return Err(at("a second array that is written; use a shader for each".into()));
+                        return Err(at(
+                            "a second array that is written; only one is supported, use a shader for each"
+                                .into(),
+                        ));
                     }
                     Binding::Output
                 }
@@ -119,21 +126,22 @@ impl Shader {
                     reads.push(array(module, variable).map_err(at)?);
                     Binding::Input(u8::try_from(reads.len() - 1).map_err(|e| at(e.to_string()))?)
                 }
-                _ => return Err(at("only storage arrays and one uniform block can be bound".into())),
+                _ => return Err(at("only storage arrays and one uniform block are supported".into())),
             });
         }
         let storages = reads.len() + 1;
         let most = Caps::WEBGPU.max_storage_buffers as usize;
         if storages > most {
-            return Err(format!("{storages} storage arrays: WebGPU promises {most}"));
+            return Err(format!("{storages} storage arrays; WebGPU guarantees {most}"));
         }
-        let writes = writes.ok_or("it writes nothing: no `var<storage, read_write>` is bound")?;
+        let writes = writes.ok_or("the shader writes nothing: no `var<storage, read_write>` is bound")?;
         Ok(Shader { wgsl: wgsl.to_owned(), bindings, reads, writes, uniform: uniform.unwrap_or(0) as usize })
     }
 }
 
 fn array(module: &Module, variable: &GlobalVariable) -> Result<Array, String> {
-    let wanted = "a storage binding is an array without a size, of f32, i32 or u32 or of vectors of two or four of them";
+    let wanted =
+        "only runtime-sized arrays of f32, i32 or u32, or of vectors of two or four of them, are supported";
     let wanted = || wanted.to_owned();
     let TypeInner::Array { base, size: ArraySize::Dynamic, .. } = module.types[variable.ty].inner else {
         return Err(wanted());

@@ -1,4 +1,4 @@
-//! What is said of shaders and plans that do not do, and that good ones run.
+//! Errors of shaders and plans, and results of valid ones.
 
 use delegraph_core::{Bool, Op};
 use delegraph_delegate_api::Rejection;
@@ -20,7 +20,7 @@ fn one(shader: &str) -> Result<WgpuOp, WgpuOpError> {
 }
 
 #[test]
-fn shaders_that_do_not_do_are_refused_with_the_line() {
+fn invalid_shaders_are_rejected_with_the_line() {
     #[track_caller]
     fn check(shader: &str, want: &str) {
         let error = one(shader).err().map(|e| e.to_string()).unwrap_or_default();
@@ -30,28 +30,29 @@ fn shaders_that_do_not_do_are_refused_with_the_line() {
     assert!(one(COPY).is_ok());
     check(
         &COPY.replace("x[id.x]", "w[id.x]"),
-        "line 6, `if id.x < arrayLength(&y) { y[id.x] = w[id.x] * 2.0; }`: no definition in scope for identifier: `w`",
+        "line 6, `if id.x < arrayLength(&y) { y[id.x] = w[id.x] * 2.0; \
+            }`: no definition in scope for identifier: `w`",
     );
     check("fn main( {", "line 1");
     check(&COPY.replace("* 2.0", "* 2u"), "line 6");
-    check(&COPY.replace("main", "other"), "one entry point is wanted, `@compute fn main`");
-    check(&COPY.replace("(64)", "(64, 8)"), "a workgroup of 64 × 8 × 1: WebGPU promises 256");
+    check(&COPY.replace("main", "other"), "exactly one entry point, `@compute fn main`");
+    check(&COPY.replace("(64)", "(64, 8)"), "a workgroup of 64 × 8 × 1 invocations; WebGPU guarantees 256");
     check(
         &COPY.replace("binding(1)", "binding(2)"),
-        "@group(0) @binding(2): bindings are those of group 0, numbered from 0",
+        "@group(0) @binding(2); only group 0 with bindings numbered from 0",
     );
     check(
         &COPY.replace("group(0) @binding(1)", "group(1) @binding(1)"),
-        "@group(1) @binding(1): bindings are those of",
+        "@group(1) @binding(1); only group 0",
     );
     check(
         &COPY.replace("y: array<f32>", "y: array<vec3<f32>>").replace("= x[id.x]", "= vec3f(1.0)"),
-        "@binding(1): a storage binding is an array without a size",
+        "@binding(1): only runtime-sized arrays",
     );
     check(&COPY.replace("read> x", "read_write> x"), "@binding(1): a second array that is written");
     check(
         &COPY.replace("var<storage, read_write> y", "var<storage, read> y").replace("y[id.x] =", "let z ="),
-        "it writes nothing",
+        "the shader writes nothing",
     );
     check(
         &(COPY.to_owned() + "\n@group(0) @binding(2) var t: texture_2d<f32>;"),
@@ -59,7 +60,7 @@ fn shaders_that_do_not_do_are_refused_with_the_line() {
     );
     check(
         &(COPY.to_owned() + "\nvar<workgroup> big: array<f32, 5000>;"),
-        "20000 bytes of workgroup memory: WebGPU promises 16384",
+        "20000 bytes of workgroup memory; WebGPU guarantees 16384",
     );
     check(&("override n: u32 = 1;\n".to_owned() + COPY), "`override` constants are not supported");
     check(&("enable f16;\n".to_owned() + COPY + "\nvar<private> h: f16;"), "");
@@ -77,11 +78,11 @@ fn options(shader: &str, plan: Plan) -> WgpuOptions {
 }
 
 #[test]
-fn plans_that_do_not_fit_are_rejections() {
+fn invalid_plans_are_rejections() {
     let x = || T::new(&[2, 3], &[0.0f32; 6]);
     let check = |plan: Plan, want: &str| {
-        let said = support_with(options(COPY, plan), Op::custom("Mine"), 1, &[Some(x())], &[x()]);
-        assert!(said.is_none_or(|said| said.unwrap_err().to_string().contains(want)), "{want}");
+        let answer = support_with(options(COPY, plan), Op::custom("Mine"), 1, &[Some(x())], &[x()]);
+        assert!(answer.is_none_or(|answer| answer.unwrap_err().to_string().contains(want)), "{want}");
     };
     check(|node| Err(Rejection::CostModel(format!("version {}", node.version()))), "version 1");
     check(
@@ -91,7 +92,7 @@ fn plans_that_do_not_fit_are_rejections() {
     check(|_| Ok(WgpuPlan::new([[2usize, 3]; 2])), "1 outputs, the GPU kernel has 2");
     check(|_| Ok(WgpuPlan::new([[2usize, 3]])), "no dispatch of Mine writes output 0");
     check(|node| node.input(1).map(|_| WgpuPlan::new([[1usize]])), "input 1 is missing");
-    check(|node| node.options().map(|_| WgpuPlan::new([[1usize]])), "no FlexBuffer map");
+    check(|node| node.options().map(|_| WgpuPlan::new([[1usize]])), "not a FlexBuffer map");
     check(|node| node.workgroups(usize::MAX, 1).map(|_| WgpuPlan::new([[1usize]])), "1 to a workgroup");
     check(|node| Ok(WgpuPlan::new([[2usize, 3]]).dispatch(copy(node).workgroups([1, 70_000, 1]))), "70000");
     check(
@@ -127,20 +128,21 @@ fn plans_that_do_not_fit_are_rejections() {
         |node| Ok(WgpuPlan::new([[2usize, 3]]).temporary([1usize << 20, 1 << 20]).dispatch(copy(node))),
         "a temporary of shape",
     );
-    // A type that the shader does not take, and a version above the highest.
+    // An unsupported type, and a version above the highest.
     let integers = T::new(&[2], &[1i32, 2]);
     let plan: Plan = |node| Ok(WgpuPlan::new([[2usize]]).dispatch(copy(node)));
-    let said =
+    let answer =
         support_with(options(COPY, plan), Op::custom("Mine"), 1, &[Some(integers.clone())], &[integers]);
     let ty = TensorType::Int32;
     assert!(
-        said.is_none_or(|said| said == Err(Rejection::UnsupportedType { operand: "input 0".into(), ty }))
+        answer
+            .is_none_or(|answer| answer == Err(Rejection::UnsupportedType { operand: "input 0".into(), ty }))
     );
 }
 
 #[test]
 fn several_shaders_temporaries_uniforms_and_types() {
-    // Half the sum of each row, by way of a temporary; and whether it is positive.
+    // Half the sum of each row, computed through a temporary; and whether it is positive.
     const ROWS: &str = "
 @group(0) @binding(0) var<storage, read> x: array<vec2<f32>>;
 @group(0) @binding(1) var<storage, read_write> sums: array<f32>;
@@ -179,14 +181,14 @@ fn main(@builtin(workgroup_id) id: vec3<u32>) {
     check_custom_with(options.clone(), Op::custom("Mine"), &[], &[Some(x)], &expected);
     let odd = T::new(&[1, 3], &[1.0f32, 2.0, 3.0]);
     let outputs = [T::new(&[1], &[0.0f32]), T::new(&[1], &[Bool(0)])];
-    let said = support_with(options, Op::custom("Mine"), 1, &[Some(odd)], &outputs);
+    let answer = support_with(options, Op::custom("Mine"), 1, &[Some(odd)], &outputs);
     let text = "input 0 has 3 elements, the shader takes 2 at a time";
-    assert!(said.is_none_or(|said| said.unwrap_err().to_string().contains(text)));
+    assert!(answer.is_none_or(|answer| answer.unwrap_err().to_string().contains(text)));
 }
 
-/// Where our own delegate has a shader for a custom op, the application's comes first.
+/// Where this crate has a shader for a custom op, the application's shader takes precedence.
 #[test]
-fn an_application_replaces_a_custom_op_of_ours() {
+fn an_application_replaces_a_custom_op() {
     let op = WgpuOp::new("Convolution2DTransposeBias", 1, &[COPY], |node| {
         Ok(WgpuPlan::new([node.input(0)?.shape.clone()]).dispatch(copy(node)))
     });

@@ -1,16 +1,17 @@
 //! ADD_N.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{Float32, Int32};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
 use delegraph_shaders::binary::{Binary, Spec};
 
 use super::{GpuOp, expect_one_of};
-use crate::lower::Lowering;
+use crate::graph::lowering::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::ADD_N, max_version: 1, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp::new(BuiltinOp::ADD_N, 1, &[Float32, Int32], lower)];
 
-/// One addition after the other.
+/// Adds the inputs pairwise, one addition per further input.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let count = cx.node().inputs().count();
     (0..count).try_for_each(|i| expect_one_of(cx, i, GpuOp::NUMBERS))?;

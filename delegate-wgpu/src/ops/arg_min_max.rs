@@ -1,16 +1,17 @@
 //! ARG_MAX, ARG_MIN.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{Bool, Float32, Int8, Int32, UInt8};
 use delegraph_core::ops::arg_min_max::axis;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::arg_min_max::Spec;
 
 use super::{GpuOp, invalid, not_constant};
-use crate::lower::Lowering;
+use crate::graph::lowering::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::ARG_MAX, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::ARG_MIN, max_version: 3, lower },
+    GpuOp::new(BuiltinOp::ARG_MAX, 3, &[Float32, Int32, UInt8, Bool, Int8], lower),
+    GpuOp::new(BuiltinOp::ARG_MIN, 3, &[Float32, Int32, UInt8, Bool, Int8], lower),
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -32,8 +33,8 @@ mod tests {
     fn run(op: BuiltinOp, input: &T, axis: i32, expected: &[i32]) {
         let output_type = TensorType::Int32;
         let params = match op {
-            BuiltinOp::ARG_MAX => Params::ArgMax(ArgMaxParams { output_type }),
-            _ => Params::ArgMin(ArgMinParams { output_type }),
+            BuiltinOp::ARG_MAX => Params::ArgMax(ArgMaxParams::default().output_type(output_type)),
+            _ => Params::ArgMin(ArgMinParams::default().output_type(output_type)),
         };
         let inputs = [Some(input.clone()), Some(T::new(&[], &[axis]).constant())];
         check(op, 1, params, &inputs, &[T::new(&[expected.len()], expected)]);

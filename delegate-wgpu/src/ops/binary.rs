@@ -2,6 +2,7 @@
 //! RIGHT_SHIFT.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{BFloat16, Float16, Float32, Int8, Int16, Int32, UInt8, UInt16, UInt32};
 use delegraph_core::fixed_point::Multiplier;
 use delegraph_core::ops::Activation as Fused;
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
@@ -12,24 +13,24 @@ use delegraph_shaders::binary_quantized::{Operator, Spec as Quantized};
 use delegraph_shaders::{Activation, cast};
 
 use super::quantize::factor;
-use super::{GpuOp, activation, invalid_scale};
+use super::{GpuOp, activation, invalid_scale, mixed_types};
+use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, ValueId};
-use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::ADD, max_version: 6, lower },
-    GpuOp { op: BuiltinOp::SUB, max_version: 5, lower },
-    GpuOp { op: BuiltinOp::MUL, max_version: 8, lower },
-    GpuOp { op: BuiltinOp::DIV, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::MAXIMUM, max_version: 4, lower },
-    GpuOp { op: BuiltinOp::MINIMUM, max_version: 4, lower },
-    GpuOp { op: BuiltinOp::POW, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::SQUARED_DIFFERENCE, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::FLOOR_DIV, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::FLOOR_MOD, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::ATAN2, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::BITWISE_XOR, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::RIGHT_SHIFT, max_version: 1, lower },
+    GpuOp::new(BuiltinOp::ADD, 6, &[Float32, Float16, Int32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::SUB, 5, &[Float32, Int32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::MUL, 8, &[Float32, Float16, Int32, UInt8, Int16, Int8, UInt32], lower),
+    GpuOp::new(BuiltinOp::DIV, 2, &[Float32, Int32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::MAXIMUM, 4, &[Float32, Float16, Int32, UInt8, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::MINIMUM, 4, &[Float32, Float16, Int32, UInt8, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::POW, 1, &[Float32, Int32], lower),
+    GpuOp::new(BuiltinOp::SQUARED_DIFFERENCE, 2, &[Float32, Int32, Int8], lower),
+    GpuOp::new(BuiltinOp::FLOOR_DIV, 3, &[Float32, Int32, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::FLOOR_MOD, 2, &[Float32, Int32, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::ATAN2, 1, &[Float32, Float16, BFloat16], lower),
+    GpuOp::new(BuiltinOp::BITWISE_XOR, 1, &[Int32, UInt8, Int16, Int8, UInt32, UInt16], lower),
+    GpuOp::new(BuiltinOp::RIGHT_SHIFT, 1, &[Int32, UInt8, Int16, Int8, UInt32, UInt16], lower),
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -63,7 +64,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     push(cx, binary, activation)
 }
 
-/// The factors of an operator on integers with scales.
+/// The fixed-point parameters of an operator on quantized integers.
 #[derive(Default)]
 pub(super) struct Factors {
     pub zeros: [i32; 2],
@@ -72,10 +73,10 @@ pub(super) struct Factors {
     pub output: Multiplier,
     pub zero: i32,
     pub range: (i32, i32),
-    pub once: u32,
+    pub grouped: bool,
 }
 
-/// One step for an operator on integers with scales.
+/// Adds the step of an operator on quantized integers.
 pub(super) fn push_quantized(
     cx: &mut Lowering<'_, '_, '_>,
     op: Operator,
@@ -92,7 +93,7 @@ pub(super) fn push_quantized(
         factor: factor(factors.output),
         zero: factors.zero,
         range: factors.range.into(),
-        once: factors.once,
+        grouped: factors.grouped,
         a,
         b,
         output: cx.shape(output),
@@ -100,7 +101,7 @@ pub(super) fn push_quantized(
     cx.push(spec, &inputs, output)
 }
 
-/// An operator on integers with scales, in the fixed-point arithmetic of the kernels on the CPU.
+/// An operator on quantized integers, in the fixed-point arithmetic of the CPU kernels.
 fn quantized(
     cx: &mut Lowering<'_, '_, '_>,
     op: Binary,
@@ -112,7 +113,7 @@ fn quantized(
     let wide = types[0] == Some((16, true));
     let fractions = op == Binary::Mul && wide && cx.is_bytes(output);
     if types[0] != types[1] || types[0] != types[2] && !fractions {
-        return Err(unsupported("operands of different types"));
+        return Err(mixed_types(cx));
     }
     if op == Binary::SquaredDifference && types[0] != Some((8, true)) {
         return Err(cx.wrong_type(0));
@@ -137,10 +138,10 @@ fn quantized(
     }
     if let (Binary::Mul | Binary::Div, zero) = (op, to.zero) {
         if op == Binary::Div && cx.is_constant(1) {
-            // An error of the node, which a shader cannot report.
+            // Division by 0 is an error of the node, which a shader cannot report.
             let divisors = cx.constant_words(1)?;
             if divisors.iter().any(|word| word.cast_signed() == from[1].zero) {
-                return Err(unsupported("a division by 0"));
+                return Err(unsupported("a constant divisor of 0; only other divisors are supported"));
             }
         }
         let (op, found) = match op {
@@ -157,11 +158,14 @@ fn quantized(
     };
     let scaled = scaled.map_err(invalid_scale)?;
     if op == Operator::Add && scaled.output.shift > 0 {
-        return Err(unsupported("an output scale so far below the scales of the inputs"));
+        return Err(unsupported(format!(
+            "output scale {}; \
+            only scales close to the inputs' or larger are supported",
+            to.scale
+        )));
     }
-    // The field's kernel for 16 bits and equal shapes takes 16 elements at once, whose inputs it rounds just once.
-    let equal = op == Operator::Add && wide && cx.shape(inputs[0]) == cx.shape(inputs[1]);
-    let elements: u32 = cx.shape(output).iter().product();
+    // For 16 bits and equal shapes, LiteRT's kernel processes groups of elements, whose inputs it rounds just once.
+    let grouped = op == Operator::Add && wide && cx.shape(inputs[0]) == cx.shape(inputs[1]);
     let factors = Factors {
         zeros,
         left: scaled.left_shift,
@@ -169,12 +173,12 @@ fn quantized(
         output: scaled.output,
         zero: scaled.zero_point,
         range,
-        once: if equal { elements / 16 * 16 } else { 0 },
+        grouped,
     };
     push_quantized(cx, op, factors, inputs)
 }
 
-/// The steps of an operator on inputs 0 and 1.
+/// Adds the steps of an operator on inputs 0 and 1.
 pub(super) fn push(
     cx: &mut Lowering<'_, '_, '_>,
     op: Binary,
@@ -187,7 +191,7 @@ pub(super) fn push(
     push_narrow(cx, op, inputs, activation)
 }
 
-/// An operator on integers of less than a word, whatever they stand for: the results wrap around as they do there.
+/// An operator on the stored values of integers narrower than a word: results wrap around at the width of the type.
 pub(super) fn push_narrow(
     cx: &mut Lowering<'_, '_, '_>,
     op: Binary,
@@ -197,7 +201,7 @@ pub(super) fn push_narrow(
     let output = cx.output(0)?;
     let narrow = cx.narrow(output);
     if let (Binary::ShiftRight, Some((bits, _))) = (op, narrow) {
-        // Of an unsigned number the last bit stays.
+        // Larger shifts count as the number of bits minus one, which keeps the highest bit of an unsigned number.
         let most = cx.new_constant(&[], Element::I32, &[bits as i32 - 1]);
         let limited = cx.temporary_of(&cx.shape(b), Element::I32);
         push_to(cx, Binary::Minimum, [b, most], Activation::None, limited)?;
@@ -215,7 +219,7 @@ pub(super) fn push_narrow(
     cx.push(spec, &[whole], output)
 }
 
-/// One step for an operator on these values.
+/// Adds the step of an operator on these values, into output 0.
 pub(super) fn push_on(
     cx: &mut Lowering<'_, '_, '_>,
     op: Binary,
@@ -227,7 +231,7 @@ pub(super) fn push_on(
     push_to(cx, op, [a, b], activation, output)
 }
 
-/// One step for an operator on these values, into another.
+/// Adds the step of an operator on these values, into `output`.
 pub(super) fn push_to(
     cx: &mut Lowering<'_, '_, '_>,
     op: Binary,
@@ -236,18 +240,21 @@ pub(super) fn push_to(
     output: ValueId,
 ) -> Result<(), Rejection> {
     if cx.element(a) != cx.element(b) {
-        return Err(unsupported("operands of different types"));
+        return Err(mixed_types(cx));
     }
     if cx.element(a) != Element::F32 && cx.has_input(1) && cx.is_constant(1) {
-        // An error of the node, which a shader cannot report. What is computed only while running is not checked: an
-        // integer divided by 0 is that integer.
+        // Divisors of 0 and negative powers are errors of the node, which a shader cannot report. Computed operands
+        // are not checked: the shader returns the dividend of an integer division by 0.
         let operand = cx.constant_words(1)?;
         match op {
             Binary::Div | Binary::FloorDiv | Binary::FloorMod | Binary::Remainder if operand.contains(&0) => {
-                return Err(unsupported("a division by 0"));
+                return Err(unsupported("a constant divisor of 0; only other divisors are supported"));
             }
             Binary::Pow if operand.iter().any(|&power| power.cast_signed() < 0) => {
-                return Err(unsupported("an integer to a negative power"));
+                return Err(unsupported(
+                    "a negative power of an integer; \
+                    only powers from 0 on are supported",
+                ));
             }
             _ => {}
         }
@@ -275,7 +282,7 @@ mod tests {
         let b = Some(T::new(&[2], &[10.0_f32, -1.0]).constant());
         let result = |values: [f32; 4]| [T::new(&[2, 2], &values)];
         let inputs = [a.clone(), b];
-        let params = MulParams { fused_activation_function: Fused::Relu };
+        let params = MulParams::default().fused_activation_function(Fused::Relu);
         check(BuiltinOp::MUL, 1, Params::Mul(params), &inputs, &result([10.0, 0.0, 30.0, 4.0]));
         check(BuiltinOp::MAXIMUM, 1, Params::None, &inputs, &result([10.0, 2.0, 10.0, -1.0]));
         let inputs = [a, Some(T::new(&[], &[2.0_f32]).constant())];
@@ -289,9 +296,10 @@ mod tests {
         let check = |op, params, b: [i32; 3], expected| {
             check(op, 1, params, &[a(), Some(T::new(&[3], &b))], &result(expected));
         };
-        let params = Params::Add(AddParams { fused_activation_function: Fused::None, pot_scale_int16: true });
+        let params =
+            Params::Add(AddParams::default().fused_activation_function(Fused::None).pot_scale_int16(true));
         check(BuiltinOp::ADD, params, [1, 2, 3], [8, -5, 15]);
-        let params = Params::Div(DivParams { fused_activation_function: Fused::None });
+        let params = Params::Div(DivParams::default().fused_activation_function(Fused::None));
         check(BuiltinOp::DIV, params, [2, 2, -5], [3, -3, -2]);
         check(BuiltinOp::FLOOR_DIV, Params::None, [2, 2, -5], [3, -4, -3]);
         check(BuiltinOp::FLOOR_MOD, Params::None, [2, 2, -5], [1, 1, -3]);
@@ -312,8 +320,9 @@ mod tests {
             let inputs = [Some(T::new(&[3], &a)), Some(T::new(&[3], &b))];
             check(op, 1, params, &inputs, &[T::new(&[3], &want)]);
         }
-        let add =
-            || Params::Add(AddParams { fused_activation_function: Fused::None, pot_scale_int16: false });
+        let add = || {
+            Params::Add(AddParams::default().fused_activation_function(Fused::None).pot_scale_int16(false))
+        };
         run(BuiltinOp::ADD, add(), [i16::MAX, -3, 5], [1, 1, 6], [i16::MIN, -2, 11]);
         run(BuiltinOp::FLOOR_DIV, Params::None, [i8::MIN, -7, 7], [-1, 2, 2], [i8::MIN, -4, 3]);
         run(BuiltinOp::FLOOR_MOD, Params::None, [-7i16, 7, 7], [2, -2, 2], [1, -1, 1]);
@@ -332,7 +341,7 @@ mod tests {
         let b = Some(T::new(&[3], &[8i16, 8, 8]).quantized(0.25, 0));
         let sum = T::new(&[3], &[52i16, -98, 15_002]).quantized(1.0, 0);
         let params =
-            Params::Add(AddParams { fused_activation_function: Fused::None, pot_scale_int16: false });
+            Params::Add(AddParams::default().fused_activation_function(Fused::None).pot_scale_int16(false));
         check(BuiltinOp::ADD, 3, params, &[a, b], &[sum]);
     }
 
@@ -340,8 +349,8 @@ mod tests {
     fn what_cannot_be_computed_is_rejected() {
         let rejected = |op, b: [i32; 2]| {
             let inputs = [Some(T::new(&[2], &[7, -7])), Some(T::new(&[2], &b).constant())];
-            let said = support(op, 1, Params::None, &inputs, &[T::new(&[2], &[0, 0])]);
-            assert!(said.is_none_or(|said| matches!(said, Err(Rejection::UnsupportedParam(_)))));
+            let answer = support(op, 1, Params::None, &inputs, &[T::new(&[2], &[0, 0])]);
+            assert!(answer.is_none_or(|answer| matches!(answer, Err(Rejection::UnsupportedParam(_)))));
         };
         rejected(BuiltinOp::FLOOR_DIV, [1, 0]);
         rejected(BuiltinOp::POW, [1, -1]);

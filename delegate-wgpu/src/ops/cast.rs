@@ -1,16 +1,28 @@
 //! CAST between FLOAT32, INT32 and BOOL, and from COMPLEX64 to FLOAT32; BITCAST.
 
+use delegraph_core::TensorType::{
+    BFloat16, Bool, Complex64, Float16, Float32, Float64, Int2, Int4, Int8, Int16, Int32, Int64, UInt4,
+    UInt8, UInt16, UInt32,
+};
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::bitcast::Spec as Bits;
 use delegraph_shaders::cast::Spec;
 
 use super::{GpuOp, complex};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::CAST, max_version: 9, lower },
-    GpuOp { op: BuiltinOp::BITCAST, max_version: 1, lower: bitcast },
+    GpuOp::new(
+        BuiltinOp::CAST,
+        9,
+        &[
+            Float32, Float16, Int32, UInt8, Int64, Bool, Int16, Complex64, Int8, Float64, UInt32, UInt16,
+            Int4, BFloat16, Int2, UInt4,
+        ],
+        lower,
+    ),
+    GpuOp::new(BuiltinOp::BITCAST, 1, &[Float32, Int32, UInt8, Int16, Int8, UInt32, UInt16], bitcast),
 ];
 
 pub(super) fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -18,7 +30,7 @@ pub(super) fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         return complex::real(cx);
     }
     let (input, output) = (cx.moved_input(0)?, cx.moved_output(0)?);
-    // On the device they are floats of 32 bits, which nothing would round.
+    // 16-bit floats are 32-bit floats on the device, so results would not be rounded.
     let bfloat16 = TensorType::BFloat16;
     if cx.ty(0) != Some(bfloat16) && cx.node().output(0).is_some_and(|t| t.ty() == bfloat16) {
         return Err(Rejection::UnsupportedType { operand: "output 0".into(), ty: bfloat16 });
@@ -29,8 +41,8 @@ pub(super) fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(spec, &[input], output)
 }
 
-/// Bits of an element in the model, and whether it is signed; none for elements that are something else on the device,
-/// as 16-bit floats are.
+/// Bits and signedness of an element in the model; `None` for elements with another format on the device, such as
+/// 16-bit floats.
 fn bits(ty: TensorType) -> Option<(u32, bool)> {
     Some(match ty {
         TensorType::Float32 | TensorType::Int32 | TensorType::UInt32 => (32, false),
@@ -42,7 +54,7 @@ fn bits(ty: TensorType) -> Option<(u32, bool)> {
     })
 }
 
-/// Another look at the same bits.
+/// Reinterprets the bits of input 0.
 fn bitcast(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (from, _) = cx.ty(0).and_then(bits).ok_or_else(|| cx.wrong_type(0))?;
     let Some(ty) = cx.node().output(0).map(|tensor| tensor.ty()) else {

@@ -1,6 +1,7 @@
 //! EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, LOGICAL_AND, LOGICAL_OR.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{BFloat16, Bool, Float16, Float32, Int8, Int16, Int32, UInt8};
 use delegraph_core::fixed_point::Multiplier;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
@@ -8,17 +9,17 @@ use delegraph_shaders::binary::Binary;
 use delegraph_shaders::binary_quantized::Operator;
 
 use super::{GpuOp, binary, invalid_scale};
-use crate::lower::Lowering;
+use crate::graph::lowering::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::EQUAL, max_version: 5, lower },
-    GpuOp { op: BuiltinOp::NOT_EQUAL, max_version: 4, lower },
-    GpuOp { op: BuiltinOp::LESS, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::LESS_EQUAL, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::GREATER, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::GREATER_EQUAL, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::LOGICAL_AND, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::LOGICAL_OR, max_version: 1, lower },
+    GpuOp::new(BuiltinOp::EQUAL, 5, &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::NOT_EQUAL, 4, &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::LESS, 3, &[Float32, Float16, Int32, UInt8, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::LESS_EQUAL, 2, &[Float32, Float16, Int32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::GREATER, 2, &[Float32, Float16, Int32, UInt8, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::GREATER_EQUAL, 3, &[Float32, Float16, Int32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::LOGICAL_AND, 1, &[Bool], lower),
+    GpuOp::new(BuiltinOp::LOGICAL_OR, 1, &[Bool], lower),
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -35,8 +36,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
     let inputs = [cx.any_input(0)?, cx.any_input(1)?];
-    // Kernels on the CPU compare bytes that have a scale as multiples of 1/256, to which both sides are rounded; 16 bits
-    // only where they look for equals.
+    // CPU kernels compare quantized 8-bit values rounded to multiples of 1/256; 16-bit values only for equality.
     let equality = matches!(operator, Binary::Equal | Binary::NotEqual);
     let rescaled = cx.is_bytes(inputs[0]) || cx.narrow(inputs[0]) == Some((16, true)) && equality;
     if !rescaled || cx.quantization(0).is_none() {
@@ -71,7 +71,7 @@ mod tests {
         check(BuiltinOp::EQUAL, 1, Params::None, &inputs, &[truth([1, 0, 0])]);
         check(BuiltinOp::NOT_EQUAL, 1, Params::None, &inputs, &[truth([0, 1, 1])]);
         check(BuiltinOp::LESS_EQUAL, 1, Params::None, &inputs, &[truth([1, 0, 1])]);
-        // Any byte but zero is true.
+        // Any byte other than zero is true.
         let inputs = [Some(truth([1, 0, 7])), Some(truth([1, 1, 1]))];
         check(BuiltinOp::LOGICAL_AND, 1, Params::None, &inputs, &[truth([1, 0, 1])]);
     }

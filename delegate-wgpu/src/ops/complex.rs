@@ -1,19 +1,21 @@
-//! REAL, IMAG, COMPLEX_ABS of COMPLEX64; RFFT2D: its rows, then, where there are several, its columns.
+//! REAL, IMAG, COMPLEX_ABS of COMPLEX64; RFFT2D, as transforms of the rows and then, where there are several, of the
+//! columns.
 
+use delegraph_core::TensorType::{Complex64, Float32};
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::complex::{Abs, Lines, Transform};
-use delegraph_shaders::slice;
+use delegraph_shaders::{Shader, slice};
 
-use super::GpuOp;
+use super::{GpuOp, count_of};
+use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, ValueId};
-use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::COMPLEX_ABS, max_version: 1, lower: abs },
-    GpuOp { op: BuiltinOp::IMAG, max_version: 1, lower: |cx| part(cx, 1) },
-    GpuOp { op: BuiltinOp::REAL, max_version: 1, lower: real },
-    GpuOp { op: BuiltinOp::RFFT2D, max_version: 1, lower: transform },
+    GpuOp::new(BuiltinOp::COMPLEX_ABS, 1, &[Complex64], abs),
+    GpuOp::new(BuiltinOp::IMAG, 1, &[Complex64], |cx| part(cx, 1)),
+    GpuOp::new(BuiltinOp::REAL, 1, &[Complex64], real),
+    GpuOp::new(BuiltinOp::RFFT2D, 1, &[Float32], transform),
 ];
 
 fn abs(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -21,7 +23,7 @@ fn abs(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(Abs { elements: cx.shape(output).iter().product() }, &[input], output)
 }
 
-/// The real part of input 0, which output 0 is to hold as floats.
+/// The real part of input 0, as the floats of output 0.
 pub(super) fn real(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     part(cx, 0)
 }
@@ -44,10 +46,17 @@ fn part(cx: &mut Lowering<'_, '_, '_>, which: u32) -> Result<(), Rejection> {
 fn transform(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (input, output) = (cx.input(0)?, cx.held_output(0)?);
     let (shape, lengths) = (cx.shape(input), cx.integers(1)?);
-    let length = |n: &i64| u32::try_from(*n).map_err(|_| unsupported(format!("lengths {lengths:?}")));
+    let length = |n: &i64| {
+        u32::try_from(*n).map_err(|_| {
+            unsupported(format!("lengths {lengths:?}; only lengths from 0 to {} are supported", u32::MAX))
+        })
+    };
     let lengths = lengths.iter().map(length).collect::<Result<Vec<_>, _>>()?;
     let (&[ref outer @ .., height, width], &[rows, columns]) = (shape.as_slice(), lengths.as_slice()) else {
-        return Err(unsupported(format!("an input of shape {shape:?} with lengths {lengths:?}")));
+        return Err(unsupported(format!(
+            "an input of shape {shape:?} with lengths {lengths:?}; \
+            only images with two lengths are supported"
+        )));
     };
     let images = outer.iter().product();
     let spec = |lines| Transform { images, input: [height, width], lengths: [rows, columns], lines };
@@ -65,10 +74,10 @@ fn lines(
     input: ValueId,
     output: ValueId,
 ) -> Result<(), Rejection> {
-    // Before there are roots of whatever length the model asks for.
+    // Checked before the table of roots is allocated, since the model chooses the length.
     spec.kernel(cx.caps()).map_err(|e| unsupported(e.to_string()))?;
     let roots = spec.roots();
-    let count = u32::try_from(roots.len()).map_err(|_| unsupported("too many roots"))?;
+    let count = count_of("roots of unity", roots.len())?;
     let roots = cx.new_constant(&[count, 2], Element::F32, &roots);
     cx.push(spec, &[input, roots], output)
 }
@@ -91,7 +100,7 @@ mod tests {
         run(BuiltinOp::CAST, [3.0, -1.0, 0.0, -3e30]);
     }
 
-    /// The sum that defines the transform.
+    /// The definition of the transform, as a sum.
     fn slow(input: &T, [in_height, in_width]: [usize; 2], [height, width]: [usize; 2]) -> Vec<[f32; 2]> {
         let input = input.floats();
         let mut all = Vec::new();
@@ -126,16 +135,16 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_are_no_powers_of_two_or_too_large_are_rejected() {
+    fn lengths_other_than_powers_of_two_or_too_large_are_rejected() {
         let rejected = |lengths: [i32; 2], reason: &str| {
             let shape = [lengths[0] as usize, lengths[1] as usize / 2 + 1];
             let (x, n) = (T::noise(&[2, 2], 1), T::new(&[2], &lengths).constant());
             let output = T::new(&shape, &vec![[0.0f32; 2]; shape[0] * shape[1]]);
-            let said = support(BuiltinOp::RFFT2D, 1, Params::None, &[Some(x), Some(n)], &[output]);
-            let said = said.map(|said| said.unwrap_err().to_string());
-            assert!(said.as_ref().is_none_or(|said| said.contains(reason)), "{said:?}");
+            let answer = support(BuiltinOp::RFFT2D, 1, Params::None, &[Some(x), Some(n)], &[output]);
+            let answer = answer.map(|answer| answer.unwrap_err().to_string());
+            assert!(answer.as_ref().is_none_or(|answer| answer.contains(reason)), "{answer:?}");
         };
-        rejected([2, 6], "not powers of two");
+        rejected([2, 6], "lengths of 2 and 6; powers of two are supported");
         rejected([1, 1 << 22], "workgroup memory");
     }
 }

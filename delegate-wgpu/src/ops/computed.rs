@@ -1,22 +1,22 @@
-//! Filters and biases that the model computes: laid out on the device as kernels read constant ones.
+//! Computed filters and biases: laid out on the device as kernels read constant ones.
 
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::pad::{self, Fill};
 use delegraph_shaders::{concatenation, tile, transpose};
 
+use crate::graph::lowering::Lowering;
 use crate::graph::{Computed, Element, Join, Spec, ValueId};
-use crate::lower::Lowering;
 
-/// How a kernel reads a filter.
+/// The layout of a filter that a kernel reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// As it lies, and the bias behind it.
+    /// The model's layout, followed by the bias.
     Plain,
-    /// `[height][width][input channels / 4][output channels][4]`, and the bias in fours.
+    /// `[height][width][input channels / 4][output channels][4]`, followed by the bias padded to a multiple of four.
     ByTaps,
 }
 
-/// Adds a convolution of `input` whose filter and bias are these inputs of the node. They are floats, and may be constant.
+/// Adds a convolution of `input` with a filter and a bias that are inputs of the node: floats, computed or constant.
 pub(super) fn push_weighted(
     cx: &mut Lowering<'_, '_, '_>,
     spec: impl Into<Spec>,
@@ -54,7 +54,7 @@ pub(super) fn push_weighted(
     cx.push(Computed(Box::new(spec.into())), &[input, both], output)
 }
 
-/// So many zeros, which nobody uploads.
+/// A value of `count` zeros, filled on the device.
 fn zeros(cx: &mut Lowering<'_, '_, '_>, count: u32) -> Result<ValueId, Rejection> {
     let zero = cx.new_constant(&[1], Element::F32, &[0.0_f32]);
     let all = cx.checked_temporary(&[count])?;
@@ -72,7 +72,7 @@ fn by_taps(cx: &mut Lowering<'_, '_, '_>, filter: ValueId) -> Result<ValueId, Re
     Ok(result)
 }
 
-/// Rows of so many columns, with zeros behind them.
+/// Pads rows of `columns` columns with zeros to `to` columns.
 fn padded(
     cx: &mut Lowering<'_, '_, '_>,
     value: ValueId,

@@ -1,16 +1,19 @@
 //! CONV_2D.
 
+use delegraph_core::TensorType::{Float32, Int8, Int16, UInt8};
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::{Epilogue, conv_2d};
 
 use super::computed::{Layout, push_weighted};
-use super::integers::{Operands, Sixteen, are_weights, product};
+use super::integers::{
+    FloatRows, I16Accumulator, Operands, Rounding, ScaleProduct, WeightZeros, are_weights, product,
+};
 use super::{GpuOp, activation, pad_front, positive};
-use crate::lower::Lowering;
+use crate::graph::lowering::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CONV_2D, max_version: 8, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp::new(BuiltinOp::CONV_2D, 8, &[Float32, UInt8, Int16, Int8], lower)];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &Conv2DParams = cx.params()?;
@@ -37,24 +40,29 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         let spec = conv_2d::Spec { epilogue, ..spec };
         return push_weighted(cx, spec, input, [1, 2], Layout::ByTaps, output);
     }
-    // Grouped convolutions are no matrix product in the kernels that this agrees with.
+    // CPU kernels do not compute grouped convolutions as matrix products.
     let grouped = shapes.0[3] != shapes.1[3];
+    let unsigned = cx.ty(0) == Some(TensorType::UInt8);
     let product = product(
         cx,
         &Operands {
             input: 0,
             filter: 1,
-            bias: 2,
+            bias: Some(2),
             dimension: 0,
             activation: p.fused_activation_function,
-            upwards: if grouped && cx.ty(0) != Some(TensorType::UInt8) { 0 } else { usize::MAX },
-            tail: usize::MAX,
-            single: cx.ty(0) == Some(TensorType::UInt8),
-            zeros: false,
-            sixteen: if cx.ty(2) == Some(TensorType::Int64) { Sixteen::Wide } else { Sixteen::Narrow },
-            rows: shapes.0[0],
-            row_pixels: out_h.saturating_mul(out_w),
-            asymmetric: grouped || cx.has_scales_per_channel(1),
+            rounding: if grouped && !unsigned { Rounding::Away } else { Rounding::Up },
+            scale_product: if unsigned { ScaleProduct::Single } else { ScaleProduct::Double },
+            weight_zeros: WeightZeros::Unsigned,
+            i16_accumulator: match cx.ty(2) {
+                Some(TensorType::Int64) => I16Accumulator::I64,
+                _ => I16Accumulator::I32,
+            },
+            float_rows: FloatRows {
+                count: shapes.0[0],
+                pixels: out_h.saturating_mul(out_w),
+                asymmetric: grouped || cx.has_scales_per_channel(1),
+            },
         },
     )?;
     cx.push_product(conv_2d::Spec { epilogue: product.epilogue, ..spec }, product)
@@ -68,15 +76,16 @@ mod tests {
     use delegraph_core::ops::{Activation, Padding, TensorType};
 
     fn params(padding: Padding, stride: i32, activation: Activation) -> Params {
-        Params::Conv2D(Conv2DParams {
-            padding,
-            stride_w: stride,
-            stride_h: stride,
-            fused_activation_function: activation,
-            dilation_w_factor: 1,
-            dilation_h_factor: 1,
-            quantized_bias_type: TensorType::Float32,
-        })
+        Params::Conv2D(
+            Conv2DParams::default()
+                .padding(padding)
+                .stride_w(stride)
+                .stride_h(stride)
+                .fused_activation_function(activation)
+                .dilation_w_factor(1)
+                .dilation_h_factor(1)
+                .quantized_bias_type(TensorType::Float32),
+        )
     }
 
     #[test]
@@ -102,19 +111,19 @@ mod tests {
     fn a_filter_of_bytes_that_is_not_constant_is_rejected() {
         let bytes = |elements: usize| T::new(&[1, elements, 1, 1], &vec![1_i8; elements]).quantized(0.5, 0);
         let inputs = [Some(bytes(3)), Some(bytes(1))];
-        let said =
+        let answer =
             support(BuiltinOp::CONV_2D, 1, params(Padding::Valid, 1, Activation::None), &inputs, &[bytes(3)]);
-        assert!(said.is_none_or(|s| s == Err(Rejection::UnsupportedParam("input 1 is not constant".into()))));
+        assert!(answer.is_none_or(|s| s
+            == Err(Rejection::UnsupportedParam("input 1 is computed; only constants are supported".into()))));
     }
 
     #[test]
     fn bytes_with_a_scale_per_channel() {
-        // Zero points are -1 and 2: the real inputs are 1, 2, 3 and 4, and what lies around them is 0.
+        // Zero points are -1 and 2: the real inputs are 1, 2, 3 and 4, and the padding is 0.
         let input = T::new(&[1, 2, 2, 1], &[1_i8, 3, 5, 7]).quantized(0.5, -1);
         let filter = T::new(&[2, 1, 2, 1], &[1_i8, 2, -3, 0]).constant().quantized_along(&[1.0, 0.25], 0);
         let bias = T::new(&[2], &[4_i32, -2]).constant();
-        // Sums: 1·1 + 2·2 + 2, 2·1 + 0 + 2, …; 1·-0.75 - 0.25, …
-        // -2.5 is half-way, and goes up.
+        // Sums: 1·1 + 2·2 + 2, 2·1 + 0 + 2, …; 1·-0.75 - 0.25, … -2.5 is a tie, and rounded upwards.
         let expected = [9_i8, 1, 6, 0, 15, 0, 8, -1];
         let expected = T::new(&[1, 2, 2, 2], &expected).quantized(1.0, 2);
         let inputs = [Some(input), Some(filter), Some(bias)];
@@ -152,7 +161,7 @@ mod tests {
         let input = T::new(&[1, 1, 1, 2066], &[vec![127_i8; 2065], vec![-127]].concat()).quantized(1.0, -128);
         let row = |last: [i8; 2]| [vec![127_i8; 2064], last.to_vec()].concat();
         let filter = [row([16, 0]), row([16, -2])].concat();
-        // 127.5 steps go up, a bit less goes down.
+        // 127.5 steps are rounded up, slightly less is rounded down.
         let expected = T::new(&[1, 1, 1, 2], &[0_i8, -1]).quantized(524_288.0, -128);
         deep(input, &filter, T::new(&[2], &[0_i32; 2]), expected);
     }
@@ -163,10 +172,10 @@ mod tests {
         let filter = vec![127_i8; 2 * 2066];
         let sum = -32_768 * 127 * 2066_i64;
         let half = -(2 * 16_390 + 1) << 18;
-        // -16390.5 steps go up, a bit less goes down.
+        // -16390.5 steps are rounded up, slightly less is rounded down.
         let expected = T::new(&[1, 1, 1, 2], &[-16_390_i16, -16_391]).quantized(524_288.0, 0);
         deep(input.clone(), &filter, T::new(&[2], &[half - sum, half - 1 - sum]), expected);
-        // With a bias of 32 bits, so have the sums, which wrap; the bias makes -15.5 steps of them.
+        // With a 32-bit bias, sums have 32 bits and wrap around; the bias makes them -15.5 steps.
         let expected = T::new(&[1, 1, 1, 2], &[-15_i16, -16]).quantized(524_288.0, 0);
         let bias = (-31 << 18) - sum as i32;
         deep(input, &filter, T::new(&[2], &[bias, bias - 2]), expected);

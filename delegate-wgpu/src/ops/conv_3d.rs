@@ -1,17 +1,18 @@
 //! CONV_3D, CONV_3D_TRANSPOSE.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::Float32;
 use delegraph_core::ops::conv_3d::Conv3DParams;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::conv_3d::Spec;
 
 use super::{GpuOp, activation, expect_one_of, pad_front, positive};
 use crate::graph::ValueId;
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::CONV_3D, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::CONV_3D_TRANSPOSE, max_version: 1, lower },
+    GpuOp::new(BuiltinOp::CONV_3D, 1, &[Float32], lower),
+    GpuOp::new(BuiltinOp::CONV_3D_TRANSPOSE, 1, &[Float32], lower),
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -19,7 +20,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (strides, dilations, same) = (p.strides(), p.dilations(), p.padding);
     let activation = activation(p.fused_activation_function)?;
     let transposed = cx.node().op().builtin() == Some(BuiltinOp::CONV_3D_TRANSPOSE);
-    // The transpose has its output's shape in front, and filter and input the other way around.
+    // The transpose has the output's shape as its first input, and filter and input in the other order.
     let (data, filter, bias) = if transposed { (2, 1, 3) } else { (0, 1, 2) };
     for i in [data, filter, bias] {
         expect_one_of(cx, i, GpuOp::FLOATS)?;
@@ -31,7 +32,10 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let output = cx.output(0)?;
     let shape = |id: ValueId| -> Result<[u32; 5], Rejection> {
         let shape = cx.shape(id);
-        shape.as_slice().try_into().map_err(|_| unsupported(format!("rank {} instead of 5", shape.len())))
+        shape
+            .as_slice()
+            .try_into()
+            .map_err(|_| unsupported(format!("rank {}; only rank 5 is supported", shape.len())))
     };
     let (input, to, window) = (shape(inputs[0])?, shape(output)?, shape(inputs[1])?);
     let (large, small) = if transposed { (to, input) } else { (input, to) };
@@ -55,16 +59,17 @@ mod tests {
     use delegraph_core::ops::{Activation, Padding};
 
     fn params(padding: Padding, stride: i32, fused_activation_function: Activation) -> Params {
-        Params::Conv3D(Conv3DParams {
-            padding,
-            stride_d: 1,
-            stride_w: stride,
-            stride_h: 1,
-            fused_activation_function,
-            dilation_d_factor: 1,
-            dilation_w_factor: 1,
-            dilation_h_factor: 1,
-        })
+        Params::Conv3D(
+            Conv3DParams::default()
+                .padding(padding)
+                .stride_d(1)
+                .stride_w(stride)
+                .stride_h(1)
+                .fused_activation_function(fused_activation_function)
+                .dilation_d_factor(1)
+                .dilation_w_factor(1)
+                .dilation_h_factor(1),
+        )
     }
 
     #[test]
@@ -77,7 +82,7 @@ mod tests {
         let expected = T::new(&[1, 1, 2, 2, 2], all.map(|[a, b]| [a, b.max(0.0)]).as_flattened());
         let relu = params(Padding::Valid, 1, Activation::Relu);
         check(BuiltinOp::CONV_3D, 1, relu, &inputs, &[expected]);
-        // Windows of a plane that stick out below and on the right.
+        // Windows over a plane that extend beyond its lower and right edges.
         let plain = params(Padding::Same, 2, Activation::None);
         let input = T::new(&[1, 1, 1, 3, 1], &[1.0_f32, 2.0, 3.0]);
         let filter = T::new(&[1, 1, 2, 1, 1], &[1.0_f32, 10.0]);

@@ -1,15 +1,16 @@
 //! CUMSUM.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{Float32, Int32};
 use delegraph_core::ops::axis_in;
 use delegraph_core::ops::cumsum::CumsumParams;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::cumsum::Spec;
 
 use super::{GpuOp, expect_one_of, invalid, not_constant};
-use crate::lower::Lowering;
+use crate::graph::lowering::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::CUMSUM, max_version: 1, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp::new(BuiltinOp::CUMSUM, 1, &[Float32, Int32], lower)];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &CumsumParams = cx.params()?;
@@ -34,7 +35,7 @@ mod tests {
         let run = |axis: i32, exclusive, reverse, expected: [i32; 6]| {
             let inputs =
                 [Some(T::new(&[2, 3], &[1_i32, 2, 3, 40, 50, 60])), Some(T::new(&[], &[axis]).constant())];
-            let params = Params::Cumsum(CumsumParams { exclusive, reverse });
+            let params = Params::Cumsum(CumsumParams::default().exclusive(exclusive).reverse(reverse));
             check(BuiltinOp::CUMSUM, 1, params, &inputs, &[T::new(&[2, 3], &expected)]);
         };
         run(1, false, false, [1, 3, 6, 40, 90, 150]);
@@ -42,7 +43,7 @@ mod tests {
         run(0, false, true, [41, 52, 63, 40, 50, 60]);
         run(-1, true, true, [5, 3, 0, 110, 60, 0]);
         let inputs = [Some(T::new(&[2], &[0.5_f32, 0.25])), Some(T::new(&[1], &[0_i32]).constant())];
-        let params = Params::Cumsum(CumsumParams { exclusive: false, reverse: false });
+        let params = Params::Cumsum(CumsumParams::default().exclusive(false).reverse(false));
         check(BuiltinOp::CUMSUM, 1, params, &inputs, &[T::new(&[2], &[0.5_f32, 0.75])]);
     }
 }

@@ -1,16 +1,17 @@
 //! DEPTH_TO_SPACE, SPACE_TO_DEPTH.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{Float32, Int8, Int32, UInt8};
 use delegraph_core::ops::depth_to_space::{DepthToSpaceParams, SpaceToDepthParams};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::depth_to_space::{Direction, Spec};
 
 use super::{GpuOp, positive};
-use crate::lower::Lowering;
+use crate::graph::lowering::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::DEPTH_TO_SPACE, max_version: 2, lower: depth_to_space },
-    GpuOp { op: BuiltinOp::SPACE_TO_DEPTH, max_version: 2, lower: space_to_depth },
+    GpuOp::new(BuiltinOp::DEPTH_TO_SPACE, 2, &[Float32, Int32, UInt8, Int8], depth_to_space),
+    GpuOp::new(BuiltinOp::SPACE_TO_DEPTH, 2, &[Float32, Int32, UInt8, Int8], space_to_depth),
 ];
 
 fn depth_to_space(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -37,9 +38,9 @@ mod tests {
     fn there_and_back() {
         let deep = T::new(&[1, 1, 1, 8], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         let wide = T::new(&[1, 2, 2, 2], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
-        let params = Params::DepthToSpace(DepthToSpaceParams { block_size: 2 });
+        let params = Params::DepthToSpace(DepthToSpaceParams::default().block_size(2));
         check(BuiltinOp::DEPTH_TO_SPACE, 1, params, &[Some(deep.clone())], std::slice::from_ref(&wide));
-        let params = Params::SpaceToDepth(SpaceToDepthParams { block_size: 2 });
+        let params = Params::SpaceToDepth(SpaceToDepthParams::default().block_size(2));
         check(BuiltinOp::SPACE_TO_DEPTH, 1, params, &[Some(wide)], &[deep]);
     }
 }

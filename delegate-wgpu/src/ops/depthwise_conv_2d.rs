@@ -1,16 +1,20 @@
 //! DEPTHWISE_CONV_2D.
 
+use delegraph_core::TensorType::{Float32, Int8, Int16, UInt8};
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::{Epilogue, depthwise_conv_2d};
 
 use super::computed::{Layout, push_weighted};
-use super::integers::{Operands, Sixteen, are_weights, product};
+use super::integers::{
+    FloatRows, I16Accumulator, Operands, Rounding, ScaleProduct, WeightZeros, are_weights, product,
+};
 use super::{GpuOp, activation, pad_front, positive};
-use crate::lower::Lowering;
+use crate::graph::lowering::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::DEPTHWISE_CONV_2D, max_version: 7, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp::new(BuiltinOp::DEPTHWISE_CONV_2D, 7, &[Float32, UInt8, Int16, Int8], lower)];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &DepthwiseConv2DParams = cx.params()?;
@@ -40,18 +44,22 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         &Operands {
             input: 0,
             filter: 1,
-            bias: 2,
+            bias: Some(2),
             dimension: 3,
             activation: p.fused_activation_function,
-            // The kernels that this agrees with take eight channels at once.
-            upwards: if unsigned { 0 } else { result[3] as usize / 8 * 8 },
-            tail: usize::MAX,
-            single: unsigned,
-            zeros: false,
-            sixteen: Sixteen::Wide,
-            rows: shape[0],
-            row_pixels: result[1].saturating_mul(result[2]),
-            asymmetric: true,
+            // CPU kernels of INT8 process eight channels at once.
+            rounding: match unsigned {
+                true => Rounding::Away,
+                false => Rounding::UpInLeadingChannels(result[3] / 8 * 8),
+            },
+            scale_product: if unsigned { ScaleProduct::Single } else { ScaleProduct::Double },
+            weight_zeros: WeightZeros::Unsigned,
+            i16_accumulator: I16Accumulator::I64,
+            float_rows: FloatRows {
+                count: shape[0],
+                pixels: result[1].saturating_mul(result[2]),
+                asymmetric: true,
+            },
         },
     )?;
     cx.push_product(depthwise_conv_2d::Spec { epilogue: product.epilogue, ..spec }, product)
@@ -67,15 +75,16 @@ mod tests {
     #[test]
     fn every_channel_has_filters_of_its_own() {
         let params = |depth_multiplier| {
-            Params::DepthwiseConv2D(DepthwiseConv2DParams {
-                padding: Padding::Valid,
-                stride_w: 1,
-                stride_h: 1,
-                depth_multiplier,
-                fused_activation_function: Activation::Relu6,
-                dilation_w_factor: 1,
-                dilation_h_factor: 1,
-            })
+            Params::DepthwiseConv2D(
+                DepthwiseConv2DParams::default()
+                    .padding(Padding::Valid)
+                    .stride_w(1)
+                    .stride_h(1)
+                    .depth_multiplier(depth_multiplier)
+                    .fused_activation_function(Activation::Relu6)
+                    .dilation_w_factor(1)
+                    .dilation_h_factor(1),
+            )
         };
         let input = T::new(&[1, 1, 2, 2], &[1.0_f32, 2.0, 3.0, 4.0]);
         let filter = T::new(&[1, 1, 2, 2], &[1.0_f32, 1.0, 1.0, -1.0]).constant();
@@ -92,15 +101,16 @@ mod tests {
     #[test]
     fn floats_would_lose_the_last_one_of_16_bits() {
         let params = |depth_multiplier| {
-            Params::DepthwiseConv2D(DepthwiseConv2DParams {
-                padding: Padding::Valid,
-                stride_w: 1,
-                stride_h: 1,
-                depth_multiplier,
-                fused_activation_function: Activation::None,
-                dilation_w_factor: 1,
-                dilation_h_factor: 1,
-            })
+            Params::DepthwiseConv2D(
+                DepthwiseConv2DParams::default()
+                    .padding(Padding::Valid)
+                    .stride_w(1)
+                    .stride_h(1)
+                    .depth_multiplier(depth_multiplier)
+                    .fused_activation_function(Activation::None)
+                    .dilation_w_factor(1)
+                    .dilation_h_factor(1),
+            )
         };
         // Four channels at once, and one by one.
         for (channels, multiplier) in [(4, 1), (1, 3)] {
@@ -111,7 +121,7 @@ mod tests {
             let half = (2 * 16_255 + 1) << 13;
             let bias: Vec<i64> = (0..outputs as i64).map(|o| half - o - sum).collect();
             let bias = T::new(&[outputs], &bias).constant();
-            // 16255.5 steps go up, less goes down.
+            // 16255.5 steps are rounded up, less is rounded down.
             let expected: Vec<i16> = (0..outputs).map(|o| if o == 0 { 16_256 } else { 16_255 }).collect();
             let expected = T::new(&[1, 1, 1, outputs], &expected).quantized(16_384.0, 0);
             let inputs = [Some(input), Some(filter.quantized(1.0, 0)), Some(bias)];

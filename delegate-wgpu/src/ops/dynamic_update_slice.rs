@@ -5,9 +5,9 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::dynamic_update_slice::Spec;
 
 use super::GpuOp;
-use crate::lower::Lowering;
+use crate::graph::lowering::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::DYNAMIC_UPDATE_SLICE, max_version: 6, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp::new(BuiltinOp::DYNAMIC_UPDATE_SLICE, 6, GpuOp::UNPACKED, lower)];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(2, TensorType::Int32)?;

@@ -1,17 +1,25 @@
 //! EMBEDDING_LOOKUP.
 
+use delegraph_core::TensorType::{
+    BFloat16, Bool, Float16, Float32, Int2, Int4, Int8, Int16, Int32, UInt8, UInt16, UInt32,
+};
 use delegraph_core::{BuiltinOp, Quantization, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::embedding_lookup::Spec as Packed;
 use delegraph_shaders::gather::Spec;
 
-use super::GpuOp;
+use super::{GpuOp, count_of, mixed_types};
 use crate::graph::Element;
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::EMBEDDING_LOOKUP, max_version: 5, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp::new(
+    BuiltinOp::EMBEDDING_LOOKUP,
+    5,
+    &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, UInt16, Int4, BFloat16, Int2],
+    lower,
+)];
 
-/// An id that no row has gives a row of zeros.
+/// An id beyond the table gives a row of zeros.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     use TensorType::{Float16, Float32, Int2, Int4, Int8, UInt8};
     cx.expect(0, TensorType::Int32)?;
@@ -22,7 +30,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             (Some(Int4), Some(Float32 | Float16)) => packed(cx, 4),
             (Some(Int2), Some(Float32 | Float16)) => packed(cx, 2),
             (Some(Int4 | Int2), _) => Err(cx.wrong_type(1)),
-            _ => Err(unsupported("a table of another type than the output")),
+            _ => Err(mixed_types(cx)),
         };
     }
     let (ids, table, output) = (cx.any_input(0)?, cx.any_input(1)?, cx.output(0)?);
@@ -30,27 +38,38 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(Spec { input, indices, axis: 0, batch_dims: 0 }, &[table, ids], output)
 }
 
-/// Floats out of a table of integers, which stays packed on the device.
+/// Floats from a table of integers, which stays packed on the device.
 fn packed(cx: &mut Lowering<'_, '_, '_>, bits: u32) -> Result<(), Rejection> {
     let shape = cx.input_shape(1)?;
     let rows = shape.first().copied().unwrap_or(0);
     let columns = shape.iter().skip(1).product();
     if cx.node().input(1).is_some_and(|table| table.tensor().sparsity.is_some()) {
-        return Err(unsupported("a sparse table"));
+        return Err(unsupported("a sparse table; only dense tables are supported"));
     }
     let Some(Quantization::Affine(affine)) = cx.quantization(1) else {
-        return Err(unsupported("a table without scales per tensor or row"));
+        return Err(unsupported(
+            "a table without scales; \
+            only tables with a scale per tensor or per row are supported",
+        ));
     };
     let scale_per_row = affine.scales.len() > 1;
     if scale_per_row && (affine.dimension != 0 || affine.scales.len() != rows as usize) {
-        return Err(unsupported(format!("{} scales of {rows} rows", affine.scales.len())));
+        return Err(unsupported(format!(
+            "{} scales along dimension {} of a table of {rows} rows; \
+            only one per tensor or per row is supported",
+            affine.scales.len(),
+            affine.dimension
+        )));
     }
     if affine.scales.is_empty() || !affine.zero_points.are_zero() {
-        return Err(unsupported("a table with zero points, or without scales"));
+        return Err(unsupported(
+            "a table with zero points or without scales; \
+            only scales with zero points of 0 are supported",
+        ));
     }
     let mut bytes = cx.dense_bytes(1)?.into_owned();
     bytes.resize(bytes.len().next_multiple_of(4), 0);
-    let words = u32::try_from(bytes.len() / 4).map_err(|_| unsupported("a table of this size"))?;
+    let words = count_of("words of a table", bytes.len() / 4)?;
     cx.check_size(&[words])?;
     let (ids, output) = (cx.any_input(0)?, cx.output(0)?);
     let table = cx.new_constant(&[words], Element::U32, &bytes);

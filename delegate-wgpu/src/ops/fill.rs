@@ -5,9 +5,9 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::tile::Spec;
 
 use super::GpuOp;
-use crate::lower::Lowering;
+use crate::graph::lowering::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::FILL, max_version: 5, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp::new(BuiltinOp::FILL, 5, GpuOp::UNPACKED, lower)];
 
 /// One element, repeated along every dimension.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {

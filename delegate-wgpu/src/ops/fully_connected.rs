@@ -1,5 +1,6 @@
 //! FULLY_CONNECTED.
 
+use delegraph_core::TensorType::{Float32, Int8, Int16, UInt8};
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{Activation as Fused, WeightsFormat};
 use delegraph_core::{BuiltinOp, TensorType};
@@ -7,21 +8,24 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::fully_connected::Spec;
 use delegraph_shaders::{Activation, Epilogue, batch_matmul, binary};
 
-use super::integers::{Operands, Sixteen, are_weights, product, steps};
+use super::integers::{
+    FloatRows, I16Accumulator, Operands, Rounding, ScaleProduct, WeightZeros, are_weights, product, steps,
+};
 use super::{GpuOp, activation};
+use crate::graph::lowering::{Lowering, no_scale, unsupported};
 use crate::graph::{Element, ValueId};
-use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::FULLY_CONNECTED, max_version: 14, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp::new(BuiltinOp::FULLY_CONNECTED, 14, &[Float32, UInt8, Int16, Int8], lower)];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &FullyConnectedParams = cx.params()?;
     if p.weights_format != WeightsFormat::Default {
-        return Err(unsupported("shuffled weights"));
+        return Err(unsupported(format!("weights format {:?}; only Default is supported", p.weights_format)));
     }
     let weights = cx.input_shape(1)?;
     let &[outputs, inputs] = weights.as_slice() else {
-        return Err(unsupported(format!("weights of shape {weights:?}")));
+        return Err(unsupported(format!("weights of shape {weights:?}; only rank 2 is supported")));
     };
     let rows = cx.input_shape(0)?.iter().product::<u32>() / inputs;
     let bytes = matches!(cx.ty(0), Some(TensorType::Int8 | TensorType::UInt8));
@@ -42,7 +46,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push_weighted(spec, input, filter, bias, output)
 }
 
-/// Weights of integers, which stay packed.
+/// Constant integer weights, which stay packed.
 fn packed_weights(
     cx: &mut Lowering<'_, '_, '_>,
     p: &FullyConnectedParams,
@@ -53,30 +57,30 @@ fn packed_weights(
     let affine = cx.quantization(1).and_then(|q| q.affine());
     let one_scale = affine.is_some_and(|a| a.scales.len() == 1);
     let zero = affine.is_some_and(|a| one_scale && !a.zero_points.are_zero());
-    // Without a bias, the type that it would have still says how wide sums are.
+    // Without a bias, its declared type determines the width of sums.
     let wide = match cx.ty(2) {
         Some(ty) => ty == TensorType::Int64,
         None => p.quantized_bias_type == TensorType::Int64 || zero,
     };
-    // A bias that is computed is added to the floats on its own.
+    // A computed bias of float activations is added in a step of its own.
     let apart = cx.has_input(2) && !cx.is_constant(2) && cx.ty(0) == Some(TensorType::Float32);
     let mut product = product(
         cx,
         &Operands {
             input: 0,
             filter: 1,
-            bias: if apart { usize::MAX } else { 2 },
+            bias: (!apart).then_some(2),
             dimension: 0,
             activation: if apart { Fused::None } else { p.fused_activation_function },
-            upwards: if sparse && bytes { 0 } else { usize::MAX },
-            tail: usize::MAX,
-            single: one_scale,
-            zeros: true,
-            // With a zero point it is no matrix product of narrow numbers.
-            sixteen: if wide || zero { Sixteen::Double { wraps: !wide } } else { Sixteen::Narrow },
-            rows,
-            row_pixels: 1,
-            asymmetric: p.asymmetric_quantize_inputs,
+            rounding: if sparse && bytes { Rounding::Away } else { Rounding::Up },
+            scale_product: if one_scale { ScaleProduct::Single } else { ScaleProduct::Double },
+            weight_zeros: WeightZeros::Any,
+            // CPU kernels compute weights with a zero point without the matrix product of narrow integers.
+            i16_accumulator: match wide || zero {
+                true => I16Accumulator::Double { wraps: !wide },
+                false => I16Accumulator::I32,
+            },
+            float_rows: FloatRows { count: rows, pixels: 1, asymmetric: p.asymmetric_quantize_inputs },
         },
     )?;
     let spec = Spec { rows, inputs, outputs, epilogue: product.epilogue };
@@ -90,7 +94,7 @@ fn packed_weights(
     add(cx, [sum, bias], [rows, outputs], activation, output)
 }
 
-/// Weights of bytes that the model computes.
+/// Computed 8-bit weights.
 fn computed_integers(
     cx: &mut Lowering<'_, '_, '_>,
     p: &FullyConnectedParams,
@@ -103,7 +107,7 @@ fn computed_integers(
     let output = cx.output(0)?;
     let (Some(a), Some(b), Some(to)) = (cx.affine(operands[0]), cx.affine(operands[1]), cx.affine(output))
     else {
-        return Err(unsupported("integers without a scale of their own"));
+        return Err(no_scale());
     };
     let bias = cx.has_input(2);
     if bias {
@@ -121,7 +125,7 @@ fn computed_integers(
     cx.push(spec, &operands, output)
 }
 
-/// Weights that the model computes: a product, and the bias on its own.
+/// Computed float weights or bias: a product, and a step that adds the bias.
 fn computed_weights(
     cx: &mut Lowering<'_, '_, '_>,
     input: ValueId,
@@ -172,13 +176,14 @@ mod tests {
     #[test]
     fn constant_and_computed_weights() {
         let params = || {
-            Params::FullyConnected(FullyConnectedParams {
-                fused_activation_function: Fused::Relu,
-                weights_format: WeightsFormat::Default,
-                keep_num_dims: false,
-                asymmetric_quantize_inputs: false,
-                quantized_bias_type: TensorType::Float32,
-            })
+            Params::FullyConnected(
+                FullyConnectedParams::default()
+                    .fused_activation_function(Fused::Relu)
+                    .weights_format(WeightsFormat::Default)
+                    .keep_num_dims(false)
+                    .asymmetric_quantize_inputs(false)
+                    .quantized_bias_type(TensorType::Float32),
+            )
         };
         let input = T::new(&[2, 2], &[1.0_f32, 2.0, 3.0, 4.0]);
         let weights = T::new(&[3, 2], &[1.0_f32, 0.0, 0.0, -1.0, 1.0, 1.0]);
@@ -198,30 +203,32 @@ mod tests {
         let nibbles = T::packed(delegraph_core::TensorType::Int4, &[2, 3], &[0xe1, 0x73, 0x08]);
         let weights = nibbles.constant().quantized(0.5, 0);
         let expected = T::new(&[1, 2], &[70_i8, 115]).quantized(1.0, 0);
-        let params = Params::FullyConnected(FullyConnectedParams {
-            fused_activation_function: Fused::None,
-            weights_format: WeightsFormat::Default,
-            keep_num_dims: false,
-            asymmetric_quantize_inputs: false,
-            quantized_bias_type: delegraph_core::TensorType::Int32,
-        });
+        let params = Params::FullyConnected(
+            FullyConnectedParams::default()
+                .fused_activation_function(Fused::None)
+                .weights_format(WeightsFormat::Default)
+                .keep_num_dims(false)
+                .asymmetric_quantize_inputs(false)
+                .quantized_bias_type(delegraph_core::TensorType::Int32),
+        );
         let inputs = [Some(input), Some(weights), None];
         check(BuiltinOp::FULLY_CONNECTED, 4, params, &inputs, &[expected]);
     }
 
     fn plain(quantized_bias_type: TensorType) -> Params {
-        Params::FullyConnected(FullyConnectedParams {
-            fused_activation_function: Fused::None,
-            weights_format: WeightsFormat::Default,
-            keep_num_dims: false,
-            asymmetric_quantize_inputs: false,
-            quantized_bias_type,
-        })
+        Params::FullyConnected(
+            FullyConnectedParams::default()
+                .fused_activation_function(Fused::None)
+                .weights_format(WeightsFormat::Default)
+                .keep_num_dims(false)
+                .asymmetric_quantize_inputs(false)
+                .quantized_bias_type(quantized_bias_type),
+        )
     }
 
     #[test]
     fn sums_of_16_bits_are_scaled_in_double_precision() {
-        // 0.0007 in single precision is a little below it, so that 3.5 steps are a little less.
+        // 0.0007 in single precision is slightly smaller, so that 3.5 steps are slightly less.
         let run = |input: &[i16], weights: &[i8], zero, bias: &[i64], scale: f32, expected: &[i16]| {
             let input = T::new(&[1, input.len()], input).quantized(1.0, 0);
             let depth = weights.len() / bias.len();
@@ -234,11 +241,11 @@ mod tests {
         run(&[50], &[100, -100], 0, &[0, 0], 0.0007, &[3, -3]);
         run(&[50], &[100, -100], 0, &[1, -1], 0.0007, &[4, -4]);
         run(&[1], &[1, 1, 1], 0, &[6, -8, 0], 0.5, &[4, -4, 1]);
-        // A bit less than a half has no place in a double: it becomes one, and goes away from zero.
+        // The number below a half is not representable in a double: it becomes a half, and is rounded away from zero.
         run(&[1], &[1], 0, &[4459009574153390], f32::from_bits(0x250147ae), &[1]);
         run(&[1], &[1], 0, &[4459009574153388], f32::from_bits(0x250147ae), &[0]);
         run(&[i16::MIN], &[127, -127], 0, &[0, 0], 1.0, &[i16::MIN, i16::MAX]);
-        // Far over 32 bits, with weights of 255 less their zero point.
+        // Far beyond 32 bits, with weights of 255 less their zero point.
         let (input, weights) = (vec![i16::MIN; 2100], [vec![127_i8; 2100], vec![-128; 2100]].concat());
         let sum = -32_768 * 255 * 2100_i64;
         let half = -(2 * 16_000 + 1) << 19;
@@ -250,7 +257,7 @@ mod tests {
         let input = || T::new(&[1, 2], &[3_u8, 250]).quantized(1.0, 1);
         let weights = || T::new(&[2, 2], &[7_u8, 5, 255, 0]).quantized(0.5, 5);
         let bias = T::new(&[2], &[2_i32, -2]);
-        // Quarters of 2 · 2 + 2 and 2 · 250 - 249 · 5 - 2: halves go up, and so did -373.5 on the way.
+        // Quarters of 2 · 2 + 2 and 2 · 250 - 249 · 5 - 2: ties are rounded up, and so was the intermediate -373.5.
         let expected = T::new(&[1, 2], &[202_u8, 14]).quantized(2.0, 200);
         let inputs = [Some(input()), Some(weights()), Some(bias)];
         let params = plain(TensorType::Int32);

@@ -1,5 +1,6 @@
 //! GATHER, GATHER_ND.
 
+use delegraph_core::TensorType::{BFloat16, Bool, Float16, Float32, Int4, Int8, Int16, Int32, UInt8};
 use delegraph_core::ops::gather::gather_dimensions;
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
@@ -7,15 +8,25 @@ use delegraph_shaders::gather::Spec;
 use delegraph_shaders::gather_nd;
 
 use super::{GpuOp, invalid};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::GATHER, max_version: 8, lower },
-    GpuOp { op: BuiltinOp::GATHER_ND, max_version: 6, lower: gather_nd },
+    GpuOp::new(
+        BuiltinOp::GATHER,
+        8,
+        &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, Int4, BFloat16],
+        lower,
+    ),
+    GpuOp::new(
+        BuiltinOp::GATHER_ND,
+        6,
+        &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, BFloat16],
+        gather_nd,
+    ),
 ];
 
-/// An index that lies outside is an error of the node, which a shader cannot report: constant indices are checked
-/// here, computed ones give zeros there.
+/// An index out of range is an error of the node, which a shader cannot report: constant indices are checked here,
+/// computed ones give zeros.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(1, TensorType::Int32)?;
     let inputs = [cx.moved_input(0)?, cx.any_input(1)?];
@@ -30,21 +41,26 @@ fn gather_nd(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(1, TensorType::Int32)?;
     let inputs = [cx.any_input(0)?, cx.any_input(1)?];
     let [input, indices] = inputs.map(|id| cx.shape(id));
-    let (&depth, tuples) = indices.split_last().ok_or_else(|| unsupported("an index that is no tuple"))?;
+    let (&depth, tuples) = indices
+        .split_last()
+        .ok_or_else(|| unsupported("a scalar index; only tensors of indices are supported"))?;
     let (depth, tuples) = (depth as usize, tuples.iter().product());
     check_indices(cx, input.get(..depth).unwrap_or_default())?;
     let output = cx.output(0)?;
     cx.push(gather_nd::Spec { input, tuples, depth }, &inputs, output)
 }
 
-/// Checks that tuples of indices along dimensions of these sizes lie inside, where they are constant.
+/// Checks that constant tuples of indices are within dimensions of these sizes.
 fn check_indices(cx: &Lowering<'_, '_, '_>, sizes: &[u32]) -> Result<(), Rejection> {
     if !cx.is_constant(1) {
         return Ok(());
     }
     for (index, size) in cx.integers(1)?.iter().zip(sizes.iter().cycle()) {
         if !(0..i64::from(*size)).contains(index) {
-            return Err(unsupported(format!("index {index} along a dimension of {size}")));
+            return Err(unsupported(format!(
+                "constant index {index} along a dimension of {size}; \
+                only indices within it are supported"
+            )));
         }
     }
     Ok(())
@@ -60,18 +76,18 @@ mod tests {
     #[test]
     fn rows_are_picked() {
         let rows = T::new(&[3, 2], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        let params = || Params::Gather(GatherParams { axis: 0, batch_dims: 0 });
+        let params = || Params::Gather(GatherParams::default().axis(0).batch_dims(0));
         let picked = T::new(&[2, 2], &[5.0_f32, 6.0, 1.0, 2.0]);
         let inputs = |indices: &[i32]| [Some(rows.clone()), Some(T::new(&[2], indices).constant())];
         check(BuiltinOp::GATHER, 1, params(), &inputs(&[2, 0]), std::slice::from_ref(&picked));
-        let said = support(BuiltinOp::GATHER, 1, params(), &inputs(&[2, 3]), &[picked]);
-        assert!(said.is_none_or(|said| said.is_err()));
+        let answer = support(BuiltinOp::GATHER, 1, params(), &inputs(&[2, 3]), &[picked]);
+        assert!(answer.is_none_or(|answer| answer.is_err()));
     }
 
     #[test]
     fn computed_indices() {
         let rows = T::new(&[3, 2], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        let params = Params::Gather(GatherParams { axis: 0, batch_dims: 0 });
+        let params = Params::Gather(GatherParams::default().axis(0).batch_dims(0));
         let inputs = [Some(rows.clone()), Some(T::new(&[2], &[2_i32, 0]))];
         check(BuiltinOp::GATHER, 1, params, &inputs, &[T::new(&[2, 2], &[5.0_f32, 6.0, 1.0, 2.0])]);
         let inputs = [Some(rows.clone()), Some(T::new(&[2, 1], &[2_i32, 0]))];
@@ -80,7 +96,7 @@ mod tests {
         let inputs = [Some(rows.clone()), Some(T::new(&[3, 2], &[2_i32, 0, 0, 1, 1, 1]))];
         check(BuiltinOp::GATHER_ND, 1, Params::None, &inputs, &[T::new(&[3], &[5.0_f32, 2.0, 4.0])]);
         let inputs = [Some(rows), Some(T::new(&[1, 2], &[1_i32, 2]).constant())];
-        let said = support(BuiltinOp::GATHER_ND, 1, Params::None, &inputs, &[T::new(&[1], &[0.0_f32])]);
-        assert!(said.is_none_or(|said| said.is_err()));
+        let answer = support(BuiltinOp::GATHER_ND, 1, Params::None, &inputs, &[T::new(&[1], &[0.0_f32])]);
+        assert!(answer.is_none_or(|answer| answer.is_err()));
     }
 }

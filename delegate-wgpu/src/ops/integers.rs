@@ -1,5 +1,5 @@
-//! What convolutions and matrix products of integer weights share: weights that stay packed, and what becomes of the
-//! sums.
+//! Convolutions and matrix products with integer weights: weights stay packed on the device, and sums are scaled as
+//! the CPU kernels scale them.
 
 use std::borrow::Cow;
 
@@ -13,59 +13,110 @@ use delegraph_shaders::{
     Terms, WideChannel, batch_matmul, fully_connected, row_scales, row_steps,
 };
 
-use super::{activation, invalid_scale};
+use super::{activation, invalid_scale, mixed_types};
+use crate::graph::lowering::{Lowering, Product, no_scale, unsupported};
 use crate::graph::{Element, ValueId, Weights};
-use crate::lower::{Lowering, unsupported};
 
-/// A product whose weights are integers.
+/// The operands of a product with integer weights, and the arithmetic of the CPU kernel that it reproduces.
 pub(super) struct Operands {
-    /// Which input holds the activations.
+    /// The input that holds the activations.
     pub input: usize,
-    /// Which input holds the weights.
+    /// The input that holds the weights.
     pub filter: usize,
-    /// Which input holds the bias, if any.
-    pub bias: usize,
+    /// The input that holds the bias; `None` if the bias is added in a later step.
+    pub bias: Option<usize>,
     /// The dimension of the weights that counts output channels.
     pub dimension: usize,
+    /// The activation that is applied to the result.
     pub activation: Fused,
-    /// How many output channels round halves upwards; the rest round them away from zero.
-    pub upwards: usize,
-    /// The output element from which on none does.
-    pub tail: usize,
-    /// Scales are multiplied in single precision.
-    pub single: bool,
-    /// Signed weights may have a zero point.
-    pub zeros: bool,
-    /// What becomes of the sums of activations of 16 bits.
-    pub sixteen: Sixteen,
-    /// Rows of float activations, each with a scale of its own.
-    pub rows: u32,
-    /// Output pixels that come from one such row.
-    pub row_pixels: u32,
-    /// Whether such rows have a zero point.
-    pub asymmetric: bool,
+    /// How results of 8-bit activations round halves.
+    pub rounding: Rounding,
+    /// The precision in which the scales of input and weights are multiplied.
+    pub scale_product: ScaleProduct,
+    /// The weights that may have a zero point.
+    pub weight_zeros: WeightZeros,
+    /// How sums of 16-bit activations are scaled.
+    pub i16_accumulator: I16Accumulator,
+    /// How float activations are quantized while running.
+    pub float_rows: FloatRows,
 }
 
-/// How the kernels on the CPU scale sums of activations of 16 bits.
+/// How results in 32-bit fixed point round halves. CPU kernels that process several channels or elements at once round
+/// the remainder differently.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Sixteen {
-    /// 32 bits of them, as those of bytes.
-    Narrow,
-    /// 64 bits.
-    Wide,
-    /// In double precision; of 64 bits, or of 32.
+pub(super) enum Rounding {
+    /// Halves are rounded away from zero.
+    Away,
+    /// Halves are rounded upwards.
+    Up,
+    /// Halves are rounded upwards in this number of leading output channels, and away from zero in the others.
+    UpInLeadingChannels(u32),
+    /// Halves are rounded upwards in this number of leading output elements, and away from zero in the others.
+    UpInLeadingElements(usize),
+}
+
+impl Rounding {
+    /// Whether halves of output channel `channel` are rounded upwards, at least in leading elements.
+    fn is_up(self, channel: usize) -> bool {
+        match self {
+            Rounding::Away => false,
+            Rounding::Up | Rounding::UpInLeadingElements(_) => true,
+            Rounding::UpInLeadingChannels(count) => channel < count as usize,
+        }
+    }
+
+    /// Row and channel of the first output element that never rounds halves upwards; the row is `u32::MAX` where there
+    /// is no such element.
+    fn tail(self, channels: usize) -> [u32; 2] {
+        match self {
+            Rounding::UpInLeadingElements(count) => {
+                let place = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+                [place(count / channels.max(1)), place(count % channels.max(1))]
+            }
+            Rounding::Away | Rounding::Up | Rounding::UpInLeadingChannels(_) => [u32::MAX, 0],
+        }
+    }
+}
+
+/// The precision in which the scales of input and weights are multiplied.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum ScaleProduct {
+    Single,
+    Double,
+}
+
+/// The weights that may have a zero point other than 0.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum WeightZeros {
+    /// UINT8 weights.
+    Unsigned,
+    /// Weights of any type.
+    Any,
+}
+
+/// How CPU kernels accumulate and scale sums of 16-bit activations.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum I16Accumulator {
+    /// In 32 bits, with the fixed-point factor of 8-bit activations.
+    I32,
+    /// In 64 bits, with a fixed-point factor.
+    I64,
+    /// With a factor in double precision; sums are of 32 bits where `wraps`, of 64 bits otherwise.
     Double { wraps: bool },
 }
 
-/// What the step of the product needs.
-pub(crate) struct Product<'a> {
-    pub epilogue: Epilogue,
-    pub inputs: Vec<ValueId>,
-    pub weights: Weights<'a>,
-    pub output: ValueId,
+/// Rows of float activations, each quantized with a scale of its own.
+#[derive(Clone, Copy)]
+pub(super) struct FloatRows {
+    /// Number of rows.
+    pub count: u32,
+    /// Output pixels that are computed from one row.
+    pub pixels: u32,
+    /// Whether rows have a zero point.
+    pub asymmetric: bool,
 }
 
-/// Whether input `i` is weights of integers.
+/// Returns whether input `i` holds integer weights.
 pub(super) fn are_weights(cx: &Lowering<'_, '_, '_>, i: usize) -> bool {
     use TensorType::{Int2, Int4, Int8, UInt8};
     matches!(cx.ty(i), Some(Int8 | UInt8 | Int4 | Int2))
@@ -82,7 +133,7 @@ struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// `signed`: UINT8 holds signed numbers all the same.
+    /// `signed`: UINT8 weights are read as signed numbers.
     fn new(cx: &Lowering<'a, '_, '_>, i: usize, dimension: usize, signed: bool) -> Result<Self, Rejection> {
         let shape = cx.input_shape(i)?;
         let channels = shape.get(dimension).map_or(0, |&n| n as usize);
@@ -111,27 +162,44 @@ impl<'a> Filter<'a> {
             _ => return Err(cx.wrong_type(i)),
         };
         let Some(Quantization::Affine(affine)) = cx.quantization(i) else {
-            return Err(unsupported(format!("input {i} has no scales per tensor or channel")));
+            return Err(unsupported(format!(
+                "input {i} has no scales; only scales per tensor or per channel are supported"
+            )));
         };
         let scales = match affine.scales.as_slice() {
             [one] => vec![*one; channels],
             scales if scales.len() == channels && affine.dimension == dimension => scales.to_vec(),
-            scales => return Err(unsupported(format!("{} scales of {channels} channels", scales.len()))),
+            scales => {
+                return Err(unsupported(format!(
+                    "{} scales along dimension {} of {channels} channels; \
+                        only one per tensor or per channel is supported",
+                    scales.len(),
+                    affine.dimension
+                )));
+            }
         };
         let zero = match affine.zero_points.uniform() {
             Some(one) if !signed && affine.zero_points.len() == 1 => i32::try_from(one).unwrap_or(i32::MAX),
             _ if affine.zero_points.are_zero() => 0,
-            _ => return Err(unsupported("weights with zero points")),
+            _ => {
+                return Err(unsupported(format!(
+                    "input {i} has zero points; \
+                        only one per tensor, of weights that are not read as signed, is supported"
+                )));
+            }
         };
         let zero = zero.saturating_sub(if unsigned { 128 } else { 0 });
         if !(-128..=127).contains(&zero) || !scales.iter().all(|s| s.is_finite() && *s >= 0.0) {
-            return Err(unsupported(format!("the quantization of input {i}")));
+            return Err(unsupported(format!(
+                "input {i} has zero point {zero} after its shift to INT8, or a scale that is \
+                    negative or not finite; only zero points of INT8 and finite scales are supported"
+            )));
         }
         let last = dimension > 0 && dimension + 1 == shape.len();
         Ok(Filter { weights, bits, zero, scales, last })
     }
 
-    /// `largest`: the largest magnitude of an input, less what stands for zero. `wraps`: sums have 32 bits.
+    /// `largest`: the largest magnitude of an input minus its zero point. `wraps`: sums have 32 bits.
     fn integers(
         &self,
         input_zero: i32,
@@ -154,22 +222,23 @@ impl<'a> Filter<'a> {
                 sums.into_iter().max()
             }
         };
-        // Channels that come in no fours take as much as three more would.
+        // Channels that are not a multiple of four are padded with up to three more.
         let count = 4 * depth as u64;
         let weights = weights.unwrap_or(0);
         let sums = Sums::of(Terms { count, input: largest, weight, weights, wraps });
-        let sums = sums.ok_or_else(|| unsupported(format!("sums of {depth} products of such integers")))?;
+        let sums =
+            sums.ok_or_else(|| too_large(u32::try_from(depth).unwrap_or(u32::MAX), largest, weight))?;
         Ok(Integers { input_zero, weight_zero: self.zero, bits: self.bits, sums, result })
     }
 
-    /// What the sums of a channel may come to.
+    /// The largest magnitude of a channel's sum.
     fn largest_sum(&self, largest: u32) -> u64 {
         let depth = (self.weights.len() / self.scales.len().max(1)) as u64;
         depth.saturating_mul(255).saturating_mul(largest.into())
     }
 }
 
-/// Prepares a product of integer weights with activations of floats, bytes or 16-bit integers.
+/// Prepares a product of integer weights with activations of floats, 8-bit or 16-bit integers.
 pub(super) fn product<'a>(
     cx: &mut Lowering<'a, '_, '_>,
     operands: &Operands,
@@ -184,27 +253,27 @@ pub(super) fn product<'a>(
     }
 }
 
-/// Float activations become integers row by row while running.
+/// Float activations are quantized row by row while running.
 fn by_rows<'a>(
     cx: &mut Lowering<'a, '_, '_>,
     input: ValueId,
     operands: &Operands,
 ) -> Result<Product<'a>, Rejection> {
     let filter = Filter::new(cx, operands.filter, operands.dimension, true)?;
-    let bias = cx.optional_constant(operands.bias)?;
+    let bias = operands.bias.map_or(Ok(None), |bias| cx.optional_constant(bias))?;
     let output = cx.output(0)?;
     if cx.element(output) != Element::F32 {
-        return Err(unsupported("an integer output of a float input"));
+        return Err(mixed_types(cx));
     }
-    let asymmetric = operands.asymmetric;
-    let [steps, scales] = steps_of_rows(cx, input, operands.rows, asymmetric)?;
+    let FloatRows { count, pixels, asymmetric } = operands.float_rows;
+    let [steps, scales] = steps_of_rows(cx, input, count, asymmetric)?;
     let channel = |(o, &scale): (usize, &f32)| {
         let bias = bias.as_ref().and_then(|bias| bias.get(o)).copied().unwrap_or(0.0);
         RealChannel { scale, bias }.words()
     };
     let channels = filter.scales.iter().enumerate().flat_map(channel).collect();
     let largest = if asymmetric { 255 } else { 127 };
-    let integers = filter.integers(0, largest, true, IntegerResult::Real { row: operands.row_pixels })?;
+    let integers = filter.integers(0, largest, true, IntegerResult::Real { row: pixels })?;
     Ok(Product {
         epilogue: Epilogue::of_integers(activation(operands.activation)?, integers),
         inputs: vec![steps, scales],
@@ -213,7 +282,7 @@ fn by_rows<'a>(
     })
 }
 
-/// The integers of rows of floats, and what they are found with.
+/// The quantized rows of floats, and their scales.
 fn steps_of_rows(
     cx: &mut Lowering<'_, '_, '_>,
     input: ValueId,
@@ -230,30 +299,32 @@ fn steps_of_rows(
     Ok([steps, scales])
 }
 
-/// Constant weights of bytes, signed whatever their type says, with one scale.
+/// Constant 8-bit weights with one scale, read as signed numbers whatever their type.
 #[derive(Default)]
 pub(super) struct SignedWeights {
     pub weights: Vec<i8>,
     pub scale: f32,
 }
 
-/// The weights in input `i`, which is no sparse tensor.
+/// Returns the weights in input `i`, which must be dense.
 pub(super) fn signed_weights(cx: &Lowering<'_, '_, '_>, i: usize) -> Result<SignedWeights, Rejection> {
     let tensor = cx.node().input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
     if !matches!(tensor.ty(), TensorType::Int8 | TensorType::UInt8) {
         return Err(cx.wrong_type(i));
     }
     if tensor.tensor().sparsity.is_some() {
-        return Err(unsupported(format!("sparse integers in input {i}")));
+        return Err(unsupported(format!("input {i} is sparse; only dense weights are supported")));
     }
     let scale = cx.quantization(i).and_then(Quantization::scale_zero_point).map(|(scale, _)| scale);
     let scale = scale.filter(|scale| scale.is_finite() && *scale >= 0.0);
-    let scale = scale.ok_or_else(|| unsupported(format!("input {i} has no scale of its own")))?;
+    let scale = scale.ok_or_else(|| {
+        unsupported(format!("input {i} has no scale per tensor; only a finite scale from 0 on is supported"))
+    })?;
     let weights = cx.dense_bytes(i)?.iter().map(|b| b.cast_signed()).collect();
     Ok(SignedWeights { weights, scale })
 }
 
-/// A product of rows of floats with weights of integers, `[outputs, inputs]`, for which the rows are made integers.
+/// Adds a product of float rows, quantized while running, with integer weights `[outputs, inputs]`.
 pub(super) fn push_rows(
     cx: &mut Lowering<'_, '_, '_>,
     [rows, inputs, outputs]: [u32; 3],
@@ -274,22 +345,29 @@ pub(super) fn push_rows(
     cx.push_product(spec, Product { epilogue, inputs: vec![steps, scales], weights, output })
 }
 
-/// How sums of 32 bits are built of rows of weights. `largest`: the largest magnitude of what they meet.
+/// A rejection of sums of `depth` products whose factors have magnitudes up to `input` and `weight`.
+fn too_large(depth: u32, input: u32, weight: u32) -> Rejection {
+    let sums = format!("sums of {depth} products of integers up to {input} and {weight}");
+    unsupported(format!("{sums}; only sums that fit the accumulator are supported"))
+}
+
+/// Returns the form of the sums of weight rows, which fit 32 bits. `largest`: the largest magnitude of the other
+/// factor.
 pub(super) fn sums_of(filter: &[i8], depth: u32, largest: u32, zero: i32) -> Result<Sums, Rejection> {
     let magnitude = |w: &i8| i32::from(*w).saturating_sub(zero).unsigned_abs();
     let row = |row: &[i8]| row.iter().map(|w| u64::from(magnitude(w))).sum();
     let terms = Terms {
-        // Channels that come in no fours take as much as three more would.
+        // Channels that are not a multiple of four are padded with up to three more.
         count: 4 * u64::from(depth),
         input: largest,
         weight: filter.iter().map(magnitude).max().unwrap_or(0),
         weights: filter.chunks(depth.max(1) as usize).map(row).max().unwrap_or(0),
         wraps: true,
     };
-    Sums::of(terms).ok_or_else(|| unsupported(format!("sums of {depth} products of such integers")))
+    Sums::of(terms).ok_or_else(|| too_large(depth, largest, terms.weight))
 }
 
-/// Integers all the way, in the arithmetic of the kernels on the CPU.
+/// Integers without conversion to floats, in the arithmetic of the CPU kernels.
 fn fixed<'a>(
     cx: &mut Lowering<'a, '_, '_>,
     input: ValueId,
@@ -299,51 +377,58 @@ fn fixed<'a>(
     let filter = Filter::new(cx, operands.filter, operands.dimension, false)?;
     let bias = bias_integers(cx, operands.bias)?.unwrap_or_default();
     let output = cx.output(0)?;
-    let to = cx.affine(output).ok_or_else(|| unsupported("an output without a scale"))?;
+    let to = cx.affine(output).ok_or_else(no_scale)?;
     let bytes = cx.is_bytes(input);
     let signed = cx.ty(operands.filter) != Some(TensorType::UInt8);
-    if !bytes && to.zero != 0 || signed && filter.zero != 0 && !operands.zeros {
-        return Err(unsupported("zero points of 16 bits or of signed weights"));
+    if !bytes && to.zero != 0 || signed && filter.zero != 0 && operands.weight_zeros == WeightZeros::Unsigned
+    {
+        return Err(unsupported(format!(
+            "output zero point {}, weight zero point {}; \
+                only 0 is supported for 16-bit outputs and signed weights",
+            to.zero, filter.zero
+        )));
     }
-    let sixteen = if bytes { Sixteen::Narrow } else { operands.sixteen };
+    let accumulator = if bytes { I16Accumulator::I32 } else { operands.i16_accumulator };
     let largest = from.high.abs_diff(from.zero).max(from.low.abs_diff(from.zero));
     let mut channels = Vec::new();
     for (o, &scale) in filter.scales.iter().enumerate() {
-        let product = match operands.single {
-            true => f64::from(from.scale * scale),
-            false => f64::from(from.scale) * f64::from(scale),
+        let product = match operands.scale_product {
+            ScaleProduct::Single => f64::from(from.scale * scale),
+            ScaleProduct::Double => f64::from(from.scale) * f64::from(scale),
         };
         let factor = Multiplier::new(product / f64::from(to.scale)).map_err(invalid_scale)?;
         let bias = bias.get(o).copied().unwrap_or(0);
-        match sixteen {
-            Sixteen::Narrow => {
-                let (Multiplier { multiplier, shift }, up) = (factor, o < operands.upwards);
+        match accumulator {
+            I16Accumulator::I32 => {
+                let (Multiplier { multiplier, shift }, up) = (factor, operands.rounding.is_up(o));
                 channels.extend(FixedChannel { bias: bias as i32, multiplier, shift, up }.words());
             }
-            Sixteen::Wide => {
+            I16Accumulator::I64 => {
                 let (multiplier, right) = factor.wide();
                 channels.extend(WideChannel { bias, multiplier: multiplier.unsigned_abs(), right }.words());
             }
-            Sixteen::Double { wraps } => {
+            I16Accumulator::Double { wraps } => {
                 let size = bias.unsigned_abs().saturating_add(filter.largest_sum(largest));
-                // With sums of up to 53 bits, doubles hold them exactly.
+                // Doubles hold sums of up to 53 bits exactly.
                 let ratio = f64::from(from.scale) * f64::from(scale) / f64::from(to.scale);
                 let words = DoubleChannel { bias, ratio, wraps }.words().filter(|_| size < 1 << 53);
-                let words =
-                    words.ok_or_else(|| unsupported(format!("a ratio of {ratio}, a bias of {bias}")))?;
+                let words = words.ok_or_else(|| {
+                    unsupported(format!(
+                        "ratio {ratio} of scales with bias {bias}; \
+                        only sums below 2^53 and ratios of normal size are supported"
+                    ))
+                })?;
                 channels.extend(words);
             }
         }
     }
     let (low, high) = range(operands.activation, to)?;
-    let (scaling, wraps) = match sixteen {
-        Sixteen::Narrow => (Scaling::Narrow, true),
-        Sixteen::Wide => (Scaling::Wide, false),
-        Sixteen::Double { wraps } => (Scaling::Double, wraps),
+    let (scaling, wraps) = match accumulator {
+        I16Accumulator::I32 => (Scaling::Narrow, true),
+        I16Accumulator::I64 => (Scaling::Wide, false),
+        I16Accumulator::Double { wraps } => (Scaling::Double, wraps),
     };
-    let outputs = filter.scales.len().max(1);
-    let place = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let tail = [place(operands.tail / outputs), place(operands.tail % outputs)];
+    let tail = operands.rounding.tail(filter.scales.len());
     let result = IntegerResult::Fixed { scaling, zero: to.zero, low, high, tail };
     let integers = filter.integers(from.zero, largest, wraps, result)?;
     Ok(Product {
@@ -354,7 +439,7 @@ fn fixed<'a>(
     })
 }
 
-/// How two computed operands of bytes become integers again, summing over `depth`. `up`: halves are rounded upwards.
+/// Returns how sums over `depth` products of two computed 8-bit operands are scaled. `up`: halves are rounded upwards.
 pub(super) fn steps(
     [a, b, to]: [Affine; 3],
     depth: u32,
@@ -366,7 +451,7 @@ pub(super) fn steps(
     let (input, weight) = (largest(a), largest(b));
     let weights = u64::from(depth).saturating_mul(weight.into());
     let sums = Sums::of(Terms { count: depth.into(), input, weight, weights, wraps: true });
-    let sums = sums.ok_or_else(|| unsupported("products of such integers"))?;
+    let sums = sums.ok_or_else(|| too_large(depth, input, weight))?;
     let ratio = f64::from(a.scale * b.scale) / f64::from(to.scale);
     let Multiplier { multiplier, shift } = Multiplier::new(ratio).map_err(invalid_scale)?;
     let (low, high) = range(fused, to)?;
@@ -374,20 +459,22 @@ pub(super) fn steps(
     Ok(batch_matmul::Steps { zeros, bias, multiplier, shift, up, zero: to.zero, low, high, sums })
 }
 
-fn bias_integers(cx: &Lowering<'_, '_, '_>, i: usize) -> Result<Option<Vec<i64>>, Rejection> {
-    if cx.has_input(i) { cx.integers(i).map(Some) } else { Ok(None) }
+fn bias_integers(cx: &Lowering<'_, '_, '_>, i: Option<usize>) -> Result<Option<Vec<i64>>, Rejection> {
+    i.filter(|&i| cx.has_input(i)).map(|i| cx.integers(i)).transpose()
 }
 
-/// What a quantized output may hold after an activation.
+/// Returns the range of a quantized output after an activation.
 pub(super) fn range(fused: Fused, output: Affine) -> Result<(i32, i32), Rejection> {
     let Some((low, high)) = fused.clamp() else {
-        return Err(unsupported(format!("activation {fused:?} of integers")));
+        return Err(unsupported(format!(
+            "activation {fused:?} of integers; only activations that clamp are supported"
+        )));
     };
     let bound = |real: f32, limit: i32| match real.is_finite() {
         true => output.zero.saturating_add((real / output.scale).round() as i32),
         false => limit,
     };
     let (low, high) = (bound(low, output.low).max(output.low), bound(high, output.high).min(output.high));
-    // The higher bound wins where they cross.
+    // The upper bound takes precedence where the bounds cross.
     Ok((low.min(high), high))
 }

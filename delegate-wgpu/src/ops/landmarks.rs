@@ -6,7 +6,7 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::landmarks::{Crop, Transform};
 
 use super::{CustomOp, GpuOp, expect_one_of};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const MATRIX: CustomOp =
     CustomOp { name: "Landmarks2TransformMatrix", max_version: 2, lower: matrix };
@@ -23,9 +23,14 @@ fn matrix(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (input, output) = (cx.input(0)?, cx.output(0)?);
     params.check(cx.shape(input).iter().product::<u32>() as usize / 3).map_err(invalid)?;
     if cx.shape(output) != [1, 4, 4] {
-        return Err(unsupported(format!("a matrix of shape {:?}", cx.shape(output))));
+        return Err(unsupported(format!(
+            "a matrix of shape {:?}; only [1, 4, 4] is supported",
+            cx.shape(output)
+        )));
     }
-    let index = |&i: &usize| u32::try_from(i).map_err(|_| unsupported(format!("landmark {i}")));
+    let index = |&i: &usize| {
+        u32::try_from(i).map_err(|_| unsupported(format!("landmark {i}; at most {} is supported", u32::MAX)))
+    };
     let subset = params.subset.iter().map(index).collect::<Result<_, _>>()?;
     let line = [index(&params.line[0])?, index(&params.line[1])?];
     let spec = match params.size {
@@ -67,7 +72,10 @@ fn transform(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let sizes: Vec<usize> = shape.iter().map(|&d| d as usize).collect();
     let coordinates = params.coordinates(&sizes, matrix.iter().product::<u32>() as usize).map_err(invalid)?;
     if cx.shape(output) != shape {
-        return Err(unsupported(format!("landmarks of shape {:?}", cx.shape(output))));
+        return Err(unsupported(format!(
+            "an output of shape {:?}; only the landmarks' shape {shape:?} is supported",
+            cx.shape(output)
+        )));
     }
     let dimensions = if coordinates == 2 { 2 } else { 3 };
     let count = shape.iter().product::<u32>() / dimensions;
@@ -110,7 +118,7 @@ mod tests {
         });
         let square = [[2.0, 2.0], [6.0, 2.0], [2.0, 6.0], [6.0, 6.0]];
         check_matrix(2, &absolute, square, [[1.5, 0.0, 1.0], [0.0, 0.5, 2.0]]);
-        // The same square, turned by a right angle: the crop's x runs down.
+        // The same square, rotated by a right angle: the crop's x points down.
         let turned = [[6.0, 2.0], [6.0, 6.0], [2.0, 2.0], [2.0, 6.0]];
         check_matrix(2, &absolute, turned, [[0.0, -0.5, 6.0], [1.5, 0.0, 1.0]]);
         let relative = options(|map| {
@@ -123,7 +131,7 @@ mod tests {
             map.push("right_rotation_idx", 1);
             map.push("subset", &[0, 3]);
         });
-        // Half of the map, in its middle: from 2 to 6 of 0 to 8.
+        // The middle half of the map: from 2 to 6 of 0 to 8.
         check_matrix(1, &relative, square, [[1.0, 0.0, 2.0], [0.0, 2.0, 2.0]]);
     }
 

@@ -1,31 +1,31 @@
-//! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, BIDIRECTIONAL_SEQUENCE_LSTM, with constant weights: what the gates get from the
-//! input is one product for all steps; the steps then run in one dispatch. Here in floats, of which those that meet weights
-//! of integers are made integers step by step; cells of integers are in `lstm_quantized.rs`.
+//! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, BIDIRECTIONAL_SEQUENCE_LSTM with constant weights. The contribution of the
+//! input to all gates is one product for all steps; the steps then run in one dispatch. This file has float cells,
+//! whose states are quantized step by step where the weights are integers; `lstm_quantized.rs` has integer cells.
 
 use std::borrow::Cow;
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{Float32, Int8, UInt8};
 use delegraph_core::ops::lstm::inputs::{self, AUXILIARY, BACKWARD, CELL, FORWARD, INPUT};
 use delegraph_core::ops::lstm::{
     BidirectionalSequenceLSTMParams, LSTMParams, UnidirectionalSequenceLSTMParams, basic_inputs,
 };
-use delegraph_core::ops::{Activation as Fused, LstmKernelType, TensorType};
+use delegraph_core::ops::{LstmKernelType, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::lstm::{Hybrid, Layout, Spec, Weights};
 use delegraph_shaders::unary::Unary;
-use delegraph_shaders::{
-    Activation, Epilogue, RealChannel, ShaderError, binary, concatenation, fully_connected, gather,
-};
+use delegraph_shaders::{Activation, Epilogue, RealChannel, binary, concatenation, fully_connected, gather};
 
 use super::integers::{SignedWeights, push_rows, signed_weights};
-use super::{GpuOp, activation, lstm_quantized};
+use super::recurrent::{Settings, alignment, beside, both, invalid, joined_inputs, order};
+use super::{GpuOp, activation, count_of, lstm_quantized, product_of};
+use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, Join, ValueId};
-use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::LSTM, max_version: 4, lower: step },
-    GpuOp { op: BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, max_version: 4, lower: sequence },
-    GpuOp { op: BuiltinOp::BIDIRECTIONAL_SEQUENCE_LSTM, max_version: 3, lower: bidirectional },
+    GpuOp::new(BuiltinOp::LSTM, 4, &[Float32, UInt8, Int8], step),
+    GpuOp::new(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, 4, &[Float32, Int8], sequence),
+    GpuOp::new(BuiltinOp::BIDIRECTIONAL_SEQUENCE_LSTM, 3, &[Float32], bidirectional),
 ];
 
 fn step(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -61,29 +61,6 @@ fn sequence(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     one_direction(cx, &settings)
 }
 
-/// Sequences, their steps, and the width of each, of an input `[time, batch, width]` or `[batch, time, width]`.
-pub(super) fn order(
-    cx: &Lowering<'_, '_, '_>,
-    input: usize,
-    time_major: bool,
-) -> Result<([u32; 2], u32), Rejection> {
-    let shape = cx.input_shape(input)?;
-    let &[first, second, width] = shape.as_slice() else {
-        return Err(unsupported(format!("an input of shape {shape:?}")));
-    };
-    Ok((if time_major { [second, first] } else { [first, second] }, width))
-}
-
-pub(super) struct Settings {
-    pub activation: Fused,
-    pub cell_clip: f32,
-    pub output_clip: f32,
-    pub asymmetric: bool,
-    pub sequences: u32,
-    pub steps: u32,
-    pub time_major: bool,
-}
-
 fn one_direction(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result<(), Rejection> {
     if cx.ty(INPUT) == Some(TensorType::Int8) {
         return lstm_quantized::full(cx, settings);
@@ -112,30 +89,8 @@ fn bidirectional(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     both(cx, p.merge_outputs, [forward, backward])
 }
 
-/// The outputs of two directions, of which each begins a value: side by side, or each for itself.
-pub(super) fn both(
-    cx: &mut Lowering<'_, '_, '_>,
-    merged: bool,
-    directions: [(ValueId, u32); 2],
-) -> Result<(), Rejection> {
-    if !merged {
-        return (0..).zip(directions).try_for_each(|(i, (whole, _))| cx.alias(i, whole, 0));
-    }
-    let shape = cx.output_shape(0)?;
-    let &[first, second, _] = shape.as_slice() else {
-        return Err(unsupported(format!("an output of shape {shape:?}")));
-    };
-    let inputs: Vec<_> = directions.iter().map(|(_, width)| vec![first, second, *width]).collect();
-    let output = cx.output(0)?;
-    for (part, (whole, width)) in directions.into_iter().enumerate() {
-        let outputs = cx.view(whole, &[first, second, width], 0);
-        let spec = concatenation::Spec { inputs: inputs.clone(), axis: 2 };
-        cx.push(Join { spec, part }, &[outputs], output)?;
-    }
-    Ok(())
-}
-
-/// Constant floats, one list per gate; empty where the node does not have them. `vectors` may be integers with a scale.
+/// Constant floats, one list per gate; empty for inputs that the node omits. `vectors`: integers with a scale are
+/// dequantized.
 fn gates<'a, const N: usize>(
     cx: &Lowering<'a, '_, '_>,
     inputs: [Option<usize>; N],
@@ -157,7 +112,7 @@ fn gates<'a, const N: usize>(
     Ok(all)
 }
 
-/// Constant integers, one list per gate, with their scales.
+/// Constant integers with their scales, one list per gate.
 fn integer_gates<const N: usize>(
     cx: &Lowering<'_, '_, '_>,
     inputs: [usize; N],
@@ -169,7 +124,21 @@ fn integer_gates<const N: usize>(
     Ok(all)
 }
 
-/// A cell's way through the sequences: the value whose first elements are the outputs, and how many it has each step.
+/// Returns whether the recurrent weights are vectors, one factor per cell.
+fn is_diagonal(cx: &Lowering<'_, '_, '_>, at: &inputs::Cell) -> Result<bool, Rejection> {
+    let given = at.recurrent.iter().filter(|&&i| cx.has_input(i));
+    let ranks = given.map(|&i| cx.input_shape(i).map(|shape| shape.len()));
+    let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
+    if ranks.iter().any(|rank| Some(rank) != ranks.first()) {
+        return Err(unsupported(format!(
+            "recurrent weights of ranks {ranks:?}; \
+            only one rank for all is supported"
+        )));
+    }
+    Ok(ranks.first() == Some(&1))
+}
+
+/// Adds the steps of one direction. Returns the value that begins with the outputs, and their width.
 fn cell(
     cx: &mut Lowering<'_, '_, '_>,
     at: &inputs::Cell,
@@ -180,18 +149,12 @@ fn cell(
     cx.expect(input, TensorType::Float32)?;
     let &Settings { sequences, steps, time_major, asymmetric, .. } = settings;
     let &[cells, features] = cx.input_shape(at.weights[3])?.as_slice() else {
-        return Err(unsupported("weights that are no matrix"));
+        return Err(unsupported("weights of another rank than 2; only matrices are supported"));
     };
-    let diagonals = (0..4).filter(|&g| cx.has_input(at.recurrent[g]));
-    let ranks = diagonals.map(|g| cx.input_shape(at.recurrent[g]).map(|shape| shape.len()));
-    let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
-    if ranks.iter().any(|rank| Some(rank) != ranks.first()) {
-        return Err(unsupported("recurrent weights of which some are diagonals"));
-    }
-    let diagonal = ranks.first() == Some(&1);
+    let diagonal = is_diagonal(cx, at)?;
     let hybrid = cx.ty(at.weights[3]) != Some(TensorType::Float32);
     let norm = gates(cx, at.norm, false)?;
-    // Of a cell without normalization, they may be computed.
+    // The bias of a cell without normalization may be computed.
     let computes_bias = norm[3].is_empty() && at.bias.iter().any(|&i| cx.has_input(i) && !cx.is_constant(i));
     let bias = match computes_bias {
         true => Default::default(),
@@ -250,28 +213,13 @@ fn cell(
         projection_bias: &projection_bias,
     };
     let constants = spec.constants(&constants).map_err(invalid)?;
-    let rows = sequences.checked_mul(steps).ok_or_else(|| unsupported("that many steps"))?;
+    let rows = product_of("sequences and steps", sequences, steps)?;
     let bias = (!spec.norm && !computes_bias).then(|| joined(&bias, cells as usize));
-    let has_auxiliary = at.auxiliary[3].is_some_and(|i| cx.has_input(i));
+    let sizes = [rows, features, cells];
     let product = if hybrid {
-        if has_auxiliary {
-            return Err(unsupported("integer weights for an auxiliary input"));
-        }
-        let weights = integer_gates(cx, at.weights)?;
-        let sizes = [rows, features, cells];
-        integers_from_input(cx, sizes, input, &weights, bias.as_deref(), asymmetric)?
+        integers_from_input(cx, at, sizes, input, bias.as_deref(), asymmetric)?
     } else {
-        let mut filter = joined(&gates(cx, at.weights.map(Some), false)?, cells as usize * features as usize);
-        let (mut from, mut width) = (cx.input(input)?, features);
-        if has_auxiliary {
-            cx.expect(AUXILIARY, TensorType::Float32)?;
-            let other = cx.input_shape(AUXILIARY)?.last().copied().unwrap_or(0);
-            let weights = joined(&gates(cx, at.auxiliary, false)?, cells as usize * other as usize);
-            filter = beside([&filter, &weights], [features, other]);
-            from = joined_inputs(cx, rows, [(input, features), (AUXILIARY, other)])?;
-            width = features.checked_add(other).ok_or_else(|| unsupported("that many features"))?;
-        }
-        from_input(cx, [rows, width, cells], from, filter, bias)?
+        floats_from_input(cx, at, sizes, input, bias)?
     };
     let product = if computes_bias { with_bias(cx, [rows, cells], product, at.bias)? } else { product };
     let states = [cx.state(at.output_state)?, cx.state(at.cell_state)?];
@@ -281,39 +229,51 @@ fn cell(
     Ok((whole, outputs))
 }
 
-/// Rows of two matrices side by side.
-pub(super) fn beside(matrices: [&[f32]; 2], widths: [u32; 2]) -> Vec<f32> {
-    let [a, b] = widths.map(|width| width.max(1) as usize);
-    let rows = matrices[0].chunks_exact(a).zip(matrices[1].chunks_exact(b));
-    rows.flat_map(|(x, y)| x.iter().chain(y)).copied().collect()
-}
-
-/// Rows of two inputs side by side.
-pub(super) fn joined_inputs(
+/// The contribution of the input to all gates in all steps, for float weights.
+fn floats_from_input(
     cx: &mut Lowering<'_, '_, '_>,
-    rows: u32,
-    inputs: [(usize, u32); 2],
-) -> Result<ValueId, Rejection> {
-    let spec = concatenation::Spec { inputs: inputs.map(|(_, width)| vec![rows, width]).into(), axis: 1 };
-    let width = inputs[0].1.saturating_add(inputs[1].1);
-    let joined = cx.checked_temporary(&[rows, width])?;
-    for (part, (i, _)) in inputs.into_iter().enumerate() {
-        let value = cx.input(i)?;
-        cx.push(Join { spec: spec.clone(), part }, &[value], joined)?;
-    }
-    Ok(joined)
-}
-
-/// What all gates get from the input, in all steps, where weights are integers.
-fn integers_from_input(
-    cx: &mut Lowering<'_, '_, '_>,
+    at: &inputs::Cell,
     [rows, features, cells]: [u32; 3],
     input: usize,
-    weights: &[SignedWeights; 4],
+    bias: Option<Vec<f32>>,
+) -> Result<ValueId, Rejection> {
+    let filter = joined(&gates(cx, at.weights.map(Some), false)?, cells as usize * features as usize);
+    if !has_auxiliary(cx, at) {
+        let from = cx.input(input)?;
+        return from_input(cx, [rows, features, cells], from, filter, bias);
+    }
+    cx.expect(AUXILIARY, TensorType::Float32)?;
+    let other = cx.input_shape(AUXILIARY)?.last().copied().unwrap_or(0);
+    let weights = joined(&gates(cx, at.auxiliary, false)?, cells as usize * other as usize);
+    let filter = beside([&filter, &weights], [features, other]);
+    let from = joined_inputs(cx, rows, [(input, features), (AUXILIARY, other)])?;
+    let width = features.checked_add(other).ok_or_else(|| {
+        unsupported(format!("{features} and {other} features; at most {} are supported", u32::MAX))
+    })?;
+    from_input(cx, [rows, width, cells], from, filter, bias)
+}
+
+fn has_auxiliary(cx: &Lowering<'_, '_, '_>, at: &inputs::Cell) -> bool {
+    at.auxiliary[3].is_some_and(|i| cx.has_input(i))
+}
+
+/// The contribution of the input to all gates in all steps, for integer weights.
+fn integers_from_input(
+    cx: &mut Lowering<'_, '_, '_>,
+    at: &inputs::Cell,
+    [rows, features, cells]: [u32; 3],
+    input: usize,
     bias: Option<&[f32]>,
     asymmetric: bool,
 ) -> Result<ValueId, Rejection> {
-    let outputs = cells.checked_mul(4).ok_or_else(|| unsupported(format!("{cells} cells")))?;
+    if has_auxiliary(cx, at) {
+        return Err(unsupported(
+            "integer weights of an auxiliary input; \
+            only float weights are supported",
+        ));
+    }
+    let weights = integer_gates(cx, at.weights)?;
+    let outputs = product_of("gates of cells", cells, 4)?;
     let (height, each) = (cells as usize, cells as usize * features as usize);
     let (mut filter, mut channels) = (Vec::with_capacity(each.saturating_mul(4)), Vec::new());
     for (i, gate) in weights.iter().enumerate() {
@@ -327,7 +287,7 @@ fn integers_from_input(
     Ok(product)
 }
 
-/// The old cell: one matrix, the gates input, cell, forget and output below each other, and four outputs.
+/// The basic cell: one matrix with the gates input, cell, forget and output below each other, and four outputs.
 fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     use basic_inputs::{BIAS, CELL_STATE, INPUT, OUTPUT_STATE, WEIGHTS};
     if cx.ty(INPUT) == Some(TensorType::UInt8) {
@@ -339,11 +299,11 @@ fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (&[sequences, features], &[_, cells]) =
         (cx.input_shape(INPUT)?.as_slice(), cx.input_shape(OUTPUT_STATE)?.as_slice())
     else {
-        return Err(unsupported("an input or a state that is no matrix"));
+        return Err(unsupported("an input or a state of another rank than 2; only matrices are supported"));
     };
     let (matrix, bias) = (cx.constant(WEIGHTS)?, cx.constant(BIAS)?);
     let (width, height) = (features as usize + cells as usize, cells as usize);
-    // Where our gates are among those of the matrix.
+    // The order of this crate's gates within the matrix.
     const ORDER: [usize; 4] = [0, 2, 1, 3];
     let gate = |place: usize| matrix.chunks_exact(width).skip(place * height).take(height);
     let filter = ORDER.iter().flat_map(|&g| gate(g).flat_map(|row| &row[..features as usize])).copied();
@@ -377,13 +337,13 @@ fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (whole, layout) = run(cx, spec, product, &constants, states)?;
     cx.alias(0, whole, 0)?;
     cx.alias(1, whole, u64::from(layout.state) * 4)?;
-    // What goes into the product, side by side.
+    // The left operand of the product: input and last output side by side.
     let sides =
         concatenation::Spec { inputs: vec![vec![sequences, features], vec![sequences, cells]], axis: 1 };
     let beside = cx.output(2)?;
     cx.push(Join { spec: sides.clone(), part: 0 }, &[input], beside)?;
     cx.push(Join { spec: sides, part: 1 }, &[states[0]], beside)?;
-    // The gates before their functions, in the matrix's order.
+    // The gates before their activations, in the matrix's order.
     let gates = cx.view(whole, &[sequences, 4, cells], u64::from(layout.gates) * 4);
     let order = cx.new_constant(&[4], Element::I32, &ORDER.map(|g| g as i32));
     let ordered = gather::Spec { input: vec![sequences, 4, cells], indices: vec![4], axis: 1, batch_dims: 0 };
@@ -393,7 +353,7 @@ fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.set_state(CELL_STATE, whole, u64::from(layout.state) * 4)
 }
 
-/// Lists of `each` values one after the other; what is left out is zero.
+/// Lists of `each` values one after the other; omitted lists are zeros.
 fn joined(lists: &[Cow<'_, [f32]>; 4], each: usize) -> Vec<f32> {
     let mut all = Vec::with_capacity(each.saturating_mul(4));
     for (i, list) in (1..).zip(lists) {
@@ -403,7 +363,7 @@ fn joined(lists: &[Cow<'_, [f32]>; 4], each: usize) -> Vec<f32> {
     all
 }
 
-/// What all gates get from the input, in all steps.
+/// The contribution of the input to all gates in all steps.
 fn from_input(
     cx: &mut Lowering<'_, '_, '_>,
     [rows, inputs, cells]: [u32; 3],
@@ -411,14 +371,14 @@ fn from_input(
     filter: Vec<f32>,
     bias: Option<Vec<f32>>,
 ) -> Result<ValueId, Rejection> {
-    let outputs = cells.checked_mul(4).ok_or_else(|| unsupported(format!("{cells} cells")))?;
+    let outputs = product_of("gates of cells", cells, 4)?;
     let product = cx.checked_temporary(&[rows, outputs])?;
     let spec = fully_connected::Spec { rows, inputs, outputs, epilogue: Epilogue::default() };
     cx.push_weighted(spec, input, filter.into(), bias.map(Cow::Owned), product)?;
     Ok(product)
 }
 
-/// The same with these inputs, one per gate, added to each row.
+/// Adds these inputs, one per gate, to each row.
 fn with_bias(
     cx: &mut Lowering<'_, '_, '_>,
     [rows, cells]: [u32; 2],
@@ -451,7 +411,7 @@ fn with_bias(
     Ok(sum)
 }
 
-/// All steps, and where their results lie.
+/// Adds the dispatch of all steps. Returns the value of its results and their layout.
 fn run(
     cx: &mut Lowering<'_, '_, '_>,
     spec: Spec,
@@ -460,20 +420,11 @@ fn run(
     [last, state]: [ValueId; 2],
 ) -> Result<(ValueId, Layout), Rejection> {
     let layout = spec.layout().map_err(invalid)?;
-    let count = u32::try_from(constants.len()).map_err(|_| unsupported("that many weights"))?;
+    let count = count_of("weights", constants.len())?;
     let constants = cx.new_constant(&[count], Element::F32, constants);
     let whole = cx.checked_temporary(&[layout.elements])?;
     cx.push(spec, &[product, constants, last, state], whole)?;
     Ok((whole, layout))
-}
-
-/// In elements.
-pub(super) fn alignment(cx: &Lowering<'_, '_, '_>) -> u32 {
-    u32::try_from(cx.view_alignment() / 4).unwrap_or(1).max(1)
-}
-
-pub(super) fn invalid(error: ShaderError) -> Rejection {
-    unsupported(error.to_string())
 }
 
 #[cfg(test)]
@@ -495,13 +446,12 @@ mod tests {
         let gates = [0.8_f32, 1.0, 0.0, 0.5];
         let next = sigmoid(gates[2]) * 0.5 + sigmoid(gates[0]) * gates[1].tanh();
         let output = sigmoid(gates[3]) * next.tanh();
-        let params = LSTMParams {
-            fused_activation_function: Fused::Tanh,
-            cell_clip: 0.0,
-            proj_clip: 0.0,
-            kernel_type: LstmKernelType::Basic,
-            asymmetric_quantize_inputs: false,
-        };
+        let params = LSTMParams::default()
+            .fused_activation_function(delegraph_core::ops::Activation::Tanh)
+            .cell_clip(0.0)
+            .proj_clip(0.0)
+            .kernel_type(LstmKernelType::Basic)
+            .asymmetric_quantize_inputs(false);
         let inputs = [input, last, weights, bias, state].map(Some);
         let expected = [
             T::new(&[1, 1], &[output]),

@@ -1,8 +1,7 @@
-//! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM of integers, with constant weights: the arithmetic of the reference kernels, of which
-//! what the gates get from the input is one product for all steps.
+//! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM of integers with constant weights, in the arithmetic of the reference kernels.
+//! The contribution of the input to the gates is one product for all steps.
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
 
 use delegraph_core::fixed_point::Multiplier;
 use delegraph_core::ops::TensorType;
@@ -20,14 +19,14 @@ use delegraph_shaders::{
 };
 
 use super::integers::sums_of;
-use super::invalid_scale;
-use super::lstm::{Settings, alignment, invalid};
 use super::quantize::factor;
+use super::recurrent::{Settings, alignment, invalid};
+use super::{count_of, invalid_scale, product_of};
+use crate::graph::lowering::{Lowering, Product, unsupported};
 use crate::graph::{Element, Join, ValueId, Weights as Filter};
-use crate::lower::{Lowering, unsupported};
-use crate::ops::Product;
 
-pub(super) fn full(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result<(), Rejection> {
+/// Checks the types of all operands, and the ranks of the recurrent weights.
+fn expect_operands(cx: &Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     use TensorType::{Int8, Int16, Int32};
     let gates = CELL.weights.into_iter().chain(CELL.recurrent).chain([CELL.projection, CELL.output_state]);
     gates.chain([INPUT]).try_for_each(|i| cx.expect(i, Int8))?;
@@ -35,14 +34,23 @@ pub(super) fn full(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result
     wide.chain([CELL.cell_state]).try_for_each(|i| cx.expect(i, Int16))?;
     CELL.bias.into_iter().chain([CELL.projection_bias]).try_for_each(|i| cx.expect(i, Int32))?;
     expect_output(cx, 0, Int8)?;
-    let &[cells, features] = cx.input_shape(CELL.weights[3])?.as_slice() else {
-        return Err(unsupported("weights that are no matrix"));
-    };
     for i in CELL.recurrent.into_iter().filter(|&i| cx.has_input(i)) {
         if cx.input_shape(i)?.len() != 2 {
-            return Err(unsupported("diagonal integer weights"));
+            return Err(unsupported(format!(
+                "recurrent weights of rank {}; only rank 2 is supported",
+                cx.input_shape(i)?.len()
+            )));
         }
     }
+    Ok(())
+}
+
+pub(super) fn full(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result<(), Rejection> {
+    use TensorType::{Int8, Int16};
+    expect_operands(cx)?;
+    let &[cells, features] = cx.input_shape(CELL.weights[3])?.as_slice() else {
+        return Err(unsupported("weights of another rank than 2; only matrices are supported"));
+    };
     let &Settings { sequences, steps, time_major, cell_clip, output_clip, .. } = settings;
     let outputs = cx.output_shape(0)?.last().copied().unwrap_or(0);
     let output_scale = scale_zero_point(cx.node().output(0).and_then(|t| t.quantization()));
@@ -99,11 +107,11 @@ pub(super) fn full(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result
         bias: if norm { bias.each_ref().map(|b| &**b) } else { [&[]; 4] },
         projection: &projection,
         projection_bias: &projection_bias,
-        tables: if cell.narrow { tables().each_ref().map(|t| &**t) } else { [&[]; 3] },
+        tables: if cell.narrow { cx.cell_tables(tables).each_ref().map(|t| &**t) } else { [&[]; 3] },
     };
     let constants_of_spec = spec.constants(&weights).map_err(invalid)?;
-    // What the gates get from the input.
-    let rows = sequences.checked_mul(steps).ok_or_else(|| unsupported("that many steps"))?;
+    // The contribution of the input to the gates.
+    let rows = product_of("sequences and steps", sequences, steps)?;
     let (height, width) = (cells as usize, features as usize);
     let (mut filter, mut channels) = (Vec::new(), Vec::new());
     for (i, from) in cell.gates.iter().enumerate() {
@@ -116,7 +124,7 @@ pub(super) fn full(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result
     let input_zero = cell.gates[1].map_or(0, |gate| gate.input.from);
     let range = if cell.narrow { [i32::MIN, i32::MAX] } else { [i16::MIN.into(), i16::MAX.into()] };
     let input = cx.any_input(INPUT)?;
-    let outputs = cells.checked_mul(4).ok_or_else(|| unsupported(format!("{cells} cells")))?;
+    let outputs = product_of("gates of cells", cells, 4)?;
     cx.check_size(&[rows, outputs])?;
     let product = cx.temporary_of(&[rows, outputs], Element::I32);
     let sums = Sizes { rows, inputs: features, outputs, zeros: [input_zero, 0], up: false, range };
@@ -125,7 +133,7 @@ pub(super) fn full(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result
     let layout = spec.layout().map_err(invalid)?;
     let states = [cx.state_of(CELL.output_state, Int8)?, cx.state_of(CELL.cell_state, Int16)?];
     let whole = whole(cx, layout.elements)?;
-    let count = u32::try_from(constants_of_spec.len()).map_err(|_| unsupported("that many weights"))?;
+    let count = count_of("weights", constants_of_spec.len())?;
     let constant = cx.new_constant(&[count], Element::I32, &constants_of_spec);
     cx.push(spec, &[product, constant, states[0], states[1]], whole)?;
     cx.alias(0, whole, 0)?;
@@ -133,7 +141,7 @@ pub(super) fn full(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result
     cx.set_state(CELL.cell_state, whole, u64::from(layout.state) * 4)
 }
 
-/// The old cell: one matrix, the gates input, cell, forget and output below each other, and four outputs.
+/// The basic cell: one matrix with the gates input, cell, forget and output below each other, and four outputs.
 pub(super) fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     use TensorType::{Int16, Int32, UInt8};
     use basic_inputs::{BIAS, CELL_STATE, INPUT, OUTPUT_STATE, WEIGHTS};
@@ -146,11 +154,12 @@ pub(super) fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (&[sequences, features], &[_, cells]) =
         (cx.input_shape(INPUT)?.as_slice(), cx.input_shape(OUTPUT_STATE)?.as_slice())
     else {
-        return Err(unsupported("an input or a state that is no matrix"));
+        return Err(unsupported("an input or a state of another rank than 2; only matrices are supported"));
     };
     let state_scale = scale_zero_point(cx.node().output(1).and_then(|t| t.quantization()));
-    if state_scale.map_err(invalid_scale)?.0 != 1.0 / 2048.0 {
-        return Err(unsupported("a state with a scale that is not 1/2048"));
+    let (state_scale, _) = state_scale.map_err(invalid_scale)?;
+    if state_scale != 1.0 / 2048.0 {
+        return Err(unsupported(format!("state scale {state_scale}; only 1/2048 is supported")));
     }
     let (_, zero) = scale_zero_point(cx.quantization(WEIGHTS)).map_err(invalid_scale)?;
     let (bias_scale, _) = scale_zero_point(cx.quantization(BIAS)).map_err(invalid_scale)?;
@@ -160,9 +169,12 @@ pub(super) fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let channels: Vec<_> = constants::<i32>(cx, BIAS)?.into_iter().map(|bias| (bias, by)).collect();
     let (width, outputs) = (features.checked_add(cells), cells.checked_mul(4));
     let (Some(width), Some(outputs)) = (width, outputs) else {
-        return Err(unsupported(format!("{cells} cells")));
+        return Err(unsupported(format!(
+            "{cells} cells of {features} features; at most {} columns are supported",
+            u32::MAX
+        )));
     };
-    // What goes into the product, side by side.
+    // The left operand of the product: input and last output side by side.
     let sides =
         concatenation::Spec { inputs: vec![vec![sequences, features], vec![sequences, cells]], axis: 1 };
     let (input, last) = (cx.any_input(INPUT)?, cx.state_of(OUTPUT_STATE, UInt8)?);
@@ -184,20 +196,20 @@ pub(super) fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.set_state(CELL_STATE, whole, at)
 }
 
-/// A product of bytes whose sums are rescaled channel by channel.
+/// A product of 8-bit integers whose sums are rescaled per channel.
 pub(super) struct Sizes {
     pub rows: u32,
     pub inputs: u32,
     pub outputs: u32,
-    /// What stands for zero in the input and in the weights.
+    /// Zero points of input and weights.
     pub zeros: [i32; 2],
     /// Whether halves are rounded upwards.
     pub up: bool,
-    /// What the results may be.
+    /// The range of the results.
     pub range: [i32; 2],
 }
 
-/// Adds the product; `channels` have what is added to a sum, and what it is multiplied by then.
+/// Adds the product. Per channel, `channels` has the bias of a sum and the factor that is applied then.
 pub(super) fn push_sums(
     cx: &mut Lowering<'_, '_, '_>,
     sizes: Sizes,
@@ -208,7 +220,7 @@ pub(super) fn push_sums(
 ) -> Result<(), Rejection> {
     let Sizes { rows, inputs, outputs, zeros: [input_zero, weight_zero], up, range: [low, high] } = sizes;
     if !(-128..=127).contains(&weight_zero) {
-        return Err(unsupported("weights whose zero point is none of them"));
+        return Err(unsupported(format!("weight zero point {weight_zero}; only -128 to 127 is supported")));
     }
     let sums = sums_of(&filter, inputs, 255, weight_zero)?;
     let result = IntegerResult::Fixed { scaling: Scaling::Narrow, zero: 0, low, high, tail: [rows, outputs] };
@@ -223,17 +235,20 @@ pub(super) fn push_sums(
     cx.push_product(spec, Product { epilogue, inputs: vec![input], weights, output })
 }
 
-/// Room for all results of a cell.
+/// A value for all results of a cell.
 fn whole(cx: &mut Lowering<'_, '_, '_>, elements: u32) -> Result<ValueId, Rejection> {
     cx.check_size(&[elements])?;
     Ok(cx.temporary_of(&[elements], Element::I32))
 }
 
-/// A gate's numbers as the kernel takes them.
+/// A gate's parameters in the shader's form.
 fn gate(from: Numbers) -> Result<Gate, Rejection> {
     let narrow = from.narrow.unwrap_or_default();
     if narrow[1].multiplier < 0 && narrow[1].shift > 16 {
-        return Err(unsupported("a negative factor of large products"));
+        return Err(unsupported(format!(
+            "factor {} · 2^{}; only positive factors are supported with a shift above 16",
+            narrow[1].multiplier, narrow[1].shift
+        )));
     }
     let zero = |product: delegraph_core::quantized::lstm::Product| i32::from(product.to as i8);
     let (scale, least) = from.norm.unwrap_or_default();
@@ -251,39 +266,38 @@ fn gate(from: Numbers) -> Result<Gate, Rejection> {
     })
 }
 
-/// The shift, of which kernels on the CPU take so many bits where it goes to the left.
+/// The shift; CPU kernels take the lowest five bits of a shift to the left.
 fn shift_of(by: Multiplier) -> i32 {
     if by.shift > 0 { by.shift & 31 } else { by.shift }
 }
 
-/// The functions of cells that add with 8 bits, of all 16-bit integers.
-fn tables() -> &'static [Vec<i16>; 3] {
-    static TABLES: OnceLock<[Vec<i16>; 3]> = OnceLock::new();
+/// Tables, over all 16-bit integers, of the functions of cells with 8-bit additions.
+fn tables() -> [Vec<i16>; 3] {
     let all = || i16::MIN..=i16::MAX;
-    TABLES.get_or_init(|| {
-        [
-            all().map(logistic_of_float).collect(),
-            all().map(|x| tanh_of_float(x, -12)).collect(),
-            all().map(|x| tanh_of_float(x, -15)).collect(),
-        ]
-    })
+    [
+        all().map(logistic_of_float).collect(),
+        all().map(|x| tanh_of_float(x, -12)).collect(),
+        all().map(|x| tanh_of_float(x, -15)).collect(),
+    ]
 }
 
-/// What an operand's integers stand for, which must be a scale of their own.
+/// Returns the quantization of an operand, which must have a single scale.
 pub(super) fn scale_zero_point(of: Option<&Quantization>) -> delegraph_core::Result<(f32, i32)> {
     let known = of.and_then(Quantization::scale_zero_point);
     let usable = known.filter(|(scale, _)| scale.is_finite() && *scale > 0.0);
-    usable.ok_or_else(|| Error::Unsupported("integers without a scale of their own".into()))
+    usable.ok_or_else(|| {
+        Error::Unsupported("integers without a positive scale per tensor; only those are supported".into())
+    })
 }
 
-/// Scale and zero point of the values inside a cell, where the file tells them.
+/// Scale and zero point of the values inside a cell, where the model has them.
 fn intermediates(cx: &Lowering<'_, '_, '_>) -> Vec<Option<(f32, i32)>> {
     let (node, graph) = (cx.node().node(), cx.node().graph().subgraph());
-    let scale = |id: &Option<_>| id.and_then(|id| graph.tensor(id).quantization.as_ref()?.scale_zero_point());
-    node.intermediates.iter().map(scale).collect()
+    let scale = |id: &Option<_>| id.and_then(|id| graph.tensor(id).quantization()?.scale_zero_point());
+    node.intermediates().iter().map(scale).collect()
 }
 
-/// What the node has at each of these places; empty for those that it does not have.
+/// The operands at these indices; empty for those that the node omits.
 fn each<T, const N: usize>(
     places: [Option<usize>; N],
     of: impl Fn(usize) -> Result<Vec<T>, Rejection>,
@@ -297,11 +311,11 @@ fn each<T, const N: usize>(
     Ok(all)
 }
 
-/// The constant elements of input `i`; none where the node does not have it.
+/// The constant elements of input `i`; empty if the node omits it.
 fn constants<T: bytemuck::Pod>(cx: &Lowering<'_, '_, '_>, i: usize) -> Result<Vec<T>, Rejection> {
     let Some(tensor) = cx.node().input(i) else { return Ok(Vec::new()) };
     if tensor.tensor().sparsity.is_some() {
-        return Err(unsupported(format!("sparse weights in input {i}")));
+        return Err(unsupported(format!("input {i} is sparse; only dense weights are supported")));
     }
     cx.dense_bytes(i).map(|bytes: Cow<'_, [u8]>| bytemuck::pod_collect_to_vec(&bytes))
 }

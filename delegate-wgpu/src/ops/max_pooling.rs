@@ -6,7 +6,7 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::max_pooling::{Pool, Unpool, Windows};
 
 use super::{CustomOp, GpuOp, expect_one_of, invalid, pad_front, positive};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const POOL: CustomOp = CustomOp { name: "MaxPoolingWithArgmax2D", max_version: 1, lower: pool };
 pub(super) const UNPOOL: CustomOp = CustomOp { name: "MaxUnpooling2D", max_version: 1, lower: unpool };
@@ -15,13 +15,14 @@ fn read(cx: &Lowering<'_, '_, '_>) -> Result<MaxPoolingParams, Rejection> {
     MaxPoolingParams::read(cx.node().custom_options()).map_err(|e| unsupported(e.to_string()))
 }
 
-/// How the windows over `large` lie, of which there are as many as `small` has pixels. Without padding, what does not
-/// fill a window is left over behind the last one.
+/// The windows over `large`, one per pixel of `small`. Without padding, elements behind the last whole window are not
+/// covered.
 fn windows(p: &MaxPoolingParams, large: [u32; 4], small: [u32; 4]) -> Result<Windows, Rejection> {
     let mut windows = Windows { window: [0; 2], stride: [0; 2], padding: [0; 2] };
     for d in 0..2 {
         let (window, stride) = (p.window[d], positive(p.strides[d], "stride")?);
-        let window = u32::try_from(window).map_err(|_| unsupported(format!("a window of {window}")))?;
+        let window = u32::try_from(window)
+            .map_err(|_| unsupported(format!("a window of {window}; only positive sizes are supported")))?;
         (windows.window[d], windows.stride[d]) = (window, stride);
         windows.padding[d] = pad_front(Padding::Same, large[d + 1], small[d + 1], window, stride, 1)?;
     }
@@ -37,18 +38,22 @@ fn pool(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     for d in 0..2 {
         let wanted = windowed_output(shape[d + 1] as usize, p.window[d], p.strides[d], 1, p.padding);
         if wanted.map_err(invalid)? != small[d + 1] as usize || cx.shape4(outputs[1])? != small {
-            return Err(unsupported(format!("outputs of shape {small:?}")));
+            return Err(unsupported(format!(
+                "outputs of shape {small:?}; only the shape that the windows give is supported"
+            )));
         }
     }
     let windows = windows(&p, shape, small)?;
-    let (low, high) = p.activation.clamp().ok_or_else(|| unsupported(format!("{:?}", p.activation)))?;
+    let (low, high) = p.activation.clamp().ok_or_else(|| {
+        unsupported(format!("fused activation {:?}; only activations that clamp are supported", p.activation))
+    })?;
     for (output, bounds) in outputs.into_iter().zip([Some([low, high]), None]) {
         cx.push(Pool { input: shape, output: small, windows, bounds }, &[input], output)?;
     }
     Ok(())
 }
 
-/// A place that lies outside of its window is left out.
+/// An index outside of its window is ignored.
 fn unpool(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p = read(cx)?;
     (0..2).try_for_each(|i| expect_one_of(cx, i, GpuOp::FLOATS))?;
@@ -56,7 +61,9 @@ fn unpool(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (input, large) = (cx.shape4(inputs[0])?, cx.shape4(output)?);
     let whole = |d: usize| u64::from(input[d + 1]) * p.window[d] as u64 == u64::from(large[d + 1]);
     if cx.shape4(inputs[1])? != input || !whole(0) || !whole(1) {
-        return Err(unsupported(format!("an output of shape {large:?}")));
+        return Err(unsupported(format!(
+            "an output of shape {large:?}; only whole windows of the input are supported"
+        )));
     }
     let windows = windows(&p, large, input)?;
     cx.push(Unpool { input, output: large, windows }, &inputs, output)
@@ -90,7 +97,7 @@ mod tests {
             check_custom(op, 1, Params::Custom, options, &inputs, &[T::new(&[1, 2, 4, 1], &expected)]);
         };
         unpool(&options(0, 2, 0), [1.1, 2.1], [0.0, 5.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0]);
-        // Windows that overlap: both elements belong in one place.
+        // Overlapping windows: both elements have the same index.
         unpool(&options(0, 1, 0), [1.1, 0.1], [0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     }
 }

@@ -1,17 +1,18 @@
-//! How each op becomes steps of the GPU graph: one file per family, named as in every other crate.
+//! How each op becomes steps of the GPU graph: one file per family, with the family's name in every crate.
 //!
-//! A family lists its ops with the highest version that it knows, and one function that lowers a node or says why it
-//! cannot. Asking whether a node is supported is lowering it into a graph that is thrown away: the two cannot
-//! disagree.
+//! A family lists its ops with the highest supported version and the supported types, and has one function that
+//! lowers a node or rejects it with a reason. A node is supported when lowering it into a temporary graph succeeds,
+//! so that support and lowering cannot disagree.
 
 use delegraph_core::ops::{Activation as Fused, InferError, Padding};
 use delegraph_core::{BuiltinOp, Op, TensorType};
 use delegraph_delegate_api::{NodeView, Rejection, VersionTable};
 use delegraph_shaders::Activation;
+use delegraph_shaders::quantize::Affine;
 use delegraph_shaders::unary::Unary;
 
-use crate::custom;
-use crate::lower::{Builder, Lowering, unsupported};
+use crate::graph::ValueId;
+use crate::graph::lowering::{Builder, Lowering, unsupported};
 
 /// Adds the steps of a node to the graph.
 pub(crate) type Lower = fn(&mut Lowering<'_, '_, '_>) -> Result<(), Rejection>;
@@ -19,12 +20,29 @@ pub(crate) type Lower = fn(&mut Lowering<'_, '_, '_>) -> Result<(), Rejection>;
 /// A builtin op that can run on the GPU.
 pub(crate) struct GpuOp {
     op: BuiltinOp,
-    /// Up to this version, everything that the op can mean is either lowered or rejected by type or param.
+    /// Up to this version, every meaning of the op is either lowered or rejected by type or param.
     max_version: u32,
+    /// The supported types of data, in the order of their numbers in the schema, as the support table lists them.
+    /// `lower` decides; `tests/op_table.rs` compares the list with the claims of the generated cases. Empty for ops
+    /// without generated cases.
+    types: &'static [TensorType],
     lower: Lower,
 }
 
 impl GpuOp {
+    /// The types with one element per word on the device.
+    const UNPACKED: &[TensorType] = &[
+        TensorType::Float32,
+        TensorType::Float16,
+        TensorType::Int32,
+        TensorType::UInt8,
+        TensorType::Bool,
+        TensorType::Int16,
+        TensorType::Int8,
+        TensorType::UInt32,
+        TensorType::UInt16,
+        TensorType::BFloat16,
+    ];
     const FLOATS: &[TensorType] = &[TensorType::Float32, TensorType::Float16];
     const NUMBERS: &[TensorType] = &[TensorType::Float32, TensorType::Float16, TensorType::Int32];
     const ANY: &[TensorType] = &[
@@ -35,9 +53,16 @@ impl GpuOp {
         TensorType::Bool,
         TensorType::Int8,
     ];
+
+    const fn new(op: BuiltinOp, max_version: u32, types: &'static [TensorType], lower: Lower) -> Self {
+        GpuOp { op, max_version, types, lower }
+    }
 }
 
-pub(crate) use integers::Product;
+/// The entry of a builtin op; `None` for ops that never run on the GPU.
+fn gpu_op(op: BuiltinOp) -> Option<&'static GpuOp> {
+    FAMILIES.iter().flat_map(|ops| ops.iter()).find(|entry| entry.op == op)
+}
 
 macro_rules! families {
     ($($family:ident),* $(,)?) => {
@@ -96,13 +121,15 @@ families! {
 }
 
 mod computed;
+mod custom_op;
 mod integers;
 mod landmarks;
 mod lstm_quantized;
 mod max_pooling;
+mod quantized_table;
+mod recurrent;
 mod resample;
 mod transpose_conv_bias;
-mod types;
 
 /// A custom op that can run on the GPU.
 pub(crate) struct CustomOp {
@@ -121,7 +148,7 @@ const CUSTOM: &[CustomOp] = &[
     transpose_conv_bias::CUSTOM,
 ];
 
-/// Ops that are claimed only where their result is computed while preparing.
+/// Ops that are claimed only where their outputs are constant.
 const FOLDED_ONLY: &[(BuiltinOp, u32)] = &[
     (BuiltinOp::BROADCAST_ARGS, 1),
     (BuiltinOp::DENSIFY, 1),
@@ -130,19 +157,19 @@ const FOLDED_ONLY: &[(BuiltinOp, u32)] = &[
     (BuiltinOp::SHAPE, 1),
 ];
 
-/// The highest version that runs, per op.
+/// Returns the highest supported version per op.
 pub(crate) fn versions() -> VersionTable {
     let lowered = FAMILIES.iter().flat_map(|ops| ops.iter()).map(|op| (op.op, op.max_version));
     let table: Vec<_> = lowered.chain(FOLDED_ONLY.iter().copied()).collect();
     CUSTOM.iter().fold(VersionTable::new(&table), |table, op| table.with_custom(op.name, op.max_version))
 }
 
-/// The types of data on which `op` runs; none for ops that are claimed only where they were computed already.
+/// Returns the types of data on which `op` runs; empty for ops that are claimed only where their outputs are constant.
 pub(crate) fn types(op: BuiltinOp) -> &'static [TensorType] {
-    types::types(op)
+    gpu_op(op).map_or(&[], |entry| entry.types)
 }
 
-/// Adds the steps of `node` to the graph; none where its outputs are constants already.
+/// Adds the steps of `node` to the graph; none where its outputs are constant.
 pub(crate) fn lower<'a>(
     node: NodeView<'a>,
     builder: &mut Builder<'a, '_>,
@@ -152,14 +179,14 @@ pub(crate) fn lower<'a>(
         return Ok(());
     }
     node.check_static()?;
-    // An application's own shaders come before ours.
+    // The application's shaders take precedence over those of this crate.
     if let Op::Custom(name) = node.op()
         && let Some(op) = builder.custom_ops().iter().rev().find(|op| op.name() == &**name)
     {
-        return custom::lower(op, &mut Lowering::new(node, builder, trial));
+        return custom_op::lower(op, &mut Lowering::new(node, builder, trial));
     }
     let found = match node.op() {
-        Op::Builtin(op) => FAMILIES.iter().flat_map(|ops| ops.iter()).find(|o| o.op == *op).map(|o| o.lower),
+        Op::Builtin(op) => gpu_op(*op).map(|entry| entry.lower),
         Op::Custom(name) => CUSTOM.iter().find(|op| *op.name == **name).map(|op| op.lower),
     };
     match (found, node.op()) {
@@ -169,7 +196,7 @@ pub(crate) fn lower<'a>(
             lowering.finish()
         }
         (None, Op::Builtin(op)) if FOLDED_ONLY.iter().any(|(o, _)| o == op) => {
-            Err(unsupported(format!("{} of data that is not constant", node.op())))
+            Err(unsupported(format!("{} of computed data; only constants are supported", node.op())))
         }
         (None, op) => Err(Rejection::UnsupportedOp { op: op.clone() }),
     }
@@ -189,22 +216,56 @@ pub(crate) fn expect_one_of(
     }
 }
 
-/// A rejection for operands that inference refuses.
+/// Returns a rejection of operands of different types.
+pub(crate) fn mixed_types(cx: &Lowering<'_, '_, '_>) -> Rejection {
+    let list = |tensors: &mut dyn Iterator<Item = TensorType>| {
+        tensors.map(|ty| ty.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let inputs = list(&mut cx.node().inputs().map(|tensor| tensor.ty()));
+    let outputs = list(&mut cx.node().outputs().map(|tensor| tensor.ty()));
+    unsupported(format!(
+        "inputs of types {inputs}, outputs of types {outputs}; only equal types of data are supported"
+    ))
+}
+
+/// Returns a rejection of an input whose quantization differs from that of output 0.
+pub(crate) fn mixed_scales(cx: &Lowering<'_, '_, '_>, input: ValueId, output: ValueId) -> Rejection {
+    let text = |id| match cx.affine(id) {
+        Some(Affine { scale, zero, .. }) => format!("scale {scale} and zero point {zero}"),
+        None => String::from("no single scale"),
+    };
+    let (input, output) = (text(input), text(output));
+    unsupported(format!("an input with {input}, an output with {output}; only equal ones are supported"))
+}
+
+/// Returns the number of rows or columns that `a` times `b` items take.
+pub(crate) fn product_of(what: &str, a: u32, b: u32) -> Result<u32, Rejection> {
+    a.checked_mul(b)
+        .ok_or_else(|| unsupported(format!("{a} × {b} {what}; at most {} are supported", u32::MAX)))
+}
+
+/// Returns the number of items of a list.
+pub(crate) fn count_of(what: &str, count: usize) -> Result<u32, Rejection> {
+    u32::try_from(count)
+        .map_err(|_| unsupported(format!("{count} {what}; at most {} are supported", u32::MAX)))
+}
+
+/// Returns a rejection of operands for which shape inference fails.
 pub(crate) fn invalid(error: InferError) -> Rejection {
     unsupported(error.to_string())
 }
 
-/// A rejection for scales that fixed-point factors don't reach.
+/// Returns a rejection of scales whose ratio is not a fixed-point factor.
 pub(crate) fn invalid_scale(error: delegraph_core::Error) -> Rejection {
     unsupported(error.to_string())
 }
 
-/// A rejection for an operand that decides what the op does and is known only while running.
+/// Returns a rejection of a computed operand that determines shapes.
 pub(crate) fn not_constant() -> Rejection {
-    unsupported("an operand that decides about shapes is not constant")
+    unsupported("an operand that determines shapes is computed; only constants are supported")
 }
 
-/// The activation that an op applies to its result.
+/// Returns the activation that an op applies to its result.
 pub(crate) fn activation(fused: Fused) -> Result<Activation, Rejection> {
     Ok(match fused {
         Fused::None => Activation::None,
@@ -212,16 +273,23 @@ pub(crate) fn activation(fused: Fused) -> Result<Activation, Rejection> {
         Fused::ReluN1To1 => Activation::RELU_N1_TO_1,
         Fused::Relu6 => Activation::RELU6,
         Fused::Tanh => Activation::Unary(Unary::Tanh),
-        Fused::SignBit => return Err(unsupported("fused activation SIGN_BIT")),
+        Fused::SignBit => {
+            return Err(unsupported(
+                "fused activation SIGN_BIT; NONE, RELU, RELU_N1_TO_1, RELU6 and TANH are supported",
+            ));
+        }
     })
 }
 
-/// A stride, dilation or window of the model, which inference checked to be positive.
+/// Returns a stride, dilation or window of the model, which inference checked to be positive.
 pub(crate) fn positive(value: i32, what: &str) -> Result<u32, Rejection> {
-    u32::try_from(value).ok().filter(|&v| v > 0).ok_or_else(|| unsupported(format!("{what} {value}")))
+    u32::try_from(value)
+        .ok()
+        .filter(|&v| v > 0)
+        .ok_or_else(|| unsupported(format!("{what} {value}; only positive values are supported")))
 }
 
-/// Padding in front of a dimension.
+/// Returns the padding before a dimension.
 pub(crate) fn pad_front(
     padding: Padding,
     input: u32,
@@ -236,5 +304,5 @@ pub(crate) fn pad_front(
     let [input, output, window, stride, dilation] =
         [input, output, window, stride, dilation].map(|v| v as usize);
     let pad = delegraph_core::ops::pad_amount(input, output, window, stride, dilation);
-    i32::try_from(pad).map_err(|_| unsupported(format!("padding {pad}")))
+    i32::try_from(pad).map_err(|_| unsupported(format!("padding {pad}; at most {} is supported", i32::MAX)))
 }

@@ -1,22 +1,26 @@
 //! ONE_HOT.
 
+use delegraph_core::TensorType::{Bool, Float32, Int8, Int32, UInt8};
 use delegraph_core::ops::one_hot::axis;
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::one_hot::Spec;
 
 use super::{GpuOp, invalid};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::ONE_HOT, max_version: 1, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp::new(BuiltinOp::ONE_HOT, 1, &[Float32, Int32, UInt8, Bool, Int8], lower)];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(0, TensorType::Int32)?;
     let inputs = [cx.any_input(0)?, cx.any_input(2)?, cx.any_input(3)?];
     let output = cx.output(0)?;
     let (axis, shape) = (axis(&cx.infer()).map_err(invalid)?, cx.shape(output));
-    let (outer, inner) = shape.split_at_checked(axis).ok_or_else(|| unsupported("an axis outside"))?;
-    let (&depth, inner) = inner.split_first().ok_or_else(|| unsupported("an axis outside"))?;
+    let limit = format!("only the dimensions of the output {shape:?} are supported");
+    let outside = || unsupported(format!("axis {axis}; {limit}"));
+    let (outer, inner) = shape.split_at_checked(axis).ok_or_else(outside)?;
+    let (&depth, inner) = inner.split_first().ok_or_else(outside)?;
     let spec = Spec { outer: outer.iter().product(), depth, inner: inner.iter().product() };
     cx.push(spec, &inputs, output)
 }
@@ -37,7 +41,7 @@ mod tests {
                 Some(T::new(&[], &[7.0_f32]).constant()),
                 Some(T::new(&[], &[-1.0_f32])),
             ];
-            let params = Params::OneHot(OneHotParams { axis });
+            let params = Params::OneHot(OneHotParams::default().axis(axis));
             check(BuiltinOp::ONE_HOT, 1, params, &inputs, &[T::new(shape, expected)]);
         };
         run(-1, &[2, 3], &[-1.0, 7.0, -1.0, -1.0, -1.0, -1.0]);

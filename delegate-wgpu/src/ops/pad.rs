@@ -1,18 +1,19 @@
 //! PAD, PADV2, MIRROR_PAD.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{BFloat16, Bool, Float16, Float32, Int8, Int16, Int32, UInt8};
 use delegraph_core::ops::MirrorPadMode;
 use delegraph_core::ops::pad::{MirrorPadParams, paddings};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::pad::{Fill, Spec};
 
 use super::{GpuOp, invalid, not_constant};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::PAD, max_version: 6, lower },
-    GpuOp { op: BuiltinOp::PADV2, max_version: 6, lower },
-    GpuOp { op: BuiltinOp::MIRROR_PAD, max_version: 3, lower },
+    GpuOp::new(BuiltinOp::PAD, 6, &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::PADV2, 6, &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::MIRROR_PAD, 3, GpuOp::UNPACKED, lower),
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -27,13 +28,19 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             let value = cx.constant_words(2)?;
             Fill::Value(value.first().copied().ok_or_else(not_constant)?)
         }
-        // What stands for zero.
+        // The stored value of zero.
         _ => Fill::Value(cx.affine(output).map_or(0, |affine| affine.zero.cast_unsigned())),
     };
     let side = |&size: &usize| u32::try_from(size).ok();
     let padding: Option<Vec<[u32; 2]>> =
         paddings.iter().map(|[before, after]| Some([side(before)?, side(after)?])).collect();
-    let padding = padding.ok_or_else(|| unsupported(format!("paddings {paddings:?}")))?;
+    let padding = padding.ok_or_else(|| {
+        unsupported(format!(
+            "paddings {paddings:?}; \
+        only paddings from 0 to {} are supported",
+            u32::MAX
+        ))
+    })?;
     cx.push(Spec { input: cx.shape(input), padding, fill }, &[input], output)
 }
 
@@ -50,7 +57,7 @@ mod tests {
         let row = |values: [f32; 6]| T::new(&[1, 6], &values);
         let inputs = [input.clone(), paddings.clone()];
         check(BuiltinOp::PAD, 1, Params::None, &inputs, &[row([0.0, 0.0, 1.0, 2.0, 3.0, 0.0])]);
-        let mirror = |mode| Params::MirrorPad(MirrorPadParams { mode });
+        let mirror = |mode| Params::MirrorPad(MirrorPadParams::default().mode(mode));
         let expected = [row([3.0, 2.0, 1.0, 2.0, 3.0, 2.0])];
         check(BuiltinOp::MIRROR_PAD, 1, mirror(MirrorPadMode::Reflect), &inputs, &expected);
         let expected = [row([2.0, 1.0, 1.0, 2.0, 3.0, 3.0])];

@@ -1,17 +1,18 @@
 //! AVERAGE_POOL_2D, MAX_POOL_2D.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{Float32, Int8, Int16, UInt8};
 use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
 use delegraph_shaders::pool_2d::{Pool, Spec};
 
-use super::{GpuOp, activation, invalid_scale, pad_front, positive};
-use crate::lower::{Lowering, unsupported};
+use super::{GpuOp, activation, invalid_scale, mixed_types, pad_front, positive};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::AVERAGE_POOL_2D, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::MAX_POOL_2D, max_version: 3, lower },
+    GpuOp::new(BuiltinOp::AVERAGE_POOL_2D, 3, &[Float32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::MAX_POOL_2D, 3, &[Float32, UInt8, Int16, Int8], lower),
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -22,12 +23,12 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     };
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);
     let integers = match cx.is_narrow(input) {
-        // Kernels on the CPU look at no scale but for the activation.
+        // CPU kernels use the scale for the activation only.
         true if cx.narrow(input) == cx.narrow(output) => {
             cx.steps(input)?;
             Some(cx.steps(output)?.range(p.fused_activation_function).map_err(invalid_scale)?)
         }
-        true => return Err(unsupported("an output of another type than the input")),
+        true => return Err(mixed_types(cx)),
         false => None,
     };
     let (input, output) = match integers {
@@ -37,7 +38,12 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let shapes = [cx.shape4(input)?, cx.shape4(output)?];
     let window = [positive(p.filter_height, "window")?, positive(p.filter_width, "window")?];
     if integers.is_some() && window[0].saturating_mul(window[1]) > u16::MAX.into() {
-        return Err(unsupported("sums of so many integers"));
+        return Err(unsupported(format!(
+            "a window of {} × {} integers; at most {} are supported",
+            window[0],
+            window[1],
+            u16::MAX
+        )));
     }
     let stride = [positive(p.stride_h, "stride")?, positive(p.stride_w, "stride")?];
     let pad = |d: usize| pad_front(p.padding, shapes[0][d + 1], shapes[1][d + 1], window[d], stride[d], 1);
@@ -68,14 +74,15 @@ mod tests {
     fn averages_of_bytes_that_lie_between_two_steps() {
         let input = T::new(&[1, 1, 5, 1], &[3_i8, 4, -5, -6, 100]).quantized(0.065, -18);
         let params = |fused_activation_function| {
-            Params::Pool2D(Pool2DParams {
-                padding: Padding::Valid,
-                stride_w: 1,
-                stride_h: 1,
-                filter_width: 2,
-                filter_height: 1,
-                fused_activation_function,
-            })
+            Params::Pool2D(
+                Pool2DParams::default()
+                    .padding(Padding::Valid)
+                    .stride_w(1)
+                    .stride_h(1)
+                    .filter_width(2)
+                    .filter_height(1)
+                    .fused_activation_function(fused_activation_function),
+            )
         };
         let row = |values: &[i8]| T::new(&[1, 1, 4, 1], values).quantized(0.065, -18);
         let inputs = [Some(input)];
@@ -88,14 +95,15 @@ mod tests {
     fn windows_count_what_lies_inside() {
         let input = T::new(&[1, 2, 3, 1], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
         let params = |padding| {
-            Params::Pool2D(Pool2DParams {
-                padding,
-                stride_w: 2,
-                stride_h: 2,
-                filter_width: 2,
-                filter_height: 2,
-                fused_activation_function: Activation::None,
-            })
+            Params::Pool2D(
+                Pool2DParams::default()
+                    .padding(padding)
+                    .stride_w(2)
+                    .stride_h(2)
+                    .filter_width(2)
+                    .filter_height(2)
+                    .fused_activation_function(Activation::None),
+            )
         };
         let row = |values: &[f32]| T::new(&[1, 1, values.len(), 1], values);
         let inputs = [Some(input)];

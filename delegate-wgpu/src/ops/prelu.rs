@@ -1,6 +1,7 @@
 //! PRELU.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{Float32, Int8, Int16, UInt8};
 use delegraph_core::fixed_point::Multiplier;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Activation;
@@ -9,11 +10,12 @@ use delegraph_shaders::binary_quantized::Operator;
 
 use super::{GpuOp, binary, invalid_scale};
 use crate::graph::ValueId;
-use crate::lower::Lowering;
+use crate::graph::lowering::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::PRELU, max_version: 1, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp::new(BuiltinOp::PRELU, 1, &[Float32, UInt8, Int16, Int8], lower)];
 
-/// Slopes are broadcast like an operator's second operand; `passes` fuses those per channel into a convolution.
+/// Slopes are broadcast like the second operand of a binary operator; `passes` merges slopes per channel into a
+/// convolution.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (values, slopes) = (cx.any_input(0)?, cx.any_input(1)?);
     if cx.is_narrow(values) {

@@ -1,6 +1,7 @@
 //! QUANTIZE, DEQUANTIZE.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{Float16, Float32, Int2, Int4, Int8, Int16, UInt4, UInt8};
 use delegraph_core::fixed_point::Multiplier;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::quantize::{Direction, Spec};
@@ -8,11 +9,11 @@ use delegraph_shaders::rescale::{By, Factor, Spec as Rescale};
 
 use super::{GpuOp, invalid_scale};
 use crate::graph::Element;
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, no_scale};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::QUANTIZE, max_version: 6, lower: quantize },
-    GpuOp { op: BuiltinOp::DEQUANTIZE, max_version: 9, lower: dequantize },
+    GpuOp::new(BuiltinOp::QUANTIZE, 6, &[Float32, UInt8, Int16, Int8], quantize),
+    GpuOp::new(BuiltinOp::DEQUANTIZE, 9, &[Float16, UInt8, Int16, Int8, Int4, Int2, UInt4], dequantize),
 ];
 
 fn quantize(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -26,7 +27,7 @@ fn quantize(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (from, to) = (cx.steps(input)?, cx.steps(output)?);
     let ratio = Multiplier::new(f64::from(from.scale) / f64::from(to.scale)).map_err(invalid_scale)?;
     let elements: u32 = cx.shape(input).iter().product();
-    // From bytes to bytes, the field's kernel rounds the halves of 16 at once upwards.
+    // From 8 bits to 8 bits, LiteRT's kernel processes 16 elements at once and rounds their halves upwards.
     let up = if cx.is_bytes(input) && cx.is_bytes(output) { elements / 16 * 16 } else { 0 };
     let spec = Rescale {
         by: By::Fixed { before: from.zero, factor: factor(ratio), up: [elements, up] },
@@ -39,18 +40,18 @@ fn quantize(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(spec, &[input], output)
 }
 
-/// A factor as shaders take it.
+/// Returns a factor in the shader's form.
 pub(super) fn factor(of: Multiplier) -> Factor {
     Factor { multiplier: of.multiplier, shift: of.shift }
 }
 
 fn dequantize(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let input = cx.moved_input(0)?;
-    // Halves are floats on the device.
+    // 16-bit floats are 32-bit floats on the device.
     if cx.element(input) == Element::F32 {
         return cx.alias(0, input, 0);
     }
-    let affine = cx.affine(input).ok_or_else(|| unsupported("integers without a scale of their own"))?;
+    let affine = cx.affine(input).ok_or_else(no_scale)?;
     let output = cx.output(0)?;
     let elements = cx.shape(input).iter().product();
     cx.push(Spec { affine, direction: Direction::ToReal, elements }, &[input], output)
@@ -71,7 +72,7 @@ mod tests {
             1,
             Params::None,
             &[Some(real)],
-            // Elements that are left of eights round halves away from zero.
+            // Elements beyond a multiple of 16 round halves away from zero.
             &[T::new(&[5], &[-20_i8, -1, 0, 2, 127]).quantized(0.5, 0)],
         );
         let real = T::new(&[5], &[-10.0_f32, -0.5, 0.0, 1.0, 63.5]);

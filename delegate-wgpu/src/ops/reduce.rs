@@ -1,5 +1,6 @@
 //! MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY, REDUCE_ALL.
 
+use delegraph_core::TensorType::{Bool, Float32, Int8, Int16, Int32, UInt8};
 use delegraph_core::ops::axis_in;
 use delegraph_core::ops::reduce::ReducerParams;
 use delegraph_core::quantized::Steps;
@@ -12,18 +13,18 @@ use delegraph_shaders::reduce_ordered::{Ordered as Kind, Spec as Ordered};
 use delegraph_shaders::rescale::{By, Spec as Rescale};
 
 use super::quantize::factor;
-use super::{GpuOp, expect_one_of, invalid, invalid_scale};
+use super::{GpuOp, expect_one_of, invalid, invalid_scale, mixed_scales, mixed_types};
+use crate::graph::lowering::Lowering;
 use crate::graph::{Element, ValueId};
-use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::MEAN, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::SUM, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::REDUCE_MAX, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::REDUCE_MIN, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::REDUCE_PROD, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::REDUCE_ANY, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::REDUCE_ALL, max_version: 1, lower },
+    GpuOp::new(BuiltinOp::MEAN, 3, &[Float32, Int32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::SUM, 2, &[Float32, Int32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::REDUCE_MAX, 3, &[Float32, Int32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::REDUCE_MIN, 3, &[Float32, Int32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::REDUCE_PROD, 2, &[Float32, Int32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::REDUCE_ANY, 1, &[Bool], lower),
+    GpuOp::new(BuiltinOp::REDUCE_ALL, 1, &[Bool], lower),
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -46,10 +47,10 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     if cx.is_narrow(input) {
         match reduce {
             Reduce::Mean | Reduce::Sum => return of_integers(cx, reduce, [input, output], axes),
-            // The largest and the smallest integers stand for the largest and the smallest numbers.
+            // Quantization is monotonic: the largest integer stands for the largest number.
             Reduce::Max | Reduce::Min if cx.affine(input) == cx.affine(output) => {}
             Reduce::Max | Reduce::Min => {
-                return Err(unsupported("an output of another scale than the input"));
+                return Err(mixed_scales(cx, input, output));
             }
             Reduce::Prod => return product(cx, [input, output], axes),
         }
@@ -60,7 +61,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(Spec { op: reduce, element, input: shape, axes, activation }, &[input], output)
 }
 
-/// Products of integers of few bits, which the kernels on the CPU round after every factor, or which wrap around.
+/// Products of narrow integers, which CPU kernels round after every factor, or which wrap around.
 fn product(
     cx: &mut Lowering<'_, '_, '_>,
     [input, output]: [ValueId; 2],
@@ -69,7 +70,7 @@ fn product(
     use TensorType::{Int8, Int16, UInt8};
     let shape = cx.shape(input);
     let Some((bits, signed)) = cx.narrow(input).filter(|narrow| Some(*narrow) == cx.narrow(output)) else {
-        return Err(unsupported("an output of another type than the input"));
+        return Err(mixed_types(cx));
     };
     let op = match cx.quantization(0) {
         Some(_) => {
@@ -94,7 +95,7 @@ fn product(
     cx.push(Ordered { op, input: shape, axes }, &[input], output)
 }
 
-/// Sums of integers, and what the kernels on the CPU make of them.
+/// Sums of integers, scaled as in the CPU kernels.
 fn of_integers(
     cx: &mut Lowering<'_, '_, '_>,
     reduce: Reduce,
@@ -103,7 +104,7 @@ fn of_integers(
 ) -> Result<(), Rejection> {
     let (from, to, shape) = (cx.steps(input)?, cx.steps(output)?, cx.shape(input));
     if cx.narrow(input) != cx.narrow(output) {
-        return Err(unsupported("an output of another type than the input"));
+        return Err(mixed_types(cx));
     }
     let count: u32 = axes.iter().filter_map(|&axis| shape.get(axis)).product();
     let elements: u32 = cx.shape(output).iter().product();
@@ -143,7 +144,7 @@ mod tests {
         let input = T::new(&[2, 3], &[1.0_f32, 2.0, 6.0, 4.0, 5.0, 0.0]);
         let run = |op, axes: &[i32], expected: T| {
             let axes = T::new(&[axes.len()], axes).constant();
-            // Whether dimensions are kept shows in the output's shape alone.
+            // `keep_dims` affects the output's shape only.
             let params = Params::None;
             check(op, 1, params, &[Some(input.clone()), Some(axes)], &[expected]);
         };
@@ -160,7 +161,7 @@ mod tests {
             let axes = T::new(&[axes.len()], axes).constant();
             check(op, 1, Params::None, &[Some(input), Some(axes)], &[expected]);
         };
-        // Sums need more than 32 bits, and what is behind the point is cut off.
+        // Sums need more than 32 bits, and the fraction is truncated.
         let large = [i32::MAX, i32::MAX - 1, i32::MAX - 3, i32::MIN, i32::MIN, i32::MIN + 1];
         let means = T::new(&[2], &[i32::MAX - 2, i32::MIN + 1]);
         run(BuiltinOp::MEAN, T::new(&[2, 3], &large), &[1], means);

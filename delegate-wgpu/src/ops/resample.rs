@@ -5,7 +5,7 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::resample::{Positions, Spec};
 
 use super::{CustomOp, GpuOp, expect_one_of};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const TRANSFORM: CustomOp =
     CustomOp { name: "TransformTensorBilinear", max_version: 2, lower: transform };
@@ -16,7 +16,7 @@ fn transform(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let params = TransformTensorParams::read(options, version).map_err(|e| unsupported(e.to_string()))?;
     let matrix = cx.input_shape(1)?;
     if matrix.iter().product::<u32>() != 16 {
-        return Err(unsupported(format!("a matrix of shape {matrix:?}")));
+        return Err(unsupported(format!("a matrix of shape {matrix:?}; only 16 elements are supported")));
     }
     push(cx, Positions::Matrix { centered: params.centered }, Some(params.size))
 }
@@ -24,12 +24,15 @@ fn transform(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 fn resampler(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let ([batch, height, width, _], positions) = (cx.input_shape4(0)?, cx.input_shape4(1)?);
     if positions != [batch, height, width, 2] {
-        return Err(unsupported(format!("positions of shape {positions:?}")));
+        return Err(unsupported(format!(
+            "positions of shape {positions:?}; only {:?} is supported",
+            [batch, height, width, 2]
+        )));
     }
     push(cx, Positions::Each, None)
 }
 
-/// One step; the output has the input's size where none is wanted.
+/// One step; the output has the input's size unless the node sets one.
 fn push(
     cx: &mut Lowering<'_, '_, '_>,
     positions: Positions,
@@ -41,7 +44,10 @@ fn push(
     let [maps, height, width, channels] = input;
     let wanted = size.unwrap_or([height as usize, width as usize]);
     if (maps, channels) != (shape[0], shape[3]) || wanted != [shape[1] as usize, shape[2] as usize] {
-        return Err(unsupported(format!("an output of shape {shape:?}")));
+        return Err(unsupported(format!(
+            "an output of shape {shape:?}; only {:?} is supported",
+            [maps as usize, wanted[0], wanted[1], channels as usize]
+        )));
     }
     cx.push(Spec { positions, input, size: [shape[1], shape[2]] }, &inputs, output)
 }
@@ -80,7 +86,7 @@ mod tests {
     #[test]
     fn every_pixel_has_a_position() {
         let maps = T::new(&[2, 1, 2, 2], &[1.0_f32, 10.0, 3.0, 30.0, 5.0, 50.0, 7.0, 70.0]);
-        // Between the pixels, half outside on the left; on a pixel, outside altogether.
+        // Between pixels, half outside on the left; on a pixel; entirely outside.
         let positions = T::new(&[2, 1, 2, 2], &[0.5_f32, 0.0, -0.5, 0.0, 1.0, 0.0, 2.0, 0.0]);
         let expected = T::new(&[2, 1, 2, 2], &[2.0_f32, 20.0, 0.5, 5.0, 7.0, 70.0, 0.0, 0.0]);
         let inputs = [Some(maps), Some(positions)];

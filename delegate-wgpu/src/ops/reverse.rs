@@ -1,16 +1,22 @@
 //! REVERSE_V2.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{BFloat16, Bool, Float16, Float32, Int8, Int16, Int32, UInt8};
 use delegraph_core::ops::axis_in;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::slice::Spec;
 
 use super::{GpuOp, invalid};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::REVERSE_V2, max_version: 4, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp::new(
+    BuiltinOp::REVERSE_V2,
+    4,
+    &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, BFloat16],
+    lower,
+)];
 
-/// A slice of everything, in steps of -1 along the reversed dimensions.
+/// A slice of the whole input, with steps of -1 along the reversed dimensions.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let input = cx.any_input(0)?;
     let shape = cx.shape(input);
@@ -18,7 +24,9 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     for axis in cx.integers(1)? {
         let axis = axis_in(axis, shape.len()).map_err(invalid)?;
         if step[axis] < 0 {
-            return Err(unsupported(format!("axis {axis} is listed twice")));
+            return Err(unsupported(format!(
+                "axis {axis} is listed twice; only distinct axes are supported"
+            )));
         }
         (begin[axis], step[axis]) = (shape[axis] - 1, -1);
     }

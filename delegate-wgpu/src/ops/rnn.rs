@@ -1,9 +1,11 @@
 //! RNN, UNIDIRECTIONAL_SEQUENCE_RNN, BIDIRECTIONAL_SEQUENCE_RNN in floats, with constant weights that are floats or
-//! integers: what the units get from the input is one product for all steps; the steps then run in one dispatch.
+//! integers. The contribution of the input to the units is one product for all steps; the steps then run in one
+//! dispatch.
 
 use std::borrow::Cow;
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::Float32;
 use delegraph_core::ops::rnn::inputs::{self, AUXILIARY, BACKWARD, FORWARD, INPUT};
 use delegraph_core::ops::rnn::{BidirectionalSequenceRNNParams, RNNParams, SequenceRNNParams};
 use delegraph_core::ops::{Activation as Fused, TensorType};
@@ -12,15 +14,15 @@ use delegraph_shaders::rnn::{Hybrid, Spec, Weights};
 use delegraph_shaders::{Epilogue, RealChannel, fully_connected};
 
 use super::integers::{push_rows, signed_weights};
-use super::lstm::{alignment, beside, both, invalid, joined_inputs, order};
-use super::{GpuOp, activation};
+use super::recurrent::{alignment, beside, both, invalid, joined_inputs, order};
+use super::{GpuOp, activation, count_of, product_of};
+use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, ValueId};
-use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::RNN, max_version: 3, lower: step },
-    GpuOp { op: BuiltinOp::UNIDIRECTIONAL_SEQUENCE_RNN, max_version: 3, lower: sequence },
-    GpuOp { op: BuiltinOp::BIDIRECTIONAL_SEQUENCE_RNN, max_version: 3, lower: bidirectional },
+    GpuOp::new(BuiltinOp::RNN, 3, &[Float32], step),
+    GpuOp::new(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_RNN, 3, &[Float32], sequence),
+    GpuOp::new(BuiltinOp::BIDIRECTIONAL_SEQUENCE_RNN, 3, &[Float32], bidirectional),
 ];
 
 struct Settings {
@@ -70,19 +72,20 @@ fn bidirectional(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     };
     if cx.ty(FORWARD.weights) != Some(TensorType::Float32) && p.time_major && steps > 1 {
         return Err(unsupported(
-            "integer weights with time first, where the field's kernels take all steps again",
+            "integer weights with time first in two directions; \
+            only the batch first is supported",
         ));
     }
     let weighted = cx.has_input(FORWARD.auxiliary);
-    // An auxiliary input without weights is the backward cell's input; but where the batch comes first, the field's
-    // kernels do not look at it.
+    // An auxiliary input without weights is the backward cell's input. With the batch first, LiteRT's kernels ignore
+    // it.
     let instead = p.time_major && !weighted && cx.has_input(AUXILIARY);
     let forward = cell(cx, FORWARD, &settings, INPUT, false)?;
     let backward = cell(cx, BACKWARD, &settings, if instead { AUXILIARY } else { INPUT }, true)?;
     both(cx, p.merge_outputs, [forward, backward])
 }
 
-/// A cell's way through the sequences: the value whose first elements are the outputs, and how many it has each step.
+/// Adds the steps of one direction. Returns the value that begins with the outputs, and their width.
 fn cell(
     cx: &mut Lowering<'_, '_, '_>,
     at: inputs::Cell,
@@ -92,16 +95,19 @@ fn cell(
 ) -> Result<(ValueId, u32), Rejection> {
     [input, at.bias, at.state].into_iter().try_for_each(|i| cx.expect(i, TensorType::Float32))?;
     let &[units, features] = cx.input_shape(at.weights)?.as_slice() else {
-        return Err(unsupported("weights that are no matrix"));
+        return Err(unsupported("weights of another rank than 2; only matrices are supported"));
     };
     let &Settings { sequences, steps, time_major, asymmetric, .. } = settings;
-    let rows = sequences.checked_mul(steps).ok_or_else(|| unsupported("that many steps"))?;
+    let rows = product_of("sequences and steps", sequences, steps)?;
     let hybrid = cx.ty(at.weights) != Some(TensorType::Float32);
     let bias = cx.constant(at.bias)?;
     let product = cx.checked_temporary(&[rows, units])?;
     let (recurrent, scale) = if hybrid {
         if cx.has_input(at.auxiliary) {
-            return Err(unsupported("integer weights for an auxiliary input"));
+            return Err(unsupported(
+                "integer weights of an auxiliary input; \
+                only float weights are supported",
+            ));
         }
         let (weights, recurrent) = (signed_weights(cx, at.weights)?, signed_weights(cx, at.recurrent)?);
         let channel = |&bias| RealChannel { scale: weights.scale, bias };
@@ -120,7 +126,9 @@ fn cell(
             let other = cx.input_shape(AUXILIARY)?.last().copied().unwrap_or(0);
             filter = beside([&filter, &cx.constant(at.auxiliary)?], [features, other]).into();
             from = joined_inputs(cx, rows, [(input, features), (AUXILIARY, other)])?;
-            inputs = features.checked_add(other).ok_or_else(|| unsupported("that many features"))?;
+            inputs = features.checked_add(other).ok_or_else(|| {
+                unsupported(format!("{features} and {other} features; at most {} are supported", u32::MAX))
+            })?;
         }
         let spec = fully_connected::Spec { rows, inputs, outputs: units, epilogue: Epilogue::default() };
         cx.push_weighted(spec, from, filter, Some(bias), product)?;
@@ -140,7 +148,7 @@ fn cell(
         Recurrent::Floats(weights) => Weights::Floats(weights),
         Recurrent::Integers(weights) => Weights::Integers(weights),
     });
-    let count = u32::try_from(constants.len()).map_err(|_| unsupported("that many weights"))?;
+    let count = count_of("weights", constants.len())?;
     let constants = cx.new_constant(&[count], Element::F32, &constants);
     let before = cx.state(at.state)?;
     let whole = cx.checked_temporary(&[spec.elements().map_err(invalid)?])?;
@@ -177,11 +185,11 @@ mod tests {
         let expected = [T::new(&[1, 3, 1], &[1.5_f32, 3.25, 0.0])];
         for asymmetric_quantize_inputs in [false, true] {
             let params = || {
-                Params::from(SequenceRNNParams {
-                    fused_activation_function: Fused::Relu,
-                    asymmetric_quantize_inputs,
-                    ..SequenceRNNParams::default()
-                })
+                Params::from(
+                    SequenceRNNParams::default()
+                        .fused_activation_function(Fused::Relu)
+                        .asymmetric_quantize_inputs(asymmetric_quantize_inputs),
+                )
             };
             let op = BuiltinOp::UNIDIRECTIONAL_SEQUENCE_RNN;
             check(op, 1, params(), &[input(), cell(float)].concat(), &expected);
@@ -192,7 +200,7 @@ mod tests {
     #[test]
     fn two_directions() {
         let params = |merge_outputs| {
-            Params::from(BidirectionalSequenceRNNParams { merge_outputs, ..Default::default() })
+            Params::from(BidirectionalSequenceRNNParams::default().merge_outputs(merge_outputs))
         };
         let input = Some(T::new(&[1, 2, 1], &[1.0_f32, 2.0]));
         let inputs = [vec![input], cell(float), cell(float), vec![None; 3]].concat();

@@ -1,21 +1,25 @@
 //! SCATTER_ND.
 
+use delegraph_core::TensorType::{Bool, Float32, Int8, Int32, UInt8};
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::scatter::Spec;
 
 use super::{GpuOp, expect_one_of};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::SCATTER_ND, max_version: 1, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp::new(BuiltinOp::SCATTER_ND, 1, &[Float32, Int32, UInt8, Bool, Int8], lower)];
 
-/// An index that lies outside is left out.
+/// An index out of range is ignored.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(0, TensorType::Int32)?;
     expect_one_of(cx, 1, GpuOp::ANY)?;
     let (indices, updates, output) = (cx.any_input(0)?, cx.any_input(1)?, cx.output(0)?);
     let shape = cx.shape(indices);
-    let (&depth, tuples) = shape.split_last().ok_or_else(|| unsupported("an index that is no tuple"))?;
+    let (&depth, tuples) = shape
+        .split_last()
+        .ok_or_else(|| unsupported("a scalar index; only tensors of indices are supported"))?;
     let (tuples, element) = (tuples.iter().product(), cx.element(updates));
     let spec = Spec { element, output: cx.shape(output), tuples, depth: depth as usize };
     cx.push(spec, &[indices, updates], output)

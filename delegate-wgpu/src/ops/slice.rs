@@ -7,11 +7,11 @@ use delegraph_shaders::slice::Spec;
 
 use super::{GpuOp, invalid, not_constant};
 use crate::graph::ValueId;
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::SLICE, max_version: 8, lower },
-    GpuOp { op: BuiltinOp::STRIDED_SLICE, max_version: 8, lower },
+    GpuOp::new(BuiltinOp::SLICE, 8, GpuOp::UNPACKED, lower),
+    GpuOp::new(BuiltinOp::STRIDED_SLICE, 8, GpuOp::UNPACKED, lower),
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -22,19 +22,24 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         strided_slice(&cx.infer()).map_err(invalid)?.map(|(ranges, _)| ranges)
     };
     let ranges = ranges.ok_or_else(not_constant)?;
-    let error = || unsupported(format!("slice {ranges:?}"));
+    let error = || {
+        unsupported(format!(
+            "slice {ranges:?}; \
+        only extents below 2^32 and steps below 2^31 are supported"
+        ))
+    };
     let (mut output, mut begin, mut step) = (Vec::new(), Vec::new(), Vec::new());
     for range in &ranges {
         output.push(u32::try_from(range.count).map_err(|_| error())?);
         begin.push(u32::try_from(range.start).map_err(|_| error())?);
-        // A step past the end of the dimension is never taken.
+        // A step beyond the end of the dimension is never taken.
         let taken = if range.count > 1 { range.step } else { 1 };
         step.push(i32::try_from(taken).map_err(|_| error())?);
     }
     take(cx, 0, input, Spec { input: cx.shape(input), output, begin, step })
 }
 
-/// Makes output `i` of the node a slice of `input`: where it is one piece of memory, a look at it.
+/// Makes output `i` of the node a slice of `input`: a view where the slice is contiguous.
 pub(super) fn take(
     cx: &mut Lowering<'_, '_, '_>,
     i: usize,
@@ -50,8 +55,8 @@ pub(super) fn take(
     }
 }
 
-/// Where in the input the slice begins, in bytes, if it is one piece of memory: dimensions of which it takes one
-/// index, then one of which it takes neighbours, then whole ones.
+/// The offset of the slice in the input, in bytes, where it is contiguous: dimensions with one index, then one with
+/// consecutive indices, then whole dimensions.
 fn piece(spec: &Spec) -> Option<u64> {
     let dims = spec.input.iter().zip(&spec.output).zip(spec.begin.iter().zip(&spec.step));
     let (mut offset, mut cut) = (0u64, false);
@@ -99,14 +104,13 @@ mod tests {
         let inputs = [Some(numbers(256)), operand(&[1, 0]), operand(&[2, -1])];
         let rows = T::from_fn(&[2, 64], |i| (i + 64) as f32);
         check(BuiltinOp::SLICE, 1, Params::None, &inputs, &[rows]);
-        let params = StridedSliceParams {
-            begin_mask: 0,
-            end_mask: 0,
-            ellipsis_mask: 0,
-            new_axis_mask: 0,
-            shrink_axis_mask: 1,
-            offset: false,
-        };
+        let params = StridedSliceParams::default()
+            .begin_mask(0)
+            .end_mask(0)
+            .ellipsis_mask(0)
+            .new_axis_mask(0)
+            .shrink_axis_mask(1)
+            .offset(false);
         let inputs = [Some(numbers(256)), operand(&[2, 9]), operand(&[3, 0]), operand(&[1, -4])];
         let picked = T::new(&[3], &[137.0_f32, 133.0, 129.0]);
         check(BuiltinOp::STRIDED_SLICE, 1, Params::StridedSlice(params), &inputs, &[picked]);

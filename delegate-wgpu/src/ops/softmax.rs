@@ -1,6 +1,7 @@
 //! SOFTMAX, LOG_SOFTMAX.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{Float16, Float32, Int8, Int16, UInt8};
 use delegraph_core::ops::softmax::SoftmaxParams;
 use delegraph_core::quantized::softmax::{Wide, check_output, exp_table};
 use delegraph_delegate_api::Rejection;
@@ -9,13 +10,13 @@ use delegraph_shaders::softmax_quantized::Spec as Quantized;
 use delegraph_shaders::softmax_wide::Spec as Sixteens;
 
 use super::quantize::factor;
-use super::{GpuOp, invalid_scale};
+use super::{GpuOp, invalid_scale, mixed_types};
+use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, ValueId};
-use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::SOFTMAX, max_version: 4, lower },
-    GpuOp { op: BuiltinOp::LOG_SOFTMAX, max_version: 2, lower },
+    GpuOp::new(BuiltinOp::SOFTMAX, 4, &[Float32, Float16, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::LOG_SOFTMAX, 2, &[Float32, UInt8, Int8], lower),
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -23,7 +24,9 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let beta = if log { 1.0 } else { cx.params::<SoftmaxParams>()?.beta };
     let input = cx.any_input(0)?;
     let shape = cx.shape(input);
-    let (&depth, outer) = shape.split_last().ok_or_else(|| unsupported("a scalar"))?;
+    let (&depth, outer) = shape
+        .split_last()
+        .ok_or_else(|| unsupported("a scalar; only tensors of rank 1 or more are supported"))?;
     if !log && cx.is_narrow(input) {
         let size = [outer.iter().product(), depth];
         return if cx.is_bytes(input) {
@@ -36,7 +39,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(Spec { rows: outer.iter().product(), depth, beta, log }, &[input], output)
 }
 
-/// Bytes: exponentials of all differences by a table, summed in the order of the kernel on the CPU.
+/// 8 bits: a table of the exponentials of all differences, summed in the order of the CPU kernel.
 fn of_bytes(
     cx: &mut Lowering<'_, '_, '_>,
     input: ValueId,
@@ -46,21 +49,21 @@ fn of_bytes(
     let output = cx.output(0)?;
     let (from, to) = (cx.steps(input)?, cx.steps(output)?);
     let zero = match (cx.narrow(input), cx.narrow(output)) {
-        // Without the zero point, which the field takes to be 0 here.
+        // Without the zero point, which LiteRT's kernel takes to be 0.
         (Some((8, false)), Some((8, false))) => None,
         (Some((8, true)), Some((8, true))) => {
             check_output(to, 1.0 / 256.0, -128).map_err(invalid_scale)?;
             Some(to.zero)
         }
         (_, Some((16, true))) => Some(to.zero),
-        _ => return Err(unsupported("an output of another type than the input")),
+        _ => return Err(mixed_types(cx)),
     };
     let table = cx.new_constant(&[256], Element::F32, &exp_table(from.scale * beta));
     let spec = Quantized { rows, depth, scale: to.scale, zero, range: [to.low, to.high] };
     cx.push(spec, &[input, table], output)
 }
 
-/// 16 bits, by tables of the kernel on the CPU.
+/// 16 bits, with the tables of the CPU kernel.
 fn wide(
     cx: &mut Lowering<'_, '_, '_>,
     input: ValueId,
@@ -70,7 +73,7 @@ fn wide(
     let output = cx.output(0)?;
     let (from, to) = (cx.steps(input)?, cx.steps(output)?);
     if cx.narrow(output) != Some((16, true)) {
-        return Err(unsupported("an output of another type than the input"));
+        return Err(mixed_types(cx));
     }
     check_output(to, 1.0 / 32768.0, 0).map_err(invalid_scale)?;
     let tables = Wide::new(from, beta, depth as usize).map_err(invalid_scale)?;
@@ -90,7 +93,7 @@ mod tests {
     #[test]
     fn rows_sum_to_one() {
         let input = T::new(&[2, 2], &[0.0_f32, 3.0_f32.ln(), 100.0, 100.0]);
-        let params = Params::Softmax(SoftmaxParams { beta: 1.0 });
+        let params = Params::Softmax(SoftmaxParams::default().beta(1.0));
         let expected = T::new(&[2, 2], &[0.25_f32, 0.75, 0.5, 0.5]);
         check(BuiltinOp::SOFTMAX, 1, params, &[Some(input.clone())], std::slice::from_ref(&expected));
         let logarithm = T::from_fn(&[2, 2], |i| expected.floats()[i].ln());

@@ -7,14 +7,14 @@ use delegraph_shaders::pad::{self, Fill};
 use delegraph_shaders::{slice, transpose};
 
 use super::{GpuOp, invalid, not_constant};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::SPACE_TO_BATCH_ND, max_version: 4, lower },
-    GpuOp { op: BuiltinOp::BATCH_TO_SPACE_ND, max_version: 4, lower },
+    GpuOp::new(BuiltinOp::SPACE_TO_BATCH_ND, 4, GpuOp::UNPACKED, lower),
+    GpuOp::new(BuiltinOp::BATCH_TO_SPACE_ND, 4, GpuOp::UNPACKED, lower),
 ];
 
-/// Sizes and edges of the blocks, one for each dimension after the batch.
+/// Block sizes and edges, one per dimension after the batch.
 struct Blocks {
     sizes: Vec<u32>,
     edges: Vec<[u32; 2]>,
@@ -22,7 +22,10 @@ struct Blocks {
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let found = blocks(&cx.infer()).map_err(invalid)?.ok_or_else(not_constant)?;
-    let small = |n: usize| u32::try_from(n).map_err(|_| unsupported(format!("a block of {n}")));
+    let small = |n: usize| {
+        u32::try_from(n)
+            .map_err(|_| unsupported(format!("a block of size {n}; at most {} is supported", u32::MAX)))
+    };
     let sizes = found.iter().map(|b| small(b.size)).collect::<Result<_, _>>()?;
     let edges = found.iter().map(|b| Ok([small(b.edges[0])?, small(b.edges[1])?]));
     let blocks = Blocks { sizes, edges: edges.collect::<Result<_, Rejection>>()? };
@@ -32,7 +35,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     }
 }
 
-/// Pads, then moves what lies within blocks to the front.
+/// Pads, then moves the elements of blocks to the batch.
 fn space_to_batch(cx: &mut Lowering<'_, '_, '_>, blocks: &Blocks) -> Result<(), Rejection> {
     let mut from = cx.any_input(0)?;
     let mut shape = cx.shape(from);
@@ -46,12 +49,19 @@ fn space_to_batch(cx: &mut Lowering<'_, '_, '_>, blocks: &Blocks) -> Result<(), 
         };
         let sum = |(size, [before, after]): (&u32, &[u32; 2])| size.checked_add(*before)?.checked_add(*after);
         let padded: Option<Vec<u32>> = shape.iter().zip(&padding).map(sum).collect();
-        shape = padded.ok_or_else(|| unsupported(format!("edges {:?}", blocks.edges)))?;
+        shape = padded.ok_or_else(|| {
+            unsupported(format!(
+                "edges {:?} of shape {shape:?}; \
+            at most {} elements fit a dimension",
+                blocks.edges,
+                u32::MAX
+            ))
+        })?;
         let padded = cx.temporary(&shape);
         cx.push(spec, &[from], padded)?;
         from = padded;
     }
-    // The batch, each spatial dimension as two, and the rest.
+    // The batch, each spatial dimension as two, and the remaining dimensions.
     let mut input = vec![shape[0]];
     for (size, block) in shape[1..].iter().zip(&blocks.sizes) {
         input.extend([size / block, *block]);
@@ -65,7 +75,7 @@ fn space_to_batch(cx: &mut Lowering<'_, '_, '_>, blocks: &Blocks) -> Result<(), 
     cx.push(transpose::Spec { input, permutation }, &[from], output)
 }
 
-/// Moves what the batch has of a block into it, then crops.
+/// Moves the batch's elements of a block into the block, then crops.
 fn batch_to_space(cx: &mut Lowering<'_, '_, '_>, blocks: &Blocks) -> Result<(), Rejection> {
     let from = cx.any_input(0)?;
     let shape = cx.shape(from);

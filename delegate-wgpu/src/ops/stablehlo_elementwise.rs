@@ -1,6 +1,6 @@
-//! The StableHLO ops that compute each element by itself. Those on integers are of their stored values, and wrap
-//! around.
+//! The elementwise StableHLO ops. Integer ops compute with stored values and wrap around.
 
+use delegraph_core::TensorType::{Bool, Float16, Float32, Int8, Int16, Int32, UInt8, UInt16, UInt32};
 use delegraph_core::ops::stablehlo_elementwise::StablehloCompareParams;
 use delegraph_core::ops::{ComparisonDirection, ComparisonType};
 use delegraph_core::{BuiltinOp, TensorType};
@@ -12,35 +12,55 @@ use delegraph_shaders::unary::{Spec, Unary};
 use super::binary::{push_narrow, push_to};
 use super::unary::of_integers;
 use super::{GpuOp, cast, select};
+use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, ValueId};
-use crate::lower::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::STABLEHLO_ABS, max_version: 1, lower: one },
-    GpuOp { op: BuiltinOp::STABLEHLO_ADD, max_version: 1, lower: two },
-    GpuOp { op: BuiltinOp::STABLEHLO_AND, max_version: 1, lower: two },
-    GpuOp { op: BuiltinOp::STABLEHLO_CBRT, max_version: 1, lower: one },
-    GpuOp { op: BuiltinOp::STABLEHLO_CLAMP, max_version: 1, lower: clamp },
-    GpuOp { op: BuiltinOp::STABLEHLO_COMPARE, max_version: 1, lower: compare },
-    GpuOp { op: BuiltinOp::STABLEHLO_CONVERT, max_version: 1, lower: cast::lower },
-    GpuOp { op: BuiltinOp::STABLEHLO_COSINE, max_version: 1, lower: one },
-    GpuOp { op: BuiltinOp::STABLEHLO_DIVIDE, max_version: 1, lower: two },
-    GpuOp { op: BuiltinOp::STABLEHLO_EXPONENTIAL, max_version: 1, lower: one },
-    GpuOp { op: BuiltinOp::STABLEHLO_FLOOR, max_version: 1, lower: one },
-    GpuOp { op: BuiltinOp::STABLEHLO_LOG, max_version: 1, lower: one },
-    GpuOp { op: BuiltinOp::STABLEHLO_LOGISTIC, max_version: 1, lower: one },
-    GpuOp { op: BuiltinOp::STABLEHLO_MAXIMUM, max_version: 1, lower: two },
-    GpuOp { op: BuiltinOp::STABLEHLO_MINIMUM, max_version: 1, lower: two },
-    GpuOp { op: BuiltinOp::STABLEHLO_MULTIPLY, max_version: 1, lower: two },
-    GpuOp { op: BuiltinOp::STABLEHLO_NEGATE, max_version: 1, lower: one },
-    GpuOp { op: BuiltinOp::STABLEHLO_OR, max_version: 1, lower: two },
-    GpuOp { op: BuiltinOp::STABLEHLO_POWER, max_version: 1, lower: two },
-    GpuOp { op: BuiltinOp::STABLEHLO_REMAINDER, max_version: 1, lower: two },
-    GpuOp { op: BuiltinOp::STABLEHLO_RSQRT, max_version: 1, lower: one },
-    GpuOp { op: BuiltinOp::STABLEHLO_SELECT, max_version: 1, lower: select::lower },
-    GpuOp { op: BuiltinOp::STABLEHLO_SHIFT_LEFT, max_version: 1, lower: two },
-    GpuOp { op: BuiltinOp::STABLEHLO_SUBTRACT, max_version: 1, lower: two },
-    GpuOp { op: BuiltinOp::STABLEHLO_TANH, max_version: 1, lower: one },
+    GpuOp::new(BuiltinOp::STABLEHLO_ABS, 1, &[], one),
+    GpuOp::new(
+        BuiltinOp::STABLEHLO_ADD,
+        1,
+        &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, UInt16],
+        two,
+    ),
+    GpuOp::new(BuiltinOp::STABLEHLO_AND, 1, &[Int32, UInt8, Bool, Int16, Int8, UInt32, UInt16], two),
+    GpuOp::new(BuiltinOp::STABLEHLO_CBRT, 1, &[], one),
+    GpuOp::new(BuiltinOp::STABLEHLO_CLAMP, 1, &[], clamp),
+    GpuOp::new(BuiltinOp::STABLEHLO_COMPARE, 1, &[], compare),
+    GpuOp::new(BuiltinOp::STABLEHLO_CONVERT, 1, &[], cast::lower),
+    GpuOp::new(BuiltinOp::STABLEHLO_COSINE, 1, &[], one),
+    GpuOp::new(BuiltinOp::STABLEHLO_DIVIDE, 1, &[], two),
+    GpuOp::new(BuiltinOp::STABLEHLO_EXPONENTIAL, 1, &[], one),
+    GpuOp::new(BuiltinOp::STABLEHLO_FLOOR, 1, &[], one),
+    GpuOp::new(BuiltinOp::STABLEHLO_LOG, 1, &[], one),
+    GpuOp::new(BuiltinOp::STABLEHLO_LOGISTIC, 1, &[], one),
+    GpuOp::new(
+        BuiltinOp::STABLEHLO_MAXIMUM,
+        1,
+        &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, UInt16],
+        two,
+    ),
+    GpuOp::new(
+        BuiltinOp::STABLEHLO_MINIMUM,
+        1,
+        &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, UInt16],
+        two,
+    ),
+    GpuOp::new(
+        BuiltinOp::STABLEHLO_MULTIPLY,
+        1,
+        &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, UInt16],
+        two,
+    ),
+    GpuOp::new(BuiltinOp::STABLEHLO_NEGATE, 1, &[], one),
+    GpuOp::new(BuiltinOp::STABLEHLO_OR, 1, &[], two),
+    GpuOp::new(BuiltinOp::STABLEHLO_POWER, 1, &[], two),
+    GpuOp::new(BuiltinOp::STABLEHLO_REMAINDER, 1, &[], two),
+    GpuOp::new(BuiltinOp::STABLEHLO_RSQRT, 1, &[], one),
+    GpuOp::new(BuiltinOp::STABLEHLO_SELECT, 1, &[], select::lower),
+    GpuOp::new(BuiltinOp::STABLEHLO_SHIFT_LEFT, 1, &[Int32, Int16, Int8], two),
+    GpuOp::new(BuiltinOp::STABLEHLO_SUBTRACT, 1, &[], two),
+    GpuOp::new(BuiltinOp::STABLEHLO_TANH, 1, &[], one),
 ];
 
 fn one(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -74,7 +94,7 @@ fn two(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let inputs = [cx.any_input(0)?, cx.any_input(1)?];
     let truths = cx.element(inputs[0]) == Element::Bool;
     let binary = match op.builtin() {
-        // Of truths, a sum is whether one holds, a product whether both do.
+        // The sum of booleans is their disjunction, the product their conjunction.
         Some(BuiltinOp::STABLEHLO_ADD | BuiltinOp::STABLEHLO_MAXIMUM | BuiltinOp::STABLEHLO_OR) if truths => {
             Binary::LogicalOr
         }
@@ -90,7 +110,7 @@ fn two(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::STABLEHLO_MINIMUM) => Binary::Minimum,
         Some(BuiltinOp::STABLEHLO_MULTIPLY) => Binary::Mul,
         Some(BuiltinOp::STABLEHLO_OR) => Binary::BitwiseOr,
-        // A negative power of an integer is cut off here, which the shader does not know.
+        // StableHLO truncates negative powers of integers, which the shader does not support.
         Some(BuiltinOp::STABLEHLO_POWER) if cx.element(inputs[0]) == Element::F32 => Binary::Pow,
         Some(BuiltinOp::STABLEHLO_POWER) => return Err(cx.wrong_type(0)),
         Some(BuiltinOp::STABLEHLO_REMAINDER) => Binary::Remainder,
@@ -101,7 +121,7 @@ fn two(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     push(cx, binary, inputs)
 }
 
-/// The steps of an operator on stored values.
+/// Adds the steps of an operator on stored values.
 fn push(cx: &mut Lowering<'_, '_, '_>, op: Binary, inputs: [ValueId; 2]) -> Result<(), Rejection> {
     if cx.is_narrow(inputs[0]) {
         return push_narrow(cx, op, inputs, Activation::None);
@@ -113,7 +133,7 @@ fn push(cx: &mut Lowering<'_, '_, '_>, op: Binary, inputs: [ValueId; 2]) -> Resu
 fn compare(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &StablehloCompareParams = cx.params()?;
     if p.compare_type == ComparisonType::FloatTotalOrder {
-        return Err(unsupported("the total order of floats"));
+        return Err(unsupported("the comparison TOTALORDER; only comparisons of numbers are supported"));
     }
     let op = match p.comparison_direction {
         ComparisonDirection::Eq => Binary::Equal,
@@ -127,7 +147,7 @@ fn compare(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     push(cx, op, inputs)
 }
 
-/// The upper bound wins where the bounds are the wrong way around.
+/// The upper bound takes precedence where the bounds cross.
 fn clamp(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let [low, input, high] = [cx.any_input(0)?, cx.any_input(1)?, cx.any_input(2)?];
     let output = cx.output(0)?;
@@ -137,7 +157,7 @@ fn clamp(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let shape = cx.shape(output);
     if cx.element(input) == Element::F32 && cx.is_constant(0) && cx.is_constant(2) {
         let (low, high) = (cx.constant(0)?, cx.constant(2)?);
-        // One function, which fuses with what comes before, and in which what is no number stays so.
+        // A single function, which merges with its producer and keeps NaN.
         if let (&[min], &[max]) = (&*low, &*high) {
             let (steps, elements) = (vec![Unary::Clamp { min, max }], shape.iter().product());
             return cx.push(Spec { steps, elements }, &[input], output);
@@ -200,10 +220,9 @@ mod tests {
     #[test]
     fn comparisons_choices_and_bounds() {
         let three = |data: [f32; 3]| T::new(&[3], &data);
-        let params = StablehloCompareParams {
-            comparison_direction: ComparisonDirection::Ne,
-            compare_type: ComparisonType::NoType,
-        };
+        let params = StablehloCompareParams::default()
+            .comparison_direction(ComparisonDirection::Ne)
+            .compare_type(ComparisonType::NoType);
         let inputs = [Some(three([1.0, 2.0, f32::NAN])), Some(three([1.0, 1.0, f32::NAN]))];
         let truths = T::new(&[3], &[Bool(0), Bool(1), Bool(1)]);
         check(BuiltinOp::STABLEHLO_COMPARE, 1, params.into(), &inputs, std::slice::from_ref(&truths));

@@ -1,4 +1,4 @@
-//! The StableHLO ops that move elements to places that the file tells.
+//! The StableHLO ops that move elements to positions that the model fixes.
 
 use delegraph_core::BuiltinOp;
 use delegraph_core::ops::stablehlo_movement::{
@@ -9,18 +9,18 @@ use delegraph_shaders::{pad, slice, tile, transpose};
 
 use super::slice::take;
 use super::{GpuOp, concatenation, invalid, not_constant, reshape};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::STABLEHLO_BROADCAST_IN_DIM, max_version: 1, lower: broadcast },
-    GpuOp { op: BuiltinOp::STABLEHLO_CONCATENATE, max_version: 1, lower: concatenate },
-    GpuOp { op: BuiltinOp::STABLEHLO_PAD, max_version: 1, lower: border },
-    GpuOp { op: BuiltinOp::STABLEHLO_RESHAPE, max_version: 1, lower: reshape::lower },
-    GpuOp { op: BuiltinOp::STABLEHLO_SLICE, max_version: 1, lower: cut },
-    GpuOp { op: BuiltinOp::STABLEHLO_TRANSPOSE, max_version: 1, lower: reorder },
+    GpuOp::new(BuiltinOp::STABLEHLO_BROADCAST_IN_DIM, 1, &[], broadcast),
+    GpuOp::new(BuiltinOp::STABLEHLO_CONCATENATE, 1, &[], concatenate),
+    GpuOp::new(BuiltinOp::STABLEHLO_PAD, 1, GpuOp::UNPACKED, border),
+    GpuOp::new(BuiltinOp::STABLEHLO_RESHAPE, 1, &[], reshape::lower),
+    GpuOp::new(BuiltinOp::STABLEHLO_SLICE, 1, &[], cut),
+    GpuOp::new(BuiltinOp::STABLEHLO_TRANSPOSE, 1, &[], reorder),
 ];
 
-/// The input's dimensions come into their order, then each is repeated where it is of extent one.
+/// Transposes the input's dimensions into their order, then repeats those of extent one.
 fn broadcast(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let dimensions = broadcast_dimensions(&cx.infer()).map_err(invalid)?;
     let mut input = cx.any_input(0)?;
@@ -46,14 +46,19 @@ fn broadcast(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 
 fn concatenate(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let axis = concatenation_dimension(&cx.infer()).map_err(invalid)?;
-    let shapes = (0..cx.node().num_inputs()).map(|i| cx.input_shape(i)).collect::<Result<_, _>>()?;
+    let shapes = (0..cx.node().input_count()).map(|i| cx.input_shape(i)).collect::<Result<_, _>>()?;
     concatenation::join(cx, shapes, axis)
 }
 
 fn cut(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let ranges = static_slice(&cx.infer()).map_err(invalid)?;
     let input = cx.any_input(0)?;
-    let error = || unsupported(format!("slice {ranges:?}"));
+    let error = || {
+        unsupported(format!(
+            "slice {ranges:?}; \
+        only extents below 2^32 and steps below 2^31 are supported"
+        ))
+    };
     let (mut output, mut begin, mut step) = (Vec::new(), Vec::new(), Vec::new());
     for range in &ranges {
         output.push(u32::try_from(range.count).map_err(|_| error())?);
@@ -75,16 +80,22 @@ fn reorder(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(transpose::Spec { input: shape, permutation }, &[input], output)
 }
 
-/// A border of one value.
+/// Pads with a constant value.
 fn border(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &StablehloPadParams = cx.params()?;
     if p.interior_padding.iter().any(|&gap| gap != 0) {
-        return Err(unsupported("padding between elements"));
+        return Err(unsupported(format!("interior padding {:?}; only 0 is supported", p.interior_padding)));
     }
     let side = |&size: &i64| u32::try_from(size).ok();
     let sides = p.edge_padding_low.iter().zip(&p.edge_padding_high);
     let padding: Option<Vec<[u32; 2]>> = sides.map(|(low, high)| Some([side(low)?, side(high)?])).collect();
-    let padding = padding.ok_or_else(|| unsupported("padding that takes elements away"))?;
+    let padding = padding.ok_or_else(|| {
+        unsupported(format!(
+            "edge padding {:?} and {:?}; \
+        only padding from 0 on is supported",
+            p.edge_padding_low, p.edge_padding_high
+        ))
+    })?;
     let fill = pad::Fill::Value(cx.constant_words(1)?.first().copied().ok_or_else(not_constant)?);
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);
     cx.push(pad::Spec { input: cx.shape(input), padding, fill }, &[input], output)
@@ -107,7 +118,7 @@ mod tests {
     #[test]
     fn broadcasts_along_the_dimensions_that_it_names() {
         let along = |d: &[i64]| -> Params {
-            StablehloBroadcastInDimParams { broadcast_dimensions: d.to_vec() }.into()
+            StablehloBroadcastInDimParams::default().broadcast_dimensions(d.to_vec()).into()
         };
         let op = BuiltinOp::STABLEHLO_BROADCAST_IN_DIM;
         let row = || Some(floats(&[2], &[1, 2]));
@@ -122,24 +133,22 @@ mod tests {
     #[test]
     fn moves() {
         let matrix = || Some(floats(&[2, 3], &[1, 2, 3, 4, 5, 6]));
-        let params = StablehloTransposeParams { permutation: vec![1, 0] };
+        let params = StablehloTransposeParams::default().permutation(vec![1, 0]);
         let turned = floats(&[3, 2], &[1, 4, 2, 5, 3, 6]);
         check(BuiltinOp::STABLEHLO_TRANSPOSE, 1, params.into(), &[matrix()], &[turned]);
-        let params = StablehloSliceParams {
-            start_indices: vec![0, 0],
-            limit_indices: vec![2, 3],
-            strides: vec![1, 2],
-        };
+        let params = StablehloSliceParams::default()
+            .start_indices(vec![0, 0])
+            .limit_indices(vec![2, 3])
+            .strides(vec![1, 2]);
         check(BuiltinOp::STABLEHLO_SLICE, 1, params.into(), &[matrix()], &[floats(&[2, 2], &[1, 3, 4, 6])]);
-        let params = StablehloConcatenateParams { dimension: 0 };
+        let params = StablehloConcatenateParams::default().dimension(0);
         let both = floats(&[3, 3], &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let inputs = [matrix(), Some(floats(&[1, 3], &[7, 8, 9]))];
         check(BuiltinOp::STABLEHLO_CONCATENATE, 1, params.into(), &inputs, &[both]);
-        let params = StablehloPadParams {
-            edge_padding_low: vec![0, 1],
-            edge_padding_high: vec![1, 0],
-            interior_padding: vec![0, 0],
-        };
+        let params = StablehloPadParams::default()
+            .edge_padding_low(vec![0, 1])
+            .edge_padding_high(vec![1, 0])
+            .interior_padding(vec![0, 0]);
         let inputs = [matrix(), Some(floats(&[], &[9]).constant())];
         let padded = floats(&[3, 4], &[9, 1, 2, 3, 9, 4, 5, 6, 9, 9, 9, 9]);
         check(BuiltinOp::STABLEHLO_PAD, 1, params.into(), &inputs, &[padded]);

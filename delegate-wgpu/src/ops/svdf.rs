@@ -1,6 +1,7 @@
-//! SVDF with constant weights: of floats, of floats that meet weights of integers, and of integers all the way.
+//! SVDF with constant weights: float weights, integer weights with float activations, and integers only.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{Float32, Int8};
 use delegraph_core::fixed_point::Multiplier;
 use delegraph_core::ops::svdf::SVDFParams;
 use delegraph_core::ops::{Activation as Fused, TensorType};
@@ -13,11 +14,11 @@ use delegraph_shaders::{Activation, Epilogue, RealChannel, concatenation, fully_
 use super::integers::{SignedWeights, push_rows, signed_weights};
 use super::lstm_quantized::{Sizes as Sums, push_sums, scale_zero_point};
 use super::quantize::factor;
-use super::{GpuOp, activation, invalid_scale};
+use super::{GpuOp, activation, invalid_scale, mixed_types, product_of};
+use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, Join, ValueId};
-use crate::lower::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::SVDF, max_version: 4, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp::new(BuiltinOp::SVDF, 4, &[Float32, Int8], lower)];
 
 const INPUT: usize = 0;
 const FEATURE: usize = 1;
@@ -35,17 +36,26 @@ struct Sizes {
     units: u32,
 }
 
-/// The state moves on by one, its last column becomes what the filters make of the input, and each unit sums its
-/// filters over time.
+/// Shifts the state by one, writes the products of input and filters to its last column, and sums the filters of each
+/// unit over time.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     use TensorType::{Float32, Int8, Int16, UInt8};
     let p: &SVDFParams = cx.params()?;
     let shapes = [cx.input_shape(INPUT)?, cx.input_shape(TIME)?];
     let [&[batch, inputs], &[filters, memory]] = shapes.each_ref().map(Vec::as_slice) else {
-        return Err(unsupported(format!("an input and time weights of shapes {shapes:?}")));
+        return Err(unsupported(format!(
+            "an input and time weights of shapes {shapes:?}; \
+            only rank 2 is supported"
+        )));
     };
     let rank = u32::try_from(p.rank).ok().filter(|&rank| rank > 0 && filters.is_multiple_of(rank));
-    let rank = rank.ok_or_else(|| unsupported(format!("{filters} filters of rank {}", p.rank)))?;
+    let rank = rank.ok_or_else(|| {
+        unsupported(format!(
+            "{filters} filters of rank {}; \
+        only multiples of a positive rank are supported",
+            p.rank
+        ))
+    })?;
     let sizes = Sizes { batch, inputs, filters, memory, rank, units: filters / rank };
     match (cx.ty(INPUT), cx.ty(FEATURE), cx.ty(TIME)) {
         (Some(Float32), Some(Float32), Some(Float32)) => floats(cx, sizes, p),
@@ -67,7 +77,7 @@ fn floats(cx: &mut Lowering<'_, '_, '_>, sizes: Sizes, p: &SVDFParams) -> Result
     over_time(cx, sizes, latest, time, p.fused_activation_function)
 }
 
-/// Rows of the input are made integers for the filters; the rest are floats.
+/// Rows of the input are quantized for the filters; all else is float.
 fn hybrid(cx: &mut Lowering<'_, '_, '_>, sizes: Sizes, p: &SVDFParams) -> Result<(), Rejection> {
     let Sizes { batch, inputs, filters, memory, .. } = sizes;
     let (feature, time) = (signed_weights(cx, FEATURE)?, signed_weights(cx, TIME)?);
@@ -82,7 +92,7 @@ fn hybrid(cx: &mut Lowering<'_, '_, '_>, sizes: Sizes, p: &SVDFParams) -> Result
     over_time(cx, sizes, latest, time, p.fused_activation_function)
 }
 
-/// What is made of the filters' latest results in floats.
+/// The steps after the filters' products, in floats.
 fn over_time(
     cx: &mut Lowering<'_, '_, '_>,
     sizes: Sizes,
@@ -104,20 +114,20 @@ fn over_time(
     cx.set_state(STATE, state, 0)
 }
 
-/// Values and filters of 8 bits, states and weights over time of 16, in the arithmetic of the reference kernel.
+/// 8-bit activations and filters, 16-bit states and time weights, in the arithmetic of the reference kernel.
 fn integers(cx: &mut Lowering<'_, '_, '_>, sizes: Sizes) -> Result<(), Rejection> {
     let Sizes { batch, inputs, filters, units, .. } = sizes;
     cx.expect(BIAS, TensorType::Int32)?;
     cx.expect(STATE, TensorType::Int16)?;
     let output = cx.output(0)?;
     if cx.narrow(output) != Some((8, true)) {
-        return Err(unsupported("an output of another type than the input"));
+        return Err(mixed_types(cx));
     }
     let of = |i| scale_zero_point(cx.quantization(i)).map_err(invalid_scale);
     let (input_scale, input_zero) = of(INPUT)?;
     let (feature_scale, time_scale, state_scale) = (of(FEATURE)?.0, of(TIME)?.0, of(STATE)?.0);
     let to = cx.steps(output)?;
-    // In single precision, as the field does it.
+    // In single precision, as in LiteRT's kernel.
     let to_state = Multiplier::new((input_scale * feature_scale / state_scale).into());
     let to_output = Multiplier::new((state_scale * time_scale / to.scale).into());
     let (to_state, to_output) = (to_state.map_err(invalid_scale)?, to_output.map_err(invalid_scale)?);
@@ -143,7 +153,7 @@ fn integers(cx: &mut Lowering<'_, '_, '_>, sizes: Sizes) -> Result<(), Rejection
     cx.set_state(STATE, state, 0)
 }
 
-/// The state with the latest results in its last column.
+/// The state with the latest products in its last column.
 fn moved(
     cx: &mut Lowering<'_, '_, '_>,
     Sizes { batch, filters, memory, .. }: Sizes,
@@ -155,7 +165,7 @@ fn moved(
     }
     let element = cx.element(latest);
     let before = cx.state_of(STATE, ty)?;
-    let rows = batch.checked_mul(filters).ok_or_else(|| unsupported("that many filters"))?;
+    let rows = product_of("filters", batch, filters)?;
     let kept = cx.temporary_of(&[rows, memory - 1], element);
     let cut = slice::Spec {
         input: vec![rows, memory],
@@ -171,7 +181,7 @@ fn moved(
     Ok(state)
 }
 
-/// Of each unit, the sum over all states of its filters times their weights.
+/// The sum of each unit over the states of its filters times their weights.
 fn sum_over_time(
     cx: &mut Lowering<'_, '_, '_>,
     Sizes { batch, filters, memory, rank, units, .. }: Sizes,
@@ -218,11 +228,12 @@ mod tests {
     #[test]
     fn integers_are_rescaled_twice() {
         let params = || {
-            Params::SVDF(SVDFParams {
-                rank: 1,
-                fused_activation_function: Fused::None,
-                asymmetric_quantize_inputs: false,
-            })
+            Params::SVDF(
+                SVDFParams::default()
+                    .rank(1)
+                    .fused_activation_function(Fused::None)
+                    .asymmetric_quantize_inputs(false),
+            )
         };
         let inputs = [
             Some(T::new(&[1, 2], &[3_i8, 5]).quantized(0.5, 1)),

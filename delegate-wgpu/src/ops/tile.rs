@@ -5,18 +5,23 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::tile::Spec;
 
 use super::GpuOp;
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::TILE, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::BROADCAST_TO, max_version: 4, lower },
+    GpuOp::new(BuiltinOp::TILE, 3, GpuOp::UNPACKED, lower),
+    GpuOp::new(BuiltinOp::BROADCAST_TO, 4, GpuOp::UNPACKED, lower),
 ];
 
-/// How often each dimension is repeated follows from the shapes; BROADCAST_TO may add dimensions in front.
+/// The shapes determine the repetitions of each dimension; BROADCAST_TO may add dimensions in front.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let input = cx.any_input(0)?;
     let (shape, wanted) = (cx.shape(input), cx.output_shape(0)?);
-    let error = || unsupported(format!("{shape:?} to {wanted:?}"));
+    let error = || {
+        unsupported(format!(
+            "an output of shape {wanted:?}; \
+        only multiples of the input's shape {shape:?} are supported"
+        ))
+    };
     let added = wanted.len().checked_sub(shape.len()).ok_or_else(error)?;
     let expanded = [vec![1; added], shape.clone()].concat();
     let times = |(&to, &from): (&u32, &u32)| to.checked_div(from).filter(|n| n * from == to);

@@ -1,23 +1,30 @@
 //! TOPK_V2.
 
+use delegraph_core::TensorType::{Float32, Int8, Int16, Int32, UInt8};
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::{gather, topk};
 
 use super::GpuOp;
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::TOPK_V2, max_version: 3, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp::new(BuiltinOp::TOPK_V2, 3, &[Float32, Int32, UInt8, Int16, Int8], lower)];
 
-/// The indices, then the elements that they name.
+/// The indices, then the elements at these indices.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let input = cx.any_input(0)?;
     let (element, shape) = (cx.element(input), cx.shape(input));
-    let (&size, outer) = shape.split_last().ok_or_else(|| unsupported("a scalar"))?;
+    let (&size, outer) = shape
+        .split_last()
+        .ok_or_else(|| unsupported("a scalar; only tensors of rank 1 or more are supported"))?;
     let rows = outer.iter().product();
     let wanted = cx.output_shape(0)?.last().copied().unwrap_or(0);
     if cx.node().output(1).is_some_and(|t| t.ty() == TensorType::Int16) && size > i16::MAX as u32 {
-        return Err(unsupported(format!("INT16 indices into rows of {size}")));
+        return Err(unsupported(format!(
+            "INT16 indices into rows of {size}; at most {} are supported",
+            i16::MAX
+        )));
     }
     let (values, indices) = (cx.output(0)?, cx.output(1)?);
     cx.push(topk::Spec { element, rows, size, wanted }, &[input], indices)?;

@@ -1,20 +1,28 @@
 //! TRANSPOSE.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{
+    BFloat16, Bool, Float16, Float32, Int4, Int8, Int16, Int32, UInt8, UInt16, UInt32,
+};
 use delegraph_core::ops::transpose::permutation;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::transpose::Spec;
 
 use super::{GpuOp, invalid, not_constant};
-use crate::lower::Lowering;
+use crate::graph::lowering::Lowering;
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::TRANSPOSE, max_version: 9, lower }];
+pub(super) const OPS: &[GpuOp] = &[GpuOp::new(
+    BuiltinOp::TRANSPOSE,
+    9,
+    &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8, UInt32, UInt16, Int4, BFloat16],
+    lower,
+)];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let input = cx.moved_input(0)?;
     let permutation = permutation(&cx.infer()).map_err(invalid)?.ok_or_else(not_constant)?;
     let shape = cx.shape(input);
-    // Dimensions of one may go anywhere without that an element moves.
+    // Moving dimensions of extent 1 does not move elements.
     let moved = permutation.iter().filter(|&&d| shape.get(d).is_some_and(|&size| size != 1));
     if moved.is_sorted() {
         return cx.alias(0, input, 0);

@@ -1,5 +1,6 @@
 //! TRANSPOSE_CONV.
 
+use delegraph_core::TensorType::{Float32, Int8, Int16, UInt8};
 use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::ops::{Padding, pad_amount};
 use delegraph_core::{BuiltinOp, TensorType};
@@ -8,18 +9,21 @@ use delegraph_shaders::Epilogue;
 use delegraph_shaders::transpose_conv::Spec;
 
 use super::computed::{Layout, push_weighted};
-use super::integers::{Operands, Sixteen, are_weights, product};
+use super::integers::{
+    FloatRows, I16Accumulator, Operands, Rounding, ScaleProduct, WeightZeros, are_weights, product,
+};
 use super::{GpuOp, activation, positive};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
-pub(super) const OPS: &[GpuOp] = &[GpuOp { op: BuiltinOp::TRANSPOSE_CONV, max_version: 5, lower }];
+pub(super) const OPS: &[GpuOp] =
+    &[GpuOp::new(BuiltinOp::TRANSPOSE_CONV, 5, &[Float32, UInt8, Int16, Int8], lower)];
 
 /// Inputs: the output's shape, weights `[out, height, width, in]`, activations, bias.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let p: &TransposeConvParams = cx.params()?;
     let (shape, kernel, result) = (cx.input_shape4(2)?, cx.input_shape4(1)?, cx.output_shape4(0)?);
     let stride = [positive(p.stride_h, "stride")?, positive(p.stride_w, "stride")?];
-    // What a convolution from the output to the input would be padded with is cut off.
+    // The padding of a convolution from the output to the input is cropped.
     let cut = |d: usize| {
         let [output, kernel, stride] = [result[d + 1], kernel[d + 1], stride[d]].map(|n| n as usize);
         let input = match p.padding {
@@ -27,7 +31,8 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             Padding::Valid => (output + stride).saturating_sub(kernel) / stride,
         };
         let cut = pad_amount(output, input, kernel, stride, 1);
-        u32::try_from(cut).map_err(|_| unsupported(format!("padding {cut}")))
+        u32::try_from(cut)
+            .map_err(|_| unsupported(format!("padding {cut}; at most {} is supported", u32::MAX)))
     };
     let spec = Spec {
         input: shape,
@@ -50,18 +55,22 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         &Operands {
             input: 2,
             filter: 1,
-            bias: 3,
+            bias: Some(3),
             dimension: 0,
             activation: p.fused_activation_function,
-            // The kernels that this agrees with take eight channels at once, of bytes without a sign sixteen elements.
-            upwards: if unsigned { usize::MAX } else { result[3] as usize / 8 * 8 },
-            tail: if unsigned { elements / 16 * 16 } else { usize::MAX },
-            single: unsigned,
-            zeros: false,
-            sixteen: if narrow { Sixteen::Narrow } else { Sixteen::Wide },
-            rows: shape[0],
-            row_pixels: result[1].saturating_mul(result[2]),
-            asymmetric: true,
+            // CPU kernels process eight channels at once, those of UINT8 sixteen elements.
+            rounding: match unsigned {
+                true => Rounding::UpInLeadingElements(elements / 16 * 16),
+                false => Rounding::UpInLeadingChannels(result[3] / 8 * 8),
+            },
+            scale_product: if unsigned { ScaleProduct::Single } else { ScaleProduct::Double },
+            weight_zeros: WeightZeros::Unsigned,
+            i16_accumulator: if narrow { I16Accumulator::I32 } else { I16Accumulator::I64 },
+            float_rows: FloatRows {
+                count: shape[0],
+                pixels: result[1].saturating_mul(result[2]),
+                asymmetric: true,
+            },
         },
     )?;
     cx.push_product(Spec { epilogue: product.epilogue, ..spec }, product)
@@ -77,13 +86,14 @@ mod tests {
     #[test]
     fn overlapping_taps_add_up() {
         let params = |padding| {
-            Params::TransposeConv(TransposeConvParams {
-                padding,
-                stride_w: 2,
-                stride_h: 2,
-                fused_activation_function: Activation::None,
-                quantized_bias_type: TensorType::Float32,
-            })
+            Params::TransposeConv(
+                TransposeConvParams::default()
+                    .padding(padding)
+                    .stride_w(2)
+                    .stride_h(2)
+                    .fused_activation_function(Activation::None)
+                    .quantized_bias_type(TensorType::Float32),
+            )
         };
         let run = |padding, expected: &[f32]| {
             let shape = T::new(&[4], &[1_i32, 1, expected.len() as i32, 1]).constant();
@@ -99,17 +109,16 @@ mod tests {
 
     #[test]
     fn the_last_elements_of_bytes_without_a_sign_are_rounded_otherwise() {
-        let params = TransposeConvParams {
-            padding: Padding::Valid,
-            stride_w: 1,
-            stride_h: 1,
-            fused_activation_function: Activation::None,
-            quantized_bias_type: TensorType::Int32,
-        };
+        let params = TransposeConvParams::default()
+            .padding(Padding::Valid)
+            .stride_w(1)
+            .stride_h(1)
+            .fused_activation_function(Activation::None)
+            .quantized_bias_type(TensorType::Int32);
         let shape = T::new(&[4], &[1_i32, 1, 1, 17]).constant();
         let filter = T::new(&[17, 1, 1, 1], &[4_u8; 17]).constant().quantized(0.25, 3);
         let input = T::new(&[1, 1, 1, 1], &[5_u8]).quantized(1.0, 7);
-        // -0.5 steps, of which 16 at once go up.
+        // -0.5 steps; the first 16 elements are rounded up.
         let mut expected = [10_u8; 17];
         expected[16] = 9;
         let expected = T::new(&[1, 1, 1, 17], &expected).quantized(1.0, 10);
@@ -119,19 +128,18 @@ mod tests {
 
     #[test]
     fn sums_of_16_bits_need_more_than_32() {
-        let params = TransposeConvParams {
-            padding: Padding::Valid,
-            stride_w: 1,
-            stride_h: 1,
-            fused_activation_function: Activation::None,
-            quantized_bias_type: TensorType::Int64,
-        };
+        let params = TransposeConvParams::default()
+            .padding(Padding::Valid)
+            .stride_w(1)
+            .stride_h(1)
+            .fused_activation_function(Activation::None)
+            .quantized_bias_type(TensorType::Int64);
         let shape = T::new(&[4], &[1_i32, 1, 1, 2]).constant();
         let filter = T::new(&[2, 1, 1, 2066], &[127_i8; 2 * 2066]).constant().quantized(1.0, 0);
         let input = T::new(&[1, 1, 1, 2066], &[i16::MIN; 2066]).quantized(1.0, 0);
         let (sum, half) = (-32_768 * 127 * 2066_i64, -(2 * 16_390 + 1) << 18);
         let bias = T::new(&[2], &[half - sum, half - 1 - sum]).constant();
-        // -16390.5 steps go up, a bit less goes down.
+        // -16390.5 steps are rounded up, slightly less is rounded down.
         let expected = T::new(&[1, 1, 1, 2], &[-16_390_i16, -16_391]).quantized(524_288.0, 0);
         let inputs = [Some(shape), Some(filter), Some(input), Some(bias)];
         check(BuiltinOp::TRANSPOSE_CONV, 3, Params::TransposeConv(params), &inputs, &[expected]);

@@ -6,7 +6,7 @@ use delegraph_shaders::Epilogue;
 use delegraph_shaders::transpose_conv::Spec;
 
 use super::{CustomOp, invalid};
-use crate::lower::{Lowering, unsupported};
+use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const CUSTOM: CustomOp = CustomOp { name: NAME, max_version: 1, lower };
 
@@ -20,9 +20,12 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let inferred = params.output(&sizes(&shape), &sizes(&kernel), &sizes(&cx.input_shape(2)?));
     let (inferred, cut) = inferred.map_err(invalid)?;
     if sizes(&result) != inferred {
-        return Err(unsupported(format!("an output of shape {result:?} instead of {inferred:?}")));
+        return Err(unsupported(format!("an output of shape {result:?}; only {inferred:?} is supported")));
     }
-    let size = |n: usize| u32::try_from(n).map_err(|_| unsupported(format!("{n}")));
+    let size = |n: usize| {
+        u32::try_from(n)
+            .map_err(|_| unsupported(format!("stride or padding {n}; at most {} is supported", u32::MAX)))
+    };
     let spec = Spec {
         input: shape,
         output: result,

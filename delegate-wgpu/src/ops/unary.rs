@@ -1,6 +1,7 @@
 //! ABS, CEIL, COS, ELU, EXP, FLOOR, GELU, HARD_SWISH, LEAKY_RELU, LOG, LOGICAL_NOT, LOGISTIC, NEG, RELU, RELU6,
 //! RELU_N1_TO_1, RELU_0_TO_1, ROUND, RSQRT, SIGN, SIN, SQRT, SQUARE, TANH, ZEROS_LIKE.
 
+use delegraph_core::TensorType::{BFloat16, Bool, Float16, Float32, Int8, Int16, Int32, UInt8};
 use delegraph_core::ops::unary::{GeluParams, LeakyReluParams};
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
@@ -10,37 +11,37 @@ use delegraph_shaders::unary::{Spec, Unary};
 use delegraph_shaders::{Activation, cast, tile};
 
 use super::binary::push_to;
+use super::quantized_table;
 use super::{GpuOp, expect_one_of, invalid_scale};
+use crate::graph::lowering::Lowering;
 use crate::graph::{Element, ValueId};
-use crate::lower::Lowering;
-use crate::table;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp { op: BuiltinOp::ABS, max_version: 5, lower },
-    GpuOp { op: BuiltinOp::CEIL, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::COS, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::ELU, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::EXP, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::FLOOR, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::GELU, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::HARD_SWISH, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::LEAKY_RELU, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::LOG, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::LOGICAL_NOT, max_version: 1, lower: logical_not },
-    GpuOp { op: BuiltinOp::LOGISTIC, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::NEG, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::RELU, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::RELU6, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::RELU_N1_TO_1, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::RELU_0_TO_1, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::ROUND, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::RSQRT, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::SIGN, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::SIN, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::SQRT, max_version: 2, lower },
-    GpuOp { op: BuiltinOp::SQUARE, max_version: 1, lower },
-    GpuOp { op: BuiltinOp::TANH, max_version: 3, lower },
-    GpuOp { op: BuiltinOp::ZEROS_LIKE, max_version: 1, lower: zeros },
+    GpuOp::new(BuiltinOp::ABS, 5, &[Float32, Int32, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::CEIL, 1, &[Float32], lower),
+    GpuOp::new(BuiltinOp::COS, 2, &[Float32, Float16], lower),
+    GpuOp::new(BuiltinOp::ELU, 1, &[Float32, Int8], lower),
+    GpuOp::new(BuiltinOp::EXP, 2, &[Float32, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::FLOOR, 1, &[Float32, Float16, BFloat16], lower),
+    GpuOp::new(BuiltinOp::GELU, 3, &[Float32, Float16, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::HARD_SWISH, 1, &[Float32, UInt8, Int8], lower),
+    GpuOp::new(BuiltinOp::LEAKY_RELU, 2, &[Float32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::LOG, 2, &[Float32, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::LOGICAL_NOT, 1, &[Bool], logical_not),
+    GpuOp::new(BuiltinOp::LOGISTIC, 3, &[Float32, Float16, UInt8, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::NEG, 1, &[Float32, Float16, Int32, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::RELU, 3, &[Float32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::RELU6, 3, &[Float32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::RELU_N1_TO_1, 1, &[Float32, UInt8, Int8], lower),
+    GpuOp::new(BuiltinOp::RELU_0_TO_1, 1, &[Float32, UInt8, Int8], lower),
+    GpuOp::new(BuiltinOp::ROUND, 1, &[Float32, Float16, BFloat16], lower),
+    GpuOp::new(BuiltinOp::RSQRT, 3, &[Float32, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::SIGN, 2, &[Float32, Int32], lower),
+    GpuOp::new(BuiltinOp::SIN, 2, &[Float32, Float16], lower),
+    GpuOp::new(BuiltinOp::SQRT, 2, &[Float32, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::SQUARE, 1, &[Float32], lower),
+    GpuOp::new(BuiltinOp::TANH, 3, &[Float32, Float16, UInt8, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::ZEROS_LIKE, 1, &[Float32, Int32], zeros),
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
@@ -83,7 +84,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             return Err(cx.wrong_type(0));
         }
         let (from, to) = (cx.steps(input)?, cx.steps(output)?);
-        let table = table::table(function, from, to).map_err(invalid_scale)?;
+        let table = quantized_table::table(function, from, to).map_err(invalid_scale)?;
         return look_up(cx, input, &table.ok_or_else(|| cx.wrong_type(0))?, output);
     }
     let (input, output) = (cx.input(0)?, cx.real_output(0)?);
@@ -91,7 +92,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(Spec { steps: vec![function], elements }, &[input], output)
 }
 
-/// Of integers, whatever they stand for: the result wraps around as it does in their type.
+/// Functions of stored integers; results wrap around at the width of their type.
 pub(super) fn of_integers(
     cx: &mut Lowering<'_, '_, '_>,
     function: Unary,
@@ -129,7 +130,7 @@ fn logical_not(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     push_to(cx, Binary::Equal, [input, no], Activation::None, output)
 }
 
-/// A zero, repeated along every dimension.
+/// Zeros, repeated along every dimension.
 fn zeros(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     expect_one_of(cx, 0, GpuOp::NUMBERS)?;
     let input = cx.any_input(0)?;
@@ -139,7 +140,7 @@ fn zeros(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(tile::Spec { input: ones, multiples }, &[zero], output)
 }
 
-/// What a table has for each integer of `input`; its length is a power of two.
+/// Looks up each integer of `input` in `table`, whose length is a power of two.
 pub(super) fn look_up(
     cx: &mut Lowering<'_, '_, '_>,
     input: ValueId,
@@ -169,7 +170,7 @@ mod tests {
         run(BuiltinOp::RELU6, Params::None, &|x| x.clamp(0.0, 6.0));
         run(BuiltinOp::LOGISTIC, Params::None, &|x| 1.0 / (1.0 + (-x).exp()));
         run(BuiltinOp::HARD_SWISH, Params::None, &|x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0);
-        let params = Params::LeakyRelu(LeakyReluParams { alpha: 0.25 });
+        let params = Params::LeakyRelu(LeakyReluParams::default().alpha(0.25));
         run(BuiltinOp::LEAKY_RELU, params, &|x| if x > 0.0 { x } else { 0.25 * x });
     }
 

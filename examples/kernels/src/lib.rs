@@ -22,7 +22,7 @@ pub fn register(resolver: &mut MutableOpResolver) {
         ensure!(window > 0, "option \"window\" is 0, wanted at least 1");
         Ok(MovingAverage { window, scale: options.get_or("scale", 1.0)?, memory: None })
     });
-    // It remembers what it saw, so that it must not run ahead of time, nor more or less often than the model says.
+    // The kernel has state: its nodes run exactly as often as the model states, and in order.
     resolver.add_custom("MovingAverage", moving.with_side_effects(), 1..=2);
 }
 
@@ -44,19 +44,19 @@ impl Kernel for Elementwise {
     }
 }
 
-/// The average of the last `window` inputs, each a vector of any length, times `scale`. Before there were as many, of
-/// those that there were.
+/// The average of the last `window` inputs, each a vector of any length, times `scale`. Before that, the average of all
+/// inputs so far.
 struct MovingAverage {
     window: usize,
     scale: f32,
     memory: Option<Memory>,
 }
 
-/// What is asked for in `prepare`.
+/// The memory that `prepare` requests.
 struct Memory {
-    /// The last inputs, one after the other.
+    /// The last `window` inputs, a ring buffer.
     seen: Persistent,
-    /// How many there were, as a number that fits.
+    /// The number of inputs so far.
     count: Persistent,
     sum: Temporary,
 }

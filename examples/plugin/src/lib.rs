@@ -14,14 +14,14 @@ use delegraph_core::{
 };
 use delegraph_delegate_api::plugin::PluginOptions;
 use delegraph_delegate_api::{
-    DelegateKernel, DelegateParams, GraphView, NodeView, PartitionOptions, Rejection, SimpleDelegate,
+    DelegateKernel, DelegateParams, GraphView, NodeView, PartitionOptions, Rejection, Simple, SimpleDelegate,
     TensorInfo, VersionTable, export_delegate,
 };
 
 export_delegate!(|options: &PluginOptions| {
     let min_nodes = options.parse("min_nodes")?.unwrap_or(1);
     let versions = [(BuiltinOp::ADD, 1), (BuiltinOp::MUL, 1), (BuiltinOp::RELU, 1)];
-    Ok(Chains { versions: VersionTable::new(&versions), min_nodes })
+    Ok(Simple(Chains { versions: VersionTable::new(&versions), min_nodes }))
 });
 
 struct Chains {
@@ -58,7 +58,7 @@ impl SimpleDelegate for Chains {
     }
 
     fn options(&self) -> PartitionOptions {
-        PartitionOptions { min_nodes: self.min_nodes, ..Default::default() }
+        PartitionOptions::default().with_min_nodes(self.min_nodes)
     }
 
     fn create_kernel(
@@ -109,7 +109,7 @@ struct Step {
 
 #[derive(Default)]
 struct ChainsKernel {
-    /// The partition's inputs, constants, and what is computed from them, in the order in which they appear.
+    /// The partition's inputs, constants and results, in the order of use.
     values: Vec<Vec<f32>>,
     inputs: usize,
     outputs: Vec<usize>,
@@ -117,7 +117,7 @@ struct ChainsKernel {
 }
 
 impl ChainsKernel {
-    /// Makes room for a tensor; constants are copied here once.
+    /// Allocates a tensor; constants are copied once.
     fn place(&mut self, places: &mut HashMap<TensorId, usize>, tensor: TensorInfo<'_>) -> usize {
         let value = tensor.constant_as::<f32>().map(<[f32]>::to_vec);
         self.values.push(value.unwrap_or_else(|| vec![0.0; elements(&tensor)]));
@@ -136,7 +136,7 @@ impl Kernel for ChainsKernel {
             self.values[i].copy_from_slice(cx.input(i)?);
         }
         for step in &self.steps {
-            // A node's output comes after all that it reads.
+            // A node's output is stored after all of its operands.
             let (before, after) = self.values.split_at_mut(step.output);
             let out = &mut after[0];
             let operand = |i: usize, at: usize| {

@@ -1,58 +1,57 @@
-//! Removing what nobody needs: nodes, tensors, subgraphs.
+//! Removing unused nodes, tensors and subgraphs.
 
-use std::sync::Arc;
-
-use delegraph_core::graph::{Model, Node, Subgraph, TensorId};
+use delegraph_core::graph::{Model, ModelDraft, Node, Subgraph, TensorId};
 use delegraph_core::{BuiltinOp, Op, Quantization};
 
-use super::inline::{CONTROL, moved};
+use crate::runtime::{CONTROL, moved};
 
-/// Subgraphs of this name belong to no caller.
+/// Prefix of subgraphs that have no caller by design.
 const VALIDATION: &str = "VALIDATION:";
 
-/// `subgraphs`, which take the place of those of `before`, without what nobody needs, and a model to put them in:
-/// its signatures name tensors and subgraphs by their new numbers. Subgraphs that nothing reached before are kept.
-pub(super) fn clean(before: &Model, mut subgraphs: Vec<Subgraph>) -> (Model, Vec<Subgraph>) {
-    let mut base = before.clone();
+/// Returns `before` with `subgraphs` instead of its own, without unused nodes, tensors and subgraphs. Its signatures
+/// refer to the new numbers of tensors and subgraphs. Subgraphs that were unreachable before are kept.
+pub(super) fn clean(before: &Model, mut subgraphs: Vec<Subgraph>) -> ModelDraft {
+    let mut base = before.draft_with(Vec::new());
     base.metadata.retain(|(name, _)| name != CONTROL);
     for subgraph in &mut subgraphs {
         remove_dead_nodes(subgraph);
     }
-    let (reached, was) = (reachable(before, &subgraphs), reachable(before, &before.subgraphs));
+    let (reached, was) = (reachable(before, &subgraphs), reachable(before, before.subgraphs()));
     let kept: Vec<bool> =
         (0..subgraphs.len()).map(|i| reached[i] || was.get(i).is_some_and(|was| !was)).collect();
     let number = |index: usize| kept.iter().take(index).filter(|kept| **kept).count();
     let mut result = Vec::new();
     for (i, mut subgraph) in subgraphs.into_iter().enumerate().filter(|(i, _)| kept[*i]) {
-        subgraph.nodes.iter_mut().for_each(|node| node.renumber_callees(number));
+        subgraph.nodes_mut().iter_mut().for_each(|node| node.renumber_callees(number));
         let map = remove_dead_tensors(&mut subgraph, |id| {
-            let signatures = before.signatures.iter().filter(|s| s.subgraph == i);
-            signatures.flat_map(|s| s.inputs.iter().chain(&s.outputs)).any(|(_, named)| *named == id)
+            let signatures = before.signatures().iter().filter(|s| s.subgraph() == i);
+            signatures.flat_map(|s| s.inputs().iter().chain(s.outputs())).any(|(_, named)| *named == id)
         });
-        for signature in base.signatures.iter_mut().filter(|s| s.subgraph == i) {
-            for (_, id) in signature.inputs.iter_mut().chain(&mut signature.outputs) {
-                *id = map.get(id.0).copied().flatten().unwrap_or(*id);
-            }
+        for signature in base.signatures.iter_mut().filter(|s| s.subgraph() == i) {
+            let number = |(_, id): &mut (_, TensorId)| *id = map.get(id.0).copied().flatten().unwrap_or(*id);
+            signature.inputs_mut().iter_mut().for_each(number);
+            signature.outputs_mut().iter_mut().for_each(number);
         }
         result.push(subgraph);
     }
     for signature in &mut base.signatures {
-        signature.subgraph = number(signature.subgraph);
+        signature.set_subgraph(number(signature.subgraph()));
     }
-    (base, result)
+    base.subgraphs = result;
+    base
 }
 
-/// Whether running the node does more than compute its outputs, as far as the op says.
+/// Returns whether the op of a node may do more than compute the outputs.
 pub(super) fn has_side_effects(subgraph: &Subgraph, node: &Node) -> bool {
     use BuiltinOp as B;
-    let variable = |id: &TensorId| subgraph.tensors.get(id.0).is_some_and(|t| t.is_variable);
-    if node.inputs.iter().flatten().chain(&node.outputs).any(variable) {
+    let variable = |id: &TensorId| subgraph.tensors().get(id.0).is_some_and(|t| t.is_variable());
+    if node.inputs().iter().flatten().chain(node.outputs()).any(variable) {
         return true;
     }
-    match node.op {
+    match node.op() {
         Op::Custom(_) => true,
         Op::Builtin(op) => matches!(
-            op,
+            *op,
             B::CALL_ONCE
                 | B::IF
                 | B::WHILE
@@ -72,18 +71,18 @@ pub(super) fn has_side_effects(subgraph: &Subgraph, node: &Node) -> bool {
 }
 
 fn remove_dead_nodes(subgraph: &mut Subgraph) {
-    let mut used = vec![false; subgraph.tensors.len()];
-    for id in &subgraph.outputs {
+    let mut used = vec![false; subgraph.tensors().len()];
+    for id in subgraph.outputs() {
         if let Some(slot) = used.get_mut(id.0) {
             *slot = true;
         }
     }
-    let nodes = std::mem::take(&mut subgraph.nodes);
+    let nodes = std::mem::take(subgraph.nodes_mut());
     let mut kept = Vec::with_capacity(nodes.len());
     for node in nodes.into_iter().rev() {
-        let needed = node.outputs.iter().any(|id| used.get(id.0) == Some(&true));
-        if needed || node.outputs.is_empty() || has_side_effects(subgraph, &node) {
-            for id in node.inputs.iter().flatten() {
+        let needed = node.outputs().iter().any(|id| used.get(id.0) == Some(&true));
+        if needed || node.outputs().is_empty() || has_side_effects(subgraph, &node) {
+            for id in node.inputs().iter().flatten() {
                 if let Some(slot) = used.get_mut(id.0) {
                     *slot = true;
                 }
@@ -92,31 +91,32 @@ fn remove_dead_nodes(subgraph: &mut Subgraph) {
         }
     }
     kept.reverse();
-    subgraph.nodes = kept;
+    *subgraph.nodes_mut() = kept;
 }
 
-/// Per subgraph, whether an entry point reaches it.
+/// Returns, per subgraph, whether it is reachable from an entry point.
 fn reachable(model: &Model, subgraphs: &[Subgraph]) -> Vec<bool> {
     let mut reached = vec![false; subgraphs.len()];
-    let named = subgraphs.iter().enumerate().filter(|(_, g)| g.name.starts_with(VALIDATION)).map(|(i, _)| i);
+    let named =
+        subgraphs.iter().enumerate().filter(|(_, g)| g.name().starts_with(VALIDATION)).map(|(i, _)| i);
     let mut open: Vec<usize> =
-        std::iter::once(0).chain(model.signatures.iter().map(|s| s.subgraph)).chain(named).collect();
+        std::iter::once(0).chain(model.signatures().iter().map(|s| s.subgraph())).chain(named).collect();
     while let Some(i) = open.pop() {
         if let Some(slot) = reached.get_mut(i).filter(|slot| !**slot) {
             *slot = true;
-            open.extend(subgraphs.get(i).into_iter().flat_map(|g| &g.nodes).flat_map(Node::callees));
+            open.extend(subgraphs.get(i).into_iter().flat_map(|g| g.nodes()).flat_map(Node::callees));
         }
     }
     reached
 }
 
-/// Returns the number that each tensor has now.
+/// Removes unused tensors, and returns the new number of each tensor.
 fn remove_dead_tensors(subgraph: &mut Subgraph, named: impl Fn(TensorId) -> bool) -> Vec<Option<TensorId>> {
-    let mut used = vec![false; subgraph.tensors.len()];
-    let nodes = subgraph.nodes.iter().flat_map(|n| {
-        n.inputs.iter().flatten().chain(&n.outputs).chain(n.intermediates.iter().flatten()).copied()
+    let mut used = vec![false; subgraph.tensors().len()];
+    let nodes = subgraph.nodes().iter().flat_map(|n| {
+        n.inputs().iter().flatten().chain(n.outputs()).chain(n.intermediates().iter().flatten()).copied()
     });
-    for id in nodes.chain(subgraph.inputs.iter().chain(&subgraph.outputs).copied()) {
+    for id in nodes.chain(subgraph.inputs().iter().chain(subgraph.outputs()).copied()) {
         if let Some(slot) = used.get_mut(id.0) {
             *slot = true;
         }
@@ -124,7 +124,7 @@ fn remove_dead_tensors(subgraph: &mut Subgraph, named: impl Fn(TensorId) -> bool
     for i in 0..used.len() {
         used[i] |= named(TensorId(i));
         let Some(quantization) =
-            subgraph.tensors.get(i).filter(|_| used[i]).and_then(|t| t.quantization.clone())
+            subgraph.tensors().get(i).filter(|_| used[i]).and_then(|t| t.shared_quantization())
         else {
             continue;
         };
@@ -145,20 +145,21 @@ fn remove_dead_tensors(subgraph: &mut Subgraph, named: impl Fn(TensorId) -> bool
         next += usize::from(used);
     }
     let to = |id: &TensorId| map.get(id.0).copied().flatten().unwrap_or(*id);
-    let tensors = std::mem::take(&mut subgraph.tensors).into_iter().zip(&used).filter(|(_, used)| **used);
-    subgraph.tensors = tensors
+    let tensors = std::mem::take(subgraph.tensors_mut()).into_iter().zip(&used).filter(|(_, used)| **used);
+    *subgraph.tensors_mut() = tensors
         .map(|(mut tensor, _)| {
-            if let Some(moved) = tensor.quantization.as_deref().and_then(|q| moved(q, &to)) {
-                tensor.quantization = Some(Arc::new(moved));
+            if let Some(moved) = tensor.quantization().and_then(|q| moved(q, &to)) {
+                tensor.set_quantization(moved);
             }
             tensor
         })
         .collect();
-    for node in &mut subgraph.nodes {
-        node.inputs.iter_mut().flatten().for_each(|id| *id = to(id));
-        node.outputs.iter_mut().for_each(|id| *id = to(id));
-        node.intermediates.iter_mut().flatten().for_each(|id| *id = to(id));
+    for node in subgraph.nodes_mut() {
+        node.inputs_mut().iter_mut().flatten().for_each(|id| *id = to(id));
+        node.outputs_mut().iter_mut().for_each(|id| *id = to(id));
+        node.intermediates_mut().iter_mut().flatten().for_each(|id| *id = to(id));
     }
-    subgraph.inputs.iter_mut().chain(&mut subgraph.outputs).for_each(|id| *id = to(id));
+    subgraph.inputs_mut().iter_mut().for_each(|id| *id = to(id));
+    subgraph.outputs_mut().iter_mut().for_each(|id| *id = to(id));
     map
 }

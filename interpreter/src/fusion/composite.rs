@@ -8,50 +8,53 @@ use delegraph_core::graph::{Model, Node, NodeId, Subgraph, TensorId};
 use delegraph_core::{Composite, OpResolver, Shape};
 
 use super::known::Known;
-use super::proof::compare;
+use super::proof::compare_within;
 use super::rewriter::Rewriter;
 use super::store::Store;
+use crate::runtime::ResourceLimits;
 
-/// Turns marked composites of one name into something else: a plug-in of a [`Pipeline`](super::Pipeline).
+/// Replaces marked composites of one name: an extension of a [`Pipeline`](super::Pipeline).
 ///
-/// Before a composite is rewritten in its model, it is rewritten in a model of its own, which must give what the body
-/// gives, on random inputs: a composite whose body does something else than its name says is left as it is. Where there is
-/// no body (a custom op of the name), nothing can be compared.
+/// The rewriting is first applied to a model of the composite alone, whose results must match those of the body for
+/// random inputs. A composite whose body does not compute what its name implies is left unchanged. A composite without
+/// a body (a custom op of the name) is not compared.
 pub trait CompositeFusion: Send + Sync {
-    /// The name of the composites that it is for.
+    /// Returns the name of the composites.
     fn name(&self) -> &str;
 
-    /// How much further than [`Difference::allowed`](super::Difference::allowed) what it makes may be from the body.
+    /// Returns the factor by which differences may exceed [`Difference::allowed`](super::Difference::allowed).
     fn tolerance(&self) -> f64 {
         1.0
     }
 
-    /// Checks that the composite has the operands and attributes that its name promises.
+    /// Checks that the composite has the operands and attributes that its name implies.
     ///
     /// # Errors
-    /// Those of [`Call::wrong`], which name the composite and the argument. The whole pipeline ends with it, and the
-    /// model stays what it was.
+    /// Those of [`Call::wrong`], which name the composite and the argument. The pipeline then fails, and the model is
+    /// unchanged.
     fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()>;
 
-    /// Puts something else in the place of the composite, with the same outputs. Where it does not: why, as the end of a
-    /// sentence that begins with "it is left:", and then nothing may have been changed but new tensors that nobody reads.
+    /// Replaces the composite by nodes with the same outputs, or returns the reason why it is left unchanged. Reasons
+    /// complete the sentence "it is left: …". If the composite is left, the graph must be unchanged, except for new
+    /// tensors without a consumer.
     ///
     /// # Errors
-    /// Where the attributes cannot be read.
+    /// If the attributes cannot be read.
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome>;
 }
 
-/// What became of a composite.
+/// The result of rewriting a composite.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
-    /// Something else is in its place.
+    /// The composite was replaced.
     Fused,
-    /// Nothing fits, for this reason.
+    /// The composite is left unchanged, for this reason.
     Left(String),
 }
 
 impl Outcome {
-    /// Nothing fits, for this reason.
+    /// Returns [`Outcome::Left`] with this reason.
     pub fn left(reason: impl Into<String>) -> Result<Self> {
         Ok(Outcome::Left(reason.into()))
     }
@@ -59,18 +62,19 @@ impl Outcome {
 
 /// A composite in a graph.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Call {
-    /// The node.
+    /// The number of the node.
     pub id: NodeId,
-    /// What it reads and writes.
+    /// The node, with its operands.
     pub node: Node,
-    /// The operation that it stands for.
+    /// The name of the operation that it represents.
     pub name: String,
     /// The version of the operation.
     pub version: u32,
-    /// Its attributes as the file holds them.
+    /// The bytes of its attributes in the file.
     pub bytes: Vec<u8>,
-    /// The subgraph that computes it out of other ops, if there is one.
+    /// The subgraph that computes the operation with other ops, if there is one.
     pub body: Option<usize>,
 }
 
@@ -88,31 +92,31 @@ impl Call {
         })
     }
 
-    /// The attributes.
+    /// Returns the attributes.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] where they are no map.
+    /// [`Error::InvalidNode`] if the attributes are not a map.
     pub fn attributes(&self) -> Result<Map<'_>> {
         let composite =
             Composite { name: &self.name, version: self.version, bytes: &self.bytes, body: self.body };
         composite.attributes().map_err(|e| Error::InvalidNode(format!("composite \"{}\": {e}", self.name)))
     }
 
-    /// Operand `i`, if it is there.
+    /// Returns operand `i`, if it is present.
     pub fn operand(&self, i: usize) -> Option<TensorId> {
         self.node.input(i)
     }
 
-    /// Its only output.
+    /// Returns output `i`.
     ///
     /// # Errors
-    /// Where it has none.
+    /// If the composite does not have the output.
     pub fn output(&self, i: usize) -> Result<TensorId> {
         let missing = || Error::InvalidNode(format!("composite \"{}\": there is no result {i}", self.name));
-        self.node.outputs.get(i).copied().ok_or_else(missing)
+        self.node.outputs().get(i).copied().ok_or_else(missing)
     }
 
-    /// Operand `i`, called `what`, which must be there.
+    /// Returns operand `i`, called `what` in errors, which must be present.
     ///
     /// # Errors
     /// [`Error::InvalidNode`] with the composite and the argument.
@@ -120,7 +124,8 @@ impl Call {
         self.operand(i).ok_or_else(|| self.wrong(i, what, "is missing"))
     }
 
-    /// Operand `i`, called `what`, which must be of rank `rank`; with its shape, if that does not depend on data.
+    /// Returns operand `i`, called `what` in errors, which must have rank `rank`; with its shape, if the shape does not
+    /// depend on data.
     ///
     /// # Errors
     /// As [`Call::argument`].
@@ -141,18 +146,19 @@ impl Call {
         }
     }
 
-    /// The error that says what is wrong with argument `i`, called `what`: "must be …, is …".
+    /// Returns an error about argument `i`, called `what`. `message` states what is supported and what was found: "must
+    /// be …, is …".
     pub fn wrong(&self, i: usize, what: &str, message: &str) -> Error {
         let (name, version) = (&self.name, self.version);
         Error::InvalidNode(format!("composite \"{name}\" version {version}: argument {i} ({what}) {message}"))
     }
 
-    /// Ok where there are `count` operands and `results` results.
+    /// Checks the numbers of operands and results.
     ///
     /// # Errors
     /// [`Error::InvalidNode`] with the composite and the numbers.
     pub fn arity(&self, count: std::ops::RangeInclusive<usize>, results: usize) -> Result<()> {
-        let (has, gives) = (self.node.inputs.len(), self.node.outputs.len());
+        let (has, gives) = (self.node.inputs().len(), self.node.outputs().len());
         if count.contains(&has) && gives == results {
             return Ok(());
         }
@@ -166,16 +172,25 @@ impl Call {
     }
 }
 
-/// Rewrites the composite in a model of its own, and compares what that gives with what the body gives.
+/// Returns the error of a fusion that made an invalid model: `pass` names it. Interruptions remain.
+pub(super) fn invalid(pass: &str, error: Error) -> Error {
+    if error.is_interruption() {
+        return error;
+    }
+    Error::State(format!("the pass \"{pass}\" made a model that cannot be prepared: {}", error.chain()))
+}
+
+/// Rewrites the composite in a separate model, and compares the results with those of the body.
 pub(super) fn try_apart(
     fusion: &dyn CompositeFusion,
     call: &Call,
     graph: &Rewriter<'_>,
     resolver: &Arc<dyn OpResolver>,
+    limits: &ResourceLimits,
 ) -> Result<Outcome> {
     let Some(original) = apart(call, graph)? else { return Ok(Outcome::Fused) };
     let original = Arc::new(original);
-    let known = Known::of(&original, resolver, false)?;
+    let known = Known::of(&original, resolver, false, limits)?;
     let mut store = Store::new(&original);
     let mut alone = Rewriter::new(&original, 0, &known, &mut store);
     let Some(own) = Call::of(&alone, NodeId(0)) else { return Ok(Outcome::Fused) };
@@ -184,13 +199,16 @@ pub(super) fn try_apart(
         left => return Ok(left),
     }
     let first = alone.finish();
-    let mut subgraphs = original.subgraphs.clone();
+    let mut subgraphs = original.subgraphs().to_vec();
     if let Some(slot) = subgraphs.first_mut() {
         *slot = first;
     }
     subgraphs.append(&mut store.subgraphs);
-    let fused = Arc::new(original.with_subgraphs(store.joined(&original), subgraphs)?);
-    for difference in compare(&original, &fused, resolver, 2)? {
+    // Errors from here on are the fusion's.
+    let invalid = |e: Error| invalid(&call.name, e);
+    let fused = Arc::new(original.with_subgraphs(store.joined(&original), subgraphs).map_err(invalid)?);
+    Known::of(&fused, resolver, false, limits).map_err(invalid)?;
+    for difference in compare_within(&original, &fused, resolver, 2, limits.clone())? {
         if !difference.within(fusion.tolerance()) {
             let greatest = difference.greatest;
             return Ok(Outcome::Left(format!(
@@ -202,59 +220,59 @@ pub(super) fn try_apart(
     Ok(Outcome::Fused)
 }
 
-/// A model of the composite alone; `None` where it cannot be run: there is no body, or shapes depend on data.
+/// Returns a model of the composite alone; `None` if it cannot run, because there is no body or shapes depend on data.
 fn apart(call: &Call, graph: &Rewriter<'_>) -> Result<Option<Model>> {
     if call.body.is_none() {
         return Ok(None);
     }
     let model = graph.model();
-    let mut subgraph = Subgraph { name: call.name.clone(), ..Default::default() };
+    let mut subgraph = Subgraph::new(call.name.clone(), vec![], vec![], [], []);
     let mut map = std::collections::HashMap::new();
     let mut node = call.node.clone();
     let read: Vec<bool> =
-        node.outputs.iter().map(|id| !graph.readers(*id).is_empty() || graph.is_output(*id)).collect();
-    for id in node.inputs.iter_mut().flatten().chain(&mut node.outputs) {
-        if let Some(known) = map.get(id) {
-            *id = *known;
+        node.outputs().iter().map(|id| !graph.readers(*id).is_empty() || graph.is_output(*id)).collect();
+    for id in call.node.inputs().iter().flatten().chain(call.node.outputs()) {
+        if map.contains_key(id) {
             continue;
         }
         let Some(tensor) = graph.tensor(*id) else { return Ok(None) };
         let Some(shape) = graph.shape(*id) else { return Ok(None) };
-        // What an earlier fusion of this pass made is not in the model yet.
-        let made = tensor.data.as_ref().is_some_and(|range| range.end > model.bytes().len());
-        if made || matches!(tensor.quantization.as_deref(), Some(q) if q.affine().is_none()) {
+        // Constants of earlier fusions in this pass are not in the model yet.
+        let made = tensor.data().is_some_and(|range| range.end > model.bytes().len());
+        if made || matches!(tensor.quantization(), Some(q) if q.affine().is_none()) {
             return Ok(None);
         }
         let mut tensor = tensor.clone();
-        tensor.shape = shape.clone();
-        (tensor.is_variable, tensor.shape_signature) = (false, None);
-        let number = TensorId(subgraph.tensors.len());
-        subgraph.tensors.push(tensor);
-        map.insert(*id, number);
-        *id = number;
+        tensor.set_shape(shape.clone());
+        tensor.set_variable(false);
+        tensor.set_shape_signature(None);
+        map.insert(*id, subgraph.add_tensor(tensor));
     }
-    let constant = |id: &TensorId| subgraph.tensors.get(id.0).is_some_and(|t| t.is_constant());
+    let number = |id: &mut TensorId| *id = map.get(id).copied().unwrap_or(*id);
+    node.inputs_mut().iter_mut().flatten().for_each(number);
+    node.outputs_mut().iter_mut().for_each(number);
+    let constant = |id: &TensorId| subgraph.tensors().get(id.0).is_some_and(|t| t.is_constant());
     let mut inputs: Vec<TensorId> =
-        node.inputs.iter().flatten().copied().filter(|id| !constant(id)).collect();
+        node.inputs().iter().flatten().copied().filter(|id| !constant(id)).collect();
     inputs.sort_unstable();
     inputs.dedup();
-    subgraph.inputs = inputs;
-    let outputs = node.outputs.iter().zip(read).filter(|(_, read)| *read);
-    subgraph.outputs = outputs.map(|(id, _)| *id).collect();
-    subgraph.nodes = vec![node];
-    // The other subgraphs keep their numbers; those that it does not call may be anything.
-    let mut reached = vec![false; model.subgraphs.len()];
+    *subgraph.inputs_mut() = inputs;
+    let outputs = node.outputs().iter().zip(read).filter(|(_, read)| *read);
+    *subgraph.outputs_mut() = outputs.map(|(id, _)| *id).collect();
+    *subgraph.nodes_mut() = vec![node];
+    // The other subgraphs keep their numbers. Those that are not called are not compared.
+    let mut reached = vec![false; model.subgraphs().len()];
     let mut open: Vec<usize> = call.body.into_iter().collect();
     while let Some(i) = open.pop() {
         if let Some(slot) = reached.get_mut(i).filter(|slot| !**slot) {
             *slot = true;
-            open.extend(model.subgraphs.get(i).into_iter().flat_map(|g| &g.nodes).flat_map(Node::callees));
+            open.extend(model.subgraphs().get(i).into_iter().flat_map(|g| g.nodes()).flat_map(Node::callees));
         }
     }
-    let others = model.subgraphs.iter().zip(&reached).skip(1);
+    let others = model.subgraphs().iter().zip(&reached).skip(1);
     let mut subgraphs = vec![subgraph];
     subgraphs.extend(others.map(|(g, reached)| if *reached { g.clone() } else { Subgraph::default() }));
-    let mut base = model.clone();
-    base.signatures.clear();
-    Ok(Some(base.with_subgraphs(None, subgraphs)?))
+    let mut draft = model.draft_with(subgraphs);
+    draft.signatures.clear();
+    Ok(Some(draft.verify()?))
 }

@@ -1,34 +1,25 @@
-//! The passes, in their order.
+//! The passes, in order.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result};
-use delegraph_core::graph::{Model, NodeId, Subgraph};
+use delegraph_core::graph::{Model, Subgraph};
 use delegraph_core::{Composite, OpResolver};
+use delegraph_delegate_api::plugin::FusionLibrary;
 
-use super::composite::{Call, CompositeFusion, Outcome, try_apart};
-use super::inline::{Inlined, Inliner};
+use super::composite::{Call, CompositeFusion, Outcome, invalid, try_apart};
 use super::known::Known;
+use super::library::{LibraryPass, Rewritten};
+use super::pattern::PatternFusion;
 use super::report::{Change, FusionReport, Left, Size};
 use super::rewriter::Rewriter;
 use super::store::Store;
 use super::{clean::clean, composites, fold, patterns, variables};
-use crate::resolvers::BuiltinOpResolver;
+use crate::BuiltinOpResolver;
+use crate::runtime::{Bounds, Inlined, Inliner, ResourceLimits};
 
-/// Replaces a pattern of nodes by fewer: a plug-in of a [`Pipeline`].
-pub trait PatternFusion: Send + Sync {
-    /// Its name, for reports and for [`Pipeline::skip`].
-    fn name(&self) -> &str;
-
-    /// Rewrites what ends in `node`, if that is its pattern; returns whether it did. It is asked about every node again
-    /// until nothing changes, so it must not rewrite what it made.
-    ///
-    /// # Errors
-    /// Where the pattern is there, but damaged. The whole pipeline ends with it.
-    fn rewrite(&self, graph: &mut Rewriter<'_>, node: NodeId) -> Result<bool>;
-}
-
-/// No graph needs more rounds; a plug-in that undoes what another does would.
+/// Maximum number of rounds. Graphs need fewer; only extensions that undo each other reach it.
 const ROUNDS: usize = 12;
 
 /// Passes over a model. See [the module](super).
@@ -36,19 +27,24 @@ const ROUNDS: usize = 12;
 pub struct Pipeline {
     composites: Vec<Arc<dyn CompositeFusion>>,
     patterns: Vec<Arc<dyn PatternFusion>>,
+    /// Fusions of libraries.
+    composite_passes: Vec<LibraryPass>,
+    pattern_passes: Vec<LibraryPass>,
     skipped: Vec<String>,
     allow_custom: bool,
     keep_composites: bool,
     stateful: bool,
     hybrid: bool,
+    limits: ResourceLimits,
 }
 
-/// What a [`Pipeline`] made of a model.
+/// The result of a [`Pipeline`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Fused {
     /// The model.
     pub model: Model,
-    /// What was done to it.
+    /// The changes.
     pub report: FusionReport,
 }
 
@@ -59,48 +55,80 @@ impl Default for Pipeline {
 }
 
 impl Pipeline {
-    /// All passes and fusions that there are, without custom ops: LiteRT runs what it ran before.
+    /// Creates a pipeline with all passes and fusions except those that produce custom ops, so that LiteRT can run the
+    /// result.
     pub fn new() -> Self {
         Pipeline { composites: composites::all(), patterns: patterns::all(), ..Self::empty() }
     }
 
-    /// The passes without any fusions, for those that [`Pipeline::composite`] and [`Pipeline::pattern`] add.
+    /// Creates a pipeline with the passes but without fusions, for those that [`Pipeline::composite`] and
+    /// [`Pipeline::pattern`] add.
     pub fn empty() -> Self {
         Pipeline {
             composites: Vec::new(),
             patterns: Vec::new(),
+            composite_passes: Vec::new(),
+            pattern_passes: Vec::new(),
             skipped: Vec::new(),
             allow_custom: false,
             keep_composites: false,
             stateful: false,
             hybrid: false,
+            limits: ResourceLimits::default(),
         }
     }
 
-    /// Adds a fusion of marked composites. One of the same name that is there already is asked after it.
+    /// Limits what the passes may use, and what the models that they make may need in order to be prepared.
+    #[must_use]
+    pub fn limits(mut self, limits: ResourceLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Adds a fusion of marked composites. Existing fusions of the same name are tried after it.
     #[must_use]
     pub fn composite(mut self, fusion: impl CompositeFusion + 'static) -> Self {
         self.composites.insert(0, Arc::new(fusion));
         self
     }
 
-    /// Adds a fusion of patterns, before those that are there.
+    /// Adds a fusion of patterns, which is tried before existing ones.
     #[must_use]
     pub fn pattern(mut self, fusion: impl PatternFusion + 'static) -> Self {
         self.patterns.insert(0, Arc::new(fusion));
         self
     }
 
-    /// Leaves out a pass or a fusion: `composites`, `freeze-variables`, `inline`, `fold-constants`, `patterns`, `restamp`,
-    /// or the name of a composite or a pattern.
+    /// Adds the fusions of a library, before those that are there.
+    #[must_use]
+    pub fn library(mut self, library: &FusionLibrary) -> Self {
+        self.composite_passes.splice(0..0, LibraryPass::of(library, true));
+        self.pattern_passes.splice(0..0, LibraryPass::of(library, false));
+        self
+    }
+
+    /// As [`Pipeline::composite`].
+    pub(super) fn composite_arc(mut self, fusion: Arc<dyn CompositeFusion>) -> Self {
+        self.composites.insert(0, fusion);
+        self
+    }
+
+    /// As [`Pipeline::pattern`].
+    pub(super) fn pattern_arc(mut self, fusion: Arc<dyn PatternFusion>) -> Self {
+        self.patterns.insert(0, fusion);
+        self
+    }
+
+    /// Disables a pass or a fusion: `composites`, `freeze-variables`, `inline`, `fold-constants`, `patterns`,
+    /// `restamp`, or the name of a composite or a pattern.
     #[must_use]
     pub fn skip(mut self, name: &str) -> Self {
         self.skipped.push(name.to_owned());
         self
     }
 
-    /// Also fuses into custom ops of this project where there is no builtin op, such as layer normalization. Delegraph has
-    /// kernels for them; other runtimes do not load such a file.
+    /// Also fuses into custom ops of this project if there is no builtin op, such as layer normalization. Delegraph has
+    /// kernels for them; other runtimes cannot load such a file.
     #[must_use]
     pub fn allow_custom(mut self) -> Self {
         if !std::mem::replace(&mut self.allow_custom, true) {
@@ -110,24 +138,24 @@ impl Pipeline {
         self
     }
 
-    /// Leaves composites that no fusion takes as they are, for delegates that know them, instead of inlining their bodies.
+    /// Keeps composites that no fusion replaces, for delegates that support them, instead of inlining their bodies.
     #[must_use]
     pub fn keep_composites(mut self) -> Self {
         self.keep_composites = true;
         self
     }
 
-    /// Puts fused recurrent ops into the graph itself. Their state then lasts from one invocation to the next until it is
-    /// reset, as it does in files of TensorFlow's converter. Otherwise such an op is the body of its composite, whose
-    /// state begins anew in every call, as that of the ops did which it takes the place of.
+    /// Adds fused recurrent ops to the graph itself. Their state then persists between invocations until it is reset,
+    /// as in files of TensorFlow's converter. Otherwise such an op is the body of its composite, whose state is reset
+    /// in every call, like that of the ops that it replaces.
     #[must_use]
     pub fn stateful(mut self) -> Self {
         self.stateful = true;
         self
     }
 
-    /// Also fuses recurrent layers of int8 weights, into ops that multiply in integers: what they get is quantized on the
-    /// fly, so that results differ by more than rounding.
+    /// Also fuses recurrent layers with int8 weights, into ops that multiply integers. Their activations are quantized
+    /// at run time, so results differ by more than rounding.
     #[must_use]
     pub fn allow_hybrid(mut self) -> Self {
         if !std::mem::replace(&mut self.hybrid, true) {
@@ -136,35 +164,38 @@ impl Pipeline {
         self
     }
 
-    /// How much further than [`Difference::allowed`](super::Difference::allowed) results may be off with what is allowed.
+    /// Returns the factor by which differences may exceed [`Difference::allowed`](super::Difference::allowed) with the
+    /// enabled fusions.
     pub fn tolerance(&self) -> f64 {
         if self.hybrid { composites::HYBRID } else { 1.0 }
     }
 
-    /// The names of all passes and fusions, in order.
+    /// Returns the names of all passes and fusions, in order.
     pub fn names(&self) -> Vec<String> {
         let mut names = vec!["composites".to_owned()];
+        names.extend(self.composite_passes.iter().map(|pass| pass.fusion.name.clone()));
         names.extend(self.composites.iter().map(|f| f.name().to_owned()));
         names.extend(["freeze-variables", "inline", "fold-constants", "patterns"].map(str::to_owned));
+        names.extend(self.pattern_passes.iter().map(|pass| pass.fusion.name.clone()));
         names.extend(self.patterns.iter().map(|f| f.name().to_owned()));
         names.push("restamp".to_owned());
         names
     }
 
-    /// Rewrites `model`. The model itself stays what it is.
+    /// Rewrites a copy of `model`.
     ///
     /// # Errors
-    /// A composite whose operands or attributes are not what its name promises; what preparing the model would fail with;
-    /// a plug-in that made something that is no model, with its name.
+    /// If operands or attributes of a composite differ from what its name implies; the errors of preparing the model;
+    /// if an extension produces an invalid model, with its name.
     pub fn run(&self, model: &Model) -> Result<Fused> {
         let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
         self.run_keeping(&Arc::new(model.clone()), &resolver, &|_| false)
     }
 
-    /// As [`Pipeline::run`], with these kernels, and without touching composites of which `keep` says so.
+    /// As [`Pipeline::run`], with these kernels, and without changing composites for which `keep` is true.
     ///
     /// # Errors
-    /// As for [`Pipeline::run`].
+    /// As [`Pipeline::run`].
     pub fn run_keeping(
         &self,
         model: &Arc<Model>,
@@ -172,10 +203,11 @@ impl Pipeline {
         keep: &dyn Fn(&Composite<'_>) -> bool,
     ) -> Result<Fused> {
         let report = FusionReport { before: Size::of(model), ..Default::default() };
-        let known = Known::of(model, resolver, false)?;
+        let known = Known::of(model, resolver, false, &self.limits)?;
         let mut run = Run { pipeline: self, resolver, model: model.clone(), known, report };
         if self.runs("composites") {
-            run.composites(keep)?;
+            run.composite_passes(keep)?;
+            run.composites(keep, Proof::Apart)?;
         }
         if self.runs("freeze-variables") {
             run.freeze()?;
@@ -198,12 +230,35 @@ impl Pipeline {
         Ok(Fused { model, report })
     }
 
+    /// Runs the fusions alone, for a library: the application compares the results.
+    ///
+    /// # Errors
+    /// As for [`Pipeline::run`].
+    pub(super) fn run_alone(&self, model: Model) -> Result<(Model, FusionReport)> {
+        let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
+        let model = Arc::new(model);
+        let known = Known::of(&model, &resolver, false, &self.limits)?;
+        let report = FusionReport::default();
+        let mut run = Run { pipeline: self, resolver: &resolver, model, known, report };
+        run.composites(&|_| false, Proof::ByApplication)?;
+        run.patterns()?;
+        let Run { model, report, .. } = run;
+        Ok((Arc::unwrap_or_clone(model), report))
+    }
+
     fn runs(&self, name: &str) -> bool {
         !self.skipped.iter().any(|skipped| skipped == name)
     }
 }
 
-/// A pipeline on its way.
+/// Whether a composite is replaced in a model of its own first, and both are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    Apart,
+    ByApplication,
+}
+
+/// A running pipeline.
 struct Run<'p> {
     pipeline: &'p Pipeline,
     resolver: &'p Arc<dyn OpResolver>,
@@ -213,31 +268,32 @@ struct Run<'p> {
 }
 
 impl Run<'_> {
-    /// Goes on with other subgraphs, after removing what nobody needs, and checking and inferring all.
+    /// Continues with other subgraphs, after removing unused nodes and tensors, verifying and inferring.
     fn accept(&mut self, pass: &str, store: Store, mut subgraphs: Vec<Subgraph>) -> Result<()> {
         let joined = store.joined(&self.model);
         subgraphs.extend(store.subgraphs);
-        let (base, subgraphs) = clean(&self.model, subgraphs);
-        self.verify(pass, base.with_subgraphs(joined, subgraphs))
+        let mut draft = clean(&self.model, subgraphs);
+        if let Some(joined) = joined {
+            draft.bytes = joined;
+        }
+        self.verify(pass, draft.verify())
     }
 
     fn verify(&mut self, pass: &str, model: Result<Model>) -> Result<()> {
         let checked = model.and_then(|model| {
             let model = Arc::new(model);
-            Ok((Known::of(&model, self.resolver, false)?, model))
+            Ok((Known::of(&model, self.resolver, false, &self.pipeline.limits)?, model))
         });
-        let (known, model) = checked.map_err(|e| {
-            Error::State(format!("the pass \"{pass}\" made a model that cannot be prepared: {e}"))
-        })?;
+        let (known, model) = checked.map_err(|e| invalid(pass, e))?;
         (self.model, self.known) = (model, known);
         Ok(())
     }
 
-    fn composites(&mut self, keep: &dyn Fn(&Composite<'_>) -> bool) -> Result<()> {
+    fn composites(&mut self, keep: &dyn Fn(&Composite<'_>) -> bool, proof: Proof) -> Result<()> {
         let model = self.model.clone();
         let mut store = Store::new(&model);
-        let (mut subgraphs, mut changed) = (Vec::new(), false);
-        for index in 0..model.subgraphs.len() {
+        let (mut subgraphs, mut fused) = (Vec::new(), BTreeSet::new());
+        for index in 0..model.subgraphs().len() {
             let mut graph = Rewriter::new(&model, index, &self.known, &mut store);
             for id in graph.nodes() {
                 let Some(call) = Call::of(&graph, id) else { continue };
@@ -254,18 +310,26 @@ impl Run<'_> {
                 for fusion in self.pipeline.composites.iter().filter(|f| f.name() == call.name) {
                     let at = |e: Error| e.at(model.locate(index, id));
                     fusion.verify_signature(&call, &graph).map_err(at)?;
-                    let outcome = match try_apart(&**fusion, &call, &graph, self.resolver).map_err(at)? {
+                    let limits = &self.pipeline.limits;
+                    let tried = match proof {
+                        Proof::Apart => {
+                            try_apart(&**fusion, &call, &graph, self.resolver, limits).map_err(at)?
+                        }
+                        Proof::ByApplication => Outcome::Fused,
+                    };
+                    let outcome = match tried {
                         Outcome::Fused => fusion.rewrite(&call, &mut graph).map_err(at)?,
                         left => left,
                     };
-                    let tensor = call.node.outputs.first().and_then(|t| graph.tensor(*t));
-                    let tensor = tensor.map_or_else(String::new, |t| t.name.to_string());
+                    let tensor = call.node.outputs().first().and_then(|t| graph.tensor(*t));
+                    let tensor = tensor.map_or_else(String::new, |t| t.name().to_string());
                     match outcome {
                         Outcome::Fused => {
                             let (from, to) = graph.taken();
                             let pass = call.name.clone();
                             self.report.changes.push(Change { pass, subgraph: index, tensor, from, to });
-                            (changed, reason) = (true, None);
+                            fused.insert(call.name.clone());
+                            reason = None;
                             break;
                         }
                         Outcome::Left(why) => {
@@ -278,7 +342,11 @@ impl Run<'_> {
             }
             subgraphs.push(graph.finish());
         }
-        if changed { self.accept("composites", store, subgraphs) } else { Ok(()) }
+        if fused.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = fused.into_iter().collect();
+        self.accept(&names.join(", "), store, subgraphs)
     }
 
     fn freeze(&mut self) -> Result<()> {
@@ -291,19 +359,21 @@ impl Run<'_> {
 
     fn inline(&mut self, keep: &dyn Fn(&Composite<'_>) -> bool) -> Result<()> {
         let model = self.model.clone();
-        // A body with state that is one op is what a recurrent fusion left: its state begins anew in every call.
+        // A stateful body of one op is the result of a recurrent fusion: its state is reset in every call.
         let fused = |c: &Composite<'_>| {
-            let body = c.body.and_then(|body| model.subgraphs.get(body));
-            body.is_some_and(|g| g.nodes.len() == 1 && g.tensors.iter().any(|t| t.is_variable))
+            let body = c.body.and_then(|body| model.subgraphs().get(body));
+            body.is_some_and(|g| g.nodes().len() == 1 && g.tensors().iter().any(|t| t.is_variable()))
         };
         let (stateful, keeps) = (self.pipeline.stateful, self.pipeline.keep_composites);
         let plain = |c: &Composite<'_>, _| !keeps && !keep(c) && self.pipeline.runs(c.name) && !fused(c);
         let recurrent = |c: &Composite<'_>, _| stateful && !keep(c) && fused(c);
         let mut names = Vec::new();
         let mut inlined: Option<Model> = None;
+        let limits = &self.pipeline.limits;
+        let bounds = Bounds { nodes: limits.inlined_nodes, earlier: 0, bytes: limits.memory };
         let passes = [
-            Inliner { composite: &plain, functions: true, state: false },
-            Inliner { composite: &recurrent, functions: false, state: true },
+            Inliner { composite: &plain, functions: true, state: false, bounds },
+            Inliner { composite: &recurrent, functions: false, state: true, bounds },
         ];
         for inliner in passes {
             let result = inliner.run(inlined.as_ref().unwrap_or(&model))?;
@@ -313,18 +383,17 @@ impl Run<'_> {
             }
         }
         let Some(inlined) = inlined else { return Ok(()) };
-        let (base, subgraphs) = clean(&model, inlined.subgraphs);
-        self.verify("inline", base.with_subgraphs(None, subgraphs))?;
+        self.verify("inline", clean(&model, inlined.into_draft().subgraphs).verify())?;
         self.note("inline", names, vec!["their bodies".into()]);
         Ok(())
     }
 
     fn fold(&mut self) -> Result<()> {
         let model = self.model.clone();
-        let known = Known::of(&model, self.resolver, true)?;
+        let known = Known::of(&model, self.resolver, true, &self.pipeline.limits)?;
         let mut store = Store::new(&model);
         let (mut subgraphs, mut changes) = (Vec::new(), Vec::new());
-        for index in 0..model.subgraphs.len() {
+        for index in 0..model.subgraphs().len() {
             let mut graph = Rewriter::new(&model, index, &known, &mut store);
             changes.extend(fold::fold(&model, &known, index, &mut graph));
             subgraphs.push(graph.finish());
@@ -339,6 +408,9 @@ impl Run<'_> {
     fn patterns(&mut self) -> Result<()> {
         for _ in 0..ROUNDS {
             let mut changed = false;
+            for pass in &self.pipeline.pattern_passes {
+                changed |= self.library(pass)?;
+            }
             for pattern in &self.pipeline.patterns {
                 if self.pipeline.runs(pattern.name()) {
                     changed |= self.pattern(&**pattern)?;
@@ -351,18 +423,50 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Runs the fusions of composites that libraries have, for names whose composites are not kept.
+    fn composite_passes(&mut self, keep: &dyn Fn(&Composite<'_>) -> bool) -> Result<()> {
+        for pass in &self.pipeline.composite_passes {
+            let model = self.model.clone();
+            let nodes = model.subgraphs().iter().flat_map(|g| g.nodes());
+            let mut own =
+                nodes.filter_map(|n| Composite::of(&model, n)).filter(|c| c.name == pass.fusion.name);
+            let first = own.next();
+            if first.is_some_and(|first| !keep(&first)) && !own.any(|c| keep(&c)) {
+                self.library(pass)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a fusion of a library; returns whether it changed the model.
+    fn library(&mut self, pass: &LibraryPass) -> Result<bool> {
+        if !self.pipeline.runs(&pass.fusion.name) {
+            return Ok(false);
+        }
+        let Rewritten { model, changes, left } =
+            pass.run(&self.model, self.resolver, &self.pipeline.limits)?;
+        // A later round finds the same.
+        let new: Vec<Left> = left.into_iter().filter(|left| !self.report.left.contains(left)).collect();
+        self.report.left.extend(new);
+        let Some(model) = model else { return Ok(false) };
+        self.verify(&pass.fusion.name, Ok(model))?;
+        self.report.changes.extend(changes);
+        Ok(true)
+    }
+
     fn pattern(&mut self, pattern: &dyn PatternFusion) -> Result<bool> {
         let model = self.model.clone();
         let mut store = Store::new(&model);
         let (mut subgraphs, mut changes) = (Vec::new(), Vec::new());
-        for index in 0..model.subgraphs.len() {
+        for index in 0..model.subgraphs().len() {
             let mut graph = Rewriter::new(&model, index, &self.known, &mut store);
             for id in graph.nodes() {
-                let output = graph.node(id).and_then(|n| n.outputs.first()).copied();
+                let output = graph.node(id).and_then(|n| n.outputs().first()).copied();
                 if pattern.rewrite(&mut graph, id)? {
                     let (from, to) = graph.taken();
-                    let tensor =
-                        output.and_then(|t| graph.tensor(t)).map_or_else(String::new, |t| t.name.to_string());
+                    let tensor = output
+                        .and_then(|t| graph.tensor(t))
+                        .map_or_else(String::new, |t| t.name().to_string());
                     changes.push(Change {
                         pass: pattern.name().to_owned(),
                         subgraph: index,

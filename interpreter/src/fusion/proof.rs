@@ -1,75 +1,102 @@
-//! Whether two models do the same: both run on the same random inputs.
+//! Comparison of two models, which run on the same random inputs.
 
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result};
 use delegraph_core::kernel::RuntimeTensor;
-use delegraph_core::{Model, OpResolver, TensorType};
+use delegraph_core::{BuiltinOp, Model, OpResolver, TensorType};
 
-use crate::interpreter::Interpreter;
-use crate::seeded::{SplitMix64, fill};
+use crate::random::Random;
+use crate::runtime::{Interpreter, ResourceLimits};
 
-/// How far an output is from what it was, at most.
+/// The largest difference of an output between two models.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Difference {
     /// The output's name.
     pub output: String,
-    /// The greatest difference: of real values, or of quantized ones in steps.
+    /// The largest difference, in real values or, for quantized outputs, in steps.
     pub greatest: f64,
-    /// What is allowed: for floats `1e-5 + 1e-4 · max|value|` (float16: `5e-3 · max|value|`), for quantized values one
-    /// step, for all others nothing.
+    /// The allowed difference: for floats `1e-5 + 1e-4 · max|value|` (float16: `5e-3 · max|value|`), for quantized
+    /// values one step, otherwise 0.
     pub allowed: f64,
 }
 
 impl Difference {
-    /// Whether it is within what is allowed.
+    /// Returns whether the difference is allowed.
     pub fn is_fine(&self) -> bool {
         self.within(1.0)
     }
 
-    /// Whether it is within `times` as much as is allowed.
+    /// Returns whether the difference is at most `times` the allowed one.
     pub fn within(&self, times: f64) -> bool {
         self.greatest <= self.allowed * times
     }
 }
 
-/// Runs both models `samples` times, each time on other inputs; state goes on from one to the next. Per output, the
-/// greatest difference.
+/// Runs both models on `samples` random inputs. Each sample begins with the state of a new interpreter. Where the fused
+/// model has no lasting state that the original does not have, a sample is two invocations, so that the state
+/// that lasts between them is compared. Returns the greatest difference per output.
 ///
 /// # Errors
-/// Where one of the models does not run, or they do not have the same inputs and outputs.
+/// Where the original does not run; [`Error::State`] where the fused model does not, or they do not have the same inputs
+/// and outputs.
 pub fn compare(
     original: &Arc<Model>,
     fused: &Arc<Model>,
     resolver: &Arc<dyn OpResolver>,
     samples: usize,
 ) -> Result<Vec<Difference>> {
-    let build =
-        |model: &Arc<Model>| Interpreter::builder_with(model.clone(), Shared(resolver.clone())).build();
-    let (mut a, mut b) = (build(original)?, build(fused)?);
+    compare_within(original, fused, resolver, samples, ResourceLimits::default())
+}
+
+/// As [`compare`]. Both models together keep to `limits`.
+///
+/// # Errors
+/// As [`compare`]; [`Error::LimitExceeded`].
+pub fn compare_within(
+    original: &Arc<Model>,
+    fused: &Arc<Model>,
+    resolver: &Arc<dyn OpResolver>,
+    samples: usize,
+    mut limits: ResourceLimits,
+) -> Result<Vec<Difference>> {
+    // Each has its own interpreter.
+    limits.memory /= 2;
+    let build = |model: &Arc<Model>| {
+        Interpreter::builder_with(model.clone(), Shared(resolver.clone())).limits(limits.clone()).build()
+    };
+    let (mut a, mut b) = (build(original)?, build(fused).map_err(of_fused)?);
+    let (before, after) = (lasting_state(original), lasting_state(fused));
+    let invocations = if before > 0 && after <= before { 2 } else { 1 };
     if (a.input_count(), a.output_count()) != (b.input_count(), b.output_count()) {
         return Err(Error::State("the models do not have the same inputs and outputs".into()));
     }
     let mut differences: Vec<Difference> = Vec::new();
-    for sample in 0..samples {
+    for sample in 0..samples.saturating_mul(invocations) {
+        if sample % invocations == 0 {
+            a.reset_variables()?;
+            b.reset_variables()?;
+        }
         for i in 0..a.input_count() {
             let ty = a.input_tensor(i)?.ty;
             let bytes = match ty {
                 TensorType::String => a.input_tensor(i)?.bytes().to_vec(),
                 _ => {
                     let bytes = a.input_bytes_mut(i)?;
-                    fill(ty, bytes, &mut SplitMix64::new(sample as u64, i, sample));
+                    let stream = (i as u64).wrapping_mul(1_000_003).wrapping_add(sample as u64);
+                    fill(ty, bytes, &mut Random::new(sample as u64, stream));
                     bytes.to_vec()
                 }
             };
             if b.input_tensor(i)?.shape != a.input_tensor(i)?.shape {
                 let shape = a.input_tensor(i)?.shape.clone();
-                b.resize_input(i, &shape)?;
+                b.resize_input(i, &shape).map_err(of_fused)?;
             }
-            b.set_input_bytes(i, &bytes)?;
+            b.set_input_bytes(i, &bytes).map_err(of_fused)?;
         }
         a.invoke()?;
-        b.invoke()?;
+        b.invoke().map_err(of_fused)?;
         for i in 0..a.output_count() {
             let found = difference(a.output_tensor(i)?, b.output_tensor(i)?);
             match differences.get_mut(i) {
@@ -84,6 +111,47 @@ pub fn compare(
     Ok(differences)
 }
 
+/// Returns the error of a fused model: the cause is the fusion, not the file.
+fn of_fused(error: Error) -> Error {
+    if error.is_interruption() {
+        return error;
+    }
+    Error::State(format!("the rewritten model cannot be run: {}", error.chain()))
+}
+
+/// Returns the number of variables whose values last from one invocation of the first subgraph to the next. Those of other
+/// subgraphs begin again in every call.
+fn lasting_state(model: &Model) -> usize {
+    let variables =
+        model.subgraphs().first().map_or(0, |g| g.tensors().iter().filter(|t| t.is_variable()).count());
+    let nodes = model.subgraphs().iter().flat_map(|g| g.nodes());
+    variables + nodes.filter(|n| n.op().builtin() == Some(BuiltinOp::VAR_HANDLE)).count()
+}
+
+/// Fills the bytes of a tensor: floats uniform in [-1, 1), 8- and 16-bit integers over their range, wider integers from
+/// 0 to 3 (they are often indices), booleans with equal probability. Strings remain empty.
+fn fill(ty: TensorType, bytes: &mut [u8], random: &mut Random) {
+    fn each<const N: usize>(bytes: &mut [u8], mut next: impl FnMut() -> [u8; N]) {
+        bytes.as_chunks_mut::<N>().0.iter_mut().for_each(|chunk| *chunk = next());
+    }
+    match ty {
+        TensorType::String => {}
+        TensorType::Float32 | TensorType::Complex64 => each(bytes, || random.draw_f32().to_le_bytes()),
+        TensorType::Float64 | TensorType::Complex128 => {
+            each(bytes, || f64::from(random.draw_f32()).to_le_bytes())
+        }
+        TensorType::Float16 => each(bytes, || half::f16::from_f32(random.draw_f32()).to_le_bytes()),
+        TensorType::BFloat16 => each(bytes, || half::bf16::from_f32(random.draw_f32()).to_le_bytes()),
+        TensorType::Int32 | TensorType::UInt32 => each(bytes, || ((random.draw() % 4) as u32).to_le_bytes()),
+        TensorType::Int64 | TensorType::UInt64 => each(bytes, || (random.draw() % 4).to_le_bytes()),
+        TensorType::Int16 | TensorType::UInt16 => {
+            each(bytes, || ((random.draw() >> 48) as u16).to_le_bytes())
+        }
+        TensorType::Bool => each(bytes, || [(random.draw() >> 63) as u8]),
+        _ => each(bytes, || [(random.draw() >> 56) as u8]),
+    }
+}
+
 fn difference(a: &RuntimeTensor, b: &RuntimeTensor) -> Difference {
     let output = a.name.to_string();
     if (a.ty, &a.shape) != (b.ty, &b.shape) {
@@ -95,7 +163,7 @@ fn difference(a: &RuntimeTensor, b: &RuntimeTensor) -> Difference {
     };
     let mut greatest = 0f64;
     for (&x, &y) in a_values.iter().zip(&b_values) {
-        // Both infinite, or both no number, is the same.
+        // Equal infinities, and two NaNs, are equal.
         let distance = if x == y || (x.is_nan() && y.is_nan()) { 0.0 } else { (x - y).abs() };
         greatest = greatest.max(if distance.is_nan() { f64::INFINITY } else { distance });
     }

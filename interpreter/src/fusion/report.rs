@@ -1,61 +1,63 @@
-//! What a pipeline did to a model.
+//! The report of a pipeline.
 
-use delegraph_core::graph::{Model, Subgraph};
-use delegraph_core::ops;
+use delegraph_core::graph::{Model, Subgraph, cost};
 use delegraph_core::writer::Restamped;
 use delegraph_core::{Composite, Node, Op};
+use delegraph_kernels::custom::names;
 
-use super::composites::names;
-
-/// What a pipeline did to a model.
+/// The report of a pipeline.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct FusionReport {
-    /// Every rewriting, in order.
+    /// All rewritings, in order.
     pub changes: Vec<Change>,
-    /// Composites that a fusion has the name of, and why it left them.
+    /// Composites that a fusion by name left unchanged, with reasons.
     pub left: Vec<Left>,
-    /// The model before and after.
+    /// The size before the rewriting.
     pub before: Size,
-    /// See `before`.
+    /// The size after the rewriting.
     pub after: Size,
-    /// Which ops have other versions.
+    /// The ops with changed versions.
     pub versions: Restamped,
 }
 
 /// One rewriting.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Change {
     /// The pass, or the fusion.
     pub pass: String,
-    /// Which subgraph, in the numbers of that pass.
+    /// The index of the subgraph, in the numbering of that pass.
     pub subgraph: usize,
-    /// The tensor that it was about: what the last of the nodes computes.
+    /// The output of the last node of the rewriting.
     pub tensor: String,
-    /// The ops that are gone.
+    /// The removed ops.
     pub from: Vec<String>,
-    /// The ops that took their place.
+    /// The ops that replace them.
     pub to: Vec<String>,
 }
 
 /// A composite that was left as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Left {
-    /// The operation that it stands for.
+    /// The name of the operation.
     pub composite: String,
-    /// Which subgraph.
+    /// The index of the subgraph.
     pub subgraph: usize,
-    /// What its first output is called.
+    /// The name of the first output.
     pub tensor: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// How much there is to a model.
+/// The size of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Size {
-    /// Nodes of the first subgraph, and of all that it calls.
+    /// Nodes of the first subgraph and of all subgraphs that it calls.
     pub nodes: usize,
-    /// What one run of them takes, with the shapes that the file declares. Bodies of loops count once.
+    /// Multiply-adds of one run, with the shapes that the file declares. Bodies of loops count once.
     pub multiply_adds: u64,
 }
 
@@ -63,15 +65,15 @@ impl Size {
     pub(super) fn of(model: &Model) -> Self {
         let mut size = Size::default();
         let mut open: Vec<usize> = vec![0];
-        let mut seen = vec![false; model.subgraphs.len()];
+        let mut seen = vec![false; model.subgraphs().len()];
         while let Some(index) = open.pop() {
-            let Some(subgraph) = model.subgraphs.get(index) else { continue };
-            // A body that several nodes call counts for each; loops cannot be there, the loader refuses them.
+            let Some(subgraph) = model.subgraphs().get(index) else { continue };
+            // A body counts once per calling node. Recursion is not possible: the loader rejects it.
             let first = !std::mem::replace(&mut seen[index], true);
-            size.nodes += if first { subgraph.nodes.len() } else { 0 };
-            for node in &subgraph.nodes {
+            size.nodes += if first { subgraph.nodes().len() } else { 0 };
+            for node in subgraph.nodes() {
                 let own = own_multiply_adds(subgraph, node);
-                let own = own.unwrap_or_else(|| ops::cost(subgraph, node).multiply_adds);
+                let own = own.unwrap_or_else(|| cost(subgraph, node).multiply_adds);
                 size.multiply_adds = size.multiply_adds.saturating_add(own);
                 if first {
                     open.extend(node.callees());
@@ -82,26 +84,26 @@ impl Size {
     }
 }
 
-/// What the custom ops of this project take, which no definition says.
+/// Returns the cost of the custom ops of this project, which have no definition.
 fn own_multiply_adds(subgraph: &Subgraph, node: &Node) -> Option<u64> {
-    let Op::Custom(name) = &node.op else { return None };
-    let shape = |i: usize| node.input(i).and_then(|id| subgraph.tensors.get(id.0)).map(|t| &t.shape);
+    let Op::Custom(name) = node.op() else { return None };
+    let shape = |i: usize| node.input(i).and_then(|id| subgraph.tensors().get(id.0)).map(|t| t.shape());
     let elements = |i: usize| shape(i).map(|s| s.elements() as u64);
     let each = match &**name {
         // Mean, variance, and two products with a sum.
         names::LAYER_NORM | names::GROUP_NORM => 4,
         names::RMS_NORM => 3,
-        // Every element of a query meets one of each key, and each key's score one of a value.
+        // Every element of a query is multiplied with one of each key, and each score with one of a value.
         names::ATTENTION => (shape(1)?.get(1).copied()? as u64).saturating_mul(2),
         _ => return None,
     };
     Some(elements(0)?.saturating_mul(each))
 }
 
-/// The name of a node's op, or of the composite that it is.
+/// Returns the name of a node's op, or of the composite that the node represents.
 pub(super) fn name_of(model: &Model, node: &Node) -> String {
     match Composite::with_body(model, node) {
         Some(composite) => format!("composite \"{}\"", composite.name),
-        None => node.op.to_string(),
+        None => node.op().to_string(),
     }
 }

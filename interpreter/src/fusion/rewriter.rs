@@ -1,4 +1,4 @@
-//! One subgraph while it is rewritten.
+//! Rewriting of one subgraph.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use super::known::Known;
 use super::report::name_of;
 use super::store::Store;
 
-/// A subgraph that a fusion rewrites: nodes and tensors by number, who computes and who reads a tensor, shapes, and
+/// A subgraph that a fusion rewrites: nodes and tensors by number, producer and consumers of each tensor, shapes, and
 /// constants.
 ///
-/// Numbers of nodes and tensors stay what they are while a pass goes on; what nobody needs any more is removed after it.
-/// New nodes take the place of one that is there, and are brought into an order in which they can run.
+/// Numbers of nodes and tensors do not change during a pass; unused ones are removed after it. A new node replaces an
+/// existing one. After the pass, the nodes are sorted into an order of execution.
 pub struct Rewriter<'m> {
     model: &'m Model,
     subgraph: Subgraph,
     nodes: Vec<Option<Node>>,
-    /// Where in the order each node goes.
+    /// The position of each node in the order.
     places: Vec<usize>,
     producers: Vec<Option<NodeId>>,
     readers: Vec<Vec<NodeId>>,
     shapes: Vec<Option<Shape>>,
     store: &'m mut Store,
-    /// Names of ops that are gone, and of those that came, since somebody last asked.
+    /// Names of ops that were removed and added since the last call of `taken`.
     gone: Vec<String>,
     came: Vec<String>,
 }
 
 impl<'m> Rewriter<'m> {
     pub(super) fn new(model: &'m Model, index: usize, known: &Known, store: &'m mut Store) -> Self {
-        let mut subgraph = model.subgraphs.get(index).cloned().unwrap_or_default();
-        let nodes = std::mem::take(&mut subgraph.nodes);
-        let tensors = subgraph.tensors.len();
+        let mut subgraph = model.subgraphs().get(index).cloned().unwrap_or_default();
+        let nodes = std::mem::take(subgraph.nodes_mut());
+        let tensors = subgraph.tensors().len();
         let mut shapes = known.shapes.get(index).cloned().unwrap_or_default();
         shapes.resize(tensors, None);
         let mut this = Rewriter {
@@ -54,74 +54,74 @@ impl<'m> Rewriter<'m> {
         this
     }
 
-    /// The model that the subgraph was in before the pass, for subgraphs that nodes call and for custom options.
+    /// Returns the model before the pass, for called subgraphs and for custom options.
     pub fn model(&self) -> &'m Model {
         self.model
     }
 
-    /// Every node that is there, in the order of the numbers.
+    /// Returns every remaining node, in the order of the numbers.
     pub fn nodes(&self) -> Vec<NodeId> {
         (0..self.nodes.len()).map(NodeId).filter(|&id| self.node(id).is_some()).collect()
     }
 
-    /// The node of this number; `None` where it is gone.
+    /// Returns the node of this number; `None` if it was removed.
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id.0)?.as_ref()
     }
 
-    /// The node of this number, where it is one of the builtin op `op`.
+    /// Returns the node of this number if it is one of the builtin op `op`.
     pub fn node_of(&self, id: NodeId, op: BuiltinOp) -> Option<&Node> {
-        self.node(id).filter(|n| n.op == Op::Builtin(op))
+        self.node(id).filter(|n| *n.op() == Op::Builtin(op))
     }
 
-    /// What the file says of a tensor. There is no tensor of a number that no node and no method gave.
+    /// Returns a tensor as the file describes it; `None` for a number that does not exist.
     pub fn tensor(&self, id: TensorId) -> Option<&Tensor> {
-        self.subgraph.tensors.get(id.0)
+        self.subgraph.tensors().get(id.0)
     }
 
-    /// Its element type.
+    /// Returns the element type of a tensor.
     pub fn ty(&self, id: TensorId) -> Option<TensorType> {
-        self.tensor(id).map(|t| t.ty)
+        self.tensor(id).map(|t| t.ty())
     }
 
-    /// True for float32 without quantization.
+    /// Returns true for float32 without quantization.
     pub fn is_float(&self, id: TensorId) -> bool {
         self.ty(id) == Some(TensorType::Float32)
     }
 
-    /// Its quantization.
+    /// Returns the quantization of a tensor.
     pub fn quantization(&self, id: TensorId) -> Option<&Quantization> {
-        self.tensor(id)?.quantization.as_deref()
+        self.tensor(id)?.quantization()
     }
 
-    /// Its shape, with the inputs' shapes as the file has them; `None` where it depends on data.
+    /// Returns the shape of a tensor, for the input shapes in the file; `None` if it depends on data.
     pub fn shape(&self, id: TensorId) -> Option<&Shape> {
         self.shapes.get(id.0)?.as_ref()
     }
 
-    /// The tensors that the caller fills.
+    /// Returns the tensors that the caller fills.
     pub fn inputs(&self) -> &[TensorId] {
-        &self.subgraph.inputs
+        self.subgraph.inputs()
     }
 
-    /// Whether the caller reads it.
+    /// Returns whether a tensor is an output of the subgraph.
     pub fn is_output(&self, id: TensorId) -> bool {
-        self.subgraph.outputs.contains(&id)
+        self.subgraph.outputs().contains(&id)
     }
 
-    /// The bytes of a constant of the file, or of one that a fusion made; `None` for a sparse one.
+    /// Returns the bytes of a constant of the file, or of a constant that a fusion added; `None` for a sparse one.
     pub fn constant(&self, id: TensorId) -> Option<&[u8]> {
-        let tensor = self.tensor(id).filter(|t| t.sparsity.is_none())?;
-        self.store.get(self.model, tensor.data.clone()?)
+        let tensor = self.tensor(id).filter(|t| t.sparsity().is_none())?;
+        self.store.get(self.model, tensor.data()?)
     }
 
-    /// The elements of a float32 constant.
+    /// Returns the elements of a float32 constant.
     pub fn floats(&self, id: TensorId) -> Option<Vec<f32>> {
         let bytes = self.constant(id).filter(|_| self.is_float(id))?;
         Some(bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect())
     }
 
-    /// The elements of a constant of INT32 or INT64.
+    /// Returns the elements of a constant of INT32 or INT64.
     pub fn integers(&self, id: TensorId) -> Option<Vec<i64>> {
         let bytes = self.constant(id)?;
         match self.ty(id)? {
@@ -135,7 +135,7 @@ impl<'m> Rewriter<'m> {
         }
     }
 
-    /// The value of a float32 constant of one element.
+    /// Returns the value of a float32 constant of one element.
     pub fn scalar(&self, id: TensorId) -> Option<f32> {
         match self.floats(id)?.as_slice() {
             [value] => Some(*value),
@@ -143,34 +143,34 @@ impl<'m> Rewriter<'m> {
         }
     }
 
-    /// The node that computes a tensor.
+    /// Returns the node that computes a tensor.
     pub fn producer(&self, id: TensorId) -> Option<NodeId> {
         self.producers.get(id.0).copied().flatten()
     }
 
-    /// The node that computes a tensor, where it is one of the builtin op `op`.
+    /// Returns the node that computes a tensor if it is one of the builtin op `op`.
     pub fn made_by(&self, id: TensorId, op: BuiltinOp) -> Option<(NodeId, &Node)> {
         let producer = self.producer(id)?;
         Some((producer, self.node_of(producer, op)?))
     }
 
-    /// The nodes that read a tensor; one that reads it twice is there twice.
+    /// Returns the nodes that read a tensor. A node that reads it twice is listed twice.
     pub fn readers(&self, id: TensorId) -> &[NodeId] {
         self.readers.get(id.0).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether nobody but one node reads a tensor, once: then the tensor may go with the node.
+    /// Returns whether a tensor has a single consumer, which reads it once. It may then be removed with this node.
     pub fn is_private(&self, id: TensorId) -> bool {
         self.readers(id).len() == 1 && !self.is_output(id)
     }
 
     /// Adds a tensor for a new node to write.
     pub fn new_tensor(&mut self, tensor: Tensor) -> TensorId {
-        self.shapes.push(Some(tensor.shape.clone()));
-        self.subgraph.tensors.push(tensor);
+        self.shapes.push(Some(tensor.shape().clone()));
+        self.subgraph.tensors_mut().push(tensor);
         self.producers.push(None);
         self.readers.push(Vec::new());
-        TensorId(self.subgraph.tensors.len() - 1)
+        TensorId(self.subgraph.tensors().len() - 1)
     }
 
     /// Adds a constant.
@@ -186,35 +186,36 @@ impl<'m> Rewriter<'m> {
 
     /// Adds a constant with these bytes.
     pub fn new_constant_bytes(&mut self, mut tensor: Tensor, bytes: &[u8]) -> TensorId {
-        tensor.data = Some(self.store.add(bytes));
+        tensor.set_data(Some(self.store.add(bytes)));
         self.new_tensor(tensor)
     }
 
-    /// A constant with other elements than `id`, of the same type, shape and quantization.
+    /// Adds a constant with other elements than `id`, of the same type, shape and quantization.
     pub fn constant_like(&mut self, id: TensorId, name: &str, bytes: &[u8]) -> Option<TensorId> {
-        let tensor = Tensor { name: name.into(), ..self.tensor(id)?.clone() };
+        let tensor = self.tensor(id)?.clone().with_name(name);
         Some(self.new_constant_bytes(tensor, bytes))
     }
 
-    /// The options of a custom op, or other bytes that nodes refer to.
+    /// Stores the options of a custom op, or other bytes that nodes refer to.
     pub fn store(&mut self, bytes: &[u8]) -> std::ops::Range<usize> {
         self.store.add(bytes)
     }
 
-    /// Adds a subgraph for a node to call; returns its number. Its constants are what [`Rewriter::store`] gave.
+    /// Adds a subgraph for a node to call, and returns its number. Its constants refer to ranges that
+    /// [`Rewriter::store`] returned.
     pub fn new_subgraph(&mut self, subgraph: Subgraph) -> usize {
         self.store.add_subgraph(subgraph)
     }
 
-    /// Changes a node, where it stays what computes its outputs.
+    /// Changes a node that continues to compute its outputs.
     pub fn change(&mut self, id: NodeId, change: impl FnOnce(&mut Node)) {
         let Some(mut node) = self.take(id) else { return };
         change(&mut node);
         self.put(id, node);
     }
 
-    /// Removes `gone` and puts `node` in the place of `at`, which may be one of them. Outputs of `gone` that `node` does
-    /// not write must have no reader left, or must be read by nodes in `gone` alone.
+    /// Replaces `at` by `node` and removes `gone`, which may include `at`. Outputs of `gone` that `node` does not write
+    /// must have no readers other than the nodes in `gone`.
     pub fn replace(&mut self, at: NodeId, gone: &[NodeId], node: Node) -> NodeId {
         let place = self.places.get(at.0).copied().unwrap_or(self.nodes.len());
         for &id in gone {
@@ -224,7 +225,7 @@ impl<'m> Rewriter<'m> {
         self.add(place, node)
     }
 
-    /// Adds a node that computes what the node `at` will read: it comes right before that.
+    /// Adds a node directly before the node `at`, which will read its output.
     pub fn insert(&mut self, at: NodeId, node: Node) -> NodeId {
         let place = self.places.get(at.0).copied().unwrap_or(self.nodes.len());
         self.came.push(name_of(self.model, &node));
@@ -238,27 +239,27 @@ impl<'m> Rewriter<'m> {
         }
     }
 
-    /// The names of ops that are gone, and of those that came, since this was last called.
+    /// Returns the names of the ops that were removed and added since the last call.
     pub(super) fn taken(&mut self) -> (Vec<String>, Vec<String>) {
         (std::mem::take(&mut self.gone), std::mem::take(&mut self.came))
     }
 
-    /// Has everybody who reads `from` read `to` instead. False, and nothing is done, where the caller reads `from`.
+    /// Redirects all consumers of `from` to `to`. Returns false, and changes nothing, if `from` is an output.
     pub fn redirect(&mut self, from: TensorId, to: TensorId) -> bool {
         if self.is_output(from) || from == to {
             return false;
         }
         for id in self.readers(from).to_vec() {
             self.change(id, |node| {
-                node.inputs.iter_mut().flatten().filter(|t| **t == from).for_each(|t| *t = to);
+                node.inputs_mut().iter_mut().flatten().filter(|t| **t == from).for_each(|t| *t = to);
             });
         }
         true
     }
 
-    /// The name of a tensor with something behind it, for a new one that has to do with it.
+    /// Returns the name of a tensor with a suffix, for a related new tensor.
     pub fn name(&self, id: TensorId, suffix: &str) -> Arc<str> {
-        format!("{}/{suffix}", self.tensor(id).map_or("", |t| &t.name)).into()
+        format!("{}/{suffix}", self.tensor(id).map_or("", |t| t.name())).into()
     }
 
     fn add(&mut self, place: usize, node: Node) -> NodeId {
@@ -270,12 +271,12 @@ impl<'m> Rewriter<'m> {
     }
 
     fn put(&mut self, id: NodeId, node: Node) {
-        for input in node.inputs.iter().flatten() {
+        for input in node.inputs().iter().flatten() {
             if let Some(readers) = self.readers.get_mut(input.0) {
                 readers.push(id);
             }
         }
-        for output in &node.outputs {
+        for output in node.outputs() {
             if let Some(producer) = self.producers.get_mut(output.0) {
                 *producer = Some(id);
             }
@@ -287,14 +288,14 @@ impl<'m> Rewriter<'m> {
 
     fn take(&mut self, id: NodeId) -> Option<Node> {
         let node = self.nodes.get_mut(id.0)?.take()?;
-        for input in node.inputs.iter().flatten() {
+        for input in node.inputs().iter().flatten() {
             if let Some(readers) = self.readers.get_mut(input.0)
                 && let Some(at) = readers.iter().position(|r| *r == id)
             {
                 readers.swap_remove(at);
             }
         }
-        for output in &node.outputs {
+        for output in node.outputs() {
             if let Some(producer) = self.producers.get_mut(output.0).filter(|p| **p == Some(id)) {
                 *producer = None;
             }
@@ -302,22 +303,22 @@ impl<'m> Rewriter<'m> {
         Some(node)
     }
 
-    /// The subgraph, with its nodes in an order in which they can run: that of their places, but for nodes that read
-    /// what comes later, which come after it.
+    /// Returns the subgraph, with its nodes in an order of execution: that of their positions, except that a node comes
+    /// after the producers of its inputs.
     pub(super) fn finish(self) -> Subgraph {
         let Rewriter { mut subgraph, nodes, places, .. } = self;
         let mut order: Vec<usize> = (0..nodes.len()).filter(|&i| nodes[i].is_some()).collect();
-        // Of those at one place, the later ones come first to be added: what is inserted is computed before.
+        // Of the nodes at one position, the last added one comes first: inserted nodes are computed before.
         order.sort_by_key(|&i| (places[i], std::cmp::Reverse(i)));
-        let mut producer = vec![None; subgraph.tensors.len()];
+        let mut producer = vec![None; subgraph.tensors().len()];
         for &i in &order {
-            for output in nodes[i].iter().flat_map(|n| &n.outputs) {
+            for output in nodes[i].iter().flat_map(|n| n.outputs()) {
                 if let Some(slot) = producer.get_mut(output.0) {
                     *slot = Some(i);
                 }
             }
         }
-        // Depth first, without recursion: a chain may be as long as the model.
+        // A depth-first search without recursion, since a chain may be as long as the model.
         let mut done = vec![false; nodes.len()];
         let mut sorted = Vec::with_capacity(order.len());
         for &start in &order {
@@ -332,17 +333,18 @@ impl<'m> Rewriter<'m> {
                     continue;
                 }
                 stack.push((i, true));
-                let inputs = nodes[i].iter().flat_map(|n| n.inputs.iter().flatten());
+                let inputs = nodes[i].iter().flat_map(|n| n.inputs().iter().flatten());
                 let needed = inputs.filter_map(|t| producer.get(t.0).copied().flatten());
                 stack.extend(needed.filter(|&p| !done[p] && p != i).map(|p| (p, false)));
                 if stack.len() > nodes.len() * 64 {
-                    // A circle, which verification will name.
+                    // A cycle, which verification reports.
                     break;
                 }
             }
         }
         let mut nodes = nodes;
-        subgraph.nodes = sorted.into_iter().filter_map(|i| nodes.get_mut(i).and_then(Option::take)).collect();
+        *subgraph.nodes_mut() =
+            sorted.into_iter().filter_map(|i| nodes.get_mut(i).and_then(Option::take)).collect();
         subgraph
     }
 }

@@ -1,31 +1,31 @@
-//! Bytes of constants: those of the model, and those that fusions make.
+//! Bytes of constants: those of the model, and those that fusions add.
 
 use std::ops::Range;
 
 use delegraph_core::graph::{Model, ModelBytes, Subgraph};
 
-/// What constants are aligned to.
+/// The alignment of constants, in bytes.
 const ALIGNMENT: usize = 16;
 
-/// Bytes that come behind a model's own.
+/// Bytes that are appended to those of the model.
 #[derive(Debug, Clone)]
 pub(super) struct Store {
-    /// Where they begin.
+    /// The offset of the first added byte.
     start: usize,
     bytes: Vec<u8>,
-    /// The number that the first new subgraph gets.
+    /// The number of the first new subgraph.
     first: usize,
-    /// Subgraphs that come behind the model's own.
+    /// Subgraphs that are appended to those of the model.
     pub(super) subgraphs: Vec<Subgraph>,
 }
 
 impl Store {
     pub(super) fn new(model: &Model) -> Self {
         let start = model.bytes().len().next_multiple_of(ALIGNMENT);
-        Store { start, bytes: Vec::new(), first: model.subgraphs.len(), subgraphs: Vec::new() }
+        Store { start, bytes: Vec::new(), first: model.subgraphs().len(), subgraphs: Vec::new() }
     }
 
-    /// Adds a subgraph; returns its number.
+    /// Adds a subgraph, and returns its number.
     pub(super) fn add_subgraph(&mut self, subgraph: Subgraph) -> usize {
         self.subgraphs.push(subgraph);
         self.first + self.subgraphs.len() - 1
@@ -45,7 +45,7 @@ impl Store {
         }
     }
 
-    /// The model's bytes and these; `None` where there are only the model's.
+    /// Returns the model's bytes followed by the added ones; `None` if none were added.
     pub(super) fn joined(&self, model: &Model) -> Option<ModelBytes> {
         if self.bytes.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Patterns and composites, each compared with what it takes the place of.
+//! Patterns and composites, each compared with the nodes that it replaces.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use delegraph_core::{
 
 use super::*;
 use crate::BuiltinOpResolver;
-use crate::seeded::SplitMix64;
+use crate::random::Random;
 
 mod normalization;
 
 fn numbers(count: usize) -> Vec<f32> {
-    let mut generator = SplitMix64::new(7, 0, 0);
+    let mut generator = Random::new(7, 0);
     (0..count).map(|_| generator.draw_f32()).collect()
 }
 
@@ -30,11 +30,11 @@ fn build(graph: SubgraphBuilder) -> Model {
     ModelBuilder::new().subgraph(graph).build().unwrap()
 }
 
-/// Ops of the first subgraph after fusing, which must give what the model gave.
+/// Returns the ops of the first subgraph after fusing, and checks that results are unchanged.
 fn ops_after(pipeline: &Pipeline, model: &Model) -> Vec<String> {
     let fused = pipeline.run(model).unwrap();
     same(model, &fused.model);
-    fused.model.subgraphs[0].nodes.iter().map(|n| n.op.to_string()).collect()
+    fused.model.subgraphs()[0].nodes().iter().map(|n| n.op().to_string()).collect()
 }
 
 fn same(a: &Model, b: &Model) {
@@ -72,22 +72,20 @@ fn unary(graph: &mut SubgraphBuilder, op: B, x: TensorId) -> TensorId {
 
 fn reduce(graph: &mut SubgraphBuilder, op: B, x: TensorId, axis: i32) -> TensorId {
     let axis = graph.constant("", [1], &[axis]);
-    graph.node(op, ReducerParams { keep_dims: true }).inputs([x, axis]).output("")
+    graph.node(op, ReducerParams::default().keep_dims(true)).inputs([x, axis]).output("")
 }
 
 fn conv(padding: Padding, stride: i32) -> Conv2DParams {
-    Conv2DParams {
-        padding,
-        stride_w: stride,
-        stride_h: stride,
-        dilation_w_factor: 1,
-        dilation_h_factor: 1,
-        ..Default::default()
-    }
+    Conv2DParams::default()
+        .padding(padding)
+        .stride_w(stride)
+        .stride_h(stride)
+        .dilation_w_factor(1)
+        .dilation_h_factor(1)
 }
 
 #[test]
-fn batch_normalization_bias_and_activation_go_into_the_convolution() {
+fn batch_normalization_bias_and_activation_are_folded() {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [1, 5, 5, 2]);
     let filter = graph.constant("filter", [3, 3, 3, 2], &numbers(54));
@@ -100,9 +98,9 @@ fn batch_normalization_bias_and_activation_go_into_the_convolution() {
     let y = unary(&mut graph, B::RELU6, y);
     graph.outputs([y]);
     let model = check(graph, &["CONV_2D"]);
-    let Params::Conv2D(p) = &model.subgraphs[0].nodes[0].params else { panic!() };
+    let Params::Conv2D(p) = model.subgraphs()[0].nodes()[0].params() else { panic!() };
     assert_eq!(p.fused_activation_function, Activation::Relu6);
-    assert_eq!(model.subgraphs[0].tensors.len(), 4);
+    assert_eq!(model.subgraphs()[0].tensors().len(), 4);
 }
 
 #[test]
@@ -110,15 +108,13 @@ fn the_same_for_depthwise_and_dense_ones_without_bias() {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [1, 4, 4, 2]);
     let filter = graph.constant("filter", [1, 2, 2, 4], &numbers(16));
-    let params = DepthwiseConv2DParams {
-        padding: Padding::Valid,
-        stride_w: 1,
-        stride_h: 1,
-        depth_multiplier: 2,
-        dilation_w_factor: 1,
-        dilation_h_factor: 1,
-        ..Default::default()
-    };
+    let params = DepthwiseConv2DParams::default()
+        .padding(Padding::Valid)
+        .stride_w(1)
+        .stride_h(1)
+        .depth_multiplier(2)
+        .dilation_w_factor(1)
+        .dilation_h_factor(1);
     let zero = graph.constant("zero", [4], &[0f32; 4]);
     let y = graph.node(B::DEPTHWISE_CONV_2D, params).inputs([x, filter, zero]).output("d");
     let factors = graph.constant("factors", [4], &[2f32, -1.0, 0.25, 3.0]);
@@ -136,13 +132,13 @@ fn the_same_for_depthwise_and_dense_ones_without_bias() {
 }
 
 #[test]
-fn what_others_read_or_what_broadcasts_is_left() {
+fn values_with_other_readers_and_broadcasts_are_left() {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [1, 3]);
     let weights = graph.constant("weights", [3, 3], &numbers(9));
     let y = graph.node(B::FULLY_CONNECTED, FullyConnectedParams::default()).inputs([x, weights]).output("f");
     let a = unary(&mut graph, B::RELU, y);
-    // A term per row makes more rows of it.
+    // A term per row changes the shape.
     let terms = graph.constant("terms", [2, 1], &[1f32, 2.0]);
     let b = binary(&mut graph, B::ADD, y, terms);
     graph.outputs([a, b]);
@@ -150,7 +146,7 @@ fn what_others_read_or_what_broadcasts_is_left() {
 }
 
 #[test]
-fn padding_goes_into_the_convolution_where_it_is_the_same() {
+fn equal_padding_is_merged_into_the_convolution() {
     let padded = |amounts: [i32; 8], stride: i32, resizable: bool| {
         let mut graph = SubgraphBuilder::new("main");
         let x = graph.input("x", TensorType::Float32, [1, 6, 6, 1]);
@@ -288,7 +284,7 @@ fn softmax_and_l2_norm_are_recognised() {
 }
 
 #[test]
-fn chains_duplicates_and_nodes_that_do_nothing_go() {
+fn chains_duplicates_and_identities_are_removed() {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [2, 3, 4]);
     let order = graph.constant("order", [3], &[2i32, 0, 1]);
@@ -342,17 +338,17 @@ fn constants_are_computed_unless_the_file_would_grow() {
     check(graph, &["DEQUANTIZE", "MUL", "MUL"]);
 }
 
-/// `y = x + v`, where an initialization assigns `v`; with another assignment, where one is asked for.
+/// `y = x + v`, where an initialization assigns `v`, with an optional second assignment.
 fn with_variable(assigned_again: bool) -> Model {
     let handle = |graph: &mut SubgraphBuilder| {
         let id = graph.tensor("handle", TensorType::Resource, []);
-        let params = VarHandleParams { container: String::new(), shared_name: "v".into() };
+        let params = VarHandleParams::default().container(String::new()).shared_name("v".into());
         graph.node(B::VAR_HANDLE, params).writes([id]);
         id
     };
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [3]);
-    let once = delegraph_core::ops::control_flow::CallOnceParams { init_subgraph_index: 1 };
+    let once = delegraph_core::ops::control_flow::CallOnceParams::default().init_subgraph_index(1);
     graph.node(B::CALL_ONCE, once).writes([]);
     let v = handle(&mut graph);
     let value = graph.tensor("value", TensorType::Float32, [3]);
@@ -373,13 +369,13 @@ fn with_variable(assigned_again: bool) -> Model {
 #[test]
 fn variables_that_never_change_become_constants() {
     let frozen = Pipeline::new().run(&with_variable(false)).unwrap().model;
-    assert_eq!(frozen.subgraphs.len(), 1);
+    assert_eq!(frozen.subgraphs().len(), 1);
     assert_eq!(ops_after(&Pipeline::new(), &with_variable(false)), ["ADD"]);
     let expected = ["CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ADD", "ASSIGN_VARIABLE"];
     assert_eq!(ops_after(&Pipeline::new(), &with_variable(true)), expected);
 }
 
-/// A model of one composite over these tensors.
+/// A model of one composite with these tensors.
 fn composite(
     name: &str,
     attributes: &Attributes,
@@ -423,12 +419,12 @@ fn a_signature_that_is_none_is_an_error_with_composite_and_argument() {
     let expected = "composite \"embedding_lookup\" version 1: argument 1 (the ids) must be of INT32 or INT64, is of FLOAT32";
     assert!(error.contains(expected), "{error}");
     assert!(error.contains("node 0"), "{error}");
-    // Left out, it stays.
+    // A disabled fusion leaves the composite.
     assert_eq!(ops_after(&Pipeline::new().skip("embedding_lookup"), &model), ["STABLEHLO_COMPOSITE"]);
 }
 
 #[test]
-fn a_body_that_does_something_else_than_its_name_says_is_left() {
+fn a_body_that_differs_from_its_name_is_left() {
     let mut body = SubgraphBuilder::new("body");
     let x = body.input("x", TensorType::Float32, [2, 4]);
     let y = unary(&mut body, B::NEG, x);
@@ -476,7 +472,7 @@ fn normalized(rank: usize, groups: usize) -> SubgraphBuilder {
         axes = vec![1, 2, 4];
     }
     let axes = body.constant("", [axes.len()], &axes);
-    let keep = || ReducerParams { keep_dims: true };
+    let keep = || ReducerParams::default().keep_dims(true);
     let mean = body.node(B::MEAN, keep()).inputs([value, axes]).output("");
     let difference = binary(&mut body, B::SUB, value, mean);
     let square = binary(&mut body, B::MUL, difference, difference);
@@ -510,7 +506,7 @@ fn normalizations_become_custom_ops_where_these_are_allowed() {
     assert_eq!((report.after.nodes, report.after.multiply_adds), (1, 4 * 24));
 }
 
-/// A pattern of an application: `-(-x)` is `x`.
+/// A pattern of an application: replaces `-(-x)` by `x`.
 struct TwoNegations;
 
 impl PatternFusion for TwoNegations {
@@ -521,7 +517,7 @@ impl PatternFusion for TwoNegations {
     fn rewrite(&self, graph: &mut Rewriter<'_>, node: delegraph_core::NodeId) -> Result<bool> {
         let Some(x) = graph.node_of(node, B::NEG).and_then(|n| n.input(0)) else { return Ok(false) };
         let Some((_, inner)) = graph.made_by(x, B::NEG) else { return Ok(false) };
-        let (Some(x), Some(output)) = (inner.input(0), graph.node(node).map(|n| n.outputs[0])) else {
+        let (Some(x), Some(output)) = (inner.input(0), graph.node(node).map(|n| n.outputs()[0])) else {
             return Ok(false);
         };
         Ok(graph.redirect(output, x))

@@ -1,7 +1,7 @@
-//! Which variables ever change, and those that do not as constants.
+//! Replaces variables that never change by constants.
 //!
-//! A resource variable (`VAR_HANDLE`, by container and name) that only an initialization (`CALL_ONCE`) assigns, one
-//! constant and once, is that constant wherever it is read.
+//! A resource variable (`VAR_HANDLE`, by container and name) is constant if only an initialization (`CALL_ONCE`)
+//! assigns it, once and with a constant.
 
 use std::collections::HashMap;
 
@@ -12,63 +12,64 @@ use delegraph_core::{BuiltinOp, Op};
 /// A resource variable.
 type Name = (String, String);
 
-/// What is known of a resource variable.
+/// The uses of a resource variable.
 #[derive(Default)]
 struct Uses {
     /// Subgraph and node of each assignment.
     assigned: Vec<(usize, NodeId)>,
-    /// It is handed to something that may change it.
+    /// Whether an op other than an assignment may change the variable.
     escapes: bool,
 }
 
-/// The subgraphs with constants in the place of what is read of variables that never change, and how many reads those
-/// were; `None` where there are none.
+/// Returns the subgraphs with constants instead of reads of variables that never change, and the number of replaced
+/// reads; `None` if there are none.
 pub(super) fn freeze(model: &Model) -> Option<(Vec<Subgraph>, usize)> {
     let uses = analyze(model);
     let initializers: Vec<usize> = model
-        .subgraphs
+        .subgraphs()
         .iter()
-        .flat_map(|g| &g.nodes)
-        .filter(|n| n.op == Op::Builtin(BuiltinOp::CALL_ONCE))
+        .flat_map(|g| g.nodes())
+        .filter(|n| *n.op() == Op::Builtin(BuiltinOp::CALL_ONCE))
         .flat_map(|n| n.callees())
         .collect();
     let called_otherwise = |index: usize| {
-        let others = model.subgraphs.iter().flat_map(|g| &g.nodes);
-        let mut others = others.filter(|n| n.op != Op::Builtin(BuiltinOp::CALL_ONCE));
+        let others = model.subgraphs().iter().flat_map(|g| g.nodes());
+        let mut others = others.filter(|n| *n.op() != Op::Builtin(BuiltinOp::CALL_ONCE));
         index == 0
             || others.any(|n| n.callees().any(|c| c == index))
-            || model.signatures.iter().any(|s| s.subgraph == index)
+            || model.signatures().iter().any(|s| s.subgraph() == index)
     };
-    // The constant that each variable is for ever: subgraph and tensor.
+    // The constant value of each variable: subgraph and tensor.
     let mut frozen: HashMap<&Name, (usize, TensorId)> = HashMap::new();
     for (name, uses) in &uses {
         let ([(s, id)], false) = (uses.assigned.as_slice(), uses.escapes) else { continue };
-        let Some(subgraph) = model.subgraphs.get(*s) else { continue };
-        let value = subgraph.nodes.get(id.0).and_then(|n| n.input(1));
-        let Some(value) = value.filter(|v| subgraph.tensors.get(v.0).is_some_and(|t| t.is_constant())) else {
+        let Some(subgraph) = model.subgraphs().get(*s) else { continue };
+        let value = subgraph.nodes().get(id.0).and_then(|n| n.input(1));
+        let Some(value) = value.filter(|v| subgraph.tensors().get(v.0).is_some_and(|t| t.is_constant()))
+        else {
             continue;
         };
         if initializers.contains(s) && !called_otherwise(*s) {
             frozen.insert(name, (*s, value));
         }
     }
-    let mut subgraphs = model.subgraphs.clone();
+    let mut subgraphs = model.subgraphs().to_vec();
     let mut reads = 0;
     for (index, subgraph) in subgraphs.iter_mut().enumerate() {
-        let handles = handles(&model.subgraphs[index]);
+        let handles = handles(&model.subgraphs()[index]);
         let mut same: HashMap<TensorId, TensorId> = HashMap::new();
         let mut kept = Vec::new();
-        for node in std::mem::take(&mut subgraph.nodes) {
+        for node in std::mem::take(subgraph.nodes_mut()) {
             let name = node.input(0).and_then(|id| handles.get(&id));
             let constant = name.and_then(|name| frozen.get(name));
-            match (&node.op, constant) {
+            match (node.op(), constant) {
                 (Op::Builtin(BuiltinOp::READ_VARIABLE), Some((s, value))) => {
-                    let output = node.outputs.first().copied();
-                    let tensor = model.subgraphs.get(*s).and_then(|g| g.tensors.get(value.0)).cloned();
+                    let output = node.outputs().first().copied();
+                    let tensor = model.subgraphs().get(*s).and_then(|g| g.tensors().get(value.0)).cloned();
                     match (output, tensor) {
-                        (Some(output), Some(tensor)) if !subgraph.outputs.contains(&output) => {
-                            subgraph.tensors.push(tensor);
-                            same.insert(output, TensorId(subgraph.tensors.len() - 1));
+                        (Some(output), Some(tensor)) if !subgraph.outputs().contains(&output) => {
+                            subgraph.tensors_mut().push(tensor);
+                            same.insert(output, TensorId(subgraph.tensors().len() - 1));
                             reads += 1;
                         }
                         _ => kept.push(node),
@@ -78,9 +79,9 @@ pub(super) fn freeze(model: &Model) -> Option<(Vec<Subgraph>, usize)> {
             }
         }
         for node in &mut kept {
-            node.inputs.iter_mut().flatten().for_each(|id| *id = same.get(id).copied().unwrap_or(*id));
+            node.inputs_mut().iter_mut().flatten().for_each(|id| *id = same.get(id).copied().unwrap_or(*id));
         }
-        subgraph.nodes = kept;
+        *subgraph.nodes_mut() = kept;
     }
     if reads == 0 {
         return None;
@@ -89,41 +90,44 @@ pub(super) fn freeze(model: &Model) -> Option<(Vec<Subgraph>, usize)> {
     Some((subgraphs, reads))
 }
 
-/// Drops initializations that nobody reads any more, and calls of those that have nothing left to do.
+/// Removes initializations without a consumer, and calls of empty ones.
 fn remove_assignments(subgraphs: &mut [Subgraph], frozen: &[Name]) {
     let still_read = |name: &Name, subgraphs: &[Subgraph]| {
         subgraphs.iter().any(|g| {
             let handles = handles(g);
-            let mut reads = g.nodes.iter().filter(|n| n.op == Op::Builtin(BuiltinOp::READ_VARIABLE));
+            let mut reads = g.nodes().iter().filter(|n| *n.op() == Op::Builtin(BuiltinOp::READ_VARIABLE));
             reads.any(|n| n.input(0).and_then(|id| handles.get(&id)) == Some(name))
         })
     };
     let gone: Vec<&Name> = frozen.iter().filter(|name| !still_read(name, subgraphs)).collect();
     for subgraph in subgraphs.iter_mut() {
         let handles = handles(subgraph);
-        subgraph.nodes.retain(|n| {
+        subgraph.nodes_mut().retain(|n| {
             let name = n.input(0).and_then(|id| handles.get(&id));
-            n.op != Op::Builtin(BuiltinOp::ASSIGN_VARIABLE) || !name.is_some_and(|name| gone.contains(&name))
+            *n.op() != Op::Builtin(BuiltinOp::ASSIGN_VARIABLE)
+                || !name.is_some_and(|name| gone.contains(&name))
         });
     }
-    // Handles without a reader are dead, and so is an initialization of nothing else.
+    // Handles without a reader are unused, and so are initializations with nothing else.
     let idle: Vec<bool> = subgraphs
         .iter()
-        .map(|g| g.outputs.is_empty() && g.nodes.iter().all(|n| n.op == Op::Builtin(BuiltinOp::VAR_HANDLE)))
+        .map(|g| {
+            g.outputs().is_empty() && g.nodes().iter().all(|n| *n.op() == Op::Builtin(BuiltinOp::VAR_HANDLE))
+        })
         .collect();
     for subgraph in subgraphs {
-        subgraph.nodes.retain(|n| {
+        subgraph.nodes_mut().retain(|n| {
             let idle = n.callees().next().is_some_and(|c| idle.get(c) == Some(&true));
-            !(n.op == Op::Builtin(BuiltinOp::CALL_ONCE) && idle)
+            !(*n.op() == Op::Builtin(BuiltinOp::CALL_ONCE) && idle)
         });
     }
 }
 
-/// Per tensor that is a handle, the variable.
+/// Returns the variable of each tensor that is a handle.
 fn handles(subgraph: &Subgraph) -> HashMap<TensorId, Name> {
     let mut handles = HashMap::new();
-    for node in &subgraph.nodes {
-        if let (Params::VarHandle(p), Some(output)) = (&node.params, node.outputs.first()) {
+    for node in subgraph.nodes() {
+        if let (Params::VarHandle(p), Some(output)) = (node.params(), node.outputs().first()) {
             handles.insert(*output, (p.container.clone(), p.shared_name.clone()));
         }
     }
@@ -132,20 +136,20 @@ fn handles(subgraph: &Subgraph) -> HashMap<TensorId, Name> {
 
 fn analyze(model: &Model) -> HashMap<Name, Uses> {
     let mut uses: HashMap<Name, Uses> = HashMap::new();
-    for (s, subgraph) in model.subgraphs.iter().enumerate() {
+    for (s, subgraph) in model.subgraphs().iter().enumerate() {
         let handles = handles(subgraph);
-        for (id, node) in subgraph.node_ids().zip(&subgraph.nodes) {
-            for (i, input) in node.inputs.iter().enumerate() {
+        for (id, node) in subgraph.node_ids().zip(subgraph.nodes()) {
+            for (i, input) in node.inputs().iter().enumerate() {
                 let Some(name) = input.and_then(|input| handles.get(&input)) else { continue };
                 let uses = uses.entry(name.clone()).or_default();
-                match node.op {
+                match node.op() {
                     Op::Builtin(BuiltinOp::READ_VARIABLE) if i == 0 => {}
                     Op::Builtin(BuiltinOp::ASSIGN_VARIABLE) if i == 0 => uses.assigned.push((s, id)),
                     _ => uses.escapes = true,
                 }
             }
         }
-        for id in subgraph.outputs.iter().chain(&subgraph.inputs) {
+        for id in subgraph.outputs().iter().chain(subgraph.inputs()) {
             if let Some(name) = handles.get(id) {
                 uses.entry(name.clone()).or_default().escapes = true;
             }

@@ -56,7 +56,7 @@ fn outputs_stay_with_the_delegate_where_the_application_wants_that() {
     interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&X);
     interpreter.invoke().unwrap();
     let buffer = interpreter.output_buffer(0).unwrap().clone();
-    assert_eq!(buffer.downcast::<TestBuffer>().unwrap().data, on_cpu(&model));
+    assert_eq!(buffer.downcast_ref::<TestBuffer>().unwrap().data, on_cpu(&model));
     let error = interpreter.output::<f32>(0).unwrap_err();
     assert!(matches!(error, Error::State(_)) && error.to_string().contains("fetch_output(0)"), "{error}");
     assert_eq!(seen.reads.load(Ordering::Relaxed), 0);
@@ -117,7 +117,7 @@ fn an_application_has_outputs_in_its_own_buffers() {
             interpreter.invoke().unwrap();
             assert_eq!(*target.lock().unwrap(), x.map(|x| -x.abs()));
         }
-        // Nobody but the target wants what the delegate left.
+        // The target is the only consumer of the buffer that the delegate left.
         assert_eq!(seen.reads.load(Ordering::Relaxed), 0);
         assert_eq!(interpreter.output_buffer(0).is_some(), delegated == NEG);
         let small = BufferHandle::new(Target(Arc::new(std::sync::Mutex::new(vec![0.0]))));
@@ -139,7 +139,7 @@ impl DeviceBuffer for Target {
     }
 
     fn read(&self, _: &mut [u8]) -> Result<()> {
-        unreachable!("nobody reads it")
+        unreachable!("it has no consumer")
     }
 
     fn write(&self, bytes: &[u8]) -> Result<()> {
@@ -148,7 +148,7 @@ impl DeviceBuffer for Target {
     }
 
     fn copy_from(&self, source: &BufferHandle) -> Result<bool> {
-        let Some(source) = source.downcast::<TestBuffer>() else { return Ok(false) };
+        let Some(source) = source.downcast_ref::<TestBuffer>() else { return Ok(false) };
         *self.0.lock().unwrap() = source.data.clone();
         Ok(true)
     }
@@ -171,6 +171,6 @@ fn all_tensors_that_are_kept_are_in_memory() {
     let ((first, _), (second, _)) = (keeping("first", &[NEG, ABS]), keeping("second", &[ADD]));
     let mut interpreter = with(&model, [first, second]).preserve_all_tensors().build().unwrap();
     run(&mut interpreter, &X).unwrap();
-    let negated = model.subgraphs[0].nodes[0].outputs[0];
+    let negated = model.subgraphs()[0].nodes()[0].outputs()[0];
     assert_eq!(interpreter.tensor(negated).unwrap().elements::<f32>().unwrap(), X.map(|x| -x));
 }

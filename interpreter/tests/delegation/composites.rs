@@ -1,4 +1,4 @@
-//! Marked composites: who runs them, and that all give the same.
+//! Marked composites: what runs them, and that all of these compute the same.
 
 use delegraph_core::flex::Map;
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
@@ -8,7 +8,7 @@ use delegraph_core::{
 };
 use delegraph_delegate_api::{
     CompositeReport, CompositeRunner, DelegateKernel, DelegateParams, GraphView, NodeView, Policy, Rejection,
-    SimpleDelegate, VersionTable,
+    Simple, SimpleDelegate, VersionTable,
 };
 use delegraph_interpreter::{BuiltinOpResolver, Interpreter};
 
@@ -87,9 +87,9 @@ impl SimpleDelegate for Claims {
     fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
         let composite = node.composite().ok_or_else(|| Rejection::Other("no composite".into()))?;
         let attributes = composite.attributes().map_err(|e| Rejection::Other(e.to_string()))?;
-        // It sees the name, the attributes, and what the body is made of.
-        let body = composite.body.and_then(|i| node.graph().model().subgraphs.get(i));
-        assert_eq!((composite.name, composite.version, body.unwrap().nodes.len()), (NAME, 2, 2));
+        // The delegate sees the name, the attributes, and the nodes of the body.
+        let body = composite.body.and_then(|i| node.graph().model().subgraphs().get(i));
+        assert_eq!((composite.name, composite.version, body.unwrap().nodes().len()), (NAME, 2, 2));
         match attributes.get::<f32>("offset") {
             Ok(2.5) => Ok(()),
             other => Err(Rejection::UnsupportedParam(format!("offset {other:?}"))),
@@ -114,6 +114,12 @@ fn composites(interpreter: &Interpreter) -> Vec<(CompositeRunner, Vec<usize>)> {
     interpreter.report().composites.iter().map(line).collect()
 }
 
+/// Each delegate that left the only composite, with the kind of its reason.
+fn why_left(interpreter: &Interpreter) -> Vec<(usize, &'static str)> {
+    let [composite] = &interpreter.report().composites[..] else { panic!("{:?}", interpreter.report()) };
+    composite.rejections.iter().map(|(delegate, reason)| (*delegate, reason.kind())).collect()
+}
+
 fn check(mut interpreter: Interpreter, runner: CompositeRunner, nodes: &[usize]) -> Interpreter {
     assert_eq!(run(&mut interpreter, &X).unwrap(), expected());
     assert_eq!(composites(&interpreter), [(runner, nodes.to_vec())]);
@@ -122,7 +128,7 @@ fn check(mut interpreter: Interpreter, runner: CompositeRunner, nodes: &[usize])
 }
 
 #[test]
-fn a_body_takes_the_place_of_a_composite_that_nobody_runs_whole() {
+fn a_body_takes_the_place_of_a_composite_that_nothing_runs_whole() {
     let interpreter =
         check(Interpreter::builder(model()).build().unwrap(), CompositeRunner::Inlined, &[1, 2]);
     assert_eq!(interpreter.report().nodes.len(), 4);
@@ -141,28 +147,29 @@ fn a_kernel_of_its_name_runs_it_where_no_delegate_does() {
     let interpreter = check(builder().build().unwrap(), CompositeRunner::Kernel, &[1]);
     assert_eq!(interpreter.report().nodes.len(), 3);
     let delegate = Box::new(Scripted::new("d", &[ABS, NEG, ADD]));
-    check(builder().delegate(delegate).build().unwrap(), CompositeRunner::Kernel, &[1]);
+    let interpreter = check(builder().delegate(delegate).build().unwrap(), CompositeRunner::Kernel, &[1]);
+    assert_eq!(why_left(&interpreter), [(0, "UnsupportedComposite")]);
     // A kernel for other versions is none.
     let older = Interpreter::builder(model()).resolver(NegateAndAdd::resolver(1..=1));
     check(older.build().unwrap(), CompositeRunner::Inlined, &[1, 2]);
 }
 
 #[test]
-fn a_delegate_may_claim_it_before_anybody_else() {
+fn a_delegate_may_claim_it_first() {
     let table = || VersionTable::default().with_composite(NAME, 2);
     let builder = Interpreter::builder(model()).resolver(NegateAndAdd::resolver(1..=2));
-    let interpreter = builder.delegate(Box::new(Claims(table()))).build().unwrap();
+    let interpreter = builder.delegate(Simple(Claims(table()))).build().unwrap();
     assert_eq!(partitions(&interpreter), [[1]]);
     let mut interpreter = check(interpreter, CompositeRunner::Delegate(0), &[1]);
     // Without the delegate, the kernel has it; without that, the body.
     interpreter.remove_delegates();
     check(interpreter, CompositeRunner::Kernel, &[1]);
-    let mut interpreter = Interpreter::builder(model()).delegate(Box::new(Claims(table()))).build().unwrap();
+    let mut interpreter = Interpreter::builder(model()).delegate(Simple(Claims(table()))).build().unwrap();
     interpreter.remove_delegates();
     assert_eq!(run(&mut interpreter, &X).unwrap(), expected());
     let mut interpreter = check(interpreter, CompositeRunner::Inlined, &[1, 2]);
     // A delegate that comes later is offered it again.
-    interpreter.add_delegate(Box::new(Claims(table())), Default::default());
+    interpreter.add_delegate(Simple(Claims(table())), Default::default());
     assert_eq!(run(&mut interpreter, &X).unwrap(), expected());
     check(interpreter, CompositeRunner::Delegate(0), &[1]);
 }
@@ -171,12 +178,13 @@ fn a_delegate_may_claim_it_before_anybody_else() {
 fn what_a_delegate_declares_and_leaves_is_offered_node_by_node() {
     // Its highest version is too low; the other delegate gets the nodes of the body.
     let table = VersionTable::default().with_composite(NAME, 1);
-    let builder = Interpreter::builder(model()).delegate(Box::new(Claims(table)));
-    let builder = builder.delegate(Box::new(Scripted::new("d", &[ABS, NEG, ADD])));
+    let builder = Interpreter::builder(model()).delegate(Simple(Claims(table)));
+    let builder = builder.delegate(Scripted::new("d", &[ABS, NEG, ADD]));
     let interpreter = builder.build().unwrap();
     assert_eq!(partitions(&interpreter), [[0, 1, 2, 3]]);
+    assert_eq!(why_left(&interpreter), [(0, "CompositeVersionTooHigh"), (1, "UnsupportedComposite")]);
     check(interpreter, CompositeRunner::Inlined, &[1, 2]);
-    // One that is asked, and says no to the attributes.
+    // A delegate that is asked, and rejects the attributes.
     let mut body = SubgraphBuilder::new("body");
     let x = body.input("x", TensorType::Float32, [4]);
     let negative = step(&mut body, NEG, x, "n");
@@ -188,11 +196,17 @@ fn what_a_delegate_declares_and_leaves_is_offered_node_by_node() {
     let y = graph.composite(NAME, body).attributes(&attributes).version(2).inputs([x]).output("y");
     graph.outputs([y]);
     let table = VersionTable::default().with_composite(NAME, 2);
-    let delegates = Interpreter::builder(build(graph)).delegate(Box::new(Claims(table)));
-    let delegates = delegates.delegate(Box::new(Scripted::new("d", &[NEG]))).policy(Policy::Require);
+    let delegates = Interpreter::builder(build(graph)).delegate(Simple(Claims(table)));
+    let delegates = delegates.delegate(Scripted::new("d", &[NEG])).policy(Policy::Require);
     let mut interpreter = delegates.build().unwrap();
     assert_eq!(partitions(&interpreter), [[0, 1]]);
-    assert_eq!(run(&mut interpreter, &X).unwrap(), X);
+    // Its reason is kept when the body takes the composite's place, and after a resize.
+    for _ in 0..2 {
+        assert_eq!(why_left(&interpreter), [(0, "UnsupportedParam"), (1, "UnsupportedComposite")]);
+        assert_eq!(run(&mut interpreter, &X).unwrap(), X);
+        interpreter.resize_input(0, &[4]).unwrap();
+        interpreter.prepare().unwrap();
+    }
 }
 
 /// A body that hands its input through keeps its own tensors, as a call.
@@ -229,7 +243,7 @@ fn resizing_and_versions_of_the_interface() {
 }
 
 /// The example of TensorFlow's guide: its converter made the file of two convolutions and a function that is marked as
-/// one fused op, with two outputs and an attribute. There is no body: somebody must have a kernel.
+/// one fused op, with two outputs and an attribute. There is no body: a kernel of the name is needed.
 #[test]
 fn a_fusable_function_of_tensorflow_runs_on_the_kernel_of_its_name() {
     struct Fused {

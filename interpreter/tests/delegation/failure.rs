@@ -16,8 +16,9 @@ fn a_failure_while_preparing_gives_everything_back_to_the_cpu() {
             assert_eq!(run(&mut interpreter, &X).unwrap(), on_cpu(&model), "{hook:?}");
             let report = interpreter.report();
             assert_eq!(report.delegated_nodes(), 0);
-            let (name, message) = &report.failures[0];
-            assert_eq!(name, "failing");
+            let failure = &report.failures[0];
+            assert_eq!(failure.delegate, "failing");
+            let message = &failure.message;
             let said = if panics {
                 format!("scripted panic in {hook:?}")
             } else {
@@ -65,7 +66,7 @@ fn a_failure_while_running_names_delegate_partition_and_nodes() {
         for part in ["failing", "partition 0", "nodes 0, 1", "in Invoke"] {
             assert!(text.contains(part), "\"{part}\" is not in: {text}");
         }
-        // It is tried again: nothing was undone.
+        // The delegate is tried again: nothing was undone.
         assert!(interpreter.invoke().is_err());
     }
 }
@@ -86,7 +87,7 @@ fn a_fallback_drops_the_delegate_and_gives_what_the_cpu_gives() {
     assert_eq!(partitions(&interpreter), [[2]]);
     interpreter.resize_input(0, &[2]).unwrap();
     assert_eq!(run(&mut interpreter, &[1.0, 2.0]).unwrap().len(), 2);
-    assert_eq!(interpreter.report().failures[0].0, "failing");
+    assert_eq!(interpreter.report().failures[0].delegate, "failing");
     assert!(interpreter.invoke_with_fallback().unwrap().is_empty());
 }
 

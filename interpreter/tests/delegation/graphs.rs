@@ -19,10 +19,10 @@ use crate::support::{
 
 /// `-(x + v)`, where the variable `v` becomes `x + v`: what is left of a first attempt shows in a second.
 pub(crate) fn accumulator() -> Model {
-    let handle = || VarHandleParams { container: String::new(), shared_name: "v".into() };
+    let handle = || VarHandleParams::default().container(String::new()).shared_name("v".into());
     let mut main = SubgraphBuilder::new("main");
     let x = main.input("x", TensorType::Float32, [4]);
-    main.node(BuiltinOp::CALL_ONCE, CallOnceParams { init_subgraph_index: 1 }).inputs([]).writes([]);
+    main.node(BuiltinOp::CALL_ONCE, CallOnceParams::default().init_subgraph_index(1)).inputs([]).writes([]);
     let v = main.tensor("v", TensorType::Resource, [1]);
     main.node(BuiltinOp::VAR_HANDLE, handle()).inputs([]).writes([v]);
     let old = main.tensor("old", TensorType::Float32, [4]);
@@ -40,13 +40,13 @@ pub(crate) fn accumulator() -> Model {
 }
 
 /// Three times `x = -x`, in a loop.
-fn looped(body_name: &str) -> Model {
+pub(crate) fn looped(body_name: &str) -> Model {
     let (mut main, mut condition, mut body) =
         (SubgraphBuilder::new("main"), SubgraphBuilder::new("condition"), SubgraphBuilder::new(body_name));
     let x = main.input("x", TensorType::Float32, [4]);
     let zero = main.constant("zero", [], &[0i32]);
     let ends = [main.tensor("y", TensorType::Float32, [4]), main.tensor("i", TensorType::Int32, [])];
-    let callees = WhileParams { cond_subgraph_index: 1, body_subgraph_index: 2 };
+    let callees = WhileParams::default().cond_subgraph_index(1).body_subgraph_index(2);
     main.node(BuiltinOp::WHILE, callees).inputs([x, zero]).writes(ends);
     main.outputs(ends);
     condition.input("x", TensorType::Float32, [4]);
@@ -120,7 +120,8 @@ fn shapes_that_depend_on_data_are_left_to_the_cpu_unless_the_delegate_takes_them
     assert_eq!(run(&mut interpreter, &X).unwrap(), [3.0, 4.0, 10.0]);
     for propagated_shapes in [false, true] {
         let mut delegate = Scripted::new("dynamic", &[ABS, ADD]);
-        delegate.capabilities = Capabilities { dynamic_shapes: true, propagated_shapes };
+        delegate.capabilities =
+            Capabilities::default().with_dynamic_shapes(true).with_propagated_shapes(propagated_shapes);
         let seen = delegate.seen.clone();
         let mut interpreter = with(&model, [delegate]).build().unwrap();
         assert_eq!(partitions(&interpreter), [[2, 3]]);
@@ -131,7 +132,7 @@ fn shapes_that_depend_on_data_are_left_to_the_cpu_unless_the_delegate_takes_them
     }
 }
 
-/// Asks for what a graph says of float16 weights, and claims nothing.
+/// Reads the float16 weights of a graph, and claims nothing.
 struct Asks(VersionTable);
 
 impl Delegate for Asks {
@@ -170,10 +171,7 @@ fn float16_weights_are_constants_in_both_forms_and_free_to_claim() {
     let y = graph.node(ADD, params(ADD)).inputs([x, weights]).output("y");
     graph.outputs([y]);
     let model = build(graph);
-    let asks = Interpreter::builder(model.clone())
-        .delegate(Box::new(Asks(VersionTable::default())))
-        .build()
-        .unwrap();
+    let asks = Interpreter::builder(model.clone()).delegate(Asks(VersionTable::default())).build().unwrap();
     assert!(asks.report().failures.is_empty(), "{:?}", asks.report().failures);
     // Claimed or not, the weights are not among the inputs of the partition, and nothing of them is left to run.
     let mut interpreter = with(&model, [Scripted::new("d", &[ADD])]).build().unwrap();
@@ -190,7 +188,7 @@ fn state_is_the_same_with_and_without_a_delegate() {
     for round in 0..3 {
         assert_eq!(run(&mut interpreter, &X).unwrap(), run(&mut plain, &X).unwrap(), "round {round}");
     }
-    // It survives a delegate's removal, and a reset ends it.
+    // State survives a delegate's removal, and a reset ends it.
     assert_eq!(interpreter.remove_delegates().len(), 1);
     assert_eq!(interpreter.report().delegated_nodes(), 0);
     assert_eq!(run(&mut interpreter, &X).unwrap(), run(&mut plain, &X).unwrap());
@@ -202,7 +200,7 @@ fn state_is_the_same_with_and_without_a_delegate() {
 #[test]
 fn nodes_with_side_effects_keep_their_order() {
     // Read, add, write; then read again: nothing may be gathered over the second write.
-    let handle = || VarHandleParams { container: String::new(), shared_name: "v".into() };
+    let handle = || VarHandleParams::default().container(String::new()).shared_name("v".into());
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [4]);
     let v = graph.tensor("v", TensorType::Resource, [1]);
@@ -321,7 +319,7 @@ impl Delegate for Loops {
 fn a_delegate_sees_the_body_of_a_loop_before_it_claims_it() {
     let versions = VersionTable::new(&[(BuiltinOp::WHILE, 1)]);
     let delegate = Loops { versions, bodies: Vec::new() };
-    let builder = Interpreter::builder(looped("body")).delegate(Box::new(delegate));
+    let builder = Interpreter::builder(looped("body")).delegate(delegate);
     let interpreter = builder.policy(Policy::Report).build().unwrap();
     assert!(interpreter.report().failures.is_empty(), "{:?}", interpreter.report().failures);
     assert_eq!(partitions(&interpreter), [[0]]);
@@ -338,7 +336,7 @@ fn a_node_over_constants_begins_a_variable_once() {
     graph.node(BuiltinOp::DEQUANTIZE, Params::None).inputs([half]).writes([state]);
     let feature = graph.constant("feature", [1, 1], &[1f32]);
     let time = graph.constant("time", [1, 2], &[1f32, 10.0]);
-    let params = SVDFParams { rank: 1, ..Default::default() };
+    let params = SVDFParams::default().rank(1);
     let inputs = [Some(x), Some(feature), Some(time), None, Some(state)];
     let y = graph.node(BuiltinOp::SVDF, params).optional_inputs(inputs).output("y");
     graph.outputs([y]);
@@ -361,8 +359,10 @@ fn what_only_folded_nodes_read_does_not_cross_borders() {
     let x = graph.input("x", TensorType::Float32, [4]);
     let a = step(&mut graph, NEG, x, "a");
     let b = step(&mut graph, ABS, a, "b");
-    let shape =
-        graph.node(BuiltinOp::SHAPE, delegraph_core::ops::shape::ShapeParams { out_type: TensorType::Int32 });
+    let shape = graph.node(
+        BuiltinOp::SHAPE,
+        delegraph_core::ops::shape::ShapeParams::default().out_type(TensorType::Int32),
+    );
     let shape = shape.inputs([b]).output_type(TensorType::Int32).output("shape");
     graph.outputs([b, shape]);
     let model = build(graph);

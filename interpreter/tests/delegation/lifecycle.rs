@@ -1,4 +1,4 @@
-//! Applying, resizing, removing; watching and ending an invocation; going on while it runs.
+//! Applying, resizing, removing; watching, cancelling and awaiting an invocation.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,7 @@ fn a_resize_asks_the_delegate_again() {
         ]
     };
     assert_eq!(seen.log(), [once(4), once(2), once(4)].concat());
-    // A resize to the shape that is there asks nobody.
+    // A resize to the current shape does not ask the delegate.
     interpreter.resize_input(0, &[4]).unwrap();
     run(&mut interpreter, &X).unwrap();
     assert_eq!(seen.log().len(), 13);
@@ -43,7 +43,7 @@ fn removing_restores_the_plan_and_adding_changes_it_again() {
     assert_eq!(run(&mut interpreter, &X).unwrap(), on_cpu(&model));
     assert_eq!(partitions(&interpreter).len(), 0);
     assert!(interpreter.report().delegates.is_empty());
-    let limits = PartitionOptions { max_partitions: Some(1), ..Default::default() };
+    let limits = PartitionOptions::default().with_max_partitions(1);
     interpreter.add_delegate(removed.pop().unwrap(), limits);
     assert_eq!(run(&mut interpreter, &X).unwrap(), on_cpu(&model));
     assert_eq!(partitions(&interpreter), [[0]]);
@@ -98,38 +98,35 @@ fn started(model: &delegraph_core::Model) -> Interpreter {
 }
 
 #[test]
-fn an_invocation_can_be_waited_for_and_polled() {
+fn an_invocation_can_be_waited_for() {
     let model = chain(&[NEG, ABS]);
-    let (interpreter, result) = started(&model).invoke_async().wait();
-    result.unwrap();
+    let mut interpreter = started(&model);
+    interpreter.invoke_async().wait().unwrap();
     assert_eq!(interpreter.output::<f32>(0).unwrap(), on_cpu(&model));
-    let invocation = interpreter.invoke_async();
-    while !invocation.is_done() {
-        std::thread::yield_now();
-    }
-    invocation.wait().1.unwrap();
 }
 
 #[test]
 fn an_invocation_can_be_awaited_and_cancelled() {
     let model = chain(&[NEG, ABS]);
-    let (interpreter, result) = pollster::block_on(started(&model).invoke_async());
-    result.unwrap();
+    let mut interpreter = started(&model);
+    pollster::block_on(interpreter.invoke_async()).unwrap();
     assert_eq!(interpreter.output::<f32>(0).unwrap(), on_cpu(&model));
     interpreter.cancellation_token().cancel();
-    let (interpreter, result) = pollster::block_on(interpreter.invoke_async());
+    let result = pollster::block_on(interpreter.invoke_async());
     assert!(matches!(result, Err(Error::Cancelled)));
-    pollster::block_on(interpreter.invoke_async()).1.unwrap();
+    pollster::block_on(interpreter.invoke_async()).unwrap();
 }
 
 #[test]
-fn a_failure_of_a_delegate_comes_back_from_another_thread() {
+fn a_failure_of_a_delegate_is_the_result_of_the_future() {
     use crate::support::Hook;
     let model = chain(&[NEG]);
-    let interpreter = with(&model, [Scripted::new("d", &[NEG]).failing(Hook::Invoke, true)]).build().unwrap();
-    let (mut interpreter, result) = interpreter.invoke_async().wait();
+    let delegate = Scripted::new("d", &[NEG]).failing(Hook::Invoke, true);
+    let mut interpreter = with(&model, [delegate]).build().unwrap();
+    let result = pollster::block_on(interpreter.invoke_async());
     assert!(matches!(result, Err(Error::Delegate { .. })));
     interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&X);
-    assert_eq!(interpreter.invoke_with_fallback().unwrap().len(), 1);
+    let failures = pollster::block_on(interpreter.invoke_async_with_fallback()).unwrap();
+    assert_eq!(failures.len(), 1);
     assert_eq!(interpreter.output::<f32>(0).unwrap(), on_cpu(&model));
 }

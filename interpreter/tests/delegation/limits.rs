@@ -1,7 +1,11 @@
 //! Partitions, and limits on them.
 
+use std::time::Duration;
+
 use delegraph_core::{BuiltinOp, Error, NodeId, Op, SubgraphBuilder, TensorType};
-use delegraph_delegate_api::{CostModel, PartitionOptions, Policy, Rates};
+use delegraph_delegate_api::{
+    CostModel, Delegate, DelegateContext, PartitionOptions, Policy, Rates, VersionTable,
+};
 use delegraph_interpreter::Interpreter;
 
 use crate::support::{
@@ -17,7 +21,7 @@ fn limited(limits: PartitionOptions) -> Interpreter {
     let delegate = Scripted::new("d", &[NEG, ADD, MUL]);
     let model = three();
     let mut interpreter =
-        Interpreter::builder(model.clone()).delegate_within(Box::new(delegate), limits).build().unwrap();
+        Interpreter::builder(model.clone()).delegate_within(delegate, limits).build().unwrap();
     assert_eq!(run(&mut interpreter, &X).unwrap(), on_cpu(&model));
     interpreter
 }
@@ -45,8 +49,8 @@ fn as_few_partitions_as_the_order_allows() {
 }
 
 #[test]
-fn at_most_so_many_partitions_the_largest_ones() {
-    let limits = PartitionOptions { max_partitions: Some(2), ..Default::default() };
+fn the_largest_partitions_up_to_the_limit() {
+    let limits = PartitionOptions::default().with_max_partitions(2);
     let interpreter = limited(limits);
     assert_eq!(partitions(&interpreter), [vec![2, 3], vec![5, 6, 7]]);
     assert!(reasons(&interpreter).contains(&(0, "TooManyPartitions")));
@@ -54,25 +58,23 @@ fn at_most_so_many_partitions_the_largest_ones() {
 
 #[test]
 fn small_partitions_are_left() {
-    let interpreter = limited(PartitionOptions { min_nodes: 3, ..Default::default() });
+    let interpreter = limited(PartitionOptions::default().with_min_nodes(3));
     assert_eq!(partitions(&interpreter), [[5, 6, 7]]);
     assert!(reasons(&interpreter).contains(&(2, "PartitionTooSmall")));
 }
 
 #[test]
 fn a_range_of_nodes_halves_the_search_for_the_one_that_goes_wrong() {
-    let interpreter = limited(PartitionOptions { nodes: Some(3..7), ..Default::default() });
+    let interpreter = limited(PartitionOptions::default().with_nodes(3..7));
     assert_eq!(partitions(&interpreter), [vec![3], vec![5, 6]]);
     assert!(reasons(&interpreter).contains(&(7, "Excluded")));
 }
 
 #[test]
 fn excluded_nodes_and_ops_are_left() {
-    let limits = PartitionOptions {
-        excluded_nodes: vec![NodeId(5)],
-        excluded_ops: vec![Op::Builtin(BuiltinOp::MUL)],
-        ..Default::default()
-    };
+    let limits = PartitionOptions::default()
+        .with_excluded_nodes([NodeId(5)])
+        .with_excluded_ops([Op::Builtin(BuiltinOp::MUL)]);
     let interpreter = limited(limits);
     assert_eq!(partitions(&interpreter), [vec![0], vec![2, 3], vec![6]]);
     assert!(
@@ -83,9 +85,9 @@ fn excluded_nodes_and_ops_are_left() {
 #[test]
 fn a_partition_must_gain_more_than_its_copies_cost() {
     // One node takes 4 µs on the CPU and 1 with the delegate; what goes over the border takes 32 bytes' time.
-    let rates = |multiply_adds| Rates { multiply_adds, bytes: 1e12 };
-    let model = CostModel { cpu: rates(1e6), delegate: rates(4e6), copies: 16e6, overhead: 3.5e-6 };
-    let interpreter = limited(PartitionOptions { cost: Some(model), ..Default::default() });
+    let rates = |multiply_adds| Rates::new(multiply_adds, 1e12);
+    let model = CostModel::new(rates(1e6), rates(4e6), 16e6, Duration::from_nanos(3500));
+    let interpreter = limited(PartitionOptions::default().with_cost(model));
     // 2 µs of copies and 3.5 of overhead: one node loses 2.5 µs, two gain 0.5.
     assert_eq!(partitions(&interpreter), [vec![2, 3], vec![5, 6, 7]]);
     let reason = interpreter.report().rejected().find(|(n, _)| n.node == NodeId(0)).unwrap().1.to_string();
@@ -97,7 +99,7 @@ fn a_partition_must_gain_more_than_its_copies_cost() {
 
 #[test]
 fn a_delegate_that_cannot_be_measured_says_why() {
-    let error = delegraph_interpreter::measure(1, || Ok(Box::new(Scripted::new("d", &[NEG])))).unwrap_err();
+    let error = delegraph_interpreter::measure(1, || Ok(Scripted::new("d", &[NEG]))).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("cannot be measured: AVERAGE_POOL_2D: AVERAGE_POOL_2D is not supported"), "{text}");
 }
@@ -113,7 +115,7 @@ fn policies_report_prefer_and_require() {
     assert_eq!(run(&mut interpreter, &X).unwrap(), on_cpu(&model));
     assert_eq!(seen.log(), ["prepare 0"]);
     let error = with(&model, [delegate()]).policy(Policy::Require).build().err().unwrap();
-    assert!(matches!(error, Error::Unsupported(_)));
+    assert!(matches!(error, Error::NotDelegated { .. }));
     let text = error.to_string();
     assert!(
         text.contains("3 of 8 nodes are not delegated")
@@ -140,4 +142,78 @@ fn a_delegate_that_claims_nothing_changes_nothing() {
     let mut interpreter = with(&model, [Scripted::new("idle", &[])]).build().unwrap();
     assert_eq!(run(&mut interpreter, &X).unwrap(), on_cpu(&model));
     assert!(reasons(&interpreter).iter().all(|(_, kind)| *kind == "UnsupportedOp"));
+}
+
+/// A delegate that claims ABS, and gives no reasons for other nodes.
+struct Silent(VersionTable);
+
+impl Delegate for Silent {
+    fn name(&self) -> &str {
+        "silent"
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.0
+    }
+
+    fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> delegraph_core::Result<()> {
+        let graph = cx.graph();
+        let claimed: Vec<NodeId> =
+            graph.nodes().filter(|n| n.op().builtin() == Some(ABS)).map(|n| n.id()).collect();
+        cx.claim(&claimed, |_, _| Err(Error::State("not run".into())));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_node_that_a_delegate_skips_gets_the_reason_that_is_known() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let mut value = x;
+    for (op, version) in [(NEG, 1), (ADD, 2), (MUL, 1)] {
+        let inputs = if op == NEG { vec![value] } else { vec![value, value] };
+        let node = graph.node(op, crate::support::params(op)).version(version);
+        value = node.inputs(inputs).output(&format!("{op:?}"));
+    }
+    graph.outputs([value]);
+    let model = build(graph);
+    let silent = || Silent(VersionTable::new(&[(ABS, 1), (ADD, 1), (MUL, 1)]));
+    let build = |policy| Interpreter::builder(model.clone()).delegate(silent()).policy(policy).build();
+    let interpreter = build(Policy::Prefer).unwrap();
+    // Where it might have claimed the node, nothing is known.
+    let reasons = reasons(&interpreter);
+    assert_eq!(reasons, [(0, "UnsupportedOp"), (1, "VersionTooHigh"), (2, "NotClaimed")]);
+    let error = build(Policy::Require).err().unwrap().to_string();
+    assert!(error.contains("ADD version 2 is above the highest supported, 1"), "{error}");
+}
+
+#[test]
+fn a_version_below_that_of_the_features_is_rejected_where_these_are_unknown() {
+    use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [1, 5, 5, 1]);
+    let filter = graph.constant("filter", [1, 2, 2, 1], &[1f32; 4]);
+    let params = DepthwiseConv2DParams::default().stride_w(1).stride_h(1).depth_multiplier(1);
+    // Dilation needs version 2.
+    let params = params.dilation_w_factor(2).dilation_h_factor(2);
+    let conv = graph.node(BuiltinOp::DEPTHWISE_CONV_2D, params);
+    let y = conv.optional_inputs([Some(x), Some(filter), None]).output("y");
+    graph.outputs([y]);
+    // The builder does not write such a file.
+    let mut draft = build(graph).into_draft();
+    draft.subgraphs[0].nodes_mut()[0].set_version(1);
+    let model = draft.verify().unwrap();
+    let kinds = |max: u32| {
+        let table = VersionTable::new(&[(BuiltinOp::DEPTHWISE_CONV_2D, max)]);
+        let interpreter = Interpreter::builder(model.clone()).delegate(Silent(table)).build().unwrap();
+        reasons(&interpreter)
+    };
+    assert_eq!(kinds(1), [(0, "UnderstatedVersion")]);
+    assert_eq!(kinds(2), [(0, "NotClaimed")]);
+    let strict = Interpreter::builder(model.clone()).strict_versions().build().err().unwrap();
+    assert_eq!(
+        strict.to_string(),
+        "versions are too low: DEPTHWISE_CONV_2D version 1 uses features of version 2: node 0"
+    );
+    assert_eq!(strict.kind(), delegraph_core::error::ErrorKind::Invalid);
 }

@@ -8,4 +8,5 @@ mod failure;
 mod graphs;
 mod lifecycle;
 mod limits;
+mod pending;
 mod support;

@@ -1,5 +1,5 @@
-//! A delegate that does as it is told: it runs elementwise float ops on the CPU, logs what happens to it, and fails where
-//! a test wants it to.
+//! A scripted delegate: it runs elementwise float ops on the CPU, logs the calls that it receives, and fails where a test
+//! wants it to.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ pub(crate) enum Hook {
     Invoke,
 }
 
-/// What it did, for tests to look at.
+/// The record of its calls.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) log: Mutex<Vec<String>>,
@@ -108,7 +108,7 @@ impl Delegate for Scripted {
 
     fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
         self.seen.say(format!("prepare {}", cx.graph().index()));
-        // It claims everything: the context refuses what it may not have.
+        // Claims everything: the context refuses nodes that it may not have.
         let all: Vec<NodeId> = cx.graph().nodes().map(|n| n.id()).collect();
         let this = &*self;
         cx.claim(&all, move |params, graph| this.kernel(params, graph));
@@ -143,7 +143,7 @@ impl Scripted {
             times: params
                 .nodes
                 .iter()
-                .map(|&node| NodeTime { node, time: std::time::Duration::from_nanos(7) })
+                .map(|&node| NodeTime::new(node, std::time::Duration::from_nanos(7)))
                 .collect(),
         }))
     }
@@ -166,13 +166,13 @@ struct Elementwise {
 
 impl Kernel for Elementwise {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
-        let shapes: Vec<String> = (0..cx.num_outputs())
+        let shapes: Vec<String> = (0..cx.output_count())
             .map(|i| cx.output(i).map(|t| t.shape().to_string()))
             .collect::<Result<_>>()?;
         self.seen.say(format!("prepare kernel, outputs {}", shapes.join(" ")));
         fail(self.fails_at, self.panics, Hook::PrepareKernel)?;
         // Shapes that are not known are those of the input: everything is elementwise.
-        for i in 0..cx.num_outputs() {
+        for i in 0..cx.output_count() {
             if !cx.output(i)?.is_known() {
                 let shape = cx.input(0)?.shape().clone();
                 cx.set_output_shape(i, shape)?;
@@ -188,7 +188,7 @@ impl Kernel for Elementwise {
 
 impl DelegateKernel for Elementwise {
     fn accepts(&self, _: usize, buffer: &BufferHandle) -> bool {
-        self.buffers && buffer.downcast::<TestBuffer>().is_some()
+        self.buffers && buffer.downcast_ref::<TestBuffer>().is_some()
     }
 
     fn keeps(&self, _: usize) -> bool {
@@ -207,7 +207,7 @@ impl DelegateKernel for Elementwise {
         }
         let mut values: HashMap<TensorId, Vec<f32>> = HashMap::new();
         for (i, id) in self.params.inputs.iter().enumerate() {
-            let value = match buffers.input(i).and_then(|b| b.downcast::<TestBuffer>()) {
+            let value = match buffers.input(i).and_then(|b| b.downcast_ref::<TestBuffer>()) {
                 Some(buffer) => buffer.data.clone(),
                 None => cx.input::<f32>(i)?.to_vec(),
             };
@@ -234,9 +234,9 @@ impl DelegateKernel for Elementwise {
         }
         fail(self.fails_at, self.panics, Hook::Invoke)?;
         for (o, id) in self.params.outputs.iter().enumerate() {
-            if buffers.may_stay(o) {
+            if buffers.may_keep(o) {
                 let buffer = TestBuffer { data: values[id].clone(), seen: Arc::clone(&self.seen) };
-                buffers.leave(o, BufferHandle::new(buffer));
+                buffers.keep(o, BufferHandle::new(buffer));
             } else {
                 cx.output::<f32>(o)?.copy_from_slice(&values[id]);
             }
@@ -300,7 +300,7 @@ pub(crate) fn build(graph: SubgraphBuilder) -> Model {
 
 pub(crate) fn with(model: &Model, delegates: impl IntoIterator<Item = Scripted>) -> InterpreterBuilder {
     let builder = Interpreter::builder(model.clone());
-    delegates.into_iter().fold(builder, |builder, d| builder.delegate(Box::new(d)))
+    delegates.into_iter().fold(builder, |builder, d| builder.delegate(d))
 }
 
 /// What the model gives for `x`.
@@ -322,7 +322,7 @@ pub(crate) fn partitions(interpreter: &Interpreter) -> Vec<Vec<usize>> {
     interpreter.report().partitions.iter().map(|p| p.nodes.iter().map(|n| n.0).collect()).collect()
 }
 
-/// Per node that nobody claimed, the kind of the last reason.
+/// Per node without a claim, the kind of the last reason.
 pub(crate) fn reasons(interpreter: &Interpreter) -> Vec<(usize, &'static str)> {
     interpreter.report().rejected().map(|(n, reason)| (n.node.0, reason.kind())).collect()
 }

@@ -4,10 +4,17 @@
 
 use std::sync::Arc;
 
-use delegraph_core::{BuiltinOp, Model, Op, OpResolver, TensorType};
-use delegraph_interpreter::fusion::{Pipeline, compare};
+use delegraph_core::error::ErrorKind;
+use delegraph_core::ops::binary::AddParams;
+use delegraph_core::{
+    BuiltinOp, Model, ModelBuilder, Node, NodeId, Op, OpResolver, Result, SubgraphBuilder, TensorType,
+};
+use delegraph_interpreter::fusion::{
+    Call, CompositeFusion, Outcome, PatternFusion, Pipeline, Rewriter, compare,
+};
 use delegraph_interpreter::{BuiltinOpResolver, Interpreter, ReferenceOpResolver};
 
+mod libraries;
 mod random;
 mod recurrent;
 mod unrolled;
@@ -23,12 +30,12 @@ fn layer(framework: Framework, hybrid: bool) -> Layer {
 
 /// Every op that an invocation comes by.
 fn ops(model: &Model) -> Vec<String> {
-    model.subgraphs.iter().flat_map(|g| &g.nodes).map(|n| n.op.to_string()).collect()
+    model.subgraphs().iter().flat_map(|g| g.nodes()).map(|n| n.op().to_string()).collect()
 }
 
 fn differences(a: &Model, b: &Model) -> f64 {
     let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
-    // Three invocations: state begins anew in each.
+    // Three invocations: state begins again in each.
     let found = compare(&Arc::new(a.clone()), &Arc::new(b.clone()), &resolver, 3).unwrap();
     found.iter().map(|d| d.greatest).fold(0.0, f64::max)
 }
@@ -43,7 +50,7 @@ fn loops_of_three_frameworks_become_one_op() {
         let all = ops(&fused.model);
         assert_eq!(all.iter().filter(|op| *op == "UNIDIRECTIONAL_SEQUENCE_LSTM").count(), 1, "{all:?}");
         assert!(!all.contains(&"WHILE".to_owned()) && !all.contains(&"BATCH_MATMUL".to_owned()), "{all:?}");
-        assert_eq!(fused.model.subgraphs.len(), 2);
+        assert_eq!(fused.model.subgraphs().len(), 2);
         assert!(differences(&model, &fused.model) < 1e-5, "{framework:?}");
         // And from a file.
         let file = delegraph_core::ModelBytes::new(fused.model.to_bytes().unwrap());
@@ -56,8 +63,8 @@ fn where_it_is_asked_for_the_op_is_in_the_graph_itself() {
     let model = layer(Framework::Keras, false).model();
     let fused = Pipeline::new().stateful().run(&model).unwrap().model;
     let is_lstm = |op: &Op| *op == Op::Builtin(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM);
-    assert!(fused.subgraphs.len() == 1 && fused.subgraphs[0].nodes.iter().any(|n| is_lstm(&n.op)));
-    // The first invocation is the same; the next one goes on from there, until state is reset.
+    assert!(fused.subgraphs().len() == 1 && fused.subgraphs()[0].nodes().iter().any(|n| is_lstm(n.op())));
+    // The first invocation is the same; the next one continues from there, until state is reset.
     let mut interpreter = Interpreter::builder(fused).build().unwrap();
     let mut plain = Interpreter::builder(model).build().unwrap();
     for i in [&mut interpreter, &mut plain] {
@@ -83,14 +90,14 @@ fn int8_weights_make_a_hybrid_op() {
         let exact = Pipeline::new().run(&model).unwrap();
         assert!(exact.report.left[0].reason.contains("not constants of FLOAT32"), "{:?}", exact.report.left);
         let fused = Pipeline::new().allow_hybrid().run(&model).unwrap();
-        let Some((graph, lstm)) = fused.model.subgraphs.iter().find_map(|g| {
+        let Some((graph, lstm)) = fused.model.subgraphs().iter().find_map(|g| {
             let is_lstm =
-                |n: &&delegraph_core::Node| n.op == Op::Builtin(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM);
-            Some((g, g.nodes.iter().find(is_lstm)?))
+                |n: &&delegraph_core::Node| *n.op() == Op::Builtin(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM);
+            Some((g, g.nodes().iter().find(is_lstm)?))
         }) else {
             panic!("{framework:?}: {:?}", fused.report.left);
         };
-        assert_eq!(graph.tensor(lstm.input(1).unwrap()).ty, TensorType::Int8);
+        assert_eq!(graph.tensor(lstm.input(1).unwrap()).ty(), TensorType::Int8);
         // Activations are quantized on the fly: to 1 of 127.
         assert!(differences(&model, &fused.model) < 2e-2, "{framework:?}");
         Interpreter::builder(fused.model)
@@ -103,18 +110,18 @@ fn int8_weights_make_a_hybrid_op() {
 }
 
 /// TensorFlow's calibrator quantized a layer that was fused here (`scripts/quantize_fused_lstm.py`), and its plain kernels ran
-/// it twice, state going on from the first to the second.
+/// it twice, with the state of the first in the second.
 #[test]
 fn a_fused_layer_runs_quantized() {
     let file = include_bytes!("../../../assets/fusion/lstm_int8.tflite");
     let model = Model::from_bytes(delegraph_core::ModelBytes::new(&file[..])).unwrap();
-    let lstm = model.subgraphs[0]
-        .nodes
+    let lstm = model.subgraphs()[0]
+        .nodes()
         .iter()
-        .find(|n| n.op == Op::Builtin(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM))
+        .find(|n| *n.op() == Op::Builtin(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM))
         .unwrap();
     for operand in [0, 1, 5] {
-        assert_eq!(model.subgraphs[0].tensor(lstm.input(operand).unwrap()).ty, TensorType::Int8);
+        assert_eq!(model.subgraphs()[0].tensor(lstm.input(operand).unwrap()).ty(), TensorType::Int8);
     }
     let input = include_bytes!("../../../assets/fusion/lstm_int8.input");
     let wanted: [&[u8]; 2] = [
@@ -149,7 +156,7 @@ fn unrolled_layers_become_one_op_in_both_directions() {
             let wanted = format!("{wanted}_SEQUENCE_LSTM");
             assert_eq!(all.iter().filter(|op| **op == wanted).count(), 1, "{framework:?}: {all:?}");
             let rest = all.iter().filter(|op| {
-                // What is left besides: the two ops around, and what brings the result into its shape.
+                // Left besides: the two ops around it, and those that reshape the result.
                 !["TANH", "ABS", "RESHAPE", "PACK", "STABLEHLO_COMPOSITE"].contains(&op.as_str())
             });
             assert_eq!(rest.collect::<Vec<_>>(), [&wanted], "{framework:?}");
@@ -162,17 +169,19 @@ fn unrolled_layers_become_one_op_in_both_directions() {
 
 #[test]
 fn a_state_that_is_not_zero_or_is_read_is_left() {
-    let mut model = layer(Framework::Keras, false).model();
-    let composite = model.subgraphs[0].nodes.iter().position(|n| n.outputs.len() == 4).unwrap();
-    let cell_state = model.subgraphs[0].nodes[composite].outputs[3];
-    model.subgraphs[0].outputs.push(cell_state);
+    let model = layer(Framework::Keras, false).model();
+    let composite = model.subgraphs()[0].nodes().iter().position(|n| n.outputs().len() == 4).unwrap();
+    let cell_state = model.subgraphs()[0].nodes()[composite].outputs()[3];
+    let mut draft = model.into_draft();
+    draft.subgraphs[0].outputs_mut().push(cell_state);
+    let model = draft.verify().unwrap();
     let fused = Pipeline::new().run(&model).unwrap();
     assert!(fused.report.left[0].reason.contains("cell state at the end"), "{:?}", fused.report.left);
     assert!(ops(&fused.model).contains(&"WHILE".to_owned()));
     assert!(differences(&model, &fused.model) < 1e-6);
 }
 
-/// PyTorch's and ONNX's form, with factors that are no plain list, and a product whose operand is scaled first.
+/// PyTorch's and ONNX's form, with factors that are not a plain list, and a product whose operand is scaled first.
 #[test]
 fn factors_before_products_and_centered_normalizations_are_fused() {
     use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
@@ -186,13 +195,13 @@ fn factors_before_products_and_centered_normalizations_are_fused() {
     let factors = g.constant("", [8], &recurrent::numbers(8, 1));
     let scaled = g.node(BuiltinOp::MUL, MulParams::default()).inputs([x, factors]).output("");
     let weights = g.constant("", [8, 8], &recurrent::numbers(64, 2));
-    let dense = FullyConnectedParams { keep_num_dims: true, ..Default::default() };
+    let dense = FullyConnectedParams::default().keep_num_dims(true);
     let x = g
         .node(BuiltinOp::FULLY_CONNECTED, dense)
         .optional_inputs([Some(scaled), Some(weights), None])
         .output("");
     let axis = g.constant("", [1], &[-1i32]);
-    let keep = || ReducerParams { keep_dims: true };
+    let keep = || ReducerParams::default().keep_dims(true);
     let mean = g.node(BuiltinOp::MEAN, keep()).inputs([x, axis]).output("");
     let difference = g.node(BuiltinOp::SUB, SubParams::default()).inputs([x, mean]).output("");
     let square = g.node(BuiltinOp::SQUARE, Params::None).inputs([difference]).output("");
@@ -213,4 +222,73 @@ fn factors_before_products_and_centered_normalizations_are_fused() {
     let fused = Pipeline::new().allow_custom().run(&model).unwrap().model;
     assert_eq!(ops(&fused), ["FULLY_CONNECTED", "custom op \"delegraph.layer_norm\""]);
     assert!(differences(&model, &fused) < 1e-5);
+}
+
+/// Fusions that write an ADD with one input, which no kernel takes.
+struct Broken;
+
+fn broken(graph: &mut Rewriter<'_>, id: NodeId) {
+    let Some(node) = graph.node(id).cloned() else { return };
+    let add = Node::new(BuiltinOp::ADD, 1, AddParams::default(), [node.input(0)], node.outputs().to_vec());
+    graph.replace(id, &[id], add);
+}
+
+impl CompositeFusion for Broken {
+    fn name(&self) -> &str {
+        "my.double"
+    }
+
+    fn verify_signature(&self, _: &Call, _: &Rewriter<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
+        broken(graph, call.id);
+        Ok(Outcome::Fused)
+    }
+}
+
+impl PatternFusion for Broken {
+    fn name(&self) -> &str {
+        "my-pattern"
+    }
+
+    fn rewrite(&self, graph: &mut Rewriter<'_>, node: NodeId) -> Result<bool> {
+        if graph.node(node).is_none_or(|n| n.inputs().len() != 2) {
+            return Ok(false);
+        }
+        broken(graph, node);
+        Ok(true)
+    }
+}
+
+#[test]
+fn an_invalid_node_is_the_fault_of_the_fusion_that_wrote_it() {
+    let model = |body: bool| {
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Float32, [4]);
+        let y = if body {
+            let mut body = SubgraphBuilder::new("body");
+            let x = body.input("x", TensorType::Float32, [4]);
+            let y = body.node(BuiltinOp::ADD, AddParams::default()).inputs([x, x]).output("y");
+            body.outputs([y]);
+            graph.composite("my.double", body).inputs([x]).output("y")
+        } else {
+            let y = graph.tensor("y", TensorType::Float32, [4]);
+            graph.custom("my.double").inputs([x]).writes([y]);
+            y
+        };
+        graph.outputs([y]);
+        ModelBuilder::new().subgraph(graph).build().unwrap()
+    };
+    let check = |pipeline: Pipeline, model: Model, name: &str| {
+        let error = pipeline.run(&model).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Failed, "{error}");
+        let text = error.chain();
+        assert!(text.contains(&format!("\"{name}\" made a model that cannot be prepared")), "{text}");
+    };
+    // Tried apart, in the model itself, and as a pattern.
+    check(Pipeline::empty().composite(Broken), model(true), "my.double");
+    check(Pipeline::empty().composite(Broken), model(false), "my.double");
+    check(Pipeline::empty().pattern(Broken), model(true), "my-pattern");
 }

@@ -17,13 +17,34 @@ use delegraph_core::{
     TensorId, TensorType,
 };
 use delegraph_interpreter::fusion::{Pipeline, compare};
-use delegraph_interpreter::seeded::SplitMix64;
 use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver};
 
 use crate::recurrent::FLOAT;
 
 /// How many graphs of each kind.
 const GRAPHS: u64 = 300;
+
+/// A generator that draws the same numbers from the same seed.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn new(seed: u64, stream: u64) -> Self {
+        SplitMix64(seed.wrapping_add(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(stream)))
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A float in [-1, 1).
+    fn draw_f32(&mut self) -> f32 {
+        (self.draw() >> 40) as f32 * 2f32.powi(-23) - 1.0
+    }
+}
 
 /// A graph that grows at its end.
 struct Grower {
@@ -38,7 +59,7 @@ struct Grower {
 
 impl Grower {
     fn new(seed: u64) -> Self {
-        let mut random = SplitMix64::new(seed, 0, 0);
+        let mut random = SplitMix64::new(seed, 1);
         let mut size = |low: u64, high: u64| (low + random.draw() % (high - low)) as usize;
         let shape = [1, size(2, 7), size(2, 7), size(1, 6)];
         let mut graph = SubgraphBuilder::new("main");
@@ -88,7 +109,7 @@ impl Grower {
     fn reduce(&mut self, op: B, x: TensorId) -> TensorId {
         let axis = if self.coin() { -1 } else { 3 };
         let axis = self.graph.constant("", [1], &[axis]);
-        self.graph.node(op, ReducerParams { keep_dims: true }).inputs([x, axis]).output("")
+        self.graph.node(op, ReducerParams::default().keep_dims(true)).inputs([x, axis]).output("")
     }
 
     /// Now and then the caller reads what is in the middle.
@@ -125,14 +146,12 @@ impl Grower {
                 let outputs = 1 + self.below(5) as usize;
                 let values = self.numbers(outputs * 4 * channels);
                 let filter = self.graph.constant("", [outputs, 2, 2, channels], &values);
-                let params = Conv2DParams {
-                    padding,
-                    stride_w: stride,
-                    stride_h: stride,
-                    dilation_w_factor: 1,
-                    dilation_h_factor: 1,
-                    ..Default::default()
-                };
+                let params = Conv2DParams::default()
+                    .padding(padding)
+                    .stride_w(stride)
+                    .stride_h(stride)
+                    .dilation_w_factor(1)
+                    .dilation_h_factor(1);
                 let bias = self.bias(outputs, true);
                 let node = self.graph.node(B::CONV_2D, params);
                 self.x = node.optional_inputs([Some(self.x), Some(filter), bias]).output("");
@@ -141,15 +160,13 @@ impl Grower {
             1 => {
                 let values = self.numbers(4 * channels);
                 let filter = self.graph.constant("", [1, 2, 2, channels], &values);
-                let params = DepthwiseConv2DParams {
-                    padding,
-                    stride_w: stride,
-                    stride_h: stride,
-                    depth_multiplier: 1,
-                    dilation_w_factor: 1,
-                    dilation_h_factor: 1,
-                    ..Default::default()
-                };
+                let params = DepthwiseConv2DParams::default()
+                    .padding(padding)
+                    .stride_w(stride)
+                    .stride_h(stride)
+                    .depth_multiplier(1)
+                    .dilation_w_factor(1)
+                    .dilation_h_factor(1);
                 let bias = self.bias(channels, true);
                 let node = self.graph.node(B::DEPTHWISE_CONV_2D, params);
                 self.x = node.optional_inputs([Some(self.x), Some(filter), bias]).output("");
@@ -160,7 +177,7 @@ impl Grower {
                 let values = self.numbers(outputs * channels);
                 let weights = self.graph.constant("", [outputs, channels], &values);
                 let bias = self.bias(outputs, false);
-                let params = FullyConnectedParams { keep_num_dims: true, ..Default::default() };
+                let params = FullyConnectedParams::default().keep_num_dims(true);
                 let node = self.graph.node(B::FULLY_CONNECTED, params);
                 self.x = node.optional_inputs([Some(self.x), Some(weights), bias]).output("");
                 outputs
@@ -180,8 +197,8 @@ impl Grower {
         let mut probe = self.graph.clone();
         probe.outputs([self.x]);
         let model = ModelBuilder::new().subgraph(probe).build().unwrap();
-        let output = model.subgraphs[0].outputs[0];
-        model.subgraphs[0].tensor(output).shape.dims().try_into().unwrap()
+        let output = model.subgraphs()[0].outputs()[0];
+        model.subgraphs()[0].tensor(output).shape().dims().try_into().unwrap()
     }
 
     /// A factor or a term per channel, for all, or for each element.
@@ -354,19 +371,17 @@ impl Grower {
                 self.binary(B::ADD, a, b)
             }
             4 => {
-                let node =
-                    self.graph.node(B::CONCATENATION, ConcatenationParams { axis: 3, ..Default::default() });
+                let node = self.graph.node(B::CONCATENATION, ConcatenationParams::default().axis(3));
                 node.inputs([x]).output("")
             }
             _ => {
-                let params = Pool2DParams {
-                    padding: Padding::Same,
-                    stride_w: 1,
-                    stride_h: 1,
-                    filter_width: 2,
-                    filter_height: 2,
-                    fused_activation_function: Activation::None,
-                };
+                let params = Pool2DParams::default()
+                    .padding(Padding::Same)
+                    .stride_w(1)
+                    .stride_h(1)
+                    .filter_width(2)
+                    .filter_height(2)
+                    .fused_activation_function(Activation::None);
                 self.graph.node(B::MAX_POOL_2D, params).inputs([x]).output("")
             }
         };
@@ -406,7 +421,7 @@ fn hold(seed: u64, model: &Model, pipeline: &Pipeline, allowed: impl Fn(TensorId
         [Arc::new(BuiltinOpResolver::new()), Arc::new(ReferenceOpResolver::new())];
     for resolver in &resolvers {
         let differences = compare(&original, &fused, resolver, 2).unwrap();
-        for (difference, output) in differences.iter().zip(&model.subgraphs[0].outputs) {
+        for (difference, output) in differences.iter().zip(model.subgraphs()[0].outputs()) {
             assert!(difference.within(allowed(*output)), "seed {seed}: {difference:?}");
         }
     }
@@ -435,9 +450,9 @@ fn random_graphs_compute_what_they_did() {
 /// The largest scale.
 const COARSEST: f32 = 0.3;
 
-/// Chains of QUANTIZE, DEQUANTIZE and what lies between, with scales that are the same or not.
+/// Chains of QUANTIZE, DEQUANTIZE and the ops between, with scales that are the same or not.
 fn quantized(seed: u64) -> Model {
-    let mut random = SplitMix64::new(seed, 1, 0);
+    let mut random = SplitMix64::new(seed, 2);
     let mut below = move |count: u64| random.draw() % count;
     let mut graph = SubgraphBuilder::new("main");
     let types = [TensorType::Int8, TensorType::UInt8, TensorType::Int16];
@@ -486,7 +501,7 @@ fn random_chains_of_quantized_values_stay_within_a_step() {
         let model = quantized(seed);
         // A step of the coarsest tensor, which may be many of a finer one behind it; a second one in a row may be another.
         let steps = |id: TensorId| {
-            let quantization = model.subgraphs[0].tensor(id).quantization.as_deref();
+            let quantization = model.subgraphs()[0].tensor(id).quantization();
             let scale = quantization.and_then(Quantization::scale_zero_point).map_or(1.0, |(scale, _)| scale);
             2.0 * f64::from(COARSEST / scale).ceil()
         };

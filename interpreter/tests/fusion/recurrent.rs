@@ -14,7 +14,7 @@ use delegraph_core::{
 
 pub(crate) const FLOAT: TensorType = TensorType::Float32;
 
-/// How large a layer is, and how its weights lie.
+/// How large a layer is, and how its weights are stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layer {
     pub(crate) framework: Framework,
@@ -103,14 +103,16 @@ impl Layer {
         let now = g.node(B::GATHER, GatherParams::default()).inputs([x, t]).output("now");
         let shape = g.constant("", [2], &[self.batch as i32, self.features as i32]);
         let now = g.node(B::RESHAPE, ReshapeParams::default()).inputs([now, shape]).output("");
-        let product = || BatchMatMulParams { adj_y: self.framework.rows(), ..Default::default() };
+        let product = || BatchMatMulParams::default().adj_y(self.framework.rows());
         let a = g.node(B::BATCH_MATMUL, product()).inputs([now, kernel]).output("");
         let b = g.node(B::BATCH_MATMUL, product()).inputs([h, recurrent]).output("");
         let sum = binary(g, B::ADD, a, b);
         let sum = binary(g, B::ADD, sum, bias);
         let axis = g.constant("axis", [], &[1i32]);
-        let parts =
-            g.node(B::SPLIT, SplitParams { num_splits: 4 }).inputs([axis, sum]).outputs(["", "", "", ""]);
+        let parts = g
+            .node(B::SPLIT, SplitParams::default().num_splits(4))
+            .inputs([axis, sum])
+            .outputs(["", "", "", ""]);
         let [i, f, cell, o] = self.framework.gates().map(|place| parts[place]);
         let [i, f, o] = [i, f, o].map(|gate| unary(g, B::LOGISTIC, gate));
         let candidate = unary(g, B::TANH, cell);
@@ -130,7 +132,7 @@ impl Layer {
         graph
     }
 
-    /// The composite's body, of which `loops` says which subgraphs are its loop's.
+    /// The composite's body, where `loops` has the subgraphs of its loop.
     fn body(&self, loops: WhileParams) -> SubgraphBuilder {
         let Layer { batch, time, features, cells, framework, .. } = *self;
         let mut graph = SubgraphBuilder::new("body");
@@ -251,7 +253,7 @@ impl Layer {
         };
         let zeros = vec![0f32; batch * cells];
         let attributes = Attributes::new();
-        let loops = WhileParams { cond_subgraph_index: 1, body_subgraph_index: 2 };
+        let loops = WhileParams::default().cond_subgraph_index(1).body_subgraph_index(2);
         let operands = match framework {
             Framework::Keras => {
                 let [h, c] = ["h", "c"].map(|name| graph.constant(name, [batch, cells], &zeros));

@@ -12,7 +12,7 @@ use delegraph_core::{
 
 use crate::recurrent::{FLOAT, Framework, SCALE, binary, numbers, unary};
 
-/// How large a layer is, and how its weights lie.
+/// How large a layer is, and how its weights are stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unrolled {
     pub(crate) framework: Framework,
@@ -68,8 +68,10 @@ impl Unrolled {
                 sum = binary(g, B::ADD, sum, bias);
             }
             let axis = g.constant("", [], &[1i32]);
-            let parts =
-                g.node(B::SPLIT, SplitParams { num_splits: 4 }).inputs([axis, sum]).outputs(["", "", "", ""]);
+            let parts = g
+                .node(B::SPLIT, SplitParams::default().num_splits(4))
+                .inputs([axis, sum])
+                .outputs(["", "", "", ""]);
             let [i, f, new, o] = self.framework.gates().map(|place| parts[place]);
             let [i, f, o] = [i, f, o].map(|gate| unary(g, B::LOGISTIC, gate));
             let new = unary(g, B::TANH, new);
@@ -86,7 +88,7 @@ impl Unrolled {
     }
 
     fn pack(g: &mut SubgraphBuilder, values: Vec<TensorId>, axis: i32) -> TensorId {
-        let params = PackParams { values_count: values.len() as i32, axis };
+        let params = PackParams::default().values_count(values.len() as i32).axis(axis);
         g.node(B::PACK, params).inputs(values).output("")
     }
 
@@ -139,7 +141,7 @@ impl Unrolled {
                 let own = |g: &mut SubgraphBuilder, d: usize| {
                     let [kernel, recurrent, both, h, c] = [0, 1, 2, 3, 4].map(|i| Self::take(g, all[i], d));
                     let axis = g.constant("", [], &[0i32]);
-                    let split = g.node(B::SPLIT, SplitParams { num_splits: 2 });
+                    let split = g.node(B::SPLIT, SplitParams::default().num_splits(2));
                     let [a, b] = split.inputs([axis, both]).outputs(["", ""]);
                     Operands { h, c, kernel, recurrent, biases: [Some(a), Some(b)] }
                 };
@@ -152,7 +154,7 @@ impl Unrolled {
             (Framework::Onnx, _) => Self::pack(g, results, 1),
             (_, [one]) => *one,
             _ => {
-                let params = ConcatenationParams { axis: 2, ..Default::default() };
+                let params = ConcatenationParams::default().axis(2);
                 g.node(B::CONCATENATION, params).inputs(results).output("")
             }
         };

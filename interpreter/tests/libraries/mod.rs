@@ -5,37 +5,32 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
-/// The libraries of the plugin crates, built into a folder of their own.
-fn libraries() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--frozen", "--quiet", "--release", "--target-dir"]).arg(&target);
-        build.args([
-            "-p",
-            "delegraph-example-plugin",
-            "-p",
-            "delegraph-example-kernels",
-            "-p",
-            "delegraph-faulty-plugin",
-        ]);
-        for config in ["opt-level=1", "lto='off'", "debug=false", "incremental=false", "panic='unwind'"] {
-            build.arg("--config").arg(format!("profile.release.{config}"));
-        }
-        // Other flags than this program was built with.
-        build.env("RUSTFLAGS", "-C overflow-checks=on -C force-frame-pointers=yes -C metadata=apart");
-        build.env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_BUILD_TARGET");
-        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");
-        assert!(status.success(), "the plugins do not build");
-        target.join("release")
-    })
+/// Returns the library of the crate `delegraph-NAME`, with underscores, built into a folder of its own.
+pub fn library(name: &str) -> PathBuf {
+    /// One build at a time, of the tests in this program.
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--frozen", "--quiet", "--release", "--target-dir"]).arg(&target);
+    build.args(["-p", &format!("delegraph-{}", name.replace('_', "-"))]);
+    for config in ["opt-level=1", "lto='off'", "debug=false", "incremental=false", "panic='unwind'"] {
+        build.arg("--config").arg(format!("profile.release.{config}"));
+    }
+    // Other flags than this program was built with.
+    build.env("RUSTFLAGS", "-C overflow-checks=on -C force-frame-pointers=yes -C metadata=apart");
+    build.env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_BUILD_TARGET");
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");
+    assert!(status.success(), "the library {name} does not build");
+    let (before, after) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    target.join("release").join(format!("{before}delegraph_{name}{after}"))
 }
 
-/// The library of the crate `delegraph-NAME`, with underscores.
-pub fn library(name: &str) -> PathBuf {
-    let (before, after) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    libraries().join(format!("{before}delegraph_{name}{after}"))
+/// The messages of an error and of its sources, separated by colons.
+#[allow(dead_code)] // Some of the tests that share this module do not use it.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let errors = std::iter::successors(Some(error), |error| error.source());
+    errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,4 +1,4 @@
-/* A library of kernels that breaks the interface as its definitions say. */
+/* A library of kernels that breaks the interface in the way that a definition selects. */
 #include <stdio.h>
 #include <stdlib.h>
 

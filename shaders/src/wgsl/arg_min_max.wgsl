@@ -1,11 +1,11 @@
-// Where along a dimension the largest or smallest element is.
+// The index along a dimension of the largest or smallest element.
 
 struct Params {
-    // Lines.
+    // Number of lines.
     count: u32,
     // Elements of a line.
     size: u32,
-    // Elements from one of a line to the next.
+    // Distance between neighbouring elements of a line.
     inner: u32,
 }
 

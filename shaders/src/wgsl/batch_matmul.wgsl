@@ -1,22 +1,22 @@
-// Products of pairs of matrices. An invocation makes a register tile of PIXELS rows times WIDTH columns of
-// one product; eight invocations side by side (x) share the rows.
+// Products of pairs of matrices. An invocation computes a register tile of PIXELS rows by WIDTH columns of
+// one product; eight neighbouring invocations (x) share the rows.
 //
-// SHARED: those eight are a subgroup. Each loads what another row needs, and broadcasts hand it round.
+// SHARED: those eight are a subgroup. Each loads values for another row, and broadcasts distribute them.
 //
-// FIXED: operands and result are integers. SUMS: 0: sums are built up in floats; 1: in floats block by block, which
-// integers add up.
+// FIXED: operands and result are integers. SUMS: 0: sums are accumulated in floats; 1: in floats block by block, and the
+// blocks in integers.
 
 struct Params {
     rows: u32,
     columns: u32,
     depth: u32,
-    // Strides in elements of the buffers (vectors of four where it says so): along rows or columns, along
+    // Strides in elements of the buffers, or vectors of four: along rows or columns, and along
     // the depth.
     a_row: u32,
     a_depth: u32,
     b_column: u32,
     b_depth: u32,
-    // Products in all, by their dimensions from the innermost out.
+    // Number of products, by their dimensions from the innermost out.
 #for d in 0..RANK
     extent_{{d}}: u32,
     a_stride_{{d}}: u32,
@@ -33,7 +33,7 @@ struct Params {
     zero: i32,
     low: i32,
     high: i32,
-    // Depth after which sums go on in integers.
+    // Depth of a block of a sum.
     block: u32,
 #endif
 }
@@ -97,7 +97,7 @@ fn result(sum: S, column: u32) -> f32 {
 }
 #endif
 
-// Less what stands for zero.
+// The value less its zero point.
 fn a_of(i: u32) -> FA {
 #if FIXED
     return FA(a[i] - A(p.zero_a));
@@ -114,7 +114,7 @@ fn b_of(i: u32) -> FB {
 #endif
 }
 
-// Four steps in depth from the k-th on.
+// Four steps in depth, from step k on.
 fn load_a(at: u32, k: u32) -> V {
 #if A_VEC4
     return a_of(at + k / 4u);
@@ -172,7 +172,7 @@ fn main(
 #else
     let first = (group.y * {{ROWS}}u + local.y) * {{PIXELS}}u;
 #endif
-    // The last tiles stick out: their surplus reads what is there and writes nothing.
+    // The last tiles exceed the output: their surplus reads elements inside and writes nothing.
     let own = min(column, p.columns - {{WIDTH}}u);
     var rest = group.z;
     var a_base = 0u;
@@ -214,7 +214,7 @@ fn main(
     for (var k = block; k < end; k += 4u) {
 #endif
 #if B_ROWS
-        // A vector of four columns per step in depth; the last may go beyond the depth.
+        // A vector of four columns per step in depth; the last step may exceed the depth.
 #for j in 0..4
         let row_{{j}} = b_of(b_base + min(k + {{j}}u, p.depth - 1u) * p.b_depth + own / 4u);
 #endfor

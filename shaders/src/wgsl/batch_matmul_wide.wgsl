@@ -1,4 +1,4 @@
-// Products of pairs of matrices of 16-bit integers, with sums of 64 bits.
+// Products of pairs of matrices of 16-bit integers, with 64-bit sums.
 
 struct Params {
     count: u32,
@@ -14,10 +14,10 @@ struct Params {
     a_depth: u32,
     b_column: u32,
     b_depth: u32,
-    // A factor of 15 bits, and how far products with it go to the right.
+    // A 15-bit factor, and the right shift after it.
     multiplier: u32,
     right: i32,
-    // Products in all, by their dimensions from the innermost out.
+    // Number of products, by their dimensions from the innermost out.
 #for d in 0..BATCHES
     batch_{{d}}: u32,
     a_stride_{{d}}: u32,
@@ -49,7 +49,7 @@ fn main(
         at_b += place % p.batch_{{d}} * p.b_stride_{{d}};
         place /= p.batch_{{d}};
 #endfor
-        // Both halves of so many products have a sum of 32 bits.
+        // The sums of both halves of this number of products have 32 bits.
         var low = 0u;
         var high = 0;
         for (var k = 0u; k < p.depth; k++) {

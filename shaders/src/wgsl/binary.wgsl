@@ -1,4 +1,4 @@
-// An operator on two tensors. Both are walked with a stride per dimension of the output, whose
+// An operator on two tensors. Both are read with a stride per dimension of the output, whose
 // dimensions are collapsed as far as the operands allow and listed from the innermost out.
 
 struct Params {
@@ -27,7 +27,7 @@ alias U = u32;
 alias R = {{RESULT}};
 #endif
 
-// An operand that repeats one element along the innermost dimension is read element by element.
+// An operand that repeats one element along the innermost dimension is read as scalars.
 #if A_REPEATS
 @group(0) @binding(0) var<storage, read> a: array<{{ELEMENT}}>;
 #else

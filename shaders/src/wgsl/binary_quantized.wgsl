@@ -1,4 +1,4 @@
-// An operator on two tensors of integers with scales. Walked as in binary.wgsl.
+// An operator on two quantized tensors, which are read as in binary.wgsl.
 
 struct Params {
     // Elements of the output, or vectors of four.
@@ -16,7 +16,7 @@ struct Params {
     zero: i32,
     low: i32,
     high: i32,
-    // Elements (or vectors) up to here round the product of an operand once.
+    // Elements (or vectors) before this index round the product of an operand once.
     once: u32,
 #for d in 0..RANK
     extent_{{d}}: u32,
@@ -54,7 +54,7 @@ alias T = i32;
 fn multiply_once(x: i32, m: i32, shift: i32) -> i32 {
     let size = long_product(bitcast<u32>(abs(x)), bitcast<u32>(m));
     let right = u32(31 - min(shift, 0));
-    // A half, and for what is negative a little less: 2^(right - 1) - 1.
+    // A half; for negative values a little less: 2^(right - 1) - 1.
     let half_at = right - 1u;
     var half = vec2<u32>(select(0u, 1u << (half_at & 31u), half_at >= 32u), select(0u, 1u << (half_at & 31u), half_at < 32u));
     if x < 0 {
@@ -84,13 +84,13 @@ fn limited(v: i32) -> i32 {
     return clamp(v, p.low, p.high);
 }
 
-// A result at the common scale in the output.
+// From the common scale to the output's.
 fn placed(v: i32) -> i32 {
     return limited(fixed_multiply(v, p.multiplier, p.shift, false) + p.zero);
 }
 
 #if DIVIDES
-// 1 / (1 + x), both as fractions of 31 bits: three steps of Newton's, with 29 bits behind the point.
+// 1 / (1 + x), both as 31-bit fractions: three steps of Newton's method, with 29 fractional bits.
 fn one_over_one_plus(x: i32) -> i32 {
     let half_denominator = bitcast<i32>((bitcast<u32>(x) + 0x80000000u) >> 1u);
     var y = 1515870810 + high_product(half_denominator, -1010580540);

@@ -1,4 +1,4 @@
-// The same bits as elements of another size, of which each takes a word.
+// The same bits as elements of another size, each in a word of its own.
 
 struct Params {
     // Elements of the output.
@@ -9,9 +9,9 @@ struct Params {
     // Bits of an element of input and output.
     from_bits: u32,
     to_bits: u32,
-    // How far results go to the left and back.
+    // Left shift, and right shift after it, of results.
     unused: u32,
-    // The bits of a result.
+    // Mask of a result's bits.
     mask: u32,
 }
 

@@ -1,4 +1,4 @@
-// Conversion of elements.
+// Conversion between element types.
 
 struct Params {
     // Elements, or vectors of four.

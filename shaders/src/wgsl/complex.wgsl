@@ -1,4 +1,4 @@
-// Absolute values of complex numbers. The larger part is taken out before the root, so that squares don't overflow.
+// Absolute values of complex numbers. The larger part is factored out of the root, so that squares do not overflow.
 
 struct Params {
     count: u32,

@@ -1,10 +1,10 @@
-// Convolution. Tiles run over the flattened output images. POINTWISE: windows of one pixel, one for every
+// Convolution. Tiles cover the flattened output images. POINTWISE: windows of one pixel, one for every
 // pixel of the input.
 
 struct Params {
     in_h: i32,
     in_w: i32,
-    // Elements, or vectors of four where channels come in fours, of a pixel of the input.
+    // Elements of a pixel of the input, or vectors of four where channels come in fours.
     in_pixel: u32,
     // Input channels of a group, and vectors of four of them.
     group_c: u32,
@@ -25,7 +25,7 @@ struct Params {
     // Rows above and columns left of the image.
     pad_h: i32,
     pad_w: i32,
-    // Where the bias begins in weights.
+    // Offset of the bias in weights.
     bias: u32,
     // Workgroups along the pixels in one row of the dispatch.
     row: u32,
@@ -55,7 +55,7 @@ fn main(
 ) {
     p = uniforms;
 #if LANES == 1
-    // The same for all: so are the weights.
+    // Uniform for all invocations, as the weights are.
     let o = group.x * {{WIDTH}}u;
 #else
     let o = (group.x * {{LANES}}u + local.x) * {{WIDTH}}u;

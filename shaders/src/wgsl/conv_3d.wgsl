@@ -1,4 +1,4 @@
-// Convolution in three dimensions, or its transpose. The filter is as the model has it: its two innermost extents are
+// Convolution in three dimensions, or its transpose. The filter has the model's layout: its two innermost extents are
 // input and output channels, in the transpose output and input channels.
 
 struct Params {
@@ -40,7 +40,7 @@ alias T = f32;
 #include "divide"
 #include "math"
 
-// Where a tap meets the input along a dimension; outside of it where there is nothing.
+// The input position of a tap along a dimension; outside of the input where the tap has none.
 fn met(at: u32, tap: i32, stride: i32, dilation: i32, pad: i32) -> i32 {
 #if TRANSPOSED
     let place = i32(at) + pad - tap * dilation;

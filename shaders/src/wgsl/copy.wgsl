@@ -1,4 +1,4 @@
-// Moves words from one strided place to another. Dimensions are listed from the innermost out.
+// Copies words between strided layouts. Dimensions are listed from the innermost out.
 
 struct Params {
     // Words, or vectors of four.

@@ -1,7 +1,7 @@
-// Running sums. An invocation goes along a line, so that sums have one order on every device.
+// Running sums. An invocation computes a line, so that sums have one order on every device.
 
 struct Params {
-    // Lines.
+    // Number of lines.
     count: u32,
     items: u32,
     // Inner and outer.

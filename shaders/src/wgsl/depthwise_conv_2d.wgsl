@@ -1,15 +1,15 @@
-// Depthwise convolution with a window known beforehand. An invocation makes a strip of TILE columns and
-// `rows` rows of UNIT channels. It walks down the input: each row is loaded once, and goes into
-// all LIVE output rows that it is a part of; the oldest is complete then and leaves.
+// Depthwise convolution with a constant window size. An invocation computes a strip of TILE columns and
+// `rows` rows of UNIT channels. It iterates over input rows: each is loaded once, and added to
+// all LIVE output rows that depend on it; the oldest one is then complete and is stored.
 //
-// With dilation, a strip takes every dilation-th column and row, so that it shares its loads all the same.
+// With dilation, a strip has every dilation-th column and row, so that it shares its loads as well.
 //
 // weights: [window row][window column][channels], then the bias.
 
 struct Params {
-    // Invocations in all.
+    // Number of invocations.
     count: u32,
-    // In units.
+    // Channels in units.
     channels: u32,
     in_h: i32,
     in_w: i32,

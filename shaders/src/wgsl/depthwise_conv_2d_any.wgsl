@@ -1,12 +1,12 @@
-// Depthwise convolution with any window, stride, dilation and channel multiplier. An invocation makes TILE
+// Depthwise convolution with any window, stride, dilation and channel multiplier. An invocation computes TILE
 // columns of one channel, or of a vector of four.
 //
 // weights: [window row][window column][output channels], then the bias.
 
 struct Params {
-    // Invocations in all.
+    // Number of invocations.
     count: u32,
-    // Input channels, and output channels per input channel; in vectors of four, the latter is one.
+    // Input channels, and output channels per input channel; for vectors of four, the latter is one.
     channels: u32,
     multiplier: u32,
     in_h: i32,
@@ -23,12 +23,12 @@ struct Params {
     pad_h: i32,
     pad_w: i32,
     tiles: u32,
-    // Where the channels' words begin in packed weights.
+    // Offset of the channels' words in packed weights.
     bias: u32,
 #include "epilogue_params"
 }
 
-// INTEGERS: the input is integers, of which four weights take a word.
+// INTEGERS: the input is integers, and a word holds four weights.
 
 #if FIXED
 alias R = i32;

@@ -1,4 +1,4 @@
-// The input, in which an update replaces the elements from computed indices on, moved so that it lies inside.
+// The input, in which an update replaces the elements from computed indices on, clamped so that the update fits.
 // Dimensions are listed from the innermost out.
 
 struct Params {
@@ -8,7 +8,7 @@ struct Params {
 #for d in 0..RANK
     extent_{{d}}: u32,
     step_{{d}}: u32,
-    // The update's.
+    // Extents and strides of the update.
     size_{{d}}: u32,
     stride_{{d}}: u32,
 #endfor
@@ -36,7 +36,7 @@ fn main(
         var inside = true;
         var src = 0u;
 #for d in 0..RANK
-        // In front of the update, this wraps around to what is behind it.
+        // Before the update, the difference wraps to a large index.
         let at_{{d}} = digit_{{d}} - first_{{d}};
         inside = inside && at_{{d}} < p.size_{{d}};
         src += min(at_{{d}}, p.size_{{d}} - 1u) * p.stride_{{d}};

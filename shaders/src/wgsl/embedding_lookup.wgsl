@@ -1,4 +1,4 @@
-// Rows of a table of small integers, which stays packed, as floats.
+// Rows of a packed table of small integers, as floats.
 
 struct Params {
     // Elements of the output.
@@ -11,7 +11,7 @@ struct Params {
 #endfor
     // Rows of the table.
     rows: i32,
-    // From one row's scale to the next.
+    // Distance between the scales of neighbouring rows.
     scale_stride: u32,
 }
 

@@ -1,4 +1,4 @@
-// output[tuple, inner] = input[index tuple, inner]; zero where a tuple lies outside.
+// output[tuple, inner] = input[index tuple, inner]; zero where a tuple is outside of the input.
 
 struct Params {
     // Words of the output, or vectors of four.

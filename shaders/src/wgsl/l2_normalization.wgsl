@@ -1,4 +1,4 @@
-// Scales rows to length 1.
+// Scales rows to a length of 1.
 
 struct Params {
     rows: u32,
@@ -70,7 +70,7 @@ fn main(
         return;
     }
 #if INTEGERS
-    // Times 128: in front for unsigned bytes, in the shift for signed ones, as the field does it.
+    // The factor 128 is multiplied before for unsigned bytes, and part of the shift for signed ones, as in TFLite.
     let root = inverse_root(total);
     for (var i = first; i < end; i += {{SPLIT}}u) {
         let x = input[i] - p.input_zero;

@@ -1,12 +1,12 @@
 // Moves the first two coordinates of landmarks by a 4x4 matrix.
 
 struct Params {
-    // Landmarks.
+    // Number of landmarks.
     count: u32,
     items: u32,
     extent_0: u32,
     step_0: u32,
-    // What the matrix's shift is multiplied by.
+    // Factor of the matrix's translation.
     scale: f32,
 }
 

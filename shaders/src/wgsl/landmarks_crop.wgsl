@@ -1,29 +1,29 @@
-// The matrix from positions in the crop around some landmarks to positions in what it is cut from.
+// The matrix from positions in the crop around some landmarks to positions in the image that it is cut from.
 
 struct Params {
-    // A unit vector: the direction that the line through two landmarks is turned to.
+    // Unit vector of the direction to which the line through two landmarks is rotated.
     goal_x: f32,
     goal_y: f32,
     left: u32,
     right: u32,
-    // The crop's size over its box's.
+    // Size of the crop over that of its bounding box.
     scale_x: f32,
     scale_y: f32,
-    // From positions of landmarks to those that the matrix is for.
+    // From positions of landmarks to those of the matrix.
     unit: f32,
     shift: f32,
-    // Half of the crop, in the matrix's positions.
+    // Half of the crop, in positions of the matrix.
     half_x: f32,
     half_y: f32,
-    // What columns are multiplied by.
+    // Factors of columns.
     column_x: f32,
     column_y: f32,
-    // What rows are multiplied by, and what is added to them in the end.
+    // Factors of rows, and what is finally added to them.
     row_x: f32,
     row_y: f32,
     end_x: f32,
     end_y: f32,
-    // The landmarks in the crop, in fours.
+    // The landmarks of the crop, in fours.
     subset: array<vec4<u32>, {{FOURS}}>,
 }
 
@@ -35,7 +35,7 @@ fn landmark(i: u32) -> vec2<f32> {
     return vec2(landmarks[i * 3u], landmarks[i * 3u + 1u]);
 }
 
-// Turned around the origin by the angle with this cosine and sine.
+// Rotates around the origin by the angle with this cosine and sine.
 fn turn(v: vec2<f32>, angle: vec2<f32>) -> vec2<f32> {
     return vec2(angle.x * v.x - angle.y * v.y, angle.y * v.x + angle.x * v.y);
 }
@@ -44,12 +44,12 @@ fn turn(v: vec2<f32>, angle: vec2<f32>) -> vec2<f32> {
 fn main() {
     var line = landmark(p.right) - landmark(p.left);
 #if UPRIGHT
-    // Never turned by more than a right angle: a line runs both ways.
+    // Rotations are at most a right angle, since a line has no direction.
     line *= select(1.0, -1.0, line.x < 0.0);
 #endif
     let length_of = sqrt(dot(line, line));
     let along = select(line / length_of, vec2(1.0, 0.0), length_of == 0.0);
-    // The cosine and sine of the angle between the two directions.
+    // Cosine and sine of the angle between the two directions.
     let angle = vec2(p.goal_x * along.x + p.goal_y * along.y, p.goal_y * along.x - p.goal_x * along.y);
     var least = turn(landmark(p.subset[0].x), angle);
     var greatest = least;

@@ -1,4 +1,4 @@
-// Divides each value by a power of what its neighbours along the channels sum up to.
+// Divides each value by a power of a sum over its neighbours along the channels.
 
 struct Params {
     count: u32,

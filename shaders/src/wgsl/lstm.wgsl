@@ -1,50 +1,50 @@
-// All steps of an LSTM, a workgroup to a sequence. Its invocations share the cells, and wait for each other
-// where a step needs what others computed.
+// All steps of an LSTM, one workgroup per sequence. Its invocations share the cells, with barriers
+// where a step needs results of other invocations.
 
 struct Params {
     steps: u32,
     cells: u32,
     outputs: u32,
-    // From one sequence to the next, and from one step to the next, in rows, and where the first step is.
+    // Distances between sequences and between steps, in rows, and the row of the first step.
     sequence_stride: u32,
     step_stride: u32,
     first_row: u32,
-    // Where in the constants the parts after the recurrent weights begin.
+    // Offsets in the constants of the parts after the recurrent weights.
     peephole_at: u32,
     norm_at: u32,
     bias_at: u32,
     projection_at: u32,
     projection_bias_at: u32,
-    // Where in the output the parts after the sequences begin.
+    // Offsets in the output of the parts after the sequences.
     last_at: u32,
     state_at: u32,
     gates_at: u32,
     hidden_at: u32,
     steps_at: u32,
-    // Infinite where nothing is limited.
+    // Limits; infinite for none.
     cell_clip: f32,
     output_clip: f32,
     act_a: f32,
     act_b: f32,
-    // Of the integers of recurrent weights and the projection.
+    // Scales of the integers of recurrent weights and the projection.
     scale_0: f32,
     scale_1: f32,
     scale_2: f32,
     scale_3: f32,
     projection_scale: f32,
-    // 0
+    // Padding.
     nothing: u32,
 }
 
 alias T = f32;
 
-// What the gates get from the input, cell by cell: input, forget, cell and output gate one after the other.
+// Contributions of the input to the gates, cell by cell: input, forget, cell and output gate in turn.
 @group(0) @binding(0) var<storage, read> inputs: array<f32>;
-// Recurrent weights with the cells innermost, of integers with the gates in the bytes of a word, then the rest.
+// Recurrent weights with the cells innermost (for integers with the gates in the bytes of a word), then the other parts.
 @group(0) @binding(1) var<storage, read> constants: array<u32>;
 @group(0) @binding(2) var<storage, read> first_last: array<f32>;
 @group(0) @binding(3) var<storage, read> first_state: array<f32>;
-// The results of all steps, then the last output and the state, then room for gates and hidden values.
+// The results of all steps, then the last output and the state, then scratch memory for gates and hidden values.
 @group(0) @binding(4) var<storage, read_write> output: array<f32>;
 #include "params"
 
@@ -57,7 +57,7 @@ alias T = f32;
 #endif
 #include "row_scale"
 
-// Makes integers of so many values, and returns their scale.
+// Quantizes this number of values, and returns their scale.
 fn quantize(at: u32, count: u32, to: u32, local: u32) -> f32 {
     var ends = vec2<f32>();
     for (var i = 0u; i < count; i++) {
@@ -89,7 +89,7 @@ fn limit(v: f32, most: f32) -> f32 {
 }
 
 #if NORM
-// Mean of a gate over all cells, and one over its deviation.
+// Mean of a gate over all cells, and the reciprocal of its deviation.
 fn spread(at: u32) -> vec2<f32> {
     let count = f32(p.cells);
     var sum = 0.0;
@@ -207,7 +207,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let next = limit(forget * output[state + c] + activate(sums.z) * keep, p.cell_clip);
             output[state + c] = next;
 #if PEEPHOLE
-            // This gate sees the new state.
+            // The output gate depends on the new state.
             sums.w += next * constant(p.peephole_at + p.cells * 2u + c);
 #endif
 #if NORM

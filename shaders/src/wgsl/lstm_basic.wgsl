@@ -1,4 +1,4 @@
-// A step of the old LSTM cell of integers, of gates before their functions.
+// A step of the basic LSTM cell of integers, from its gates before their functions.
 
 struct Params {
     count: u32,
@@ -8,7 +8,7 @@ struct Params {
     step_{{d}}: u32,
 #endfor
     cells: u32,
-    // Where in the output the states begin.
+    // Offset of the states in the output.
     state_at: u32,
 }
 
@@ -38,7 +38,7 @@ fn main(
         let at = digit_1 * p.cells * 4u + digit_0;
         let added = product(fixed_logistic(gates[at], 3u), fixed_tanh(gates[at + p.cells], 3u));
         let kept = product(fixed_logistic(gates[at + p.cells * 2u], 3u), states[i]);
-        // States have 4 bits before the point.
+        // States have 4 integer bits.
         let state = clamp(shift_right(added, 4) + kept, -32768, 32767);
         let result = product(fixed_logistic(gates[at + p.cells * 3u], 3u), fixed_tanh(state, 4u));
         output[p.state_at + i] = state;

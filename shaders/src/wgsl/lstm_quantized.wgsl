@@ -1,14 +1,14 @@
-// All steps of an LSTM of integers, a workgroup to a sequence. Its invocations share the cells, and wait for each other
-// where a step needs what others computed.
+// All steps of an LSTM of integers, one workgroup per sequence. Its invocations share the cells, with barriers
+// where a step needs results of other invocations.
 
 struct Params {
     steps: u32,
     cells: u32,
     outputs: u32,
-    // From one sequence to the next, and from one step to the next, in rows.
+    // Distances between sequences and between steps, in rows.
     sequence_stride: u32,
     step_stride: u32,
-    // Where in the constants the parts after the gates' numbers begin.
+    // Offsets in the constants of the parts after the gates' numbers.
     recurrent_at: u32,
     peephole_at: u32,
     norm_at: u32,
@@ -16,19 +16,19 @@ struct Params {
     projection_at: u32,
     projection_bias_at: u32,
     tables_at: u32,
-    // Where in the output the parts after the sequences begin.
+    // Offsets in the output of the parts after the sequences.
     last_at: u32,
     state_at: u32,
     gates_at: u32,
     hidden_at: u32,
-    // Peephole weights are counted on from one sequence to the next, up to here.
+    // Peephole weights are indexed across sequences, up to here.
     peephole_stride: u32,
     peephole_end: u32,
-    // What stands for zero in the outputs.
+    // Zero point of the outputs.
     output_zero: i32,
-    // The state counts 2 to this power.
+    // Exponent of the state's scale, a power of two.
     state_exponent: i32,
-    // The greatest magnitude of a state and of a projected output.
+    // Maximum magnitudes of a state and of a projected output.
     cell_clip: i32,
     output_clip: i32,
     hidden_multiplier: i32,
@@ -36,17 +36,17 @@ struct Params {
     hidden_zero: i32,
     projection_multiplier: i32,
     projection_shift: i32,
-    // 0
+    // Padding.
     nothing: u32,
 }
 
-// What the gates get from the input, cell by cell: input, forget, cell and output gate one after the other.
+// Contributions of the input to the gates, cell by cell: input, forget, cell and output gate in turn.
 @group(0) @binding(0) var<storage, read> inputs: array<i32>;
-// Numbers of each gate, recurrent weights with the cells innermost and the gates in the bytes of a word, then the rest.
+// Numbers of each gate, recurrent weights with the cells innermost and the gates in the bytes of a word, then the other parts.
 @group(0) @binding(1) var<storage, read> constants: array<i32>;
 @group(0) @binding(2) var<storage, read> first_last: array<i32>;
 @group(0) @binding(3) var<storage, read> first_state: array<i32>;
-// The results of all steps, then the last output and the state, then room for gates and hidden values.
+// The results of all steps, then the last output and the state, then scratch memory for gates and hidden values.
 @group(0) @binding(4) var<storage, read_write> output: array<i32>;
 #include "params"
 
@@ -76,7 +76,7 @@ fn number(gate: u32, i: u32) -> i32 {
     return constants[gate * 16u + i];
 }
 
-// v times the factor that is number i and the next of the gate.
+// v times the factor that the gate's numbers i and i + 1 represent.
 fn scaled(v: i32, gate: u32, i: u32) -> i32 {
     let m = number(gate, i);
 #if NARROW
@@ -100,7 +100,7 @@ fn sum_of(of_input: i32, of_last: i32, gate: u32) -> i32 {
 }
 
 #if NARROW
-// A function of 16 bits by its table.
+// A function of a 16-bit value, by its table.
 fn looked_up(v: i32, table: u32) -> i32 {
     let at = bitcast<u32>(v + 32768);
     let word = constants[p.tables_at + table * 32768u + at / 2u];
@@ -133,7 +133,7 @@ fn of_state(v: i32) -> i32 {
 }
 
 #if PEEPHOLE
-// A gate that sees the state of a cell, too.
+// Adds the peephole connection from a cell's state to a gate.
 fn peeped(sum: i32, state: i32, cell: u32, which: u32, gate: u32) -> i32 {
     if cell >= p.peephole_end {
         return sum;
@@ -145,8 +145,8 @@ fn peeped(sum: i32, state: i32, cell: u32, which: u32, gate: u32) -> i32 {
 
 #if NORM
 #if NARROW
-// Mean of a gate over all cells, and one over its deviation, in the order in which a CPU adds; below zero where that has
-// no root.
+// Mean of a gate over all cells, and the reciprocal of its deviation, summed in the order of a CPU; negative where the
+// variance is.
 fn spread(at: u32) -> vec2<f32> {
     var sum = 0.0;
     var squares = 0.0;
@@ -174,7 +174,7 @@ fn normal(v: i32, spread: vec2<f32>, gate: u32, c: u32) -> i32 {
     return i32(clamp(nearest_whole(opaque(weighted * 4096.0)), -32768.0, 32767.0));
 }
 #else
-// The mean of a gate over all cells times 1024, and one over its deviation as a factor and its shift.
+// Mean of a gate over all cells times 1024, and the reciprocal of its deviation as a factor and its shift.
 fn spread(at: u32, gate: u32) -> vec3<i32> {
     var sum = 0;
     var squares = vec2<u32>();
@@ -279,7 +279,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let next = clamp(to_16_bits(kept + added), -p.cell_clip, p.cell_clip);
             output[state + c] = next;
 #if PEEPHOLE
-            // This gate sees the new state.
+            // The output gate depends on the new state.
             let at = gates + p.cells * 3u + c;
             output[at] = peeped(output[at], next, group.x * p.peephole_stride + c, 2u, 3u);
 #endif
@@ -303,7 +303,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 #else
             let value = fixed_multiply(product, p.hidden_multiplier, p.hidden_shift, false);
 #if PROJECTION
-            // Projected with the zero point's sign turned around.
+            // The projection subtracts the zero point with the opposite sign.
             output[hidden + c] = to_bytes(value - p.hidden_zero) + p.hidden_zero;
 #else
             output[hidden + c] = to_bytes(value + p.hidden_zero);

@@ -1,4 +1,4 @@
-// The largest element of each window, or where in the window it is.
+// The largest element of each window, or its position in the window.
 
 struct Params {
     count: u32,
@@ -38,7 +38,7 @@ fn main(
         let top = i32(digit_2) * p.stride_h - p.pad_h;
         let left = i32(digit_1) * p.stride_w - p.pad_w;
         var largest = -3.4028234e38;
-        // The fraction guards against rounding where it is cut off again.
+        // The fraction guards against rounding when it is truncated later.
         var place = 0.1;
         for (var y = max(0, -top); y < min(p.window_h, p.in_h - top); y++) {
             for (var x = max(0, -left); x < min(p.window_w, p.in_w - left); x++) {

@@ -1,4 +1,4 @@
-// Elements in the places of their windows that they belong in, zeros elsewhere. Where windows overlap, the last counts.
+// Places elements at their positions in windows, with zeros elsewhere. Where windows overlap, the last one wins.
 
 struct Params {
     count: u32,
@@ -34,7 +34,7 @@ fn main(
 ) {
     p = uniforms;
 #include "walk"
-        // The windows that have this pixel.
+        // The windows that contain this pixel.
         let y = i32(digit_2) + p.pad_h;
         let x = i32(digit_1) + p.pad_w;
         let y0 = max(0, y - p.window_h + p.stride_h) / p.stride_h;

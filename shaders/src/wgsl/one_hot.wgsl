@@ -1,4 +1,4 @@
-// A value where the index is met along a new dimension, another one elsewhere.
+// One value where the index equals the position along a new dimension, another one elsewhere.
 
 struct Params {
     // Words of the output.

@@ -4,9 +4,9 @@ struct Params {
     // Words of the output, or vectors of four.
     count: u32,
     items: u32,
-    // The padding's bits.
+    // Bits of the padding.
     value: u32,
-    // Mirrors: 1 when the border itself is repeated.
+    // For mirror images: 1 where the border itself is repeated.
     border: i32,
 #for d in 0..RANK
     extent_{{d}}: u32,
@@ -29,7 +29,7 @@ alias T = u32;
 
 #include "divide"
 
-// The index whose image stands at `i` of a dimension of `extent`.
+// The index of the element mirrored at position `i` of a dimension of `extent`.
 fn mirror(i: i32, extent: i32) -> i32 {
     let low = select(i, -i - p.border, i < 0);
     return select(low, 2 * (extent - 1) - low + p.border, low >= extent);

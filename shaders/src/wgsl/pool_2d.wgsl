@@ -1,4 +1,4 @@
-// Average or maximum over a window. The average counts only what lies inside the image.
+// Average or maximum over a window. The average counts only elements inside of the image.
 
 struct Params {
     // Elements of a row of the output, or vectors of four.
@@ -21,7 +21,7 @@ struct Params {
     pad_w: i32,
     act_a: f32,
     act_b: f32,
-    // INTEGERS: the lowest and the highest result.
+    // INTEGERS: minimum and maximum of the results.
     low: i32,
     high: i32,
 }
@@ -56,7 +56,7 @@ fn main(
     @builtin(local_invocation_index) local: u32,
 ) {
     p = uniforms;
-    // A window may lie outside altogether; it is moved to the border then, and an average of nothing is 0.
+    // A window outside of the image is moved to the border, and its average is 0.
     let top = i32(group.y) * p.stride_h - p.pad_h;
     let y0 = clamp(top, 0, p.in_h - 1);
     let y1 = min(top + p.window_h, p.in_h);

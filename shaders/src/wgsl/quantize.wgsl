@@ -1,4 +1,4 @@
-// Between integers with a scale and real numbers.
+// Conversion between quantized integers and real numbers.
 
 struct Params {
     // Elements, or vectors of four.
@@ -6,13 +6,13 @@ struct Params {
     items: u32,
     extent_0: u32,
     step_0: u32,
-    // The scale, or one over it.
+    // The scale, or its reciprocal.
     factor: f32,
     zero: i32,
     low: i32,
     high: i32,
     scale: f32,
-    // Elements (or vectors) that come in eights.
+    // Elements (or vectors) before the remainder after groups of eight.
     eights: u32,
 }
 
@@ -49,7 +49,7 @@ fn reaches(v: f32, n: u32) -> bool {
     return apart >= 0 && (reached || apart > 30);
 }
 
-// Steps of the scale, divided exactly, rounded to nearest with halves away from zero.
+// v over the scale, divided exactly, rounded to nearest with halves away from zero.
 fn divided(v: f32) -> f32 {
     let about = min(abs(v) * p.factor, 262144.0);
     var whole = u32(floor(about + 0.5));
@@ -89,7 +89,7 @@ fn main(
 #endif
         }
 #endif
-        // Limited while it is a float, whose range holds any number of steps.
+        // Clamped as a float, whose range contains any quotient.
         output[i] = N(clamp(nearest + f32(p.zero), F(f32(p.low)), F(f32(p.high))));
 #endif
 #include "walk_on"

@@ -1,10 +1,10 @@
-// Combines the elements along some dimensions. Kept and reduced dimensions, merged where they are
-// neighbours, are listed from the innermost out.
+// Combines the elements along some dimensions. Kept and reduced dimensions, with neighbours
+// merged, are listed from the innermost out.
 
 struct Params {
     // Elements of the output, or vectors of four.
     count: u32,
-    // Elements combined into one.
+    // Elements combined to one.
     reduced: u32,
     // ACTIVATES: result = activation(combined * scale).
     scale: f32,
@@ -20,7 +20,7 @@ struct Params {
 #endfor
 }
 
-// VEC4: four neighbouring outputs at a time. FOLD: four neighbours that become one.
+// VEC4: vectors of four outputs. FOLD: vectors of four elements that are combined to one.
 #if VEC4 || FOLD
 alias P = vec4<{{ELEMENT}}>;
 #else

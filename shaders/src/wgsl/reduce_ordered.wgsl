@@ -1,5 +1,5 @@
-// Combines integers along some dimensions one after the other, in the order in which they lie. Kept and reduced dimensions,
-// merged where they are neighbours, are listed from the innermost out.
+// Combines integers along some dimensions in memory order. Kept and reduced dimensions,
+// with neighbours merged, are listed from the innermost out.
 
 struct Params {
     // Elements of the output.
@@ -7,16 +7,16 @@ struct Params {
     items: u32,
     extent_0: u32,
     step_0: u32,
-    // Elements combined into one.
+    // Elements combined to one.
     reduced: u32,
     input_zero: i32,
     output_zero: i32,
     low: i32,
     high: i32,
-    // A factor of 15 bits, and how far its products go to the right.
+    // A 15-bit factor, and the right shift of its products.
     multiplier: u32,
     right: i32,
-    // How far results go to the left and back, which leaves the bits of their type; and those of one without signs.
+    // Left shift and right shift that wrap results to the bits of their type, and the mask of an unsigned one.
     unused: u32,
     mask: u32,
 #for d in 0..KEPT
@@ -43,21 +43,21 @@ fn rescaled(v: vec2<u32>) -> i32 {
     return fixed_wide(v, p.multiplier, p.right);
 }
 
-// The product of two integers of 32 bits.
+// The product of two 32-bit integers.
 fn whole_product(a: i32, b: i32) -> vec2<u32> {
     let size = wide_product(bitcast<u32>(abs(a)), bitcast<u32>(abs(b)));
     return select(size, wide_negate(size), vec2((a < 0) != (b < 0)));
 }
 #endif
 #if MEAN
-// a / b, cut off: a quotient of 31 bits.
+// a / b, truncated: a quotient of 31 bits.
 fn wide_quotient(a: vec2<u32>, b: u32) -> i32 {
     let size = wide_abs(a);
     var left = 0u;
     var quotient = 0u;
     for (var bit = 0u; bit < 64u; bit++) {
         let word = select(size.y, size.x, bit > 31u);
-        // What is left is below b, which has 31 bits.
+        // The remainder is below b, which has 31 bits.
         left = (left << 1u) | ((word >> (31u - (bit & 31u))) & 1u);
         let fits = left >= b;
         left -= select(0u, b, fits);
@@ -90,7 +90,7 @@ fn main(
             sum = wide_add(sum, wide_of(v));
 #else
 #if RESCALES
-            // The first factor is taken as it is.
+            // The first factor is not scaled.
             if r == 0u {
                 product = v;
             } else {

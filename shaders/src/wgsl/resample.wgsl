@@ -1,4 +1,4 @@
-// Reads a map at positions between its pixels. What lies outside of it is zero.
+// Reads a map at positions between its pixels. Positions outside of it are zero.
 
 struct Params {
     count: u32,
@@ -12,7 +12,7 @@ struct Params {
     out_h: u32,
     in_h: i32,
     in_w: i32,
-    // Added to a position before, and taken off after.
+    // Added to a position before the transform, and subtracted after it.
     center: f32,
 }
 
@@ -54,7 +54,7 @@ fn main(
         let at = vec2(positions[pixel], positions[pixel + 1u]);
         let inside = all(at > vec2(-1.0)) && all(at < size);
 #endif
-        // Far positions would not fit an integer.
+        // Distant positions would exceed an integer.
         let near = clamp(at, vec2(-1.0), size);
         let corner = floor(near);
         let part = near - corner;

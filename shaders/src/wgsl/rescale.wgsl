@@ -1,10 +1,10 @@
-// Integers at one scale brought to another.
+// Conversion of integers from one scale to another.
 
 struct Params {
     // Elements, or vectors of four.
     count: u32,
     items: u32,
-    // Elements (or vectors) that are neighbours, and how often there are so many.
+    // Elements (or vectors) of a group, and number of groups.
 #for d in 0..RANK
     extent_{{d}}: u32,
     step_{{d}}: u32,
@@ -12,14 +12,14 @@ struct Params {
     before: i32,
     multiplier: i32,
     shift: i32,
-    // Neighbours up to here round halves upwards.
+    // Elements of a group before this index round halves upwards.
     up: u32,
     after: i32,
     low: i32,
     high: i32,
     scale: f32,
     bias: f32,
-    // 0
+    // Padding.
     nothing: u32,
 }
 

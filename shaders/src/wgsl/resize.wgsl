@@ -1,4 +1,4 @@
-// Resizing of images, bilinear or to the nearest pixel. COMPUTED: positions follow from the sizes; else a table has them.
+// Resizing of images, bilinear or to the nearest pixel. COMPUTED: positions are computed from the sizes; else read from a table.
 
 struct Params {
     // Elements of a row of the output, or vectors of four.
@@ -15,9 +15,9 @@ struct Params {
     // Input pixels per output pixel.
     scale_h: f32,
     scale_w: f32,
-    // Added to an output coordinate before scaling it, and taken off an input coordinate after.
+    // Added to an output coordinate before scaling, and subtracted from an input coordinate after it.
     half: f32,
-    // 0
+    // Padding.
     nothing: u32,
 }
 
@@ -55,7 +55,7 @@ fn vec_of(v: u32) -> u32 {
 #if !COMPUTED && !NEAREST && !FIXED
 #include "exact"
 
-// The same of all four.
+// The same for four values.
 fn opaque_each(v: F) -> F {
 #if VEC4
     return bitcast<F>(bitcast<vec4<u32>>(v) ^ vec4<u32>(p.nothing));
@@ -128,7 +128,7 @@ fn main(
         let high = (a >> shift) * above + (b >> shift) * beside + (c >> shift) * below + (d >> shift) * across
             + (low >> shift);
         let rest = low & byte;
-        // The magnitude, without its lowest byte, which no rounding sees.
+        // The magnitude without its lowest byte, which does not affect rounding.
         let positive = (high > T(0)) | ((high == T(0)) & (rest > T(0)));
         let size = select(-high - select(T(0), T(1), rest > T(0)), high, positive);
         let rounded = (size + T(2048)) >> vec_of(12u);
@@ -148,7 +148,7 @@ fn main(
         sum = added(sum, input[top + right], up, along);
         sum = added(sum, input[bottom + left], down, back);
         sum = added(sum, input[bottom + right], down, along);
-        // Rounded by adding a half and cutting off.
+        // Rounded by adding a half and truncating.
         output[out_row + i] = T(clamp(sum + 0.5, F(0.0), F(255.0)));
 #endif
 #endif

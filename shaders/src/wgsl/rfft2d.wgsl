@@ -1,4 +1,4 @@
-// Fourier transforms of lines, one to a workgroup: elements in the order of their reversed binary digits, then pairs of
+// Fourier transforms of lines, one per workgroup: elements in the order of their reversed binary digits, then pairs of
 // parts of 1, 2, 4, … elements are joined.
 
 struct Params {
@@ -6,7 +6,7 @@ struct Params {
     // Extents of the transform: rows, and columns of its half.
     rows: u32,
     half: u32,
-    // What is read of an image.
+    // Extents of the part of an image that is read.
     read_rows: u32,
     read_columns: u32,
     // Extents of an image of floats.
@@ -32,7 +32,7 @@ fn times(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
 }
 
 #if REAL
-// Column x of a row that begins at `first`, of which `count` are read.
+// Column x of a row that starts at `first`, of which `count` elements are read.
 fn real(first: u32, count: u32, x: u32) -> f32 {
     if x < count {
         return input[first + x];
@@ -78,7 +78,7 @@ fn main(
         for (var pair = local; pair < SIZE / 2u; pair += {{WORKGROUP}}u) {
             let at = pair & (part - 1u);
             let low = 2u * (pair - at) + at;
-            // In roots of the line's own length, of which a row has twice as many as it has pairs of floats.
+            // In roots of the line's length; a row has twice as many as it has pairs of floats.
 #if REAL
             let root = roots[2u * at * (SIZE / 2u >> digit)];
 #else
@@ -95,7 +95,7 @@ fn main(
         return;
     }
 #if REAL
-    // Even and odd floats were the parts of one number each: their spectra are taken apart and joined.
+    // Even and odd floats were the parts of one complex number: their spectra are separated and combined.
     for (var i = local; i < p.half; i += {{WORKGROUP}}u) {
         let z = elements[i & (SIZE - 1u)];
         let opposite = elements[(SIZE - i) & (SIZE - 1u)] * vec2(1.0, -1.0);

@@ -1,28 +1,28 @@
-// All steps of units that see the input and their own last outputs, a workgroup to a sequence.
+// All steps of units that depend on the input and their own last outputs, one workgroup per sequence.
 
 struct Params {
     steps: u32,
     units: u32,
-    // From one sequence to the next, and from one step to the next, in rows, and where the first step is.
+    // Distances between sequences and between steps, in rows, and the row of the first step.
     sequence_stride: u32,
     step_stride: u32,
     first_row: u32,
-    // Where in the output the last outputs begin, and room for integers of them.
+    // Offsets in the output of the last outputs, and of scratch memory for their integers.
     state_at: u32,
     steps_at: u32,
     act_a: f32,
     act_b: f32,
-    // Of the integers of recurrent weights.
+    // Scale of the integers of recurrent weights.
     scale: f32,
-    // 0
+    // Padding.
     nothing: u32,
 }
 
 alias T = f32;
 
-// What the units get from the input, with their biases.
+// Contributions of the input to the units, with their biases.
 @group(0) @binding(0) var<storage, read> inputs: array<f32>;
-// Recurrent weights with the units innermost; of integers, four to a word.
+// Recurrent weights with the units innermost; integers are packed four to a word.
 @group(0) @binding(1) var<storage, read> constants: array<u32>;
 @group(0) @binding(2) var<storage, read> first_state: array<f32>;
 // The results of all steps, then the last ones.

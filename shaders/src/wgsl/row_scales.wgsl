@@ -1,9 +1,9 @@
-// Scales for rows of floats that are about to become integers. A workgroup looks at one row.
+// Scales with which rows of floats are quantized. One workgroup per row.
 
 struct Params {
     rows: u32,
     depth: u32,
-    // 0
+    // Padding.
     nothing: u32,
 }
 
@@ -11,7 +11,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read_write> output: array<vec4<f32>>;
 #include "params"
 
-// Lowest and highest of what each invocation has seen. Zero is always in between.
+// Minimum and maximum of each invocation's elements, and zero.
 var<workgroup> ends: array<vec2<f32>, {{WORKGROUP}}>;
 
 #include "exact"
@@ -28,7 +28,7 @@ fn main(
     @builtin(local_invocation_index) local: u32,
 ) {
     p = uniforms;
-    // Workgroups beyond the last row do it again.
+    // Workgroups beyond the last row repeat it.
     let row = min(group.y * groups.x + group.x, p.rows - 1u);
     var own = vec2<f32>();
     for (var k = local; k < p.depth; k += {{WORKGROUP}}u) {

@@ -1,4 +1,4 @@
-// Rows of floats as integers, with the scales of the rows.
+// Quantization of rows of floats, with the scales of the rows.
 
 struct Params {
     // Elements, or vectors of four.
@@ -9,7 +9,7 @@ struct Params {
     step_{{d}}: u32,
 #endfor
     low: i32,
-    // 0
+    // Padding.
     nothing: u32,
 }
 
@@ -39,10 +39,10 @@ fn main(
     p = uniforms;
 #include "walk"
         let row = rows[digit_1];
-        // Rounded before what follows, of which compilers could make one operation with the product.
+        // Rounded before the next operation, which compilers could fuse with the product.
         let product = bitcast<F>(bitcast<U>(input[i] * row.z) ^ U(p.nothing));
         let steps = clamp(product, F(-300.0), F(300.0));
-        // Halves go away from zero.
+        // Halves are rounded away from zero.
         let whole = floor(abs(steps));
         let nearest = sign(steps) * (whole + select(F(0.0), F(1.0), abs(steps) - whole >= F(0.5))) + row.y;
         output[i] = N(clamp(nearest, F(f32(p.low)), F(127.0)));

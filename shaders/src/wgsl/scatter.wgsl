@@ -1,11 +1,11 @@
-// Zeros, to which updates are added at index tuples. Every element looks for the updates that are its own, in their
+// Zeros, to which updates are added at index tuples. Every element searches all updates for its own, in their
 // order, so that sums are the same on every device.
 
 struct Params {
     // Elements of the output.
     count: u32,
     items: u32,
-    // Inner, and what tuples index.
+    // Inner elements, and positions that tuples index.
 #for d in 0..RANK
     extent_{{d}}: u32,
     step_{{d}}: u32,

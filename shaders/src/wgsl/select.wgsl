@@ -1,4 +1,4 @@
-// output = condition ? a : b, all three walked with a stride per dimension of the output, whose dimensions
+// output = condition ? a : b, all three read with a stride per dimension of the output, whose dimensions
 // are collapsed as far as the operands allow and listed from the innermost out.
 
 struct Params {
@@ -20,7 +20,7 @@ alias T = vec4<u32>;
 alias T = u32;
 #endif
 
-// An operand that repeats one element along the innermost dimension is read element by element.
+// An operand that repeats one element along the innermost dimension is read as scalars.
 #for operand in 0..3
 #if operand == 0 && REPEATS_0 || operand == 1 && REPEATS_1 || operand == 2 && REPEATS_2
 alias T{{operand}} = u32;

@@ -3,19 +3,19 @@
 struct Params {
     rows: u32,
     depth: u32,
-    // The step of the output.
+    // Scale of the output.
     scale: f32,
     zero: i32,
     low: i32,
     high: i32,
-    // 0
+    // Padding.
     nothing: u32,
 }
 
 alias P = i32;
 
 @group(0) @binding(0) var<storage, read> input: array<i32>;
-// The exponential of each difference to the largest.
+// The exponential of each difference to the maximum.
 @group(0) @binding(1) var<storage, read> exponentials: array<f32, 256>;
 @group(0) @binding(2) var<storage, read_write> output: array<i32>;
 #include "params"
@@ -29,7 +29,7 @@ fn combine(x: P, y: P, how: u32) -> P {
 #include "split"
 
 #if SPLIT > 1
-// Neighbours' exponentials, for everybody to add up in order.
+// The exponentials of all invocations, which each of them adds up in order.
 var<workgroup> terms: array<f32, {{WORKGROUP}}>;
 #endif
 
@@ -49,10 +49,10 @@ fn main(
         largest = max(largest, input[i]);
     }
     largest = across(largest, local, 0u);
-    // Of floats, the order of a sum matters.
+    // The sum of floats depends on their order.
     var sum = 0.0;
 #if SPLIT > 1
-    // By the uniform itself, which compilers know to be the same for all that meet at a barrier.
+    // The loop's bound is a uniform, which compilers know to be equal for all invocations at a barrier.
     for (var start = 0u; start < uniforms.depth; start += {{SPLIT}}u) {
         let at = start + part_of(local);
         workgroupBarrier();

@@ -1,4 +1,4 @@
-// Softmax of 16-bit integers along the innermost dimension, by two tables.
+// Softmax of 16-bit integers along the innermost dimension, with two tables.
 
 struct Params {
     rows: u32,
@@ -27,7 +27,7 @@ fn combine(x: P, y: P, how: u32) -> P {
 
 #include "split"
 
-// The function at `v`, between two points; differences and results wrap around in 16 bits.
+// The function at `v`, interpolated between two points; differences and results wrap to 16 bits.
 fn between(v: i32, table: u32) -> i32 {
     let at = table + u32(256 + (v >> 7u));
     let from_here = points[at];

@@ -1,4 +1,4 @@
-// A table's entry for every integer.
+// The table's entry for each integer.
 
 struct Params {
     // Elements, or vectors of four.
@@ -6,7 +6,7 @@ struct Params {
     items: u32,
     extent_0: u32,
     step_0: u32,
-    // The table's length, a power of two, less one.
+    // Length of the table, a power of two, less one.
     mask: u32,
 }
 

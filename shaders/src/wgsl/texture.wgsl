@@ -1,15 +1,15 @@
-// Reads a picture, or a part of it, as a tensor: between the centers of its pixels, black outside of it.
+// Reads an image, or a part of it, as a tensor, interpolated between the centers of its pixels, with black outside of it.
 
 struct Params {
-    // What colours are multiplied by, and what is added to them then.
+    // Factors of colours, and what is then added to them.
     scale: vec4<f32>,
     offset: vec4<f32>,
-    // Where in the picture the tensor begins, and how far it goes; the picture's sides are 1 long.
+    // Corner and size of the tensor's region of the image, whose sides are 1 long.
     left: f32,
     top: f32,
     across: f32,
     down: f32,
-    // The tensor's.
+    // Extents of the tensor.
     width: u32,
     height: u32,
 }
@@ -18,7 +18,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
 @group(0) @binding({{UNIFORM}}) var<uniform> p: Params;
 
-// The border goes on for half a pixel.
+// The border extends half a pixel outwards.
 fn pixel(at: vec2<i32>, last: vec2<i32>) -> vec4<f32> {
     return textureLoad(picture, clamp(at, vec2(0), last), 0);
 }
@@ -40,7 +40,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let colour = select(vec4(0.0), mix(above, below, between.y), inside);
     let i = (id.y * p.width + id.x) * {{CHANNELS}}u;
 #if CHANNELS == 1
-    // How bright it is, by ITU-R BT.601.
+    // Brightness by ITU-R BT.601.
     output[i] = dot(colour.rgb, vec3(0.299, 0.587, 0.114)) * p.scale[0] + p.offset[0];
 #else
 #for c in 0..CHANNELS

@@ -1,5 +1,5 @@
-// The indices of the largest elements of each row, from the largest down. A workgroup has a row: it looks for the
-// foremost element behind the last one, as often as elements are wanted.
+// The indices of the largest elements of each row, in descending order. One workgroup per row: it searches for the
+// first element after the last one found, once per wanted element.
 
 struct Params {
     rows: u32,
@@ -23,7 +23,7 @@ fn main(
     @builtin(local_invocation_index) local: u32,
 ) {
     p = uniforms;
-    // The last workgroups may have no row: they repeat one and write nothing.
+    // Workgroups beyond the last row repeat it and write nothing.
     let row = group.y * groups.x + group.x;
     let first = min(row, p.rows - 1u) * p.size;
     var last = P(2147483647, 0u);

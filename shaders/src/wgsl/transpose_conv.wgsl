@@ -1,10 +1,10 @@
-// Transposed convolution. Output pixels whose coordinates (plus padding) leave the same remainder by the
-// stride see the same taps, stride by stride apart: each such phase is an ordinary convolution backwards.
+// Transposed convolution. Output pixels whose coordinates (plus padding) have the same remainder modulo the
+// stride share their taps, a stride apart: each such phase is an ordinary convolution with a flipped filter.
 
 struct Params {
     in_h: i32,
     in_w: i32,
-    // Elements, or vectors of four where channels come in fours, of a pixel of the input.
+    // Elements of a pixel of the input, or vectors of four where channels come in fours.
     in_pixel: u32,
     // Input channels, and vectors of four of them.
     group_c: u32,
@@ -14,7 +14,7 @@ struct Params {
     out_h: u32,
     out_w: u32,
     out_c: u32,
-    // The same, for what convolutions call groups.
+    // Equal to out_c: the output channels of the only group.
     group_out: u32,
     kernel_h: u32,
     kernel_w: u32,
@@ -22,7 +22,7 @@ struct Params {
     stride_w: u32,
     pad_h: u32,
     pad_w: u32,
-    // Where the bias begins in weights.
+    // Offset of the bias in weights.
     bias: u32,
     // Rows and columns of a phase, and pixels of all its images.
     phase_h: u32,
@@ -42,7 +42,7 @@ fn place(pixel: u32, first: vec2<u32>) -> vec3<u32> {
     return vec3(x, y, n);
 }
 
-// Where the first tap of an output pixel looks.
+// The input position of the first tap of an output pixel.
 fn window(pixel: u32, first: vec2<u32>) -> vec3<i32> {
     let at = place(min(pixel, p.phase_pixels - 1u), first);
     return vec3(i32((at.x + p.pad_w) / p.stride_w), i32((at.y + p.pad_h) / p.stride_h), i32(at.z));
@@ -58,7 +58,7 @@ fn main(
 ) {
     p = uniforms;
 #if LANES == 1
-    // The same for all: so are the weights.
+    // Uniform for all invocations, as the weights are.
     let o = group.x * {{WIDTH}}u;
 #else
     let o = (group.x * {{LANES}}u + local.x) * {{WIDTH}}u;
@@ -68,7 +68,7 @@ fn main(
 #else
     let start = (group.y * {{ROWS}}u + local.y) * {{PIXELS}}u;
 #endif
-    // The phase's first output pixel, and the first tap that it sees.
+    // The phase's first output pixel, and its first tap.
     let first = vec2(group.z % p.stride_w, group.z / p.stride_w);
     let tap_x = (first.x + p.pad_w) % p.stride_w;
     let tap_y = (first.y + p.pad_h) % p.stride_h;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use delegraph_shaders::{Access, Binding, Caps, Kernel};
+use delegraph_shaders::{Access, Binding, Caps, Kernel, VariantKey};
 use wgpu::util::DeviceExt as _;
 
 /// A device with the pipelines compiled so far.
@@ -14,10 +14,10 @@ pub struct Gpu {
     pub queue: wgpu::Queue,
     pub caps: Caps,
     pub adapter: String,
-    pipelines: Mutex<HashMap<String, wgpu::ComputePipeline>>,
+    pipelines: Mutex<HashMap<VariantKey, wgpu::ComputePipeline>>,
 }
 
-/// The adapter's device; none, with the reason printed, where the machine has no adapter.
+/// The adapter's device; `None`, with the reason printed, where the machine has no adapter.
 pub fn gpu() -> Option<&'static Gpu> {
     static GPU: OnceLock<Option<Gpu>> = OnceLock::new();
     GPU.get_or_init(|| {
@@ -26,7 +26,7 @@ pub fn gpu() -> Option<&'static Gpu> {
     .as_ref()
 }
 
-/// A kernel with its buffers in place.
+/// A kernel with its buffers bound.
 pub struct Bound {
     pipeline: wgpu::ComputePipeline,
     group: wgpu::BindGroup,
@@ -50,20 +50,15 @@ impl Gpu {
             ..Default::default()
         }))
         .map_err(|e| e.to_string())?;
-        let software = info.device_type == wgpu::DeviceType::Cpu;
+        let mut caps = Caps::WEBGPU.with_software(info.device_type == wgpu::DeviceType::Cpu);
+        if adapter.features().contains(wgpu::Features::SUBGROUP) {
+            let constant = info.subgroup_min_size == info.subgroup_max_size;
+            caps = caps.with_subgroups(if constant { info.subgroup_min_size } else { 0 });
+        }
         Ok(Self {
             device,
             queue,
-            caps: Caps {
-                software,
-                subgroups: adapter.features().contains(wgpu::Features::SUBGROUP),
-                subgroup_size: if info.subgroup_min_size == info.subgroup_max_size {
-                    info.subgroup_min_size
-                } else {
-                    0
-                },
-                ..Caps::WEBGPU
-            },
+            caps,
             adapter: format!("{} ({})", info.name, info.driver_info),
             pipelines: Mutex::default(),
         })
@@ -73,11 +68,11 @@ impl Gpu {
         let mut pipelines = self.pipelines.lock().unwrap();
         let make = || {
             let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
-                label: Some(&kernel.key),
-                source: wgpu::ShaderSource::Wgsl(kernel.wgsl.as_str().into()),
+                label: Some(kernel.variant.key.as_str()),
+                source: wgpu::ShaderSource::Wgsl(kernel.variant.source().unwrap().as_ref().into()),
             });
             let entries: Vec<_> = (0..)
-                .zip(&kernel.bindings)
+                .zip(&kernel.variant.bindings)
                 .map(|(binding, role)| wgpu::BindGroupLayoutEntry {
                     binding,
                     visibility: wgpu::ShaderStages::COMPUTE,
@@ -87,7 +82,7 @@ impl Gpu {
                             Access::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
                             Access::Uniform => wgpu::BufferBindingType::Uniform,
                             Access::Texture => {
-                                panic!("{}: textures are tested with the delegate", kernel.key)
+                                panic!("{}: textures are tested with the delegate", kernel.variant.key)
                             }
                         },
                         has_dynamic_offset: false,
@@ -106,36 +101,37 @@ impl Gpu {
                 immediate_size: 0,
             });
             self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(&kernel.key),
+                label: Some(kernel.variant.key.as_str()),
                 layout: Some(&layout),
                 module: &module,
-                entry_point: Some(kernel.entry),
+                entry_point: Some(kernel.variant.entry),
                 compilation_options: Default::default(),
                 cache: None,
             })
         };
-        pipelines.entry(kernel.key.clone()).or_insert_with(make).clone()
+        pipelines.entry(kernel.variant.key.clone()).or_insert_with(make).clone()
     }
 
-    /// Pipelines made so far.
+    /// Number of pipelines compiled so far.
     pub fn pipelines(&self) -> usize {
         self.pipelines.lock().unwrap().len()
     }
 
-    /// Uploads `operands` to the bindings that they belong to, and makes an output of `words` 32-bit words.
+    /// Uploads `operands` to their bindings, and creates an output of `words` 32-bit words.
     pub fn bind(&self, kernel: &Kernel, operands: &[(Binding, &[u8])], words: usize) -> Bound {
         let pipeline = self.pipeline(kernel);
         let buffer = |contents: &[u8], usage| {
-            // A binding may not be empty, though a tensor may.
+            // A tensor may be empty, but not a binding.
             let contents = if contents.is_empty() { &[0; 16] } else { contents };
             self.device.create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
         };
         let output = buffer(
-            // Not zero, so that a hole in the output shows.
+            // Not zero, so that elements that the kernel does not write are noticed.
             &[0x7b].repeat(words.max(4) * 4),
             wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
         );
         let buffers: Vec<_> = kernel
+            .variant
             .bindings
             .iter()
             .map(|role| match role {
@@ -143,7 +139,7 @@ impl Gpu {
                 Binding::Uniform => buffer(&kernel.uniform, wgpu::BufferUsages::UNIFORM),
                 _ => {
                     let found = operands.iter().find(|(of, _)| of == role);
-                    let contents = found.unwrap_or_else(|| panic!("{}: no {role:?}", kernel.key)).1;
+                    let contents = found.unwrap_or_else(|| panic!("{}: no {role:?}", kernel.variant.key)).1;
                     buffer(contents, wgpu::BufferUsages::STORAGE)
                 }
             })
@@ -160,7 +156,7 @@ impl Gpu {
         Bound { pipeline, group, output, dispatch: kernel.dispatch }
     }
 
-    /// Records the dispatch so many times into one pass, submits and waits. Seconds taken.
+    /// Records the dispatch `times` times into one pass, submits it and waits. Returns the seconds taken.
     pub fn dispatch(&self, bound: &Bound, times: u32) -> f64 {
         let start = Instant::now();
         let mut encoder = self.device.create_command_encoder(&Default::default());
@@ -197,7 +193,7 @@ impl Gpu {
         values
     }
 
-    /// Runs once: the output's `words` words.
+    /// Runs the kernel once, and returns the `words` words of the output.
     pub fn run<T: bytemuck::Pod>(
         &self,
         kernel: &Kernel,
@@ -210,7 +206,7 @@ impl Gpu {
     }
 }
 
-/// Numbers in [-1, 1) that are the same on every machine.
+/// Numbers in [-1, 1), equal on all machines.
 pub fn noise(count: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(12_345);
     (0..count)

@@ -1,31 +1,32 @@
-//! What is checked of a kernel's text, without an adapter.
+//! Checks of a kernel's source that need no adapter.
 
 use std::collections::BTreeMap;
 
 use delegraph_shaders::{Access, Caps, Kernel};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
-/// Valid with exactly the features, the bindings and the uniform block that the kernel declares, within WebGPU's default
-/// limits, and writable for Vulkan, Metal and DirectX.
+/// Panics unless the source is valid with exactly the features, bindings and uniform block that the kernel declares, within
+/// WebGPU's default limits, and can be written for Vulkan, Metal and DirectX.
 #[track_caller]
 pub(crate) fn check(kernel: &Kernel) {
-    let key = &kernel.key;
-    let fail = |what: &str, why: String| -> ! { panic!("{key}: {what}: {why}\n{}", kernel.wgsl) };
-    let module = naga::front::wgsl::parse_str(&kernel.wgsl)
-        .unwrap_or_else(|e| fail("parsing", e.emit_to_string(&kernel.wgsl)));
+    let key = &kernel.variant.key;
+    let wgsl = kernel.variant.source().unwrap_or_else(|e| panic!("{key}: {e}"));
+    let fail = |what: &str, why: String| -> ! { panic!("{key}: {what}: {why}\n{}", wgsl) };
+    let module =
+        naga::front::wgsl::parse_str(&wgsl).unwrap_or_else(|e| fail("parsing", e.emit_to_string(&wgsl)));
     let mut capabilities = Capabilities::empty();
-    if kernel.features.subgroups {
+    if kernel.variant.features.subgroups {
         capabilities |= Capabilities::SUBGROUP;
     }
-    if kernel.features.halves {
+    if kernel.variant.features.halves {
         capabilities |= Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     }
-    if kernel.features.f16 {
+    if kernel.variant.features.f16 {
         capabilities |= Capabilities::SHADER_FLOAT16;
     }
     let info = Validator::new(ValidationFlags::all(), capabilities)
         .validate(&module)
-        .unwrap_or_else(|e| fail("validating", e.emit_to_string(&kernel.wgsl)));
+        .unwrap_or_else(|e| fail("validating", e.emit_to_string(&wgsl)));
 
     let mut bindings = BTreeMap::new();
     for (_, variable) in module.global_variables.iter() {
@@ -47,14 +48,15 @@ pub(crate) fn check(kernel: &Kernel) {
         assert_eq!(binding.group, 0, "{key}");
         bindings.insert(binding.binding as usize, access);
     }
-    let declared: BTreeMap<usize, Access> = kernel.bindings.iter().map(|b| b.access()).enumerate().collect();
+    let declared: BTreeMap<usize, Access> =
+        kernel.variant.bindings.iter().map(|b| b.access()).enumerate().collect();
     assert_eq!(bindings, declared, "{key}: bindings of the text and of the kernel");
     let buffer = |a: &&Access| !matches!(a, Access::Uniform | Access::Texture);
     let storage = declared.values().filter(buffer).count() as u32;
     assert!(storage <= Caps::WEBGPU.max_storage_buffers, "{key}: {storage} storage buffers");
 
     let entry = &module.entry_points[0];
-    assert_eq!(entry.name, kernel.entry, "{key}");
+    assert_eq!(entry.name, kernel.variant.entry, "{key}");
     let invocations: u32 = entry.workgroup_size.iter().product();
     assert!(invocations <= Caps::WEBGPU.max_invocations_per_workgroup, "{key}: {invocations} invocations");
     let mut layouter = naga::proc::Layouter::default();

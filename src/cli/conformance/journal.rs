@@ -1,4 +1,4 @@
-//! What a run has found so far, so that one that is interrupted goes on where it was.
+//! The results of a run so far, so that an interrupted run can be resumed.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -8,15 +8,14 @@ use std::sync::{Mutex, PoisonError};
 
 use delegraph_conformance::engine::CaseResult;
 
-/// A file of results, one a line, below a line that says of which run.
+/// A file of results, one per line, below a line that identifies the run.
 pub(super) struct Journal {
     path: PathBuf,
     file: Mutex<File>,
 }
 
 impl Journal {
-    /// Begins a journal in `folder`, or goes on with the one there. `run` tells runs apart. Returns what was found
-    /// already.
+    /// Begins a journal in `folder`, or resumes the one there. `run` identifies the run. Returns the results so far.
     pub(super) fn open(
         folder: &Path,
         run: &str,
@@ -42,7 +41,7 @@ impl Journal {
             let results = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
             found.extend(results.map(|result: CaseResult| (result.case.clone(), result)));
         }
-        // Written anew, so that a line that was cut off is no beginning of the next.
+        // Written again, so that a truncated line does not become the beginning of the next.
         let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&path)?;
         writeln!(file, "{run}")?;
         let journal = Journal { path, file: Mutex::new(file) };
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_goes_on_where_it_was() {
+    fn an_interrupted_run_is_resumed() {
         let folder = std::env::temp_dir().join(format!("delegraph-journal-{}", std::process::id()));
         let (journal, found) = Journal::open(&folder, "run 1", true).unwrap();
         assert!(found.is_empty());

@@ -1,4 +1,4 @@
-//! `conformance`: proves a delegate right, or shows where it is wrong; each case isolated from the others.
+//! `conformance`: checks the results of a delegate; each case is isolated from the others.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -18,6 +18,7 @@ use regex::Regex;
 use super::delegates::{Engine, Promise};
 use super::failure::{Exit, Failure};
 use super::output::{Document, Output, table};
+use super::text::plural;
 
 mod compare;
 mod journal;
@@ -30,14 +31,14 @@ use process::{About, Worker};
 use source::Source;
 use worker::Order;
 
-/// The most cases that a worker gets at once.
+/// Maximum number of cases in a batch of a worker.
 const BATCH: usize = 8;
 
 /// Prove a delegate right, or show exactly where it is wrong
 ///
 /// Runs thousands of generated cases, or a folder of cases that others made (--corpus: each folder below DIR that holds a
 /// model.tflite, input_0.npy, … and expected_0.npy, …), and compares with the reference kernels, or with what is
-/// expected. A case that crashes or hangs is a result, and the rest goes on.
+/// expected. A case that crashes or hangs is a result, and the remaining cases run.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -54,7 +55,7 @@ pub(crate) struct Arguments {
     /// Write index.html with a page for each failure, results.csv, results.json, junit.xml, support.md and badge.svg there
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// Go on where an interrupted run with the same report folder was
+    /// Resume an interrupted run with the same report folder
     #[arg(long, requires = "report")]
     resume: bool,
     /// A file of known failures, and of what must be delegated
@@ -76,7 +77,7 @@ pub(crate) struct Arguments {
     /// Print the names of the cases, and run none
     #[arg(long)]
     list: bool,
-    /// Write a case as a folder that --corpus runs, to send it to someone, and run none
+    /// Write a case as a folder that --corpus runs, to share it, and run none
     #[arg(long, num_args = 2, value_names = ["NAME", "DIR"])]
     write_case: Option<Vec<String>>,
     /// Compare two results.json: what fails now, is fixed, is slower; nothing is run
@@ -150,24 +151,17 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     };
     let start = Instant::now();
     let (results, about) = run_all(arguments, &source, orders, out)?;
-    let mut report = Report {
-        tool: concat!("delegraph ", env!("CARGO_PKG_VERSION")).into(),
-        delegate: arguments.engine.label(),
-        baseline: if about.name == "cpu" { "reference" } else { "cpu" }.into(),
-        device: about.device,
-        corpus: arguments.corpus.as_ref().map(|root| root.display().to_string()),
-        seed: match source {
-            Source::Suite { seed, .. } => Some(seed),
-            Source::Corpus { .. } => None,
-        },
-        seconds: start.elapsed().as_secs_f64(),
-        total: 0,
-        counts: Default::default(),
-        known: 0,
-        problems: Vec::new(),
-        command: command(arguments, &source),
-        results,
+    let mut report = Report::new(arguments.engine.label(), results);
+    report.tool = concat!("delegraph ", env!("CARGO_PKG_VERSION")).into();
+    report.baseline = if about.name == "cpu" { "reference" } else { "cpu" }.into();
+    report.device = about.device;
+    report.corpus = arguments.corpus.as_ref().map(|root| root.display().to_string());
+    report.seed = match source {
+        Source::Suite { seed, .. } => Some(seed),
+        Source::Corpus { .. } => None,
     };
+    report.seconds = start.elapsed().as_secs_f64();
+    report.command = command(arguments, &source);
     report.problems = expectations.apply(&mut report.results, &report.device, whole);
     report.count();
     if let Some(folder) = &arguments.report {
@@ -218,7 +212,7 @@ fn run_all(
 ) -> Result<(Vec<CaseResult>, About), Failure> {
     let timeout = Duration::from_secs(arguments.timeout);
     let options = worker::options(&arguments.engine, arguments.arithmetic, source);
-    // Where a request cannot be met at all, the first worker says so, once instead of once per case.
+    // If no case can run, the first worker reports the error once, instead of once per case.
     let mut first = Worker::new(&options, timeout);
     let about = first.start()?;
     let names: Vec<String> = orders.iter().map(|o| o.case.clone()).collect();
@@ -304,8 +298,8 @@ impl Document for Report {
         let device = if self.device.is_empty() { String::new() } else { format!(" ({})", self.device) };
         let _ = writeln!(
             text,
-            "{} cases on {}{device} in {:.1} s\n{}",
-            self.total,
+            "{} on {}{device} in {:.1} s\n{}",
+            plural(self.total, "case"),
             self.delegate,
             self.seconds,
             self.summary()

@@ -1,4 +1,4 @@
-//! The other side of a worker: starts it, gives it cases, and starts it anew when a case crashed or hung it.
+//! The other side of a worker: starts it, sends cases, and restarts it after a case that crashed or hung it.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,18 +13,18 @@ use delegraph_conformance::engine::{CaseResult, Outcome};
 use super::worker::{Hello, Order};
 use crate::cli::failure::{Exit, Failure};
 
-/// How long a worker may take to open its device, at least.
+/// Minimum time allowed for a worker to open its device.
 const START: Duration = Duration::from_secs(60);
 
-/// How much of what a worker says on standard error is kept for the case that crashed it.
-const WORDS: usize = 2000;
+/// Bytes of a worker's standard error that are kept for the case that crashed it.
+const STDERR_BYTES: usize = 2000;
 
 /// A worker process, started when it is first needed.
 pub(super) struct Worker<'o> {
     options: &'o [String],
     timeout: Duration,
     running: Option<Running>,
-    /// How many cases the process has run.
+    /// The number of cases that the process has run.
     ran: usize,
 }
 
@@ -36,7 +36,7 @@ struct Running {
     about: About,
 }
 
-/// What a worker tests, and on which device.
+/// The backend and device of a worker.
 #[derive(Debug, Clone, Default)]
 pub(super) struct About {
     pub(super) name: String,
@@ -57,7 +57,7 @@ impl<'o> Worker<'o> {
     /// Starts the process, unless it runs already: whether what is asked can be done at all, and on what.
     ///
     /// # Errors
-    /// What the worker says.
+    /// The error that the worker reports.
     pub(super) fn start(&mut self) -> Result<About, Failure> {
         let running = match self.running.take() {
             Some(running) => running,
@@ -68,11 +68,11 @@ impl<'o> Worker<'o> {
         Ok(about)
     }
 
-    /// Runs cases, and hands each result to `done`. They go to the process together; where it ends or hangs, the one that
-    /// was running is to blame, and the others go to the next process.
+    /// Runs cases, and passes each result to `done`. The cases are sent to the process together. If the process ends or
+    /// hangs, the running case is the cause, and the others are sent to the next process.
     ///
     /// # Errors
-    /// Where no process can be started; whatever a case does is in its result.
+    /// If no process can be started; errors of a case are in its result.
     pub(super) fn run(
         &mut self,
         orders: Vec<Order>,
@@ -89,7 +89,7 @@ impl<'o> Worker<'o> {
                 None => Running::start(self.options, self.timeout.max(START))?,
             };
             for order in waiting.iter().skip(sent) {
-                // A worker that is gone does not read; that it is gone shows below.
+                // A worker that has ended does not read; that is detected below.
                 let _ = running.order(order);
             }
             sent = waiting.len();
@@ -131,7 +131,7 @@ impl<'o> Worker<'o> {
         let _ = running.order(order);
         Ok(match running.answer(self.timeout) {
             Ok(result) => format!(
-                "; alone in a fresh process it comes to {}, so that the {} cases before it have to do with it",
+                "; alone in a new process the outcome is {}, so the cases before it, {} of them, have an influence",
                 result.outcome.name(),
                 self.ran
             ),
@@ -169,7 +169,7 @@ impl Running {
             while let Ok(count @ 1..) = stderr.read(&mut piece) {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.extend(piece.iter().take(count));
-                let more = kept.len().saturating_sub(WORDS);
+                let more = kept.len().saturating_sub(STDERR_BYTES);
                 kept.drain(..more);
             }
         });
@@ -181,7 +181,7 @@ impl Running {
                     Ok(running)
                 }
                 Ok(failed) => Err(failed.into()),
-                Err(_) => Err(failed(&format!("it says \"{line}\""))),
+                Err(_) => Err(failed(&format!("it answered \"{line}\""))),
             },
             Err(RecvTimeoutError::Timeout) => Err(failed("it is not ready in time")),
             Err(RecvTimeoutError::Disconnected) => {
@@ -200,7 +200,7 @@ impl Running {
     fn answer(&mut self, timeout: Duration) -> Result<CaseResult, Lost> {
         let crash = |text: String| Lost::Crash(text);
         match self.answers.recv_timeout(timeout) {
-            // A plugin that prints takes the place of an answer: that is told apart from a crash by the text.
+            // A plugin that prints to standard output garbles the answer: the message shows the line, unlike a crash.
             Ok(line) => serde_json::from_str(&line)
                 .map_err(|_| crash(format!("the worker answered something else: {line}"))),
             Err(RecvTimeoutError::Timeout) => Err(Lost::Timeout),
@@ -211,9 +211,9 @@ impl Running {
         }
     }
 
-    /// How the process ended, with its last words.
+    /// Describes the end of the process, with the last lines of its output.
     fn ended(&self, status: ExitStatus) -> String {
-        // They are read by a thread of its own, which the end of the process ends.
+        // Standard error is read by a thread, which finishes when the process has ended.
         thread::sleep(Duration::from_millis(20));
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         let words = String::from_utf8_lossy(&words);

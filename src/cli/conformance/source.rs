@@ -1,4 +1,4 @@
-//! Which cases there are: our own, or those of a folder.
+//! The source of cases: the built-in ones, or those of a folder.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use delegraph_conformance::cases::{self, Case};
 use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::corpus;
-use delegraph_conformance::engine::{CaseResult, Engine, Outcome, Problem};
+use delegraph_conformance::engine::{CaseResult, Outcome, Problem};
+use delegraph_conformance::runner::Engine;
 
 use crate::cli::failure::Failure;
 
@@ -26,7 +27,7 @@ impl Source {
         Source::Suite { seed, arithmetic, cases, places }
     }
 
-    /// The folders below `root`.
+    /// Returns the folders below `root`.
     pub(super) fn corpus(root: &Path) -> Result<Self, Failure> {
         let found = corpus::find(root).map_err(|e| Failure::invalid(format!("{}: {e}", root.display())))?;
         let name = |case: &PathBuf| match case.strip_prefix(root).unwrap_or(case).display().to_string() {
@@ -37,8 +38,8 @@ impl Source {
         Ok(Source::Corpus { root: root.to_path_buf(), folders: found.iter().map(name).collect() })
     }
 
-    /// The names, in the order in which they run, and whether the contract is looked at in a fitting sample: the first
-    /// two of each op and type.
+    /// Returns the names, in the order in which they run, and whether the contract is looked at in a fitting sample:
+    /// the first two of each op and type.
     pub(super) fn names(&self) -> Vec<(String, bool)> {
         match self {
             Source::Suite { cases, .. } => {
@@ -54,7 +55,7 @@ impl Source {
         }
     }
 
-    /// The case of this name.
+    /// Returns the case of this name.
     pub(super) fn problem(&self, name: &str) -> Result<Problem, (Outcome, String)> {
         match self {
             Source::Suite { arithmetic, cases, places, .. } => {

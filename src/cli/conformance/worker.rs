@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use delegraph_conformance::cases::DEFAULT_SEED;
-use delegraph_conformance::engine::{CaseResult, Engine, Outcome};
+use delegraph_conformance::engine::{CaseResult, Outcome};
+use delegraph_conformance::runner::Engine;
 use serde::{Deserialize, Serialize};
 
 use super::source::Source;
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
     arithmetic: Option<Promise>,
 }
 
-/// The command line of a worker that runs cases as `engine` says.
+/// Returns the command line of a worker that runs cases with the options of `engine`.
 pub(super) fn options(
     engine: &delegates::Engine,
     arithmetic: Option<Promise>,
@@ -51,13 +52,13 @@ pub(super) struct Order {
     pub(super) checks: bool,
 }
 
-/// What a worker says first.
+/// The first message of a worker.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Hello {
-    /// It waits for cases; what it tests runs on this device.
+    /// The worker waits for cases; the tested delegate runs on this device.
     Ready { name: String, device: String },
-    /// It cannot do what is asked.
+    /// The request cannot be met.
     Failed { exit: u8, message: String, help: Option<String> },
 }
 
@@ -118,7 +119,7 @@ fn say(out: &mut impl Write, what: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// Standard output for answers alone: what a plugin prints goes to standard error from now on.
+/// Reserves standard output for results: output of a plugin is redirected to standard error.
 #[cfg(unix)]
 fn private_output() -> io::Result<impl Write> {
     let answers = rustix::io::dup(io::stdout())?;

@@ -1,21 +1,25 @@
-//! `explain`: who runs each node, or why not, and what to support next.
+//! `explain`: what runs each node, or the reason for a rejection, and what to support next.
 
 use delegraph::Interpreter;
 use delegraph::core::TensorId;
+use delegraph::core::error::{UnresolvedOp, UnresolvedOps};
 use delegraph::delegate_api::{
-    Advice, CompositeReport, CompositeRunner, GraphView, NodeReport, Obstacle, PartitionReport, Report,
-    Runner, Split,
+    Advice, Blocker, CompositeReport, CompositeRunner, DelegateFailure, GraphView, NodeReport,
+    PartitionReport, Rejection, Report, Runner, Split,
 };
 use serde::Serialize;
+use serde_json::Value;
 
 use super::delegates::Engine;
-use super::failure::{Exit, Failure};
+use super::failure::{Exit, Failure, unresolved_op};
 use super::model::ModelArgument;
 use super::output::Output;
+use super::text::raw_name;
+use super::versions::{UnderstatedLine, understated};
 
 mod text;
 
-/// Show who runs each node, or the reason why a delegate does not
+/// Show what runs each node, or the reason why a delegate does not
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -28,13 +32,19 @@ pub(crate) struct Arguments {
 struct Explanation {
     model: String,
     delegates: Vec<String>,
-    /// What runs the nodes that nobody takes: `cpu` or `reference`.
+    /// The kernels that run unclaimed nodes: `cpu` or `reference`.
     cpu: &'static str,
-    /// Of the entry subgraph.
+    /// The section of the entry subgraph.
     #[serde(flatten)]
     entry: Section,
     /// Delegates that failed: what they claimed went back to the CPU.
     failures: Vec<FailureLine>,
+    /// Ops without a kernel: the model cannot run, and shapes of the file stand for what they would compute.
+    unresolved: Vec<Value>,
+    #[serde(skip)]
+    unresolved_text: Vec<String>,
+    /// Ops whose version is lower than that of the features that their nodes use.
+    understated_versions: Vec<UnderstatedLine>,
     /// Nodes of subgraphs other than the entry.
     called_nodes: usize,
     /// Subgraphs other than the entry: bodies of control flow, decompositions of composites, other signatures.
@@ -46,31 +56,31 @@ struct SubgraphSection {
     subgraph: usize,
     name: String,
     node_count: usize,
-    /// False where nothing that runs on the CPU calls it: a delegate has the caller, or another signature begins there.
+    /// False if no node on the CPU calls it: a delegate claimed the caller, or another signature uses it.
     prepared: bool,
     #[serde(flatten)]
     section: Option<Section>,
 }
 
-/// What there is to say of one subgraph.
+/// The report of one subgraph.
 #[derive(Serialize)]
 struct Section {
     nodes: Vec<NodeLine>,
     partitions: Vec<PartitionLine>,
-    /// What became of each marked composite.
+    /// The runner of each marked composite.
     composites: Vec<CompositeLine>,
     delegated_nodes: usize,
     /// Nodes over constants: computed while preparing.
     folded_nodes: usize,
     cpu_nodes: usize,
     total_nodes: usize,
-    /// Of one run of all nodes.
+    /// Multiply-adds of one run of all nodes.
     multiply_adds: u64,
     /// The reasons that keep nodes from being delegated; those that cost most first.
-    fix_first: Vec<ObstacleLine>,
-    /// Obstacles that keep partitions apart together, by their place in `fix_first`.
+    fix_first: Vec<BlockerLine>,
+    /// Blockers that keep partitions apart together, by their place in `fix_first`.
     fix_pairs: Vec<PairLine>,
-    /// What all of `fix_first` would give together, where there are several.
+    /// The gain of fixing all of `fix_first`, if there are several.
     fix_all: Option<Gain>,
 }
 
@@ -79,7 +89,7 @@ struct NodeLine {
     node: usize,
     op: String,
     version: u32,
-    /// A delegate's name, `cpu`, `reference` or `folded`.
+    /// A delegate's name, `cpu`, `reference`, `folded`, or `none` if no kernel is registered.
     runner: String,
     partition: Option<usize>,
     multiply_adds: u64,
@@ -96,6 +106,8 @@ struct CompositeLine {
     delegate: Option<String>,
     /// The node, or those of its body where that took its place.
     nodes: Vec<usize>,
+    /// Why delegates left it as a whole.
+    rejections: Vec<RejectionLine>,
 }
 
 #[derive(Serialize)]
@@ -133,24 +145,24 @@ struct FailureLine {
 }
 
 #[derive(Serialize)]
-struct ObstacleLine {
+struct BlockerLine {
     delegate: String,
     op: String,
     version: u32,
     kind: &'static str,
     reason: String,
     nodes: Vec<usize>,
-    /// None where it was not tried: there are very many obstacles.
+    /// None where it was not tried: there are very many blockers.
     gain: Option<Gain>,
 }
 
 #[derive(Serialize)]
 struct PairLine {
-    obstacles: [usize; 2],
+    blockers: [usize; 2],
     gain: Gain,
 }
 
-/// What it would change if nodes were claimed.
+/// The effect of claiming the nodes.
 #[derive(Serialize)]
 struct Gain {
     partitions_before: usize,
@@ -179,64 +191,98 @@ impl Gain {
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
     let model = arguments.model.load()?;
-    let interpreter = arguments.engine.build(model)?;
-    out.print(&explain(arguments.model.name(), arguments.engine.cpu_name(), &interpreter)?)?;
+    let understated = understated(&model);
+    let (interpreter, missing) = arguments.engine.build_shown(model)?;
+    let runners = Runners { cpu: arguments.engine.cpu_name(), missing: missing.as_ref() };
+    out.print(&explain(arguments.model.name(), runners, &interpreter, understated)?)?;
     Ok(Exit::Fine)
 }
 
-fn explain(model: String, cpu: &'static str, interpreter: &Interpreter) -> Result<Explanation, Failure> {
+/// What runs nodes that no delegate runs.
+#[derive(Clone, Copy)]
+struct Runners<'a> {
+    /// The name of the CPU kernels.
+    cpu: &'static str,
+    /// Ops that they do not include.
+    missing: Option<&'a UnresolvedOps>,
+}
+
+impl Runners<'_> {
+    fn missing(&self) -> &[UnresolvedOp] {
+        self.missing.map_or(&[], |missing| &missing.ops)
+    }
+
+    /// Returns the name of what runs this node.
+    fn of(&self, node: &NodeReport) -> &'static str {
+        let missing = |op: &UnresolvedOp| op.op == node.op && op.version == node.version;
+        if self.missing().iter().any(missing) { "none" } else { self.cpu }
+    }
+}
+
+fn explain(
+    model: String,
+    runners: Runners<'_>,
+    interpreter: &Interpreter,
+    understated_versions: Vec<UnderstatedLine>,
+) -> Result<Explanation, Failure> {
     let prepared = |i: usize| Some((interpreter.graph(i)?, interpreter.subgraph_report(i)?));
     let (graph, report) = prepared(0).ok_or_else(|| Failure::invalid("the model has no subgraph"))?;
-    let called = interpreter.model().subgraphs.iter().enumerate().skip(1);
+    let called = interpreter.model().subgraphs().iter().enumerate().skip(1);
     let subgraphs: Vec<SubgraphSection> = called
         .map(|(i, subgraph)| {
-            let section = prepared(i).map(|(graph, report)| Section::new(&graph, report, cpu));
+            let section = prepared(i).map(|(graph, report)| Section::new(&graph, report, runners));
             SubgraphSection {
                 subgraph: i,
-                name: subgraph.name.clone(),
-                node_count: subgraph.nodes.len(),
+                name: subgraph.name().to_owned(),
+                node_count: subgraph.nodes().len(),
                 prepared: section.is_some(),
                 section,
             }
         })
         .collect();
-    let failure = |(delegate, message): &(String, String)| FailureLine {
-        delegate: delegate.clone(),
-        message: message.clone(),
+    let failure = |failure: &DelegateFailure| FailureLine {
+        delegate: failure.delegate.clone(),
+        message: failure.message.clone(),
     };
     Ok(Explanation {
         model,
         delegates: report.delegates.clone(),
-        cpu,
-        entry: Section::new(&graph, report, cpu),
+        cpu: runners.cpu,
+        entry: Section::new(&graph, report, runners),
         failures: report.failures.iter().map(failure).collect(),
+        unresolved: runners.missing().iter().map(unresolved_op).collect(),
+        unresolved_text: runners.missing().iter().map(ToString::to_string).collect(),
+        understated_versions,
         called_nodes: subgraphs.iter().map(|s| s.node_count).sum(),
         subgraphs,
     })
 }
 
 impl Section {
-    fn new(graph: &GraphView<'_>, report: &Report, cpu: &str) -> Self {
+    fn new(graph: &GraphView<'_>, report: &Report, runners: Runners<'_>) -> Self {
         let delegate = |i: usize| report.delegates.get(i).cloned().unwrap_or_default();
-        let node = |n: &NodeReport| {
-            let (runner, partition) = match &n.runner {
-                Runner::Cpu => (cpu.to_owned(), None),
-                Runner::Folded => ("folded".into(), None),
-                Runner::Delegate { delegate: d, partition } => (delegate(*d), Some(*partition)),
-            };
-            let rejections = n.rejections.iter().map(|(d, r)| RejectionLine {
+        let rejections = |list: &[(usize, Rejection)]| {
+            let line = |(d, r): &(usize, Rejection)| RejectionLine {
                 delegate: delegate(*d),
                 kind: r.kind(),
                 reason: r.to_string(),
-            });
+            };
+            list.iter().map(line).collect::<Vec<_>>()
+        };
+        let node = |n: &NodeReport| {
+            let (runner, partition) = match &n.runner {
+                Runner::Folded => ("folded".into(), None),
+                Runner::Delegate { delegate: d, partition } => (delegate(*d), Some(*partition)),
+                _ => (runners.of(n).to_owned(), None),
+            };
             NodeLine {
                 node: n.node.0,
-                op: n.op.to_string(),
+                op: raw_name(&n.op),
                 version: n.version,
                 runner,
                 partition,
                 multiply_adds: graph.node(n.node).cost().multiply_adds,
-                rejections: rejections.collect(),
+                rejections: rejections(&n.rejections),
             }
         };
         let tensors = |ids: &[TensorId]| ids.iter().map(|&id| TensorLine::new(graph, id)).collect();
@@ -251,9 +297,9 @@ impl Section {
         };
         let advice = Advice::new(graph, report);
         let gain = |without: &Split| Gain::new(&advice.now, without);
-        let obstacle = |o: &Obstacle| ObstacleLine {
+        let blocker = |o: &Blocker| BlockerLine {
             delegate: delegate(o.delegate),
-            op: o.op.to_string(),
+            op: raw_name(&o.op),
             version: o.version,
             kind: o.reason.kind(),
             reason: o.reason.to_string(),
@@ -268,7 +314,7 @@ impl Section {
                 CompositeRunner::Delegate(number) => ("delegate", Some(number)),
                 CompositeRunner::Kernel => ("kernel", None),
                 CompositeRunner::Inlined => ("inlined", None),
-                CompositeRunner::Called => ("called", None),
+                _ => ("called", None),
             };
             CompositeLine {
                 name: c.name.clone(),
@@ -276,6 +322,7 @@ impl Section {
                 resolution,
                 delegate: number.map(delegate),
                 nodes: c.nodes.iter().map(|n| n.0).collect(),
+                rejections: rejections(&c.rejections),
             }
         };
         Section {
@@ -287,8 +334,8 @@ impl Section {
             total_nodes: nodes.len(),
             multiply_adds: nodes.iter().fold(0, |sum, n| sum.saturating_add(n.multiply_adds)),
             nodes,
-            fix_first: advice.obstacles.iter().map(obstacle).collect(),
-            fix_pairs: pairs.map(|p| PairLine { obstacles: p.obstacles, gain: gain(&p.without) }).collect(),
+            fix_first: advice.blockers.iter().map(blocker).collect(),
+            fix_pairs: pairs.map(|p| PairLine { blockers: p.blockers, gain: gain(&p.without) }).collect(),
             fix_all: advice.all.as_ref().map(gain),
         }
     }

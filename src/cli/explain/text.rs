@@ -1,22 +1,33 @@
 //! The explanation for people to read.
 
+use delegraph::core::printable;
+
 use super::super::output::{Document, bytes, scaled, table};
+use super::super::text::plural;
+use super::super::versions::warnings;
 use super::{
-    CompositeLine, Explanation, Gain, NodeLine, ObstacleLine, PartitionLine, Section, SubgraphSection,
-    TensorLine,
+    BlockerLine, CompositeLine, Explanation, Gain, NodeLine, PartitionLine, RejectionLine, Section,
+    SubgraphSection, TensorLine,
 };
 
-/// So many obstacles are shown.
-const OBSTACLES: usize = 5;
+/// The number of blockers shown.
+const MAX_BLOCKERS: usize = 5;
 
-/// So many inputs of a partition are shown, and so many outputs.
-const TENSORS: usize = 8;
+/// The number of inputs, and of outputs, shown of a partition.
+const MAX_TENSORS: usize = 8;
 
 impl Document for Explanation {
     fn text(&self) -> String {
         let mut text = format!("{}\n\n{}", self.model, self.entry.text(self.cpu));
         for failure in &self.failures {
             text += &format!("\nfailed and left out: {}: {}\n", failure.delegate, failure.message);
+        }
+        if !self.unresolved_text.is_empty() {
+            let ops = self.unresolved_text.join("\n  ");
+            text += &format!("\nthe model cannot run: ops without a kernel:\n  {ops}\n");
+        }
+        if !self.understated_versions.is_empty() {
+            text += &format!("\n{}", warnings(&self.understated_versions));
         }
         for subgraph in &self.subgraphs {
             text += &subgraph.text(self.cpu);
@@ -27,11 +38,12 @@ impl Document for Explanation {
 
 impl SubgraphSection {
     fn text(&self, cpu: &str) -> String {
-        let title = format!("\nsubgraph {} \"{}\"", self.subgraph, self.name);
+        let title = format!("\nsubgraph {} \"{}\"", self.subgraph, printable(&self.name));
         match &self.section {
             Some(section) => format!("{title}\n\n{}", section.text(cpu)),
             None => {
-                format!("{title}: {} nodes, which nothing that runs on {cpu} calls\n", self.node_count)
+                let nodes = plural(self.node_count, "node");
+                format!("{title}: {nodes}, which nothing that runs on {cpu} calls\n")
             }
         }
     }
@@ -49,7 +61,8 @@ impl Section {
         }
         let (delegated, total, folded) = (self.delegated_nodes, self.total_nodes, self.folded_nodes);
         text += &format!(
-            "\n{delegated} of {total} nodes delegated, {} on {cpu}, {folded} computed while preparing\n",
+            "\n{delegated} of {} delegated, {} on {cpu}, {folded} computed while preparing\n",
+            plural(total, "node"),
             self.cpu_nodes
         );
         let taken = self.partitions.iter().map(|p| p.multiply_adds).fold(0, u64::saturating_add);
@@ -67,18 +80,18 @@ impl Section {
     }
 
     fn fix_first(&self) -> String {
-        let shown = self.fix_first.iter().take(OBSTACLES).enumerate();
-        let mut text: String = shown.map(|(i, o)| obstacle(i + 1, o)).collect();
+        let shown = self.fix_first.iter().take(MAX_BLOCKERS).enumerate();
+        let mut text: String = shown.map(|(i, o)| blocker(i + 1, o)).collect();
         if text.is_empty() {
             return text;
         }
-        let more = self.fix_first.len().saturating_sub(OBSTACLES);
+        let more = self.fix_first.len().saturating_sub(MAX_BLOCKERS);
         if more > 0 {
-            text += &format!("and {}, which --json shows\n", plural(more, "more obstacle"));
+            text += &format!("and {}, which --json shows\n", plural(more, "more blocker"));
         }
-        let pairs = self.fix_pairs.iter().filter(|p| p.obstacles.iter().all(|&o| o < OBSTACLES));
+        let pairs = self.fix_pairs.iter().filter(|p| p.blockers.iter().all(|&o| o < MAX_BLOCKERS));
         for pair in pairs.take(3) {
-            let [a, b] = pair.obstacles.map(|o| o + 1);
+            let [a, b] = pair.blockers.map(|o| o + 1);
             text += &format!("{a} and {b} together would {}\n", pair.gain.text());
         }
         if let Some(all) = &self.fix_all {
@@ -90,9 +103,12 @@ impl Section {
 
 fn node(n: &NodeLine) -> Vec<String> {
     let runner = n.partition.map_or_else(|| n.runner.clone(), |p| format!("{} #{p}", n.runner));
-    let reasons = n.rejections.iter().map(|r| format!("{}: {} ({})", r.delegate, r.reason, r.kind));
-    let reasons = reasons.collect::<Vec<_>>().join("; ");
-    vec![n.node.to_string(), n.op.clone(), n.version.to_string(), runner, reasons]
+    vec![n.node.to_string(), n.op.clone(), n.version.to_string(), runner, reasons(&n.rejections)]
+}
+
+fn reasons(rejections: &[RejectionLine]) -> String {
+    let reasons = rejections.iter().map(|r| format!("{}: {} ({})", r.delegate, r.reason, r.kind));
+    reasons.collect::<Vec<_>>().join("; ")
 }
 
 fn composite(c: &CompositeLine) -> String {
@@ -107,7 +123,11 @@ fn composite(c: &CompositeLine) -> String {
         [node] => format!("node {node}"),
         [first, .., last] => format!("nodes {first} to {last}"),
     };
-    format!("\ncomposite \"{}\" version {}: {how}, {nodes}\n", c.name, c.version)
+    let left = match reasons(&c.rejections) {
+        reasons if reasons.is_empty() => reasons,
+        reasons => format!("; {reasons}"),
+    };
+    format!("\ncomposite \"{}\" version {}: {how}, {nodes}{left}\n", printable(&c.name), c.version)
 }
 
 fn partition(i: usize, p: &PartitionLine) -> String {
@@ -129,8 +149,8 @@ fn partition(i: usize, p: &PartitionLine) -> String {
         ]
     };
     let rows = |direction: &'static str, tensors: &[TensorLine]| {
-        let mut rows: Vec<_> = tensors.iter().take(TENSORS).map(|t| row(direction, t)).collect();
-        let more = tensors.len().saturating_sub(TENSORS);
+        let mut rows: Vec<_> = tensors.iter().take(MAX_TENSORS).map(|t| row(direction, t)).collect();
+        let more = tensors.len().saturating_sub(MAX_TENSORS);
         if more > 0 {
             rows.push(vec![format!("  {direction}"), format!("and {more} more")]);
         }
@@ -141,9 +161,10 @@ fn partition(i: usize, p: &PartitionLine) -> String {
     text
 }
 
-fn obstacle(number: usize, o: &ObstacleLine) -> String {
+fn blocker(number: usize, o: &BlockerLine) -> String {
     let nodes = plural(o.nodes.len(), "node");
-    let mut text = format!("{number}. {} v{}, {nodes}: {} ({})\n", o.op, o.version, o.reason, o.kind);
+    let op = printable(&o.op);
+    let mut text = format!("{number}. {op} v{}, {nodes}: {} ({})\n", o.version, o.reason, o.kind);
     if let Some(gain) = &o.gain {
         let subject = match o.kind {
             "Excluded" | "Overridden" => "delegating it all the same",
@@ -155,7 +176,7 @@ fn obstacle(number: usize, o: &ObstacleLine) -> String {
 }
 
 impl Gain {
-    /// What follows "would".
+    /// Describes the gain as the continuation of "would".
     fn text(&self) -> String {
         let (before, after) = (self.partitions_before, self.partitions_after);
         let (nodes, multiply_adds) = (plural(self.nodes, "node"), scaled(self.multiply_adds));
@@ -180,7 +201,7 @@ impl Gain {
     }
 }
 
-/// A name that fits: converters join those of all the ops that became one, and paths say most at their ends.
+/// A name that fits: converters join the names of all fused ops, and the end of a path identifies it best.
 fn short(name: &str) -> String {
     const LENGTH: usize = 60;
     let (first, more) = name.split_once(';').map_or((name, ""), |(first, _)| (first, "…"));
@@ -188,10 +209,6 @@ fn short(name: &str) -> String {
     let cut = if letters > LENGTH { "…" } else { "" };
     let end: String = first.chars().skip(letters.saturating_sub(LENGTH)).collect();
     format!("{cut}{end}{more}")
-}
-
-fn plural(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use delegraph::core::printable_lines;
+
 use super::scene::{Look, Scene};
 use super::svg::fill;
 
-/// The graph, for `dot` and other tools.
+/// Returns the graph, for `dot` and other tools.
 pub(super) fn dot(scene: &Scene) -> String {
     let mut dot = format!("digraph {} {{\n", quote(&scene.title));
     dot += "  node [shape=box, style=\"rounded,filled\", fontname=\"monospace\", fontsize=11];\n";
@@ -46,12 +48,12 @@ pub(super) fn dot(scene: &Scene) -> String {
 /// A quoted string of the language.
 fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
-    for c in text.chars() {
+    for c in printable_lines(text).chars() {
         match c {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
-            c if c.is_control() => quoted.push('?'),
+            '\t' => quoted.push(' '),
             c => quoted.push(c),
         }
     }
@@ -65,6 +67,6 @@ mod tests {
 
     #[test]
     fn strings_are_quoted() {
-        assert_eq!(quote("a\"b\\c\nd\u{0}"), r#""a\"b\\c\nd?""#);
+        assert_eq!(quote("a\"b\\c\nd\u{0}"), r#""a\"b\\c\nd\\u{0}""#);
     }
 }

@@ -4,17 +4,17 @@
 /// Between two boxes of a layer.
 const GAP: f64 = 18.0;
 
-/// What an edge takes where it passes a layer.
+/// The width of an edge in a layer that it passes.
 const LANE: f64 = 10.0;
 
-/// So many places where edges pass layers are kept free, shorter edges first; the others go straight, behind boxes.
-const LANES: usize = 40_000;
+/// The maximum number of lanes that edges get through the layers, shorter edges first; other edges go straight, behind boxes.
+const MAX_LANES: usize = 40_000;
 
 /// A vertex to place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Vertex {
     pub(super) width: f64,
-    /// Belongs right above what it leads to, however early it could come.
+    /// Whether it is placed directly above its successor, even if an earlier layer is possible.
     pub(super) late: bool,
 }
 
@@ -23,11 +23,11 @@ pub(super) struct Vertex {
 pub(super) struct Edge {
     pub(super) from: usize,
     pub(super) to: usize,
-    /// How much it matters that it is straight: 1, or less for what is beside the point.
+    /// The importance of a straight edge: 1, or less for minor edges.
     pub(super) weight: f64,
 }
 
-/// Where everything is: `x` in the unit of the widths, from 0 to `width`; `y` as numbers of layers.
+/// The position of everything: `x` in the unit of the widths, from 0 to `width`; `y` in layers.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     /// Per vertex, the middle of its box and its layer.
@@ -84,9 +84,9 @@ struct Item {
     layer: usize,
     half: f64,
     x: f64,
-    /// How much a straight line through it matters.
+    /// The importance of a straight line through it.
     stiffness: f64,
-    /// What is connected to it from the layer before, and how strongly.
+    /// Connected boxes in the layer before, with the weight of the connection.
     before: Vec<(usize, f64)>,
     after: Vec<(usize, f64)>,
 }
@@ -113,7 +113,7 @@ impl Net {
         for e in by_length {
             let Edge { from, to, weight } = edges[e];
             let start = items.len();
-            if start + span(&edges[e]) > vertices.len() + LANES {
+            if start + span(&edges[e]) > vertices.len() + MAX_LANES {
                 break;
             }
             items.extend((layer_of[from] + 1..layer_of[to]).map(|layer| item(layer, LANE, 4.0)));
@@ -163,11 +163,11 @@ impl Net {
         self.layers = best.1;
     }
 
-    /// How many pairs of edges cross, with each item at its position in its layer.
+    /// Returns the number of crossing pairs of edges, with each item at its position in its layer.
     fn crossings(&self, position: &[usize]) -> u64 {
         let mut crossings = 0;
         for pair in self.layers.windows(2) {
-            // How many edges end at each place, as sums over ranges (a Fenwick tree).
+            // The number of edges that end at each position, as sums over ranges (a Fenwick tree).
             let mut ends = vec![0u64; pair[1].len() + 1];
             let mut count = 0;
             for &i in &pair[0] {
@@ -195,7 +195,7 @@ impl Net {
         crossings
     }
 
-    /// Gives each item its place, in the middle of what it is connected to as far as its neighbours allow.
+    /// Assigns each item a position: the middle of its neighbours in other layers, as far as its layer allows.
     fn place(&mut self) {
         for layer in &self.layers {
             let mut x = 0.0;
@@ -270,7 +270,7 @@ mod tests {
         layout
     }
 
-    /// What holds for every graph: boxes and lanes keep their distance, and edges lead down.
+    /// Checks properties of every graph: boxes and lanes keep their distance, and edges point down.
     fn check(vertices: &[Vertex], edges: &[Edge], layout: &Layout) {
         let mut spans: Vec<(usize, f64, f64)> = Vec::new();
         for (v, &(x, layer)) in vertices.iter().zip(&layout.vertices) {
@@ -323,7 +323,11 @@ mod tests {
         let layout = Layout::new(&vertices, &edges);
         check(&vertices, &edges, &layout);
         let x = |v: usize| layout.vertices[v].0;
-        assert!([1, 4, 5].iter().all(|&v| (x(v) - x(0)).abs() < 9.0), "{:?}", layout.vertices);
+        assert!(
+            [1, 4, 5].iter().all(|&v| approx::abs_diff_eq!(x(v), x(0), epsilon = 9.0)),
+            "{:?}",
+            layout.vertices
+        );
         assert!([2, 3].iter().all(|&v| (x(v) - x(4)).abs() > 60.0), "{:?}", layout.vertices);
     }
 
@@ -361,6 +365,6 @@ mod tests {
         let edges: Vec<_> = (1..count).flat_map(|v| [(v - 1, v), (0, v), (v / 2, v)]).collect();
         let layout = place(count, &edges);
         let lanes: usize = layout.edges.iter().map(Vec::len).sum();
-        assert!(lanes <= LANES && lanes > LANES / 2, "{lanes}");
+        assert!(lanes <= MAX_LANES && lanes > MAX_LANES / 2, "{lanes}");
     }
 }

@@ -1,16 +1,19 @@
-//! What a picture of a graph shows, whatever its format.
+//! The contents of a picture of a graph, independent of the format.
 
 use std::collections::HashSet;
 
-use delegraph::core::TensorId;
+use delegraph::core::{TensorId, printable};
 use delegraph::delegate_api::{GraphView, NodeReport, NodeView, PartitionReport, Report, Runner, TensorInfo};
 use serde::Serialize;
 
 use super::super::output::{bytes, scaled};
+use super::super::text::plural;
 
-/// A graph to draw. Every edge leads from a vertex to a later one.
+/// A graph to draw. Every edge points from a vertex to a later one. All texts are printable.
 #[derive(Serialize)]
 pub(super) struct Scene {
+    /// The number of the subgraph.
+    pub(super) subgraph: usize,
     pub(super) title: String,
     pub(super) vertices: Vec<Vertex>,
     pub(super) edges: Vec<Edge>,
@@ -28,19 +31,21 @@ pub(super) struct Line {
 #[derive(Serialize)]
 pub(super) struct Vertex {
     pub(super) look: Look,
-    /// Computed while preparing, whoever has it: its inputs are constant.
+    /// Computed while preparing, as all inputs are constant.
     pub(super) folded: bool,
     /// The node's number; none for inputs and outputs.
     pub(super) node: Option<usize>,
-    /// What it is.
+    /// The op.
     pub(super) label: String,
-    /// Which one it is, and who runs it.
+    /// The node's number and runner.
     pub(super) detail: String,
     /// All that is known of it, in lines.
     pub(super) title: String,
+    /// The subgraphs that it calls: the condition and the body of a loop, the body of a composite.
+    pub(super) callees: Vec<usize>,
 }
 
-/// What decides how something looks.
+/// The properties that determine a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Look {
@@ -60,7 +65,7 @@ pub(super) struct Edge {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) tensor: usize,
-    /// Its shape, short.
+    /// The shape in short form.
     pub(super) label: String,
     pub(super) title: String,
     /// Crosses the border of a partition.
@@ -70,24 +75,25 @@ pub(super) struct Edge {
 }
 
 impl Scene {
-    /// The picture of `graph`; `cpu` is the name of what runs the nodes that nobody takes.
+    /// Creates the picture of `graph`; `cpu` names the kernels that run unclaimed nodes.
     pub(super) fn new(title: String, graph: &GraphView<'_>, report: &Report, cpu: &str) -> Self {
         let subgraph = graph.subgraph();
         let looks = looks(report);
         let border = |what: &str, i: usize, id: TensorId| {
             let tensor = graph.tensor(id);
             let (label, title) = (format!("{what} {i} · {}", tensor.ty()), describe(&tensor));
-            let detail = short(tensor.name(), 32);
-            Vertex { look: Look::Border, folded: false, node: None, label, detail, title }
+            let detail = short(&printable(tensor.name()), 32);
+            let callees = Vec::new();
+            Vertex { look: Look::Border, folded: false, node: None, label, detail, title, callees }
         };
-        let inputs = subgraph.inputs.iter().enumerate().map(|(i, &id)| border("input", i, id));
+        let inputs = subgraph.inputs().iter().enumerate().map(|(i, &id)| border("input", i, id));
         let nodes = report.nodes.iter().zip(&looks).map(|(n, &look)| node(graph, report, n, look, cpu));
-        let outputs = subgraph.outputs.iter().enumerate().map(|(i, &id)| border("output", i, id));
+        let outputs = subgraph.outputs().iter().enumerate().map(|(i, &id)| border("output", i, id));
         let vertices: Vec<Vertex> = inputs.chain(nodes).chain(outputs).collect();
 
-        // Who gives each tensor, as far as it is known on the way through the nodes.
+        // The producer of each tensor among the nodes visited so far.
         let mut source: Vec<Option<usize>> = vec![None; graph.tensor_count()];
-        subgraph.inputs.iter().enumerate().for_each(|(i, id)| source[id.0] = Some(i));
+        subgraph.inputs().iter().enumerate().for_each(|(i, id)| source[id.0] = Some(i));
         let mut edges = Vec::new();
         let mut known = HashSet::new();
         let look = |vertex: usize| vertices.get(vertex).map_or(Look::Border, |v| v.look);
@@ -108,65 +114,65 @@ impl Scene {
                 constant,
             });
         };
-        for (i, node) in subgraph.nodes.iter().enumerate() {
-            let own = subgraph.inputs.len() + i;
-            node.inputs.iter().flatten().for_each(|&id| connect(&source, id, own));
-            node.outputs.iter().for_each(|id| source[id.0] = Some(own));
+        for (i, node) in subgraph.nodes().iter().enumerate() {
+            let own = subgraph.inputs().len() + i;
+            node.inputs().iter().flatten().for_each(|&id| connect(&source, id, own));
+            node.outputs().iter().for_each(|id| source[id.0] = Some(own));
         }
-        for (i, &id) in subgraph.outputs.iter().enumerate() {
-            connect(&source, id, subgraph.inputs.len() + subgraph.nodes.len() + i);
+        for (i, &id) in subgraph.outputs().iter().enumerate() {
+            connect(&source, id, subgraph.inputs().len() + subgraph.nodes().len() + i);
         }
         let folded = vertices.iter().filter(|v| v.folded).count();
-        Scene { title, legend: legend(report, &looks, folded, cpu), vertices, edges }
+        let legend = legend(report, &looks, folded, cpu);
+        Scene { subgraph: graph.index(), title: printable(&title).into_owned(), legend, vertices, edges }
     }
 }
 
-/// How each node looks.
+/// Returns the look of each node.
 fn looks(report: &Report) -> Vec<Look> {
     let look = |n: &NodeReport| match n.runner {
-        Runner::Cpu => Look::Cpu,
         Runner::Folded => Look::Folded,
         Runner::Delegate { delegate, partition } => {
             let earlier = report.partitions.iter().take(partition);
             Look::Partition { delegate, number: earlier.filter(|p| p.delegate == delegate).count() }
         }
+        _ => Look::Cpu,
     };
     report.nodes.iter().map(look).collect()
 }
 
 fn legend(report: &Report, looks: &[Look], folded: usize, cpu: &str) -> Vec<Line> {
     const PARTITIONS: usize = 12;
-    let name = |delegate: usize| report.delegates.get(delegate).map_or("", String::as_str);
+    let name = |delegate: usize| printable(report.delegates.get(delegate).map_or("", String::as_str));
     let line = |(i, p): (usize, &PartitionReport)| {
         let look = *looks.get(p.nodes.first()?.0)?;
-        let (nodes, work, border) = (p.nodes.len(), scaled(p.multiply_adds), bytes(p.boundary_bytes));
-        let text = format!(
-            "{} #{i}: {nodes} nodes, {work} multiply-adds, {border} over its borders",
-            name(p.delegate)
-        );
+        let (nodes, work) = (plural(p.nodes.len(), "node"), scaled(p.multiply_adds));
+        let border = bytes(p.boundary_bytes);
+        let text =
+            format!("{} #{i}: {nodes}, {work} multiply-adds, {border} over its borders", name(p.delegate));
         Some(Line { look, text })
     };
     let mut lines: Vec<Line> =
         report.partitions.iter().enumerate().take(PARTITIONS).filter_map(line).collect();
     if let Some(more) = report.partitions.len().checked_sub(PARTITIONS).filter(|&more| more > 0) {
-        lines.push(Line { look: Look::Border, text: format!("and {more} more partitions") });
+        lines.push(Line { look: Look::Border, text: format!("and {}", plural(more, "more partition")) });
     }
     let on_cpu = looks.iter().filter(|l| **l == Look::Cpu).count();
     for (look, what, count) in [(Look::Cpu, cpu, on_cpu), (Look::Folded, "computed while preparing", folded)]
     {
         if count > 0 {
-            lines.push(Line { look, text: format!("{what}: {count} nodes") });
+            lines.push(Line { look, text: format!("{what}: {}", plural(count, "node")) });
         }
     }
     lines
 }
 
 fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, cpu: &str) -> Vertex {
-    let delegate = |i: usize| report.delegates.get(i).map_or("", String::as_str);
+    let delegate = |i: usize| printable(report.delegates.get(i).map_or("", String::as_str));
     let runner = match n.runner {
-        Runner::Cpu => cpu.to_owned(),
         Runner::Folded => "folded".into(),
         Runner::Delegate { delegate: d, partition } => format!("{} #{partition}", delegate(d)),
+        _ => cpu.to_owned(),
     };
     let id = n.node.0;
     let view: NodeView<'_> = graph.node(n.node);
@@ -178,7 +184,13 @@ fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, cpu:
     view.inputs().for_each(|t| title += &format!("\nin: {}", describe(&t)));
     view.outputs().for_each(|t| title += &format!("\nout: {}", describe(&t)));
     for (d, reason) in n.rejections.iter().filter(|_| n.runner == Runner::Cpu) {
-        title += &format!("\nnot on {}: {reason} ({})", delegate(*d), reason.kind());
+        let text = reason.to_string();
+        title += &format!("\nnot on {}: {} ({})", delegate(*d), printable(&text), reason.kind());
+    }
+    let callees: Vec<usize> = graph.subgraph().node(n.node).callees().collect();
+    for callee in &callees {
+        let name = graph.model().subgraphs().get(*callee).map_or("", |subgraph| subgraph.name());
+        title += &format!("\ncalls subgraph {callee} \"{}\"", printable(name));
     }
     Vertex {
         look,
@@ -187,6 +199,7 @@ fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, cpu:
         label: format!("{} v{}", short(&n.op.to_string(), 36), n.version),
         detail: format!("{id} · {runner}"),
         title,
+        callees,
     }
 }
 
@@ -194,7 +207,7 @@ fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, cpu:
 fn describe(tensor: &TensorInfo<'_>) -> String {
     let name = match tensor.name() {
         "" => format!("tensor {}", tensor.id().0),
-        name => name.to_owned(),
+        name => printable(name).into_owned(),
     };
     let size = tensor.shape().and_then(|_| tensor.tensor().byte_size().ok());
     match tensor.shape() {

@@ -2,16 +2,18 @@
 
 use std::fmt::Write;
 
+use delegraph::core::printable_lines;
+
 use super::layout::{self, Layout, Vertex};
-use super::scene::{Edge, Look, Scene};
+use super::scene::{self, Edge, Look, Scene};
 
 const BOX_HEIGHT: f64 = 34.0;
 /// From one layer to the next.
 const LAYER: f64 = 78.0;
 const MARGIN: f64 = 16.0;
-/// Of the font that boxes are labelled with, which is monospaced: sizes are known without measuring.
+/// The width of a letter in boxes. The font is monospaced, so sizes are known without measuring.
 const LETTER: f64 = 6.7;
-/// Of the smaller one beside edges.
+/// The width of a letter beside edges.
 const SMALL_LETTER: f64 = 5.5;
 const LEGEND_LINE: f64 = 18.0;
 /// With more outputs, edges are labelled only in their tooltips.
@@ -29,14 +31,30 @@ text{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;fill:#1f2937}\
 .edge.crosses{stroke:#b91c1c;stroke-width:2.2}\
 .edge.constant{stroke:#9ca3af;stroke-dasharray:4 3}\
 .arrow{fill:#6b7280}.arrow.crosses{fill:#b91c1c}.arrow.constant{fill:#9ca3af}\
+.callee{fill:#1d4ed8;text-decoration:underline}\
 .node:hover .box{stroke:#111827;stroke-width:2.5}.edge:hover{stroke-width:4}";
 
-/// The picture.
-pub(super) fn svg(scene: &Scene) -> String {
+/// Where the links of nodes to the subgraphs that they call lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    /// Nowhere: the picture is of one subgraph.
+    None,
+    /// To elements with the [`anchor`] of the subgraph.
+    Anchors,
+}
+
+/// Returns the id of the element that shows a subgraph.
+pub(super) fn anchor(subgraph: usize) -> String {
+    format!("subgraph{subgraph}")
+}
+
+/// Returns the picture.
+pub(super) fn svg(scene: &Scene, links: Links) -> String {
     let outputs = Outputs::new(scene);
     let width = |(i, v): (usize, &super::scene::Vertex)| {
         let letters = v.label.chars().count() as f64 * LETTER;
-        let detail = v.detail.chars().count() as f64 * SMALL_LETTER;
+        let links = v.callees.iter().map(|c| link_text(*c).chars().count() + 1).sum::<usize>();
+        let detail = (v.detail.chars().count() + links) as f64 * SMALL_LETTER;
         Vertex { width: (letters.max(detail) + 16.0).max(outputs.width(i)), late: v.folded }
     };
     let vertices: Vec<Vertex> = scene.vertices.iter().enumerate().map(width).collect();
@@ -45,7 +63,7 @@ pub(super) fn svg(scene: &Scene) -> String {
     let edges: Vec<layout::Edge> = scene.edges.iter().map(edge).collect();
     let layout = Layout::new(&vertices, &edges);
     let top = MARGIN + 30.0 + LEGEND_LINE * (scene.legend.len() + 1) as f64;
-    let picture = Picture { scene, vertices, layout, outputs, top };
+    let picture = Picture { scene, vertices, layout, outputs, top, links };
 
     let letters = scene.legend.iter().map(|l| l.text.chars().count()).max().unwrap_or(0).max(48);
     let letters = (letters as f64 + 4.0) * LETTER;
@@ -64,7 +82,7 @@ pub(super) fn svg(scene: &Scene) -> String {
     svg + "</svg>\n"
 }
 
-/// Where the tensors that a vertex gives leave it: in columns of their own, wide enough for their labels.
+/// The exits of a vertex's output tensors: in separate columns that are wide enough for their labels.
 struct Outputs {
     /// Per vertex, the tensors, each with the width of its label and the first of its edges.
     of: Vec<Vec<(usize, f64, usize)>>,
@@ -86,7 +104,7 @@ impl Outputs {
         self.of[vertex].len() <= LABELLED_OUTPUTS
     }
 
-    /// What the labels need. One label is beside the middle.
+    /// Returns the width of the labels. One label is beside the middle.
     fn width(&self, vertex: usize) -> f64 {
         match &self.of[vertex][..] {
             [(_, width, _)] => 2.0 * width,
@@ -116,6 +134,7 @@ struct Picture<'s> {
     layout: Layout,
     outputs: Outputs,
     top: f64,
+    links: Links,
 }
 
 // Writing to a string cannot fail.
@@ -158,28 +177,44 @@ impl Picture<'_> {
         );
     }
 
+    /// The subgraphs that a vertex calls, behind its detail.
+    fn callees(&self, vertex: &scene::Vertex) -> String {
+        let link = |callee: &usize| match self.links {
+            Links::None => format!(" {}", link_text(*callee)),
+            Links::Anchors => {
+                format!(" <a class=\"callee\" href=\"#{}\">{}</a>", anchor(*callee), link_text(*callee))
+            }
+        };
+        vertex.callees.iter().map(link).collect()
+    }
+
     fn vertex(&self, svg: &mut String, v: usize) {
         let vertex = &self.scene.vertices[v];
         let (fill, dash) = (fill(vertex.look), dash(vertex.folded));
         let (x, y, width) = (self.x(v), self.y(self.layout.vertices[v].1), self.vertices[v].width);
-        let id = vertex.node.map(|node| format!(" id=\"node{node}\"")).unwrap_or_default();
+        let id = vertex.node.map(|node| match self.scene.subgraph {
+            0 => format!(" id=\"node{node}\""),
+            subgraph => format!(" id=\"{}-node{node}\"", anchor(subgraph)),
+        });
+        let id = id.unwrap_or_default();
         let round = if vertex.look == Look::Border { BOX_HEIGHT / 2.0 } else { 5.0 };
         let _ = writeln!(
             svg,
             "<g class=\"node\"{id}><title>{}</title><rect class=\"box\" x=\"{:.1}\" y=\"{y:.1}\" \
              width=\"{width:.1}\" height=\"{BOX_HEIGHT}\" rx=\"{round}\" fill=\"{fill}\"{dash}/>\
              <text class=\"label\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>\
-             <text class=\"detail\" x=\"{x:.1}\" y=\"{:.1}\">{}</text></g>",
+             <text class=\"detail\" x=\"{x:.1}\" y=\"{:.1}\">{}{}</text></g>",
             escape(&vertex.title),
             x - width / 2.0,
             y + 14.0,
             escape(&vertex.label),
             y + 27.0,
-            escape(&vertex.detail)
+            escape(&vertex.detail),
+            self.callees(vertex)
         );
     }
 
-    /// Where an edge leaves.
+    /// Returns the start of an edge.
     fn start(&self, edge: &Edge) -> f64 {
         let width = self.vertices[edge.from].width;
         self.x(edge.from) + self.outputs.offset(edge.from, edge.tensor, width)
@@ -238,12 +273,16 @@ impl Picture<'_> {
     }
 }
 
+fn link_text(callee: usize) -> String {
+    format!("→ {callee}")
+}
+
 /// The frame of what is computed while preparing.
 fn dash(folded: bool) -> &'static str {
     if folded { " stroke-dasharray=\"4 3\"" } else { "" }
 }
 
-/// The colour of a look, as `#rrggbb`: a hue for each delegate, a shade of it for each partition.
+/// Returns the colour of a look, as `#rrggbb`: a hue for each delegate, a shade of it for each partition.
 pub(super) fn fill(look: Look) -> String {
     let (hue, saturation, lightness) = match look {
         Look::Border => (0.0, 0.0, 1.0),
@@ -264,17 +303,16 @@ pub(super) fn fill(look: Look) -> String {
     format!("#{:02x}{:02x}{:02x}", channel(0.0), channel(8.0), channel(4.0))
 }
 
-/// Text in XML. Characters that XML has no place for become question marks.
+/// Text in XML. Characters that XML has no place for are escaped, or become question marks.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in printable_lines(text).chars() {
         match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            '\t' | '\n' => escaped.push(c),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('?'),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('?'),
             c => escaped.push(c),
         }
     }
@@ -297,6 +335,6 @@ mod tests {
 
     #[test]
     fn names_cannot_break_out_of_the_picture() {
-        assert_eq!(escape("a<b> & \"c\"\u{0}\u{1b}\n"), "a&lt;b&gt; &amp; &quot;c&quot;??\n");
+        assert_eq!(escape("a<b> & \"c\"\u{0}\u{1b}\n"), "a&lt;b&gt; &amp; &quot;c&quot;\\u{0}\\u{1b}\n");
     }
 }

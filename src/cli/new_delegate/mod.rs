@@ -9,8 +9,10 @@ use serde::Serialize;
 use super::failure::{Exit, Failure};
 use super::output::{Document, Output};
 
-/// The files of the crate; `the-delegate` and `the_delegate` in them stand for its name. The Rust in them is formatted as
-/// rustfmt does it without options, which is not how this repository has it.
+mod released;
+
+/// The files of the crate; `the-delegate` and `the_delegate` are replaced by its name. Their Rust code is formatted
+/// with rustfmt's defaults, unlike this repository.
 const FILES: [(&str, &str); 5] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.in")),
     (".gitignore", include_str!("template/gitignore")),
@@ -24,8 +26,8 @@ const CRATES: [&str; 3] = ["core", "delegate-api", "conformance"];
 
 /// Make a crate with a delegate that builds, runs one op and passes its tests
 ///
-/// The crate depends on Delegraph's released crates or, with --delegraph and inside a checkout of Delegraph, on those of
-/// that checkout.
+/// The crate depends on the crates of the checkout that --delegraph names or that contains the current folder; otherwise on
+/// Delegraph's released crates, which Cargo must find.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The name of the crate, and of the delegate
@@ -51,15 +53,16 @@ struct Made {
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
     let name = &arguments.name;
     let folder = arguments.path.clone().unwrap_or_else(|| name.into());
-    // A link that leads nowhere is in the way, too.
+    // A dangling link is an obstacle, too.
     if folder.symlink_metadata().is_ok() {
         let message = format!("{}: there is something already", folder.display());
         return Err(Failure::new(Exit::Usage, message)
             .with_help("choose another folder with `--path DIR`, or remove it first"));
     }
     let checkout = checkout(arguments.delegraph.as_deref())?;
-    write(&folder, name, checkout.as_deref()).map_err(|error| {
-        Failure::new(Exit::Failed, format!("{}: cannot be made: {error}", folder.display()))
+    write(&folder, name, checkout.as_deref(), |made| match checkout {
+        Some(_) => Ok(()),
+        None => released::check(made),
     })?;
     let files = FILES.iter().map(|(file, _)| *file).collect();
     out.print(&Made { name: name.clone(), path: folder, files, delegraph: checkout })?;
@@ -88,12 +91,23 @@ fn checkout(given: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-/// Writes the crate beside where it goes and moves it there when it is whole.
-fn write(folder: &Path, name: &str, checkout: Option<&Path>) -> io::Result<()> {
+/// Writes the crate to a temporary folder next to the target, and renames it when it is complete and `check` accepts it.
+fn write(
+    folder: &Path,
+    name: &str,
+    checkout: Option<&Path>,
+    check: impl FnOnce(&Path) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| {
+        Failure::new(Exit::Failed, format!("{}: cannot be made: {error}", folder.display()))
+    };
     let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(parent)?;
+    fs::create_dir_all(parent).map_err(failed)?;
     let partial = parent.join(format!(".{name}.{}", std::process::id()));
-    let written = write_files(&partial, name, checkout).and_then(|()| fs::rename(&partial, folder));
+    let written = write_files(&partial, name, checkout)
+        .map_err(failed)
+        .and_then(|()| check(&partial))
+        .and_then(|()| fs::rename(&partial, folder).map_err(failed));
     if written.is_err() {
         let _ = fs::remove_dir_all(&partial);
     }
@@ -139,7 +153,7 @@ fn package_name(name: &str) -> Result<String, String> {
     Ok(name.into())
 }
 
-/// What no crate can be called: keywords, and the libraries that the compiler brings.
+/// Names that a crate cannot have: keywords, and the standard libraries.
 const RESERVED: [&str; 55] = [
     "abstract",
     "alloc",
@@ -245,7 +259,7 @@ mod tests {
         // A file is in the way of the move.
         let target = folder.join("crate");
         fs::write(&target, "").unwrap();
-        assert!(write(&target, "npu", None).is_err());
+        assert!(write(&target, "npu", None, |_| Ok(())).is_err());
         let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["crate"]);
         fs::remove_dir_all(&folder).unwrap();
@@ -254,7 +268,7 @@ mod tests {
     #[test]
     fn released_crates_are_named_by_version() {
         let folder = std::env::temp_dir().join(format!("delegraph-released-{}", std::process::id()));
-        write(&folder, "my-npu", None).unwrap();
+        write(&folder, "my-npu", None, |_| Ok(())).unwrap();
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
         assert!(manifest.contains("name = \"my-npu\""), "{manifest}");
         let dependency =

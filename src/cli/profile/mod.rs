@@ -1,19 +1,20 @@
-//! `profile`: where the time goes, per node, per op and per kernel on a device.
+//! `profile`: the time per node, per op and per kernel on a device.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use delegraph::Interpreter;
 use delegraph::core::NodeId;
-use delegraph::delegate_api::{Cost, DelegateStats, DeviceKernel};
+use delegraph::delegate_api::{Cost, DelegateStats, DeviceKernel, NodeView};
+use delegraph::{Interpreter, TensorType};
 use serde::Serialize;
 
-use super::delegates::Engine;
+use super::delegates::{DelegateLine, Engine};
 use super::failure::{Exit, Failure};
 use super::inputs::Entry;
 use super::model::ModelArgument;
 use super::output::{Output, bytes};
+use super::text::raw_name;
 use peak::Peak;
 use record::{Recorder, StepTime};
 
@@ -26,7 +27,8 @@ mod trace;
 ///
 /// Times are medians over the runs. A kernel that runs several nodes counts for the one with most arithmetic. The
 /// roofline is the least time that the arithmetic and the bytes of a kernel need at the rates that a matrix product of
-/// 1024 x 1024 x 1024 and a copy reach here; its share says how near a kernel is to that.
+/// 1024 x 1024 x 1024, in float32 or in 8-bit integers, and a copy reach here; its share shows how close a kernel is to
+/// it.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -58,8 +60,10 @@ struct Profile {
     runs: u32,
     /// One run, reading inputs and outputs aside.
     total_ms: f64,
-    /// What the machine can do at most.
+    /// The measured maximum rates of the machine.
     peaks: Vec<Peak>,
+    /// What each delegate runs.
+    delegates: Vec<DelegateLine>,
     partitions: Vec<PartitionTime>,
     nodes: Vec<NodeTime>,
     ops: Vec<OpTime>,
@@ -91,7 +95,7 @@ struct NodeTime {
     node: usize,
     op: String,
     runner: String,
-    /// Nothing where only its partition's time is known, or where it runs as a part of another node's kernel.
+    /// `None` if only the partition's time is known, or if the node runs as a part of another node's kernel.
     ms: Option<f64>,
     share: Option<f64>,
     multiply_adds: u64,
@@ -126,7 +130,21 @@ struct KernelTime {
     roofline: Option<f64>,
 }
 
-/// All that one run told.
+/// The work of a node or kernel, for the roofline.
+#[derive(Clone, Copy)]
+struct Work {
+    cost: Cost,
+    /// Whether integers are multiplied, which is faster than float32.
+    integers: bool,
+}
+
+/// Returns whether a node multiplies quantized values, of its weights at least.
+fn multiplies_integers(node: &NodeView<'_>) -> bool {
+    use TensorType::{Int2, Int4, Int8, Int16, UInt8};
+    node.inputs().any(|tensor| [Int2, Int4, Int8, Int16, UInt8].contains(&tensor.ty()))
+}
+
+/// The measurements of one run.
 struct Run {
     steps: Vec<StepTime>,
     stats: Vec<DelegateStats>,
@@ -171,7 +189,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     Ok(Exit::Fine)
 }
 
-/// The median; `None` of nothing.
+/// Returns the median; `None` for an empty iterator.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -192,6 +210,7 @@ impl Profile {
             runs: arguments.runs,
             total_ms,
             peaks,
+            delegates: arguments.engine.summary(interpreter),
             partitions: Vec::new(),
             nodes: Vec::new(),
             ops: Vec::new(),
@@ -205,7 +224,7 @@ impl Profile {
         profile.add_nodes(interpreter, runs, arguments.engine.cpu_name());
         profile.add_ops();
         let report = interpreter.report();
-        profile.notes.extend(report.failures.iter().map(|(name, why)| format!("{name} failed: {why}")));
+        profile.notes.extend(report.failures.iter().map(|f| format!("{} failed: {}", f.delegate, f.message)));
         if !profile.kernels.is_empty() && profile.kernels.iter().all(|k| k.ms.is_none()) {
             profile.notes.push(
                 "this adapter has no time stamps: the time of single kernels is not known, gpu_ms is from \
@@ -216,19 +235,22 @@ impl Profile {
         profile
     }
 
-    /// How near to the least time that the work needs.
-    fn roofline(&self, runner: &str, cost: Cost, ms: f64) -> Option<f64> {
+    /// Returns the ratio to the minimum time that the work needs. At most 1: cached data move faster than the measured
+    /// copy.
+    fn roofline(&self, runner: &str, work: Work, ms: f64) -> Option<f64> {
         let peak = self.peaks.iter().find(|p| p.runner == runner)?;
-        let least =
-            (cost.multiply_adds as f64 / peak.multiply_adds_per_s).max(cost.bytes as f64 / peak.bytes_per_s);
-        (ms > 0.0 && least > 0.0).then(|| least * 1e3 / ms)
+        let integers = peak.integer_multiply_adds_per_s.filter(|_| work.integers).unwrap_or(0.0);
+        let multiply_adds_per_s = peak.multiply_adds_per_s.max(integers);
+        let arithmetic = work.cost.multiply_adds as f64 / multiply_adds_per_s;
+        let least = arithmetic.max(work.cost.bytes as f64 / peak.bytes_per_s);
+        (ms > 0.0 && least > 0.0).then(|| (least * 1e3 / ms).min(1.0))
     }
 
     fn add_partitions(&mut self, interpreter: &Interpreter, runs: &[Run]) {
         let report = interpreter.report();
         for (i, partition) in report.partitions.iter().enumerate() {
-            let of = |get: fn(&DelegateStats) -> Option<f64>| {
-                median(runs.iter().filter_map(|r| get(r.stats.get(i)?)))
+            let of = |get: fn(&DelegateStats) -> Option<Duration>| {
+                median(runs.iter().filter_map(|r| get(r.stats.get(i)?)).map(ms))
             };
             let steps = |r: &Run| -> f64 {
                 let own =
@@ -241,9 +263,9 @@ impl Profile {
                 delegate: report.delegates.get(partition.delegate).cloned().unwrap_or_default(),
                 nodes: partition.nodes.len(),
                 ms: median(runs.iter().map(steps)).unwrap_or(f64::NAN),
-                upload_ms: of(|s| s.upload_ms),
-                gpu_ms: of(|s| s.device_ms),
-                readback_ms: of(|s| s.readback_ms),
+                upload_ms: of(|s| s.upload_time),
+                gpu_ms: of(|s| s.device_time),
+                readback_ms: of(|s| s.readback_time),
                 gpu_bytes: stats.device_bytes,
                 kernels: stats.dispatches,
             });
@@ -258,17 +280,18 @@ impl Profile {
                 let time = |r: &Run| Some(ms(r.kernels.get(p)?.get(k)?.time?));
                 let time = median(runs.iter().filter_map(time));
                 let each = kernel.nodes.iter().map(|&id| graph.node(id).cost().multiply_adds);
-                let cost = Cost { multiply_adds: each.fold(0, u64::saturating_add), bytes: kernel.bytes };
+                let cost = Cost::new(each.fold(0, u64::saturating_add), kernel.bytes);
+                let integers = kernel.nodes.iter().any(|&id| multiplies_integers(&graph.node(id)));
                 self.kernels.push(KernelTime {
                     partition: p,
                     kernel: kernel.name.clone(),
                     nodes: kernel.nodes.iter().map(|n| n.0).collect(),
-                    ops: kernel.nodes.iter().map(|&id| graph.node(id).op().to_string()).collect(),
+                    ops: kernel.nodes.iter().map(|&id| raw_name(graph.node(id).op())).collect(),
                     ms: time,
                     share: time.map(|t| t / self.total_ms),
                     multiply_adds: cost.multiply_adds,
                     bytes: cost.bytes,
-                    roofline: time.and_then(|t| self.roofline(&runner, cost, t)),
+                    roofline: time.and_then(|t| self.roofline(&runner, Work { cost, integers }, t)),
                 });
             }
         }
@@ -287,7 +310,7 @@ impl Profile {
                 }
                 match (&step.delegate, step.nodes.as_slice()) {
                     (None, [id]) => *sums.entry((step.subgraph, id.0)).or_default() += ms(step.duration),
-                    // What its kernels tell is below; what else a delegate knows is here.
+                    // Measurements of kernels are below; other measurements of a delegate are here.
                     _ if step.subgraph == 0 && !self.kernels.is_empty() => {}
                     _ => {
                         for time in &step.node_times {
@@ -305,7 +328,7 @@ impl Profile {
             let cost = |node: &usize| {
                 interpreter.graph(0).map_or(0, |graph| graph.node(NodeId(*node)).cost().multiply_adds)
             };
-            // Of equals the first.
+            // The first of equal ones.
             let Some(&main) = kernel.nodes.iter().rev().max_by_key(|node| cost(node)) else { continue };
             if let Some(time) = kernel.ms {
                 *medians.entry((0, main)).or_default() += time;
@@ -316,15 +339,16 @@ impl Profile {
             let Some(graph) = interpreter.graph(subgraph) else { continue };
             let view = graph.node(NodeId(node));
             let (cost, time) = (view.cost(), medians.get(&(subgraph, node)).copied());
+            let work = Work { cost, integers: multiplies_integers(&view) };
             self.nodes.push(NodeTime {
                 subgraph,
                 node,
-                op: view.op().to_string(),
+                op: raw_name(view.op()),
                 ms: time,
                 share: time.map(|t| t / self.total_ms),
                 multiply_adds: cost.multiply_adds,
                 bytes: cost.bytes,
-                roofline: time.and_then(|t| self.roofline(&runner, cost, t)),
+                roofline: time.and_then(|t| self.roofline(&runner, work, t)),
                 fused_into: fused.get(&node).copied().filter(|_| subgraph == 0 && time.is_none()),
                 runner,
             });

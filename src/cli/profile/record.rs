@@ -1,4 +1,4 @@
-//! What a run of the interpreter tells, kept until it is over.
+//! The recorded events of a run.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ pub(super) struct StepTime {
     pub(super) duration: Duration,
 }
 
-/// Collects steps. Clones share what they collect: the interpreter has one, whoever reads another.
+/// Collects steps. Clones share the steps: the interpreter holds one clone, the reader another.
 #[derive(Clone, Default)]
 pub(super) struct Recorder(Arc<Mutex<Vec<StepTime>>>);
 
 impl Recorder {
-    /// The steps since the last call.
+    /// Returns the steps since the last call.
     pub(super) fn take(&self) -> Vec<StepTime> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -2,8 +2,9 @@
 
 use super::{KernelTime, NodeTime, PartitionTime, Profile, bytes};
 use crate::cli::output::{Document, scaled, table};
+use crate::cli::text::plural;
 
-/// Lines of a table, unless all are asked for.
+/// Number of lines of a table, unless all are requested.
 const LINES: usize = 25;
 
 fn number(value: Option<f64>) -> String {
@@ -72,11 +73,15 @@ impl KernelTime {
 impl Document for Profile {
     fn text(&self) -> String {
         let Profile { model, delegate, threads, runs, total_ms, .. } = self;
-        let mut text =
-            format!("{model} on {delegate}, {threads} thread(s): {total_ms:.3} ms, median of {runs} runs\n");
+        let (threads, runs) = (plural(*threads, "thread"), plural(*runs as usize, "run"));
+        let mut text = format!("{model} on {delegate}, {threads}: {total_ms:.3} ms, median of {runs}\n");
+        self.delegates.iter().for_each(|line| text += &line.text());
         for peak in &self.peaks {
+            let integers = peak.integer_multiply_adds_per_s;
+            let integers =
+                integers.map_or_else(String::new, |n| format!(" ({:.1} G in 8-bit integers)", n / 1e9));
             text += &format!(
-                "{} reaches {:.1} G multiply-adds and {:.1} GB a second at most\n",
+                "{} reaches {:.1} G multiply-adds{integers} and {:.1} GB a second at most\n",
                 peak.runner,
                 peak.multiply_adds_per_s / 1e9,
                 peak.bytes_per_s / 1e9

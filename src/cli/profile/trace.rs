@@ -9,6 +9,7 @@ use delegraph::Interpreter;
 use serde_json::{Value, json};
 
 use super::Run;
+use crate::cli::text::{plural, raw_name};
 
 /// Threads of the trace.
 const STEPS: u32 = 1;
@@ -40,18 +41,18 @@ fn events(run: &Run, interpreter: &Interpreter) -> Vec<Value> {
         let nodes: Vec<usize> = step.nodes.iter().map(|n| n.0).collect();
         let args = json!({ "subgraph": step.subgraph, "nodes": nodes });
         let Some(delegate) = &step.delegate else {
-            let op = |id| interpreter.graph(step.subgraph).map(|graph| graph.node(id).op().to_string());
+            let op = |id| interpreter.graph(step.subgraph).map(|graph| raw_name(graph.node(id).op()));
             let op = step.nodes.first().and_then(|id| op(*id)).unwrap_or_default();
             add(format!("{op} {}", nodes.first().unwrap_or(&0)), STEPS, at, micros(step.duration), args);
             continue;
         };
-        add(format!("{delegate}: {} nodes", nodes.len()), STEPS, at, micros(step.duration), args);
+        add(format!("{delegate}: {}", plural(nodes.len(), "node")), STEPS, at, micros(step.duration), args);
         let own = |p: &delegraph::delegate_api::PartitionReport| p.nodes == step.nodes;
         let Some(p) = report.partitions.iter().position(own).filter(|_| step.subgraph == 0) else { continue };
         let Some(stats) = run.stats.get(p) else { continue };
         // Device and CPU have clocks of their own: kernels are drawn to end where the read-back begins.
-        let [upload, device, readback] =
-            [stats.upload_ms, stats.device_ms, stats.readback_ms].map(|t| t.unwrap_or(0.0) * 1e3);
+        let [upload, device, readback] = [stats.upload_time, stats.device_time, stats.readback_time]
+            .map(|t| micros(t.unwrap_or_default()));
         let end = at + micros(step.duration);
         add("upload".into(), DEVICE, at, upload, json!({}));
         let mut now = (end - readback - device).max(at + upload);

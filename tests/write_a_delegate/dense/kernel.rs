@@ -7,12 +7,12 @@ use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::{BuiltinOp, Error, NodeId, Op, Result, TensorId};
 use delegraph_delegate_api::{DelegateKernel, DelegateParams, GraphView, NodeTime, NodeView, TensorInfo};
 
-/// Runs a partition: its nodes one after the other.
+/// Runs the nodes of a partition in order.
 pub struct Layers {
     steps: Vec<Step>,
-    /// Where in the workspace each of the partition's outputs is.
+    /// The workspace range of each of the partition's outputs.
     outputs: Vec<Range<usize>>,
-    /// Elements of all results together.
+    /// The total number of elements of all results.
     size: usize,
     workspace: Option<Temporary>,
     times: Vec<NodeTime>,
@@ -22,13 +22,13 @@ struct Step {
     node: NodeId,
     layer: Layer,
     source: Source,
-    /// Where in the workspace the result goes.
+    /// The workspace range of the result.
     result: Range<usize>,
 }
 
-/// Where a step reads.
+/// The input of a step.
 enum Source {
-    /// The partition's input of this number.
+    /// The partition's input with this index.
     Input(usize),
     /// The result of an earlier step.
     Computed(Range<usize>),
@@ -41,7 +41,7 @@ enum Layer {
 }
 
 struct Dense {
-    /// `[inputs, units]`: the model's `[units, inputs]`, turned so that the inner loop runs over neighbours.
+    /// `[inputs, units]`: the model's `[units, inputs]`, transposed for a contiguous inner loop.
     weights: Vec<f32>,
     bias: Vec<f32>,
     inputs: usize,
@@ -54,7 +54,7 @@ impl Layers {
         let mut computed: Vec<Option<Range<usize>>> = vec![None; graph.tensor_count()];
         let (mut steps, mut size) = (Vec::new(), 0);
         for node in params.nodes.iter().map(|&id| graph.node(id)) {
-            // Nothing is left to do for it: whoever reads its output finds a constant.
+            // The output is a constant for all consumers.
             if node.state().folded {
                 continue;
             }
@@ -138,7 +138,7 @@ impl Kernel for Layers {
                 return Err(Error::Cancelled);
             }
             let start = Instant::now();
-            // Results lie in the order in which they are computed: all that a step reads is before its own.
+            // Results are stored in the order of computation: a step reads only memory before its own result.
             let (before, after) = workspace.split_at_mut(step.result.start);
             let result = &mut after[..step.result.len()];
             let source = match &step.source {
@@ -147,11 +147,11 @@ impl Kernel for Layers {
                 Source::Constant(values) => values,
             };
             match &step.layer {
-                // NaN stays NaN: `max` would make 0 of it.
+                // NaN stays NaN; `max` would return 0.
                 Layer::Relu => source.iter().zip(result).for_each(|(x, y)| *y = x.clamp(0.0, f32::INFINITY)),
                 Layer::Dense(dense) => dense.run(source, result, cx.parallel()),
             }
-            self.times.push(NodeTime { node: step.node, time: start.elapsed() });
+            self.times.push(NodeTime::new(step.node, start.elapsed()));
             cx.host().progress(done + 1, self.steps.len());
         }
         for (i, place) in self.outputs.iter().enumerate() {

@@ -16,13 +16,13 @@ pub struct DenseDelegate {
 }
 
 impl DenseDelegate {
-    /// A delegate without options.
+    /// Creates a delegate without options.
     pub fn new() -> Self {
         let versions = [
-            // 6 is the first that may lack the bias; 7 and later add types and formats that are not float32.
+            // Version 6 made the bias optional; 7 and later add types and formats other than float32.
             (BuiltinOp::FULLY_CONNECTED, 6),
             (BuiltinOp::RELU, 1),
-            // Claimed only where its result is computed while preparing: float16 weights.
+            // Claimed only if folded while preparing: float16 weights.
             (BuiltinOp::DEQUANTIZE, 3),
         ];
         DenseDelegate { versions: VersionTable::new(&versions) }
@@ -39,7 +39,7 @@ impl SimpleDelegate for DenseDelegate {
     }
 
     fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
-        // Its outputs are constants already, whatever it is.
+        // The outputs are constants already, for any op.
         if node.state().folded {
             return Ok(());
         }
@@ -71,12 +71,12 @@ fn supports_fully_connected(node: &NodeView<'_>) -> Result<(), Rejection> {
     let params: Result<&FullyConnectedParams, _> = node.params().try_into();
     let params = params.map_err(|e| Rejection::Other(e.to_string()))?;
     if params.weights_format != WeightsFormat::Default {
-        return refuse("shuffled weights");
+        return refuse("shuffled weights; only the default format is supported");
     }
     if params.fused_activation_function.clamp().is_none() {
-        return refuse("only activations that clamp");
+        return refuse("only activations that clamp are supported");
     }
-    // Input 1 are the weights, input 2 is the bias, which may be left out.
+    // Input 1 is the weights, input 2 the optional bias.
     let Some(weights) = node.input(1) else { return refuse("no weights") };
     let constants = [Some(weights), node.input(2)];
     if constants.iter().flatten().any(|t| !t.is_constant() || t.tensor().sparsity.is_some()) {

@@ -1,4 +1,4 @@
-//! The models that the repository holds, whole.
+//! Whole models of the repository.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::super::prelude::*;
 
 macro_rules! digits {
     ($name:literal) => {
-        ($name, include_bytes!(concat!("../../../../assets/digits/digits_", $name, ".tflite")))
+        ($name, include_bytes!(concat!("../../../models/digits_", $name, ".tflite")))
     };
 }
 

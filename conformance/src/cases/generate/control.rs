@@ -1,4 +1,4 @@
-//! Graphs that call subgraphs, and graphs that remember: branches, loops, variables.
+//! Graphs that call subgraphs, and graphs with state: branches, loops, variables.
 
 use delegraph_core::ops::binary::AddParams;
 use delegraph_core::ops::control_flow::{IfParams, WhileParams};
@@ -33,7 +33,7 @@ fn branches(net: &mut Net, inputs: &[T]) {
     let before = net.unary(Op::RELU, &inputs[1]);
     let like = [before.clone(), inputs[2].clone()];
     let (then, other) = (branch(net, "then", &like, Op::ADD), branch(net, "else", &like, Op::MUL));
-    let params = IfParams { then_subgraph_index: net.call(then), else_subgraph_index: net.call(other) };
+    let params = IfParams::default().then_subgraph_index(net.call(then)).else_subgraph_index(net.call(other));
     let names = [net.name("if"), net.name("if")];
     let ids = names.map(|name| net.graph.tensor(&name, Float32, &before.shape[..]));
     let node = net.graph.node(Op::IF, params).inputs([inputs[0].id, before.id, inputs[2].id]);
@@ -45,12 +45,12 @@ fn branches(net: &mut Net, inputs: &[T]) {
 
 fn counted(draw: &mut Draw) -> Vec<Operand> {
     let mut inputs = matrix(draw);
-    // How often the loop runs, never included.
+    // The number of iterations; the upper end is excluded.
     inputs.insert(0, x(Int32, &[]).range(0.0, 4.0));
     inputs
 }
 
-/// WHILE between nodes, as often as the input says: from never to four times.
+/// WHILE between nodes; the input is the number of iterations, from 0 to 4.
 fn repeated(net: &mut Net, inputs: &[T]) {
     let before = net.unary(Op::TANH, &inputs[1]);
     let depth = before.shape[1];
@@ -65,15 +65,14 @@ fn repeated(net: &mut Net, inputs: &[T]) {
     let mut body = Net::new("body", Draw::new(seed, "body", 0));
     let (left, data) = (body.input(&like[0]), body.input(&like[1]));
     let minus = body.graph.constant("minus", [], &[-1i32]);
-    let add = AddParams { fused_activation_function: PLAIN, pot_scale_int16: false };
+    let add = AddParams::default().fused_activation_function(PLAIN).pot_scale_int16(false);
     let next = body.node(Op::ADD, add.into(), &[&left], &[minus], &[]);
     let mixed = body.dense(&data, depth, None, PLAIN);
     let squashed = body.unary(Op::TANH, &mixed);
     body.outputs(&[&next, &squashed]);
-    let params = WhileParams {
-        cond_subgraph_index: net.call(condition.graph),
-        body_subgraph_index: net.call(body.graph),
-    };
+    let params = WhileParams::default()
+        .cond_subgraph_index(net.call(condition.graph))
+        .body_subgraph_index(net.call(body.graph));
     let names = [net.name("while"), net.name("while")];
     let [count, data] = names;
     let count = net.graph.tensor(&count, Int32, []);
@@ -87,9 +86,9 @@ fn repeated(net: &mut Net, inputs: &[T]) {
 /// A variable that each invocation reads, changes and writes.
 fn remembered(net: &mut Net, inputs: &[T]) {
     let a = net.unary(Op::TANH, &inputs[0]);
-    let params = || VarHandleParams { container: "c".into(), shared_name: "sum".into() };
+    let params = || VarHandleParams::default().container("c".into()).shared_name("sum".into());
     let handle = net.graph.node(Op::VAR_HANDLE, params()).output("handle");
-    // The first write makes it: what was there before is not defined.
+    // The first write creates the variable; reading it earlier is undefined.
     net.graph.node(Op::ASSIGN_VARIABLE, Params::None).inputs([handle, a.id]).writes([]);
     let read = |net: &mut Net| {
         let name = net.name("read");

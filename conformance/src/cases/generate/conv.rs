@@ -9,18 +9,18 @@ use super::draw::{Draw, out_scale, spread};
 use super::finish;
 use super::weights::{Mode, Weighted};
 
-/// Sizes of windows: even ones are padded unevenly.
+/// Window sizes; padding of even ones is asymmetric.
 const WINDOWS: [usize; 8] = [1, 2, 3, 3, 4, 5, 6, 7];
-/// Multiply-adds of a case.
-const MOST: usize = 120_000;
+/// Maximum number of multiply-adds of a case.
+const MAX_MULTIPLY_ADDS: usize = 120_000;
 
-/// A convolution of any of the kinds.
+/// A convolution of any kind.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
     batch: usize,
     size: [usize; 2],
     channels: usize,
-    /// Output channels; of a depthwise one, per input channel.
+    /// Output channels; for a depthwise convolution, per input channel.
     outputs: usize,
     window: [usize; 2],
     stride: [usize; 2],
@@ -63,7 +63,9 @@ impl Problem {
         let work =
             |b: usize, c: usize, o: usize| b * size[0] * size[1] * window[0] * window[1] * c * o / groups;
         let halve = |n: usize| (n.div_ceil(2)).max(groups).next_multiple_of(groups);
-        while work(batch, channels, outputs) > MOST && batch + channels + outputs > 2 * groups + 1 {
+        while work(batch, channels, outputs) > MAX_MULTIPLY_ADDS
+            && batch + channels + outputs > 2 * groups + 1
+        {
             if channels > outputs {
                 channels = halve(channels);
             } else if outputs > groups {
@@ -95,14 +97,14 @@ impl Problem {
         }
     }
 
-    /// Terms of an output element.
+    /// Returns the number of terms of an output element.
     fn terms(&self, op: Op) -> usize {
         let all = self.filter(op).iter().product::<usize>();
         let outputs = if op == Op::DEPTHWISE_CONV_2D { self.channels * self.outputs } else { self.outputs };
         all / outputs.max(1)
     }
 
-    /// The input size that this one comes from, for TRANSPOSE_CONV.
+    /// Returns the size of the input of which this is the convolution's output, for TRANSPOSE_CONV.
     fn grown(&self) -> [usize; 4] {
         let grow = |i: usize| match self.padding {
             Padding::Same => self.size[i] * self.stride[i],
@@ -111,7 +113,7 @@ impl Problem {
         [self.batch, grow(0), grow(1), self.outputs]
     }
 
-    /// The case in this mode.
+    /// Returns the case in this mode.
     pub(super) fn case(&self, draw: &mut Draw, op: Op, mode: Mode) -> Case {
         let filter = self.filter(op);
         let dimension = if op == Op::DEPTHWISE_CONV_2D { 3 } else { 0 };
@@ -122,43 +124,40 @@ impl Problem {
         let [stride_h, stride_w] = self.stride.map(|s| s as i32);
         let [dilation_h_factor, dilation_w_factor] = self.dilation.map(|d| d as i32);
         let quantized_bias_type = mode.declared_bias();
-        // A kernel of TRANSPOSE_CONV or of quantized convolutions takes no missing bias where LiteRT's does not.
+        // Modes for which LiteRT's kernels require a bias always have one.
         let bias = (self.biased || mode.needs_bias()).then(|| w.bias(filter[dimension], deviation));
         let padding = self.padding;
         let fused_activation_function = self.activation;
         let case = match op {
             Op::CONV_2D => {
-                let params = Conv2DParams {
-                    padding,
-                    stride_w,
-                    stride_h,
-                    fused_activation_function,
-                    dilation_w_factor,
-                    dilation_h_factor,
-                    quantized_bias_type,
-                };
+                let params = Conv2DParams::default()
+                    .padding(padding)
+                    .stride_w(stride_w)
+                    .stride_h(stride_h)
+                    .fused_activation_function(fused_activation_function)
+                    .dilation_w_factor(dilation_w_factor)
+                    .dilation_h_factor(dilation_h_factor)
+                    .quantized_bias_type(quantized_bias_type);
                 Case::optional(op, params, [Some(w.input), Some(w.weights), bias])
             }
             Op::DEPTHWISE_CONV_2D => {
-                let params = DepthwiseConv2DParams {
-                    padding,
-                    stride_w,
-                    stride_h,
-                    depth_multiplier: self.outputs as i32,
-                    fused_activation_function,
-                    dilation_w_factor,
-                    dilation_h_factor,
-                };
+                let params = DepthwiseConv2DParams::default()
+                    .padding(padding)
+                    .stride_w(stride_w)
+                    .stride_h(stride_h)
+                    .depth_multiplier(self.outputs as i32)
+                    .fused_activation_function(fused_activation_function)
+                    .dilation_w_factor(dilation_w_factor)
+                    .dilation_h_factor(dilation_h_factor);
                 Case::optional(op, params, [Some(w.input), Some(w.weights), bias])
             }
             _ => {
-                let params = TransposeConvParams {
-                    padding,
-                    stride_w,
-                    stride_h,
-                    fused_activation_function,
-                    quantized_bias_type,
-                };
+                let params = TransposeConvParams::default()
+                    .padding(padding)
+                    .stride_w(stride_w)
+                    .stride_h(stride_h)
+                    .fused_activation_function(fused_activation_function)
+                    .quantized_bias_type(quantized_bias_type);
                 let shape = list(&self.grown().map(|d| d as i32));
                 let mut inputs = vec![Some(shape), Some(w.weights), Some(w.input)];
                 inputs.extend(bias.map(Some));
@@ -171,7 +170,7 @@ impl Problem {
     }
 }
 
-/// How many of each op and mode.
+/// The number of cases of each op and mode.
 const CONV: usize = 48;
 const DEPTHWISE: usize = 40;
 const TRANSPOSED: usize = 30;

@@ -6,7 +6,7 @@ use super::super::prelude::*;
 use super::draw::Draw;
 use super::finish;
 
-/// Two shapes that broadcast to one: each dimension is there, 1, or missing at the front.
+/// Returns two shapes that broadcast: each dimension is equal, 1, or missing at the front.
 pub(super) fn broadcast(draw: &mut Draw, ranks: [usize; 2], most: usize) -> [Vec<usize>; 2] {
     let shape = draw.shape(ranks[0].max(ranks[1]), most);
     let ones = draw.pick(&[0, 0, 20, 50]);
@@ -18,10 +18,16 @@ pub(super) fn broadcast(draw: &mut Draw, ranks: [usize; 2], most: usize) -> [Vec
 
 pub(super) fn params(op: Op, fused_activation_function: Activation) -> Params {
     match op {
-        Op::ADD => AddParams { fused_activation_function, pot_scale_int16: false }.into(),
-        Op::SUB => SubParams { fused_activation_function, pot_scale_int16: false }.into(),
-        Op::MUL => MulParams { fused_activation_function }.into(),
-        Op::DIV => DivParams { fused_activation_function }.into(),
+        Op::ADD => AddParams::default()
+            .fused_activation_function(fused_activation_function)
+            .pot_scale_int16(false)
+            .into(),
+        Op::SUB => SubParams::default()
+            .fused_activation_function(fused_activation_function)
+            .pot_scale_int16(false)
+            .into(),
+        Op::MUL => MulParams::default().fused_activation_function(fused_activation_function).into(),
+        Op::DIV => DivParams::default().fused_activation_function(fused_activation_function).into(),
         _ => Params::None,
     }
 }
@@ -37,7 +43,7 @@ struct Binary {
     ty: TensorType,
     shapes: [Vec<usize>; 2],
     activation: Activation,
-    /// Which operand the file holds, if any.
+    /// The index of the constant operand, if one is constant.
     constant: Option<usize>,
 }
 
@@ -64,7 +70,7 @@ impl Binary {
         }
     }
 
-    /// Floats and integers without scales.
+    /// Floats, and integers without scales.
     fn plain(&self) -> Case {
         let (op, ty) = (self.op, self.ty);
         let float = matches!(ty, Float32 | Float16 | BFloat16 | Float64 | Complex64);
@@ -106,7 +112,7 @@ impl Binary {
         let left = x(ty, &self.shapes[0]).q(scales[0], zeros[0]);
         let mut right = x(ty, &self.shapes[1]).q(scales[1], zeros[1]);
         if op == Op::DIV {
-            // Away from zero.
+            // A divisor range without zero.
             let zero = zeros[1] as f64;
             let (low, high) = if ty == UInt8 { (0.0, 255.0) } else { (-128.0, 127.0) };
             right = if zero - low > high - zero {
@@ -118,7 +124,7 @@ impl Binary {
         Case::new(op, params(op, self.activation), self.operands(left, right)).q(out, draw.zero(ty))
     }
 
-    /// One scale for all, which extrema ask for.
+    /// One scale for all operands, as extrema require.
     fn extremum(&self, draw: &mut Draw) -> Case {
         let (scale, zero) = (draw.real(0.01, 0.1), draw.zero(self.ty));
         let operands = [0, 1].map(|i| x(self.ty, &self.shapes[i]).q(scale, zero));
@@ -193,7 +199,7 @@ pub(super) fn cases(seed: u64, out: &mut Vec<Case>) {
     selected(seed, out);
 }
 
-/// Divisions, remainders and powers of operands of either sign.
+/// Divisions, remainders and powers of positive and negative operands.
 fn signs(out: &mut Vec<Case>) {
     let floats = [-7.5f32, -6.0, -2.0, -0.5, 0.5, 2.0, 6.0, 7.5];
     let by = [-3.0f32, -1.5, -0.5, 0.5, 1.5, 3.0];
@@ -219,7 +225,7 @@ fn signs(out: &mut Vec<Case>) {
     out.push(Case::new(Op::POW, Params::None, inputs).seeded(1).detail("signs"));
 }
 
-/// A fed operand of an integer type with these elements.
+/// Creates a fed operand of an integer type with these elements.
 fn numbers(ty: TensorType, shape: &[usize], values: &[f64]) -> Operand {
     match ty {
         Int8 => given(shape, &values.iter().map(|&v| v as i8).collect::<Vec<_>>()),
@@ -229,7 +235,7 @@ fn numbers(ty: TensorType, shape: &[usize], values: &[f64]) -> Operand {
     }
 }
 
-/// All pairs of bytes: rounding and saturation everywhere.
+/// All pairs of 8-bit values, which covers all rounding and saturation.
 fn exhaustive(out: &mut Vec<Case>) {
     for op in [Op::ADD, Op::SUB, Op::MUL, Op::SQUARED_DIFFERENCE, Op::MAXIMUM] {
         for ty in if op == Op::SQUARED_DIFFERENCE { &[Int8][..] } else { &[Int8, UInt8] } {
@@ -261,7 +267,7 @@ fn compared(seed: u64, out: &mut Vec<Case>) {
                 let ranks = [draw.size(0, 4), draw.size(0, 4)];
                 let shapes = broadcast(&mut draw, ranks, 200);
                 let (scale, zero) = (draw.real(0.05, 0.06), draw.zero(ty));
-                // A few values only, so that many are equal.
+                // Few distinct values, so that many elements are equal.
                 let operand = |draw: &mut Draw, shape: &[usize]| match ty {
                     Bool => x(ty, shape),
                     Int8 => x(ty, shape).range(-3.0, 3.0).q(scale, zero),

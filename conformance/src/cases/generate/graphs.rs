@@ -1,4 +1,4 @@
-//! Graphs of several nodes: what delegates fuse, split, reorder and share memory of.
+//! Graphs of several nodes, with structures that delegates fuse, split, reorder, or share memory for.
 
 use std::sync::Arc;
 
@@ -10,14 +10,13 @@ use delegraph_core::ops::split::SplitParams;
 use super::super::prelude::*;
 use super::draw::Draw;
 use super::net::{Net, T, with_last};
-use super::{control, islands};
 
-/// What a graph reads, chosen from a seed.
+/// The inputs of a graph, drawn from a seed.
 pub(super) type Inputs = fn(&mut Draw) -> Vec<Operand>;
-/// The nodes between inputs and outputs.
+/// Adds the nodes between inputs and outputs.
 pub(super) type Body = fn(&mut Net, &[T]);
 
-/// A kind of graph: name, the op it is about, inputs, body, invocations, and how many there are.
+/// A kind of graph: name, tested op, inputs, body, number of invocations, and number of cases.
 pub(super) type Row = (&'static str, Op, Inputs, Body, usize, usize);
 
 pub(super) fn image(draw: &mut Draw) -> Vec<Operand> {
@@ -43,7 +42,7 @@ fn sequence(draw: &mut Draw) -> Vec<Operand> {
 
 const PLAIN: Activation = Activation::None;
 
-/// The same tensor for both operands, at both places.
+/// The same tensor as both operands.
 fn twice(net: &mut Net, inputs: &[T]) {
     let a = &inputs[0];
     let op = net.draw.pick(&[Op::ADD, Op::MUL, Op::SUB, Op::MAXIMUM]);
@@ -54,13 +53,13 @@ fn twice(net: &mut Net, inputs: &[T]) {
     net.outputs(&[&first, &second]);
 }
 
-/// A random graph of movements, arithmetic and matrices, of which some intermediate tensors are outputs.
+/// A random graph of data movement, arithmetic and matrix products; some intermediate tensors are outputs.
 fn dag(net: &mut Net, inputs: &[T]) {
     let mut tensors = inputs.to_vec();
     let count = net.draw.size(3, 20);
     let mut read = vec![false; tensors.len()];
     for _ in 0..count {
-        // Recent tensors are read more often; none must be left out.
+        // Recent tensors are read more often, and every tensor is read.
         let newest = tensors.len() - 1;
         let back = net.draw.below(4).min(newest);
         let a_at = if net.draw.chance(70) { newest - back } else { net.draw.below(newest + 1) };
@@ -79,11 +78,11 @@ fn dag(net: &mut Net, inputs: &[T]) {
     net.outputs(&outputs);
 }
 
-/// One node that reads `a`.
+/// Adds one node that reads `a`.
 fn step(net: &mut Net, a: &T, tensors: &[T], read: &mut [bool]) -> T {
     let rank = a.shape.len();
     let activation = net.draw.activation();
-    // What grows is squashed.
+    // Large values are squashed.
     if a.bound > 40.0 {
         let op = net.draw.pick(&[Op::TANH, Op::LOGISTIC, Op::RELU6]);
         return net.unary(op, a);
@@ -143,7 +142,7 @@ fn step(net: &mut Net, a: &T, tensors: &[T], read: &mut [bool]) -> T {
     }
 }
 
-/// A chain of elementwise nodes: one kernel, where a delegate fuses.
+/// A chain of elementwise nodes, which delegates may fuse into one kernel.
 fn chain(net: &mut Net, inputs: &[T]) {
     let mut t = inputs[0].clone();
     for i in 0..net.draw.size(2, 12) {
@@ -167,7 +166,7 @@ fn chain(net: &mut Net, inputs: &[T]) {
     net.outputs(&[&t]);
 }
 
-/// Two ways that part and meet; what they part from may be an output.
+/// Two branches from one tensor that join again; the tensor may be an output.
 fn diamond(net: &mut Net, inputs: &[T]) {
     let top = net.binary(Op::ADD, &inputs[0], &inputs[1], Activation::Relu);
     let left = net.unary(Op::TANH, &top);
@@ -194,12 +193,12 @@ fn shared(net: &mut Net, inputs: &[T]) {
     let both = net.binary(Op::ADD, &second, &twice, PLAIN);
     let mut shape = a.shape.clone();
     shape[0] *= 2;
-    let params = ConcatenationParams { axis: 0, fused_activation_function: PLAIN };
+    let params = ConcatenationParams::default().axis(0).fused_activation_function(PLAIN);
     let doubled = net.node(Op::CONCATENATION, params.into(), &[&both, &both], &[], &shape);
     net.outputs(&[&doubled, &first]);
 }
 
-/// What mobile networks are made of: expand, filter, project, add.
+/// The block of mobile networks: expand, filter, project, add.
 fn residual(net: &mut Net, inputs: &[T]) {
     let a = &inputs[0];
     let channels = a.shape[3];
@@ -212,13 +211,13 @@ fn residual(net: &mut Net, inputs: &[T]) {
     let stride = net.draw.size(1, 2);
     let pooled = net.pool(op, &sum, stride);
     match net.draw.chance(40) {
-        // What would be fused away is asked for.
+        // An intermediate value that fusion would remove is an output.
         true => net.outputs(&[&pooled, &narrow]),
         false => net.outputs(&[&pooled]),
     }
 }
 
-/// A convolution, and nodes that delegates fold into it: a border before, scale, shift and activation after.
+/// A convolution with nodes that delegates fold into it: padding before; scale, shift and activation after.
 fn folded(net: &mut Net, inputs: &[T]) {
     let a = &inputs[0];
     let (top, left) = (net.draw.below(3), net.draw.below(3));
@@ -258,7 +257,7 @@ fn gated(net: &mut Net, inputs: &[T]) {
     net.outputs(&[&out]);
 }
 
-/// Attention with heads, and a normalization spelled out.
+/// Attention with heads, and a normalization built from elementary ops.
 fn attention(net: &mut Net, inputs: &[T]) {
     let a = &inputs[0];
     let (batch, time, depth) = (a.shape[0], a.shape[1], a.shape[2]);
@@ -279,10 +278,11 @@ fn attention(net: &mut Net, inputs: &[T]) {
     let query = head(net, &[0, 2, 1, 3]);
     let key = head(net, &[0, 2, 3, 1]);
     let value = head(net, &[0, 2, 1, 3]);
-    let matmul = || delegraph_core::ops::batch_matmul::BatchMatMulParams {
-        adj_x: false,
-        adj_y: false,
-        asymmetric_quantize_inputs: false,
+    let matmul = || {
+        delegraph_core::ops::batch_matmul::BatchMatMulParams::default()
+            .adj_x(false)
+            .adj_y(false)
+            .asymmetric_quantize_inputs(false)
     };
     let scores =
         net.node(Op::BATCH_MATMUL, matmul().into(), &[&query, &key], &[], &[batch, heads, time, time]);
@@ -297,7 +297,7 @@ fn attention(net: &mut Net, inputs: &[T]) {
     net.outputs(&[&out]);
 }
 
-/// Ops that few delegates run stand between those that most do: partitions, and what crosses their borders.
+/// Ops that few delegates support between ops that most support: tests partitions and their boundaries.
 fn split(net: &mut Net, inputs: &[T]) {
     let mut t = net.binary(Op::ADD, &inputs[0], &inputs[1], PLAIN);
     let mut kept = Vec::new();
@@ -306,7 +306,7 @@ fn split(net: &mut Net, inputs: &[T]) {
         let name = net.name("axis");
         let axis = net.graph.constant(&name, [], &[axis]);
         let squashed = net.unary(Op::TANH, &t);
-        let params = CumsumParams { exclusive: false, reverse: false };
+        let params = CumsumParams::default().exclusive(false).reverse(false);
         let mut sums = net.node(Op::CUMSUM, params.into(), &[&squashed], &[axis], &t.shape);
         sums.bound = 30.0;
         let back = net.unary(Op::LOGISTIC, &sums);
@@ -320,7 +320,7 @@ fn split(net: &mut Net, inputs: &[T]) {
     }
 }
 
-/// Outputs that nobody reads, an input that nobody reads, a node that leads nowhere.
+/// Unused outputs, an unused input, a node whose output has no consumer.
 fn unread(net: &mut Net, inputs: &[T]) {
     let a = &inputs[0];
     let twice = net.binary(Op::ADD, a, a, PLAIN);
@@ -330,10 +330,10 @@ fn unread(net: &mut Net, inputs: &[T]) {
     let parts = parts.each_ref().map(|name| name.as_str());
     let whole = {
         let shape = with_last(&a.shape, |d| 3 * d);
-        let params = ConcatenationParams { axis: -1, fused_activation_function: PLAIN };
+        let params = ConcatenationParams::default().axis(-1).fused_activation_function(PLAIN);
         net.node(Op::CONCATENATION, params.into(), &[a, &twice, a], &[], &shape)
     };
-    let node = net.graph.node(Op::SPLIT, SplitParams { num_splits: 3 }).inputs([axis, whole.id]);
+    let node = net.graph.node(Op::SPLIT, SplitParams::default().num_splits(3)).inputs([axis, whole.id]);
     let [_, second, _] = node.outputs(parts);
     let second = T { id: second, ..twice.clone() };
     net.unary(Op::TANH, &twice);
@@ -341,7 +341,7 @@ fn unread(net: &mut Net, inputs: &[T]) {
     net.outputs(&[&out]);
 }
 
-/// An output is given twice, in another order than it is computed, and one is an input.
+/// Outputs that are listed twice, in another order than computed, and one that is an input.
 fn outputs(net: &mut Net, inputs: &[T]) {
     let sum = net.binary(Op::ADD, &inputs[0], &inputs[1], PLAIN);
     let product = net.binary(Op::MUL, &sum, &inputs[1], PLAIN);
@@ -353,25 +353,25 @@ fn outputs(net: &mut Net, inputs: &[T]) {
     }
 }
 
-/// Integers beside floats: positions computed, then gathered.
+/// Integers and floats: positions are computed, then gathered.
 fn integers(net: &mut Net, inputs: &[T]) {
     let a = &inputs[0];
-    let params = delegraph_core::ops::arg_min_max::ArgMaxParams { output_type: Int32 };
+    let params = delegraph_core::ops::arg_min_max::ArgMaxParams::default().output_type(Int32);
     let name = net.name("axis");
     let axis = net.graph.constant(&name, [], &[0i32]);
     let best = net.node(Op::ARG_MAX, params.into(), &[a], &[axis], &a.shape[1..]);
-    let params = delegraph_core::ops::gather::GatherParams { axis: 0, batch_dims: 0 };
+    let params = delegraph_core::ops::gather::GatherParams::default().axis(0).batch_dims(0);
     let shape: Vec<usize> = a.shape[1..].iter().chain(&a.shape[1..]).copied().collect();
     let rows = net.node(Op::GATHER, params.into(), &[a, &best], &[], &shape);
     let name = net.name("three");
     let three = net.graph.constant(&name, [], &[3i32]);
-    let add = AddParams { fused_activation_function: PLAIN, pot_scale_int16: false };
+    let add = AddParams::default().fused_activation_function(PLAIN).pot_scale_int16(false);
     let shifted = net.node(Op::ADD, add.into(), &[&best], &[three], &a.shape[1..]);
     let out = net.unary(Op::ABS, &rows);
     net.outputs(&[&out, &shifted]);
 }
 
-const TABLE: &[Row] = &[
+pub(super) const TABLE: &[Row] = &[
     ("dag_image", Op::ADD, image, dag, 1, 90),
     ("dag_matrix", Op::FULLY_CONNECTED, matrix, dag, 1, 70),
     ("dag_two", Op::ADD, two, dag, 1, 90),
@@ -389,8 +389,9 @@ const TABLE: &[Row] = &[
     ("integers", Op::GATHER, matrix, integers, 1, 16),
 ];
 
-pub(super) fn cases(seed: u64, out: &mut Vec<Case>) {
-    for &(name, op, inputs, body, steps, count) in TABLE.iter().chain(islands::TABLE).chain(control::TABLE) {
+/// Adds the cases of these kinds of graphs.
+pub(super) fn cases(rows: &[Row], seed: u64, out: &mut Vec<Case>) {
+    for &(name, op, inputs, body, steps, count) in rows {
         for i in 0..count {
             let given = inputs(&mut Draw::new(seed, name, i));
             let operands = given.clone();

@@ -1,4 +1,4 @@
-//! Graphs of bytes: islands between QUANTIZE and DEQUANTIZE, quantized residual blocks.
+//! Quantized graphs: 8-bit sections between QUANTIZE and DEQUANTIZE, quantized residual blocks.
 
 use delegraph_core::Quantization;
 use delegraph_core::TensorId;
@@ -20,7 +20,7 @@ fn bytes(draw: &mut Draw) -> Vec<Operand> {
     vec![x(Int8, &shape).q(0.03, draw.int(-20, 20))]
 }
 
-/// Weights of bytes with a scale per channel, and a bias of 32 bits.
+/// Creates 8-bit weights with a scale per channel, and a 32-bit bias.
 fn weights(net: &mut Net, filter: &[usize], input_scale: f32) -> [TensorId; 2] {
     let n = filter.iter().product::<usize>();
     let values: Vec<i8> = (0..n).map(|_| net.draw.int(-127, 127) as i8).collect();
@@ -39,15 +39,14 @@ fn weights(net: &mut Net, filter: &[usize], input_scale: f32) -> [TensorId; 2] {
 }
 
 fn conv(net: &mut Net, a: &T, outputs: usize, window: usize, scales: [f32; 2], activation: Activation) -> T {
-    let params = Conv2DParams {
-        padding: Padding::Same,
-        stride_w: 1,
-        stride_h: 1,
-        fused_activation_function: activation,
-        dilation_w_factor: 1,
-        dilation_h_factor: 1,
-        quantized_bias_type: Float32,
-    };
+    let params = Conv2DParams::default()
+        .padding(Padding::Same)
+        .stride_w(1)
+        .stride_h(1)
+        .fused_activation_function(activation)
+        .dilation_w_factor(1)
+        .dilation_h_factor(1)
+        .quantized_bias_type(Float32);
     let rest = weights(net, &[outputs, window, window, a.shape[3]], scales[0]);
     let shape = [a.shape[0], a.shape[1], a.shape[2], outputs];
     let zero = net.draw.int(-20, 20);
@@ -62,21 +61,20 @@ fn block(net: &mut Net, inputs: &[T]) {
     let second = conv(net, &first, channels, 1, [0.05, 0.06], PLAIN);
     let params = elementwise::params(Op::ADD, Activation::Relu);
     let sum = net.quantized(Op::ADD, params, &[&second, a], &[], &a.shape, (0.07, -11));
-    let params = Pool2DParams {
-        padding: Padding::Valid,
-        stride_w: 2,
-        stride_h: 1,
-        filter_width: 3,
-        filter_height: 2,
-        fused_activation_function: PLAIN,
-    };
+    let params = Pool2DParams::default()
+        .padding(Padding::Valid)
+        .stride_w(2)
+        .stride_h(1)
+        .filter_width(3)
+        .filter_height(2)
+        .fused_activation_function(PLAIN);
     let shape = [a.shape[0], a.shape[1] - 1, (a.shape[2] - 3) / 2 + 1, channels];
     let op = net.draw.pick(&[Op::AVERAGE_POOL_2D, Op::MAX_POOL_2D]);
     let pooled = net.quantized(op, params.into(), &[&sum], &[], &shape, (0.07, -11));
     net.outputs(&[&pooled]);
 }
 
-/// Floats, bytes, and floats again.
+/// Floats, 8-bit integers, and floats again.
 fn island(net: &mut Net, inputs: &[T]) {
     let before = net.unary(Op::TANH, &inputs[0]);
     let bytes = net.quantize(&before, 1.0 / 100.0, 5);
@@ -90,13 +88,13 @@ fn island(net: &mut Net, inputs: &[T]) {
     }
 }
 
-/// Scales that differ meet in a concatenation behind QUANTIZE.
+/// Different scales before QUANTIZE and a concatenation.
 fn rescaled(net: &mut Net, inputs: &[T]) {
     let a = net.quantize(&inputs[0], 0.03, 3);
     let b = net.quantize(&inputs[1], 0.05, -7);
     let b = net.quantized(Op::QUANTIZE, Params::None, &[&b], &[], &inputs[1].shape, (0.03, 3));
     let shape = with_last(&inputs[0].shape, |d| 2 * d);
-    let params = ConcatenationParams { axis: -1, fused_activation_function: PLAIN };
+    let params = ConcatenationParams::default().axis(-1).fused_activation_function(PLAIN);
     let both = net.quantized(Op::CONCATENATION, params.into(), &[&a, &b], &[], &shape, (0.03, 3));
     let out = net.dequantize(&both);
     net.outputs(&[&out]);

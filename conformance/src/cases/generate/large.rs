@@ -1,5 +1,5 @@
-//! Tensors of more than 65,536 elements: what counts in 16 bits, dispatches in one dimension or splits work into blocks is
-//! right below and wrong beyond.
+//! Tensors of more than 65,536 elements, for errors of 16-bit counters, dispatches in one dimension, and work split
+//! into blocks.
 
 use std::string::String;
 
@@ -26,9 +26,9 @@ use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use super::super::prelude::*;
 use super::{elementwise, unary};
 
-/// A line of a prime number of elements.
+/// A one-dimensional shape with a prime number of elements.
 const LINE: usize = 70_001;
-/// The same number, about, in four dimensions.
+/// About the same number of elements in four dimensions.
 const IMAGE: [usize; 4] = [3, 79, 61, 5];
 const PLAIN: Activation = Activation::None;
 
@@ -78,7 +78,7 @@ fn each(push: &mut impl FnMut(Case, &str)) {
     let alpha = x(Float32, &[1, 1, 5]).constant();
     push(Case::new(Op::PRELU, Params::None, [x(Float32, &IMAGE), alpha]), "");
     for (from, to) in [(Float32, Int32), (Int32, Float32), (Float32, Int8), (Int8, Float32)] {
-        let params = CastParams { in_data_type: from, out_data_type: to };
+        let params = CastParams::default().in_data_type(from).out_data_type(to);
         let case = Case::new(Op::CAST, params, [x(from, &[LINE]).range(-100.0, 100.0)]);
         push(case.outputs([Output::of(to)]), "");
     }
@@ -104,19 +104,19 @@ fn moved(push: &mut impl FnMut(Case, &str)) {
             push(like(Case::new(Op::TRANSPOSE, Params::None, [data(), list(&order)])), "");
         }
         for axis in [0, 2, 3] {
-            let params = ConcatenationParams { axis, fused_activation_function: PLAIN };
+            let params = ConcatenationParams::default().axis(axis).fused_activation_function(PLAIN);
             push(like(Case::new(Op::CONCATENATION, params, [data(), data()])), &format!("axis_{axis}"));
         }
         let inputs = [data(), list(&[0, 1, 2, 1]), list(&[3, 78, 58, 4])];
         push(like(Case::new(Op::SLICE, Params::None, inputs)), "");
-        let flat = ReshapeParams { new_shape: vec![-1] };
+        let flat = ReshapeParams::default().new_shape(vec![-1]);
         push(like(Case::new(Op::RESHAPE, flat, [data(), list(&[-1])])), "");
-        let params = GatherParams { axis: 1, batch_dims: 0 };
+        let params = GatherParams::default().axis(1).batch_dims(0);
         let indices = x(Int32, &[80]).range(0.0, 78.0);
         push(like(Case::new(Op::GATHER, params, [data(), indices])), "");
-        let params = PackParams { axis: 4, values_count: 2 };
+        let params = PackParams::default().axis(4).values_count(2);
         push(like(Case::new(Op::PACK, params, [data(), data()])), "");
-        let params = SplitParams { num_splits: 3 };
+        let params = SplitParams::default().num_splits(3);
         let case = Case::new(Op::SPLIT, params, [known(&[], &[0]), x(ty, &IMAGE).auto()]);
         push(case.outputs(vec![Output::of(ty); 3]).auto(ty), "");
     }
@@ -124,13 +124,17 @@ fn moved(push: &mut impl FnMut(Case, &str)) {
     push(Case::new(Op::TILE, Params::None, inputs), "");
     let inputs = [x(Float32, &[79, 1, 5]), list(&[3, 79, 61, 5])];
     push(Case::new(Op::BROADCAST_TO, Params::None, inputs), "");
-    let params = DepthToSpaceParams { block_size: 2 };
+    let params = DepthToSpaceParams::default().block_size(2);
     push(Case::new(Op::DEPTH_TO_SPACE, params, [x(Float32, &[1, 61, 59, 20])]), "");
     for (align_corners, half_pixel_centers) in [(false, true), (true, false)] {
         let inputs = || [x(Float32, &[1, 40, 53, 5]), list(&[119, 127])];
-        let params = ResizeBilinearParams { align_corners, half_pixel_centers };
+        let params = ResizeBilinearParams::default()
+            .align_corners(align_corners)
+            .half_pixel_centers(half_pixel_centers);
         push(Case::new(Op::RESIZE_BILINEAR, params, inputs()), "");
-        let params = ResizeNearestNeighborParams { align_corners, half_pixel_centers };
+        let params = ResizeNearestNeighborParams::default()
+            .align_corners(align_corners)
+            .half_pixel_centers(half_pixel_centers);
         push(Case::new(Op::RESIZE_NEAREST_NEIGHBOR, params, inputs()), "");
     }
 }
@@ -138,39 +142,39 @@ fn moved(push: &mut impl FnMut(Case, &str)) {
 fn folded(push: &mut impl FnMut(Case, &str)) {
     for op in [Op::SUM, Op::MEAN, Op::REDUCE_MAX, Op::REDUCE_MIN] {
         for axes in [&[1, 2][..], &[3], &[0]] {
-            let params = ReducerParams { keep_dims: true };
+            let params = ReducerParams::default().keep_dims(true);
             let name = axes.iter().map(i32::to_string).collect::<Vec<_>>().join("_");
             push(Case::new(op, params, [x(Float32, &IMAGE).range(-3.0, 5.0), list(axes)]), &name);
         }
     }
-    push(Case::new(Op::SOFTMAX, SoftmaxParams { beta: 1.0 }, [x(Float32, &[4999, 14])]), "");
+    push(Case::new(Op::SOFTMAX, SoftmaxParams::default().beta(1.0), [x(Float32, &[4999, 14])]), "");
     push(
-        Case::new(Op::SOFTMAX, SoftmaxParams { beta: 1.0 }, [bytes(Int8, &[4999, 14])]).q(1.0 / 256.0, -128),
+        Case::new(Op::SOFTMAX, SoftmaxParams::default().beta(1.0), [bytes(Int8, &[4999, 14])])
+            .q(1.0 / 256.0, -128),
         "",
     );
-    let params = ArgMaxParams { output_type: Int32 };
+    let params = ArgMaxParams::default().output_type(Int32);
     push(Case::new(Op::ARG_MAX, params, [x(Float32, &IMAGE), known(&[], &[3])]), "");
-    let params = CumsumParams { exclusive: false, reverse: false };
+    let params = CumsumParams::default().exclusive(false).reverse(false);
     push(Case::new(Op::CUMSUM, params, [x(Float32, &[331, 223]), known(&[], &[0])]), "");
 }
 
 fn windows(push: &mut impl FnMut(Case, &str)) {
-    // Large images of few channels, and small ones of many.
+    // Large images with few channels, and small images with many.
     for (shape, outputs, window) in
         [([1, 83, 107, 3], 9, 3), ([1, 7, 5, 131], 70, 1), ([1, 5, 6, 70], 131, 3), ([9, 31, 29, 4], 9, 2)]
     {
         for ty in [Float32, Int8] {
             let [_, h, w, channels] = shape;
             let name = format!("{h}_{w}_{channels}_{outputs}");
-            let params = Conv2DParams {
-                padding: Padding::Same,
-                stride_w: 1,
-                stride_h: 1,
-                fused_activation_function: Activation::Relu,
-                dilation_w_factor: 1,
-                dilation_h_factor: 1,
-                quantized_bias_type: Float32,
-            };
+            let params = Conv2DParams::default()
+                .padding(Padding::Same)
+                .stride_w(1)
+                .stride_h(1)
+                .fused_activation_function(Activation::Relu)
+                .dilation_w_factor(1)
+                .dilation_h_factor(1)
+                .quantized_bias_type(Float32);
             let filter = [outputs, window, window, channels];
             let scale = 0.0006 * 74.0 * 74.0 * ((window * window * channels) as f32).sqrt() / 40.0;
             let case = match ty {
@@ -191,15 +195,14 @@ fn windows(push: &mut impl FnMut(Case, &str)) {
         }
     }
     for shape in [[1, 97, 89, 9], [2, 9, 8, 513]] {
-        let params = DepthwiseConv2DParams {
-            padding: Padding::Same,
-            stride_w: 1,
-            stride_h: 1,
-            depth_multiplier: 1,
-            fused_activation_function: PLAIN,
-            dilation_w_factor: 1,
-            dilation_h_factor: 1,
-        };
+        let params = DepthwiseConv2DParams::default()
+            .padding(Padding::Same)
+            .stride_w(1)
+            .stride_h(1)
+            .depth_multiplier(1)
+            .fused_activation_function(PLAIN)
+            .dilation_w_factor(1)
+            .dilation_h_factor(1);
         let channels = shape[3];
         let inputs = [
             x(Float32, &shape),
@@ -216,26 +219,24 @@ fn windows(push: &mut impl FnMut(Case, &str)) {
     }
     for op in [Op::AVERAGE_POOL_2D, Op::MAX_POOL_2D] {
         for shape in [[1, 127, 113, 5], [2, 9, 8, 517]] {
-            let params = Pool2DParams {
-                padding: Padding::Same,
-                stride_w: 1,
-                stride_h: 1,
-                filter_width: 2,
-                filter_height: 3,
-                fused_activation_function: PLAIN,
-            };
+            let params = Pool2DParams::default()
+                .padding(Padding::Same)
+                .stride_w(1)
+                .stride_h(1)
+                .filter_width(2)
+                .filter_height(3)
+                .fused_activation_function(PLAIN);
             let name = format!("channels_{}", shape[3]);
             push(Case::new(op, params.clone(), [x(Float32, &shape)]), &name);
             push(Case::new(op, params, [bytes(Int8, &shape)]).q(0.03, -7), &name);
         }
     }
-    let params = TransposeConvParams {
-        padding: Padding::Same,
-        stride_w: 2,
-        stride_h: 2,
-        fused_activation_function: PLAIN,
-        quantized_bias_type: Float32,
-    };
+    let params = TransposeConvParams::default()
+        .padding(Padding::Same)
+        .stride_w(2)
+        .stride_h(2)
+        .fused_activation_function(PLAIN)
+        .quantized_bias_type(Float32);
     let inputs = [list(&[1, 118, 122, 5]), x(Float32, &[5, 3, 3, 7]).constant(), x(Float32, &[1, 59, 61, 7])];
     push(Case::new(Op::TRANSPOSE_CONV, params, inputs), "");
 }
@@ -258,7 +259,7 @@ fn products(push: &mut impl FnMut(Case, &str)) {
         push(Case::new(Op::FULLY_CONNECTED, FullyConnectedParams::default(), inputs).q(scale, 3), &name);
     }
     for (batches, rows, depth, columns) in [(2, 191, 17, 193), (37, 45, 9, 43), (1, 66, 131, 65)] {
-        let params = BatchMatMulParams { adj_x: false, adj_y: false, asymmetric_quantize_inputs: false };
+        let params = BatchMatMulParams::default().adj_x(false).adj_y(false).asymmetric_quantize_inputs(false);
         let inputs = [x(Float32, &[batches, rows, depth]), x(Float32, &[batches, depth, columns])];
         push(Case::new(Op::BATCH_MATMUL, params, inputs), &format!("{batches}_{rows}_{depth}_{columns}"));
     }

@@ -9,7 +9,7 @@ use super::draw::{Draw, out_scale, spread};
 use super::finish;
 use super::weights::{Mode, Weighted};
 
-/// Depths of sums: tails of every width of vector, and long ones.
+/// Depths of sums: remainders of every vector width, and long sums.
 const DEPTHS: [usize; 20] = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 200, 513];
 
 /// A matrix of weights.
@@ -49,16 +49,17 @@ impl Dense {
             w.weights = if draw.chance(50) { weights.q(scale, 0) } else { weights.channels(scale, 0) };
         }
         let deviation = (self.depth as f32).sqrt() * w.unit * spread(mode.data()) * spread(mode.weights());
-        let params = FullyConnectedParams {
-            fused_activation_function: self.activation,
-            weights_format: WeightsFormat::Default,
-            keep_num_dims: self.keep_num_dims,
-            asymmetric_quantize_inputs: mode.declared_bias() == Float32
-                && packed.is_none()
-                && draw.chance(50)
-                && matches!(mode, Mode::Hybrid | Mode::HybridChannels),
-            quantized_bias_type: mode.declared_bias(),
-        };
+        let params = FullyConnectedParams::default()
+            .fused_activation_function(self.activation)
+            .weights_format(WeightsFormat::Default)
+            .keep_num_dims(self.keep_num_dims)
+            .asymmetric_quantize_inputs(
+                mode.declared_bias() == Float32
+                    && packed.is_none()
+                    && draw.chance(50)
+                    && matches!(mode, Mode::Hybrid | Mode::HybridChannels),
+            )
+            .quantized_bias_type(mode.declared_bias());
         let bias = (self.biased || mode.needs_bias()).then(|| w.bias(self.units, deviation));
         let inputs = [Some(w.input), Some(w.weights), bias];
         let case = Case::optional(Op::FULLY_CONNECTED, params, inputs);
@@ -67,7 +68,7 @@ impl Dense {
     }
 }
 
-/// Two matrices, of which neither need be constant.
+/// A product of two matrices, neither of which needs to be constant.
 #[derive(Debug, Clone)]
 struct Product {
     left: Vec<usize>,
@@ -82,7 +83,7 @@ impl Product {
         let depth = draw.pick(&DEPTHS);
         let ranks = draw.pair(&[0, 0, 1, 1, 2, 3]);
         let longest = draw.shape(ranks[0].max(ranks[1]), 12);
-        // Batches are broadcast: each dimension is there, 1, or missing.
+        // Batches are broadcast: each dimension is equal, 1, or missing.
         let mut batch = |rank: usize| -> Vec<usize> {
             let tail = &longest[longest.len() - rank..];
             tail.iter().map(|&d| if draw.chance(25) { 1 } else { d }).collect()
@@ -101,11 +102,10 @@ impl Product {
     fn case(&self, draw: &mut Draw, kind: &str) -> Case {
         let depth = self.left[self.left.len() - if self.adj_x { 2 } else { 1 }];
         let hybrid = kind == "hybrid";
-        let params = BatchMatMulParams {
-            adj_x: self.adj_x,
-            adj_y: self.adj_y,
-            asymmetric_quantize_inputs: hybrid && draw.chance(50),
-        };
+        let params = BatchMatMulParams::default()
+            .adj_x(self.adj_x)
+            .adj_y(self.adj_y)
+            .asymmetric_quantize_inputs(hybrid && draw.chance(50));
         let op = |inputs| Case::new(Op::BATCH_MATMUL, params, inputs);
         let (a, b) = (draw.real(0.005, 0.09), draw.real(0.005, 0.09));
         let deviation = |ty| (depth as f32).sqrt() * a * b * spread(ty) * spread(ty);
@@ -131,7 +131,7 @@ impl Product {
     }
 }
 
-/// How many of each.
+/// The number of cases of each kind.
 const COUNT: usize = 30;
 const PRODUCTS: usize = 48;
 

@@ -1,9 +1,9 @@
-//! Cases made from typed problems: lists of problems that real models and mistakes in delegates suggest, and random ones.
+//! Generated cases: lists of problems that are typical of real models and of errors in delegates, and random problems.
 //!
-//! LiteRT's results are not recorded for them; the reference kernels, which the listed cases hold to LiteRT, say what is
-//! right.
+//! LiteRT's results are not recorded for them. They are compared with the reference kernels, which the listed cases
+//! compare with LiteRT.
 
-use self::draw::Draw;
+pub(super) use self::draw::Draw;
 use super::Case;
 
 mod committed;
@@ -19,9 +19,9 @@ mod matrix;
 mod movement;
 mod net;
 mod pool;
+mod rare_ops;
 mod recurrent;
 mod reduce;
-mod seldom;
 mod special;
 mod stablehlo;
 mod types;
@@ -29,7 +29,7 @@ mod unary;
 mod values;
 mod weights;
 
-/// All generated cases, not named yet.
+/// Returns all generated cases, without names.
 pub(super) fn cases(listed: &[Case], seed: u64) -> Vec<Case> {
     let mut out = Vec::new();
     types::cases(listed, &mut out);
@@ -41,9 +41,11 @@ pub(super) fn cases(listed: &[Case], seed: u64) -> Vec<Case> {
     reduce::cases(seed, &mut out);
     movement::cases(seed, &mut out);
     recurrent::cases(seed, &mut out);
-    graphs::cases(seed, &mut out);
+    for rows in [graphs::TABLE, islands::TABLE, control::TABLE] {
+        graphs::cases(rows, seed, &mut out);
+    }
     stablehlo::cases(seed, &mut out);
-    seldom::cases(seed, &mut out);
+    rare_ops::cases(seed, &mut out);
     edges::cases(&mut out);
     large::cases(&mut out);
     special::cases(&mut out);
@@ -52,8 +54,8 @@ pub(super) fn cases(listed: &[Case], seed: u64) -> Vec<Case> {
     out
 }
 
-/// Random case `index` of its kind: data of its own, a name, and at times the newest version instead of the lowest one
-/// that is enough.
+/// Completes random case `index` of its kind: own data, a name, and in some cases the newest version instead of the
+/// lowest sufficient one.
 fn finish(case: Case, draw: &mut Draw, detail: &str, index: usize) -> Case {
     let newest = super::versions(case.op).last().copied();
     let case = match newest.filter(|_| index % 12 == 7) {

@@ -1,4 +1,4 @@
-//! Ops that only move elements: every rank, masks, negative axes, odd paddings.
+//! Ops that only move elements: every rank, masks, negative axes, asymmetric paddings.
 
 use delegraph_core::ops::MirrorPadMode;
 use delegraph_core::ops::concatenation::ConcatenationParams;
@@ -16,20 +16,20 @@ use super::super::prelude::*;
 use super::draw::Draw;
 use super::finish;
 
-/// Types that real models move most, and one of each width.
+/// The types that real models move most often, and one type of each width.
 const TYPES: &[TensorType] = &[Float32, Float32, Int8, UInt8, Int16, Int32, Int64, Float16, Bool];
-/// Elements of a tensor.
-const MOST: usize = 500;
+/// Maximum number of elements of a tensor.
+const MAX_ELEMENTS: usize = 500;
 
-/// One way to move data of a type.
+/// Creates a case that moves data of a type.
 type Mover = fn(&mut Draw, TensorType) -> Case;
 
-/// What is moved, with the type's scale.
+/// Creates the data operand, with the type's scale.
 fn data(ty: TensorType, shape: &[usize]) -> Operand {
     x(ty, shape).auto()
 }
 
-/// A list of 32 or, at times, 64 bits.
+/// Creates a list of 32-bit or, sometimes, 64-bit integers.
 fn index(draw: &mut Draw, shape: &[usize], values: &[i32]) -> Operand {
     match draw.chance(20) {
         true => known(shape, &values.iter().map(|&v| i64::from(v)).collect::<Vec<_>>()),
@@ -65,15 +65,15 @@ fn pads(draw: &mut Draw, ty: TensorType) -> Case {
             let inputs = inputs.into_iter().chain([x(ty, &[1]).range(value.0, value.1).constant().auto()]);
             Case::new(Op::PADV2, Params::None, inputs)
         }
-        2 => Case::new(Op::MIRROR_PAD, MirrorPadParams { mode: MirrorPadMode::Symmetric }, inputs),
-        _ => Case::new(Op::MIRROR_PAD, MirrorPadParams { mode: MirrorPadMode::Reflect }, inputs),
+        2 => Case::new(Op::MIRROR_PAD, MirrorPadParams::default().mode(MirrorPadMode::Symmetric), inputs),
+        _ => Case::new(Op::MIRROR_PAD, MirrorPadParams::default().mode(MirrorPadMode::Reflect), inputs),
     }
     .auto(ty)
 }
 
 fn slice(draw: &mut Draw, ty: TensorType) -> Case {
     let rank = draw.pick(&[1, 2, 3, 4, 4, 5]);
-    let shape = draw.shape(rank, MOST);
+    let shape = draw.shape(rank, MAX_ELEMENTS);
     let begin: Vec<i32> = shape.iter().map(|&d| draw.below(d) as i32).collect();
     let rest = shape.iter().zip(&begin).map(|(&d, &b)| d - b as usize);
     let size: Vec<i32> = rest.map(|r| if draw.chance(20) { -1 } else { draw.size(1, r) as i32 }).collect();
@@ -87,24 +87,23 @@ fn slice(draw: &mut Draw, ty: TensorType) -> Case {
 
 fn strided_slice(draw: &mut Draw, ty: TensorType) -> Case {
     let rank = draw.pick(&[1, 2, 3, 4, 4, 5]);
-    let shape = draw.shape(rank, MOST);
-    // Begin, end, stride.
+    let shape = draw.shape(rank, MAX_ELEMENTS);
+    // Begin, end and stride.
     let mut ranges: Vec<[i32; 3]> = Vec::new();
-    let mut params = StridedSliceParams {
-        begin_mask: 0,
-        end_mask: 0,
-        ellipsis_mask: 0,
-        new_axis_mask: 0,
-        shrink_axis_mask: 0,
-        offset: false,
-    };
+    let mut params = StridedSliceParams::default()
+        .begin_mask(0)
+        .end_mask(0)
+        .ellipsis_mask(0)
+        .new_axis_mask(0)
+        .shrink_axis_mask(0)
+        .offset(false);
     let ellipsis = draw.chance(12).then(|| draw.below(rank));
     let mut dimension = 0;
     while dimension < rank {
         let bit = 1 << ranges.len();
         let d = shape[dimension] as i32;
         if ellipsis == Some(dimension) {
-            // It stands for one or two dimensions.
+            // The ellipsis represents one or two dimensions.
             params.ellipsis_mask = bit;
             dimension += draw.size(1, 2);
             ranges.push([0, 0, 1]);
@@ -164,7 +163,7 @@ fn concatenation(draw: &mut Draw, ty: TensorType) -> Case {
         })
         .collect();
     let params =
-        ConcatenationParams { axis: draw.axis(at, rank), fused_activation_function: Activation::None };
+        ConcatenationParams::default().axis(draw.axis(at, rank)).fused_activation_function(Activation::None);
     Case::new(Op::CONCATENATION, params, inputs).auto(ty)
 }
 
@@ -176,7 +175,7 @@ fn split(draw: &mut Draw, ty: TensorType) -> Case {
     let axis = draw.axis(at, rank);
     if draw.chance(50) {
         shape[at] = count * draw.size(1, 4);
-        let params = SplitParams { num_splits: count as i32 };
+        let params = SplitParams::default().num_splits(count as i32);
         let case = Case::new(Op::SPLIT, params, [known(&[], &[axis]), data(ty, &shape)]);
         return case.outputs(vec![Output::of(ty); count]).auto(ty);
     }
@@ -186,7 +185,7 @@ fn split(draw: &mut Draw, ty: TensorType) -> Case {
         sizes[draw.below(count)] = -1;
     }
     let inputs = [data(ty, &shape), list(&sizes), known(&[], &[axis])];
-    let case = Case::new(Op::SPLIT_V, SplitVParams { num_splits: count as i32 }, inputs);
+    let case = Case::new(Op::SPLIT_V, SplitVParams::default().num_splits(count as i32), inputs);
     case.outputs(vec![Output::of(ty); count]).auto(ty)
 }
 
@@ -197,13 +196,13 @@ fn pack(draw: &mut Draw, ty: TensorType) -> Case {
         let count = draw.size(1, 5);
         let at = draw.below(rank + 1);
         let axis = draw.axis(at, rank + 1);
-        let params = PackParams { axis, values_count: count as i32 };
+        let params = PackParams::default().axis(axis).values_count(count as i32);
         return Case::new(Op::PACK, params, vec![data(ty, &shape); count]).auto(ty);
     }
     let at = draw.below(rank);
     let mut shape = shape;
     shape[at] = shape[at].min(5);
-    let params = UnpackParams { axis: draw.axis(at, rank), num: shape[at] as i32 };
+    let params = UnpackParams::default().axis(draw.axis(at, rank)).num(shape[at] as i32);
     let case = Case::new(Op::UNPACK, params, [data(ty, &shape)]);
     case.outputs(vec![Output::default(); shape[at]]).auto(ty)
 }
@@ -219,7 +218,7 @@ fn gather(draw: &mut Draw, ty: TensorType) -> Case {
     let index = draw.pick(&[Int32, Int32, Int64]);
     let indices = x(index, &indices).range(0.0, (shape[axis] - 1) as f64);
     let indices = if draw.chance(40) { indices.constant() } else { indices };
-    let params = GatherParams { axis: draw.axis(axis, rank), batch_dims: batch_dims as i32 };
+    let params = GatherParams::default().axis(draw.axis(axis, rank)).batch_dims(batch_dims as i32);
     Case::new(Op::GATHER, params, [data(ty, &shape), indices]).auto(ty)
 }
 
@@ -254,11 +253,19 @@ fn space(draw: &mut Draw, ty: TensorType) -> Case {
     match draw.below(4) {
         0 => {
             let shape = [batch, h, w, channels * b0 * b0];
-            Case::new(Op::DEPTH_TO_SPACE, DepthToSpaceParams { block_size: b0 as i32 }, [data(ty, &shape)])
+            Case::new(
+                Op::DEPTH_TO_SPACE,
+                DepthToSpaceParams::default().block_size(b0 as i32),
+                [data(ty, &shape)],
+            )
         }
         1 => {
             let shape = [batch, h * b0, w * b0, channels];
-            Case::new(Op::SPACE_TO_DEPTH, SpaceToDepthParams { block_size: b0 as i32 }, [data(ty, &shape)])
+            Case::new(
+                Op::SPACE_TO_DEPTH,
+                SpaceToDepthParams::default().block_size(b0 as i32),
+                [data(ty, &shape)],
+            )
         }
         2 => {
             let (p, q) = (draw.below(b0 * h), draw.below(b1 * w));
@@ -281,11 +288,11 @@ fn space(draw: &mut Draw, ty: TensorType) -> Case {
 
 fn reshape(draw: &mut Draw, ty: TensorType) -> Case {
     let rank = draw.size(0, 6);
-    let shape = draw.shape(rank, MOST);
+    let shape = draw.shape(rank, MAX_ELEMENTS);
     let data = data(ty, &shape);
     let case = match draw.below(3) {
         0 => {
-            // The same elements in other dimensions, one of which may be left to find.
+            // The same elements in another shape; one of its dimensions may be -1.
             let mut n = shape.iter().product::<usize>();
             let mut to = Vec::new();
             while n > 1 && to.len() < 5 {
@@ -298,7 +305,7 @@ fn reshape(draw: &mut Draw, ty: TensorType) -> Case {
                 let at = draw.below(to.len());
                 to[at] = -1;
             }
-            let params = ReshapeParams { new_shape: to.clone() };
+            let params = ReshapeParams::default().new_shape(to.clone());
             Case::new(Op::RESHAPE, params, [data, list(&to)])
         }
         1 => {
@@ -306,7 +313,7 @@ fn reshape(draw: &mut Draw, ty: TensorType) -> Case {
             let at = draw.below(from.len() + 1);
             from.insert(at, 1);
             let squeeze_dims = if draw.chance(30) { vec![] } else { vec![draw.axis(at, from.len())] };
-            Case::new(Op::SQUEEZE, SqueezeParams { squeeze_dims }, [x(ty, &from).auto()])
+            Case::new(Op::SQUEEZE, SqueezeParams::default().squeeze_dims(squeeze_dims), [x(ty, &from).auto()])
         }
         _ => {
             let axis = draw.below(rank + 1);
@@ -324,10 +331,10 @@ fn reverse(draw: &mut Draw, ty: TensorType) -> Case {
         let order = draw.order(rank);
         let (sequence, batch) = (order[0], order[1]);
         let lengths = x(Int32, &[shape[batch]]).range(1.0, shape[sequence] as f64);
-        let params = ReverseSequenceParams { seq_dim: sequence as i32, batch_dim: batch as i32 };
+        let params = ReverseSequenceParams::default().seq_dim(sequence as i32).batch_dim(batch as i32);
         return Case::new(Op::REVERSE_SEQUENCE, params, [x(ty, &shape), lengths]);
     }
-    // Axes that follow one another.
+    // Consecutive axes.
     let first = draw.below(rank);
     let last = draw.size(first, rank - 1);
     let negative = draw.chance(40);
@@ -344,14 +351,14 @@ fn one_hot(draw: &mut Draw, ty: TensorType) -> Case {
     let indices = x(draw.pick(&[Int32, Int64]), &shape).range(-2.0, f64::from(depth) + 1.0);
     let (on, off) = if ty == Bool { (1.0, 0.0) } else { (5.0, 2.0) };
     let inputs = [indices, known(&[], &[depth]), x(ty, &[]).range(on, on), x(ty, &[]).range(off, off)];
-    Case::new(Op::ONE_HOT, OneHotParams { axis }, inputs).outputs([Output::of(ty)]).of(ty)
+    Case::new(Op::ONE_HOT, OneHotParams::default().axis(axis), inputs).outputs([Output::of(ty)]).of(ty)
 }
 
 fn update(draw: &mut Draw, ty: TensorType) -> Case {
     let rank = draw.size(1, 4);
     let shape = draw.shape(rank, 200);
     let part: Vec<usize> = shape.iter().map(|&d| draw.size(1, d)).collect();
-    // Starts beyond the end are moved back.
+    // Starts beyond the end are clamped.
     let start: Vec<i32> = shape.iter().map(|&d| draw.int(-1, d as i64) as i32).collect();
     let inputs = [x(ty, &shape), x(ty, &part), given(&[rank], &start)];
     Case::new(Op::DYNAMIC_UPDATE_SLICE, Params::None, inputs)
@@ -389,7 +396,7 @@ pub(super) fn cases(seed: u64, out: &mut Vec<Case>) {
     permutations(out);
 }
 
-/// Every order of up to four dimensions, none of which have the same size.
+/// Every permutation of up to four dimensions of different sizes.
 fn permutations(out: &mut Vec<Case>) {
     for rank in 2..=4usize {
         for code in 0..rank.pow(rank as u32) {

@@ -1,4 +1,4 @@
-//! Graphs of several nodes, made node by node.
+//! Graphs of several nodes, built node by node.
 
 use std::string::String;
 
@@ -21,11 +21,11 @@ pub(super) struct T {
     pub(super) id: TensorId,
     pub(super) shape: Vec<usize>,
     pub(super) ty: TensorType,
-    /// No element is larger.
+    /// Upper bound of the elements' magnitudes.
     pub(super) bound: f32,
 }
 
-/// The shape with another last dimension.
+/// Returns the shape with a different last dimension.
 pub(super) fn with_last(shape: &[usize], change: impl FnOnce(usize) -> usize) -> Vec<usize> {
     let mut shape = shape.to_vec();
     if let Some(last) = shape.last_mut() {
@@ -34,7 +34,7 @@ pub(super) fn with_last(shape: &[usize], change: impl FnOnce(usize) -> usize) ->
     shape
 }
 
-/// A subgraph in the making.
+/// A subgraph under construction.
 pub(super) struct Net {
     pub(super) graph: SubgraphBuilder,
     pub(super) draw: Draw,
@@ -47,7 +47,7 @@ impl Net {
         Net { graph: SubgraphBuilder::new(name), draw, others: Vec::new(), count: 0 }
     }
 
-    /// A subgraph that this one calls, and its index in the model.
+    /// Adds a subgraph that this one calls, and returns its index in the model.
     pub(super) fn call(&mut self, graph: SubgraphBuilder) -> i32 {
         self.others.push(graph);
         self.others.len() as i32
@@ -59,13 +59,13 @@ impl Net {
         model.build().map_err(|e| e.to_string())
     }
 
-    /// A name that is not there yet.
+    /// Returns a name that is not in use.
     pub(super) fn name(&mut self, what: &str) -> String {
         self.count += 1;
         format!("{what}_{}", self.count)
     }
 
-    /// An input like `operand`.
+    /// Adds an input like `operand`.
     pub(super) fn input(&mut self, operand: &Operand) -> T {
         let name = self.name("input");
         let id = self.graph.input(&name, operand.ty, operand.shape.clone());
@@ -77,7 +77,7 @@ impl Net {
         self.graph.outputs(tensors.iter().map(|t| t.id));
     }
 
-    /// Floats from `low` to `high`.
+    /// Adds constant floats from `low` to `high`.
     pub(super) fn floats(&mut self, shape: &[usize], low: f32, high: f32) -> T {
         let n = shape.iter().product::<usize>();
         let values: Vec<f32> = (0..n).map(|_| self.draw.real(low, high)).collect();
@@ -86,13 +86,13 @@ impl Net {
         T { id, shape: shape.to_vec(), ty: Float32, bound: low.abs().max(high.abs()) }
     }
 
-    /// A list of numbers.
+    /// Adds a constant list of integers.
     pub(super) fn list(&mut self, values: &[i32]) -> TensorId {
         let name = self.name("list");
         self.graph.constant(&name, [values.len()], values)
     }
 
-    /// A node whose output has this shape and the type of the first input.
+    /// Adds a node whose output has this shape and the type of the first input.
     pub(super) fn node(
         &mut self,
         op: Op,
@@ -108,7 +108,7 @@ impl Net {
         T { id, shape: shape.to_vec(), ty: inputs[0].ty, bound }
     }
 
-    /// An elementwise op of one input.
+    /// Adds an elementwise op with one input.
     pub(super) fn unary(&mut self, op: Op, a: &T) -> T {
         let mut t = self.node(op, Params::None, &[a], &[], &a.shape);
         t.bound = match op {
@@ -120,7 +120,7 @@ impl Net {
         t
     }
 
-    /// Arithmetic of two inputs that broadcast.
+    /// Adds arithmetic of two inputs that broadcast.
     pub(super) fn binary(&mut self, op: Op, a: &T, b: &T, activation: Activation) -> T {
         let rank = a.shape.len().max(b.shape.len());
         let at = |t: &T, i: usize| {
@@ -144,7 +144,7 @@ impl Net {
     pub(super) fn reshape(&mut self, a: &T, shape: &[usize]) -> T {
         let new_shape: Vec<i32> = shape.iter().map(|&d| d as i32).collect();
         let list = self.list(&new_shape);
-        self.node(Op::RESHAPE, ReshapeParams { new_shape }.into(), &[a], &[list], shape)
+        self.node(Op::RESHAPE, ReshapeParams::default().new_shape(new_shape).into(), &[a], &[list], shape)
     }
 
     pub(super) fn transpose(&mut self, a: &T, order: &[usize]) -> T {
@@ -154,7 +154,7 @@ impl Net {
     }
 
     pub(super) fn softmax(&mut self, a: &T) -> T {
-        let mut t = self.node(Op::SOFTMAX, SoftmaxParams { beta: 1.0 }.into(), &[a], &[], &a.shape);
+        let mut t = self.node(Op::SOFTMAX, SoftmaxParams::default().beta(1.0).into(), &[a], &[], &a.shape);
         t.bound = 1.0;
         t
     }
@@ -166,28 +166,26 @@ impl Net {
             .filter(|(i, _)| keep_dims || !axes.contains(i))
             .map(|(i, &d)| if axes.contains(&i) { 1 } else { d })
             .collect();
-        self.node(op, ReducerParams { keep_dims }.into(), &[a], &[list], &shape)
+        self.node(op, ReducerParams::default().keep_dims(keep_dims).into(), &[a], &[list], &shape)
     }
 
-    /// FULLY_CONNECTED with weights of its own, or these.
+    /// Adds FULLY_CONNECTED with these weights, or with new ones.
     pub(super) fn dense(&mut self, a: &T, units: usize, weights: Option<&T>, activation: Activation) -> T {
         let depth = a.shape[a.shape.len() - 1];
         let reach = 1.5 / (depth as f32).sqrt();
         let own = self.floats(&[units, depth], -reach, reach);
         let weights = weights.cloned().unwrap_or(own);
         let bias = self.floats(&[units], -0.5, 0.5);
-        let params = FullyConnectedParams {
-            fused_activation_function: activation,
-            keep_num_dims: a.shape.len() > 2,
-            ..Default::default()
-        };
+        let params = FullyConnectedParams::default()
+            .fused_activation_function(activation)
+            .keep_num_dims(a.shape.len() > 2);
         let shape = with_last(&a.shape, |_| units);
         let mut t = self.node(Op::FULLY_CONNECTED, params.into(), &[a, &weights, &bias], &[], &shape);
         t.bound = a.bound * 1.5 + 0.5;
         t
     }
 
-    /// CONV_2D, or with `depthwise` a DEPTHWISE_CONV_2D, that keeps the size where the stride is 1.
+    /// Adds CONV_2D or, with `depthwise`, DEPTHWISE_CONV_2D; with stride 1, the size is unchanged.
     pub(super) fn conv(
         &mut self,
         a: &T,
@@ -209,29 +207,27 @@ impl Net {
         let (op, params): (Op, Params) = match outputs {
             Some(_) => (
                 Op::CONV_2D,
-                Conv2DParams {
-                    padding: Padding::Same,
-                    stride_w: step,
-                    stride_h: step,
-                    fused_activation_function: activation,
-                    dilation_w_factor: 1,
-                    dilation_h_factor: 1,
-                    quantized_bias_type: Float32,
-                }
-                .into(),
+                Conv2DParams::default()
+                    .padding(Padding::Same)
+                    .stride_w(step)
+                    .stride_h(step)
+                    .fused_activation_function(activation)
+                    .dilation_w_factor(1)
+                    .dilation_h_factor(1)
+                    .quantized_bias_type(Float32)
+                    .into(),
             ),
             None => (
                 Op::DEPTHWISE_CONV_2D,
-                DepthwiseConv2DParams {
-                    padding: Padding::Same,
-                    stride_w: step,
-                    stride_h: step,
-                    depth_multiplier: 1,
-                    fused_activation_function: activation,
-                    dilation_w_factor: 1,
-                    dilation_h_factor: 1,
-                }
-                .into(),
+                DepthwiseConv2DParams::default()
+                    .padding(Padding::Same)
+                    .stride_w(step)
+                    .stride_h(step)
+                    .depth_multiplier(1)
+                    .fused_activation_function(activation)
+                    .dilation_w_factor(1)
+                    .dilation_h_factor(1)
+                    .into(),
             ),
         };
         let shape = [a.shape[0], a.shape[1].div_ceil(stride), a.shape[2].div_ceil(stride), count];
@@ -241,19 +237,18 @@ impl Net {
     }
 
     pub(super) fn pool(&mut self, op: Op, a: &T, stride: usize) -> T {
-        let params = Pool2DParams {
-            padding: Padding::Same,
-            stride_w: stride as i32,
-            stride_h: stride as i32,
-            filter_width: 3,
-            filter_height: 2,
-            fused_activation_function: Activation::None,
-        };
+        let params = Pool2DParams::default()
+            .padding(Padding::Same)
+            .stride_w(stride as i32)
+            .stride_h(stride as i32)
+            .filter_width(3)
+            .filter_height(2)
+            .fused_activation_function(Activation::None);
         let shape = [a.shape[0], a.shape[1].div_ceil(stride), a.shape[2].div_ceil(stride), a.shape[3]];
         self.node(op, params.into(), &[a], &[], &shape)
     }
 
-    /// Bytes of a float tensor.
+    /// Adds QUANTIZE of a float tensor to 8 bits.
     pub(super) fn quantize(&mut self, a: &T, scale: f32, zero: i64) -> T {
         let name = self.name("bytes");
         let q = Quantization::per_tensor(scale, zero);
@@ -274,7 +269,7 @@ impl Net {
         T { id, shape: a.shape.clone(), ty: Float32, bound: a.bound }
     }
 
-    /// A quantized node of one scale.
+    /// Adds a quantized node with one scale.
     pub(super) fn quantized(
         &mut self,
         op: Op,

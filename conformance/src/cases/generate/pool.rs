@@ -24,7 +24,7 @@ impl Pool {
         let padding = draw.pick(&[Padding::Same, Padding::Valid]);
         let mut size = window.map(|w| if padding == Padding::Valid { w } else { 1 } + draw.below(9));
         if draw.chance(12) {
-            // Over the whole image.
+            // A window over the whole image.
             (window, stride) = (size, [1, 1]);
         }
         if draw.chance(8) {
@@ -44,14 +44,13 @@ impl Pool {
     }
 
     fn case(&self, draw: &mut Draw, op: Op, ty: TensorType) -> Case {
-        let params = Pool2DParams {
-            padding: self.padding,
-            stride_h: self.stride[0] as i32,
-            stride_w: self.stride[1] as i32,
-            filter_height: self.window[0] as i32,
-            filter_width: self.window[1] as i32,
-            fused_activation_function: self.activation,
-        };
+        let params = Pool2DParams::default()
+            .padding(self.padding)
+            .stride_h(self.stride[0] as i32)
+            .stride_w(self.stride[1] as i32)
+            .filter_height(self.window[0] as i32)
+            .filter_width(self.window[1] as i32)
+            .fused_activation_function(self.activation);
         let (scale, zero) = (draw.real(0.02, 0.12), draw.zero(ty));
         match ty {
             Float32 => Case::new(op, params, [x(ty, &self.input)]),
@@ -61,7 +60,7 @@ impl Pool {
     }
 }
 
-/// An image in another size.
+/// An image that is resized.
 #[derive(Debug, Clone)]
 struct Resize {
     input: [usize; 4],
@@ -90,12 +89,18 @@ impl Resize {
     fn case(&self, draw: &mut Draw, op: Op, ty: TensorType) -> Case {
         let &Resize { align_corners, half_pixel_centers, .. } = self;
         let params: Params = match op {
-            Op::RESIZE_BILINEAR => ResizeBilinearParams { align_corners, half_pixel_centers }.into(),
-            _ => ResizeNearestNeighborParams { align_corners, half_pixel_centers }.into(),
+            Op::RESIZE_BILINEAR => ResizeBilinearParams::default()
+                .align_corners(align_corners)
+                .half_pixel_centers(half_pixel_centers)
+                .into(),
+            _ => ResizeNearestNeighborParams::default()
+                .align_corners(align_corners)
+                .half_pixel_centers(half_pixel_centers)
+                .into(),
         };
         let data = x(ty, &self.input).auto();
         let size = self.size.map(|s| s as i32);
-        // The size may be fed: the output's shape is known late.
+        // The size may be an input, so that the output's shape is not known while preparing.
         if draw.chance(10) {
             let shape = [self.input[0], self.size[0], self.size[1], self.input[3]];
             let inputs = [data, given(&[2], &size)];
@@ -105,7 +110,7 @@ impl Resize {
     }
 }
 
-/// How many of each.
+/// The number of cases of each op.
 const COUNT: usize = 42;
 
 pub(super) fn cases(seed: u64, out: &mut Vec<Case>) {

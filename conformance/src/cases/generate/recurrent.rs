@@ -1,4 +1,4 @@
-//! Ops that remember: LSTM, RNN, SVDF and their sequences, over several invocations.
+//! Ops with state: LSTM, RNN, SVDF and their sequences, over several invocations.
 
 use delegraph_core::ops::LstmKernelType;
 use delegraph_core::ops::lstm::inputs::{BACKWARD, CELL, Cell, FORWARD};
@@ -12,7 +12,7 @@ use super::super::prelude::*;
 use super::draw::Draw;
 use super::finish;
 
-/// Sizes and parts of a cell.
+/// Sizes and optional parts of a cell.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     batch: usize,
@@ -52,7 +52,7 @@ impl Sizes {
         }
     }
 
-    /// Puts a cell's operands in their places.
+    /// Writes a cell's operands to their indices.
     fn fill(&self, inputs: &mut [Option<Operand>], cell: &Cell) {
         let vector = |n: usize| Some(x(Float32, &[n]).constant().range(-0.5, 0.5));
         for gate in if self.coupled { 1..4 } else { 0..4 } {
@@ -94,26 +94,24 @@ fn lstm(draw: &mut Draw, hybrid: bool) -> Case {
     match draw.below(3) {
         0 => {
             inputs[0] = Some(x(Float32, &[sizes.batch, sizes.features]).range(-1.5, 1.5));
-            let params = LSTMParams {
-                fused_activation_function,
-                cell_clip: clip,
-                proj_clip: clip,
-                kernel_type: LstmKernelType::Full,
-                asymmetric_quantize_inputs,
-            };
+            let params = LSTMParams::default()
+                .fused_activation_function(fused_activation_function)
+                .cell_clip(clip)
+                .proj_clip(clip)
+                .kernel_type(LstmKernelType::Full)
+                .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
             Case::optional(Op::LSTM, params, inputs)
         }
         1 => {
             let time_major = draw.chance(50);
             inputs[0] = Some(sizes.sequence(time_major));
-            let params = UnidirectionalSequenceLSTMParams {
-                fused_activation_function,
-                cell_clip: clip,
-                proj_clip: clip,
-                time_major,
-                asymmetric_quantize_inputs,
-                diagonal_recurrent_tensors: false,
-            };
+            let params = UnidirectionalSequenceLSTMParams::default()
+                .fused_activation_function(fused_activation_function)
+                .cell_clip(clip)
+                .proj_clip(clip)
+                .time_major(time_major)
+                .asymmetric_quantize_inputs(asymmetric_quantize_inputs)
+                .diagonal_recurrent_tensors(false);
             Case::optional(Op::UNIDIRECTIONAL_SEQUENCE_LSTM, params, inputs)
         }
         _ => {
@@ -123,14 +121,13 @@ fn lstm(draw: &mut Draw, hybrid: bool) -> Case {
             sizes.fill(&mut both, &FORWARD);
             sizes.fill(&mut both, &BACKWARD);
             both[0] = Some(sizes.sequence(time_major));
-            let params = BidirectionalSequenceLSTMParams {
-                fused_activation_function,
-                cell_clip: clip,
-                proj_clip: clip,
-                merge_outputs,
-                time_major,
-                asymmetric_quantize_inputs,
-            };
+            let params = BidirectionalSequenceLSTMParams::default()
+                .fused_activation_function(fused_activation_function)
+                .cell_clip(clip)
+                .proj_clip(clip)
+                .merge_outputs(merge_outputs)
+                .time_major(time_major)
+                .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
             let outputs = vec![Output::of(Float32); if merge_outputs { 1 } else { 2 }];
             Case::optional(Op::BIDIRECTIONAL_SEQUENCE_LSTM, params, both).outputs(outputs)
         }
@@ -143,7 +140,7 @@ fn rnn(draw: &mut Draw, hybrid: bool) -> Case {
     let fused_activation_function = draw.pick(&[Activation::None, Activation::Relu, Activation::Tanh]);
     let cell = || {
         let inputs = sizes.matrix(&[sizes.cells, sizes.features]);
-        // Small enough not to grow without end.
+        // Small recurrent weights, so that states do not grow without bound.
         let shape = [sizes.cells, sizes.cells];
         let recurrent = match hybrid {
             false => x(Float32, &shape).constant().range(-0.3, 0.3),
@@ -155,24 +152,27 @@ fn rnn(draw: &mut Draw, hybrid: bool) -> Case {
     let time_major = draw.chance(50);
     match draw.below(3) {
         0 => {
-            let params = RNNParams { fused_activation_function, asymmetric_quantize_inputs };
+            let params = RNNParams::default()
+                .fused_activation_function(fused_activation_function)
+                .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
             let one = x(Float32, &[sizes.batch, sizes.features]).range(-1.5, 1.5);
             Case::new(Op::RNN, params, [one].into_iter().chain(cell()))
         }
         1 => {
-            let params =
-                SequenceRNNParams { time_major, fused_activation_function, asymmetric_quantize_inputs };
+            let params = SequenceRNNParams::default()
+                .time_major(time_major)
+                .fused_activation_function(fused_activation_function)
+                .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
             let inputs = [sizes.sequence(time_major)].into_iter().chain(cell());
             Case::new(Op::UNIDIRECTIONAL_SEQUENCE_RNN, params, inputs)
         }
         _ => {
             let merge_outputs = draw.chance(50);
-            let params = BidirectionalSequenceRNNParams {
-                time_major,
-                fused_activation_function,
-                merge_outputs,
-                asymmetric_quantize_inputs,
-            };
+            let params = BidirectionalSequenceRNNParams::default()
+                .time_major(time_major)
+                .fused_activation_function(fused_activation_function)
+                .merge_outputs(merge_outputs)
+                .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
             let cells = cell().into_iter().chain(cell()).map(Some);
             let inputs =
                 [Some(sizes.sequence(time_major))].into_iter().chain(cells).chain([None, None, None]);
@@ -190,11 +190,10 @@ fn svdf(draw: &mut Draw, hybrid: bool) -> Case {
         false => x(Float32, shape).constant().range(-1.0, 1.0),
         true => x(Int8, shape).constant().range(-127.0, 127.0).q(0.01, 0),
     };
-    let params = SVDFParams {
-        rank: rank as i32,
-        fused_activation_function: draw.pick(&[Activation::None, Activation::Relu]),
-        asymmetric_quantize_inputs: hybrid && draw.chance(40),
-    };
+    let params = SVDFParams::default()
+        .rank(rank as i32)
+        .fused_activation_function(draw.pick(&[Activation::None, Activation::Relu]))
+        .asymmetric_quantize_inputs(hybrid && draw.chance(40));
     let operands = [
         Some(x(Float32, &[batch, inputs]).range(-1.0, 1.0)),
         Some(matrix(&[filters, inputs])),
@@ -216,11 +215,10 @@ fn integer_svdf(draw: &mut Draw) -> Case {
         x(Int32, &[units]).constant().range(-9000.0, 9000.0).q(0.00003 * 0.001, 0),
         x(Int16, &[batch, memory * filters]).variable().q(0.001, 0),
     ];
-    let params = SVDFParams {
-        rank: rank as i32,
-        fused_activation_function: Activation::Relu,
-        asymmetric_quantize_inputs: false,
-    };
+    let params = SVDFParams::default()
+        .rank(rank as i32)
+        .fused_activation_function(Activation::Relu)
+        .asymmetric_quantize_inputs(false);
     Case::new(Op::SVDF, params, operands).q(0.02, draw.int(-20, 20))
 }
 
@@ -240,7 +238,7 @@ pub(super) fn cases(seed: u64, out: &mut Vec<Case>) {
             let mut draw = Draw::new(seed, name, i);
             let steps = draw.size(2, 5);
             let case = make(&mut draw, hybrid).steps(steps);
-            // The op is chosen by the seed; names must not tell.
+            // The seed determines the op, so that names must not contain it.
             out.push(finish(case, &mut draw, name, i));
         }
     }

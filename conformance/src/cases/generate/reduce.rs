@@ -1,4 +1,4 @@
-//! Ops that fold a dimension: reductions, extrema, running sums, normalizations.
+//! Ops that fold a dimension: reductions, extrema, cumulative sums, normalizations.
 
 use delegraph_core::ops::arg_min_max::{ArgMaxParams, ArgMinParams};
 use delegraph_core::ops::cumsum::CumsumParams;
@@ -25,7 +25,7 @@ fn reducer(draw: &mut Draw, op: Op, ty: TensorType, axes: Option<usize>) -> Case
     let rank = draw.pick(&[1, 2, 3, 3, 4, 4, 4, 5]);
     let mut shape = draw.shape(rank, if op == Op::REDUCE_PROD { 60 } else { 1500 });
     let order = draw.order(rank);
-    // Over height and width is what models do most.
+    // Real models mostly reduce height and width.
     let mut axes: Vec<i32> = match axes {
         Some(bits) => (0..rank).filter(|i| bits >> i & 1 == 1).map(|i| i as i32).collect(),
         None if rank == 4 && draw.chance(40) => vec![1, 2],
@@ -38,14 +38,14 @@ fn reducer(draw: &mut Draw, op: Op, ty: TensorType, axes: Option<usize>) -> Case
         axes.push(-1);
     }
     if draw.chance(10) {
-        // An axis may be there twice.
+        // An axis may be listed twice.
         axes.push(axes[0]);
     }
     if rank == 4 && op == Op::MEAN && draw.chance(20) {
         shape[1] = draw.size(14, 20);
         shape[2] = draw.size(9, 13);
     }
-    let params = ReducerParams { keep_dims: draw.chance(50) };
+    let params = ReducerParams::default().keep_dims(draw.chance(50));
     let axes = if axes.len() == 1 && draw.chance(30) { given(&[], &axes).constant() } else { list(&axes) };
     let scale = draw.real(0.02, 0.09) * if ty == Int16 { 0.004 } else { 1.0 };
     let data = match (op, ty) {
@@ -55,7 +55,7 @@ fn reducer(draw: &mut Draw, op: Op, ty: TensorType, axes: Option<usize>) -> Case
         (Op::REDUCE_PROD, Float32) => x(ty, &shape).range(0.8, 1.3),
         (Op::REDUCE_PROD, _) => x(ty, &shape).range(1.0, 3.0),
         (Op::REDUCE_MAX | Op::REDUCE_MIN, Float32) => {
-            // All of one sign: zero must not win.
+            // All elements of one sign, for kernels that start the extremum at zero.
             let negative = draw.chance(50);
             x(ty, &shape).range(if negative { -9.0 } else { 2.0 }, if negative { -2.0 } else { 9.0 })
         }
@@ -81,7 +81,7 @@ fn argument(draw: &mut Draw, op: Op, ty: TensorType) -> Case {
     let axis = draw.below(rank);
     let axis = draw.axis(axis, rank);
     let output_type = draw.pick(&[Int32, Int64]);
-    // Few values: the first of equals is asked for.
+    // Few distinct values: the first of several equal elements must be found.
     let data = match ty {
         Float32 if draw.chance(60) => {
             let n = shape.iter().product::<usize>();
@@ -96,8 +96,8 @@ fn argument(draw: &mut Draw, op: Op, ty: TensorType) -> Case {
     };
     let axis = known(if draw.chance(50) { &[] } else { &[1] }, &[axis]);
     match op {
-        Op::ARG_MAX => Case::new(op, ArgMaxParams { output_type }, [data, axis]),
-        _ => Case::new(op, ArgMinParams { output_type }, [data, axis]),
+        Op::ARG_MAX => Case::new(op, ArgMaxParams::default().output_type(output_type), [data, axis]),
+        _ => Case::new(op, ArgMinParams::default().output_type(output_type), [data, axis]),
     }
 }
 
@@ -105,14 +105,14 @@ fn softmax(draw: &mut Draw, ty: TensorType) -> Case {
     let rank = draw.size(1, 5);
     let shape = draw.shape(rank, 800);
     let beta = draw.pick(&[1.0, 1.0, 1.0, 0.3, 2.0]);
-    let softmax = |data: Operand| Case::new(Op::SOFTMAX, SoftmaxParams { beta }, [data]);
+    let softmax = |data: Operand| Case::new(Op::SOFTMAX, SoftmaxParams::default().beta(beta), [data]);
     let scale = draw.real(0.02, 0.2);
     match ty {
         Int8 => softmax(x(ty, &shape).q(scale, draw.zero(ty))).q(1.0 / 256.0, -128),
         UInt8 => softmax(x(ty, &shape).q(scale, draw.zero(ty))).q(1.0 / 256.0, 0),
         Int16 => softmax(x(ty, &shape).q(scale / 250.0, 0)).q(1.0 / 32768.0, 0),
         _ => {
-            // Without taking off the maximum, these overflow.
+            // Large inputs, whose exponentials overflow unless the maximum is subtracted.
             let (low, high) = draw.pick(&[(-9.0, 9.0), (-1.0, 1.0), (60.0, 120.0), (-200.0, -100.0)]);
             softmax(x(ty, &shape).range(low, high))
         }
@@ -135,7 +135,7 @@ fn normalized(draw: &mut Draw, op: Op, ty: TensorType) -> Case {
             }
         },
         Op::L2_NORMALIZATION => {
-            let params = L2NormParams { fused_activation_function: Activation::None };
+            let params = L2NormParams::default().fused_activation_function(Activation::None);
             match ty {
                 Int8 => Case::new(op, params, [x(ty, &shape).q(scale, draw.zero(ty))]).q(1.0 / 128.0, 0),
                 UInt8 => Case::new(op, params, [x(ty, &shape).q(scale, draw.zero(ty))]).q(1.0 / 128.0, 128),
@@ -143,12 +143,11 @@ fn normalized(draw: &mut Draw, op: Op, ty: TensorType) -> Case {
             }
         }
         _ => {
-            let params = LocalResponseNormalizationParams {
-                radius: draw.size(1, 4) as i32,
-                bias: draw.real(0.5, 2.0),
-                alpha: draw.real(0.1, 1.0),
-                beta: draw.pick(&[0.5, 0.75, 1.0]),
-            };
+            let params = LocalResponseNormalizationParams::default()
+                .radius(draw.size(1, 4) as i32)
+                .bias(draw.real(0.5, 2.0))
+                .alpha(draw.real(0.1, 1.0))
+                .beta(draw.pick(&[0.5, 0.75, 1.0]));
             Case::new(op, params, [x(ty, &shape)])
         }
     }
@@ -214,7 +213,7 @@ fn running(seed: u64, out: &mut Vec<Case>) {
             let shape = draw.shape(rank, 400);
             let axis = draw.below(rank);
             let axis = draw.axis(axis, rank);
-            let params = CumsumParams { exclusive: i % 2 == 1, reverse: i / 2 % 2 == 1 };
+            let params = CumsumParams::default().exclusive(i % 2 == 1).reverse(i / 2 % 2 == 1);
             let inputs = [x(ty, &shape).range(-3.0, 7.0), known(&[], &[axis])];
             out.push(finish(Case::new(Op::CUMSUM, params, inputs), &mut draw, "", i));
             let shape = draw.shape(rank, 300);
@@ -239,7 +238,7 @@ fn running(seed: u64, out: &mut Vec<Case>) {
     }
 }
 
-/// Sums of so many terms that 16 bits, or one running total in 32, do not do.
+/// Sums with more terms than 16-bit counters, or a single 32-bit accumulator, can represent exactly.
 fn long(seed: u64, out: &mut Vec<Case>) {
     for (i, n) in [1000, 4096, 10_007, 65_536, 65_537].into_iter().enumerate() {
         for (op, shape, axis) in [
@@ -250,19 +249,19 @@ fn long(seed: u64, out: &mut Vec<Case>) {
         ] {
             let mut draw = Draw::new(seed, &format!("long{op:?}{axis}"), i);
             let inputs = [x(Float32, &shape).range(0.0, 2.0), list(&[axis])];
-            let case = Case::new(op, ReducerParams { keep_dims: false }, inputs.clone());
+            let case = Case::new(op, ReducerParams::default().keep_dims(false), inputs.clone());
             out.push(finish(case, &mut draw, "long", i));
             if op != Op::REDUCE_MAX {
                 let [_, axes] = inputs;
                 let data = x(Int8, &shape).q(0.05, -7);
                 let deviation = spread(Int8) * 0.05 * (n as f32).sqrt() / 40.0;
                 let scale = if op == Op::SUM { deviation } else { 0.002 };
-                let case = Case::new(op, ReducerParams { keep_dims: false }, [data, axes]).q(scale, 4);
+                let case = Case::new(op, ReducerParams::default().keep_dims(false), [data, axes]).q(scale, 4);
                 out.push(finish(case, &mut draw, "long", i));
             }
         }
         let mut draw = Draw::new(seed, "longest", i);
-        let case = Case::new(Op::SOFTMAX, SoftmaxParams { beta: 1.0 }, [x(Float32, &[2, n / 4])]);
+        let case = Case::new(Op::SOFTMAX, SoftmaxParams::default().beta(1.0), [x(Float32, &[2, n / 4])]);
         out.push(finish(case, &mut draw, "long", i));
     }
 }

@@ -1,11 +1,11 @@
-//! Special values: NaN, infinities, denormals, zeros of either sign, the ends of what a type holds.
+//! Special values: NaN, infinities, denormals, zeros of either sign, and the ends of a type's range.
 //!
-//! What is demanded of whom is in [`Value::demanded`](crate::compare::Value::demanded); a case holds one class, so that a
-//! class that is not demanded takes no other with it.
+//! [`Value::demanded`](crate::compare::Value::demanded) determines which arithmetic must handle a class. A case
+//! contains one class only, so that an exempt class does not hide errors in another one.
 //!
-//! What the larger of NaN and a number is depends on their order: LiteRT's own kernels compare, and whatever compares with
-//! NaN is false. One question is not asked, for the field has two answers to it: whether an op with a fused activation lets
-//! an infinity pass (LiteRT's own kernels clamp to the finite numbers, XNNPACK's do not).
+//! The maximum of NaN and a number depends on their order: LiteRT's own kernels use comparisons, and a comparison with
+//! NaN is false. Whether an op with a fused activation propagates infinity is not tested: LiteRT's own kernels clamp to
+//! finite numbers, those of XNNPACK do not.
 
 use delegraph_core::ops::concatenation::ConcatenationParams;
 use delegraph_core::ops::conv_2d::Conv2DParams;
@@ -27,17 +27,17 @@ const FLOATS: [(&str, &[f64]); 4] = [
     ("denormal", &[1e-40, -3e-41, 1e-45]),
     ("zeros", &[-0.0, 0.0]),
 ];
-/// The largest finite numbers, for copying and comparing.
+/// The largest finite numbers, for ops that copy and compare.
 const LARGE: &[f64] = &[3.402_823_466_385_288_6e38, -3.402_823_466_385_288_6e38, 1.175_494_4e-38];
-/// The same of 16 bits.
+/// The largest finite 16-bit floats.
 const LARGE_HALF: &[f64] = &[65504.0, -65504.0, 6.2e-5];
 /// Integers are clamped to their type.
 const ENDS: &[f64] = &[-1e300, 1e300];
 
-/// Each op that copies, with its other operands.
+/// Returns each op that copies elements, with its other operands.
 fn movers(ty: TensorType) -> Vec<(Op, Params, Vec<Operand>)> {
     let other = || x(ty, &[2, 3, 5]).auto();
-    let concatenation = ConcatenationParams { axis: 1, fused_activation_function: Activation::None };
+    let concatenation = ConcatenationParams::default().axis(1).fused_activation_function(Activation::None);
     vec![
         (Op::TRANSPOSE, Params::None, vec![list(&[1, 2, 0])]),
         (Op::REVERSE_V2, Params::None, vec![list(&[1])]),
@@ -45,14 +45,14 @@ fn movers(ty: TensorType) -> Vec<(Op, Params, Vec<Operand>)> {
         (Op::SLICE, Params::None, vec![list(&[0, 1, 1]), list(&[2, 2, 3])]),
         (Op::PAD, Params::None, vec![known(&[3, 2], &[0i32, 1, 1, 0, 2, 1])]),
         (Op::EXPAND_DIMS, Params::None, vec![list(&[1])]),
-        (Op::RESHAPE, ReshapeParams { new_shape: vec![5, 6] }.into(), vec![list(&[5, 6])]),
+        (Op::RESHAPE, ReshapeParams::default().new_shape(vec![5, 6]).into(), vec![list(&[5, 6])]),
         (Op::CONCATENATION, concatenation.into(), vec![other()]),
-        (Op::PACK, PackParams { axis: 1, values_count: 2 }.into(), vec![other()]),
-        (Op::GATHER, GatherParams { axis: 1, batch_dims: 0 }.into(), vec![list(&[2, 0, 1, 1])]),
+        (Op::PACK, PackParams::default().axis(1).values_count(2).into(), vec![other()]),
+        (Op::GATHER, GatherParams::default().axis(1).batch_dims(0).into(), vec![list(&[2, 0, 1, 1])]),
     ]
 }
 
-/// An operand that every third time is special.
+/// Creates an operand in which every third element is special.
 fn mixed(shape: &[usize], values: &'static [f64]) -> Operand {
     x(Float32, shape).mixed(values)
 }
@@ -64,7 +64,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             let inputs = [mixed(&[2, 3, 5], values)].into_iter().chain(rest);
             push(Case::new(op, params, inputs), name);
         }
-        let params = ResizeNearestNeighborParams { align_corners: false, half_pixel_centers: true };
+        let params = ResizeNearestNeighborParams::default().align_corners(false).half_pixel_centers(true);
         let inputs = [mixed(&[1, 3, 5, 2], values), list(&[6, 4])];
         push(Case::new(Op::RESIZE_NEAREST_NEIGHBOR, params, inputs), name);
         let inputs = [x(Bool, &[2, 1, 5]), mixed(&[2, 3, 5], values), x(Float32, &[5])];
@@ -79,17 +79,17 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         }
         for op in [Op::REDUCE_MAX, Op::REDUCE_MIN] {
             let inputs = [mixed(&[7, 11], values), list(&[1])];
-            push(Case::new(op, ReducerParams { keep_dims: false }, inputs), name);
+            push(Case::new(op, ReducerParams::default().keep_dims(false), inputs), name);
         }
     }
-    // Functions and sums of what is special is special, or is not: both are asked for.
+    // Functions and sums of special values are special in some cases and not in others; both are tested.
     for (name, values) in FLOATS {
         for row in unary::TABLE {
             push(Case::new(row.0, unary::params(row.0, 0), [mixed(&[31], values)]), name);
         }
         for op in [Op::SUM, Op::MEAN] {
             let inputs = [mixed(&[7, 2], values), list(&[1])];
-            push(Case::new(op, ReducerParams { keep_dims: false }, inputs), name);
+            push(Case::new(op, ReducerParams::default().keep_dims(false), inputs), name);
         }
         let inputs = [mixed(&[1, 13], values), mixed(&[11, 1], values)];
         push(Case::new(Op::SQUARED_DIFFERENCE, Params::None, inputs), name);
@@ -104,28 +104,26 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                 push(case, &format!("{name}_relu6"));
             }
         }
-        let pool = Pool2DParams {
-            padding: Padding::Same,
-            stride_w: 1,
-            stride_h: 2,
-            filter_width: 2,
-            filter_height: 3,
-            fused_activation_function: Activation::None,
-        };
+        let pool = Pool2DParams::default()
+            .padding(Padding::Same)
+            .stride_w(1)
+            .stride_h(2)
+            .filter_width(2)
+            .filter_height(3)
+            .fused_activation_function(Activation::None);
         push(Case::new(Op::AVERAGE_POOL_2D, pool.clone(), [mixed(&[1, 5, 4, 2], values)]), name);
         push(Case::new(Op::MAX_POOL_2D, pool, [mixed(&[1, 5, 4, 2], values)]), name);
         if name != "nan" {
-            push(Case::new(Op::SOFTMAX, SoftmaxParams { beta: 1.0 }, [mixed(&[5, 7], values)]), name);
+            push(Case::new(Op::SOFTMAX, SoftmaxParams::default().beta(1.0), [mixed(&[5, 7], values)]), name);
         }
-        let conv = Conv2DParams {
-            padding: Padding::Same,
-            stride_w: 1,
-            stride_h: 1,
-            fused_activation_function: Activation::Relu,
-            dilation_w_factor: 1,
-            dilation_h_factor: 1,
-            quantized_bias_type: Float32,
-        };
+        let conv = Conv2DParams::default()
+            .padding(Padding::Same)
+            .stride_w(1)
+            .stride_h(1)
+            .fused_activation_function(Activation::Relu)
+            .dilation_w_factor(1)
+            .dilation_h_factor(1)
+            .quantized_bias_type(Float32);
         let inputs = [
             mixed(&[1, 6, 5, 1], values),
             x(Float32, &[3, 2, 3, 1]).range(0.1, 1.0).constant(),
@@ -133,10 +131,10 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         ];
         push(Case::new(Op::CONV_2D, conv, inputs), name);
     }
-    // A maximum that must not begin at zero, or at the smallest positive number.
+    // Maxima of negative numbers, for kernels that start at zero or at the smallest positive number.
     for (op, low, high) in [(Op::REDUCE_MAX, -3e38, -1e38), (Op::REDUCE_MIN, 1e38, 3e38)] {
         let inputs = [x(Float32, &[5, 9]).range(low, high), list(&[0])];
-        push(Case::new(op, ReducerParams { keep_dims: true }, inputs), "far");
+        push(Case::new(op, ReducerParams::default().keep_dims(true), inputs), "far");
     }
     for ty in [Int8, UInt8, Int16, Int32, Int64] {
         for (op, params, rest) in movers(ty) {
@@ -156,7 +154,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     saturating(&mut push);
 }
 
-/// Integers of 32 and 64 bits wrap around.
+/// 32-bit and 64-bit integers wrap around.
 fn wrapping(push: &mut impl FnMut(Case, &str)) {
     for ty in [Int32, Int64] {
         for op in [Op::MAXIMUM, Op::MINIMUM] {
@@ -168,7 +166,7 @@ fn wrapping(push: &mut impl FnMut(Case, &str)) {
             push(Case::new(op, Params::None, inputs).outputs([Output::of(Bool)]), "ends");
         }
     }
-    // Beyond what a float holds exactly.
+    // Integers beyond those that a float represents exactly.
     let near: Vec<i32> = (0..9).map(|i| 16_777_216 + i).collect();
     for op in [Op::ADD, Op::SUB, Op::MAXIMUM, Op::MINIMUM] {
         let params = elementwise::params(op, Activation::None);
@@ -200,15 +198,14 @@ fn saturating(push: &mut impl FnMut(Case, &str)) {
                 push(case, &format!("saturated_{activation:?}").to_lowercase());
             }
         }
-        let conv = Conv2DParams {
-            padding: Padding::Same,
-            stride_w: 1,
-            stride_h: 1,
-            fused_activation_function: activation,
-            dilation_w_factor: 1,
-            dilation_h_factor: 1,
-            quantized_bias_type: Float32,
-        };
+        let conv = Conv2DParams::default()
+            .padding(Padding::Same)
+            .stride_w(1)
+            .stride_h(1)
+            .fused_activation_function(activation)
+            .dilation_w_factor(1)
+            .dilation_h_factor(1)
+            .quantized_bias_type(Float32);
         for ty in [Int8, UInt8] {
             let middle = if ty == UInt8 { 128 } else { 0 };
             let weights = if ty == UInt8 { 128 } else { 0 };

@@ -1,4 +1,4 @@
-//! The StableHLO ops, those that LiteRT registers no kernel for included, and CALL.
+//! The StableHLO ops, including those for which LiteRT registers no kernel, and CALL.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::draw::Draw;
 use super::finish;
 use super::net::{Net, T};
 
-/// Op, range of floats.
+/// Op, and range of floats.
 const FUNCTIONS: &[(Op, f64, f64)] = &[
     (Op::STABLEHLO_ABS, -4.0, 4.0),
     (Op::STABLEHLO_NEGATE, -4.0, 4.0),
@@ -95,7 +95,9 @@ fn elementwise(seed: u64, out: &mut Vec<Case>) {
                 Float32 => x(ty, &shape).mixed(&[1.0, -0.0, 0.0, 2.5]),
                 _ => x(ty, &shape).range(-2.0, 2.0),
             };
-            let params = StablehloCompareParams { comparison_direction, compare_type };
+            let params = StablehloCompareParams::default()
+                .comparison_direction(comparison_direction)
+                .compare_type(compare_type);
             let case = Case::new(Op::STABLEHLO_COMPARE, params, [operand(), operand()]);
             out.push(finish(case.outputs([Output::of(Bool)]), &mut draw, "", i));
         }
@@ -118,7 +120,7 @@ fn elementwise(seed: u64, out: &mut Vec<Case>) {
     }
 }
 
-/// One op that moves, of elements of type `ty`.
+/// Creates a case of an op that moves elements of type `ty`.
 fn moved(draw: &mut Draw, ty: TensorType, which: usize) -> Case {
     let rank = draw.size(1, 5);
     let shape = draw.shape(rank, 200);
@@ -126,18 +128,17 @@ fn moved(draw: &mut Draw, ty: TensorType, which: usize) -> Case {
     match which {
         0 => {
             let order = draw.order(rank);
-            let params = StablehloTransposeParams { permutation: wide(&order) };
+            let params = StablehloTransposeParams::default().permutation(wide(&order));
             Case::new(Op::STABLEHLO_TRANSPOSE, params, [data])
         }
         1 => {
             let start: Vec<usize> = shape.iter().map(|&d| draw.below(d)).collect();
             let limit: Vec<usize> = shape.iter().zip(&start).map(|(&d, &s)| draw.size(s + 1, d)).collect();
             let strides: Vec<usize> = shape.iter().map(|_| draw.pick(&[1, 1, 2, 3])).collect();
-            let params = StablehloSliceParams {
-                start_indices: wide(&start),
-                limit_indices: wide(&limit),
-                strides: wide(&strides),
-            };
+            let params = StablehloSliceParams::default()
+                .start_indices(wide(&start))
+                .limit_indices(wide(&limit))
+                .strides(wide(&strides));
             Case::new(Op::STABLEHLO_SLICE, params, [data])
         }
         2 => {
@@ -149,20 +150,24 @@ fn moved(draw: &mut Draw, ty: TensorType, which: usize) -> Case {
                     x(ty, &shape)
                 })
                 .collect();
-            Case::new(Op::STABLEHLO_CONCATENATE, StablehloConcatenateParams { dimension: at as i64 }, inputs)
+            Case::new(
+                Op::STABLEHLO_CONCATENATE,
+                StablehloConcatenateParams::default().dimension(at as i64),
+                inputs,
+            )
         }
         3 => {
-            // Each dimension of the input is one of the output's, in order.
+            // Each dimension of the input is one of the output's dimensions, in order.
             let kept: Vec<usize> = (0..rank).filter(|_| draw.chance(60)).collect();
             let from: Vec<usize> = kept.iter().map(|&d| if draw.chance(30) { 1 } else { shape[d] }).collect();
-            let params = StablehloBroadcastInDimParams { broadcast_dimensions: wide(&kept) };
+            let params = StablehloBroadcastInDimParams::default().broadcast_dimensions(wide(&kept));
             let case = Case::new(Op::STABLEHLO_BROADCAST_IN_DIM, params, [x(ty, &from)]);
             case.outputs([Output::new(ty, &shape)])
         }
         4 => {
             let sizes: Vec<usize> = shape.iter().map(|&d| draw.size(1, d)).collect();
             let starts = shape.iter().map(|&d| x(Int32, &[]).range(-1.0, d as f64));
-            let params = StablehloDynamicSliceParams { slice_sizes: wide(&sizes) };
+            let params = StablehloDynamicSliceParams::default().slice_sizes(wide(&sizes));
             Case::new(Op::STABLEHLO_DYNAMIC_SLICE, params, [data].into_iter().chain(starts))
         }
         5 => {
@@ -173,11 +178,10 @@ fn moved(draw: &mut Draw, ty: TensorType, which: usize) -> Case {
         }
         6 => {
             let amounts = |draw: &mut Draw, low: i64| (0..rank).map(|_| draw.int(low, 2)).collect::<Vec<_>>();
-            let params = StablehloPadParams {
-                edge_padding_low: amounts(draw, 0),
-                edge_padding_high: amounts(draw, 0),
-                interior_padding: amounts(draw, 0),
-            };
+            let params = StablehloPadParams::default()
+                .edge_padding_low(amounts(draw, 0))
+                .edge_padding_high(amounts(draw, 0))
+                .interior_padding(amounts(draw, 0));
             let one = if ty == Bool { 1.0 } else { 3.0 };
             Case::new(Op::STABLEHLO_PAD, params, [data, x(ty, &[]).range(one, one)])
         }
@@ -186,7 +190,7 @@ fn moved(draw: &mut Draw, ty: TensorType, which: usize) -> Case {
             Case::new(Op::STABLEHLO_RESHAPE, Params::None, [data]).outputs([Output::new(ty, &[1, n])])
         }
         _ => {
-            let params = StablehloIotaParams { iota_dimension: draw.below(rank) as i64 };
+            let params = StablehloIotaParams::default().iota_dimension(draw.below(rank) as i64);
             Case::optional(Op::STABLEHLO_IOTA, params, []).outputs([Output::new(ty, &shape)]).of(ty)
         }
     }
@@ -202,13 +206,12 @@ fn dot(draw: &mut Draw, ty: TensorType) -> Case {
     let first = left.len();
     left.extend([a, depth]);
     right.extend(if swapped { [depth, b] } else { [b, depth] });
-    let params = StablehloDotGeneralParams {
-        lhs_batching_dimensions: if batched { vec![0] } else { vec![] },
-        rhs_batching_dimensions: if batched { vec![0] } else { vec![] },
-        lhs_contracting_dimensions: vec![first as i64 + 1],
-        rhs_contracting_dimensions: vec![first as i64 + i64::from(!swapped)],
-        precision_config: Vec::new(),
-    };
+    let params = StablehloDotGeneralParams::default()
+        .lhs_batching_dimensions(if batched { vec![0] } else { vec![] })
+        .rhs_batching_dimensions(if batched { vec![0] } else { vec![] })
+        .lhs_contracting_dimensions(vec![first as i64 + 1])
+        .rhs_contracting_dimensions(vec![first as i64 + i64::from(!swapped)])
+        .precision_config(Vec::new());
     let mut shape = if batched { vec![batch] } else { vec![] };
     shape.extend([a, b]);
     let case = Case::new(Op::STABLEHLO_DOT_GENERAL, params, [x(ty, &left), x(ty, &right)]);
@@ -229,25 +232,24 @@ fn convolution(draw: &mut Draw) -> Case {
         (wide - ((window[i] - 1) * dilation[i] + 1)) / stride[i] + 1
     };
     let shape = [batch, extent(0), extent(1), outputs];
-    let params = StablehloConvolutionParams {
-        window_strides: wide(&stride),
-        padding: wide(&[pads[0], pads[1]].concat()),
-        lhs_dilation: wide(&inner),
-        rhs_dilation: wide(&dilation),
-        window_reversal: vec![draw.chance(30), draw.chance(30)],
-        input_batch_dimension: 0,
-        input_feature_dimension: 3,
-        input_spatial_dimensions: vec![1, 2],
-        kernel_input_feature_dimension: 2,
-        kernel_output_feature_dimension: 3,
-        kernel_spatial_dimensions: vec![0, 1],
-        output_batch_dimension: 0,
-        output_feature_dimension: 3,
-        output_spatial_dimensions: vec![1, 2],
-        feature_group_count: groups as i64,
-        batch_group_count: 1,
-        precision_config: Vec::new(),
-    };
+    let params = StablehloConvolutionParams::default()
+        .window_strides(wide(&stride))
+        .padding(wide(&[pads[0], pads[1]].concat()))
+        .lhs_dilation(wide(&inner))
+        .rhs_dilation(wide(&dilation))
+        .window_reversal(vec![draw.chance(30), draw.chance(30)])
+        .input_batch_dimension(0)
+        .input_feature_dimension(3)
+        .input_spatial_dimensions(vec![1, 2])
+        .kernel_input_feature_dimension(2)
+        .kernel_output_feature_dimension(3)
+        .kernel_spatial_dimensions(vec![0, 1])
+        .output_batch_dimension(0)
+        .output_feature_dimension(3)
+        .output_spatial_dimensions(vec![1, 2])
+        .feature_group_count(groups as i64)
+        .batch_group_count(1)
+        .precision_config(Vec::new());
     let inputs = [
         x(Float32, &[batch, size[0], size[1], channels]),
         x(Float32, &[window[0], window[1], channels / groups, outputs]),
@@ -255,7 +257,7 @@ fn convolution(draw: &mut Draw) -> Case {
     Case::new(Op::STABLEHLO_CONVOLUTION, params, inputs).outputs([Output::new(Float32, &shape)])
 }
 
-/// A subgraph of two scalars and one node.
+/// Returns a subgraph with two scalars and one node.
 fn region(op: Op, params: impl Into<Params>, ty: TensorType) -> delegraph_core::SubgraphBuilder {
     let mut graph = delegraph_core::SubgraphBuilder::new("region");
     let (a, b) = (graph.input("a", ty, []), graph.input("b", ty, []));
@@ -277,7 +279,7 @@ fn folded(draw: &mut Draw, ty: TensorType) -> Case {
         (Op::STABLEHLO_MULTIPLY, 1.0),
     ]);
     let kept: Vec<usize> = (0..rank).filter(|d| !axes.contains(d)).map(|d| shape[d]).collect();
-    let params = StablehloReduceParams { dimensions: wide(&axes), body_subgraph_index: 1 };
+    let params = StablehloReduceParams::default().dimensions(wide(&axes)).body_subgraph_index(1);
     let data = if op == Op::STABLEHLO_MULTIPLY { x(ty, &shape).range(0.8, 1.2) } else { x(ty, &shape) };
     let data = if ty == Int32 { data.range(-2.0, 2.0) } else { data };
     let case = Case::new(Op::STABLEHLO_REDUCE, params, [data, x(ty, &[]).range(start, start)]);
@@ -287,21 +289,19 @@ fn folded(draw: &mut Draw, ty: TensorType) -> Case {
 fn sorted(draw: &mut Draw, ty: TensorType) -> Case {
     let rank = draw.size(1, 3);
     let shape = draw.shape(rank, 200);
-    let params = StablehloSortParams {
-        dimension: draw.below(rank) as i64,
-        is_stable: true,
-        comparator_subgraph_index: 1,
-    };
+    let params = StablehloSortParams::default()
+        .dimension(draw.below(rank) as i64)
+        .is_stable(true)
+        .comparator_subgraph_index(1);
     let direction = draw.pick(&[ComparisonDirection::Gt, ComparisonDirection::Lt]);
-    let compare = StablehloCompareParams {
-        comparison_direction: direction,
-        compare_type: if ty == Float32 { ComparisonType::Float } else { ComparisonType::Signed },
-    };
+    let compare = StablehloCompareParams::default()
+        .comparison_direction(direction)
+        .compare_type(if ty == Float32 { ComparisonType::Float } else { ComparisonType::Signed });
     let case = Case::new(Op::STABLEHLO_SORT, params, [x(ty, &shape)]);
     case.calls([region(Op::STABLEHLO_COMPARE, compare, ty)]).outputs([Output::new(ty, &shape)])
 }
 
-/// A called subgraph between two nodes.
+/// A call of a subgraph between two nodes.
 fn call(net: &mut Net, inputs: &[T]) {
     let seed = net.draw.seed();
     let mut inner = Net::new("called", Draw::new(seed, "called", 0));
@@ -313,13 +313,16 @@ fn call(net: &mut Net, inputs: &[T]) {
     let before = net.unary(Op::RELU, &inputs[0]);
     let subgraph = net.call(inner.graph) as u32;
     let id = net.graph.tensor("called", Float32, &inputs[0].shape[..]);
-    net.graph.node(Op::CALL, CallParams { subgraph }).inputs([before.id, inputs[1].id]).writes([id]);
+    net.graph
+        .node(Op::CALL, CallParams::default().subgraph(subgraph))
+        .inputs([before.id, inputs[1].id])
+        .writes([id]);
     let result = T { id, ..before };
     let out = net.binary(Op::SUB, &result, &inputs[1], Activation::None);
     net.outputs(&[&out]);
 }
 
-/// Doubles as often as the first input says.
+/// Doubles the value; the first input holds the number of repetitions.
 fn repeated(net: &mut Net, inputs: &[T]) {
     let mut condition = Net::new("condition", Draw::new(1, "condition", 0));
     let like = [x(Int32, &[]), x(Float32, &inputs[1].shape)];
@@ -334,10 +337,9 @@ fn repeated(net: &mut Net, inputs: &[T]) {
     let next = body.node(Op::STABLEHLO_ADD, Params::None, &[&left], &[minus], &[]);
     let twice = body.node(Op::STABLEHLO_ADD, Params::None, &[&data, &data], &[], &data.shape);
     body.outputs(&[&next, &twice]);
-    let params = StablehloWhileParams {
-        cond_subgraph_index: net.call(condition.graph),
-        body_subgraph_index: net.call(body.graph),
-    };
+    let params = StablehloWhileParams::default()
+        .cond_subgraph_index(net.call(condition.graph))
+        .body_subgraph_index(net.call(body.graph));
     let count = net.graph.tensor("count", Int32, []);
     let data = net.graph.tensor("data", Float32, &inputs[1].shape[..]);
     net.graph.node(Op::STABLEHLO_WHILE, params).inputs([inputs[0].id, inputs[1].id]).writes([count, data]);

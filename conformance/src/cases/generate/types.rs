@@ -1,10 +1,11 @@
-//! Types that the reference kernels take and no other case shows: a listed case of the op, in another type.
+//! Types that the reference kernels support and no other case tests: a listed case of the op, in another type.
 
 use std::collections::BTreeMap;
 
 use super::super::prelude::*;
 
-/// Op, which of its listed cases, and the types. Finding out takes running all of them in all types; a test does.
+/// Op, index of its listed case, and the types. A test compares the table with the results of running all cases in all
+/// types.
 #[rustfmt::skip]
 const TABLE: &[(Op, usize, &[TensorType])] = &[
     (Op::CONCATENATION, 0, &[Complex64, Float64, Complex128, UInt64, UInt16, Int2, UInt4, Float8E4M3FN,
@@ -105,9 +106,9 @@ mod tests {
     use super::super::super::suite;
     use super::*;
 
-    /// Every type in which a reference kernel runs a listed case, retyped, has a case.
+    /// Every type in which a reference kernel runs a retyped listed case has a case.
     #[test]
-    fn the_table_has_what_is_missing() {
+    fn the_table_lists_the_missing_types() {
         let of = |case: &Case| case.data_type().map(|ty| (case.op.0, ty));
         let shown: BTreeSet<_> = suite(0).iter().filter_map(of).collect();
         let mut by_op = BTreeMap::<i32, Vec<Case>>::new();

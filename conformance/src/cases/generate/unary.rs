@@ -1,4 +1,4 @@
-//! Elementwise ops of one input, on every value of a small type and on shapes of every rank; PRELU, CAST, QUANTIZE,
+//! Elementwise ops with one input, on every value of a small type and on shapes of every rank; PRELU, CAST, QUANTIZE,
 //! DEQUANTIZE.
 
 use delegraph_core::ops::cast::CastParams;
@@ -9,7 +9,7 @@ use super::super::prelude::*;
 use super::draw::Draw;
 use super::finish;
 
-/// Op, range of floats, and the types beside FLOAT32.
+/// Op, range of floats, and the types other than FLOAT32.
 type Row = (Op, f64, f64, &'static [TensorType]);
 
 pub(super) const TABLE: &[Row] = &[
@@ -39,16 +39,16 @@ pub(super) const TABLE: &[Row] = &[
     (Op::ZEROS_LIKE, -4.0, 4.0, &[Int32, Int64]),
 ];
 
-/// The params of an op, as case `index` has them.
+/// Returns the params of an op, as case `index` has them.
 pub(super) fn params(op: Op, index: usize) -> Params {
     match op {
-        Op::GELU => GeluParams { approximate: index.is_multiple_of(2) }.into(),
-        Op::LEAKY_RELU => LeakyReluParams { alpha: [0.1, 1.5, -0.5, 0.01][index % 4] }.into(),
+        Op::GELU => GeluParams::default().approximate(index.is_multiple_of(2)).into(),
+        Op::LEAKY_RELU => LeakyReluParams::default().alpha([0.1, 1.5, -0.5, 0.01][index % 4]).into(),
         _ => Params::None,
     }
 }
 
-/// Some kernels fix the scale and zero point of their output.
+/// Returns the scale and zero point of outputs whose quantization the kernel fixes.
 fn fixed(op: Op, ty: TensorType) -> Option<(f32, i64)> {
     match (op, ty) {
         (Op::LOGISTIC | Op::TANH, Int16) => Some((1.0 / 32768.0, 0)),
@@ -81,7 +81,7 @@ fn unary(draw: &mut Draw, row: &Row, ty: TensorType, shape: Option<&[usize]>, in
     let zero = if positive { if ty == UInt8 { 0 } else { -128 } } else { draw.zero(ty) };
     let zero = if ty == Int16 { 0 } else { zero };
     let data = x(ty, shape);
-    // Logarithms and roots of what is below zero are errors.
+    // Logarithms and roots of negative numbers are errors.
     let data = match (positive, ty) {
         (true, Int16) => data.range(1.0, 32_767.0),
         (true, _) => data.range(-127.0, 127.0),
@@ -97,7 +97,7 @@ fn unary(draw: &mut Draw, row: &Row, ty: TensorType, shape: Option<&[usize]>, in
         (spread * draw.real(0.5, 1.1) / half, draw.zero(ty))
     });
     let (out, out_zero) = match op {
-        // These keep the scale.
+        // These ops keep the scale.
         Op::NEG => (scale, zero),
         Op::ZEROS_LIKE => (scale, zero),
         _ => (out, out_zero),
@@ -105,7 +105,7 @@ fn unary(draw: &mut Draw, row: &Row, ty: TensorType, shape: Option<&[usize]>, in
     Case::new(op, params, [data.q(scale, zero)]).q(out, out_zero)
 }
 
-/// Every value of a byte.
+/// Sets the data to every 8-bit value.
 fn all_bytes(case: &mut Case) {
     for operand in case.inputs.iter_mut().flatten() {
         *operand = operand.clone().bytes((0..=255).collect());
@@ -142,7 +142,7 @@ fn prelu(seed: u64, out: &mut Vec<Case>) {
             let mut draw = Draw::new(seed, &format!("prelu{ty:?}{}", out.len()), i);
             let rank = draw.pick(&[2, 3, 4, 4]);
             let shape = draw.shape(rank, 300);
-            // Shared over some of the dimensions.
+            // Slopes shared by some of the dimensions.
             let mut alpha: Vec<usize> = shape[1..].to_vec();
             let channels_only = draw.chance(50);
             let last = alpha.len() - 1;
@@ -178,7 +178,7 @@ fn casts(seed: u64, out: &mut Vec<Case>) {
                 let rank = draw.size(0, 6);
                 let shape = draw.shape(rank, 300);
                 let data = match (from, to) {
-                    // What is out of range is not defined.
+                    // Casts of values that are out of range are not defined.
                     (Float32 | Float16, UInt8) => x(from, &shape).range(0.0, 255.0),
                     (Float32 | Float16, _) => x(from, &shape).range(-127.0, 127.0),
                     (Int64 | Int32, Int16 | Int8 | UInt8 | Bool) => x(from, &shape).range(-3e5, 3e5),
@@ -186,7 +186,7 @@ fn casts(seed: u64, out: &mut Vec<Case>) {
                     (Int64 | Int32, _) => x(from, &shape).range(-33_554_432.0, 33_554_431.0),
                     _ => x(from, &shape),
                 };
-                let params = CastParams { in_data_type: from, out_data_type: to };
+                let params = CastParams::default().in_data_type(from).out_data_type(to);
                 let case = Case::new(Op::CAST, params, [data]).outputs([Output::of(to)]);
                 out.push(finish(case, &mut draw, &format!("to_{}", to.name().to_lowercase()), i));
             }
@@ -194,7 +194,7 @@ fn casts(seed: u64, out: &mut Vec<Case>) {
     }
 }
 
-/// Beyond what 32 bits, or a float, hold: a cast must look at all of an element.
+/// Values beyond the range of 32 bits or of exact floats, for casts that read only a part of an element.
 fn wide_casts(out: &mut Vec<Case>) {
     let wide: Vec<i64> =
         (0..40).map(|i| (i - 20) << i).chain([1 << 40, -(1 << 33), i64::MAX, i64::MIN]).collect();
@@ -210,7 +210,7 @@ fn wide_casts(out: &mut Vec<Case>) {
         (given(&[18], &near), Int64),
         (given(&[20], &floats), Int64),
     ] {
-        let params = CastParams { in_data_type: data.ty, out_data_type: to };
+        let params = CastParams::default().in_data_type(data.ty).out_data_type(to);
         let case = Case::new(Op::CAST, params, [data]).outputs([Output::of(to)]);
         out.push(case.seeded(1).detail(format!("to_{}_wide", to.name().to_lowercase())));
     }
@@ -224,7 +224,7 @@ fn quantize(seed: u64, out: &mut Vec<Case>) {
             let rank = draw.size(0, 5);
             let shape = draw.shape(rank, 400);
             let (scale, zero) = (draw.real(0.02, 0.1) * small(ty), draw.zero(ty));
-            // Beyond the ends, on both sides.
+            // Values beyond both ends of the range.
             let data = x(Float32, &shape).range(-17.0, 17.0);
             let case = Case::new(Op::QUANTIZE, Params::None, [data]).outputs([Output::of(ty).q(scale, zero)]);
             out.push(finish(case, &mut draw, &format!("to_{}", ty.name().to_lowercase()), i));
@@ -255,7 +255,7 @@ fn quantize(seed: u64, out: &mut Vec<Case>) {
             }
         }
     }
-    // What lies between two steps: halves round away from zero.
+    // Values halfway between two steps are rounded away from zero.
     for ty in [Int8, UInt8, Int16] {
         let halves: Vec<f32> = (-40..40).map(|i| (i as f32 + 0.5) * 0.25).collect();
         let case = Case::new(Op::QUANTIZE, Params::None, [given(&[80], &halves)]);

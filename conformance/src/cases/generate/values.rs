@@ -1,14 +1,15 @@
-//! Values at which what is right almost everywhere is wrong, and shapes that fit either way. Each is what a delegate that
-//! was wrong had passed without:
+//! Values for which otherwise correct kernels fail, and shapes that allow several interpretations. Each is an error
+//! that a delegate had passed the other cases with:
 //!
-//! - powers by logarithms have no negative bases; powers by a constant are often products of their own;
-//! - integers wrap around, in hardware that saturates as well;
-//! - quantized operands of different scales are compared as what they stand for, whether or not one broadcasts;
-//! - a bias of 64 bits may hold more than 32;
+//! - powers computed with logarithms do not support negative bases; powers with a constant exponent are often separate
+//!   products;
+//! - integers wrap around, also on hardware that saturates;
+//! - quantized operands of different scales are compared by their real values, with and without broadcasting;
+//! - a 64-bit bias may need more than 32 bits;
 //! - sines need a range reduction;
-//! - a vector beside a square, or a kernel as wide as it has channels, can be laid along the wrong dimension without any
-//!   shape being wrong;
-//! - a few random numbers tell nothing, thousands do.
+//! - a vector next to a square matrix, or a kernel with equal width and number of channels, can be applied along the
+//!   wrong dimension without a shape error;
+//! - errors in the distribution of random numbers show only in thousands of them.
 
 use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use delegraph_core::ops::conv_2d::Conv2DParams;
@@ -39,7 +40,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     chance(&mut push);
 }
 
-/// Negative bases and zeros, where the result is a finite number: with exponents of the same shape, and with constant ones.
+/// Negative bases and zeros with finite results: with exponents of the same shape, and with constant ones.
 fn powers(push: &mut impl FnMut(Case, &str)) {
     let bases = [-2.5f32, -2.0, -1.5, -1.0, -0.5, -0.25, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0];
     let exponents = [3.0f32, 2.0, -1.0, -3.0, 2.0, 3.0, 2.0, 0.5, 7.0, -1.5, 4.0, 0.0];
@@ -52,7 +53,7 @@ fn powers(push: &mut impl FnMut(Case, &str)) {
         push(Case::new(Op::POW, Params::None, inputs), &format!("to_{exponent}"));
     }
     for exponent in [-1.0f32, -2.0, -3.0] {
-        // Zero has no such powers.
+        // Zero has no negative powers.
         let inputs = [given(&[3, 2], &bases[..6]), known(&[], &[exponent])];
         push(Case::new(Op::POW, Params::None, inputs), &format!("to_{exponent}"));
     }
@@ -66,7 +67,7 @@ fn powers(push: &mut impl FnMut(Case, &str)) {
     }
 }
 
-/// Integers that leave their type come back at its other end.
+/// Integers that overflow their type wrap around.
 fn around(push: &mut impl FnMut(Case, &str)) {
     for ty in [Int32, Int64] {
         for op in [Op::ADD, Op::SUB, Op::MUL] {
@@ -81,12 +82,12 @@ fn around(push: &mut impl FnMut(Case, &str)) {
     }
     let ends = || x(Int32, &[4, 7]).mixed(ENDS);
     push(Case::new(Op::SQUARED_DIFFERENCE, Params::None, [ends(), ends()]), "around");
-    push(Case::new(Op::SUM, ReducerParams { keep_dims: false }, [ends(), list(&[1])]), "around");
-    let params = CumsumParams { exclusive: false, reverse: false };
+    push(Case::new(Op::SUM, ReducerParams::default().keep_dims(false), [ends(), list(&[1])]), "around");
+    let params = CumsumParams::default().exclusive(false).reverse(false);
     push(Case::new(Op::CUMSUM, params, [ends(), list(&[1]).reshaped(&[])]), "around");
 }
 
-/// Bytes of two scales, compared: equal shapes, either operand the smaller one, either one constant.
+/// Comparisons of 8-bit operands with two scales: equal shapes, either operand smaller, either operand constant.
 fn rescaled(push: &mut impl FnMut(Case, &str)) {
     let ops = [Op::EQUAL, Op::NOT_EQUAL, Op::LESS, Op::LESS_EQUAL, Op::GREATER, Op::GREATER_EQUAL];
     let shapes: [(&[usize], &[usize]); 4] =
@@ -103,7 +104,7 @@ fn rescaled(push: &mut impl FnMut(Case, &str)) {
     }
 }
 
-/// Biases beside data of 16 bits, which need more than 32.
+/// Biases of 16-bit data that need more than 32 bits.
 fn wide_bias(push: &mut impl FnMut(Case, &str)) {
     let bias = [5_000_000_000i64, -7_000_000_000, 2_147_483_648, -2_147_483_649, 3_000_000];
     let data = |shape: &[usize]| x(Int16, shape).range(-3000.0, 3000.0).q(1e-4, 0);
@@ -116,26 +117,25 @@ fn wide_bias(push: &mut impl FnMut(Case, &str)) {
 }
 
 fn conv(padding: Padding) -> Params {
-    let params = Conv2DParams {
-        padding,
-        stride_w: 1,
-        stride_h: 1,
-        fused_activation_function: Activation::None,
-        dilation_w_factor: 1,
-        dilation_h_factor: 1,
-        quantized_bias_type: Float32,
-    };
+    let params = Conv2DParams::default()
+        .padding(padding)
+        .stride_w(1)
+        .stride_h(1)
+        .fused_activation_function(Activation::None)
+        .dilation_w_factor(1)
+        .dilation_h_factor(1)
+        .quantized_bias_type(Float32);
     params.into()
 }
 
-/// Many turns from zero, but no further than shaders are still precise.
+/// Angles far from zero, within the range in which shaders are precise.
 fn far(push: &mut impl FnMut(Case, &str)) {
     for op in [Op::SIN, Op::COS] {
         push(Case::new(op, Params::None, [x(Float32, &[7, 29]).range(-110.0, 110.0)]), "far");
     }
 }
 
-/// Where sizes are equal, only the rule says which dimension is meant.
+/// Equal sizes: only the op's rule determines the dimension.
 fn squares(push: &mut impl FnMut(Case, &str)) {
     let square = || x(Float32, &[5, 5]);
     for shape in [&[5][..], &[5, 1], &[1, 5]] {
@@ -149,7 +149,7 @@ fn squares(push: &mut impl FnMut(Case, &str)) {
         let to = list(&[5, 5]);
         push(Case::new(Op::BROADCAST_TO, Params::None, [x(Float32, shape), to]), &name);
     }
-    // The older op's vector chooses rows.
+    // The vector of the older op selects rows.
     let inputs = [x(Bool, &[5]), square(), square()];
     push(Case::new(Op::SELECT, Params::None, inputs).outputs_of(Float32).of(Float32), "square");
     let cube = || x(Float32, &[2, 3, 3, 3]);
@@ -161,20 +161,20 @@ fn squares(push: &mut impl FnMut(Case, &str)) {
     push(Case::new(Op::PRELU, Params::None, [cube(), x(Float32, &[3, 1, 1]).constant()]), "cube_rows");
     push(Case::new(Op::PRELU, Params::None, [cube(), x(Float32, &[1, 1, 3]).constant()]), "cube_channels");
     for axis in [0, 1] {
-        let params = ReducerParams { keep_dims: false };
+        let params = ReducerParams::default().keep_dims(false);
         push(Case::new(Op::SUM, params.clone(), [square(), list(&[axis])]), &format!("square_{axis}"));
         push(Case::new(Op::REDUCE_MAX, params, [square(), list(&[axis])]), &format!("square_{axis}"));
-        let params = CumsumParams { exclusive: false, reverse: false };
+        let params = CumsumParams::default().exclusive(false).reverse(false);
         let inputs = [square(), list(&[axis]).reshaped(&[])];
         push(Case::new(Op::CUMSUM, params, inputs), &format!("square_{axis}"));
     }
-    push(Case::new(Op::SOFTMAX, SoftmaxParams { beta: 1.0 }, [square()]), "square");
+    push(Case::new(Op::SOFTMAX, SoftmaxParams::default().beta(1.0), [square()]), "square");
     push(Case::new(Op::TRANSPOSE, Params::None, [square(), list(&[1, 0])]), "square");
     push(Case::new(Op::TRANSPOSE, Params::None, [cube(), list(&[0, 3, 1, 2])]), "cube");
     let inputs = [square(), square().constant(), x(Float32, &[5]).constant()];
     push(Case::new(Op::FULLY_CONNECTED, FullyConnectedParams::default(), inputs), "square");
     for (adj_x, adj_y) in [(false, false), (true, false), (false, true), (true, true)] {
-        let params = BatchMatMulParams { adj_x, adj_y, asymmetric_quantize_inputs: false };
+        let params = BatchMatMulParams::default().adj_x(adj_x).adj_y(adj_y).asymmetric_quantize_inputs(false);
         let name = format!("square_{}{}", u8::from(adj_x), u8::from(adj_y));
         push(Case::new(Op::BATCH_MATMUL, params, [square(), square()]), &name);
     }
@@ -185,17 +185,17 @@ fn squares(push: &mut impl FnMut(Case, &str)) {
     }
 }
 
-/// Enough random numbers that another mean, deviation or distribution shows.
+/// Enough random numbers to detect a wrong mean, deviation or distribution.
 fn chance(push: &mut impl FnMut(Case, &str)) {
     for (seed, seed2) in [(1, 2), (31, 0)] {
         for op in [Op::RANDOM_STANDARD_NORMAL, Op::RANDOM_UNIFORM] {
-            let case = Case::new(op, RandomParams { seed, seed2 }, [list(&[120, 200])]);
+            let case = Case::new(op, RandomParams::default().seed(seed).seed2(seed2), [list(&[120, 200])]);
             push(case.outputs([Output::of(Float32)]).of(Float32), "many");
         }
         for ty in [Int32, Int64] {
             let logits = x(Float32, &[1, 7]).range(-1.0, 1.0);
             let inputs = [logits, list(&[24_000]).reshaped(&[])];
-            let case = Case::new(Op::MULTINOMIAL, RandomParams { seed, seed2 }, inputs);
+            let case = Case::new(Op::MULTINOMIAL, RandomParams::default().seed(seed).seed2(seed2), inputs);
             push(case.outputs([Output::of(ty)]), &format!("to_{}_many", ty.name().to_lowercase()));
         }
     }

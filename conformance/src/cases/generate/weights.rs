@@ -1,4 +1,4 @@
-//! Operands of ops with weights: the types that they come in, and scales that use the range of each.
+//! Operands of ops with weights: their types, and scales that use the range of each type.
 
 use super::super::operand::growing;
 use super::super::prelude::*;
@@ -10,22 +10,22 @@ pub(super) enum Mode {
     Float,
     /// The weights are fed.
     Fed,
-    /// Weights of 16 bits behind DEQUANTIZE.
+    /// 16-bit weights behind DEQUANTIZE.
     Half,
     UInt8,
-    /// Int8 with one scale for the weights.
+    /// INT8 with one scale for the weights.
     Int8,
-    /// Int8 with a scale per channel.
+    /// INT8 with a scale per channel.
     Channels,
-    /// Weights of four bits.
+    /// 4-bit weights.
     Int4,
-    /// Data of 16 bits and a bias of 64.
+    /// 16-bit data and a 64-bit bias.
     Wide,
-    /// The same with a scale per channel.
+    /// 16-bit data and a 64-bit bias, with a scale per channel.
     WideChannels,
-    /// Data of 16 bits and a bias of 32.
+    /// 16-bit data and a 32-bit bias.
     WideNarrowBias,
-    /// Float data, weights of 8 bits.
+    /// Float data and 8-bit weights.
     Hybrid,
     HybridChannels,
 }
@@ -108,7 +108,7 @@ impl Mode {
         }
     }
 
-    /// The option that names the bias's type.
+    /// Returns the option that names the bias's type.
     pub(super) fn declared_bias(self) -> TensorType {
         if self == Mode::WideNarrowBias { Int32 } else { Float32 }
     }
@@ -133,7 +133,7 @@ impl Mode {
 pub(super) struct Weighted {
     pub(super) input: Operand,
     pub(super) weights: Operand,
-    /// What a product of two steps is worth, in the middle of the channels.
+    /// The scale of a product for a typical channel.
     pub(super) unit: f32,
     mode: Mode,
     scales: Vec<f32>,
@@ -151,7 +151,7 @@ impl Weighted {
         let own = if data == Int16 { draw.real(0.0001, 0.001) } else { draw.real(0.005, 0.09) };
         let scale = draw.real(0.003, 0.03) * 74.0 / spread(ty);
         let count = if mode.per_channel() { filter[dimension] } else { 1 };
-        // Scales of channels are up to four times as great as others.
+        // Scales of channels differ by a factor of up to four.
         let mut scales = growing(scale, count.min(13));
         scales = scales.into_iter().cycle().take(count).collect();
         let input = match mode.is_integer() {
@@ -162,7 +162,7 @@ impl Weighted {
             Mode::Fed => x(ty, filter),
             Mode::Float | Mode::Half => x(ty, filter).constant(),
             Mode::UInt8 => x(ty, filter).constant().q(scale, draw.zero(ty).clamp(60, 200)),
-            // The lowest value of symmetric weights is not used.
+            // Symmetric weights do not use the lowest value.
             Mode::Int8 | Mode::Wide | Mode::Hybrid => {
                 x(ty, filter).constant().range(-127.0, 127.0).q(scale, 0)
             }
@@ -176,7 +176,7 @@ impl Weighted {
         Weighted { input, weights, unit, mode, scales }
     }
 
-    /// A bias that matters beside sums of this deviation.
+    /// Creates a bias of significant size relative to sums of this deviation.
     pub(super) fn bias(&self, count: usize, deviation: f32) -> Operand {
         let ty = self.mode.bias();
         let bias = x(ty, &[count]).constant();

@@ -1,6 +1,6 @@
-//! `index.html`: one page that needs nothing else, for who decides and for who repairs.
+//! `index.html`: one self-contained page, for summaries and for debugging.
 //!
-//! All that comes from files (names, messages, params) passes through [`escape`].
+//! All text from files (names, messages, params) passes through [`escape`].
 
 use std::fmt::Write;
 
@@ -8,19 +8,20 @@ use self::pages::Pages;
 use super::{Report, escape};
 use crate::engine::Outcome;
 
+mod case;
 mod failures;
 mod pages;
 mod plot;
 mod tables;
 
-/// What a page has to be small enough to be opened with: more failures than this are in `results.json` only.
+/// Maximum number of failures on a page, to keep it small. Others are in `results.json` only.
 pub(super) const SHOWN: usize = 400;
 
 pub(crate) use pages::{FOLDER, MARK, pages};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Hides the rows of the matrix whose op does not contain what is typed. The page is whole without it.
+/// Hides rows of the matrix whose op does not contain the typed text. The page is complete without the script.
 const SCRIPT: &str = "\
 const find = document.getElementById('find');
 if (find) { find.hidden = false; find.addEventListener('input', () => {
@@ -32,7 +33,7 @@ const open = () => { const at = document.getElementById(decodeURIComponent(locat
   if (at && at.tagName === 'DETAILS') at.open = true; };
 addEventListener('hashchange', open); open();";
 
-/// The page.
+/// Returns the page.
 pub fn html(report: &Report) -> String {
     let title = format!("Conformance of {}", report.delegate);
     let mut page = top(&title);
@@ -48,7 +49,7 @@ pub fn html(report: &Report) -> String {
     page
 }
 
-/// What every page begins with, up to where its contents begin.
+/// Returns the beginning of every page, up to its contents.
 fn top(title: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
@@ -79,7 +80,7 @@ fn head(page: &mut String, report: &Report, title: &str) {
     let (class, word) = match (report.is_fine(), failures, report.problems.len()) {
         (true, ..) if report.known > 0 => ("", "Everything is as expected.".to_owned()),
         (true, ..) => ("", "Everything that is supported is right.".to_owned()),
-        (_, 0, _) => (" bad", "Not everything is as the expectations say.".to_owned()),
+        (_, 0, _) => (" bad", "Results differ from the expectations.".to_owned()),
         (_, 1, _) => (" bad", "One case fails.".to_owned()),
         (_, n, _) => (" bad", format!("{n} cases fail.")),
     };
@@ -119,7 +120,7 @@ fn tiles(page: &mut String, report: &Report) {
     page.push_str("</div>\n");
 }
 
-/// The outcomes as a bar, and the way to the parts of the page.
+/// Writes the outcomes as a bar, with links to the parts of the page.
 fn stack(page: &mut String, report: &Report) {
     let colour = |outcome: Outcome| match outcome {
         Outcome::Pass => "var(--good)",

@@ -1,4 +1,4 @@
-//! Small pictures, as SVG in the page.
+//! Small SVG pictures in the page.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::engine::{BINS, ErrorStats};
 const BAR: usize = 17;
 const HEIGHT: usize = 52;
 
-/// How many elements are off by how much. Heights are logarithmic: one wrong element of a million is to be seen.
+/// Returns a histogram of the differences. Heights are logarithmic, so that one wrong element of a million is visible.
 pub(super) fn histogram(errors: &ErrorStats) -> String {
     let (width, bottom) = (BINS * BAR + 4, HEIGHT + 4);
     let most = errors.histogram.iter().copied().max().unwrap_or(0).max(1) as f64;
@@ -53,7 +53,7 @@ pub(super) fn histogram(errors: &ErrorStats) -> String {
     svg
 }
 
-/// What a bin holds; in short, only now and then.
+/// Returns the label of a bin; the short form labels some bins only.
 fn label(bin: usize, whole: bool) -> String {
     match bin {
         0 if whole => "equal".into(),
@@ -67,7 +67,7 @@ fn label(bin: usize, whole: bool) -> String {
     }
 }
 
-/// A bar for a ratio, on a logarithmic scale from a hundredth to a hundred times.
+/// Returns a bar for a ratio, on a logarithmic scale from a hundredth to a hundred times.
 pub(super) fn ratio(ratio: f64) -> String {
     let (width, middle) = (120.0, 60.0);
     let at = (middle + ratio.log10().clamp(-2.0, 2.0) * 28.0).clamp(2.0, width - 2.0);

@@ -1,4 +1,4 @@
-//! The tables: ops against types, the largest differences, times, reasons.
+//! The tables: ops by types, the largest differences, times, reasons.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use super::plot;
 use crate::engine::{CaseResult, Outcome};
 use crate::report::{Matrix, Report, escape};
 
-/// Ops with their versions against types, coloured by result.
+/// Writes ops with their versions by types, coloured by result.
 pub(super) fn matrix(page: &mut String, report: &Report, pages: &Pages<'_>) {
     let failures = pages.first();
     let matrix = Matrix::of(report);
@@ -65,7 +65,7 @@ pub(super) fn matrix(page: &mut String, report: &Report, pages: &Pages<'_>) {
             }
             let title = escape(&title);
             let _ = match failures.get(&(op.as_str(), *version, ty.as_str())) {
-                // Leads to the first that fails, which leads to the next.
+                // Links to the first failure, which links to the next one.
                 Some(path) => write!(
                     page,
                     "<td><a class=\"{class}-cell\" title=\"{title}\" href=\"{path}\">{mark} {text}</a></td>"
@@ -83,7 +83,7 @@ pub(super) fn matrix(page: &mut String, report: &Report, pages: &Pages<'_>) {
     page.push_str("</tbody>\n</table>\n</div>\n</section>\n");
 }
 
-/// The cases whose outputs are furthest off, right or wrong.
+/// Writes the cases with the largest differences, passed or failed.
 pub(super) fn worst(page: &mut String, report: &Report) {
     let mut cases: Vec<_> = report.results.iter().filter_map(|r| Some((r, r.errors.as_ref()?))).collect();
     if cases.is_empty() {
@@ -92,7 +92,7 @@ pub(super) fn worst(page: &mut String, report: &Report) {
     cases.sort_by(|(_, a), (_, b)| {
         b.severity().partial_cmp(&a.severity()).unwrap_or(std::cmp::Ordering::Equal)
     });
-    // One of each op: sixteen times the same tells nothing.
+    // One case per op, for variety.
     let mut seen = std::collections::BTreeSet::new();
     cases.retain(|(r, e)| e.off > 0 && seen.insert((r.op.clone(), r.ty.clone())));
     page.push_str("<section id=\"errors\">\n<h2>Largest differences</h2>\n");
@@ -128,27 +128,27 @@ pub(super) fn worst(page: &mut String, report: &Report) {
     page.push_str("</tbody>\n</table>\n</div>\n</section>\n");
 }
 
-/// A case's name, leading to it where it is on the page.
+/// Returns a case's name, with a link if the case is on the page.
 fn link(r: &CaseResult) -> String {
     let name = escape(&r.case);
     let shown = name.replace('/', "/<wbr>").replace('_', "_<wbr>");
     if r.outcome.is_fine() { shown } else { format!("<a href=\"#{name}\">{shown}</a>") }
 }
 
-/// How long what is tested takes, relative to the CPU kernels.
+/// Returns the time of the backend under test, relative to the CPU kernels.
 fn times_ratio(r: &CaseResult) -> Option<f64> {
     let (us, cpu) = (r.us?, r.cpu_us?);
     (us > 0.0 && cpu > 0.0).then(|| us / cpu)
 }
 
-/// The median of [`times_ratio`] over the cases that were claimed.
+/// Returns the median of [`times_ratio`] over the cases that were claimed.
 pub(super) fn median_ratio<'r>(results: impl Iterator<Item = &'r CaseResult>) -> Option<f64> {
     let mut ratios: Vec<f64> = results.filter_map(times_ratio).collect();
     ratios.sort_by(f64::total_cmp);
     ratios.get(ratios.len() / 2).copied()
 }
 
-/// Times per op against the CPU kernels.
+/// Writes the times per op, relative to the CPU kernels.
 pub(super) fn times(page: &mut String, report: &Report) {
     let mut ops: BTreeMap<&str, Vec<&CaseResult>> = BTreeMap::new();
     for result in report.results.iter().filter(|r| times_ratio(r).is_some()) {
@@ -194,7 +194,7 @@ pub(super) fn times(page: &mut String, report: &Report) {
     page.push_str("</tbody>\n</table>\n</div>\n</section>\n");
 }
 
-/// Why cases are not supported, most frequent first.
+/// Writes the reasons why cases are not supported, most frequent first.
 pub(super) fn reasons(page: &mut String, report: &Report) {
     let mut reasons: BTreeMap<(&str, String), (usize, &str)> = BTreeMap::new();
     for result in report.results.iter().filter(|r| r.outcome == Outcome::Unsupported) {
@@ -232,7 +232,7 @@ pub(super) fn reasons(page: &mut String, report: &Report) {
     page.push_str("</section>\n");
 }
 
-/// A reason without the place in the model: `node 0 ADD v1: UnsupportedType: input 0 has type INT64`.
+/// Returns a reason without its place in the model: `node 0 ADD v1: UnsupportedType: input 0 has type INT64`.
 fn reason(detail: &str) -> String {
     let line = detail.lines().next().unwrap_or_default();
     let rest = line.strip_prefix("node ").and_then(|rest| rest.split_once(": ")).map(|(_, rest)| rest);

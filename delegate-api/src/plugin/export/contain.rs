@@ -1,4 +1,4 @@
-//! No panic crosses: it becomes an error with its text.
+//! Converts panics to errors, so that none crosses the interface.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,21 +11,21 @@ use super::super::abi::*;
 use super::super::raw::{put_message, status_of};
 
 thread_local! {
-    /// An exported function runs on this thread: a panic is reported by it, and prints nothing.
+    /// Whether an exported function runs on this thread. It reports panics, which then print nothing.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// Where the last panic was.
+    /// The source location of the last panic.
     static PLACE: Cell<String> = const { Cell::new(String::new()) };
 }
 
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
 
-/// Runs `f`; a panic becomes its text and place.
+/// Runs `f`, and converts a panic to its text and location.
 pub(super) fn contain<T>(f: impl FnOnce() -> T) -> Result<T, String> {
-    /// The hook that was there before; not in ours, so that nothing is on the heap when the library is unloaded.
+    /// The previous hook. It is not captured by ours, so that nothing is on the heap when the library is unloaded.
     static BEFORE: OnceLock<Hook> = OnceLock::new();
     static HOOK: Once = Once::new();
-    // The hook of this library's own copy of the standard library. Panics of the plugin's other threads go on to
-    // whatever hook was there.
+    // Installed in this library's own copy of the standard library. Panics of other threads of the plugin are passed to
+    // the previous hook.
     HOOK.call_once(|| {
         let _ = BEFORE.set(std::panic::take_hook());
         std::panic::set_hook(Box::new(|info| {
@@ -41,7 +41,7 @@ pub(super) fn contain<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     INSIDE.set(outer);
     result.map_err(|panic| {
         let text = text_of(&*panic);
-        // What was thrown may panic again when it is dropped.
+        // The payload of a panic may panic again when it is dropped.
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
             std::mem::forget(again);
         }
@@ -49,7 +49,7 @@ pub(super) fn contain<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// The name of the source file without its folders, which are of no use to anybody else, and the line.
+/// Returns the file name of the source, without folders of the build machine, and the line.
 fn place(location: &std::panic::Location<'_>) -> String {
     let file = location.file().rsplit(['/', '\\']).next().unwrap_or_default();
     format!(" ({file}:{})", location.line())
@@ -60,19 +60,19 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".into())
 }
 
-/// Runs `f`; where nobody can be told of a panic, it is logged.
+/// Runs `f`. A panic is logged, because it cannot be reported to the caller.
 pub(super) fn contain_quietly(f: impl FnOnce()) {
     if let Err(panic) = contain(f) {
         log::error!("a plugin panicked: {panic}");
     }
 }
 
-/// Runs `f`; an error or a panic becomes a status and a message.
+/// Runs `f`, and converts an error or a panic to a status and a message.
 ///
 /// # Safety
-/// `error` is null or room for a message.
+/// `error` is null or valid for a message.
 pub(super) unsafe fn status(error: *mut DelegraphError, f: impl FnOnce() -> Result<()>) -> i32 {
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match contain(f) {
             Ok(Ok(())) => DELEGRAPH_OK,
@@ -83,17 +83,17 @@ pub(super) unsafe fn status(error: *mut DelegraphError, f: impl FnOnce() -> Resu
 }
 
 /// # Safety
-/// As for [`status`].
+/// As [`status`].
 pub(super) unsafe fn report(slot: *mut DelegraphError, error: &Error) -> i32 {
     let (status, text) = status_of(error);
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     unsafe { failed(slot, status, &text) }
 }
 
 /// # Safety
-/// As for [`status`].
+/// As [`status`].
 pub(super) unsafe fn failed(slot: *mut DelegraphError, status: i32, text: &str) -> i32 {
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     unsafe { put_message(slot, text) };
     status
 }

@@ -1,4 +1,4 @@
-//! The graph, made again on the plugin's side from the model's bytes and what the application knows beyond them.
+//! The graph on the plugin's side, built from the model's bytes and the application's descriptions.
 
 use std::ffi::c_void;
 
@@ -14,18 +14,18 @@ use crate::{Callees, DelegateParams, GraphView, NodeState};
 pub(super) struct Graph {
     model: Model,
     index: usize,
-    /// By their number in the model; those of which nothing is known are not there.
+    /// The described subgraphs, by their number in the model.
     subgraphs: Vec<Option<Known>>,
 }
 
-/// What is known of a subgraph beyond what the model's file says.
+/// The state of a subgraph that the model's file does not contain.
 struct Known {
     tensors: Vec<RuntimeTensor>,
     shape_known: Vec<bool>,
     states: Vec<NodeState>,
 }
 
-/// The application's bytes of a model, released when nobody has them any more.
+/// The application's bytes of a model, released when the last owner drops them.
 struct Borrowed {
     data: *const u8,
     len: usize,
@@ -33,14 +33,14 @@ struct Borrowed {
     release: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
-// SAFETY: the bytes never change, and the interface lets any thread release them.
+// SAFETY: the bytes never change, and the interface allows any thread to release them.
 unsafe impl Send for Borrowed {}
 // SAFETY: as above.
 unsafe impl Sync for Borrowed {}
 
 impl AsRef<[u8]> for Borrowed {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the application says that there are so many bytes until they are released.
+        // SAFETY: the application guarantees this number of bytes until they are released.
         unsafe { slice(self.data, self.len) }.unwrap_or_default()
     }
 }
@@ -48,7 +48,7 @@ impl AsRef<[u8]> for Borrowed {
 impl Drop for Borrowed {
     fn drop(&mut self) {
         if let Some(release) = self.release {
-            // SAFETY: once, with the owner that came with it.
+            // SAFETY: called once, with the owner that the application passed with the bytes.
             unsafe { release(self.owner) };
         }
     }
@@ -59,14 +59,14 @@ impl Graph {
         let described = host.graph(context)?;
         let DelegraphModel { data, len, owner, release, .. } = host.model(context)?;
         let bytes = ModelBytes::new(Borrowed { data, len, owner, release });
-        // SAFETY: the application says that there is so much text.
+        // SAFETY: the application guarantees the length of the text.
         let path = unsafe { super::super::raw::text_of(described.model_path) };
         let model =
             if path.is_empty() { Model::from_bytes(bytes) } else { Model::from_bytes_named(bytes, path) }?;
         let index = described.subgraph;
         let context_of = |i: usize| if i == index { Some(context) } else { host.callee(context, i) };
         let read = |(i, graph)| context_of(i).map(|context| Known::read(host, context, graph)).transpose();
-        let subgraphs = model.subgraphs.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
+        let subgraphs = model.subgraphs().iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
         if !matches!(subgraphs.get(index), Some(Some(_))) {
             return Err(other_reading());
         }
@@ -74,7 +74,7 @@ impl Graph {
     }
 
     pub(super) fn view(&self) -> GraphView<'_> {
-        // `read` made sure that it is there.
+        // `read` checks that the subgraph is described.
         let nothing = || GraphView::new(&self.model, self.index, &[], &[], &[]);
         self.callee(self.index).unwrap_or_else(nothing)
     }
@@ -95,25 +95,25 @@ fn other_reading() -> Error {
 impl Known {
     fn read(host: &Host, context: DelegraphContext, graph: &Subgraph) -> Result<Self> {
         let described = host.graph(context)?;
-        if (graph.nodes.len(), graph.tensors.len()) != (described.nodes, described.tensors) {
+        if (graph.nodes().len(), graph.tensors().len()) != (described.nodes, described.tensors) {
             return Err(other_reading());
         }
-        let mut tensors = Vec::with_capacity(graph.tensors.len());
-        let mut shape_known = Vec::with_capacity(graph.tensors.len());
-        for (i, tensor) in graph.tensors.iter().enumerate() {
+        let mut tensors = Vec::with_capacity(graph.tensors().len());
+        let mut shape_known = Vec::with_capacity(graph.tensors().len());
+        for (i, tensor) in graph.tensors().iter().enumerate() {
             let described = host.tensor(context, i)?;
             let mut tensor = RuntimeTensor::new(tensor);
-            // SAFETY: the application says that there are so many dimensions.
+            // SAFETY: the application guarantees the number of dimensions.
             tensor.shape = Shape::from(unsafe { slice(described.dims, described.rank) }.unwrap_or_default());
             if described.flags & DELEGRAPH_TENSOR_CONSTANT != 0 {
                 let data = described.data.cast::<u8>().cast_mut();
-                // SAFETY: the application says that there are so many bytes until `end_prepare`, when this graph goes.
+                // SAFETY: the application guarantees this number of bytes until `end_prepare`, which drops this graph.
                 unsafe { tensor.set_data(Placement::Constant, data, described.data_len) };
             }
             tensors.push(tensor);
             shape_known.push(described.flags & DELEGRAPH_TENSOR_SHAPE_KNOWN != 0);
         }
-        let states = (0..graph.nodes.len()).map(|i| host.node_flags(context, i).map(state));
+        let states = (0..graph.nodes().len()).map(|i| host.node_flags(context, i).map(state));
         Ok(Known { tensors, shape_known, states: states.collect::<Result<_>>()? })
     }
 }
@@ -129,9 +129,9 @@ fn state(flags: u32) -> NodeState {
 }
 
 impl GraphView<'_> {
-    /// A partition of this graph.
+    /// Returns a partition of this graph.
     pub(super) fn params_of(&self, partition: &DelegraphPartition) -> Result<DelegateParams> {
-        // SAFETY: the application says that there are so many numbers.
+        // SAFETY: the application guarantees the number of elements.
         let (nodes, inputs, outputs) = unsafe {
             (
                 slice(partition.nodes, partition.node_count).unwrap_or_default(),
@@ -139,7 +139,7 @@ impl GraphView<'_> {
                 slice(partition.outputs, partition.output_count).unwrap_or_default(),
             )
         };
-        let (node_count, tensor_count) = (self.subgraph().nodes.len(), self.tensor_count());
+        let (node_count, tensor_count) = (self.subgraph().nodes().len(), self.tensor_count());
         if nodes.iter().any(|&i| i >= node_count) || inputs.iter().chain(outputs).any(|&i| i >= tensor_count)
         {
             return Err(Error::State("a partition of another graph".into()));

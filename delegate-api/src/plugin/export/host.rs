@@ -1,4 +1,4 @@
-//! The application, as a plugin in Rust sees it.
+//! The application's functions, wrapped for plugins in Rust.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
@@ -9,6 +9,9 @@ use super::super::abi::*;
 use super::super::raw::{read, text};
 use crate::Rejection;
 
+/// The application's function that allocates persistent memory.
+pub(super) type Persistent = unsafe extern "C" fn(DelegraphContext, usize) -> i64;
+
 macro_rules! functions {
     ($($name:ident: fn($($arg:ident: $ty:ty),*) -> $result:ty;)+) => {
         /// The functions of the application that plugins in Rust use.
@@ -18,12 +21,12 @@ macro_rules! functions {
         }
 
         impl Host {
-            /// The functions at `host`.
+            /// Wraps the functions at `host`.
             ///
             /// # Safety
             /// `host` is null or a table with its size.
             pub(super) unsafe fn new(host: *const DelegraphHost) -> Result<Self> {
-                // SAFETY: this function's condition.
+                // SAFETY: guaranteed by the caller.
                 let table = unsafe { read(host) }.ok_or_else(|| Error::State("there is no application".into()))?;
                 $(let $name = table.$name.ok_or_else(|| Error::Unsupported(format!(
                     "the application is too old for this plugin: it has no function `{}`; update it, or build the \
@@ -57,7 +60,7 @@ functions! {
     ) -> i32;
 }
 
-/// The application says what was wrong itself: the call is on record there.
+/// Converts a status to a result. The application has recorded the call and its error.
 fn check(status: i32, what: &str) -> Result<()> {
     if status == DELEGRAPH_OK {
         return Ok(());
@@ -65,7 +68,7 @@ fn check(status: i32, what: &str) -> Result<()> {
     Err(Error::State(format!("the application refuses `{what}`, status {status}")))
 }
 
-/// Node flags and a tensor, as the application describes them.
+/// Descriptions of the graph by the application.
 impl Host {
     pub(super) fn graph(&self, context: DelegraphContext) -> Result<DelegraphGraph> {
         let none = DelegraphText { data: std::ptr::null(), len: 0 };
@@ -96,7 +99,7 @@ impl Host {
         Ok(out)
     }
 
-    /// The context of a subgraph that nodes call, where something is known of it.
+    /// Returns the context of a subgraph that nodes call, if the application describes it.
     pub(super) fn callee(&self, context: DelegraphContext, subgraph: usize) -> Option<DelegraphContext> {
         // SAFETY: a function of the application.
         Some(unsafe { (self.callee)(context, subgraph) }).filter(|&callee| callee != 0)
@@ -114,7 +117,7 @@ impl Host {
 
     pub(super) fn node_flags(&self, context: DelegraphContext, node: usize) -> Result<u32> {
         let mut out = std::mem::MaybeUninit::<DelegraphNode>::zeroed();
-        // SAFETY: all-zero is a valid struct; it gets its size before the application sees it.
+        // SAFETY: all-zero is a valid struct; its size is set before it is passed to the application.
         let out = unsafe { out.assume_init_mut() };
         out.size = size_of::<DelegraphNode>();
         // SAFETY: a function of the application, with a struct of the size that it names.
@@ -124,7 +127,7 @@ impl Host {
 
     pub(super) fn tensor(&self, context: DelegraphContext, tensor: usize) -> Result<DelegraphTensor> {
         let mut out = std::mem::MaybeUninit::<DelegraphTensor>::zeroed();
-        // SAFETY: all-zero is a valid struct; it gets its size before the application sees it.
+        // SAFETY: all-zero is a valid struct; its size is set before it is passed to the application.
         let out = unsafe { out.assume_init_mut() };
         out.size = size_of::<DelegraphTensor>();
         // SAFETY: a function of the application, with a struct of the size that it names.
@@ -145,7 +148,15 @@ impl Host {
             Rejection::VersionTooHigh { version, max, .. } => {
                 (DELEGRAPH_REJECT_VERSION, "", i64::from(*version), i64::from(*max))
             }
-            Rejection::UnsupportedOp { .. } => (DELEGRAPH_REJECT_OP, "", 0, 0),
+            Rejection::CompositeVersionTooHigh { version, max, .. } => {
+                (DELEGRAPH_REJECT_VERSION, "", i64::from(*version), i64::from(*max))
+            }
+            Rejection::UnderstatedVersion { needed, max, .. } => {
+                (DELEGRAPH_REJECT_VERSION, "", i64::from(*needed), i64::from(*max))
+            }
+            Rejection::UnsupportedOp { .. } | Rejection::UnsupportedComposite { .. } => {
+                (DELEGRAPH_REJECT_OP, "", 0, 0)
+            }
             Rejection::UnsupportedType { operand, ty } => {
                 (DELEGRAPH_REJECT_TYPE, operand.as_str(), *ty as i64, 0)
             }
@@ -184,7 +195,7 @@ impl Host {
         &self,
         context: DelegraphContext,
         bytes: usize,
-        function: super::kernel::Persistent,
+        function: Persistent,
     ) -> Result<()> {
         // SAFETY: a function of the application.
         let number = unsafe { function(context, bytes) };
@@ -220,7 +231,7 @@ impl Host {
         let status = unsafe { (self.resize_output)(context, output, dims.as_ptr(), rank, len, out) };
         check(status, "resize_output")?;
         if !bytes.is_empty() {
-            // SAFETY: the application gave memory for as many bytes, which is nobody else's.
+            // SAFETY: the application allocated this number of bytes for this output alone.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.cast::<u8>(), len) };
         }
         Ok(())
@@ -237,7 +248,7 @@ impl Host {
         unsafe { (self.parallel)(context, tasks, Some(task), user) == DELEGRAPH_OK }
     }
 
-    /// Sends this library's log messages to the application, unless the plugin's author took them already.
+    /// Redirects this library's log messages to the application, unless the plugin has set a logger.
     pub(super) fn take_log(&self) {
         static LOG: OnceLock<Host> = OnceLock::new();
         struct Log;

@@ -1,7 +1,8 @@
-//! A delegate's kernel, behind the functions of the table.
+//! A delegate's kernel, wrapped for the functions of the table.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use delegraph_core::kernel::{Host as KernelHost, Parallel, Placement, Resources, RuntimeTensor};
 use delegraph_core::{
@@ -11,17 +12,14 @@ use delegraph_core::{
 use super::super::abi::*;
 use super::super::raw::{read, slice};
 use super::contain::contain;
-use super::host::Host;
+use super::host::{Host, Persistent};
 use crate::DelegateKernel;
 
-/// The application's function that gives persistent memory.
-pub(super) type Persistent = unsafe extern "C" fn(DelegraphContext, usize) -> i64;
-
-/// A kernel, as the other side holds it, with tensors of its own that stand for the application's during a call.
+/// A kernel with its own tensors, which represent the application's tensors during a call.
 pub(super) struct ExportedKernel<K: Kernel + ?Sized> {
     kernel: Box<K>,
     host: Host,
-    /// Of a custom op.
+    /// The params of a custom op.
     params: Params,
     version: u32,
     persistent: Option<Persistent>,
@@ -35,7 +33,7 @@ pub(super) struct ExportedKernel<K: Kernel + ?Sized> {
 }
 
 impl<K: Kernel + ?Sized> ExportedKernel<K> {
-    /// A kernel with these operands: as many inputs as `left_out` has entries, then outputs.
+    /// Creates a kernel with these operands: one input per entry of `left_out`, then outputs.
     pub(super) fn new(kernel: Box<K>, host: Host, tensors: Vec<RuntimeTensor>, left_out: &[bool]) -> Self {
         let input = |(i, left_out): (usize, &bool)| (!left_out).then_some(TensorId(i));
         ExportedKernel {
@@ -53,27 +51,27 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
         }
     }
 
-    /// The kernel of a custom op of this version.
+    /// Sets the version of a custom op, and the function for persistent memory.
     pub(super) fn of_op(mut self, version: u32, persistent: Option<Persistent>) -> Self {
         (self.params, self.version, self.persistent) = (Params::Custom, version, persistent);
         self
     }
 
-    /// Whether tensor `i` of a call stands for an input that the node leaves out.
+    /// Returns whether tensor `i` of a call represents an omitted input.
     fn is_left_out(&self, i: usize) -> bool {
         self.inputs.get(i).is_some_and(Option::is_none)
     }
 
     /// # Safety
-    /// `call` is as the interface says.
+    /// `call` follows the interface.
     pub(super) unsafe fn prepare(
         &mut self,
         context: DelegraphContext,
         call: *const DelegraphKernelCall,
     ) -> Result<()> {
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let call = unsafe { self.take_shapes(call) }?;
-        // In the middle of an invocation the inputs are there already.
+        // During an invocation, the inputs are already computed.
         let mut known = call.input_count > 0;
         for i in 0..self.tensors.len() {
             if self.is_left_out(i) {
@@ -81,10 +79,10 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
             }
             let tensor = &mut self.tensors[i];
             tensor.clear_data();
-            // SAFETY: this function's condition.
+            // SAFETY: guaranteed by the caller.
             let buffer = unsafe { buffer(&call, i) }?;
             if buffer.flags & DELEGRAPH_TENSOR_VARIABLE != 0 {
-                // SAFETY: no bytes at all are valid for reads and writes.
+                // SAFETY: a range of zero bytes is valid for reads and writes.
                 unsafe { tensor.set_data(Placement::Variable, std::ptr::null_mut(), 0) };
             } else if i < call.input_count && !buffer.data.is_null() {
                 let constant = buffer.flags & DELEGRAPH_TENSOR_CONSTANT != 0;
@@ -128,17 +126,17 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
     }
 
     /// # Safety
-    /// `call` is as the interface says.
+    /// `call` follows the interface.
     pub(super) unsafe fn invoke(
         &mut self,
         context: DelegraphContext,
         call: *const DelegraphKernelCall,
     ) -> Result<()> {
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let call = unsafe { self.take_shapes(call) }?;
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let result = unsafe { self.take_data(&call) }.and_then(|()| self.run(context, &call));
-        // The memory is the application's again.
+        // The memory belongs to the application again.
         self.tensors.iter_mut().for_each(RuntimeTensor::clear_data);
         self.temporaries.clear();
         result
@@ -152,8 +150,8 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
             failed: AtomicBool::new(false),
         };
         self.application.context = context;
-        // SAFETY: ids are below the number of tensors, no output is an input, and the application sees to it that their
-        // memory, and that of temporaries, is valid until it is called back, and does not overlap.
+        // SAFETY: ids are below the number of tensors, and no output is an input. The application guarantees that
+        // memory of tensors and temporaries is valid until the call returns, and does not overlap.
         let mut cx = unsafe {
             let (inputs, outputs) = (&self.inputs, &self.outputs);
             let tensors = &mut self.tensors;
@@ -174,9 +172,9 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
     }
 
     /// # Safety
-    /// `call` is as the interface says.
+    /// `call` follows the interface.
     unsafe fn take_shapes(&mut self, call: *const DelegraphKernelCall) -> Result<DelegraphKernelCall> {
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let call = unsafe { read(call) }.ok_or_else(|| Error::State("there is no call".into()))?;
         if (call.input_count, call.output_count) != (self.inputs.len(), self.outputs.len()) {
             return Err(Error::State(
@@ -188,9 +186,9 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
                 continue;
             }
             let tensor = &mut self.tensors[i];
-            // SAFETY: this function's condition.
+            // SAFETY: guaranteed by the caller.
             let buffer = unsafe { buffer(&call, i) }?;
-            // SAFETY: this function's condition.
+            // SAFETY: guaranteed by the caller.
             let dims = unsafe { slice(buffer.dims, buffer.rank) }.unwrap_or_default();
             if tensor.shape.dims() != dims {
                 tensor.shape = dims.into();
@@ -200,14 +198,14 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
     }
 
     /// # Safety
-    /// `call` is as the interface says, and was checked by `take_shapes`.
+    /// `call` follows the interface, and was checked by `take_shapes`.
     unsafe fn take_data(&mut self, call: &DelegraphKernelCall) -> Result<()> {
         for i in 0..self.tensors.len() {
             if self.is_left_out(i) {
                 continue;
             }
             let tensor = &mut self.tensors[i];
-            // SAFETY: this function's condition.
+            // SAFETY: guaranteed by the caller.
             let buffer = unsafe { buffer(call, i) }?;
             if i >= call.input_count && buffer.flags & DELEGRAPH_TENSOR_DYNAMIC != 0 {
                 tensor.allocate_bytes(Placement::Dynamic, 0)?;
@@ -222,11 +220,12 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
             }
             let variable = buffer.flags & DELEGRAPH_TENSOR_VARIABLE != 0;
             let placement = if variable { Placement::Variable } else { Placement::Arena };
-            // SAFETY: the application's memory, valid until it is called back; `invoke` clears the pointer before that.
+            // SAFETY: the application's memory is valid until the call returns; `invoke` clears the pointer before
+            // that.
             unsafe { tensor.set_data(placement, buffer.data.cast(), buffer.data_len) };
         }
         self.temporaries.clear();
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         for pointer in unsafe { slice(call.temporaries, call.temporary_count) }.unwrap_or_default() {
             // SAFETY: as above.
             let buffer =
@@ -240,18 +239,19 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
 impl ExportedKernel<dyn DelegateKernel> {
     pub(super) fn stats(&self) -> DelegraphStats {
         let stats = self.kernel.stats();
+        let ms = |time: Option<Duration>| time.map_or(-1.0, |time| time.as_secs_f64() * 1e3);
         DelegraphStats {
             size: size_of::<DelegraphStats>(),
             device_bytes: stats.device_bytes,
-            upload_ms: stats.upload_ms.unwrap_or(-1.0),
-            device_ms: stats.device_ms.unwrap_or(-1.0),
-            readback_ms: stats.readback_ms.unwrap_or(-1.0),
+            upload_ms: ms(stats.upload_time),
+            device_ms: ms(stats.device_time),
+            readback_ms: ms(stats.readback_time),
             dispatches: stats.dispatches,
         }
     }
 
     pub(super) fn node_times(&mut self) -> &[DelegraphNodeTime] {
-        let nanoseconds = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let times = self.kernel.node_times().iter();
         self.times.clear();
         self.times
@@ -260,17 +260,17 @@ impl ExportedKernel<dyn DelegateKernel> {
     }
 }
 
-/// Tensor `i` of a call: inputs, then outputs.
+/// Returns tensor `i` of a call: inputs, then outputs.
 ///
 /// # Safety
-/// `call` is as the interface says.
+/// `call` follows the interface.
 unsafe fn buffer(call: &DelegraphKernelCall, i: usize) -> Result<DelegraphBuffer> {
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     let (inputs, outputs) =
         unsafe { (slice(call.inputs, call.input_count), slice(call.outputs, call.output_count)) };
     let (inputs, outputs) = (inputs.unwrap_or_default(), outputs.unwrap_or_default());
     let pointer = inputs.iter().chain(outputs).nth(i);
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     pointer
         .and_then(|p| unsafe { read(*p) })
         .ok_or_else(|| Error::State(format!("tensor {i} of a call is missing")))
@@ -284,7 +284,9 @@ struct Threads {
     failed: AtomicBool,
 }
 
-impl Parallel for Threads {
+// SAFETY: the application's `parallel` calls `task` once per index and returns when all calls have ended, as the ABI
+// requires; `task` calls `f` with that index.
+unsafe impl Parallel for Threads {
     fn threads(&self) -> usize {
         self.threads
     }
@@ -295,7 +297,7 @@ impl Parallel for Threads {
             failed: &'w AtomicBool,
         }
         unsafe extern "C" fn task(user: *mut c_void, index: usize) {
-            // SAFETY: `user` is the work below, which outlives the call that it is given to.
+            // SAFETY: `user` points to the work below, which outlives the call that receives it.
             let work = unsafe { &*user.cast::<Work<'_>>() };
             if contain(|| (work.f)(index)).is_err() {
                 work.failed.store(true, Ordering::Relaxed);
@@ -313,8 +315,8 @@ impl Parallel for Threads {
     }
 }
 
-/// The application, as kernels see it. The interpreter's resource variables and subgraphs do not reach into plugins: nodes that
-/// have to do with variables are not given to them.
+/// The application's services for kernels. Resource variables and subgraphs of the interpreter are not available in
+/// plugins: nodes that use variables are not offered to them.
 struct Application {
     host: Host,
     context: DelegraphContext,

@@ -1,4 +1,4 @@
-//! The plugin's side, for authors in Rust: the functions of the table around any delegate. Used by
+//! The plugin's side, for authors in Rust: the table's functions for any delegate. Used by
 //! [`export_delegate!`](crate::export_delegate).
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -13,6 +13,7 @@ use super::{CreateError, OptionError, PluginOptions};
 use crate::{Capabilities, Claim, Delegate, DelegateContext, DelegateKernel, GraphView, Rejection};
 
 mod contain;
+pub mod fusions;
 mod graph;
 mod host;
 mod kernel;
@@ -36,7 +37,7 @@ pub type CreateFunction = unsafe extern "C" fn(
     *mut DelegraphError,
 ) -> i32;
 
-/// The table of a plugin whose `create` is this.
+/// Returns the table of a plugin whose `create` is this.
 pub const fn table(create: CreateFunction) -> DelegraphPlugin {
     DelegraphPlugin {
         abi_version: DELEGRAPH_ABI_VERSION,
@@ -57,15 +58,15 @@ pub const fn table(create: CreateFunction) -> DelegraphPlugin {
     }
 }
 
-/// A delegate, as the other side holds it.
+/// An exported delegate, to which the application holds a pointer.
 struct Exported {
     host: Host,
     name: CString,
     versions: Vec<DelegraphOpVersion>,
     capabilities: Capabilities,
-    /// What `versions` points to.
+    /// The names to which `versions` points.
     _custom_names: Vec<CString>,
-    /// Borrows `delegate`: goes before it, and while it is there nothing else touches that.
+    /// Borrows `delegate`, so it is dropped first, and nothing else accesses the delegate while it exists.
     session: Option<Session>,
     delegate: *mut dyn Delegate,
 }
@@ -73,21 +74,22 @@ struct Exported {
 impl Drop for Exported {
     fn drop(&mut self) {
         self.session = None;
-        // SAFETY: it came out of a box when it was made, and the session, which borrows it, is gone.
+        // SAFETY: the pointer was created by `Box::into_raw`, and the session that borrows the delegate is dropped.
         drop(unsafe { Box::from_raw(self.delegate) });
     }
 }
 
-/// From `prepare` to `end_prepare`.
+/// The state from `prepare` to `end_prepare`.
 struct Session {
-    /// Borrow `graph` and the delegate; go first.
+    /// Borrows `graph` and the delegate; dropped first.
     claims: ManuallyDrop<Vec<Claim<'static>>>,
     graph: *mut Graph,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: dropped once, here; then nothing borrows the graph, which came out of a box.
+        // SAFETY: dropped once, here. Nothing borrows the graph afterwards, whose pointer was created by
+        // `Box::into_raw`.
         unsafe {
             ManuallyDrop::drop(&mut self.claims);
             drop(Box::from_raw(self.graph));
@@ -97,15 +99,15 @@ impl Drop for Session {
 
 impl Session {
     fn view(&self) -> GraphView<'_> {
-        // SAFETY: the graph lives as long as the session, and nobody changes it.
+        // SAFETY: the graph lives as long as the session, and does not change.
         unsafe { &*self.graph }.view()
     }
 }
 
-/// The `create` of a table.
+/// Implements the `create` function of a table.
 ///
 /// # Safety
-/// The pointers are as the interface says.
+/// The pointers follow the interface.
 pub unsafe fn create<D: Delegate + 'static>(
     host: *const DelegraphHost,
     options: *const DelegraphOption,
@@ -115,26 +117,26 @@ pub unsafe fn create<D: Delegate + 'static>(
     make: impl FnOnce(&PluginOptions) -> Result<D, CreateError>,
 ) -> i32 {
     let made = contain(|| {
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let host = unsafe { Host::new(host) }.map_err(CreateError::Failed)?;
         host.take_log();
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let options = unsafe { read_options(options, option_count) }?;
         let made = make(&options)?;
         options.check_all_used()?;
         let exported = Exported::new(host, made).map_err(CreateError::Failed)?;
         if delegate.is_null() {
-            return Err(CreateError::Failed(Error::State("no room for the delegate".into())));
+            return Err(CreateError::Failed(Error::State("`delegate` is null".into())));
         }
-        // SAFETY: this function's condition; not null.
+        // SAFETY: not null; guaranteed by the caller.
         unsafe { delegate.write(Box::into_raw(Box::new(exported)).cast()) };
         Ok(())
     });
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match made {
             Ok(Ok(())) => DELEGRAPH_OK,
-            Ok(Err(CreateError::Option(e))) => failed(error, DELEGRAPH_BAD_OPTION, &e.0),
+            Ok(Err(CreateError::Option(e))) => failed(error, DELEGRAPH_BAD_OPTION, &e.to_string()),
             Ok(Err(CreateError::Failed(e))) => contain::report(error, &e),
             Err(panic) => failed(error, DELEGRAPH_PANICKED, &panic),
         }
@@ -142,17 +144,17 @@ pub unsafe fn create<D: Delegate + 'static>(
 }
 
 /// # Safety
-/// There are so many options.
+/// `options` is null or points to `count` options.
 unsafe fn read_options(options: *const DelegraphOption, count: usize) -> Result<PluginOptions, OptionError> {
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     let options = unsafe { slice(options, count) }.unwrap_or_default();
     let text = |text: *const c_char| {
         if text.is_null() {
             return Ok(String::new());
         }
-        // SAFETY: not null, and terminated by zero.
+        // SAFETY: not null, and zero-terminated.
         let text = unsafe { CStr::from_ptr(text) }.to_str();
-        text.map(str::to_owned).map_err(|e| OptionError(format!("an option is no UTF-8: {e}")))
+        text.map(str::to_owned).map_err(|e| OptionError::new(format!("an option is not UTF-8: {e}")))
     };
     let pairs = options.iter().map(|option| Ok((text(option.key)?, text(option.value)?)));
     PluginOptions::new(pairs.collect::<Result<Vec<_>, OptionError>>()?)
@@ -200,7 +202,7 @@ impl Exported {
         let mut session = Session { claims: ManuallyDrop::new(Vec::new()), graph };
         // SAFETY: the session frees the graph after everything that borrows it.
         let view: GraphView<'static> = unsafe { &*graph }.view();
-        // SAFETY: no session is there, so nobody else has the delegate; this borrow ends with the new session.
+        // SAFETY: there is no session that borrows the delegate; this borrow ends with the new session.
         let delegate: &'static mut dyn Delegate = unsafe { &mut *self.delegate };
         let cx = DelegateContext::new(view, delegate.max_versions().clone());
         let mut cx = cx.with_capabilities(self.capabilities);
@@ -248,7 +250,7 @@ unsafe extern "C" fn name(delegate: *mut c_void) -> *const c_char {
 }
 
 unsafe extern "C" fn versions(delegate: *mut c_void, count: *mut usize) -> *const DelegraphOpVersion {
-    // SAFETY: `create` made it, and `count` is a place for the number.
+    // SAFETY: `create` made it, and `count` is valid for a write.
     unsafe {
         let exported = &*delegate.cast::<Exported>();
         count.write(exported.versions.len());
@@ -269,12 +271,12 @@ unsafe extern "C" fn prepare(
     context: DelegraphContext,
     error: *mut DelegraphError,
 ) -> i32 {
-    // SAFETY: `create` made it, and nobody else uses it now; `error` is room for a message.
+    // SAFETY: `create` made it, and no other call uses it; `error` is a buffer for a message.
     unsafe { contain::status(error, || (*delegate.cast::<Exported>()).prepare(context)) }
 }
 
 unsafe extern "C" fn end_prepare(delegate: *mut c_void) {
-    // SAFETY: `create` made it, and nobody else uses it now.
+    // SAFETY: `create` made it, and no other call uses it.
     contain_quietly(|| unsafe { (*delegate.cast::<Exported>()).session = None });
 }
 
@@ -286,7 +288,7 @@ unsafe extern "C" fn create_kernel(
     kernel: *mut *mut c_void,
     error: *mut DelegraphError,
 ) -> i32 {
-    // SAFETY: `create` made it, and nobody else uses it now; the others are as the interface says.
+    // SAFETY: `create` made it, and no other call uses it; the other pointers follow the interface.
     unsafe {
         contain::status(error, || {
             let partition = read(partition).ok_or_else(|| Error::State("there is no partition".into()))?;
@@ -308,7 +310,7 @@ unsafe extern "C" fn prepare_kernel(
     call: *const DelegraphKernelCall,
     error: *mut DelegraphError,
 ) -> i32 {
-    // SAFETY: `create_kernel` made it, and nobody else uses it now; the others are as the interface says.
+    // SAFETY: `create_kernel` made it, and no other call uses it; the other pointers follow the interface.
     unsafe { contain::status(error, || (*kernel.cast::<PartitionKernel>()).prepare(context, call)) }
 }
 
@@ -318,13 +320,13 @@ unsafe extern "C" fn invoke_kernel(
     call: *const DelegraphKernelCall,
     error: *mut DelegraphError,
 ) -> i32 {
-    // SAFETY: `create_kernel` made it, and nobody else uses it now; the others are as the interface says.
+    // SAFETY: `create_kernel` made it, and no other call uses it; the other pointers follow the interface.
     unsafe { contain::status(error, || (*kernel.cast::<PartitionKernel>()).invoke(context, call)) }
 }
 
 unsafe extern "C" fn kernel_stats(kernel: *mut c_void, stats: *mut DelegraphStats) {
     contain_quietly(|| {
-        // SAFETY: `create_kernel` made it, and nobody else uses it now; `stats` is a struct with its size.
+        // SAFETY: `create_kernel` made it, and no other call uses it; `stats` is a struct with its size.
         unsafe {
             let measured = (*kernel.cast::<PartitionKernel>()).stats();
             super::raw::write(stats, &measured);
@@ -335,10 +337,10 @@ unsafe extern "C" fn kernel_stats(kernel: *mut c_void, stats: *mut DelegraphStat
 unsafe extern "C" fn node_times(kernel: *mut c_void, count: *mut usize) -> *const DelegraphNodeTime {
     let mut times: &[DelegraphNodeTime] = &[];
     contain_quietly(|| {
-        // SAFETY: `create_kernel` made it, and nobody else uses it until what is returned is read.
+        // SAFETY: `create_kernel` made it, and no other call uses it until the caller has read the times.
         times = unsafe { (*kernel.cast::<PartitionKernel>()).node_times() };
     });
-    // SAFETY: `count` is a place for the number.
+    // SAFETY: `count` is valid for a write.
     unsafe { count.write(times.len()) };
     times.as_ptr()
 }

@@ -1,8 +1,7 @@
-//! Kernels of custom ops behind the functions of the table, for authors in Rust. Used by
+//! Kernels of custom ops wrapped for the functions of the table, for authors in Rust. Used by
 //! [`export_kernels!`](crate::export_kernels).
 
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
 
 use delegraph_core::kernel::{InitContext, RuntimeTensor};
 use delegraph_core::quantization::Affine;
@@ -15,14 +14,14 @@ use super::super::abi::*;
 use super::super::ops_abi::*;
 use super::super::raw::{read, slice, text_of};
 use super::contain::{contain, contain_quietly, failed, report, status};
-use super::host::Host;
-use super::kernel::{ExportedKernel, Persistent};
+use super::host::{Host, Persistent};
+use super::kernel::ExportedKernel;
 
 /// The type of a table's `open`.
 pub type OpenFunction =
     unsafe extern "C" fn(*const DelegraphHost, *mut *mut c_void, *mut DelegraphError) -> i32;
 
-/// The table of a library whose `open` is this.
+/// Returns the table of a library whose `open` is this.
 pub const fn table(open: OpenFunction) -> DelegraphKernelLibrary {
     DelegraphKernelLibrary {
         abi_version: DELEGRAPH_ABI_VERSION,
@@ -37,20 +36,20 @@ pub const fn table(open: OpenFunction) -> DelegraphKernelLibrary {
     }
 }
 
-/// The registrations of a library, as the other side holds them.
+/// The registrations of a library, to which the application holds a pointer.
 struct Exported {
     host: Host,
     persistent: Option<Persistent>,
     resolver: MutableOpResolver,
     ops: Vec<DelegraphCustomOp>,
-    /// What `ops` points to.
+    /// The names to which `ops` points.
     _names: Vec<CString>,
 }
 
-/// The `open` of a table: `register` says which kernels there are.
+/// Implements the `open` function of a table; `register` registers the kernels.
 ///
 /// # Safety
-/// The pointers are as the interface says.
+/// The pointers follow the interface.
 pub unsafe fn open(
     host: *const DelegraphHost,
     library: *mut *mut c_void,
@@ -58,7 +57,7 @@ pub unsafe fn open(
     register: impl FnOnce(&mut MutableOpResolver),
 ) -> i32 {
     let opened = contain(|| {
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let (functions, table) = unsafe { (Host::new(host)?, read(host)) };
         functions.take_log();
         let mut resolver = MutableOpResolver::new();
@@ -67,11 +66,11 @@ pub unsafe fn open(
         if library.is_null() {
             return Err(Error::State("no room for the library".into()));
         }
-        // SAFETY: this function's condition; not null.
+        // SAFETY: not null; guaranteed by the caller.
         unsafe { library.write(Box::into_raw(Box::new(exported)).cast()) };
         Ok(())
     });
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match opened {
             Ok(Ok(())) => DELEGRAPH_OK,
@@ -102,12 +101,12 @@ impl Exported {
     }
 
     /// # Safety
-    /// `node` is as the interface says.
+    /// `node` follows the interface.
     unsafe fn create_kernel(&self, node: *const DelegraphOpNode) -> Result<OpKernel> {
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let node = unsafe { read(node) }.ok_or_else(|| Error::State("there is no node".into()))?;
         let mut graph = Subgraph::default();
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let (inputs, outputs, options, name) = unsafe {
             (
                 slice(node.inputs, node.input_count).unwrap_or_default(),
@@ -117,11 +116,10 @@ impl Exported {
             )
         };
         let mut add = |pointer: &*const DelegraphTensor| {
-            // SAFETY: this function's condition: null, or a struct with its size.
+            // SAFETY: guaranteed by the caller: null, or a struct with its size.
             let Some(described) = (unsafe { read(*pointer) }) else { return Ok(None) };
             // SAFETY: as above.
-            graph.tensors.push(unsafe { tensor(&described) }?);
-            Ok(Some(TensorId(graph.tensors.len() - 1)))
+            Ok(Some(graph.add_tensor(unsafe { tensor(&described) }?)))
         };
         let inputs = inputs.iter().map(&mut add).collect::<Result<Vec<_>>>()?;
         let outputs = outputs.iter().map(&mut add).collect::<Result<Vec<_>>>()?;
@@ -129,17 +127,16 @@ impl Exported {
         if outputs.len() != node.output_count {
             return Err(Error::State("an output is missing".into()));
         }
-        graph.nodes.push(Node {
-            version: node.version,
-            ..Node::new(Op::custom(&name), node.version, Params::Custom, inputs.clone(), outputs.clone())
-        });
-        let described = graph.nodes.last().ok_or_else(|| Error::State("there is no node".into()))?;
-        let registration = self.resolver.find(&described.op, node.version);
-        let registration =
-            registration.ok_or_else(|| Error::Unsupported(format!("{} is not registered", described.op)))?;
+        let op = Op::custom(&name);
+        let node_of_op = Node::new(op, node.version, Params::Custom, inputs.clone(), outputs.clone());
+        graph.nodes_mut().push(node_of_op);
+        let described = graph.nodes().last().ok_or_else(|| Error::State("there is no node".into()))?;
+        let registration = self.resolver.find(described.op(), node.version);
+        let registration = registration
+            .ok_or_else(|| Error::Unsupported(format!("{} is not registered", described.op())))?;
         let kernel =
             registration.init(&InitContext { node: described, subgraph: &graph, custom_options: options })?;
-        // A tensor for each operand, in the order of calls; those that are left out stand for nothing.
+        // One tensor per operand, in the order of calls. Omitted operands are represented by empty tensors.
         let nothing = || Tensor::new("", TensorType::Float32, Shape::default());
         let operand = |id: Option<TensorId>| id.map_or_else(nothing, |id| graph.tensor(id).clone());
         let all = inputs.iter().copied().chain(outputs.iter().copied().map(Some));
@@ -152,11 +149,11 @@ impl Exported {
 type OpKernel = ExportedKernel<dyn Kernel>;
 
 /// # Safety
-/// `described` is as the interface says.
+/// `described` follows the interface.
 unsafe fn tensor(described: &DelegraphTensor) -> Result<Tensor> {
     let ty = i8::try_from(described.element_type).ok().and_then(TensorType::from_code);
     let ty = ty.ok_or_else(|| Error::Unsupported(format!("the type {}", described.element_type)))?;
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     let (name, dims, scales, zero_points) = unsafe {
         (
             text_of(described.name),
@@ -166,14 +163,14 @@ unsafe fn tensor(described: &DelegraphTensor) -> Result<Tensor> {
         )
     };
     let mut tensor = Tensor::new(name, ty, dims);
-    tensor.is_variable = described.flags & DELEGRAPH_TENSOR_VARIABLE != 0;
+    tensor.set_variable(described.flags & DELEGRAPH_TENSOR_VARIABLE != 0);
     if described.quantization == DELEGRAPH_QUANTIZATION_AFFINE {
         let affine = Affine {
             scales: scales.to_vec(),
             zero_points: zero_points.to_vec().into(),
             dimension: described.quantized_dimension,
         };
-        tensor.quantization = Some(Arc::new(Quantization::Affine(affine)));
+        tensor.set_quantization(Quantization::Affine(affine));
     }
     Ok(tensor)
 }
@@ -184,7 +181,7 @@ unsafe extern "C" fn close(library: *mut c_void) {
 }
 
 unsafe extern "C" fn ops(library: *mut c_void, count: *mut usize) -> *const DelegraphCustomOp {
-    // SAFETY: `open` made it, and `count` is a place for the number.
+    // SAFETY: `open` made it, and `count` is valid for a write.
     unsafe {
         let exported = &*library.cast::<Exported>();
         count.write(exported.ops.len());
@@ -200,7 +197,7 @@ unsafe extern "C" fn create_kernel(
     kernel: *mut *mut c_void,
     error: *mut DelegraphError,
 ) -> i32 {
-    // SAFETY: `open` made the library, of which nothing is changed; the others are as the interface says.
+    // SAFETY: `open` made the library, which is not changed; the other pointers follow the interface.
     unsafe {
         status(error, || {
             let made = (*library.cast::<Exported>()).create_kernel(node)?;
@@ -221,7 +218,7 @@ unsafe extern "C" fn prepare_kernel(
     call: *const DelegraphKernelCall,
     error: *mut DelegraphError,
 ) -> i32 {
-    // SAFETY: `create_kernel` made the kernel, and nobody else uses it now; the others are as the interface says.
+    // SAFETY: `create_kernel` made the kernel, and no other call uses it; the other pointers follow the interface.
     unsafe { status(error, || (*kernel.cast::<OpKernel>()).prepare(context, call)) }
 }
 
@@ -231,6 +228,6 @@ unsafe extern "C" fn invoke_kernel(
     call: *const DelegraphKernelCall,
     error: *mut DelegraphError,
 ) -> i32 {
-    // SAFETY: `create_kernel` made the kernel, and nobody else uses it now; the others are as the interface says.
+    // SAFETY: `create_kernel` made the kernel, and no other call uses it; the other pointers follow the interface.
     unsafe { status(error, || (*kernel.cast::<OpKernel>()).invoke(context, call)) }
 }

@@ -1,4 +1,4 @@
-//! A delegate behind the table and in front of it again: what kernels ask for reaches the application.
+//! A delegate exported to a table and loaded from it again: requests of kernels reach the application.
 
 use std::ffi::c_void;
 
@@ -14,10 +14,10 @@ use super::super::{CreateError, PluginLibrary, PluginOptions};
 use super::{create, table};
 use crate::{
     Capabilities, Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeState, NodeTime,
-    NodeView, Rejection, SimpleDelegate, VersionTable,
+    NodeView, Rejection, Simple, SimpleDelegate, VersionTable,
 };
 
-/// Adds its input to a variable, and gives the positive sums.
+/// Adds the input to a variable, and returns the positive sums.
 struct Sums(VersionTable);
 
 impl SimpleDelegate for Sums {
@@ -28,7 +28,7 @@ impl SimpleDelegate for Sums {
         &self.0
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities { dynamic_shapes: true, propagated_shapes: false }
+        Capabilities::default().with_dynamic_shapes(true)
     }
     fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
         match node.input(1).is_some_and(|t| t.is_variable()) {
@@ -91,14 +91,14 @@ unsafe extern "C" fn create_sums(
 ) -> i32 {
     let make = |options: &PluginOptions| {
         options.get("known");
-        Ok::<_, CreateError>(Sums(VersionTable::new(&[(BuiltinOp::ADD, 2)])))
+        Ok::<_, CreateError>(Simple(Sums(VersionTable::new(&[(BuiltinOp::ADD, 2)]))))
     };
-    // SAFETY: as the interface says.
+    // SAFETY: the arguments follow the interface.
     unsafe { create(host, options, count, delegate, error, make) }
 }
 static TABLE: DelegraphPlugin = table(create_sums);
 
-/// An application that cancels, and remembers progress.
+/// An application that cancels, and records progress.
 struct App {
     resources: Resources,
     cancelled: bool,
@@ -130,16 +130,17 @@ impl KernelHost for App {
 }
 
 #[test]
-fn what_kernels_ask_for_reaches_the_application() {
+fn requests_of_kernels_reach_the_application() {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [4]);
     let state = graph.variable("state", TensorType::Float32, [4]);
     let y = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, state]).output("y");
     graph.outputs([y]);
     let model = ModelBuilder::new().subgraph(graph).build().unwrap();
-    let mut tensors: Vec<RuntimeTensor> = model.subgraphs[0].tensors.iter().map(RuntimeTensor::new).collect();
+    let mut tensors: Vec<RuntimeTensor> =
+        model.subgraphs()[0].tensors().iter().map(RuntimeTensor::new).collect();
 
-    // SAFETY: a table of our own.
+    // SAFETY: a static table of this test.
     let library = unsafe { PluginLibrary::from_table("sums", &raw const TABLE) }.unwrap();
     let mut delegate = library.delegate(&PluginOptions::default()).unwrap();
     assert!(delegate.capabilities().dynamic_shapes);
@@ -168,7 +169,7 @@ fn what_kernels_ask_for_reaches_the_application() {
     let at = memory.as_mut_ptr().map_addr(|a| a.next_multiple_of(64)).cast::<u8>();
     let temporaries = [(at, 32)];
     let mut run = |tensors: &mut [RuntimeTensor], app: &mut App| {
-        // SAFETY: tensors have memory of their own; the temporary lies in `memory`, at a multiple of 64.
+        // SAFETY: tensors have separate memory; the temporary is in `memory`, at a multiple of 64.
         let mut cx = unsafe { InvokeContext::new(&inputs, &outputs, tensors, &temporaries, &Serial, app) };
         kernel.invoke(&mut cx)
     };
@@ -190,9 +191,9 @@ fn an_older_application_is_told_so() {
     let mut room = super::super::raw::MessageRoom::new();
     let mut check = |size: usize, status: i32, want: &str| {
         let (mut slot, mut delegate) = (room.slot(), std::ptr::null_mut());
-        // Nothing but a size: what is beyond it is not there.
+        // Only the size; functions beyond it do not exist.
         let host = [size, 0, 0];
-        // SAFETY: the table is as long as it says; the others are as the interface says.
+        // SAFETY: the table has the size that it declares; the other pointers follow the interface.
         let got = unsafe {
             let host = host.as_ptr().cast();
             create_sums(host, std::ptr::null(), 0, &raw mut delegate, &raw mut slot)
@@ -209,7 +210,7 @@ fn an_older_application_is_told_so() {
 
 #[test]
 fn a_newer_application_or_plugin_fits() {
-    // Everything that was added is behind what is known.
+    // A table with fields added after the known ones.
     #[repr(C)]
     struct Newer {
         known: DelegraphPlugin,
@@ -218,11 +219,12 @@ fn a_newer_application_or_plugin_fits() {
     let newer =
         Newer { known: DelegraphPlugin { size: size_of::<Newer>(), ..TABLE }, added: [usize::MAX; 3] };
     assert_eq!(newer.added.len(), 3);
-    // SAFETY: a table of our own, which outlives the library.
+    // SAFETY: a table of this test, which outlives the library.
     let library = unsafe { PluginLibrary::from_table("newer", (&raw const newer).cast()) }.unwrap();
     let delegate = library.delegate(&PluginOptions::new([("known", "1")]).unwrap()).unwrap();
     assert_eq!(delegate.name(), "sums");
-    assert_eq!(delegate.max_versions().max(&BuiltinOp::ADD.into()), Some(2));
+    assert_eq!(delegate.max_versions().max_version(&BuiltinOp::ADD.into()), Some(2));
     let unknown = library.delegate(&PluginOptions::new([("unknown", "1")]).unwrap()).unwrap_err();
-    assert_eq!(unknown.to_string(), "newer: the option \"unknown\" is not known; it takes: known");
+    let want = "newer: an option is invalid: the option \"unknown\" is not known; it takes: known";
+    assert_eq!(Error::external(unknown).chain(), want);
 }

@@ -1,25 +1,25 @@
 //! A plugin's delegate as a [`Delegate`].
 
 use std::cell::RefCell;
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use delegraph_core::{BuiltinOp, Error, NodeId, Op, Result, TensorType};
+use delegraph_core::{BuiltinOp, Composite, Error, NodeId, Result, TensorType};
 
 use super::super::abi::*;
 use super::super::raw::{MessageRoom, slice, text_of};
 use super::frames::{Prepares, Scope, enter};
 use super::graph::HostGraph;
+use super::instance::Instance;
 use super::kernel::{KernelHandle, PluginKernel};
-use super::library::Loaded;
 use crate::{
-    Capabilities, Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, Rejection,
+    Capabilities, Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeView, Rejection,
     VersionTable,
 };
 
-/// A delegate of a plugin. Made by [`PluginLibrary::delegate`](super::PluginLibrary::delegate).
+/// A delegate of a plugin, created by [`PluginLibrary::delegate`](super::PluginLibrary::delegate).
 pub struct PluginDelegate {
     instance: Arc<Instance>,
     name: String,
@@ -33,36 +33,13 @@ impl fmt::Debug for PluginDelegate {
     }
 }
 
-/// What the plugin made. It goes when neither the delegate nor one of its kernels is left, and the library after it.
-pub(super) struct Instance {
-    delegate: *mut c_void,
-    pub(super) library: Arc<Loaded>,
-}
-
-// SAFETY: the interface lets a delegate be used by any thread, one at a time: `prepare` has it exclusively, and nothing
-// else uses it but `destroy`, when nobody has it any more.
-unsafe impl Send for Instance {}
-// SAFETY: as above; through a shared reference only the library, which never changes, can be reached.
-unsafe impl Sync for Instance {}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        // SAFETY: `create` made it, all kernels are gone (each has a share of this), and it is destroyed once.
-        unsafe { (self.library.functions.destroy)(self.delegate) };
-    }
-}
-
-impl Instance {
-    pub(super) fn new(library: Arc<Loaded>, delegate: *mut c_void) -> Self {
-        Instance { delegate, library }
-    }
-
-    /// The delegate, with what the plugin says of it.
-    pub(super) fn delegate(self) -> Result<PluginDelegate> {
+impl PluginDelegate {
+    /// Creates the delegate, with the name, versions and capabilities that the plugin declares.
+    pub(super) fn new(instance: Instance) -> Result<Self> {
         let wrong = |text: String| Error::State(format!("the plugin is wrong: {text}"));
-        let functions = &self.library.functions;
+        let functions = &instance.library.functions;
         // SAFETY: `create` made the delegate.
-        let name = unsafe { (functions.name)(self.delegate) };
+        let name = unsafe { (functions.name)(instance.delegate) };
         if name.is_null() {
             return Err(wrong("it has no name".into()));
         }
@@ -73,12 +50,12 @@ impl Instance {
         }
         let mut count = 0;
         // SAFETY: `create` made the delegate.
-        let versions = unsafe { (functions.versions)(self.delegate, &raw mut count) };
-        const MOST: usize = 1 << 16;
-        if count > MOST {
+        let versions = unsafe { (functions.versions)(instance.delegate, &raw mut count) };
+        const MAX_COUNT: usize = 1 << 16;
+        if count > MAX_COUNT {
             return Err(wrong(format!("{count} op versions")));
         }
-        // SAFETY: there are as many as it says, as long as the delegate lives.
+        // SAFETY: the plugin guarantees `count` entries as long as the delegate exists.
         let list =
             unsafe { slice(versions, count) }.ok_or_else(|| wrong("its op versions are null".into()))?;
         let mut versions = VersionTable::default();
@@ -87,7 +64,7 @@ impl Instance {
                 if entry.op == DELEGRAPH_CUSTOM_OP {
                     return Err(wrong("one of its op versions is that of a custom op without a name".into()));
                 }
-                versions = versions.with(Op::Builtin(BuiltinOp(entry.op)), entry.max_version);
+                versions = versions.with_op(BuiltinOp(entry.op), entry.max_version);
             } else {
                 // SAFETY: a custom op's name ends with a zero.
                 let custom = unsafe { CStr::from_ptr(entry.custom_name) };
@@ -99,12 +76,12 @@ impl Instance {
             }
         }
         // SAFETY: `create` made the delegate.
-        let can = functions.capabilities.map_or(0, |capabilities| unsafe { capabilities(self.delegate) });
+        let can = functions.capabilities.map_or(0, |capabilities| unsafe { capabilities(instance.delegate) });
         let capabilities = Capabilities {
             dynamic_shapes: can & DELEGRAPH_CAN_DYNAMIC_SHAPES != 0,
             propagated_shapes: can & DELEGRAPH_CAN_PROPAGATED_SHAPES != 0,
         };
-        Ok(PluginDelegate { instance: Arc::new(self), name, versions, capabilities })
+        Ok(PluginDelegate { instance: Arc::new(instance), name, versions, capabilities })
     }
 }
 
@@ -124,14 +101,14 @@ impl Delegate for PluginDelegate {
     fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
         let session = Rc::new(Session { instance: self.instance.clone(), graph: HostGraph::new(cx.graph()) });
         let claims = {
-            let said = Said { cx: RefCell::new(cx), claims: RefCell::default() };
+            let calls = PrepareCalls { cx: RefCell::new(cx), claims: RefCell::default() };
             let (instance, mut room) = (&session.instance, MessageRoom::new());
             let functions = &instance.library.functions;
-            enter(Scope::Prepare(&session.graph, &said), &mut room, |context, error| {
-                // SAFETY: `create` made the delegate, and `&mut self` keeps others out.
+            enter(Scope::Prepare(&session.graph, &calls), &mut room, |context, error| {
+                // SAFETY: `create` made the delegate, and `&mut self` is exclusive.
                 unsafe { (functions.prepare)(instance.delegate, context, error) }
             })?;
-            said.claims.into_inner()
+            calls.claims.into_inner()
         };
         for (nodes, claim) in claims {
             let session = session.clone();
@@ -141,7 +118,7 @@ impl Delegate for PluginDelegate {
     }
 }
 
-/// From `prepare` until all kernels that it leads to are made.
+/// The state from `prepare` until all kernels of the claims are created.
 struct Session<'a> {
     graph: HostGraph<'a>,
     instance: Arc<Instance>,
@@ -150,7 +127,7 @@ struct Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if let Some(end_prepare) = self.instance.library.functions.end_prepare {
-            // SAFETY: `create` made the delegate; the borrow of `prepare` goes on until here.
+            // SAFETY: `create` made the delegate; the borrow of `prepare` lasts until here.
             unsafe { end_prepare(self.instance.delegate) };
         }
     }
@@ -165,10 +142,11 @@ impl Session<'_> {
         let mut kernel = std::ptr::null_mut();
         let out = &raw mut kernel;
         let made = enter(Scope::CreateKernel(&self.graph), &mut room, |context, error| {
-            // SAFETY: `create` made the delegate, whose borrow by `prepare` goes on; the rest is valid during the call.
+            // SAFETY: `create` made the delegate, whose borrow by `prepare` lasts; the other pointers are valid during
+            // the call.
             unsafe { (functions.create_kernel)(instance.delegate, context, claim, &partition, out, error) }
         });
-        // Also where the call failed: what it made must not be lost.
+        // Also after a failed call, so that the created object is destroyed.
         let handle = KernelHandle::new(instance.clone(), kernel);
         made?;
         let handle = handle.ok_or_else(|| {
@@ -178,7 +156,7 @@ impl Session<'_> {
     }
 }
 
-/// A partition's ids as plain numbers.
+/// A partition's ids as integers.
 struct PartitionIds {
     nodes: Vec<usize>,
     inputs: Vec<usize>,
@@ -207,13 +185,13 @@ impl PartitionIds {
     }
 }
 
-/// What a plugin says in `prepare`. Numbers of nodes are in range: `table` checks them.
-struct Said<'c, 'a> {
+/// A plugin's calls in `prepare`. Indices of nodes are in range: `table` checks them.
+struct PrepareCalls<'c, 'a> {
     cx: RefCell<&'c mut DelegateContext<'a>>,
     claims: RefCell<Vec<(Vec<NodeId>, u64)>>,
 }
 
-impl Prepares for Said<'_, '_> {
+impl Prepares for PrepareCalls<'_, '_> {
     fn may_claim(&self, node: usize) -> bool {
         let cx = self.cx.borrow();
         let node = cx.graph().node(NodeId(node));
@@ -222,7 +200,7 @@ impl Prepares for Said<'_, '_> {
 
     fn preview(&self, nodes: &[usize], each: &mut dyn FnMut(&DelegraphPartition)) {
         let ids: Vec<NodeId> = nodes.iter().copied().map(NodeId).collect();
-        // Not borrowed while the plugin is called, which may ask for more.
+        // Not borrowed while the plugin is called, since it may call back.
         let partitions = self.cx.borrow().preview_partitions(&ids);
         partitions.iter().for_each(|params| each(&PartitionIds::new(params).describe()));
     }
@@ -230,7 +208,7 @@ impl Prepares for Said<'_, '_> {
     fn reject(&self, node: usize, reason: &DelegraphRejection) {
         let mut cx = self.cx.borrow_mut();
         let view = cx.graph().node(NodeId(node));
-        let reason = rejection(reason, view.op(), view.version());
+        let reason = rejection(reason, &view);
         cx.reject(view.id(), reason);
     }
 
@@ -252,7 +230,7 @@ impl Prepares for Said<'_, '_> {
     }
 }
 
-/// Resource variables are the interpreter's: a plugin has no way to reach them.
+/// Rejects nodes that use resource variables, which belong to the interpreter and are not accessible to plugins.
 fn reachable(graph: &GraphView<'_>, node: NodeId) -> Result<(), Rejection> {
     let view = graph.node(node);
     let shared = |ty| matches!(ty, TensorType::Resource | TensorType::Variant);
@@ -266,17 +244,29 @@ fn reachable(graph: &GraphView<'_>, node: NodeId) -> Result<(), Rejection> {
     }
 }
 
-/// The typed reason.
-fn rejection(reason: &DelegraphRejection, op: &Op, version: u32) -> Rejection {
-    // SAFETY: the plugin says that there is so much text.
+/// Returns the typed reason.
+fn rejection(reason: &DelegraphRejection, node: &NodeView<'_>) -> Rejection {
+    // SAFETY: the plugin guarantees the length of the text.
     let text = unsafe { text_of(reason.text) };
     let number = |value: i64| usize::try_from(value).unwrap_or(0);
+    let (op, version, composite) = (node.op(), node.version(), node.composite());
     match reason.kind {
         DELEGRAPH_REJECT_VERSION => {
             let max = u32::try_from(reason.limit).unwrap_or(0);
-            Rejection::VersionTooHigh { op: op.clone(), version, max }
+            match (composite, u32::try_from(reason.value)) {
+                (Some(Composite { name, version, .. }), _) => {
+                    Rejection::CompositeVersionTooHigh { name: name.into(), version, max }
+                }
+                (None, Ok(needed)) if needed > version && version <= max => {
+                    Rejection::UnderstatedVersion { op: op.clone(), version, needed, max }
+                }
+                _ => Rejection::VersionTooHigh { op: op.clone(), version, max },
+            }
         }
-        DELEGRAPH_REJECT_OP => Rejection::UnsupportedOp { op: op.clone() },
+        DELEGRAPH_REJECT_OP => match composite {
+            Some(composite) => Rejection::UnsupportedComposite { name: composite.name.into() },
+            None => Rejection::UnsupportedOp { op: op.clone() },
+        },
         DELEGRAPH_REJECT_TYPE => match i8::try_from(reason.value).ok().and_then(TensorType::from_code) {
             Some(ty) => Rejection::UnsupportedType { operand: text, ty },
             None => Rejection::Other(format!("{text} has the unknown type {}", reason.value)),

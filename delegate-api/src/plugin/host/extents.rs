@@ -1,11 +1,11 @@
-//! Is a file a whole shared library for this machine?
+//! Checks that a file is a complete shared library for this machine.
 //!
-//! The system's loader maps what the file's tables name and does not ask whether the file is that long: one that was
-//! cut off while it was copied ends the process with a signal. So the tables are held against the file first.
+//! The system's loader maps the ranges in the file's tables without checking the length of the file: a truncated
+//! library ends the process with a signal. The tables are therefore compared with the length first.
 
-use std::fs::File;
 use std::path::Path;
 
+use delegraph_core::types::open_regular;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::read::macho::{FatArch, MachHeader, MachOFatFile32, Segment};
 use object::read::pe::ImageNtHeaders;
@@ -13,20 +13,20 @@ use object::{Endianness, FileKind, ReadCache, ReadRef, elf, macho, pe};
 
 use super::PluginError;
 
-/// Why a file is not loaded.
+/// The reason why a file is not loaded.
 #[derive(Debug, PartialEq, Eq)]
 enum Refusal {
-    /// It is no library, or not whole.
+    /// The file is not a library, or is incomplete.
     Invalid(String),
-    /// It is a library for another machine.
+    /// The library is for another machine.
     Incompatible(String),
 }
 
-/// What libraries look like here.
+/// The properties of libraries for this machine.
 #[derive(Clone, Copy)]
 struct Wanted {
     format: Format,
-    /// As Rust calls it.
+    /// The architecture's name in Rust.
     arch: &'static str,
     bits: usize,
     little_endian: bool,
@@ -62,7 +62,7 @@ const HERE: Wanted = Wanted {
     little_endian: cfg!(target_endian = "little"),
 };
 
-/// Architectures, by the number that each format has for them; 0 where it has none.
+/// Architectures, with their number in each format; 0 if the format does not support them.
 const MACHINES: &[(&str, u16, u32, u16)] = &[
     ("x86_64", elf::EM_X86_64, macho::CPU_TYPE_X86_64, pe::IMAGE_FILE_MACHINE_AMD64),
     ("aarch64", elf::EM_AARCH64, macho::CPU_TYPE_ARM64, pe::IMAGE_FILE_MACHINE_ARM64),
@@ -74,14 +74,10 @@ const MACHINES: &[(&str, u16, u32, u16)] = &[
     ("s390x", elf::EM_S390, 0, 0),
 ];
 
-/// Ok when the file at `path` is a whole shared library for this machine.
+/// Checks that the file at `path` is a complete shared library for this machine.
 pub(super) fn check(path: &Path) -> Result<(), PluginError> {
     let path = path.to_owned();
-    let file = File::open(&path).and_then(|file| {
-        let meta = file.metadata()?;
-        if meta.is_file() { Ok(file) } else { Err(std::io::Error::other("not a file")) }
-    });
-    let file = match file {
+    let file = match open_regular(&path) {
         Ok(file) => file,
         Err(e) => return Err(PluginError::InvalidFile { path, message: format!("cannot be read: {e}") }),
     };
@@ -133,7 +129,7 @@ fn check_data<'d, R: ReadRef<'d>>(data: R, wanted: Wanted) -> Result<(), Refusal
     }
 }
 
-/// What lies in a file.
+/// The range of a file's contents.
 #[derive(Clone, Copy)]
 struct Extent {
     len: u64,
@@ -153,7 +149,7 @@ impl Extent {
 }
 
 impl Wanted {
-    /// Whether the number that a format has for a machine is that of this one.
+    /// Checks that a format's machine number is that of this machine.
     fn check_machine(
         self,
         found: u32,
@@ -199,7 +195,7 @@ where
     for segment in header.program_headers(endian, data)? {
         whole.holds("segment", segment.p_offset(endian).into(), segment.p_filesz(endian).into())?;
     }
-    // Not needed to run it, but at the end of the file: a library that lacks some of it is not whole.
+    // Sections are not needed for running, but are at the end of the file, so a library without them is truncated.
     for section in header.section_headers(endian, data)? {
         if !matches!(section.sh_type(endian), elf::SHT_NOBITS | elf::SHT_NULL) {
             whole.holds("section", section.sh_offset(endian).into(), section.sh_size(endian).into())?;
@@ -208,7 +204,7 @@ where
     Ok(())
 }
 
-/// A file of libraries for several machines.
+/// Checks a file with libraries for several machines.
 fn check_fat<'d, R: ReadRef<'d>>(data: R, whole: Extent, wanted: Wanted) -> Result<(), Refusal> {
     let file = MachOFatFile32::parse(data)?;
     let machines = || file.arches().iter().map(|arch| (arch.cputype(), arch.file_range()));
@@ -222,7 +218,7 @@ fn check_fat<'d, R: ReadRef<'d>>(data: R, whole: Extent, wanted: Wanted) -> Resu
     wanted.check_machine(found, |m| m.2)
 }
 
-/// The library at `start`.
+/// Checks the library at `start`.
 fn check_macho<'d, R: ReadRef<'d>>(
     data: R,
     start: u64,
@@ -276,7 +272,7 @@ mod tests {
         bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
     }
 
-    /// One segment of 64 bytes at the end, and no sections.
+    /// A file with one segment of 64 bytes at the end, and no sections.
     fn elf() -> Vec<u8> {
         let mut file = vec![0; 64 + 56 + 64];
         file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
@@ -291,7 +287,7 @@ mod tests {
         file
     }
 
-    /// One segment of 64 bytes at the end.
+    /// A file with one segment of 64 bytes at the end.
     fn dylib() -> Vec<u8> {
         let mut file = vec![0; 32 + 72 + 64];
         for (at, value, size) in
@@ -305,7 +301,7 @@ mod tests {
         file
     }
 
-    /// Two machines, of which the second one is `dylib`.
+    /// A file for two machines, of which the second one is `dylib`.
     fn fat() -> Vec<u8> {
         let mut file = vec![0; 256];
         let words = [0xcafe_babeu32, 2, 0x0100_0007, 3, 200, 10, 0, 0x0100_000c, 0, 256, 168, 0];
@@ -316,7 +312,7 @@ mod tests {
         file
     }
 
-    /// One section of 64 bytes at the end.
+    /// A file with one section of 64 bytes at the end.
     fn dll() -> Vec<u8> {
         let mut file = vec![0; 64 + 4 + 20 + 240 + 40 + 64];
         file[..2].copy_from_slice(b"MZ");
@@ -366,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_libraries() {
+    fn other_files_are_refused() {
         let check = |file: &[u8], want: &str| match check_data(file, LINUX) {
             Err(Refusal::Invalid(text)) => assert!(text.contains(want), "{text}"),
             other => panic!("{other:?}"),

@@ -1,19 +1,18 @@
-//! Which call of a plugin is going on, on this thread: what its context number stands for.
+//! The current call of a plugin on this thread, identified by a context number.
 //!
-//! A plugin never holds a pointer of ours whose life it would have to watch: a number that is no longer current, or
-//! current on another thread, finds nothing.
+//! A plugin receives no pointer whose lifetime it must respect: a number that is not current, or current on another
+//! thread, is not found.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use delegraph_core::Result;
 
 use super::super::abi::*;
 use super::super::raw::error_of;
-use super::graph::HostGraph;
+use super::graph::{HostGraph, new_context};
 
-/// What a plugin may say while it prepares.
+/// The calls that a plugin may make while it prepares.
 pub(super) trait Prepares {
     fn may_claim(&self, node: usize) -> bool;
     fn preview(&self, nodes: &[usize], each: &mut dyn FnMut(&DelegraphPartition));
@@ -21,7 +20,7 @@ pub(super) trait Prepares {
     fn claim(&self, nodes: &[usize], claim: u64);
 }
 
-/// What a kernel may ask for while it prepares.
+/// The requests of a kernel while it prepares.
 pub(super) trait KernelPrepares {
     fn temporary(&self, bytes: usize) -> usize;
     fn persistent(&self, bytes: usize) -> Result<usize>;
@@ -29,7 +28,7 @@ pub(super) trait KernelPrepares {
     fn set_output_dynamic(&self, output: usize) -> Result<()>;
 }
 
-/// What a kernel may ask for while it runs.
+/// The requests of a kernel while it runs.
 pub(super) trait Invokes {
     fn resize_output(&self, output: usize, dims: &[usize], bytes: usize) -> Result<*mut u8>;
     fn parallel(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
@@ -40,11 +39,11 @@ pub(super) trait Invokes {
 /// The options of a node with a custom op.
 pub(super) struct OpOptions<'a> {
     pub(super) bytes: &'a [u8],
-    /// What was wrong with the last option that was asked for.
+    /// The error of the last option that was read.
     pub(super) wrong: RefCell<Option<delegraph_core::Error>>,
 }
 
-/// What can be asked in a call.
+/// The functions that a plugin may call in a call.
 #[derive(Clone, Copy)]
 pub(super) enum Scope<'c, 'g> {
     Prepare(&'c HostGraph<'g>, &'c dyn Prepares),
@@ -63,7 +62,7 @@ struct Frame<'c, 'g> {
 }
 
 impl<'c, 'g> Frame<'c, 'g> {
-    /// What `context` stands for: this call, or the graph of a subgraph that its graph calls.
+    /// Returns the scope of `context`: this call, or the graph of a subgraph that its graph calls.
     fn named(&self, context: DelegraphContext) -> Option<Scope<'c, 'g>> {
         if self.id == context {
             return Some(self.scope);
@@ -82,20 +81,14 @@ thread_local! {
     static CURRENT: Cell<*const Frame<'static, 'static>> = const { Cell::new(std::ptr::null()) };
 }
 
-/// A number that no context has had.
-pub(super) fn new_context() -> DelegraphContext {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Calls a plugin: `call` with the number of its context and room for a message. Fails where the plugin says so, and
-/// where it asked for something that makes no sense.
+/// Calls a plugin: `call` receives the number of its context and a buffer for a message. Fails if the plugin reports an
+/// error, or passed invalid arguments to the application.
 pub(super) fn enter(
     scope: Scope<'_, '_>,
     message: &mut super::super::raw::MessageRoom,
     call: impl FnOnce(DelegraphContext, *mut DelegraphError) -> i32,
 ) -> Result<()> {
-    /// Makes the outer call current again, however this one ends.
+    /// Makes the outer call current again, on every exit.
     struct Leave(*const Frame<'static, 'static>);
     impl Drop for Leave {
         fn drop(&mut self) {
@@ -115,7 +108,7 @@ pub(super) fn enter(
     if status == DELEGRAPH_OK { Ok(()) } else { Err(error_of(status, message.message(&slot))) }
 }
 
-/// Answers a plugin. `Err` is what makes no sense in its question.
+/// Answers a call of a plugin. `Err` describes an invalid argument.
 pub(super) fn answer(
     context: DelegraphContext,
     function: &str,
@@ -124,7 +117,7 @@ pub(super) fn answer(
     ask(context, function, f).unwrap_or(DELEGRAPH_INVALID)
 }
 
-/// The same for functions that do not return a status.
+/// As [`answer`], for functions that do not return a status.
 pub(super) fn ask<T>(
     context: DelegraphContext,
     function: &str,
@@ -132,7 +125,8 @@ pub(super) fn ask<T>(
 ) -> Option<T> {
     let mut at = CURRENT.get();
     let (frame, scope) = loop {
-        // SAFETY: frames are on the stack of this thread, below us; each is taken off the list before it goes.
+        // SAFETY: frames are on the stack of this thread, in callers; each is removed from the list before it is
+        // dropped.
         let frame = unsafe { at.as_ref() }?;
         if let Some(scope) = frame.named(context) {
             break (frame, scope);

@@ -1,19 +1,25 @@
-//! The graph, for a plugin.
+//! The graph in the form that plugins read.
 
 use std::cell::OnceCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use delegraph_core::{Model, ModelBytes, Quantization, Result, TensorId};
 
 use super::super::abi::*;
 use super::super::raw::text;
-use super::frames::new_context;
 use crate::{GraphView, NodeState, NodeView};
 
-/// A graph and what is made for plugins of it.
+/// Returns a number that no other context has.
+pub(super) fn new_context() -> DelegraphContext {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A graph with the data that is created for plugins.
 pub(super) struct HostGraph<'a> {
     pub(super) view: GraphView<'a>,
     file: OnceCell<Result<ModelBytes, String>>,
-    /// Per subgraph of the model, what stands for it where it is called.
+    /// Per subgraph of the model, its context, created when it is first requested.
     callees: Vec<OnceCell<Option<Callee<'a>>>>,
 }
 
@@ -24,11 +30,11 @@ struct Callee<'a> {
 
 impl<'a> HostGraph<'a> {
     pub(super) fn new(view: GraphView<'a>) -> Self {
-        let callees = view.model().subgraphs.iter().map(|_| OnceCell::new()).collect();
+        let callees = view.model().subgraphs().iter().map(|_| OnceCell::new()).collect();
         HostGraph { view, file: OnceCell::new(), callees }
     }
 
-    /// The context of a subgraph that is called; 0 where nothing is known of it.
+    /// Returns the context of a called subgraph; 0 if it is not prepared.
     pub(super) fn callee(&self, subgraph: usize) -> DelegraphContext {
         let make = || {
             let graph = Box::new(HostGraph::new(self.view.callee(subgraph)?));
@@ -38,16 +44,16 @@ impl<'a> HostGraph<'a> {
         callee.map_or(0, |callee| callee.context)
     }
 
-    /// The subgraph whose context is this.
+    /// Returns the subgraph with this context.
     pub(super) fn find(&self, context: DelegraphContext) -> Option<&HostGraph<'a>> {
         self.callees.iter().filter_map(|c| c.get()?.as_ref()).find_map(|callee| {
             if callee.context == context { Some(&*callee.graph) } else { callee.graph.find(context) }
         })
     }
 
-    /// The node of this number.
+    /// Returns the node of this number.
     pub(super) fn node(&self, node: usize) -> Result<NodeView<'a>, String> {
-        let count = self.view.subgraph().nodes.len();
+        let count = self.view.subgraph().nodes().len();
         if node < count {
             return Ok(self.view.node(delegraph_core::NodeId(node)));
         }
@@ -59,15 +65,15 @@ impl<'a> HostGraph<'a> {
         DelegraphGraph {
             size: size_of::<DelegraphGraph>(),
             subgraph: self.view.index(),
-            nodes: graph.nodes.len(),
+            nodes: graph.nodes().len(),
             tensors: self.view.tensor_count(),
-            inputs: graph.inputs.len(),
-            outputs: graph.outputs.len(),
+            inputs: graph.inputs().len(),
+            outputs: graph.outputs().len(),
             model_path: text(self.view.model().path().and_then(|p| p.to_str()).unwrap_or_default()),
         }
     }
 
-    /// The model as a file: the one that it was loaded from, unless it was changed or made in memory.
+    /// Returns the model as a file: the file that it was loaded from, unless it was changed or built in memory.
     pub(super) fn file(&self) -> Result<ModelBytes, String> {
         let make = || {
             let model = self.view.model();
@@ -93,8 +99,8 @@ impl<'a> HostGraph<'a> {
             version: node.version(),
             flags: flags(node.state()),
             custom_name: text(custom_name),
-            inputs: node.num_inputs(),
-            outputs: node.num_outputs(),
+            inputs: node.input_count(),
+            outputs: node.output_count(),
             custom_options: options.as_ptr(),
             custom_options_len: options.len(),
         })

@@ -8,21 +8,21 @@ use delegraph_core::{InvokeContext, Kernel, NodeId, PrepareContext, Result};
 
 use super::super::abi::*;
 use super::super::raw::slice;
-use super::delegate::Instance;
+use super::instance::Instance;
 use super::operands::{Operands, buffer};
 use crate::{DelegateKernel, DelegateParams, DelegateStats, GraphView, NodeTime};
 
-/// The kernel that a plugin made.
+/// A kernel that a plugin created.
 pub(super) struct KernelHandle {
     kernel: *mut c_void,
     instance: Arc<Instance>,
 }
 
-// SAFETY: the interface lets a kernel be used by any thread, one at a time, which `&mut` sees to.
+// SAFETY: the interface allows any thread to use a kernel, one at a time, which `&mut` ensures.
 unsafe impl Send for KernelHandle {}
 
 impl KernelHandle {
-    /// `None` where there is none.
+    /// Returns `None` for a null pointer.
     pub(super) fn new(instance: Arc<Instance>, kernel: *mut c_void) -> Option<Self> {
         if kernel.is_null() { None } else { Some(KernelHandle { kernel, instance }) }
     }
@@ -38,9 +38,9 @@ impl Drop for KernelHandle {
 /// Runs a partition with a plugin's kernel.
 pub(super) struct PluginKernel {
     handle: KernelHandle,
-    /// Ascending.
+    /// The nodes, ascending.
     nodes: Vec<NodeId>,
-    /// Of the last run. Asked for after it: a plugin is not to be called through a shared reference.
+    /// The times of the last run, requested after it: a plugin must not be called through a shared reference.
     times: Vec<NodeTime>,
     operands: Operands,
 }
@@ -59,14 +59,14 @@ impl PluginKernel {
         PluginKernel { handle, nodes, times, operands }
     }
 
-    /// Takes the times of nodes, as far as they are nodes of the partition.
+    /// Reads the times of nodes, ignoring nodes outside of the partition.
     fn take_times(&mut self) {
         self.times.clear();
         let Some(node_times) = self.handle.instance.library.functions.node_times else { return };
         let mut count = 0;
-        // SAFETY: `create_kernel` made the kernel, and `&mut self` keeps others out.
+        // SAFETY: `create_kernel` made the kernel, and `&mut self` is exclusive.
         let list = unsafe { node_times(self.handle.kernel, &raw mut count) };
-        // SAFETY: there are as many as it says, of which there is one a node at most, until the kernel is used again.
+        // SAFETY: the plugin guarantees `count` entries until the kernel is used again; at most one per node is read.
         let list = unsafe { slice(list, count.min(self.nodes.len())) }.unwrap_or_default();
         let own = list.iter().filter(|t| self.nodes.binary_search(&NodeId(t.node)).is_ok());
         self.times.extend(
@@ -79,7 +79,7 @@ impl Kernel for PluginKernel {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         let kernel = self.handle.kernel;
         let prepare = self.handle.instance.library.functions.prepare_kernel;
-        // SAFETY: `create_kernel` made the kernel, and `&mut self` keeps others out.
+        // SAFETY: `create_kernel` made the kernel, and `&mut self` is exclusive.
         unsafe { self.operands.prepare(cx, kernel, prepare) }
     }
 
@@ -110,14 +110,15 @@ impl DelegateKernel for PluginKernel {
             readback_ms: -1.0,
             dispatches: 0,
         };
-        // SAFETY: `create_kernel` made the kernel. It is not running: that would need `&mut self`.
+        // SAFETY: `create_kernel` made the kernel. It is not running, which would require `&mut self`.
         unsafe { stats(self.handle.kernel, &raw mut out) };
-        let known = |ms: f64| (ms >= 0.0).then_some(ms);
+        // Negative values and NaN stand for unknown times.
+        let known = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).ok();
         DelegateStats {
             device_bytes: out.device_bytes,
-            upload_ms: known(out.upload_ms),
-            device_ms: known(out.device_ms),
-            readback_ms: known(out.readback_ms),
+            upload_time: known(out.upload_ms),
+            device_time: known(out.device_ms),
+            readback_time: known(out.readback_ms),
             dispatches: out.dispatches,
         }
     }

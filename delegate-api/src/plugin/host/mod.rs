@@ -1,12 +1,15 @@
-//! The application's side: loads libraries and makes delegates of what they export.
+//! The application's side: loads libraries and creates the delegates that they export.
 
 use std::path::PathBuf;
 
 use super::OptionError;
 
 mod delegate;
+mod entry;
 mod frames;
+mod fusions;
 mod graph;
+mod instance;
 mod kernel;
 mod library;
 mod operands;
@@ -15,55 +18,56 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-#[cfg(any(unix, windows))]
+#[cfg(all(feature = "plugins", any(unix, windows)))]
 mod extents;
 
 pub use delegate::PluginDelegate;
+pub use fusions::FusionLibrary;
 pub use library::PluginLibrary;
 pub use ops::KernelLibrary;
 
-/// Why a plugin cannot be used.
+/// The reason for which a plugin cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PluginError {
-    /// The file cannot be read, is no shared library, or is damaged.
+    /// The file cannot be read, is not a shared library, or is damaged.
     #[error("{}: {message}", .path.display())]
     InvalidFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         message: String,
     },
-    /// It is a library, but for another machine or another version of the interface.
+    /// The library is for another machine or another version of the interface.
     #[error("{}: {message}", .path.display())]
     Incompatible {
         /// The file.
         path: PathBuf,
-        /// What was found, what is wanted, and what to do.
+        /// The observed and the supported value, and how to fix it.
         message: String,
     },
-    /// The system's loader refuses the library, or what it exports is wrong.
+    /// The system's loader refuses the library, or its exports are invalid.
     #[error("{}: {message}", .path.display())]
     Load {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// The options are not right.
-    #[error("{}: {error}", .path.display())]
+    /// An option is invalid.
+    #[error("{}: an option is invalid", .path.display())]
     Option {
         /// The file.
         path: PathBuf,
-        /// Which option, and what is wrong with it.
-        error: OptionError,
+        /// The option and the problem.
+        source: OptionError,
     },
-    /// It was loaded, but cannot make its delegate or kernels.
-    #[error("{}: {error}", .path.display())]
+    /// The library was loaded, but cannot create its delegate or kernels.
+    #[error("{}: its delegate or kernels cannot be created", .path.display())]
     Create {
         /// The file.
         path: PathBuf,
-        /// Why.
-        error: delegraph_core::Error,
+        /// The reason.
+        source: delegraph_core::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! The operands of a kernel, as plugins are shown them.
+//! The operands of a kernel in the form that plugins read.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -8,11 +8,11 @@ use delegraph_core::{Error, InvokeContext, PrepareContext, Result, Shape, Tensor
 
 use super::super::abi::*;
 use super::super::raw::MessageRoom;
+use super::entry::KernelFunction;
 use super::frames::{Invokes, KernelPrepares, Scope, enter};
-use super::library::KernelFunction;
 
-/// Inputs, outputs and temporaries of a kernel, described for its functions. All of it lives from one run to the next:
-/// nothing is allocated in `invoke`.
+/// Inputs, outputs and temporaries of a kernel, described for its functions. The descriptions persist between runs, so
+/// that `invoke` does not allocate.
 pub(super) struct Operands {
     inputs: Buffers,
     outputs: Buffers,
@@ -20,24 +20,24 @@ pub(super) struct Operands {
     asked: Vec<Asked>,
 }
 
-/// Memory that a kernel asked for.
+/// Memory that a kernel requested.
 #[derive(Clone, Copy)]
 enum Asked {
     Temporary(Temporary),
     Persistent(Persistent),
 }
 
-/// Descriptions of buffers, and pointers to them.
+/// Descriptions of buffers, and pointers to the descriptions.
 #[derive(Default)]
 struct Buffers {
-    // Boxed, so that pointers to them stay right.
+    // Boxed, so that pointers remain valid.
     all: Box<[DelegraphBuffer]>,
-    /// Which of them a node leaves out.
+    /// Whether each of them is omitted by the node.
     left_out: Box<[bool]>,
     pointers: Vec<*const DelegraphBuffer>,
 }
 
-// SAFETY: the pointers lead into `all`, or to memory that is only looked at during one call.
+// SAFETY: the pointers refer to `all`, or to memory that is accessed only during one call.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
@@ -50,13 +50,13 @@ impl Buffers {
         buffers
     }
 
-    /// Those that are not left out, with their numbers.
+    /// Returns those that are not omitted, with their indices.
     fn present(&mut self) -> impl Iterator<Item = (usize, &mut DelegraphBuffer)> {
         let all = self.all.iter_mut().zip(&self.left_out).enumerate();
         all.filter(|(_, (_, left_out))| !**left_out).map(|(i, (buffer, _))| (i, buffer))
     }
 
-    /// Pointers to all descriptions as they are now.
+    /// Returns pointers to all descriptions.
     fn pointers(&mut self) -> (*const *const DelegraphBuffer, usize) {
         self.pointers.clear();
         let pointer = |(buffer, left_out): (&DelegraphBuffer, &bool)| {
@@ -67,7 +67,7 @@ impl Buffers {
     }
 }
 
-/// A tensor without data and shape.
+/// Returns a tensor without data and shape.
 pub(super) fn buffer(ty: TensorType, is_variable: bool) -> DelegraphBuffer {
     let (data, dims, element_type) = (std::ptr::null_mut(), std::ptr::null(), ty as i32);
     let flags = if is_variable { DELEGRAPH_TENSOR_VARIABLE } else { 0 };
@@ -90,7 +90,7 @@ fn set_data(buffer: &mut DelegraphBuffer, bytes: *const u8, len: usize) {
     (buffer.data, buffer.data_len) = (bytes.cast_mut().cast(), len);
 }
 
-/// What a kernel asks for while it prepares.
+/// The requests of a kernel while it prepares.
 struct Preparing<'c, 'p> {
     cx: RefCell<&'c mut PrepareContext<'p>>,
     asked: RefCell<Vec<Asked>>,
@@ -128,7 +128,7 @@ impl KernelPrepares for Preparing<'_, '_> {
     }
 }
 
-/// What a kernel asks for while it runs.
+/// The requests of a kernel while it runs.
 struct Running<'c, 'i>(RefCell<&'c mut InvokeContext<'i>>, &'c dyn delegraph_core::kernel::Parallel);
 
 impl Invokes for Running<'_, '_> {
@@ -152,7 +152,7 @@ impl Invokes for Running<'_, '_> {
 }
 
 impl Operands {
-    /// `None` for inputs that are left out.
+    /// Creates operands; `None` represents omitted inputs.
     pub(super) fn new(
         inputs: impl IntoIterator<Item = Option<DelegraphBuffer>>,
         outputs: impl IntoIterator<Item = DelegraphBuffer>,
@@ -181,7 +181,7 @@ impl Operands {
         }
     }
 
-    /// Lets a kernel prepare, with the function that it may have for that.
+    /// Prepares a kernel with the function that it may have for that.
     ///
     /// # Safety
     /// `function` may be called with `kernel` now.
@@ -212,7 +212,7 @@ impl Operands {
         let preparing =
             Preparing { cx: RefCell::new(cx), asked: RefCell::default(), dynamic: RefCell::default() };
         enter(Scope::PrepareKernel(&preparing), &mut MessageRoom::new(), |context, error| {
-            // SAFETY: this function's condition; `call` describes what is there.
+            // SAFETY: guaranteed by the caller; `call` describes the operands.
             unsafe { function(kernel, context, &raw const call, error) }
         })?;
         self.asked = preparing.asked.into_inner();
@@ -222,12 +222,12 @@ impl Operands {
                 buffer.flags |= DELEGRAPH_TENSOR_DYNAMIC;
             }
         }
-        // So that the first run finds room for them.
+        // Allocated here, so that the first run does not allocate.
         self.call(1);
         Ok(())
     }
 
-    /// Lets a kernel run.
+    /// Runs a kernel.
     ///
     /// # Safety
     /// `function` may be called with `kernel` now.
@@ -267,8 +267,8 @@ impl Operands {
         let call = self.call(parallel.threads());
         let running = Running(RefCell::new(cx), parallel);
         enter(Scope::Invoke(&running), &mut MessageRoom::new(), |context, error| {
-            // SAFETY: this function's condition. Inputs, outputs and temporaries were handed out by the context, which
-            // sees to it that they are valid and do not overlap.
+            // SAFETY: guaranteed by the caller. The context returned inputs, outputs and temporaries, and guarantees
+            // that they are valid and do not overlap.
             unsafe { function(kernel, context, &raw const call, error) }
         })?;
         if parallel.take_panicked() {

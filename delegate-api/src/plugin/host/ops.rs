@@ -16,14 +16,15 @@ use super::super::abi::*;
 use super::super::ops_abi::*;
 use super::super::raw::{MessageRoom, slice, text};
 use super::PluginError;
+use super::entry::{self, KernelFunction, TableError, read_table, required};
 use super::frames::{OpOptions, Scope, enter};
 use super::graph::describe_quantization;
-use super::library::{KernelFunction, TableError, read_table, required};
+
 use super::operands::{Operands, buffer};
 use super::table::HOST;
 
-/// A library of kernels for custom ops. It stays loaded as long as this, a resolver that it was registered with, or one of
-/// its kernels lives.
+/// A library of kernels for custom ops. It remains loaded as long as this object, a resolver with its kernels, or one
+/// of its kernels exists.
 ///
 /// ```no_run
 /// use delegraph_core::MutableOpResolver;
@@ -38,20 +39,20 @@ use super::table::HOST;
 #[derive(Clone)]
 pub struct KernelLibrary(Arc<Opened>);
 
-/// What is loaded.
+/// A loaded library.
 struct Opened {
-    /// What `open` made, possibly null.
+    /// The object that `open` created, possibly null.
     library: *mut c_void,
     functions: Functions,
     ops: Vec<CustomOp>,
     path: PathBuf,
-    /// Dropped last: the functions are in it.
-    #[cfg(any(unix, windows))]
+    /// Dropped last, because it contains the functions.
+    #[cfg(all(feature = "plugins", any(unix, windows)))]
     _library: Option<libloading::Library>,
 }
 
-// SAFETY: the interface lets any thread make kernels, several at a time; nothing else is done with `library` until it is
-// closed, when nobody has it any more.
+// SAFETY: the interface allows any thread to create kernels, several at a time. The only other use of `library` is to
+// close it, when its last owner is dropped.
 unsafe impl Send for Opened {}
 // SAFETY: as above.
 unsafe impl Sync for Opened {}
@@ -59,13 +60,14 @@ unsafe impl Sync for Opened {}
 impl Drop for Opened {
     fn drop(&mut self) {
         if let Some(close) = self.functions.close.filter(|_| !self.library.is_null()) {
-            // SAFETY: `open` made it, all kernels are gone (each has a share of this), and it is closed once.
+            // SAFETY: `open` made it, all kernels are destroyed (each holds a reference to this), and it is closed
+            // once.
             unsafe { close(self.library) };
         }
     }
 }
 
-/// An op that the library has a kernel for.
+/// An op for which the library has a kernel.
 struct CustomOp {
     name: String,
     versions: RangeInclusive<u32>,
@@ -91,12 +93,13 @@ struct Functions {
 }
 
 impl Functions {
-    /// The functions of the table at `table`, or what is wrong with it.
+    /// Returns the functions of the table at `table`, or its defect.
     ///
     /// # Safety
-    /// `table` is null, or valid for reads of as many bytes as it says, which is at least its version and its size.
+    /// `table` is null, or valid for reads of the size that it declares, which covers at least its version and its
+    /// size.
     unsafe fn read(table: *const DelegraphKernelLibrary) -> Result<Self, TableError> {
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let table = unsafe { read_table(table) }?;
         let (ops, create_kernel, prepare_kernel, invoke_kernel) =
             required!(table, ops, create_kernel, prepare_kernel, invoke_kernel);
@@ -113,32 +116,27 @@ impl Functions {
 }
 
 impl KernelLibrary {
-    /// The function that a library of kernels exports.
-    pub const ENTRY: &str = "delegraph_kernel_library";
+    /// The name of the function that a library of kernels exports.
+    pub const ENTRY: &str = entry::KERNELS;
 
     /// Loads the library at `path`, as [`PluginLibrary::open`](super::PluginLibrary::open) does, with the same checks.
     ///
     /// # Errors
-    /// [`PluginError`], with what was found, what is wanted and what to do.
+    /// [`PluginError`], with the observed and the supported value, and how to fix it.
     ///
     /// # Safety
-    /// Its code runs in this process, with all rights of it: the library must be trusted, and keep to what
-    /// `delegraph_kernels.h` says. It must not be changed or cut off while it is loaded.
-    #[cfg(any(unix, windows))]
+    /// The library's code runs in this process, with all its rights: the library must be trusted, and follow
+    /// `delegraph_kernels.h`. The file must not be changed or truncated while it is loaded.
+    #[cfg(all(feature = "plugins", any(unix, windows)))]
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, PluginError> {
         let path = path.as_ref();
-        // SAFETY: this function's condition; a function of this name has this type, in every library that keeps to the
+        // SAFETY: guaranteed by the caller; a function of this name has this type in every library that follows the
         // header.
-        let (library, entry) = unsafe {
-            super::library::open::<DelegraphKernelLibrary>(
-                path,
-                Self::ENTRY,
-                "library of kernels",
-                "export_kernels!",
-            )
+        let (library, table) = unsafe {
+            entry::open::<DelegraphKernelLibrary>(path, Self::ENTRY, "library of kernels", "export_kernels!")
         }?;
         // SAFETY: as above; the table lives as long as the library is loaded.
-        let functions = unsafe { Functions::read(entry()) }.map_err(|e| e.at(path))?;
+        let functions = unsafe { Functions::read(table()) }.map_err(|e| e.at(path))?;
         Opened {
             library: std::ptr::null_mut(),
             functions,
@@ -149,42 +147,42 @@ impl KernelLibrary {
         .begin()
     }
 
-    /// A library that is linked into the application: `table` is what its entry function returns.
+    /// Creates a library that is linked into the application: `table` is the result of its entry function.
     ///
     /// # Errors
     /// As [`KernelLibrary::open`].
     ///
     /// # Safety
-    /// `table` is null, or points to a table that is never taken away and keeps to what `delegraph_kernels.h` says.
+    /// `table` is null, or points to a static table that follows `delegraph_kernels.h`.
     pub unsafe fn from_table(
         name: impl Into<PathBuf>,
         table: *const DelegraphKernelLibrary,
     ) -> Result<Self, PluginError> {
         let path = name.into();
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let functions = unsafe { Functions::read(table) }.map_err(|e| e.at(&path))?;
         Opened {
             library: std::ptr::null_mut(),
             functions,
             ops: Vec::new(),
             path,
-            #[cfg(any(unix, windows))]
+            #[cfg(all(feature = "plugins", any(unix, windows)))]
             _library: None,
         }
         .begin()
     }
 
-    /// Where it was loaded from.
+    /// Returns the path from which the library was loaded.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The ops that it has kernels for, each with its versions.
+    /// Returns the ops for which it has kernels, each with its versions.
     pub fn ops(&self) -> impl Iterator<Item = (&str, RangeInclusive<u32>)> {
         self.0.ops.iter().map(|op| (op.name.as_str(), op.versions.clone()))
     }
 
-    /// Registers all of its kernels.
+    /// Registers all kernels of the library.
     pub fn register(&self, resolver: &mut MutableOpResolver) {
         for (i, op) in self.0.ops.iter().enumerate() {
             let library = self.0.clone();
@@ -204,17 +202,17 @@ impl fmt::Debug for KernelLibrary {
 }
 
 impl Opened {
-    /// Calls `open` and asks which ops there are.
+    /// Calls `open`, and reads the list of ops.
     fn begin(mut self) -> Result<KernelLibrary, PluginError> {
         if let Some(open) = self.functions.open {
             let mut room = MessageRoom::new();
             let mut slot = room.slot();
-            // SAFETY: all pointers are valid during the call, as the interface wants it. What it makes is closed by `drop`,
-            // also where it failed.
+            // SAFETY: all pointers are valid during the call, as the interface requires. The created object is closed
+            // by `drop`, also after a failure.
             let status = unsafe { open(&raw const HOST, &raw mut self.library, &raw mut slot) };
             if status != DELEGRAPH_OK {
-                let error = super::super::raw::error_of(status, room.message(&slot));
-                return Err(PluginError::Create { path: self.path.clone(), error });
+                let source = super::super::raw::error_of(status, room.message(&slot));
+                return Err(PluginError::Create { path: self.path.clone(), source });
             }
         }
         match self.read_ops() {
@@ -228,20 +226,20 @@ impl Opened {
     }
 
     fn read_ops(&self) -> Result<Vec<CustomOp>, String> {
-        const MOST: usize = 1 << 16;
+        const MAX_COUNT: usize = 1 << 16;
         let mut count = 0;
         // SAFETY: `open` made the library.
         let list = unsafe { (self.functions.ops)(self.library, &raw mut count) };
-        if count > MOST {
+        if count > MAX_COUNT {
             return Err(format!("it lists {count} ops"));
         }
-        // SAFETY: there are as many as it says, until it is closed.
+        // SAFETY: the library guarantees `count` entries until it is closed.
         let list = unsafe { slice(list, count) }.ok_or("its list of ops is null")?;
         let read = |op: &DelegraphCustomOp| {
             if op.name.is_null() {
                 return Err("one of its ops has no name".to_owned());
             }
-            // SAFETY: a name ends with a zero.
+            // SAFETY: a name is zero-terminated.
             let name = unsafe { CStr::from_ptr(op.name) }.to_str();
             let name = name.map_err(|e| format!("the name of an op: {e}"))?.to_owned();
             if name.is_empty() || op.min_version > op.max_version {
@@ -262,7 +260,7 @@ struct OpKernel {
     operands: Operands,
 }
 
-// SAFETY: the interface lets a kernel be used by any thread, one at a time, which `&mut` sees to.
+// SAFETY: the interface allows any thread to use a kernel, one at a time, which `&mut` ensures.
 unsafe impl Send for OpKernel {}
 
 impl Drop for OpKernel {
@@ -276,17 +274,17 @@ impl Drop for OpKernel {
 
 impl OpKernel {
     fn new(library: &Arc<Opened>, op: usize, cx: &InitContext<'_>) -> Result<Self> {
-        let tensor = |id: TensorId| cx.subgraph.tensors.get(id.0);
+        let tensor = |id: TensorId| cx.subgraph.tensors().get(id.0);
         let describe = |id: &Option<TensorId>| id.and_then(tensor).map(describe);
         let (inputs, outputs): (Vec<_>, Vec<_>) = (
-            cx.node.inputs.iter().map(describe).collect(),
-            cx.node.outputs.iter().map(|id| describe(&Some(*id))).collect(),
+            cx.node.inputs().iter().map(describe).collect(),
+            cx.node.outputs().iter().map(|id| describe(&Some(*id))).collect(),
         );
         let pointer =
             |tensor: &Option<DelegraphTensor>| tensor.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let (input_pointers, output_pointers): (Vec<_>, Vec<_>) =
             (inputs.iter().map(pointer).collect(), outputs.iter().map(pointer).collect());
-        let name = match &cx.node.op {
+        let name = match cx.node.op() {
             delegraph_core::Op::Custom(name) => name,
             delegraph_core::Op::Builtin(_) => "",
         };
@@ -294,7 +292,7 @@ impl OpKernel {
             size: size_of::<DelegraphOpNode>(),
             op,
             name: text(name),
-            version: cx.node.version,
+            version: cx.node.version(),
             options: cx.custom_options.as_ptr(),
             options_len: cx.custom_options.len(),
             inputs: input_pointers.as_ptr(),
@@ -302,15 +300,15 @@ impl OpKernel {
             outputs: output_pointers.as_ptr(),
             output_count: output_pointers.len(),
         };
-        let operand = |id: TensorId| tensor(id).map(|tensor| buffer(tensor.ty, tensor.is_variable));
+        let operand = |id: TensorId| tensor(id).map(|tensor| buffer(tensor.ty(), tensor.is_variable()));
         let operands = Operands::new(
-            cx.node.inputs.iter().map(|id| id.and_then(operand)),
-            cx.node.outputs.iter().filter_map(|id| operand(*id)),
+            cx.node.inputs().iter().map(|id| id.and_then(operand)),
+            cx.node.outputs().iter().filter_map(|id| operand(*id)),
         );
         let options = OpOptions { bytes: cx.custom_options, wrong: RefCell::default() };
         let (mut kernel, silent) = (std::ptr::null_mut(), Cell::new(false));
         let made = enter(Scope::CreateOp(&options), &mut MessageRoom::new(), |context, error| {
-            // SAFETY: `open` made the library; all else is valid during the call.
+            // SAFETY: `open` made the library; the other pointers are valid during the call.
             unsafe {
                 let create = library.functions.create_kernel;
                 let host = &raw const HOST;
@@ -319,7 +317,7 @@ impl OpKernel {
                 status
             }
         });
-        // Also where it failed: what it made must not be lost.
+        // Also after a failed call, so that the created object is destroyed.
         let kernel = OpKernel { kernel, library: library.clone(), operands };
         match made {
             Ok(()) => Ok(kernel),
@@ -329,7 +327,7 @@ impl OpKernel {
 }
 
 impl Opened {
-    /// An error of one of its kernels.
+    /// Adds the library to an error of one of its kernels.
     fn blame(&self, error: Error) -> Error {
         let file = self.path.file_name().unwrap_or_default().to_string_lossy();
         match error {
@@ -343,17 +341,17 @@ impl Opened {
     }
 }
 
-/// A tensor as the file has it.
+/// Describes a tensor of the file.
 fn describe(tensor: &Tensor) -> DelegraphTensor {
     let flag = |on: bool, flag: u32| if on { flag } else { 0 };
     let mut out = DelegraphTensor {
         size: size_of::<DelegraphTensor>(),
-        element_type: tensor.ty as i32,
+        element_type: tensor.ty() as i32,
         flags: flag(tensor.is_constant(), DELEGRAPH_TENSOR_CONSTANT)
-            | flag(tensor.is_variable, DELEGRAPH_TENSOR_VARIABLE),
-        dims: tensor.shape.dims().as_ptr(),
-        rank: tensor.shape.rank(),
-        name: text(&tensor.name),
+            | flag(tensor.is_variable(), DELEGRAPH_TENSOR_VARIABLE),
+        dims: tensor.shape().dims().as_ptr(),
+        rank: tensor.shape().rank(),
+        name: text(tensor.name()),
         data: std::ptr::null(),
         data_len: 0,
         quantization: DELEGRAPH_QUANTIZATION_NONE,
@@ -365,13 +363,13 @@ fn describe(tensor: &Tensor) -> DelegraphTensor {
         zero_points_tensor: -1,
         block_size: 0,
     };
-    describe_quantization(&mut out, tensor.quantization.as_deref());
+    describe_quantization(&mut out, tensor.quantization());
     out
 }
 
 impl Kernel for OpKernel {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
-        // SAFETY: `create_kernel` made the kernel, and `&mut self` keeps others out.
+        // SAFETY: `create_kernel` made the kernel, and `&mut self` is exclusive.
         let prepared =
             unsafe { self.operands.prepare(cx, self.kernel, Some(self.library.functions.prepare_kernel)) };
         prepared.map_err(|e| self.library.blame(e))

@@ -12,7 +12,7 @@ use super::super::raw::{read, slice, text, text_of, write};
 use super::frames::{Scope, answer, ask};
 use super::graph::HostGraph;
 
-/// What every plugin is given.
+/// The functions for every plugin.
 pub(super) static HOST: DelegraphHost = DelegraphHost {
     size: size_of::<DelegraphHost>(),
     log_level: Some(log_level),
@@ -60,14 +60,14 @@ unsafe extern "C" fn log_text(level: i32, target: DelegraphText, text: Delegraph
     let level = usize::try_from(level.saturating_sub(1)).ok().and_then(|i| LEVELS.get(i));
     // The application's logger may panic.
     let _ = catch_unwind(|| {
-        // SAFETY: the plugin says that there is so much text.
+        // SAFETY: the plugin guarantees the length of the text.
         let (target, text) = unsafe { (text_of(target), text_of(text)) };
         let target = if target.is_empty() { "delegraph::plugin" } else { &target };
         log::log!(target: target, level.copied().unwrap_or(log::Level::Trace), "{text}");
     });
 }
 
-/// The graph, where the call has one.
+/// Returns the graph of a call, if it has one.
 fn graph_of<'c, 'g>(scope: Scope<'c, 'g>) -> Result<&'c HostGraph<'g>, String> {
     match scope {
         Scope::Prepare(graph, _) | Scope::CreateKernel(graph) => Ok(graph),
@@ -75,7 +75,7 @@ fn graph_of<'c, 'g>(scope: Scope<'c, 'g>) -> Result<&'c HostGraph<'g>, String> {
     }
 }
 
-/// Writes to where a plugin wants an answer.
+/// Writes a result to a plugin's memory.
 ///
 /// # Safety
 /// `out` is null or valid for a write.
@@ -83,35 +83,35 @@ unsafe fn put<T>(out: *mut T, value: T) -> Result<(), String> {
     if out.is_null() || !out.is_aligned() {
         return Err("there is no room for the answer".into());
     }
-    // SAFETY: not null, aligned; the rest is this function's condition.
+    // SAFETY: not null, aligned; the caller guarantees the rest.
     unsafe { out.write(value) };
     Ok(())
 }
 
-/// Writes a list to where a plugin wants it, as far as there is room.
+/// Writes a list to a plugin's memory, up to its capacity.
 ///
 /// # Safety
-/// `out` is null or has room for `capacity` values; `len` is null or valid for a write.
+/// `out` is null or valid for `capacity` values; `len` is null or valid for a write.
 unsafe fn put_list<T: Copy>(list: &[T], out: *mut T, capacity: usize, len: *mut usize) -> Result<(), String> {
     let count = list.len().min(capacity);
     if count > 0 && (out.is_null() || !out.is_aligned()) {
         return Err("there is no room for the answer".into());
     }
     if count > 0 {
-        // SAFETY: there is room for `capacity` values (this function's condition), and `count` is not more.
+        // SAFETY: `out` is valid for `capacity` values (guaranteed by the caller), and `count` is not larger.
         unsafe { std::ptr::copy_nonoverlapping(list.as_ptr(), out, count) };
     }
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     unsafe { put(len, list.len()) }
 }
 
 /// # Safety
-/// `name` is null or ends with a zero.
+/// `name` is null or zero-terminated.
 unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a str, String> {
     if name.is_null() {
         return Err("the name is null".into());
     }
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(name) }.to_str().map_err(|e| format!("the name: {e}"))
 }
 
@@ -122,21 +122,21 @@ fn status(written: bool) -> Result<i32, String> {
 unsafe extern "C" fn graph(context: DelegraphContext, out: *mut DelegraphGraph) -> i32 {
     answer(context, "graph", |scope| {
         let graph = graph_of(scope)?.describe();
-        // SAFETY: the plugin gives a struct with its size, or null.
+        // SAFETY: the plugin passes a struct with its size, or null.
         status(unsafe { write(out, &graph) })
     })
 }
 
 unsafe extern "C" fn release_model(owner: *mut c_void) {
     if !owner.is_null() {
-        // SAFETY: `owner` is what `model` gave out, which is released once.
+        // SAFETY: `owner` was returned by `model`, and is released once.
         let _ = catch_unwind(|| drop(unsafe { Box::from_raw(owner.cast::<ModelBytes>()) }));
     }
 }
 
 unsafe extern "C" fn model(context: DelegraphContext, out: *mut DelegraphModel) -> i32 {
     answer(context, "model", |scope| {
-        // SAFETY: the plugin gives a struct with its size, or null.
+        // SAFETY: the plugin passes a struct with its size, or null.
         if unsafe { read(out) }.is_none_or(|out| out.size < size_of::<DelegraphModel>()) {
             return status(false);
         }
@@ -162,42 +162,42 @@ unsafe extern "C" fn metadata(
     len: *mut usize,
 ) -> i32 {
     answer(context, "metadata", |scope| {
-        // SAFETY: the plugin gives text that ends with a zero, or null.
+        // SAFETY: the plugin passes zero-terminated text, or null.
         let name = unsafe { name_of(name) }?;
         let Some(bytes) = graph_of(scope)?.view.model().metadata(name) else {
             return Ok(DELEGRAPH_NOT_FOUND);
         };
-        // SAFETY: the plugin gives places for the answers, or null.
+        // SAFETY: the plugin passes pointers for the results, or null.
         unsafe { put(data, bytes.as_ptr()).and_then(|()| put(len, bytes.len())) }?;
         Ok(DELEGRAPH_OK)
     })
 }
 
-/// Number of a tensor; -2: none.
+/// Returns the number of a tensor; -2 for none.
 fn number(id: Option<usize>) -> i64 {
     id.and_then(|id| i64::try_from(id).ok()).unwrap_or(-2)
 }
 
 unsafe extern "C" fn graph_input(context: DelegraphContext, index: usize) -> i64 {
-    let get = |scope: Scope<'_, '_>| Ok(graph_of(scope)?.view.subgraph().inputs.get(index).map(|id| id.0));
+    let get = |scope: Scope<'_, '_>| Ok(graph_of(scope)?.view.subgraph().inputs().get(index).map(|id| id.0));
     number(ask(context, "graph_input", get).flatten())
 }
 
 unsafe extern "C" fn graph_output(context: DelegraphContext, index: usize) -> i64 {
-    let get = |scope: Scope<'_, '_>| Ok(graph_of(scope)?.view.subgraph().outputs.get(index).map(|id| id.0));
+    let get = |scope: Scope<'_, '_>| Ok(graph_of(scope)?.view.subgraph().outputs().get(index).map(|id| id.0));
     number(ask(context, "graph_output", get).flatten())
 }
 
 unsafe extern "C" fn node(context: DelegraphContext, node: usize, out: *mut DelegraphNode) -> i32 {
     answer(context, "node", |scope| {
         let node = graph_of(scope)?.describe_node(node)?;
-        // SAFETY: the plugin gives a struct with its size, or null.
+        // SAFETY: the plugin passes a struct with its size, or null.
         status(unsafe { write(out, &node) })
     })
 }
 
 unsafe extern "C" fn node_input(context: DelegraphContext, node: usize, index: usize) -> i64 {
-    let get = |scope: Scope<'_, '_>| Ok(graph_of(scope)?.node(node)?.node().inputs.get(index).copied());
+    let get = |scope: Scope<'_, '_>| Ok(graph_of(scope)?.node(node)?.node().inputs().get(index).copied());
     match ask(context, "node_input", get).flatten() {
         Some(None) => -1,
         id => number(id.flatten().map(|id| id.0)),
@@ -206,29 +206,29 @@ unsafe extern "C" fn node_input(context: DelegraphContext, node: usize, index: u
 
 unsafe extern "C" fn node_output(context: DelegraphContext, node: usize, index: usize) -> i64 {
     let get =
-        |scope: Scope<'_, '_>| Ok(graph_of(scope)?.node(node)?.node().outputs.get(index).map(|id| id.0));
+        |scope: Scope<'_, '_>| Ok(graph_of(scope)?.node(node)?.node().outputs().get(index).map(|id| id.0));
     number(ask(context, "node_output", get).flatten())
 }
 
 unsafe extern "C" fn tensor(context: DelegraphContext, tensor: usize, out: *mut DelegraphTensor) -> i32 {
     answer(context, "tensor", |scope| {
         let tensor = graph_of(scope)?.describe_tensor(tensor)?;
-        // SAFETY: the plugin gives a struct with its size, or null.
+        // SAFETY: the plugin passes a struct with its size, or null.
         status(unsafe { write(out, &tensor) })
     })
 }
 
-/// Looks a param up and lets `give` pass it on, where it is of the kind asked for.
+/// Looks up a param, and calls `give` if it has the requested kind.
 ///
 /// # Safety
-/// `name` is null or ends with a zero.
+/// `name` is null or zero-terminated.
 unsafe fn param(
     (context, node, name): (DelegraphContext, usize, *const c_char),
     function: &str,
     give: impl FnOnce(&ParamValue<'_>) -> Option<Result<(), String>>,
 ) -> i32 {
     answer(context, function, |scope| {
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { name_of(name) }?;
         let node = graph_of(scope)?.node(node)?;
         match node.node().param(name).as_ref().and_then(give) {
@@ -244,7 +244,7 @@ unsafe extern "C" fn param_i64(
     name: *const c_char,
     out: *mut i64,
 ) -> i32 {
-    // SAFETY: the plugin gives text that ends with a zero, and a place for the answer, or null.
+    // SAFETY: the plugin passes zero-terminated text and a pointer for the result, or null.
     unsafe { param((context, node, name), "param_i64", |value| Some(put(out, value.as_i64()?))) }
 }
 
@@ -254,7 +254,7 @@ unsafe extern "C" fn param_f64(
     name: *const c_char,
     out: *mut f64,
 ) -> i32 {
-    // SAFETY: the plugin gives text that ends with a zero, and a place for the answer, or null.
+    // SAFETY: the plugin passes zero-terminated text and a pointer for the result, or null.
     unsafe { param((context, node, name), "param_f64", |value| Some(put(out, value.as_f64()?))) }
 }
 
@@ -264,7 +264,7 @@ unsafe extern "C" fn param_text(
     name: *const c_char,
     out: *mut DelegraphText,
 ) -> i32 {
-    // SAFETY: the plugin gives text that ends with a zero, and a place for the answer, or null.
+    // SAFETY: the plugin passes zero-terminated text and a pointer for the result, or null.
     unsafe { param((context, node, name), "param_text", |value| Some(put(out, text(value.as_str()?)))) }
 }
 
@@ -277,11 +277,11 @@ unsafe extern "C" fn param_i64s(
     len: *mut usize,
 ) -> i32 {
     let give = |value: &ParamValue<'_>| {
-        let list = value.as_i64s()?;
-        // SAFETY: the plugin has room for `capacity` numbers and gives a place for the answer, or null.
+        let list = value.to_i64s()?;
+        // SAFETY: the plugin passes memory for `capacity` numbers and a pointer for the result, or null.
         Some(unsafe { put_list(&list, out, capacity, len) })
     };
-    // SAFETY: the plugin gives text that ends with a zero, or null.
+    // SAFETY: the plugin passes zero-terminated text, or null.
     unsafe { param((context, node, name), "param_i64s", give) }
 }
 
@@ -289,7 +289,7 @@ unsafe extern "C" fn callee(context: DelegraphContext, subgraph: usize) -> Deleg
     ask(context, "callee", |scope| Ok(graph_of(scope)?.callee(subgraph))).unwrap_or(0)
 }
 
-/// What can be said in `prepare` alone.
+/// Returns the calls that are valid in `prepare` only.
 fn preparing<'c, 'g>(
     scope: Scope<'c, 'g>,
 ) -> Result<(&'c HostGraph<'g>, &'c dyn super::frames::Prepares), String> {
@@ -300,16 +300,16 @@ fn preparing<'c, 'g>(
 }
 
 /// # Safety
-/// As for [`slice`].
+/// As [`slice`].
 unsafe fn nodes_of<'a>(
     graph: &HostGraph<'_>,
     nodes: *const usize,
     count: usize,
 ) -> Result<&'a [usize], String> {
-    if count > graph.view.subgraph().nodes.len() {
-        return Err(format!("{count} nodes, but the graph has {}", graph.view.subgraph().nodes.len()));
+    if count > graph.view.subgraph().nodes().len() {
+        return Err(format!("{count} nodes, but the graph has {}", graph.view.subgraph().nodes().len()));
     }
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     let nodes = unsafe { slice(nodes, count) }.ok_or("the list of nodes is null")?;
     nodes.iter().try_for_each(|&n| graph.node(n).map(|_| ()))?;
     Ok(nodes)
@@ -332,10 +332,10 @@ unsafe extern "C" fn preview_partitions(
 ) -> i32 {
     answer(context, "preview_partitions", |scope| {
         let (graph, prepares) = preparing(scope)?;
-        // SAFETY: the plugin says that there are so many nodes.
+        // SAFETY: the plugin guarantees the number of nodes.
         let nodes = unsafe { nodes_of(graph, nodes, node_count) }?;
         let each = each.ok_or("there is no function to call")?;
-        // SAFETY: the function is the plugin's own, called as it says.
+        // SAFETY: the function belongs to the plugin, and is called with the argument that the plugin passed.
         prepares.preview(nodes, &mut |partition| unsafe { each(user, partition) });
         Ok(DELEGRAPH_OK)
     })
@@ -349,7 +349,7 @@ unsafe extern "C" fn reject(
     answer(context, "reject", |scope| {
         let (graph, prepares) = preparing(scope)?;
         graph.node(node)?;
-        // SAFETY: the plugin gives a struct with its size, or null.
+        // SAFETY: the plugin passes a struct with its size, or null.
         let reason = unsafe { read(reason) }.ok_or("the reason is null or has no size")?;
         prepares.reject(node, &reason);
         Ok(DELEGRAPH_OK)
@@ -364,7 +364,7 @@ unsafe extern "C" fn claim(
 ) -> i32 {
     answer(context, "claim", |scope| {
         let (graph, prepares) = preparing(scope)?;
-        // SAFETY: the plugin says that there are so many nodes.
+        // SAFETY: the plugin guarantees the number of nodes.
         let nodes = unsafe { nodes_of(graph, nodes, node_count) }?;
         prepares.claim(nodes, claim);
         Ok(DELEGRAPH_OK)
@@ -388,10 +388,10 @@ unsafe extern "C" fn persistent(context: DelegraphContext, bytes: usize) -> i64 
     ask(context, "persistent", get).and_then(|i| i64::try_from(i).ok()).unwrap_or(-1)
 }
 
-/// Lets `read` look an option of a custom op up and give it away.
+/// Looks up an option of a custom op, and writes it with `read`.
 ///
 /// # Safety
-/// `name` is null or ends with a zero.
+/// `name` is null or zero-terminated.
 unsafe fn option(
     (context, name): (DelegraphContext, *const c_char),
     function: &str,
@@ -401,7 +401,7 @@ unsafe fn option(
         let Scope::CreateOp(options) = scope else {
             return Err("it is to be called in `create_kernel` of a custom op only".into());
         };
-        // SAFETY: this function's condition.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { name_of(name) }?;
         let mut status = DELEGRAPH_INVALID;
         let given = Map::parse(options.bytes).and_then(|map| {
@@ -423,15 +423,15 @@ unsafe fn option(
 unsafe extern "C" fn option_i64(context: DelegraphContext, name: *const c_char, out: *mut i64) -> i32 {
     let read = |map: &Map<'_>, name: &str| {
         let value = map.get::<bool>(name).map(i64::from).or_else(|_| map.get(name))?;
-        // SAFETY: the plugin gives a place for the answer, or null.
+        // SAFETY: the plugin passes a pointer for the result, or null.
         Ok(unsafe { put(out, value) })
     };
-    // SAFETY: the plugin gives text that ends with a zero, or null.
+    // SAFETY: the plugin passes zero-terminated text, or null.
     unsafe { option((context, name), "option_i64", read) }
 }
 
 unsafe extern "C" fn option_f64(context: DelegraphContext, name: *const c_char, out: *mut f64) -> i32 {
-    // SAFETY: the plugin gives text that ends with a zero, and a place for the answer, or null.
+    // SAFETY: the plugin passes zero-terminated text and a pointer for the result, or null.
     unsafe { option((context, name), "option_f64", |map, name| Ok(put(out, map.get(name)?))) }
 }
 
@@ -440,7 +440,7 @@ unsafe extern "C" fn option_text(
     name: *const c_char,
     out: *mut DelegraphText,
 ) -> i32 {
-    // SAFETY: the plugin gives text that ends with a zero, and a place for the answer, or null.
+    // SAFETY: the plugin passes zero-terminated text and a pointer for the result, or null.
     unsafe { option((context, name), "option_text", |map, name| Ok(put(out, text(map.get(name)?)))) }
 }
 
@@ -453,21 +453,21 @@ unsafe extern "C" fn option_f64s(
 ) -> i32 {
     let read = |map: &Map<'_>, name: &str| {
         let list: Vec<f64> = map.get(name)?;
-        // SAFETY: the plugin has room for `capacity` numbers and gives a place for the answer, or null.
+        // SAFETY: the plugin passes memory for `capacity` numbers and a pointer for the result, or null.
         Ok(unsafe { put_list(&list, out, capacity, len) })
     };
-    // SAFETY: the plugin gives text that ends with a zero, or null.
+    // SAFETY: the plugin passes zero-terminated text, or null.
     unsafe { option((context, name), "option_f64s", read) }
 }
 
 /// # Safety
-/// As for [`slice`].
+/// As [`slice`].
 unsafe fn dims_of<'a>(dims: *const usize, rank: usize) -> Result<&'a [usize], String> {
     const HIGHEST: usize = 64;
     if rank > HIGHEST {
         return Err(format!("a shape of {rank} dimensions"));
     }
-    // SAFETY: this function's condition.
+    // SAFETY: guaranteed by the caller.
     unsafe { slice(dims, rank) }.ok_or_else(|| "the list of dimensions is null".into())
 }
 
@@ -479,7 +479,7 @@ unsafe extern "C" fn set_output_shape(
 ) -> i32 {
     answer(context, "set_output_shape", |scope| {
         let kernel = preparing_kernel(scope)?;
-        // SAFETY: the plugin says that there are so many dimensions.
+        // SAFETY: the plugin guarantees the number of dimensions.
         let dims = unsafe { dims_of(dims, rank) }?;
         kernel.set_output_shape(output, dims).map_err(|e| e.to_string())?;
         Ok(DELEGRAPH_OK)
@@ -510,10 +510,10 @@ unsafe extern "C" fn resize_output(
 ) -> i32 {
     answer(context, "resize_output", |scope| {
         let kernel = invoking(scope)?;
-        // SAFETY: the plugin says that there are so many dimensions.
+        // SAFETY: the plugin guarantees the number of dimensions.
         let dims = unsafe { dims_of(dims, rank) }?;
         let memory = kernel.resize_output(output, dims, bytes).map_err(|e| e.to_string())?;
-        // SAFETY: the plugin gives a place for the answer, or null.
+        // SAFETY: the plugin passes a pointer for the result, or null.
         unsafe { put(data, memory.cast()) }?;
         Ok(DELEGRAPH_OK)
     })
@@ -525,16 +525,16 @@ unsafe extern "C" fn parallel(
     task: Option<unsafe extern "C" fn(user: *mut c_void, index: usize)>,
     user: *mut c_void,
 ) -> i32 {
-    /// What the plugin wants back in its tasks.
+    /// The plugin's argument of its tasks.
     struct User(*mut c_void);
-    // SAFETY: that its tasks may run on any thread is what the plugin says by calling `parallel`.
+    // SAFETY: by calling `parallel`, the plugin declares that its tasks may run on any thread.
     unsafe impl Sync for User {}
     answer(context, "parallel", |scope| {
         let kernel = invoking(scope)?;
         let task = task.ok_or("there is no function to call")?;
         let user = User(user);
         let user = &user;
-        // SAFETY: the function is the plugin's own, called as it says.
+        // SAFETY: the function belongs to the plugin, and is called with the argument that the plugin passed.
         kernel.parallel(tasks, &|index| unsafe { task(user.0, index) });
         Ok(DELEGRAPH_OK)
     })

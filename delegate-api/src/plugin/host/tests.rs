@@ -1,7 +1,8 @@
-//! Plugins that keep to nothing: errors, never undefined behaviour, as far as that can be checked.
+//! Plugins that violate the interface: errors instead of undefined behaviour, as far as violations can be checked.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_void};
+use std::time::Duration;
 
 use delegraph_core::kernel::{Host, Placement, Resources, RuntimeTensor, Serial};
 use delegraph_core::ops::binary::AddParams;
@@ -15,12 +16,12 @@ use super::super::abi::*;
 use super::{PluginDelegate, PluginError, PluginLibrary};
 use crate::{Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeState, Rejection};
 
-/// What a plugin does in a call.
+/// The calls of a plugin in one of its functions.
 type Script = fn(&DelegraphHost, DelegraphContext) -> i32;
-/// What a plugin says of versions.
+/// The versions that a plugin declares.
 type Versions = fn() -> (*const DelegraphOpVersion, usize);
 
-/// The plugin of a test, which runs on the test's thread alone.
+/// The plugin of a test, which runs only on the test's thread.
 #[derive(Clone, Copy)]
 struct Plugin {
     prepare: Script,
@@ -29,18 +30,18 @@ struct Plugin {
     invoke: Script,
     name: Option<&'static std::ffi::CStr>,
     versions: Versions,
-    /// What it writes for a message, and how long it says that it is.
+    /// The message that it writes, and the length that it declares.
     message: (&'static [u8], usize),
-    /// The address of what it makes.
+    /// The address of the created object.
     made: usize,
 }
 
 const FINE: Script = |_, _| DELEGRAPH_OK;
-/// Both nodes.
+/// Claims both nodes.
 const CLAIM: Script = |host, context| {
     CONTEXT.set(context);
     let nodes = [0, 1];
-    // SAFETY: as the interface wants it.
+    // SAFETY: as the interface requires.
     unsafe { host.claim.unwrap()(context, nodes.as_ptr(), nodes.len(), 7) }
 };
 const ADD: Versions = || {
@@ -64,18 +65,18 @@ thread_local! {
     static HOST: Cell<*const DelegraphHost> = const { Cell::new(std::ptr::null()) };
     /// The context of the last `prepare`.
     static CONTEXT: Cell<DelegraphContext> = const { Cell::new(0) };
-    /// Which functions were called.
+    /// The called functions.
     static CALLS: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
-fn said(name: &'static str) {
+fn called(name: &'static str) {
     CALLS.with_borrow_mut(|calls| calls.push(name));
 }
 
-/// Runs a script of the test's plugin, and puts its message.
+/// Runs a script of the test's plugin, and writes its message.
 ///
 /// # Safety
-/// `error` is room for a message.
+/// `error` is valid for a message.
 unsafe fn act(script: Script, context: DelegraphContext, error: *mut DelegraphError) -> i32 {
     // SAFETY: the table that `create` was given lives on; the message fits into the room.
     unsafe {
@@ -95,30 +96,30 @@ unsafe extern "C" fn create(
     _: *mut DelegraphError,
 ) -> i32 {
     HOST.set(host);
-    said("create");
-    // SAFETY: a place for the answer.
+    called("create");
+    // SAFETY: valid for a write.
     unsafe { delegate.write(std::ptr::without_provenance_mut(PLUGIN.get().made)) };
     DELEGRAPH_OK
 }
 unsafe extern "C" fn destroy(_: *mut c_void) {
-    said("destroy");
+    called("destroy");
 }
 unsafe extern "C" fn name(_: *mut c_void) -> *const c_char {
     PLUGIN.get().name.map_or(std::ptr::null(), std::ffi::CStr::as_ptr)
 }
 unsafe extern "C" fn versions(_: *mut c_void, count: *mut usize) -> *const DelegraphOpVersion {
     let (list, len) = (PLUGIN.get().versions)();
-    // SAFETY: a place for the answer.
+    // SAFETY: valid for a write.
     unsafe { count.write(len) };
     list
 }
 unsafe extern "C" fn prepare(_: *mut c_void, context: DelegraphContext, error: *mut DelegraphError) -> i32 {
-    said("prepare");
-    // SAFETY: room for a message.
+    called("prepare");
+    // SAFETY: valid for a message.
     unsafe { act(PLUGIN.get().prepare, context, error) }
 }
 unsafe extern "C" fn end_prepare(_: *mut c_void) {
-    said("end_prepare");
+    called("end_prepare");
 }
 unsafe extern "C" fn create_kernel(
     _: *mut c_void,
@@ -128,8 +129,8 @@ unsafe extern "C" fn create_kernel(
     kernel: *mut *mut c_void,
     error: *mut DelegraphError,
 ) -> i32 {
-    said("create_kernel");
-    // SAFETY: what the application gives is as the interface says.
+    called("create_kernel");
+    // SAFETY: the application's arguments are as the interface requires.
     unsafe {
         assert_eq!((claim, (*partition).node_count, (*partition).input_count), (7, 2, 1));
         kernel.write(std::ptr::without_provenance_mut(PLUGIN.get().made));
@@ -137,7 +138,7 @@ unsafe extern "C" fn create_kernel(
     }
 }
 unsafe extern "C" fn destroy_kernel(_: *mut c_void) {
-    said("destroy_kernel");
+    called("destroy_kernel");
 }
 unsafe extern "C" fn prepare_kernel(
     _: *mut c_void,
@@ -145,7 +146,7 @@ unsafe extern "C" fn prepare_kernel(
     _: *const DelegraphKernelCall,
     error: *mut DelegraphError,
 ) -> i32 {
-    // SAFETY: room for a message.
+    // SAFETY: valid for a message.
     unsafe { act(PLUGIN.get().prepare_kernel, context, error) }
 }
 unsafe extern "C" fn invoke_kernel(
@@ -154,7 +155,7 @@ unsafe extern "C" fn invoke_kernel(
     _: *const DelegraphKernelCall,
     error: *mut DelegraphError,
 ) -> i32 {
-    // SAFETY: room for a message.
+    // SAFETY: valid for a message.
     unsafe { act(PLUGIN.get().invoke, context, error) }
 }
 unsafe extern "C" fn kernel_stats(_: *mut c_void, stats: *mut DelegraphStats) {
@@ -164,7 +165,7 @@ unsafe extern "C" fn kernel_stats(_: *mut c_void, stats: *mut DelegraphStats) {
 unsafe extern "C" fn node_times(_: *mut c_void, count: *mut usize) -> *const DelegraphNodeTime {
     static TIMES: [DelegraphNodeTime; 2] =
         [DelegraphNodeTime { node: 99, nanoseconds: 1 }, DelegraphNodeTime { node: 1, nanoseconds: 2 }];
-    // SAFETY: a place for the answer.
+    // SAFETY: valid for a write.
     unsafe { count.write(usize::MAX) };
     TIMES.as_ptr()
 }
@@ -205,7 +206,7 @@ fn model() -> Model {
     ModelBuilder::new().subgraph(graph).build().unwrap()
 }
 
-/// What an interpreter has for kernels; these need nothing.
+/// A host without services; these kernels use none.
 struct Nothing(Resources);
 
 impl Host for Nothing {
@@ -226,31 +227,32 @@ impl Host for Nothing {
     }
 }
 
-/// The first kernel that a delegate makes, and why it left each node.
+/// The first kernel that a delegate creates, and the reasons for the rejected nodes.
 type Claimed = (Option<Box<dyn DelegateKernel>>, Vec<Option<Rejection>>);
 
 /// Prepares a delegate over the model.
 fn claim(delegate: &mut PluginDelegate) -> Result<Claimed> {
     let model = model();
-    let tensors: Vec<RuntimeTensor> = model.subgraphs[0].tensors.iter().map(RuntimeTensor::new).collect();
+    let tensors: Vec<RuntimeTensor> = model.subgraphs()[0].tensors().iter().map(RuntimeTensor::new).collect();
     let (known, states) = (vec![true; tensors.len()], vec![NodeState::default(); 2]);
     let graph = GraphView::new(&model, 0, &tensors, &known, &states);
     let mut cx = DelegateContext::new(graph, delegate.max_versions().clone());
     delegate.prepare(&mut cx)?;
     let (mut claims, reasons) = cx.finish();
-    let nodes = model.subgraphs[0].node_ids().collect();
+    let nodes = model.subgraphs()[0].node_ids().collect();
     let params = DelegateParams { nodes, inputs: vec![TensorId(0)], outputs: vec![TensorId(2)] };
     let kernel = claims.first_mut().map(|claim| (claim.factory)(&params, &graph)).transpose()?;
     Ok((kernel, reasons))
 }
 
-/// Goes through a plugin's whole life.
+/// Runs a plugin through its whole lifecycle.
 fn live(plugin: Plugin) -> Result<()> {
-    let mut delegate = load(plugin).map_err(|e| Error::State(e.to_string()))?;
+    let mut delegate = load(plugin).map_err(Error::external)?;
     let (kernel, _) = claim(&mut delegate)?;
     let Some(mut kernel) = kernel else { return Ok(()) };
     let model = model();
-    let mut tensors: Vec<RuntimeTensor> = model.subgraphs[0].tensors.iter().map(RuntimeTensor::new).collect();
+    let mut tensors: Vec<RuntimeTensor> =
+        model.subgraphs()[0].tensors().iter().map(RuntimeTensor::new).collect();
     let (inputs, outputs, mut host) = ([Some(TensorId(0))], [TensorId(2)], Nothing(Resources::default()));
     let mut cx = PrepareContext::new(&Params::None, 1, &inputs, &outputs, &mut tensors, false, 1, &mut host);
     kernel.prepare(&mut cx)?;
@@ -259,8 +261,11 @@ fn live(plugin: Plugin) -> Result<()> {
     let mut cx = unsafe { InvokeContext::new(&inputs, &outputs, &mut tensors, &[], &Serial, &mut host) };
     kernel.invoke(&mut cx)?;
     let stats = kernel.stats();
-    assert_eq!((stats.upload_ms, stats.device_ms, stats.dispatches), (None, Some(2.5), 0));
-    // Of nodes of the partition alone, and of no more than there are.
+    assert_eq!(
+        (stats.upload_time, stats.device_time, stats.dispatches),
+        (None, Some(Duration::from_micros(2500)), 0)
+    );
+    // Only nodes of the partition, and at most their number.
     let times: Vec<_> = kernel.node_times().iter().map(|t| (t.node.0, t.time.as_nanos())).collect();
     assert_eq!(times, [(1, 2)]);
     Ok(())
@@ -271,7 +276,7 @@ fn a_life_goes_in_order() {
     live(GOOD).unwrap();
     let calls = CALLS.take();
     assert_eq!(calls, ["create", "prepare", "create_kernel", "end_prepare", "destroy_kernel", "destroy"]);
-    // A kernel that was made and then given up is not lost.
+    // A kernel that is created by a failed call is destroyed.
     live(Plugin { create_kernel: |_, _| DELEGRAPH_FAILED, ..GOOD }).unwrap_err();
     let calls = CALLS.take();
     assert_eq!(calls, ["create", "prepare", "create_kernel", "destroy_kernel", "end_prepare", "destroy"]);
@@ -301,12 +306,12 @@ fn wrong_tables_are_refused() {
 }
 
 #[test]
-fn what_it_says_of_itself_is_checked() {
+fn declarations_of_plugins_are_checked() {
     let check = |plugin: Plugin, want: &str| {
-        let error = load(plugin).expect_err("an error").to_string();
+        let error = Error::external(load(plugin).expect_err("an error")).chain();
         assert!(error.contains(want), "{error}");
     };
-    check(Plugin { made: 0, ..GOOD }, "`create` says that it is fine, but there is no delegate");
+    check(Plugin { made: 0, ..GOOD }, "`create` returned DELEGRAPH_OK, but no delegate");
     check(Plugin { name: None, ..GOOD }, "it has no name");
     check(Plugin { name: Some(c""), ..GOOD }, "its name is empty");
     check(Plugin { versions: || (std::ptr::null(), 3), ..GOOD }, "its op versions are null");
@@ -320,14 +325,14 @@ fn what_it_says_of_itself_is_checked() {
 }
 
 #[test]
-fn wrong_calls_are_errors_whatever_it_returns() {
+fn invalid_calls_are_errors_regardless_of_the_status() {
     let check = |plugin: Plugin, want: &str| {
-        let error = live(plugin).unwrap_err().to_string();
+        let error = live(plugin).unwrap_err().chain();
         assert!(error.contains(want), "{error}");
     };
     macro_rules! in_prepare {
         ($function:ident($($argument:expr),*), $want:expr) => {
-            // SAFETY: what the interface forbids here is what the application has to notice.
+            // SAFETY: violates the interface in a way that the application must detect.
             check(Plugin { prepare: |host, cx| unsafe { host.$function.unwrap()(cx, $($argument),*); 0 }, ..GOOD }, $want)
         };
     }
@@ -389,17 +394,17 @@ fn wrong_calls_are_errors_whatever_it_returns() {
 }
 
 #[test]
-fn a_context_means_nothing_after_its_call_or_on_another_thread() {
-    // Nothing to blame a call on is there: the function just says that it makes no sense.
+fn a_context_is_invalid_after_its_call_and_on_other_threads() {
+    // No plugin is being called, so the function returns DELEGRAPH_INVALID.
     let stale: Script = |host, _| {
-        // SAFETY: as the interface wants it, but for the context.
+        // SAFETY: as the interface requires, but for the context.
         let status = unsafe { host.may_claim.unwrap()(CONTEXT.get(), 0) };
         if status == DELEGRAPH_INVALID { DELEGRAPH_OK } else { DELEGRAPH_FAILED }
     };
     live(Plugin { create_kernel: stale, invoke: stale, ..GOOD }).unwrap();
     let elsewhere: Script = |host, context| {
         let host = *host;
-        // SAFETY: as the interface wants it, but for the thread.
+        // SAFETY: as the interface requires, but for the thread.
         let status = std::thread::spawn(move || unsafe { host.may_claim.unwrap()(context, 0) });
         assert_eq!(status.join().unwrap(), DELEGRAPH_INVALID);
         CLAIM(&host, context)
@@ -425,7 +430,7 @@ fn messages_and_statuses_of_any_kind() {
 #[test]
 fn answers_are_those_of_the_graph() {
     let ask: Script = |host, cx| {
-        // SAFETY: as the interface wants it.
+        // SAFETY: as the interface requires.
         unsafe {
             let mut number = -1;
             let activation = c"fused_activation_function".as_ptr();
@@ -434,7 +439,7 @@ fn answers_are_those_of_the_graph() {
             let mut text = DelegraphText { data: std::ptr::null(), len: 0 };
             assert_eq!(host.param_text.unwrap()(cx, 0, activation, &raw mut text), DELEGRAPH_OK);
             assert_eq!(super::super::raw::text_of(text), "NONE");
-            // Not there, or of another kind.
+            // Missing, or of another kind.
             assert_eq!(
                 host.param_i64.unwrap()(cx, 0, c"beta".as_ptr(), &raw mut number),
                 DELEGRAPH_NOT_FOUND
@@ -483,7 +488,7 @@ fn reasons_keep_their_type() {
         let kinds = [(DELEGRAPH_REJECT_TYPE, 9), (DELEGRAPH_REJECT_TYPE, 99)];
         for (node, (kind, value)) in kinds.into_iter().enumerate() {
             let reason = DelegraphRejection { size, kind, text, value, limit: -1 };
-            // SAFETY: as the interface wants it.
+            // SAFETY: as the interface requires.
             assert_eq!(unsafe { host.reject.unwrap()(cx, node, &raw const reason) }, DELEGRAPH_OK);
         }
         DELEGRAPH_OK

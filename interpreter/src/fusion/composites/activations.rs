@@ -1,4 +1,4 @@
-//! Functions of each element, and softmax.
+//! Elementwise functions and softmax.
 
 use delegraph_core::BuiltinOp;
 use delegraph_core::error::Result;
@@ -10,13 +10,13 @@ use delegraph_core::ops::unary::GeluParams;
 use crate::fusion::composite::{Call, CompositeFusion, Outcome};
 use crate::fusion::rewriter::Rewriter;
 
-/// `gelu(x)` becomes GELU. The attribute `approximate` is "tanh" or "none", a truth value, or not there.
+/// Replaces `gelu(x)` by GELU. The optional attribute `approximate` is "tanh", "none", or a boolean.
 pub struct Gelu(/** The composite's name. */ pub &'static str);
 
-/// `hardswish(x)` becomes HARD_SWISH.
+/// Replaces `hardswish(x)` by HARD_SWISH.
 pub struct HardSwish(/** The composite's name. */ pub &'static str);
 
-/// `softmax(x)` along the last dimension becomes SOFTMAX. The attributes `axis` and `beta` may be there.
+/// Replaces `softmax(x)` along the last dimension by SOFTMAX. The attributes `axis` and `beta` are optional.
 pub struct Softmax(/** The composite's name. */ pub &'static str);
 
 fn approximate(call: &Call) -> Result<bool> {
@@ -32,7 +32,7 @@ fn approximate(call: &Call) -> Result<bool> {
     }
 }
 
-/// One operand, one result.
+/// Checks that there is one operand and one result.
 fn verify(call: &Call) -> Result<()> {
     call.arity(1..=1, 1)?;
     call.argument(0, "x").map(drop)
@@ -61,7 +61,7 @@ impl CompositeFusion for Gelu {
     }
 
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
-        let params = GeluParams { approximate: approximate(call)? };
+        let params = GeluParams::default().approximate(approximate(call)?);
         put(call, graph, BuiltinOp::GELU, params)
     }
 }
@@ -97,6 +97,6 @@ impl CompositeFusion for Softmax {
         if axis != -1 && Some(axis + 1) != rank {
             return Outcome::left("SOFTMAX goes along the last dimension");
         }
-        put(call, graph, BuiltinOp::SOFTMAX, SoftmaxParams { beta })
+        put(call, graph, BuiltinOp::SOFTMAX, SoftmaxParams::default().beta(beta))
     }
 }

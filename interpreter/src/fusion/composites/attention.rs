@@ -9,8 +9,8 @@ use super::names;
 use crate::fusion::composite::{Call, CompositeFusion, Outcome};
 use crate::fusion::rewriter::Rewriter;
 
-/// `softmax(scale · q · kᵀ + mask) · v` becomes one custom op of this project: queries `[batch, queries, heads, width]`, keys
-/// and values `[batch, keys, groups, width]`, where several heads may share a group, and the mask, if there is one.
+/// Replaces `softmax(scale · q · kᵀ + mask) · v` by one custom op of this project. Queries are `[batch, queries, heads,
+/// width]`, keys and values `[batch, keys, groups, width]`; several heads may share a group. The mask is optional.
 pub struct Attention(/** The composite's name. */ pub &'static str);
 
 impl CompositeFusion for Attention {
@@ -46,7 +46,7 @@ impl CompositeFusion for Attention {
         if attributes.optional::<f64>("logit_cap")?.is_some_and(|cap| cap != 0.0) {
             return Outcome::left("it caps its scores");
         }
-        if !call.node.inputs.iter().flatten().all(|id| graph.is_float(*id)) {
+        if !call.node.inputs().iter().flatten().all(|id| graph.is_float(*id)) {
             return Outcome::left("only FLOAT32 is fused");
         }
         let Some(width) = graph.shape(call.argument(0, "the queries")?).and_then(|s| s.last().copied())
@@ -57,8 +57,8 @@ impl CompositeFusion for Attention {
         let options = Attributes::new().with("scale", scale).to_bytes();
         let output = call.output(0)?;
         let mut fused =
-            Node::new(Op::custom(names::ATTENTION), 1, Params::Custom, call.node.inputs.clone(), [output]);
-        fused.custom_options = graph.store(&options);
+            Node::new(Op::custom(names::ATTENTION), 1, Params::Custom, call.node.inputs().to_vec(), [output]);
+        fused.set_custom_options(graph.store(&options));
         graph.replace(call.id, &[call.id], fused);
         Ok(Outcome::Fused)
     }

@@ -1,16 +1,16 @@
-//! Rows of a table.
+//! Lookup of rows in a table.
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Node, Tensor};
 use delegraph_core::ops::Params;
 use delegraph_core::ops::reshape::ReshapeParams;
-use delegraph_core::{BuiltinOp, Shape, TensorType};
+use delegraph_core::{BuiltinOp, TensorType};
 
 use crate::fusion::composite::{Call, CompositeFusion, Outcome};
 use crate::fusion::rewriter::Rewriter;
 
-/// `embedding_lookup(table [rows, width], ids)`, as in TensorFlow's guide, becomes EMBEDDING_LOOKUP, which takes the ids
-/// first. That takes a list of ids: others are brought into that shape, and the rows back.
+/// Replaces `embedding_lookup(table [rows, width], ids)`, as in TensorFlow's guide, by EMBEDDING_LOOKUP, whose first
+/// input is a list of ids. Ids of other shapes are reshaped to a list, and the result is reshaped back.
 pub struct EmbeddingLookup(/** The composite's name. */ pub &'static str);
 
 impl CompositeFusion for EmbeddingLookup {
@@ -52,8 +52,9 @@ impl CompositeFusion for EmbeddingLookup {
             Some(tensor) => tensor.clone(),
             None => return Outcome::left("it has no output"),
         };
-        (found.shape, found.shape_signature) = (Shape::from([count, width]), None);
-        found.name = graph.name(output, "rows");
+        found.set_shape([count, width]);
+        found.set_shape_signature(None);
+        found.set_name(graph.name(output, "rows"));
         let found = graph.new_tensor(found);
         let list = graph.new_constant("list", [1], &[-1i32]);
         let sizes: Option<Vec<i32>> = result.iter().map(|&d| i32::try_from(d).ok()).collect();

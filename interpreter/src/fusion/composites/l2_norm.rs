@@ -1,4 +1,4 @@
-//! Vectors scaled to length 1.
+//! Normalization of vectors to length 1.
 
 use delegraph_core::BuiltinOp;
 use delegraph_core::error::Result;
@@ -8,10 +8,11 @@ use delegraph_core::ops::l2_normalization::L2NormParams;
 use crate::fusion::composite::{Call, CompositeFusion, Outcome};
 use crate::fusion::rewriter::Rewriter;
 
-/// The largest `epsilon` that does not show in vectors of the lengths that models have. L2_NORMALIZATION has its own.
+/// The largest `epsilon` without a visible effect on vectors of usual lengths. L2_NORMALIZATION has its own epsilon.
 const LARGEST_EPSILON: f64 = 1e-5;
 
-/// `l2_norm(x)` along the last dimension becomes L2_NORMALIZATION. The attributes `axis` and `epsilon` may be there.
+/// Replaces `l2_norm(x)` along the last dimension by L2_NORMALIZATION. The attributes `axis` and `epsilon` are
+/// optional.
 pub struct L2Norm(/** The composite's name. */ pub &'static str);
 
 impl CompositeFusion for L2Norm {

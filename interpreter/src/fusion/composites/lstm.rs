@@ -1,8 +1,8 @@
-//! Recurrent layers into the sequence LSTM ops.
+//! Fuses recurrent layers into the sequence LSTM ops.
 //!
-//! What a framework writes as a loop of products has the weights of its four gates in one matrix, in an order and layout of
-//! its own. The fused op has a matrix per gate, `[cells, features]`: they are cut out, and transposed where need be, here
-//! and now, so that the file holds constants in the op's layout.
+//! Frameworks express such a layer as a loop of products, with the weights of its four gates in one matrix. The order
+//! and layout of the gates depend on the framework. The fused op has a matrix per gate, `[cells, features]`. The
+//! matrices are cut and transposed while fusing, so that the file holds constants in the op's layout.
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Node, Subgraph, Tensor, TensorId};
@@ -18,48 +18,65 @@ use delegraph_core::{BuiltinOp, Shape, TensorType};
 use crate::fusion::composite::{Call, CompositeFusion, Outcome};
 use crate::fusion::rewriter::Rewriter;
 
-/// A recurrent layer becomes UNIDIRECTIONAL_SEQUENCE_LSTM, or BIDIRECTIONAL_SEQUENCE_LSTM where it has weights for both
-/// directions. Weights are float32 constants, or, where that is allowed, int8 ones with one scale: then the op is a hybrid
-/// one. States at the beginning must be zero.
+/// Replaces a recurrent layer by UNIDIRECTIONAL_SEQUENCE_LSTM, or by BIDIRECTIONAL_SEQUENCE_LSTM if it has weights for
+/// both directions. Weights are float32 constants or, with `hybrid`, int8 constants with one scale; the op is then a
+/// hybrid one. Initial states must be zero.
 ///
-/// The op is the body of a composite of the name with `.fused` behind it, because its state must begin anew in every
+/// The op is the body of a composite with the name's suffix `.fused`, because its state must be reset in every
 /// invocation; see [`Pipeline::stateful`](crate::fusion::Pipeline::stateful).
+#[non_exhaustive]
 pub struct Lstm {
     /// The composite's name.
     pub name: &'static str,
-    /// How its operands are laid out.
+    /// The layout of its operands.
     pub layout: LstmLayout,
-    /// Whether int8 weights are taken: the op then quantizes what it multiplies them with, which shows in the results.
+    /// Whether int8 weights are supported. The op then quantizes activations, which changes the results.
     pub hybrid: bool,
 }
 
-/// How a framework lays out the operands of a recurrent layer.
+impl Lstm {
+    /// Creates a fusion of the composites `name`, for float weights.
+    pub fn new(name: &'static str, layout: LstmLayout) -> Self {
+        Lstm { name, layout, hybrid: false }
+    }
+
+    /// Sets [`Lstm::hybrid`].
+    #[must_use]
+    pub fn with_hybrid(mut self, hybrid: bool) -> Self {
+        self.hybrid = hybrid;
+        self
+    }
+}
+
+/// The layout of a recurrent layer's operands in a framework.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LstmLayout {
-    /// Keras: `x [batch, time, features]`, then per direction `h`, `c` `[batch, cells]`, `kernel [features, 4 · cells]`,
-    /// `recurrent_kernel [cells, 4 · cells]`, `bias [4 · cells]`; gates input, forget, cell, output. Attributes
-    /// `time_major`, `go_backwards`. Results: all outputs, or the last; or the last output, all outputs, `h`, `c`.
+    /// Keras: `x [batch, time, features]`, then per direction `h`, `c` `[batch, cells]`, `kernel [features, 4 ·
+    /// cells]`, `recurrent_kernel [cells, 4 · cells]`, `bias [4 · cells]`; gates input, forget, cell, output.
+    /// Attributes `time_major`, `go_backwards`. Results: all outputs, or the last; or the last output, all outputs,
+    /// `h`, `c`.
     Keras,
-    /// ONNX: `X [time, batch, features]`, `W [directions, 4 · cells, features]`, `R [directions, 4 · cells, cells]`,
-    /// `B [directions, 8 · cells]`, then `initial_h`, `initial_c` `[directions, batch, cells]` if they are there; gates
-    /// input, output, forget, cell. Results: `Y [time, directions, batch, cells]`, then `Y_h`, `Y_c` if they are there.
+    /// ONNX: `X [time, batch, features]`, `W [directions, 4 · cells, features]`, `R [directions, 4 · cells, cells]`, `B
+    /// [directions, 8 · cells]`, then optionally `initial_h`, `initial_c` `[directions, batch, cells]`; gates input,
+    /// output, forget, cell. Results: `Y [time, directions, batch, cells]`, then optionally `Y_h`, `Y_c`.
     Onnx,
-    /// PyTorch: `x [time, batch, features]`, `h`, `c` `[directions, batch, cells]`, then per direction
-    /// `w_ih [4 · cells, features]`, `w_hh [4 · cells, cells]`, `b_ih`, `b_hh` `[4 · cells]`; gates input, forget, cell,
-    /// output. Attribute `batch_first`. Results: all outputs, then `h`, `c` if they are there.
+    /// PyTorch: `x [time, batch, features]`, `h`, `c` `[directions, batch, cells]`, then per direction `w_ih [4 ·
+    /// cells, features]`, `w_hh [4 · cells, cells]`, `b_ih`, `b_hh` `[4 · cells]`; gates input, forget, cell, output.
+    /// Attribute `batch_first`. Results: all outputs, then optionally `h`, `c`.
     Torch,
 }
 
-/// The operands of one direction, by their places.
+/// The indices of the operands of one direction.
 struct Direction {
     weights: usize,
     recurrent: usize,
     biases: Vec<usize>,
-    /// Which of several directions in one tensor.
+    /// The index of the direction in tensors with several directions.
     index: usize,
 }
 
-/// What each result is.
+/// The meaning of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     All,
@@ -71,14 +88,14 @@ struct Plan {
     directions: Vec<Direction>,
     states: Vec<usize>,
     time_major: bool,
-    /// For the gates input, forget, cell, output: their places.
+    /// The positions of the gates input, forget, cell and output.
     gates: [usize; 4],
-    /// Weights are `[features, 4 · cells]`.
+    /// Whether weights are `[features, 4 · cells]`.
     transposed: bool,
     roles: Vec<Role>,
 }
 
-/// How much further results may be off where activations are quantized to 8 bits.
+/// The factor of the allowed difference if activations are quantized to 8 bits.
 pub(crate) const HYBRID: f64 = 300.0;
 
 const NAMES: [&str; 4] = ["input", "forget", "cell", "output"];
@@ -86,12 +103,12 @@ const NAMES: [&str; 4] = ["input", "forget", "cell", "output"];
 impl Lstm {
     fn plan(&self, call: &Call, graph: &Rewriter<'_>) -> Result<Plan> {
         let attributes = call.attributes()?;
-        let (operands, results) = (call.node.inputs.len(), call.node.outputs.len());
+        let (operands, results) = (call.node.inputs().len(), call.node.outputs().len());
         let roles = match (results, self.layout) {
             (4, LstmLayout::Keras) => vec![Role::Last, Role::All, Role::Last, Role::Cell],
             (3, _) => vec![Role::All, Role::Last, Role::Cell],
             _ => {
-                let rank = call.node.outputs.first().and_then(|t| graph.shape(*t)).map(|s| s.rank());
+                let rank = call.node.outputs().first().and_then(|t| graph.shape(*t)).map(|s| s.rank());
                 vec![if rank == Some(2) { Role::Last } else { Role::All }]
             }
         };
@@ -149,7 +166,7 @@ impl Lstm {
         })
     }
 
-    /// Features and cells.
+    /// Returns the numbers of features and cells.
     fn sizes(&self, call: &Call, graph: &Rewriter<'_>, plan: &Plan) -> Result<Option<(usize, usize)>> {
         let (_, Some(x)) = call.of_rank(graph, 0, "x", 3)? else { return Ok(None) };
         let features = x[2];
@@ -236,7 +253,7 @@ impl CompositeFusion for Lstm {
             }
         }
         let used = |i: usize| {
-            call.node.outputs.get(i).is_some_and(|t| !graph.readers(*t).is_empty() || graph.is_output(*t))
+            call.node.outputs().get(i).is_some_and(|t| !graph.readers(*t).is_empty() || graph.is_output(*t))
         };
         let bidirectional = plan.directions.len() == 2;
         for (i, role) in plan.roles.iter().enumerate().filter(|(i, _)| used(*i)) {
@@ -270,7 +287,7 @@ struct Gate {
 }
 
 impl Lstm {
-    /// Cuts the weights of one direction into those of its gates.
+    /// Cuts the weights of one direction into those of the gates.
     fn cut(
         &self,
         call: &Call,
@@ -282,14 +299,14 @@ impl Lstm {
         let matrix = |operand: usize, name: &str, place: usize| {
             let id = call.operand(operand)?;
             let (tensor, bytes) = (graph.tensor(id)?, graph.constant(id)?);
-            let width = match (tensor.ty, tensor.quantization.as_deref()) {
+            let width = match (tensor.ty(), tensor.quantization()) {
                 (TensorType::Float32, None) => 4,
                 (TensorType::Int8, Some(q)) if self.hybrid => {
                     q.scale_zero_point().filter(|(_, zero)| *zero == 0).map(|_| 1)?
                 }
                 _ => return None,
             };
-            let dims = tensor.shape.dims();
+            let dims = tensor.shape().dims();
             let dims = if self.layout == LstmLayout::Onnx { dims.get(1..)? } else { dims };
             let [rows, columns] = *dims else { return None };
             let inner = if plan.transposed { rows } else { columns };
@@ -302,8 +319,8 @@ impl Lstm {
                     values.extend_from_slice(bytes.get(at * width..(at + 1) * width)?);
                 }
             }
-            let mut cut = Tensor::new(format!("{}/{name}", tensor.name), tensor.ty, [cells, inner]);
-            cut.quantization.clone_from(&tensor.quantization);
+            let mut cut = Tensor::new(format!("{}/{name}", tensor.name()), tensor.ty(), [cells, inner]);
+            cut.set_quantization(tensor.shared_quantization());
             Some((cut, values))
         };
         let biases: Vec<Vec<f32>> = direction
@@ -336,8 +353,7 @@ impl Lstm {
         NAMES.into_iter().zip(&plan.gates).map(gate).collect()
     }
 
-    /// Puts a call of the fused op into the place of the composite, and what brings its result into the shapes of the
-    /// results that there were.
+    /// Replaces the composite by a call of the fused op, and reshapes its result to those of the composite.
     fn put(
         &self,
         call: &Call,
@@ -348,20 +364,18 @@ impl Lstm {
         sequence: &Shape,
     ) -> Outcome {
         let Body { subgraph, outputs } = body;
-        let params = StableHLOCompositeParams {
-            name: format!("{}.fused", self.name),
-            decomposition_subgraph_index: i32::try_from(graph.new_subgraph(subgraph)).unwrap_or(i32::MAX),
-            composite_attributes: call.bytes.clone(),
-            version: 1,
-            ..Default::default()
-        };
+        let params = StableHLOCompositeParams::default()
+            .name(format!("{}.fused", self.name))
+            .decomposition_subgraph_index(i32::try_from(graph.new_subgraph(subgraph)).unwrap_or(i32::MAX))
+            .composite_attributes(call.bytes.clone())
+            .version(1);
         let used = |graph: &Rewriter<'_>, i: usize| {
-            let id = call.node.outputs.get(i).copied();
+            let id = call.node.outputs().get(i).copied();
             id.filter(|t| !graph.readers(*t).is_empty() || graph.is_output(*t))
         };
         let wanted: Vec<(Role, TensorId)> =
             plan.roles.iter().enumerate().filter_map(|(i, role)| Some((*role, used(graph, i)?))).collect();
-        // A result that is what the op gives is written by it.
+        // A result that equals the op's output is written by the op.
         let stacked = self.layout == LstmLayout::Onnx;
         let direct = wanted.iter().find(|(role, _)| *role == Role::All && !stacked).map(|(_, id)| *id);
         let made: Vec<TensorId> = match direct {
@@ -369,12 +383,12 @@ impl Lstm {
             None => outputs
                 .iter()
                 .map(|shape| {
-                    let name = graph.name(call.node.outputs[0], "sequence");
+                    let name = graph.name(call.node.outputs()[0], "sequence");
                     graph.new_tensor(Tensor::new(name, TensorType::Float32, shape.clone()))
                 })
                 .collect(),
         };
-        let x = call.node.inputs.first().copied().flatten();
+        let x = call.node.inputs().first().copied().flatten();
         let composite = Node::new(BuiltinOp::STABLEHLO_COMPOSITE, 1, params, [x], made.clone());
         for (role, id) in wanted.into_iter().rev() {
             if Some(id) == direct {
@@ -384,7 +398,7 @@ impl Lstm {
             match role {
                 Role::All if made.len() == 2 => {
                     // `[time, directions, batch, cells]`
-                    let pack = PackParams { values_count: 2, axis: 1 };
+                    let pack = PackParams::default().values_count(2).axis(1);
                     graph.insert(
                         call.id,
                         Node::new(BuiltinOp::PACK, 1, pack, made.iter().copied().map(Some), [id]),
@@ -408,7 +422,7 @@ fn reshape(graph: &mut Rewriter<'_>, call: &Call, x: TensorId, y: TensorId, shap
     );
 }
 
-/// The outputs of the last step.
+/// Adds nodes for the outputs of the last step.
 #[allow(clippy::too_many_arguments)]
 fn last(
     graph: &mut Rewriter<'_>,
@@ -430,12 +444,7 @@ fn last(
         true => ([-1, 0, 0], [0, 0, 0], 1),
         false => ([0, -1, 0], [0, 0, 0], 2),
     };
-    let params = StridedSliceParams {
-        begin_mask: 7 & !axis,
-        end_mask: 7,
-        shrink_axis_mask: axis,
-        ..Default::default()
-    };
+    let params = StridedSliceParams::default().begin_mask(7 & !axis).end_mask(7).shrink_axis_mask(axis);
     let [begin, end, strides] = [("begin", begin), ("end", end), ("strides", [1; 3])]
         .map(|(name, v)| graph.new_constant(name, [3], &v));
     if step != y {
@@ -463,14 +472,11 @@ impl Body {
     ) -> Self {
         let (first, second) = (sequence[0], sequence[1]);
         let batch = if plan.time_major { second } else { first };
-        let mut subgraph = Subgraph { name: "fused lstm".into(), ..Default::default() };
-        let mut add = |tensor: Tensor| {
-            subgraph.tensors.push(tensor);
-            TensorId(subgraph.tensors.len() - 1)
-        };
+        let mut subgraph = Subgraph::new("fused lstm", vec![], vec![], [], []);
+        let mut add = |tensor: Tensor| subgraph.add_tensor(tensor);
         let mut input = Tensor::new("x", TensorType::Float32, [first, second, features]);
         if let Some(tensor) = graph.tensor(x) {
-            input.quantization.clone_from(&tensor.quantization);
+            input.set_quantization(tensor.shared_quantization());
         }
         let input = add(input);
         let bidirectional = directions.len() == 2;
@@ -481,7 +487,7 @@ impl Body {
         for (place, gates) in places.iter().zip(directions) {
             for (i, gate) in gates.into_iter().enumerate() {
                 let mut constant = |(mut tensor, bytes): (Tensor, Vec<u8>)| {
-                    tensor.data = Some(graph.store(&bytes));
+                    tensor.set_data(Some(graph.store(&bytes)));
                     Some(add(tensor))
                 };
                 let name = format!("{}-gate-bias", NAMES[i]);
@@ -492,10 +498,10 @@ impl Body {
             }
             for (at, name) in [(place.output_state, "output-state"), (place.cell_state, "cell-state")] {
                 let state = Tensor::new(name, TensorType::Float32, [batch, cells]);
-                inputs[at] = Some(add(Tensor { is_variable: true, ..state }));
+                inputs[at] = Some(add(state.into_variable()));
             }
         }
-        // ONNX keeps the directions apart; the others have them behind each other.
+        // ONNX has a separate dimension for the directions; the others concatenate them.
         let apart = bidirectional && plan.gates == [0, 2, 3, 1];
         let outputs: Vec<Shape> = match (bidirectional, apart) {
             (false, _) => vec![Shape::from([first, second, cells])],
@@ -505,28 +511,25 @@ impl Body {
         let ids: Vec<TensorId> =
             outputs.iter().map(|shape| add(Tensor::new("y", TensorType::Float32, shape.clone()))).collect();
         let (op, params): (_, Params) = if bidirectional {
-            let params = BidirectionalSequenceLSTMParams {
-                fused_activation_function: Activation::Tanh,
-                merge_outputs: !apart,
-                time_major: plan.time_major,
-                ..Default::default()
-            };
+            let params = BidirectionalSequenceLSTMParams::default()
+                .fused_activation_function(Activation::Tanh)
+                .merge_outputs(!apart)
+                .time_major(plan.time_major);
             (BuiltinOp::BIDIRECTIONAL_SEQUENCE_LSTM, params.into())
         } else {
-            let params = UnidirectionalSequenceLSTMParams {
-                fused_activation_function: Activation::Tanh,
-                time_major: plan.time_major,
-                ..Default::default()
-            };
+            let params = UnidirectionalSequenceLSTMParams::default()
+                .fused_activation_function(Activation::Tanh)
+                .time_major(plan.time_major);
             (BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, params.into())
         };
-        subgraph.nodes = vec![Node::new(op, 1, params, inputs, ids.clone())];
-        (subgraph.inputs, subgraph.outputs) = (vec![input], ids);
+        *subgraph.nodes_mut() = vec![Node::new(op, 1, params, inputs, ids.clone())];
+        *subgraph.inputs_mut() = vec![input];
+        *subgraph.outputs_mut() = ids;
         Body { subgraph, outputs }
     }
 }
 
-/// Whether a tensor holds nothing but zeros, whatever the inputs are.
+/// Returns whether a tensor contains only zeros, for all inputs.
 fn is_zero(graph: &Rewriter<'_>, id: TensorId, depth: usize) -> bool {
     if let Some(bytes) = graph.constant(id) {
         return bytes.iter().all(|&b| b == 0);
@@ -535,7 +538,7 @@ fn is_zero(graph: &Rewriter<'_>, id: TensorId, depth: usize) -> bool {
         return false;
     };
     let input = |i: usize| node.input(i).is_some_and(|id| is_zero(graph, id, depth + 1));
-    match node.op.builtin() {
+    match node.op().builtin() {
         Some(BuiltinOp::ZEROS_LIKE) => true,
         Some(BuiltinOp::FILL) => input(1),
         Some(BuiltinOp::RESHAPE | BuiltinOp::TILE | BuiltinOp::BROADCAST_TO | BuiltinOp::EXPAND_DIMS) => {

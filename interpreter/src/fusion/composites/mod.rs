@@ -1,4 +1,4 @@
-//! Fusions of marked composites, by the names that converters and authors give them.
+//! Fusions of marked composites, by the names that converters and authors use.
 
 use std::sync::Arc;
 
@@ -13,26 +13,14 @@ mod normalization;
 
 pub use activations::{Gelu, HardSwish, Softmax};
 pub use attention::Attention;
+pub use delegraph_kernels::custom::names;
 pub use embedding::EmbeddingLookup;
 pub use l2_norm::L2Norm;
 pub(crate) use lstm::HYBRID;
 pub use lstm::{Lstm, LstmLayout};
 pub use normalization::{Normalization, NormalizationKind};
 
-/// Custom ops of this project, for what has no builtin op. The resolvers of this crate have kernels for them.
-pub mod names {
-    /// Over the last dimension: `x`, factors and terms `[channels]`; option `epsilon`.
-    pub const LAYER_NORM: &str = "delegraph.layer_norm";
-    /// Over groups of the last dimension and all between it and the first: as [`LAYER_NORM`], and option `num_groups`.
-    pub const GROUP_NORM: &str = "delegraph.group_norm";
-    /// Over the last dimension, without mean: `x`, factors `[channels]`; option `epsilon`.
-    pub const RMS_NORM: &str = "delegraph.rms_norm";
-    /// Queries `[batch, queries, heads, width]`, keys and values `[batch, keys, groups, width]`, what is added to the scores,
-    /// `[1 or batch, 1 or heads, 1 or queries, keys]`, if anything; option `scale`.
-    pub const ATTENTION: &str = "delegraph.attention";
-}
-
-/// All that make builtin ops.
+/// Returns all fusions that produce builtin ops.
 pub(super) fn all() -> Vec<Arc<dyn CompositeFusion>> {
     let mut all: Vec<Arc<dyn CompositeFusion>> = vec![
         Arc::new(EmbeddingLookup("embedding_lookup")),
@@ -49,7 +37,7 @@ pub(super) fn all() -> Vec<Arc<dyn CompositeFusion>> {
     all
 }
 
-/// Recurrent layers.
+/// Returns the fusions of recurrent layers.
 pub(super) fn recurrent(hybrid: bool) -> impl Iterator<Item = Arc<dyn CompositeFusion>> {
     let layers = [
         ("keras.lstm", LstmLayout::Keras),
@@ -57,15 +45,15 @@ pub(super) fn recurrent(hybrid: bool) -> impl Iterator<Item = Arc<dyn CompositeF
         ("onnx.LSTM", LstmLayout::Onnx),
         ("aten.lstm.input", LstmLayout::Torch),
     ];
-    layers.into_iter().map(move |(name, layout)| Arc::new(Lstm { name, layout, hybrid }) as _)
+    layers.into_iter().map(move |(name, layout)| Arc::new(Lstm::new(name, layout).with_hybrid(hybrid)) as _)
 }
 
-/// Those that make custom ops of this project.
+/// Returns the fusions that produce custom ops of this project.
 pub(super) fn custom() -> Vec<Arc<dyn CompositeFusion>> {
     vec![
-        Arc::new(Normalization { name: "odml.group_norm", kind: NormalizationKind::Group }),
-        Arc::new(Normalization { name: "odml.layer_norm", kind: NormalizationKind::Layer }),
-        Arc::new(Normalization { name: "odml.rms_norm", kind: NormalizationKind::RootMeanSquare }),
+        Arc::new(Normalization::new("odml.group_norm", NormalizationKind::Group)),
+        Arc::new(Normalization::new("odml.layer_norm", NormalizationKind::Layer)),
+        Arc::new(Normalization::new("odml.rms_norm", NormalizationKind::RootMeanSquare)),
         Arc::new(Attention("odml.scaled_dot_product_attention")),
     ]
 }

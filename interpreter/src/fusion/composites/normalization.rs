@@ -1,4 +1,4 @@
-//! Normalizations that no builtin op is for.
+//! Normalizations without a builtin op.
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::Node;
@@ -9,21 +9,31 @@ use super::names;
 use crate::fusion::composite::{Call, CompositeFusion, Outcome};
 use crate::fusion::rewriter::Rewriter;
 
-/// A normalization becomes a custom op of this project: `x`, factors per channel, and terms per channel but for
-/// [`NormalizationKind::RootMeanSquare`]. Attributes: `epsilon`, and for groups `num_groups` and `channel_axis`, the last.
+/// Replaces a normalization by a custom op of this project. Operands: `x`, factors per channel, and terms per channel
+/// except for [`NormalizationKind::RootMeanSquare`]. Attributes: `epsilon`; for groups, `num_groups` and
+/// `channel_axis`, which must be the last.
+#[non_exhaustive]
 pub struct Normalization {
     /// The composite's name.
     pub name: &'static str,
-    /// What it normalizes.
+    /// The elements that are normalized together.
     pub kind: NormalizationKind,
 }
 
-/// What is normalized together.
+impl Normalization {
+    /// Creates a fusion of the composites `name`.
+    pub fn new(name: &'static str, kind: NormalizationKind) -> Self {
+        Normalization { name, kind }
+    }
+}
+
+/// The elements that a layer normalizes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NormalizationKind {
     /// The last dimension.
     Layer,
-    /// Groups of channels, everywhere.
+    /// Groups of channels, over all positions.
     Group,
     /// The last dimension, by its root mean square.
     RootMeanSquare,
@@ -53,7 +63,7 @@ impl CompositeFusion for Normalization {
 
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
         let (x, output, attributes) = (call.argument(0, "x")?, call.output(0)?, call.attributes()?);
-        if !call.node.inputs.iter().flatten().all(|id| graph.is_float(*id)) {
+        if !call.node.inputs().iter().flatten().all(|id| graph.is_float(*id)) {
             return Outcome::left("only FLOAT32 is fused");
         }
         let Some(shape) = graph.shape(x).filter(|s| graph.shape(output) == Some(s)) else {
@@ -72,8 +82,8 @@ impl CompositeFusion for Normalization {
                 names::GROUP_NORM
             }
         };
-        let mut fused = Node::new(Op::custom(name), 1, Params::Custom, call.node.inputs.clone(), [output]);
-        fused.custom_options = graph.store(&options.to_bytes());
+        let mut fused = Node::new(Op::custom(name), 1, Params::Custom, call.node.inputs().to_vec(), [output]);
+        fused.set_custom_options(graph.store(&options.to_bytes()));
         graph.replace(call.id, &[call.id], fused);
         Ok(Outcome::Fused)
     }

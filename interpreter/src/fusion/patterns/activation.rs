@@ -1,4 +1,4 @@
-//! Activations into the ops before them.
+//! Merges activations into preceding ops.
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::NodeId;
@@ -6,11 +6,11 @@ use delegraph_core::ops::Activation;
 use delegraph_core::{BuiltinOp, Op, TensorType};
 
 use super::{activation, set_activation};
-use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// RELU, RELU6 and RELU_N1_TO_1 become the activation of the convolution, product, pooling or sum before them. Quantized
-/// ones only where both have the same quantization: then not one value changes.
+/// Merges RELU, RELU6 and RELU_N1_TO_1 into the preceding convolution, product, pooling or sum. Quantized tensors must
+/// have equal quantization, so that no value changes.
 pub struct FuseActivation;
 
 impl PatternFusion for FuseActivation {
@@ -25,17 +25,17 @@ impl PatternFusion for FuseActivation {
 
 fn fuse(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let node = graph.node(id)?;
-    let wanted = match node.op {
+    let wanted = match node.op() {
         Op::Builtin(BuiltinOp::RELU) => Activation::Relu,
         Op::Builtin(BuiltinOp::RELU6) => Activation::Relu6,
         Op::Builtin(BuiltinOp::RELU_N1_TO_1) => Activation::ReluN1To1,
         _ => return None,
     };
-    let (x, y) = (node.input(0)?, *node.outputs.first()?);
+    let (x, y) = (node.input(0)?, *node.outputs().first()?);
     let producer = graph.producer(x).filter(|_| graph.is_private(x))?;
     let before = graph.node(producer)?;
     let fuses = matches!(
-        before.op,
+        before.op(),
         Op::Builtin(
             BuiltinOp::CONV_2D
                 | BuiltinOp::DEPTHWISE_CONV_2D
@@ -51,19 +51,19 @@ fn fuse(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let types = match graph.ty(x)? {
         TensorType::Float32 => true,
         TensorType::Int8 | TensorType::UInt8 => {
-            let division = before.op == Op::Builtin(BuiltinOp::DIV);
+            let division = *before.op() == Op::Builtin(BuiltinOp::DIV);
             !division && graph.quantization(x).is_some() && graph.quantization(x) == graph.quantization(y)
         }
         _ => false,
     };
-    let plain = activation(&before.params)? == Activation::None && before.outputs.len() == 1;
+    let plain = activation(before.params())? == Activation::None && before.outputs().len() == 1;
     if !(fuses && types && plain && graph.ty(x) == graph.ty(y)) {
         return None;
     }
     let mut fused = before.clone();
-    set_activation(&mut fused.params, wanted);
-    fused.outputs = vec![y];
-    fused.options_left_out = false;
+    set_activation(fused.params_mut(), wanted);
+    fused.set_outputs(vec![y]);
+    fused.set_options_left_out(false);
     graph.replace(id, &[producer, id], fused);
     Some(())
 }

@@ -1,5 +1,4 @@
-//! Factors and terms per channel into the weights and biases of the ops before them: what is left of batch
-//! normalization.
+//! Folds factors and terms per channel into weights and biases of preceding ops, as after batch normalization.
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Node, NodeId, TensorId};
@@ -7,14 +6,14 @@ use delegraph_core::ops::{Activation, Params};
 use delegraph_core::{BuiltinOp, Op};
 
 use super::{activation, set_activation};
-use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// `conv(x) · c` becomes a convolution with other weights, for a constant per channel, or one for all; so for the other
-/// products with weights, and for `/`. So does `conv(x · c)`: zeros of its padding stay zeros. Float32 alone.
+/// Folds a constant factor, per channel or for all channels, into the weights of a product: `conv(x) · c`, `conv(x) /
+/// c`, and `conv(x · c)`, for which zeros of the padding remain zeros. Float32 only.
 pub struct FoldScale;
 
-/// `conv(x) + c` becomes a convolution with another bias, so for `-`.
+/// Folds a constant term into the bias: `conv(x) + c` and `conv(x) - c`.
 pub struct FoldBias;
 
 impl PatternFusion for FoldScale {
@@ -37,7 +36,7 @@ impl PatternFusion for FoldBias {
     }
 }
 
-/// A product with weights, and what comes behind it.
+/// A product with weights, and the node that follows.
 struct Found {
     producer: NodeId,
     before: Node,
@@ -45,13 +44,13 @@ struct Found {
     after: Node,
     /// The constant, one per channel.
     constant: Vec<f32>,
-    /// The constant comes first.
+    /// Whether the constant is the first operand.
     swapped: bool,
     weights: TensorId,
     bias: Option<TensorId>,
 }
 
-/// Where the output channels of the weights are.
+/// Returns the dimension of the weights that counts output channels.
 fn channel_dimension(op: &Op) -> Option<usize> {
     match op {
         Op::Builtin(BuiltinOp::CONV_2D | BuiltinOp::FULLY_CONNECTED) => Some(0),
@@ -62,27 +61,28 @@ fn channel_dimension(op: &Op) -> Option<usize> {
 
 fn find(graph: &Rewriter<'_>, id: NodeId, ops: &[BuiltinOp]) -> Option<Found> {
     let after = graph.node(id)?.clone();
-    if !ops.iter().any(|op| after.op == Op::Builtin(*op)) {
+    if !ops.iter().any(|op| *after.op() == Op::Builtin(*op)) {
         return None;
     }
     let [a, b] = [after.input(0)?, after.input(1)?];
     let (x, c, swapped) = if graph.floats(b).is_some() { (a, b, false) } else { (b, a, true) };
     let producer = graph.producer(x).filter(|_| graph.is_private(x))?;
     let before = graph.node(producer)?.clone();
-    let dimension = channel_dimension(&before.op)?;
+    let dimension = channel_dimension(before.op())?;
     let (weights, bias) = (before.input(1)?, before.input(2));
-    let channels = *graph.tensor(weights)?.shape.get(dimension)?;
-    if activation(&before.params)? != Activation::None || before.outputs.len() != 1 {
+    let channels = *graph.tensor(weights)?.shape().get(dimension)?;
+    if activation(before.params())? != Activation::None || before.outputs().len() != 1 {
         return None;
     }
-    if let Params::FullyConnected(p) = &before.params
+    if let Params::FullyConnected(p) = before.params()
         && p.weights_format != delegraph_core::ops::WeightsFormat::Default
     {
         return None;
     }
     let (output, constant) = (graph.shape(x)?, graph.floats(c)?);
-    let shape = &graph.tensor(c)?.shape;
-    // One per channel, which is the last dimension of the output, or one for all; and the output keeps its shape.
+    let shape = graph.tensor(c)?.shape();
+    // The constant has one element, or one per channel (the last dimension of the output), and the output keeps its
+    // shape.
     let leading = shape.dims().split_last().is_none_or(|(_, leading)| leading.iter().all(|&d| d == 1));
     let fits = constant.len() == 1 || (constant.len() == channels && shape.last() == Some(&channels));
     if !(leading && fits && shape.rank() <= output.rank() && output.last() == Some(&channels)) {
@@ -94,13 +94,13 @@ fn find(graph: &Rewriter<'_>, id: NodeId, ops: &[BuiltinOp]) -> Option<Found> {
 
 fn scale(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let found = find(graph, id, &[BuiltinOp::MUL, BuiltinOp::DIV])?;
-    let division = found.after.op == Op::Builtin(BuiltinOp::DIV);
+    let division = *found.after.op() == Op::Builtin(BuiltinOp::DIV);
     if (division && (found.swapped || found.constant.contains(&0.0)))
         || !found.constant.iter().all(|c| c.is_finite())
     {
         return None;
     }
-    // Weights that others read would be there twice.
+    // Weights with other readers would be stored twice.
     if graph.readers(found.weights).len() != 1 {
         return None;
     }
@@ -108,8 +108,8 @@ fn scale(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
         let c = found.constant[channel];
         if division { value / c } else { value * c }
     };
-    let dimension = channel_dimension(&found.before.op)?;
-    let shape = graph.tensor(found.weights)?.shape.clone();
+    let dimension = channel_dimension(found.before.op())?;
+    let shape = graph.tensor(found.weights)?.shape().clone();
     let inner: usize = shape.get(dimension + 1..)?.iter().product();
     let channels = found.constant.len();
     let values = graph.floats(found.weights)?;
@@ -126,29 +126,29 @@ fn scale(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let name = graph.name(found.weights, "scaled");
     let weights = graph.constant_like(found.weights, &name, bytemuck::cast_slice(&scaled))?;
     let mut fused = found.before.clone();
-    *fused.inputs.get_mut(1)? = Some(weights);
+    *fused.inputs_mut().get_mut(1)? = Some(weights);
     if let Some((bias, values)) = bias {
         let name = graph.name(bias, "scaled");
         let bias = graph.constant_like(bias, &name, bytemuck::cast_slice(&values))?;
-        *fused.inputs.get_mut(2)? = Some(bias);
+        *fused.inputs_mut().get_mut(2)? = Some(bias);
     }
     finish(graph, id, &found, fused)
 }
 
-/// A factor on what the product with weights reads.
+/// Folds a factor of the input of a product with weights.
 fn scale_before(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let node = graph.node(id)?.clone();
     let (x, weights) = (node.input(0)?, node.input(1)?);
-    if let Params::FullyConnected(p) = &node.params
+    if let Params::FullyConnected(p) = node.params()
         && p.weights_format != delegraph_core::ops::WeightsFormat::Default
     {
         return None;
     }
     let producer = graph.producer(x).filter(|_| graph.is_private(x))?;
     let before = graph.node(producer)?;
-    let division = before.op == Op::Builtin(BuiltinOp::DIV);
-    if !(division || before.op == Op::Builtin(BuiltinOp::MUL))
-        || activation(&before.params)? != Activation::None
+    let division = *before.op() == Op::Builtin(BuiltinOp::DIV);
+    if !(division || *before.op() == Op::Builtin(BuiltinOp::MUL))
+        || activation(before.params())? != Activation::None
     {
         return None;
     }
@@ -157,16 +157,16 @@ fn scale_before(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let constant = graph.floats(c)?;
     let shape = graph.shape(x)?;
     let channels = *shape.last()?;
-    let dims = &graph.tensor(c)?.shape;
+    let dims = graph.tensor(c)?.shape();
     let leading = dims.dims().split_last().is_none_or(|(_, leading)| leading.iter().all(|&d| d == 1));
     let fits = constant.len() == 1 || (constant.len() == channels && dims.last() == Some(&channels));
     let usable = constant.iter().all(|c| c.is_finite() && !(division && *c == 0.0));
     if !(leading && fits && usable && graph.shape(of) == Some(shape) && graph.readers(weights).len() == 1) {
         return None;
     }
-    // Which input channel each weight is multiplied with.
-    let last = *graph.tensor(weights)?.shape.last()?;
-    let per = match node.op {
+    // The input channel that each weight is multiplied with.
+    let last = *graph.tensor(weights)?.shape().last()?;
+    let per = match node.op() {
         Op::Builtin(BuiltinOp::CONV_2D | BuiltinOp::FULLY_CONNECTED) if last == channels => 1,
         Op::Builtin(BuiltinOp::DEPTHWISE_CONV_2D) if channels > 0 && last.is_multiple_of(channels) => {
             last / channels
@@ -181,15 +181,15 @@ fn scale_before(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let name = graph.name(weights, "scaled");
     let weights = graph.constant_like(weights, &name, bytemuck::cast_slice(&scaled))?;
     let mut fused = node;
-    *fused.inputs.get_mut(0)? = Some(of);
-    *fused.inputs.get_mut(1)? = Some(weights);
+    *fused.inputs_mut().get_mut(0)? = Some(of);
+    *fused.inputs_mut().get_mut(1)? = Some(weights);
     graph.replace(id, &[producer, id], fused);
     Some(())
 }
 
 fn bias(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let found = find(graph, id, &[BuiltinOp::ADD, BuiltinOp::SUB])?;
-    let difference = found.after.op == Op::Builtin(BuiltinOp::SUB);
+    let difference = *found.after.op() == Op::Builtin(BuiltinOp::SUB);
     if difference && found.swapped {
         return None;
     }
@@ -206,15 +206,15 @@ fn bias(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let name = graph.name(found.bias.unwrap_or(found.weights), "bias");
     let bias = graph.new_constant(&name, [channels], &sum);
     let mut fused = found.before.clone();
-    fused.inputs.resize(3, None);
-    fused.inputs[2] = Some(bias);
+    fused.inputs_mut().resize(3, None);
+    fused.inputs_mut()[2] = Some(bias);
     finish(graph, id, &found, fused)
 }
 
 fn finish(graph: &mut Rewriter<'_>, id: NodeId, found: &Found, mut fused: Node) -> Option<()> {
-    set_activation(&mut fused.params, activation(&found.after.params)?);
-    fused.options_left_out = false;
-    fused.outputs.clone_from(&found.after.outputs);
+    set_activation(fused.params_mut(), activation(found.after.params())?);
+    fused.set_options_left_out(false);
+    fused.set_outputs(found.after.outputs().iter().copied());
     graph.replace(id, &[found.producer, id], fused);
     Some(())
 }

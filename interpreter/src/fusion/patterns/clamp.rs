@@ -1,14 +1,15 @@
-//! Clamps made of MINIMUM and MAXIMUM.
+//! Clamps built from MINIMUM and MAXIMUM.
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Node, NodeId, TensorId};
 use delegraph_core::{BuiltinOp, Op, Params};
 
 use super::with_scalar;
-use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// `min(max(x, 0), 6)`, in either order, becomes RELU6; so for RELU_N1_TO_1 and RELU_0_TO_1, and `max(x, 0)` for RELU.
+/// Replaces `min(max(x, 0), 6)`, in either order, by RELU6; equally for RELU_N1_TO_1 and RELU_0_TO_1, and `max(x, 0)`
+/// by RELU.
 pub struct RecogniseClamp;
 
 impl PatternFusion for RecogniseClamp {
@@ -21,11 +22,11 @@ impl PatternFusion for RecogniseClamp {
     }
 }
 
-/// What a node does to its operand: raises it to at least, or lowers it to at most.
+/// Returns the operand of a clamping node, with its lower and upper bound.
 fn bound(graph: &Rewriter<'_>, node: &Node) -> Option<(TensorId, f32, f32)> {
     let (lowest, highest) = (f32::NEG_INFINITY, f32::INFINITY);
     let x = node.input(0).filter(|x| graph.is_float(*x))?;
-    match node.op {
+    match node.op() {
         Op::Builtin(BuiltinOp::MAXIMUM) => {
             let (x, low) = with_scalar(graph, [x, node.input(1)?])?;
             Some((x, low, highest))
@@ -47,7 +48,7 @@ fn recognise(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     if let Some(before) = before
         && let Some((inner, inner_low, inner_high)) = bound(graph, graph.node(before)?)
     {
-        // Bounds that cross each other depend on their order.
+        // The result of crossing bounds depends on their order.
         (x, low, high) = (inner, low.max(inner_low), high.min(inner_high));
         gone.push(before);
     }
@@ -58,9 +59,9 @@ fn recognise(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
         (0.0, 1.0) => BuiltinOp::RELU_0_TO_1,
         _ => return None,
     };
-    if gone.len() == 1 && node.op == Op::Builtin(op) {
+    if gone.len() == 1 && *node.op() == Op::Builtin(op) {
         return None;
     }
-    graph.replace(id, &gone, Node::new(op, 1, Params::None, [Some(x)], node.outputs));
+    graph.replace(id, &gone, Node::new(op, 1, Params::None, [Some(x)], node.outputs().iter().copied()));
     Some(())
 }

@@ -1,4 +1,4 @@
-//! `x · Φ(x)`: by `tanh`, or by the error function.
+//! GELU, `x · Φ(x)`, with `tanh` or with the error function.
 
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_PI, SQRT_2};
 
@@ -8,12 +8,12 @@ use delegraph_core::ops::unary::GeluParams;
 use delegraph_core::{BuiltinOp, Op};
 
 use super::{binary, inner, inner_unary, near, with_scalar};
-use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// `0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))` becomes GELU, approximated;
-/// `0.5 · x · (1 + erf(x / √2))` becomes GELU. There is no builtin op for the error function: it is a custom op, `Erf` or
-/// `FlexErf`. Factors may be anywhere.
+/// Replaces `0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))` by the approximate GELU, and `0.5 · x · (1 + erf(x /
+/// √2))` by GELU. The error function is a custom op, `Erf` or `FlexErf`, because there is no builtin op. Factors may be
+/// at any place.
 pub struct RecogniseGelu;
 
 impl PatternFusion for RecogniseGelu {
@@ -26,7 +26,7 @@ impl PatternFusion for RecogniseGelu {
     }
 }
 
-/// A product: its operands that are no constants, the product of those that are, and its nodes.
+/// A product: its non-constant operands, the product of its constants, and its nodes.
 #[derive(Default)]
 struct Product {
     factors: Vec<TensorId>,
@@ -34,7 +34,7 @@ struct Product {
     gone: Vec<NodeId>,
 }
 
-/// Takes a product of products apart. Values that others read are factors as they are.
+/// Collects the factors of nested products. Values with other readers are not expanded.
 fn product(graph: &Rewriter<'_>, node: &Node, at: NodeId) -> Option<Product> {
     let mut result = Product { constant: 1.0, gone: vec![at], ..Default::default() };
     let mut open = match binary(graph, node, BuiltinOp::MUL) {
@@ -60,7 +60,7 @@ fn product(graph: &Rewriter<'_>, node: &Node, at: NodeId) -> Option<Product> {
         } else {
             result.factors.push(id);
         }
-        // A product of very many is no pattern of ours.
+        // A product with many factors is not part of a pattern.
         if result.gone.len() > 8 {
             return None;
         }
@@ -70,7 +70,7 @@ fn product(graph: &Rewriter<'_>, node: &Node, at: NodeId) -> Option<Product> {
 
 fn recognise(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let node = graph.node(id)?;
-    let output = *node.outputs.first()?;
+    let output = *node.outputs().first()?;
     let Product { factors, constant, mut gone } = product(graph, node, id)?;
     let [a, b] = *factors.as_slice() else { return None };
     let (x, approximate) = [(a, b), (b, a)].into_iter().find_map(|(x, gate)| {
@@ -98,12 +98,13 @@ fn recognise(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     if !same {
         return None;
     }
-    let fused = Node::new(BuiltinOp::GELU, 1, GeluParams { approximate }, [Some(x)], [output]);
+    let fused =
+        Node::new(BuiltinOp::GELU, 1, GeluParams::default().approximate(approximate), [Some(x)], [output]);
     graph.replace(id, &gone, fused);
     Some(())
 }
 
-/// The nodes of `tanh(√(2/π) · (x + 0.044715 · x³))`.
+/// Returns the nodes of `tanh(√(2/π) · (x + 0.044715 · x³))`.
 fn tanh_of(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<Vec<NodeId>> {
     let (tanh, inside) = inner_unary(graph, id, BuiltinOp::TANH)?;
     let at = graph.producer(inside).filter(|_| graph.is_private(inside))?;
@@ -117,7 +118,7 @@ fn tanh_of(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<Vec<NodeId
         Some(product) => product.constant,
         None => 1.0,
     };
-    // `x · (1 + 0.044715 · x²)`, or the sum.
+    // `x · (1 + 0.044715 · x²)`, or the expanded sum.
     let (linear, cubic) = match *outer.as_slice() {
         [sum] => {
             let (at, [a, b]) = inner(graph, sum, BuiltinOp::ADD)?;
@@ -147,15 +148,15 @@ fn tanh_of(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<Vec<NodeId
     (near(scale * linear, root) && near(scale * cubic, root * 0.044_715)).then_some(gone)
 }
 
-/// `c · xⁿ`: `(c, n)`, and its nodes.
+/// Returns `(c, n)` of `c · xⁿ`, and its nodes.
 fn monomial(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<((f32, u32), Vec<NodeId>)> {
     if id == x {
         return Some(((1.0, 1), Vec::new()));
     }
-    // `x · x` may be read by several: each gets its own share only where nobody else reads it.
+    // `x · x` may have several consumers; it is expanded only if this is the only one.
     let at = graph.producer(id).filter(|_| graph.is_private(id))?;
     let node = graph.node(at)?;
-    match node.op {
+    match node.op() {
         Op::Builtin(BuiltinOp::SQUARE) => {
             let ((c, n), mut gone) = monomial(graph, node.input(0)?, x)?;
             gone.push(at);
@@ -180,11 +181,11 @@ fn monomial(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<((f32, u3
     }
 }
 
-/// The nodes of `erf(x / √2)`.
+/// Returns the nodes of `erf(x / √2)`.
 fn erf_of(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<Vec<NodeId>> {
     let erf = graph.producer(id).filter(|_| graph.is_private(id))?;
     let node = graph.node(erf)?;
-    let is_erf = matches!(&node.op, Op::Custom(name) if matches!(&**name, "Erf" | "FlexErf"));
+    let is_erf = matches!(node.op(), Op::Custom(name) if matches!(&**name, "Erf" | "FlexErf"));
     let inside = node.input(0).filter(|_| is_erf)?;
     let at = graph.producer(inside).filter(|_| graph.is_private(inside))?;
     let Product { factors, constant, mut gone } = product(graph, graph.node(at)?, at)?;

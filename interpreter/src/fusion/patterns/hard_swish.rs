@@ -6,10 +6,10 @@ use delegraph_core::ops::Activation;
 use delegraph_core::{BuiltinOp, Op, Params};
 
 use super::{activation, binary, inner, near, with_scalar};
-use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// `x · relu6(x + 3) / 6`, whatever comes first and however it is divided, becomes HARD_SWISH.
+/// Replaces `x · relu6(x + 3) / 6` by HARD_SWISH, for any order of the factors and any form of the division.
 pub struct RecogniseHardSwish;
 
 impl PatternFusion for RecogniseHardSwish {
@@ -24,14 +24,14 @@ impl PatternFusion for RecogniseHardSwish {
 
 fn recognise(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let node = graph.node(id)?;
-    let output = node.outputs.clone();
+    let output = node.outputs().to_vec();
     let (x, mut gone) = product(graph, node).or_else(|| scaled(graph, node))?;
     gone.push(id);
     graph.replace(id, &gone, Node::new(BuiltinOp::HARD_SWISH, 1, Params::None, [Some(x)], output));
     Some(())
 }
 
-/// `x · (relu6(x + 3) / 6)`, or `(x / 6) · relu6(x + 3)`.
+/// Matches `x · (relu6(x + 3) / 6)` and `(x / 6) · relu6(x + 3)`.
 fn product(graph: &Rewriter<'_>, node: &Node) -> Option<(TensorId, Vec<NodeId>)> {
     let [a, b] = binary(graph, node, BuiltinOp::MUL)?;
     [(a, b), (b, a)].into_iter().find_map(|(x, gate)| {
@@ -53,7 +53,7 @@ fn product(graph: &Rewriter<'_>, node: &Node) -> Option<(TensorId, Vec<NodeId>)>
     })
 }
 
-/// `(x · relu6(x + 3)) / 6`.
+/// Matches `(x · relu6(x + 3)) / 6`.
 fn scaled(graph: &Rewriter<'_>, node: &Node) -> Option<(TensorId, Vec<NodeId>)> {
     let product = divided(graph, node)?;
     let (at, [a, b]) = inner(graph, product, BuiltinOp::MUL)?;
@@ -64,7 +64,7 @@ fn scaled(graph: &Rewriter<'_>, node: &Node) -> Option<(TensorId, Vec<NodeId>)> 
     })
 }
 
-/// What the node divides by 6.
+/// Returns the operand that the node divides by 6.
 fn divided(graph: &Rewriter<'_>, node: &Node) -> Option<TensorId> {
     if let Some(operands) = binary(graph, node, BuiltinOp::MUL) {
         let (x, factor) = with_scalar(graph, operands)?;
@@ -74,24 +74,24 @@ fn divided(graph: &Rewriter<'_>, node: &Node) -> Option<TensorId> {
     (graph.scalar(six)? == 6.0 && graph.shape(six)?.rank() <= graph.shape(x)?.rank()).then_some(x)
 }
 
-/// The `x` of `relu6(x + 3)`, and its nodes.
+/// Returns the `x` of `relu6(x + 3)`, and its nodes.
 fn gate_of(graph: &Rewriter<'_>, id: TensorId) -> Option<(TensorId, Vec<NodeId>)> {
     if !graph.is_private(id) {
         return None;
     }
     let at = graph.producer(id)?;
     let node = graph.node(at)?;
-    let (sum, gone) = match node.op {
+    let (sum, gone) = match node.op() {
         Op::Builtin(BuiltinOp::RELU6) => {
             let x = node.input(0)?;
             let sum = graph.producer(x).filter(|_| graph.is_private(x))?;
             (graph.node(sum)?, vec![at, sum])
         }
-        _ if activation(&node.params) == Some(Activation::Relu6) => (node, vec![at]),
+        _ if activation(node.params()) == Some(Activation::Relu6) => (node, vec![at]),
         _ => return None,
     };
-    let relu6 = gone.len() == 1 || activation(&sum.params) == Some(Activation::None);
-    let is_sum = sum.op == Op::Builtin(BuiltinOp::ADD) && relu6 && graph.is_float(sum.input(0)?);
+    let relu6 = gone.len() == 1 || activation(sum.params()) == Some(Activation::None);
+    let is_sum = *sum.op() == Op::Builtin(BuiltinOp::ADD) && relu6 && graph.is_float(sum.input(0)?);
     let (x, three) = with_scalar(graph, [sum.input(0)?, sum.input(1)?])?;
     (is_sum && three == 3.0).then_some((x, gone))
 }

@@ -1,15 +1,16 @@
-//! Nodes that hand their input on as it is.
+//! Nodes whose output equals an input.
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Node, NodeId, TensorId};
-use delegraph_core::{BuiltinOp, Op, Shape};
+use delegraph_core::{BuiltinOp, Shape};
 
 use super::is_plain;
-use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// Nodes that give their input as it is are left out: `x + 0`, `x · 1`, CAST to the same type, RESHAPE to the same shape,
-/// TRANSPOSE to the same order, PAD by nothing, SLICE of all, CONCATENATION and ADD_N of one, TILE once.
+/// Removes nodes whose output equals their input: `x + 0`, `x · 1`, CAST to the same type, RESHAPE to the same shape,
+/// TRANSPOSE without a permutation, PAD by zero, SLICE of the whole tensor, CONCATENATION and ADD_N of one tensor, TILE
+/// by 1.
 pub struct RemoveIdentity;
 
 impl PatternFusion for RemoveIdentity {
@@ -24,21 +25,22 @@ impl PatternFusion for RemoveIdentity {
 
 fn remove(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let node = graph.node(id)?;
-    let Op::Builtin(op) = node.op else { return None };
-    let [output] = *node.outputs.as_slice() else { return None };
+    let op = node.op().builtin()?;
+    let [output] = *node.outputs() else { return None };
     let x = same_as(graph, node, op)?;
     let (from, to) = (graph.tensor(output)?, graph.tensor(x)?);
-    let alike = (from.ty, &from.quantization) == (to.ty, &to.quantization);
+    let alike = (from.ty(), from.quantization()) == (to.ty(), to.quantization());
     let shapes = graph.shape(output).is_some() && graph.shape(output) == graph.shape(x);
-    if !(alike && shapes) || from.is_variable || to.is_variable {
+    if !(alike && shapes) || from.is_variable() || to.is_variable() {
         return None;
     }
-    // What the caller reads keeps its tensor: then the input's node writes it, where nobody else needs the input.
+    // An output of the model keeps its tensor: the producer of the input writes the output, if the input has no other
+    // consumer.
     if graph.is_output(output) {
         let producer = graph.producer(x).filter(|_| graph.is_private(x) && !graph.inputs().contains(&x))?;
         graph.remove(id);
         graph.change(producer, |node| {
-            node.outputs.iter_mut().filter(|t| **t == x).for_each(|t| *t = output);
+            node.outputs_mut().iter_mut().filter(|t| **t == x).for_each(|t| *t = output);
         });
         return Some(());
     }
@@ -47,14 +49,14 @@ fn remove(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     Some(())
 }
 
-/// The input that the node's output is.
+/// Returns the input that the node's output equals.
 fn same_as(graph: &Rewriter<'_>, node: &Node, op: BuiltinOp) -> Option<TensorId> {
     use BuiltinOp as B;
     let x = node.input(0)?;
     if !is_plain(node) {
         return None;
     }
-    // A constant that the result does not get its shape from.
+    // A constant that does not change the shape of the result.
     let other = |i: usize, value: f32| {
         let c = node.input(i)?;
         (graph.scalar(c)? == value && graph.is_float(c)).then_some(())
@@ -71,14 +73,14 @@ fn same_as(graph: &Rewriter<'_>, node: &Node, op: BuiltinOp) -> Option<TensorId>
         B::SUB => other(1, 0.0).map(|()| x),
         B::DIV | B::POW => other(1, 1.0).map(|()| x),
         B::CAST => Some(x),
-        // The whole shape is written down, so that no other shape was possible.
+        // The whole shape is constant, so the input cannot have another one.
         B::RESHAPE => same_shape(graph, node).then_some(x),
         B::TRANSPOSE => {
             let order = graph.integers(node.input(1)?)?;
             order.iter().enumerate().all(|(i, &d)| i as i64 == d).then_some(x)
         }
         B::PAD | B::PADV2 => graph.integers(node.input(1)?)?.iter().all(|&p| p == 0).then_some(x),
-        B::CONCATENATION | B::ADD_N => (node.inputs.len() == 1).then_some(x),
+        B::CONCATENATION | B::ADD_N => (node.inputs().len() == 1).then_some(x),
         B::TILE => graph.integers(node.input(1)?)?.iter().all(|&n| n == 1).then_some(x),
         B::SLICE => {
             let (begin, size) = (graph.integers(node.input(1)?)?, graph.integers(node.input(2)?)?);
@@ -88,12 +90,12 @@ fn same_as(graph: &Rewriter<'_>, node: &Node, op: BuiltinOp) -> Option<TensorId>
     }
 }
 
-/// A RESHAPE to its input's own shape, and to that whatever size the input has in its first dimension.
+/// Returns whether a RESHAPE keeps its input's shape, for every size of the first dimension.
 fn same_shape(graph: &Rewriter<'_>, node: &Node) -> bool {
     let wanted = node.input(1).and_then(|shape| graph.integers(shape));
-    let wanted = match (wanted, &node.params) {
+    let wanted = match (wanted, node.params()) {
         (Some(wanted), _) => wanted,
-        (None, delegraph_core::Params::Reshape(p)) if node.inputs.len() == 1 => {
+        (None, delegraph_core::Params::Reshape(p)) if node.inputs().len() == 1 => {
             p.new_shape.iter().map(|&d| i64::from(d)).collect()
         }
         _ => return false,

@@ -7,14 +7,14 @@ use delegraph_core::ops::l2_normalization::L2NormParams;
 
 use super::softmax::reduced_last;
 use super::{binary, inner, inner_unary, with_scalar};
-use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// What L2_NORMALIZATION takes for the least sum of squares.
+/// The lower bound of the sum of squares in L2_NORMALIZATION.
 const LEAST: f32 = 1e-12;
 
-/// `x · rsqrt(max(Σ x², 1e-12))` along the last dimension, which is TensorFlow's `l2_normalize`, becomes L2_NORMALIZATION; so
-/// for `x / sqrt(…)`.
+/// Replaces `x · rsqrt(max(Σ x², 1e-12))` along the last dimension, which is TensorFlow's `l2_normalize`, by
+/// L2_NORMALIZATION; equally for `x / sqrt(…)`.
 pub struct RecogniseL2Norm;
 
 impl PatternFusion for RecogniseL2Norm {
@@ -29,7 +29,7 @@ impl PatternFusion for RecogniseL2Norm {
 
 fn l2_norm(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let node = graph.node(id)?;
-    let output = *node.outputs.first()?;
+    let output = *node.outputs().first()?;
     let (x, root, least, mut gone) = match binary(graph, node, BuiltinOp::MUL) {
         Some([a, b]) => [(a, b), (b, a)].into_iter().find_map(|(x, root)| {
             let (at, least) = inner_unary(graph, root, BuiltinOp::RSQRT)?;
@@ -57,7 +57,7 @@ fn l2_norm(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     Some(())
 }
 
-/// The node that squares `x`.
+/// Returns the node that computes the square of `x`.
 fn square_of(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<NodeId> {
     if let Some((at, operand)) = inner_unary(graph, id, BuiltinOp::SQUARE) {
         return (operand == x).then_some(at);

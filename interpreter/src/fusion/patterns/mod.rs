@@ -1,7 +1,7 @@
-//! Fusions of patterns that nobody marked.
+//! Fusions of unmarked patterns.
 //!
-//! Each file has one family. A pattern is recognised from its last node backwards, and only where the values in between
-//! have no other reader: else they would have to be computed all the same.
+//! Each file has one family. A pattern is recognised from its last node backwards. Intermediate values must not have
+//! other readers, since they would still have to be computed.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use delegraph_core::graph::{Node, TensorId};
 use delegraph_core::ops::{Activation, Params};
 use delegraph_core::{BuiltinOp, Op};
 
-use super::pipeline::PatternFusion;
+use super::pattern::PatternFusion;
 use super::rewriter::Rewriter;
 
 mod activation;
@@ -40,7 +40,7 @@ pub use pad::FoldPad;
 pub use quantize::MergeQuantize;
 pub use softmax::RecogniseSoftmax;
 
-/// All that make builtin ops, in the order in which they are tried.
+/// Returns all fusions that produce builtin ops, in the order in which they are tried.
 pub(super) fn all() -> Vec<Arc<dyn PatternFusion>> {
     vec![
         Arc::new(RemoveIdentity),
@@ -59,12 +59,12 @@ pub(super) fn all() -> Vec<Arc<dyn PatternFusion>> {
     ]
 }
 
-/// Those that make custom ops of this project.
+/// Returns the fusions that produce custom ops of this project.
 pub(super) fn custom() -> Vec<Arc<dyn PatternFusion>> {
     vec![Arc::new(RecogniseLayerNorm), Arc::new(RecogniseRmsNorm)]
 }
 
-/// The activation that an op's params hold.
+/// Returns the fused activation of an op's params.
 fn activation(params: &Params) -> Option<Activation> {
     Some(match params {
         Params::Conv2D(p) => p.fused_activation_function,
@@ -95,19 +95,20 @@ fn set_activation(params: &mut Params, activation: Activation) {
     }
 }
 
-/// Whether the node does no more than its op's name says: no activation.
+/// Returns whether the node has no fused activation.
 fn is_plain(node: &Node) -> bool {
-    activation(&node.params).is_none_or(|a| a == Activation::None)
+    activation(node.params()).is_none_or(|a| a == Activation::None)
 }
 
-/// The operands of a node of the op `op` without an activation.
+/// Returns the operands of a node of the op `op` without a fused activation.
 fn binary(graph: &Rewriter<'_>, node: &Node, op: BuiltinOp) -> Option<[TensorId; 2]> {
-    let is = node.op == Op::Builtin(op) && is_plain(node);
+    let is = *node.op() == Op::Builtin(op) && is_plain(node);
     let operands = [node.input(0)?, node.input(1)?];
     (is && graph.is_float(operands[0])).then_some(operands)
 }
 
-/// The node that computes `id` for one reader alone, where it is `op` without an activation; its operands.
+/// Returns the operands of the node that computes `id`, if it is `op` without a fused activation and `id` has one
+/// reader.
 fn inner(
     graph: &Rewriter<'_>,
     id: TensorId,
@@ -129,7 +130,8 @@ fn inner_unary(
     (graph.is_private(id) && graph.is_float(x)).then_some((at, x))
 }
 
-/// One operand, and the constant of one element that is the other; not where that gives the result another shape.
+/// Returns the operand and the other operand's constant element; `None` if the constant changes the shape of the
+/// result.
 fn with_scalar(graph: &Rewriter<'_>, [a, b]: [TensorId; 2]) -> Option<(TensorId, f32)> {
     let keeps = |x: TensorId, c: TensorId| {
         let (x, c) = (graph.shape(x), graph.shape(c));
@@ -141,7 +143,7 @@ fn with_scalar(graph: &Rewriter<'_>, [a, b]: [TensorId; 2]) -> Option<(TensorId,
     graph.scalar(a).filter(|_| keeps(b, a)).map(|value| (b, value))
 }
 
-/// Whether a constant is the number that a pattern wants, but for how many of its digits were written.
+/// Returns whether a constant equals the pattern's number, within the digits that frameworks write.
 fn near(value: f32, wanted: f32) -> bool {
     (value - wanted).abs() <= 1e-5 * wanted.abs()
 }

@@ -5,10 +5,10 @@ use delegraph_core::graph::{NodeId, Tensor};
 use delegraph_core::ops::Params;
 use delegraph_core::{BuiltinOp, Op};
 
-use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// Of RESHAPE (SQUEEZE, EXPAND_DIMS) before RESHAPE, the last one is enough; two TRANSPOSE are one, or none.
+/// Merges consecutive RESHAPE (SQUEEZE, EXPAND_DIMS) into the last one, and two TRANSPOSE into one or none.
 pub struct MergeMovement;
 
 impl PatternFusion for MergeMovement {
@@ -27,18 +27,18 @@ fn reshapes(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let before = graph.producer(middle)?;
     let inner = graph.node(before)?;
     let moves =
-        matches!(inner.op, Op::Builtin(BuiltinOp::RESHAPE | BuiltinOp::SQUEEZE | BuiltinOp::EXPAND_DIMS));
-    // A 0 stands for a size of the middle shape.
+        matches!(inner.op(), Op::Builtin(BuiltinOp::RESHAPE | BuiltinOp::SQUEEZE | BuiltinOp::EXPAND_DIMS));
+    // A 0 refers to a size of the intermediate shape.
     let wanted = match node.input(1) {
         Some(shape) => graph.integers(shape)?,
-        None => match &node.params {
+        None => match node.params() {
             Params::Reshape(p) => p.new_shape.iter().map(|&d| i64::from(d)).collect(),
             _ => return None,
         },
     };
     let x = inner.input(0)?;
     let same = graph.quantization(x) == graph.quantization(middle);
-    if !moves || !same || wanted.contains(&0) || graph.tensor(x)?.is_variable {
+    if !moves || !same || wanted.contains(&0) || graph.tensor(x)?.is_variable() {
         return None;
     }
     graph.shape(x)?;
@@ -46,7 +46,7 @@ fn reshapes(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     if private {
         graph.remove(before);
     }
-    graph.change(id, |node| node.inputs[0] = Some(x));
+    graph.change(id, |node| node.inputs_mut()[0] = Some(x));
     Some(())
 }
 
@@ -56,7 +56,7 @@ fn transposes(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let (before, inner) = graph.made_by(middle, BuiltinOp::TRANSPOSE)?;
     let x = inner.input(0)?;
     let (first, second) = (graph.integers(inner.input(1)?)?, graph.integers(node.input(1)?)?);
-    if graph.tensor(x)?.is_variable || graph.quantization(x) != graph.quantization(middle) {
+    if graph.tensor(x)?.is_variable() || graph.quantization(x) != graph.quantization(middle) {
         return None;
     }
     let order: Option<Vec<i32>> = second
@@ -65,13 +65,13 @@ fn transposes(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
         .collect();
     let order = order.filter(|order| order.len() == first.len() && order.iter().all(|&d| d >= 0))?;
     let private = graph.is_private(middle);
-    let name = graph.name(*node.outputs.first()?, "order");
+    let name = graph.name(*node.outputs().first()?, "order");
     let mut tensor = Tensor::new(name, delegraph_core::TensorType::Int32, [order.len()]);
-    tensor.has_rank = true;
+    tensor.set_has_rank(true);
     let order = graph.new_constant_bytes(tensor, bytemuck::cast_slice(&order));
     if private {
         graph.remove(before);
     }
-    graph.change(id, |node| node.inputs = vec![Some(x), Some(order)]);
+    graph.change(id, |node| node.set_inputs(vec![Some(x), Some(order)]));
     Some(())
 }

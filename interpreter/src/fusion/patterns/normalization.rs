@@ -1,8 +1,9 @@
-//! Layer normalization, and that by the root of the mean square.
+//! Layer normalization and root-mean-square normalization.
 //!
-//! Frameworks write them as many sums and products of the same four things: `x`, its mean, the root of its variance, and
-//! constants per channel. So no form is looked for: what a node computes is multiplied out, and if what comes of it is
-//! `x · r · γ - mean · r · γ + β`, that is layer normalization, whatever the order and the signs were.
+//! Frameworks express both as many sums and products of four values: `x`, its mean, the root of its variance, and
+//! constants per channel. The matcher therefore does not look for a particular form. It expands the expression into a
+//! sum of products. If the result is `x · r · γ - mean · r · γ + β`, the nodes are a layer normalization, for any order
+//! and signs.
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Node, NodeId, TensorId};
@@ -11,14 +12,14 @@ use delegraph_core::{Attributes, BuiltinOp, Op, TensorType};
 
 use super::{binary, near};
 use crate::fusion::composites::names;
-use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// `(x - mean) · rsqrt(variance + ε) · γ + β` along the last dimension becomes one custom op of this project. `γ` and `β` may
-/// be left out, and be several constants.
+/// Replaces `(x - mean) · rsqrt(variance + ε) · γ + β` along the last dimension by one custom op of this project. `γ`
+/// and `β` are optional, and may be several constants.
 pub struct RecogniseLayerNorm;
 
-/// `x · rsqrt(mean(x²) + ε) · γ` along the last dimension becomes one custom op of this project.
+/// Replaces `x · rsqrt(mean(x²) + ε) · γ` along the last dimension by one custom op of this project.
 pub struct RecogniseRmsNorm;
 
 impl PatternFusion for RecogniseLayerNorm {
@@ -41,28 +42,28 @@ impl PatternFusion for RecogniseRmsNorm {
     }
 }
 
-/// More nodes than any framework writes behind the root, each as often as it is read.
+/// Maximum number of nodes after the root, counted once per read. Frameworks write fewer.
 const NODES: usize = 48;
-/// More terms than there are while one is multiplied out.
+/// Maximum number of terms while expanding an expression.
 const TERMS: usize = 8;
 
-/// A normalization that ends in some node.
+/// A normalization that ends in a given node.
 struct Found {
     x: TensorId,
     factors: Vec<f32>,
-    /// Those of layer normalization.
+    /// The constant terms of a layer normalization.
     terms: Option<Vec<f32>>,
     epsilon: f32,
-    /// The nodes that it takes the place of.
+    /// The nodes that the normalization replaces.
     gone: Vec<NodeId>,
-    /// The constants that it is made of.
+    /// The constants of the normalization.
     constants: Vec<TensorId>,
 }
 
 fn rewrite(graph: &mut Rewriter<'_>, id: NodeId, centered: bool) -> Option<()> {
     let Found { x, factors, terms, epsilon, gone, constants } = find(graph, id, centered)?;
-    let output = *graph.node(id)?.outputs.first()?;
-    // Where more of it follows, that is found from its own last node.
+    let output = *graph.node(id)?.outputs().first()?;
+    // If more nodes of the normalization follow, it is found from its last node.
     if graph.is_private(output)
         && let [reader] = graph.readers(output)
         && find(graph, *reader, centered).is_some()
@@ -72,9 +73,9 @@ fn rewrite(graph: &mut Rewriter<'_>, id: NodeId, centered: bool) -> Option<()> {
     let mut inputs = vec![Some(x)];
     for (values, what) in [(Some(factors), "factors"), (terms, "terms")] {
         let Some(values) = values else { continue };
-        // The op takes lists; most often there is one already.
+        // The op requires lists; usually there is one already.
         let list = constants.iter().copied().find(|c| {
-            graph.tensor(*c).is_some_and(|t| t.shape.rank() == 1)
+            graph.tensor(*c).is_some_and(|t| t.shape().rank() == 1)
                 && graph.floats(*c).as_ref() == Some(&values)
         });
         inputs.push(Some(match list {
@@ -87,14 +88,14 @@ fn rewrite(graph: &mut Rewriter<'_>, id: NodeId, centered: bool) -> Option<()> {
     }
     let name = if centered { names::LAYER_NORM } else { names::RMS_NORM };
     let mut fused = Node::new(Op::custom(name), 1, Params::Custom, inputs, [output]);
-    fused.custom_options = graph.store(&Attributes::new().with("epsilon", epsilon).to_bytes());
+    fused.set_custom_options(graph.store(&Attributes::new().with("epsilon", epsilon).to_bytes()));
     graph.replace(id, &gone, fused);
     Some(())
 }
 
-/// The normalization that ends in `id`.
+/// Returns the normalization that ends in `id`.
 fn find(graph: &Rewriter<'_>, id: NodeId, centered: bool) -> Option<Found> {
-    let output = *graph.node(id)?.outputs.first()?;
+    let output = *graph.node(id)?.outputs().first()?;
     operands(graph, id)?;
     roots(graph, id).into_iter().find_map(|root| {
         let core = core(graph, root, centered)?;
@@ -124,7 +125,7 @@ fn find(graph: &Rewriter<'_>, id: NodeId, centered: bool) -> Option<Found> {
             _ => false,
         };
         let within = gone.iter().filter(|node| **node != id).all(|node| {
-            let outputs = graph.node(*node).map_or(&[][..], |n| &n.outputs);
+            let outputs = graph.node(*node).map_or(&[][..], |n| n.outputs());
             outputs
                 .iter()
                 .all(|t| !graph.is_output(*t) && graph.readers(*t).iter().all(|reader| gone.contains(reader)))
@@ -141,28 +142,28 @@ fn find(graph: &Rewriter<'_>, id: NodeId, centered: bool) -> Option<Found> {
     })
 }
 
-/// What its output is the sum of, each with its factors: `x · root`, `mean · root`, and constants.
+/// The output as a sum of products, each with its factors: `x · root`, `mean · root`, and constants.
 struct Sum {
     x: Option<Vec<f32>>,
     mean: Option<Vec<f32>>,
     rest: Option<Vec<f32>>,
 }
 
-/// The root of a variance, and what it is that of.
+/// The root of a variance, and the operand of the variance.
 struct Core {
     x: TensorId,
     mean: Option<TensorId>,
     root: TensorId,
-    /// 1, or -1 of a root that is divided by.
+    /// 1, or -1 for a root that is a divisor.
     power: i8,
     epsilon: f32,
     chain: Vec<NodeId>,
 }
 
-/// What sums and products are made of.
+/// Returns the operands of a sum or product.
 fn operands(graph: &Rewriter<'_>, id: NodeId) -> Option<(BuiltinOp, Vec<TensorId>)> {
     let node = graph.node(id)?;
-    let Op::Builtin(op) = node.op else { return None };
+    let op = node.op().builtin()?;
     match op {
         BuiltinOp::ADD | BuiltinOp::SUB | BuiltinOp::MUL | BuiltinOp::DIV => {
             Some((op, binary(graph, node, op)?.to_vec()))
@@ -172,7 +173,7 @@ fn operands(graph: &Rewriter<'_>, id: NodeId) -> Option<(BuiltinOp, Vec<TensorId
     }
 }
 
-/// The roots among what a node is the sums and products of, nearest first.
+/// Returns the roots among the factors and terms of a node, nearest first.
 fn roots(graph: &Rewriter<'_>, id: NodeId) -> Vec<TensorId> {
     let (mut nodes, mut found, mut next) = (vec![id], Vec::new(), 0);
     while let Some(&node) = nodes.get(next) {
@@ -189,12 +190,12 @@ fn roots(graph: &Rewriter<'_>, id: NodeId) -> Vec<TensorId> {
     found
 }
 
-/// The node that takes a root, of what, and its power.
+/// Returns the node that computes a root, its operand, and its power.
 fn root_of(graph: &Rewriter<'_>, id: TensorId) -> Option<(NodeId, TensorId, i8)> {
     let at = graph.producer(id)?;
     let node = graph.node(at)?;
     let x = node.input(0).filter(|x| graph.is_float(*x))?;
-    match node.op {
+    match node.op() {
         Op::Builtin(BuiltinOp::RSQRT) => Some((at, x, 1)),
         Op::Builtin(BuiltinOp::SQRT) => Some((at, x, -1)),
         Op::Builtin(BuiltinOp::POW) => {
@@ -206,7 +207,7 @@ fn root_of(graph: &Rewriter<'_>, id: TensorId) -> Option<(NodeId, TensorId, i8)>
     }
 }
 
-/// The elements of a constant of FLOAT32, or of one of FLOAT16 that is unpacked.
+/// Returns the elements of a FLOAT32 constant, or of a FLOAT16 constant behind DEQUANTIZE.
 fn values(graph: &Rewriter<'_>, id: TensorId) -> Option<Vec<f32>> {
     graph.floats(id).or_else(|| {
         let (_, node) = graph.made_by(id, BuiltinOp::DEQUANTIZE)?;
@@ -216,7 +217,7 @@ fn values(graph: &Rewriter<'_>, id: TensorId) -> Option<Vec<f32>> {
     })
 }
 
-/// From the root to `x`.
+/// Follows the graph from the root to `x`.
 fn core(graph: &Rewriter<'_>, root: TensorId, centered: bool) -> Option<Core> {
     let (root_at, sum, power) = root_of(graph, root)?;
     let (sum_at, node) = graph.made_by(sum, BuiltinOp::ADD)?;
@@ -236,7 +237,7 @@ fn core(graph: &Rewriter<'_>, root: TensorId, centered: bool) -> Option<Core> {
         let (mean_at, averaged) = mean(graph, average)?;
         (averaged == x).then_some((x, average, mean_at))
     };
-    let (x, average) = match node.op {
+    let (x, average) = match node.op() {
         Op::Builtin(BuiltinOp::SQUARED_DIFFERENCE) if centered => {
             let (u, v) = (node.input(0)?, node.input(1)?);
             let (x, average, mean_at) = of(u, v).or_else(|| of(v, u))?;
@@ -259,10 +260,10 @@ fn core(graph: &Rewriter<'_>, root: TensorId, centered: bool) -> Option<Core> {
     graph.is_float(x).then_some(Core { x, mean: average, root, power, epsilon, chain })
 }
 
-/// What a node squares.
+/// Returns the operand that a node squares.
 fn squared(graph: &Rewriter<'_>, node: &Node) -> Option<TensorId> {
     let x = node.input(0).filter(|x| graph.is_float(*x))?;
-    let squares = match node.op {
+    let squares = match node.op() {
         Op::Builtin(BuiltinOp::SQUARE) => true,
         Op::Builtin(BuiltinOp::MUL) => binary(graph, node, BuiltinOp::MUL)? == [x, x],
         Op::Builtin(BuiltinOp::POW) => graph.scalar(node.input(1)?) == Some(2.0),
@@ -271,17 +272,17 @@ fn squared(graph: &Rewriter<'_>, node: &Node) -> Option<TensorId> {
     squares.then_some(x)
 }
 
-/// Mean over the last dimension, which several may read.
+/// Matches a mean over the last dimension, which may have several readers.
 fn mean(graph: &Rewriter<'_>, id: TensorId) -> Option<(NodeId, TensorId)> {
     let (at, node) = graph.made_by(id, BuiltinOp::MEAN)?;
     let x = node.input(0)?;
-    let Params::Reducer(p) = &node.params else { return None };
+    let Params::Reducer(p) = node.params() else { return None };
     let [axis] = *graph.integers(node.input(1)?)?.as_slice() else { return None };
     let rank = i64::try_from(graph.shape(x)?.rank()).ok()?;
     (p.keep_dims && (axis == -1 || axis == rank - 1)).then_some((at, x))
 }
 
-/// A product: how often `x`, its mean and the root are in it, and the constant factors: one, or one per channel.
+/// A product: the powers of `x`, its mean and the root, and the constant factors, one or one per channel.
 #[derive(Clone)]
 struct Term {
     x: i8,
@@ -296,19 +297,19 @@ fn combine(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> Vec<f32> {
     (0..count).map(|i| f(each(a, i), each(b, i))).collect()
 }
 
-/// Multiplying out.
+/// The state of expanding an expression.
 struct Work<'a, 'm> {
     graph: &'a Rewriter<'m>,
     core: &'a Core,
     channels: usize,
-    /// How many more nodes are looked at: what is read twice is multiplied out twice.
+    /// The number of further nodes to expand. A node that is read twice is expanded twice.
     left: usize,
     gone: Vec<NodeId>,
     constants: Vec<TensorId>,
 }
 
 impl Work<'_, '_> {
-    /// What a tensor is the sum of.
+    /// Expands a tensor into a sum of terms.
     fn tensor(&mut self, id: TensorId) -> Option<Vec<Term>> {
         let one = |x, mean, root| Some(vec![Term { x, mean, root, factors: vec![1.0] }]);
         if id == self.core.x {
@@ -332,7 +333,7 @@ impl Work<'_, '_> {
         self.node(self.graph.producer(id)?)
     }
 
-    /// What a node's output is the sum of.
+    /// Expands a node's output into a sum of terms.
     fn node(&mut self, id: NodeId) -> Option<Vec<Term>> {
         let (op, operands) = operands(self.graph, id)?;
         self.left = self.left.checked_sub(1)?;

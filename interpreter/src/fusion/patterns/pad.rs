@@ -1,15 +1,15 @@
-//! Zeros around the input of a convolution.
+//! Zero padding before a convolution.
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::{NodeId, TensorId};
 use delegraph_core::ops::{Padding, Params};
 use delegraph_core::{BuiltinOp, Op, TensorType};
 
-use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// PAD before a convolution without padding becomes padding `SAME`, where that puts as many zeros in the same places.
-/// Where the stride is above 1 that depends on the input's size: then it must be one that the model fixes.
+/// Merges PAD into a following convolution without padding, as padding `SAME`, if that adds the same zeros. With a
+/// stride above 1 the result depends on the input's size, which the model must then fix.
 pub struct FoldPad;
 
 impl PatternFusion for FoldPad {
@@ -39,21 +39,21 @@ fn windows(params: &Params) -> Option<(Padding, Steps)> {
 
 fn fold(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let node = graph.node(id)?;
-    let (padding, steps) = windows(&node.params)?;
+    let (padding, steps) = windows(node.params())?;
     if padding != Padding::Valid {
         return None;
     }
     let (padded, filter) = (node.input(0)?, node.input(1)?);
     let pad = graph.producer(padded).filter(|_| graph.is_private(padded))?;
     let before = graph.node(pad)?;
-    let zeros = match before.op {
+    let zeros = match before.op() {
         Op::Builtin(BuiltinOp::PAD) => true,
         Op::Builtin(BuiltinOp::PADV2) => graph.scalar(before.input(2)?)? == 0.0,
         _ => false,
     };
     let x = before.input(0)?;
     let amounts = graph.integers(before.input(1)?)?;
-    // What PAD adds to quantized values is what stands for 0.
+    // PAD of quantized values adds the value that represents 0.
     let types = matches!(graph.ty(x)?, TensorType::Float32 | TensorType::Int8 | TensorType::UInt8);
     if !zeros || !types || graph.quantization(x) != graph.quantization(padded) || amounts.len() != 8 {
         return None;
@@ -61,7 +61,7 @@ fn fold(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     if [0, 1, 6, 7].iter().any(|&i| amounts.get(i) != Some(&0)) {
         return None;
     }
-    let (input, kernel) = (graph.shape(x)?.clone(), graph.tensor(filter)?.shape.clone());
+    let (input, kernel) = (graph.shape(x)?.clone(), graph.tensor(filter)?.shape().clone());
     for (axis, (stride, dilation)) in [1, 2].into_iter().zip(steps) {
         let (stride, dilation) = (i64::from(stride.max(1)), i64::from(dilation.max(1)));
         let size = i64::try_from(*input.get(axis)?).ok()?;
@@ -75,21 +75,21 @@ fn fold(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
         }
     }
     let mut fused = graph.node(id)?.clone();
-    match &mut fused.params {
+    match fused.params_mut() {
         Params::Conv2D(p) => p.padding = Padding::Same,
         Params::DepthwiseConv2D(p) => p.padding = Padding::Same,
         _ => return None,
     }
-    fused.options_left_out = false;
-    *fused.inputs.first_mut()? = Some(x);
+    fused.set_options_left_out(false);
+    *fused.inputs_mut().first_mut()? = Some(x);
     graph.replace(id, &[pad, id], fused);
     Some(())
 }
 
-/// Whether no input of the model may have another size along `axis`, as far as the file says.
+/// Returns whether the file fixes the size of `axis` for all inputs of the model.
 fn is_fixed(graph: &Rewriter<'_>, axis: usize) -> bool {
     let fixed = |id: &TensorId| {
-        let signature = graph.tensor(*id).and_then(|t| t.shape_signature.as_ref());
+        let signature = graph.tensor(*id).and_then(|t| t.shape_signature());
         signature.is_none_or(|s| s.get(axis).is_none_or(Option::is_some))
     };
     graph.inputs().iter().all(fixed)

@@ -7,11 +7,11 @@ use delegraph_core::ops::Params;
 use delegraph_core::ops::softmax::SoftmaxParams;
 
 use super::{binary, inner};
-use crate::fusion::pipeline::PatternFusion;
+use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// `exp(x - max(x)) / Σ exp(x - max(x))` along the last dimension becomes SOFTMAX. Without the maximum it does, too:
-/// SOFTMAX gives the same where that does not overflow.
+/// Replaces `exp(x - max(x)) / Σ exp(x - max(x))` along the last dimension by SOFTMAX, with or without the maximum: the
+/// results are equal unless the exponentials overflow.
 pub struct RecogniseSoftmax;
 
 impl PatternFusion for RecogniseSoftmax {
@@ -26,7 +26,7 @@ impl PatternFusion for RecogniseSoftmax {
 
 fn recognise(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     let node = graph.node(id)?;
-    let output = *node.outputs.first()?;
+    let output = *node.outputs().first()?;
     let [exponent, sum] = binary(graph, node, BuiltinOp::DIV)?;
     let summed = reduced_last(graph, sum, BuiltinOp::SUM)?;
     if summed.1 != exponent || graph.readers(exponent).len() != 2 || graph.is_output(exponent) {
@@ -46,16 +46,16 @@ fn recognise(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     if graph.shape(x)?.rank() == 0 || !graph.is_float(x) || graph.shape(x) != graph.shape(output) {
         return None;
     }
-    let fused = Node::new(BuiltinOp::SOFTMAX, 1, SoftmaxParams { beta: 1.0 }, [Some(x)], [output]);
+    let fused = Node::new(BuiltinOp::SOFTMAX, 1, SoftmaxParams::default().beta(1.0), [Some(x)], [output]);
     graph.replace(id, &gone, fused);
     Some(())
 }
 
-/// The node that reduces the last dimension and keeps it, for one reader alone, and what it reduces.
+/// Returns the node that reduces the last dimension with `keep_dims`, if its output has one reader, and its operand.
 pub(super) fn reduced_last(graph: &Rewriter<'_>, id: TensorId, op: BuiltinOp) -> Option<(NodeId, TensorId)> {
     let (at, node) = graph.made_by(id, op)?;
     let x = node.input(0)?;
-    let Params::Reducer(p) = &node.params else { return None };
+    let Params::Reducer(p) = node.params() else { return None };
     let [axis] = *graph.integers(node.input(1)?)?.as_slice() else { return None };
     let rank = i64::try_from(graph.shape(x)?.rank()).ok()?;
     (p.keep_dims && (axis == -1 || axis == rank - 1) && graph.is_private(id)).then_some((at, x))

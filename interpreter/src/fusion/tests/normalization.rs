@@ -1,4 +1,4 @@
-//! The sums and products that frameworks make of normalizations.
+//! Forms in which frameworks express normalizations.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const LAYER: &str = "custom op \"delegraph.layer_norm\"";
 const RMS: &str = "custom op \"delegraph.rms_norm\"";
 const CHANNELS: usize = 6;
 
-/// How `x` and its mean come to be scaled and shifted.
+/// The form of scaling and shifting `x` and its mean.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
     /// `x · s + (β - mean · s)`: TensorFlow, Keras 2.
@@ -26,7 +26,7 @@ enum Form {
 const FORMS: [Form; 6] =
     [Form::Shifted, Form::Negated, Form::NegatedProduct, Form::Difference, Form::Centered, Form::Reversed];
 
-/// How the differences are squared, and the root is taken.
+/// The form of squaring the differences and computing the root.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Squaring {
     Difference,
@@ -43,7 +43,7 @@ enum Root {
     Power,
 }
 
-/// The root of the variance, as something to multiply with, or to divide by.
+/// Adds the root of the variance, as a factor or as a divisor.
 fn root(g: &mut SubgraphBuilder, squares: TensorId, root: Root) -> TensorId {
     let variance = reduce(g, B::MEAN, squares, -1);
     let sum = scalar(g, B::ADD, variance, 1e-3);
@@ -69,7 +69,7 @@ fn parameter(g: &mut SubgraphBuilder, first: f32) -> TensorId {
 
 fn input(g: &mut SubgraphBuilder) -> TensorId {
     let x = g.input("x", TensorType::Float32, [2, 3, CHANNELS]);
-    // Somebody else reads it as well.
+    // There is a second consumer.
     unary(g, B::TANH, x)
 }
 
@@ -141,7 +141,7 @@ fn layer_norm(form: Form, square: Squaring, how: Root, gamma: bool, beta: bool) 
 }
 
 #[test]
-fn layer_normalization_is_recognised_however_it_is_written() {
+fn layer_normalization_is_recognised_in_all_forms() {
     let allowed = Pipeline::new().allow_custom();
     let mut count = 0;
     for form in FORMS {
@@ -151,7 +151,7 @@ fn layer_normalization_is_recognised_however_it_is_written() {
                     let model = build(layer_norm(form, square, how, gamma, beta));
                     let fused = allowed.run(&model).unwrap().model;
                     let ops: Vec<String> =
-                        fused.subgraphs[0].nodes.iter().map(|n| n.op.to_string()).collect();
+                        fused.subgraphs()[0].nodes().iter().map(|n| n.op().to_string()).collect();
                     assert_eq!(ops, ["TANH", LAYER, "ABS"], "{form:?} {square:?} {how:?} {gamma} {beta}");
                     same(&model, &fused);
                     count += 1;
@@ -160,7 +160,7 @@ fn layer_normalization_is_recognised_however_it_is_written() {
         }
     }
     assert_eq!(count, 384);
-    // Custom ops come of it only where they are allowed.
+    // Custom ops are produced only if they are allowed.
     let plain = ops_after(
         &Pipeline::new(),
         &build(layer_norm(Form::Negated, Squaring::Difference, Root::Reciprocal, true, true)),
@@ -169,7 +169,7 @@ fn layer_normalization_is_recognised_however_it_is_written() {
 }
 
 #[test]
-fn what_only_looks_like_layer_normalization_is_left() {
+fn near_misses_of_layer_normalization_are_left() {
     let allowed = Pipeline::new().allow_custom();
     for fault in 0..5 {
         let mut graph = SubgraphBuilder::new("main");
@@ -191,11 +191,11 @@ fn what_only_looks_like_layer_normalization_is_left() {
             _ => s,
         };
         let moved = binary(g, B::MUL, mean, other);
-        // A term for each row is none of a channel.
+        // A term per row instead of per channel.
         let beta = if fault == 3 { g.constant("", [1, 3, 1], &[1f32, 2.0, 3.0]) } else { parameter(g, 0.0) };
         let rest = binary(g, B::SUB, beta, moved);
         let y = binary(g, B::ADD, scaled, rest);
-        // The caller reads the root.
+        // The root is an output.
         graph.outputs(if fault == 4 { vec![y, r] } else { vec![y] });
         let ops = ops_after(&allowed, &build(graph));
         assert!(ops.len() > 8 && ops.iter().all(|op| op != LAYER && op != RMS), "{fault}: {ops:?}");
@@ -222,7 +222,7 @@ fn normalization_by_the_root_of_the_mean_square_is_recognised() {
                     let gamma = parameter(g, 0.5);
                     y = binary(g, B::MUL, gamma, y);
                 }
-                // Terms are none of it.
+                // Terms are not part of this normalization.
                 let beta = parameter(g, -0.5);
                 let y = binary(g, B::SUB, y, beta);
                 graph.outputs([y]);
@@ -233,7 +233,7 @@ fn normalization_by_the_root_of_the_mean_square_is_recognised() {
     }
 }
 
-/// Weights that a converter packed to 16 bits.
+/// Parameters that a converter stored in 16 bits.
 #[test]
 fn parameters_of_16_bits_are_unpacked() {
     let mut graph = SubgraphBuilder::new("main");

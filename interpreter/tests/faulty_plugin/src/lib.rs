@@ -1,6 +1,6 @@
-//! A plugin that fails where it is told to: `at=HOOK&how=error`, or `how=panic`, `abort`, `overflow` (of the stack), `hang`.
-//! It claims every ADD of float32, and where it is not told to fail it adds. `wrong=N`: what it computes for node N is one
-//! too much. `says=TEXT`: it prints that when it runs.
+//! A plugin that fails at a hook: `at=HOOK&how=error`, or `how=panic`, `abort`, `overflow` (of the stack), `hang`. It
+//! claims every ADD of float32. `wrong=N`: the result of node N is one too large. `prints=TEXT`: prints TEXT when it
+//! runs.
 
 #![allow(clippy::panic)] // That is what it is for.
 
@@ -22,8 +22,8 @@ export_delegate!(|options: &PluginOptions| {
         ("hang", How::Hang),
     ];
     let how = options.choice("how", &ways)?.unwrap_or(How::Error);
-    let says = options.get("says").unwrap_or_default().into();
-    let fault = Fault { at: options.get("at").unwrap_or_default().into(), how, says };
+    let prints = options.get("prints").unwrap_or_default().into();
+    let fault = Fault { at: options.get("at").unwrap_or_default().into(), how, prints };
     let scratch = options.parse("scratch")?;
     fault.reach("create").map_err(CreateError::Failed)?;
     let wrong = options.parse("wrong")?;
@@ -43,7 +43,7 @@ enum How {
 struct Fault {
     at: String,
     how: How,
-    says: String,
+    prints: String,
 }
 
 /// Takes all of the stack.
@@ -54,7 +54,7 @@ fn overflow(depth: u64) -> u64 {
 }
 
 impl Fault {
-    /// Fails here if it is told to.
+    /// Fails if `hook` is the one to fail at.
     fn reach(&self, hook: &str) -> Result<()> {
         if self.at != hook {
             return Ok(());
@@ -110,7 +110,7 @@ impl Delegate for Faulty {
             let [node] = order.as_slice() else {
                 return Err(Error::Unsupported("partitions of several nodes".into()));
             };
-            let operands = node.inputs.iter().flatten().filter_map(|id| place(*id)).collect();
+            let operands = node.inputs().iter().flatten().filter_map(|id| place(*id)).collect();
             let start = if params.nodes.iter().any(|id| Some(id.0) == wrong) { 1.0 } else { 0.0 };
             Ok(Box::new(Adds { operands, fault: fault.clone(), scratch, start }))
         });
@@ -145,8 +145,8 @@ impl Kernel for Adds {
     }
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
-        if !self.fault.says.is_empty() {
-            println!("{}", self.fault.says);
+        if !self.fault.prints.is_empty() {
+            println!("{}", self.fault.prints);
         }
         let output: &mut [f32] = cx.output(0)?;
         output.fill(self.start);
@@ -178,7 +178,7 @@ impl Drop for Adds {
 }
 
 delegraph_delegate_api::export_kernels!(|resolver: &mut MutableOpResolver| {
-    // Where the library is told by the environment: nothing else reaches it before its kernels are made.
+    // The environment selects the failure: nothing else reaches the library before its kernels are made.
     if let Ok(how) = std::env::var("DELEGRAPH_FAULTY_OPEN") {
         match how.as_str() {
             "panic" => panic!("the test wants a panic in open"),
@@ -194,7 +194,7 @@ delegraph_delegate_api::export_kernels!(|resolver: &mut MutableOpResolver| {
             } else {
                 How::Error
             },
-            says: String::new(),
+            prints: String::new(),
         };
         fault.reach("create")?;
         Ok(FaultyOp { fault: Some(fault) })
@@ -202,7 +202,7 @@ delegraph_delegate_api::export_kernels!(|resolver: &mut MutableOpResolver| {
     resolver.add_custom("Faulty", Registration::new(make), 1..=3);
 });
 
-/// Copies its input, unless it is told to fail.
+/// Copies its input, unless it has to fail.
 #[derive(Default)]
 struct FaultyOp {
     fault: Option<Fault>,

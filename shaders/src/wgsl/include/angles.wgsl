@@ -1,21 +1,21 @@
-// Sine and cosine of any angle. WGSL promises neither beyond half a turn.
+// Sine and cosine of any angle. WGSL specifies neither beyond half a turn.
 
-// The bits of 1 / (2 pi) behind the point.
+// The fractional bits of 1 / (2 pi).
 const TURNS = array<u32, 7>(
     0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u, 0x7f9458eau,
 );
 
-// What is left of a large angle without its whole turns, after Payne and Hanek: of the product of its 24 bits with
-// 1 / (2 pi), only the bits behind the point matter.
+// A large angle without its whole turns, after Payne and Hanek: only the fractional bits of the product of its 24 bits
+// with 1 / (2 pi) matter.
 fn far_angle(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let exponent = i32((bits >> 23u) & 0xffu) - 150;
     if exponent > 104 {
-        // Infinite, or not a number.
+        // Infinite, or NaN.
         return bitcast<f32>(bits | 0x7fc00000u);
     }
     let mantissa = (bits & 0x7fffffu) | 0x800000u;
-    // Those bits, from where the lowest bit of the angle meets them.
+    // Those bits, from the one that has the weight of the angle's lowest bit.
     let left = u32(max(exponent, 0));
     let word = left / 32u;
     let shift = left % 32u;
@@ -37,7 +37,7 @@ fn far_angle(x: f32) -> f32 {
     return select(angle, -angle, (bits >> 31u) == 1u);
 }
 
-// The angle within one turn. Up to here, 2 pi in two parts is precise enough.
+// The angle within one turn. Up to this limit, 2 pi in two parts is precise enough.
 const NEAR = 10000.0;
 
 fn one_turn(v: T) -> T {

@@ -1,16 +1,16 @@
-// What convolutions and transposed ones share. An invocation makes a register tile of PIXELS output pixels
-// times WIDTH output channels; LANES invocations side by side (x) share the pixels.
+// Shared by convolutions and transposed ones. An invocation computes a register tile of PIXELS output pixels
+// by WIDTH output channels; LANES neighbouring invocations (x) share the pixels.
 //
-// SHARED: those eight are a subgroup. Each loads what another pixel needs, and broadcasts hand it round:
+// SHARED: those eight are a subgroup. Each loads values for another pixel, and broadcasts distribute them:
 // on software devices loads cost far more than arithmetic.
 //
 // weights: [kernel row][kernel column][input channels / 4][output channels] of four input channels
 // each, then the bias in fours.
 
-// HALVES: weights are pairs of 16-bit floats; the bias is not.
+// HALVES: weights are pairs of 16-bit floats; the bias is of 32-bit floats.
 //
-// INTEGERS: the input is integers, of which four weights take a word (or half of one), and the bias is part of
-// what the results are made with.
+// INTEGERS: the input is integers, a word (or half of one) holds four weights, and the bias is part of
+// the words of the output channels.
 
 alias V = vec4<f32>;
 #if INTEGERS
@@ -72,13 +72,13 @@ fn bias_of(fours: u32) -> V {
 }
 #endif
 
-// Four input channels, the c-th of a group on. `at`: where the group's channels of the pixel begin.
+// Four input channels, from the c-th of a group on. `at`: offset of the group's channels of the pixel.
 fn load(at: u32, c: u32) -> V {
 #if IN_VEC4
     return V(input[at + c]);
 #else
 #if CHANNELS > 0
-    // All there are, of a group of fewer than four.
+    // All channels of a group of fewer than four.
     var v = V();
 #for i in 0..CHANNELS
     v[{{i}}] = f32(input[at + {{i}}u]);
@@ -101,7 +101,7 @@ fn inside(x: i32, y: i32) -> bool {
     return x >= 0 && x < p.in_w && y >= 0 && y < p.in_h;
 }
 
-// Where a pixel's channels begin; of one outside the image: anywhere in it.
+// Offset of a pixel's channels; any offset inside for a pixel outside of the image.
 fn pixel_at(x: i32, y: i32, n: i32) -> u32 {
     let row = n * p.in_h + clamp(y, 0, p.in_h - 1);
     return u32(row * p.in_w + clamp(x, 0, p.in_w - 1)) * p.in_pixel;

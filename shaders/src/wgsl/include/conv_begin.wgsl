@@ -1,4 +1,4 @@
-    // The last tiles stick out: their surplus reads what is there and writes nothing.
+    // The last tiles exceed the output: their surplus reads elements inside and writes nothing.
     let wo = min(o, p.out_c - {{WIDTH}}u);
 #if IN_VEC4
     let channel = wo / p.group_out * p.group_v;
@@ -13,7 +13,7 @@
     let bias_{{c}} = S();
 #else
 #if SPLIT
-    // One of the parts brings the bias in.
+    // One of the parts adds the bias.
     let bias_{{c}} = select(0.0, bias[(wo + {{c}}u) % 4u], local.y == 0u);
 #else
     let bias_{{c}} = bias[(wo + {{c}}u) % 4u];

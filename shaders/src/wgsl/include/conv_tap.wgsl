@@ -1,4 +1,4 @@
-            // One tap of the kernel: the pixels `across` and `down` from the windows' corners, and the
+            // One tap of the kernel: the pixels at the offset `across` and `down` from the windows' corners, with the
             // weights from `w` on.
 #if !POINTWISE
 #for v in 0..VECTORS
@@ -93,7 +93,7 @@
             }
 #endif
 #if SPLIT
-            // To where the next tap begins, of which this part takes its own again.
+            // To the next tap's weights, from this part's first step on.
             tap_w += p.group_v * p.out_c;
             w = tap_w;
 #endif

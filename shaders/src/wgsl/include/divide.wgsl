@@ -1,5 +1,5 @@
-// i / d for i < 2^31, 0 < d < 2^31. Devices divide integers slowly: estimate with floats, refine with what
-// the estimate leaves (which may be negative), then put the last one right.
+// i / d for i < 2^31, 0 < d < 2^31. Devices divide integers slowly: the quotient is estimated in floats, refined by
+// its remainder (which may be negative), and finally corrected by one.
 fn divide(i: u32, d: u32) -> u32 {
     let estimate = i32(f32(i) / f32(d));
     let left = i32(i) - estimate * i32(d);

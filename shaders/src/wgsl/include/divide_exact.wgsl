@@ -1,7 +1,7 @@
-// Quotients and roots of floats, correctly rounded, with include/exact.wgsl: what devices compute is near, and what it
-// leaves, which fits 32 bits, tells the rest.
+// Correctly rounded quotients and roots of floats, with include/exact.wgsl: the device's result is near, and the
+// remainder, which has 32 bits, corrects it.
 
-// a / b for a positive normal b and any a that is 0 or normal, where the quotient is so, too.
+// a / b for a positive normal b and an a that is 0 or normal, where the quotient is 0 or normal as well.
 fn quotient(a: f32, b: f32) -> f32 {
     let bits = bitcast<vec2<u32>>(vec2(abs(a), b));
     if bits.x < 0x800000u {
@@ -23,7 +23,7 @@ fn quotient(a: f32, b: f32) -> f32 {
     return select(size, -size, a < 0.0);
 }
 
-// The root of a positive normal v.
+// The square root of a positive normal v.
 fn root(v: f32) -> f32 {
     let bits = bitcast<u32>(v);
     let odd = 1u - ((bits >> 23u) & 1u);

@@ -10,9 +10,9 @@
     high: i32,
     // Output pixels of one row of the input.
     row_pixels: u32,
-    // Where halves begin to be rounded away from zero in all channels.
+    // Pixel and channel from which on halves are rounded away from zero in all channels.
     tail_pixel: u32,
     tail_channel: u32,
-    // Steps in depth after which sums go on in integers.
+    // Steps in depth of a block of a sum.
     block: u32,
 #endif

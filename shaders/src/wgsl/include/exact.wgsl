@@ -1,7 +1,7 @@
-// Single precision that rounds after every operation, as it is on CPUs.
+// Single precision that rounds after every operation, as CPUs do.
 
-// The value. Compilers cannot know that p.nothing is 0, and so can neither fuse the product that a value is with what
-// follows, nor put sums in another order.
+// The value. Compilers do not know that p.nothing is 0, so they can neither fuse a product with the operation that
+// follows, nor reorder sums.
 fn opaque(v: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(v) ^ p.nothing);
 }
@@ -11,7 +11,7 @@ fn nearest_float(v: i32) -> f32 {
     return f32(v >> 12u) * 4096.0 + f32(v & 0xfff);
 }
 
-// To the nearest whole number, halves away from zero.
+// Rounds to the nearest integer, halves away from zero.
 fn nearest_whole(v: f32) -> f32 {
     let size = abs(v);
     let whole = floor(size);
@@ -19,8 +19,8 @@ fn nearest_whole(v: f32) -> f32 {
     return select(rounded, -rounded, v < 0.0);
 }
 
-// 1 / v for a positive normal v, correctly rounded. The nearest 24-bit number to 2^47 / m, for the fraction's 24 bits m, is
-// near what devices divide; what it leaves tells the rest, and fits 32 bits.
+// 1 / v for a positive normal v, correctly rounded. The 24-bit number nearest to 2^47 / m, for the 24 bits m of the
+// fraction, is near the device's quotient; the remainder, which has 32 bits, corrects it.
 fn reciprocal(v: f32) -> f32 {
     let bits = bitcast<u32>(v);
     let m = (bits & 0x7fffffu) | 0x800000u;

@@ -1,10 +1,10 @@
-// x * m * 2^(shift - 31) for m in 2^30..2^31, rounded after the product and after the shift as the field's
-// kernels do; halves of the latter upwards or away from zero.
+// x * m * 2^(shift - 31) for m in 2^30..2^31, rounded after the product and after the shift as in TFLite's
+// kernels; halves of the latter upwards or away from zero.
 fn fixed_multiply(x: i32, m: i32, shift: i32, up: bool) -> i32 {
     let left = x << u32(max(shift, 0));
     let a = bitcast<u32>(abs(left));
     let b = bitcast<u32>(m);
-    // The product of 64 bits.
+    // The 64-bit product.
     let low = (a & 0xffffu) * (b & 0xffffu);
     let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
     let other = (a & 0xffffu) * (b >> 16u) + (middle & 0xffffu);

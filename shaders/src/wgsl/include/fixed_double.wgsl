@@ -1,6 +1,6 @@
 // Products in double precision, with the integers of include/fixed_wide.wgsl.
 
-// The whole product of two integers of 64 bits without signs.
+// The product of two unsigned 64-bit integers.
 fn double_words(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
     let low = wide_product(a.x, b.x);
     let first = wide_product(a.x, b.y);
@@ -26,14 +26,14 @@ fn double_add_bit(p: vec4<u32>, n: u32) -> vec4<u32> {
     for (var i = 0u; i < 4u; i++) {
         let add = select(0u, bit, i == word) + carry;
         sum[i] = p[i] + add;
-        // A carry only leaves the bit's word or a later one: it never meets the bit.
+        // A carry leaves the bit's word or a later one: it never meets the bit.
         carry = select(0u, 1u, sum[i] < add);
     }
     return sum;
 }
 
-// x * m * 2^-right for m of 53 bits and |x| up to 2^53, as doubles have it: the product rounded to 53 bits, to even,
-// then to an integer, halves away from zero; limited to 31 bits. `right` is from 1 to 127.
+// x * m * 2^-right for a 53-bit m and |x| up to 2^53, as doubles compute it: the product rounded to 53 bits, to even,
+// then to an integer, halves away from zero; clamped to 31 bits. `right` is from 1 to 127.
 fn fixed_double(x: vec2<u32>, m: vec2<u32>, right: u32) -> i32 {
     let p = double_words(wide_abs(x), m);
     let lead = select(

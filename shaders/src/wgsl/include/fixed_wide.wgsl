@@ -1,4 +1,4 @@
-// Integers of 64 bits, in two's complement: the low word, then the high one. All of these wrap.
+// 64-bit integers in two's complement: the low word, then the high one. All operations wrap.
 
 fn wide_of(x: i32) -> vec2<u32> {
     return vec2(bitcast<u32>(x), bitcast<u32>(x >> 31u));
@@ -13,12 +13,12 @@ fn wide_negate(a: vec2<u32>) -> vec2<u32> {
     return wide_add(~a, vec2(1u, 0u));
 }
 
-// The magnitude, without a sign.
+// The magnitude, unsigned.
 fn wide_abs(a: vec2<u32>) -> vec2<u32> {
     return select(a, wide_negate(a), vec2((a.y >> 31u) == 1u));
 }
 
-// The whole product of two words without signs.
+// The product of two unsigned words.
 fn wide_product(a: u32, b: u32) -> vec2<u32> {
     let low = (a & 0xffffu) * (b & 0xffffu);
     let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
@@ -26,7 +26,7 @@ fn wide_product(a: u32, b: u32) -> vec2<u32> {
     return vec2((other << 16u) | (low & 0xffffu), (a >> 16u) * (b >> 16u) + (middle >> 16u) + (other >> 16u));
 }
 
-// Times a word without a sign.
+// The product with an unsigned word.
 fn wide_scale(a: vec2<u32>, b: u32) -> vec2<u32> {
     let low = wide_product(a.x, b);
     return vec2(low.x, low.y + a.y * b);
@@ -39,7 +39,7 @@ fn wide_left(a: vec2<u32>, n: u32) -> vec2<u32> {
     return select(vec2(a.x << m, (a.y << m) | carried), vec2(0u, a.x << m), n > 31u);
 }
 
-// a / 2^n for n in 0..63, rounded down; the sign counts.
+// a / 2^n for n in 0..63, rounded down, for signed a.
 fn wide_right(a: vec2<u32>, n: u32) -> vec2<u32> {
     let m = n & 31u;
     let top = bitcast<i32>(a.y);
@@ -48,7 +48,7 @@ fn wide_right(a: vec2<u32>, n: u32) -> vec2<u32> {
     return select(vec2((a.x >> m) | carried, high), vec2(high, bitcast<u32>(top >> 31u)), n > 31u);
 }
 
-// x * m * 2^-right for m of 15 bits, rounded once, halves upwards: the low word of the result. `right` is from -31
+// x * m * 2^-right for a 15-bit m, rounded once, halves upwards: the low word of the result. `right` is from -31
 // to 63.
 fn fixed_wide(x: vec2<u32>, m: u32, right: i32) -> i32 {
     let product = wide_scale(x, m);

@@ -1,6 +1,6 @@
 // Products of integers. The weights are followed by three words per output channel, from p.bias on.
 #if BY_ROW
-// Scale and zero point of the input's rows, and what they were found with.
+// Scale and zero point of the input's rows, and the reciprocal of the scale.
 @group(0) @binding({{BY_ROW_BINDING}}) var<storage, read> rows: array<vec4<f32>>;
 #endif
 
@@ -16,7 +16,7 @@ fn expand(at: u32) -> vec4<f32> {
     return vec4<f32>(quads - vec4<i32>(p.weight_zero));
 }
 
-// The row of the input that an output pixel comes from.
+// The row of the input that an output pixel is computed from.
 fn row_of(pixel: u32) -> u32 {
 #if BY_ROW
     return pixel / p.row_pixels;
@@ -25,7 +25,7 @@ fn row_of(pixel: u32) -> u32 {
 #endif
 }
 
-// What stands for zero in a row of the input.
+// Zero point of a row of the input.
 fn zero_of(row: u32) -> f32 {
 #if BY_ROW
     return rows[row].y;
@@ -34,8 +34,8 @@ fn zero_of(row: u32) -> f32 {
 #endif
 }
 
-// SUMS: 0: sums are floats; 1 and 2: they are integers, as are parts of them that are floats, once they are made (1:
-// blocks of steps in depth, 2: each step); 3: likewise, in pairs that stand for x + 65536 * y.
+// SUMS: 0: sums are floats; 1 and 2: they are integers, to which partial sums in floats are added (1:
+// of blocks of steps in depth, 2: of each step); 3: likewise, in pairs that represent x + 65536 * y.
 #if SUMS == 0
 alias S = f32;
 #else
@@ -47,7 +47,7 @@ alias S = i32;
 #endif
 
 #if SUMS > 0
-// A part of a sum, which is an integer.
+// A partial sum, which is a whole number.
 fn part(sum: f32) -> S {
 #if SUMS == 3
     return vec2(i32(sum) & 0xffff, i32(sum) >> 16u);
@@ -66,7 +66,7 @@ fn products(v: vec4<f32>, w: vec4<f32>) -> S {
 }
 #endif
 
-// RESULT: 0: a float; 1: an integer, of a sum of 32 bits; 2: of 64 bits; 3: in double precision.
+// RESULT: 0: a float; 1: an integer, from a 32-bit sum; 2: from a 64-bit sum; 3: in double precision.
 #if RESULT == 0
 fn result(sum: S, o: u32, pixel: u32) -> f32 {
     let at = p.bias + o * 2u;

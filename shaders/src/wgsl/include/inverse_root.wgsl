@@ -1,7 +1,7 @@
 // With include/rounding.wgsl.
 
-// 1 / sqrt(v) for v above 0, as a factor and its shift: five steps of Newton's, with 3 whole bits; a product of two has 6,
-// of three 9.
+// 1 / sqrt(v) for v above 0, as a factor and its shift: five steps of Newton's method, with 3 integer bits; a product of
+// two has 6 of them, of three 9.
 fn inverse_root(v: i32) -> vec2<i32> {
     if v <= 1 {
         return vec2<i32>(2147483647, 0);

@@ -1,4 +1,4 @@
-    // Where the elements begin that go into the result `kept`, which is used up.
+    // Offset of the elements that are combined to the result `kept`, which is consumed.
     var base = 0u;
 #for d in 0..KEPT
 #if d < KEPT - 1

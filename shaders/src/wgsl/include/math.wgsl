@@ -1,5 +1,5 @@
 // Unary functions. T is f32 or a vector of it; `a` and `b` are the op's parameters.
-// Ranges are limited before exp, so that nothing overflows into inf/inf on any driver.
+// Arguments of exp are clamped, so that no driver computes inf/inf.
 
 fn op_abs(v: T, a: f32, b: f32) -> T {
     return abs(v);
@@ -9,7 +9,7 @@ fn op_affine(v: T, a: f32, b: f32) -> T {
     return v * a + b;
 }
 
-// A power, put right by a step of Newton's.
+// A power, corrected by a step of Newton's method.
 fn op_cbrt(v: T, a: f32, b: f32) -> T {
     let x = abs(v);
     let root = pow(x, T(0.33333334));
@@ -23,7 +23,7 @@ fn op_ceil(v: T, a: f32, b: f32) -> T {
     return ceil(v);
 }
 
-// Written with comparisons so that a NaN stays one.
+// Written with comparisons so that NaN stays NaN.
 fn op_clamp(v: T, a: f32, b: f32) -> T {
     let low = select(v, T(a), v < T(a));
     return select(low, T(b), low > T(b));
@@ -41,7 +41,7 @@ fn op_floor(v: T, a: f32, b: f32) -> T {
     return floor(v);
 }
 
-// erf after Abramowitz and Stegun 7.1.26: off by at most 1.5e-7.
+// erf after Abramowitz and Stegun 7.1.26, with an error of at most 1.5e-7.
 fn erf(v: T) -> T {
     let x = abs(v);
     let t = 1.0 / (1.0 + 0.3275911 * x);
@@ -87,7 +87,7 @@ fn op_rsqrt(v: T, a: f32, b: f32) -> T {
 }
 
 fn op_sign(v: T, a: f32, b: f32) -> T {
-    // `sign` may give anything for NaN, which compilers may take to equal itself.
+    // `sign` is unspecified for NaN, which compilers may take to equal itself.
     return select(v, sign(v), abs(v) > T(0.0));
 }
 

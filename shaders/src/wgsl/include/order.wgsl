@@ -1,4 +1,4 @@
-// The order of elements: an integer that is larger, the further in front an element goes. What is not a number goes
+// The order of elements: an integer that is larger for an element that sorts earlier. NaN sorts
 // last, and the two zeros are equal.
 fn order(word: u32) -> i32 {
 #if FLOAT
@@ -17,7 +17,7 @@ fn order(word: u32) -> i32 {
 #endif
 }
 
-// An element's order and its index; of equals, the first goes in front.
+// An element's order and its index; of equal elements, the one of lower index sorts first.
 struct P {
     order: i32,
     index: u32,

@@ -1,4 +1,4 @@
-    // Where the element `r` of those is.
+    // Offset of the element `r` among those.
     var at = base;
     var left = r;
 #for d in 0..REDUCED

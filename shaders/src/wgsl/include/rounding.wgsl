@@ -1,6 +1,6 @@
-// More of the field's fixed-point arithmetic, beside fixed_multiply.
+// More of TFLite's fixed-point arithmetic, beside fixed_multiply.
 
-// The product of 64 bits, the high half first.
+// The 64-bit product, the high half first.
 fn long_product(a: u32, b: u32) -> vec2<u32> {
     let low = (a & 0xffffu) * (b & 0xffffu);
     let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);

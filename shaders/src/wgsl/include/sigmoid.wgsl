@@ -1,5 +1,5 @@
-// tanh and the logistic function of numbers of 16 bits, of which some count whole units, in the field's fixed point.
-// Results are fractions: 15 bits lie behind the point. With include/rounding.wgsl.
+// tanh and the logistic function of 16-bit numbers with a given number of integer bits, in TFLite's fixed point.
+// Results are fractions of 15 bits. With include/rounding.wgsl.
 
 // The product of two fractions, rounded to nearest and saturated.
 fn fraction_product(a: i32, b: i32) -> i32 {
@@ -17,7 +17,7 @@ fn exp_near_zero(at: i32) -> i32 {
     return min(28918 + fraction_product(28918, x + high), 32767);
 }
 
-// exp(x) for x not above 0, of which so many bits count whole units.
+// exp(x) for x up to 0, with this number of integer bits.
 fn exp_of_negative(x: i32, whole: u32) -> i32 {
     if x == 0 {
         return 32767;
@@ -36,7 +36,7 @@ fn exp_of_negative(x: i32, whole: u32) -> i32 {
     return result;
 }
 
-// 2 / (1 + e) for the fraction e, with 13 bits behind the point: three steps of Newton's method.
+// 2 / (1 + e) for the fraction e, with 13 fractional bits: three steps of Newton's method.
 fn twice_over_one_plus(e: i32) -> i32 {
     let d = (e + 32768) / 2;
     var x = 23130 + fraction_product(d, -15420);
@@ -48,7 +48,7 @@ fn twice_over_one_plus(e: i32) -> i32 {
 }
 
 fn fixed_tanh(x: i32, whole: u32) -> i32 {
-    // Doubling x is reading it with one more whole bit.
+    // x is doubled by reinterpreting it with one more integer bit.
     let e = exp_of_negative(-abs(x), whole + 1u);
     let size = clamp((twice_over_one_plus(e) - 8192) * 4, -32768, 32767);
     return select(select(size, -size, x < 0), 0, x == 0);

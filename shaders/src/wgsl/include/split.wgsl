@@ -1,10 +1,10 @@
-// SPLIT invocations share an item. They lie side by side where ALONG, so that neighbours read neighbouring
-// parts of one item; else neighbours have the same part of neighbouring items.
+// SPLIT invocations share an item. With ALONG they are neighbours, so that they read neighbouring
+// parts of one item; otherwise neighbours read the same part of neighbouring items.
 #if SPLIT > 1
 var<workgroup> parts: array<P, {{WORKGROUP}}>;
 #endif
 
-// Which part of its item an invocation has.
+// The part of its item that an invocation reads.
 fn part_of(local: u32) -> u32 {
 #if ALONG
     return local % {{SPLIT}}u;
@@ -13,7 +13,7 @@ fn part_of(local: u32) -> u32 {
 #endif
 }
 
-// Which of the workgroup's items an invocation works on.
+// The index within the workgroup of an invocation's item.
 fn item_of(local: u32) -> u32 {
 #if ALONG
     return local / {{SPLIT}}u;
@@ -22,7 +22,7 @@ fn item_of(local: u32) -> u32 {
 #endif
 }
 
-// Combines what the invocations of an item have in `v`; all of them get the result. Must be called by the
+// Combines the values `v` of an item's invocations; all of them get the result. Must be called by the
 // whole workgroup. The kernel defines `combine` and its type P.
 fn across(v: P, local: u32, how: u32) -> P {
 #if SPLIT > 1

@@ -1,5 +1,5 @@
 #if SPLIT
-    // The workgroup's rows have parts of the same tile, which is one pixel: add them up.
+    // The workgroup's rows have parts of the same tile, which is one pixel: they are summed.
 #for c in 0..WIDTH
     parts[(local.y * 8u + local.x) * {{WIDTH}}u + {{c}}u] = sum_0_{{c}};
 #endfor

@@ -1,0 +1,304 @@
+//! Runs problems, and compares their outputs with the expected ones.
+
+use std::borrow::Borrow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use delegraph_core::error::Error;
+use delegraph_core::kernel::Placement;
+use delegraph_delegate_api::{DelegateFailure, Runner};
+use delegraph_interpreter::Interpreter;
+
+use crate::compare::shown;
+use crate::contract;
+use crate::engine::{Answers, Backend, CaseResult, Check, Kernels, Outcome, Problem, Step};
+use crate::engine::{describe, failed, feed, invalid, judge, outputs, panic_text, prepare, ran};
+use crate::output::Output;
+
+/// Runs problems on a backend.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Engine {
+    /// The backend under test.
+    pub backend: Backend,
+    /// Whether each case is also timed on the CPU kernels.
+    pub time_cpu: bool,
+}
+
+impl Engine {
+    /// Creates an engine that tests `backend`.
+    pub fn new(backend: Backend) -> Self {
+        Engine { backend, time_cpu: true }
+    }
+
+    /// Disables times on the CPU kernels.
+    #[must_use]
+    pub fn untimed(self) -> Self {
+        Engine { time_cpu: false, ..self }
+    }
+
+    /// Runs a problem. With `checks`, also checks the contract. A panic is reported as a result.
+    pub fn run(&self, problem: &Problem, checks: bool) -> CaseResult {
+        self.run_made(&problem.name, || Ok(problem), checks)
+    }
+
+    /// As [`Engine::run`], for a problem that is created by the call, so that nothing else is created while memory is
+    /// measured.
+    pub fn run_made<P: Borrow<Problem>>(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Result<P, (Outcome, String)>,
+        checks: bool,
+    ) -> CaseResult {
+        let mut result = CaseResult::new(name, Outcome::Pass, "");
+        let start = Instant::now();
+        let shared = contract::shared();
+        let made = make();
+        let run = catch_unwind(AssertUnwindSafe(|| match &made {
+            Ok(problem) => {
+                describe(problem.borrow(), &mut result);
+                self.run_into(problem.borrow(), checks, &mut result)
+            }
+            Err(why) => Err(why.clone()),
+        }));
+        drop(shared);
+        let mut ended =
+            run.unwrap_or_else(|panic| Err((Outcome::Error, format!("panic: {}", panic_text(&*panic)))));
+        if let (Ok(()), Ok(problem), true) = (&ended, &made, checks && result.claimed > 0) {
+            contract::check_memory(&self.backend, problem.borrow(), &mut result);
+            ended = self.violations(&mut result);
+        }
+        if let Err((outcome, detail)) = ended {
+            (result.outcome, result.detail) = (outcome, detail);
+        }
+        result.ms = start.elapsed().as_secs_f64() * 1e3;
+        result
+    }
+
+    fn run_into(
+        &self,
+        problem: &Problem,
+        checks: bool,
+        result: &mut CaseResult,
+    ) -> Result<(), (Outcome, String)> {
+        let delegate = self.backend.make().map_err(failed)?;
+        let tests_delegate = delegate.is_some();
+        let before = if tests_delegate { problem.model.bytes().to_vec() } else { Vec::new() };
+        let mut interpreter = self.backend.build(problem, delegate, None).map_err(failed)?;
+        prepare(&mut interpreter, problem).map_err(failed)?;
+        if let Some(DelegateFailure { delegate: name, message, .. }) = interpreter.report().failures.first() {
+            return Err((Outcome::Error, format!("delegate {name} failed: {message}")));
+        }
+        if tests_delegate {
+            self.claims(&interpreter, problem, result);
+            if let Some(problem) = contract::untyped(result) {
+                result.checks.push(problem);
+            }
+        }
+        let own = !matches!(problem.answers, Answers::Given(_));
+        if tests_delegate && own && result.claimed == 0 {
+            if checks {
+                contract::check_unclaimed(&self.backend, problem, result);
+            }
+            let reason = result.reasons.first().cloned().unwrap_or_else(|| "no node is left to run".into());
+            (result.outcome, result.detail) = (Outcome::Unsupported, reason);
+            return self.violations(result);
+        }
+        // A problem that the reference kernels reject still runs: it must not crash the backend under test.
+        let wanted = match &problem.answers {
+            Answers::Reference(_) => Some(self.oracle(problem, result)),
+            _ => None,
+        };
+        let (wanted, refused) = match wanted {
+            Some(Err(refused)) => (None, Some(refused)),
+            other => (other.and_then(Result::ok), None),
+        };
+        let mut got = Vec::new();
+        for (number, step) in problem.steps.iter().enumerate() {
+            feed(&mut interpreter, &step.feeds).map_err(|e| invalid(&e))?;
+            let start = Instant::now();
+            let invoked = interpreter.invoke();
+            if let (Some(refused), Err(_)) = (&refused, &invoked) {
+                return Err(refused.clone());
+            }
+            invoked.map_err(|e| match own && tests_delegate {
+                // The delegate claimed a node that it does not run.
+                true => (Outcome::Error, ran(e, number).1),
+                false => ran(e, number),
+            })?;
+            let us = start.elapsed().as_secs_f64() * 1e6;
+            result.us = Some(result.us.map_or(us, |least: f64| least.min(us)));
+            got.push(outputs(&interpreter).map_err(failed)?);
+        }
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        // The reference kernels read the same model, so that a comparison would not detect the change.
+        if tests_delegate && problem.model.bytes() != before {
+            let problem = "a constant of the model is not what it was before".into();
+            result.checks.push(Check { name: "inputs".into(), problem });
+            return self.violations(result);
+        }
+        let mut compared = Ok(());
+        for (number, (step, got)) in problem.steps.iter().zip(&got).enumerate() {
+            let given = step.expected.iter().map(|(i, want)| (*i, want));
+            let computed = wanted.as_ref().and_then(|w| w.get(number)).into_iter().flatten().enumerate();
+            for (i, want) in given.chain(computed) {
+                compared = compared.and(compare(problem, result, got, (i, want), number));
+            }
+        }
+        if let Err((_, text)) = &compared
+            && !problem.undemanded.is_empty()
+        {
+            let text =
+                format!("{text}; that is allowed: such arithmetic need not keep {}", problem.undemanded);
+            return Err((Outcome::Unsupported, text));
+        }
+        compared?;
+        if checks && tests_delegate && problem.undemanded.is_empty() {
+            contract::check(&self.backend, problem, &got, result);
+        }
+        if self.time_cpu && tests_delegate && own {
+            result.cpu_us = self.time(problem, Kernels::Optimized);
+        }
+        if tests_delegate && own && !result.op_claimed {
+            let reason = result.reasons.first().cloned().unwrap_or_else(|| "computed while preparing".into());
+            (result.outcome, result.detail) = (Outcome::Unsupported, reason);
+        }
+        self.violations(result)
+    }
+
+    /// A case with a violation does not pass.
+    fn violations(&self, result: &mut CaseResult) -> Result<(), (Outcome, String)> {
+        let broken = result.checks.iter().find(|c| !c.problem.is_empty());
+        match broken {
+            Some(check) => Err((Outcome::Violation, format!("{}: {}", check.name, check.problem))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns every output of every step on the reference kernels.
+    fn oracle(
+        &self,
+        problem: &Problem,
+        result: &mut CaseResult,
+    ) -> Result<Vec<Vec<Output>>, (Outcome, String)> {
+        let failed = |e: Error| (Outcome::Unsupported, format!("the reference kernels do not run it: {e}"));
+        let backend = Backend::kernels(Kernels::Reference);
+        let mut interpreter = backend.build(problem, None, None).map_err(failed)?;
+        prepare(&mut interpreter, problem).map_err(failed)?;
+        let mut all = Vec::new();
+        for step in &problem.steps {
+            feed(&mut interpreter, &step.feeds).map_err(|e| invalid(&e))?;
+            let start = Instant::now();
+            interpreter.invoke().map_err(failed)?;
+            if self.backend.delegate.is_none() {
+                let us = start.elapsed().as_secs_f64() * 1e6;
+                result.cpu_us = Some(result.cpu_us.map_or(us, |least| least.min(us)));
+            }
+            all.push(outputs(&interpreter).map_err(failed)?);
+        }
+        Ok(all)
+    }
+
+    /// Returns the time of the fastest invocation on CPU kernels, in microseconds.
+    fn time(&self, problem: &Problem, kernels: Kernels) -> Option<f64> {
+        let mut interpreter = Backend::kernels(kernels).build(problem, None, None).ok()?;
+        prepare(&mut interpreter, problem).ok()?;
+        let mut least: Option<f64> = None;
+        for step in &problem.steps {
+            feed(&mut interpreter, &step.feeds).ok()?;
+            let start = Instant::now();
+            interpreter.invoke().ok()?;
+            let us = start.elapsed().as_secs_f64() * 1e6;
+            least = Some(least.map_or(us, |least| least.min(us)));
+        }
+        least
+    }
+
+    /// Records the claimed nodes of every prepared subgraph, including inlined composites, and the reasons for the
+    /// others.
+    fn claims(&self, interpreter: &Interpreter, problem: &Problem, result: &mut CaseResult) {
+        for (index, subgraph) in interpreter.model().subgraphs().iter().enumerate() {
+            let Some(report) = interpreter.subgraph_report(index) else { continue };
+            for node in &report.nodes {
+                if matches!(node.runner, Runner::Delegate { .. }) {
+                    // Constant outputs were computed while preparing, claimed or not.
+                    let constant = |id| {
+                        let constant = [Placement::Constant, Placement::Released];
+                        index == 0 && interpreter.tensor(id).is_ok_and(|t| constant.contains(&t.placement()))
+                    };
+                    let outputs = subgraph.node(node.node).outputs();
+                    if outputs.is_empty() || !outputs.iter().all(|id| constant(*id)) {
+                        result.claimed += 1;
+                        result.op_claimed |= node.op == problem.op;
+                    }
+                } else if let Some((_, reason)) = node.rejections.last() {
+                    let place = if index > 0 { format!("subgraph {index} ") } else { String::new() };
+                    let what = format!(
+                        "{place}node {} {} v{}: {}: {reason}",
+                        node.node.0,
+                        node.op,
+                        node.version,
+                        reason.kind()
+                    );
+                    // The reason for the tested op comes first.
+                    match node.op == problem.op {
+                        true => result.reasons.insert(0, what),
+                        false => result.reasons.push(what),
+                    }
+                }
+            }
+        }
+        // A case of several ops tests all of them.
+        result.op_claimed |= result.claimed > 0 && result.tags.iter().any(|t| t == "graph");
+    }
+}
+
+/// Compares an output, and keeps the statistics of the worst one.
+fn compare(
+    problem: &Problem,
+    result: &mut CaseResult,
+    got: &[Output],
+    (i, want): (usize, &Output),
+    step: usize,
+) -> Result<(), (Outcome, String)> {
+    let missing = || (Outcome::Invalid, format!("the model has no output {i}"));
+    let got = got.get(i).ok_or_else(missing)?;
+    // Files do not declare quantization; the model does.
+    let rule = problem.rule(got.ty, got.quantized);
+    let stats = judge(got, want, rule, (i, step)).map_err(|e| (Outcome::Mismatch, e))?;
+    let allowed = stats.allowed.map_or(String::new(), |a| format!(", allowed {}", shown(a)));
+    let mut ended = Ok(());
+    if stats.wrong > 0 {
+        let again = if step > 0 { format!(" in invocation {}", step + 1) } else { String::new() };
+        let text = format!(
+            "output {i} ({} {:?}){again}: largest difference {}{allowed}, {} of {} elements wrong",
+            got.ty,
+            got.shape,
+            shown(stats.max_abs),
+            stats.wrong,
+            stats.elements
+        );
+        ended = Err((Outcome::Mismatch, text));
+    }
+    if result.errors.as_ref().is_none_or(|worst| stats.severity() > worst.severity()) {
+        result.errors = Some(stats);
+    }
+    ended
+}
+
+/// Returns the steps of a problem with the outputs of the reference kernels as expected outputs.
+///
+/// # Errors
+/// The reason why the reference kernels do not run it.
+pub fn answer(problem: &Problem) -> Result<Vec<Step>, String> {
+    let engine = Engine::new(Backend::kernels(Kernels::Reference));
+    let all =
+        engine.oracle(problem, &mut CaseResult::new("", Outcome::Pass, "")).map_err(|(_, detail)| detail)?;
+    let with = |(step, outputs): (&Step, Vec<Output>)| Step {
+        feeds: step.feeds.clone(),
+        expected: outputs.into_iter().enumerate().collect(),
+    };
+    Ok(problem.steps.iter().zip(all).map(with).collect())
+}

@@ -1,0 +1,12 @@
+//! The FlatBuffers code of the `.tflite` format, generated from `schema.fbs` by `make schema`.
+//!
+//! A private part of `delegraph-core`: in a crate of its own it is compiled once, and core in seconds.
+
+#[allow(missing_docs, unreachable_pub, warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
+#[rustfmt::skip]
+mod schema_generated;
+
+pub use schema_generated::tflite::*;
+
+/// The schema that the code is generated from.
+pub const SCHEMA: &str = include_str!("../schema.fbs");

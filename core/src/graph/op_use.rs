@@ -1,0 +1,122 @@
+//! Uses of ops: their cost, and the lowest version that expresses them.
+
+use std::fmt;
+
+use super::{Model, Node, NodeId, Subgraph, TensorId};
+use crate::error::{Error, Result};
+use crate::ops::{self, Cost, OpSignature, Operand};
+use crate::types::Op;
+
+impl<'a> OpSignature<'a> {
+    /// Returns the signature of a node of `subgraph`, with the types and shapes that the file declares.
+    pub fn of(subgraph: &'a Subgraph, node: &'a Node) -> Self {
+        let operand = |id: &TensorId| {
+            let tensor = subgraph.tensor(*id);
+            Operand {
+                ty: tensor.ty(),
+                shape: tensor.shape(),
+                quantization: tensor.quantization(),
+                constant: tensor.is_constant(),
+                sparse: tensor.sparsity().is_some(),
+            }
+        };
+        OpSignature {
+            params: node.params(),
+            inputs: node.inputs().iter().map(|id| id.as_ref().map(operand)).collect(),
+            outputs: node.outputs().iter().map(operand).collect(),
+        }
+    }
+}
+
+/// Returns the cost of `node` with the shapes that its file declares; custom ops count their bytes alone.
+pub fn cost(subgraph: &Subgraph, node: &Node) -> Cost {
+    let signature = OpSignature::of(subgraph, node);
+    let definition = node.op().builtin().and_then(ops::definition);
+    Cost { multiply_adds: definition.map_or(0, |d| (d.multiply_adds)(&signature)), bytes: signature.bytes() }
+}
+
+/// Returns the lowest version of its op that expresses `node`; custom ops and ops without a definition keep theirs.
+pub fn min_version(subgraph: &Subgraph, node: &Node) -> u32 {
+    match node.op().builtin().and_then(ops::definition) {
+        Some(definition) => (definition.min_version)(&OpSignature::of(subgraph, node)),
+        None => node.version(),
+    }
+}
+
+/// Returns the lowest versions for all nodes, in the order of `model`'s subgraphs and nodes.
+pub fn min_versions(model: &Model) -> Vec<Vec<u32>> {
+    model.subgraphs().iter().map(|g| g.nodes().iter().map(|n| min_version(g, n)).collect()).collect()
+}
+
+/// Nodes whose version is below that of the features that they use, for one op and pair of versions.
+///
+/// A converter that stamps such a version promises that an older kernel runs the node, which it cannot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnderstatedVersion {
+    /// The op.
+    pub op: Op,
+    /// The version in the file.
+    pub version: u32,
+    /// The lowest version that has the features.
+    pub needed: u32,
+    /// Subgraph and node of each use.
+    pub nodes: Vec<(usize, NodeId)>,
+}
+
+impl fmt::Display for UnderstatedVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// The number of nodes that are named; the others are counted.
+        const NAMED: usize = 8;
+        let UnderstatedVersion { op, version, needed, nodes } = self;
+        write!(f, "{op} version {version} uses features of version {needed}: ")?;
+        for (i, (subgraph, NodeId(node))) in nodes.iter().take(NAMED).enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            match subgraph {
+                0 => write!(f, "{comma}node {node}")?,
+                _ => write!(f, "{comma}subgraph {subgraph} node {node}")?,
+            }
+        }
+        match nodes.len().saturating_sub(NAMED) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// Returns the uses of ops whose version is too low for what they use, in the order of their first node.
+pub fn understated_versions(model: &Model) -> Vec<UnderstatedVersion> {
+    let mut found: Vec<UnderstatedVersion> = Vec::new();
+    for (index, subgraph) in model.subgraphs().iter().enumerate() {
+        for (id, node) in subgraph.node_ids().zip(subgraph.nodes()) {
+            let (version, needed) = (node.version(), min_version(subgraph, node));
+            if needed <= version {
+                continue;
+            }
+            let same = |u: &&mut UnderstatedVersion| {
+                u.op == *node.op() && (u.version, u.needed) == (version, needed)
+            };
+            match found.iter_mut().find(same) {
+                Some(known) => known.nodes.push((index, id)),
+                None => {
+                    let (op, nodes) = (node.op().clone(), vec![(index, id)]);
+                    found.push(UnderstatedVersion { op, version, needed, nodes });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Checks that every node's version has the features that the node uses.
+///
+/// # Errors
+/// [`Error::UnderstatedVersions`] with all of [`understated_versions`].
+pub fn check_versions(model: &Model) -> Result<()> {
+    let found = understated_versions(model);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let uses = found.iter().map(ToString::to_string).collect();
+    Err(Error::UnderstatedVersions { path: model.path().map(Into::into), uses })
+}

@@ -1,0 +1,152 @@
+//! The strings of a STRING tensor.
+//!
+//! Its bytes are 32-bit integers (how many strings there are, where each begins and where the last one ends, counted
+//! from the tensor's start) and the strings' own bytes. They need not be text.
+
+use crate::error::{Error, Result};
+
+/// The strings of a STRING tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strings<'a> {
+    bytes: &'a [u8],
+    count: usize,
+}
+
+impl<'a> Strings<'a> {
+    /// Returns the strings that a tensor's bytes hold.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, String> {
+        let count = word(bytes, 0).ok_or_else(|| {
+            format!("its buffer of {} bytes does not start with the number of its strings", bytes.len())
+        })?;
+        let mut previous = count.checked_add(2).and_then(|n| n.checked_mul(4));
+        for i in 0..=count {
+            let offset = word(bytes, i.saturating_add(1));
+            if offset.is_none() || offset < previous || offset > Some(bytes.len()) {
+                return Err(format!("string {i} is outside its buffer of {} bytes", bytes.len()));
+            }
+            previous = offset;
+        }
+        Ok(Strings { bytes, count })
+    }
+
+    /// Returns the number of strings.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True without strings.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// String `i`; an empty one where there are fewer.
+    pub fn get(&self, i: usize) -> &'a [u8] {
+        if i >= self.count {
+            return &[];
+        }
+        let offset = |i: usize| word(self.bytes, i.saturating_add(1));
+        let (Some(begin), Some(end)) = (offset(i), offset(i.saturating_add(1))) else { return &[] };
+        self.bytes.get(begin..end).unwrap_or_default()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+        let strings = *self;
+        (0..self.count).map(move |i| strings.get(i))
+    }
+
+    /// Returns the bytes of a tensor that holds these strings.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if they are too many or too long for the format.
+    pub fn encode<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]> + Clone) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; encoded_size(strings.clone())?];
+        write(strings, &mut bytes);
+        Ok(bytes)
+    }
+}
+
+fn word(bytes: &[u8], i: usize) -> Option<usize> {
+    usize::try_from(i32::from_le_bytes(*bytes.as_chunks().0.get(i)?)).ok()
+}
+
+/// Returns how many bytes a tensor with these strings takes.
+pub(crate) fn encoded_size<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]>) -> Result<usize> {
+    let count = strings.len();
+    let mut size = empty_size(count)?;
+    for string in strings {
+        size = size.saturating_add(string.len());
+    }
+    fitting(size, count)
+}
+
+/// Returns how many bytes a tensor with this many empty strings takes.
+pub(crate) fn empty_size(count: usize) -> Result<usize> {
+    fitting(count.saturating_add(2).saturating_mul(4), count)
+}
+
+/// Offsets are signed.
+fn fitting(size: usize, count: usize) -> Result<usize> {
+    match i32::try_from(size) {
+        Ok(_) => Ok(size),
+        Err(_) => Err(Error::OutOfMemory(format!("{count} strings are too long for one tensor"))),
+    }
+}
+
+/// Writes the strings to a buffer of their encoded size.
+pub(crate) fn write<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]>, bytes: &mut [u8]) {
+    let (count, header) = (strings.len(), strings.len().saturating_add(2).saturating_mul(4));
+    let (header, mut rest) = bytes.split_at_mut(header.min(bytes.len()));
+    let mut at = header.len();
+    let mut words = header.as_chunks_mut::<4>().0.iter_mut();
+    let mut put = |value: usize| {
+        if let (Some(word), Ok(value)) = (words.next(), i32::try_from(value)) {
+            *word = value.to_le_bytes();
+        }
+    };
+    put(count);
+    for string in strings {
+        put(at);
+        at = at.saturating_add(string.len());
+        let Some((target, after)) = rest.split_at_mut_checked(string.len()) else { return };
+        target.copy_from_slice(string);
+        rest = after;
+    }
+    put(at);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for strings in [&[][..], &["", "ab", "", "\u{e9}"], &["x"]] {
+            let bytes = Strings::encode(strings.iter().map(|s| s.as_bytes())).unwrap();
+            let read = Strings::parse(&bytes).unwrap();
+            assert_eq!((read.len(), read.is_empty()), (strings.len(), strings.is_empty()));
+            assert!(read.iter().eq(strings.iter().map(|s| s.as_bytes())));
+            assert_eq!(read.get(strings.len()), b"");
+        }
+        assert_eq!(Strings::encode([&b"hi"[..]].into_iter()).unwrap(), b"\x01\0\0\0\x0c\0\0\0\x0e\0\0\0hi");
+    }
+
+    #[test]
+    fn damaged_tensors_are_refused() {
+        let good = b"\x01\0\0\0\x0c\0\0\0\x0e\0\0\0hi";
+        let damaged = |at: usize, value: u8| {
+            let mut bytes = *good;
+            bytes[at] = value;
+            Strings::parse(&bytes).unwrap_err()
+        };
+        assert!(Strings::parse(&good[..3]).unwrap_err().contains("does not start"));
+        assert!(damaged(3, 0x80).contains("does not start"));
+        assert!(damaged(0, 2).contains("string 0 is outside"));
+        assert!(damaged(4, 11).contains("string 0 is outside"));
+        assert!(damaged(8, 15).contains("string 1 is outside"));
+        assert!(damaged(8, 11).contains("string 1 is outside"));
+    }
+}

@@ -1,0 +1,100 @@
+//! Text from files, for display.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+/// Returns `text` on one line, with every character escaped that a terminal would act on or hide: `\n`, `\u{1b}`.
+///
+/// Names, descriptions and options come from files. Printed as they are they could move the cursor, set the title of a
+/// window, reorder the text around them or add lines. Escaping text that is escaped already changes nothing.
+///
+/// ```
+/// use delegraph_core::printable;
+///
+/// assert_eq!(printable("conv\u{1b}[2J\n"), r"conv\u{1b}[2J\n");
+/// assert_eq!(printable("größe/π"), "größe/π");
+/// ```
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, acts)
+}
+
+/// As [`printable`], for text of several lines: line breaks and tabs stay.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| acts(c) && !matches!(c, '\n' | '\t'))
+}
+
+/// Whether [`printable`] escapes `c`.
+pub fn is_escaped(c: char) -> bool {
+    acts(c)
+}
+
+/// Writes what is formatted into it through [`printable`].
+pub(crate) struct Printable<'a, W>(pub(crate) &'a mut W);
+
+impl<W: Write> Write for Printable<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write_str(&printable(text))
+    }
+}
+
+/// Writes what is formatted into it through [`printable_lines`].
+pub(crate) struct PrintableLines<'a, W>(pub(crate) &'a mut W);
+
+impl<W: Write> Write for PrintableLines<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write_str(&printable_lines(text))
+    }
+}
+
+fn escaped(text: &str, escapes: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(&escapes) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if escapes(c) {
+            escaped.extend(c.escape_default());
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Whether `c` is a control character (C0, DEL, C1), separates lines or paragraphs, changes the direction of text, or is
+/// invisible. The joiners U+200C and U+200D stay: scripts and emoji need them.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'
+                | '\u{200e}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_that_a_terminal_acts_on_are_escaped() {
+        let check = |text: &str, line: &str, lines: &str| {
+            assert_eq!((&*printable(text), &*printable_lines(text)), (line, lines), "{text:?}");
+            assert_eq!(printable(line), line, "escaping twice");
+        };
+        check("plain \"name\" \\ 'x'", "plain \"name\" \\ 'x'", "plain \"name\" \\ 'x'");
+        check("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}", "\\u{1b}]0;title\\u{7}");
+        check("a\r\n\tb", "a\\r\\n\\tb", "a\\r\n\tb");
+        check("\u{7f}\u{9b}31m", "\\u{7f}\\u{9b}31m", "\\u{7f}\\u{9b}31m");
+        check("a\u{202e}b\u{2028}c", "a\\u{202e}b\\u{2028}c", "a\\u{202e}b\\u{2028}c");
+        check("می\u{200c}خواهم", "می\u{200c}خواهم", "می\u{200c}خواهم");
+    }
+}

@@ -1,0 +1,292 @@
+//! A library of fusions.
+
+use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use delegraph_core::{Error, Result};
+
+use super::super::abi::*;
+use super::super::fusions_abi::*;
+use super::super::raw::{MessageRoom, error_of, slice, text_of};
+use super::super::{FusionChange, FusionLeft, FusionResult, LibraryFusion};
+use super::PluginError;
+use super::entry::{self, TableError, read_table, required};
+use super::table::HOST;
+
+/// A library of fusions, which rewrite models. It stays loaded as long as this or a clone lives.
+///
+/// `Pipeline::library` of `delegraph-interpreter` runs its fusions.
+#[derive(Clone)]
+pub struct FusionLibrary(Arc<Opened>);
+
+/// A loaded library.
+struct Opened {
+    /// What `open` made, possibly null. One thread uses it at a time.
+    library: Mutex<Handle>,
+    functions: Functions,
+    fusions: Vec<LibraryFusion>,
+    path: PathBuf,
+    /// Dropped last: the functions are in it.
+    #[cfg(all(feature = "plugins", any(unix, windows)))]
+    _library: Option<libloading::Library>,
+}
+
+struct Handle(*mut c_void);
+
+// SAFETY: the interface lets any thread use it, one at a time, which the mutex around it ensures.
+unsafe impl Send for Handle {}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let library = self.library.get_mut().unwrap_or_else(PoisonError::into_inner).0;
+        if let Some(close) = self.functions.close.filter(|_| !library.is_null()) {
+            // SAFETY: `open` made it, and it is closed once.
+            unsafe { close(library) };
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Functions {
+    open: Option<unsafe extern "C" fn(*const DelegraphHost, *mut *mut c_void, *mut DelegraphError) -> i32>,
+    close: Option<unsafe extern "C" fn(*mut c_void)>,
+    fusions: unsafe extern "C" fn(*mut c_void, *mut usize) -> *const DelegraphFusion,
+    rewrite: unsafe extern "C" fn(
+        *mut c_void,
+        usize,
+        *const u8,
+        usize,
+        *const DelegraphFusionResult,
+        *mut DelegraphError,
+    ) -> i32,
+}
+
+impl Functions {
+    /// The functions of the table at `table`, or what is wrong with it.
+    ///
+    /// # Safety
+    /// `table` is null, or valid for reads of the size that it declares, which covers at least its version and its size.
+    unsafe fn read(table: *const DelegraphFusionLibrary) -> Result<Self, TableError> {
+        // SAFETY: this function's condition.
+        let table = unsafe { read_table(table) }?;
+        let (fusions, rewrite) = required!(table, fusions, rewrite);
+        Ok(Functions { open: table.open, close: table.close, fusions, rewrite })
+    }
+}
+
+impl FusionLibrary {
+    /// The function that a library of fusions exports.
+    pub const ENTRY: &str = entry::FUSIONS;
+
+    /// Loads the library at `path`, as [`PluginLibrary::open`](super::PluginLibrary::open) does, with the same checks.
+    ///
+    /// # Errors
+    /// [`PluginError`], with what was found, what is wanted and what to do.
+    ///
+    /// # Safety
+    /// Its code runs in this process, with all rights of it: the library must be trusted, and follow
+    /// `delegraph_fusions.h`. The file must not be changed or truncated while it is loaded.
+    #[cfg(all(feature = "plugins", any(unix, windows)))]
+    pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, PluginError> {
+        let path = path.as_ref();
+        // SAFETY: this function's condition; a function of this name has this type, in every library that keeps to the
+        // header.
+        let (library, table) = unsafe {
+            entry::open::<DelegraphFusionLibrary>(path, Self::ENTRY, "library of fusions", "export_fusions!")
+        }?;
+        // SAFETY: as above; the table lives as long as the library is loaded.
+        let functions = unsafe { Functions::read(table()) }.map_err(|e| e.at(path))?;
+        Opened {
+            library: Mutex::new(Handle(std::ptr::null_mut())),
+            functions,
+            fusions: Vec::new(),
+            path: path.to_owned(),
+            _library: Some(library),
+        }
+        .begin()
+    }
+
+    /// Creates a library that is linked into the application: `table` is what its entry function returns.
+    ///
+    /// # Errors
+    /// As [`FusionLibrary::open`].
+    ///
+    /// # Safety
+    /// `table` is null, or points to a static table that follows `delegraph_fusions.h`.
+    pub unsafe fn from_table(
+        name: impl Into<PathBuf>,
+        table: *const DelegraphFusionLibrary,
+    ) -> Result<Self, PluginError> {
+        let path = name.into();
+        // SAFETY: this function's condition.
+        let functions = unsafe { Functions::read(table) }.map_err(|e| e.at(&path))?;
+        Opened {
+            library: Mutex::new(Handle(std::ptr::null_mut())),
+            functions,
+            fusions: Vec::new(),
+            path,
+            #[cfg(all(feature = "plugins", any(unix, windows)))]
+            _library: None,
+        }
+        .begin()
+    }
+
+    /// Returns where it was loaded from.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Returns its fusions; [`FusionLibrary::rewrite`] takes the index of one.
+    pub fn fusions(&self) -> &[LibraryFusion] {
+        &self.0.fusions
+    }
+
+    /// Rewrites the model in the file `model` with the fusion of this index.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] for a model whose composites the library refuses, else [`Error::State`], both with the path
+    /// and the message of the library. What it returns is not checked.
+    pub fn rewrite(&self, fusion: usize, model: &[u8]) -> Result<FusionResult> {
+        let library = self.0.library.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = FusionResult::default();
+        let result = DelegraphFusionResult {
+            size: size_of::<DelegraphFusionResult>(),
+            context: (&raw mut taken).cast(),
+            set_model: Some(set_model),
+            add_change: Some(add_change),
+            add_left: Some(add_left),
+        };
+        let mut room = MessageRoom::new();
+        let mut slot = room.slot();
+        // SAFETY: `open` made the library, which the lock protects; all other pointers are valid during the call, in which
+        // `taken` is reached through `result` alone.
+        let status = unsafe {
+            let rewrite = self.0.functions.rewrite;
+            let (data, result) = (model.as_ptr(), &raw const result);
+            rewrite(library.0, fusion, data, model.len(), result, &raw mut slot)
+        };
+        if status == DELEGRAPH_OK {
+            return Ok(taken);
+        }
+        let path = self.0.path.display();
+        Err(match error_of(status, room.message(&slot)) {
+            // A composite in the file differs from what its name promises.
+            Error::InvalidNode(text) => Error::InvalidNode(format!("{path}: {text}")),
+            error => Error::State(format!("{path}: {}", error.chain())),
+        })
+    }
+}
+
+/// The most changes, and the most composites that were left, that are taken in one call.
+const MAX_LINES: usize = 1 << 20;
+
+/// # Safety
+/// `context` is that of a [`DelegraphFusionResult`] whose call has not ended.
+unsafe fn taken<'a>(context: *mut c_void) -> Option<&'a mut FusionResult> {
+    // SAFETY: this function's condition.
+    unsafe { context.cast::<FusionResult>().as_mut() }
+}
+
+unsafe extern "C" fn set_model(context: *mut c_void, data: *const u8, len: usize) {
+    // SAFETY: the library keeps to the interface.
+    unsafe {
+        if let (Some(taken), Some(bytes)) = (taken(context), slice(data, len)) {
+            taken.model = Some(bytes.to_vec());
+        }
+    }
+}
+
+unsafe extern "C" fn add_change(
+    context: *mut c_void,
+    subgraph: usize,
+    tensor: DelegraphText,
+    from: DelegraphText,
+    to: DelegraphText,
+) {
+    let lines = |text: String| text.lines().map(str::to_owned).collect();
+    // SAFETY: the library keeps to the interface.
+    unsafe {
+        if let Some(taken) = taken(context).filter(|taken| taken.changes.len() < MAX_LINES) {
+            let (from, to) = (lines(text_of(from)), lines(text_of(to)));
+            taken.changes.push(FusionChange { subgraph, tensor: text_of(tensor), from, to });
+        }
+    }
+}
+
+unsafe extern "C" fn add_left(
+    context: *mut c_void,
+    subgraph: usize,
+    tensor: DelegraphText,
+    reason: DelegraphText,
+) {
+    // SAFETY: the library keeps to the interface.
+    unsafe {
+        if let Some(taken) = taken(context).filter(|taken| taken.left.len() < MAX_LINES) {
+            taken.left.push(FusionLeft { subgraph, tensor: text_of(tensor), reason: text_of(reason) });
+        }
+    }
+}
+
+impl fmt::Debug for FusionLibrary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FusionLibrary({})", self.path().display())
+    }
+}
+
+impl Opened {
+    /// Calls `open` and asks which fusions there are.
+    fn begin(mut self) -> Result<FusionLibrary, PluginError> {
+        let handle = self.library.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = self.functions.open {
+            let mut room = MessageRoom::new();
+            let mut slot = room.slot();
+            // SAFETY: all pointers are valid during the call, as the interface requires. What it makes is closed by `drop`,
+            // also where it failed.
+            let status = unsafe { open(&raw const HOST, &raw mut handle.0, &raw mut slot) };
+            if status != DELEGRAPH_OK {
+                let error = error_of(status, room.message(&slot));
+                return Err(PluginError::Create { path: self.path.clone(), source: error });
+            }
+        }
+        let library = handle.0;
+        match self.functions.list(library) {
+            Ok(fusions) => self.fusions = fusions,
+            Err(text) => {
+                let message = format!("the library is wrong: {text}");
+                return Err(PluginError::Load { path: self.path.clone(), message });
+            }
+        }
+        Ok(FusionLibrary(Arc::new(self)))
+    }
+}
+
+impl Functions {
+    fn list(&self, library: *mut c_void) -> Result<Vec<LibraryFusion>, String> {
+        const MAX_COUNT: usize = 1 << 12;
+        let mut count = 0;
+        // SAFETY: `open` made the library.
+        let list = unsafe { (self.fusions)(library, &raw mut count) };
+        if count > MAX_COUNT {
+            return Err(format!("it lists {count} fusions"));
+        }
+        // SAFETY: the library guarantees `count` entries until it is closed.
+        let list = unsafe { slice(list, count) }.ok_or("its list of fusions is null")?;
+        let read = |fusion: &DelegraphFusion| {
+            if fusion.name.is_null() {
+                return Err("one of its fusions has no name".to_owned());
+            }
+            // SAFETY: a name ends with a zero.
+            let name = unsafe { CStr::from_ptr(fusion.name) }.to_str();
+            let name = name.map_err(|e| format!("the name of a fusion: {e}"))?.to_owned();
+            let tolerance = fusion.tolerance;
+            if name.is_empty() || !tolerance.is_finite() || tolerance < 1.0 {
+                return Err(format!("the fusion \"{name}\" with tolerance {tolerance}"));
+            }
+            let composites = fusion.flags & DELEGRAPH_FUSION_COMPOSITE != 0;
+            Ok(LibraryFusion { name, composites, tolerance })
+        };
+        list.iter().map(read).collect()
+    }
+}

@@ -1,0 +1,224 @@
+//! The graph between the model and the device: values, and steps that write them.
+//!
+//! `ops` lowers nodes to it, [`passes`] merges steps, `memory` plans the buffers of its values, and the kernel
+//! records its steps.
+
+use std::borrow::Cow;
+
+use delegraph_core::NodeId;
+use delegraph_shaders::quantize::Affine;
+
+pub(crate) mod lowering;
+pub(crate) mod passes;
+mod spec;
+pub(crate) mod storage_format;
+pub(crate) mod symbolic_dims;
+
+use storage_format::StorageFormat;
+
+pub(crate) use spec::{Computed, Join, Spec};
+
+/// Index of a value in its graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ValueId(pub usize);
+
+/// The type of a value's elements; each element is one 32-bit word on the device.
+pub(crate) use delegraph_shaders::Element;
+
+/// A tensor on the device.
+#[derive(Debug, Clone)]
+pub(crate) struct Value<'a> {
+    /// Dimensions, outermost first.
+    pub shape: Vec<u32>,
+    /// Element type.
+    pub element: Element,
+    /// The format of the model's tensor, for values that are tensors of the model.
+    pub format: StorageFormat,
+    /// The quantization of integers.
+    pub quantization: Option<Affine>,
+    /// The origin of the data.
+    pub source: Source<'a>,
+}
+
+impl<'a> Value<'a> {
+    /// Creates a value without a tensor of the model.
+    pub(crate) fn new(shape: &[u32], element: Element, source: Source<'a>) -> Self {
+        Value { shape: shape.to_vec(), element, format: StorageFormat::Word, quantization: None, source }
+    }
+
+    /// Bytes on the device.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.shape.iter().map(|&d| u64::from(d)).product::<u64>() * 4
+    }
+}
+
+/// The origin of a value's data.
+#[derive(Debug, Clone)]
+pub(crate) enum Source<'a> {
+    /// Uploaded before each run.
+    Input,
+    /// Written by one step, or by several steps that write disjoint parts.
+    Steps,
+    /// Uploaded once.
+    Constant(Cow<'a, [u8]>),
+    /// A range of another value's memory.
+    View {
+        /// The other value.
+        of: ValueId,
+        /// Offset in bytes.
+        offset: u64,
+    },
+}
+
+/// Filter and bias in the model's layout; packed for the kernel when the graph is final.
+#[derive(Debug, Clone)]
+pub(crate) enum Weights<'a> {
+    /// Floats.
+    Floats { filter: Cow<'a, [f32]>, bias: Option<Cow<'a, [f32]>> },
+    /// Integers, with the epilogue words of each output channel.
+    Integers { filter: Cow<'a, [i8]>, channels: Vec<u32> },
+}
+
+impl Weights<'_> {
+    /// Returns the bytes of the filter.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Weights::Floats { filter, .. } => size_of_val(&**filter) as u64,
+            Weights::Integers { filter, .. } => filter.len() as u64,
+        }
+    }
+}
+
+/// One dispatch.
+#[derive(Debug, Clone)]
+pub(crate) struct Step<'a> {
+    /// The kernel.
+    pub spec: Spec,
+    /// Indexed by `Binding::Input`.
+    pub inputs: Vec<ValueId>,
+    /// `Binding::Weights`
+    pub weights: Option<Weights<'a>>,
+    /// `Binding::Residual`
+    pub residual: Option<ValueId>,
+    /// `Binding::Slope`
+    pub slope: Option<ValueId>,
+    /// `Binding::Output`
+    pub output: ValueId,
+    /// The nodes that the step runs, in the model's order.
+    pub nodes: Vec<NodeId>,
+}
+
+impl Step<'_> {
+    /// Returns every value that the step reads.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = ValueId> + '_ {
+        self.inputs.iter().copied().chain(self.residual).chain(self.slope)
+    }
+}
+
+/// Values, and the steps that compute them in execution order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Graph<'a> {
+    pub values: Vec<Value<'a>>,
+    pub steps: Vec<Step<'a>>,
+    /// Values uploaded before each run.
+    pub inputs: Vec<ValueId>,
+    /// Values read back after each run: the partition's outputs, then the new values of [`Graph::states`].
+    pub outputs: Vec<ValueId>,
+    /// Indices of the inputs that are variables with a new value.
+    pub states: Vec<usize>,
+}
+
+/// Accesses to the memory of each value. An access to a view is an access to the value that it refers to.
+pub(crate) struct Uses {
+    /// Per value, the steps that write it, ascending.
+    pub writers: Vec<Vec<usize>>,
+    /// Per value, the steps that read it, ascending; a step that reads it twice appears twice.
+    pub readers: Vec<Vec<usize>>,
+    /// Per value, whether it is an input or output of the graph.
+    pub pinned: Vec<bool>,
+}
+
+impl<'a> Graph<'a> {
+    /// Adds a value.
+    pub(crate) fn add(&mut self, value: Value<'a>) -> ValueId {
+        self.values.push(value);
+        ValueId(self.values.len() - 1)
+    }
+
+    /// Returns the value `id`.
+    pub(crate) fn value(&self, id: ValueId) -> &Value<'a> {
+        &self.values[id.0]
+    }
+
+    /// Returns the value that owns the memory of `id`, and the offset of `id` there, in bytes.
+    pub(crate) fn root(&self, mut id: ValueId) -> (ValueId, u64) {
+        let mut at = 0;
+        while let Source::View { of, offset } = self.value(id).source {
+            (id, at) = (of, at + offset);
+        }
+        (id, at)
+    }
+
+    /// Returns the value whose entire memory is `id`, regardless of shape.
+    pub(crate) fn whole(&self, id: ValueId) -> Option<ValueId> {
+        let (root, _) = self.root(id);
+        (self.value(root).bytes() == self.value(id).bytes()).then_some(root)
+    }
+
+    /// Returns all accesses to values.
+    pub(crate) fn uses(&self) -> Uses {
+        let count = self.values.len();
+        let mut uses =
+            Uses { writers: vec![vec![]; count], readers: vec![vec![]; count], pinned: vec![false; count] };
+        for id in self.inputs.iter().chain(&self.outputs) {
+            uses.pinned[self.root(*id).0.0] = true;
+        }
+        for (i, step) in self.steps.iter().enumerate() {
+            for id in step.reads() {
+                uses.readers[self.root(id).0.0].push(i);
+            }
+            uses.writers[self.root(step.output).0.0].push(i);
+        }
+        uses
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Graphs for the tests of passes and planner.
+
+    use super::*;
+
+    /// Adds a value that steps write.
+    pub(crate) fn value(graph: &mut Graph<'_>, shape: &[u32]) -> ValueId {
+        graph.add(Value::new(shape, Element::F32, Source::Steps))
+    }
+
+    /// Adds an input of the graph.
+    pub(crate) fn input(graph: &mut Graph<'_>, shape: &[u32]) -> ValueId {
+        let id = graph.add(Value::new(shape, Element::F32, Source::Input));
+        graph.inputs.push(id);
+        id
+    }
+
+    /// Adds a constant of zeros.
+    pub(crate) fn constant(graph: &mut Graph<'_>, shape: &[u32]) -> ValueId {
+        let elements: u32 = shape.iter().product();
+        let source = Source::Constant(vec![0; elements as usize * 4].into());
+        graph.add(Value::new(shape, Element::F32, source))
+    }
+
+    /// Adds a view of a whole value.
+    pub(crate) fn view(graph: &mut Graph<'_>, of: ValueId, shape: &[u32]) -> ValueId {
+        let source = Source::View { of, offset: 0 };
+        graph.add(Value::new(shape, Element::F32, source))
+    }
+
+    /// Adds a step; its node has the number of the step.
+    pub(crate) fn step(graph: &mut Graph<'_>, spec: impl Into<Spec>, inputs: &[ValueId], output: ValueId) {
+        let nodes = vec![NodeId(graph.steps.len())];
+        let (weights, residual, slope) = (None, None, None);
+        let inputs = inputs.to_vec();
+        graph.steps.push(Step { spec: spec.into(), inputs, weights, residual, slope, output, nodes });
+    }
+}

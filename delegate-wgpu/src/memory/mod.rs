@@ -1,0 +1,14 @@
+//! Device memory: which values share a buffer, what is uploaded once, and tensors that stay on the device.
+
+mod buffer;
+mod layout;
+mod plan;
+mod texture;
+mod upload;
+
+pub use buffer::GpuBuffer;
+pub use texture::TextureInput;
+
+pub(crate) use layout::{Dispatch, Layout, Memory};
+pub(crate) use plan::plan;
+pub(crate) use upload::{Uploaded, uploads};

@@ -1,0 +1,52 @@
+//! Kernels that compute each element of the output from one element of each of two inputs.
+
+use delegraph_core::kernel::PrepareContext;
+use delegraph_core::{Element, Error, Result};
+
+use super::index::Nest;
+use super::number::Number;
+use super::prepared::Invoke;
+
+/// Broadcasts the two inputs to the output.
+pub(crate) fn nest(cx: &PrepareContext<'_>) -> Result<Nest<2>> {
+    Ok(Nest::broadcast(cx.input(0)?.shape(), cx.input(1)?.shape(), cx.output(0)?.shape()))
+}
+
+/// `output = f(input 0, input 1)`, element by element.
+pub(crate) fn elementwise<T: Element, O: Element>(
+    cx: &mut PrepareContext<'_>,
+    f: impl Fn(T, T) -> O + Send + 'static,
+) -> Result<Invoke> {
+    let nest = nest(cx)?;
+    Ok(Box::new(move |cx| {
+        nest.zip(cx.input(0)?, cx.input(1)?, cx.output(0)?, &f);
+        Ok(())
+    }))
+}
+
+/// Like [`elementwise`], for functions of which input 1 must not be 0.
+pub(crate) fn checked_divisor<T: Number>(
+    cx: &mut PrepareContext<'_>,
+    f: impl Fn(T, T) -> T + Send + 'static,
+) -> Result<Invoke> {
+    let nest = nest(cx)?;
+    Ok(Box::new(move |cx| {
+        let divisor = cx.input::<T>(1)?;
+        if divisor.contains(&T::default()) {
+            return Err(Error::Kernel("division by 0".into()));
+        }
+        nest.zip(cx.input(0)?, divisor, cx.output(0)?, &f);
+        Ok(())
+    }))
+}
+
+/// `$f` for every type listed; other types are an error.
+macro_rules! on_types {
+    ($cx:expr, [$($ty:ty),*], $f:path) => {
+        match $cx.input(0)?.ty() {
+            $(ty if ty == <$ty as delegraph_core::Element>::TYPE => $f($cx, std::marker::PhantomData::<$ty>),)*
+            _ => Err($crate::common::prepared::unsupported_type("input 0", $cx.input(0)?)),
+        }
+    };
+}
+pub(crate) use on_types;

@@ -1,0 +1,176 @@
+//! Fourier transforms of power-of-two lengths, in double precision.
+
+use std::f64::consts::TAU;
+
+use std::sync::Arc;
+
+use delegraph_core::kernel::{Budget, Charged};
+use delegraph_core::{Error, Result};
+
+type Complex = [f64; 2];
+
+fn times([a, b]: Complex, [c, d]: Complex) -> Complex {
+    [a * c - b * d, a * d + b * c]
+}
+
+fn plus(a: Complex, b: Complex) -> Complex {
+    [a[0] + b[0], a[1] + b[1]]
+}
+
+fn minus(a: Complex, b: Complex) -> Complex {
+    [a[0] - b[0], a[1] - b[1]]
+}
+
+/// `exp(-2πi k / len)`
+fn root(k: usize, len: usize) -> Complex {
+    let (sin, cos) = (-TAU * k as f64 / len as f64).sin_cos();
+    [cos, sin]
+}
+
+fn check(len: i32) -> Result<usize> {
+    let size = usize::try_from(len).ok().filter(|len| len.is_power_of_two());
+    size.ok_or_else(|| Error::Unsupported(format!("a length of {len}; only powers of two are supported")))
+}
+
+/// A transform of complex numbers, in place.
+pub(crate) struct Fft {
+    len: usize,
+    /// For each stage, which joins pairs of parts of 4, 8, 16, … elements: as many roots as a part has elements.
+    roots: Charged<Complex>,
+}
+
+impl Fft {
+    pub(crate) fn new(len: i32, budget: &Arc<Budget>) -> Result<Self> {
+        Fft::of(check(len)?, budget)
+    }
+
+    fn of(len: usize, budget: &Arc<Budget>) -> Result<Self> {
+        // Parts of 4, 8, …, len / 2 elements have len - 4 together.
+        let mut roots = budget.reserved(len.saturating_sub(4))?;
+        for part in (2..usize::BITS).map(|i| 1usize << i).take_while(|part| *part < len) {
+            budget.check()?;
+            (0..part).try_for_each(|k| roots.push(root(k, 2 * part)))?;
+        }
+        Ok(Fft { len, roots })
+    }
+
+    /// Returns the number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Stages: bit-reversed order, groups of four, then pairs of parts of 4, 8, 16, … elements.
+    pub(crate) fn run(&self, line: &mut [Complex]) {
+        let digits = self.len.checked_ilog2().unwrap_or(0);
+        for i in 0..self.len {
+            let j = i.reverse_bits().checked_shr(usize::BITS - digits).unwrap_or(0);
+            if i < j {
+                line.swap(i, j);
+            }
+        }
+        if let [a, b] = line {
+            (*a, *b) = (plus(*a, *b), minus(*a, *b));
+        }
+        for four in line.chunks_exact_mut(4) {
+            let (a, b) = (plus(four[0], four[1]), minus(four[0], four[1]));
+            let (c, d) = (plus(four[2], four[3]), minus(four[2], four[3]));
+            let turned = [d[1], -d[0]];
+            four.copy_from_slice(&[plus(a, c), plus(b, turned), minus(a, c), minus(b, turned)]);
+        }
+        let (mut part, mut left) = (4, &*self.roots);
+        while part < self.len {
+            let (roots, rest) = left.split_at(part);
+            for pair in line.chunks_exact_mut(2 * part) {
+                let (even, odd) = pair.split_at_mut(part);
+                for ((a, b), root) in even.iter_mut().zip(odd).zip(roots) {
+                    let turned = times(*b, *root);
+                    (*a, *b) = (plus(*a, turned), minus(*a, turned));
+                }
+            }
+            (part, left) = (2 * part, rest);
+        }
+    }
+}
+
+/// A transform of real numbers: one transform of half the length over complex numbers whose parts are the even and the
+/// odd elements.
+pub(crate) struct RealFft {
+    len: usize,
+    half: Fft,
+    /// Roots for the lower half of the frequencies.
+    roots: Charged<Complex>,
+}
+
+impl RealFft {
+    pub(crate) fn new(len: i32, budget: &Arc<Budget>) -> Result<Self> {
+        let len = check(len)?;
+        let roots = budget.collect((0..len / 4 + 1).map(|k| root(k, len)))?;
+        Ok(RealFft { len, half: Fft::of(len / 2, budget)?, roots })
+    }
+
+    /// Returns the number of frequencies, which is the length of the line that `run` writes.
+    pub(crate) fn frequencies(&self) -> usize {
+        self.len / 2 + 1
+    }
+
+    /// Writes the frequencies of `input` to `line`. Input that is too short is padded with zeros, input that is too
+    /// long is cut.
+    pub(crate) fn run(&self, input: impl Iterator<Item = f64>, line: &mut [Complex]) {
+        let line = &mut line[..self.frequencies()];
+        line.fill([0.0; 2]);
+        line.as_flattened_mut().iter_mut().zip(input.take(self.len)).for_each(|(to, x)| *to = x);
+        let half = self.len / 2;
+        if half == 0 {
+            return;
+        }
+        self.half.run(&mut line[..half]);
+        line[half] = line[0];
+        for (k, &root) in self.roots.iter().enumerate() {
+            // The transforms of the even and the odd elements, recovered by the symmetry of real input.
+            let (a, [re, im]) = (line[k], line[half - k]);
+            let even = [0.5 * (a[0] + re), 0.5 * (a[1] - im)];
+            let odd = times([0.5 * (a[1] + im), 0.5 * (re - a[0])], root);
+            let (this, [re, im]) = (plus(even, odd), minus(even, odd));
+            (line[k], line[half - k]) = (this, [re, -im]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_are_the_sums_that_define_them() {
+        let budget = Budget::unlimited();
+        for len in [1usize, 2, 4, 8, 16, 64, 512] {
+            let values: Vec<f64> = (0..len).map(|i| ((i * 37 + 11) % 23) as f64 - 9.5).collect();
+            let want: Vec<Complex> = (0..len)
+                .map(|k| {
+                    let term = |(i, &x): (usize, &f64)| times([x, 0.25 * x], root(i * k % len, len));
+                    values.iter().enumerate().map(term).fold([0.0; 2], plus)
+                })
+                .collect();
+            let close = |got: &[Complex], want: &[Complex]| {
+                let worst = got.iter().flatten().zip(want.iter().flatten()).map(|(a, b)| (a - b).abs());
+                assert!(worst.fold(0.0, f64::max) < 1e-10 * len as f64, "{len}");
+            };
+            let mut line: Vec<Complex> = values.iter().map(|&x| [x, 0.25 * x]).collect();
+            Fft::of(len, budget).unwrap().run(&mut line);
+            close(&line, &want);
+
+            let real = RealFft::new(len as i32, budget).unwrap();
+            let want: Vec<Complex> = (0..len / 2 + 1)
+                .map(|k| {
+                    let term = |(i, &x): (usize, &f64)| times([x, 0.0], root(i * k % len, len));
+                    values.iter().enumerate().map(term).fold([0.0; 2], plus)
+                })
+                .collect();
+            let mut line = vec![[7.0; 2]; real.frequencies()];
+            real.run(values.iter().copied().chain([3.0]), &mut line);
+            close(&line, &want);
+        }
+        assert!(RealFft::new(0, budget).is_err() && RealFft::new(-4, budget).is_err());
+        assert!(Fft::new(12, budget).is_err() && Fft::new(1 << 30, &Budget::new(1 << 20)).is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! Kernels made of one function that prepares the node and returns the closure that runs it.
+
+use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, PrepareContext, TensorView};
+use delegraph_core::{Error, Registration, Result, TensorType};
+
+use super::index::{StridedCopy, View, copied_bits, packed, set_packed};
+
+/// The body of `invoke`. It owns everything that `prepare` computed.
+pub(crate) type Invoke = Box<dyn FnMut(&mut InvokeContext<'_>) -> Result<()> + Send>;
+
+/// A kernel made of one function from a node to its [`Invoke`].
+pub(crate) struct Prepared<P> {
+    prepare: P,
+    invoke: Option<Invoke>,
+    needs_shapes_only: bool,
+}
+
+/// Registers `prepare` as a kernel.
+pub(crate) fn prepared<P>(prepare: P) -> Registration
+where
+    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Clone + Send + Sync + 'static,
+{
+    Registration::new(move |_| {
+        Ok(Prepared { prepare: prepare.clone(), invoke: None, needs_shapes_only: false })
+    })
+}
+
+/// Registers `prepare` as a kernel. `prepare` also receives what `read` extracts from the node.
+pub(crate) fn prepared_with<N: Send + 'static>(
+    read: fn(&InitContext<'_>) -> Result<N>,
+    prepare: fn(&N, &mut PrepareContext<'_>) -> Result<Invoke>,
+) -> Registration {
+    Registration::new(move |init| {
+        let of_node = read(init)?;
+        let prepare = move |cx: &mut PrepareContext<'_>| prepare(&of_node, cx);
+        Ok(Prepared { prepare, invoke: None, needs_shapes_only: false })
+    })
+}
+
+/// Registers `prepare` as a kernel whose outputs depend on the shapes of the inputs only.
+pub(crate) fn prepared_from_shapes<P>(prepare: P) -> Registration
+where
+    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Clone + Send + Sync + 'static,
+{
+    Registration::new(move |_| {
+        Ok(Prepared { prepare: prepare.clone(), invoke: None, needs_shapes_only: true })
+    })
+}
+
+impl<P> Kernel for Prepared<P>
+where
+    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Send,
+{
+    fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
+        self.invoke = Some((self.prepare)(cx)?);
+        Ok(())
+    }
+
+    fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+        match &mut self.invoke {
+            Some(invoke) => invoke(cx),
+            None => Err(Error::State("the kernel was not prepared".into())),
+        }
+    }
+
+    fn needs_shapes_only(&self) -> bool {
+        self.needs_shapes_only
+    }
+}
+
+/// Returns the error for an operand of a type that the kernel does not support.
+pub(crate) fn unsupported_type(operand: &str, tensor: TensorView<'_>) -> Error {
+    Error::Unsupported(format!("{operand} \"{}\" of type {}", tensor.name(), tensor.ty()))
+}
+
+/// Returns the value of an operand that determines a shape. It is known whenever a kernel prepares.
+pub(crate) fn known<T>(operand: Option<T>) -> Result<T> {
+    operand.ok_or_else(|| Error::State("an operand that determines a shape has no value yet".into()))
+}
+
+/// Returns the bits per element of an operand whose elements are moved without being read.
+pub(crate) fn moved_bits(operand: &str, tensor: TensorView<'_>) -> Result<usize> {
+    copied_bits(tensor.ty()).ok_or_else(|| unsupported_type(operand, tensor))
+}
+
+/// Returns the bytes per element of an operand whose elements are moved without being read; `None` for strings and for
+/// elements below a byte.
+pub(crate) fn copied_bytes(tensor: TensorView<'_>) -> Option<usize> {
+    copied_bits(tensor.ty()).filter(|bits| bits % 8 == 0).map(|bits| bits / 8)
+}
+
+/// Scale and zero point; `(0, 0)` without quantization.
+pub(crate) fn scale_zero_point(tensor: TensorView<'_>) -> (f32, i32) {
+    tensor.scale_zero_point().unwrap_or_default()
+}
+
+/// Checks that two tensors between which elements are moved have the same quantization.
+pub(crate) fn check_same_quantization(a: TensorView<'_>, b: TensorView<'_>) -> Result<()> {
+    let (of_a, of_b) = (scale_zero_point(a), scale_zero_point(b));
+    if of_a == of_b {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!(
+        "scale and zero point of \"{}\" and \"{}\" differ: {of_a:?} and {of_b:?}",
+        a.name(),
+        b.name()
+    )))
+}
+
+/// Runs copies from input `i` to output `o`, one after the other. A single copy of a whole tensor is skipped where
+/// input and output share memory.
+pub(crate) fn copies(cx: &PrepareContext<'_>, list: Vec<(usize, usize, StridedCopy)>) -> Result<Invoke> {
+    if let [(i, 0, copy)] = list.as_slice()
+        && cx.output_count() == 1
+    {
+        let (input, output) = (cx.input(*i)?.tensor(), cx.output(0)?.tensor());
+        let elements = output.shape.elements();
+        if copy.is_dense(elements) && input.shape.elements() == elements && input.ty == output.ty {
+            cx.output_is_view_of(*i);
+        }
+    }
+    Ok(Box::new(move |cx| {
+        let mut output = None;
+        for (i, o, copy) in &list {
+            let target = match &mut output {
+                Some((index, bytes)) if index == o => bytes,
+                _ => &mut output.insert((*o, cx.output_bytes(*o)?)).1,
+            };
+            copy.run_on(cx.input_bytes(*i)?, target, cx.parallel());
+        }
+        Ok(())
+    }))
+}
+
+/// Fills `to` with one value of at least a byte.
+pub(crate) fn fill_elements(to: &mut [u8], value: &[u8]) {
+    fn fill<const W: usize>(to: &mut [u8], value: &[u8]) {
+        if let Some(value) = value.first_chunk::<W>() {
+            to.as_chunks_mut::<W>().0.fill(*value);
+        }
+    }
+    match value {
+        [first, rest @ ..] if rest.iter().all(|byte| byte == first) => to.fill(*first),
+        [_, _] => fill::<2>(to, value),
+        [_, _, _, _] => fill::<4>(to, value),
+        _ => to.chunks_exact_mut(value.len().max(1)).for_each(|element| element.copy_from_slice(value)),
+    }
+}
+
+/// Copies a view of input `i` to all of output 0, for elements of any type including strings.
+pub(crate) fn copied_view(cx: &PrepareContext<'_>, i: usize, shape: &[usize], from: &View) -> Result<Invoke> {
+    let (input, to) = (cx.input(i)?, View::dense(shape));
+    if input.ty() == TensorType::String {
+        let output = cx.output(0)?.shape().clone();
+        let mut sources = cx.budget().reserved(output.elements())?;
+        let mut result = Ok(());
+        // The width does not affect which elements are copied.
+        StridedCopy::new(shape, 8, from, &to).for_each(|i, _| {
+            if result.is_ok() {
+                result = sources.push(i);
+            }
+        });
+        result?;
+        return Ok(Box::new(move |cx| {
+            let strings = cx.strings(i)?;
+            cx.write_strings(0, output.clone(), sources.iter().map(|&i| strings.get(i)))
+        }));
+    }
+    let bits = moved_bits("input", input)?;
+    copies(cx, vec![(i, 0, StridedCopy::new(shape, bits, from, &to))])
+}
+
+/// Copies `count` elements of `bits` bits each between the bytes of two dense tensors.
+pub(crate) fn copy_elements(bits: usize, from: &[u8], i: usize, to: &mut [u8], o: usize, count: usize) {
+    if bits < 8 {
+        return (0..count).for_each(|n| set_packed(to, bits, o + n, packed(from, bits, i + n)));
+    }
+    let width = bits / 8;
+    to[o * width..][..count * width].copy_from_slice(&from[i * width..][..count * width]);
+}
+
+/// The elements of an integer operand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Integers<'a> {
+    /// Elements of an INT16 tensor.
+    I16(&'a [i16]),
+    /// Elements of an INT32 tensor.
+    I32(&'a [i32]),
+    /// Elements of an INT64 tensor.
+    I64(&'a [i64]),
+}
+
+impl<'a> Integers<'a> {
+    /// Reads input `i`.
+    pub(crate) fn input(cx: &mut InvokeContext<'a>, i: usize) -> Result<Self> {
+        match cx.input_tensor(i)?.ty {
+            TensorType::Int16 => cx.input(i).map(Integers::I16),
+            TensorType::Int64 => cx.input(i).map(Integers::I64),
+            _ => cx.input(i).map(Integers::I32),
+        }
+    }
+
+    /// Returns element `i`.
+    pub(crate) fn get(self, i: usize) -> i64 {
+        match self {
+            Integers::I16(values) => values[i].into(),
+            Integers::I32(values) => values[i].into(),
+            Integers::I64(values) => values[i],
+        }
+    }
+
+    /// Returns the number of elements.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Integers::I16(values) => values.len(),
+            Integers::I32(values) => values.len(),
+            Integers::I64(values) => values.len(),
+        }
+    }
+
+    /// Returns element `i` as an index into a dimension of `size`.
+    pub(crate) fn index(self, i: usize, size: usize) -> Result<usize> {
+        let index = self.get(i);
+        let inside = usize::try_from(index).ok().filter(|&index| index < size);
+        inside
+            .ok_or_else(|| Error::Kernel(format!("index {index} is out of range for a dimension of {size}")))
+    }
+}

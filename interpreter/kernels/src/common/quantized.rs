@@ -1,0 +1,65 @@
+//! Fixed-point arithmetic of the quantized kernels. Results are bit-exact with TFLite: same multipliers, same rounding.
+
+pub use delegraph_core::fixed_point::{Multiplier, doubling_high_mul, rounding_shift_right, saturating_shl};
+use delegraph_core::kernel::TensorView;
+use delegraph_core::ops::Activation;
+pub use delegraph_core::quantized::{Steps, inverse_root, one_over_one_plus, reciprocal};
+use delegraph_core::{Element, Error, Result, TensorType};
+
+/// An integer type of quantized tensors.
+pub trait QuantizedElement: Element + Into<i32> {
+    /// Minimum.
+    const MIN: i32;
+    /// Maximum.
+    const MAX: i32;
+
+    /// Clamps `value` to `low..=high`. `high` must be in the range of the type, and wins if it is below `low`.
+    fn clamped(value: i32, low: i32, high: i32) -> Self;
+}
+
+macro_rules! quantized_elements {
+    ($($ty:ty),*) => { $(impl QuantizedElement for $ty {
+        const MIN: i32 = <$ty>::MIN as i32;
+        const MAX: i32 = <$ty>::MAX as i32;
+
+        fn clamped(value: i32, low: i32, high: i32) -> Self {
+            value.max(low).min(high) as $ty
+        }
+    })* };
+}
+quantized_elements!(i8, u8, i16, i32);
+
+/// Scale and zero point of an 8-bit or 16-bit tensor.
+///
+/// # Errors
+/// Fails if the tensor is not quantized per tensor or the zero point is outside of its type.
+pub fn scale_zero_point_in_range(tensor: TensorView<'_>) -> Result<(f32, i32)> {
+    let (scale, zero_point) = tensor.scale_zero_point()?;
+    let range = match tensor.ty() {
+        TensorType::UInt8 => 0..=u8::MAX.into(),
+        TensorType::Int8 => i8::MIN.into()..=i8::MAX.into(),
+        _ => i16::MIN.into()..=i16::MAX.into(),
+    };
+    if range.contains(&zero_point) {
+        return Ok((scale, zero_point));
+    }
+    Err(Error::InvalidNode(format!("zero point {zero_point} of \"{}\" is out of range", tensor.name())))
+}
+
+/// Returns the real value of each integer of an 8-bit or 16-bit tensor.
+///
+/// # Errors
+/// Fails if the tensor has another type or is not quantized per tensor.
+pub fn steps_of(tensor: TensorView<'_>) -> Result<Steps> {
+    let (scale, zero_point) = tensor.scale_zero_point()?;
+    let unsupported = || Error::Unsupported(format!("a quantized tensor of type {}", tensor.ty()));
+    Steps::new(tensor.ty(), scale, zero_point).ok_or_else(unsupported)
+}
+
+/// Range of a quantized output: that of its type, narrowed by the fused activation.
+///
+/// # Errors
+/// Fails if the activation is not a clamp or the tensor is not quantized per tensor.
+pub fn activation_range(activation: Activation, output: TensorView<'_>) -> Result<(i32, i32)> {
+    steps_of(output)?.range(activation)
+}

@@ -1,0 +1,91 @@
+//! Windows of convolutions and poolings over an image.
+
+use delegraph_core::kernel::Parallel;
+use delegraph_core::ops::{Padding, pad_amount};
+
+/// Windows between two polls.
+const POLL_WINDOWS: usize = 64;
+
+/// Windows along one dimension.
+#[derive(Debug, Clone, Copy)]
+pub struct Axis {
+    /// Elements of the input.
+    pub input: usize,
+    /// Elements of the output, which is the number of windows.
+    pub output: usize,
+    /// Elements of a window.
+    pub window: usize,
+    /// Distance from one window to the next.
+    pub stride: usize,
+    /// Distance from one element of a window to the next.
+    pub dilation: usize,
+    /// Padding before the first element of the input.
+    pub pad: usize,
+}
+
+impl Axis {
+    /// Windows of an op whose shapes inference accepted, with `stride` and `dilation` as in the file.
+    pub fn new([input, window, output]: [usize; 3], stride: i32, dilation: i32, padding: Padding) -> Self {
+        let positive = |v: i32| usize::try_from(v).unwrap_or(1).max(1);
+        let (stride, dilation) = (positive(stride), positive(dilation));
+        let pad = match padding {
+            Padding::Same => pad_amount(input, output, window, stride, dilation),
+            Padding::Valid => 0,
+        };
+        Axis { input, output, window, stride, dilation, pad }
+    }
+
+    /// Returns the taps of window `i` inside the input: pairs of a window element and an input element.
+    pub fn taps(self, i: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
+        (0..self.window).filter_map(move |k| {
+            let at = (i * self.stride + k * self.dilation).checked_sub(self.pad)?;
+            (at < self.input).then_some((k, at))
+        })
+    }
+}
+
+/// Windows of a two-dimensional op over `[batch, height, width, channels]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Windows {
+    /// Number of images.
+    pub batch: usize,
+    /// Windows along the height.
+    pub y: Axis,
+    /// Windows along the width.
+    pub x: Axis,
+}
+
+impl Windows {
+    /// Returns every window in the order of the output: its batch, and its taps, which are pairs of a position in the
+    /// window and a position in the input. Both positions count row by row; those of the input count through all
+    /// batches. Ends early if the work is interrupted.
+    pub fn iter(
+        self,
+        parallel: &dyn Parallel,
+    ) -> impl Iterator<Item = (usize, impl Iterator<Item = (usize, usize)> + Clone)> {
+        let Windows { batch, y, x } = self;
+        let interrupted = move |ox: usize| ox.is_multiple_of(POLL_WINDOWS) && parallel.is_interrupted();
+        let outputs = (0..batch).flat_map(move |b| (0..y.output).map(move |oy| (b, oy)));
+        let outputs = outputs.flat_map(move |(b, oy)| (0..x.output).map(move |ox| (b, oy, ox)));
+        let outputs = outputs.take_while(move |(.., ox)| !interrupted(*ox));
+        outputs.map(move |(b, oy, ox)| {
+            let rows = y.taps(oy).map(move |(ky, iy)| (ky * x.window, (b * y.input + iy) * x.input));
+            (b, rows.flat_map(move |(k, row)| x.taps(ox).map(move |(kx, ix)| (k + kx, row + ix))))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taps_lie_inside_the_input() {
+        let axis = Axis::new([5, 3, 3], 2, 1, Padding::Same);
+        assert_eq!(axis.pad, 1);
+        assert_eq!(axis.taps(0).collect::<Vec<_>>(), [(1, 0), (2, 1)]);
+        assert_eq!(axis.taps(2).collect::<Vec<_>>(), [(0, 3), (1, 4)]);
+        let dilated = Axis::new([5, 2, 2], 1, 3, Padding::Valid);
+        assert_eq!(dilated.taps(1).collect::<Vec<_>>(), [(0, 1), (1, 4)]);
+    }
+}

@@ -1,0 +1,327 @@
+//! Requantization of 32-bit sums to 8 bits.
+//!
+//! A real factor is represented by a 32-bit fixed-point number and a power of two. LiteRT's optimized kernels round
+//! twice: the product to 31 fractional bits, then the shift. The rounding of ties in the shift depends on the kernel:
+//! up in matrix libraries and vector instructions, away from zero in scalar code.
+
+use crate::compute::base::buffer::AlignedVec;
+use crate::compute::base::error::{ComputeError, Result, product};
+
+/// Interpretation of the bytes of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteQuant {
+    /// `int8` rather than `uint8`.
+    pub signed: bool,
+    /// The value that represents 0.
+    pub zero_point: i32,
+}
+
+impl ByteQuant {
+    /// Returns the zero point as a byte.
+    pub(crate) fn zero_byte(&self) -> Result<u8> {
+        let byte = if self.signed {
+            i8::try_from(self.zero_point).map(|z| z as u8).ok()
+        } else {
+            u8::try_from(self.zero_point).ok()
+        };
+        byte.ok_or(ComputeError::Range { what: "zero point" })
+    }
+
+    /// Returns the zero point of the bytes in the unsigned or the signed domain.
+    pub(crate) fn zero_in(&self, unsigned: bool) -> i32 {
+        match (self.signed, unsigned) {
+            (true, true) => self.zero_point + 128,
+            (false, false) => self.zero_point - 128,
+            _ => self.zero_point,
+        }
+    }
+
+    /// Returns whether the top bit of each byte must be flipped to convert it to a domain.
+    pub(crate) fn flip(&self, unsigned: bool) -> bool {
+        self.signed == unsigned
+    }
+}
+
+/// A real factor: `multiplier · 2^(shift - 31)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Multiplier {
+    /// 0, or at least 2^30: the fraction, with 31 fractional bits.
+    pub multiplier: i32,
+    /// Power of two, -31..=30.
+    pub shift: i32,
+}
+
+/// Rounding of ties in a right shift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ties {
+    /// Towards positive infinity.
+    Up,
+    /// Away from zero.
+    Away,
+}
+
+/// Rounding of ties, per output channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelTies {
+    /// Up, for all channels.
+    Up,
+    /// Away from zero, for all channels.
+    Away,
+    /// Away from zero for this channel and all later ones, up for the others.
+    AwayFrom(usize),
+}
+
+impl ChannelTies {
+    /// Returns the rounding for `channel`.
+    pub fn of(self, channel: usize) -> Ties {
+        match self {
+            ChannelTies::Up => Ties::Up,
+            ChannelTies::Away => Ties::Away,
+            ChannelTies::AwayFrom(first) => {
+                if channel < first {
+                    Ties::Up
+                } else {
+                    Ties::Away
+                }
+            }
+        }
+    }
+}
+
+impl Multiplier {
+    /// Returns the nearest factor. Factors that are too small become 0, and factors that are too large saturate.
+    /// Negative factors are not supported.
+    pub fn from_real(real: f64) -> Self {
+        if real.is_nan() || real <= 0.0 {
+            return Self::default();
+        }
+        let (fraction, mut shift) = frexp(real);
+        let mut multiplier = (fraction * f64::from(1u32 << 31)).round() as i64;
+        if multiplier == 1 << 31 {
+            multiplier /= 2;
+            shift += 1;
+        }
+        if shift < -31 {
+            return Self::default();
+        }
+        if shift > 30 {
+            return Self { multiplier: i32::MAX, shift: 30 };
+        }
+        Self { multiplier: multiplier as i32, shift }
+    }
+
+    /// `x` times the factor, rounded.
+    pub fn apply(self, x: i32, ties: Ties) -> i32 {
+        let left = x.wrapping_shl(self.shift.max(0) as u32);
+        let high = ((i64::from(left) * i64::from(self.multiplier) + (1 << 30)) >> 31) as i32;
+        let right = (-self.shift).clamp(0, 31) as u32;
+        if right == 0 {
+            return high;
+        }
+        let correction = if ties == Ties::Away && high < 0 { 1 } else { 0 };
+        ((i64::from(high) + (1i64 << (right - 1)) - correction) >> right) as i32
+    }
+}
+
+/// `x = fraction · 2^exponent` with the fraction in 0.5..1, for positive numbers. Infinity has the maximum exponent.
+fn frexp(x: f64) -> (f64, i32) {
+    if x.is_infinite() {
+        return (0.5, i32::MAX);
+    }
+    let scaled = if x < f64::MIN_POSITIVE { x * (1u64 << 54) as f64 } else { x };
+    let bits = scaled.to_bits();
+    let exponent = ((bits >> 52) & 0x7FF) as i32 - 1022;
+    let fraction = f64::from_bits((bits & !(0x7FF << 52)) | (1022 << 52));
+    (fraction, if scaled == x { exponent } else { exponent - 54 })
+}
+
+/// Requantization of sums, per column of a product.
+pub(crate) struct Requant {
+    /// One record per vector of columns: see [`RequantPart`].
+    records: AlignedVec<i32>,
+    /// Whether each record is wide.
+    wide: Vec<bool>,
+    lanes: usize,
+    /// Capacity of a record, in values.
+    each: usize,
+    zero_point: i32,
+    low: i32,
+    high: i32,
+}
+
+/// The part of a [`Requant`] that a micro-kernel reads, beginning at the first column of a vector.
+#[derive(Clone, Copy)]
+pub(crate) struct RequantPart {
+    /// One record per vector, of one of two kinds.
+    ///
+    /// A plain record has each column's multiplier, then its left shift, its right shift, and -1 if ties round away
+    /// from zero.
+    ///
+    /// A wide record supports vectors whose ties all round up and whose shifts are all to the right by 1 to 22, for
+    /// instruction sets that use such records. It combines the two roundings and the zero point into one 64-bit
+    /// addition, `(x · multiplier + addend) >> shift`. It has, in 64 bits each: multipliers of the even columns,
+    /// multipliers of the odd columns, addends likewise, shifts of the even columns, and shifts of the odd columns less
+    /// 32, which leaves their results in the upper halves.
+    ///
+    /// All records of an instruction set have the size of its largest kind, so that offsets are constant.
+    pub(crate) records: *const i32,
+    /// Whether each vector's record is wide.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only AVX-512 has kernels with wide records")
+    )]
+    pub(crate) wide: *const bool,
+    pub(crate) zero_point: i32,
+    pub(crate) low: i32,
+    pub(crate) high: i32,
+}
+
+/// Returns the size of a record, in vectors of 32-bit values.
+pub(crate) const fn record(wide: bool) -> usize {
+    if wide { 6 } else { 4 }
+}
+
+/// Quantization of an output.
+#[derive(Clone, Copy, Debug)]
+pub struct OutputQuant<'a> {
+    /// One factor for all channels, or one per channel: input scale × filter scale / output scale.
+    pub multipliers: &'a [Multiplier],
+    /// Zero point, in the type of the output.
+    pub zero_point: i32,
+    /// Minimum by type and fused activation.
+    pub low: i32,
+    /// Maximum by type and fused activation.
+    pub high: i32,
+    /// Rounding of ties in the right shift.
+    pub ties: ChannelTies,
+}
+
+impl Requant {
+    /// For `groups` of `columns` columns, each padded to `padded`, a multiple of `lanes`. `wide` allows wide records.
+    pub(crate) fn new(
+        out: &OutputQuant<'_>,
+        (groups, columns, padded): (usize, usize, usize),
+        (lanes, wide): (usize, bool),
+    ) -> Result<Self> {
+        let channel = move |i: usize| (i % padded < columns).then(|| i / padded * columns + i % padded);
+        let count = product("multipliers", &[groups, padded])?;
+        Self::ordered(out, (groups * columns, count), (lanes, wide), channel)
+    }
+
+    /// For channels in another order: column `i` of `count`, a multiple of `lanes`, is channel `channel(i)`, or
+    /// missing.
+    pub(crate) fn ordered(
+        out: &OutputQuant<'_>,
+        (channels, count): (usize, usize),
+        (lanes, wide): (usize, bool),
+        channel: impl Fn(usize) -> Option<usize>,
+    ) -> Result<Self> {
+        if out.multipliers.len() != 1 && out.multipliers.len() != channels {
+            let got = out.multipliers.len();
+            return Err(ComputeError::Length { what: "multipliers", needed: channels, got });
+        }
+        if out.low > out.high {
+            return Err(ComputeError::Range { what: "bounds of the output" });
+        }
+        let fits = wide && i8::MIN as i32 <= out.zero_point && out.zero_point <= u8::MAX as i32;
+        let of = |i: usize| {
+            let channel = channel(i).filter(|&c| c < channels);
+            let multiplier =
+                channel.map(|c| if let [one] = out.multipliers { *one } else { out.multipliers[c] });
+            // Missing columns have neither multiplier nor shift.
+            (multiplier.unwrap_or_default(), channel.is_some_and(|c| out.ties.of(c) == Ties::Away))
+        };
+        let mut kinds = Vec::new();
+        let too_large = ComputeError::TooLarge { what: "multipliers" };
+        kinds.try_reserve_exact(count / lanes).map_err(|_| too_large)?;
+        let mut records = AlignedVec::zeroed(product("multipliers", &[count, record(wide)])?)?;
+        let each = record(wide) * lanes;
+        for (vector, record) in records.as_mut_slice().chunks_exact_mut(each).enumerate() {
+            let columns = || (vector * lanes..(vector + 1) * lanes).map(of);
+            let mut simple = fits;
+            for (m, away) in columns() {
+                if m.multiplier < 0 || !(-31..=30).contains(&m.shift) {
+                    return Err(ComputeError::Range { what: "multiplier" });
+                }
+                // Beyond 22 bits the shifted zero point does not fit beside the product.
+                simple &= m.multiplier == 0 || ((-22..=-1).contains(&m.shift) && !away);
+            }
+            kinds.push(simple);
+            if simple {
+                widen(record, columns().map(|(m, _)| m), lanes, out.zero_point);
+                continue;
+            }
+            for (i, (m, away)) in columns().enumerate() {
+                record[i] = m.multiplier;
+                record[lanes + i] = m.shift.max(0);
+                record[2 * lanes + i] = (-m.shift).max(0);
+                record[3 * lanes + i] = if away { -1 } else { 0 };
+            }
+        }
+        let (zero_point, low, high) = (out.zero_point, out.low, out.high);
+        Ok(Self { records, wide: kinds, lanes, each, zero_point, low, high })
+    }
+
+    /// Returns the values of `count` columns, beginning with `first`, which must be the first of a vector.
+    pub(crate) fn part(&self, first: usize, count: usize) -> RequantPart {
+        let vectors = first / self.lanes..(first + count) / self.lanes;
+        RequantPart {
+            records: self.records.as_slice()[vectors.start * self.each..vectors.end * self.each].as_ptr(),
+            wide: self.wide[vectors].as_ptr(),
+            zero_point: self.zero_point,
+            low: self.low,
+            high: self.high,
+        }
+    }
+}
+
+/// Writes a wide record.
+fn widen(record: &mut [i32], columns: impl Iterator<Item = Multiplier>, lanes: usize, zero_point: i32) {
+    let mut set = |at: usize, value: i64| {
+        // The lower half comes first on processors with wide records.
+        (record[2 * at], record[2 * at + 1]) = (value as i32, (value >> 32) as i32);
+    };
+    for (i, m) in columns.enumerate() {
+        let right = i64::from((-m.shift).clamp(1, 22));
+        let half = i % 2 * (lanes / 2) + i / 2;
+        set(half, i64::from(m.multiplier));
+        set(lanes + half, (1 << 30) + (1 << (30 + right)) + (i64::from(zero_point) << (31 + right)));
+        set(2 * lanes + half, if i % 2 == 0 { 31 + right } else { right - 1 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_are_exact_where_they_can_be() {
+        for (real, multiplier, shift) in [
+            (0.5, 1 << 30, 0),
+            (1.0, 1 << 30, 1),
+            (0.25, 1 << 30, -1),
+            (0.75, 3 << 29, 0),
+            (1e-20, 0, 0),
+            (0.0, 0, 0),
+            (f64::NAN, 0, 0),
+            (1e30, i32::MAX, 30),
+            (f64::INFINITY, i32::MAX, 30),
+            (5e-324, 0, 0),
+            (0.999_999_999_9, 1 << 30, 1),
+        ] {
+            assert_eq!(Multiplier::from_real(real), Multiplier { multiplier, shift }, "{real}");
+        }
+    }
+
+    #[test]
+    fn ties_go_where_they_are_told() {
+        let half = Multiplier { multiplier: 1 << 30, shift: 0 };
+        // The first rounding always goes up.
+        assert_eq!([-3, -1, 1, 3].map(|x| half.apply(x, Ties::Away)), [-1, 0, 1, 2]);
+        let quarter = Multiplier::from_real(0.25);
+        assert_eq!([-6, -2, 2, 6].map(|x| quarter.apply(x, Ties::Up)), [-1, 0, 1, 2]);
+        assert_eq!([-6, -2, 2, 6].map(|x| quarter.apply(x, Ties::Away)), [-2, -1, 1, 2]);
+        let eight = Multiplier::from_real(8.0);
+        assert_eq!(eight.apply(-5, Ties::Up), -40);
+    }
+}

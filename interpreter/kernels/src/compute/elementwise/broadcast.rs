@@ -1,0 +1,146 @@
+//! Iteration over two operands that broadcast to one output.
+
+use std::ops::Range;
+
+use delegraph_core::kernel::Parallel;
+
+use crate::compute::base::error::{ComputeError, Result, check_len, product};
+use crate::compute::threads::share::{chunk_len, threads_for};
+
+/// Maximum number of dimensions after merging those that broadcast alike.
+const MAX_DIMS: usize = 6;
+
+/// Two operands that broadcast to one output, prepared for their shapes.
+#[derive(Clone, Copy, Debug)]
+pub struct Broadcast {
+    /// Merged dimensions, innermost first: size, and strides of both operands.
+    dims: [(usize, usize, usize); MAX_DIMS],
+    lens: [usize; 3],
+}
+
+impl Broadcast {
+    /// For operands of shapes `a` and `b`, aligned at their last dimensions; dimensions of size 1 are repeated.
+    ///
+    /// # Errors
+    /// Fails if the shapes do not broadcast, or have more than `MAX_DIMS` merged dimensions.
+    pub fn new(a: &[usize], b: &[usize]) -> Result<Self> {
+        let rank = a.len().max(b.len());
+        let at =
+            |s: &[usize], i: usize| s.len().checked_sub(i + 1).and_then(|i| s.get(i)).copied().unwrap_or(1);
+        let mut dims = [(1, 0, 0); MAX_DIMS];
+        let (mut used, mut size_a, mut size_b, mut size) = (0usize, 1usize, 1usize, 1usize);
+        for i in 0..rank {
+            let (da, db) = (at(a, i), at(b, i));
+            if da != db && da != 1 && db != 1 {
+                return Err(ComputeError::Range { what: "shapes that are to broadcast" });
+            }
+            let extent = if da == 1 { db } else { da };
+            let (sa, sb) = (if da == 1 { 0 } else { size_a }, if db == 1 { 0 } else { size_b });
+            size_a = product("operand", &[size_a, da])?;
+            size_b = product("operand", &[size_b, db])?;
+            size = product("output", &[size, extent])?;
+            if extent == 1 {
+                continue;
+            }
+            // Contiguous with the dimension inside, in both operands.
+            if let Some((n, ia, ib)) = used.checked_sub(1).and_then(|u| dims.get_mut(u))
+                && sa == *n * *ia
+                && sb == *n * *ib
+            {
+                *n *= extent;
+                continue;
+            }
+            let dim = dims.get_mut(used).ok_or(ComputeError::Range { what: "number of dimensions" })?;
+            *dim = (extent, sa, sb);
+            used += 1;
+        }
+        Ok(Self { dims, lens: [size_a, size_b, size] })
+    }
+
+    /// Checks that operands and output have the lengths of their shapes. An omitted operand is the output itself, which
+    /// must have its shape.
+    pub(crate) fn check(&self, [a, b]: [Option<usize>; 2], out: usize) -> Result<()> {
+        let [len_a, len_b, len] = self.lens;
+        if a.is_none() && b.is_none() {
+            return Err(ComputeError::Range { what: "operands" });
+        }
+        // An operand with the length of the output is not repeated in any dimension, so it has the output's layout.
+        check_len("first operand", a.unwrap_or(out), len_a)?;
+        check_len("second operand", b.unwrap_or(out), len_b)?;
+        check_len("output", out, len)
+    }
+
+    /// Divides the output into pieces: a range of rows of the innermost dimension, and a range of columns.
+    pub(crate) fn pieces(&self, par: &dyn Parallel, task: impl Fn(Range<usize>, Range<usize>) + Sync) {
+        let (inner, len) = (self.dims[0].0, self.lens[2]);
+        let Some(rows) = len.checked_div(inner).filter(|&rows| rows > 0) else { return };
+        // A long row is divided; short rows are grouped.
+        let par = threads_for(par, len);
+        let piece = if rows == 1 { chunk_len(par, inner, 1).min(inner) } else { inner };
+        let (pieces, chunk) = (inner.div_ceil(piece), chunk_len(par, rows, inner).min(rows));
+        par.run(rows.div_ceil(chunk) * pieces, &|index| {
+            let (first, from) = (index / pieces * chunk, index % pieces * piece);
+            let rows = first..(first + chunk).min(rows);
+            task(rows, from.min(inner)..(from + piece).min(inner));
+        });
+    }
+
+    /// Strides of the operands along a row: 0 or 1.
+    pub(crate) fn steps(&self) -> [usize; 2] {
+        let (_, a, b) = self.dims[0];
+        [a, b]
+    }
+
+    /// Offsets of each row's part, which begins at `first_column`, in the operands and in the output.
+    #[inline(always)]
+    pub(crate) fn rows(&self, rows: Range<usize>, first_column: usize) -> Rows<'_> {
+        let (inner, step_a, step_b) = self.dims[0];
+        let mut start = Rows {
+            outer: &self.dims[1..],
+            index: [0; MAX_DIMS - 1],
+            at: [first_column * step_a, first_column * step_b, rows.start * inner + first_column],
+            inner,
+            left: rows.len(),
+        };
+        let mut left = rows.start;
+        for (i, (n, sa, sb)) in start.index.iter_mut().zip(start.outer) {
+            *i = left % n;
+            left /= n;
+            start.at[0] += *i * sa;
+            start.at[1] += *i * sb;
+        }
+        start
+    }
+}
+
+/// See [`Broadcast::rows`].
+pub(crate) struct Rows<'a> {
+    outer: &'a [(usize, usize, usize)],
+    index: [usize; MAX_DIMS - 1],
+    at: [usize; 3],
+    inner: usize,
+    left: usize,
+}
+
+impl Iterator for Rows<'_> {
+    type Item = [usize; 3];
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<[usize; 3]> {
+        self.left = self.left.checked_sub(1)?;
+        let row = self.at;
+        self.at[2] += self.inner;
+        for (i, (n, sa, sb)) in self.index.iter_mut().zip(self.outer) {
+            *i += 1;
+            self.at[0] += sa;
+            self.at[1] += sb;
+            if *i < *n {
+                break;
+            }
+            self.at[0] -= *n * sa;
+            self.at[1] -= *n * sb;
+            *i = 0;
+        }
+        Some(row)
+    }
+}

@@ -1,0 +1,304 @@
+//! Float activations with integer weights: quantization of the input, and scaling of the sums.
+
+use delegraph_core::kernel::Parallel;
+
+use crate::compute::base::buffer::SharedMut;
+use crate::compute::base::clamp::Clamp;
+use crate::compute::base::error::{Result, check_len, product};
+use crate::compute::base::isa::Isa;
+use crate::compute::simd::{Simd, SimdTask, dispatch};
+use crate::compute::threads::share::{chunk_len, threads_for};
+
+/// Minimum and maximum of the values and 0. NaN is ignored.
+pub fn extent(isa: Isa, values: &[f32]) -> [f32; 2] {
+    dispatch(isa, ExtentTask(values))
+}
+
+struct ExtentTask<'a>(&'a [f32]);
+
+impl SimdTask for ExtentTask<'_> {
+    type Out = [f32; 2];
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> [f32; 2] {
+        let (from, len) = (self.0.as_ptr(), self.0.len());
+        let mut lanes = [[0f32; 16]; 2];
+        // SAFETY: loads are inside the slice, and stores inside an array as long as the longest vector. The
+        // instructions exist by the caller's contract.
+        unsafe {
+            let mut low = [S::splat(0.0); 4];
+            let mut high = low;
+            let mut i = 0;
+            while i + 4 * S::LANES <= len {
+                for u in 0..4 {
+                    let x = S::load(from.add(i + u * S::LANES));
+                    // These return the second operand if one is NaN.
+                    low[u] = S::min(x, low[u]);
+                    high[u] = S::max(x, high[u]);
+                }
+                i += 4 * S::LANES;
+            }
+            while i < len {
+                // Missing lanes are 0, which is part of the extent.
+                let x = S::load_n(from.add(i), (len - i).min(S::LANES));
+                low[0] = S::min(x, low[0]);
+                high[0] = S::max(x, high[0]);
+                i += S::LANES;
+            }
+            for u in 1..4 {
+                low[0] = S::min(low[u], low[0]);
+                high[0] = S::max(high[u], high[0]);
+            }
+            S::store(lanes[0].as_mut_ptr(), low[0]);
+            S::store(lanes[1].as_mut_ptr(), high[0]);
+        }
+        [lanes[0].iter().fold(0.0, |a, &b| a.min(b)), lanes[1].iter().fold(0.0, |a, &b| a.max(b))]
+    }
+}
+
+/// `value · inverse`, rounded to nearest with ties away from zero, plus `zero_point`, clamped to `low..=127`. NaN
+/// becomes the zero point.
+///
+/// # Errors
+/// Fails if the lengths differ.
+pub fn to_steps(
+    isa: Isa,
+    values: &[f32],
+    inverse: f32,
+    zero_point: i32,
+    low: i8,
+    out: &mut [i8],
+) -> Result<()> {
+    check_len("steps", out.len(), values.len())?;
+    dispatch(isa, StepsTask { values, inverse, zero_point: zero_point as f32, low: low.into(), out });
+    Ok(())
+}
+
+struct StepsTask<'a> {
+    values: &'a [f32],
+    inverse: f32,
+    zero_point: f32,
+    low: f32,
+    out: &'a mut [i8],
+}
+
+impl SimdTask for StepsTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for (o, &x) in self.out.iter_mut().zip(self.values) {
+            let steps = x * self.inverse;
+            let steps = if steps.is_nan() { 0.0 } else { steps };
+            let steps = self.zero_point + steps.clamp(-300.0, 300.0).round();
+            // SAFETY: finite and within the range of an i32: NaN was replaced and the sum is clamped.
+            let steps: i32 = unsafe { steps.max(self.low).min(127.0).to_int_unchecked() };
+            *o = steps as i8;
+        }
+    }
+}
+
+/// Scales sums of products of quantized values to floats, per column (unit, output channel).
+#[derive(Clone, Debug)]
+pub struct SumScales {
+    /// Scales of the weights.
+    scales: Vec<f32>,
+    /// Sums of the weights, by which zero points are multiplied.
+    totals: Vec<i32>,
+    bias: Option<Vec<f32>>,
+}
+
+impl SumScales {
+    /// For weights of `totals.len()` columns with `scales`, one for all or one each.
+    ///
+    /// # Errors
+    /// Fails if lengths do not match.
+    pub fn new(scales: &[f32], totals: Vec<i32>, bias: Option<&[f32]>) -> Result<Self> {
+        let columns = totals.len();
+        let scales = if let [one] = scales { vec![*one; columns] } else { scales.to_vec() };
+        check_len("scales", scales.len(), columns)?;
+        if let Some(bias) = bias {
+            check_len("bias", bias.len(), columns)?;
+        }
+        Ok(Self { scales, totals, bias: bias.map(<[f32]>::to_vec) })
+    }
+
+    /// Scales `sums` `[rows, columns]`. Each input has `per_input` rows, a scale and a zero point.
+    ///
+    /// # Errors
+    /// Fails if lengths do not match.
+    #[allow(clippy::too_many_arguments, reason = "one argument per operand")]
+    pub fn run(
+        &self,
+        isa: Isa,
+        per_input: usize,
+        inputs: (&[f32], &[i32]),
+        sums: &[i32],
+        out: &mut [f32],
+        clamp: Clamp,
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        let columns = self.totals.len();
+        let rows = product("rows", &[per_input, inputs.0.len()])?;
+        check_len("zero points", inputs.1.len(), inputs.0.len())?;
+        check_len("sums", sums.len(), product("sums", &[rows, columns])?)?;
+        check_len("output", out.len(), sums.len())?;
+        if sums.is_empty() {
+            return Ok(());
+        }
+        let par = threads_for(par, sums.len());
+        let chunk = chunk_len(par, rows, columns);
+        let shared = SharedMut::new(out);
+        par.run(rows.div_ceil(chunk), &|task| {
+            for row in task * chunk..((task + 1) * chunk).min(rows) {
+                let input = row / per_input;
+                // SAFETY: rows of tasks are disjoint, and `Parallel::run` calls each task at most once.
+                let out = unsafe { shared.slice(row * columns, columns) };
+                let sums = &sums[row * columns..][..columns];
+                let (scale, zero_point) = (inputs.0[input], inputs.1[input]);
+                dispatch(isa, ScaleTask { columns: self, scale, sums, zero_point, out, clamp });
+            }
+        });
+        Ok(())
+    }
+}
+
+impl SumScales {
+    /// Scales integers `[rows, columns]` in place, for an input with one scale and zero point 0: the sums of
+    /// DEPTHWISE_CONV_2D. TFLite handles groups of four columns, which it multiplies by their own scale first, and the
+    /// rest, which it multiplies by the input's scale first.
+    ///
+    /// # Errors
+    /// Fails if lengths do not match.
+    pub fn scale(
+        &self,
+        isa: Isa,
+        scale: f32,
+        out: &mut [f32],
+        clamp: Clamp,
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        let (columns, len) = (self.totals.len(), out.len());
+        check_len("output", len % columns.max(1), 0)?;
+        let rows = len.checked_div(columns).unwrap_or(0);
+        let par = threads_for(par, len);
+        let chunk = chunk_len(par, rows, columns);
+        let shared = SharedMut::new(out);
+        par.run(rows.div_ceil(chunk), &|task| {
+            for row in task * chunk..((task + 1) * chunk).min(rows) {
+                // SAFETY: rows of tasks are disjoint, and `Parallel::run` calls each task at most once.
+                let out = unsafe { shared.slice(row * columns, columns) };
+                dispatch(isa, ScaleOnceEach { columns: self, scale, out, clamp });
+            }
+        });
+        Ok(())
+    }
+}
+
+struct ScaleTask<'a> {
+    columns: &'a SumScales,
+    scale: f32,
+    sums: &'a [i32],
+    zero_point: i32,
+    out: &'a mut [f32],
+    clamp: Clamp,
+}
+
+impl SimdTask for ScaleTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let SumScales { scales, totals, .. } = self.columns;
+        for (o, (sum, total)) in self.out.iter_mut().zip(self.sums.iter().zip(totals)) {
+            *o = sum.wrapping_sub(self.zero_point.wrapping_mul(*total)) as f32;
+        }
+        self.out.iter_mut().zip(scales).for_each(|(o, scale)| *o *= self.scale * scale);
+        self.columns.finish(self.out, self.clamp);
+    }
+}
+
+struct ScaleOnceEach<'a> {
+    columns: &'a SumScales,
+    scale: f32,
+    out: &'a mut [f32],
+    clamp: Clamp,
+}
+
+impl SimdTask for ScaleOnceEach<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let (scale, together) = (self.scale, self.out.len() / 4 * 4);
+        let (fours, rest) = self.out.split_at_mut(together);
+        let (scales, rest_scales) = self.columns.scales.split_at(together.min(self.columns.scales.len()));
+        fours.iter_mut().zip(scales).for_each(|(o, of_column)| *o = *o * of_column * scale);
+        rest.iter_mut().zip(rest_scales).for_each(|(o, of_column)| *o = *o * scale * of_column);
+        self.columns.finish(self.out, self.clamp);
+    }
+}
+
+impl SumScales {
+    /// Adds the bias to a row and clamps it.
+    #[inline(always)]
+    fn finish(&self, row: &mut [f32], clamp: Clamp) {
+        if let Some(bias) = &self.bias {
+            row.iter_mut().zip(bias).for_each(|(o, b)| *o += b);
+        }
+        for o in row {
+            let x = if *o < clamp.low { clamp.low } else { *o };
+            *o = if x > clamp.high { clamp.high } else { x };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute::Serial;
+    use crate::compute::testing::Rng;
+
+    #[test]
+    fn extents_and_steps() {
+        let mut rng = Rng::new(51);
+        for &isa in Isa::available() {
+            for len in 0..200 {
+                let mut values = rng.floats(len);
+                if len % 7 == 3 {
+                    values[len / 2] = f32::NAN;
+                }
+                let fold = |f: fn(f32, f32) -> f32| values.iter().fold(0.0, |a, &b| f(a, b));
+                assert_eq!(extent(isa, &values), [fold(f32::min), fold(f32::max)], "{} {len}", isa.name());
+                let (zero, inverse) = (rng.range(0, 255) as i32 - 128, rng.float() * 300.0);
+                let expected: Vec<i8> = values
+                    .iter()
+                    .map(|v| if v.is_nan() { 0.0 } else { (v * inverse).round() })
+                    .map(|steps| (zero as f32 + steps).clamp(-127.0, 127.0) as i8)
+                    .collect();
+                let mut got = vec![0; len];
+                to_steps(isa, &values, inverse, zero, -127, &mut got).unwrap();
+                assert_eq!(got, expected, "{} {len}", isa.name());
+            }
+        }
+    }
+
+    #[test]
+    fn sums_are_scaled() {
+        let scales = SumScales::new(&[0.5, 2.0], vec![1, -3], Some(&[0.25, 0.5])).unwrap();
+        let mut out = [0.0; 4];
+        let inputs = (&[1.0, 0.5][..], &[0, 2][..]);
+        scales
+            .run(Isa::best(), 1, inputs, &[4, 5, 6, 7], &mut out, Clamp { low: 0.0, high: 12.0 }, &Serial)
+            .unwrap();
+        assert_eq!(out, [2.25, 10.5, 1.25, 12.0]);
+        assert!(SumScales::new(&[0.5, 2.0], vec![1], None).is_err());
+        // Four columns by their own scale first, the fifth by the input's: 3 times 0.1 times 0.7 rounds either way.
+        let scales = SumScales::new(&[0.1; 5], vec![0; 5], None).unwrap();
+        let mut row = [3.0; 5];
+        scales.scale(Isa::best(), 0.7, &mut row, Clamp::NONE, &Serial).unwrap();
+        let (own_first, input_first) = (3.0 * 0.1 * 0.7, 3.0 * 0.7 * 0.1);
+        assert_ne!(own_first, input_first);
+        assert_eq!(row, [own_first, own_first, own_first, own_first, input_first]);
+    }
+}

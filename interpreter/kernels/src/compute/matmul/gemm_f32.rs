@@ -1,0 +1,139 @@
+//! Micro-kernels of single-precision products.
+
+use crate::compute::base::clamp::Clamp;
+use crate::compute::base::isa::{Isa, Level};
+#[cfg(target_arch = "x86_64")]
+use crate::compute::simd::{Avx2, Avx512};
+use crate::compute::simd::{Portable, Simd};
+
+/// Operands of a micro-kernel, which computes `out[i, j] = clamp(bias[j] + Σ_s Σ_k rows[s][i][k] · packed[s * len +
+/// k][j])`.
+pub(crate) struct TileF32 {
+    /// Addresses of segments, segment-major, whose provenance is exposed (see `Rows::fill`).
+    pub(crate) rows: *const usize,
+    /// Segments.
+    pub(crate) segments: usize,
+    /// Elements per segment.
+    pub(crate) len: usize,
+    /// `segments * len` groups of vectors, each of the panel's width.
+    pub(crate) packed: *const f32,
+    /// As many elements as the panel is wide.
+    pub(crate) bias: *const f32,
+    pub(crate) out: *mut f32,
+    /// Elements between output rows.
+    pub(crate) out_stride: usize,
+    /// Columns to write.
+    pub(crate) columns: usize,
+    pub(crate) clamp: Clamp,
+}
+
+/// A micro-kernel for a fixed number of rows and vectors.
+pub(crate) type TileFn = unsafe fn(&TileF32);
+
+/// The micro-kernels of one instruction set.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernels {
+    /// Columns per vector.
+    pub(crate) lanes: usize,
+    /// `by_width[v - 1][r - 1]` computes `r` rows by `v` vectors.
+    by_width: &'static [&'static [TileFn]],
+}
+
+impl Kernels {
+    /// Returns the micro-kernels of an instruction set.
+    pub(crate) fn of(isa: Isa) -> Self {
+        match isa.level() {
+            Level::Portable => Self { lanes: Portable::LANES, by_width: PORTABLE },
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => Self { lanes: Avx2::LANES, by_width: AVX2 },
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 | Level::Avx512Vnni => Self { lanes: Avx512::LANES, by_width: AVX512 },
+        }
+    }
+
+    /// Maximum number of vectors of a panel.
+    pub(crate) fn max_vectors(&self) -> usize {
+        self.by_width.len()
+    }
+
+    /// Maximum number of rows of a tile, for panels of at most this number of vectors.
+    pub(crate) fn max_rows(&self, vectors: usize) -> usize {
+        vectors.checked_sub(1).and_then(|v| self.by_width.get(v)).map_or(1, |k| k.len())
+    }
+
+    /// Returns the kernel for a tile.
+    pub(crate) fn get(&self, rows: usize, vectors: usize) -> Option<TileFn> {
+        self.by_width.get(vectors.checked_sub(1)?)?.get(rows.checked_sub(1)?).copied()
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(t: &TileF32) {
+    // SAFETY: the caller provides the instructions and valid pointers in `t` (see `TileF32`).
+    unsafe {
+        let mut acc = [[S::splat(0.0); NV]; MR];
+        for j in 0..NV {
+            let b = S::load(t.bias.add(j * S::LANES));
+            for row in &mut acc {
+                row[j] = b;
+            }
+        }
+        let mut packed = t.packed;
+        for s in 0..t.segments {
+            let mut row = [std::ptr::null::<f32>(); MR];
+            for (i, p) in row.iter_mut().enumerate() {
+                *p = std::ptr::with_exposed_provenance(*t.rows.add(s * MR + i));
+            }
+            for k in 0..t.len {
+                let mut b = [S::splat(0.0); NV];
+                for (j, b) in b.iter_mut().enumerate() {
+                    *b = S::load(packed.add(j * S::LANES));
+                }
+                packed = packed.add(NV * S::LANES);
+                for i in 0..MR {
+                    let a = S::splat(*row[i].add(k));
+                    for j in 0..NV {
+                        acc[i][j] = S::fma(a, b[j], acc[i][j]);
+                    }
+                }
+            }
+        }
+        let (low, high) = (S::splat(t.clamp.low), S::splat(t.clamp.high));
+        let last = t.columns - (NV - 1) * S::LANES;
+        for (i, acc) in acc.iter().enumerate() {
+            let out = t.out.add(i * t.out_stride);
+            for (j, acc) in acc.iter().take(NV - 1).enumerate() {
+                S::store(out.add(j * S::LANES), S::clamp(*acc, low, high));
+            }
+            S::store_n(out.add((NV - 1) * S::LANES), S::clamp(acc[NV - 1], low, high), last);
+        }
+    }
+}
+
+/// Defines the micro-kernels of one instruction set: for each number of vectors, the numbers of rows.
+macro_rules! kernels {
+    ($table:ident, $name:ident, $simd:ty, $(#[$attr:meta])? { $($nv:literal: [$($mr:literal)*],)* }) => {
+        $(#[$attr])?
+        unsafe fn $name<const MR: usize, const NV: usize>(t: &TileF32) {
+            // SAFETY: the caller meets the contract of this function.
+            unsafe { tile::<$simd, MR, NV>(t) }
+        }
+
+        static $table: &[&[TileFn]] = &[$(&[$($name::<$mr, $nv>),*]),*];
+    };
+}
+
+// Accumulators, one vector per column and a broadcast fit the vector registers, and at most ten row pointers fit the
+// general-purpose registers.
+kernels!(PORTABLE, portable, Portable, { 1: [1 2 3 4], 2: [1 2 3 4], });
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX2, avx2, Avx2, #[target_feature(enable = "avx2,fma")] {
+    1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6], 3: [1 2 3 4],
+});
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX512, avx512, Avx512, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")] {
+    1: [1 2 3 4 5 6 7 8 9 10],
+    2: [1 2 3 4 5 6 7 8 9 10],
+    3: [1 2 3 4 5 6 7 8],
+    4: [1 2 3 4 5 6],
+});

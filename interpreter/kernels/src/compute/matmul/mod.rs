@@ -1,0 +1,8 @@
+//! Matrix products and convolutions as matrix products.
+
+pub(super) mod conv;
+pub(super) mod conv_i8;
+pub(super) mod gemm;
+pub(super) mod gemm_f32;
+pub(super) mod gemm_i8;
+pub(super) mod tiles;

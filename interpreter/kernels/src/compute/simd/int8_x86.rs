@@ -1,0 +1,261 @@
+//! [`Dot8`] with AVX2 and with AVX-512 VNNI.
+
+use std::arch::x86_64::*;
+
+use super::{Dot8, Dot8Task};
+use crate::compute::base::requant::{RequantPart, record};
+
+/// # Safety
+/// The processor must have AVX2.
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn avx2<T: Dot8Task>(task: T) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { task.run::<Avx2Pairs>() }
+}
+
+/// # Safety
+/// The processor must have AVX-512 F, BW, DQ, VL and VNNI.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")]
+pub(super) unsafe fn vnni<T: Dot8Task>(task: T) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { task.run::<Vnni>() }
+}
+
+/// Loaded from memory: if the compiler saw that all lanes are equal, it would flip in general-purpose registers, from
+/// where moves to vector registers are slow.
+static FLIP: [[u8; 64]; 2] = [[0; 64], [0x80; 64]];
+
+/// Eight columns; products are summed in pairs of 16-bit values, which cannot overflow.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2Pairs;
+
+/// Sixteen columns.
+#[derive(Clone, Copy)]
+pub(crate) struct Vnni;
+
+/// Methods made of intrinsics.
+macro_rules! intrinsics {
+    ($($name:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)? = $body:expr;)*) => {
+        $(
+            #[inline(always)]
+            unsafe fn $name($($arg: $ty),*) $(-> $out)? {
+                // SAFETY: instructions and pointers are valid by the trait's contract.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
+impl Dot8 for Avx2Pairs {
+    type Flip = __m128i;
+    type A = __m256i;
+    /// Four columns in each half.
+    type B = (__m256i, __m256i);
+    type Q = (__m256i, __m256i);
+    /// Two partial sums per column, for four columns in each half.
+    type Acc = (__m256i, __m256i);
+    type I = __m256i;
+    const LANES: usize = 8;
+    const UNSIGNED: bool = false;
+
+    intrinsics! {
+        zero() -> (__m256i, __m256i) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+        flip(flip: bool) -> __m128i = _mm_loadu_si128(FLIP[usize::from(flip)].as_ptr().cast());
+        a(p: *const u8, flip: __m128i) -> __m256i = {
+            let quad = _mm_set1_epi32(p.cast::<i32>().read_unaligned());
+            _mm256_cvtepi8_epi16(_mm_xor_si128(quad, flip))
+        };
+        b(p: *const i8) -> (__m256i, __m256i) = (
+            _mm256_cvtepi8_epi16(_mm_loadu_si128(p.cast())),
+            _mm256_cvtepi8_epi16(_mm_loadu_si128(p.add(16).cast())),
+        );
+        dot(acc: (__m256i, __m256i), a: __m256i, b: (__m256i, __m256i)) -> (__m256i, __m256i) = (
+            _mm256_add_epi32(acc.0, _mm256_madd_epi16(a, b.0)),
+            _mm256_add_epi32(acc.1, _mm256_madd_epi16(a, b.1)),
+        );
+        dot_each(acc: (__m256i, __m256i), q: (__m256i, __m256i), b: (__m256i, __m256i)) -> (__m256i, __m256i) = (
+            _mm256_add_epi32(acc.0, _mm256_madd_epi16(q.0, b.0)),
+            _mm256_add_epi32(acc.1, _mm256_madd_epi16(q.1, b.1)),
+        );
+        finish(acc: (__m256i, __m256i)) -> __m256i =
+            // Horizontal addition leaves columns 0 1 4 5 2 3 6 7.
+            _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(acc.0, acc.1));
+        load(p: *const i32) -> __m256i = _mm256_loadu_si256(p.cast());
+        splat(x: i32) -> __m256i = _mm256_set1_epi32(x);
+        add(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
+        mul(a: __m256i, b: __m256i) -> __m256i = _mm256_mullo_epi32(a, b);
+        requant(x: __m256i, q: &RequantPart, at: usize) -> __m256i = {
+            let record = q.records.add(at * record(Self::WIDE));
+            let value = |i: usize| Self::load(record.add(i * Self::LANES));
+            let x = _mm256_sllv_epi32(x, value(1));
+            let m = value(0);
+            let half = _mm256_set1_epi64x(1 << 30);
+            let even = _mm256_add_epi64(_mm256_mul_epi32(x, m), half);
+            let odd = _mm256_mul_epi32(_mm256_srli_epi64::<32>(x), _mm256_srli_epi64::<32>(m));
+            let odd = _mm256_add_epi64(odd, half);
+            // Bits 31 to 62 of each product.
+            let high = _mm256_blend_epi32::<0b1010_1010>(
+                _mm256_srli_epi64::<31>(even),
+                _mm256_slli_epi64::<1>(odd),
+            );
+            let right = value(2);
+            // 2^(right - 1), and 0 for no shift: a shift by -1 gives 0.
+            let half = _mm256_sllv_epi32(Self::splat(1), _mm256_sub_epi32(right, Self::splat(1)));
+            let shifted = _mm256_cmpgt_epi32(right, _mm256_setzero_si256());
+            let away = _mm256_and_si256(_mm256_srai_epi32::<31>(high), value(3));
+            let half = _mm256_add_epi32(half, _mm256_and_si256(away, shifted));
+            let y = _mm256_srav_epi32(_mm256_add_epi32(high, half), right);
+            let y = _mm256_add_epi32(y, Self::splat(q.zero_point));
+            _mm256_min_epi32(_mm256_max_epi32(y, Self::splat(q.low)), Self::splat(q.high))
+        };
+    }
+
+    #[inline(always)]
+    unsafe fn quads(rows: [*const u8; 4], n: usize, flip: __m128i) -> (__m256i, __m256i) {
+        // SAFETY: AVX2 exists and the pointers are valid for `n` bytes by the trait's contract.
+        unsafe {
+            let mut r = [_mm_setzero_si128(); 4];
+            for (r, p) in r.iter_mut().zip(rows) {
+                *r = if n >= 8 {
+                    _mm_loadl_epi64(p.cast())
+                } else {
+                    let mut bytes = [0u8; 8];
+                    std::ptr::copy_nonoverlapping(p, bytes.as_mut_ptr(), n);
+                    _mm_loadl_epi64(bytes.as_ptr().cast())
+                };
+            }
+            let (a, b) = (_mm_unpacklo_epi8(r[0], r[1]), _mm_unpacklo_epi8(r[2], r[3]));
+            let (low, high) = (_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b));
+            (_mm256_cvtepi8_epi16(_mm_xor_si128(low, flip)), _mm256_cvtepi8_epi16(_mm_xor_si128(high, flip)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(p: *mut u8, x: __m256i, n: usize) {
+        // SAFETY: AVX2 exists and `p` is valid for `n` bytes by the trait's contract.
+        unsafe {
+            let low = _mm256_set1_epi32(0xFF);
+            let x = _mm256_and_si256(x, low);
+            let x = _mm256_packus_epi16(_mm256_packus_epi32(x, x), _mm256_setzero_si256());
+            let x = _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 4, 0, 0, 0, 0, 0, 0));
+            let bytes = _mm_cvtsi128_si64(_mm256_castsi256_si128(x)).to_le_bytes();
+            if n >= 8 {
+                p.cast::<[u8; 8]>().write_unaligned(bytes);
+            } else {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), p, n);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(p: *mut i32, x: __m256i, n: usize) {
+        // SAFETY: AVX2 exists and `p` is valid for `n` values by the trait's contract.
+        unsafe {
+            let mask =
+                _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+            _mm256_maskstore_epi32(p, mask, x);
+        }
+    }
+}
+
+#[inline(always)]
+fn first(n: usize) -> __mmask16 {
+    (0xFFFFu32 >> (16 - n.min(16)) as u32) as __mmask16
+}
+
+/// [`Dot8::requant`] without its clamp.
+///
+/// # Safety
+/// As for [`Dot8`].
+#[inline(always)]
+pub(crate) unsafe fn scaled(x: __m512i, q: &RequantPart, at: usize) -> __m512i {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let record = q.records.add(at * record(Vnni::WIDE));
+        let value = |i: usize| Vnni::load(record.add(i * Vnni::LANES));
+        if *q.wide.add(at / Vnni::LANES) {
+            let even = _mm512_add_epi64(_mm512_mul_epi32(x, value(0)), value(2));
+            let odd = _mm512_mul_epi32(_mm512_shuffle_epi32::<0b11_11_01_01>(x), value(1));
+            let odd = _mm512_add_epi64(odd, value(3));
+            let (even, odd) = (_mm512_srav_epi64(even, value(4)), _mm512_srav_epi64(odd, value(5)));
+            return _mm512_mask_blend_epi32(0b1010_1010_1010_1010, even, odd);
+        }
+        let x = _mm512_sllv_epi32(x, value(1));
+        let m = value(0);
+        let half = _mm512_set1_epi64(1 << 30);
+        let even = _mm512_add_epi64(_mm512_mul_epi32(x, m), half);
+        let odd = _mm512_mul_epi32(_mm512_srli_epi64::<32>(x), _mm512_srli_epi64::<32>(m));
+        let odd = _mm512_add_epi64(odd, half);
+        // Bits 31 to 62 of each product.
+        let high = _mm512_mask_blend_epi32(
+            0b1010_1010_1010_1010,
+            _mm512_srli_epi64::<31>(even),
+            _mm512_slli_epi64::<1>(odd),
+        );
+        let right = value(2);
+        let shifted = _mm512_test_epi32_mask(right, right);
+        // 2^(right - 1), and 0 for no shift: a shift by -1 gives 0.
+        let half = _mm512_sllv_epi32(Vnni::splat(1), _mm512_sub_epi32(right, Vnni::splat(1)));
+        let away = _mm512_and_si512(_mm512_srai_epi32::<31>(high), value(3));
+        let half = _mm512_mask_add_epi32(half, shifted, half, away);
+        let y = _mm512_srav_epi32(_mm512_add_epi32(high, half), right);
+        _mm512_add_epi32(y, Vnni::splat(q.zero_point))
+    }
+}
+
+impl Dot8 for Vnni {
+    type Flip = __m512i;
+    type A = __m512i;
+    type B = __m512i;
+    type Q = __m512i;
+    type Acc = __m512i;
+    type I = __m512i;
+    const LANES: usize = 16;
+    const UNSIGNED: bool = true;
+    const WIDE: bool = true;
+
+    intrinsics! {
+        zero() -> __m512i = _mm512_setzero_si512();
+        flip(flip: bool) -> __m512i = _mm512_loadu_si512(FLIP[usize::from(flip)].as_ptr().cast());
+        a(p: *const u8, flip: __m512i) -> __m512i =
+            _mm512_xor_si512(_mm512_set1_epi32(p.cast::<i32>().read_unaligned()), flip);
+        b(p: *const i8) -> __m512i = _mm512_loadu_si512(p.cast());
+        dot(acc: __m512i, a: __m512i, b: __m512i) -> __m512i = _mm512_dpbusd_epi32(acc, a, b);
+        load(p: *const i32) -> __m512i = _mm512_loadu_si512(p.cast());
+        splat(x: i32) -> __m512i = _mm512_set1_epi32(x);
+        add(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
+        mul(a: __m512i, b: __m512i) -> __m512i = _mm512_mullo_epi32(a, b);
+        requant(x: __m512i, q: &RequantPart, at: usize) -> __m512i = {
+            let y = scaled(x, q, at);
+            _mm512_min_epi32(_mm512_max_epi32(y, Self::splat(q.low)), Self::splat(q.high))
+        };
+        dot_each(acc: __m512i, q: __m512i, b: __m512i) -> __m512i = _mm512_dpbusd_epi32(acc, q, b);
+        quads(rows: [*const u8; 4], n: usize, flip: __m512i) -> __m512i = {
+            let m = first(n);
+            let x = if n >= 16 {
+                let x = _mm512_castsi128_si512(_mm_loadu_si128(rows[0].cast()));
+                let x = _mm512_inserti32x4::<1>(x, _mm_loadu_si128(rows[1].cast()));
+                let x = _mm512_inserti32x4::<2>(x, _mm_loadu_si128(rows[2].cast()));
+                _mm512_inserti32x4::<3>(x, _mm_loadu_si128(rows[3].cast()))
+            } else {
+                let x = _mm512_castsi128_si512(_mm_maskz_loadu_epi8(m, rows[0].cast()));
+                let x = _mm512_inserti32x4::<1>(x, _mm_maskz_loadu_epi8(m, rows[1].cast()));
+                let x = _mm512_inserti32x4::<2>(x, _mm_maskz_loadu_epi8(m, rows[2].cast()));
+                _mm512_inserti32x4::<3>(x, _mm_maskz_loadu_epi8(m, rows[3].cast()))
+            };
+            // Four columns of each row to each quarter, then the bytes of each column together.
+            let quarters = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            let columns = _mm512_set4_epi32(0x0F0B_0703, 0x0E0A_0602, 0x0D09_0501, 0x0C08_0400);
+            let x = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(quarters, x), columns);
+            _mm512_xor_si512(x, flip)
+        };
+        store_bytes(p: *mut u8, x: __m512i, n: usize) =
+            _mm512_mask_cvtepi32_storeu_epi8(p.cast(), first(n), x);
+        store(p: *mut i32, x: __m512i, n: usize) = _mm512_mask_storeu_epi32(p, first(n), x);
+    }
+
+    #[inline(always)]
+    unsafe fn finish(acc: __m512i) -> __m512i {
+        acc
+    }
+}

@@ -1,0 +1,223 @@
+//! Vectors of 32-bit floats.
+//!
+//! A loop is an `#[inline(always)]` function over `S: Simd`, compiled once per instruction set by [`dispatch`]. The
+//! methods are intrinsics, which must be inlined into a function with the target features. So `dispatch`, and tables of
+//! functions with target features, are the only entry points.
+
+use crate::compute::base::isa::{Isa, Level};
+
+pub(super) mod int8;
+pub(super) mod math;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{Avx2, Avx512};
+
+/// A vector type and its operations.
+///
+/// # Safety
+/// All methods require that the processor has their instructions. Pointers must be valid for the lanes that are
+/// accessed; alignment is not required.
+pub(crate) trait Simd: Copy + 'static {
+    /// `LANES` floats.
+    type F: Copy;
+    /// One boolean per lane.
+    type M: Copy;
+    /// Number of lanes.
+    const LANES: usize;
+
+    unsafe fn splat(x: f32) -> Self::F;
+    unsafe fn load(p: *const f32) -> Self::F;
+    unsafe fn store(p: *mut f32, v: Self::F);
+    /// Loads the first `n` lanes (`n <= LANES`); the others are zero.
+    unsafe fn load_n(p: *const f32, n: usize) -> Self::F;
+    /// Stores the first `n` lanes (`n <= LANES`).
+    unsafe fn store_n(p: *mut f32, v: Self::F, n: usize);
+    unsafe fn add(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sub(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn mul(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn div(a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c`; rounded once if the processor can.
+    unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// `a > b ? a : b`: the second operand if one is NaN.
+    unsafe fn max(a: Self::F, b: Self::F) -> Self::F;
+    /// `a < b ? a : b`: the second operand if one is NaN.
+    unsafe fn min(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sqrt(a: Self::F) -> Self::F;
+    /// Nearest integer, ties to even.
+    unsafe fn round(a: Self::F) -> Self::F;
+    /// `2^n` for integral `n` in -126..=127.
+    unsafe fn exp2_int(n: Self::F) -> Self::F;
+    /// `a < b` (false for NaN).
+    unsafe fn lt(a: Self::F, b: Self::F) -> Self::M;
+    /// `m ? a : b`.
+    unsafe fn select(m: Self::M, a: Self::F, b: Self::F) -> Self::F;
+    /// Absolute value of `a` with the sign of `b`.
+    unsafe fn copysign(a: Self::F, b: Self::F) -> Self::F;
+
+    /// Absolute value.
+    #[inline(always)]
+    unsafe fn abs(a: Self::F) -> Self::F {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { Self::copysign(a, Self::splat(1.0)) }
+    }
+
+    /// `min(max(a, low), high)`; NaN stays NaN.
+    #[inline(always)]
+    unsafe fn clamp(a: Self::F, low: Self::F, high: Self::F) -> Self::F {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { Self::min(high, Self::max(low, a)) }
+    }
+}
+
+/// A task that is compiled for every instruction set.
+pub(crate) trait SimdTask {
+    /// Result of the task.
+    type Out;
+
+    /// Runs the task. Implementations must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `S`.
+    unsafe fn run<S: Simd>(self) -> Self::Out;
+}
+
+/// Runs a task with the given instruction set.
+#[inline]
+pub(crate) fn dispatch<T: SimdTask>(isa: Isa, task: T) -> T::Out {
+    match isa.level() {
+        Level::Portable => portable(task),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a value of `Isa` proves that the processor has these instructions.
+        Level::Avx2 => unsafe { x86::avx2(task) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: see above.
+        Level::Avx512 | Level::Avx512Vnni => unsafe { x86::avx512(task) },
+    }
+}
+
+/// Not inlined, which keeps `dispatch` short for the other instruction sets.
+#[inline(never)]
+fn portable<T: SimdTask>(task: T) -> T::Out {
+    // SAFETY: the portable set needs no particular instructions.
+    unsafe { task.run::<Portable>() }
+}
+
+/// Four lanes in plain Rust, which the compiler maps to the target's baseline vectors.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable;
+
+/// Evaluates an expression per lane. `array::from_fn` and `map` are calls that only a whole-program optimisation
+/// reliably inlines.
+macro_rules! each_lane {
+    ($i:ident => $x:expr) => {
+        [
+            {
+                const $i: usize = 0;
+                $x
+            },
+            {
+                const $i: usize = 1;
+                $x
+            },
+            {
+                const $i: usize = 2;
+                $x
+            },
+            {
+                const $i: usize = 3;
+                $x
+            },
+        ]
+    };
+}
+
+impl Simd for Portable {
+    type F = [f32; 4];
+    type M = [bool; 4];
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> [f32; 4] {
+        [x; 4]
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> [f32; 4] {
+        // SAFETY: valid for four lanes by the trait's contract.
+        unsafe { p.cast::<[f32; 4]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, v: [f32; 4]) {
+        // SAFETY: valid for four lanes by the trait's contract.
+        unsafe { p.cast::<[f32; 4]>().write_unaligned(v) }
+    }
+    #[inline(always)]
+    unsafe fn load_n(p: *const f32, n: usize) -> [f32; 4] {
+        let mut v = [0.0; 4];
+        for (i, x) in v.iter_mut().enumerate().take(n) {
+            // SAFETY: valid for `n` lanes by the trait's contract.
+            *x = unsafe { p.add(i).read() };
+        }
+        v
+    }
+    #[inline(always)]
+    unsafe fn store_n(p: *mut f32, v: [f32; 4], n: usize) {
+        for (i, x) in v.iter().enumerate().take(n) {
+            // SAFETY: valid for `n` lanes by the trait's contract.
+            unsafe { p.add(i).write(*x) };
+        }
+    }
+    #[inline(always)]
+    unsafe fn add(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => a[I] + b[I])
+    }
+    #[inline(always)]
+    unsafe fn sub(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => a[I] - b[I])
+    }
+    #[inline(always)]
+    unsafe fn mul(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => a[I] * b[I])
+    }
+    #[inline(always)]
+    unsafe fn div(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => a[I] / b[I])
+    }
+    #[inline(always)]
+    unsafe fn fma(a: [f32; 4], b: [f32; 4], c: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => a[I] * b[I] + c[I])
+    }
+    #[inline(always)]
+    unsafe fn max(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => if a[I] > b[I] { a[I] } else { b[I] })
+    }
+    #[inline(always)]
+    unsafe fn min(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => if a[I] < b[I] { a[I] } else { b[I] })
+    }
+    #[inline(always)]
+    unsafe fn sqrt(a: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => a[I].sqrt())
+    }
+    #[inline(always)]
+    unsafe fn round(a: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => a[I].round_ties_even())
+    }
+    #[inline(always)]
+    unsafe fn exp2_int(n: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => f32::from_bits(((n[I] as i32 + 127) << 23) as u32))
+    }
+    #[inline(always)]
+    unsafe fn lt(a: [f32; 4], b: [f32; 4]) -> [bool; 4] {
+        each_lane!(I => a[I] < b[I])
+    }
+    #[inline(always)]
+    unsafe fn select(m: [bool; 4], a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => if m[I] { a[I] } else { b[I] })
+    }
+    #[inline(always)]
+    unsafe fn copysign(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        each_lane!(I => a[I].copysign(b[I]))
+    }
+}

@@ -1,0 +1,122 @@
+//! [`Simd`] with AVX2 and with AVX-512.
+
+use std::arch::x86_64::*;
+
+use super::{Simd, SimdTask};
+
+/// Eight lanes.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2;
+
+/// Sixteen lanes.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512;
+
+/// # Safety
+/// The processor must have AVX2 and FMA.
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn avx2<T: SimdTask>(task: T) -> T::Out {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { task.run::<Avx2>() }
+}
+
+/// # Safety
+/// The processor must have AVX-512 F, BW, DQ and VL.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+pub(super) unsafe fn avx512<T: SimdTask>(task: T) -> T::Out {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { task.run::<Avx512>() }
+}
+
+/// Eight set lanes followed by eight clear ones; a window into the array is the mask of the first `n` lanes.
+static FIRST: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[inline(always)]
+unsafe fn first8(n: usize) -> __m256i {
+    // SAFETY: AVX exists by the trait's contract; the window is inside the array, as `n` is limited to 8.
+    unsafe { _mm256_loadu_si256(FIRST.as_ptr().add(8 - n.min(8)).cast()) }
+}
+
+#[inline(always)]
+fn first16(n: usize) -> __mmask16 {
+    (0xFFFFu32 >> (16 - n.min(16)) as u32) as __mmask16
+}
+
+/// Methods made of one intrinsic each.
+macro_rules! intrinsics {
+    ($($name:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)? = $body:expr;)*) => {
+        $(
+            #[inline(always)]
+            unsafe fn $name($($arg: $ty),*) $(-> $out)? {
+                // SAFETY: instructions and pointers are valid by the trait's contract.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
+impl Simd for Avx2 {
+    type F = __m256;
+    type M = __m256;
+    const LANES: usize = 8;
+
+    intrinsics! {
+        splat(x: f32) -> __m256 = _mm256_set1_ps(x);
+        load(p: *const f32) -> __m256 = _mm256_loadu_ps(p);
+        store(p: *mut f32, v: __m256) = _mm256_storeu_ps(p, v);
+        load_n(p: *const f32, n: usize) -> __m256 = _mm256_maskload_ps(p, first8(n));
+        store_n(p: *mut f32, v: __m256, n: usize) = _mm256_maskstore_ps(p, first8(n), v);
+        add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+        sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+        div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
+        fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+        max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
+        min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
+        sqrt(a: __m256) -> __m256 = _mm256_sqrt_ps(a);
+        round(a: __m256) -> __m256 = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a);
+        exp2_int(n: __m256) -> __m256 = {
+            let e = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(e))
+        };
+        lt(a: __m256, b: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_LT_OQ>(a, b);
+        select(m: __m256, a: __m256, b: __m256) -> __m256 = _mm256_blendv_ps(b, a, m);
+        copysign(a: __m256, b: __m256) -> __m256 = {
+            let sign = _mm256_set1_ps(-0.0);
+            _mm256_or_ps(_mm256_andnot_ps(sign, a), _mm256_and_ps(sign, b))
+        };
+    }
+}
+
+impl Simd for Avx512 {
+    type F = __m512;
+    type M = __mmask16;
+    const LANES: usize = 16;
+
+    intrinsics! {
+        splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        load(p: *const f32) -> __m512 = _mm512_loadu_ps(p);
+        store(p: *mut f32, v: __m512) = _mm512_storeu_ps(p, v);
+        load_n(p: *const f32, n: usize) -> __m512 = _mm512_maskz_loadu_ps(first16(n), p);
+        store_n(p: *mut f32, v: __m512, n: usize) = _mm512_mask_storeu_ps(p, first16(n), v);
+        add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps(a, b);
+        fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
+        sqrt(a: __m512) -> __m512 = _mm512_sqrt_ps(a);
+        round(a: __m512) -> __m512 = _mm512_roundscale_ps::<_MM_FROUND_TO_NEAREST_INT>(a);
+        exp2_int(n: __m512) -> __m512 = {
+            let e = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<23>(e))
+        };
+        lt(a: __m512, b: __m512) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b);
+        select(m: __mmask16, a: __m512, b: __m512) -> __m512 = _mm512_mask_blend_ps(m, b, a);
+        copysign(a: __m512, b: __m512) -> __m512 = {
+            let sign = _mm512_set1_ps(-0.0);
+            _mm512_or_ps(_mm512_andnot_ps(sign, a), _mm512_and_ps(sign, b))
+        };
+    }
+}

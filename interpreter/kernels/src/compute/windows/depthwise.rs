@@ -1,0 +1,349 @@
+//! DEPTHWISE_CONV_2D in single precision.
+
+use std::ops::Range;
+
+use delegraph_core::kernel::Parallel;
+
+use crate::compute::base::buffer::{AlignedVec, SharedMut};
+use crate::compute::base::clamp::Clamp;
+use crate::compute::base::error::{ComputeError, Result, check_len, product};
+use crate::compute::base::isa::{Isa, Level};
+use crate::compute::matmul::conv::ConvGeometry;
+#[cfg(target_arch = "x86_64")]
+use crate::compute::simd::{Avx2, Avx512};
+use crate::compute::simd::{Portable, Simd, SimdTask, dispatch};
+use crate::compute::threads::share::{serial_tasks, threads_for};
+
+/// DEPTHWISE_CONV_2D with a packed filter and fused bias and clamp.
+///
+/// Output channel `c` reads input channel `c / multiplier`.
+pub struct DepthwiseF32 {
+    isa: Isa,
+    in_channels: usize,
+    multiplier: usize,
+    window: [usize; 2],
+    lanes: usize,
+    /// For each vector of channels: its bias, then its weights, tap by tap. Missing channels are zero.
+    packed: AlignedVec<f32>,
+}
+
+impl DepthwiseF32 {
+    /// Packs a filter `[1, height, width, in_channels * multiplier]`; `bias` is `[in_channels * multiplier]`.
+    ///
+    /// # Errors
+    /// Fails if lengths do not match or memory cannot be allocated.
+    pub fn pack(
+        isa: Isa,
+        in_channels: usize,
+        multiplier: usize,
+        window: [usize; 2],
+        weights: &[f32],
+        bias: Option<&[f32]>,
+    ) -> Result<Self> {
+        let channels = product("channels", &[in_channels, multiplier])?;
+        let taps = product("window", &window)?;
+        check_len("weights", weights.len(), product("weights", &[taps, channels])?)?;
+        if let Some(bias) = bias {
+            check_len("bias", bias.len(), channels)?;
+        }
+        let lanes = lanes(isa);
+        let per_vector = taps.checked_add(1).ok_or(ComputeError::TooLarge { what: "weights" })?;
+        let mut packed =
+            AlignedVec::zeroed(product("weights", &[channels.div_ceil(lanes), per_vector, lanes])?)?;
+        for (v, vector) in packed.as_mut_slice().chunks_exact_mut(per_vector * lanes).enumerate() {
+            let range = v * lanes..((v + 1) * lanes).min(channels);
+            let (first, rest) = vector.split_at_mut(lanes);
+            if let Some(bias) = bias {
+                first[..range.len()].copy_from_slice(&bias[range.clone()]);
+            }
+            for (to, from) in rest.chunks_exact_mut(lanes).zip(weights.chunks_exact(channels)) {
+                to[..range.len()].copy_from_slice(&from[range.clone()]);
+            }
+        }
+        Ok(Self { isa, in_channels, multiplier, window, lanes, packed })
+    }
+
+    /// Convolves `input` `[batch, height, width, in_channels]` into `out`
+    /// `[batch, height, width, in_channels * multiplier]`. Needs no scratch.
+    ///
+    /// # Errors
+    /// Fails if the geometry does not match the filter, or an operand has the wrong length.
+    pub fn run(
+        &self,
+        geo: &ConvGeometry,
+        input: &[f32],
+        out: &mut [f32],
+        clamp: Clamp,
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        geo.check()?;
+        if geo.window != self.window {
+            return Err(ComputeError::Range { what: "window" });
+        }
+        if geo.in_channels != self.in_channels {
+            return Err(ComputeError::Range { what: "input channels" });
+        }
+        let channels = self.in_channels * self.multiplier;
+        let pixels = geo.pixels()?;
+        check_len("input", input.len(), geo.input_len()?)?;
+        check_len("output", out.len(), product("output", &[pixels, channels])?)?;
+        if pixels == 0 || channels == 0 {
+            return Ok(());
+        }
+        let par = threads_for(par, out.len().saturating_mul(self.window[0] * self.window[1]) / 2);
+        let vectors = channels.div_ceil(self.lanes);
+        let rows = geo.batch * geo.output[0];
+        // With few rows, the threads also divide the channels.
+        let parts = if par.threads() > 1 { (4 * par.threads()).div_ceil(rows).min(vectors) } else { 1 };
+        let work = out.len().saturating_mul(self.window[0] * self.window[1]);
+        let per_task = rows.div_ceil(if par.threads() > 1 { 8 * par.threads() } else { serial_tasks(work) });
+        let step = vectors.div_ceil(parts);
+        let shared = SharedMut::new(out);
+        par.run(rows.div_ceil(per_task) * parts, &|task| {
+            let (block, part) = (task / parts, task % parts);
+            let work = RowsTask {
+                layer: self,
+                geo,
+                input,
+                out: shared,
+                clamp,
+                rows: block * per_task..((block + 1) * per_task).min(rows),
+                vectors: (part * step).min(vectors)..((part + 1) * step).min(vectors),
+            };
+            dispatch(self.isa, work);
+        });
+        Ok(())
+    }
+}
+
+fn lanes(isa: Isa) -> usize {
+    match isa.level() {
+        Level::Portable => Portable::LANES,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => Avx2::LANES,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 | Level::Avx512Vnni => Avx512::LANES,
+    }
+}
+
+/// A range of output rows, for a range of vectors of channels.
+struct RowsTask<'a> {
+    layer: &'a DepthwiseF32,
+    geo: &'a ConvGeometry,
+    input: &'a [f32],
+    out: SharedMut<'a, f32>,
+    clamp: Clamp,
+    rows: Range<usize>,
+    vectors: Range<usize>,
+}
+
+/// Neighbouring output pixels of one row whose windows have the same taps inside the input, for one vector of channels.
+#[derive(Clone, Copy)]
+struct Span {
+    /// First tap of the first pixel.
+    input: *const f32,
+    /// Input elements from tap to tap, down and across, and from pixel to pixel.
+    down: usize,
+    across: usize,
+    next: usize,
+    /// Taps inside the input.
+    taps: [usize; 2],
+    bias: *const f32,
+    /// Weights of the first tap, and elements from one row of weights to the next.
+    weights: *const f32,
+    weights_down: usize,
+    out: *mut f32,
+    /// Output elements from pixel to pixel.
+    out_next: usize,
+    pixels: usize,
+    /// Number of existing channels of the vector.
+    channels: usize,
+    /// Channel multiplier and first output channel, for the modes that read fewer input channels.
+    multiplier: usize,
+    first: usize,
+    clamp: Clamp,
+}
+
+/// How a vector of output channels reads its inputs.
+mod mode {
+    /// A full vector, one input channel per output channel.
+    pub(super) const FULL: u8 = 0;
+    /// As `FULL`, with missing channels.
+    pub(super) const PART: u8 = 1;
+    /// All channels read the same input.
+    pub(super) const SAME: u8 = 2;
+    /// Any multiplier.
+    pub(super) const SPREAD: u8 = 3;
+}
+
+impl SimdTask for RowsTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let (layer, geo) = (self.layer, self.geo);
+        let channels = layer.in_channels * layer.multiplier;
+        let [kh, kw] = layer.window;
+        let [out_h, out_w] = geo.output;
+        let per_vector = (kh * kw + 1) * S::LANES;
+        let interior = geo.interior();
+        for row in self.rows {
+            let (image, y) = (row / out_h, row % out_h);
+            let y0 = geo.origin(0, y);
+            let ky = geo.taps(0, y0);
+            for v in self.vectors.clone() {
+                let first = v * S::LANES;
+                let packed = &layer.packed.as_slice()[v * per_vector..(v + 1) * per_vector];
+                let in_first = first / layer.multiplier;
+                let span = |pixels: Range<usize>| {
+                    let x0 = geo.origin(1, pixels.start);
+                    let kx = geo.taps(1, x0);
+                    // A window without taps inside the input reads nothing.
+                    let empty = ky.is_empty() || kx.is_empty();
+                    let (iy, ix) = if empty {
+                        (0, 0)
+                    } else {
+                        (
+                            y0 + (ky.start * geo.dilation[0]) as isize,
+                            x0 + (kx.start * geo.dilation[1]) as isize,
+                        )
+                    };
+                    let at = ((image * geo.input[0] + iy as usize) * geo.input[1] + ix as usize)
+                        * layer.in_channels
+                        + in_first;
+                    let tap = (ky.start * kw + kx.start + 1) * S::LANES;
+                    Span {
+                        input: self.input.as_ptr().wrapping_add(at),
+                        down: geo.dilation[0] * geo.input[1] * layer.in_channels,
+                        across: geo.dilation[1] * layer.in_channels,
+                        next: geo.stride[1] * layer.in_channels,
+                        taps: if empty { [0, 0] } else { [ky.len(), kx.len()] },
+                        bias: packed.as_ptr(),
+                        weights: packed.as_ptr().wrapping_add(tap),
+                        weights_down: kw * S::LANES,
+                        out: self.out.ptr((row * out_w + pixels.start) * channels + first),
+                        out_next: channels,
+                        pixels: pixels.len(),
+                        channels: (channels - first).min(S::LANES),
+                        multiplier: layer.multiplier,
+                        first,
+                        clamp: self.clamp,
+                    }
+                };
+                // SAFETY: each span's taps are inside the input (`ConvGeometry::taps`, `interior`), whose length `run`
+                // checked, and so are the packed taps. Output pixels of tasks are disjoint. The instructions exist by
+                // the caller's contract.
+                unsafe {
+                    for x in (0..interior.start).chain(interior.end..out_w) {
+                        any_span::<S, 0, 1>(span(x..x + 1));
+                    }
+                    if !interior.is_empty() {
+                        let s = span(interior.clone());
+                        match (geo.window[1], geo.stride[1], geo.dilation[1]) {
+                            (3, 1, 1) => any_span::<S, 3, 1>(s),
+                            (3, 2, 1) => any_span::<S, 3, 2>(s),
+                            (5, 1, 1) => any_span::<S, 5, 1>(s),
+                            (5, 2, 1) => any_span::<S, 5, 2>(s),
+                            _ => any_span::<S, 0, 1>(s),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn any_span<S: Simd, const KW: usize, const STRIDE: usize>(s: Span) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        if s.multiplier == 1 {
+            if s.channels == S::LANES {
+                span::<S, KW, STRIDE, { mode::FULL }>(s);
+            } else {
+                span::<S, KW, STRIDE, { mode::PART }>(s);
+            }
+        } else if s.first / s.multiplier == (s.first + s.channels - 1) / s.multiplier {
+            span::<S, 0, 1, { mode::SAME }>(s);
+        } else {
+            span::<S, 0, 1, { mode::SPREAD }>(s);
+        }
+    }
+}
+
+/// Computes a span of `KW` adjacent taps across and pixels `STRIDE` apart, or of any geometry if `KW` is 0.
+#[inline(always)]
+unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const MODE: u8>(mut s: Span) {
+    // SAFETY: the caller's contract; each step stays within the span.
+    unsafe {
+        macro_rules! step {
+            ($n:literal) => {
+                while s.pixels >= $n {
+                    pixels::<S, KW, STRIDE, MODE, $n>(&s);
+                    s.input = s.input.wrapping_add($n * s.next);
+                    s.out = s.out.wrapping_add($n * s.out_next);
+                    s.pixels -= $n;
+                }
+            };
+        }
+        // Sixteen registers hold four pixels and their inputs, thirty-two hold eight.
+        if S::LANES == 16 {
+            step!(8);
+        }
+        step!(4);
+        step!(2);
+        step!(1);
+    }
+}
+
+/// Computes `N` neighbouring pixels.
+#[inline(always)]
+unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const MODE: u8, const N: usize>(s: &Span) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let mut acc = [S::load(s.bias); N];
+        let (across, next) = if KW == 0 { (s.across, s.next) } else { (s.across, STRIDE * s.across) };
+        let taps = if KW == 0 { s.taps[1] } else { KW };
+        for ky in 0..s.taps[0] {
+            let input = s.input.wrapping_add(ky * s.down);
+            let weights = s.weights.wrapping_add(ky * s.weights_down);
+            for kx in 0..taps {
+                let w = S::load(weights.wrapping_add(kx * S::LANES));
+                for (t, acc) in acc.iter_mut().enumerate() {
+                    let x = fetch::<S, MODE>(s, input.wrapping_add(kx * across + t * next));
+                    *acc = S::fma(x, w, *acc);
+                }
+            }
+        }
+        let (low, high) = (S::splat(s.clamp.low), S::splat(s.clamp.high));
+        for (t, acc) in acc.iter().enumerate() {
+            let out = s.out.wrapping_add(t * s.out_next);
+            let v = S::clamp(*acc, low, high);
+            if MODE == mode::FULL {
+                S::store(out, v);
+            } else {
+                S::store_n(out, v, s.channels);
+            }
+        }
+    }
+}
+
+/// Inputs of the span's channels, the first one at `p`.
+#[inline(always)]
+unsafe fn fetch<S: Simd, const MODE: u8>(s: &Span, p: *const f32) -> S::F {
+    // SAFETY: the caller's contract; the array is as long as the longest vector.
+    unsafe {
+        match MODE {
+            mode::FULL => S::load(p),
+            mode::PART => S::load_n(p, s.channels),
+            mode::SAME => S::splat(*p),
+            _ => {
+                let mut lanes = [0.0f32; 16];
+                for (i, x) in lanes.iter_mut().enumerate().take(s.channels) {
+                    *x = *p.add((s.first + i) / s.multiplier - s.first / s.multiplier);
+                }
+                S::load(lanes.as_ptr())
+            }
+        }
+    }
+}

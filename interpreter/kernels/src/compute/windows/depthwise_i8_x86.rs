@@ -1,0 +1,322 @@
+//! DEPTHWISE_CONV_2D of bytes with AVX-512 VNNI, 64 channels at a time.
+//!
+//! Interleaving the bytes of four input rows takes eight instructions for 64 channels. It permutes the channels, and
+//! packing the results inverts the permutation. Weights, bias and factors are stored in the permuted order.
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use crate::compute::base::buffer::{AlignedVec, SharedMut};
+use crate::compute::base::error::Result;
+use crate::compute::base::requant::{OutputQuant, Requant, RequantPart};
+use crate::compute::matmul::conv::{ConvGeometry, DepthwiseFilter};
+use crate::compute::simd::int8::scaled;
+
+/// Channels of a block.
+pub(super) const BLOCK: usize = 64;
+
+/// Minimum number of remaining channels for another block.
+const MIN_REST: usize = 32;
+
+/// Number of neighbouring pixels that are computed at a time.
+const RUN: usize = 4;
+
+/// The channel at position `i` of a block's order.
+fn channel(i: usize) -> usize {
+    let (vector, lane, c) = (i / 16, i % 16 / 4, i % 4);
+    16 * lane + 4 * vector + c
+}
+
+/// Packed operands of the blocks of channels.
+pub(super) struct Wide {
+    /// Number of blocks. Channels of the last one may be missing.
+    pub(super) blocks: usize,
+    window: [usize; 2],
+    channels: usize,
+    /// For each block, for each four rows of the window, for each column: `[channel][4]`.
+    weights: AlignedVec<i8>,
+    bias: AlignedVec<i32>,
+    requant: Requant,
+    /// Bounds of the output as bytes, and whether they are signed.
+    bounds: [i8; 2],
+    signed: bool,
+}
+
+impl Wide {
+    /// Packs `weight(row, column, channel)` and `bias(channel)`. `None` if there are too few channels for a block, or
+    /// the window or the output is not supported.
+    pub(super) fn pack(
+        filter: &DepthwiseFilter,
+        weight: impl Fn(usize, usize, usize) -> i8,
+        bias: &[i32],
+        output: &OutputQuant<'_>,
+    ) -> Result<Option<Self>> {
+        let (channels, [height, width]) = (filter.in_channels, filter.window);
+        let blocks = channels / BLOCK + usize::from(channels % BLOCK >= MIN_REST);
+        let signed = output.low < 0;
+        let bytes = if signed { -128..=127 } else { 0..=255 };
+        let fits = bytes.contains(&output.low) && bytes.contains(&output.high);
+        if blocks == 0 || filter.multiplier != 1 || !matches!(width, 3 | 5) || !fits {
+            return Ok(None);
+        }
+        let quads = height.div_ceil(4);
+        let mut weights = AlignedVec::<i8>::zeroed(blocks * quads * width * BLOCK * 4)?;
+        let mut to = weights.as_mut_slice().iter_mut();
+        for block in 0..blocks {
+            for quad in 0..quads {
+                for column in 0..width {
+                    for i in 0..BLOCK {
+                        let c = block * BLOCK + channel(i);
+                        for (row, to) in (quad * 4..quad * 4 + 4).zip(&mut to) {
+                            *to = if row < height && c < channels { weight(row, column, c) } else { 0 };
+                        }
+                    }
+                }
+            }
+        }
+        let order = |i: usize| i / BLOCK * BLOCK + channel(i % BLOCK);
+        let mut ordered = AlignedVec::zeroed(blocks * BLOCK)?;
+        ordered.as_mut_slice().iter_mut().enumerate().for_each(|(i, b)| {
+            *b = bias.get(order(i)).copied().unwrap_or(0);
+        });
+        let requant = Requant::ordered(output, (channels, blocks * BLOCK), (16, true), |i| Some(order(i)))?;
+        let bounds = [output.low as u8, output.high as u8].map(u8::cast_signed);
+        Ok(Some(Wide {
+            blocks,
+            window: filter.window,
+            channels,
+            weights,
+            bias: ordered,
+            requant,
+            bounds,
+            signed,
+        }))
+    }
+}
+
+/// Returns whether windows of this geometry are supported.
+pub(super) fn takes(geo: &ConvGeometry) -> bool {
+    matches!(geo.stride[1], 1 | 2) && geo.dilation[1] == 1
+}
+
+/// A range of output rows, for a range of blocks of channels.
+pub(super) struct Rows<'a> {
+    pub(super) wide: &'a Wide,
+    pub(super) geo: &'a ConvGeometry,
+    pub(super) input: &'a [u8],
+    /// A pixel of padding, whose real value is 0.
+    pub(super) blank: &'a [u8],
+    pub(super) flip: bool,
+    pub(super) out: SharedMut<'a, u8>,
+    pub(super) rows: Range<usize>,
+    pub(super) blocks: Range<usize>,
+}
+
+/// One output row of one block.
+struct Row<'a> {
+    geo: &'a ConvGeometry,
+    channels: usize,
+    height: usize,
+    /// First input row of the window.
+    y0: isize,
+    /// The image, beginning at the block's first channel.
+    input: *const u8,
+    blank: *const u8,
+    weights: *const i8,
+    bias: *const i32,
+    requant: RequantPart,
+    out: *mut u8,
+    flip: __m512i,
+    bounds: [__m512i; 2],
+    signed: bool,
+    /// Existing channels of the block.
+    mask: __mmask64,
+}
+
+impl Rows<'_> {
+    /// # Safety
+    /// The processor must have AVX-512 F, BW, DQ, VL and VNNI. Lengths and geometry must be checked: the input has all
+    /// images, `blank` all channels, and the output all pixels. No other thread may access these rows and blocks of the
+    /// output.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    pub(super) unsafe fn run(self) {
+        let (wide, geo) = (self.wide, self.geo);
+        let [height, width] = wide.window;
+        let per_block = height.div_ceil(4) * width * BLOCK * 4;
+        let inner = geo.interior();
+        for row in self.rows.clone() {
+            let (image, y) = (row / geo.output[0], row % geo.output[0]);
+            for block in self.blocks.clone() {
+                let first = block * BLOCK;
+                let start = image * geo.input[0] * geo.input[1] * wide.channels + first;
+                let r = Row {
+                    geo,
+                    channels: wide.channels,
+                    height,
+                    y0: geo.origin(0, y),
+                    input: self.input.as_ptr().wrapping_add(start),
+                    blank: self.blank[first..].as_ptr(),
+                    mask: u64::MAX >> (BLOCK - (wide.channels - first).min(BLOCK)),
+                    weights: wide.weights.as_slice()[block * per_block..(block + 1) * per_block].as_ptr(),
+                    bias: wide.bias.as_slice()[first..first + BLOCK].as_ptr(),
+                    requant: wide.requant.part(first, BLOCK),
+                    out: self.out.ptr(row * geo.output[1] * wide.channels + first),
+                    flip: _mm512_set1_epi8(if self.flip { i8::MIN } else { 0 }),
+                    bounds: wide.bounds.map(|b| _mm512_set1_epi8(b)),
+                    signed: wide.signed,
+                };
+                // SAFETY: the caller meets the contract of this function.
+                unsafe {
+                    match (width, geo.stride[1], r.mask == u64::MAX) {
+                        (3, 1, true) => pixels::<3, 1, true>(&r, &inner),
+                        (3, 1, false) => pixels::<3, 1, false>(&r, &inner),
+                        (3, _, true) => pixels::<3, 2, true>(&r, &inner),
+                        (3, _, false) => pixels::<3, 2, false>(&r, &inner),
+                        (_, 1, true) => pixels::<5, 1, true>(&r, &inner),
+                        (_, 1, false) => pixels::<5, 1, false>(&r, &inner),
+                        (_, _, true) => pixels::<5, 2, true>(&r, &inner),
+                        (_, _, false) => pixels::<5, 2, false>(&r, &inner),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Computes all pixels of a row. The last run may overlap the run before it.
+///
+/// # Safety
+/// As for [`Rows::run`].
+#[inline(never)] // Each kind of window in a function of its own: one large function for all has worse registers.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool>(
+    r: &Row<'_>,
+    inner: &Range<usize>,
+) {
+    let width = r.geo.output[1];
+    // SAFETY: the caller's contract. Runs without column checks are in the interior.
+    unsafe {
+        if width < RUN {
+            for x in 0..width {
+                run::<WIDTH, STRIDE, 1, true, FULL>(r, x);
+            }
+            return;
+        }
+        let mut x = 0;
+        loop {
+            let from = x.min(width - RUN);
+            if inner.contains(&from) && from + RUN <= inner.end {
+                run::<WIDTH, STRIDE, RUN, false, FULL>(r, from);
+            } else {
+                run::<WIDTH, STRIDE, RUN, true, FULL>(r, from);
+            }
+            x += RUN;
+            if x >= width {
+                return;
+            }
+        }
+    }
+}
+
+/// Computes `N` neighbouring pixels, beginning at `x`. With `EDGE`, columns may be outside of the input.
+///
+/// # Safety
+/// As for [`Rows::run`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn run<const WIDTH: usize, const STRIDE: usize, const N: usize, const EDGE: bool, const FULL: bool>(
+    r: &Row<'_>,
+    x: usize,
+) {
+    let x0 = r.geo.origin(1, x);
+    let line = r.geo.input[1];
+    let mut acc = [[_mm512_setzero_si512(); 4]; N];
+    let mut weights = r.weights;
+    for quad in 0..r.height.div_ceil(4) {
+        let rows = (r.height - quad * 4).min(4);
+        let (mut base, mut mask) = ([r.blank; 4], [0; 4]);
+        for i in 0..rows {
+            let y = r.y0 + ((quad * 4 + i) * r.geo.dilation[0]) as isize;
+            if y >= 0 && (y as usize) < r.geo.input[0] {
+                base[i] = r.input.wrapping_add(y as usize * line * r.channels);
+                mask[i] = usize::MAX;
+            }
+        }
+        /// A column of the input: four rows interleaved, then one tap for each pixel that covers it.
+        macro_rules! column {
+            ($($c:literal),*) => { $(
+                if $c < (N - 1) * STRIDE + WIDTH {
+                    let at = x0 + $c;
+                    let inside = !EDGE || (at >= 0 && (at as usize) < line);
+                    let offset = (at as usize).wrapping_mul(r.channels);
+                    // SAFETY: the address is inside the input (row and column were checked), or that of padding.
+                    let load = |i: usize| unsafe {
+                        let p = if inside { base[i].wrapping_add(offset & mask[i]) } else { r.blank };
+                        let bytes = match FULL {
+                            true => _mm512_loadu_si512(p.cast()),
+                            false => _mm512_maskz_loadu_epi8(r.mask, p.cast()),
+                        };
+                        _mm512_xor_si512(bytes, r.flip)
+                    };
+                    let first = load(0);
+                    let (a, b, c, d);
+                    if rows == 1 {
+                        // The other rows have weights of zero, so their values do not matter.
+                        let (low, high) = (_mm512_unpacklo_epi8(first, first), _mm512_unpackhi_epi8(first, first));
+                        (a, b, c, d) = (low, low, high, high);
+                    } else {
+                        let (second, third, fourth) = (load(1), load(2), load(3));
+                        (a, b) = (_mm512_unpacklo_epi8(first, second), _mm512_unpacklo_epi8(third, fourth));
+                        (c, d) = (_mm512_unpackhi_epi8(first, second), _mm512_unpackhi_epi8(third, fourth));
+                    }
+                    let q = [
+                        _mm512_unpacklo_epi16(a, b),
+                        _mm512_unpackhi_epi16(a, b),
+                        _mm512_unpacklo_epi16(c, d),
+                        _mm512_unpackhi_epi16(c, d),
+                    ];
+                    tap!($c, q, 0, 1, 2, 3, 4);
+                }
+            )* };
+        }
+        macro_rules! tap {
+            ($c:literal, $q:ident, $($k:literal),*) => { $(
+                let ahead = ($c as usize).wrapping_sub($k);
+                if $k < WIDTH && $c >= $k && ahead % STRIDE == 0 && ahead / STRIDE < N {
+                    for j in 0..4 {
+                        // SAFETY: weights of this quad and column.
+                        let w = unsafe { _mm512_loadu_si512(weights.add(($k * 4 + j) * 64).cast()) };
+                        let acc = &mut acc[ahead / STRIDE][j];
+                        *acc = _mm512_dpbusd_epi32(*acc, $q[j], w);
+                    }
+                }
+            )* };
+        }
+        column!(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
+        weights = weights.wrapping_add(WIDTH * 4 * 64);
+    }
+    for (t, acc) in acc.iter().enumerate() {
+        // SAFETY: bias and factors are those of the block. The store writes only existing channels of the block.
+        unsafe {
+            // A loop, as `array::from_fn` would be compiled without the instructions.
+            let mut y = *acc;
+            for (j, y) in y.iter_mut().enumerate() {
+                let sum = _mm512_add_epi32(*y, _mm512_loadu_si512(r.bias.add(16 * j).cast()));
+                *y = scaled(sum, &r.requant, 16 * j);
+            }
+            let (low, high) = (_mm512_packs_epi32(y[0], y[1]), _mm512_packs_epi32(y[2], y[3]));
+            let bytes = if r.signed {
+                let bytes = _mm512_packs_epi16(low, high);
+                _mm512_min_epi8(_mm512_max_epi8(bytes, r.bounds[0]), r.bounds[1])
+            } else {
+                let bytes = _mm512_packus_epi16(low, high);
+                _mm512_min_epu8(_mm512_max_epu8(bytes, r.bounds[0]), r.bounds[1])
+            };
+            let to = r.out.add((x + t) * r.channels);
+            if FULL {
+                _mm512_storeu_si512(to.cast(), bytes)
+            } else {
+                _mm512_mask_storeu_epi8(to.cast(), r.mask, bytes)
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Windows that slide over images: depthwise convolutions, poolings, resizing.
+
+pub(super) mod depthwise;
+pub(super) mod depthwise_i8;
+#[cfg(target_arch = "x86_64")]
+mod depthwise_i8_x86;
+pub(super) mod int16;
+pub(super) mod pooling;
+pub(super) mod pooling_i8;
+pub(super) mod resize;

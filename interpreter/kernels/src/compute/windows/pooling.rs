@@ -1,0 +1,201 @@
+//! Pooling in single precision.
+
+use std::ops::Range;
+
+use delegraph_core::kernel::Parallel;
+
+use crate::compute::base::buffer::SharedMut;
+use crate::compute::base::clamp::Clamp;
+use crate::compute::base::error::{ComputeError, Result, check_len, product};
+use crate::compute::base::isa::Isa;
+use crate::compute::matmul::conv::ConvGeometry;
+use crate::compute::simd::{Simd, SimdTask, dispatch};
+use crate::compute::threads::share::threads_for;
+
+/// The function of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// Mean of the elements inside the input.
+    Average,
+    /// Maximum.
+    Max,
+}
+
+/// Pools `input` `[batch, height, width, channels]` into `out`, whose channels are the input's.
+///
+/// # Errors
+/// Fails if the geometry is out of range, a window is entirely padding, or an operand has the wrong length.
+pub fn pool_2d(
+    isa: Isa,
+    kind: Pool,
+    geo: &ConvGeometry,
+    input: &[f32],
+    out: &mut [f32],
+    clamp: Clamp,
+    par: &dyn Parallel,
+) -> Result<()> {
+    geo.check()?;
+    check_len("input", input.len(), geo.input_len()?)?;
+    let row = product("output", &[geo.output[1], geo.in_channels])?;
+    check_len("output", out.len(), product("output", &[geo.batch, geo.output[0], row])?)?;
+    if geo.has_empty_window() {
+        return Err(ComputeError::Range { what: "window" });
+    }
+    if out.is_empty() {
+        return Ok(());
+    }
+    let par = threads_for(par, out.len().saturating_mul(geo.window[0] * geo.window[1]));
+    let shared = SharedMut::new(out);
+    par.run(geo.batch * geo.output[0], &|task| {
+        let rows = task..task + 1;
+        // SAFETY: each task has another row, and `Parallel::run` calls each task at most once.
+        let out = unsafe { shared.slice(task * row, row) };
+        dispatch(isa, RowTask { kind, geo, input, out, clamp, rows });
+    });
+    Ok(())
+}
+
+struct RowTask<'a> {
+    kind: Pool,
+    geo: &'a ConvGeometry,
+    input: &'a [f32],
+    out: &'a mut [f32],
+    clamp: Clamp,
+    /// Index of the output row, through all images.
+    rows: Range<usize>,
+}
+
+impl SimdTask for RowTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let geo = self.geo;
+        let channels = geo.in_channels;
+        let (image, y) = (self.rows.start / geo.output[0], self.rows.start % geo.output[0]);
+        let y0 = geo.origin(0, y);
+        let ky = geo.taps(0, y0);
+        let down = geo.dilation[0] * geo.input[1] * channels;
+        let across = geo.dilation[1] * channels;
+        for (x, out) in self.out.chunks_exact_mut(channels).enumerate() {
+            let x0 = geo.origin(1, x);
+            let kx = geo.taps(1, x0);
+            // Both ranges have a tap, so the first one is inside the input.
+            let row = (y0 + (ky.start * geo.dilation[0]) as isize) as usize;
+            let column = (x0 + (kx.start * geo.dilation[1]) as isize) as usize;
+            let at = ((image * geo.input[0] + row) * geo.input[1] + column) * channels;
+            let window = Window { down, across, taps: [ky.len(), kx.len()], clamp: self.clamp };
+            for first in (0..channels).step_by(S::LANES) {
+                let n = (channels - first).min(S::LANES);
+                // SAFETY: taps are inside the input, whose length `pool_2d` checked, and `n` channels exist in input
+                // and output. The instructions exist by the caller's contract.
+                unsafe {
+                    let (from, to) = (self.input.as_ptr().add(at + first), out.as_mut_ptr().add(first));
+                    match (self.kind, n == S::LANES) {
+                        (Pool::Average, true) => window.pool::<S, false, true>(from, to, n),
+                        (Pool::Average, false) => window.pool::<S, false, false>(from, to, n),
+                        (Pool::Max, true) => window.pool::<S, true, true>(from, to, n),
+                        (Pool::Max, false) => window.pool::<S, true, false>(from, to, n),
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Window {
+    /// Elements from tap to tap.
+    down: usize,
+    across: usize,
+    taps: [usize; 2],
+    clamp: Clamp,
+}
+
+impl Window {
+    /// One vector of channels.
+    #[inline(always)]
+    unsafe fn pool<S: Simd, const MAX: bool, const FULL: bool>(
+        &self,
+        from: *const f32,
+        to: *mut f32,
+        n: usize,
+    ) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            let mut total = S::splat(if MAX { f32::MIN } else { 0.0 });
+            for ky in 0..self.taps[0] {
+                let row = from.add(ky * self.down);
+                // Summing up rows first loses less precision.
+                let mut sum = S::splat(if MAX { f32::MIN } else { 0.0 });
+                for kx in 0..self.taps[1] {
+                    let p = row.add(kx * self.across);
+                    let x = if FULL { S::load(p) } else { S::load_n(p, n) };
+                    sum = if MAX { S::max(x, sum) } else { S::add(sum, x) };
+                }
+                total = if MAX { S::max(sum, total) } else { S::add(total, sum) };
+            }
+            if !MAX {
+                total = S::div(total, S::splat((self.taps[0] * self.taps[1]) as f32));
+            }
+            let y = S::clamp(total, S::splat(self.clamp.low), S::splat(self.clamp.high));
+            S::store_n(to, y, n);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute::testing::{Rng, close, pairs, random_geometry};
+    use crate::compute::{Serial, ThreadPool};
+
+    #[test]
+    fn windows_of_every_kind() {
+        let mut rng = Rng::new(31);
+        let pool = ThreadPool::new(2);
+        let mut done = 0;
+        while done < 200 {
+            let (channels, window) = (rng.range(1, 40), [rng.range(1, 5), rng.range(1, 5)]);
+            let geo = ConvGeometry { dilation: [1, 1], ..random_geometry(&mut rng, channels, window) };
+            let input = rng.floats(geo.input_len().unwrap());
+            let mut out = vec![f32::NAN; geo.pixels().unwrap() * channels];
+            if geo.has_empty_window() {
+                let got = pool_2d(Isa::best(), Pool::Max, &geo, &input, &mut out, Clamp::NONE, &Serial);
+                assert!(got.is_err());
+                continue;
+            }
+            done += 1;
+            for kind in [Pool::Average, Pool::Max] {
+                let mut expected = Vec::new();
+                for (b, (y, x)) in
+                    (0..geo.batch).flat_map(|b| pairs(geo.output[0], geo.output[1]).map(move |p| (b, p)))
+                {
+                    for c in 0..channels {
+                        let (y0, x0) = (geo.origin(0, y), geo.origin(1, x));
+                        let inside: Vec<f32> = pairs(window[0], window[1])
+                            .map(|(ky, kx)| (y0 + ky as isize, x0 + kx as isize))
+                            .filter(|&(y, x)| {
+                                (0..geo.input[0] as isize).contains(&y)
+                                    && (0..geo.input[1] as isize).contains(&x)
+                            })
+                            .map(|(y, x)| {
+                                let pixel = (b * geo.input[0] + y as usize) * geo.input[1] + x as usize;
+                                input[pixel * channels + c]
+                            })
+                            .collect();
+                        let value = match kind {
+                            Pool::Average => inside.iter().sum::<f32>() / inside.len() as f32,
+                            Pool::Max => inside.iter().copied().fold(f32::MIN, f32::max),
+                        };
+                        expected.push(value.clamp(-1.0, 0.5));
+                    }
+                }
+                let clamp = Clamp { low: -1.0, high: 0.5 };
+                for &isa in Isa::available() {
+                    pool_2d(isa, kind, &geo, &input, &mut out, clamp, &pool).unwrap();
+                    close(&out, &expected, 25, || format!("{} {kind:?} {geo:?}", isa.name()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! One node computed by itself, outside of any plan: constant folding, and tests of kernels.
+
+use std::collections::HashSet;
+
+use delegraph_core::error::{Error, Result};
+use delegraph_core::graph::{Node, TensorId};
+use delegraph_core::kernel::{
+    AlignedBuffer, Host, InvokeContext, Kernel, Parallel, Placement, PrepareContext, RuntimeTensor,
+};
+use delegraph_core::ops::{self, Declared, InferContext, InferTensor, InferredShape};
+use smallvec::SmallVec;
+
+/// The inputs whose values inference and [`Kernel::prepare`] may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KnownInputs {
+    /// Constant inputs only; other inputs may have no data yet.
+    Constants,
+    /// All inputs. Every input holds the data that the kernel is about to run on.
+    All,
+}
+
+/// The shapes of a node's outputs, as far as the definition of its op determines them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputShapes {
+    /// Every output tensor has its shape.
+    Known,
+    /// At least one shape depends on values that are not known, or is known only once the kernel has run.
+    DataDependent,
+    /// [`Kernel::prepare`] sets them: the op is a custom op, or its definition leaves a shape to the kernel.
+    FromKernel,
+}
+
+/// Result of [`evaluate`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evaluation {
+    /// The outputs hold their values.
+    Computed,
+    /// The node did not run: the shape of an output depends on values of inputs that are not known.
+    DataDependent,
+}
+
+/// The runtime that a node is evaluated in.
+pub struct Environment<'a> {
+    /// Variables, other subgraphs, and the budget of memory and time.
+    pub host: &'a mut dyn Host,
+    /// Threads for the kernel.
+    pub parallel: &'a dyn Parallel,
+}
+
+/// Infers types and shapes of a node's outputs by the definition of its op, and writes them to the output tensors.
+///
+/// A file may declare another type than the op computes. The op's type is taken, with a warning in the log, unless the
+/// output is a variable, which already has its memory.
+///
+/// # Errors
+/// [`Error::InvalidNode`] if a tensor does not exist, the op's definition rejects the inputs, or an output has
+/// another number or type than the op's.
+pub fn infer_outputs(node: &Node, tensors: &mut [RuntimeTensor], known: KnownInputs) -> Result<OutputShapes> {
+    check_operands(node, tensors.len())?;
+    let Some(definition) = node.op().builtin().and_then(ops::definition) else {
+        return Ok(OutputShapes::FromKernel);
+    };
+    let inferred = (definition.infer)(&infer_context(node, tensors, known))?;
+    if inferred.len() != node.outputs().len() {
+        let text = format!("the node has {} outputs, the op {}", node.outputs().len(), inferred.len());
+        return Err(Error::InvalidNode(text));
+    }
+    let mut shapes = OutputShapes::Known;
+    for (i, (output, id)) in inferred.into_iter().zip(node.outputs()).enumerate() {
+        let tensor = &mut tensors[id.0];
+        if tensor.ty != output.ty {
+            let (name, declared, given) = (&tensor.name, tensor.ty, output.ty);
+            if tensor.placement() == Placement::Variable {
+                let text = format!("output {i} is a variable of {declared}, the op gives {given}");
+                return Err(Error::InvalidNode(text));
+            }
+            log::warn!("tensor \"{name}\" is declared {declared}, but its op gives {given}, which is taken");
+            tensor.ty = output.ty;
+        }
+        match output.shape {
+            InferredShape::Known(shape) => {
+                let before = std::mem::replace(&mut tensor.shape, shape);
+                if tensor.placement() == Placement::Variable && tensor.byte_size()? != tensor.bytes().len() {
+                    let given = std::mem::replace(&mut tensor.shape, before);
+                    let text =
+                        format!("output {i} is a variable of shape {}, the op gives {given}", tensor.shape);
+                    return Err(Error::InvalidNode(text));
+                }
+            }
+            InferredShape::DataDependent => shapes = OutputShapes::DataDependent,
+            InferredShape::FromKernel if shapes == OutputShapes::Known => shapes = OutputShapes::FromKernel,
+            InferredShape::FromKernel => {}
+        }
+    }
+    Ok(shapes)
+}
+
+/// Computes one node now: infers its outputs, prepares `kernel`, allocates outputs and temporaries, and invokes it.
+///
+/// Outputs get memory of their own and are constant afterwards; variables among them keep theirs and stay variables.
+/// `kernel` must be the node's own. With [`KnownInputs::Constants`] the inputs that are not constant may still hold
+/// data that the kernel reads in `invoke`: they are then treated as an interpreter treats inputs that change between
+/// invocations.
+///
+/// # Errors
+/// Those of [`infer_outputs`] and of the kernel; [`Error::InvalidNode`] if an output is also an input;
+/// [`Error::LimitExceeded`] for a size above the budget. The outputs are unspecified then.
+pub fn evaluate(
+    node: &Node,
+    kernel: &mut dyn Kernel,
+    tensors: &mut [RuntimeTensor],
+    known: KnownInputs,
+    environment: &mut Environment<'_>,
+) -> Result<Evaluation> {
+    let shapes = infer_outputs(node, tensors, known)?;
+    let (all, data_dependent) = (known == KnownInputs::All, shapes == OutputShapes::DataDependent);
+    if data_dependent && !all {
+        return Ok(Evaluation::DataDependent);
+    }
+    let (inputs, outputs, parallel) = (node.inputs(), node.outputs(), environment.parallel);
+    let (params, version, threads) = (node.params(), node.version(), parallel.threads());
+    let host = &mut *environment.host;
+    let mut cx = PrepareContext::new(params, version, inputs, outputs, tensors, all, threads, host)
+        .with_persistent_memory();
+    kernel.prepare(&mut cx)?;
+    let (temporaries, resized) = cx.finish();
+    if !resized.is_empty() && !all {
+        return Ok(Evaluation::DataDependent);
+    }
+    for id in outputs {
+        let tensor = &mut tensors[id.0];
+        if tensor.placement() == Placement::Variable {
+            continue;
+        }
+        if data_dependent || resized.contains(id) {
+            tensor.allocate_bytes(Placement::Dynamic, 0)?;
+        } else {
+            environment.host.budget().check_size(tensor.byte_size()?)?;
+            tensor.allocate_passing()?;
+        }
+    }
+    let mut buffers: SmallVec<[AlignedBuffer; 4]> = SmallVec::new();
+    for &bytes in &temporaries {
+        let mut buffer = AlignedBuffer::charged(environment.host.budget())?;
+        buffer.resize(bytes)?;
+        buffers.push(buffer);
+    }
+    let pointers: SmallVec<[(*mut u8, usize); 4]> =
+        buffers.iter_mut().map(|buffer| (buffer.bytes_mut().as_mut_ptr(), buffer.len())).collect();
+    let host = &mut *environment.host;
+    // SAFETY: ids are in range and no output is an input (`check_operands`, above). Each output owns its memory: it was
+    // allocated above, or is a variable. Each temporary is one of `buffers`, which outlive the context, start at
+    // multiples of `ALIGNMENT` and are not touched while it exists.
+    let mut cx = unsafe { InvokeContext::new(inputs, outputs, tensors, &pointers, parallel, host) };
+    kernel.invoke(&mut cx)?;
+    // The kernel may have left out the rest of its work.
+    environment.host.budget().check()?;
+    for id in outputs {
+        let tensor = &mut tensors[id.0];
+        if tensor.placement() != Placement::Variable {
+            tensor.freeze();
+        }
+    }
+    Ok(Evaluation::Computed)
+}
+
+/// The node as its op's definition sees it.
+fn infer_context<'a>(node: &'a Node, tensors: &'a [RuntimeTensor], known: KnownInputs) -> InferContext<'a> {
+    let input = |t: &'a RuntimeTensor| InferTensor {
+        ty: t.ty,
+        shape: &t.shape,
+        quantization: t.quantization.as_deref(),
+        constant: (known == KnownInputs::All || t.is_constant()).then(|| t.bytes()),
+    };
+    let output = |t: &'a RuntimeTensor| Declared {
+        ty: t.ty,
+        shape: &t.shape,
+        quantization: t.quantization.as_deref(),
+    };
+    InferContext {
+        params: node.params(),
+        version: node.version(),
+        inputs: node.inputs().iter().map(|id| id.map(|id| input(&tensors[id.0]))).collect(),
+        outputs: node.outputs().iter().map(|id| output(&tensors[id.0])).collect(),
+    }
+}
+
+/// Checks that all operands are among `tensors` tensors, and that no output is an input.
+fn check_operands(node: &Node, tensors: usize) -> Result<()> {
+    let inputs = node.inputs().iter().flatten();
+    if let Some(id) = inputs.chain(node.outputs()).find(|id| id.0 >= tensors) {
+        return Err(Error::InvalidNode(format!("tensor {} does not exist", id.0)));
+    }
+    let inputs: HashSet<TensorId> = node.inputs().iter().flatten().copied().collect();
+    if let Some(id) = node.outputs().iter().find(|id| inputs.contains(id)) {
+        return Err(Error::InvalidNode(format!("tensor {} is both input and output", id.0)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::graph::{Subgraph, Tensor, TensorId};
+    use delegraph_core::kernel::{InitContext, Serial};
+    use delegraph_core::ops::binary::AddParams;
+    use delegraph_core::{BuiltinOp, OpResolver, Params, Shape, TensorType};
+
+    use super::*;
+    use crate::BuiltinOpResolver;
+    use crate::testing::NoSubgraphs;
+
+    /// Evaluates a node with two inputs, `[1, 2]` and `[3, 4]`, and one output.
+    fn run(node: &Node, tensors: &mut [RuntimeTensor], memory_limit: usize) -> Result<Evaluation> {
+        let resolver = BuiltinOpResolver::new();
+        let subgraph = Subgraph::default();
+        let cx = InitContext { node, subgraph: &subgraph, custom_options: &[] };
+        let mut kernel = resolver.find(node.op(), node.version()).unwrap().init(&cx).unwrap();
+        let mut environment = Environment { host: &mut NoSubgraphs::within(memory_limit), parallel: &Serial };
+        evaluate(node, &mut *kernel, tensors, KnownInputs::Constants, &mut environment)
+    }
+
+    fn tensors(output: TensorType) -> Vec<RuntimeTensor> {
+        let new = |ty| RuntimeTensor::new(&Tensor::new("t", ty, [2]));
+        let mut tensors = vec![new(TensorType::Int32), new(TensorType::Int32), new(output)];
+        for (tensor, values) in tensors.iter_mut().zip([[1i32, 2], [3, 4]]) {
+            tensor.set_constant_copy(bytemuck::cast_slice(&values)).unwrap();
+        }
+        tensors
+    }
+
+    fn add(inputs: [usize; 2], output: usize) -> Node {
+        let params = Params::Add(AddParams::default());
+        Node::new(BuiltinOp::ADD, 1, params, inputs.map(|i| Some(TensorId(i))), [TensorId(output)])
+    }
+
+    #[test]
+    fn outputs_become_constants_of_the_inferred_type_and_shape() {
+        // The file declares another type and shape than the op gives.
+        let mut t = tensors(TensorType::Float32);
+        t[2].shape = Shape::new(&[7]);
+        assert_eq!(run(&add([0, 1], 2), &mut t, 64).unwrap(), Evaluation::Computed);
+        assert!(t[2].is_constant());
+        assert_eq!((t[2].elements::<i32>().unwrap(), t[2].shape.dims()), (&[4, 6][..], &[2][..]));
+    }
+
+    #[test]
+    fn variables_keep_their_memory_and_stay_variables() {
+        let mut t = tensors(TensorType::Int32);
+        t[2].allocate(Placement::Variable).unwrap();
+        let memory = t[2].bytes().as_ptr();
+        assert_eq!(run(&add([1, 1], 2), &mut t, 64).unwrap(), Evaluation::Computed);
+        assert_eq!((t[2].placement(), t[2].bytes().as_ptr()), (Placement::Variable, memory));
+        assert_eq!(t[2].elements::<i32>().unwrap(), [6, 8]);
+        let mut t = tensors(TensorType::Float32);
+        t[2].allocate(Placement::Variable).unwrap();
+        let e = run(&add([0, 1], 2), &mut t, 64).unwrap_err().to_string();
+        assert!(e.contains("output 0 is a variable of FLOAT32, the op gives INT32"), "{e}");
+    }
+
+    #[test]
+    fn operands_and_sizes_are_checked() {
+        let error =
+            |node: &Node, limit| run(node, &mut tensors(TensorType::Int32), limit).unwrap_err().to_string();
+        assert!(error(&add([0, 3], 2), 64).contains("tensor 3 does not exist"));
+        assert!(error(&add([0, 1], 3), 64).contains("tensor 3 does not exist"));
+        assert!(error(&add([0, 1], 0), 64).contains("tensor 0 is both input and output"));
+        assert!(error(&add([0, 1], 2), 7).contains("8 bytes are needed, above the limit of 7"));
+    }
+
+    #[test]
+    fn shapes_that_depend_on_unknown_values_are_reported() {
+        let node =
+            Node::new(BuiltinOp::FILL, 1, Params::None, [0, 1].map(|i| Some(TensorId(i))), [TensorId(2)]);
+        let mut t = tensors(TensorType::Int32);
+        t[1] = RuntimeTensor::new(&Tensor::new("value", TensorType::Int32, Shape::new(&[])));
+        t[1].set_constant_copy(&[9, 0, 0, 0]).unwrap();
+        assert_eq!(run(&node, &mut t, 64).unwrap(), Evaluation::Computed);
+        assert_eq!(t[2].elements::<i32>().unwrap(), [9, 9]);
+        t[0].allocate_bytes(Placement::Dynamic, 8).unwrap();
+        assert_eq!(run(&node, &mut t, 64).unwrap(), Evaluation::DataDependent);
+    }
+}

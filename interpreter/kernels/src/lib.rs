@@ -1,0 +1,27 @@
+//! CPU kernels of every op.
+//!
+//! - [`mod@reference`]: short and plain kernels of all builtin ops, which define the expected results;
+//! - [`optimized`]: kernels that are fast, for most nodes that take time;
+//! - [`custom`]: kernels of custom ops of well-known models.
+//!
+//! Each has one file per op family, named like the family's definition in `delegraph_core::ops`. [`BuiltinOpResolver`]
+//! and [`ReferenceOpResolver`] find the kernel of an op and version. The inner loops are in [`compute`], which works on
+//! plain slices.
+
+// Some helpers serve optimized kernels alone.
+#![cfg_attr(not(feature = "optimized"), allow(dead_code, unused_imports))]
+
+pub mod common;
+pub mod compute;
+pub mod custom;
+mod evaluate;
+mod families;
+#[cfg(feature = "optimized")]
+pub mod optimized;
+pub mod reference;
+mod resolvers;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use evaluate::{Environment, Evaluation, KnownInputs, OutputShapes, evaluate, infer_outputs};
+pub use resolvers::{BuiltinOpResolver, ReferenceOpResolver};

@@ -1,0 +1,110 @@
+//! CONV_2D with constant filters.
+
+use delegraph_core::kernel::PrepareContext;
+use delegraph_core::ops::TensorType;
+use delegraph_core::ops::conv_2d::Conv2DParams;
+use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
+
+use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed};
+use crate::common::prepared::Invoke;
+use crate::common::weights::Requantize;
+use crate::compute::{ChannelTies, ConvF32, ConvGeometry, ConvI8, Filter, Isa};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    optimize_packed(resolver, BuiltinOp::CONV_2D, 1..=8, prepare);
+}
+
+fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
+    let (input, filter) = (cx.input(0)?, cx.input(1)?);
+    if !filter.is_known() || cx.optional_input(2).is_some_and(|bias| !bias.is_known()) {
+        return Ok(None);
+    }
+    let p: &Conv2DParams = cx.params()?;
+    let &[out_channels, height, width, in_channels] = &filter.shape()[..] else { return Ok(None) };
+    let (stride, dilation) = ([p.stride_h, p.stride_w], [p.dilation_h_factor, p.dilation_w_factor]);
+    let Some(geo) = geometry(input, cx.output(0)?, [height, width], stride, dilation, p.padding) else {
+        return Ok(None);
+    };
+    let groups = geo.in_channels.checked_div(in_channels).unwrap_or(0);
+    let layer = Filter { out_channels, height, width, in_channels, groups };
+    match (input.ty(), filter.ty()) {
+        (TensorType::Float32, TensorType::Float32) => float(cx, layer, geo),
+        (TensorType::Int8, TensorType::Int8 | TensorType::Int4) | (TensorType::UInt8, TensorType::UInt8) => {
+            integer(cx, layer, geo)
+        }
+        (TensorType::Float32, TensorType::Int8 | TensorType::UInt8 | TensorType::Int4) => {
+            let activation = p.fused_activation_function;
+            hybrid::conv_2d(cx, layer, geo, activation)
+        }
+        (TensorType::Int16, TensorType::Int8 | TensorType::Int4) => {
+            let activation = p.fused_activation_function;
+            let requantize = Requantize::new(input, filter, cx.output(0)?, 0, activation, false)?;
+            int16::conv_2d(cx, layer, geo, &requantize)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn float(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Result<Option<Invoke>> {
+    let Some(clamp) = clamp_of(cx.params::<Conv2DParams>()?.fused_activation_function) else {
+        return Ok(None);
+    };
+    let bias = match cx.optional_input(2) {
+        Some(bias) => bias.constant::<f32>()?,
+        None => None,
+    };
+    let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
+    let pack = || ConvF32::pack(Isa::best(), filter, weights, bias).map_err(compute_error);
+    let conv = cx.shared(&[filter.groups], pack)?;
+    let scratch = cx.temporary(conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?);
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        let scratch = cx.temporary::<u8>(scratch)?;
+        conv.run(&geo, input, output, clamp, scratch, cx.parallel()).map_err(compute_error)
+    })))
+}
+
+fn integer(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Result<Option<Invoke>> {
+    let activation = cx.params::<Conv2DParams>()?.fused_activation_function;
+    let (input, weights, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
+    let requantize = Requantize::new(input, weights, output, 0, activation, input.ty() == TensorType::UInt8)?;
+    // TFLite computes grouped convolutions without a matrix product, and rounds ties the other way.
+    let ties = if filter.groups == 1 { ChannelTies::Up } else { ChannelTies::Away };
+    let Some(q) = Quantized::new(cx, &requantize)? else { return Ok(None) };
+    let output = Some(q.output(ties));
+    let pack =
+        || ConvI8::pack(Isa::best(), filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output);
+    let conv = cx.shared(&[filter.groups], || pack().map_err(compute_error))?;
+    let scratch = cx.temporary(conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?);
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+        let scratch = cx.temporary::<u8>(scratch)?;
+        conv.run(&geo, input, output, scratch, cx.parallel()).map_err(compute_error)
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::ops::Params;
+
+    use super::*;
+    use crate::testing::{T, check};
+
+    #[test]
+    fn tiny_scales_with_huge_biases() {
+        // Channels that training silenced: 2^30 steps of 4.3e-9 are 4.6.
+        let channels = 40;
+        let input = T::new(&[1, 1, 2, 4], &[-128i8; 8]).quantized(0.5, -128);
+        let filter = T::new(&[channels, 1, 1, 4], &vec![1i8; 4 * channels]);
+        let bias: Vec<i32> = (0..channels).map(|c| if c % 2 == 0 { 1 << 30 } else { -(1 << 30) }).collect();
+        let expected: Vec<i8> = (0..2 * channels).map(|i| if i % 2 == 0 { -95 } else { -105 }).collect();
+        let params = Params::from(Conv2DParams::default().stride_w(1).stride_h(1));
+        let inputs = [
+            Some(input),
+            Some(filter.per_channel(&vec![4.3e-9; channels], 0)),
+            Some(T::new(&[channels], &bias)),
+        ];
+        let expected = T::new(&[1, 1, 2, channels], &expected).quantized(0.5, -100);
+        check(BuiltinOp::CONV_2D, 3, params, &inputs, &[expected]);
+    }
+}

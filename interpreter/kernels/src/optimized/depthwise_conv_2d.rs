@@ -1,0 +1,91 @@
+//! DEPTHWISE_CONV_2D with constant filters.
+
+use delegraph_core::kernel::PrepareContext;
+use delegraph_core::ops::TensorType;
+use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
+use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
+
+use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed};
+use crate::common::prepared::Invoke;
+use crate::common::weights::Requantize;
+use crate::compute::{ChannelTies, ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    optimize_packed(resolver, BuiltinOp::DEPTHWISE_CONV_2D, 1..=7, prepare);
+}
+
+fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
+    let (input, filter) = (cx.input(0)?, cx.input(1)?);
+    if !filter.is_known() || cx.optional_input(2).is_some_and(|bias| !bias.is_known()) {
+        return Ok(None);
+    }
+    let p: &DepthwiseConv2DParams = cx.params()?;
+    let &[_, height, width, channels] = &filter.shape()[..] else { return Ok(None) };
+    let window = [height, width];
+    let (stride, dilation) = ([p.stride_h, p.stride_w], [p.dilation_h_factor, p.dilation_w_factor]);
+    let Some(geo) = geometry(input, cx.output(0)?, window, stride, dilation, p.padding) else {
+        return Ok(None);
+    };
+    let in_channels = geo.in_channels;
+    let multiplier = channels.checked_div(in_channels).unwrap_or(0);
+    let layer = DepthwiseFilter { in_channels, multiplier, window };
+    match (input.ty(), filter.ty()) {
+        (TensorType::Float32, TensorType::Float32) => float(cx, layer, geo),
+        (TensorType::Int8, TensorType::Int8 | TensorType::Int4) | (TensorType::UInt8, TensorType::UInt8) => {
+            integer(cx, layer, geo)
+        }
+        (TensorType::Float32, TensorType::Int8) => {
+            let activation = p.fused_activation_function;
+            hybrid::depthwise_conv_2d(cx, layer, geo, activation)
+        }
+        (TensorType::Int16, TensorType::Int8) => {
+            let activation = p.fused_activation_function;
+            let requantize = Requantize::new(input, filter, cx.output(0)?, 3, activation, false)?;
+            int16::depthwise_conv_2d(cx, layer, geo, &requantize)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn float(cx: &mut PrepareContext<'_>, filter: DepthwiseFilter, geo: ConvGeometry) -> Result<Option<Invoke>> {
+    let activation = cx.params::<DepthwiseConv2DParams>()?.fused_activation_function;
+    let Some(clamp) = clamp_of(activation) else { return Ok(None) };
+    let bias = match cx.optional_input(2) {
+        Some(bias) => bias.constant::<f32>()?,
+        None => None,
+    };
+    let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
+    let DepthwiseFilter { in_channels, multiplier, window } = filter;
+    let pack = || DepthwiseF32::pack(Isa::best(), in_channels, multiplier, window, weights, bias);
+    let conv = cx.shared(&[in_channels], || pack().map_err(compute_error))?;
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        conv.run(&geo, input, output, clamp, cx.parallel()).map_err(compute_error)
+    })))
+}
+
+fn integer(
+    cx: &mut PrepareContext<'_>,
+    filter: DepthwiseFilter,
+    geo: ConvGeometry,
+) -> Result<Option<Invoke>> {
+    let activation = cx.params::<DepthwiseConv2DParams>()?.fused_activation_function;
+    let (input, weights, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
+    let unsigned = input.ty() == TensorType::UInt8;
+    let requantize = Requantize::new(input, weights, output, 3, activation, unsigned)?;
+    let Some(q) = Quantized::new(cx, &requantize)? else { return Ok(None) };
+    // TFLite rounds ties of groups of eight channels up, and ties of the remaining channels away from zero. For
+    // unsigned types it rounds all ties away from zero.
+    let ties = match unsigned {
+        true => ChannelTies::Away,
+        false => ChannelTies::AwayFrom(filter.in_channels * filter.multiplier / 8 * 8),
+    };
+    let output = q.output(ties);
+    let isa = Isa::best();
+    let pack = || DepthwiseI8::pack(isa, filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output);
+    let conv = cx.shared(&[filter.in_channels], || pack().map_err(compute_error))?;
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+        conv.run(&geo, input, output, cx.parallel()).map_err(compute_error)
+    })))
+}

@@ -1,0 +1,178 @@
+//! Ops of float inputs and integer weights: the input is quantized while running.
+
+use delegraph_core::kernel::{PrepareContext, TensorView};
+use delegraph_core::ops::{Activation, TensorType};
+use delegraph_core::{Quantization, Result};
+
+use super::compute_error;
+use crate::common::prepared::Invoke;
+use crate::common::weights::{DynamicInput, Weights, check_zero_points, weight_scales};
+use crate::compute::{
+    ByteQuant, Clamp, ConvGeometry, ConvI8, DepthwiseF32, DepthwiseFilter, Filter, GemmI8, Isa, SumScales,
+};
+
+/// Inputs are quantized to signed steps.
+const STEPS: ByteQuant = ByteQuant { signed: true, zero_point: 0 };
+
+/// Parameters that all of these ops share.
+struct Parts {
+    weights: Vec<u8>,
+    scales: Vec<f32>,
+    bias: Option<Vec<f32>>,
+    clamp: Clamp,
+}
+
+impl Parts {
+    /// `None` for weights or a bias that are not constant, and for unsupported types.
+    fn new(cx: &PrepareContext<'_>, dimension: usize, activation: Activation) -> Result<Option<Self>> {
+        let weights = cx.input(1)?;
+        let taken = matches!(
+            weights.ty(),
+            TensorType::Int8 | TensorType::UInt8 | TensorType::Int4 | TensorType::Int2
+        );
+        let Some((low, high)) = activation.clamp().filter(|_| taken) else { return Ok(None) };
+        let bias = match cx.optional_input(2) {
+            Some(bias) if bias.ty() == TensorType::Float32 => match bias.constant::<f32>()? {
+                Some(bias) => Some(bias.to_vec()),
+                None => return Ok(None),
+            },
+            Some(_) => return Ok(None),
+            None => None,
+        };
+        let Some(bytes) = Weights::constant(cx, 1).filter(|w| !w.is_empty()) else { return Ok(None) };
+        let weights = bytes.into_iter().map(i8::cast_unsigned).collect();
+        let scales = weight_scales(cx.input(1)?, dimension)?.to_vec();
+        Ok(Some(Parts { weights, scales, bias, clamp: Clamp { low, high } }))
+    }
+
+    /// Scales for columns of `depth` consecutive weights each.
+    fn columns(&self, depth: usize) -> Result<SumScales> {
+        let total = |column: &[u8]| column.iter().map(|w| i32::from(w.cast_signed())).sum();
+        let totals = self.weights.chunks_exact(depth.max(1)).map(total).collect();
+        SumScales::new(&self.scales, totals, self.bias.as_deref()).map_err(compute_error)
+    }
+}
+
+pub(super) fn fully_connected(
+    cx: &mut PrepareContext<'_>,
+    (rows, depth, units): (usize, usize, usize),
+    activation: Activation,
+    asymmetric: bool,
+) -> Result<Option<Invoke>> {
+    let Some(parts) = Parts::new(cx, 0, activation)? else { return Ok(None) };
+    let columns = parts.columns(depth)?;
+    let isa = Isa::best();
+    let pack = || GemmI8::pack(isa, (depth, units), &parts.weights, STEPS, None, STEPS, None);
+    let gemm = cx.shared(&[], || pack().map_err(compute_error))?;
+    let scratch = gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?;
+    let dynamic = DynamicInput::new(cx, rows, depth, asymmetric)?;
+    let (scratch, sums) = (cx.temporary(scratch), cx.temporary_of::<i32>(rows.saturating_mul(units))?);
+    let clamp = parts.clamp;
+    Ok(Some(Box::new(move |cx| {
+        let input = cx.input::<f32>(0)?;
+        let steps = dynamic.quantize(cx, input)?;
+        let sums = &mut cx.temporary::<i32>(sums)?[..rows * units];
+        let (scratch, par) = (cx.temporary::<u8>(scratch)?, cx.parallel());
+        gemm.run_sums(rows, bytemuck::cast_slice(steps.values), sums, scratch, par).map_err(compute_error)?;
+        let inputs = (steps.scales, steps.zero_points);
+        columns.run(isa, 1, inputs, sums, cx.output(0)?, clamp, par).map_err(compute_error)
+    })))
+}
+
+/// CONV_2D. Each image is quantized separately.
+pub(super) fn conv_2d(
+    cx: &mut PrepareContext<'_>,
+    filter: Filter,
+    geo: ConvGeometry,
+    activation: Activation,
+) -> Result<Option<Invoke>> {
+    check_zero_points(cx.input(1)?)?;
+    let Some(parts) = Parts::new(cx, 0, activation)? else { return Ok(None) };
+    // Zero points are used for per-channel scales and grouped convolutions.
+    let asymmetric = parts.scales.iter().any(|scale| *scale != parts.scales[0]) || filter.groups != 1;
+    let columns = parts.columns(filter.height * filter.width * filter.in_channels)?;
+    let isa = Isa::best();
+    let batch = geo.batch;
+    let geo = ConvGeometry { batch: 1, ..geo };
+    let pack = || ConvI8::pack(isa, filter, &geo, &parts.weights, STEPS, None, STEPS, None);
+    let conv = cx.shared(&[filter.groups], || pack().map_err(compute_error))?;
+    let scratch = conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?;
+    let (image, pixels) = (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
+    let out_image = pixels.saturating_mul(filter.out_channels);
+    let dynamic = DynamicInput::new(cx, batch, image, asymmetric)?;
+    let (scratch, padding) = (cx.temporary(scratch), cx.temporary(conv.padding_len()));
+    let sums = cx.temporary_of::<i32>(out_image.saturating_mul(batch))?;
+    let clamp = parts.clamp;
+    Ok(Some(Box::new(move |cx| {
+        let input = cx.input::<f32>(0)?;
+        let steps = dynamic.quantize(cx, input)?;
+        let sums = &mut cx.temporary::<i32>(sums)?[..out_image * batch];
+        let padding = &mut cx.temporary::<u8>(padding)?[..conv.padding_len()];
+        let (scratch, par) = (cx.temporary::<u8>(scratch)?, cx.parallel());
+        for i in 0..batch {
+            // The contribution of padding to the sums cancels out with the zero point's correction.
+            padding.fill(steps.zero_points[i] as u8);
+            let steps: &[u8] = bytemuck::cast_slice(&steps.values[i * image..][..image]);
+            let sums = &mut sums[i * out_image..][..out_image];
+            conv.run_sums_padded(&geo, steps, padding, sums, scratch, par).map_err(compute_error)?;
+        }
+        let inputs = (steps.scales, steps.zero_points);
+        columns.run(isa, pixels, inputs, sums, cx.output(0)?, clamp, par).map_err(compute_error)
+    })))
+}
+
+/// Maximum number of taps whose sums single precision holds exactly.
+const MAX_TAPS: usize = (1 << 24) / (255 * 128);
+
+/// DEPTHWISE_CONV_2D. Each image is quantized separately. Sums are computed in floating point, where they are exact.
+pub(super) fn depthwise_conv_2d(
+    cx: &mut PrepareContext<'_>,
+    filter: DepthwiseFilter,
+    geo: ConvGeometry,
+    activation: Activation,
+) -> Result<Option<Invoke>> {
+    check_zero_points(cx.input(1)?)?;
+    let [height, width] = filter.window;
+    if height.saturating_mul(width) > MAX_TAPS || cx.input(1)?.ty() != TensorType::Int8 {
+        return Ok(None);
+    }
+    let Some(parts) = Parts::new(cx, 3, activation)? else { return Ok(None) };
+    let weights: Vec<f32> = parts.weights.iter().map(|w| f32::from(w.cast_signed())).collect();
+    let isa = Isa::best();
+    let DepthwiseFilter { in_channels, multiplier, window } = filter;
+    let pack = || DepthwiseF32::pack(isa, in_channels, multiplier, window, &weights, None);
+    let conv = cx.shared(&[in_channels], || pack().map_err(compute_error))?;
+    let channels = in_channels * multiplier;
+    let columns =
+        SumScales::new(&parts.scales, vec![0; channels], parts.bias.as_deref()).map_err(compute_error)?;
+    let batch = geo.batch;
+    let geo = ConvGeometry { batch: 1, ..geo };
+    let (image, pixels) = (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
+    let dynamic = DynamicInput::new(cx, batch, image, true)?;
+    let whole = cx.temporary_of::<f32>(image)?;
+    let clamp = parts.clamp;
+    Ok(Some(Box::new(move |cx| {
+        let input = cx.input::<f32>(0)?;
+        let steps = dynamic.quantize(cx, input)?;
+        let whole = &mut cx.temporary::<f32>(whole)?[..image];
+        let (output, par) = (cx.output::<f32>(0)?, cx.parallel());
+        let images =
+            steps.values.chunks_exact(image.max(1)).zip(output.chunks_exact_mut((pixels * channels).max(1)));
+        for (i, (steps_of_image, output)) in images.enumerate() {
+            let (scale, zero) = (steps.scales[i], steps.zero_points[i]);
+            for (to, step) in whole.iter_mut().zip(steps_of_image) {
+                *to = (i32::from(*step) - zero) as f32;
+            }
+            conv.run(&geo, whole, output, Clamp::NONE, par).map_err(compute_error)?;
+            columns.scale(isa, scale, output, clamp, par).map_err(compute_error)?;
+        }
+        Ok(())
+    })))
+}
+
+/// Returns whether input 0 is float and the weights are integers.
+pub(super) fn is_hybrid(input: TensorView<'_>, weights: TensorView<'_>) -> bool {
+    input.ty() == TensorType::Float32
+        && matches!(weights.ty(), TensorType::Int8 | TensorType::UInt8 | TensorType::Int4 | TensorType::Int2)
+        && !matches!(weights.quantization(), Some(Quantization::Blockwise { .. }))
+}

@@ -1,0 +1,200 @@
+//! MEAN, SUM, REDUCE_MAX and REDUCE_MIN of floats and of quantized integers.
+
+use delegraph_core::kernel::{Parallel, PrepareContext};
+use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
+
+use super::optimize;
+use crate::common::index::Nest;
+use crate::common::prepared::{Invoke, check_same_quantization};
+use crate::common::quantized::QuantizedElement;
+use crate::compute::{Isa, Reduce, SharedMut, chunk_len, fold, stack, threads_for};
+use crate::reference::{Reduction, mean_of, sum_of, write_means, write_sums};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    optimize(resolver, BuiltinOp::MEAN, 1..=3, |cx| prepare(cx, Reduce::Sum, true));
+    optimize(resolver, BuiltinOp::SUM, 1..=2, |cx| prepare(cx, Reduce::Sum, false));
+    optimize(resolver, BuiltinOp::REDUCE_MAX, 1..=3, |cx| prepare(cx, Reduce::Max, false));
+    optimize(resolver, BuiltinOp::REDUCE_MIN, 1..=3, |cx| prepare(cx, Reduce::Min, false));
+}
+
+fn prepare(cx: &mut PrepareContext<'_>, kind: Reduce, mean: bool) -> Result<Option<Invoke>> {
+    let ty = cx.input(0)?.ty();
+    match (ty, kind) {
+        _ if cx.output(0)?.ty() != ty => Ok(None),
+        (TensorType::Float32, _) => floats(cx, kind, mean),
+        (TensorType::Int8, Reduce::Sum) => sums::<i8>(cx, mean),
+        (TensorType::UInt8, Reduce::Sum) => sums::<u8>(cx, mean),
+        (TensorType::Int16, Reduce::Sum) => sums::<i16>(cx, mean),
+        (TensorType::Int8, _) => extrema(cx, kind, i8::MIN, i8::MAX),
+        (TensorType::UInt8, _) => extrema(cx, kind, u8::MIN, u8::MAX),
+        (TensorType::Int16, _) => extrema(cx, kind, i16::MIN, i16::MAX),
+        _ => Ok(None),
+    }
+}
+
+fn floats(cx: &mut PrepareContext<'_>, kind: Reduce, mean: bool) -> Result<Option<Invoke>> {
+    let r = Reduction::new(cx)?;
+    let (folding, isa) = (Folding::new(&r), Isa::best());
+    let init = match kind {
+        Reduce::Sum => 0.0,
+        Reduce::Max => f32::MIN,
+        Reduce::Min => f32::MAX,
+    };
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input::<f32>(0)?, SharedMut::new(cx.output::<f32>(0)?));
+        folding.each_part(cx.parallel(), |part| {
+            // SAFETY: outputs of parts are disjoint, and each part is one task, which `Parallel::run` calls at most
+            // once.
+            let out = unsafe { output.slice(part.first, part.outputs) };
+            out.fill(init);
+            let run = |run: &[f32], init: f32| kind.run(isa, init, run);
+            match kind {
+                Reduce::Sum => part.fold(isa, input, out, run, |a, b| a + b),
+                Reduce::Max => part.fold(isa, input, out, run, larger),
+                Reduce::Min => part.fold(isa, input, out, run, smaller),
+            }
+            if mean {
+                out.iter_mut().for_each(|sum| *sum /= r.count as f32);
+            }
+        });
+        Ok(())
+    })))
+}
+
+fn larger<T: PartialOrd>(a: T, b: T) -> T {
+    if b > a { b } else { a }
+}
+
+fn smaller<T: PartialOrd>(a: T, b: T) -> T {
+    if b < a { b } else { a }
+}
+
+/// Sums or means of quantized integers.
+fn sums<T: QuantizedElement>(cx: &mut PrepareContext<'_>, mean: bool) -> Result<Option<Invoke>> {
+    let r = Reduction::new(cx)?;
+    let (folding, isa) = (Folding::new(&r), Isa::best());
+    let (of_mean, of_sum) = match mean {
+        true => (Some(mean_of(cx, &r)?), None),
+        false => (None, Some(sum_of(cx, &r)?)),
+    };
+    let sums = cx.temporary_of::<i32>(r.outputs)?;
+    Ok(Some(Box::new(move |cx| {
+        let sums = SharedMut::new(&mut cx.temporary::<i32>(sums)?[..r.outputs]);
+        let (input, output) = (cx.input::<T>(0)?, SharedMut::new(cx.output::<T>(0)?));
+        folding.each_part(cx.parallel(), |part| {
+            // SAFETY: outputs of parts are disjoint, and each part is one task, which `Parallel::run` calls at most
+            // once.
+            let (sums, out) =
+                unsafe { (sums.slice(part.first, part.outputs), output.slice(part.first, part.outputs)) };
+            sums.fill(0);
+            let add = |sum: i32, v: T| sum.wrapping_add(v.into());
+            part.fold(isa, input, sums, |run, init| fold(isa, run, init, add), add);
+            if let Some(mean) = &of_mean {
+                write_means(mean, part.first, sums, out);
+            }
+            if let Some(sum) = &of_sum {
+                write_sums(sum, sums, out);
+            }
+        });
+        Ok(())
+    })))
+}
+
+/// Maxima or minima of integers.
+fn extrema<T: Element + PartialOrd>(
+    cx: &mut PrepareContext<'_>,
+    kind: Reduce,
+    lowest: T,
+    highest: T,
+) -> Result<Option<Invoke>> {
+    check_same_quantization(cx.input(0)?, cx.output(0)?)?;
+    let r = Reduction::new(cx)?;
+    let (folding, isa) = (Folding::new(&r), Isa::best());
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input::<T>(0)?, SharedMut::new(cx.output::<T>(0)?));
+        folding.each_part(cx.parallel(), |part| {
+            // SAFETY: outputs of parts are disjoint, and each part is one task, which `Parallel::run` calls at most
+            // once.
+            let out = unsafe { output.slice(part.first, part.outputs) };
+            out.fill(if kind == Reduce::Max { lowest } else { highest });
+            match kind {
+                Reduce::Max => part.fold(isa, input, out, |run, init| fold(isa, run, init, larger), larger),
+                _ => part.fold(isa, input, out, |run, init| fold(isa, run, init, smaller), smaller),
+            }
+        });
+        Ok(())
+    })))
+}
+
+/// Loops over the elements.
+struct Folding {
+    /// Loops without the one over stacked rows.
+    nest: Nest<2>,
+    /// Number of stacked rows, and the distance between their starts.
+    rows: (usize, usize),
+    outputs: usize,
+    elements: usize,
+}
+
+/// A part of the outputs, and the input elements that reduce to it.
+struct Part {
+    nest: Nest<2>,
+    rows: (usize, usize),
+    /// Offset in the input.
+    start: usize,
+    first: usize,
+    outputs: usize,
+}
+
+impl Folding {
+    fn new(r: &Reduction) -> Self {
+        let (nest, rows) = match r.nest.stacked() {
+            Some((nest, count, stride)) => (nest, (count, stride)),
+            None => (r.nest.clone(), (1, 0)),
+        };
+        Folding { nest, rows, outputs: r.outputs, elements: r.outputs.saturating_mul(r.count) }
+    }
+
+    /// Runs `f` on parts of the outputs, on several threads where the work is large enough.
+    fn each_part(&self, par: &dyn Parallel, f: impl Fn(&Part) + Sync) {
+        let par = threads_for(par, self.elements);
+        let Some(cut) = (par.threads() > 1).then(|| self.nest.cut()).flatten() else {
+            let whole =
+                Part { nest: self.nest.clone(), rows: self.rows, start: 0, first: 0, outputs: self.outputs };
+            return f(&whole);
+        };
+        // Outputs are dense, so each iteration of the cut makes as many outputs as its step.
+        let [from, to] = cut.step.map(isize::cast_unsigned);
+        let mut piece = chunk_len(par, cut.count, self.elements / cut.count);
+        if to == 1 {
+            // Parts are whole cache lines and vectors.
+            piece = piece.next_multiple_of(64);
+        }
+        par.run(cut.count.div_ceil(piece), &|task| {
+            let (at, count) = (task * piece, piece.min(cut.count - task * piece));
+            let nest = self.nest.part(cut, count);
+            f(&Part { nest, rows: self.rows, start: at * from, first: at * to, outputs: count * to });
+        });
+    }
+}
+
+impl Part {
+    /// Folds the input into `out`: runs of elements that reduce to one by `run`, others by `f`.
+    fn fold<T: Copy, A: Copy>(
+        &self,
+        isa: Isa,
+        input: &[T],
+        out: &mut [A],
+        run: impl Fn(&[T], A) -> A,
+        f: impl Fn(A, T) -> A + Copy,
+    ) {
+        let (size, [_, step]) = self.nest.inner();
+        self.nest.for_each_run([self.start, 0], |[i, o]| match step {
+            0 => out[o] = run(&input[i..][..size], out[o]),
+            // All rows are inside the input.
+            _ => {
+                let _ = stack(isa, &input[i..], self.rows, &mut out[o..][..size], f);
+            }
+        });
+    }
+}

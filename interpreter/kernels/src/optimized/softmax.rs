@@ -1,0 +1,55 @@
+//! SOFTMAX and LOG_SOFTMAX in single precision, SOFTMAX of 8 bits.
+
+use delegraph_core::kernel::PrepareContext;
+use delegraph_core::ops::TensorType;
+use delegraph_core::ops::softmax::SoftmaxParams;
+use delegraph_core::quantized::softmax::exp_table;
+use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
+
+use super::{compute_error, optimize};
+use crate::common::prepared::Invoke;
+use crate::compute::{Isa, Softmax, SoftmaxBytes, softmax};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    optimize(resolver, BuiltinOp::SOFTMAX, 1..=4, |cx| {
+        let beta = cx.params::<SoftmaxParams>()?.beta;
+        match cx.input(0)?.ty() {
+            TensorType::Int8 | TensorType::UInt8 => bytes(cx, beta),
+            _ => prepare(cx, Softmax::Probabilities { beta }),
+        }
+    });
+    optimize(resolver, BuiltinOp::LOG_SOFTMAX, 1..=2, |cx| prepare(cx, Softmax::Logarithms));
+}
+
+fn prepare(cx: &mut PrepareContext<'_>, kind: Softmax) -> Result<Option<Invoke>> {
+    let input = cx.input(0)?;
+    if [input.ty(), cx.output(0)?.ty()] != [TensorType::Float32; 2] {
+        return Ok(None);
+    }
+    let depth = input.shape().last().copied().unwrap_or(1);
+    let isa = Isa::best();
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        softmax(isa, kind, depth, input, output, cx.parallel()).map_err(compute_error)
+    })))
+}
+
+fn bytes(cx: &mut PrepareContext<'_>, beta: f32) -> Result<Option<Invoke>> {
+    let (input, output) = (cx.input(0)?, cx.output(0)?);
+    let signed = input.ty() == TensorType::Int8;
+    let (input_scale, _) = input.scale_zero_point()?;
+    let (scale, zero_point) = output.scale_zero_point()?;
+    // The reference kernel handles other output quantizations.
+    let taken =
+        if signed { (zero_point, scale) == (-128, 1.0 / 256.0) } else { (0..=255).contains(&zero_point) };
+    if output.ty() != input.ty() || !taken {
+        return Ok(None);
+    }
+    let depth = input.shape().last().copied().unwrap_or(1);
+    let softmax = SoftmaxBytes { exp: exp_table(input_scale * beta), scale, zero_point, signed };
+    let isa = Isa::best();
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+        softmax.run(isa, depth, input, output, cx.parallel()).map_err(compute_error)
+    })))
+}

@@ -1,0 +1,90 @@
+//! HASHTABLE, HASHTABLE_FIND, HASHTABLE_IMPORT, HASHTABLE_SIZE.
+
+use delegraph_core::kernel::{Entries, InvokeContext, PrepareContext, Strings, Table};
+use delegraph_core::ops::hashtable::HashtableParams;
+use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Registration, Result, TensorType};
+
+use crate::common::prepared::{Invoke, prepared};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    let stateful = |registration: Registration| registration.with_side_effects();
+    resolver
+        .add_builtin(BuiltinOp::HASHTABLE, stateful(prepared(make)), 1)
+        .add_builtin(BuiltinOp::HASHTABLE_FIND, stateful(prepared(find)), 1)
+        .add_builtin(BuiltinOp::HASHTABLE_IMPORT, stateful(prepared(|_| Ok(Box::new(import)))), 1)
+        .add_builtin(BuiltinOp::HASHTABLE_SIZE, stateful(prepared(|_| Ok(Box::new(size)))), 1);
+}
+
+fn make(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let p: &HashtableParams = cx.params()?;
+    let (number, string_keys) = (p.table_id, p.key_dtype == TensorType::String);
+    Ok(Box::new(move |cx| {
+        cx.host().resources().make_table(number, string_keys);
+        cx.output::<i32>(0)?.fill(number);
+        Ok(())
+    }))
+}
+
+/// The table of the handle in input 0.
+fn table<'c>(cx: &'c mut InvokeContext<'_>) -> Result<&'c mut Table> {
+    let number = cx.input::<i32>(0)?.first().copied();
+    let table = number.and_then(|number| cx.host().resources().table(number));
+    table.ok_or_else(|| Error::Kernel("the handle refers to a table that does not exist".into()))
+}
+
+fn wrong_types() -> Error {
+    Error::Kernel("the table has keys and values of other types".into())
+}
+
+fn find(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let shape = cx.output(0)?.shape().clone();
+    let string_keys = cx.input(1)?.ty() == TensorType::String;
+    Ok(Box::new(move |cx| {
+        if !table(cx)?.filled {
+            return Err(Error::Kernel("the table is read before it is filled".into()));
+        }
+        if string_keys {
+            let (keys, default) = (cx.strings(1)?, cx.input::<i64>(2)?);
+            let (output, default) = (cx.output::<i64>(0)?, default.first().copied().unwrap_or_default());
+            let Entries::Integers(map) = &table(cx)?.entries else { return Err(wrong_types()) };
+            output.iter_mut().zip(keys.iter()).for_each(|(o, key)| *o = *map.get(key).unwrap_or(&default));
+        } else {
+            let (keys, default) = (cx.input::<i64>(1)?, cx.strings(2)?.get(0));
+            let Entries::Strings(map) = &table(cx)?.entries else { return Err(wrong_types()) };
+            let values = keys.iter().map(|key| map.get(key).map_or(default, |value| value));
+            let bytes = Strings::encode(values)?;
+            cx.resize_output_bytes(0, shape.clone(), bytes.len())?;
+            cx.output_bytes(0)?.copy_from_slice(&bytes);
+        }
+        Ok(())
+    }))
+}
+
+/// Fills the table unless it is filled. The first of several values for a key wins.
+fn import(cx: &mut InvokeContext<'_>) -> Result<()> {
+    if table(cx)?.filled {
+        return Ok(());
+    }
+    match cx.input_tensor(1)?.ty {
+        TensorType::String => {
+            let (keys, values) = (cx.strings(1)?, cx.input::<i64>(2)?);
+            let Entries::Integers(map) = &mut table(cx)?.entries else { return Err(wrong_types()) };
+            keys.iter().zip(values).for_each(|(key, value)| _ = map.entry(key.into()).or_insert(*value));
+        }
+        _ => {
+            let (keys, values) = (cx.input::<i64>(1)?, cx.strings(2)?);
+            let Entries::Strings(map) = &mut table(cx)?.entries else { return Err(wrong_types()) };
+            keys.iter()
+                .zip(values.iter())
+                .for_each(|(key, value)| _ = map.entry(*key).or_insert_with(|| value.into()));
+        }
+    }
+    table(cx)?.filled = true;
+    Ok(())
+}
+
+fn size(cx: &mut InvokeContext<'_>) -> Result<()> {
+    let entries = table(cx)?.entries.len();
+    cx.output::<i64>(0)?.fill(i64::try_from(entries).unwrap_or(i64::MAX));
+    Ok(())
+}

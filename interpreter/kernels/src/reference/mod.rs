@@ -1,0 +1,16 @@
+//! Reference kernels: short and plain code, which defines the expected results.
+
+use crate::families::{declare_families, for_each_family};
+
+pub(crate) mod binary_quantized;
+
+pub(crate) use reduce::{Reduction, mean_of, sum_of, write_means, write_sums};
+pub(crate) use resize::Nearest;
+pub(crate) use transpose_conv::{Scatter, scatter as transpose_conv_scatter};
+
+macro_rules! reference {
+    ($($family:ident $(+ $mark:ident)?),* $(,)?) => {
+        declare_families! { "reference", "", $($family),* }
+    };
+}
+for_each_family!(reference);

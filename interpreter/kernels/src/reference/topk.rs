@@ -1,0 +1,76 @@
+//! TOPK_V2.
+
+use delegraph_core::kernel::PrepareContext;
+use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
+
+use crate::common::prepared::{Invoke, prepared, unsupported_type};
+
+pub(super) fn register(resolver: &mut MutableOpResolver) {
+    resolver.add_builtin(BuiltinOp::TOPK_V2, prepared(prepare), 1..=3);
+}
+
+fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    match cx.input(0)?.ty() {
+        TensorType::Float32 => on::<f32>(cx),
+        TensorType::Int8 => on::<i8>(cx),
+        TensorType::UInt8 => on::<u8>(cx),
+        TensorType::Int16 => on::<i16>(cx),
+        TensorType::Int32 => on::<i32>(cx),
+        TensorType::Int64 => on::<i64>(cx),
+        _ => Err(unsupported_type("input 0", cx.input(0)?)),
+    }
+}
+
+/// Descending; the first of equal elements comes first, NaN comes last.
+fn on<T: Element + PartialOrd>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
+    let row = cx.input(0)?.shape().last().copied().unwrap_or(0);
+    let count = cx.output(0)?.shape().last().copied().unwrap_or(0);
+    let narrow = cx.output(1)?.ty() == TensorType::Int16;
+    if narrow && row > i16::MAX as usize || i32::try_from(row).is_err() {
+        return Err(Error::Unsupported(format!(
+            "rows of {row} elements, which exceed the range of the indices"
+        )));
+    }
+    let order = cx.temporary_of::<i32>(row)?;
+    Ok(Box::new(move |cx| {
+        if count == 0 {
+            return Ok(());
+        }
+        let order = &mut cx.temporary::<i32>(order)?[..row];
+        let (input, values, indices) = (cx.input::<T>(0)?, cx.output::<T>(0)?, cx.output_bytes(1)?);
+        let rows = input.chunks_exact(row).zip(values.chunks_exact_mut(count));
+        let width = if narrow { 2 } else { 4 };
+        for ((row, values), indices) in rows.zip(indices.chunks_exact_mut(count * width)) {
+            (0..).zip(&mut *order).for_each(|(i, o)| *o = i);
+            order.sort_unstable_by(|&a, &b| {
+                let (x, y) = (row[a as usize], row[b as usize]);
+                let numbers = y.partial_cmp(&x);
+                let nans = || (x.partial_cmp(&x).is_none()).cmp(&y.partial_cmp(&y).is_none());
+                numbers.unwrap_or_else(nans).then(a.cmp(&b))
+            });
+            for (i, (value, index)) in values.iter_mut().zip(indices.chunks_exact_mut(width)).enumerate() {
+                *value = row[order[i] as usize];
+                index.copy_from_slice(&order[i].to_le_bytes()[..width]);
+            }
+        }
+        Ok(())
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::Params;
+
+    use super::*;
+    use crate::testing::{T, check, error};
+
+    #[test]
+    fn sorts() {
+        let x = || Some(T::new(&[2, 4], &[3.0f32, 9.0, 9.0, f32::NAN, 1.0, 2.0, 3.0, 4.0]));
+        let k = |k: i32| Some(T::new(&[], &[k]).constant());
+        let want = [T::new(&[2, 2], &[9.0f32, 9.0, 4.0, 3.0]), T::new(&[2, 2], &[1i32, 2, 3, 2])];
+        check(BuiltinOp::TOPK_V2, 1, Params::None, &[x(), k(2)], &want);
+        let e = error(BuiltinOp::TOPK_V2, 1, Params::None, &[x(), k(5)], &want);
+        assert!(e.contains("5 elements of each row of [2, 4]"), "{e}");
+    }
+}

@@ -1,0 +1,68 @@
+//! The resolvers that come with the interpreter.
+
+use delegraph_core::{MutableOpResolver, Op, OpResolver, Registration};
+
+#[cfg(feature = "optimized")]
+use crate::optimized;
+use crate::{custom, reference};
+
+/// The kernels that users run: optimized ones, and the reference kernel for every op that has none. Without the Cargo
+/// feature `optimized` all are reference kernels, whose results agree within the tolerances of the conformance suite.
+pub struct BuiltinOpResolver(MutableOpResolver);
+
+/// The reference kernels only: slow and simple, the standard for all other kernels.
+pub struct ReferenceOpResolver(MutableOpResolver);
+
+impl BuiltinOpResolver {
+    /// Returns all optimized and reference kernels.
+    pub fn new() -> Self {
+        let mut resolver = MutableOpResolver::new();
+        reference::register(&mut resolver);
+        custom::register(&mut resolver);
+        #[cfg(feature = "optimized")]
+        optimized::register(&mut resolver);
+        BuiltinOpResolver(resolver)
+    }
+}
+
+impl ReferenceOpResolver {
+    /// Returns all reference kernels.
+    pub fn new() -> Self {
+        let mut resolver = MutableOpResolver::new();
+        reference::register(&mut resolver);
+        custom::register(&mut resolver);
+        ReferenceOpResolver(resolver)
+    }
+}
+
+impl Default for BuiltinOpResolver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Default for ReferenceOpResolver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OpResolver for BuiltinOpResolver {
+    fn find(&self, op: &Op, version: u32) -> Option<&Registration> {
+        self.0.find(op, version)
+    }
+
+    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+        self.0.versions(op)
+    }
+}
+
+impl OpResolver for ReferenceOpResolver {
+    fn find(&self, op: &Op, version: u32) -> Option<&Registration> {
+        self.0.find(op, version)
+    }
+
+    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+        self.0.versions(op)
+    }
+}

@@ -1,0 +1,79 @@
+//! The fusions that a shared library exports.
+
+use std::sync::Arc;
+
+use delegraph_core::error::{Error, ErrorKind, Result};
+use delegraph_core::graph::{Model, ModelBytes};
+use delegraph_delegate_api::plugin::export::fusions::Fusions as Exported;
+use delegraph_delegate_api::plugin::{FusionChange, FusionLeft, FusionResult, LibraryFusion};
+
+use super::composite::CompositeFusion;
+use super::pattern::PatternFusion;
+use super::pipeline::Pipeline;
+use super::report::{Change, Left};
+
+/// The fusions that a library has; [`export_fusions!`](crate::export_fusions) passes it to the function that adds them.
+#[derive(Default)]
+pub struct Fusions(Vec<Fusion>);
+
+enum Fusion {
+    Composite(Arc<dyn CompositeFusion>),
+    Pattern(Arc<dyn PatternFusion>),
+}
+
+impl Fusions {
+    /// Adds a fusion of marked composites.
+    pub fn composite(&mut self, fusion: impl CompositeFusion + 'static) -> &mut Self {
+        self.0.push(Fusion::Composite(Arc::new(fusion)));
+        self
+    }
+
+    /// Adds a fusion of patterns.
+    pub fn pattern(&mut self, fusion: impl PatternFusion + 'static) -> &mut Self {
+        self.0.push(Fusion::Pattern(Arc::new(fusion)));
+        self
+    }
+}
+
+impl Fusions {
+    #[doc(hidden)]
+    pub fn boxed(self) -> Box<dyn Exported> {
+        Box::new(self)
+    }
+}
+
+impl Exported for Fusions {
+    fn list(&self) -> Vec<LibraryFusion> {
+        let describe = |fusion: &Fusion| match fusion {
+            Fusion::Composite(f) => LibraryFusion::new(f.name(), true).with_tolerance(f.tolerance()),
+            Fusion::Pattern(f) => LibraryFusion::new(f.name(), false),
+        };
+        self.0.iter().map(describe).collect()
+    }
+
+    fn rewrite(&self, fusion: usize, model: &[u8]) -> Result<FusionResult> {
+        let fusion = self.0.get(fusion);
+        let fusion = fusion.ok_or_else(|| Error::State("the library has no such fusion".into()))?;
+        let model = Model::from_bytes(ModelBytes::new(model.to_vec()))?;
+        let pipeline = match fusion {
+            Fusion::Composite(f) => Pipeline::empty().composite_arc(f.clone()),
+            Fusion::Pattern(f) => Pipeline::empty().pattern_arc(f.clone()),
+        };
+        let (model, report) = pipeline.run_alone(model).map_err(flat)?;
+        let change = |Change { subgraph, tensor, from, to, .. }| FusionChange { subgraph, tensor, from, to };
+        let left = |Left { subgraph, tensor, reason, .. }| FusionLeft { subgraph, tensor, reason };
+        Ok(FusionResult {
+            model: if report.changes.is_empty() { None } else { Some(model.to_bytes()?) },
+            changes: report.changes.into_iter().map(change).collect(),
+            left: report.left.into_iter().map(left).collect(),
+        })
+    }
+}
+
+/// Returns the error in the form that crosses the interface: a kind and a text.
+fn flat(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Invalid => Error::InvalidNode(error.chain()),
+        _ => Error::State(error.chain()),
+    }
+}

@@ -1,0 +1,140 @@
+//! Fusions of shared libraries as passes of a pipeline.
+//!
+//! Models cross as files: the library reads one, rewrites it, and returns another, which is checked like any file.
+
+use std::sync::Arc;
+
+use delegraph_core::OpResolver;
+use delegraph_core::error::{Error, Result};
+use delegraph_core::graph::{Model, ModelBytes};
+use delegraph_delegate_api::plugin::{FusionChange, FusionLeft, FusionLibrary, FusionResult, LibraryFusion};
+
+use super::composite::invalid;
+use super::proof::{Shared, compare_within};
+use super::report::{Change, Left};
+use crate::runtime::{Interpreter, ResourceLimits};
+
+/// A fusion of a library, as a pass of a pipeline.
+#[derive(Clone)]
+pub(super) struct LibraryPass {
+    library: FusionLibrary,
+    index: usize,
+    pub(super) fusion: LibraryFusion,
+}
+
+/// What a library made of a model.
+pub(super) struct Rewritten {
+    /// The model, if it changed.
+    pub(super) model: Option<Model>,
+    pub(super) changes: Vec<Change>,
+    pub(super) left: Vec<Left>,
+}
+
+impl LibraryPass {
+    /// Returns the passes of a library: those over composites, or those over patterns.
+    pub(super) fn of(library: &FusionLibrary, composites: bool) -> Vec<Self> {
+        let all = library.fusions().iter().cloned().enumerate();
+        let pass = |(index, fusion)| LibraryPass { library: library.clone(), index, fusion };
+        all.filter(|(_, fusion)| fusion.composites == composites).map(pass).collect()
+    }
+
+    /// Rewrites `model`. Where the outputs on random inputs differ, nothing is changed: a composite's body may compute
+    /// something other than its name means.
+    ///
+    /// # Errors
+    /// [`Error::State`] where the library fails or returns an invalid model, with its path or the name of the fusion.
+    pub(super) fn run(
+        &self,
+        model: &Arc<Model>,
+        resolver: &Arc<dyn OpResolver>,
+        limits: &ResourceLimits,
+    ) -> Result<Rewritten> {
+        let name = &self.fusion.name;
+        let FusionResult { model: bytes, changes, left } =
+            self.library.rewrite(self.index, &model.to_bytes()?)?;
+        let left_line = |FusionLeft { subgraph, tensor, reason }| Left {
+            composite: name.clone(),
+            subgraph,
+            tensor,
+            reason,
+        };
+        let mut left: Vec<Left> = left.into_iter().map(left_line).collect();
+        let Some(bytes) = bytes else {
+            return Ok(Rewritten { model: None, changes: Vec::new(), left });
+        };
+        let invalid = |error: Error| invalid(name, error);
+        let bytes = ModelBytes::new(bytes);
+        let fused = match model.path() {
+            Some(path) => Model::from_bytes_named(bytes, path),
+            None => Model::from_bytes(bytes),
+        };
+        let fused = fused.map_err(invalid)?;
+        check_ends(model, &fused).map_err(|what| invalid(Error::State(what)))?;
+        if self.fusion.composites
+            && let Some(reason) = self.difference(model, &fused, resolver, limits)?
+        {
+            let tensor = changes.first().map_or_else(String::new, |change| change.tensor.clone());
+            left.push(Left { composite: name.clone(), subgraph: 0, tensor, reason });
+            return Ok(Rewritten { model: None, changes: Vec::new(), left });
+        }
+        let change = |FusionChange { subgraph, tensor, from, to }| Change {
+            pass: name.clone(),
+            subgraph,
+            tensor,
+            from,
+            to,
+        };
+        Ok(Rewritten { model: Some(fused), changes: changes.into_iter().map(change).collect(), left })
+    }
+
+    /// Returns why the result is not taken; nothing where the models compute the same, or the original cannot be run.
+    fn difference(
+        &self,
+        model: &Arc<Model>,
+        fused: &Model,
+        resolver: &Arc<dyn OpResolver>,
+        limits: &ResourceLimits,
+    ) -> Result<Option<String>> {
+        let original =
+            Interpreter::builder_with(model.clone(), Shared(resolver.clone())).limits(limits.clone());
+        if original.build().is_err() {
+            return Ok(None);
+        }
+        let differences = compare_within(model, &Arc::new(fused.clone()), resolver, 2, limits.clone());
+        let differences = differences.map_err(|error| invalid(&self.fusion.name, error))?;
+        let worst = differences.iter().find(|d| !d.within(self.fusion.tolerance));
+        Ok(worst.map(|d| {
+            format!(
+                "its body does not give what \"{}\" means: output \"{}\" differs by {:e}",
+                self.fusion.name, d.output, d.greatest
+            )
+        }))
+    }
+}
+
+/// Checks that callers of the model find the same inputs, outputs and signatures.
+fn check_ends(before: &Model, after: &Model) -> Result<(), String> {
+    let ends = |model: &Model| {
+        let graph = model.subgraphs().first().cloned().unwrap_or_default();
+        let types = |ids: &[delegraph_core::TensorId]| {
+            let each = ids.iter().filter_map(|id| graph.tensors().get(id.0));
+            each.map(|t| (t.ty(), t.shape().clone(), t.quantization().cloned())).collect::<Vec<_>>()
+        };
+        (types(graph.inputs()), types(graph.outputs()))
+    };
+    let names = |model: &Model| {
+        let names = |list: &[(String, delegraph_core::TensorId)]| -> Vec<String> {
+            list.iter().map(|(name, _)| name.clone()).collect()
+        };
+        let signature =
+            |s: &delegraph_core::Signature| (s.key().to_owned(), names(s.inputs()), names(s.outputs()));
+        model.signatures().iter().map(signature).collect::<Vec<_>>()
+    };
+    if ends(before) != ends(after) {
+        return Err("the inputs or outputs of the model have other types or shapes".into());
+    }
+    if names(before) != names(after) {
+        return Err("the signatures of the model are others".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,320 @@
+//! Inlining of called subgraphs: bodies of composites, and functions.
+
+use std::collections::{HashMap, HashSet};
+
+use delegraph_core::error::{Limit, LimitExceeded, Result};
+use delegraph_core::graph::{Model, Node, NodeId, Subgraph, Tensor, TensorId};
+use delegraph_core::ops::Params;
+use delegraph_core::{Composite, Op, Quantization};
+use delegraph_delegate_api::Rejection;
+
+/// Metadata that refers to nodes by number, which inlining changes.
+pub(crate) const CONTROL: &str = "model_control_dependencies";
+
+/// A composite that was replaced by its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) name: String,
+    pub(crate) version: u32,
+    /// Where the composite was before.
+    pub(crate) place: Place,
+    /// Each delegate that left it, with the reason.
+    pub(crate) rejections: Vec<(usize, Rejection)>,
+    /// The nodes of the body, by their numbers in the graph that contains them now.
+    pub(crate) nodes: Vec<NodeId>,
+}
+
+/// The result of inlining.
+pub(crate) struct Inlined {
+    pub(crate) model: Model,
+    /// Per subgraph, the composites that were replaced by their bodies.
+    pub(crate) origins: Vec<Vec<Origin>>,
+    /// Per subgraph and node, its new number; `None` if a body replaced the node.
+    pub(crate) moved: Vec<Vec<Option<NodeId>>>,
+}
+
+/// The place of a call: subgraph and node; `None` inside a body that is being inlined.
+pub(crate) type Place = Option<(usize, NodeId)>;
+
+/// Selects the calls to inline.
+pub(crate) struct Inliner<'c> {
+    /// Whether to inline this composite, if its body can be inlined.
+    pub(crate) composite: &'c dyn Fn(&Composite<'_>, Place) -> bool,
+    /// Whether to inline functions (`CALL`).
+    pub(crate) functions: bool,
+    /// Whether to inline bodies with state. Such state is reset in every call; inlined, it persists.
+    pub(crate) state: bool,
+    pub(crate) bounds: Bounds,
+}
+
+/// How much inlining may add.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// The number of nodes in the place of calls.
+    pub(crate) nodes: usize,
+    /// Those that an earlier inlining put there.
+    pub(crate) earlier: usize,
+    /// Bytes of nodes and tensors.
+    pub(crate) bytes: usize,
+}
+
+impl Inliner<'_> {
+    /// Inlines the selected calls; `None` if there are none. Tensors keep their numbers, nodes do not.
+    pub(crate) fn run(&self, model: &Model) -> Result<Option<Inlined>> {
+        let mut nodes = model.subgraphs().iter().flat_map(|g| g.nodes());
+        if !nodes.any(|n| matches!(n.params(), Params::StableHLOComposite(_) | Params::Call(_))) {
+            return Ok(None);
+        }
+        let (mut subgraphs, mut origins, mut moved) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut changed, mut size) = (false, Size { nodes: self.bounds.earlier, bytes: 0 });
+        for (s, subgraph) in model.subgraphs().iter().enumerate() {
+            let mut expansion = Expansion::new(self, model, s, size);
+            let mut places = Vec::with_capacity(subgraph.nodes().len());
+            for (id, node) in subgraph.node_ids().zip(subgraph.nodes()) {
+                let (at, count) = (expansion.nodes.len(), expansion.count);
+                expansion.push(node.clone(), Some((s, id)), 0)?;
+                places.push((expansion.count == count).then_some(NodeId(at)));
+            }
+            moved.push(places);
+            changed |= expansion.count > 0;
+            origins.push(std::mem::take(&mut expansion.origins));
+            size = expansion.size;
+            subgraphs.push(expansion.finish());
+        }
+        if !changed {
+            return Ok(None);
+        }
+        let mut draft = model.draft_with(subgraphs);
+        draft.metadata.retain(|(name, _)| name != CONTROL);
+        Ok(Some(Inlined { model: draft.verify()?, origins, moved }))
+    }
+
+    /// Returns the subgraph that replaces `node`, if there is one.
+    fn callee(&self, model: &Model, node: &Node, place: Place) -> Option<usize> {
+        match node.params() {
+            Params::StableHLOComposite(_) => {
+                let composite = Composite::with_body(model, node)?;
+                composite.body.filter(|_| (self.composite)(&composite, place))
+            }
+            Params::Call(p) if self.functions => usize::try_from(p.subgraph).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// Returns whether the body of the composite `node` can replace it, by the rules of [`Inliner::run`].
+pub(crate) fn can_inline(model: &Model, subgraph: usize, node: &Node) -> bool {
+    let (Some(graph), Some(body)) = (
+        model.subgraphs().get(subgraph),
+        Composite::with_body(model, node).and_then(|c| model.subgraphs().get(c.body?)),
+    ) else {
+        return false;
+    };
+    fits(graph.tensors(), &|id| graph.outputs().contains(id), node, body, false)
+}
+
+/// Whether `body` can take the place of `node`. `is_output` is about tensors of the graph that `node` is in.
+fn fits(
+    tensors: &[Tensor],
+    is_output: &dyn Fn(&TensorId) -> bool,
+    node: &Node,
+    body: &Subgraph,
+    state: bool,
+) -> bool {
+    if body.inputs().len() != node.inputs().len() || body.outputs().len() != node.outputs().len() {
+        return false;
+    }
+    if !state && body.tensors().iter().any(|t| t.is_variable()) {
+        return false;
+    }
+    let same = |here: TensorId, there: TensorId| match (tensors.get(here.0), body.tensors().get(there.0)) {
+        (Some(a), Some(b)) => a.ty() == b.ty() && a.quantization() == b.quantization(),
+        _ => false,
+    };
+    let inputs = node.inputs().iter().zip(body.inputs());
+    if !inputs.into_iter().all(|(here, there)| here.is_some_and(|here| same(here, *there))) {
+        return false;
+    }
+    let (written, mut seen) = (written(body), HashSet::new());
+    node.outputs().iter().zip(body.outputs()).all(|(here, there)| {
+        // An output that is also an input is replaced by the input, but an output of the model or of a signature keeps
+        // its tensor.
+        let (written, first) = (written.contains(there), seen.insert(there));
+        let variable = body.tensors().get(there.0).is_some_and(|t| t.is_variable());
+        same(*here, *there) && ((written && first && !variable) || !is_output(here))
+    })
+}
+
+/// The tensors that nodes of a body write.
+fn written(body: &Subgraph) -> HashSet<TensorId> {
+    body.nodes().iter().flat_map(|n| n.outputs()).copied().collect()
+}
+
+/// Maximum depth of nested calls.
+const DEPTH: usize = 64;
+
+struct Expansion<'m, 'c> {
+    inliner: &'c Inliner<'c>,
+    model: &'m Model,
+    subgraph: Subgraph,
+    nodes: Vec<Node>,
+    /// The outputs of the subgraph.
+    outputs: HashSet<TensorId>,
+    /// Tensors that are replaced by others.
+    same: HashMap<TensorId, TensorId>,
+    origins: Vec<Origin>,
+    count: usize,
+    size: Size,
+}
+
+/// What inlining has added.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Size {
+    /// Adds a body whose tensors get names that begin with `prefix`.
+    ///
+    /// # Errors
+    /// [`LimitExceeded`] above the limits.
+    fn add(&mut self, body: &Subgraph, prefix: &str, bounds: Bounds) -> Result<()> {
+        // An empty body, too, takes a step.
+        self.nodes = self.nodes.saturating_add(body.nodes().len().max(1));
+        if self.nodes > bounds.nodes {
+            let (needed, limit) = (self.nodes as u64, bounds.nodes as u64);
+            return Err(LimitExceeded::new(Limit::InlinedNodes, needed, limit).into());
+        }
+        let tensor = |t: &Tensor| size_of::<Tensor>() + prefix.len() + t.name().len();
+        let operands = |n: &Node| n.inputs().len() + n.outputs().len() + n.intermediates().len();
+        let node = |n: &Node| size_of::<Node>() + operands(n) * size_of::<Option<TensorId>>();
+        let bytes = body.tensors().iter().map(tensor).chain(body.nodes().iter().map(node));
+        self.bytes = bytes.fold(self.bytes, usize::saturating_add);
+        if self.bytes > bounds.bytes {
+            let (needed, limit) = (self.bytes as u64, bounds.bytes as u64);
+            return Err(LimitExceeded::new(Limit::Memory, needed, limit).into());
+        }
+        Ok(())
+    }
+}
+
+impl<'m, 'c> Expansion<'m, 'c> {
+    fn new(inliner: &'c Inliner<'c>, model: &'m Model, index: usize, size: Size) -> Self {
+        let mut subgraph = model.subgraphs().get(index).cloned().unwrap_or_default();
+        subgraph.nodes_mut().clear();
+        let (nodes, same, origins) = Default::default();
+        let outputs = subgraph.outputs().iter().copied().collect();
+        Expansion { inliner, model, subgraph, outputs, nodes, same, origins, count: 0, size }
+    }
+
+    fn push(&mut self, mut node: Node, place: Place, depth: usize) -> Result<()> {
+        for id in node.inputs_mut().iter_mut().flatten() {
+            *id = self.same.get(id).copied().unwrap_or(*id);
+        }
+        let model = self.model;
+        let body = self.inliner.callee(model, &node, place).and_then(|index| model.subgraphs().get(index));
+        let (tensors, outputs) = (self.subgraph.tensors(), &self.outputs);
+        let fits =
+            |body: &&Subgraph| fits(tensors, &|id| outputs.contains(id), &node, body, self.inliner.state);
+        match body.filter(|body| depth < DEPTH && fits(body)) {
+            Some(body) => {
+                self.expand(&node, place, body, depth)?;
+            }
+            _ => self.nodes.push(node),
+        }
+        Ok(())
+    }
+
+    fn expand(&mut self, call: &Node, place: Place, body: &Subgraph, depth: usize) -> Result<()> {
+        self.count += 1;
+        let first = self.nodes.len();
+        let composite = Composite::with_body(self.model, call);
+        let prefix = composite.map_or("call", |c| c.name);
+        self.size.add(body, prefix, self.inliner.bounds)?;
+        let mut map: Vec<Option<TensorId>> = vec![None; body.tensors().len()];
+        let set = |map: &mut Vec<Option<TensorId>>, id: &TensorId, to| {
+            if let Some(slot) = map.get_mut(id.0) {
+                *slot = Some(to);
+            }
+        };
+        for (here, there) in call.inputs().iter().zip(body.inputs()) {
+            if let Some(here) = here {
+                set(&mut map, there, *here);
+            }
+        }
+        let written = written(body);
+        for (here, there) in call.outputs().iter().zip(body.outputs()) {
+            if written.contains(there)
+                && map.get(there.0) == Some(&None)
+                && !body.tensor(*there).is_variable()
+            {
+                set(&mut map, there, *here);
+            }
+        }
+        for (i, tensor) in body.tensors().iter().enumerate() {
+            if map[i].is_none() {
+                let tensor = tensor.clone().with_name(format!("{prefix}/{}", tensor.name()));
+                map[i] = Some(self.subgraph.add_tensor(tensor));
+            }
+        }
+        let to = |id: &TensorId| map.get(id.0).copied().flatten().unwrap_or(*id);
+        // Scales that are tensors are referred to by number.
+        for (i, id) in map.iter().enumerate() {
+            let moved = body.tensors().get(i).and_then(|t| moved(t.quantization()?, &to));
+            if let (Some(moved), Some(id)) = (moved, id)
+                && let Some(tensor) = self.subgraph.tensors_mut().get_mut(id.0)
+            {
+                tensor.set_quantization(moved);
+            }
+        }
+        for (here, there) in call.outputs().iter().zip(body.outputs()) {
+            let there = to(there);
+            if there != *here {
+                self.same.insert(*here, self.same.get(&there).copied().unwrap_or(there));
+            }
+        }
+        for node in body.nodes() {
+            let mut node = node.clone();
+            node.inputs_mut().iter_mut().flatten().for_each(|id| *id = to(id));
+            node.outputs_mut().iter_mut().for_each(|id| *id = to(id));
+            node.intermediates_mut().iter_mut().flatten().for_each(|id| *id = to(id));
+            self.push(node, None, depth + 1)?;
+        }
+        if let Some(composite) = composite {
+            let nodes = (first..self.nodes.len()).map(NodeId).collect();
+            let (name, version) = (composite.name.to_owned(), composite.version);
+            self.origins.push(Origin { name, version, place, rejections: Vec::new(), nodes });
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Subgraph {
+        *self.subgraph.nodes_mut() = self.nodes;
+        self.subgraph
+    }
+}
+
+/// Returns a quantization whose parameters are tensors, with their new numbers.
+pub(crate) fn moved(quantization: &Quantization, to: &dyn Fn(&TensorId) -> TensorId) -> Option<Quantization> {
+    let to = |index: usize| to(&TensorId(index)).0;
+    match quantization.clone() {
+        Quantization::Blockwise { scales, zero_points, block_size } => {
+            Some(Quantization::Blockwise { scales: to(scales), zero_points: zero_points.map(to), block_size })
+        }
+        Quantization::MultiAxis { scales, zero_points, block_size, dimensions } => {
+            Some(Quantization::MultiAxis {
+                scales: to(scales),
+                zero_points: zero_points.map(to),
+                block_size,
+                dimensions,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Returns the name under which a kernel for the composite `node` is registered.
+pub(crate) fn kernel_key(composite: &Composite<'_>) -> Op {
+    Op::custom(composite.name)
+}

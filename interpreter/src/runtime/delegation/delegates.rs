@@ -1,0 +1,140 @@
+//! The delegates of an interpreter, and their failures.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use delegraph_core::Composite;
+use delegraph_core::error::{Error, Result};
+use delegraph_delegate_api::{Capabilities, Delegate, PartitionOptions, Policy, Rejection};
+
+/// The delegates of an interpreter, in the order in which they claim.
+#[derive(Default)]
+pub(crate) struct Delegates {
+    pub(super) applied: Vec<Applied>,
+    pub(crate) policy: Policy,
+    /// The delegate whose failure caused the error that is being returned to the application.
+    failing: Option<usize>,
+}
+
+/// A delegate that an application applied.
+pub(super) struct Applied {
+    pub(super) delegate: Box<dyn Delegate>,
+    pub(super) name: Arc<str>,
+    pub(super) limits: PartitionOptions,
+    pub(super) failure: Option<Failure>,
+}
+
+/// The reason why a delegate is excluded.
+pub(super) struct Failure {
+    pub(super) message: String,
+    exclusion: Exclusion,
+}
+
+/// The duration for which a failed delegate is excluded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exclusion {
+    /// Until the model is prepared for other shapes: it failed while preparing.
+    UntilRetry,
+    /// For the lifetime of the interpreter: it failed while running.
+    Permanent,
+}
+
+impl Delegates {
+    /// Adds a delegate, after those that are already applied.
+    pub(crate) fn add(&mut self, delegate: Box<dyn Delegate>, limits: PartitionOptions) {
+        let name = delegate.name().into();
+        self.applied.push(Applied { delegate, name, limits, failure: None });
+    }
+
+    /// Removes and returns all delegates.
+    pub(crate) fn take(&mut self) -> Vec<Box<dyn Delegate>> {
+        std::mem::take(&mut self.applied).into_iter().map(|a| a.delegate).collect()
+    }
+
+    /// Returns whether no delegate is applied.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.applied.is_empty()
+    }
+
+    /// Returns whether a delegate declares that it runs this composite whole.
+    pub(crate) fn declare(&self, composite: &Composite<'_>) -> bool {
+        self.applied.iter().any(|a| a.delegate.max_versions().check_composite(composite).is_ok())
+    }
+
+    /// Returns each delegate that does not declare the composite `name`, with the reason.
+    pub(crate) fn undeclared(&self, name: &str, version: u32) -> Vec<(usize, Rejection)> {
+        let composite = Composite { name, version, bytes: &[], body: None };
+        let reason = |a: &Applied| a.delegate.max_versions().check_composite(&composite).err();
+        self.applied.iter().enumerate().filter_map(|(i, a)| Some((i, reason(a)?))).collect()
+    }
+
+    /// Records that delegate `index` failed with `error` at `place`, which may be empty. Returns the error for the
+    /// application.
+    pub(crate) fn fail(&mut self, index: usize, place: &str, error: Error) -> Error {
+        self.failing = Some(index);
+        let applied = self.applied.get_mut(index);
+        let delegate = applied.as_ref().map_or_else(String::new, |a| a.name.to_string());
+        if let Some(applied) = applied {
+            let message = format!("{place}{}", error.chain());
+            applied.failure = Some(Failure { message, exclusion: Exclusion::UntilRetry });
+        }
+        let message = format!("{place}{error}");
+        match error.into_source() {
+            Some(source) => Error::delegate_caused_by(delegate, message, source),
+            None => Error::delegate(delegate, message),
+        }
+    }
+
+    /// Returns whether the last error is a delegate's failure after which the model is prepared again without the
+    /// delegate, and excludes the delegate for this duration. With the policy [`Policy::Require`], failures are errors
+    /// of the application instead.
+    pub(crate) fn exclude_failed(&mut self, exclusion: Exclusion) -> bool {
+        let Some(failing) = self.failing.take().filter(|_| self.policy != Policy::Require) else {
+            return false;
+        };
+        if let Some(Applied { name, failure: Some(failure), .. }) = self.applied.get_mut(failing) {
+            log::warn!("delegate {name} failed and is left out: {}", failure.message);
+            failure.exclusion = exclusion;
+        }
+        true
+    }
+
+    /// Removes the exclusion of delegates that failed while preparing, because shapes have changed.
+    pub(crate) fn retry(&mut self) {
+        self.failing = None;
+        for failure in self.applied.iter_mut().map(|a| &mut a.failure) {
+            failure.take_if(|f| f.exclusion == Exclusion::UntilRetry);
+        }
+    }
+}
+
+/// The delegate of a claim or partition.
+#[derive(Clone)]
+pub(crate) struct Claimant {
+    /// The delegate's number.
+    pub(crate) index: usize,
+    pub(crate) name: Arc<str>,
+    pub(crate) capabilities: Capabilities,
+}
+
+/// Runs the code of a delegate, and converts a panic to an error.
+pub(super) fn contain<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch(f).unwrap_or_else(|text| Err(Error::State(format!("it panicked: {text}"))))
+}
+
+/// Runs the code of a CPU kernel or of an op's definition, and converts a panic to an error.
+pub(crate) fn contain_kernel<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch(f).unwrap_or_else(|text| Err(Error::Kernel(format!("the kernel failed unexpectedly: {text}"))))
+}
+
+/// # Errors
+/// The text of a panic.
+fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        // A payload may panic when it is dropped.
+        std::mem::forget(panic);
+        text
+    })
+}

@@ -1,0 +1,87 @@
+//! The second step of preparing: delegates claim nodes.
+
+use delegraph_core::error::{Error, Result};
+use delegraph_delegate_api::{NodeReport, Policy, Report, Runner};
+
+use super::composites;
+use super::inferred::{Inference, Inferred};
+use super::parts::{Failed, Parts};
+use crate::runtime::delegation::{self, Claims, Partition, Unit, claim};
+use crate::runtime::host::Env;
+
+/// Prefix of subgraphs that hold an application's own tests of a delegate; they run on the CPU.
+const VALIDATION: &str = "VALIDATION:";
+
+/// The use for which a subgraph is prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The application invokes it.
+    Entry,
+    /// A node of another subgraph calls it.
+    Callee,
+}
+
+/// A subgraph whose nodes have runners.
+pub(crate) struct Claimed {
+    pub(super) parts: Box<Parts>,
+    pub(super) inference: Inference,
+    pub(super) report: Report,
+    pub(super) partitions: Vec<Partition>,
+    /// Nodes and partitions in execution order.
+    pub(super) units: Vec<Unit>,
+}
+
+impl Inferred {
+    /// Lets delegates claim nodes, and creates the kernels of their partitions.
+    ///
+    /// # Errors
+    /// [`Error::Delegate`] for a delegate that fails; the caller prepares the model again without it.
+    /// [`Error::NotDelegated`] if the policy requires that every node is delegated, and one is not.
+    pub(crate) fn claim(self, env: &mut Env<'_>, role: Role) -> Result<Claimed, Failed> {
+        let Inferred { parts, inference } = self;
+        match ask(&parts, &inference, env, role) {
+            Ok(Claims { report, partitions, units }) => {
+                Ok(Claimed { parts, inference, report, partitions, units })
+            }
+            Err(error) => Err(Failed { parts, error }),
+        }
+    }
+}
+
+fn ask(parts: &Parts, inference: &Inference, env: &mut Env<'_>, role: Role) -> Result<Claims> {
+    let (candidate, delegates) = (inference.candidate(parts), &mut *env.services.delegates);
+    let on_cpu = delegates.is_empty() || parts.subgraph().name().starts_with(VALIDATION);
+    let mut claims = if on_cpu {
+        let units = parts.subgraph().node_ids().map(Unit::Node).collect();
+        Claims { report: delegation::report(candidate, delegates), partitions: Vec::new(), units }
+    } else {
+        let claims = claim(candidate, delegates, &*env.subgraphs);
+        let claims = claims.map_err(|(index, error)| delegates.fail(index, "", error))?;
+        // Composites that no delegate claimed are offered again, node by node.
+        let complete = composites::unclaimed(parts, &claims.report).next().is_none();
+        if role == Role::Entry && delegates.policy == Policy::Require && complete {
+            require(&claims.report)?;
+        }
+        claims
+    };
+    let origins = env.services.inlined.get(parts.index).map_or(&[][..], Vec::as_slice);
+    claims.report.composites = composites::report(parts, &claims.report, origins);
+    Ok(claims)
+}
+
+/// Requires that all nodes are delegated.
+///
+/// # Errors
+/// [`Error::NotDelegated`] with the nodes that are not delegated, and the reasons.
+fn require(report: &Report) -> Result<()> {
+    let left: Vec<_> = report.nodes.iter().filter(|n| !matches!(n.runner, Runner::Delegate { .. })).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let reason = |node: &NodeReport| {
+        let reason = node.rejections.last().map_or_else(String::new, |(_, r)| format!(": {r}"));
+        format!("node {} ({} v{}){reason}", node.node.0, node.op, node.version)
+    };
+    let reasons = left.iter().copied().take(8).map(reason).collect();
+    Err(Error::not_delegated(report.nodes.len(), left.len(), reasons))
+}

@@ -1,0 +1,231 @@
+//! `--max-memory` and `--timeout`: what the command may use.
+//!
+//! The interpreters of the command keep to these limits. A thread watches the process as well, for what an interpreter
+//! cannot end: a driver, a library, the reading of a file.
+
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use delegraph::Error;
+use delegraph::core::error::{Limit, LimitExceeded};
+use delegraph::interpreter::ResourceLimits;
+
+use super::failure::Failure;
+use super::output::Output;
+
+/// Options of the verbs that are about a model.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Budgets")]
+pub(crate) struct Budgets {
+    /// The memory that the model may use beside its file, on the CPU and on a GPU each [default: three quarters of the machine's]
+    #[arg(long, value_name = "BYTES[K|M|G]")]
+    max_memory: Option<Bytes>,
+    /// End after this time, and after as much processor time of each of the `--threads` [default: no limit]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+}
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bytes(usize);
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, unit) = match text.char_indices().last() {
+            Some((at, unit)) if !unit.is_ascii_digit() => (&text[..at], unit.to_ascii_uppercase()),
+            _ => (text, 'B'),
+        };
+        let shift = match unit {
+            'B' => 0,
+            'K' => 10,
+            'M' => 20,
+            'G' => 30,
+            _ => return Err("write BYTES, or a number with K, M or G".into()),
+        };
+        let number: usize = number.parse().map_err(|_| format!("`{number}` is not a number of bytes"))?;
+        number.checked_mul(1 << shift).map(Bytes).ok_or_else(|| "too many bytes".into())
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+/// Resident memory above the limit at which the process ends: the command itself, drivers and the graph take some.
+const MEMORY_ALLOWANCE: usize = 512 << 20;
+
+/// Time after the limit in which the interpreters can end.
+const TIME_ALLOWANCE: Duration = Duration::from_millis(700);
+
+/// How often the process is looked at.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+static LIMITS: OnceLock<ResourceLimits> = OnceLock::new();
+/// `--max-memory`; 0 without it.
+static MAX_MEMORY: AtomicUsize = AtomicUsize::new(0);
+static THREADS: AtomicUsize = AtomicUsize::new(1);
+static JSON: AtomicBool = AtomicBool::new(false);
+/// The process has, or is about to have, its result.
+static ENDED: AtomicBool = AtomicBool::new(false);
+
+impl Budgets {
+    /// Begins to count time, and watches the process where there is a limit.
+    pub(crate) fn start(&self) {
+        let mut limits = ResourceLimits::default();
+        if let Some(Bytes(bytes)) = self.max_memory {
+            limits = limits.with_memory(bytes);
+            MAX_MEMORY.store(bytes.max(1), Ordering::Relaxed);
+        }
+        if let Some(timeout) = self.timeout {
+            limits = limits.with_total_time(timeout);
+        }
+        if LIMITS.set(limits).is_ok() && (self.max_memory.is_some() || self.timeout.is_some()) {
+            let watch = Watch {
+                start: Instant::now(),
+                timeout: self.timeout,
+                memory: self.max_memory.map(|Bytes(bytes)| bytes),
+            };
+            let spawned = std::thread::Builder::new().name("budgets".into()).spawn(move || watch.run());
+            spawned.map(drop).unwrap_or_else(|e| log::warn!("nothing watches the budgets: {e}"));
+        }
+    }
+}
+
+/// The limits that the interpreters of the command keep to.
+pub(crate) fn limits() -> ResourceLimits {
+    LIMITS.get().cloned().unwrap_or_default()
+}
+
+/// The limit of memory, if the command was given one.
+#[cfg(feature = "wgpu")]
+pub(crate) fn max_memory() -> Option<u64> {
+    let limit = MAX_MEMORY.load(Ordering::Relaxed);
+    (limit > 0).then(|| u64::try_from(limit).unwrap_or(u64::MAX))
+}
+
+/// Notes how many threads may use processor time.
+pub(crate) fn set_threads(threads: usize) {
+    THREADS.store(threads, Ordering::Relaxed);
+}
+
+/// Notes how failures are reported.
+pub(crate) fn set_json(json: bool) {
+    JSON.store(json, Ordering::Relaxed);
+}
+
+/// Whether the caller is the first to end the process.
+pub(crate) fn end() -> bool {
+    !ENDED.swap(true, Ordering::AcqRel)
+}
+
+struct Watch {
+    start: Instant,
+    timeout: Option<Duration>,
+    memory: Option<usize>,
+}
+
+impl Watch {
+    fn run(&self) {
+        let exceeded = loop {
+            std::thread::sleep(INTERVAL);
+            if let Some(exceeded) = self.exceeded() {
+                break exceeded;
+            }
+        };
+        if end() {
+            let json = JSON.load(Ordering::Relaxed);
+            Output { json, quiet: false }.failure(Failure::from(Error::from(exceeded)));
+            exit();
+        }
+    }
+
+    fn exceeded(&self) -> Option<LimitExceeded> {
+        if let Some(limit) = self.timeout {
+            let threads = u32::try_from(THREADS.load(Ordering::Relaxed)).unwrap_or(1);
+            let late = self.start.elapsed() > limit.saturating_add(TIME_ALLOWANCE);
+            let busy = limit.saturating_mul(threads).saturating_add(TIME_ALLOWANCE);
+            if late || process::processor_time().is_some_and(|time| time > busy) {
+                let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+                return Some(LimitExceeded::new(Limit::Time, limit.saturating_add(1), limit));
+            }
+        }
+        let limit = self.memory?;
+        let resident = process::resident_bytes()?;
+        (resident > limit.saturating_add(MEMORY_ALLOWANCE))
+            .then(|| LimitExceeded::new(Limit::Memory, resident as u64, limit as u64))
+    }
+}
+
+/// Ends the process without running what libraries registered for its end: their threads are still at work.
+fn exit() -> ! {
+    #[cfg(unix)]
+    // SAFETY: `_exit` ends the process at once, and takes any number.
+    unsafe {
+        libc::_exit(1)
+    }
+    #[cfg(not(unix))]
+    std::process::exit(1)
+}
+
+/// What the process uses, where the system tells.
+#[cfg(target_os = "linux")]
+mod process {
+    use std::time::Duration;
+
+    pub(super) fn processor_time() -> Option<Duration> {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Some(Duration::new(u64::try_from(now.tv_sec).ok()?, u32::try_from(now.tv_nsec).ok()?))
+    }
+
+    pub(super) fn resident_bytes() -> Option<usize> {
+        let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+        text.split(' ').nth(1)?.parse::<usize>().ok()?.checked_mul(rustix::param::page_size())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod process {
+    use std::time::Duration;
+
+    pub(super) fn processor_time() -> Option<Duration> {
+        None
+    }
+
+    pub(super) fn resident_bytes() -> Option<usize> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let check = |text: &str, want: Option<usize>| {
+            assert_eq!(text.parse::<Bytes>().ok(), want.map(Bytes), "{text}");
+        };
+        check("1000", Some(1000));
+        check("2K", Some(2048));
+        check("3m", Some(3 << 20));
+        check("1G", Some(1 << 30));
+        check("1B", Some(1));
+        for wrong in ["", "G", "1.5G", "-1", "1T", "1GB", "99999999999999999999", "20000000000G", "1é"] {
+            check(wrong, None);
+        }
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(seconds("8"), Ok(Duration::from_secs(8)));
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        for wrong in ["", "-1", "nan", "inf", "1e40", "8s"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

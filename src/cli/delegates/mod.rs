@@ -1,0 +1,408 @@
+//! The kernels and delegates that run a model: the only place that interprets `--delegate`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
+use delegraph::core::error::UnresolvedOps;
+use delegraph::core::resolver::check_resolved;
+use delegraph::delegate_api::{CostModel, PartitionOptions};
+use delegraph::interpreter::InterpreterBuilder;
+use delegraph::{Delegate, Interpreter, Model, MutableOpResolver, Policy};
+use delegraph_conformance::compare::Arithmetic;
+use delegraph_conformance::engine::{self, Backend, MakeDelegate};
+
+use super::budgets;
+use super::failure::Failure;
+use super::kernels::Kernels;
+use super::limits::Limits;
+
+mod plugin;
+mod stand_ins;
+mod summary;
+mod wgpu;
+
+pub(crate) use plugin::PluginChoice;
+pub(crate) use summary::DelegateLine;
+pub(crate) use wgpu::WgpuChoice;
+
+/// One `--delegate`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Cpu,
+    Reference,
+    Wgpu(WgpuChoice),
+    Plugin(PluginChoice),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(text) = text.strip_prefix("plugin:") {
+            return text.parse().map(Choice::Plugin);
+        }
+        match text.split_once('?') {
+            None if text == "cpu" => Ok(Choice::Cpu),
+            None if text == "reference" => Ok(Choice::Reference),
+            None if text == "wgpu" => Ok(Choice::Wgpu(WgpuChoice::default())),
+            Some(("wgpu", options)) => options.parse().map(Choice::Wgpu),
+            _ => Err("there are: cpu, reference, wgpu[?KEY=VALUE&…], plugin:PATH[?KEY=VALUE&…]".into()),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    /// As on the command line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Wgpu(choice) => choice.fmt(f),
+            other => f.write_str(&other.name()),
+        }
+    }
+}
+
+impl Choice {
+    /// Returns the name in results.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Choice::Cpu => "cpu".into(),
+            Choice::Reference => "reference".into(),
+            Choice::Wgpu(_) => wgpu::NAME.into(),
+            Choice::Plugin(plugin) => format!("plugin:{plugin}"),
+        }
+    }
+
+    /// Returns the delegate; `None` if the choice is one of CPU kernels.
+    pub(crate) fn open(&self) -> Result<Option<Box<dyn Delegate>>, Failure> {
+        self.open_for(false)
+    }
+
+    /// As `open`; `profile`: it measures its kernels, if it can.
+    pub(crate) fn open_for(&self, profile: bool) -> Result<Option<Box<dyn Delegate>>, Failure> {
+        match self {
+            Choice::Cpu | Choice::Reference => Ok(None),
+            Choice::Wgpu(choice) => Ok(Some(choice.delegate(profile)?)),
+            Choice::Plugin(plugin) => Ok(Some(plugin.delegate()?)),
+        }
+    }
+}
+
+impl Choice {
+    /// Makes delegates on one device or of one library, with that device's name; `None` if the choice is one of CPU
+    /// kernels.
+    fn maker(&self) -> Result<Option<(MakeDelegate, String)>, Failure> {
+        Ok(match self {
+            Choice::Cpu | Choice::Reference => None,
+            Choice::Wgpu(choice) => Some(choice.maker()?),
+            Choice::Plugin(plugin) => Some((plugin.maker()?, String::new())),
+        })
+    }
+}
+
+/// `--policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PolicyChoice {
+    /// Delegate what can be; the rest runs on the CPU
+    Prefer,
+    /// Fail unless every node is delegated
+    Require,
+    /// Delegate nothing; only report what would be
+    Report,
+}
+
+impl From<PolicyChoice> for Policy {
+    fn from(choice: PolicyChoice) -> Self {
+        match choice {
+            PolicyChoice::Prefer => Policy::Prefer,
+            PolicyChoice::Require => Policy::Require,
+            PolicyChoice::Report => Policy::Report,
+        }
+    }
+}
+
+/// `--arithmetic`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Promise {
+    /// IEEE 754, denormals, infinities and NaN included
+    Ieee,
+    /// Denormals may be zeros, NaN and infinities may be assumed absent, functions are less precise
+    Gpu,
+}
+
+impl Promise {
+    /// Returns the same as an argument of another process.
+    pub(crate) fn option(self) -> String {
+        format!("--arithmetic={}", if self == Promise::Gpu { "gpu" } else { "ieee" })
+    }
+}
+
+/// Options of the verbs that run a model.
+#[derive(Debug, Args)]
+pub(crate) struct Engine {
+    /// What runs the model: cpu (optimized kernels), reference (plain ones), wgpu[?adapter=NAME&max_gpu_bytes=N&fusion=off] (GPU), or
+    /// plugin:PATH[?KEY=VALUE&…] (a shared library; %26 stands for & in a value). May be repeated: delegates choose
+    /// nodes in this order, and unclaimed nodes run on the CPU [default: cpu]
+    #[arg(long = "delegate", value_name = "D")]
+    pub(crate) delegates: Vec<Choice>,
+    #[command(flatten)]
+    pub(crate) kernels: Kernels,
+    /// What to do about nodes that no delegate takes
+    #[arg(long, value_enum, default_value_t = PolicyChoice::Prefer)]
+    policy: PolicyChoice,
+    /// Threads for CPU kernels
+    #[arg(long, default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    pub(crate) threads: usize,
+    #[command(flatten)]
+    limits: Limits,
+    /// Measure each delegate and the CPU kernels first, which takes a second or two, and delegate only partitions that
+    /// gain more than their copies cost
+    #[arg(long)]
+    cost_model: bool,
+    /// Refuse a model in which a node uses features of a newer version of its op than its own
+    #[arg(long)]
+    strict_versions: bool,
+}
+
+impl Engine {
+    /// Returns an interpreter for `model`, prepared.
+    pub(crate) fn build(&self, model: Model) -> Result<Interpreter, Failure> {
+        self.limits.check(&model)?;
+        Ok(self.configure()?(Interpreter::builder(model)).build()?)
+    }
+
+    /// Returns the same, prepared once its inputs have their shapes: those of the file may be placeholders.
+    pub(crate) fn build_later(&self, model: Model) -> Result<Interpreter, Failure> {
+        self.limits.check(&model)?;
+        Ok(self.configure()?(Interpreter::builder(model)).prepare_later().build()?)
+    }
+
+    /// Returns the same for showing what would run where: kernels that are not registered are replaced, and returned
+    /// beside it.
+    pub(crate) fn build_shown(&self, model: Model) -> Result<(Interpreter, Option<UnresolvedOps>), Failure> {
+        self.limits.check(&model)?;
+        let mut resolver = self.kernels.resolver(self.is_reference())?;
+        let missing = check_resolved(&model, &resolver).err();
+        missing.iter().for_each(|missing| stand_ins::register(missing, &mut resolver));
+        let builder = self.configure()?(Interpreter::builder(model));
+        Ok((builder.resolver(resolver).build()?, missing))
+    }
+
+    /// Returns the same with delegates that measure their kernels.
+    pub(crate) fn build_profiled(&self, model: Model) -> Result<Interpreter, Failure> {
+        self.limits.check(&model)?;
+        Ok(self.configure_with(true)?(Interpreter::builder(model)).build()?)
+    }
+
+    /// Returns a function that applies the options to a builder. Delegates are opened here.
+    pub(crate) fn configure(&self) -> Result<impl FnOnce(InterpreterBuilder) -> InterpreterBuilder, Failure> {
+        self.configure_with(false)
+    }
+
+    fn configure_with(
+        &self,
+        profile: bool,
+    ) -> Result<impl FnOnce(InterpreterBuilder) -> InterpreterBuilder, Failure> {
+        let resolver = self.kernels.resolver(self.is_reference())?;
+        let (threads, policy) = (self.threads, self.policy.into());
+        budgets::set_threads(threads);
+        let mut delegates = Vec::new();
+        for choice in &self.delegates {
+            if let Some(delegate) = choice.open_for(profile)? {
+                let mut limits = self.limits.options();
+                limits.cost = self.cost_model.then(|| measured(choice, threads)).transpose()?;
+                delegates.push((delegate, limits));
+            }
+        }
+        let strict = self.strict_versions;
+        Ok(move |mut builder: InterpreterBuilder| {
+            builder = builder.threads(threads).policy(policy).resolver(resolver).limits(budgets::limits());
+            builder = if strict { builder.strict_versions() } else { builder };
+            let within =
+                |builder: InterpreterBuilder, (delegate, limits)| builder.delegate_within(delegate, limits);
+            delegates.into_iter().fold(builder, within)
+        })
+    }
+
+    /// Returns the guarantees of the backend's arithmetic, unless they are given.
+    pub(crate) fn arithmetic(&self, given: Option<Promise>) -> Arithmetic {
+        let gpu = self.delegates.iter().any(|choice| matches!(choice, Choice::Wgpu(_)));
+        match given.unwrap_or(if gpu { Promise::Gpu } else { Promise::Ieee }) {
+            Promise::Gpu => Arithmetic::Gpu,
+            Promise::Ieee => Arithmetic::Ieee,
+        }
+    }
+
+    /// Returns the backend for conformance: the first delegate or, if there is none, the kernels. For built-in cases,
+    /// nodes that no delegate claims run on the reference kernels, so that any difference is the delegate's.
+    pub(crate) fn backend(&self, corpus: bool) -> Result<Backend, Failure> {
+        let mut makers = Vec::new();
+        let mut limits = self.limits.options();
+        for choice in &self.delegates {
+            let Some(maker) = choice.maker()? else { continue };
+            if self.cost_model && makers.is_empty() {
+                limits.cost = Some(measured(choice, self.threads)?);
+            }
+            makers.push(maker);
+        }
+        let mut makers = makers.into_iter();
+        let (mut backend, reference) = match makers.next() {
+            Some((make, device)) => (Backend::delegate(self.label(), make).with_device(device), !corpus),
+            None => (Backend::kernels(engine::Kernels::Optimized), false),
+        };
+        let reference = reference || self.is_reference();
+        if reference && backend.delegate.is_none() {
+            backend = Backend::kernels(engine::Kernels::Reference);
+        }
+        backend.limits = limits;
+        backend.more = makers.map(|(make, _)| make).collect();
+        let resolver = self.kernels.resolver(reference)?;
+        let (threads, policy) = (self.threads, self.policy.into());
+        let strict = self.strict_versions;
+        Ok(backend.configured(move |builder| {
+            let builder = builder.threads(threads).policy(policy).resolver(resolver.clone());
+            if strict { builder.strict_versions() } else { builder }
+        }))
+    }
+
+    /// Applies the options to `builder`; `adjust` changes the limits of each delegate. Delegates that the builder has
+    /// already stay.
+    pub(crate) fn configure_limited(
+        &self,
+        mut builder: InterpreterBuilder,
+        adjust: impl Fn(&mut PartitionOptions),
+    ) -> Result<InterpreterBuilder, Failure> {
+        let resolver = self.kernels.resolver(self.is_reference())?;
+        budgets::set_threads(self.threads);
+        builder = builder.threads(self.threads).policy(self.policy.into()).resolver(resolver);
+        builder = builder.limits(budgets::limits());
+        builder = if self.strict_versions { builder.strict_versions() } else { builder };
+        for choice in &self.delegates {
+            if let Some(delegate) = choice.open()? {
+                let mut limits = self.limits.options();
+                adjust(&mut limits);
+                builder = builder.delegate_within(delegate, limits);
+            }
+        }
+        Ok(builder)
+    }
+
+    /// Returns whether any `--delegate` is one, and not a kind of CPU kernels.
+    pub(crate) fn delegates_anything(&self) -> bool {
+        self.delegates.iter().any(|choice| !matches!(choice, Choice::Cpu | Choice::Reference))
+    }
+
+    /// Returns what each delegate runs, in the order in which they choose.
+    pub(crate) fn summary(&self, interpreter: &Interpreter) -> Vec<DelegateLine> {
+        summary::summary(interpreter, self.policy.into())
+    }
+
+    /// Checks that the limits name ops and nodes of the model.
+    ///
+    /// # Errors
+    /// Exit code 2 with the option.
+    pub(crate) fn check(&self, model: &Model) -> Result<(), Failure> {
+        self.limits.check(model)
+    }
+
+    /// Returns the plain kernels, and those of libraries.
+    pub(crate) fn reference(&self) -> Result<MutableOpResolver, Failure> {
+        self.kernels.resolver(true)
+    }
+
+    /// Returns the same options as arguments of another process.
+    pub(crate) fn options(&self) -> Vec<String> {
+        let policy = self.policy.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
+        let mut options = vec![format!("--threads={}", self.threads), format!("--policy={policy}")];
+        options.extend(self.delegates.iter().map(|d| format!("--delegate={d}")));
+        options.extend(self.kernels.arguments());
+        options.extend(self.limits.arguments());
+        options.extend(self.cost_model.then(|| "--cost-model".to_owned()));
+        options.extend(self.strict_versions.then(|| "--strict-versions".to_owned()));
+        options
+    }
+
+    /// Returns all names, in order.
+    pub(crate) fn label(&self) -> String {
+        let names: Vec<String> = self.delegates.iter().map(Choice::name).collect();
+        if names.is_empty() { Choice::Cpu.name() } else { names.join(",") }
+    }
+
+    /// Returns the name of the kernels that run unclaimed nodes.
+    pub(crate) fn cpu_name(&self) -> &'static str {
+        if self.is_reference() { "reference" } else { "cpu" }
+    }
+
+    fn is_reference(&self) -> bool {
+        self.delegates.contains(&Choice::Reference)
+    }
+}
+
+/// The rates of the CPU kernels and of a delegate on this machine.
+fn measured(choice: &Choice, threads: usize) -> Result<CostModel, Failure> {
+    let mut failure = None;
+    let measured = delegraph::interpreter::measure(threads, || {
+        let opened = choice.open().map_err(|e| failure = Some(e));
+        opened.ok().flatten().ok_or_else(|| delegraph::Error::State("it cannot be opened again".into()))
+    });
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(measured?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices() {
+        let check = |text: &str, want: Option<Choice>| {
+            let got: Option<Choice> = text.parse().ok();
+            assert_eq!(got, want, "{text}");
+            assert_eq!(got.map_or(text.into(), |c| c.to_string()), text);
+        };
+        check("cpu", Some(Choice::Cpu));
+        check("reference", Some(Choice::Reference));
+        let wgpu = |adapter: Option<&str>, max_gpu_bytes| {
+            let adapter = adapter.map(str::to_owned);
+            Some(Choice::Wgpu(WgpuChoice { adapter, max_gpu_bytes, unfused: false }))
+        };
+        check("wgpu", wgpu(None, None));
+        check("wgpu?adapter=Radeon", wgpu(Some("Radeon"), None));
+        check("wgpu?max_gpu_bytes=1000", wgpu(None, Some(1000)));
+        check("wgpu?adapter=Radeon&max_gpu_bytes=1000", wgpu(Some("Radeon"), Some(1000)));
+        check("wgpu?max_gpu_bytes=much", None);
+        let unfused = WgpuChoice { unfused: true, ..WgpuChoice::default() };
+        check("wgpu?fusion=off", Some(Choice::Wgpu(unfused)));
+        assert_eq!("wgpu?fusion=on".parse().ok(), wgpu(None, None));
+        check("wgpu?fusion=some", None);
+        check("wgpu?", None);
+        let plugin = |text: &str, path: &str, options: &[(&str, &str)]| {
+            let options = options.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+            let choice = PluginChoice::new(text, path, options);
+            check(&format!("plugin:{text}"), Some(Choice::Plugin(choice)));
+        };
+        plugin("a.so", "a.so", &[]);
+        plugin("a%20.so?k=v", "a%20.so", &[("k", "v")]);
+        plugin(
+            "a.so?k=a%26b%3d%25%C3%A9&flag&e=&x=1=2",
+            "a.so",
+            &[("k", "a&b=%é"), ("flag", ""), ("e", ""), ("x", "1=2")],
+        );
+        for wrong in [
+            "plugin:",
+            "plugin:?a=b",
+            "plugin:a?",
+            "plugin:a?=b",
+            "plugin:a?b=1&b=2",
+            "plugin:a?b=%2",
+            "plugin:a?b=%ff",
+        ] {
+            check(wrong, None);
+        }
+        check("wgpu?speed=9", None);
+        check("cpu?adapter=x", None);
+        check("npu", None);
+    }
+}

@@ -1,0 +1,34 @@
+//! Stand-ins for kernels that are not registered: a model that cannot run is shown all the same.
+
+use delegraph::core::error::UnresolvedOps;
+use delegraph::core::kernel::{InvokeContext, Kernel, PrepareContext};
+use delegraph::core::{Op, Result, Shape};
+use delegraph::{Error, MutableOpResolver, Registration};
+
+/// Registers a kernel for each of these ops that gives outputs the shapes of the file and cannot be run.
+pub(super) fn register(missing: &UnresolvedOps, resolver: &mut MutableOpResolver) {
+    let registration = || Registration::new(|_| Ok(StandIn));
+    for missing in &missing.ops {
+        match &missing.op {
+            Op::Custom(name) => resolver.add_custom(name, registration(), missing.version),
+            // Nodes of builtin ops are computed while preparing where their inputs are constant, except with side effects.
+            Op::Builtin(op) => resolver.add_builtin(*op, registration().with_side_effects(), missing.version),
+        };
+    }
+}
+
+struct StandIn;
+
+impl Kernel for StandIn {
+    fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
+        for i in 0..cx.output_count() {
+            let shape: Shape = cx.output(i)?.shape().clone();
+            cx.set_output_shape(i, shape)?;
+        }
+        Ok(())
+    }
+
+    fn invoke(&mut self, _: &mut InvokeContext<'_>) -> Result<()> {
+        Err(Error::Unsupported("no kernel is registered".into()))
+    }
+}

@@ -1,0 +1,117 @@
+//! What each delegate runs of a model, in one line each.
+
+use std::collections::BTreeMap;
+
+use delegraph::Interpreter;
+use delegraph::delegate_api::{Policy, Report, Runner};
+use serde::Serialize;
+
+use crate::cli::text::plural;
+
+/// A delegate and the nodes that it runs, in all subgraphs that are prepared.
+#[derive(Debug, Serialize)]
+pub(crate) struct DelegateLine {
+    /// The delegate's name.
+    pub(crate) delegate: String,
+    /// Nodes that it runs.
+    pub(crate) nodes: usize,
+    /// The number of nodes.
+    pub(crate) total: usize,
+    /// The partitions that they form.
+    pub(crate) partitions: usize,
+    /// Why it does not run the others: the reason of most of them. Nothing if it runs all.
+    pub(crate) why: Option<String>,
+}
+
+impl DelegateLine {
+    /// Returns the line for people to read.
+    pub(crate) fn text(&self) -> String {
+        let DelegateLine { delegate, nodes, total, partitions, why } = self;
+        let partitions = match nodes {
+            0 => String::new(),
+            _ => format!(" in {}", plural(*partitions, "partition")),
+        };
+        let why = why.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+        format!("{delegate}: {nodes} of {}{partitions}{why}\n", plural(*total, "node"))
+    }
+}
+
+/// Returns what each delegate of `interpreter` runs, in the order in which they choose.
+pub(crate) fn summary(interpreter: &Interpreter, policy: Policy) -> Vec<DelegateLine> {
+    let count = interpreter.model().subgraphs().len();
+    let reports: Vec<&Report> = (0..count).filter_map(|i| interpreter.subgraph_report(i)).collect();
+    let names = reports.first().map_or(&[][..], |report| &report.delegates);
+    names.iter().enumerate().map(|(i, name)| line(i, name, &reports, policy)).collect()
+}
+
+fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> DelegateLine {
+    let mut line = DelegateLine { delegate: name.into(), nodes: 0, total: 0, partitions: 0, why: None };
+    // The number of nodes for each reason.
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut others = 0;
+    for report in reports {
+        line.partitions += report.partitions.iter().filter(|p| p.delegate == index).count();
+        line.total += report.nodes.len();
+        for node in &report.nodes {
+            let rejection = node.rejections.iter().find(|(delegate, _)| *delegate == index);
+            match (&node.runner, rejection) {
+                (Runner::Delegate { delegate, .. }, _) if *delegate == index => line.nodes += 1,
+                (Runner::Folded, _) => {}
+                (_, Some((_, reason))) => *reasons.entry(reason.to_string()).or_default() += 1,
+                (Runner::Delegate { .. }, None) => others += 1,
+                _ => {}
+            }
+        }
+    }
+    if others > 0 {
+        *reasons.entry("another delegate runs it".into()).or_default() += others;
+    }
+    let failures = reports.iter().flat_map(|report| &report.failures);
+    let failure = failures.into_iter().find(|failure| failure.delegate == name);
+    line.why = match failure {
+        Some(failure) => Some(format!("it failed: {}", failure.message.lines().next().unwrap_or_default())),
+        None => why(&reasons),
+    };
+    if policy == Policy::Report && line.nodes > 0 {
+        let would = format!("would run {}, but the policy is `report`", plural(line.nodes, "node"));
+        line.why = Some(line.why.map_or(would.clone(), |why| format!("{would}; {why}")));
+        (line.nodes, line.partitions) = (0, 0);
+    }
+    line
+}
+
+/// Returns the reason of most nodes, and the number of others.
+fn why(reasons: &BTreeMap<String, usize>) -> Option<String> {
+    let (reason, nodes) = reasons.iter().max_by_key(|(_, nodes)| **nodes)?;
+    let more = match reasons.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {}, which `delegraph explain` lists", plural(more, "other reason")),
+    };
+    Some(format!("{reason} ({}){more}", plural(*nodes, "node")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_most_nodes_is_named() {
+        let reasons = |list: &[(&str, usize)]| list.iter().map(|(r, n)| ((*r).to_owned(), *n)).collect();
+        assert_eq!(why(&reasons(&[])), None);
+        assert_eq!(why(&reasons(&[("excluded", 1)])).as_deref(), Some("excluded (1 node)"));
+        assert_eq!(
+            why(&reasons(&[("a", 2), ("b", 3), ("c", 1)])).as_deref(),
+            Some("b (3 nodes) and 2 other reasons, which `delegraph explain` lists")
+        );
+    }
+
+    #[test]
+    fn lines() {
+        let line = |nodes, partitions, why: Option<&str>| {
+            let (delegate, why) = ("npu".to_owned(), why.map(str::to_owned));
+            DelegateLine { delegate, nodes, total: 9, partitions, why }.text()
+        };
+        assert_eq!(line(9, 1, None), "npu: 9 of 9 nodes in 1 partition\n");
+        assert_eq!(line(0, 0, Some("no")), "npu: 0 of 9 nodes; no\n");
+    }
+}

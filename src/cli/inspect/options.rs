@@ -1,0 +1,177 @@
+//! The options of custom ops, as keys and values.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use delegraph::Model;
+use delegraph::core::flex::{Map, Value};
+use delegraph::core::{Op, printable};
+use serde::Serialize;
+use serde_json::{Map as Object, Value as Json};
+
+use crate::cli::output::bytes;
+use crate::cli::text::{plural, raw_name};
+
+/// Keys that are read of a map; more are counted.
+const MAX_KEYS: usize = 256;
+
+/// Maps and lists in one another are read to this depth: damaged ones may hold themselves.
+const MAX_DEPTH: usize = 8;
+
+/// Bytes that reading all options may touch, for files in which many nodes share large options.
+const MAX_BYTES: usize = 64 << 20;
+
+/// The number of lines, and of characters of one, that are shown as text.
+const MAX_LINES: usize = 20;
+const MAX_CHARS: usize = 400;
+
+/// Options, and the nodes of a custom op that have them.
+#[derive(Serialize)]
+pub(super) struct CustomOptions {
+    op: String,
+    version: u32,
+    nodes: Vec<Place>,
+    bytes: usize,
+    /// The FlexBuffer map; `null` if the bytes are not one.
+    options: Option<Object<String, Json>>,
+    /// Whether they were not read, as all options together are too large.
+    skipped: bool,
+}
+
+#[derive(Serialize)]
+struct Place {
+    subgraph: usize,
+    node: usize,
+}
+
+/// Returns the options of every node of a custom op, in the order of the nodes.
+pub(super) fn of(model: &Model) -> Vec<CustomOptions> {
+    let mut found: Vec<CustomOptions> = Vec::new();
+    let mut known: HashMap<(&Op, u32, Range<usize>), usize> = HashMap::new();
+    let mut budget = MAX_BYTES;
+    for (subgraph, graph) in model.subgraphs().iter().enumerate() {
+        for (node, of) in graph.nodes().iter().enumerate().filter(|(_, n)| n.op().builtin().is_none()) {
+            let range = of.custom_options();
+            let index = *known.entry((of.op(), of.version(), range.clone())).or_insert_with(|| {
+                let data = model.bytes().get(range).unwrap_or_default();
+                let options =
+                    Map::parse(data).ok().map(|map| object(&map, data.len(), MAX_DEPTH, &mut budget));
+                found.push(CustomOptions {
+                    op: raw_name(of.op()),
+                    version: of.version(),
+                    nodes: Vec::new(),
+                    bytes: data.len(),
+                    skipped: options.is_some() && budget == 0,
+                    options: options.filter(|_| budget > 0),
+                });
+                found.len() - 1
+            });
+            if let Some(line) = found.get_mut(index) {
+                line.nodes.push(Place { subgraph, node });
+            }
+        }
+    }
+    found
+}
+
+/// Returns the map as JSON. Reading a value touches up to `size` bytes, which `budget` pays.
+fn object(map: &Map<'_>, size: usize, depth: usize, budget: &mut usize) -> Object<String, Json> {
+    let mut object = Object::new();
+    for key in map.keys().take(MAX_KEYS) {
+        *budget = budget.saturating_sub(size);
+        if *budget == 0 {
+            break;
+        }
+        let value = match map.value(key) {
+            Ok(Some(value)) => json(&value, size, depth, budget),
+            _ => Json::String("damaged".into()),
+        };
+        object.insert(key.to_owned(), value);
+    }
+    let more = map.len().saturating_sub(MAX_KEYS);
+    if more > 0 {
+        object.insert("…".into(), format!("and {}", plural(more, "more key")).into());
+    }
+    object
+}
+
+fn json(value: &Value<'_>, size: usize, depth: usize, budget: &mut usize) -> Json {
+    match value {
+        Value::Int(v) => (*v).into(),
+        Value::Uint(v) => (*v).into(),
+        // JSON has neither NaN nor infinities.
+        Value::Float(v) => {
+            serde_json::Number::from_f64(*v).map_or_else(|| v.to_string().into(), Json::Number)
+        }
+        Value::Bool(v) => (*v).into(),
+        Value::Text(text) => (*text).into(),
+        Value::Blob(blob) => bytes(blob.len()).into(),
+        Value::List(_) | Value::Map(_) if depth == 0 => "…".into(),
+        Value::List(list) => list.iter().map(|v| json(v, size, depth - 1, budget)).collect(),
+        Value::Map(map) => object(map, size, depth - 1, budget).into(),
+        _ => Json::Null,
+    }
+}
+
+/// Returns the options for people to read; empty without custom ops.
+pub(super) fn text(all: &[CustomOptions]) -> String {
+    let mut text = String::new();
+    for line in all.iter().take(MAX_LINES) {
+        let place = match line.nodes.as_slice() {
+            [Place { subgraph: 0, node }] => format!("node {node}"),
+            [Place { subgraph, node }] => format!("subgraph {subgraph} node {node}"),
+            [Place { node, .. }, ..] => format!("{}, first node {node}", plural(line.nodes.len(), "node")),
+            [] => String::new(),
+        };
+        let options = match &line.options {
+            Some(map) if map.is_empty() => "an empty map".into(),
+            Some(map) => {
+                map.iter().map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join(", ")
+            }
+            None if line.bytes == 0 => "none".into(),
+            None if line.skipped => format!("{}, not read", bytes(line.bytes)),
+            None => format!("{}, which are not a FlexBuffer map", bytes(line.bytes)),
+        };
+        let (op, mut options) = (printable(&line.op), printable(&options).into_owned());
+        if let Some((end, _)) = options.char_indices().nth(MAX_CHARS) {
+            options.truncate(end);
+            options.push('…');
+        }
+        text += &format!("options of {op} version {} ({place}): {options}\n", line.version);
+    }
+    let more = all.len().saturating_sub(MAX_LINES);
+    if more > 0 {
+        text += &format!("and the options of {}, which --json shows\n", plural(more, "more node"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_become_objects() {
+        let mut writer = flexbuffers::Builder::default();
+        let mut map = writer.start_map();
+        map.push("axis", -1);
+        map.push("epsilon", 0.5);
+        map.push("mode", "near\u{1b}est");
+        map.push("nan", f64::NAN);
+        map.push("pads", &[1u8, 2][..]);
+        let mut inner = map.start_map("inner");
+        inner.push("deep", true);
+        inner.end_map();
+        map.end_map();
+        let data = writer.view();
+        let mut budget = MAX_BYTES;
+        let found = object(&Map::parse(data).unwrap(), data.len(), MAX_DEPTH, &mut budget);
+        let expected = serde_json::json!({
+            "axis": -1, "epsilon": 0.5, "inner": { "deep": true }, "mode": "near\u{1b}est", "nan": "NaN",
+            "pads": [1, 2],
+        });
+        assert_eq!(Json::from(found), expected);
+        // Without budget nothing is read.
+        assert!(object(&Map::parse(data).unwrap(), data.len(), MAX_DEPTH, &mut 0).is_empty());
+    }
+}

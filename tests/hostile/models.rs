@@ -1,0 +1,412 @@
+//! Valid models that ask for more than any machine has: one function per kind.
+
+use delegraph::core::ops::binary::{AddParams, MulParams};
+use delegraph::core::ops::concatenation::ConcatenationParams;
+use delegraph::core::ops::control_flow::{
+    CallParams, IfParams, StableHLOCompositeParams, StablehloCaseParams, WhileParams,
+};
+use delegraph::core::ops::one_hot::OneHotParams;
+use delegraph::core::ops::reshape::ReshapeParams;
+use delegraph::core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
+use delegraph::core::ops::split::SplitParams;
+use delegraph::core::{Attributes, BuiltinOp, ModelBuilder, Params, SubgraphBuilder, TensorId};
+use delegraph::{Model, TensorType};
+
+const F32: TensorType = TensorType::Float32;
+
+/// The ways to call a subgraph.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Call {
+    Function,
+    If,
+    Case,
+    While,
+    Composite,
+}
+
+impl Call {
+    pub(crate) const ALL: [Call; 5] = [Call::Function, Call::If, Call::Case, Call::While, Call::Composite];
+
+    /// Adds a call of subgraph `callee`, from `x` to `y`. `condition` is a subgraph that returns false.
+    fn add(self, graph: &mut SubgraphBuilder, callee: usize, condition: usize, x: TensorId, y: TensorId) {
+        let (callee, condition) = (i32::try_from(callee).unwrap(), i32::try_from(condition).unwrap());
+        match self {
+            Call::Function => {
+                let params = CallParams::default().subgraph(callee.cast_unsigned());
+                graph.node(BuiltinOp::CALL, params).inputs([x]).writes([y]);
+            }
+            Call::If => {
+                let yes = graph.constant_bytes("yes", TensorType::Bool, [1], &[1]);
+                let params = IfParams::default().then_subgraph_index(callee).else_subgraph_index(callee);
+                graph.node(BuiltinOp::IF, params).inputs([yes, x]).writes([y]);
+            }
+            Call::Case => {
+                let index = graph.constant("index", [], &[0i32]);
+                let params = StablehloCaseParams::default().branch_subgraph_indices(vec![callee]);
+                graph.node(BuiltinOp::STABLEHLO_CASE, params).inputs([index, x]).writes([y]);
+            }
+            Call::While => {
+                let params =
+                    WhileParams::default().cond_subgraph_index(condition).body_subgraph_index(callee);
+                graph.node(BuiltinOp::WHILE, params).inputs([x]).writes([y]);
+            }
+            Call::Composite => {
+                let params = StableHLOCompositeParams::default()
+                    .name("nested".to_owned())
+                    .composite_attributes(Attributes::new().to_bytes())
+                    .decomposition_subgraph_index(callee)
+                    .version(1);
+                graph.node(BuiltinOp::STABLEHLO_COMPOSITE, params).inputs([x]).writes([y]);
+            }
+        }
+    }
+}
+
+fn build(subgraphs: impl IntoIterator<Item = SubgraphBuilder>) -> Model {
+    subgraphs.into_iter().fold(ModelBuilder::new(), ModelBuilder::subgraph).build().unwrap()
+}
+
+/// `x + x`.
+fn leaf() -> SubgraphBuilder {
+    let mut graph = SubgraphBuilder::new("leaf");
+    let x = graph.input("x", F32, [1]);
+    let y = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, x]).output("y");
+    graph.outputs([y]);
+    graph
+}
+
+/// Returns the constant `value` for one float.
+fn condition(value: bool) -> SubgraphBuilder {
+    let mut graph = SubgraphBuilder::new("condition");
+    graph.input("x", F32, [1]);
+    let value = graph.constant_bytes("value", TensorType::Bool, [1], &[u8::from(value)]);
+    graph.outputs([value]);
+    graph
+}
+
+/// `levels` subgraphs in front of a leaf, which `level` makes: it gets the index of the next subgraph and that of the
+/// condition.
+fn levels(levels: usize, level: impl Fn(&mut SubgraphBuilder, usize, usize, TensorId) -> TensorId) -> Model {
+    let graphs = (0..levels).map(|i| {
+        let mut graph = SubgraphBuilder::new(format!("level {i}"));
+        let x = graph.input("x", F32, [1]);
+        let y = level(&mut graph, i + 1, levels + 1, x);
+        graph.outputs([y]);
+        graph
+    });
+    build(graphs.chain([leaf(), condition(false)]))
+}
+
+/// Each of `depth` subgraphs calls the next.
+pub(crate) fn chain(call: Call, depth: usize) -> Model {
+    levels(depth, |graph, next, condition, x| {
+        let y = graph.tensor("y", F32, [1]);
+        call.add(graph, next, condition, x, y);
+        y
+    })
+}
+
+/// Each of `depth` subgraphs calls the next one twice: `2^depth` calls.
+pub(crate) fn tree(call: Call, depth: usize) -> Model {
+    levels(depth, |graph, next, condition, x| {
+        let (y, z) = (graph.tensor("y", F32, [1]), graph.tensor("z", F32, [1]));
+        call.add(graph, next, condition, x, y);
+        call.add(graph, next, condition, y, z);
+        z
+    })
+}
+
+/// Each of `depth` subgraphs calls the next one with two shapes: it is prepared `2^depth` times.
+pub(crate) fn alternating_shapes(call: Call, depth: usize) -> Model {
+    levels(depth, |graph, next, condition, x| {
+        let twice = graph
+            .node(BuiltinOp::CONCATENATION, ConcatenationParams::default())
+            .inputs([x, x])
+            .output("twice");
+        let (y, z) = (graph.tensor("y", F32, [1]), graph.tensor("z", F32, [2]));
+        call.add(graph, next, condition, x, y);
+        call.add(graph, next, condition, twice, z);
+        y
+    })
+}
+
+/// A loop that never ends, over a body with `steps` nodes.
+pub(crate) fn endless(steps: usize) -> Model {
+    let mut body = SubgraphBuilder::new("body");
+    let mut x = body.input("x", F32, [1]);
+    for i in 0..steps {
+        x = body.node(BuiltinOp::ADD, AddParams::default()).inputs([x, x]).output(&format!("y{i}"));
+    }
+    body.outputs([x]);
+    let mut main = SubgraphBuilder::new("main");
+    let x = main.input("x", F32, [1]);
+    let y = main.tensor("y", F32, [1]);
+    let params = WhileParams::default().cond_subgraph_index(2).body_subgraph_index(1);
+    main.node(BuiltinOp::WHILE, params).inputs([x]).writes([y]);
+    main.outputs([y]);
+    build([main, body, condition(true)])
+}
+
+/// When the sizes of giant results are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sizes {
+    Constant,
+    /// Sizes depend on the values of the input, which the model multiplies by zero.
+    AtRunTime,
+}
+
+/// An op whose result may be much larger than its inputs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Giant {
+    Fill,
+    Tile,
+    TileStrings,
+    BroadcastTo,
+    Range,
+    OneHot,
+    ResizeBilinear,
+    ResizeNearest,
+    Pad,
+}
+
+impl Giant {
+    pub(crate) const ALL: [Giant; 9] = [
+        Giant::Fill,
+        Giant::Tile,
+        Giant::TileStrings,
+        Giant::BroadcastTo,
+        Giant::Range,
+        Giant::OneHot,
+        Giant::ResizeBilinear,
+        Giant::ResizeNearest,
+        Giant::Pad,
+    ];
+
+    /// Adds the op with a result of about `elements` elements.
+    fn add(self, graph: &mut SubgraphBuilder, elements: i32, sizes: Sizes, i: usize) -> TensorId {
+        let one =
+            |graph: &mut SubgraphBuilder, shape: &[usize]| graph.constant(&format!("one{i}"), shape, &[1f32]);
+        let (op, params, inputs, ty): (_, Params, _, _) = match self {
+            Giant::Fill => {
+                let value = graph.constant(&format!("value{i}"), [], &[1f32]);
+                (BuiltinOp::FILL, Params::None, vec![size(graph, &[elements], sizes, i), value], F32)
+            }
+            Giant::Tile => {
+                let inputs = vec![one(graph, &[1]), size(graph, &[elements], sizes, i)];
+                (BuiltinOp::TILE, Params::None, inputs, F32)
+            }
+            Giant::TileStrings => {
+                let text = graph.strings(&format!("text{i}"), [1], &["a".repeat(1000)]);
+                let inputs = vec![text, size(graph, &[elements / 250], sizes, i)];
+                (BuiltinOp::TILE, Params::None, inputs, TensorType::String)
+            }
+            Giant::BroadcastTo => {
+                let inputs = vec![one(graph, &[1]), size(graph, &[elements], sizes, i)];
+                (BuiltinOp::BROADCAST_TO, Params::None, inputs, F32)
+            }
+            Giant::Range => {
+                let start = graph.constant(&format!("start{i}"), [], &[0i32]);
+                let delta = graph.constant(&format!("delta{i}"), [], &[1i32]);
+                let limit = scalar(graph, elements, sizes, i);
+                (BuiltinOp::RANGE, Params::None, vec![start, limit, delta], TensorType::Int32)
+            }
+            Giant::OneHot => {
+                let indices = graph.constant(&format!("indices{i}"), [1], &[0i32]);
+                let depth = scalar(graph, elements, sizes, i);
+                let on = graph.constant(&format!("on{i}"), [], &[1f32]);
+                let off = graph.constant(&format!("off{i}"), [], &[0f32]);
+                (
+                    BuiltinOp::ONE_HOT,
+                    OneHotParams::default().axis(-1).into(),
+                    vec![indices, depth, on, off],
+                    F32,
+                )
+            }
+            Giant::ResizeBilinear => {
+                let inputs = vec![one(graph, &[1, 1, 1, 1]), size(graph, &[elements, 1], sizes, i)];
+                (BuiltinOp::RESIZE_BILINEAR, ResizeBilinearParams::default().into(), inputs, F32)
+            }
+            Giant::ResizeNearest => {
+                let inputs = vec![one(graph, &[1, 1, 1, 1]), size(graph, &[1, elements], sizes, i)];
+                (
+                    BuiltinOp::RESIZE_NEAREST_NEIGHBOR,
+                    ResizeNearestNeighborParams::default().into(),
+                    inputs,
+                    F32,
+                )
+            }
+            Giant::Pad => {
+                let one = one(graph, &[1]);
+                let paddings = size(graph, &[0, elements], sizes, i);
+                let shape = graph.constant(&format!("matrix{i}"), [2], &[1i32, 2]);
+                let matrix = graph.tensor(&format!("paddings{i}"), TensorType::Int32, [1, 2]);
+                graph
+                    .node(BuiltinOp::RESHAPE, ReshapeParams::default())
+                    .inputs([paddings, shape])
+                    .writes([matrix]);
+                (BuiltinOp::PAD, Params::None, vec![one, matrix], F32)
+            }
+        };
+        let y = graph.tensor(&format!("y{i}"), ty, [1]);
+        graph.node(op, params).inputs(inputs).writes([y]);
+        y
+    }
+}
+
+/// A vector of sizes.
+fn size(graph: &mut SubgraphBuilder, values: &[i32], sizes: Sizes, i: usize) -> TensorId {
+    let constant = graph.constant(&format!("sizes{i}"), [values.len()], values);
+    if sizes == Sizes::Constant {
+        return constant;
+    }
+    let zero = graph.tensor(&format!("zero{i}"), TensorType::Int32, [1]);
+    let none = graph.constant(&format!("none{i}"), [1], &[0i32]);
+    graph.node(BuiltinOp::MUL, MulParams::default()).inputs([TensorId(0), none]).writes([zero]);
+    graph.node(BuiltinOp::ADD, AddParams::default()).inputs([constant, zero]).output(&format!("known{i}"))
+}
+
+/// A size without dimensions.
+fn scalar(graph: &mut SubgraphBuilder, value: i32, sizes: Sizes, i: usize) -> TensorId {
+    let vector = size(graph, &[value], sizes, i);
+    let shape = graph.constant(&format!("scalar{i}"), [0], &[] as &[i32]);
+    let y = graph.tensor(&format!("limit{i}"), TensorType::Int32, []);
+    graph.node(BuiltinOp::RESHAPE, ReshapeParams::default()).inputs([vector, shape]).writes([y]);
+    y
+}
+
+/// `count` results of `elements` elements each, all of which are outputs.
+pub(crate) fn giants(giant: Giant, count: usize, elements: i32, sizes: Sizes) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    graph.input("x", TensorType::Int32, [1]);
+    let outputs: Vec<TensorId> = (0..count).map(|i| giant.add(&mut graph, elements, sizes, i)).collect();
+    graph.outputs(outputs);
+    build([graph])
+}
+
+/// A product of two constant matrices of `size` rows and columns, filled at load.
+pub(crate) fn giant_product(size: i32) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    graph.input("x", F32, [1]);
+    let dims = graph.constant("dims", [2], &[size, size]);
+    let value = graph.constant("value", [], &[1f32]);
+    let a = graph.node(BuiltinOp::FILL, Params::None).inputs([dims, value]).output("a");
+    let y = graph.node(BuiltinOp::BATCH_MATMUL, batch_matmul()).inputs([a, a]).output("y");
+    graph.outputs([y]);
+    build([graph])
+}
+
+fn batch_matmul() -> Params {
+    delegraph::core::ops::batch_matmul::BatchMatMulParams::default().into()
+}
+
+/// A resize of no images to `size` rows: a table of rows and no pixels.
+pub(crate) fn resize_of_nothing(size: i32) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", F32, [0, 1, 1, 1]);
+    let to = graph.constant("to", [2], &[size, 1]);
+    let params = ResizeBilinearParams::default();
+    let y = graph.node(BuiltinOp::RESIZE_BILINEAR, params).inputs([x, to]).output("y");
+    graph.outputs([y]);
+    build([graph])
+}
+
+/// A Fourier transform of no images with `length` columns.
+pub(crate) fn transform_of_nothing(length: i32) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", F32, [0, 1, 1]);
+    let to = graph.constant("to", [2], &[1, length]);
+    let y = graph.node(BuiltinOp::RFFT2D, Params::None).inputs([x, to]).output("y");
+    graph.outputs([y]);
+    build([graph])
+}
+
+/// `count` inputs, all of which are outputs, too.
+pub(crate) fn many_inputs(count: usize) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let inputs: Vec<TensorId> = (0..count).map(|_| graph.input("", F32, [1])).collect();
+    graph.outputs(inputs);
+    build([graph])
+}
+
+/// A split into `count` outputs.
+pub(crate) fn many_outputs(count: usize) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let axis = graph.constant("axis", [], &[0i32]);
+    let x = graph.input("x", F32, [count]);
+    let outputs: Vec<TensorId> = (0..count).map(|_| graph.tensor("", F32, [1])).collect();
+    let splits = SplitParams::default().num_splits(i32::try_from(count).unwrap());
+    graph.node(BuiltinOp::SPLIT, splits).inputs([axis, x]).writes(outputs.iter().copied());
+    graph.outputs(outputs);
+    build([graph])
+}
+
+/// Options of a custom op: a FlexBuffer map of `len` names that all refer to one text of as many bytes.
+pub(crate) fn overlapping_names(len: usize) -> Model {
+    let mut bytes = vec![b'a'; len];
+    bytes.push(0);
+    bytes.extend(u32::try_from(len).unwrap().to_le_bytes());
+    let word = |n: usize| u32::try_from(n).unwrap().to_le_bytes();
+    let keys = bytes.len();
+    (0..len).for_each(|i| bytes.extend(word(keys + 4 * i - i)));
+    bytes.extend(word(bytes.len() - keys));
+    bytes.extend([word(4), word(len)].concat());
+    let values = bytes.len();
+    (0..len).for_each(|i| bytes.extend(word(i)));
+    bytes.extend(vec![1 << 2 | 2; len]);
+    bytes.extend(word(bytes.len() - values));
+    bytes.extend([9 << 2 | 2, 4]);
+    let mut graph = SubgraphBuilder::new("main");
+    let boxes = graph.input("boxes", F32, [1, 4, 4]);
+    let scores = graph.input("scores", F32, [1, 4, 2]);
+    let anchors = graph.constant("anchors", [4, 4], &[1f32; 16]);
+    let outputs: Vec<TensorId> = (0..4).map(|i| graph.tensor(&format!("y{i}"), F32, [1])).collect();
+    let inputs = [boxes, scores, anchors];
+    let node = graph.custom("TFLite_Detection_PostProcess").inputs(inputs).options(&bytes);
+    node.writes(outputs.iter().copied());
+    graph.outputs(outputs);
+    build([graph])
+}
+
+/// Calls a subgraph whose input is a constant, with another shape where `other`.
+pub(crate) fn constant_input(other: bool) -> Model {
+    let mut callee = SubgraphBuilder::new("callee");
+    let x = callee.constant("x", [1], &[2f32]);
+    let y = callee.node(BuiltinOp::ADD, AddParams::default()).inputs([x, x]).output("y");
+    callee.outputs([y]);
+    callee.change(x, |_| ());
+    let mut main = SubgraphBuilder::new("main");
+    let x = main.input("x", F32, [if other { 4096 } else { 1 }]);
+    let y = main.tensor("y", F32, [1]);
+    main.node(BuiltinOp::CALL, CallParams::default().subgraph(1)).inputs([x]).writes([y]);
+    main.outputs([y]);
+    let mut draft = build([main, callee, leaf()]).into_draft();
+    draft.subgraphs[1].inputs_mut().push(TensorId(0));
+    draft.verify().unwrap()
+}
+
+/// Calls a subgraph that returns a constant and its own input.
+pub(crate) fn constant_output() -> Model {
+    let mut callee = SubgraphBuilder::new("callee");
+    let x = callee.input("x", F32, [1]);
+    let constant = callee.constant("constant", [3], &[1f32, 2.0, 3.0]);
+    callee.outputs([constant, x, constant]);
+    let mut main = SubgraphBuilder::new("main");
+    let x = main.input("x", F32, [1]);
+    let outputs = [3, 1, 3].map(|n| main.tensor("y", F32, [n]));
+    main.node(BuiltinOp::CALL, CallParams::default().subgraph(1)).inputs([x]).writes(outputs);
+    main.outputs(outputs);
+    build([main, callee])
+}
+
+/// A node over constants gives a variable of `has` elements a first value of `gets` elements.
+pub(crate) fn growing_variable(has: usize, gets: i32) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", F32, [1]);
+    let dims = graph.constant("dims", [1], &[gets]);
+    let value = graph.constant("value", [], &[1f32]);
+    let state = graph.variable("state", F32, [has]);
+    graph.node(BuiltinOp::FILL, Params::None).inputs([dims, value]).writes([state]);
+    let y = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, state]).output("y");
+    graph.outputs([y]);
+    build([graph])
+}
