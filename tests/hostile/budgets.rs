@@ -160,10 +160,11 @@ fn tables_are_charged() {
         check("resize", &models::resize_of_nothing(size), Limit::Memory);
     }
     for length in [1 << 22, 1 << 30] {
-        check("transform", &models::transform_of_nothing(length), Limit::Memory);
+        check("transform", &models::transform(1, length), Limit::Memory);
+        assert!(run(&models::transform(0, length), &limits()).iter().all(Result::is_ok));
     }
     assert!(run(&models::resize_of_nothing(100), &limits()).iter().all(Result::is_ok));
-    assert!(run(&models::transform_of_nothing(128), &limits()).iter().all(Result::is_ok));
+    assert!(run(&models::transform(1, 128), &limits()).iter().all(Result::is_ok));
 }
 
 #[test]
@@ -290,7 +291,7 @@ mod command {
         }
         all_verbs("product", &models::giant_product(4096));
         all_verbs("resize", &models::resize_of_nothing(i32::MAX));
-        all_verbs("transform", &models::transform_of_nothing(1 << 30));
+        all_verbs("transform", &models::transform(1, 1 << 30));
     }
 
     #[test]
@@ -309,7 +310,7 @@ mod command {
             ("composites", models::tree(Call::Composite, 30)),
             ("folding", models::giants(Giant::Fill, 40, 1 << 30, Sizes::Constant)),
             ("resize", models::resize_of_nothing(i32::MAX)),
-            ("transform", models::transform_of_nothing(1 << 30)),
+            ("transform", models::transform(0, 1 << 30)),
         ] {
             std::fs::write(&file, model.to_bytes().unwrap()).unwrap();
             for verb in ["run", "explain", "inspect"] {

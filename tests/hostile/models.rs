@@ -310,10 +310,10 @@ pub(crate) fn resize_of_nothing(size: i32) -> Model {
     build([graph])
 }
 
-/// A Fourier transform of no images with `length` columns.
-pub(crate) fn transform_of_nothing(length: i32) -> Model {
+/// A Fourier transform of `images` with `length` columns.
+pub(crate) fn transform(images: usize, length: i32) -> Model {
     let mut graph = SubgraphBuilder::new("main");
-    let x = graph.input("x", F32, [0, 1, 1]);
+    let x = graph.input("x", F32, [images, 1, 1]);
     let to = graph.constant("to", [2], &[1, length]);
     let y = graph.node(BuiltinOp::RFFT2D, Params::None).inputs([x, to]).output("y");
     graph.outputs([y]);

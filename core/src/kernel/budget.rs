@@ -17,6 +17,9 @@ static UNLIMITED: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(usize::MA
 /// The value of [`Budget::deadline`] without a deadline.
 const NO_DEADLINE: u64 = u64::MAX;
 
+/// Values that [`Budget::collect`] computes between two looks at the time.
+const CHECKED: usize = 1 << 14;
+
 /// The memory and the time that one interpreter may use, shared by its tensors, kernels and threads.
 ///
 /// - Memory: [`Budget::charge`] takes bytes before they are allocated, and the [`Charge`] returns them when it is dropped.
@@ -93,9 +96,15 @@ impl Budget {
     /// As [`Budget::filled`].
     pub fn collect<T>(self: &Arc<Self>, items: impl ExactSizeIterator<Item = T>) -> Result<Charged<T>> {
         let len = items.len();
-        let mut charged = self.reserved(len)?;
-        charged.values.extend(items.take(len));
-        Ok(charged)
+        let (mut charged, mut items) = (self.reserved(len)?, items.take(len));
+        loop {
+            self.check()?;
+            let before = charged.values.len();
+            charged.values.extend(items.by_ref().take(CHECKED));
+            if charged.values.len() < before + CHECKED {
+                return Ok(charged);
+            }
+        }
     }
 
     /// Returns charged memory for `len` values, without values.

@@ -9,6 +9,9 @@ use delegraph_core::{Error, Result};
 
 type Complex = [f64; 2];
 
+/// Roots computed between two looks at the time: less than a millisecond.
+const CHECKED: usize = 1 << 14;
+
 fn times([a, b]: Complex, [c, d]: Complex) -> Complex {
     [a * c - b * d, a * d + b * c]
 }
@@ -27,7 +30,8 @@ fn root(k: usize, len: usize) -> Complex {
     [cos, sin]
 }
 
-fn check(len: i32) -> Result<usize> {
+/// Returns the length, which must be a power of two.
+pub(crate) fn check(len: i32) -> Result<usize> {
     let size = usize::try_from(len).ok().filter(|len| len.is_power_of_two());
     size.ok_or_else(|| Error::Unsupported(format!("a length of {len}; only powers of two are supported")))
 }
@@ -48,8 +52,12 @@ impl Fft {
         // Parts of 4, 8, …, len / 2 elements have len - 4 together.
         let mut roots = budget.reserved(len.saturating_sub(4))?;
         for part in (2..usize::BITS).map(|i| 1usize << i).take_while(|part| *part < len) {
-            budget.check()?;
-            (0..part).try_for_each(|k| roots.push(root(k, 2 * part)))?;
+            for k in 0..part {
+                if k % CHECKED == 0 {
+                    budget.check()?;
+                }
+                roots.push(root(k, 2 * part))?;
+            }
         }
         Ok(Fft { len, roots })
     }

@@ -3,7 +3,7 @@
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
-use crate::common::fourier::{Fft, RealFft};
+use crate::common::fourier::{self, Fft, RealFft};
 use crate::common::prepared::{Invoke, known, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -46,11 +46,17 @@ fn rfft2d(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let &[height, width] = known(lengths.constant::<i32>()?)? else {
         return Err(Error::State("expected two lengths".into()));
     };
+    let (outer, inner) = cx.input(0)?.shape().split_at(cx.input(0)?.shape().rank() - 2);
+    let (images, [in_height, in_width]) = (outer.iter().product::<usize>(), [inner[0], inner[1]]);
+    if images == 0 {
+        // Without images no table is worth its memory. Lengths that no transform has are errors all the same.
+        fourier::check(width)?;
+        fourier::check(height)?;
+        return Ok(Box::new(|_| Ok(())));
+    }
     let budget = cx.budget();
     let (rows, columns) = (RealFft::new(width, budget)?, Fft::new(height, budget)?);
     let (height, half) = (columns.len(), rows.frequencies());
-    let (outer, inner) = cx.input(0)?.shape().split_at(cx.input(0)?.shape().rank() - 2);
-    let (images, [in_height, in_width]) = (outer.iter().product::<usize>(), [inner[0], inner[1]]);
     let line = cx.temporary_of::<[f64; 2]>(height)?;
     let spectrum = cx.temporary_of::<[f64; 2]>(height.saturating_mul(half))?;
     Ok(Box::new(move |cx| {
