@@ -8,6 +8,10 @@ mod common;
 mod recurrent;
 
 use common::{DIGITS, delegraph, digits, path};
+use delegraph::core::ops::Activation;
+use delegraph::core::ops::binary::AddParams;
+use delegraph::core::{BuiltinOp, ModelBuilder, Params, SubgraphBuilder};
+use delegraph::{Model, TensorType};
 use serde_json::Value;
 
 fn numbers(value: &Value) -> Vec<f64> {
@@ -34,6 +38,32 @@ fn run_classifies_a_digit() {
             assert_eq!(best(&run["outputs"][0]), 7, "{run}");
         }
     }
+}
+
+/// The sum of a column and a row whose lengths are the number of true elements of the input.
+fn square_of_trues() -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let input = graph.input("mask", TensorType::Bool, [8]);
+    let column = graph.tensor("column", TensorType::Int64, [1, 1]);
+    graph.node(BuiltinOp::WHERE, Params::None).inputs([input]).writes([column]);
+    let order = graph.constant("order", [2], &[1i32, 0]);
+    let row = graph.node(BuiltinOp::TRANSPOSE, Params::None).inputs([column, order]).output("row");
+    let add = AddParams::default().fused_activation_function(Activation::None).pot_scale_int16(false);
+    let sum = graph.node(BuiltinOp::ADD, add).inputs([column, row]).output("sum");
+    graph.outputs([sum]);
+    ModelBuilder::new().subgraph(graph).build().unwrap()
+}
+
+#[test]
+fn memory_that_only_a_run_knows_is_blamed_on_the_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("square.tflite");
+    std::fs::write(&file, square_of_trues().to_bytes().unwrap()).unwrap();
+    let run = |more: &[&str]| delegraph(&[&["run", path(&file), "--max-memory", "64M"], more].concat());
+    run(&[]).expect(0, "");
+    let blamed = "--resize mask=100000: the model cannot run with this shape";
+    let ran = run(&["--resize", "mask=100000"]).expect(1, blamed);
+    assert!(ran.stderr.contains("--max-memory"), "{}", ran.stderr);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use delegraph::core::ops::Padding;
 use delegraph::core::ops::conv_2d::Conv2DParams;
 use delegraph::core::{BuiltinOp, ModelBuilder, Params, SubgraphBuilder};
 use delegraph::delegate_wgpu::{PipelineCache, WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph::interpreter::ResourceLimits;
 use delegraph::{Interpreter, Model, TensorType};
 
 fn options() -> WgpuOptions {
@@ -232,6 +233,25 @@ fn a_cap_on_memory_means_fewer_claims() {
         fewest = count;
     }
     assert!(some && fewest == 0, "a part of the model fits some of these");
+}
+
+#[test]
+fn the_interpreters_limit_of_memory_is_the_delegates() {
+    let model = || convolutions(16, 16, 6);
+    let Some(delegate) = opened(WgpuDelegate::new(options())) else { return };
+    let (mut all, mut fewer) = (0, false);
+    // Below some limit the CPU does not run the model either.
+    for most in [1 << 30].into_iter().chain((1..=40).rev().map(|n| n * 8000)) {
+        let limits = ResourceLimits::default().with_memory(most);
+        let builder = Interpreter::builder(model()).delegate(delegate.clone()).limits(limits);
+        let Ok(mut interpreter) = builder.build() else { break };
+        let used: u64 = interpreter.delegate_stats().iter().map(|s| s.device_bytes).sum();
+        assert!(used <= most as u64, "{used} of {most}");
+        let count = interpreter.report().delegated_nodes();
+        (all, fewer) = (all.max(count), fewer || count < all);
+        check_close(&run(&mut interpreter, 4), &on_the_cpu(model(), 4));
+    }
+    assert!(all > 0 && fewer, "some limits leave nodes on the CPU");
 }
 
 /// A waker that counts how often it is woken.

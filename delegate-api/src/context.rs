@@ -36,6 +36,7 @@ pub struct DelegateContext<'a> {
     capabilities: Capabilities,
     /// The application's limits, in addition to the delegate's own.
     limits: PartitionOptions,
+    memory_limit: Option<u64>,
     claims: Vec<Claim<'a>>,
     rejections: Vec<Option<Rejection>>,
     claimed: Vec<bool>,
@@ -46,8 +47,8 @@ impl<'a> DelegateContext<'a> {
     pub fn new(graph: GraphView<'a>, versions: VersionTable) -> Self {
         let nodes = graph.subgraph().nodes().len();
         let (claims, rejections, claimed) = (Vec::new(), vec![None; nodes], vec![false; nodes]);
-        let (capabilities, limits) = Default::default();
-        DelegateContext { graph, versions, capabilities, limits, claims, rejections, claimed }
+        let (capabilities, limits, memory_limit) = Default::default();
+        DelegateContext { graph, versions, capabilities, limits, memory_limit, claims, rejections, claimed }
     }
 
     /// Sets the capabilities of the delegate.
@@ -55,6 +56,19 @@ impl<'a> DelegateContext<'a> {
     pub fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = capabilities;
         self
+    }
+
+    /// Sets the limit of memory that the application set for the interpreter, in bytes.
+    #[must_use]
+    pub fn with_memory_limit(mut self, bytes: Option<u64>) -> Self {
+        self.memory_limit = bytes;
+        self
+    }
+
+    /// Returns the limit of memory that the application set for the interpreter, in bytes. A delegate that allocates
+    /// memory of its own, on a device for example, claims only what fits.
+    pub fn memory_limit(&self) -> Option<u64> {
+        self.memory_limit
     }
 
     /// Sets limits of the application, which apply to all claims.

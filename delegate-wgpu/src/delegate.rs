@@ -188,7 +188,9 @@ impl WgpuDelegate {
             kept.extend_from_slice(inside);
             let reason = || {
                 let needs = needs.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
-                format!("a partition{needs}; {left} bytes of max_gpu_bytes, {most}, are left")
+                format!(
+                    "a partition{needs}; {left} bytes of the limit, {most}, are left; `max_gpu_bytes` raises it"
+                )
             };
             outside.iter().for_each(|&id| cx.reject(id, Rejection::DeviceLimit(reason())));
             left -= taken;
@@ -348,7 +350,7 @@ impl SimpleDelegate for WgpuDelegate {
     }
 
     fn choose(&self, cx: &mut DelegateContext<'_>, nodes: Vec<NodeId>) -> Vec<NodeId> {
-        match self.max_gpu_bytes {
+        match self.max_gpu_bytes.or(cx.memory_limit()) {
             Some(most) => self.fit(cx, &nodes, most),
             None => nodes,
         }

@@ -172,8 +172,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
 fn invoke(arguments: &Arguments, builder: InterpreterBuilder) -> Result<Interpreter, Failure> {
     let mut interpreter = builder.build()?;
     let entry = Entry::select(&mut interpreter, arguments.signature.as_deref())?;
-    entry.fill(&mut interpreter, &arguments.inputs, &arguments.resizes, arguments.seed)?;
-    interpreter.invoke()?;
+    let filled = entry.fill(&mut interpreter, &arguments.inputs, &arguments.resizes, arguments.seed)?;
+    filled.invoke(&mut interpreter)?;
     Ok(interpreter)
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use delegraph::core::error::ErrorKind;
+use delegraph::core::error::{ErrorKind, Limit};
 use delegraph::core::types::read_regular;
 use delegraph::core::{Subgraph, TensorId, printable};
 use delegraph::{Error, Interpreter, Shape, TensorType};
@@ -153,14 +153,14 @@ impl Entry {
         Ok(chosen)
     }
 
-    /// Resizes and fills every input: from its file, or with seeded random data. Returns which file each has.
+    /// Resizes and fills every input: from its file, or with seeded random data.
     pub(crate) fn fill<'f>(
         &self,
         interpreter: &mut Interpreter,
         files: &'f [InputFile],
         resizes: &[Resize],
         seed: u64,
-    ) -> Result<Vec<Option<&'f Path>>, Failure> {
+    ) -> Result<Filled<'f>, Failure> {
         let mut resized = vec![None; self.inputs.len()];
         // What gave inputs other shapes than the file's.
         let mut causes: Vec<String> = Vec::new();
@@ -206,7 +206,34 @@ impl Entry {
             let bytes = array.into_bytes(ty).map_err(at)?;
             interpreter.set_input_bytes(i, &bytes).map_err(|e| at(e.to_string()))?;
         }
-        Ok(files)
+        Ok(Filled { files, causes })
+    }
+}
+
+/// Inputs with their data.
+pub(crate) struct Filled<'f> {
+    /// The file of each input; `None` for random data.
+    pub(crate) files: Vec<Option<&'f Path>>,
+    /// The options that gave inputs other shapes than the model's file.
+    causes: Vec<String>,
+}
+
+impl Filled<'_> {
+    /// Runs the model. Shapes that are known only then may not fit the memory because of the options.
+    pub(crate) fn invoke(&self, interpreter: &mut Interpreter) -> Result<(), Failure> {
+        interpreter.invoke().map_err(|e| match is_of_memory(&e) {
+            true => of_shapes(e, &self.causes),
+            false => e.into(),
+        })
+    }
+}
+
+fn is_of_memory(error: &Error) -> bool {
+    match error {
+        Error::OutOfMemory(_) => true,
+        Error::LimitExceeded(exceeded) => exceeded.limit == Limit::Memory,
+        Error::AtNode { source, .. } => is_of_memory(source),
+        _ => false,
     }
 }
 

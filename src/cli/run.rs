@@ -78,11 +78,11 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     let model = arguments.model.load()?;
     let mut interpreter = arguments.engine.build_later(model)?;
     let entry = Entry::select(&mut interpreter, arguments.signature.as_deref())?;
-    let files = entry.fill(&mut interpreter, &arguments.inputs, &arguments.resizes, arguments.seed)?;
-    interpreter.invoke()?;
+    let filled = entry.fill(&mut interpreter, &arguments.inputs, &arguments.resizes, arguments.seed)?;
+    filled.invoke(&mut interpreter)?;
 
     let mut inputs = Vec::new();
-    for (i, (port, file)) in entry.inputs.into_iter().zip(files).enumerate() {
+    for (i, (port, file)) in entry.inputs.into_iter().zip(filled.files).enumerate() {
         let tensor = interpreter.input_tensor(i)?;
         let (r#type, shape) = (tensor.ty.name(), tensor.shape.to_vec());
         inputs.push(InputLine {

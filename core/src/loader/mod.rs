@@ -266,3 +266,40 @@ fn index_in(value: i32, len: usize, what: &str, of: &str) -> Result<usize, Inval
         None => invalid!("{what} {value} is out of range: there are {len} {of}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use flatbuffers::FlatBufferBuilder;
+
+    use super::*;
+
+    /// A file of about 1 MiB, in which `parents` operators share one list of 2^18 tensors.
+    fn shared(parents: usize) -> Vec<u8> {
+        let mut builder = FlatBufferBuilder::new();
+        let list = builder.create_vector(&vec![0i32; 1 << 18]);
+        let operators: Vec<_> = (0..parents)
+            .map(|_| {
+                let arguments = schema::OperatorArgs { inputs: Some(list), ..Default::default() };
+                schema::Operator::create(&mut builder, &arguments)
+            })
+            .collect();
+        let operators = Some(builder.create_vector(&operators));
+        let arguments = schema::SubGraphArgs { operators, ..Default::default() };
+        let subgraph = schema::SubGraph::create(&mut builder, &arguments);
+        let subgraphs = Some(builder.create_vector(&[subgraph]));
+        let arguments = schema::ModelArgs { subgraphs, ..Default::default() };
+        let model = schema::Model::create(&mut builder, &arguments);
+        builder.finish(model, Some(schema::MODEL_IDENTIFIER));
+        builder.finished_data().to_vec()
+    }
+
+    #[test]
+    fn shared_tables_may_not_exceed_the_bound() {
+        let size = |parents| shared(parents).len().abs_diff(1 << 20);
+        assert!(size(100) < 1 << 14, "{}", size(100));
+        // Three times the file and 8 MiB.
+        assert!(verify(&shared(10)).is_ok());
+        let text = |parents| verify(&shared(parents)).err().map(|Invalid(text)| text).unwrap_or_default();
+        assert!(text(12).starts_with("damaged FlatBuffer: "), "{}", text(12));
+    }
+}

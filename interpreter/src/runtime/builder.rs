@@ -115,6 +115,9 @@ impl InterpreterBuilder {
 
     /// Limits what the model may use: memory, time, depth of calls, work while preparing.
     pub fn limits(mut self, limits: ResourceLimits) -> Self {
+        // The default is about the machine, not about the memory of devices.
+        let set = limits.memory != ResourceLimits::default().memory;
+        self.delegates.memory = set.then(|| u64::try_from(limits.memory).unwrap_or(u64::MAX));
         self.limits = limits;
         self
     }

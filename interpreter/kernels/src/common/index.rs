@@ -62,6 +62,11 @@ impl<const N: usize> Nest<N> {
         nest
     }
 
+    /// Number of iterations.
+    pub fn count(&self) -> usize {
+        self.outer.iter().fold(self.inner.0, |product, (count, _)| product.saturating_mul(*count))
+    }
+
     /// Length and strides of the innermost loop.
     pub fn inner(&self) -> (usize, [isize; N]) {
         self.inner

@@ -5,6 +5,7 @@ pub mod float8;
 pub(crate) mod fourier;
 pub mod index;
 pub(crate) mod number;
+pub(crate) mod pace;
 pub(crate) mod prepared;
 pub mod quantized;
 pub mod recurrent;

@@ -5,6 +5,7 @@ use delegraph_core::ops::lsh_projection::LSHProjectionParams;
 use delegraph_core::ops::{LshProjectionType, TensorType};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -30,22 +31,24 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let (seeds, items) = (cx.input::<f32>(0)?, cx.input_bytes(1)?);
         let (weights, output) = (cx.optional_input::<f32>(2)?, cx.output::<i32>(0)?);
         let key = &mut cx.temporary::<u8>(key)?[..item + 4];
-        let mut bit = |seed: f32| {
+        let mut pace = Pace::new(cx);
+        let mut bit = |seed: f32| -> Result<i32> {
             key[..4].copy_from_slice(&seed.to_le_bytes());
             let mut score = 0f64;
             for i in 0..count {
+                pace.spend(16 + item)?;
                 key[4..].copy_from_slice(&items[i * item..][..item]);
                 let value = fingerprint(key).cast_signed() as f64;
                 score += weights.map_or(1.0, |weights| f64::from(weights[i])) * value;
             }
-            i32::from(score > 0.0)
+            Ok(i32::from(score > 0.0))
         };
         if dense {
-            output.iter_mut().zip(seeds).for_each(|(o, &seed)| *o = bit(seed));
-            return Ok(());
+            return output.iter_mut().zip(seeds).try_for_each(|(o, &seed)| bit(seed).map(|bit| *o = bit));
         }
         for (i, o) in output.iter_mut().enumerate() {
-            let hash = seeds[i * bits..][..bits].iter().fold(0i32, |hash, &seed| hash << 1 | bit(seed));
+            let seeds = seeds[i * bits..][..bits].iter();
+            let hash = seeds.copied().try_fold(0i32, |hash, seed| bit(seed).map(|bit| hash << 1 | bit))?;
             // Each hash has its own seed.
             *o = hash.wrapping_add((i as i32).wrapping_mul(1i32.wrapping_shl(bits as u32)));
         }

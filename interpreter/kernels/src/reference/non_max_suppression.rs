@@ -3,6 +3,7 @@
 use delegraph_core::kernel::{InvokeContext, PrepareContext, Temporary};
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result, TensorType};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -26,6 +27,9 @@ fn prepare(cx: &mut PrepareContext<'_>, soft: bool) -> Result<Invoke> {
     Ok(Box::new(move |cx| select(cx, soft, queue, scores)))
 }
 
+/// Steps that a comparison of two boxes takes.
+const STEPS_PER_PAIR: usize = 16;
+
 fn select(cx: &mut InvokeContext<'_>, soft: bool, queue: [Temporary; 2], scores: Temporary) -> Result<()> {
     let (boxes, input_scores) = (cx.input::<f32>(0)?.as_chunks().0, cx.input::<f32>(1)?);
     let (overlap, least) = (scalar(cx, 3)?, scalar(cx, 4)?);
@@ -42,10 +46,12 @@ fn select(cx: &mut InvokeContext<'_>, soft: bool, queue: [Temporary; 2], scores:
         queue.push(i);
     }
     let (most, mut count) = (queue.len.min(selected.len()), 0);
+    let mut pace = Pace::new(cx);
     while count < most
         && let Some(candidate) = queue.pop()
     {
         let c = candidate as usize;
+        pace.spend(STEPS_PER_PAIR * (1 + count.saturating_sub(begin[c] as usize)))?;
         let score = queue.scores[c];
         let mut suppressed = false;
         // Each pair is compared once: boxes that were selected before the candidate's last visit are skipped.

@@ -8,6 +8,7 @@ use delegraph_core::ops::reduce_window::{
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
 use crate::common::index::{Nest, StridedCopy, Strides, dense_strides};
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, known, prepared, unsupported_type};
 use crate::common::region::{Combine, Combined, on_combined};
 
@@ -70,6 +71,7 @@ fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, windows: &Windows, how: C
     };
     let starts = Nest::new(&windows.output, [&times(&windows.stride)]);
     let window = Nest::new(&windows.size, [&times(&windows.dilation)]);
+    let size = window.count();
     let spread = (windows.padded != *input.shape() || windows.before.iter().any(|&n| n != 0)).then(|| {
         let (before, apart) = (&windows.before, &windows.base_dilation);
         StridedCopy::spread(input.shape(), &windows.padded, before, apart, 8 * size_of::<T>())
@@ -92,7 +94,15 @@ fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, windows: &Windows, how: C
             }
         };
         let mut outputs = cx.output::<T>(0)?.iter_mut();
+        let mut pace = Pace::new(cx);
+        let mut polled = Ok(());
         starts.for_each([0], |[start]| {
+            if polled.is_ok() {
+                polled = pace.spend(size);
+            }
+            if polled.is_err() {
+                return;
+            }
             let mut sum = initial;
             // In this order a NaN replaces an extremum, as in TFLite.
             window.for_each([start], |[i]| sum = combine(input[i], sum));
@@ -100,7 +110,7 @@ fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, windows: &Windows, how: C
                 *output = sum;
             }
         });
-        Ok(())
+        polled
     }))
 }
 

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::common::index::{Nest, StridedCopy, Strides, dense_strides};
 use crate::common::number::Number;
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, fill_elements, moved_bits, prepared, unsupported_type};
 use crate::common::region::{Combine, Combined, Region, on_combined};
 
@@ -214,6 +215,7 @@ fn sums_of<I: Element, S: Number, O: Element>(
     write: fn(S) -> O,
 ) -> Result<Invoke> {
     let Products { padded, outer, start, inner } = products;
+    let terms = inner.count();
     let padded = match padded {
         Some((copy, elements)) => Some((copy, elements, cx.temporary_of::<I>(elements)?)),
         None => None,
@@ -229,12 +231,19 @@ fn sums_of<I: Element, S: Number, O: Element>(
                 &*padded
             }
         };
+        let (mut pace, mut polled) = (Pace::new(cx), Ok(()));
         outer.for_each(start, |[i, j, o]| {
+            if polled.is_ok() {
+                polled = pace.spend(terms);
+            }
+            if polled.is_err() {
+                return;
+            }
             let mut sum = S::default();
             inner.for_each([i, j], |[i, j]| sum = sum.plus(read(a[i]).times(read(b[j]))));
             output[o] = write(sum);
         });
-        Ok(())
+        polled
     }))
 }
 

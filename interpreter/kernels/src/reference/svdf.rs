@@ -5,6 +5,7 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::svdf::SVDFParams;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::{Multiplier, QuantizedElement};
 use crate::common::weights::{
@@ -47,22 +48,24 @@ impl Svdf {
     /// Appends `latest(batch, filter)` to the state, and passes the units' sums over time to `finish`.
     fn run<S: Element, T: Copy, A: Default, O>(
         &self,
-        state: &mut [S],
-        time: &[T],
+        mut pace: Pace,
+        (state, time): (&mut [S], &[T]),
         output: &mut [O],
         latest: impl Fn(usize, usize) -> S,
         add: impl Fn(A, S, T) -> A,
         finish: impl Fn(usize, A) -> O,
-    ) {
-        let Svdf { filters, memory, rank, .. } = *self;
+    ) -> Result<()> {
+        let Svdf { inputs, filters, memory, rank, .. } = *self;
         if filters == 0 || memory == 0 {
-            return;
+            return Ok(());
         }
         for (row, state) in state.chunks_exact_mut(memory).enumerate() {
+            pace.spend(memory.saturating_add(inputs))?;
             state.copy_within(1.., 0);
             state[memory - 1] = latest(row / filters, row % filters);
         }
         for (i, out) in output.iter_mut().enumerate() {
+            pace.spend(memory.saturating_mul(rank))?;
             let (batch, unit) = (i / (filters / rank), i % (filters / rank));
             let sum = (unit * rank..(unit + 1) * rank).fold(A::default(), |sum, filter| {
                 let state = &state[(batch * filters + filter) * memory..][..memory];
@@ -71,6 +74,7 @@ impl Svdf {
             });
             *out = finish(unit, sum);
         }
+        Ok(())
     }
 }
 
@@ -86,10 +90,14 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             input.iter().zip(&weights[..svdf.inputs]).fold(0f32, |sum, (a, b)| sum + a * b)
         };
         let add = |sum: f32, state: f32, time: f32| sum + state * time;
-        svdf.run(cx.variable::<f32>(4)?, cx.input(2)?, cx.output(0)?, latest, add, |unit, sum| {
-            activation(sum + bias.map_or(0.0, |bias| bias[unit]))
-        });
-        Ok(())
+        svdf.run(
+            Pace::new(cx),
+            (cx.variable::<f32>(4)?, cx.input(2)?),
+            cx.output(0)?,
+            latest,
+            add,
+            |unit, sum| activation(sum + bias.map_or(0.0, |bias| bias[unit])),
+        )
     }))
 }
 
@@ -114,10 +122,9 @@ fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             sum as f32 * (rows.scales[batch] * feature_scale)
         };
         let add = |sum: f32, state: f32, time: i8| sum + state * (f32::from(time) * time_scale);
-        svdf.run(cx.variable::<f32>(4)?, time, cx.output(0)?, latest, add, |unit, sum| {
+        svdf.run(Pace::new(cx), (cx.variable::<f32>(4)?, time), cx.output(0)?, latest, add, |unit, sum| {
             activation(sum + bias.map_or(0.0, |bias| bias[unit]))
-        });
-        Ok(())
+        })
     }))
 }
 
@@ -141,12 +148,18 @@ fn int8(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             i16::clamped(to_state.apply(sum), i16::MIN.into(), i16::MAX.into())
         };
         let add = |sum: i32, state: i16, time: i16| sum.wrapping_add(i32::from(state) * i32::from(time));
-        svdf.run(cx.variable::<i16>(4)?, cx.input::<i16>(2)?, cx.output(0)?, latest, add, |unit, sum| {
-            let sum = sum.wrapping_add(bias.map_or(0, |bias| bias[unit]));
-            let scaled = to_output.apply(sum).wrapping_add(output_zero);
-            i8::clamped(scaled, i8::MIN.into(), i8::MAX.into())
-        });
-        Ok(())
+        svdf.run(
+            Pace::new(cx),
+            (cx.variable::<i16>(4)?, cx.input::<i16>(2)?),
+            cx.output(0)?,
+            latest,
+            add,
+            |unit, sum| {
+                let sum = sum.wrapping_add(bias.map_or(0, |bias| bias[unit]));
+                let scaled = to_output.apply(sum).wrapping_add(output_zero);
+                i8::clamped(scaled, i8::MIN.into(), i8::MAX.into())
+            },
+        )
     }))
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn claim(
     let mut rejections: Vec<Vec<(usize, Rejection)>> = vec![Vec::new(); states.len()];
     let mut claims: Vec<(Claimant, KernelFactory<'_>)> = Vec::new();
     let mut report = report(candidate, delegates);
-    let policy = delegates.policy;
+    let (policy, memory) = (delegates.policy, delegates.memory);
     for ((index, applied), view) in delegates.applied.iter_mut().enumerate().zip(&mut views) {
         if let Some(failure) = &applied.failure {
             let reason = Rejection::DelegateFailed(failure.message.clone());
@@ -80,7 +80,7 @@ pub(crate) fn claim(
         let claimed = contain(|| {
             let capabilities = delegate.capabilities();
             let cx = DelegateContext::new(graph, delegate.max_versions().clone());
-            let mut cx = cx.with_capabilities(capabilities).with_limits(limits);
+            let mut cx = cx.with_capabilities(capabilities).with_limits(limits).with_memory_limit(memory);
             delegate.prepare(&mut cx)?;
             Ok((cx.finish(), capabilities))
         });

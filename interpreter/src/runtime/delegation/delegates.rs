@@ -12,6 +12,8 @@ use delegraph_delegate_api::{Capabilities, Delegate, PartitionOptions, Policy, R
 pub(crate) struct Delegates {
     pub(super) applied: Vec<Applied>,
     pub(crate) policy: Policy,
+    /// The limit of memory that the application set.
+    pub(crate) memory: Option<u64>,
     /// The delegate whose failure caused the error that is being returned to the application.
     failing: Option<usize>,
 }
