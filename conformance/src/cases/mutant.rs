@@ -1,9 +1,11 @@
 //! Random variations of the cases, for comparing kernels with LiteRT beyond what is recorded.
 //!
-//! A mutant changes one to four things of a case: sizes, types, constants, params, quantization, values, versions. Many
-//! are invalid, which is intended: kernels must refuse them, or return what LiteRT returns.
+//! A mutant changes up to four things of a case: sizes, types, constants, params, quantization, values, versions, omitted
+//! operands. Many are invalid, which is intended: kernels must refuse them, or return what LiteRT returns. Of graphs of
+//! several nodes, which the seed draws, only the values change.
 
-use std::sync::OnceLock;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use delegraph_core::Quantization;
 use delegraph_core::ops::{FieldKind, ParamValue, definition};
@@ -58,16 +60,22 @@ const MAX_ELEMENTS: usize = 1 << 14;
 /// model.
 pub fn mutant(seed: u64, index: usize) -> Option<Case> {
     let mut draw = Draw::new(seed, "mutant", index);
-    let bases = bases();
+    let bases = bases(seed);
     let base = bases.get(draw.below(bases.len()))?;
     let mut case = base.clone().seeded(draw.seed());
     case.verdict = Verdict::LiteRt;
     let base_name = if base.name.is_empty() { base.label() } else { base.name.clone() };
     // Some cases only get other data.
     for _ in 0..draw.below(5) {
-        change(&mut case, &mut draw);
+        match base.is_single() {
+            true => change(&mut case, &mut draw),
+            false => scale(&mut case, &mut draw),
+        }
     }
-    case.output_as(base);
+    symmetric_weights(&mut case);
+    if base.is_single() {
+        case.output_as(base);
+    }
     let elements = |o: &Operand| o.shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
     if case.inputs.iter().flatten().any(|o| elements(o).is_none_or(|n| n > MAX_ELEMENTS)) {
         return None;
@@ -76,18 +84,26 @@ pub fn mutant(seed: u64, index: usize) -> Option<Case> {
     Some(case)
 }
 
-/// The cases of single nodes, which a mutation can change.
-fn bases() -> &'static [Case] {
-    static BASES: OnceLock<Vec<Case>> = OnceLock::new();
-    BASES.get_or_init(|| {
-        let mut bases = super::suite(super::DEFAULT_SEED);
-        bases.retain(|c| c.is_single() && !matches!(c.verdict, Verdict::NotCompared(_)));
-        bases
+thread_local! {
+    static BASES: RefCell<Option<(u64, Rc<Vec<Case>>)>> = const { RefCell::new(None) };
+}
+
+/// The compared cases of the suite of `seed`.
+fn bases(seed: u64) -> Rc<Vec<Case>> {
+    BASES.with_borrow_mut(|last| match last {
+        Some((of, bases)) if *of == seed => Rc::clone(bases),
+        _ => {
+            let mut bases = super::suite(seed);
+            bases.retain(|c| !matches!(c.verdict, Verdict::NotCompared(_)));
+            let bases = Rc::new(bases);
+            *last = Some((seed, Rc::clone(&bases)));
+            bases
+        }
     })
 }
 
 fn change(case: &mut Case, draw: &mut Draw) {
-    match draw.below(12) {
+    match draw.below(13) {
         0..=2 => resize(case, draw),
         3..=5 => set_param(case, draw),
         6 => requantize(case, draw),
@@ -96,6 +112,14 @@ fn change(case: &mut Case, draw: &mut Draw) {
         10 => {
             if let Some(operand) = any_operand(case, draw) {
                 operand.kind = if operand.kind == Kind::Fed { Kind::Constant } else { Kind::Fed };
+            }
+        }
+        11 => {
+            // LiteRT dereferences omitted operands that it needs, so only the last one is omitted.
+            if draw.chance(30)
+                && let Some(last) = case.inputs.last_mut()
+            {
+                *last = None;
             }
         }
         _ => {
@@ -145,14 +169,21 @@ fn set_param(case: &mut Case, draw: &mut Draw) {
         return;
     }
     let field = draw.pick(codec.fields);
-    let int = draw.pick(&[0, 1, 1, 2, 2, 3, 4, 5, -1, -2, 7, 100]);
+    let int = match draw.chance(2) {
+        true => draw.pick(&[1 << 30, i64::from(i32::MAX), i64::from(i32::MIN)]),
+        false => draw.pick(&[0, 1, 1, 2, 2, 3, 4, 5, -1, -2, 7, 100]),
+    };
+    let ints: Vec<i64> = (0..draw.below(7)).map(|_| draw.pick(&[0, 1, 1, 1, 2, 2, 3, -1, -2, 5])).collect();
+    let narrow: Vec<i32> = ints.iter().map(|&v| v as i32).collect();
     let value = match field.kind {
         FieldKind::Bool => ParamValue::Bool(draw.chance(50)),
         FieldKind::Int32 | FieldKind::UInt32 | FieldKind::Int64 => ParamValue::Int(int),
-        FieldKind::Float32 => {
-            ParamValue::Float(draw.pick(&[0.0, 1.0, -1.0, 0.5, 1e-6, 6.0, -0.25, 3.0, 20.0]))
-        }
+        FieldKind::Float32 => ParamValue::Float(
+            draw.pick(&[0.0, -0.0, 1.0, -1.0, 0.5, 1e-6, 6.0, -0.25, 3.0, 20.0, 1e10, 1e-30]),
+        ),
         FieldKind::Enum(name) => ParamValue::Enum(draw.below(6) as i64, name),
+        FieldKind::Ints64 => ParamValue::Ints(&ints),
+        FieldKind::Ints32 => ParamValue::Ints32(&narrow),
         _ => return,
     };
     // Values that the param does not take leave it as it is.
@@ -208,6 +239,33 @@ fn revalue(case: &mut Case, draw: &mut Draw) {
         (false, 1) => current.range(-1e-3, 1e-3),
         (false, _) => current.range(-100.0, 100.0),
     };
+}
+
+/// Sets another range for the floats of a graph. They stay finite: conversions of NaN and infinities to integers are
+/// undefined in C++. Integers may be the bounds of loops.
+fn scale(case: &mut Case, draw: &mut Draw) {
+    let Some(operand) = any_operand(case, draw).filter(|o| o.ty == Float32) else { return };
+    let most = draw.pick(&[1e-3, 1.0, 10.0, 100.0]);
+    *operand = operand.clone().range(-most, most);
+}
+
+/// Removes -128 from the INT8 weights of floats: the format demands symmetric weights, and LiteRT's SIMD kernels negate
+/// them in 8 bits.
+fn symmetric_weights(case: &mut Case) {
+    if case.data_type() != Some(Float32) {
+        return;
+    }
+    for (i, operand) in case.inputs.iter_mut().enumerate().skip(1) {
+        let Some(operand) = operand.as_mut().filter(|o| o.ty == Int8) else { continue };
+        *operand = match (operand.kind, operand.limits()) {
+            // The data of other invocations differs.
+            (Kind::Fed, Some((low, high))) => operand.clone().range(low.max(-127.0), high.max(-127.0)),
+            _ => {
+                let bytes = operand.data(i, 0).into_iter().map(|byte| if byte == 0x80 { 0x81 } else { byte });
+                operand.clone().bytes(bytes.collect())
+            }
+        };
+    }
 }
 
 /// Changes the type of one operand, or of all that have the same and of the outputs.

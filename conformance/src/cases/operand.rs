@@ -136,7 +136,7 @@ impl Operand {
         Operand { values: Values::Mixed(low, high, values), ..self }
     }
 
-    fn limits(&self) -> Option<(f64, f64)> {
+    pub(super) fn limits(&self) -> Option<(f64, f64)> {
         match self.values {
             Values::Range(low, high) | Values::Mixed(low, high, _) => Some((low, high)),
             Values::Bytes(_) => None,
@@ -278,9 +278,11 @@ impl Operand {
             Complex128 => each(2 * n, || float().to_le_bytes()),
             _ => {
                 let count = (high - low) as u64 + 1;
-                let (least, most) = integers(self.ty);
+                // A bool of another value than 0 and 1 is undefined in C++.
+                let (least, most) = if self.ty == Bool { (0.0, 1.0) } else { integers(self.ty) };
                 let mut integer = || {
                     let drawn = low as i64 + (g.draw() % count) as i64;
+                    let drawn = if self.ty == Bool { drawn.clamp(0, 1) } else { drawn };
                     special().map_or(drawn, |v| v.clamp(least, most) as i64)
                 };
                 match self.ty.bits() {

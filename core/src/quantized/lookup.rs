@@ -62,7 +62,9 @@ macro_rules! fill {
                 // Half of the error that a straight line would make in the middle is taken off its ends.
                 let middle = (f(at + half_step) * scale).round();
                 let line = ((f(start + (i + 1) as $float * step) * scale + sample) / 2.0).round();
-                stored(sample - ((line - middle) / 2.0).round())
+                let correction = ((line - middle) / 2.0).round();
+                // Beyond the range of floats there is no error to take off.
+                stored(if correction.is_finite() { sample - correction } else { sample })
             };
             let last = stored((f(end) * scale).round());
             Table16((0..STEPS).map(point).chain([last]).collect())

@@ -51,7 +51,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             bias: Some(2),
             dimension: 0,
             activation: p.fused_activation_function,
-            rounding: if grouped && !unsigned { Rounding::Away } else { Rounding::Up },
+            rounding: if grouped { Rounding::Away } else { Rounding::Up },
             scale_product: if unsigned { ScaleProduct::Single } else { ScaleProduct::Double },
             weight_zeros: WeightZeros::Unsigned,
             i16_accumulator: match cx.ty(2) {

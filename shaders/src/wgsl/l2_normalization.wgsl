@@ -82,7 +82,9 @@ fn main(
         output[i] = clamp(steps + p.zero, p.low, p.high);
     }
 #else
-    let norm = max(sqrt(total), 1e-6);
+    // As far as the driver knows NaN, it stays NaN.
+    let root = sqrt(total);
+    let norm = select(root, 1e-6, root < 1e-6);
     for (var i = first; i < end; i += {{SPLIT}}u) {
         output[i] = input[i] / norm;
     }

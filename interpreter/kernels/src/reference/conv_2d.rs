@@ -147,11 +147,14 @@ fn uint8(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
     let (input, filter) = (cx.input(0)?, cx.input(1)?);
     let requantize = Requantize::new(input, filter, cx.output(0)?, 0, activation, true)?;
     let (zero, filter_zero) = (scale_zero_point(input)?.1, scale_zero_point(filter)?.1);
+    // TFLite computes grouped convolutions without a matrix product.
+    let grouped = conv.channels != conv.depth;
     Ok(Box::new(move |cx| {
         let bias = cx.optional_input::<i32>(2)?;
         let dot = |sum, a: &[u8], b: &[u8], _| integer_dot(sum, a, b, zero, filter_zero);
         conv.run(cx.parallel(), cx.input(0)?, cx.input(1)?, cx.output::<u8>(0)?, dot, |_, o, sum: i32| {
-            requantize.apply_up(o, sum.wrapping_add(bias.map_or(0, |bias| bias[o]))) as u8
+            let sum = sum.wrapping_add(bias.map_or(0, |bias| bias[o]));
+            (if grouped { requantize.apply(o, sum) } else { requantize.apply_up(o, sum) }) as u8
         });
         Ok(())
     }))

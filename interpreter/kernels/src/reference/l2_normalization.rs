@@ -32,7 +32,9 @@ fn float(depth: usize) -> Invoke {
     Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
         for (input, output) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
-            let norm = input.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-6);
+            let norm = input.iter().map(|x| x * x).sum::<f32>().sqrt();
+            // NaN stays NaN; `max` would return the other number.
+            let norm = if norm < 1e-6 { 1e-6 } else { norm };
             output.iter_mut().zip(input).for_each(|(o, x)| *o = x / norm);
         }
         Ok(())

@@ -163,7 +163,9 @@ impl SimdTask for Lengths<'_> {
             // disjoint. The instructions exist by the caller's contract.
             unsafe {
                 let (from, to) = (self.x.as_ptr().add(row * depth), self.out.ptr(row * depth));
-                let length = total::<S, true>(from, [1, depth, depth], 0.0).sqrt().max(self.least);
+                let length = total::<S, true>(from, [1, depth, depth], 0.0).sqrt();
+                // NaN stays NaN; `max` would return the other number.
+                let length = if length < self.least { self.least } else { length };
                 let length = S::splat(length);
                 let mut i = 0;
                 while i + S::LANES <= depth {
