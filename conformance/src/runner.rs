@@ -118,8 +118,8 @@ impl Engine {
             feed(&mut interpreter, &step.feeds).map_err(|e| invalid(&e))?;
             let start = Instant::now();
             let invoked = interpreter.invoke();
-            if let (Some(refused), Err(_)) = (&refused, &invoked) {
-                return Err(refused.clone());
+            if let (Some((_, detail)), Err(_)) = (&refused, &invoked) {
+                return Err((Outcome::Unsupported, detail.clone()));
             }
             invoked.map_err(|e| match own && tests_delegate {
                 // The delegate claimed a node that it does not run.
@@ -130,8 +130,13 @@ impl Engine {
             result.us = Some(result.us.map_or(us, |least: f64| least.min(us)));
             got.push(outputs(&interpreter).map_err(failed)?);
         }
-        if let Some(refused) = refused {
-            return Err(refused);
+        match refused {
+            // Both sides compute the same op, so that data with which it has no result is an error of both.
+            Some((Outcome::Error, detail)) => {
+                return Err((Outcome::Mismatch, format!("results of invalid data: {detail}")));
+            }
+            Some(refused) => return Err(refused),
+            None => {}
         }
         // The reference kernels read the same model, so that a comparison would not detect the change.
         if tests_delegate && problem.model.bytes() != before {
@@ -178,6 +183,9 @@ impl Engine {
     }
 
     /// Returns every output of every step on the reference kernels.
+    ///
+    /// # Errors
+    /// With [`Outcome::Error`], the data is invalid; otherwise the reference kernels do not support the problem.
     fn oracle(
         &self,
         problem: &Problem,
@@ -191,7 +199,10 @@ impl Engine {
         for step in &problem.steps {
             feed(&mut interpreter, &step.feeds).map_err(|e| invalid(&e))?;
             let start = Instant::now();
-            interpreter.invoke().map_err(failed)?;
+            interpreter.invoke().map_err(|e| match e.is_invalid_data() {
+                true => (Outcome::Error, format!("the reference kernels report: {e}")),
+                false => failed(e),
+            })?;
             if self.backend.delegate.is_none() {
                 let us = start.elapsed().as_secs_f64() * 1e6;
                 result.cpu_us = Some(result.cpu_us.map_or(us, |least| least.min(us)));

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use crate::types::{NodeId, Printable, PrintableLines, printable, printable_lines};
 
 mod ensure;
+mod invalid_data;
 mod limit;
 mod unresolved;
 
+pub use invalid_data::InvalidData;
 pub use limit::{Limit, LimitExceeded};
 pub use unresolved::{UnresolvedNode, UnresolvedOp, UnresolvedOps, UnresolvedReason};
 
@@ -298,6 +300,12 @@ impl Error {
             Error::AtNode { source, .. } => source.is_interruption(),
             _ => false,
         }
+    }
+
+    /// Whether data is the cause, at a node: an [`Error::Kernel`] with a location. From a delegate's kernel, such an error
+    /// is not a failure of the delegate: a CPU kernel reports the same.
+    pub fn is_invalid_data(&self) -> bool {
+        matches!(self, Error::AtNode { source, .. } if matches!(**source, Error::Kernel(_)))
     }
 
     /// The same error with the node at which it occurred. An error that has a node keeps it, and a cancellation has none.

@@ -41,6 +41,9 @@ impl Capabilities {
 }
 
 /// Runs one partition. Its inputs and outputs are those of [`DelegateParams`], in that order.
+///
+/// An error of a run is a failure of the delegate, unless it is at a node and about data
+/// ([`Error::is_invalid_data`](delegraph_core::Error::is_invalid_data)): a CPU kernel would report the same.
 pub trait DelegateKernel: Kernel {
     /// Returns measurements of the kernel, for benchmarks and profiles.
     fn stats(&self) -> DelegateStats {

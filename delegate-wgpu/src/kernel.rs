@@ -5,6 +5,7 @@ use std::task::{self, Poll, Waker};
 use std::time::{Duration, Instant};
 use std::{iter, mem};
 
+use delegraph_core::error::Location;
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{Error, Result, Shape, TensorId};
 use delegraph_delegate_api::{
@@ -15,7 +16,7 @@ use delegraph_delegate_api::{
 use crate::compile::{Compiler, RunningWarmup, VariantRequest};
 use crate::device::{Gpu, POLL_TIMEOUT, Timer, failed};
 use crate::graph::storage_format::StorageFormat;
-use crate::graph::{Graph, ValueId};
+use crate::graph::{Fault, Graph, ValueId};
 use crate::memory::{Dispatch, GpuBuffer, Layout, Memory, Uploaded, plan};
 
 /// Runs one partition.
@@ -26,6 +27,7 @@ pub(crate) struct WgpuKernel {
     nodes: String,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
+    checks: Vec<DataCheck>,
     dispatches: Vec<Dispatch>,
     /// The buffer from which outputs are read back.
     staging: Option<wgpu::Buffer>,
@@ -63,6 +65,29 @@ struct Output {
     handle: Option<BufferHandle>,
     /// The input variable whose new value this is.
     state: Option<usize>,
+}
+
+/// A check of data, whose result is read back with the outputs.
+struct DataCheck {
+    buffer: wgpu::Buffer,
+    offset: u64,
+    /// Offset in the staging buffer, in bytes.
+    staged: u64,
+    bytes: u64,
+    fault: Fault,
+    node: Location,
+}
+
+impl DataCheck {
+    /// Returns the error of the first element that fails the check. `result` is what the check wrote.
+    fn fault(&self, result: &[u8]) -> Option<Error> {
+        let (words, _) = result.as_chunks::<4>();
+        let mut pairs = words.chunks_exact(2).map(|pair| [pair[0], pair[1]]);
+        let [at, element] = pairs.find(|[at, _]| *at != [0; 4])?;
+        let at = u32::from_ne_bytes(at).saturating_sub(1);
+        let data = self.fault.describe(at, i32::from_ne_bytes(element));
+        Some(Error::from(data).at(self.node.clone()))
+    }
 }
 
 /// Variables among the inputs, by their numbers, and their memory.
@@ -158,7 +183,7 @@ impl WgpuKernel {
 
     /// Returns the bytes of device memory that `build` allocates for `graph`.
     pub(crate) fn bytes(gpu: &Gpu, graph: &Graph<'_>) -> Result<u64> {
-        let outputs: u64 = graph.outputs.iter().map(|id| staging(graph.value(*id).bytes())).sum();
+        let outputs: u64 = graph.read_back().map(|id| staging(graph.value(*id).bytes())).sum();
         let timer = Timer::bytes_for(gpu, graph.steps.len());
         Ok(Layout::new(gpu, graph, &plan(graph))?.bytes() + outputs + timer)
     }
@@ -203,6 +228,15 @@ impl WgpuKernel {
             outputs.push(Output { format, buffer, offset, staged, bytes, handle, state });
             staged += staging(bytes);
         }
+        let mut checks = Vec::with_capacity(graph.checks.len());
+        for check in &graph.checks {
+            let (buffer, range) = memory.storage(graph, check.value)?;
+            let node = view.model().locate(view.index(), check.node);
+            let (buffer, fault) = (buffer.clone(), check.fault.clone());
+            let (offset, bytes) = (range.offset, range.bytes);
+            checks.push(DataCheck { buffer, offset, staged, bytes, fault, node });
+            staged += staging(bytes);
+        }
         let timer = Timer::new(gpu, dispatches.len(), staged);
         let size = staged + timer.as_ref().map_or(0, Timer::bytes);
         let staging = (size > 0).then(|| {
@@ -234,6 +268,7 @@ impl WgpuKernel {
             nodes: describe(params, view),
             inputs,
             outputs,
+            checks,
             dispatches,
             staging,
             timer,
@@ -301,6 +336,10 @@ impl WgpuKernel {
             let bytes = Some(output.bytes);
             encoder.copy_buffer_to_buffer(&output.buffer, output.offset, staging, output.staged, bytes);
         }
+        for check in &self.checks {
+            let bytes = Some(check.bytes);
+            encoder.copy_buffer_to_buffer(&check.buffer, check.offset, staging, check.staged, bytes);
+        }
         if let Some(timer) = self.timer.as_ref().filter(|_| read) {
             timer.resolve(&mut encoder, staging);
         }
@@ -319,6 +358,11 @@ impl WgpuKernel {
             let (from, bytes) = (usize::try_from(from).ok()?, usize::try_from(bytes).ok()?);
             view.get(from..from.checked_add(bytes)?)
         };
+        // Outputs and variables keep their values if data is invalid.
+        let fault = |check: &DataCheck| check.fault(piece(check.staged, check.bytes).unwrap_or_default());
+        if let Some(error) = self.checks.iter().find_map(fault) {
+            return Err(error);
+        }
         for (i, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_keep(*i)) {
             let to: &mut [u8] = match output.state {
                 Some(of) => variables.iter_mut().find(|(i, _)| *i == of).map_or(&mut [], |(_, bytes)| bytes),
@@ -354,7 +398,7 @@ impl WgpuKernel {
         let start = Instant::now();
         let variables = self.upload(cx, buffers)?;
         let uploaded = Instant::now();
-        let read = (0..self.outputs.len()).any(|i| !buffers.may_keep(i));
+        let read = !self.checks.is_empty() || (0..self.outputs.len()).any(|i| !buffers.may_keep(i));
         let submission = self.gpu.queue.submit([self.record(&staging, buffers, read)]);
         for (i, output) in self.outputs.iter().enumerate() {
             if let Some(handle) = &output.handle {

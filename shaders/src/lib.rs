@@ -42,6 +42,7 @@ pub mod binary;
 pub mod binary_quantized;
 pub mod bitcast;
 pub mod cast;
+pub mod check;
 pub mod complex;
 pub mod concatenation;
 pub mod conv_2d;

@@ -3,6 +3,7 @@
 
 mod gpu;
 
+use delegraph_shaders::check::{self, Condition};
 use delegraph_shaders::{Binding, Caps, Element, Shader, cast, gather, select};
 use gpu::{count, flat, gpu, indices};
 
@@ -100,6 +101,38 @@ fn indices_outside_give_zero() {
     ];
     let actual: Vec<u32> = gpu.run(&spec.kernel(&Caps::WEBGPU).unwrap(), &operands, 4);
     assert_eq!(actual, [0; 4]);
+}
+
+#[track_caller]
+fn check_condition(condition: Condition, words: &[u32], first: Option<usize>) {
+    let Some(gpu) = gpu() else { return };
+    for caps in [Caps::WEBGPU, Caps::WEBGPU.with_software(true)] {
+        let spec = check::Spec { elements: words.len() as u32, condition: condition.clone() };
+        let [groups, _] = spec.output(&caps);
+        let operands = [(Binding::Input(0), bytemuck::cast_slice(words))];
+        let found: Vec<u32> = gpu.run(&spec.kernel(&caps).unwrap(), &operands, groups as usize * 2);
+        let found = found.chunks(2).find(|pair| pair[0] != 0).map(|pair| (pair[0] as usize - 1, pair[1]));
+        assert_eq!(found, first.map(|at| (at, words[at])), "{spec:?} in {groups} groups");
+    }
+}
+
+#[test]
+fn elements_that_fail_a_check_are_found_in_order() {
+    let within = || Condition::Within(vec![[0, 2], [-1, 5]]);
+    let words = |values: &[i32]| values.iter().map(|v| v.cast_unsigned()).collect::<Vec<_>>();
+    check_condition(within(), &words(&[0, 5, 2, -1]), None);
+    check_condition(within(), &words(&[0, 5, 3, -1]), Some(2));
+    check_condition(within(), &words(&[0, -2, 3, -1]), Some(1));
+    check_condition(within(), &words(&[i32::MIN, i32::MAX]), Some(0));
+    let mut many = vec![1; 100_000];
+    check_condition(Condition::Differs(0), &many, None);
+    many[70_001] = 0;
+    check_condition(Condition::Differs(0), &many, Some(70_001));
+    many[65] = 0;
+    check_condition(Condition::Differs(0), &many, Some(65));
+    let floats = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    check_condition(Condition::NotZero, &floats(&[1.0, f32::NAN, f32::from_bits(1)]), None);
+    check_condition(Condition::NotZero, &floats(&[1.0, -0.0, 0.0]), Some(1));
 }
 
 #[test]

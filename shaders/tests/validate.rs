@@ -24,11 +24,13 @@ use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
     Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, Scaling, Shader, ShaderError, Sums,
-    VariantKey, arg_min_max, batch_matmul_wide, bitcast, cast, complex, concatenation, conv_2d, conv_3d,
-    cumsum, depthwise_conv_2d, dynamic_update_slice, embedding_lookup, fully_connected, gather, gather_nd,
-    l2_normalization, landmarks, local_response_normalization, lstm, lstm_basic, lstm_quantized, max_pooling,
-    one_hot, resample, rnn, row_scales, row_steps, scatter, select, slice, softmax, softmax_quantized,
-    softmax_wide, table, texture, tile, topk, transpose, transpose_conv,
+    VariantKey, arg_min_max, batch_matmul_wide, bitcast, cast,
+    check::{self, Condition},
+    complex, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice,
+    embedding_lookup, fully_connected, gather, gather_nd, l2_normalization, landmarks,
+    local_response_normalization, lstm, lstm_basic, lstm_quantized, max_pooling, one_hot, resample, rnn,
+    row_scales, row_steps, scatter, select, slice, softmax, softmax_quantized, softmax_wide, table, texture,
+    tile, topk, transpose, transpose_conv,
 };
 use text::check;
 
@@ -585,6 +587,9 @@ fn searches() {
         });
     }
     kernels.add(|caps| one_hot::Spec { outer: 2, depth: 3, inner: 4 }.kernel(caps));
+    for condition in [Condition::Within(vec![[0, 3], [0, 5]]), Condition::Differs(0), Condition::NotZero] {
+        kernels.add(|caps| check::Spec { elements: 6, condition: condition.clone() }.kernel(caps));
+    }
     kernels.add(|caps| {
         let (pixels, channels, radius) = (4, 5, 2);
         let (bias, alpha, beta) = (1.0, 0.5, 0.75);

@@ -7,13 +7,14 @@ use delegraph_core::ops::{Declared, InferContext, InferTensor, WrongParams};
 use delegraph_core::quantized::Steps;
 use delegraph_core::{NodeId, Params, Quantization, TensorId, TensorType};
 use delegraph_delegate_api::{NodeView, Rejection, TensorInfo};
+use delegraph_shaders::check::{self, Condition};
 use delegraph_shaders::quantize::{self, Affine, Direction};
 use delegraph_shaders::{Caps, Epilogue, Shader, ShaderError};
 
 use crate::custom::WgpuOp;
 use crate::device::DeviceCaps;
 use crate::graph::storage_format::StorageFormat;
-use crate::graph::{Element, Graph, Source, Spec, Step, Value, ValueId, Weights};
+use crate::graph::{Check, Element, Fault, Graph, Source, Spec, Step, Value, ValueId, Weights};
 
 /// The epilogue and the operands of a step that multiplies integers.
 pub(crate) struct Product<'a> {
@@ -664,6 +665,20 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         output: ValueId,
     ) -> Result<(), Rejection> {
         self.push_step(spec.into(), inputs, None, output)
+    }
+
+    /// Checks the elements of a value in each run; `fault` is the error where one does not meet the condition. Constants
+    /// that do not meet it are to be rejected instead.
+    pub(crate) fn check(&mut self, id: ValueId, condition: Condition, fault: Fault) -> Result<(), Rejection> {
+        if let Source::Constant(_) = self.builder.graph.value(self.builder.graph.root(id).0).source {
+            return Ok(());
+        }
+        let spec = check::Spec { elements: self.shape(id).iter().product(), condition };
+        let value = self.temporary_of(&spec.output(self.caps()), Element::U32);
+        self.push(spec, &[id], value)?;
+        let node = self.node.id();
+        self.builder.graph.checks.push(Check { value, node, fault });
+        Ok(())
     }
 
     /// Adds a step with a filter and an optional bias.

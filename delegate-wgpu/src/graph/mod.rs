@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use delegraph_core::NodeId;
+use delegraph_core::error::InvalidData;
 use delegraph_shaders::quantize::Affine;
 
 pub(crate) mod lowering;
@@ -126,6 +127,44 @@ pub(crate) struct Graph<'a> {
     pub outputs: Vec<ValueId>,
     /// Indices of the inputs that are variables with a new value.
     pub states: Vec<usize>,
+    /// Checks of the partition's data, in the order of their nodes. Their results are read back after each run.
+    pub checks: Vec<Check>,
+}
+
+/// A check of data that only a run knows.
+#[derive(Debug, Clone)]
+pub(crate) struct Check {
+    /// The result: see [`delegraph_shaders::check::Spec`].
+    pub value: ValueId,
+    /// The node whose data is checked.
+    pub node: NodeId,
+    /// The error for data that fails the check.
+    pub fault: Fault,
+}
+
+/// The error of a check that fails.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// An index is outside of its dimension; element `i` of the indices refers to dimension `i % sizes.len()`.
+    Index { sizes: Vec<u32> },
+    /// The id of a row is outside of a table with this number of rows.
+    Row { rows: u32 },
+    /// An error without operands.
+    Other(InvalidData),
+}
+
+impl Fault {
+    /// Returns the error for `element`, whose position is `at`.
+    pub(crate) fn describe(&self, at: u32, element: i32) -> InvalidData {
+        match self {
+            Fault::Index { sizes } => {
+                let size = sizes.iter().cycle().nth(at as usize % sizes.len().max(1)).copied().unwrap_or(0);
+                InvalidData::Index { index: element.into(), size: size as usize }
+            }
+            Fault::Row { rows } => InvalidData::Row { id: element.into(), rows: *rows as usize },
+            Fault::Other(data) => *data,
+        }
+    }
 }
 
 /// Accesses to the memory of each value. An access to a view is an access to the value that it refers to.
@@ -165,12 +204,17 @@ impl<'a> Graph<'a> {
         (self.value(root).bytes() == self.value(id).bytes()).then_some(root)
     }
 
+    /// Returns the values that are read back after each run.
+    pub(crate) fn read_back(&self) -> impl Iterator<Item = &ValueId> {
+        self.outputs.iter().chain(self.checks.iter().map(|check| &check.value))
+    }
+
     /// Returns all accesses to values.
     pub(crate) fn uses(&self) -> Uses {
         let count = self.values.len();
         let mut uses =
             Uses { writers: vec![vec![]; count], readers: vec![vec![]; count], pinned: vec![false; count] };
-        for id in self.inputs.iter().chain(&self.outputs) {
+        for id in self.inputs.iter().chain(self.read_back()) {
             uses.pinned[self.root(*id).0.0] = true;
         }
         for (i, step) in self.steps.iter().enumerate() {

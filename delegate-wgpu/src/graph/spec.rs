@@ -120,6 +120,7 @@ specs! {
     BinaryQuantized(shaders::binary_quantized::Spec),
     Bitcast(shaders::bitcast::Spec),
     Cast(shaders::cast::Spec),
+    Check(shaders::check::Spec),
     ComplexAbs(shaders::complex::Abs),
     Computed(Computed),
     Conv2D(shaders::conv_2d::Spec),

@@ -68,8 +68,8 @@ pub(crate) struct Plan {
 pub(crate) fn plan(graph: &Graph<'_>) -> Plan {
     let uses = graph.uses();
     let last_step = graph.steps.len();
-    let root_of = |ids: &[ValueId]| ids.iter().map(|id| graph.root(*id).0).collect::<Vec<_>>();
-    let (inputs, outputs) = (root_of(&graph.inputs), root_of(&graph.outputs));
+    let inputs: Vec<_> = graph.inputs.iter().map(|id| graph.root(*id).0).collect();
+    let outputs: Vec<_> = graph.read_back().map(|id| graph.root(*id).0).collect();
     let (mut planned, mut lifetimes) = (Vec::new(), Vec::new());
     for (i, value) in graph.values.iter().enumerate() {
         let id = ValueId(i);

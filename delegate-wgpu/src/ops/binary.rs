@@ -3,6 +3,7 @@
 
 use delegraph_core::BuiltinOp;
 use delegraph_core::TensorType::{BFloat16, Float16, Float32, Int8, Int16, Int32, UInt8, UInt16, UInt32};
+use delegraph_core::error::InvalidData;
 use delegraph_core::fixed_point::Multiplier;
 use delegraph_core::ops::Activation as Fused;
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
@@ -10,12 +11,13 @@ use delegraph_core::quantized::binary::{self, Scaled};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::binary::{Binary, Spec};
 use delegraph_shaders::binary_quantized::{Operator, Spec as Quantized};
+use delegraph_shaders::check::Condition;
 use delegraph_shaders::{Activation, cast};
 
 use super::quantize::factor;
 use super::{GpuOp, activation, invalid_scale, mixed_types};
 use crate::graph::lowering::{Lowering, unsupported};
-use crate::graph::{Element, ValueId};
+use crate::graph::{Element, Fault, ValueId};
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp::new(BuiltinOp::ADD, 6, &[Float32, Float16, Int32, UInt8, Int16, Int8], lower),
@@ -137,8 +139,10 @@ fn quantized(
         return push_quantized(cx, op, Factors { inputs: inputs_by, range, ..Default::default() }, inputs);
     }
     if let (Binary::Mul | Binary::Div, zero) = (op, to.zero) {
-        if op == Binary::Div && cx.is_constant(1) {
-            // Division by 0 is an error of the node, which a shader cannot report.
+        if op == Binary::Div && !cx.is_constant(1) {
+            let fault = Fault::Other(InvalidData::DivisionByZero);
+            cx.check(inputs[1], Condition::Differs(from[1].zero), fault)?;
+        } else if op == Binary::Div {
             let divisors = cx.constant_words(1)?;
             if divisors.iter().any(|word| word.cast_signed() == from[1].zero) {
                 return Err(unsupported("a constant divisor of 0; only other divisors are supported"));
@@ -242,23 +246,7 @@ pub(super) fn push_to(
     if cx.element(a) != cx.element(b) {
         return Err(mixed_types(cx));
     }
-    if cx.element(a) != Element::F32 && cx.has_input(1) && cx.is_constant(1) {
-        // Divisors of 0 and negative powers are errors of the node, which a shader cannot report. Computed operands
-        // are not checked: the shader returns the dividend of an integer division by 0.
-        let operand = cx.constant_words(1)?;
-        match op {
-            Binary::Div | Binary::FloorDiv | Binary::FloorMod | Binary::Remainder if operand.contains(&0) => {
-                return Err(unsupported("a constant divisor of 0; only other divisors are supported"));
-            }
-            Binary::Pow if operand.iter().any(|&power| power.cast_signed() < 0) => {
-                return Err(unsupported(
-                    "a negative power of an integer; \
-                    only powers from 0 on are supported",
-                ));
-            }
-            _ => {}
-        }
-    }
+    check_operand(cx, op, b)?;
     let spec = Spec {
         op,
         element: cx.element(a),
@@ -268,6 +256,34 @@ pub(super) fn push_to(
         activation,
     };
     cx.push(spec, &[a, b], output)
+}
+
+/// Checks that divisors are not 0 and that powers of integers are not negative: constants here, others in each run.
+fn check_operand(cx: &mut Lowering<'_, '_, '_>, op: Binary, b: ValueId) -> Result<(), Rejection> {
+    let floats = cx.element(b) == Element::F32;
+    let (condition, data) = match op {
+        Binary::FloorDiv if floats => (Condition::NotZero, InvalidData::DivisionByZero),
+        Binary::Div | Binary::FloorDiv | Binary::FloorMod | Binary::Remainder if !floats => {
+            (Condition::Differs(0), InvalidData::DivisionByZero)
+        }
+        Binary::Pow if !floats => (Condition::Within(vec![[0, i32::MAX]]), InvalidData::NegativePower),
+        _ => return Ok(()),
+    };
+    if !cx.is_constant(1) {
+        return cx.check(b, condition, Fault::Other(data));
+    }
+    let operand = cx.constant_words(1)?;
+    let zero = |word: &u32| *word == 0 || floats && *word == (-0.0_f32).to_bits();
+    match op {
+        Binary::Pow if operand.iter().any(|&power| power.cast_signed() < 0) => {
+            Err(unsupported("a negative power of an integer; only powers from 0 on are supported"))
+        }
+        Binary::Pow => Ok(()),
+        _ if operand.iter().any(zero) => {
+            Err(unsupported("a constant divisor of 0; only other divisors are supported"))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

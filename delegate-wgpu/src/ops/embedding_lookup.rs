@@ -5,12 +5,13 @@ use delegraph_core::TensorType::{
 };
 use delegraph_core::{BuiltinOp, Quantization, TensorType};
 use delegraph_delegate_api::Rejection;
+use delegraph_shaders::check::Condition;
 use delegraph_shaders::embedding_lookup::Spec as Packed;
 use delegraph_shaders::gather::Spec;
 
 use super::{GpuOp, count_of, mixed_types};
-use crate::graph::Element;
 use crate::graph::lowering::{Lowering, unsupported};
+use crate::graph::{Element, Fault, ValueId};
 
 pub(super) const OPS: &[GpuOp] = &[GpuOp::new(
     BuiltinOp::EMBEDDING_LOOKUP,
@@ -19,7 +20,6 @@ pub(super) const OPS: &[GpuOp] = &[GpuOp::new(
     lower,
 )];
 
-/// An id beyond the table gives a row of zeros.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     use TensorType::{Float16, Float32, Int2, Int4, Int8, UInt8};
     cx.expect(0, TensorType::Int32)?;
@@ -35,7 +35,22 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     }
     let (ids, table, output) = (cx.any_input(0)?, cx.any_input(1)?, cx.output(0)?);
     let (input, indices) = (cx.shape(table), cx.shape(ids));
+    check_ids(cx, ids, input.first().copied().unwrap_or(0))?;
     cx.push(Spec { input, indices, axis: 0, batch_dims: 0 }, &[table, ids], output)
+}
+
+/// Checks that ids are within a table: constants here, others in each run.
+fn check_ids(cx: &mut Lowering<'_, '_, '_>, ids: ValueId, rows: u32) -> Result<(), Rejection> {
+    if !cx.is_constant(0) {
+        let last = i32::try_from(rows.saturating_sub(1)).unwrap_or(i32::MAX);
+        return cx.check(ids, Condition::Within(vec![[0, last]]), Fault::Row { rows });
+    }
+    match cx.integers(0)?.iter().find(|id| !(0..i64::from(rows)).contains(*id)) {
+        None => Ok(()),
+        Some(id) => Err(unsupported(format!(
+            "constant id {id} of a table of {rows} rows; only ids within it are supported"
+        ))),
+    }
 }
 
 /// Floats from a table of integers, which stays packed on the device.
@@ -72,6 +87,7 @@ fn packed(cx: &mut Lowering<'_, '_, '_>, bits: u32) -> Result<(), Rejection> {
     let words = count_of("words of a table", bytes.len() / 4)?;
     cx.check_size(&[words])?;
     let (ids, output) = (cx.any_input(0)?, cx.output(0)?);
+    check_ids(cx, ids, rows)?;
     let table = cx.new_constant(&[words], Element::U32, &bytes);
     let scales = cx.new_constant(&[if scale_per_row { rows } else { 1 }], Element::F32, &affine.scales);
     let ids_count = cx.shape(ids).iter().product();

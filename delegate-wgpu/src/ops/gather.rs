@@ -4,11 +4,13 @@ use delegraph_core::TensorType::{BFloat16, Bool, Float16, Float32, Int4, Int8, I
 use delegraph_core::ops::gather::gather_dimensions;
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
+use delegraph_shaders::check::Condition;
 use delegraph_shaders::gather::Spec;
 use delegraph_shaders::gather_nd;
 
 use super::{GpuOp, invalid};
 use crate::graph::lowering::{Lowering, unsupported};
+use crate::graph::{Fault, ValueId};
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp::new(
@@ -25,15 +27,13 @@ pub(super) const OPS: &[GpuOp] = &[
     ),
 ];
 
-/// An index out of range is an error of the node, which a shader cannot report: constant indices are checked here,
-/// computed ones give zeros.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(1, TensorType::Int32)?;
     let inputs = [cx.moved_input(0)?, cx.any_input(1)?];
     let output = cx.moved_output(0)?;
     let [input, indices] = inputs.map(|id| cx.shape(id));
     let (axis, batch_dims) = gather_dimensions(&cx.infer()).map_err(invalid)?;
-    check_indices(cx, input.get(axis..=axis).unwrap_or_default())?;
+    check_indices(cx, 1, inputs[1], input.get(axis..=axis).unwrap_or_default())?;
     cx.push(Spec { input, indices, axis, batch_dims }, &inputs, output)
 }
 
@@ -45,17 +45,28 @@ fn gather_nd(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         .split_last()
         .ok_or_else(|| unsupported("a scalar index; only tensors of indices are supported"))?;
     let (depth, tuples) = (depth as usize, tuples.iter().product());
-    check_indices(cx, input.get(..depth).unwrap_or_default())?;
+    check_indices(cx, 1, inputs[1], input.get(..depth).unwrap_or_default())?;
     let output = cx.output(0)?;
     cx.push(gather_nd::Spec { input, tuples, depth }, &inputs, output)
 }
 
-/// Checks that constant tuples of indices are within dimensions of these sizes.
-fn check_indices(cx: &Lowering<'_, '_, '_>, sizes: &[u32]) -> Result<(), Rejection> {
-    if !cx.is_constant(1) {
+/// Checks that tuples of indices, which are input `i`, are within dimensions of these sizes: constants here, others in
+/// each run.
+pub(super) fn check_indices(
+    cx: &mut Lowering<'_, '_, '_>,
+    i: usize,
+    indices: ValueId,
+    sizes: &[u32],
+) -> Result<(), Rejection> {
+    if sizes.is_empty() {
         return Ok(());
     }
-    for (index, size) in cx.integers(1)?.iter().zip(sizes.iter().cycle()) {
+    if !cx.is_constant(i) {
+        let last = |size: &u32| i32::try_from(size.saturating_sub(1)).unwrap_or(i32::MAX);
+        let bounds = sizes.iter().map(|size| [0, last(size)]).collect();
+        return cx.check(indices, Condition::Within(bounds), Fault::Index { sizes: sizes.to_vec() });
+    }
+    for (index, size) in cx.integers(i)?.iter().zip(sizes.iter().cycle()) {
         if !(0..i64::from(*size)).contains(index) {
             return Err(unsupported(format!(
                 "constant index {index} along a dimension of {size}; \

@@ -5,13 +5,13 @@ use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::scatter::Spec;
 
+use super::gather::check_indices;
 use super::{GpuOp, expect_one_of};
 use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const OPS: &[GpuOp] =
     &[GpuOp::new(BuiltinOp::SCATTER_ND, 1, &[Float32, Int32, UInt8, Bool, Int8], lower)];
 
-/// An index out of range is ignored.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.expect(0, TensorType::Int32)?;
     expect_one_of(cx, 1, GpuOp::ANY)?;
@@ -22,6 +22,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         .ok_or_else(|| unsupported("a scalar index; only tensors of indices are supported"))?;
     let (tuples, element) = (tuples.iter().product(), cx.element(updates));
     let spec = Spec { element, output: cx.shape(output), tuples, depth: depth as usize };
+    check_indices(cx, 0, indices, spec.output.get(..spec.depth).unwrap_or_default())?;
     cx.push(spec, &[indices, updates], output)
 }
 

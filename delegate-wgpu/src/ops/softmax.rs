@@ -76,6 +76,12 @@ fn wide(
         return Err(mixed_types(cx));
     }
     check_output(to, 1.0 / 32768.0, 0).map_err(invalid_scale)?;
+    // The factor to the table's scale has the sign of beta; the shader multiplies by positive factors.
+    if beta.is_nan() || beta < 0.0 {
+        return Err(unsupported(format!(
+            "beta {beta} of 16-bit integers; only values from 0 on are supported"
+        )));
+    }
     let tables = Wide::new(from, beta, depth as usize).map_err(invalid_scale)?;
     let points = tables.exp.points().iter().chain(tables.inverse.points());
     let points: Vec<i32> = points.map(|&point| point.into()).collect();
@@ -87,7 +93,7 @@ fn wide(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{T, check};
+    use crate::testing::{T, check, support};
     use delegraph_core::Params;
 
     #[test]
@@ -98,5 +104,17 @@ mod tests {
         check(BuiltinOp::SOFTMAX, 1, params, &[Some(input.clone())], std::slice::from_ref(&expected));
         let logarithm = T::from_fn(&[2, 2], |i| expected.floats()[i].ln());
         check(BuiltinOp::LOG_SOFTMAX, 1, Params::None, &[Some(input)], &[logarithm]);
+    }
+
+    #[test]
+    fn negative_factors_of_16_bits_stay_on_the_cpu() {
+        let answer = |beta| {
+            let input = T::new(&[1, 2], &[5i16, 9]).quantized(0.5, 0);
+            let output = T::new(&[1, 2], &[0i16, 0]).quantized(1.0 / 32768.0, 0);
+            let params = Params::Softmax(SoftmaxParams::default().beta(beta));
+            support(BuiltinOp::SOFTMAX, 3, params, &[Some(input)], &[output])
+        };
+        assert!(answer(1.0).is_none_or(|answer| answer.is_ok()));
+        assert!(answer(-1.0).is_none_or(|answer| matches!(answer, Err(Rejection::UnsupportedParam(_)))));
     }
 }

@@ -2,10 +2,12 @@
 //! RELU_N1_TO_1, RELU_0_TO_1, ROUND, RSQRT, SIGN, SIN, SQRT, SQUARE, TANH, ZEROS_LIKE.
 
 use delegraph_core::TensorType::{BFloat16, Bool, Float16, Float32, Int8, Int16, Int32, UInt8};
+use delegraph_core::error::InvalidData;
 use delegraph_core::ops::unary::{GeluParams, LeakyReluParams};
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::binary::Binary;
+use delegraph_shaders::check::Condition;
 use delegraph_shaders::table::Spec as Table;
 use delegraph_shaders::unary::{Spec, Unary};
 use delegraph_shaders::{Activation, cast, tile};
@@ -14,7 +16,7 @@ use super::binary::push_to;
 use super::quantized_table;
 use super::{GpuOp, expect_one_of, invalid_scale};
 use crate::graph::lowering::Lowering;
-use crate::graph::{Element, ValueId};
+use crate::graph::{Element, Fault, ValueId};
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp::new(BuiltinOp::ABS, 5, &[Float32, Int32, Int16, Int8], lower),
@@ -85,6 +87,10 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         }
         let (from, to) = (cx.steps(input)?, cx.steps(output)?);
         let table = quantized_table::table(function, from, to).map_err(invalid_scale)?;
+        if matches!(function, Unary::Rsqrt | Unary::Sqrt) {
+            let positive = Condition::Within(vec![[from.zero, from.high]]);
+            cx.check(input, positive, Fault::Other(InvalidData::NegativeRoot))?;
+        }
         return look_up(cx, input, &table.ok_or_else(|| cx.wrong_type(0))?, output);
     }
     let (input, output) = (cx.input(0)?, cx.real_output(0)?);

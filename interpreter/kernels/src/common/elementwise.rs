@@ -1,7 +1,8 @@
 //! Kernels that compute each element of the output from one element of each of two inputs.
 
+use delegraph_core::error::InvalidData;
 use delegraph_core::kernel::PrepareContext;
-use delegraph_core::{Element, Error, Result};
+use delegraph_core::{Element, Result};
 
 use super::index::Nest;
 use super::number::Number;
@@ -33,7 +34,7 @@ pub(crate) fn checked_divisor<T: Number>(
     Ok(Box::new(move |cx| {
         let divisor = cx.input::<T>(1)?;
         if divisor.contains(&T::default()) {
-            return Err(Error::Kernel("division by 0".into()));
+            return Err(InvalidData::DivisionByZero.into());
         }
         nest.zip(cx.input(0)?, divisor, cx.output(0)?, &f);
         Ok(())

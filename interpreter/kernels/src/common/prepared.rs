@@ -1,5 +1,6 @@
 //! Kernels made of one function that prepares the node and returns the closure that runs it.
 
+use delegraph_core::error::InvalidData;
 use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, PrepareContext, TensorView};
 use delegraph_core::{Error, Registration, Result, TensorType};
 
@@ -222,7 +223,6 @@ impl<'a> Integers<'a> {
     pub(crate) fn index(self, i: usize, size: usize) -> Result<usize> {
         let index = self.get(i);
         let inside = usize::try_from(index).ok().filter(|&index| index < size);
-        inside
-            .ok_or_else(|| Error::Kernel(format!("index {index} is out of range for a dimension of {size}")))
+        Ok(inside.ok_or(InvalidData::Index { index, size })?)
     }
 }

@@ -3,6 +3,7 @@
 
 use std::marker::PhantomData;
 
+use delegraph_core::error::InvalidData;
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::Activation;
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
@@ -113,8 +114,7 @@ fn pow(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             Ok(Box::new(move |cx| {
                 let (a, b) = (cx.input::<i32>(0)?, cx.input::<i32>(1)?);
                 if b.iter().any(|&exponent| exponent < 0) {
-                    let text = "an integer to a negative power; exponents of integers must not be negative";
-                    return Err(Error::Kernel(text.into()));
+                    return Err(InvalidData::NegativePower.into());
                 }
                 nest.zip(a, b, cx.output(0)?, |a: i32, b: i32| a.wrapping_pow(b.cast_unsigned()));
                 Ok(())

@@ -1,5 +1,6 @@
 //! Quantized kernels of the `binary` family.
 
+use delegraph_core::error::InvalidData;
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::Activation;
 use delegraph_core::quantized::binary::{self, Scaled};
@@ -157,7 +158,7 @@ fn div_on<T: QuantizedElement>(
     Ok(Box::new(move |cx| {
         let divisor = cx.input::<T>(1)?;
         if divisor.iter().any(|&b| b.into() == zero) {
-            return Err(Error::Kernel("division by 0".into()));
+            return Err(InvalidData::DivisionByZero.into());
         }
         nest.zip(cx.input(0)?, divisor, cx.output(0)?, |a: T, b: T| {
             let (value, (low, high)) = f(a.into(), b.into());

@@ -1,5 +1,6 @@
 //! EMBEDDING_LOOKUP, EMBEDDING_LOOKUP_SPARSE.
 
+use delegraph_core::error::InvalidData;
 use delegraph_core::kernel::{InvokeContext, PrepareContext};
 use delegraph_core::ops::embedding_lookup::EmbeddingLookupSparseParams;
 use delegraph_core::ops::{CombinerType, TensorType};
@@ -40,7 +41,7 @@ fn indices<'a>(
     let ids = cx.input::<i32>(0)?;
     Ok(ids.iter().map(move |&id| {
         let row = usize::try_from(id).ok().filter(|&row| row < rows);
-        row.ok_or_else(|| Error::Kernel(format!("id {id} is out of range for {rows} rows")))
+        Ok(row.ok_or(InvalidData::Row { id: id.into(), rows })?)
     }))
 }
 

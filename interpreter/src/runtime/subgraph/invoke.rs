@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use delegraph_core::error::Result;
+use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::NodeId;
 use delegraph_core::kernel::Placement;
 use delegraph_delegate_api::Submitted;
@@ -150,7 +150,7 @@ impl Planned {
         cursor.state = State::AtStep;
         let parallel = env.services.parallel;
         let finished = done.and_then(|()| partition.finish(tensors, parallel, env));
-        finished.map_err(|e| failure(partition, e, env))?;
+        finished.map_err(|e| run_failure(partition, e, env))?;
         self.settle(p, start, env);
         Ok(Progress::Done)
     }
@@ -171,7 +171,7 @@ impl Planned {
             prepare_dynamic(partition, &mut self.parts, env)?;
         }
         let submitted = partition.submit(&mut self.parts.tensors, parallel, env);
-        submitted.map_err(|e| failure(partition, e, env))
+        submitted.map_err(|e| run_failure(partition, e, env))
     }
 
     /// Records where a partition left its outputs, and reports the step.
@@ -237,6 +237,11 @@ impl Planned {
         parts.nodes[id.0].scratch.allocate(env.services.budget)?;
         parts.run_node(id, env)
     }
+}
+
+/// Returns the error of a partition that ran. Invalid data is not a failure of the delegate.
+fn run_failure(partition: &Partition, error: Error, env: &mut Env<'_>) -> Error {
+    if error.is_invalid_data() { error } else { failure(partition, error, env) }
 }
 
 /// Prepares a partition whose inputs are computed. Its outputs own their memory.

@@ -1,5 +1,6 @@
 //! Quantized unary ops.
 
+use delegraph_core::error::InvalidData;
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
 use delegraph_core::quantized::unary::{self, Rsqrt, Sigmoid};
@@ -86,7 +87,7 @@ fn not_negative(cx: &PrepareContext<'_>, f: impl Fn(i32) -> i32 + Send + 'static
     fn on<T: QuantizedElement>(zero: i32, f: impl Fn(i32) -> i32 + Send + 'static) -> Result<Invoke> {
         Ok(Box::new(move |cx| {
             let root = |x: T| match x.into() < zero {
-                true => Err(Error::Kernel("the root of a negative value".into())),
+                true => Err(InvalidData::NegativeRoot.into()),
                 false => Ok(T::clamped(f(x.into()), T::MIN, T::MAX)),
             };
             let (input, output) = (cx.input_unless_overwritten::<T>(0)?, cx.output::<T>(0)?);
