@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-w
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check check-targets check-features check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants clean
+.PHONY: help demo python python-check check check-targets check-features check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,21 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	@$(MAKE) --no-print-directory schema-check
 	$(CARGO) test $(CARGO_FLAGS) --workspace
 	@$(MAKE) --no-print-directory litert-check
+	@$(MAKE) --no-print-directory python-check
+
+python: $(VENVS)/python/ready ## build the Python wheel: target/wheels/delegraph-*.whl
+	$(VENVS)/python/bin/maturin build --release --manifest-path bindings/python/Cargo.toml --target-dir target --out target/wheels
+
+# The wheel of the tests has the code of the other tests: optimized a little, quickly compiled.
+python-check: ## build the wheel and test it in a virtual environment, where that can be installed
+	@mkdir -p target
+	@if $(MAKE) --no-print-directory $(VENVS)/python/ready >target/python-check.log 2>&1; then \
+	    rm -rf target/wheels-test && \
+	    $(VENVS)/python/bin/maturin build --quiet --profile dev --manifest-path bindings/python/Cargo.toml --target-dir target --out target/wheels-test && \
+	    $(VENVS)/python/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels-test/*.whl && \
+	    cd bindings/python && ../../$(VENVS)/python/bin/python -m pytest --quiet -rs -p no:cacheprovider && \
+	    ../../$(VENVS)/python/bin/python -m mypy; \
+	 else echo "python: left out: maturin, pytest and NumPy cannot be installed here (the reason is in target/python-check.log)"; fi
 
 litert-check: ## delegates inside LiteRT, where that is installed
 	$(CARGO) build $(CARGO_FLAGS) --quiet -p delegraph-wgpu-plugin

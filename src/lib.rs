@@ -13,6 +13,15 @@
 //! # }
 //! ```
 
+#[cfg(feature = "cli")]
+mod cli;
+
+// The command uses the library by its name, as any application does.
+#[cfg(feature = "cli")]
+extern crate self as delegraph;
+
+#[cfg(feature = "cli")]
+use std::ffi::OsString;
 use std::path::Path;
 
 pub use delegraph_core::{
@@ -41,6 +50,16 @@ pub fn load(path: impl AsRef<Path>) -> Result<Model> {
         return Err(invalid("the file is empty"));
     }
     Model::from_bytes_named(file_bytes(&file).map_err(unreadable)?, path)
+}
+
+/// Runs the `delegraph` command with `arguments`, the first of which is its name, and returns its exit code. This is for
+/// programs that contain the command, once per process: it sets the process's logger and its panic hook.
+///
+/// `program` is a program with its first arguments that runs the command in another process: `conformance` runs cases
+/// there. Without one, these cases fail.
+#[cfg(feature = "cli")]
+pub fn command(arguments: impl IntoIterator<Item = OsString>, program: Vec<OsString>) -> u8 {
+    cli::run(arguments.into_iter().collect(), program)
 }
 
 #[cfg(feature = "mmap")]

@@ -1,7 +1,6 @@
-//! The `delegraph` command. `cli` has one file per verb.
-
-mod cli;
+//! The `delegraph` command.
 
 fn main() -> std::process::ExitCode {
-    cli::main()
+    let program = std::env::current_exe().map(|path| vec![path.into()]).unwrap_or_default();
+    delegraph::command(std::env::args_os(), program).into()
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::process::ExitCode;
 use std::sync::Mutex;
 
 use delegraph::Error;
@@ -27,12 +26,6 @@ impl Exit {
     pub(crate) fn of(code: u8) -> Self {
         let all = [Exit::Fine, Exit::Failed, Exit::Usage, Exit::Unsupported, Exit::Invalid];
         all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Failed)
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        ExitCode::from(exit as u8)
     }
 }
 

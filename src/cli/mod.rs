@@ -1,8 +1,8 @@
 //! The command line: verbs, what they share, and how they end.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use delegraph::core::printable_lines;
@@ -28,6 +28,7 @@ mod new_delegate;
 mod ops;
 mod output;
 mod profile;
+mod program;
 mod run;
 mod selective;
 mod text;
@@ -105,11 +106,12 @@ impl Verb {
 }
 
 /// Runs the command and returns one of the documented exit codes, also after a panic.
-pub(crate) fn main() -> ExitCode {
+pub(crate) fn run(arguments: Vec<OsString>, program: Vec<OsString>) -> u8 {
     failure::silence_panics();
-    let arguments = match Arguments::try_parse() {
+    program::set(program);
+    let arguments = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
-        Err(error) => return Output::usage(&error),
+        Err(error) => return Output::usage(&error, &arguments) as u8,
     };
     let Common { json, verbose, quiet } = arguments.common;
     start_logging(verbose, quiet);
@@ -122,8 +124,8 @@ pub(crate) fn main() -> ExitCode {
         std::thread::park();
     }
     match result {
-        Ok(exit) => exit.into(),
-        Err(failure) => out.failure(failure),
+        Ok(exit) => exit as u8,
+        Err(failure) => out.failure(failure) as u8,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Standard output: text, or one JSON document. Text from files is escaped here.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use delegraph::core::types::is_escaped;
@@ -40,9 +40,9 @@ impl Output {
     }
 
     /// Prints a failure to standard error and, with `--json`, a document to standard output.
-    pub(crate) fn failure(&self, failure: Failure) -> ExitCode {
+    pub(crate) fn failure(&self, failure: Failure) -> Exit {
         if failure.is_broken_pipe() {
-            return Exit::Fine.into();
+            return Exit::Fine;
         }
         let exit = failure.exit();
         if self.json {
@@ -53,21 +53,21 @@ impl Output {
             Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())
         }));
         let _ = writeln!(io::stderr(), "{:?}", miette::Report::new(failure));
-        exit.into()
+        exit
     }
 
     /// Prints an error of `clap`, which is also how help and version arrive. The options are not known then: `--json` is
     /// looked for among the arguments.
-    pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    pub(crate) fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
         let _ = error.print();
         if !error.use_stderr() {
-            return Exit::Fine.into();
+            return Exit::Fine;
         }
-        let mut arguments = std::env::args_os().skip(1).take_while(|argument| argument != "--");
+        let mut arguments = arguments.iter().skip(1).take_while(|argument| argument.as_os_str() != "--");
         if arguments.any(|argument| argument == "--json") {
             let _ = Output { json: true, quiet: true }.json(&Failure::usage(error).document());
         }
-        Exit::Usage.into()
+        Exit::Usage
     }
 
     /// Returns a progress bar on standard error, where that is a terminal whose foreground is ours: a job in the

@@ -76,6 +76,20 @@ impl Interpreter {
         Ok(signature)
     }
 
+    /// Selects subgraph `index`, as [`Interpreter::select_signature`] does by a signature's key.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] if the model does not have the subgraph.
+    pub fn select_subgraph(&mut self, index: usize) -> Result<()> {
+        let count = self.model().subgraphs().len();
+        if index >= count {
+            return Err(no_such("subgraph", index, count));
+        }
+        self.engine.create(index)?;
+        self.entry = index;
+        Ok(())
+    }
+
     /// Returns the number of inputs.
     pub fn input_count(&self) -> usize {
         self.ids().0.len()
@@ -222,6 +236,22 @@ impl Interpreter {
         tensors.get(id.0).ok_or_else(|| no_such("tensor", id.0, tensors.len()))
     }
 
+    /// As [`Interpreter::tensor`], for any subgraph. `None` if there is no such tensor, or the subgraph was never used.
+    pub fn subgraph_tensor(&self, subgraph: usize, id: TensorId) -> Option<&RuntimeTensor> {
+        self.engine.slots.get(subgraph)?.parts().tensors.get(id.0)
+    }
+
+    /// Returns the bytes of any tensor of the selected subgraph, mutable: those of an input, or of a variable. Empty
+    /// before the tensor has memory. Written bytes of other tensors are lost in the next `invoke`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] if there is no such tensor; [`Error::State`] for a constant.
+    pub fn tensor_bytes_mut(&mut self, id: TensorId) -> Result<&mut [u8]> {
+        let tensors = &mut self.parts_mut()?.tensors;
+        let count = tensors.len();
+        tensors.get_mut(id.0).ok_or_else(|| no_such("tensor", id.0, count))?.bytes_mut()
+    }
+
     /// Binds input `i` to `buffer`, so that data need not be copied: the application fills a buffer elsewhere and
     /// passes it in. Returns the buffer that was bound before. Only the first binding plans memory again, which
     /// invalidates outputs; exchanging buffers later has no cost.
@@ -288,6 +318,21 @@ impl Interpreter {
         }
         let shape = Shape::new(shape);
         self.engine.resize_input(self.entry, id, &shape)
+    }
+
+    /// As [`Interpreter::resize_input`], also where the model fixes the dimensions that change, as TFLite does unless it
+    /// is asked to be strict. Whether the ops of the model accept the shape is checked by [`Interpreter::prepare`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] if the input is a constant.
+    pub fn resize_input_to_any(&mut self, i: usize, shape: &[usize]) -> Result<()> {
+        let id = self.input_id(i)?;
+        let file = self.engine.model.subgraphs()[self.entry].tensor(id);
+        if file.shape().dims() != shape && file.is_constant() {
+            let text = format!("input {i} (\"{}\") is constant and cannot be resized", file.name());
+            return Err(Error::InvalidInput(text));
+        }
+        self.engine.resize_input(self.entry, id, &Shape::new(shape))
     }
 
     /// Prepares the selected subgraph again after a resize. `invoke` calls it.
@@ -394,6 +439,15 @@ impl Interpreter {
     pub fn reset_variables(&mut self) -> Result<()> {
         self.engine.resources.reset();
         self.engine.slots.iter_mut().try_for_each(|slot| slot.parts_mut().reset_variables())
+    }
+
+    /// Sets the variable tensors of a subgraph to zero (INT8 tensors to their zero point), as TFLite does when it
+    /// allocates tensors. Resource variables keep their values. A subgraph that was never used has nothing to reset.
+    ///
+    /// # Errors
+    /// If a variable cannot be written.
+    pub fn reset_variable_tensors(&mut self, subgraph: usize) -> Result<()> {
+        self.engine.slots.get_mut(subgraph).map_or(Ok(()), |slot| slot.parts_mut().reset_variables())
     }
 
     /// Returns the runner of each node of the selected subgraph, and the reasons of delegates that rejected it. Empty

@@ -164,3 +164,43 @@ fn interpreters_on_one_model_run_in_several_threads() {
         }
     });
 }
+
+#[test]
+fn subgraphs_are_selected_by_number() {
+    let mut interpreter = digits().build().unwrap();
+    interpreter.select_subgraph(0).unwrap();
+    assert_eq!(interpreter.output_count(), 1);
+    let error = interpreter.select_subgraph(1).unwrap_err();
+    assert!(error.to_string().contains("there is no subgraph 1; the model has 1"), "{error}");
+    assert!(interpreter.subgraph_tensor(0, TensorId(0)).is_some());
+    assert!(interpreter.subgraph_tensor(0, TensorId(99)).is_none());
+    assert!(interpreter.subgraph_tensor(1, TensorId(0)).is_none());
+    interpreter.reset_variable_tensors(0).unwrap();
+    interpreter.reset_variable_tensors(7).unwrap();
+}
+
+#[test]
+fn bytes_of_tensors_are_written_by_number() {
+    let mut interpreter = digits().build().unwrap();
+    let input = interpreter.model().subgraphs()[0].inputs()[0];
+    let bytes = interpreter.tensor_bytes_mut(input).unwrap();
+    let values = ramp(bytes.len() / 4);
+    bytes.copy_from_slice(bytemuck::cast_slice(&values));
+    interpreter.invoke().unwrap();
+    assert_eq!(interpreter.output::<f32>(0).unwrap(), expected());
+    assert!(matches!(interpreter.tensor_bytes_mut(TensorId(1)), Err(Error::State(_))));
+    assert!(matches!(interpreter.tensor_bytes_mut(TensorId(99)), Err(Error::InvalidInput(_))));
+}
+
+#[test]
+fn fixed_dimensions_are_resized_on_request() {
+    let mut interpreter = digits().build().unwrap();
+    assert!(interpreter.resize_input(0, &[1, 9, 8, 1]).is_err());
+    interpreter.resize_input_to_any(0, &[1, 8]).unwrap();
+    assert!(interpreter.prepare().is_err());
+    interpreter.resize_input_to_any(0, &[1, 8, 8, 1]).unwrap();
+    let input = interpreter.input_mut::<f32>(0).unwrap();
+    input.copy_from_slice(&ramp(input.len()));
+    interpreter.invoke().unwrap();
+    assert_eq!(interpreter.output::<f32>(0).unwrap(), expected());
+}

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -12,6 +12,7 @@ use delegraph_conformance::engine::{CaseResult, Outcome};
 
 use super::worker::{Hello, Order};
 use crate::cli::failure::{Exit, Failure};
+use crate::cli::program;
 
 /// Minimum time allowed for a worker to open its device.
 const START: Duration = Duration::from_secs(60);
@@ -145,7 +146,7 @@ impl Running {
     fn start(options: &[String], patience: Duration) -> Result<Self, Failure> {
         let failed = |why: &str| Failure::new(Exit::Failed, format!("no worker process can be had: {why}"));
         let spawn = || {
-            let mut command = Command::new(std::env::current_exe()?);
+            let mut command = program::command()?;
             command.args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             command.spawn()
         };
