@@ -1,8 +1,12 @@
 """What LiteRT's interface does not have: delegates by name, reports, custom ops and delegates in Python, predict, await."""
 
 import asyncio
+import ctypes
+import gc
 import pathlib
 import pickle
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -146,14 +150,45 @@ def test_delegates_by_name(digits: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_libraries_without_a_delegate_are_refused(tmp_path: pathlib.Path) -> None:
     library = tmp_path / "external.so"
-    library.write_bytes(b"\x7fELF tflite_plugin_create_delegate")
-    with pytest.raises(ValueError, match="Failed to load delegate from.*(.|\n)*for LiteRT's interpreter"):
-        delegraph.load_delegate(library)
     library.write_bytes(b"not a library")
     with pytest.raises(ValueError, match="Failed to load delegate from"):
         delegraph.load_delegate(library)
+    library.write_bytes(b"\x7fELF tflite_plugin_create_delegate")
+    with pytest.raises(OSError):
+        delegraph.load_delegate(library)
     with pytest.raises(OSError, match="cannot open shared object file"):
         delegraph.load_delegate("missing.so")
+
+
+EXTERNAL = """
+#include <stdlib.h>
+#include <string.h>
+static int alive = 0;
+void* tflite_plugin_create_delegate(char** keys, char** values, size_t count, void (*report)(const char*)) {
+  if (count == 1 && strcmp(keys[0], "size") == 0 && strcmp(values[0], "8") == 0) return alive++, malloc(8);
+  report("unknown option");
+  return NULL;
+}
+void tflite_plugin_destroy_delegate(void* delegate) { alive--; free(delegate); }
+int alive_delegates(void) { return alive; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_delegates_of_litert_are_created_and_refused(tmp_path: pathlib.Path, digits: str) -> None:
+    (tmp_path / "external.c").write_text(EXTERNAL)
+    library = str(tmp_path / "external.so")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, str(tmp_path / "external.c")], check=True)
+    with pytest.raises(ValueError, match="Failed to load delegate from.*\n.*unknown option"):
+        delegraph.load_delegate(library, {"size": 9})
+    delegate = delegraph.load_delegate(library, {"size": 8})
+    alive = ctypes.CDLL(library).alive_delegates
+    assert alive() == 1
+    with pytest.raises(ValueError, match="for LiteRT's interpreter"):
+        Interpreter(digits, experimental_delegates=[delegate])
+    del delegate
+    gc.collect()
+    assert alive() == 0
 
 
 @pytest.mark.skipif(not delegraph.devices(), reason="there is no GPU adapter")

@@ -175,7 +175,7 @@ class Interpreter(_native.Interpreter):
             threads=int(num_threads or 1),
             reference=reference,
             preserve_all=bool(experimental_preserve_all_tensors),
-            delegates=[delegate._native for delegate in self._delegates],
+            delegates=[delegate._for_interpreter() for delegate in self._delegates],
             policy=policy,
             ops=list((custom_ops or {}).items()),
             libraries=[path[len("plugin:"):] if path.startswith("plugin:") else path for path in ops],
