@@ -136,4 +136,4 @@ def _is_external(path: str) -> bool:
             data = file.read()
     except OSError as error:
         raise OSError(f"{path}: cannot open shared object file: {error.strerror}") from error
-    return b"delegraph_plugin" not in data and b"tflite_plugin_create_delegate" in data
+    return b"delegraph_delegate_plugin" not in data and b"tflite_plugin_create_delegate" in data
