@@ -211,7 +211,7 @@ fn time_layer(
         return Ok((time, products));
     }
     let time = if oc == 0 {
-        let conv = DepthwiseF32::pack(isa, ic, 1, [window, window], &weights, Some(&bias))?;
+        let conv = DepthwiseF32::pack(isa, ic, [window, window], &weights, Some(&bias))?;
         shortest(|| conv.run(&geo, &input, &mut output, Clamp::RELU6, pool))?
     } else if size == 0 {
         let gemm = GemmF32::pack(isa, (ic, oc), &weights, MatrixLayout::ColumnsContiguous, Some(&bias))?;
@@ -242,7 +242,7 @@ fn time_bytes(isa: Isa, geo: &ConvGeometry, oc: usize, pool: &ThreadPool) -> Res
     let ties = if oc == 0 { ChannelTies::AwayFrom(channels / 8 * 8) } else { ChannelTies::Up };
     let output = OutputQuant { multipliers: &multipliers, zero_point: 2, low: -128, high: 127, ties };
     if oc == 0 {
-        let filter = DepthwiseFilter { in_channels: ic, multiplier: 1, window: geo.window };
+        let filter = DepthwiseFilter { channels: ic, window: geo.window };
         let conv = DepthwiseI8::pack(isa, filter, geo, &weights, weight_quant, Some(&bias), quant, output)?;
         return shortest(|| conv.run(geo, &input, &mut out, pool));
     }

@@ -1,14 +1,14 @@
 //! DEPTHWISE_CONV_2D with constant filters.
 
-use delegraph_core::kernel::PrepareContext;
+use delegraph_core::kernel::{InvokeContext, PrepareContext, Temporary};
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
-use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
+use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result};
 
 use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed};
 use crate::common::prepared::Invoke;
 use crate::common::weights::Requantize;
-use crate::compute::{ChannelTies, ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa};
+use crate::compute::{ChannelTies, ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa, spread};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::DEPTHWISE_CONV_2D, 1..=7, prepare);
@@ -26,9 +26,13 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let Some(geo) = geometry(input, cx.output(0)?, window, stride, dilation, p.padding) else {
         return Ok(None);
     };
-    let in_channels = geo.in_channels;
-    let multiplier = channels.checked_div(in_channels).unwrap_or(0);
-    let layer = DepthwiseFilter { in_channels, multiplier, window };
+    let multiplier = channels.checked_div(geo.in_channels).unwrap_or(0);
+    if multiplier == 0 || geo.in_channels.checked_mul(multiplier) != Some(channels) {
+        return Ok(None);
+    }
+    // Where several output channels read one input channel, the kernels get an input that repeats it.
+    let geo = ConvGeometry { in_channels: channels, ..geo };
+    let layer = (DepthwiseFilter { channels, window }, multiplier);
     match (input.ty(), filter.ty()) {
         (TensorType::Float32, TensorType::Float32) => float(cx, layer, geo),
         (TensorType::Int8, TensorType::Int8 | TensorType::Int4) | (TensorType::UInt8, TensorType::UInt8) => {
@@ -47,7 +51,48 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     }
 }
 
-fn float(cx: &mut PrepareContext<'_>, filter: DepthwiseFilter, geo: ConvGeometry) -> Result<Option<Invoke>> {
+/// The input of a layer, with each channel repeated for the output channels that read it.
+pub(super) struct Spread {
+    multiplier: usize,
+    repeated: Option<Temporary>,
+    len: usize,
+}
+
+impl Spread {
+    pub(super) fn new<T: Element>(cx: &mut PrepareContext<'_>, multiplier: usize) -> Result<Self> {
+        let len = cx.input(0)?.shape().elements().saturating_mul(multiplier);
+        let repeated = if multiplier == 1 { None } else { Some(cx.temporary_of::<T>(len)?) };
+        Ok(Spread { multiplier, repeated, len })
+    }
+
+    /// For elements of one byte, signed or not.
+    fn bytes(cx: &mut PrepareContext<'_>, multiplier: usize) -> Result<Self> {
+        Spread::new::<u8>(cx, multiplier)
+    }
+
+    fn input_bytes<'a>(&self, cx: &mut InvokeContext<'a>) -> Result<&'a [u8]> {
+        let input = cx.input_bytes(0)?;
+        self.repeat(cx, input)
+    }
+
+    pub(super) fn input<'a, T: Element>(&self, cx: &mut InvokeContext<'a>) -> Result<&'a [T]> {
+        let input = cx.input::<T>(0)?;
+        self.repeat(cx, input)
+    }
+
+    fn repeat<'a, T: Element>(&self, cx: &mut InvokeContext<'a>, input: &'a [T]) -> Result<&'a [T]> {
+        let Some(repeated) = self.repeated else { return Ok(input) };
+        let repeated = &mut cx.temporary::<T>(repeated)?[..self.len];
+        spread(self.multiplier, input, repeated, cx.parallel()).map_err(compute_error)?;
+        Ok(repeated)
+    }
+}
+
+fn float(
+    cx: &mut PrepareContext<'_>,
+    (filter, multiplier): (DepthwiseFilter, usize),
+    geo: ConvGeometry,
+) -> Result<Option<Invoke>> {
     let activation = cx.params::<DepthwiseConv2DParams>()?.fused_activation_function;
     let Some(clamp) = clamp_of(activation) else { return Ok(None) };
     let bias = match cx.optional_input(2) {
@@ -55,18 +100,19 @@ fn float(cx: &mut PrepareContext<'_>, filter: DepthwiseFilter, geo: ConvGeometry
         None => None,
     };
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
-    let DepthwiseFilter { in_channels, multiplier, window } = filter;
-    let pack = || DepthwiseF32::pack(Isa::best(), in_channels, multiplier, window, weights, bias);
-    let conv = cx.shared(&[in_channels], || pack().map_err(compute_error))?;
+    let DepthwiseFilter { channels, window } = filter;
+    let pack = || DepthwiseF32::pack(Isa::best(), channels, window, weights, bias);
+    let conv = cx.shared(&[channels], || pack().map_err(compute_error))?;
+    let spread = Spread::new::<f32>(cx, multiplier)?;
     Ok(Some(Box::new(move |cx| {
-        let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        let (input, output) = (spread.input::<f32>(cx)?, cx.output::<f32>(0)?);
         conv.run(&geo, input, output, clamp, cx.parallel()).map_err(compute_error)
     })))
 }
 
 fn integer(
     cx: &mut PrepareContext<'_>,
-    filter: DepthwiseFilter,
+    (filter, multiplier): (DepthwiseFilter, usize),
     geo: ConvGeometry,
 ) -> Result<Option<Invoke>> {
     let activation = cx.params::<DepthwiseConv2DParams>()?.fused_activation_function;
@@ -78,14 +124,15 @@ fn integer(
     // unsigned types it rounds all ties away from zero.
     let ties = match unsigned {
         true => ChannelTies::Away,
-        false => ChannelTies::AwayFrom(filter.in_channels * filter.multiplier / 8 * 8),
+        false => ChannelTies::AwayFrom(filter.channels / 8 * 8),
     };
     let output = q.output(ties);
     let isa = Isa::best();
     let pack = || DepthwiseI8::pack(isa, filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output);
-    let conv = cx.shared(&[filter.in_channels], || pack().map_err(compute_error))?;
+    let conv = cx.shared(&[filter.channels], || pack().map_err(compute_error))?;
+    let spread = Spread::bytes(cx, multiplier)?;
     Ok(Some(Box::new(move |cx| {
-        let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+        let (input, output) = (spread.input_bytes(cx)?, cx.output_bytes(0)?);
         conv.run(&geo, input, output, cx.parallel()).map_err(compute_error)
     })))
 }

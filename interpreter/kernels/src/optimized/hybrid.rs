@@ -127,7 +127,7 @@ const MAX_TAPS: usize = (1 << 24) / (255 * 128);
 /// DEPTHWISE_CONV_2D. Each image is quantized separately. Sums are computed in floating point, where they are exact.
 pub(super) fn depthwise_conv_2d(
     cx: &mut PrepareContext<'_>,
-    filter: DepthwiseFilter,
+    (filter, multiplier): (DepthwiseFilter, usize),
     geo: ConvGeometry,
     activation: Activation,
 ) -> Result<Option<Invoke>> {
@@ -139,29 +139,33 @@ pub(super) fn depthwise_conv_2d(
     let Some(parts) = Parts::new(cx, 3, activation)? else { return Ok(None) };
     let weights: Vec<f32> = parts.weights.iter().map(|w| f32::from(w.cast_signed())).collect();
     let isa = Isa::best();
-    let DepthwiseFilter { in_channels, multiplier, window } = filter;
-    let pack = || DepthwiseF32::pack(isa, in_channels, multiplier, window, &weights, None);
-    let conv = cx.shared(&[in_channels], || pack().map_err(compute_error))?;
-    let channels = in_channels * multiplier;
+    let DepthwiseFilter { channels, window } = filter;
+    let pack = || DepthwiseF32::pack(isa, channels, window, &weights, None);
+    let conv = cx.shared(&[channels], || pack().map_err(compute_error))?;
     let columns =
         SumScales::new(&parts.scales, vec![0; channels], parts.bias.as_deref()).map_err(compute_error)?;
     let batch = geo.batch;
     let geo = ConvGeometry { batch: 1, ..geo };
-    let (image, pixels) = (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
+    let (spread, pixels) = (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
+    let image = spread / multiplier;
     let dynamic = DynamicInput::new(cx, batch, image, true)?;
-    let whole = cx.temporary_of::<f32>(image)?;
+    let whole = cx.temporary_of::<f32>(spread)?;
     let clamp = parts.clamp;
     Ok(Some(Box::new(move |cx| {
         let input = cx.input::<f32>(0)?;
         let steps = dynamic.quantize(cx, input)?;
-        let whole = &mut cx.temporary::<f32>(whole)?[..image];
+        let whole = &mut cx.temporary::<f32>(whole)?[..spread];
         let (output, par) = (cx.output::<f32>(0)?, cx.parallel());
         let images =
             steps.values.chunks_exact(image.max(1)).zip(output.chunks_exact_mut((pixels * channels).max(1)));
         for (i, (steps_of_image, output)) in images.enumerate() {
             let (scale, zero) = (steps.scales[i], steps.zero_points[i]);
-            for (to, step) in whole.iter_mut().zip(steps_of_image) {
-                *to = (i32::from(*step) - zero) as f32;
+            // Each channel as often as output channels read it.
+            let real = steps_of_image.iter().map(|step| (i32::from(*step) - zero) as f32);
+            if multiplier == 1 {
+                whole.iter_mut().zip(real).for_each(|(to, x)| *to = x);
+            } else {
+                whole.chunks_exact_mut(multiplier).zip(real).for_each(|(to, x)| to.fill(x));
             }
             conv.run(&geo, whole, output, Clamp::NONE, par).map_err(compute_error)?;
             columns.scale(isa, scale, output, clamp, par).map_err(compute_error)?;

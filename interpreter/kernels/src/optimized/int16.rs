@@ -5,6 +5,7 @@ use delegraph_core::kernel::{PrepareContext, Temporary};
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 
+use super::depthwise_conv_2d::Spread;
 use super::{compute_error, compute_multiplier};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{
@@ -227,7 +228,7 @@ pub(super) fn fully_connected(
 
 pub(super) fn depthwise_conv_2d(
     cx: &mut PrepareContext<'_>,
-    filter: DepthwiseFilter,
+    (filter, multiplier): (DepthwiseFilter, usize),
     geo: ConvGeometry,
     requantize: &Requantize,
 ) -> Result<Option<Invoke>> {
@@ -236,13 +237,14 @@ pub(super) fn depthwise_conv_2d(
     check_symmetric(cx.output(0)?)?;
     let Some(operands) = Operands::new(cx)?.filter(|o| o.wide || o.bias.is_none()) else { return Ok(None) };
     let Some((scale, bounds)) = fixed(requantize, true, Ties::Up) else { return Ok(None) };
-    let DepthwiseFilter { in_channels, multiplier, window } = filter;
+    let DepthwiseFilter { channels, window } = filter;
     let (weights, bias) = (&operands.weights, operands.bias.as_deref());
     // The reference kernel has wider accumulators.
-    let conv = DepthwiseI16::new(Isa::best(), in_channels, multiplier, window, weights, bias, scale, bounds);
+    let conv = DepthwiseI16::new(Isa::best(), channels, window, weights, bias, scale, bounds);
     let Ok(conv) = conv else { return Ok(None) };
+    let spread = Spread::new::<i16>(cx, multiplier)?;
     Ok(Some(Box::new(move |cx| {
-        let (input, output) = (cx.input::<i16>(0)?, cx.output::<i16>(0)?);
+        let (input, output) = (spread.input::<i16>(cx)?, cx.output::<i16>(0)?);
         conv.run(&geo, input, output, cx.parallel()).map_err(compute_error)
     })))
 }

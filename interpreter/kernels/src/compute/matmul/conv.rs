@@ -43,14 +43,11 @@ impl Filter {
     }
 }
 
-/// Shape of a depthwise filter, `[1, height, width, in_channels * multiplier]`. Output channel `c` reads input channel
-/// `c / multiplier`.
+/// Shape of a depthwise filter, `[1, height, width, channels]`. Output channel `c` reads input channel `c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DepthwiseFilter {
-    /// Channels of the input.
-    pub in_channels: usize,
-    /// Output channels per input channel.
-    pub multiplier: usize,
+    /// Channels of input and output.
+    pub channels: usize,
     /// Height and width.
     pub window: [usize; 2],
 }

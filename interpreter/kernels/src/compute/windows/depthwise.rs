@@ -14,13 +14,10 @@ use crate::compute::simd::{Avx2, Avx512};
 use crate::compute::simd::{Portable, Simd, SimdTask, dispatch};
 use crate::compute::threads::share::{serial_tasks, threads_for};
 
-/// DEPTHWISE_CONV_2D with a packed filter and fused bias and clamp.
-///
-/// Output channel `c` reads input channel `c / multiplier`.
+/// DEPTHWISE_CONV_2D with a packed filter and fused bias and clamp. Output channel `c` reads input channel `c`.
 pub struct DepthwiseF32 {
     isa: Isa,
-    in_channels: usize,
-    multiplier: usize,
+    channels: usize,
     window: [usize; 2],
     lanes: usize,
     /// For each vector of channels: its bias, then its weights, tap by tap. Missing channels are zero.
@@ -28,19 +25,17 @@ pub struct DepthwiseF32 {
 }
 
 impl DepthwiseF32 {
-    /// Packs a filter `[1, height, width, in_channels * multiplier]`; `bias` is `[in_channels * multiplier]`.
+    /// Packs a filter `[1, height, width, channels]`; `bias` is `[channels]`.
     ///
     /// # Errors
     /// Fails if lengths do not match or memory cannot be allocated.
     pub fn pack(
         isa: Isa,
-        in_channels: usize,
-        multiplier: usize,
+        channels: usize,
         window: [usize; 2],
         weights: &[f32],
         bias: Option<&[f32]>,
     ) -> Result<Self> {
-        let channels = product("channels", &[in_channels, multiplier])?;
         let taps = product("window", &window)?;
         check_len("weights", weights.len(), product("weights", &[taps, channels])?)?;
         if let Some(bias) = bias {
@@ -56,15 +51,15 @@ impl DepthwiseF32 {
             if let Some(bias) = bias {
                 first[..range.len()].copy_from_slice(&bias[range.clone()]);
             }
-            for (to, from) in rest.chunks_exact_mut(lanes).zip(weights.chunks_exact(channels)) {
+            for (to, from) in rest.chunks_exact_mut(lanes).zip(weights.chunks_exact(channels.max(1))) {
                 to[..range.len()].copy_from_slice(&from[range.clone()]);
             }
         }
-        Ok(Self { isa, in_channels, multiplier, window, lanes, packed })
+        Ok(Self { isa, channels, window, lanes, packed })
     }
 
-    /// Convolves `input` `[batch, height, width, in_channels]` into `out`
-    /// `[batch, height, width, in_channels * multiplier]`. Needs no scratch.
+    /// Convolves `input` `[batch, height, width, channels]` into `out` `[batch, height, width, channels]`. Needs no
+    /// scratch.
     ///
     /// # Errors
     /// Fails if the geometry does not match the filter, or an operand has the wrong length.
@@ -80,10 +75,10 @@ impl DepthwiseF32 {
         if geo.window != self.window {
             return Err(ComputeError::Range { what: "window" });
         }
-        if geo.in_channels != self.in_channels {
+        if geo.in_channels != self.channels {
             return Err(ComputeError::Range { what: "input channels" });
         }
-        let channels = self.in_channels * self.multiplier;
+        let channels = self.channels;
         let pixels = geo.pixels()?;
         check_len("input", input.len(), geo.input_len()?)?;
         check_len("output", out.len(), product("output", &[pixels, channels])?)?;
@@ -158,22 +153,7 @@ struct Span {
     pixels: usize,
     /// Number of existing channels of the vector.
     channels: usize,
-    /// Channel multiplier and first output channel, for the modes that read fewer input channels.
-    multiplier: usize,
-    first: usize,
     clamp: Clamp,
-}
-
-/// How a vector of output channels reads its inputs.
-mod mode {
-    /// A full vector, one input channel per output channel.
-    pub(super) const FULL: u8 = 0;
-    /// As `FULL`, with missing channels.
-    pub(super) const PART: u8 = 1;
-    /// All channels read the same input.
-    pub(super) const SAME: u8 = 2;
-    /// Any multiplier.
-    pub(super) const SPREAD: u8 = 3;
 }
 
 impl SimdTask for RowsTask<'_> {
@@ -182,7 +162,7 @@ impl SimdTask for RowsTask<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let (layer, geo) = (self.layer, self.geo);
-        let channels = layer.in_channels * layer.multiplier;
+        let channels = layer.channels;
         let [kh, kw] = layer.window;
         let [out_h, out_w] = geo.output;
         let per_vector = (kh * kw + 1) * S::LANES;
@@ -194,7 +174,6 @@ impl SimdTask for RowsTask<'_> {
             for v in self.vectors.clone() {
                 let first = v * S::LANES;
                 let packed = &layer.packed.as_slice()[v * per_vector..(v + 1) * per_vector];
-                let in_first = first / layer.multiplier;
                 let span = |pixels: Range<usize>| {
                     let x0 = geo.origin(1, pixels.start);
                     let kx = geo.taps(1, x0);
@@ -208,15 +187,14 @@ impl SimdTask for RowsTask<'_> {
                             x0 + (kx.start * geo.dilation[1]) as isize,
                         )
                     };
-                    let at = ((image * geo.input[0] + iy as usize) * geo.input[1] + ix as usize)
-                        * layer.in_channels
-                        + in_first;
+                    let at = ((image * geo.input[0] + iy as usize) * geo.input[1] + ix as usize) * channels
+                        + first;
                     let tap = (ky.start * kw + kx.start + 1) * S::LANES;
                     Span {
                         input: self.input.as_ptr().wrapping_add(at),
-                        down: geo.dilation[0] * geo.input[1] * layer.in_channels,
-                        across: geo.dilation[1] * layer.in_channels,
-                        next: geo.stride[1] * layer.in_channels,
+                        down: geo.dilation[0] * geo.input[1] * channels,
+                        across: geo.dilation[1] * channels,
+                        next: geo.stride[1] * channels,
                         taps: if empty { [0, 0] } else { [ky.len(), kx.len()] },
                         bias: packed.as_ptr(),
                         weights: packed.as_ptr().wrapping_add(tap),
@@ -225,8 +203,6 @@ impl SimdTask for RowsTask<'_> {
                         out_next: channels,
                         pixels: pixels.len(),
                         channels: (channels - first).min(S::LANES),
-                        multiplier: layer.multiplier,
-                        first,
                         clamp: self.clamp,
                     }
                 };
@@ -257,29 +233,24 @@ impl SimdTask for RowsTask<'_> {
 unsafe fn any_span<S: Simd, const KW: usize, const STRIDE: usize>(s: Span) {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
-        if s.multiplier == 1 {
-            if s.channels == S::LANES {
-                span::<S, KW, STRIDE, { mode::FULL }>(s);
-            } else {
-                span::<S, KW, STRIDE, { mode::PART }>(s);
-            }
-        } else if s.first / s.multiplier == (s.first + s.channels - 1) / s.multiplier {
-            span::<S, 0, 1, { mode::SAME }>(s);
+        if s.channels == S::LANES {
+            span::<S, KW, STRIDE, true>(s);
         } else {
-            span::<S, 0, 1, { mode::SPREAD }>(s);
+            span::<S, KW, STRIDE, false>(s);
         }
     }
 }
 
-/// Computes a span of `KW` adjacent taps across and pixels `STRIDE` apart, or of any geometry if `KW` is 0.
+/// Computes a span of `KW` adjacent taps across and pixels `STRIDE` apart, or of any geometry if `KW` is 0. `FULL`: no channel of
+/// the vector is missing.
 #[inline(always)]
-unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const MODE: u8>(mut s: Span) {
+unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool>(mut s: Span) {
     // SAFETY: the caller's contract; each step stays within the span.
     unsafe {
         macro_rules! step {
             ($n:literal) => {
                 while s.pixels >= $n {
-                    pixels::<S, KW, STRIDE, MODE, $n>(&s);
+                    pixels::<S, KW, STRIDE, FULL, $n>(&s);
                     s.input = s.input.wrapping_add($n * s.next);
                     s.out = s.out.wrapping_add($n * s.out_next);
                     s.pixels -= $n;
@@ -298,7 +269,7 @@ unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const MODE: u8>(mu
 
 /// Computes `N` neighbouring pixels.
 #[inline(always)]
-unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const MODE: u8, const N: usize>(s: &Span) {
+unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool, const N: usize>(s: &Span) {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
         let mut acc = [S::load(s.bias); N];
@@ -310,7 +281,7 @@ unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const MODE: u8, 
             for kx in 0..taps {
                 let w = S::load(weights.wrapping_add(kx * S::LANES));
                 for (t, acc) in acc.iter_mut().enumerate() {
-                    let x = fetch::<S, MODE>(s, input.wrapping_add(kx * across + t * next));
+                    let x = fetch::<S, FULL>(s, input.wrapping_add(kx * across + t * next));
                     *acc = S::fma(x, w, *acc);
                 }
             }
@@ -319,7 +290,7 @@ unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const MODE: u8, 
         for (t, acc) in acc.iter().enumerate() {
             let out = s.out.wrapping_add(t * s.out_next);
             let v = S::clamp(*acc, low, high);
-            if MODE == mode::FULL {
+            if FULL {
                 S::store(out, v);
             } else {
                 S::store_n(out, v, s.channels);
@@ -330,20 +301,7 @@ unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const MODE: u8, 
 
 /// Inputs of the span's channels, the first one at `p`.
 #[inline(always)]
-unsafe fn fetch<S: Simd, const MODE: u8>(s: &Span, p: *const f32) -> S::F {
-    // SAFETY: the caller's contract; the array is as long as the longest vector.
-    unsafe {
-        match MODE {
-            mode::FULL => S::load(p),
-            mode::PART => S::load_n(p, s.channels),
-            mode::SAME => S::splat(*p),
-            _ => {
-                let mut lanes = [0.0f32; 16];
-                for (i, x) in lanes.iter_mut().enumerate().take(s.channels) {
-                    *x = *p.add((s.first + i) / s.multiplier - s.first / s.multiplier);
-                }
-                S::load(lanes.as_ptr())
-            }
-        }
-    }
+unsafe fn fetch<S: Simd, const FULL: bool>(s: &Span, p: *const f32) -> S::F {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { if FULL { S::load(p) } else { S::load_n(p, s.channels) } }
 }

@@ -44,8 +44,7 @@ pub struct DepthwiseI8 {
 }
 
 impl DepthwiseI8 {
-    /// Packs a filter for windows like `geo`'s; input and output sizes may change. `bias` is `[in_channels *
-    /// multiplier]`.
+    /// Packs a filter for windows like `geo`'s; input and output sizes may change. `bias` is `[channels]`.
     ///
     /// # Errors
     /// Fails if lengths do not match, a zero point or multiplier is out of range, or memory cannot be allocated.
@@ -64,7 +63,7 @@ impl DepthwiseI8 {
         input: ByteQuant,
         output: OutputQuant<'_>,
     ) -> Result<Self> {
-        let channels = product("channels", &[filter.in_channels, filter.multiplier])?;
+        let channels = filter.channels;
         let [height, width] = filter.window;
         let taps = product("window", &[height, width])?;
         check_len("weights", weights.len(), product("weights", &[taps, channels])?)?;
@@ -95,16 +94,16 @@ impl DepthwiseI8 {
             let sum = own.wrapping_mul(a0);
             *own = bias.map_or(0, |b| b[c]).wrapping_sub(sum).wrapping_add(both);
         }
-        let mut blank = AlignedVec::zeroed(filter.in_channels)?;
+        let mut blank = AlignedVec::zeroed(channels)?;
         blank.as_mut_slice().fill(input.zero_byte()?);
         #[cfg(target_arch = "x86_64")]
         let wide = match isa.level() {
-            Level::Avx512Vnni if w0 == 0 && x86::takes(geo) => {
-                let [_, width] = filter.window;
+            Level::Avx512Vnni if x86::takes(geo) => {
                 let weight = |row: usize, column: usize, c: usize| {
                     let byte = weights[(row * width + column) * channels + c];
-                    (byte ^ flip).cast_signed()
+                    i32::from((byte ^ flip).cast_signed()).wrapping_sub(w0)
                 };
+                // Σ (w - w0)(a - a0) = Σ (w - w0)·a - a0·Σ (w - w0), and `own` has the last term.
                 x86::Wide::pack(&filter, weight, own.as_slice(), &output)?
             }
             _ => None,
@@ -145,8 +144,8 @@ impl DepthwiseI8 {
         })
     }
 
-    /// Convolves `input` `[batch, height, width, in_channels]` into `out`
-    /// `[batch, height, width, in_channels * multiplier]`. Needs no scratch.
+    /// Convolves `input` `[batch, height, width, channels]` into `out` `[batch, height, width, channels]`. Needs no
+    /// scratch.
     ///
     /// # Errors
     /// Fails if the geometry does not match the filter, or an operand has the wrong length.
@@ -155,14 +154,14 @@ impl DepthwiseI8 {
         if geo.window != self.filter.window {
             return Err(ComputeError::Range { what: "window" });
         }
-        if geo.in_channels != self.filter.in_channels {
+        if geo.in_channels != self.filter.channels {
             return Err(ComputeError::Range { what: "input channels" });
         }
         #[cfg(target_arch = "x86_64")]
         if self.wide.is_some() && !x86::takes(geo) {
             return Err(ComputeError::Range { what: "stride or dilation" });
         }
-        let channels = self.filter.in_channels * self.filter.multiplier;
+        let channels = self.filter.channels;
         let pixels = geo.pixels()?;
         check_len("input", input.len(), geo.input_len()?)?;
         check_len("output", out.len(), product("output", &[pixels, channels])?)?;
@@ -236,7 +235,7 @@ struct Row<'a> {
     geo: &'a ConvGeometry,
     /// First input row of the window.
     y0: isize,
-    /// The image, beginning at the vector's first input channel.
+    /// The image, beginning at the vector's first channel.
     input: *const u8,
     blank: *const u8,
     weights: *const i8,
@@ -245,8 +244,6 @@ struct Row<'a> {
     out: *mut u8,
     /// Number of existing channels of the vector.
     channels: usize,
-    /// First output channel.
-    first: usize,
     flip: bool,
 }
 
@@ -262,7 +259,7 @@ impl Dot8Task for RowsTask<'_> {
     unsafe fn run<D: Dot8>(self) {
         let (layer, geo) = (self.layer, self.geo);
         let f = &layer.filter;
-        let channels = f.in_channels * f.multiplier;
+        let channels = f.channels;
         let per_vector = f.window[0].div_ceil(4) * f.window[1] * D::LANES * 4;
         let inner = geo.interior();
         for row in self.rows {
@@ -270,7 +267,6 @@ impl Dot8Task for RowsTask<'_> {
             for v in self.vectors.clone() {
                 let first = v * D::LANES;
                 let held = v - layer.skip;
-                let in_first = first / f.multiplier;
                 let r = Row {
                     layer,
                     geo,
@@ -278,14 +274,13 @@ impl Dot8Task for RowsTask<'_> {
                     input: self
                         .input
                         .as_ptr()
-                        .wrapping_add(image * geo.input[0] * geo.input[1] * f.in_channels + in_first),
-                    blank: layer.blank.as_slice().as_ptr().wrapping_add(in_first),
+                        .wrapping_add(image * geo.input[0] * geo.input[1] * channels + first),
+                    blank: layer.blank.as_slice().as_ptr().wrapping_add(first),
                     weights: layer.packed.as_slice()[held * per_vector..(held + 1) * per_vector].as_ptr(),
                     bias: layer.bias.as_slice()[held * D::LANES..(held + 1) * D::LANES].as_ptr(),
                     requant: layer.requant.part(held * D::LANES, D::LANES),
                     out: self.out.ptr(row * geo.output[1] * channels + first),
                     channels: (channels - first).min(D::LANES),
-                    first,
                     flip: layer.input.flip(layer.unsigned),
                 };
                 // SAFETY: `run` checked lengths and geometry. Interior pixels have all their columns inside the input;
@@ -318,34 +313,31 @@ unsafe fn any<D: Dot8, const KW: usize, const STRIDE: usize>(
 ) {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
-        if r.layer.weight_zero != 0 || r.layer.filter.multiplier != 1 {
-            for x in pixels {
-                run_of::<D, 0, 1, true, 1>(r, x, inside);
-            }
-            return;
-        }
         let mut x = pixels.start;
         macro_rules! step {
-            ($n:literal) => {
+            ($zero:literal, $n:literal) => {
                 while pixels.end - x >= $n {
-                    run_of::<D, KW, STRIDE, false, $n>(r, x, inside);
+                    run_of::<D, KW, STRIDE, $zero, $n>(r, x, inside);
                     x += $n;
                 }
             };
         }
-        if KW != 0 {
-            if D::LANES == 16 {
-                step!(8);
-            }
-            step!(4);
+        if r.layer.weight_zero != 0 {
+            step!(true, 4);
+            step!(true, 1);
+            return;
         }
-        step!(1);
+        if KW != 0 && D::LANES == 16 {
+            step!(false, 8);
+        }
+        step!(false, 4);
+        step!(false, 1);
     }
 }
 
-/// Computes `N` neighbouring pixels, beginning at `x`. `RARE` supports channel multipliers and zero points of weights.
+/// Computes `N` neighbouring pixels, beginning at `x`. `ZERO`: the weights have a zero point.
 #[inline(always)]
-unsafe fn run_of<D: Dot8, const KW: usize, const STRIDE: usize, const RARE: bool, const N: usize>(
+unsafe fn run_of<D: Dot8, const KW: usize, const STRIDE: usize, const ZERO: bool, const N: usize>(
     r: &Row<'_>,
     x: usize,
     inside: bool,
@@ -354,7 +346,7 @@ unsafe fn run_of<D: Dot8, const KW: usize, const STRIDE: usize, const RARE: bool
     unsafe {
         let (geo, filter) = (r.geo, &r.layer.filter);
         let width = if KW == 0 { filter.window[1] } else { KW };
-        let pixel = filter.in_channels;
+        let pixel = filter.channels;
         let (across, next) = if KW == 0 { (geo.dilation[1], geo.stride[1]) } else { (1, STRIDE) };
         let x0 = geo.origin(1, x);
         let mut acc = [D::zero(); N];
@@ -369,23 +361,22 @@ unsafe fn run_of<D: Dot8, const KW: usize, const STRIDE: usize, const RARE: bool
                 for t in 0..N {
                     let column = x0 + (kx * across + t * next) as isize;
                     let outside = !inside && (column < 0 || column >= geo.input[1] as isize);
-                    let q = fetch::<D, RARE>(r, &rows, (column as usize).wrapping_mul(pixel), outside, flip);
+                    let q = fetch::<D>(r, &rows, (column as usize).wrapping_mul(pixel), outside, flip);
                     acc[t] = D::dot_each(acc[t], q, w);
-                    if RARE {
+                    if ZERO {
                         let ones = D::b(r.layer.ones.as_slice().as_ptr().add(quad * D::LANES * 4));
                         sums[t] = D::dot_each(sums[t], q, ones);
                     }
                 }
             }
         }
-        let channels = filter.in_channels * filter.multiplier;
         for t in 0..N {
             let mut sum = D::add(D::finish(acc[t]), D::load(r.bias));
-            if RARE {
+            if ZERO {
                 let minus = D::splat(r.layer.weight_zero.wrapping_neg());
                 sum = D::add(sum, D::mul(minus, D::finish(sums[t])));
             }
-            D::store_bytes(r.out.add((x + t) * channels), D::requant(sum, &r.requant, 0), r.channels);
+            D::store_bytes(r.out.add((x + t) * pixel), D::requant(sum, &r.requant, 0), r.channels);
         }
     }
 }
@@ -397,7 +388,7 @@ unsafe fn four_rows(r: &Row<'_>, ky: usize) -> FourRows {
     for i in 0..4 {
         let y = r.y0 + ((ky + i) * r.geo.dilation[0]) as isize;
         if ky + i < r.layer.filter.window[0] && y >= 0 && y < r.geo.input[0] as isize {
-            rows.base[i] = r.input.wrapping_add(y as usize * r.geo.input[1] * r.layer.filter.in_channels);
+            rows.base[i] = r.input.wrapping_add(y as usize * r.geo.input[1] * r.layer.filter.channels);
             rows.mask[i] = usize::MAX;
         }
     }
@@ -406,13 +397,7 @@ unsafe fn four_rows(r: &Row<'_>, ky: usize) -> FourRows {
 
 /// The bytes of four rows at an offset, or padding.
 #[inline(always)]
-unsafe fn fetch<D: Dot8, const RARE: bool>(
-    r: &Row<'_>,
-    rows: &FourRows,
-    offset: usize,
-    outside: bool,
-    flip: D::Flip,
-) -> D::Q {
+unsafe fn fetch<D: Dot8>(r: &Row<'_>, rows: &FourRows, offset: usize, outside: bool, flip: D::Flip) -> D::Q {
     // SAFETY: guaranteed by the caller; the arrays have at least as many bytes as the longest vector has channels.
     unsafe {
         let mut p = [r.blank; 4];
@@ -421,21 +406,7 @@ unsafe fn fetch<D: Dot8, const RARE: bool>(
                 *p = base.wrapping_add(offset & mask);
             }
         }
-        if !RARE || r.layer.filter.multiplier == 1 {
-            return D::quads(p, r.channels, flip);
-        }
-        let multiplier = r.layer.filter.multiplier;
-        let mut spread = [[0u8; 16]; 4];
-        for (spread, p) in spread.iter_mut().zip(p) {
-            for (i, b) in spread.iter_mut().enumerate().take(r.channels) {
-                *b = *p.add((r.first + i) / multiplier - r.first / multiplier);
-            }
-        }
-        D::quads(
-            [spread[0].as_ptr(), spread[1].as_ptr(), spread[2].as_ptr(), spread[3].as_ptr()],
-            r.channels,
-            flip,
-        )
+        D::quads(p, r.channels, flip)
     }
 }
 
@@ -450,20 +421,20 @@ mod tests {
     fn channels_are_packed_for_one_way_only() {
         let quant = ByteQuant { signed: true, zero_point: 0 };
         for &isa in Isa::available() {
-            for (in_channels, stride, blocked) in
-                [(150, 1, 128), (96, 2, 96), (40, 1, 40), (150, 3, 0), (20, 1, 0)]
+            for (channels, stride, blocked) in
+                [(150, 1, 150), (96, 2, 96), (40, 1, 40), (150, 3, 0), (20, 1, 20)]
             {
                 let geo = ConvGeometry {
                     batch: 1,
                     input: [5, 5],
-                    in_channels,
+                    in_channels: channels,
                     window: [3, 3],
                     stride: [stride; 2],
                     dilation: [1; 2],
                     padding: [0; 2],
                     output: [(5 - 3) / stride + 1; 2],
                 };
-                let filter = DepthwiseFilter { in_channels, multiplier: 1, window: [3, 3] };
+                let filter = DepthwiseFilter { channels, window: [3, 3] };
                 let multipliers = [Multiplier::from_real(0.01)];
                 let output = OutputQuant {
                     multipliers: &multipliers,
@@ -472,20 +443,19 @@ mod tests {
                     high: 127,
                     ties: ChannelTies::Up,
                 };
-                let weights = vec![3; 9 * in_channels];
+                let weights = vec![3; 9 * channels];
                 let conv =
                     DepthwiseI8::pack(isa, filter, &geo, &weights, quant, None, quant, output).unwrap();
                 let blocked = if isa.name().contains("vnni") { blocked } else { 0 };
-                let left = (in_channels - blocked).div_ceil(conv.lanes) * conv.lanes;
-                assert_eq!(conv.packed.as_slice().len(), left * 3 * 4, "{} {in_channels}", isa.name());
+                let left = (channels - blocked).div_ceil(conv.lanes) * conv.lanes;
+                assert_eq!(conv.packed.as_slice().len(), left * 3 * 4, "{} {channels}", isa.name());
                 assert_eq!(conv.bias.as_slice().len(), left);
-                let (input, mut out) =
-                    (vec![7; 25 * in_channels], vec![0; geo.pixels().unwrap() * in_channels]);
+                let (input, mut out) = (vec![7; 25 * channels], vec![0; geo.pixels().unwrap() * channels]);
                 conv.run(&geo, &input, &mut out, &Serial).unwrap();
                 // 9 taps of 3 · 7, a hundredth of which is 1.89.
-                assert!(out.iter().all(|&b| b == 2), "{} {in_channels}", isa.name());
+                assert!(out.iter().all(|&b| b == 2), "{} {channels}", isa.name());
                 let other = ConvGeometry { stride: [4; 2], output: [1; 2], ..geo };
-                out.truncate(in_channels);
+                out.truncate(channels);
                 assert_eq!(conv.run(&other, &input, &mut out, &Serial).is_err(), blocked > 0);
             }
         }

@@ -7,16 +7,13 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use crate::compute::base::buffer::{AlignedVec, SharedMut};
-use crate::compute::base::error::Result;
+use crate::compute::base::error::{Result, product};
 use crate::compute::base::requant::{OutputQuant, Requant, RequantPart};
 use crate::compute::matmul::conv::{ConvGeometry, DepthwiseFilter};
 use crate::compute::simd::int8::scaled;
 
 /// Channels of a block.
 pub(super) const BLOCK: usize = 64;
-
-/// Minimum number of remaining channels for another block.
-const MIN_REST: usize = 32;
 
 /// Number of neighbouring pixels that are computed at a time.
 const RUN: usize = 4;
@@ -31,9 +28,12 @@ fn channel(i: usize) -> usize {
 pub(super) struct Wide {
     /// Number of blocks. Channels of the last one may be missing.
     pub(super) blocks: usize,
+    /// Width as a kernel has it: columns that the filter does not have, at the right, have weights of zero.
     window: [usize; 2],
     channels: usize,
-    /// For each block, for each four rows of the window, for each column: `[channel][4]`.
+    /// Whether there are two weights for each tap, whose sum is the weight: less its zero point it may need nine bits.
+    double: bool,
+    /// For each block, for each four rows of the window, for each column, for each weight of a tap: `[channel][4]`.
     weights: AlignedVec<i8>,
     bias: AlignedVec<i32>,
     requant: Requant,
@@ -43,32 +43,39 @@ pub(super) struct Wide {
 }
 
 impl Wide {
-    /// Packs `weight(row, column, channel)` and `bias(channel)`. `None` if there are too few channels for a block, or
-    /// the window or the output is not supported.
+    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias(channel)`. `None` if the window or the output is
+    /// not supported.
     pub(super) fn pack(
         filter: &DepthwiseFilter,
-        weight: impl Fn(usize, usize, usize) -> i8,
+        weight: impl Fn(usize, usize, usize) -> i32,
         bias: &[i32],
         output: &OutputQuant<'_>,
     ) -> Result<Option<Self>> {
-        let (channels, [height, width]) = (filter.in_channels, filter.window);
-        let blocks = channels / BLOCK + usize::from(channels % BLOCK >= MIN_REST);
+        let (channels, [height, width]) = (filter.channels, filter.window);
+        let blocks = channels.div_ceil(BLOCK);
         let signed = output.low < 0;
         let bytes = if signed { -128..=127 } else { 0..=255 };
         let fits = bytes.contains(&output.low) && bytes.contains(&output.high);
-        if blocks == 0 || filter.multiplier != 1 || !matches!(width, 3 | 5) || !fits {
-            return Ok(None);
-        }
+        let Some(padded) = padded(width).filter(|_| blocks > 0 && fits) else { return Ok(None) };
         let quads = height.div_ceil(4);
-        let mut weights = AlignedVec::<i8>::zeroed(blocks * quads * width * BLOCK * 4)?;
+        let all =
+            (0..height).flat_map(|y| (0..width).flat_map(move |x| (0..channels).map(move |c| (y, x, c))));
+        let double = all.clone().any(|(y, x, c)| i8::try_from(weight(y, x, c)).is_err());
+        let sets = 1 + usize::from(double);
+        let len = product("weights", &[blocks, quads, padded, sets, BLOCK, 4])?;
+        let mut weights = AlignedVec::<i8>::zeroed(len)?;
         let mut to = weights.as_mut_slice().iter_mut();
         for block in 0..blocks {
             for quad in 0..quads {
-                for column in 0..width {
+                for (column, set) in (0..padded).flat_map(|column| (0..sets).map(move |set| (column, set))) {
                     for i in 0..BLOCK {
                         let c = block * BLOCK + channel(i);
                         for (row, to) in (quad * 4..quad * 4 + 4).zip(&mut to) {
-                            *to = if row < height && c < channels { weight(row, column, c) } else { 0 };
+                            if row < height && column < width && c < channels {
+                                let whole = weight(row, column, c);
+                                let first = whole.clamp(-128, 127);
+                                *to = (if set == 0 { first } else { whole - first }) as i8;
+                            }
                         }
                     }
                 }
@@ -83,8 +90,9 @@ impl Wide {
         let bounds = [output.low as u8, output.high as u8].map(u8::cast_signed);
         Ok(Some(Wide {
             blocks,
-            window: filter.window,
+            window: [height, padded],
             channels,
+            double,
             weights,
             bias: ordered,
             requant,
@@ -96,7 +104,12 @@ impl Wide {
 
 /// Returns whether windows of this geometry are supported.
 pub(super) fn takes(geo: &ConvGeometry) -> bool {
-    matches!(geo.stride[1], 1 | 2) && geo.dilation[1] == 1
+    matches!(geo.stride[1], 1 | 2) && geo.dilation[1] == 1 && padded(geo.window[1]).is_some()
+}
+
+/// Returns the width of the kernel for windows of this width.
+fn padded(width: usize) -> Option<usize> {
+    [3, 5, 7].into_iter().find(|kernel| width <= *kernel)
 }
 
 /// A range of output rows, for a range of blocks of channels.
@@ -142,8 +155,9 @@ impl Rows<'_> {
     pub(super) unsafe fn run(self) {
         let (wide, geo) = (self.wide, self.geo);
         let [height, width] = wide.window;
-        let per_block = height.div_ceil(4) * width * BLOCK * 4;
-        let inner = geo.interior();
+        let per_block = height.div_ceil(4) * width * (1 + usize::from(wide.double)) * BLOCK * 4;
+        // Columns of zeros must be inside the input, too.
+        let inner = ConvGeometry { window: wide.window, ..*geo }.interior();
         for row in self.rows.clone() {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
             for block in self.blocks.clone() {
@@ -167,15 +181,13 @@ impl Rows<'_> {
                 };
                 // SAFETY: the caller meets the contract of this function.
                 unsafe {
-                    match (width, geo.stride[1], r.mask == u64::MAX) {
-                        (3, 1, true) => pixels::<3, 1, true>(&r, &inner),
-                        (3, 1, false) => pixels::<3, 1, false>(&r, &inner),
-                        (3, _, true) => pixels::<3, 2, true>(&r, &inner),
-                        (3, _, false) => pixels::<3, 2, false>(&r, &inner),
-                        (_, 1, true) => pixels::<5, 1, true>(&r, &inner),
-                        (_, 1, false) => pixels::<5, 1, false>(&r, &inner),
-                        (_, _, true) => pixels::<5, 2, true>(&r, &inner),
-                        (_, _, false) => pixels::<5, 2, false>(&r, &inner),
+                    match (width, geo.stride[1]) {
+                        (3, 1) => any::<3, 1>(&r, &inner, wide.double),
+                        (3, _) => any::<3, 2>(&r, &inner, wide.double),
+                        (5, 1) => any::<5, 1>(&r, &inner, wide.double),
+                        (5, _) => any::<5, 2>(&r, &inner, wide.double),
+                        (_, 1) => any::<7, 1>(&r, &inner, wide.double),
+                        (_, _) => any::<7, 2>(&r, &inner, wide.double),
                     }
                 }
             }
@@ -183,13 +195,29 @@ impl Rows<'_> {
     }
 }
 
-/// Computes all pixels of a row. The last run may overlap the run before it.
+/// Computes all pixels of a row.
+///
+/// # Safety
+/// As for [`Rows::run`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn any<const WIDTH: usize, const STRIDE: usize>(r: &Row<'_>, inner: &Range<usize>, double: bool) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        match (r.mask == u64::MAX, double) {
+            (true, false) => pixels::<WIDTH, STRIDE, true, 1>(r, inner),
+            (false, false) => pixels::<WIDTH, STRIDE, false, 1>(r, inner),
+            (_, true) => pixels::<WIDTH, STRIDE, false, 2>(r, inner),
+        }
+    }
+}
+
+/// Computes all pixels of a row, of channels that are all there if `FULL`, with `SETS` weights per tap. The last run may overlap the run before it.
 ///
 /// # Safety
 /// As for [`Rows::run`].
 #[inline(never)] // Each kind of window in a function of its own: one large function for all has worse registers.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool>(
+unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool, const SETS: usize>(
     r: &Row<'_>,
     inner: &Range<usize>,
 ) {
@@ -198,7 +226,7 @@ unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool>(
     unsafe {
         if width < RUN {
             for x in 0..width {
-                run::<WIDTH, STRIDE, 1, true, FULL>(r, x);
+                run::<WIDTH, STRIDE, 1, true, FULL, SETS>(r, x);
             }
             return;
         }
@@ -206,9 +234,9 @@ unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool>(
         loop {
             let from = x.min(width - RUN);
             if inner.contains(&from) && from + RUN <= inner.end {
-                run::<WIDTH, STRIDE, RUN, false, FULL>(r, from);
+                run::<WIDTH, STRIDE, RUN, false, FULL, SETS>(r, from);
             } else {
-                run::<WIDTH, STRIDE, RUN, true, FULL>(r, from);
+                run::<WIDTH, STRIDE, RUN, true, FULL, SETS>(r, from);
             }
             x += RUN;
             if x >= width {
@@ -223,7 +251,14 @@ unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool>(
 /// # Safety
 /// As for [`Rows::run`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn run<const WIDTH: usize, const STRIDE: usize, const N: usize, const EDGE: bool, const FULL: bool>(
+unsafe fn run<
+    const WIDTH: usize,
+    const STRIDE: usize,
+    const N: usize,
+    const EDGE: bool,
+    const FULL: bool,
+    const SETS: usize,
+>(
     r: &Row<'_>,
     x: usize,
 ) {
@@ -274,7 +309,7 @@ unsafe fn run<const WIDTH: usize, const STRIDE: usize, const N: usize, const EDG
                         _mm512_unpacklo_epi16(c, d),
                         _mm512_unpackhi_epi16(c, d),
                     ];
-                    tap!($c, q, 0, 1, 2, 3, 4);
+                    tap!($c, q, 0, 1, 2, 3, 4, 5, 6);
                 }
             )* };
         }
@@ -282,17 +317,17 @@ unsafe fn run<const WIDTH: usize, const STRIDE: usize, const N: usize, const EDG
             ($c:literal, $q:ident, $($k:literal),*) => { $(
                 let ahead = ($c as usize).wrapping_sub($k);
                 if $k < WIDTH && $c >= $k && ahead % STRIDE == 0 && ahead / STRIDE < N {
-                    for j in 0..4 {
+                    for j in 0..4 * SETS {
                         // SAFETY: weights of this quad and column.
-                        let w = unsafe { _mm512_loadu_si512(weights.add(($k * 4 + j) * 64).cast()) };
-                        let acc = &mut acc[ahead / STRIDE][j];
-                        *acc = _mm512_dpbusd_epi32(*acc, $q[j], w);
+                        let w = unsafe { _mm512_loadu_si512(weights.add(($k * 4 * SETS + j) * 64).cast()) };
+                        let acc = &mut acc[ahead / STRIDE][j % 4];
+                        *acc = _mm512_dpbusd_epi32(*acc, $q[j % 4], w);
                     }
                 }
             )* };
         }
-        column!(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
-        weights = weights.wrapping_add(WIDTH * 4 * 64);
+        column!(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
+        weights = weights.wrapping_add(WIDTH * SETS * 4 * 64);
     }
     for (t, acc) in acc.iter().enumerate() {
         // SAFETY: bias and factors are those of the block. The store writes only existing channels of the block.

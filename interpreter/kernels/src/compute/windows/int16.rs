@@ -199,8 +199,7 @@ impl SimdTask for SplitTask<'_> {
 /// DEPTHWISE_CONV_2D of 16-bit activations with 8-bit weights.
 pub struct DepthwiseI16 {
     isa: Isa,
-    in_channels: usize,
-    multiplier: usize,
+    channels: usize,
     window: [usize; 2],
     /// `[height, width, channels]`.
     weights: AlignedVec<i16>,
@@ -211,7 +210,7 @@ pub struct DepthwiseI16 {
 const BLOCK: usize = 32;
 
 impl DepthwiseI16 {
-    /// For a filter `[1, height, width, in_channels * multiplier]` with a `bias` and factor per channel. Results are
+    /// For a filter `[1, height, width, channels]` with a `bias` and factor per channel. Results are
     /// clamped to `bounds`.
     ///
     /// # Errors
@@ -219,15 +218,13 @@ impl DepthwiseI16 {
     #[allow(clippy::too_many_arguments, reason = "one argument per operand")]
     pub fn new(
         isa: Isa,
-        in_channels: usize,
-        multiplier: usize,
+        channels: usize,
         window: [usize; 2],
         weights: &[u8],
         bias: Option<&[i64]>,
         scale: Scale,
         bounds: [i32; 2],
     ) -> Result<Self> {
-        let channels = product("channels", &[in_channels, multiplier])?;
         let taps = product("window", &window)?;
         check_len("weights", weights.len(), product("weights", &[taps, channels])?)?;
         if taps > MAX_TAPS {
@@ -236,11 +233,11 @@ impl DepthwiseI16 {
         let to = WideSums::new(vec![0; channels], bias, scale, bounds)?;
         let mut wide = AlignedVec::zeroed(weights.len())?;
         wide.as_mut_slice().iter_mut().zip(weights).for_each(|(to, w)| *to = w.cast_signed().into());
-        Ok(Self { isa, in_channels, multiplier, window, weights: wide, to })
+        Ok(Self { isa, channels, window, weights: wide, to })
     }
 
-    /// Convolves `input` `[batch, height, width, in_channels]` into `out`
-    /// `[batch, height, width, in_channels * multiplier]`. Needs no scratch.
+    /// Convolves `input` `[batch, height, width, channels]` into `out` `[batch, height, width, channels]`. Needs no
+    /// scratch.
     ///
     /// # Errors
     /// Fails if the geometry does not match the filter, or an operand has the wrong length.
@@ -249,11 +246,11 @@ impl DepthwiseI16 {
         if geo.window != self.window {
             return Err(ComputeError::Range { what: "window" });
         }
-        if geo.in_channels != self.in_channels {
+        if geo.in_channels != self.channels {
             return Err(ComputeError::Range { what: "input channels" });
         }
         check_len("input", input.len(), geo.input_len()?)?;
-        let row = geo.output[1] * self.in_channels * self.multiplier;
+        let row = geo.output[1] * self.channels;
         check_len("output", out.len(), product("output", &[geo.batch, geo.output[0], row])?)?;
         if out.is_empty() {
             return Ok(());
@@ -287,7 +284,7 @@ impl SimdTask for DepthwiseRow<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let DepthwiseRow { layer, geo, input, row, out } = self;
-        let channels = layer.in_channels * layer.multiplier;
+        let channels = layer.channels;
         let (image, y) = (row / geo.output[0], row % geo.output[0]);
         let y0 = geo.origin(0, y);
         let ky = geo.taps(0, y0);
@@ -301,29 +298,31 @@ impl SimdTask for DepthwiseRow<'_> {
                     let iy = (y0 + (ky * geo.dilation[0]) as isize) as usize;
                     let ix = (x0 + (kx * geo.dilation[1]) as isize) as usize;
                     let pixel = (image * geo.input[0] + iy) * geo.input[1] + ix;
-                    (pixel * layer.in_channels, (ky * geo.window[1] + kx) * channels)
+                    (pixel * channels, (ky * geo.window[1] + kx) * channels)
                 })
             };
             let weights = layer.weights.as_slice();
             let mut first = 0;
-            if layer.multiplier == 1 {
-                while first + BLOCK <= channels {
-                    let mut sums = [0i32; BLOCK];
-                    for (i, w) in taps() {
-                        let (x, w) = (&input[i + first..][..BLOCK], &weights[w + first..][..BLOCK]);
-                        for (sum, (x, w)) in sums.iter_mut().zip(x.iter().zip(w)) {
-                            *sum += i32::from(*x) * i32::from(*w);
-                        }
+            while first + BLOCK <= channels {
+                let mut sums = [0i32; BLOCK];
+                for (i, w) in taps() {
+                    let (x, w) = (&input[i + first..][..BLOCK], &weights[w + first..][..BLOCK]);
+                    for (sum, (x, w)) in sums.iter_mut().zip(x.iter().zip(w)) {
+                        *sum += i32::from(*x) * i32::from(*w);
                     }
-                    layer.to.finish(first, sums.iter().map(|s| i64::from(*s)), &mut out[first..][..BLOCK]);
-                    first += BLOCK;
                 }
+                layer.to.finish(first, sums.iter().map(|s| i64::from(*s)), &mut out[first..][..BLOCK]);
+                first += BLOCK;
             }
             for block in blocks(first..channels) {
                 let mut sums = [0i32; BLOCK];
                 for (i, w) in taps() {
-                    for (sum, c) in sums.iter_mut().zip(block.clone()) {
-                        *sum += i32::from(input[i + c / layer.multiplier]) * i32::from(weights[w + c]);
+                    let (x, w) = (
+                        &input[i + block.start..][..block.len()],
+                        &weights[w + block.start..][..block.len()],
+                    );
+                    for (sum, (x, w)) in sums.iter_mut().zip(x.iter().zip(w)) {
+                        *sum += i32::from(*x) * i32::from(*w);
                     }
                 }
                 layer.to.finish(block.start, sums.iter().map(|s| i64::from(*s)), &mut out[block]);

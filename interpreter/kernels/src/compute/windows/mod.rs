@@ -8,3 +8,4 @@ pub(super) mod int16;
 pub(super) mod pooling;
 pub(super) mod pooling_i8;
 pub(super) mod resize;
+pub(super) mod spread;
