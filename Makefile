@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-w
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo python python-check check check-targets check-features check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants clean
+.PHONY: help demo python python-check python-clients check check-targets check-features check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,7 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	$(CARGO) test $(CARGO_FLAGS) --workspace
 	@$(MAKE) --no-print-directory litert-check
 	@$(MAKE) --no-print-directory python-check
+	@$(MAKE) --no-print-directory python-clients
 
 python: $(VENVS)/python/ready ## build the Python wheel: target/wheels/delegraph-*.whl
 	$(VENVS)/python/bin/maturin build --release --manifest-path bindings/python/Cargo.toml --target-dir target --out target/wheels
@@ -71,6 +72,11 @@ python-check: ## build the wheel and test it in a virtual environment, where tha
 	    cd bindings/python && ../../$(VENVS)/python/bin/python -m pytest --quiet -rs -p no:cacheprovider && \
 	    ../../$(VENVS)/python/bin/python -m mypy; \
 	 else echo "python: left out: maturin, pytest and NumPy cannot be installed here (the reason is in target/python-check.log)"; fi
+
+python-clients: ## run programs of others from PyPI on LiteRT and on the wheel of python-check, and compare; what cannot be had is left out
+	@wheel=$$(ls target/wheels-test/*.whl 2>/dev/null || ls target/wheels/*.whl 2>/dev/null); \
+	 if [ -n "$$wheel" ]; then $(PYTHON) scripts/check_clients.py $$wheel $(CLIENTS_FLAGS); \
+	 else echo "python-clients: left out: there is no wheel (make python)"; fi
 
 litert-check: ## delegates inside LiteRT, where that is installed
 	$(CARGO) build $(CARGO_FLAGS) --quiet -p delegraph-wgpu-plugin
