@@ -1,5 +1,6 @@
 //! The context of a kernel's `invoke`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -24,10 +25,35 @@ pub struct InvokeContext<'a> {
     parallel: &'a dyn Parallel,
     host: &'a mut dyn Host,
     /// Tensors handed out to be written.
-    written: SmallVec<[TensorId; 4]>,
+    written: Handed,
     /// Variables handed out to be read.
-    read: SmallVec<[TensorId; 4]>,
+    read: Handed,
     taken_temporaries: u64,
+}
+
+/// Tensors that were handed out.
+#[derive(Default)]
+struct Handed {
+    few: SmallVec<[TensorId; MAX_FEW]>,
+    /// All of them, once there are more than [`MAX_FEW`]: a node may have 100,000s of outputs.
+    many: Option<HashSet<TensorId>>,
+}
+
+/// So few tensors are searched faster in a list, and need no allocation.
+const MAX_FEW: usize = 8;
+
+impl Handed {
+    fn contains(&self, id: &TensorId) -> bool {
+        self.many.as_ref().map_or_else(|| self.few.contains(id), |many| many.contains(id))
+    }
+
+    fn insert(&mut self, id: TensorId) {
+        match &mut self.many {
+            Some(many) => drop(many.insert(id)),
+            None if self.few.len() < MAX_FEW => self.few.push(id),
+            none => *none = Some(self.few.drain(..).chain([id]).collect()),
+        }
+    }
 }
 
 impl<'a> InvokeContext<'a> {
@@ -130,7 +156,7 @@ impl<'a> InvokeContext<'a> {
         let tensor = &self.tensors[id.0];
         let (data, len) = tensor.raw();
         if tensor.placement() == Placement::Variable {
-            self.read.push(id);
+            self.read.insert(id);
         }
         if tensor.placement() == Placement::Released {
             return Err(Error::State(format!(
@@ -300,7 +326,7 @@ impl<'a> InvokeContext<'a> {
         if tensor.is_constant() {
             return Err(Error::State(format!("tensor \"{}\" is constant", tensor.name)));
         }
-        self.written.push(id);
+        self.written.insert(id);
         let (data, len) = tensor.raw();
         // SAFETY: `data` is valid for reads and writes of `len` bytes, because the tensor is not constant. It is
         // returned once (`written`), was not returned for reading (`read`), and overlaps no other memory (see `new`).

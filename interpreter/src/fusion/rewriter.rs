@@ -22,6 +22,8 @@ pub struct Rewriter<'m> {
     places: Vec<usize>,
     producers: Vec<Option<NodeId>>,
     readers: Vec<Vec<NodeId>>,
+    /// Whether each tensor is an output of the subgraph.
+    is_output: Vec<bool>,
     shapes: Vec<Option<Shape>>,
     store: &'m mut Store,
     /// Names of ops that were removed and added since the last call of `taken`.
@@ -36,6 +38,12 @@ impl<'m> Rewriter<'m> {
         let tensors = subgraph.tensors().len();
         let mut shapes = known.shapes.get(index).cloned().unwrap_or_default();
         shapes.resize(tensors, None);
+        let mut is_output = vec![false; tensors];
+        for output in subgraph.outputs() {
+            if let Some(is_output) = is_output.get_mut(output.0) {
+                *is_output = true;
+            }
+        }
         let mut this = Rewriter {
             model,
             subgraph,
@@ -43,6 +51,7 @@ impl<'m> Rewriter<'m> {
             places: Vec::with_capacity(nodes.len()),
             producers: vec![None; tensors],
             readers: vec![Vec::new(); tensors],
+            is_output,
             shapes,
             store,
             gone: Vec::new(),
@@ -106,7 +115,7 @@ impl<'m> Rewriter<'m> {
 
     /// Returns whether a tensor is an output of the subgraph.
     pub fn is_output(&self, id: TensorId) -> bool {
-        self.subgraph.outputs().contains(&id)
+        self.is_output.get(id.0).copied().unwrap_or(false)
     }
 
     /// Returns the bytes of a constant of the file, or of a constant that a fusion added; `None` for a sparse one.
@@ -170,6 +179,7 @@ impl<'m> Rewriter<'m> {
         self.subgraph.tensors_mut().push(tensor);
         self.producers.push(None);
         self.readers.push(Vec::new());
+        self.is_output.push(false);
         TensorId(self.subgraph.tensors().len() - 1)
     }
 
@@ -249,7 +259,8 @@ impl<'m> Rewriter<'m> {
         if self.is_output(from) || from == to {
             return false;
         }
-        for id in self.readers(from).to_vec() {
+        // From the last on: `take` finds it at once, however many there are.
+        for id in self.readers(from).to_vec().into_iter().rev() {
             self.change(id, |node| {
                 node.inputs_mut().iter_mut().flatten().filter(|t| **t == from).for_each(|t| *t = to);
             });
@@ -290,7 +301,7 @@ impl<'m> Rewriter<'m> {
         let node = self.nodes.get_mut(id.0)?.take()?;
         for input in node.inputs().iter().flatten() {
             if let Some(readers) = self.readers.get_mut(input.0)
-                && let Some(at) = readers.iter().position(|r| *r == id)
+                && let Some(at) = readers.iter().rposition(|r| *r == id)
             {
                 readers.swap_remove(at);
             }
