@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use delegraph::core::types::is_escaped;
+use delegraph::core::types::printable_json;
 use delegraph::core::{printable, printable_lines};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -122,24 +122,9 @@ fn write(text: &str) -> Result<(), Failure> {
     write_raw(&printable_lines(text))
 }
 
-/// Returns the document with JSON escapes for all that a terminal acts on; JSON itself requires those below U+0020 only.
+/// Returns the document with JSON escapes for all that a terminal acts on.
 fn json_text(document: &impl Serialize) -> io::Result<String> {
-    let text = serde_json::to_string_pretty(document)?;
-    if !text.chars().any(|c| c != '\n' && is_escaped(c)) {
-        return Ok(text);
-    }
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        // Apart from the line breaks of the layout, such characters are in strings only.
-        if c == '\n' || !is_escaped(c) {
-            escaped.push(c);
-            continue;
-        }
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            escaped += &format!("\\u{unit:04x}");
-        }
-    }
-    Ok(escaped)
+    Ok(printable_json(serde_json::to_string_pretty(document)?))
 }
 
 fn write_raw(text: &str) -> Result<(), Failure> {
@@ -201,6 +186,8 @@ mod tests {
 
     #[test]
     fn json_escapes_what_a_terminal_acts_on() {
+        use delegraph::core::types::is_escaped;
+
         let value = ["\u{1b}[2J\n", "\u{9b}31m\u{7f}", "\u{202e}\u{e0001}", "größe"];
         let text = json_text(&value).unwrap();
         assert!(!text.chars().any(|c| c != '\n' && is_escaped(c)), "{text:?}");

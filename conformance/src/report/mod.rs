@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use delegraph_core::printable_lines;
+use delegraph_core::types::printable_json;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{CaseResult, Outcome};
@@ -155,7 +156,7 @@ impl Report {
             let partial = folder.join(format!(".{name}.part"));
             fs::write(&partial, text).and_then(|()| fs::rename(&partial, folder.join(name)))
         };
-        put("results.json", &serde_json::to_vec_pretty(self)?)?;
+        put("results.json", printable_json(serde_json::to_string_pretty(self)?).as_bytes())?;
         put("results.csv", csv(self).as_bytes())?;
         put("junit.xml", junit(self).as_bytes())?;
         put("support.md", markdown(self).as_bytes())?;

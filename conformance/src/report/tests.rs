@@ -118,8 +118,11 @@ fn junit_counts_what_it_has() {
 #[test]
 fn results_are_read_as_they_were_written() {
     let folder = std::env::temp_dir().join(format!("delegraph-report-{}", std::process::id()));
-    let report = sample();
+    let mut report = sample();
+    report.results[0].case.push_str("\u{1b}\u{7f}\u{9b}31m");
     report.write(&folder).unwrap();
+    let text = fs::read_to_string(folder.join("results.json")).unwrap();
+    assert!(text.contains("\\u001b\\u007f\\u009b31m"), "{text}");
     let again = Report::read(&folder.join("results.json")).unwrap();
     assert_eq!(again.counts, report.counts);
     // NaN is not equal to itself.

@@ -23,6 +23,34 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| acts(c) && !matches!(c, '\n' | '\t'))
 }
 
+/// Returns the JSON document `text` with JSON's escapes for all that [`printable`] escapes; JSON itself requires those
+/// below U+0020 only. The document means the same.
+///
+/// ```
+/// use delegraph_core::types::printable_json;
+///
+/// assert_eq!(printable_json("[\"a\u{9b}31m\"]\n".into()), "[\"a\\u009b31m\"]\n");
+/// ```
+pub fn printable_json(text: String) -> String {
+    // Apart from the layout, such characters are in strings only.
+    let escapes = |c: char| acts(c) && !matches!(c, '\n' | '\t');
+    if !text.chars().any(escapes) {
+        return text;
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if !escapes(c) {
+            escaped.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing into a String cannot fail.
+            let _ = write!(escaped, "\\u{unit:04x}");
+        }
+    }
+    escaped
+}
+
 /// Whether [`printable`] escapes `c`.
 pub fn is_escaped(c: char) -> bool {
     acts(c)
