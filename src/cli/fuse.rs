@@ -7,7 +7,7 @@ use std::sync::Arc;
 use delegraph::core::writer::{Restamped, RestampedOp};
 use delegraph::core::{OpResolver, printable};
 use delegraph::fusion::{Change, Difference, FusionReport, Left, Pipeline, compare_within};
-use delegraph::{Model, TensorType};
+use delegraph::{Error, Model, TensorType};
 use serde::Serialize;
 
 use super::budgets;
@@ -153,7 +153,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     let compared = if arguments.versions_only || arguments.samples == 0 {
         Err("it was not asked for".to_owned())
     } else {
-        differences(original, &model, &resolver, arguments.samples)
+        differences(original, &model, &resolver, arguments.samples)?
     };
     if let Ok(differences) = &compared
         && let Some(worst) = differences.iter().find(|d| !d.within(tolerance))
@@ -253,15 +253,33 @@ fn quantizes_on_the_fly(model: &Model) -> bool {
     })
 }
 
-/// Returns the differences of the outputs, or the reason why the models were not run.
+/// Returns the differences of the outputs, or the reason why the models cannot be run. A limit on time or memory is a
+/// failure: more of it might show that the models differ.
 fn differences(
     original: Model,
     model: &Model,
     resolver: &Arc<dyn OpResolver>,
     samples: usize,
-) -> Result<Vec<Difference>, String> {
-    compare_within(&Arc::new(original), &Arc::new(model.clone()), resolver, samples, budgets::limits())
-        .map_err(|e| e.to_string())
+) -> Result<Result<Vec<Difference>, String>, Failure> {
+    let (original, model) = (Arc::new(original), Arc::new(model.clone()));
+    match compare_within(&original, &model, resolver, samples, budgets::limits()) {
+        Ok(differences) => Ok(Ok(differences)),
+        Err(error) if is_limit(&error) => {
+            let help = "nothing was written, as the models could not be compared within the limit; `--samples 0` writes \
+                        without comparing";
+            Err(Failure::from(error).about("comparing the models").with_help(help))
+        }
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+/// Whether a limit of the command line ended the work.
+fn is_limit(error: &Error) -> bool {
+    match error {
+        Error::LimitExceeded(_) => true,
+        Error::AtNode { source, .. } => is_limit(source),
+        error => error.is_interruption(),
+    }
 }
 
 fn change(Change { pass, subgraph, tensor, from, to, .. }: Change) -> ChangeLine {

@@ -271,6 +271,20 @@ mod command {
     }
 
     #[test]
+    fn a_rewritten_model_that_cannot_be_compared_in_time_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, output) = (folder.path().join("model.tflite"), folder.path().join("fused.tflite"));
+        std::fs::write(&file, models::endless(3).to_bytes().unwrap()).unwrap();
+        let arguments = ["fuse", file.to_str().unwrap(), "-o", output.to_str().unwrap(), "--timeout", "2"];
+        let ran = measure(&arguments);
+        assert_eq!(ran.status.code(), Some(1), "{}", ran.stderr);
+        assert!(!output.exists());
+        let ran = measure(&[&arguments[..], &["--samples", "0"]].concat());
+        assert_eq!(ran.status.code(), Some(0), "{}", ran.stderr);
+        assert!(output.exists());
+    }
+
+    #[test]
     fn calls() {
         for call in Call::ALL {
             all_verbs(&format!("{call:?}"), &models::chain(call, 3000));
