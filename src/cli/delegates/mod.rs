@@ -188,6 +188,15 @@ impl Engine {
         Ok((builder.resolver(resolver).build()?, missing))
     }
 
+    /// Returns the same without delegates.
+    pub(crate) fn build_plain(&self, model: Model) -> Result<Interpreter, Failure> {
+        let mut resolver = self.kernels.resolver(self.is_reference())?;
+        if let Err(missing) = check_resolved(&model, &resolver) {
+            stand_ins::register(&missing, &mut resolver);
+        }
+        Ok(Interpreter::builder(model).resolver(resolver).limits(budgets::limits()).build()?)
+    }
+
     /// Returns the same with delegates that measure their kernels.
     pub(crate) fn build_profiled(&self, model: Model) -> Result<Interpreter, Failure> {
         self.limits.check(&model)?;

@@ -11,7 +11,7 @@ use super::failure::{Exit, Failure};
 use super::model::ModelArgument;
 use super::output::{Document, Output};
 use super::text::plural;
-use scene::Scene;
+use scene::{Look, Rest, Scene};
 use svg::Links;
 
 mod dot;
@@ -101,7 +101,9 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     }
     let name =
         arguments.model.path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-    let scenes = scenes(&interpreter, index, &name, arguments.engine.cpu_name());
+    // Bodies of nodes that a delegate runs are prepared without it only.
+    let plain = || arguments.engine.build_plain(arguments.model.load()?);
+    let scenes = scenes(&interpreter, plain, index, &name, arguments.engine.cpu_name())?;
     if scenes.is_empty() {
         let message =
             format!("nothing that runs on the CPU calls subgraph {index}, so that it is not prepared");
@@ -122,23 +124,44 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     Ok(Exit::Fine)
 }
 
-/// Returns the picture of subgraph `index` and those of the subgraphs that its nodes call, as far as they are prepared.
-fn scenes(interpreter: &Interpreter, index: usize, name: &str, cpu: &str) -> Vec<Scene> {
+/// Returns the picture of subgraph `index` and those of the subgraphs that its nodes call, as far as they are prepared: by
+/// `interpreter`, or by `plain`, which has no delegates, where a delegate runs the calling node.
+fn scenes(
+    interpreter: &Interpreter,
+    plain: impl Fn() -> Result<Interpreter, Failure>,
+    index: usize,
+    name: &str,
+    cpu: &str,
+) -> Result<Vec<Scene>, Failure> {
     let mut scenes: Vec<Scene> = Vec::new();
-    let (mut open, mut seen) = (VecDeque::from([index]), HashSet::from([index]));
-    while let Some(index) = open.pop_front() {
-        let prepared = interpreter.graph(index).zip(interpreter.subgraph_report(index));
-        let Some((graph, report)) = prepared else { continue };
+    let mut undelegated: Option<Interpreter> = None;
+    // Each with what runs its calling node.
+    let mut open = VecDeque::from([(index, cpu.to_owned(), Look::Cpu)]);
+    let mut seen = HashSet::from([index]);
+    while let Some((index, runner, look)) = open.pop_front() {
+        if matches!(look, Look::Partition { .. }) && undelegated.is_none() {
+            undelegated = Some(plain()?);
+        }
+        let prepared = |i: &'_ Interpreter| i.graph(index).zip(i.subgraph_report(index)).is_some();
+        let (from, rest) = match &undelegated {
+            Some(plain) if !prepared(interpreter) && look != Look::Cpu => {
+                (plain, Rest { name: &runner, look })
+            }
+            _ => (interpreter, Rest { name: cpu, look: Look::Cpu }),
+        };
+        let Some((graph, report)) = from.graph(index).zip(from.subgraph_report(index)) else { continue };
         let title = match (index, graph.subgraph().name()) {
             (0, _) => name.to_owned(),
             (_, subgraph) => format!("{name}, subgraph {index} \"{subgraph}\""),
         };
-        let scene = Scene::new(title, &graph, report, cpu);
-        let callees = scene.vertices.iter().flat_map(|vertex| vertex.callees.iter().copied());
-        open.extend(callees.filter(|callee| seen.insert(*callee)));
+        let scene = Scene::new(title, &graph, report, &rest);
+        for vertex in &scene.vertices {
+            let new = vertex.callees.iter().filter(|callee| seen.insert(**callee));
+            open.extend(new.map(|callee| (*callee, vertex.runner.clone(), vertex.look)));
+        }
         scenes.push(scene);
     }
-    scenes
+    Ok(scenes)
 }
 
 impl Document for Drawn {
@@ -147,5 +170,94 @@ impl Document for Drawn {
         let nodes = self.scene.vertices.iter().filter(|v| v.node.is_some()).count();
         let edges = plural(self.scene.edges.len(), "edge");
         format!("{}: {}, {edges}\n", file.display(), plural(nodes, "node"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph::core::ops::binary::AddParams;
+    use delegraph::core::ops::control_flow::WhileParams;
+    use delegraph::core::{
+        BuiltinOp, InvokeContext, Kernel, ModelBuilder, Params, PrepareContext, SubgraphBuilder,
+    };
+    use delegraph::delegate_api::{
+        DelegateKernel, DelegateParams, GraphView, NodeView, Rejection, VersionTable,
+    };
+    use delegraph::{Model, Simple, SimpleDelegate, TensorType};
+
+    use super::*;
+
+    /// Claims WHILE, and runs nothing.
+    struct Loops(VersionTable);
+
+    impl SimpleDelegate for Loops {
+        fn name(&self) -> &str {
+            "loops"
+        }
+        fn max_versions(&self) -> &VersionTable {
+            &self.0
+        }
+        fn supports(&self, _: &NodeView<'_>) -> Result<(), Rejection> {
+            Ok(())
+        }
+        fn create_kernel(
+            &mut self,
+            _: &DelegateParams,
+            _: &GraphView<'_>,
+        ) -> delegraph::Result<Box<dyn DelegateKernel>> {
+            Ok(Box::new(Nothing))
+        }
+    }
+
+    struct Nothing;
+
+    impl Kernel for Nothing {
+        fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> delegraph::Result<()> {
+            cx.set_output_shape(0, [])
+        }
+        fn invoke(&mut self, _: &mut InvokeContext<'_>) -> delegraph::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl DelegateKernel for Nothing {}
+
+    fn counting() -> Model {
+        let counted = |name: &str| {
+            let mut graph = SubgraphBuilder::new(name);
+            let i = graph.input("i", TensorType::Int32, []);
+            (graph, i)
+        };
+        let (mut condition, i) = counted("condition");
+        let limit = condition.constant("limit", [], &[3i32]);
+        let more = condition.node(BuiltinOp::LESS, Params::None).inputs([i, limit]).output("more");
+        condition.outputs([more]);
+        let (mut body, i) = counted("body");
+        let one = body.constant("one", [], &[1i32]);
+        let next = body.node(BuiltinOp::ADD, AddParams::default()).inputs([i, one]).output("next");
+        body.outputs([next]);
+        let (mut main, i) = counted("main");
+        let params = WhileParams::default().cond_subgraph_index(1).body_subgraph_index(2);
+        let end = main.tensor("end", TensorType::Int32, []);
+        main.node(BuiltinOp::WHILE, params).inputs([i]).writes([end]);
+        main.outputs([end]);
+        ModelBuilder::new().subgraph(main).subgraph(condition).subgraph(body).build().unwrap()
+    }
+
+    #[test]
+    fn a_loop_of_a_delegate_has_pictures_of_its_subgraphs() {
+        let versions = VersionTable::new(&[(BuiltinOp::WHILE, 1)]);
+        let builder = Interpreter::builder(counting()).delegate(Simple(Loops(versions)));
+        let plain = || Ok(Interpreter::builder(counting()).build()?);
+        let scenes = scenes(&builder.build().unwrap(), plain, 0, "model", "cpu").unwrap();
+        assert_eq!(scenes.iter().map(|scene| scene.subgraph).collect::<Vec<_>>(), [0, 1, 2]);
+        for (scene, op) in scenes.iter().zip(["WHILE", "LESS", "ADD"]) {
+            let node = scene.vertices.iter().find(|vertex| vertex.node.is_some()).unwrap();
+            assert!(node.label.starts_with(op), "{}", node.label);
+            assert_eq!(
+                (node.runner.as_str(), node.look),
+                ("loops #0", Look::Partition { delegate: 0, number: 0 })
+            );
+        }
     }
 }

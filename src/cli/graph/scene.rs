@@ -39,10 +39,20 @@ pub(super) struct Vertex {
     pub(super) label: String,
     /// The node's number and runner.
     pub(super) detail: String,
+    /// The node's runner.
+    #[serde(skip)]
+    pub(super) runner: String,
     /// All that is known of it, in lines.
     pub(super) title: String,
     /// The subgraphs that it calls: the condition and the body of a loop, the body of a composite.
     pub(super) callees: Vec<usize>,
+}
+
+/// What runs the nodes that the graph's own report has on the CPU.
+pub(super) struct Rest<'a> {
+    /// The name of the kernels, or of the partition that runs the whole subgraph.
+    pub(super) name: &'a str,
+    pub(super) look: Look,
 }
 
 /// The properties that determine a colour.
@@ -75,19 +85,19 @@ pub(super) struct Edge {
 }
 
 impl Scene {
-    /// Creates the picture of `graph`; `cpu` names the kernels that run unclaimed nodes.
-    pub(super) fn new(title: String, graph: &GraphView<'_>, report: &Report, cpu: &str) -> Self {
+    /// Creates the picture of `graph`; `rest` runs unclaimed nodes.
+    pub(super) fn new(title: String, graph: &GraphView<'_>, report: &Report, rest: &Rest<'_>) -> Self {
         let subgraph = graph.subgraph();
-        let looks = looks(report);
+        let looks = looks(report, rest);
         let border = |what: &str, i: usize, id: TensorId| {
             let tensor = graph.tensor(id);
             let (label, title) = (format!("{what} {i} · {}", tensor.ty()), describe(&tensor));
             let detail = short(&printable(tensor.name()), 32);
-            let callees = Vec::new();
-            Vertex { look: Look::Border, folded: false, node: None, label, detail, title, callees }
+            let (runner, callees) = (String::new(), Vec::new());
+            Vertex { look: Look::Border, folded: false, node: None, label, detail, runner, title, callees }
         };
         let inputs = subgraph.inputs().iter().enumerate().map(|(i, &id)| border("input", i, id));
-        let nodes = report.nodes.iter().zip(&looks).map(|(n, &look)| node(graph, report, n, look, cpu));
+        let nodes = report.nodes.iter().zip(&looks).map(|(n, &look)| node(graph, report, n, look, rest));
         let outputs = subgraph.outputs().iter().enumerate().map(|(i, &id)| border("output", i, id));
         let vertices: Vec<Vertex> = inputs.chain(nodes).chain(outputs).collect();
 
@@ -123,25 +133,25 @@ impl Scene {
             connect(&source, id, subgraph.inputs().len() + subgraph.nodes().len() + i);
         }
         let folded = vertices.iter().filter(|v| v.folded).count();
-        let legend = legend(report, &looks, folded, cpu);
+        let legend = legend(report, &looks, folded, rest);
         Scene { subgraph: graph.index(), title: printable(&title).into_owned(), legend, vertices, edges }
     }
 }
 
 /// Returns the look of each node.
-fn looks(report: &Report) -> Vec<Look> {
+fn looks(report: &Report, rest: &Rest<'_>) -> Vec<Look> {
     let look = |n: &NodeReport| match n.runner {
         Runner::Folded => Look::Folded,
         Runner::Delegate { delegate, partition } => {
             let earlier = report.partitions.iter().take(partition);
             Look::Partition { delegate, number: earlier.filter(|p| p.delegate == delegate).count() }
         }
-        _ => Look::Cpu,
+        _ => rest.look,
     };
     report.nodes.iter().map(look).collect()
 }
 
-fn legend(report: &Report, looks: &[Look], folded: usize, cpu: &str) -> Vec<Line> {
+fn legend(report: &Report, looks: &[Look], folded: usize, rest: &Rest<'_>) -> Vec<Line> {
     const PARTITIONS: usize = 12;
     let name = |delegate: usize| printable(report.delegates.get(delegate).map_or("", String::as_str));
     let line = |(i, p): (usize, &PartitionReport)| {
@@ -157,9 +167,9 @@ fn legend(report: &Report, looks: &[Look], folded: usize, cpu: &str) -> Vec<Line
     if let Some(more) = report.partitions.len().checked_sub(PARTITIONS).filter(|&more| more > 0) {
         lines.push(Line { look: Look::Border, text: format!("and {}", plural(more, "more partition")) });
     }
-    let on_cpu = looks.iter().filter(|l| **l == Look::Cpu).count();
-    for (look, what, count) in [(Look::Cpu, cpu, on_cpu), (Look::Folded, "computed while preparing", folded)]
-    {
+    let unclaimed = report.nodes.iter().filter(|n| n.runner == Runner::Cpu).count();
+    let computed = "computed while preparing";
+    for (look, what, count) in [(rest.look, rest.name, unclaimed), (Look::Folded, computed, folded)] {
         if count > 0 {
             lines.push(Line { look, text: format!("{what}: {}", plural(count, "node")) });
         }
@@ -167,12 +177,12 @@ fn legend(report: &Report, looks: &[Look], folded: usize, cpu: &str) -> Vec<Line
     lines
 }
 
-fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, cpu: &str) -> Vertex {
+fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, rest: &Rest<'_>) -> Vertex {
     let delegate = |i: usize| printable(report.delegates.get(i).map_or("", String::as_str));
     let runner = match n.runner {
         Runner::Folded => "folded".into(),
         Runner::Delegate { delegate: d, partition } => format!("{} #{partition}", delegate(d)),
-        _ => cpu.to_owned(),
+        _ => rest.name.to_owned(),
     };
     let id = n.node.0;
     let view: NodeView<'_> = graph.node(n.node);
@@ -198,6 +208,7 @@ fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, cpu:
         node: Some(id),
         label: format!("{} v{}", short(&n.op.to_string(), 36), n.version),
         detail: format!("{id} · {runner}"),
+        runner,
         title,
         callees,
     }
