@@ -15,12 +15,12 @@ endif
 FETCH := $(PYTHON) scripts/fetch_models.py
 VENVS := target/venvs
 # Modules that macros declare are invisible to `cargo fmt`, so the files are named.
-SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-wgpu conformance examples src tests \
+SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-wgpu conformance examples src tests fuzz/fuzz_targets \
     -name '*.rs' ! -name schema_generated.rs)
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo python python-check python-clients check check-targets check-features check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants clean
+.PHONY: help demo python python-check python-clients check check-targets check-features check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -148,6 +148,15 @@ goldens: $(VENVS)/goldens/ready models ## run LiteRT on every model and single-o
 
 mutants: ## plant faults in the kernels, one at a time, and count those that the conformance cases notice
 	$(PYTHON) scripts/mutants.py
+
+fuzz: ## run the coverage-guided fuzz targets, SECONDS (default 160) in total; needs cargo-fuzz
+	@CARGO="$(CARGO)" sh scripts/fuzz.sh $(or $(SECONDS),160)
+
+miri: ## interpret the unsafe code of core and of the portable kernels; needs Miri
+	@CARGO="$(CARGO)" sh scripts/sanitize.sh miri
+
+asan: ## AddressSanitizer over SIMD kernels, tables of plugins and the bridge to LiteRT
+	@CARGO="$(CARGO)" sh scripts/sanitize.sh asan
 
 digits: $(VENVS)/train/ready ## train the embedded digit classifier again: assets/digits
 	$(VENVS)/train/bin/python scripts/train_digits.py

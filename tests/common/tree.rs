@@ -5,6 +5,7 @@
 //! U+0000 to U+00FF, per byte; it may be written as an array, too.
 #![allow(clippy::indexing_slicing)] // Only tests call this, on files that they know.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -13,8 +14,29 @@ use serde_json::{Map, Value, json};
 
 /// Returns the model in `file`.
 pub fn read(file: &[u8]) -> Value {
-    let schema = Schema::get();
-    schema.read_table(file, follow(file, 0), "Model")
+    read_within(file, usize::MAX).unwrap()
+}
+
+/// Returns the model in `file`, which was verified, or `None` if it has more than `most` values: parts of a file may be
+/// shared, so that a small file can have a very large tree.
+pub fn read_within(file: &[u8], most: usize) -> Option<Value> {
+    let file = File { bytes: file, left: Cell::new(Some(most)) };
+    let model = Schema::get().read_table(&file, follow(file.bytes, 0), "Model");
+    file.left.get().map(|_| model)
+}
+
+/// A file that is read, and the number of values that may still be read.
+struct File<'a> {
+    bytes: &'a [u8],
+    left: Cell<Option<usize>>,
+}
+
+impl File<'_> {
+    /// Counts `values`; returns whether they may be read.
+    fn take(&self, values: usize) -> bool {
+        self.left.set(self.left.get().and_then(|left| left.checked_sub(values)));
+        self.left.get().is_some()
+    }
 }
 
 /// Returns the file with this model. Numbers that do not fit their fields wrap.
@@ -115,7 +137,7 @@ impl Schema {
                 }
             }
             Kind::Table(name) => {
-                for (field, kind) in &self.tables[name] {
+                for (field, kind) in self.tables.get(name).into_iter().flatten() {
                     let absent = matches!(kind, Kind::Scalar(_)).then(|| json!(0));
                     let Some(inner) = value.get(field).cloned().or(absent) else { continue };
                     let code = value.get(format!("{field}_type")).unwrap_or(&Value::Null);
@@ -179,45 +201,66 @@ impl Schema {
         Schema { tables, unions }
     }
 
+    /// Under an unknown code, a table with one field.
     fn member(&self, union: &str, code: &Value) -> &'static str {
-        code.as_u64().and_then(|code| self.unions[union].get(&code).copied()).unwrap_or("Int32Options")
+        self.known_member(union, code).unwrap_or("Int32Options")
     }
 
-    fn read_table(&self, file: &[u8], at: usize, name: &str) -> Value {
-        let vtable = (at as i64 - number(file, at, "int").as_i64().unwrap()) as usize;
+    fn known_member(&self, union: &str, code: &Value) -> Option<&'static str> {
+        code.as_u64().and_then(|code| self.unions[union].get(&code).copied())
+    }
+
+    fn read_table(&self, file: &File<'_>, at: usize, name: &str) -> Value {
+        let bytes = file.bytes;
+        let vtable = (at as i64 - number(bytes, at, "int").as_i64().unwrap()) as usize;
         let mut table = Map::new();
         for (slot, (field, kind)) in self.tables[name].iter().enumerate() {
-            if 4 + 2 * slot >= le(file, vtable, 2) as usize {
+            if 4 + 2 * slot >= le(bytes, vtable, 2) as usize || !file.take(1) {
                 break;
             }
-            let offset = le(file, vtable + 4 + 2 * slot, 2) as usize;
+            let offset = le(bytes, vtable + 4 + 2 * slot, 2) as usize;
             if offset != 0 {
                 let code = table.get(&format!("{field}_type")).cloned().unwrap_or_default();
+                // Without a known code, the bytes have no meaning.
+                if let Kind::Union(union) = kind
+                    && self.known_member(union, &code).is_none()
+                {
+                    continue;
+                }
                 table.insert(field.clone(), self.read_value(file, at + offset, kind, &code));
             }
         }
         Value::Object(table)
     }
 
-    fn read_value(&self, file: &[u8], at: usize, kind: &Kind, code: &Value) -> Value {
+    fn read_value(&self, file: &File<'_>, at: usize, kind: &Kind, code: &Value) -> Value {
+        let bytes = file.bytes;
         match kind {
-            Kind::Scalar(ty) => number(file, at, ty),
+            Kind::Scalar(ty) => number(bytes, at, ty),
             Kind::String => {
-                let at = follow(file, at);
-                json!(String::from_utf8_lossy(&file[at + 4..at + 4 + le(file, at, 4) as usize]))
+                let at = follow(bytes, at);
+                let len = le(bytes, at, 4) as usize;
+                if !file.take(len) {
+                    return Value::Null;
+                }
+                json!(String::from_utf8_lossy(&bytes[at + 4..at + 4 + len]))
             }
-            Kind::Table(name) => self.read_table(file, follow(file, at), name),
-            Kind::Union(union) => self.read_table(file, follow(file, at), self.member(union, code)),
-            Kind::List(kind) if matches!(**kind, Kind::Scalar("ubyte")) => {
-                let at = follow(file, at);
-                let bytes = &file[at + 4..at + 4 + le(file, at, 4) as usize];
-                json!(bytes.iter().copied().map(char::from).collect::<String>())
-            }
+            Kind::Table(name) => self.read_table(file, follow(bytes, at), name),
+            Kind::Union(union) => self.read_table(file, follow(bytes, at), self.member(union, code)),
             Kind::List(kind) => {
-                let at = follow(file, at);
+                let at = follow(bytes, at);
+                let len = le(bytes, at, 4) as usize;
+                if !file.take(len) {
+                    return Value::Null;
+                }
+                if matches!(**kind, Kind::Scalar("ubyte")) {
+                    return json!(
+                        bytes[at + 4..at + 4 + len].iter().copied().map(char::from).collect::<String>()
+                    );
+                }
                 let width = if let Kind::Scalar(ty) = &**kind { size(ty) } else { 4 };
                 let item = |i| self.read_value(file, at + 4 + i * width, kind, &Value::Null);
-                (0..le(file, at, 4) as usize).map(item).collect()
+                (0..len).map(item).collect()
             }
         }
     }
@@ -309,7 +352,10 @@ fn follow(file: &[u8], at: usize) -> usize {
 fn number(file: &[u8], at: usize, ty: &str) -> Value {
     let bits = le(file, at, size(ty));
     match ty {
-        "float" => json!(f32::from_bits(bits as u32)),
+        "float" => match f32::from_bits(bits as u32) {
+            value if value.is_finite() => json!(value),
+            value => json!(value.to_string()),
+        },
         "bool" => json!(bits != 0),
         "byte" | "int8" => json!(bits as i8),
         "short" => json!(bits as i16),

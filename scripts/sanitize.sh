@@ -1,0 +1,44 @@
+#!/bin/sh
+# `sanitize.sh miri`: unsafe code that runs on any machine, interpreted: contexts of kernels, the thread pool, portable
+# kernels. `sanitize.sh asan`: what Miri cannot run, with AddressSanitizer: SIMD kernels at every length, tables of
+# plugins, the bridge to LiteRT.
+set -eu
+cd "$(dirname "$0")/.."
+cargo=${CARGO:-cargo}
+
+case ${1:-} in
+miri)
+    if ! $cargo +nightly miri --version >/dev/null 2>&1; then
+        echo "miri: Miri is not installed (rustup component add --toolchain nightly miri rust-src)" >&2
+        exit 2
+    fi
+    # The pool parks threads by address, which is of no use to another program; time is that of the interpreter.
+    export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance"
+    export CARGO_TARGET_DIR=target/miri
+    $cargo +nightly miri test -p delegraph-core --lib kernel::
+    $cargo +nightly miri test -p delegraph-kernels --lib -- compute::threads compute::base
+    $cargo +nightly miri test -p delegraph-kernels --lib -- reference::binary reference::unary reference::gather \
+        reference::concatenation reference::split reference::pad reference::reshape reference::cast
+    ;;
+asan)
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    if $cargo +nightly --version >/dev/null 2>&1; then
+        nightly=+nightly
+    else
+        nightly=
+        export RUSTC_BOOTSTRAP=1
+    fi
+    export RUSTFLAGS="-Zsanitizer=address ${RUSTFLAGS:-}"
+    export CARGO_TARGET_DIR=target/asan
+    # What libraries and drivers keep until the process ends is not an error.
+    export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1"
+    $cargo $nightly test --target "$host" -p delegraph-kernels --lib -- compute optimized
+    $cargo $nightly test --target "$host" -p delegraph-delegate-api --lib plugin
+    $cargo $nightly test --target "$host" -p delegraph-litert --lib
+    $cargo $nightly test --target "$host" -p delegraph-fuzz
+    ;;
+*)
+    echo "usage: sanitize.sh miri|asan" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,285 @@
+//! `mutants --seed S --count N [--first I] [--on cpu,reference,wgpu] [--keep DIR] [FOLDER…]` makes mutants of the cases of
+//! the conformance suite and of the models in the folders, and prepares, explains, resizes and runs each on every
+//! backend, within 1 GiB and 8 seconds.
+//!
+//! Mutants run in a process of their own (`worker`), which starts again behind a mutant that ended it. A panic, an abort,
+//! more than 10 seconds of processor time or more than 2 GiB of resident memory are findings, which `--keep` writes.
+//!
+//! With `--on none`, `--keep DIR` writes all mutants, for running the command on them.
+
+use std::io::{BufRead as _, BufReader};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use delegraph_core::{Model, ModelBytes};
+use delegraph_fuzz::models::run;
+use delegraph_fuzz::mutate::{Dice, mutant};
+use delegraph_fuzz::seeds;
+use delegraph_interpreter::{BuiltinOpResolver, Interpreter, ReferenceOpResolver, ResourceLimits};
+
+const MEMORY: usize = 1 << 30;
+const TIME: Duration = Duration::from_secs(8);
+const MAX_RESIDENT: usize = 2 << 30;
+const MAX_PROCESSOR_TIME: Duration = Duration::from_secs(10);
+/// A worker that is silent for longer is killed.
+const MAX_SILENCE: Duration = Duration::from_secs(90);
+
+struct Options {
+    seed: u64,
+    first: u64,
+    count: u64,
+    on: Vec<String>,
+    keep: Option<PathBuf>,
+    folders: Vec<PathBuf>,
+}
+
+impl Options {
+    fn parse(words: &[String]) -> Result<Self, String> {
+        let on = ["cpu", "reference"].map(str::to_owned).to_vec();
+        let mut options = Options { seed: 1, first: 0, count: 1000, on, keep: None, folders: Vec::new() };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} takes a value"));
+            let number = |text: &String| text.parse::<u64>().map_err(|e| format!("{text}: {e}"));
+            match word.as_str() {
+                "--seed" => options.seed = number(value()?)?,
+                "--first" => options.first = number(value()?)?,
+                "--count" => options.count = number(value()?)?,
+                "--on" => options.on = value()?.split(',').map(str::to_owned).collect(),
+                "--keep" => options.keep = Some(value()?.into()),
+                folder if !folder.starts_with('-') => options.folders.push(folder.into()),
+                _ => return Err(format!("{word} is not an option")),
+            }
+        }
+        let known = ["cpu", "reference", "wgpu", "none"];
+        match options.on.iter().find(|on| !known.contains(&on.as_str())) {
+            Some(other) => Err(format!("--on {other}: there are {}", known.join(", "))),
+            None => Ok(options),
+        }
+    }
+
+    fn bases(&self) -> Result<Vec<Vec<u8>>, String> {
+        let mut bases = seeds::cases();
+        for folder in &self.folders {
+            let files = seeds::files(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+            // Few files, each as likely as a share of the many cases.
+            let times = (bases.len() / 4 / files.len().max(1)).max(1);
+            bases.extend(std::iter::repeat_n(files, times).flatten());
+        }
+        Ok(bases)
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let is_worker = words.first().is_some_and(|word| word == "worker");
+    let options = Options::parse(if is_worker { &words[1..] } else { &words });
+    let result = match (options, is_worker) {
+        (Err(error), _) => Err(error),
+        (Ok(options), true) => work(&options).map(|()| 0),
+        (Ok(options), false) => supervise(&options),
+    };
+    match result {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(findings) => {
+            eprintln!("findings: {findings}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The message of the last panic, also of one that was caught.
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// Runs mutants, and announces each: `> INDEX`; `! INDEX TEXT` is a finding.
+fn work(options: &Options) -> Result<(), String> {
+    std::panic::set_hook(Box::new(|info| {
+        let text = info.to_string().replace('\n', " ");
+        PANIC.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(text);
+    }));
+    let bases = options.bases()?;
+    let mut out = std::io::stdout();
+    for index in options.first..options.first + options.count {
+        let file = make(&bases, options.seed, index);
+        for on in &options.on {
+            let say = |out: &mut dyn std::io::Write, text: String| {
+                writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|e| e.to_string())
+            };
+            say(&mut out, format!("> {index} {on}"))?;
+            let start = measure::processor_time();
+            measure::reset_peak();
+            let ended = catch_unwind(AssertUnwindSafe(|| attempt(on, &file)));
+            let (time, peak) = (measure::processor_time().saturating_sub(start), measure::peak());
+            let panicked = PANIC.lock().unwrap_or_else(|e| e.into_inner()).take();
+            if ended.is_err() || panicked.is_some() {
+                say(&mut out, format!("! {index} {on}: {}", panicked.unwrap_or_default()))?;
+            }
+            if time > MAX_PROCESSOR_TIME {
+                say(&mut out, format!("! {index} {on}: {time:.1?} of processor time"))?;
+            }
+            if peak > MAX_RESIDENT {
+                say(&mut out, format!("! {index} {on}: {peak} bytes of resident memory"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns mutant `index`.
+fn make(bases: &[Vec<u8>], seed: u64, index: u64) -> Vec<u8> {
+    let mut dice = Dice::new(seed, index);
+    let (base, other) = (dice.below(bases.len()), dice.below(bases.len()));
+    let of = |i: usize| bases.get(i).map_or(&[][..], Vec::as_slice);
+    mutant(of(base), Some(of(other)), &mut dice)
+}
+
+fn attempt(on: &str, file: &[u8]) {
+    let Ok(model) = Model::from_bytes(ModelBytes::new(file.to_vec())) else { return };
+    let builder = Interpreter::builder(model)
+        .limits(ResourceLimits::default().with_memory(MEMORY).with_total_time(TIME));
+    let builder = match on {
+        "reference" => builder.resolver(ReferenceOpResolver::new()),
+        #[cfg(feature = "wgpu")]
+        "wgpu" => match delegraph_fuzz::models::delegate() {
+            Some(delegate) => builder.delegate(delegate),
+            None => return,
+        },
+        _ => builder.resolver(BuiltinOpResolver::new()),
+    };
+    let _ = run(builder);
+}
+
+/// Runs workers until all mutants ran; returns the number of findings.
+fn supervise(options: &Options) -> Result<usize, String> {
+    let end = options.first + options.count;
+    let (mut next, mut findings) = (options.first, 0);
+    let start = Instant::now();
+    let mut bases = None;
+    let mut keep = |index: u64, text: &str| -> Result<(), String> {
+        println!("{text}");
+        let Some(folder) = &options.keep else { return Ok(()) };
+        let bases = match &mut bases {
+            Some(bases) => bases,
+            empty => empty.insert(options.bases()?),
+        };
+        let path = folder.join(format!("mutant_{}_{index}.tflite", options.seed));
+        let write = || {
+            std::fs::create_dir_all(folder)
+                .and_then(|()| std::fs::write(&path, make(bases, options.seed, index)))
+        };
+        write().map_err(|e| format!("{}: {e}", path.display()))
+    };
+    if options.on == ["none"] {
+        return (next..end).try_for_each(|index| keep(index, &index.to_string())).map(|()| 0);
+    }
+    while next < end {
+        let (mut worker, lines) = spawn(options, next, end - next)?;
+        let mut current = (next, String::new());
+        let killed = loop {
+            match lines.recv_timeout(MAX_SILENCE) {
+                Ok(line) => match line.split_once(' ') {
+                    Some((">", at)) => {
+                        let (index, on) = at.split_once(' ').unwrap_or((at, ""));
+                        current = (index.parse().map_err(|_| line.clone())?, on.to_owned());
+                        if current.0 > next && current.0.is_multiple_of(1000) {
+                            next = current.0;
+                            eprintln!("{next} of {end}, {findings} findings, {:.0?}", start.elapsed());
+                        }
+                    }
+                    Some(("!", _)) => {
+                        findings += 1;
+                        keep(current.0, &line)?;
+                    }
+                    _ => return Err(format!("a worker wrote {line}")),
+                },
+                Err(RecvTimeoutError::Disconnected) => break false,
+                Err(RecvTimeoutError::Timeout) => {
+                    worker.kill().map_err(|e| e.to_string())?;
+                    break true;
+                }
+            }
+        };
+        let status = worker.wait().map_err(|e| e.to_string())?;
+        if status.success() {
+            break;
+        }
+        findings += 1;
+        let (index, on) = &current;
+        let reason = if killed { format!("no end after {MAX_SILENCE:?}") } else { status.to_string() };
+        keep(*index, &format!("! {index} {on}: {reason}"))?;
+        next = index + 1;
+    }
+    println!("{} mutants in {:.0?}: {findings} findings", options.count, start.elapsed());
+    Ok(findings)
+}
+
+fn spawn(options: &Options, first: u64, count: u64) -> Result<(Child, Receiver<String>), String> {
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut command = Command::new(program);
+    command.arg("worker").args(["--seed".into(), options.seed.to_string()]);
+    command.args(["--first".into(), first.to_string(), "--count".into(), count.to_string()]);
+    command
+        .args(["--on", &options.on.join(",")])
+        .args(options.folders.iter().map(|folder| folder.as_os_str()));
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|e| e.to_string())?;
+    let stdout = child.stdout.take().ok_or("the worker has no output")?;
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        lines.map(|line| sender.send(line)).find(Result::is_err)
+    });
+    Ok((child, receiver))
+}
+
+#[cfg(target_os = "linux")]
+mod measure {
+    use std::time::Duration;
+
+    /// Processor time of this process.
+    pub(super) fn processor_time() -> Duration {
+        // SAFETY: `rusage` is a structure of numbers, for which zeros are valid; the pointer is valid for the call.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+            usage
+        };
+        let time = |t: libc::timeval| Duration::new(t.tv_sec.unsigned_abs(), t.tv_usec as u32 * 1000);
+        time(usage.ru_utime) + time(usage.ru_stime)
+    }
+
+    /// Starts counting the largest resident size again.
+    pub(super) fn reset_peak() {
+        let _ = std::fs::write("/proc/self/clear_refs", "5");
+    }
+
+    /// The largest resident size since then, in bytes.
+    pub(super) fn peak() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
+        kilobytes.unwrap_or(0) * 1024
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod measure {
+    use std::time::Duration;
+
+    pub(super) fn processor_time() -> Duration {
+        Duration::ZERO
+    }
+
+    pub(super) fn reset_peak() {}
+
+    pub(super) fn peak() -> usize {
+        0
+    }
+}
