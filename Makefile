@@ -57,7 +57,6 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	$(CARGO) test $(CARGO_FLAGS) --workspace
 	@$(MAKE) --no-print-directory litert-check
 	@$(MAKE) --no-print-directory python-check
-	@$(MAKE) --no-print-directory python-clients
 
 python: $(VENVS)/python/ready ## build the Python wheel: target/wheels/delegraph-*.whl
 	$(VENVS)/python/bin/maturin build --release --manifest-path bindings/python/Cargo.toml --target-dir target --out target/wheels
@@ -73,6 +72,7 @@ python-check: ## build the wheel and test it in a virtual environment, where tha
 	    ../../$(VENVS)/python/bin/python -m mypy; \
 	 else echo "python: left out: maturin, pytest and NumPy cannot be installed here (the reason is in target/python-check.log)"; fi
 
+# Not a part of `test`: the programs' packages are about 1 GB.
 python-clients: ## run programs of others from PyPI on LiteRT and on the wheel of python-check, and compare; what cannot be had is left out
 	@wheel=$$(ls target/wheels-test/*.whl 2>/dev/null || ls target/wheels/*.whl 2>/dev/null); \
 	 if [ -n "$$wheel" ]; then $(PYTHON) scripts/check_clients.py $$wheel $(CLIENTS_FLAGS); \
