@@ -13,7 +13,8 @@ fn findings_stay_fixed() {
         let folder = folder.unwrap().path();
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         let Some(target) = TARGETS.iter().find(|target| target.name == name) else {
-            assert!(cfg!(not(feature = "wgpu")), "there is no target {name}");
+            let left_out = cfg!(not(feature = "wgpu")) && name == "wgpu";
+            assert!(left_out, "there is no target {name}");
             continue;
         };
         for file in std::fs::read_dir(&folder).unwrap() {
