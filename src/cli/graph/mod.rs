@@ -143,12 +143,12 @@ fn scenes(
             undelegated = Some(plain()?);
         }
         let prepared = |i: &'_ Interpreter| i.graph(index).zip(i.subgraph_report(index)).is_some();
-        let (from, rest) = match &undelegated {
-            Some(plain) if !prepared(interpreter) && look != Look::Cpu => {
-                (plain, Rest { name: &runner, look })
-            }
-            _ => (interpreter, Rest { name: cpu, look: Look::Cpu }),
+        let from = match &undelegated {
+            Some(plain) if !prepared(interpreter) && look != Look::Cpu => plain,
+            _ => interpreter,
         };
+        // What no delegate claimed by itself is run by what runs the calling node.
+        let rest = Rest { name: &runner, look };
         let Some((graph, report)) = from.graph(index).zip(from.subgraph_report(index)) else { continue };
         let title = match (index, graph.subgraph().name()) {
             (0, _) => name.to_owned(),
@@ -249,14 +249,17 @@ mod tests {
         let versions = VersionTable::new(&[(BuiltinOp::WHILE, 1)]);
         let builder = Interpreter::builder(counting()).delegate(Simple(Loops(versions)));
         let plain = || Ok(Interpreter::builder(counting()).build()?);
-        let scenes = scenes(&builder.build().unwrap(), plain, 0, "model", "cpu").unwrap();
+        let mut interpreter = builder.build().unwrap();
+        interpreter.prepare().unwrap();
+        let scenes = scenes(&interpreter, plain, 0, "model", "cpu").unwrap();
         assert_eq!(scenes.iter().map(|scene| scene.subgraph).collect::<Vec<_>>(), [0, 1, 2]);
         for (scene, op) in scenes.iter().zip(["WHILE", "LESS", "ADD"]) {
             let node = scene.vertices.iter().find(|vertex| vertex.node.is_some()).unwrap();
             assert!(node.label.starts_with(op), "{}", node.label);
             assert_eq!(
                 (node.runner.as_str(), node.look),
-                ("loops #0", Look::Partition { delegate: 0, number: 0 })
+                ("loops #0", Look::Partition { delegate: 0, number: 0 }),
+                "{op}"
             );
         }
     }
