@@ -1,14 +1,15 @@
 //! DEPTHWISE_CONV_2D with constant filters.
 
-use delegraph_core::kernel::{InvokeContext, PrepareContext, Temporary};
+use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
-use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result};
+use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
+use super::spread::Spread;
 use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed};
 use crate::common::prepared::Invoke;
 use crate::common::weights::Requantize;
-use crate::compute::{ChannelTies, ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa, spread};
+use crate::compute::{ChannelTies, ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::DEPTHWISE_CONV_2D, 1..=7, prepare);
@@ -48,43 +49,6 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
             int16::depthwise_conv_2d(cx, layer, geo, &requantize)
         }
         _ => Ok(None),
-    }
-}
-
-/// The input of a layer, with each channel repeated for the output channels that read it.
-pub(super) struct Spread {
-    multiplier: usize,
-    repeated: Option<Temporary>,
-    len: usize,
-}
-
-impl Spread {
-    pub(super) fn new<T: Element>(cx: &mut PrepareContext<'_>, multiplier: usize) -> Result<Self> {
-        let len = cx.input(0)?.shape().elements().saturating_mul(multiplier);
-        let repeated = if multiplier == 1 { None } else { Some(cx.temporary_of::<T>(len)?) };
-        Ok(Spread { multiplier, repeated, len })
-    }
-
-    /// For elements of one byte, signed or not.
-    fn bytes(cx: &mut PrepareContext<'_>, multiplier: usize) -> Result<Self> {
-        Spread::new::<u8>(cx, multiplier)
-    }
-
-    fn input_bytes<'a>(&self, cx: &mut InvokeContext<'a>) -> Result<&'a [u8]> {
-        let input = cx.input_bytes(0)?;
-        self.repeat(cx, input)
-    }
-
-    pub(super) fn input<'a, T: Element>(&self, cx: &mut InvokeContext<'a>) -> Result<&'a [T]> {
-        let input = cx.input::<T>(0)?;
-        self.repeat(cx, input)
-    }
-
-    fn repeat<'a, T: Element>(&self, cx: &mut InvokeContext<'a>, input: &'a [T]) -> Result<&'a [T]> {
-        let Some(repeated) = self.repeated else { return Ok(input) };
-        let repeated = &mut cx.temporary::<T>(repeated)?[..self.len];
-        spread(self.multiplier, input, repeated, cx.parallel()).map_err(compute_error)?;
-        Ok(repeated)
     }
 }
 

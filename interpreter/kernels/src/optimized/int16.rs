@@ -5,7 +5,7 @@ use delegraph_core::kernel::{PrepareContext, Temporary};
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 
-use super::depthwise_conv_2d::Spread;
+use super::spread::Spread;
 use super::{compute_error, compute_multiplier};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{

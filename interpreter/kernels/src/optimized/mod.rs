@@ -17,6 +17,7 @@ use crate::families::{declare_families, for_each_family};
 
 mod hybrid;
 mod int16;
+mod spread;
 #[cfg(test)]
 mod tests;
 
