@@ -26,11 +26,10 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     // The padding of a convolution from the output to the input is cropped.
     let cut = |d: usize| {
         let [output, kernel, stride] = [result[d + 1], kernel[d + 1], stride[d]].map(|n| n as usize);
-        let input = match p.padding {
-            Padding::Same => output.div_ceil(stride),
-            Padding::Valid => (output + stride).saturating_sub(kernel) / stride,
+        let cut = match p.padding {
+            Padding::Same => pad_amount(output, output.div_ceil(stride), kernel, stride, 1),
+            Padding::Valid => 0,
         };
-        let cut = pad_amount(output, input, kernel, stride, 1);
         u32::try_from(cut)
             .map_err(|_| unsupported(format!("padding {cut}; at most {} is supported", u32::MAX)))
     };
@@ -105,6 +104,8 @@ mod tests {
         };
         run(Padding::Valid, &[1.0, 2.0, 13.0, 20.0, 30.0]);
         run(Padding::Same, &[1.0, 2.0, 13.0, 20.0]);
+        // An output smaller than the filter.
+        run(Padding::Valid, &[1.0]);
     }
 
     #[test]
