@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(error(BuiltinOp::CONV_2D, &[3]), "its padding has the unknown value 3");
         assert_eq!(error(BuiltinOp::CONV_2D, &[0]), "its padding has the unknown value 0");
         assert_eq!(error(BuiltinOp::ADD, &[6]), "its fused_activation_function has the unknown value 6");
-        assert_eq!(error(BuiltinOp::CAST, &[1, 99]), "there is no tensor type 99");
+        assert_eq!(error(BuiltinOp::CAST, &[1, 99]), "unknown tensor type 99");
         assert_eq!(error(BuiltinOp::RESHAPE, &[0, 0, 0, 0, 0, 0, 0, 0, 9]), "a list of 9 dimensions");
         // SAFETY: null is allowed.
         let without = unsafe { read(BuiltinOp::SOFTMAX, Reach::of_node(1), std::ptr::null(), 0) };

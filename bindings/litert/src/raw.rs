@@ -112,7 +112,7 @@ pub(crate) fn tensor_type(code: c_int) -> Result<TensorType> {
         Float8E5M2,
     ];
     let index = usize::try_from(code).ok().and_then(|code| code.checked_sub(1));
-    index.and_then(|i| BY_CODE.get(i)).copied().ok_or_else(|| format!("there is no tensor type {code}"))
+    index.and_then(|i| BY_CODE.get(i)).copied().ok_or_else(|| format!("unknown tensor type {code}"))
 }
 
 /// A list that is handed to the runtime.
