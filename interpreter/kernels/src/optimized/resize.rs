@@ -1,4 +1,4 @@
-//! RESIZE_BILINEAR in single precision and 8 bits, and RESIZE_NEAREST_NEIGHBOR.
+//! RESIZE_BILINEAR of floats and integers, and RESIZE_NEAREST_NEIGHBOR.
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
@@ -29,11 +29,11 @@ fn bilinear(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     }
     let budget = cx.budget().clone();
     let floats = |from, to| {
-        let tap = |t: taps::Tap<f32>| Tap { low: t.low, high: t.high, fraction: t.fraction };
+        let tap = |t: taps::Tap<f32>| Tap::new(t.low, t.high, t.fraction);
         budget.collect(taps::float_taps(p, from, to).map(tap))
     };
     let fixed = |from, to| {
-        let tap = |t: taps::Tap<i64>| Tap { low: t.low, high: t.high, fraction: t.fraction as i32 };
+        let tap = |t: taps::Tap<i64>| Tap::new(t.low, t.high, t.fraction as i32);
         budget.collect(taps::fixed_taps(p, from, to).map(tap))
     };
     let isa = Isa::best();
@@ -52,6 +52,7 @@ fn bilinear(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         TensorType::Float32 => resize!(f32, floats),
         TensorType::UInt8 => resize!(u8, floats),
         TensorType::Int8 => resize!(i8, fixed),
+        TensorType::Int16 => resize!(i16, fixed),
         _ => Ok(None),
     }
 }

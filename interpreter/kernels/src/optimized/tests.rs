@@ -442,14 +442,20 @@ fn nearest_neighbours() {
 #[test]
 fn bilinear_resizing() {
     let mut rng = Rng::new(48);
-    for round in 0..150 {
-        let shape = [rng.range(1, 2), rng.range(1, 12), rng.range(1, 12), rng.range(1, 40)];
-        let size = [rng.range(1, 25), rng.range(1, 25)];
+    for round in 0..250 {
+        let channels = if round % 2 == 0 { rng.range(1, 20) } else { rng.range(20, 150) };
+        let shape = [rng.range(1, 2), rng.range(1, 12), rng.range(1, 12), channels];
+        // Enlargements by powers of two have arithmetic of their own.
+        let size = match rng.range(0, 1) {
+            0 => [rng.range(1, 25), rng.range(1, 25)],
+            _ => [shape[1] << rng.range(0, 3), shape[2] << rng.range(0, 3)],
+        };
         let mode = rng.range(0, 2);
         let p = ResizeBilinearParams::default().align_corners(mode == 1).half_pixel_centers(mode == 2);
-        let x = match round % 3 {
+        let x = match round / 2 % 4 {
             0 => floats(&mut rng, &shape, 3.0),
             1 => bytes(&mut rng, &shape, true, 0.5),
+            2 => sixteens(&mut rng, &shape, 0.5),
             _ => bytes(&mut rng, &shape, false, 0.5),
         };
         let out = x.like(&[shape[0], size[0], size[1], shape[3]]);

@@ -1,5 +1,7 @@
 //! RESIZE_BILINEAR.
 
+use std::mem::MaybeUninit;
+
 use delegraph_core::kernel::{Charged, Parallel};
 
 use crate::compute::base::buffer::SharedMut;
@@ -12,29 +14,75 @@ use crate::compute::threads::share::threads_for;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tap<F> {
     /// The row above, or the column to the left.
-    pub low: usize,
+    low: usize,
     /// The row below, or the column to the right.
-    pub high: usize,
+    high: usize,
     /// Distance from `low`, in pixels.
-    pub fraction: F,
+    fraction: F,
+    /// The distance in sixteenths, if it has no other bits. Enlargements by powers of two have such distances, and their
+    /// sums are exact with few bits.
+    sixteenths: Option<i16>,
+}
+
+impl<F: Fraction> Tap<F> {
+    /// A tap between two rows or columns, at a distance from the first.
+    pub fn new(low: usize, high: usize, fraction: F) -> Self {
+        Tap { low, high, fraction, sixteenths: fraction.sixteenths() }
+    }
+}
+
+/// Number type of distances.
+pub trait Fraction: Copy + Send + Sync {
+    /// Returns the distance in sixteenths, from -1 to 1, if it has no other bits.
+    fn sixteenths(self) -> Option<i16>;
+}
+
+impl Fraction for f32 {
+    fn sixteenths(self) -> Option<i16> {
+        let sixteenths = self * 16.0;
+        (sixteenths.abs() <= 16.0 && sixteenths.fract() == 0.0).then_some(sixteenths as i16)
+    }
+}
+
+/// Number of units of a fixed-point fraction.
+const ONE: i32 = 1 << 10;
+
+impl Fraction for i32 {
+    fn sixteenths(self) -> Option<i16> {
+        (self % (ONE / 16) == 0 && (-ONE..=ONE).contains(&self)).then_some((self / (ONE / 16)) as i16)
+    }
 }
 
 /// An element type that can be interpolated.
-pub trait Interpolate: Copy + Send + Sync {
+pub trait Interpolate: Copy + Default + Send + Sync {
     /// Number type of fractions.
-    type Fraction: Copy + Send + Sync;
-    /// Number type of weights.
+    type Fraction: Fraction;
+    /// Number type of sums of two rows, weighted in sixteenths.
+    type Sum: Copy + Default;
+    /// Weights of top left, top right, bottom left and bottom right, or what they are computed from.
     type Weights: Copy;
 
-    /// Weights of top left, top right, bottom left and bottom right.
-    fn weights(y: Self::Fraction, x: Self::Fraction) -> [Self::Weights; 4];
-    /// Returns the weighted sum of the corners.
-    fn mix(corners: [Self; 4], weights: [Self::Weights; 4]) -> Self;
+    /// Weights for a fraction of a row and one of a column.
+    fn weights(y: Self::Fraction, x: Self::Fraction) -> Self::Weights;
+    /// Returns the weighted sums of the corners.
+    fn mix<const N: usize>(corners: [[Self; N]; 4], weights: Self::Weights) -> [Self; N];
+    /// Whether there is arithmetic for distances in sixteenths, with the results of the general one. For unsigned bytes, the
+    /// sums in single precision are then exact.
+    const SIXTEENTHS: bool = true;
+    /// The sum of top and bottom, weighted in sixteenths. Products may wrap, but no sum is outside of its type.
+    fn between_rows(top: Self, bottom: Self, y: Self::Sum) -> Self::Sum;
+    /// The sum of two sums, weighted in sixteenths and rounded.
+    fn between_columns(left: Self::Sum, right: Self::Sum, x: Self::Sum) -> Self;
+    /// Converts a number of sixteenths.
+    fn weight(sixteenths: i16) -> Self::Sum;
 }
 
 impl Interpolate for f32 {
     type Fraction = f32;
-    type Weights = f32;
+    type Sum = f32;
+    type Weights = [f32; 4];
+
+    const SIXTEENTHS: bool = false;
 
     #[inline(always)]
     fn weights(y: f32, x: f32) -> [f32; 4] {
@@ -42,14 +90,34 @@ impl Interpolate for f32 {
     }
 
     #[inline(always)]
-    fn mix([a, b, c, d]: [f32; 4], [wa, wb, wc, wd]: [f32; 4]) -> f32 {
-        a * wa + b * wb + c * wc + d * wd
+    fn mix<const N: usize>([a, b, c, d]: [[f32; N]; 4], [wa, wb, wc, wd]: [f32; 4]) -> [f32; N] {
+        let mut out = [0.0; N];
+        for i in 0..N {
+            out[i] = a[i] * wa + b[i] * wb + c[i] * wc + d[i] * wd;
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn between_rows(top: f32, bottom: f32, y: f32) -> f32 {
+        top * (1.0 - y) + bottom * y
+    }
+
+    #[inline(always)]
+    fn between_columns(left: f32, right: f32, x: f32) -> f32 {
+        left * (1.0 - x) + right * x
+    }
+
+    #[inline(always)]
+    fn weight(sixteenths: i16) -> f32 {
+        f32::from(sixteenths) / 16.0
     }
 }
 
 impl Interpolate for u8 {
     type Fraction = f32;
-    type Weights = f32;
+    type Sum = u16;
+    type Weights = [f32; 4];
 
     #[inline(always)]
     fn weights(y: f32, x: f32) -> [f32; 4] {
@@ -58,34 +126,124 @@ impl Interpolate for u8 {
 
     /// Rounds by adding a half and truncating. NaN becomes 0; fractions that are not finite lead to NaN.
     #[inline(always)]
-    fn mix(corners: [u8; 4], weights: [f32; 4]) -> u8 {
-        let sum = f32::mix(corners.map(f32::from), weights) + 0.5;
-        // Unlike `clamp`, these comparisons replace NaN.
-        let sum = if sum > 0.0 { sum } else { 0.0 };
-        let sum = if sum < 255.0 { sum } else { 255.0 };
-        // SAFETY: 0.0 <= sum <= 255.0 by the two comparisons above.
-        let sum: i32 = unsafe { sum.to_int_unchecked() };
-        sum as u8
+    fn mix<const N: usize>([a, b, c, d]: [[u8; N]; 4], [wa, wb, wc, wd]: [f32; 4]) -> [u8; N] {
+        let mut out = [0; N];
+        for i in 0..N {
+            let sum =
+                f32::from(a[i]) * wa + f32::from(b[i]) * wb + f32::from(c[i]) * wc + f32::from(d[i]) * wd;
+            // Unlike `clamp`, these comparisons replace NaN.
+            let sum = sum + 0.5;
+            let sum = if sum > 0.0 { sum } else { 0.0 };
+            let sum = if sum < 255.0 { sum } else { 255.0 };
+            // SAFETY: 0.0 <= sum <= 255.0 by the two comparisons above.
+            let sum: i32 = unsafe { sum.to_int_unchecked() };
+            out[i] = sum as u8;
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn between_rows(top: Self, bottom: Self, y: u16) -> u16 {
+        let (top, bottom) = (u16::from(top), u16::from(bottom));
+        (top << 4).wrapping_add(bottom.wrapping_sub(top).wrapping_mul(y))
+    }
+
+    #[inline(always)]
+    fn between_columns(left: u16, right: u16, x: u16) -> Self {
+        let sum = (left << 4).wrapping_add(right.wrapping_sub(left).wrapping_mul(x));
+        (sum.wrapping_add(128) >> 8) as u8
+    }
+
+    #[inline(always)]
+    fn weight(sixteenths: i16) -> u16 {
+        sixteenths.cast_unsigned()
     }
 }
 
 impl Interpolate for i8 {
     /// With ten fractional bits.
     type Fraction = i32;
-    type Weights = i32;
+    type Sum = i16;
+    /// The two fractions.
+    type Weights = [i32; 2];
 
     #[inline(always)]
-    fn weights(y: i32, x: i32) -> [i32; 4] {
-        const ONE: i32 = 1 << 10;
-        [(ONE - y) * (ONE - x), (ONE - y) * x, y * (ONE - x), y * x]
+    fn weights(y: i32, x: i32) -> [i32; 2] {
+        [y, x]
     }
 
     /// Rounded, ties away from zero.
     #[inline(always)]
-    fn mix([a, b, c, d]: [i8; 4], [wa, wb, wc, wd]: [i32; 4]) -> i8 {
-        let sum = i32::from(a) * wa + i32::from(b) * wb + i32::from(c) * wc + i32::from(d) * wd;
-        let half = if sum > 0 { 1 << 19 } else { -(1 << 19) };
-        ((sum + half) / (1 << 20)) as i8
+    fn mix<const N: usize>([a, b, c, d]: [[i8; N]; 4], [y, x]: [i32; 2]) -> [i8; N] {
+        let mut out = [0; N];
+        for i in 0..N {
+            let [a, b, c, d] = [i32::from(a[i]), i32::from(b[i]), i32::from(c[i]), i32::from(d[i])];
+            let (top, low) = (a * ONE + (b - a) * x, c * ONE + (d - c) * x);
+            let sum = top * ONE + (low - top) * y;
+            // The sign is 0 or -1.
+            out[i] = ((sum + (1 << 19) + (sum >> 31)) >> 20) as i8;
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn between_rows(top: Self, bottom: Self, y: i16) -> i16 {
+        let (top, bottom) = (i16::from(top), i16::from(bottom));
+        (top << 4).wrapping_add(bottom.wrapping_sub(top).wrapping_mul(y))
+    }
+
+    #[inline(always)]
+    fn between_columns(left: i16, right: i16, x: i16) -> Self {
+        let sum = (left << 4).wrapping_add(right.wrapping_sub(left).wrapping_mul(x));
+        (sum.wrapping_add(128).wrapping_add(sum >> 15) >> 8) as i8
+    }
+
+    #[inline(always)]
+    fn weight(sixteenths: i16) -> i16 {
+        sixteenths
+    }
+}
+
+impl Interpolate for i16 {
+    /// With ten fractional bits.
+    type Fraction = i32;
+    type Sum = i32;
+    /// The two fractions.
+    type Weights = [i32; 2];
+
+    #[inline(always)]
+    fn weights(y: i32, x: i32) -> [i32; 2] {
+        [y, x]
+    }
+
+    /// Rounded, ties away from zero.
+    #[inline(always)]
+    fn mix<const N: usize>([a, b, c, d]: [[i16; N]; 4], [y, x]: [i32; 2]) -> [i16; N] {
+        let mut out = [0; N];
+        for i in 0..N {
+            let [a, b, c, d] = [i32::from(a[i]), i32::from(b[i]), i32::from(c[i]), i32::from(d[i])];
+            let (top, low) = (a * (ONE - x) + b * x, c * (ONE - x) + d * x);
+            let sum = i64::from(top) * i64::from(ONE - y) + i64::from(low) * i64::from(y);
+            out[i] = ((sum + (1 << 19) + (sum >> 63)) >> 20) as i16;
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn between_rows(top: Self, bottom: Self, y: i32) -> i32 {
+        let (top, bottom) = (i32::from(top), i32::from(bottom));
+        (top << 4).wrapping_add(bottom.wrapping_sub(top).wrapping_mul(y))
+    }
+
+    #[inline(always)]
+    fn between_columns(left: i32, right: i32, x: i32) -> Self {
+        let sum = (left << 4).wrapping_add(right.wrapping_sub(left).wrapping_mul(x));
+        (sum.wrapping_add(128).wrapping_add(sum >> 31) >> 8) as i16
+    }
+
+    #[inline(always)]
+    fn weight(sixteenths: i16) -> i32 {
+        i32::from(sixteenths)
     }
 }
 
@@ -96,6 +254,8 @@ pub struct Bilinear<T: Interpolate> {
     channels: usize,
     rows: Charged<Tap<T::Fraction>>,
     columns: Charged<Tap<T::Fraction>>,
+    /// Whether all fractions are in sixteenths.
+    sixteenths: bool,
 }
 
 impl<T: Interpolate> Bilinear<T> {
@@ -112,7 +272,9 @@ impl<T: Interpolate> Bilinear<T> {
         let (rows, columns) = (rows.into(), columns.into());
         let inside = |taps: &[Tap<T::Fraction>], size| taps.iter().all(|t| t.low < size && t.high < size);
         if inside(&rows, from[0]) && inside(&columns, from[1]) {
-            return Ok(Self { from, channels, rows, columns });
+            let sixteenths =
+                T::SIXTEENTHS && rows.iter().chain(columns.iter()).all(|t| t.sixteenths.is_some());
+            return Ok(Self { from, channels, rows, columns, sixteenths });
         }
         Err(ComputeError::Range { what: "tap" })
     }
@@ -140,6 +302,24 @@ impl<T: Interpolate> Bilinear<T> {
     }
 }
 
+#[inline(always)]
+fn mix_sixteenths<T: Interpolate, const N: usize>([a, b, c, d]: [[T; N]; 4], y: T::Sum, x: T::Sum) -> [T; N] {
+    let mut out = [T::default(); N];
+    for i in 0..N {
+        out[i] = T::between_columns(T::between_rows(a[i], c[i], y), T::between_rows(b[i], d[i], y), x);
+    }
+    out
+}
+
+/// Elements of an output row that are computed at a time.
+const BLOCK: usize = 256;
+
+/// Pixels with fewer channels are gathered.
+const MAX_GATHERED: usize = 16;
+
+/// Maximum number of elements of an input row whose pixels are gathered.
+const ROW: usize = 4096;
+
 struct RowTask<'a, T: Interpolate> {
     shape: &'a Bilinear<T>,
     input: &'a [T],
@@ -152,17 +332,114 @@ impl<T: Interpolate> SimdTask for RowTask<'_, T> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
+        match self.shape.sixteenths {
+            true => self.blocks::<true>(),
+            false => self.blocks::<false>(),
+        }
+    }
+}
+
+impl<T: Interpolate> RowTask<'_, T> {
+    /// Computes channels in blocks, the largest that are not larger than a pixel.
+    #[inline(always)]
+    fn blocks<const SIXTEENTHS: bool>(self) {
+        let channels = self.shape.channels;
+        if SIXTEENTHS && channels < MAX_GATHERED && self.shape.from[1] * channels <= ROW {
+            return match channels {
+                0 => {}
+                1 => self.gathered::<1>(),
+                2 => self.gathered::<2>(),
+                3 | 4 => self.gathered::<4>(),
+                5..=8 => self.gathered::<8>(),
+                _ => self.gathered::<MAX_GATHERED>(),
+            };
+        }
+        match channels {
+            0 => {}
+            1 => self.pixels::<1, SIXTEENTHS>(),
+            2 => self.pixels::<2, SIXTEENTHS>(),
+            3 => self.pixels::<3, SIXTEENTHS>(),
+            4..8 => self.pixels::<4, SIXTEENTHS>(),
+            8..16 => self.pixels::<8, SIXTEENTHS>(),
+            16..32 => self.pixels::<16, SIXTEENTHS>(),
+            32..64 => self.pixels::<32, SIXTEENTHS>(),
+            _ => self.pixels::<64, SIXTEENTHS>(),
+        }
+    }
+
+    /// For at most `N` channels, and input rows of at most `ROW` elements: sums up both rows, then gathers the pixels on
+    /// either side of each output pixel, then computes all elements of a block alike.
+    #[inline(always)]
+    fn gathered<const N: usize>(self) {
         let channels = self.shape.channels;
         let width = self.shape.from[1] * channels;
         let (top, bottom) =
             (&self.input[self.tap.low * width..][..width], &self.input[self.tap.high * width..][..width]);
+        let y = T::weight(self.tap.sixteenths.unwrap_or_default());
+        let mut sums = MaybeUninit::<[T::Sum; ROW + MAX_GATHERED]>::uninit();
+        let mut sides = MaybeUninit::<[[T::Sum; BLOCK + MAX_GATHERED]; 3]>::uninit();
+        // SAFETY: `width <= ROW`; pixels of the input are inside a row (`Bilinear::new`), from where `N <= MAX_GATHERED`
+        // sums are initialized; at most `BLOCK / channels` pixels are written, each of `channels <= N` elements before
+        // the next one and of `N` elements in total.
+        unsafe {
+            let sums = sums.as_mut_ptr().cast::<T::Sum>();
+            let [left, right, weights] = [0, 1, 2]
+                .map(|i| sides.as_mut_ptr().cast::<[T::Sum; BLOCK + MAX_GATHERED]>().add(i).cast::<T::Sum>());
+            for (i, (&top, &bottom)) in top.iter().zip(bottom).enumerate() {
+                sums.add(i).write(T::between_rows(top, bottom, y));
+            }
+            sums.add(width).cast::<[T::Sum; N]>().write([T::Sum::default(); N]);
+            let pixels = BLOCK / channels;
+            for (out, columns) in
+                self.out.chunks_mut(pixels * channels).zip(self.shape.columns.chunks(pixels))
+            {
+                for (i, column) in columns.iter().enumerate() {
+                    let to = i * channels;
+                    let from = |at: usize| sums.add(at * channels).cast::<[T::Sum; N]>().read();
+                    left.add(to).cast::<[T::Sum; N]>().write(from(column.low));
+                    right.add(to).cast::<[T::Sum; N]>().write(from(column.high));
+                    let weight = T::weight(column.sixteenths.unwrap_or_default());
+                    weights.add(to).cast::<[T::Sum; N]>().write([weight; N]);
+                }
+                let side = |p: *mut T::Sum| std::slice::from_raw_parts(p, columns.len() * channels);
+                let (left, right, weights) = (side(left), side(right), side(weights));
+                for (((out, &left), &right), &x) in out.iter_mut().zip(left).zip(right).zip(weights) {
+                    *out = T::between_columns(left, right, x);
+                }
+            }
+        }
+    }
+
+    /// For at least `N` channels.
+    #[inline(always)]
+    fn pixels<const N: usize, const SIXTEENTHS: bool>(self) {
+        let channels = self.shape.channels;
+        let width = self.shape.from[1] * channels;
+        let (top, bottom) =
+            (&self.input[self.tap.low * width..][..width], &self.input[self.tap.high * width..][..width]);
+        let (y, y16) = (self.tap.fraction, T::weight(self.tap.sixteenths.unwrap_or_default()));
         for (pixel, column) in self.out.chunks_exact_mut(channels).zip(&self.shape.columns) {
-            let weights = T::weights(self.tap.fraction, column.fraction);
+            let weights = T::weights(y, column.fraction);
+            let x16 = T::weight(column.sixteenths.unwrap_or_default());
             let (low, high) = (column.low * channels, column.high * channels);
-            let (a, b) = (&top[low..][..channels], &top[high..][..channels]);
-            let (c, d) = (&bottom[low..][..channels], &bottom[high..][..channels]);
-            for (i, out) in pixel.iter_mut().enumerate() {
-                *out = T::mix([a[i], b[i], c[i], d[i]], weights);
+            let mut first = 0;
+            while first < channels {
+                // The last block overlaps the one before it.
+                let at = first.min(channels - N);
+                // SAFETY: columns are inside the input (`Bilinear::new`), so that all `channels` elements from `low` and
+                // from `high` are inside the rows, as are `channels` elements of the pixel; `at + N <= channels`.
+                unsafe {
+                    let load = |row: &[T], from: usize| {
+                        row.as_ptr().add(from + at).cast::<[T; N]>().read_unaligned()
+                    };
+                    let corners = [load(top, low), load(top, high), load(bottom, low), load(bottom, high)];
+                    let out = match SIXTEENTHS {
+                        true => mix_sixteenths(corners, y16, x16),
+                        false => T::mix(corners, weights),
+                    };
+                    pixel.as_mut_ptr().add(at).cast::<[T; N]>().write_unaligned(out);
+                }
+                first += N;
             }
         }
     }
@@ -177,7 +454,7 @@ mod tests {
     fn fractions_that_are_not_finite_give_bytes() {
         for fraction in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN] {
             for &isa in Isa::available() {
-                let taps = || vec![Tap { low: 0, high: 1, fraction }; 20];
+                let taps = || vec![Tap::new(0, 1, fraction); 20];
                 let resize = Bilinear::<u8>::new([2, 2], 1, taps(), taps()).unwrap();
                 let mut out = [7; 400];
                 resize.run(isa, &[1, 2, 3, 4], &mut out, &Serial).unwrap();
