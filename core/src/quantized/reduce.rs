@@ -87,6 +87,7 @@ impl Sum {
     }
 
     /// Returns the stored integer for this sum.
+    #[inline]
     pub fn of(&self, sum: i32) -> i32 {
         let value = (sum as f32 * self.scale + self.bias).round() as i32;
         self.to.clamp(value.saturating_add(self.to.zero))

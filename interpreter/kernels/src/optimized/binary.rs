@@ -8,7 +8,9 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 use super::{byte_quant, clamp_of, compute_error, compute_multiplier, optimize};
 use crate::common::prepared::Invoke;
 use crate::common::quantized::{Multiplier, activation_range};
-use crate::compute::{Binary, Broadcast, ByteBinary, ByteBinaryOp, Clamp, Isa, Ties, zip_i16};
+use crate::compute::{
+    Binary, Broadcast, ByteBinary, ByteBinaryOp, ByteBinaryQuant, Clamp, Factor, Isa, Ties, zip_i16,
+};
 use crate::reference::binary_quantized::{power_of_two_shifts, scaled_sum};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -73,8 +75,9 @@ fn bytes(cx: &mut PrepareContext<'_>, function: Binary, activation: Activation) 
         _ => return Ok(None),
     };
     let operands = [quant_a, quant_b];
-    let op = ByteBinaryOp { function, operands, output: compute_multiplier(output), zero_point, low, high };
     let isa = Isa::best();
+    let quant = ByteBinaryQuant { operands, output: compute_multiplier(output), zero_point, low, high };
+    let op = ByteBinaryOp::new(isa, function, quant).map_err(compute_error)?;
     may_overwrite_either(cx)?;
     Ok(Some(Box::new(move |cx| {
         let [a, b] = [cx.input_bytes_unless_overwritten(0)?, cx.input_bytes_unless_overwritten(1)?];
@@ -106,8 +109,9 @@ fn sixteens(
                 [a.scale_zero_point()?.0, b.scale_zero_point()?.0, output.scale_zero_point()?.0];
             let multiplier = compute_multiplier(Multiplier::new((a * b / output).into())?);
             let (low, high) = activation_range(activation, cx.output(0)?)?;
+            let factor = Factor::new(multiplier, Ties::Away);
             let product = move |a: i16, b: i16| {
-                let scaled = multiplier.apply(i32::from(a).wrapping_mul(i32::from(b)), Ties::Away);
+                let scaled = factor.apply(i32::from(a).wrapping_mul(i32::from(b)));
                 scaled.max(low).min(high) as i16
             };
             Ok(Some(Box::new(move |cx| {
@@ -124,31 +128,50 @@ fn sixteens(
             let equal = function == Binary::Add && a.shape() == b.shape();
             let sign = if function == Binary::Add { 1 } else { -1 };
             let ((low, high), inputs, shift) = (range, scaled.inputs, scaled.left_shift);
-            let (twice, output) = (inputs.map(compute_multiplier), compute_multiplier(scaled.output));
-            let sum = move |a: i16, b: i16, at_once: bool| {
-                let scale = |x: i16, i: usize| match at_once {
-                    true => inputs[i].apply_once(i32::from(x) << shift),
-                    false => twice[i].apply(i32::from(x) << shift, Ties::Away),
-                };
-                let sum = scale(a, 0).wrapping_add(sign * scale(b, 1));
-                output.apply(sum, Ties::Away).max(low).min(high) as i16
+            let twice = inputs.map(|m| Factor::new(compute_multiplier(m), Ties::Away));
+            let once = inputs.map(Once::new);
+            let output = Factor::new(compute_multiplier(scaled.output), Ties::Away);
+            let result =
+                move |a: i32, b: i32| output.apply(a.wrapping_add(sign * b)).max(low).min(high) as i16;
+            let sum = move |a: i16, b: i16| {
+                result(twice[0].apply(i32::from(a) << shift), twice[1].apply(i32::from(b) << shift))
+            };
+            let sum_at_once = move |a: i16, b: i16| {
+                result(once[0].apply(i32::from(a) << shift), once[1].apply(i32::from(b) << shift))
             };
             Ok(Some(Box::new(move |cx| {
                 let (a, b) = (cx.input::<i16>(0)?, cx.input::<i16>(1)?);
                 let (output, par) = (cx.output::<i16>(0)?, cx.parallel());
                 if !equal {
-                    return zip_i16(isa, &shapes, a, b, output, par, |a, b| sum(a, b, false))
-                        .map_err(compute_error);
+                    return zip_i16(isa, &shapes, a, b, output, par, sum).map_err(compute_error);
                 }
-                zip_i16(isa, &shapes, a, b, output, par, |a, b| sum(a, b, true)).map_err(compute_error)?;
+                zip_i16(isa, &shapes, a, b, output, par, sum_at_once).map_err(compute_error)?;
                 let rest = output.len() / 16 * 16;
                 for (o, (a, b)) in output[rest..].iter_mut().zip(a[rest..].iter().zip(&b[rest..])) {
-                    *o = sum(*a, *b, false);
+                    *o = sum(*a, *b);
                 }
                 Ok(())
             })))
         }
         _ => Ok(None),
+    }
+}
+
+/// [`Multiplier::apply_once`] as loops apply it.
+#[derive(Clone, Copy)]
+struct Once {
+    multiplier: i64,
+    right: u32,
+}
+
+impl Once {
+    fn new(m: Multiplier) -> Self {
+        Once { multiplier: m.multiplier.into(), right: (31 - m.shift.min(0)).clamp(31, 62).cast_unsigned() }
+    }
+
+    #[inline(always)]
+    fn apply(self, x: i32) -> i32 {
+        ((i64::from(x) * self.multiplier + (1 << (self.right - 1))) >> self.right) as i32
     }
 }
 

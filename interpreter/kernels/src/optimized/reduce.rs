@@ -1,14 +1,17 @@
 //! MEAN, SUM, REDUCE_MAX and REDUCE_MIN of floats and of quantized integers.
 
 use delegraph_core::kernel::{Parallel, PrepareContext};
+use delegraph_core::quantized::reduce::Mean;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 
-use super::optimize;
+use super::{compute_multiplier, optimize};
 use crate::common::index::Nest;
 use crate::common::prepared::{Invoke, check_same_quantization};
 use crate::common::quantized::QuantizedElement;
-use crate::compute::{Isa, Reduce, SharedMut, chunk_len, fold, stack, threads_for};
-use crate::reference::{Reduction, mean_of, sum_of, write_means, write_sums};
+use crate::compute::{
+    Each, Factor, Fold, Isa, Reduce, SharedMut, Sums, Ties, chunk_len, fold, map, stack, threads_for,
+};
+use crate::reference::{Reduction, mean_of, sum_of};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::MEAN, 1..=3, |cx| prepare(cx, Reduce::Sum, true));
@@ -49,9 +52,9 @@ fn floats(cx: &mut PrepareContext<'_>, kind: Reduce, mean: bool) -> Result<Optio
             out.fill(init);
             let run = |run: &[f32], init: f32| kind.run(isa, init, run);
             match kind {
-                Reduce::Sum => part.fold(isa, input, out, run, |a, b| a + b),
-                Reduce::Max => part.fold(isa, input, out, run, larger),
-                Reduce::Min => part.fold(isa, input, out, run, smaller),
+                Reduce::Sum => part.fold(isa, input, out, run, Each(0.0, |a, b| a + b)),
+                Reduce::Max => part.fold(isa, input, out, run, Each(f32::NEG_INFINITY, larger)),
+                Reduce::Min => part.fold(isa, input, out, run, Each(f32::INFINITY, smaller)),
             }
             if mean {
                 out.iter_mut().for_each(|sum| *sum /= r.count as f32);
@@ -70,8 +73,14 @@ fn smaller<T: PartialOrd>(a: T, b: T) -> T {
 }
 
 /// Sums or means of quantized integers.
-fn sums<T: QuantizedElement>(cx: &mut PrepareContext<'_>, mean: bool) -> Result<Option<Invoke>> {
+fn sums<T: QuantizedElement>(cx: &mut PrepareContext<'_>, mean: bool) -> Result<Option<Invoke>>
+where
+    Sums: Fold<T, Total = i32>,
+{
     let r = Reduction::new(cx)?;
+    if r.count == 0 {
+        return Ok(None);
+    }
     let (folding, isa) = (Folding::new(&r), Isa::best());
     let (of_mean, of_sum) = match mean {
         true => (Some(mean_of(cx, &r)?), None),
@@ -87,21 +96,43 @@ fn sums<T: QuantizedElement>(cx: &mut PrepareContext<'_>, mean: bool) -> Result<
             let (sums, out) =
                 unsafe { (sums.slice(part.first, part.outputs), output.slice(part.first, part.outputs)) };
             sums.fill(0);
-            let add = |sum: i32, v: T| sum.wrapping_add(v.into());
-            part.fold(isa, input, sums, |run, init| fold(isa, run, init, add), add);
+            part.fold(isa, input, sums, |run, init| fold(isa, run, init, Sums), Sums);
             if let Some(mean) = &of_mean {
-                write_means(mean, part.first, sums, out);
+                write_means(isa, mean, part.first, sums, out);
             }
             if let Some(sum) = &of_sum {
-                write_sums(sum, sums, out);
+                map(isa, sums, out, |sums| T::clamped(sum.of(sums), T::MIN, T::MAX));
             }
         });
         Ok(())
     })))
 }
 
+/// Means, beginning with output `first`.
+fn write_means<T: QuantizedElement>(isa: Isa, mean: &Mean, first: usize, sums: &[i32], out: &mut [T]) {
+    let multiplier = compute_multiplier(mean.multiplier);
+    let [group, up] = mean.up;
+    let mut done = 0;
+    while done < sums.len() {
+        // Neighbours whose ties are rounded alike.
+        let at = (first + done).checked_rem(group).unwrap_or(0);
+        let (end, ties) = match at < up {
+            true => (up, Ties::Up),
+            false if up == 0 => (usize::MAX, Ties::Away),
+            false => (group, Ties::Away),
+        };
+        let count = (end - at).min(sums.len() - done);
+        let factor = Factor::new(multiplier, ties);
+        map(isa, &sums[done..][..count], &mut out[done..][..count], |sum| {
+            let scaled = factor.apply(sum.wrapping_sub(mean.before)).wrapping_add(mean.after);
+            T::clamped(scaled, T::MIN, T::MAX)
+        });
+        done += count;
+    }
+}
+
 /// Maxima or minima of integers.
-fn extrema<T: Element + PartialOrd>(
+fn extrema<T: Element + PartialOrd + Sync>(
     cx: &mut PrepareContext<'_>,
     kind: Reduce,
     lowest: T,
@@ -116,10 +147,11 @@ fn extrema<T: Element + PartialOrd>(
             // SAFETY: outputs of parts are disjoint, and each part is one task, which `Parallel::run` calls at most
             // once.
             let out = unsafe { output.slice(part.first, part.outputs) };
+            let (max, min) = (Each(lowest, larger), Each(highest, smaller));
             out.fill(if kind == Reduce::Max { lowest } else { highest });
             match kind {
-                Reduce::Max => part.fold(isa, input, out, |run, init| fold(isa, run, init, larger), larger),
-                _ => part.fold(isa, input, out, |run, init| fold(isa, run, init, smaller), smaller),
+                Reduce::Max => part.fold(isa, input, out, |run, init| fold(isa, run, init, max), max),
+                _ => part.fold(isa, input, out, |run, init| fold(isa, run, init, min), min),
             }
         });
         Ok(())
@@ -180,13 +212,13 @@ impl Folding {
 
 impl Part {
     /// Folds the input into `out`: runs of elements that reduce to one by `run`, others by `f`.
-    fn fold<T: Copy, A: Copy>(
+    fn fold<T: Copy, F: Fold<T>>(
         &self,
         isa: Isa,
         input: &[T],
-        out: &mut [A],
-        run: impl Fn(&[T], A) -> A,
-        f: impl Fn(A, T) -> A + Copy,
+        out: &mut [F::Total],
+        run: impl Fn(&[T], F::Total) -> F::Total,
+        f: F,
     ) {
         let (size, [_, step]) = self.nest.inner();
         self.nest.for_each_run([self.start, 0], |[i, o]| match step {

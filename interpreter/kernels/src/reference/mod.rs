@@ -4,7 +4,7 @@ use crate::families::{declare_families, for_each_family};
 
 pub(crate) mod binary_quantized;
 
-pub(crate) use reduce::{Reduction, mean_of, sum_of, write_means, write_sums};
+pub(crate) use reduce::{Reduction, mean_of, sum_of};
 pub(crate) use resize::Nearest;
 pub(crate) use transpose_conv::{Scatter, scatter as transpose_conv_scatter};
 

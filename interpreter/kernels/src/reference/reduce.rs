@@ -59,7 +59,8 @@ fn quantized_mean<T: QuantizedElement>(cx: &mut PrepareContext<'_>, r: Reduction
     Ok(Box::new(move |cx| {
         let (sums, output) = (&mut cx.temporary::<i32>(sums)?[..r.outputs], cx.output::<T>(0)?);
         r.fold(cx.input::<T>(0)?, sums, 0, |sum: i32, v| sum.wrapping_add(v.into()));
-        write_means(&mean, 0, sums, output);
+        let means = (0..).zip(sums).map(|(i, &mut sum)| mean.of(i, sum));
+        output.iter_mut().zip(means).for_each(|(o, mean)| *o = T::clamped(mean, T::MIN, T::MAX));
         Ok(())
     }))
 }
@@ -70,12 +71,6 @@ pub(crate) fn mean_of(cx: &PrepareContext<'_>, r: &Reduction) -> Result<Mean> {
     let image = cx.params::<ReducerParams>()?.keep_dims && r.reduced.as_slice() == [false, true, true, false];
     let channels = input.shape().last().copied().unwrap_or(1);
     Mean::new(steps_of(input)?, steps_of(output)?, r.count, image.then_some(channels))
-}
-
-/// Means, beginning with output `first`.
-pub(crate) fn write_means<T: QuantizedElement>(mean: &Mean, first: usize, sums: &[i32], output: &mut [T]) {
-    let sums = (first..).zip(sums);
-    output.iter_mut().zip(sums).for_each(|(o, (i, &sum))| *o = T::clamped(mean.of(i, sum), T::MIN, T::MAX));
 }
 
 fn sum(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
@@ -97,7 +92,8 @@ fn quantized_sum<T: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result<Inv
     Ok(Box::new(move |cx| {
         let sums = &mut cx.temporary::<i32>(sums)?[..r.outputs];
         r.fold(cx.input::<T>(0)?, sums, 0, |sum: i32, v| sum.wrapping_add(v.into()));
-        write_sums(&rescale, sums, cx.output::<T>(0)?);
+        let sums = sums.iter().map(|&sum| rescale.of(sum));
+        cx.output::<T>(0)?.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::clamped(sum, T::MIN, T::MAX));
         Ok(())
     }))
 }
@@ -105,10 +101,6 @@ fn quantized_sum<T: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result<Inv
 /// Requantization of sums.
 pub(crate) fn sum_of(cx: &PrepareContext<'_>, r: &Reduction) -> Result<Sum> {
     Ok(Sum::new(steps_of(cx.input(0)?)?, steps_of(cx.output(0)?)?, r.count))
-}
-
-pub(crate) fn write_sums<T: QuantizedElement>(sum: &Sum, sums: &[i32], output: &mut [T]) {
-    output.iter_mut().zip(sums).for_each(|(o, &of)| *o = T::clamped(sum.of(of), T::MIN, T::MAX));
 }
 
 fn extremum(cx: &mut PrepareContext<'_>, largest: bool) -> Result<Invoke> {

@@ -123,6 +123,40 @@ impl Multiplier {
     }
 }
 
+/// A [`Multiplier`] as loops apply it: without branches.
+#[derive(Clone, Copy, Debug)]
+pub struct Factor {
+    multiplier: i32,
+    left: u32,
+    right: u32,
+    /// Half a unit of the right shift.
+    half: i64,
+    /// -1 if negative ties round down.
+    away: i64,
+}
+
+impl Factor {
+    /// The factor with a rounding of ties.
+    pub fn new(m: Multiplier, ties: Ties) -> Self {
+        let right = (-m.shift).clamp(0, 31).cast_unsigned();
+        Factor {
+            multiplier: m.multiplier,
+            left: m.shift.clamp(0, 31).cast_unsigned(),
+            right,
+            half: (1 << right) >> 1,
+            away: if ties == Ties::Away && right > 0 { -1 } else { 0 },
+        }
+    }
+
+    /// As [`Multiplier::apply`].
+    #[inline(always)]
+    pub fn apply(self, x: i32) -> i32 {
+        let left = x.wrapping_shl(self.left);
+        let high = (i64::from(left) * i64::from(self.multiplier) + (1 << 30)) >> 31;
+        ((high + self.half + ((high >> 63) & self.away)) >> self.right) as i32
+    }
+}
+
 /// `x = fraction · 2^exponent` with the fraction in 0.5..1, for positive numbers. Infinity has the maximum exponent.
 fn frexp(x: f64) -> (f64, i32) {
     if x.is_infinite() {

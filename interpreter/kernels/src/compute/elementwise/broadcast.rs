@@ -4,11 +4,24 @@ use std::ops::Range;
 
 use delegraph_core::kernel::Parallel;
 
+use crate::compute::base::buffer::SharedMut;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::threads::share::{chunk_len, threads_for};
 
 /// Maximum number of dimensions after merging those that broadcast alike.
 const MAX_DIMS: usize = 6;
+
+/// Maximum number of elements of a block.
+const BLOCK: usize = 1024;
+
+/// A function of blocks. Not a closure, as the compiler would not inline one into functions with target features.
+pub(crate) trait Blocks<T> {
+    /// Computes `out` of two operands of the same length. Implementations must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The processor must have the instructions that the implementation requires.
+    unsafe fn run(&self, a: &[T], b: &[T], out: &mut [T]);
+}
 
 /// Two operands that broadcast to one output, prepared for their shapes.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +96,79 @@ impl Broadcast {
             let rows = first..(first + chunk).min(rows);
             task(rows, from.min(inner)..(from + piece).min(inner));
         });
+    }
+
+    /// Runs a function on blocks of both operands and of the output, for the given rows and columns. An omitted operand
+    /// is the content of the output.
+    ///
+    /// # Safety
+    /// As for [`Blocks::run`].
+    #[inline(always)]
+    pub(crate) unsafe fn blocks<T: Copy + Default>(
+        &self,
+        (rows, columns): (Range<usize>, Range<usize>),
+        operands: [Option<&[T]>; 2],
+        out: SharedMut<'_, T>,
+        f: impl Blocks<T>,
+    ) {
+        let (inner, len) = (self.dims[0].0, columns.len());
+        // Short rows are computed together.
+        let together = if len == inner && inner < BLOCK / 2 { BLOCK / inner.max(1) } else { 1 };
+        let mut copies = [[T::default(); BLOCK]; 2];
+        let mut copied = [0; 2];
+        // Operands of which all rows are alike.
+        let alike = [0, 1].map(|i| self.dims[1..].iter().all(|dim| [dim.1, dim.2][i] == 0));
+        let mut row = rows.start;
+        while row < rows.end {
+            let count = together.min(rows.end - row);
+            for from in (0..len).step_by(BLOCK) {
+                let n = if together > 1 { count * len } else { BLOCK.min(len - from) };
+                let column = columns.start + from;
+                let start = row * inner + column;
+                // SAFETY: rows and columns of tasks are disjoint, and `Parallel::run` calls each task at most once.
+                let out = unsafe { out.slice(start, n) };
+                for i in 0..2 {
+                    match operands[i] {
+                        None => copies[i][..n].copy_from_slice(out),
+                        // In the output's layout.
+                        Some(all) if all.len() == self.lens[2] => {}
+                        Some(_) if self.steps()[i] == 1 && together == 1 => {}
+                        Some(_) if alike[i] && copied[i] >= n && (together > 1 || self.steps()[i] == 0) => {}
+                        Some(all) if together == 1 => {
+                            let at = self.rows(row..row + 1, column).next().map_or(0, |at| at[i]);
+                            copies[i][..n].fill(all[at]);
+                            copied[i] = n;
+                        }
+                        Some(all) => {
+                            self.repeat(i, row..row + count, all, &mut copies[i]);
+                            copied[i] = n;
+                        }
+                    }
+                }
+                let block = |i: usize| match operands[i] {
+                    Some(all) if all.len() == self.lens[2] => &all[start..][..n],
+                    Some(all) if self.steps()[i] == 1 && together == 1 => {
+                        let at = self.rows(row..row + 1, column).next().map_or(0, |at| at[i]);
+                        &all[at..][..n]
+                    }
+                    _ => &copies[i][..n],
+                };
+                // SAFETY: the caller meets the contract of this function.
+                unsafe { f.run(block(0), block(1), out) };
+            }
+            row += count;
+        }
+    }
+
+    /// Copies an operand's parts of some rows, one after the other.
+    fn repeat<T: Copy>(&self, operand: usize, rows: Range<usize>, all: &[T], to: &mut [T]) {
+        let inner = self.dims[0].0;
+        for (to, at) in to.chunks_exact_mut(inner).zip(self.rows(rows, 0)) {
+            match self.steps()[operand] {
+                0 => to.fill(all[at[operand]]),
+                _ => to.copy_from_slice(&all[at[operand]..][..inner]),
+            }
+        }
     }
 
     /// Strides of the operands along a row: 0 or 1.

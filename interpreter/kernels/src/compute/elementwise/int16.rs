@@ -9,7 +9,7 @@ use delegraph_core::kernel::Parallel;
 use crate::compute::base::buffer::SharedMut;
 use crate::compute::base::error::{Result, check_len};
 use crate::compute::base::isa::Isa;
-use crate::compute::elementwise::broadcast::Broadcast;
+use crate::compute::elementwise::broadcast::{Blocks, Broadcast};
 use crate::compute::simd::{Simd, SimdTask, dispatch};
 use crate::compute::threads::share::{chunk_len, threads_for};
 
@@ -47,26 +47,25 @@ impl<F: Fn(i16, i16) -> i16 + Copy> SimdTask for ZipTask<'_, F> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let (len, f) = (self.columns.len(), self.f);
-        for [at_a, at_b, at] in self.shape.rows(self.rows.clone(), self.columns.start) {
-            // SAFETY: rows and columns of tasks are disjoint, and `Parallel::run` calls each task at most once.
-            let out = unsafe { self.out.slice(at, len) };
-            match self.shape.steps() {
-                [0, _] => {
-                    let a = self.a[at_a];
-                    out.iter_mut().zip(&self.b[at_b..][..len]).for_each(|(o, b)| *o = f(a, *b));
-                }
-                [_, 0] => {
-                    let b = self.b[at_b];
-                    out.iter_mut().zip(&self.a[at_a..][..len]).for_each(|(o, a)| *o = f(*a, b));
-                }
-                _ => {
-                    let pairs = self.a[at_a..][..len].iter().zip(&self.b[at_b..][..len]);
-                    out.iter_mut().zip(pairs).for_each(|(o, (a, b))| *o = f(*a, *b));
-                }
-            }
-        }
+        let (part, operands) = ((self.rows, self.columns), [Some(self.a), Some(self.b)]);
+        // SAFETY: `Zip` requires no particular instructions.
+        unsafe { self.shape.blocks(part, operands, self.out, Zip(self.f)) };
     }
+}
+
+struct Zip<F>(F);
+
+impl<F: Fn(i16, i16) -> i16> Blocks<i16> for Zip<F> {
+    #[inline(always)]
+    unsafe fn run(&self, a: &[i16], b: &[i16], out: &mut [i16]) {
+        let f = &self.0;
+        out.iter_mut().zip(a.iter().zip(b)).for_each(|(o, (a, b))| *o = f(*a, *b));
+    }
+}
+
+/// `out[i] = f(input[i])`, up to the end of the shorter one.
+pub fn map<I: Copy, O>(isa: Isa, input: &[I], out: &mut [O], f: impl Fn(I) -> O) {
+    dispatch(isa, MapTask { input, out, f });
 }
 
 /// `out[i] = f(input[i], whole)`; `whole` is true for elements of complete groups of eight, counted from the first.
@@ -97,10 +96,10 @@ pub fn map_groups<I: Copy + Sync, O: Send>(
     Ok(())
 }
 
-struct MapTask<'a, I, O, F> {
-    input: &'a [I],
-    out: &'a mut [O],
-    f: F,
+pub(super) struct MapTask<'a, I, O, F> {
+    pub(super) input: &'a [I],
+    pub(super) out: &'a mut [O],
+    pub(super) f: F,
 }
 
 impl<I: Copy, O, F: Fn(I) -> O> SimdTask for MapTask<'_, I, O, F> {

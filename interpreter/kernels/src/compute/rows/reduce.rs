@@ -97,87 +97,202 @@ impl SimdTask for RunTask<'_> {
     }
 }
 
-/// Reduces rows: combines each element of `out` by `f` with the elements at its column in `rows` rows of `input`, in
-/// order. Rows begin `stride` elements apart.
+/// How elements of type `T` are combined. The order does not matter.
+pub trait Fold<T>: Copy + Sync {
+    /// Result of a few elements.
+    type Part: Copy;
+    /// Result of all elements.
+    type Total: Copy;
+    /// Maximum number of elements of a part.
+    const MAX: usize;
+
+    /// Result of no elements.
+    fn nothing(self) -> Self::Part;
+    /// Adds an element to a part.
+    fn add(self, part: Self::Part, x: T) -> Self::Part;
+    /// Adds a part to the total.
+    fn total(self, total: Self::Total, part: Self::Part) -> Self::Total;
+}
+
+/// Sums of integers, modulo 2^32.
+#[derive(Clone, Copy, Debug)]
+pub struct Sums;
+
+macro_rules! sums {
+    ($($ty:ty: $part:ty, $max:expr;)*) => { $(impl Fold<$ty> for Sums {
+        type Part = $part;
+        type Total = i32;
+        const MAX: usize = $max;
+
+        #[inline(always)]
+        fn nothing(self) -> $part {
+            0
+        }
+        #[inline(always)]
+        fn add(self, part: $part, x: $ty) -> $part {
+            part.wrapping_add(<$part>::from(x))
+        }
+        #[inline(always)]
+        fn total(self, total: i32, part: $part) -> i32 {
+            total.wrapping_add(i32::from(part))
+        }
+    })* };
+}
+sums! { i8: i16, 128; u8: i16, 128; i16: i32, usize::MAX; }
+
+/// A function of two elements, and an element that leaves the other one unchanged.
+#[derive(Clone, Copy, Debug)]
+pub struct Each<T, F>(pub T, pub F);
+
+impl<T: Copy + Sync, F: Fn(T, T) -> T + Copy + Sync> Fold<T> for Each<T, F> {
+    type Part = T;
+    type Total = T;
+    const MAX: usize = usize::MAX;
+
+    #[inline(always)]
+    fn nothing(self) -> T {
+        self.0
+    }
+    #[inline(always)]
+    fn add(self, part: T, x: T) -> T {
+        (self.1)(part, x)
+    }
+    #[inline(always)]
+    fn total(self, total: T, part: T) -> T {
+        (self.1)(total, part)
+    }
+}
+
+/// Reduces rows: combines each element of `out` with the elements at its column in `rows` rows of `input`. Rows begin
+/// `stride` elements apart.
 ///
 /// # Errors
 /// Fails if a row is not inside the input.
-pub fn stack<T: Copy, A: Copy>(
+pub fn stack<T: Copy, F: Fold<T>>(
     isa: Isa,
     input: &[T],
     (rows, stride): (usize, usize),
-    out: &mut [A],
-    f: impl Fn(A, T) -> A + Copy,
+    out: &mut [F::Total],
+    f: F,
 ) -> Result<()> {
-    let end = rows.saturating_sub(1).checked_mul(stride).and_then(|last| last.checked_add(out.len()));
-    if rows > 0 && end.is_none_or(|end| end > input.len()) {
+    if rows == 0 || out.is_empty() {
+        return Ok(());
+    }
+    let end = (rows - 1).checked_mul(stride).and_then(|last| last.checked_add(out.len()));
+    if end.is_none_or(|end| end > input.len()) {
         return Err(ComputeError::Range { what: "row" });
     }
     dispatch(isa, StackTask { input, rows, stride, out, f });
     Ok(())
 }
 
-/// Combines all elements of `run`, starting with `init`. `f` must be associative and commutative.
-pub fn fold<T: Copy, A: Copy>(isa: Isa, run: &[T], init: A, f: impl Fn(A, T) -> A + Copy) -> A {
+/// Combines all elements of `run` with `init`.
+pub fn fold<T: Copy, F: Fold<T>>(isa: Isa, run: &[T], init: F::Total, f: F) -> F::Total {
     if run.len() < SHORT {
-        return run.iter().fold(init, |all, x| f(all, *x));
+        return run.iter().fold(init, |all, x| f.total(all, f.add(f.nothing(), *x)));
     }
-    dispatch(isa, FoldTask { run, init, f })
+    let mut out = [init];
+    dispatch(isa, StackTask { input: run, rows: run.len(), stride: 1, out: &mut out, f });
+    out[0]
 }
 
-struct FoldTask<'a, T, A, F> {
-    run: &'a [T],
-    init: A,
-    f: F,
-}
-
-impl<T: Copy, A: Copy, F: Fn(A, T) -> A + Copy> SimdTask for FoldTask<'_, T, A, F> {
-    type Out = A;
-
-    #[inline(always)]
-    unsafe fn run<S: Simd>(self) -> A {
-        self.run.iter().fold(self.init, |all, x| (self.f)(all, *x))
-    }
-}
-
-struct StackTask<'a, T, A, F> {
+struct StackTask<'a, T, F: Fold<T>> {
     input: &'a [T],
+    /// Rows are inside the input, and there is at least one.
     rows: usize,
     stride: usize,
-    out: &'a mut [A],
+    out: &'a mut [F::Total],
     f: F,
 }
 
-impl<T: Copy, A: Copy, F: Fn(A, T) -> A + Copy> SimdTask for StackTask<'_, T, A, F> {
+/// Columns whose parts fit the registers.
+const WIDE: usize = 64;
+
+impl<T: Copy, F: Fold<T>> SimdTask for StackTask<'_, T, F> {
     type Out = ();
 
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        // Columns whose accumulators fit the registers.
-        const WIDE: usize = 64;
-        let rows = |from: usize| (0..self.rows).map(move |row| &self.input[row * self.stride + from..]);
-        let (wide, rest) = self.out.as_chunks_mut::<WIDE>();
-        let done = wide.len() * WIDE;
-        for (i, out) in wide.iter_mut().enumerate() {
-            let mut all = *out;
-            for row in rows(i * WIDE) {
-                let Some(row) = row.first_chunk::<WIDE>() else { return };
-                all.iter_mut().zip(row).for_each(|(all, x)| *all = (self.f)(*all, *x));
-            }
-            *out = all;
+    unsafe fn run<S: Simd>(mut self) {
+        let width = self.out.len();
+        if width < WIDE {
+            return self.narrow();
         }
-        let (half, rest) = rest.as_chunks_mut::<{ WIDE / 4 }>();
-        for (i, out) in half.iter_mut().enumerate() {
-            let mut all = *out;
-            for row in rows(done + i * WIDE / 4) {
-                let Some(row) = row.first_chunk::<{ WIDE / 4 }>() else { return };
-                all.iter_mut().zip(row).for_each(|(all, x)| *all = (self.f)(*all, *x));
-            }
-            *out = all;
-        }
-        let done = done + half.len() * WIDE / 4;
-        for row in rows(done).take(if rest.is_empty() { 0 } else { self.rows }) {
-            rest.iter_mut().zip(row).for_each(|(all, x)| *all = (self.f)(*all, *x));
+        for done in (0..width).step_by(WIDE) {
+            // The last columns overlap those before them, which are not combined twice.
+            // SAFETY: there are at least `WIDE` columns.
+            unsafe { self.columns(done.min(width - WIDE), done) };
         }
     }
+}
+
+impl<T: Copy, F: Fold<T>> StackTask<'_, T, F> {
+    /// Combines `WIDE` columns from `first`, and adds those from `from` to the output.
+    ///
+    /// # Safety
+    /// `first + WIDE` is at most the length of the output.
+    #[inline(always)]
+    unsafe fn columns(&mut self, first: usize, from: usize) {
+        let mut row = 0;
+        while row < self.rows {
+            let count = (self.rows - row).min(F::MAX);
+            let start = self.input.as_ptr().wrapping_add(row * self.stride + first);
+            // SAFETY: these columns are inside the input in all rows (`stack`).
+            let parts: [F::Part; WIDE] = unsafe { parts(start, count, self.stride, self.f) };
+            let skip = from - first;
+            for (total, part) in self.out[from..first + WIDE].iter_mut().zip(&parts[skip..]) {
+                *total = self.f.total(*total, *part);
+            }
+            row += count;
+        }
+    }
+
+    /// For fewer than `WIDE` columns. Where rows follow each other, several are one.
+    #[inline(always)]
+    fn narrow(self) {
+        let (width, f) = (self.out.len(), self.f);
+        let together = if self.stride == width { (WIDE / width).min(self.rows) } else { 1 };
+        let (used, stride) = (together * width, together * self.stride);
+        // Rows of which `WIDE` elements are inside the input; elements after `used` are not used.
+        let inside = self
+            .input
+            .len()
+            .checked_sub(WIDE)
+            .map_or(0, |last| last.checked_div(stride).map_or(self.rows, |rows| rows + 1));
+        let wide = (self.rows / together).min(inside);
+        let mut row = 0;
+        while row < wide {
+            let count = (wide - row).min(F::MAX);
+            // SAFETY: `WIDE` elements of each of these rows are inside the input, by the definition of `inside`.
+            let parts: [F::Part; WIDE] =
+                unsafe { parts(self.input.as_ptr().add(row * stride), count, stride, f) };
+            for parts in parts[..used].chunks_exact(width) {
+                for (total, part) in self.out.iter_mut().zip(parts) {
+                    *total = f.total(*total, *part);
+                }
+            }
+            row += count;
+        }
+        for row in wide * together..self.rows {
+            for (total, x) in self.out.iter_mut().zip(&self.input[row * self.stride..]) {
+                *total = f.total(*total, f.add(f.nothing(), *x));
+            }
+        }
+    }
+}
+
+/// Combines `WIDE` columns of at most `F::MAX` rows.
+///
+/// # Safety
+/// `WIDE` elements from the start of each row are valid.
+#[inline(always)]
+unsafe fn parts<T: Copy, F: Fold<T>>(start: *const T, rows: usize, stride: usize, f: F) -> [F::Part; WIDE] {
+    let mut all = [f.nothing(); WIDE];
+    for row in 0..rows {
+        // SAFETY: valid by the caller's contract.
+        let row = unsafe { &*start.add(row * stride).cast::<[T; WIDE]>() };
+        for i in 0..WIDE {
+            all[i] = f.add(all[i], row[i]);
+        }
+    }
+    all
 }

@@ -48,6 +48,20 @@ pub(crate) trait Dot8: Copy + 'static {
     unsafe fn add(a: Self::I, b: Self::I) -> Self::I;
     /// Products, modulo 2^32.
     unsafe fn mul(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn and(a: Self::I, b: Self::I) -> Self::I;
+    /// Shifts left by less than 32.
+    unsafe fn shl(x: Self::I, by: u32) -> Self::I;
+    /// Shifts right by less than 32, with copies of the sign.
+    unsafe fn sar(x: Self::I, by: u32) -> Self::I;
+    /// Loads `n` bytes of each of two operands, at most `2 * LANES`. Each value has a byte of the first operand in its
+    /// lower 16 bits and one of the second in its upper 16 bits, in an order that `store_pairs` reverts; `flip` is then
+    /// applied to each value by an exclusive or.
+    unsafe fn pairs(a: *const u8, b: *const u8, n: usize, flip: Self::I) -> [Self::I; 2];
+    /// The product of the lower 16 bits plus that of the upper 16 bits, as signed integers.
+    unsafe fn dot_pairs(x: Self::I, y: Self::I) -> Self::I;
+    /// Saturates to 16 bits, adds the zero point, clamps to `bounds`, and stores the low byte of the first `n` values, in
+    /// the order of the operands of `pairs`.
+    unsafe fn store_pairs(p: *mut u8, x: [Self::I; 2], zero_point: i16, bounds: [i16; 2], n: usize);
     /// Scales, rounds, adds the zero point and clamps.
     unsafe fn requant(x: Self::I, q: &RequantPart, at: usize) -> Self::I;
     /// Stores the low byte of the first `n` columns.
@@ -177,6 +191,43 @@ impl Dot8 for Portable8 {
     #[inline(always)]
     unsafe fn mul(a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
         std::array::from_fn(|i| a[i].wrapping_mul(b[i]))
+    }
+    #[inline(always)]
+    unsafe fn and(a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
+        std::array::from_fn(|i| a[i] & b[i])
+    }
+    #[inline(always)]
+    unsafe fn shl(x: [i32; 4], by: u32) -> [i32; 4] {
+        std::array::from_fn(|i| x[i].wrapping_shl(by))
+    }
+    #[inline(always)]
+    unsafe fn sar(x: [i32; 4], by: u32) -> [i32; 4] {
+        std::array::from_fn(|i| x[i].wrapping_shr(by))
+    }
+    #[inline(always)]
+    unsafe fn pairs(a: *const u8, b: *const u8, n: usize, flip: [i32; 4]) -> [[i32; 4]; 2] {
+        let mut pairs = [[0; 4]; 2];
+        for i in 0..n {
+            // SAFETY: valid for `n` bytes by the trait's contract.
+            let (a, b) = unsafe { (i32::from(a.add(i).read()), i32::from(b.add(i).read())) };
+            pairs[i / 4][i % 4] = (b << 16 | a) ^ flip[i % 4];
+        }
+        pairs
+    }
+    #[inline(always)]
+    unsafe fn dot_pairs(x: [i32; 4], y: [i32; 4]) -> [i32; 4] {
+        std::array::from_fn(|i| {
+            let (low, high) = (i32::from(x[i] as i16) * i32::from(y[i] as i16), (x[i] >> 16) * (y[i] >> 16));
+            low.wrapping_add(high)
+        })
+    }
+    #[inline(always)]
+    unsafe fn store_pairs(p: *mut u8, x: [[i32; 4]; 2], zero_point: i16, [low, high]: [i16; 2], n: usize) {
+        for i in 0..n {
+            let x = x[i / 4][i % 4].clamp(i16::MIN.into(), i16::MAX.into()) as i16;
+            // SAFETY: valid for `n` bytes by the trait's contract.
+            unsafe { p.add(i).write(x.saturating_add(zero_point).max(low).min(high) as u8) };
+        }
     }
     #[inline(always)]
     unsafe fn requant(x: [i32; 4], q: &RequantPart, at: usize) -> [i32; 4] {

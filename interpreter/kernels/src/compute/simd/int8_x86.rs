@@ -46,6 +46,35 @@ macro_rules! intrinsics {
     };
 }
 
+/// Loads the first `n` bytes, at most 16.
+///
+/// # Safety
+/// `p` is valid for them.
+#[inline(always)]
+unsafe fn sixteen(p: *const u8, n: usize) -> __m128i {
+    // SAFETY: valid by the caller's contract; SSE2 is part of the target.
+    unsafe {
+        if n >= 16 {
+            return _mm_loadu_si128(p.cast());
+        }
+        let mut bytes = [0u8; 16];
+        std::ptr::copy_nonoverlapping(p, bytes.as_mut_ptr(), n);
+        _mm_loadu_si128(bytes.as_ptr().cast())
+    }
+}
+
+/// Loads the first `n` bytes, at most 32.
+///
+/// # Safety
+/// `p` is valid for them, and the processor has AVX-512 BW and VL.
+#[inline(always)]
+unsafe fn thirty_two(p: *const u8, n: usize) -> __m256i {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        if n >= 32 { _mm256_loadu_si256(p.cast()) } else { _mm256_maskz_loadu_epi8((1 << n) - 1, p.cast()) }
+    }
+}
+
 impl Dot8 for Avx2Pairs {
     type Flip = __m128i;
     type A = __m256i;
@@ -84,6 +113,29 @@ impl Dot8 for Avx2Pairs {
         splat(x: i32) -> __m256i = _mm256_set1_epi32(x);
         add(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
         mul(a: __m256i, b: __m256i) -> __m256i = _mm256_mullo_epi32(a, b);
+        and(a: __m256i, b: __m256i) -> __m256i = _mm256_and_si256(a, b);
+        shl(x: __m256i, by: u32) -> __m256i = _mm256_sll_epi32(x, _mm_cvtsi32_si128(by as i32));
+        sar(x: __m256i, by: u32) -> __m256i = _mm256_sra_epi32(x, _mm_cvtsi32_si128(by as i32));
+        dot_pairs(x: __m256i, y: __m256i) -> __m256i = _mm256_madd_epi16(x, y);
+        pairs(a: *const u8, b: *const u8, n: usize, flip: __m256i) -> [__m256i; 2] = {
+            let (a, b) = (_mm256_cvtepu8_epi16(sixteen(a, n)), _mm256_cvtepu8_epi16(sixteen(b, n)));
+            let (low, high) = (_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b));
+            [_mm256_xor_si256(low, flip), _mm256_xor_si256(high, flip)]
+        };
+        store_pairs(p: *mut u8, x: [__m256i; 2], zero_point: i16, bounds: [i16; 2], n: usize) = {
+            let y = _mm256_adds_epi16(_mm256_packs_epi32(x[0], x[1]), _mm256_set1_epi16(zero_point));
+            let y = _mm256_min_epi16(_mm256_max_epi16(y, _mm256_set1_epi16(bounds[0])), _mm256_set1_epi16(bounds[1]));
+            let y = _mm256_and_si256(y, _mm256_set1_epi16(0xFF));
+            let y = _mm256_permute4x64_epi64::<0b10_00>(_mm256_packus_epi16(y, y));
+            let y = _mm256_castsi256_si128(y);
+            if n >= 16 {
+                _mm_storeu_si128(p.cast(), y);
+            } else {
+                let mut bytes = [0u8; 16];
+                _mm_storeu_si128(bytes.as_mut_ptr().cast(), y);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), p, n);
+            }
+        };
         requant(x: __m256i, q: &RequantPart, at: usize) -> __m256i = {
             let record = q.records.add(at * record(Self::WIDE));
             let value = |i: usize| Self::load(record.add(i * Self::LANES));
@@ -225,6 +277,25 @@ impl Dot8 for Vnni {
         splat(x: i32) -> __m512i = _mm512_set1_epi32(x);
         add(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
         mul(a: __m512i, b: __m512i) -> __m512i = _mm512_mullo_epi32(a, b);
+        and(a: __m512i, b: __m512i) -> __m512i = _mm512_and_si512(a, b);
+        shl(x: __m512i, by: u32) -> __m512i = _mm512_sll_epi32(x, _mm_cvtsi32_si128(by as i32));
+        sar(x: __m512i, by: u32) -> __m512i = _mm512_sra_epi32(x, _mm_cvtsi32_si128(by as i32));
+        dot_pairs(x: __m512i, y: __m512i) -> __m512i = _mm512_madd_epi16(x, y);
+        pairs(a: *const u8, b: *const u8, n: usize, flip: __m512i) -> [__m512i; 2] = {
+            let (a, b) = (_mm512_cvtepu8_epi16(thirty_two(a, n)), _mm512_cvtepu8_epi16(thirty_two(b, n)));
+            let (low, high) = (_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b));
+            [_mm512_xor_si512(low, flip), _mm512_xor_si512(high, flip)]
+        };
+        store_pairs(p: *mut u8, x: [__m512i; 2], zero_point: i16, bounds: [i16; 2], n: usize) = {
+            let y = _mm512_adds_epi16(_mm512_packs_epi32(x[0], x[1]), _mm512_set1_epi16(zero_point));
+            let y = _mm512_min_epi16(_mm512_max_epi16(y, _mm512_set1_epi16(bounds[0])), _mm512_set1_epi16(bounds[1]));
+            let y = _mm512_cvtepi16_epi8(y);
+            if n >= 32 {
+                _mm256_storeu_si256(p.cast(), y);
+            } else {
+                _mm256_mask_storeu_epi8(p.cast(), (1 << n) - 1, y);
+            }
+        };
         requant(x: __m512i, q: &RequantPart, at: usize) -> __m512i = {
             let y = scaled(x, q, at);
             _mm512_min_epi32(_mm512_max_epi32(y, Self::splat(q.low)), Self::splat(q.high))
