@@ -162,7 +162,7 @@ impl Watch {
 }
 
 /// Ends the process without running what libraries registered for its end: their threads are still at work.
-fn exit() -> ! {
+pub(crate) fn exit() -> ! {
     #[cfg(unix)]
     // SAFETY: `_exit` ends the process at once, and takes any number.
     unsafe {

@@ -1,6 +1,7 @@
 //! The entry point that a verb runs: its inputs and outputs by number and name, and filling the inputs.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -20,6 +21,27 @@ use super::text::plural;
 pub(crate) struct InputFile {
     name: Option<String>,
     path: PathBuf,
+}
+
+impl InputFile {
+    /// The file of the next input without a name.
+    pub(crate) fn unnamed(path: PathBuf) -> Self {
+        InputFile { name: None, path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Display for InputFile {
+    /// As on the command line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name}={}", self.path.display()),
+            None => self.path.display().fmt(f),
+        }
+    }
 }
 
 impl FromStr for InputFile {
@@ -46,7 +68,7 @@ pub(crate) struct Resize {
 
 impl Resize {
     /// Returns the option as on the command line.
-    fn option(&self) -> String {
+    pub(crate) fn option(&self) -> String {
         let dims: Vec<String> = self.shape.iter().map(usize::to_string).collect();
         format!("--resize {}={}", self.name, dims.join("x"))
     }
@@ -129,19 +151,12 @@ impl Entry {
         format!("input {i} (\"{}\")", printable(name))
     }
 
-    /// Returns the file of each input.
+    /// Returns the file of each input. Files without a name are those of the inputs that no other names.
     fn files<'f>(&self, files: &'f [InputFile]) -> Result<Vec<Option<&'f Path>>, Failure> {
         let mut chosen: Vec<Option<&Path>> = vec![None; self.inputs.len()];
-        let mut unnamed = self.order.iter();
-        for file in files {
-            let i = match &file.name {
-                Some(name) => self.input(name)?,
-                None => *unnamed.next().ok_or_else(|| {
-                    let (given, has) = (files.len(), self.inputs.len());
-                    let (given, has) = (plural(given, "input file"), plural(has, "input"));
-                    Failure::invalid(format!("{given} given, but the model has {has}"))
-                })?,
-            };
+        let (named, unnamed): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.name.is_some());
+        for file in named {
+            let i = self.input(file.name.as_deref().unwrap_or_default())?;
             match chosen.get_mut(i) {
                 Some(slot @ None) => *slot = Some(&file.path),
                 _ => {
@@ -150,7 +165,26 @@ impl Entry {
                 }
             }
         }
+        let mut unnamed = unnamed.into_iter();
+        for &i in &self.order {
+            if let Some(slot @ None) = chosen.get_mut(i) {
+                *slot = unnamed.next().map(|file| file.path.as_path());
+            }
+        }
+        if unnamed.next().is_some() {
+            let (given, has) = (files.len(), self.inputs.len());
+            let (given, has) = (plural(given, "input file"), plural(has, "input"));
+            return Err(Failure::invalid(format!("{given} given, but the model has {has}")));
+        }
         Ok(chosen)
+    }
+
+    /// Checks that every input has a file.
+    pub(crate) fn check_all_given(&self, files: &[InputFile]) -> Result<(), Failure> {
+        match self.files(files)?.iter().position(Option::is_none) {
+            None => Ok(()),
+            Some(i) => Err(Failure::invalid(format!("{} has no file", self.describe(i)))),
+        }
     }
 
     /// Resizes and fills every input: from its file, or with seeded random data.

@@ -21,6 +21,7 @@ mod fuse;
 mod graph;
 mod inputs;
 mod inspect;
+mod journal;
 mod kernels;
 mod limits;
 mod model;

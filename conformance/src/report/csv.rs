@@ -40,8 +40,8 @@ pub fn csv(report: &Report) -> String {
     text
 }
 
-/// Returns a field, printable and quoted if necessary.
-fn quoted(field: &str) -> String {
+/// Returns a field of such a table, printable and quoted if necessary.
+pub fn quoted(field: &str) -> String {
     let field = &*printable_lines(field);
     match field.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),

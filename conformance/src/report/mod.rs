@@ -20,7 +20,7 @@ mod markdown;
 mod matrix;
 
 pub use badge::badge;
-pub use csv::csv;
+pub use csv::{csv, quoted};
 pub use diff::{Diff, Slower};
 pub use html::html;
 pub use junit::junit;

@@ -17,19 +17,24 @@ use regex::Regex;
 
 use super::delegates::{Engine, Promise};
 use super::failure::{Exit, Failure};
+use super::journal::{Journal, Named};
 use super::output::{Document, Output, table};
 use super::text::plural;
 
 mod compare;
-mod journal;
 mod process;
 mod source;
 pub(crate) mod worker;
 
-use journal::Journal;
 use process::{About, Worker};
 use source::Source;
 use worker::Order;
+
+impl Named for CaseResult {
+    fn name(&self) -> &str {
+        &self.case
+    }
+}
 
 /// Maximum number of cases in a batch of a worker.
 const BATCH: usize = 8;
@@ -219,7 +224,7 @@ fn run_all(
     let (journal, found) = match &arguments.report {
         Some(folder) => {
             let run = format!("{} {:?} on {}", command(arguments, source), arguments.checks, about.device);
-            let (journal, found) = Journal::open(folder, &run, arguments.resume)
+            let (journal, found) = Journal::open(folder.join("partial.jsonl"), &run, arguments.resume)
                 .map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
             (Some(journal), found)
         }

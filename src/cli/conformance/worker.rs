@@ -3,6 +3,8 @@
 use std::io::{self, BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 
 use delegraph_conformance::cases::DEFAULT_SEED;
 use delegraph_conformance::engine::{CaseResult, Outcome};
@@ -10,6 +12,7 @@ use delegraph_conformance::runner::Engine;
 use serde::{Deserialize, Serialize};
 
 use super::source::Source;
+use crate::cli::budgets;
 use crate::cli::delegates::{self, Promise};
 use crate::cli::failure::{Exit, Failure};
 
@@ -79,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     };
     let (name, device) = (engine.backend.name.clone(), engine.backend.device.clone());
     say(&mut out, &Hello::Ready { name, device })?;
-    for line in io::stdin().lock().lines() {
+    for line in orders() {
         let order: Order = serde_json::from_str(&line?).map_err(io::Error::from)?;
         let run = || source.run(&order.case, &engine, order.checks);
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
@@ -88,6 +91,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         say(&mut out, &result)?;
     }
     Ok(Exit::Fine)
+}
+
+/// Returns the lines of standard input as they come. At its end the parent is gone: the process ends, also in the
+/// middle of a case, which may never end.
+fn orders() -> Receiver<io::Result<String>> {
+    let (sender, orders) = channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            let _ = sender.send(line);
+        }
+        budgets::exit()
+    });
+    orders
 }
 
 impl From<Failure> for Hello {

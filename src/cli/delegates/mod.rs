@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
 use delegraph::core::error::UnresolvedOps;
@@ -201,6 +202,36 @@ impl Engine {
     pub(crate) fn build_profiled(&self, model: Model) -> Result<Interpreter, Failure> {
         self.limits.check(&model)?;
         Ok(self.configure_with(true)?(Interpreter::builder(model)).build()?)
+    }
+
+    /// Returns a function that makes interpreters for one model, prepared once their inputs have their shapes. Devices
+    /// and libraries are opened here, and shared by all of them.
+    pub(crate) fn factory(
+        &self,
+        model: Arc<Model>,
+        jobs: usize,
+    ) -> Result<impl Fn() -> Result<Interpreter, Failure> + Sync, Failure> {
+        self.limits.check(&model)?;
+        let resolver = self.kernels.resolver(self.is_reference())?;
+        let (threads, policy, strict) = (self.threads, self.policy.into(), self.strict_versions);
+        budgets::set_threads(threads.saturating_mul(jobs));
+        let mut makers = Vec::new();
+        for choice in &self.delegates {
+            let Some((make, _)) = choice.maker()? else { continue };
+            let mut limits = self.limits.options();
+            limits.cost = self.cost_model.then(|| measured(choice, threads)).transpose()?;
+            makers.push((make, limits));
+        }
+        Ok(move || {
+            let mut builder = Interpreter::builder(Arc::clone(&model)).prepare_later();
+            builder =
+                builder.threads(threads).policy(policy).resolver(resolver.clone()).limits(budgets::limits());
+            builder = if strict { builder.strict_versions() } else { builder };
+            for (make, limits) in &makers {
+                builder = builder.delegate_within(make()?, limits.clone());
+            }
+            Ok(builder.build()?)
+        })
     }
 
     /// Returns a function that applies the options to a builder. Delegates are opened here.

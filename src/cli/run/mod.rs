@@ -1,7 +1,8 @@
 //! `run`: a model's outputs for given inputs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use delegraph::core::kernel::RuntimeTensor;
 use delegraph::core::printable;
 use serde::Serialize;
 
@@ -12,7 +13,13 @@ use super::model::ModelArgument;
 use super::output::{Document, Output, table};
 use super::values::{Summary, Values};
 
-/// Run a model once
+mod batch;
+mod records;
+
+/// Run a model once, or on many records
+///
+/// With --inputs, each record is a .npy file, or a folder with input_0.npy, input_1.npy, …; its outputs are written to
+/// DIR/RECORD/output_0.npy, …, and results.csv has a row for each. A record that fails does not end the others.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -34,6 +41,16 @@ pub(crate) struct Arguments {
     /// Write outputs to DIR/output_0.npy, output_1.npy, … instead of printing a summary of each
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
+    /// Run a batch: the .npy files below a folder, those that match a pattern ("clips/**/*.npy"), or a file with a record
+    /// a line: [NAME=]FILE.npy, separated by tabs where there are several inputs
+    #[arg(long = "inputs", value_name = "DIR|GLOB|LIST", requires = "output_dir", help_heading = "Batches")]
+    records: Option<String>,
+    /// Records that run at the same time, each on `--threads` [default: one per core]
+    #[arg(long, value_name = "N", requires = "records", help_heading = "Batches", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Continue an interrupted batch: what has outputs stays, what failed runs again
+    #[arg(long, requires = "records", help_heading = "Batches")]
+    resume: bool,
 }
 
 #[derive(Serialize)]
@@ -75,6 +92,9 @@ struct OutputLine {
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
+    if let Some(records) = &arguments.records {
+        return batch::run(arguments, records, out);
+    }
     let model = arguments.model.load()?;
     let mut interpreter = arguments.engine.build_later(model)?;
     let entry = Entry::select(&mut interpreter, arguments.signature.as_deref())?;
@@ -96,14 +116,12 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     let mut outputs = Vec::new();
     for (i, port) in entry.outputs.into_iter().enumerate() {
         let tensor = interpreter.output_tensor(i)?;
-        let values = Values::of(tensor)?;
         let file = arguments.output_dir.as_ref().map(|dir| dir.join(format!("output_{i}.npy")));
         if let Some(file) = &file {
-            let failed = |e| Failure::new(Exit::Failed, format!("{}: cannot write: {e}", file.display()));
-            std::fs::create_dir_all(file.parent().unwrap_or(file)).map_err(failed)?;
-            values.write(file).map_err(failed)?;
+            write_output(tensor, file)?;
         }
-        let (r#type, shape, summary) = (tensor.ty.name(), tensor.shape.to_vec(), values.summary());
+        let (r#type, shape) = (tensor.ty.name(), tensor.shape.to_vec());
+        let summary = Values::of(tensor)?.summary();
         outputs.push(OutputLine { name: port.name, tensor: port.tensor, r#type, shape, summary, file });
     }
     let report = interpreter.report();
@@ -121,6 +139,14 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         failures: report.failures.iter().map(ToString::to_string).collect(),
     })?;
     Ok(Exit::Fine)
+}
+
+/// Writes an output, and makes its folder.
+fn write_output(tensor: &RuntimeTensor, file: &Path) -> Result<(), Failure> {
+    let failed = |e| Failure::new(Exit::Failed, format!("{}: cannot write: {e}", file.display()));
+    let values = Values::of(tensor)?;
+    std::fs::create_dir_all(file.parent().unwrap_or(file)).map_err(failed)?;
+    values.write(file).map_err(failed)
 }
 
 impl Document for Run {

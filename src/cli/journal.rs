@@ -3,26 +3,32 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use delegraph_conformance::engine::CaseResult;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// A file of results, one per line, below a line that identifies the run.
-pub(super) struct Journal {
+pub(crate) struct Journal {
     path: PathBuf,
     file: Mutex<File>,
 }
 
+/// A result that has a name of its own.
+pub(crate) trait Named {
+    fn name(&self) -> &str;
+}
+
 impl Journal {
-    /// Begins a journal in `folder`, or resumes the one there. `run` identifies the run. Returns the results so far.
-    pub(super) fn open(
-        folder: &Path,
+    /// Begins a journal, or resumes the one at `path`, whose folder is made. `run` identifies the run. Returns the
+    /// results so far, by name.
+    pub(crate) fn open<R: Named + Serialize + DeserializeOwned>(
+        path: PathBuf,
         run: &str,
         resume: bool,
-    ) -> io::Result<(Self, HashMap<String, CaseResult>)> {
-        fs::create_dir_all(folder)?;
-        let path = folder.join("partial.jsonl");
+    ) -> io::Result<(Self, HashMap<String, R>)> {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let mut found = HashMap::new();
         if resume && let Ok(file) = File::open(&path) {
             let mut lines = BufReader::new(file).lines();
@@ -39,55 +45,80 @@ impl Journal {
             }
             // The last line may have been cut off.
             let results = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
-            found.extend(results.map(|result: CaseResult| (result.case.clone(), result)));
+            found.extend(results.map(|result: R| (result.name().to_owned(), result)));
         }
-        // Written again, so that a truncated line does not become the beginning of the next.
-        let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&path)?;
+        // Written again, so that a truncated line does not become the beginning of the next; beside the old one, so that
+        // nothing is lost if that is interrupted.
+        let new = path.with_extension("new");
+        let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&new)?;
         writeln!(file, "{run}")?;
         let journal = Journal { path, file: Mutex::new(file) };
         for result in found.values() {
             journal.add(result)?;
         }
+        fs::rename(&new, &journal.path)?;
         Ok((journal, found))
     }
 
     /// Adds a result.
-    pub(super) fn add(&self, result: &CaseResult) -> io::Result<()> {
+    pub(crate) fn add(&self, result: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(result)?;
         line.push(b'\n');
         self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
     }
 
     /// The run is complete.
-    pub(super) fn finish(self) -> io::Result<()> {
+    pub(crate) fn finish(self) -> io::Result<()> {
         fs::remove_file(&self.path)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use delegraph_conformance::engine::Outcome;
+    use std::path::Path;
+
+    use serde::Deserialize;
 
     use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Row {
+        name: String,
+        ms: f64,
+    }
+
+    impl Named for Row {
+        fn name(&self) -> &str {
+            &self.name
+        }
+    }
+
+    fn row(name: &str) -> Row {
+        Row { name: name.into(), ms: 0.5 }
+    }
+
+    fn open(folder: &Path, run: &str, resume: bool) -> io::Result<(Journal, HashMap<String, Row>)> {
+        Journal::open(folder.join("journal.jsonl"), run, resume)
+    }
 
     #[test]
     fn an_interrupted_run_is_resumed() {
         let folder = std::env::temp_dir().join(format!("delegraph-journal-{}", std::process::id()));
-        let (journal, found) = Journal::open(&folder, "run 1", true).unwrap();
+        let (journal, found) = open(&folder, "run 1", true).unwrap();
         assert!(found.is_empty());
-        journal.add(&CaseResult::new("a", Outcome::Pass, "")).unwrap();
+        journal.add(&row("a")).unwrap();
         // Interrupted in the middle of a line.
-        journal.file.lock().unwrap().write_all(b"{\"case\":\"b\",\"outc").unwrap();
+        journal.file.lock().unwrap().write_all(b"{\"name\":\"b\",\"m").unwrap();
         drop(journal);
-        let (journal, found) = Journal::open(&folder, "run 1", true).unwrap();
+        let (journal, found) = open(&folder, "run 1", true).unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["a"]);
-        journal.add(&CaseResult::new("b", Outcome::Pass, "")).unwrap();
+        journal.add(&row("b")).unwrap();
         drop(journal);
-        assert!(Journal::open(&folder, "run 2", true).is_err_and(|e| e.to_string().contains("another run")));
-        let (journal, found) = Journal::open(&folder, "run 1", true).unwrap();
+        assert!(open(&folder, "run 2", true).is_err_and(|e| e.to_string().contains("another run")));
+        let (journal, found) = open(&folder, "run 1", true).unwrap();
         assert_eq!(found.len(), 2);
         drop(journal);
-        let (journal, found) = Journal::open(&folder, "run 1", false).unwrap();
+        let (journal, found) = open(&folder, "run 1", false).unwrap();
         assert!(found.is_empty());
         journal.finish().unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);

@@ -1,0 +1,290 @@
+//! `run --inputs`: many records through one model, each with a row of its own, whatever becomes of the others.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, UNIX_EPOCH};
+
+use delegraph::Interpreter;
+use delegraph::core::printable;
+use delegraph_conformance::report::quoted;
+use serde::{Deserialize, Serialize};
+
+use super::records::{Record, find};
+use super::{Arguments, write_output};
+use crate::cli::delegates::DelegateLine;
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::inputs::{Entry, InputFile};
+use crate::cli::journal::{Journal, Named};
+use crate::cli::output::{Document, Output, Progress, table};
+use crate::cli::text::plural;
+
+/// The rows so far, from which an interrupted batch is resumed.
+const JOURNAL: &str = "journal.jsonl";
+/// All rows, in the order of the records.
+const RESULTS: &str = "results.csv";
+
+/// Failed records that are printed; all of them are in the results.
+const SHOWN: usize = 10;
+
+/// What became of a record.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    record: String,
+    /// Why there are no outputs.
+    error: Option<String>,
+    outputs: usize,
+    ms: f64,
+}
+
+impl Named for Row {
+    fn name(&self) -> &str {
+        &self.record
+    }
+}
+
+#[derive(Serialize)]
+struct Batch {
+    model: String,
+    signature: Option<String>,
+    delegate: String,
+    threads: usize,
+    jobs: usize,
+    records: usize,
+    /// Records with outputs, those of an earlier run included.
+    ran: usize,
+    resumed: usize,
+    failed: usize,
+    seconds: f64,
+    results: PathBuf,
+    delegates: Vec<DelegateLine>,
+    /// The first failed records.
+    failures: Vec<Failed>,
+}
+
+#[derive(Serialize)]
+struct Failed {
+    record: String,
+    error: String,
+}
+
+pub(super) fn run(arguments: &Arguments, inputs: &str, out: &Output) -> Result<Exit, Failure> {
+    let start = Instant::now();
+    let model = Arc::new(arguments.model.load()?);
+    let folder = arguments.output_dir.as_deref().unwrap_or(Path::new("."));
+    let records = find(inputs)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = arguments.jobs.map_or(cores / arguments.engine.threads, usize::from).min(records.len()).max(1);
+    let make = arguments.engine.factory(model, jobs)?;
+    // An invalid model or option is an error of the command, not of each record.
+    let first = Runner::new(arguments, &make)?;
+    if let Some(record) = records.first() {
+        first.entry.check_all_given(&first.files(record))?;
+    }
+    let (threads, delegates) = (first.interpreter.threads(), arguments.engine.label());
+
+    let (journal, mut rows) =
+        Journal::open::<Row>(folder.join(JOURNAL), &identity(arguments), arguments.resume)
+            .map_err(|e| cannot_write(folder, &e))?;
+    rows.retain(|name, row| row.error.is_none() && (row.outputs == 0 || output(folder, name, 0).is_file()));
+    let waiting: Vec<&Record> = records.iter().filter(|record| !rows.contains_key(&record.name)).collect();
+    let resumed = records.len() - waiting.len();
+    let bar = out.progress(records.len() as u64, "{wide_bar} {pos}/{len} {per_sec} {eta}");
+    bar.set_position(resumed as u64);
+    let work = Work { folder, journal, waiting, next: AtomicUsize::new(0), rows: Mutex::new(rows), bar };
+    let summary = work.run(first, jobs, || Runner::new(arguments, &make))?;
+    work.bar.finish_and_clear();
+
+    let mut rows = work.rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let rows: Vec<Row> = records.iter().filter_map(|record| rows.remove(&record.name)).collect();
+    let results = folder.join(RESULTS);
+    fs::write(&results, csv(&rows)).map_err(|e| cannot_write(&results, &e))?;
+    let failed = rows.iter().filter(|row| row.error.is_some()).count();
+    let failures =
+        rows.iter().filter_map(|row| Some(Failed { record: row.record.clone(), error: row.error.clone()? }));
+    out.print(&Batch {
+        model: arguments.model.name(),
+        signature: arguments.signature.clone(),
+        delegate: delegates,
+        threads,
+        jobs,
+        records: records.len(),
+        ran: rows.len() - failed,
+        resumed,
+        failed,
+        seconds: start.elapsed().as_secs_f64(),
+        results,
+        delegates: summary,
+        failures: failures.take(SHOWN).collect(),
+    })?;
+    Ok(if failed == 0 { Exit::Fine } else { Exit::Failed })
+}
+
+/// Identifies a batch: a journal of another one is not resumed.
+fn identity(arguments: &Arguments) -> String {
+    let path = &arguments.model.path;
+    let file = fs::metadata(path).ok();
+    let changed = file.as_ref().and_then(|file| file.modified().ok()?.duration_since(UNIX_EPOCH).ok());
+    let model = format!(
+        "{} ({} bytes, {:?})",
+        path.display(),
+        file.map_or(0, |f| f.len()),
+        changed.unwrap_or_default()
+    );
+    let signature = arguments.signature.as_deref().unwrap_or_default();
+    let Arguments { inputs, resizes, .. } = arguments;
+    let shared = inputs.iter().map(InputFile::to_string).collect::<Vec<_>>().join(" ");
+    let resizes: Vec<String> = resizes.iter().map(|resize| resize.option()).collect();
+    let options = arguments.engine.options().join(" ");
+    // One line, whatever the names contain.
+    let identity = format!("{model} {signature} {shared} {} {options}", resizes.join(" "));
+    printable(&identity).into_owned()
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("{}: cannot write: {error}", path.display()))
+}
+
+fn output(folder: &Path, record: &str, i: usize) -> PathBuf {
+    folder.join(record).join(format!("output_{i}.npy"))
+}
+
+/// Returns the rows as a table with a header.
+fn csv(rows: &[Row]) -> String {
+    let mut text = String::from("record,status,outputs,ms,error\n");
+    for Row { record, error, outputs, ms } in rows {
+        let (status, error) = error.as_ref().map_or(("ok", ""), |error| ("failed", error));
+        let _ = writeln!(text, "{},{status},{outputs},{ms:.3},{}", quoted(record), quoted(error));
+    }
+    text
+}
+
+/// An interpreter with its entry point.
+struct Runner<'a> {
+    arguments: &'a Arguments,
+    interpreter: Interpreter,
+    entry: Entry,
+}
+
+impl<'a> Runner<'a> {
+    fn new(
+        arguments: &'a Arguments,
+        make: impl Fn() -> Result<Interpreter, Failure>,
+    ) -> Result<Self, Failure> {
+        let mut interpreter = make()?;
+        let entry = Entry::select(&mut interpreter, arguments.signature.as_deref())?;
+        Ok(Runner { arguments, interpreter, entry })
+    }
+
+    /// Returns the files of a record and those of all records.
+    fn files(&self, record: &Record) -> Vec<InputFile> {
+        record.files.iter().chain(&self.arguments.inputs).cloned().collect()
+    }
+
+    /// Runs the model, writes its outputs, and returns their number.
+    fn run(&mut self, record: &Record, folder: &Path) -> Result<usize, Failure> {
+        let files = self.files(record);
+        self.entry.check_all_given(&files)?;
+        let Arguments { resizes, seed, .. } = self.arguments;
+        let filled = self.entry.fill(&mut self.interpreter, &files, resizes, *seed)?;
+        // A record knows nothing of the one before.
+        self.interpreter.reset_variables()?;
+        filled.invoke(&mut self.interpreter)?;
+        let count = self.entry.outputs.len();
+        for i in 0..count {
+            write_output(self.interpreter.output_tensor(i)?, &output(folder, &record.name, i))?;
+        }
+        Ok(count)
+    }
+}
+
+/// The records that wait, and the rows of the others.
+struct Work<'a> {
+    folder: &'a Path,
+    journal: Journal,
+    waiting: Vec<&'a Record>,
+    /// The first of the waiting records that no job has taken.
+    next: AtomicUsize,
+    rows: Mutex<HashMap<String, Row>>,
+    bar: Progress,
+}
+
+impl<'a> Work<'a> {
+    /// Runs all records on `jobs` threads, the first of which has `first`. Returns what each delegate runs.
+    fn run(
+        &self,
+        first: Runner<'a>,
+        jobs: usize,
+        make: impl Fn() -> Result<Runner<'a>, Failure> + Sync,
+    ) -> Result<Vec<DelegateLine>, Failure> {
+        let make = &make;
+        std::thread::scope(|scope| {
+            let others: Vec<_> =
+                (1..jobs).map(|_| scope.spawn(move || self.job(None, make).map(drop))).collect();
+            let runner = self.job(Some(first), make);
+            let others: Result<Vec<()>, Failure> = others
+                .into_iter()
+                .map(|job| job.join().unwrap_or_else(|_| Err(Failure::internal())))
+                .collect();
+            others?;
+            Ok(runner?.map(|r| r.arguments.engine.summary(&r.interpreter)).unwrap_or_default())
+        })
+    }
+
+    /// Runs records until none waits. An interpreter in which one failed is replaced.
+    fn job(
+        &self,
+        mut runner: Option<Runner<'a>>,
+        make: impl Fn() -> Result<Runner<'a>, Failure>,
+    ) -> Result<Option<Runner<'a>>, Failure> {
+        while let Some(record) = self.waiting.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            let start = Instant::now();
+            let mut current = match runner.take() {
+                Some(runner) => runner,
+                None => make()?,
+            };
+            let ran = catch_unwind(AssertUnwindSafe(|| current.run(record, self.folder)));
+            let ran = ran.unwrap_or_else(|_| Err(Failure::internal()));
+            let outputs = *ran.as_ref().unwrap_or(&0);
+            let error = ran.err().map(|failure| failure.parts().1.to_owned());
+            runner = error.is_none().then_some(current);
+            self.done(Row {
+                record: record.name.clone(),
+                error,
+                outputs,
+                ms: start.elapsed().as_secs_f64() * 1e3,
+            })?;
+        }
+        Ok(runner)
+    }
+
+    fn done(&self, row: Row) -> Result<(), Failure> {
+        self.journal.add(&row).map_err(|e| cannot_write(&self.folder.join(JOURNAL), &e))?;
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner).insert(row.record.clone(), row);
+        self.bar.inc();
+        Ok(())
+    }
+}
+
+impl Document for Batch {
+    fn text(&self) -> String {
+        let Batch { ran, resumed, failed, seconds, .. } = self;
+        let rate = (self.records - resumed) as f64 / seconds.max(1e-9);
+        let mut text = format!("{}: {ran} ran, {failed} failed", plural(self.records, "record"));
+        if *resumed > 0 {
+            text += &format!(", {resumed} of them in an earlier run");
+        }
+        text += &format!("; {seconds:.1} s, {rate:.1} records a second\n{}\n", self.results.display());
+        let rows = self.failures.iter().map(|f| vec![f.record.clone(), f.error.clone()]);
+        text += &table(&["failed", "error"], &[], rows);
+        if *failed > self.failures.len() {
+            text += &format!("… and {} more\n", failed - self.failures.len());
+        }
+        self.delegates.iter().for_each(|line| text += &line.text());
+        text
+    }
+}
