@@ -40,12 +40,14 @@ impl<T: Pod> AlignedVec<T> {
     }
 
     /// Returns the elements.
+    #[inline]
     pub fn as_slice(&self) -> &[T] {
         // Whole lines may hold more elements than `len`.
         bytemuck::cast_slice::<Line, T>(&self.lines).get(..self.len).unwrap_or_default()
     }
 
     /// Returns the elements, to be written.
+    #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut::<Line, T>(&mut self.lines).get_mut(..self.len).unwrap_or_default()
     }
@@ -73,6 +75,7 @@ impl<'a, T> SharedMut<'a, T> {
 
     /// Pointer to an element. The caller must stay inside the slice, and write only elements that no other thread
     /// accesses.
+    #[inline]
     pub(crate) fn ptr(&self, index: usize) -> *mut T {
         debug_assert!(index <= self.len, "{index} is beyond {}", self.len);
         self.start.wrapping_add(index)
@@ -82,6 +85,7 @@ impl<'a, T> SharedMut<'a, T> {
     ///
     /// # Safety
     /// No other live reference may cover any of these elements.
+    #[inline]
     pub(crate) unsafe fn slice(&self, start: usize, len: usize) -> &'a mut [T] {
         assert!(start <= self.len && len <= self.len - start, "part {start}+{len} of {} elements", self.len);
         // SAFETY: in range by the assertion, exclusive by the caller's contract, and valid for the lifetime of the

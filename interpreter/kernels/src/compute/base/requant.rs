@@ -28,6 +28,7 @@ impl ByteQuant {
     }
 
     /// Returns the zero point of the bytes in the unsigned or the signed domain.
+    #[inline]
     pub(crate) fn zero_in(&self, unsigned: bool) -> i32 {
         match (self.signed, unsigned) {
             (true, true) => self.zero_point + 128,
@@ -37,6 +38,7 @@ impl ByteQuant {
     }
 
     /// Returns whether the top bit of each byte must be flipped to convert it to a domain.
+    #[inline]
     pub(crate) fn flip(&self, unsigned: bool) -> bool {
         self.signed == unsigned
     }
@@ -211,6 +213,7 @@ pub(crate) struct RequantPart {
 }
 
 /// Returns the size of a record, in vectors of 32-bit values.
+#[inline]
 pub(crate) const fn record(wide: bool) -> usize {
     if wide { 6 } else { 4 }
 }
@@ -297,6 +300,7 @@ impl Requant {
     }
 
     /// Returns the values of `count` columns, beginning with `first`, which must be the first of a vector.
+    #[inline]
     pub(crate) fn part(&self, first: usize, count: usize) -> RequantPart {
         let vectors = first / self.lanes..(first + count) / self.lanes;
         RequantPart {

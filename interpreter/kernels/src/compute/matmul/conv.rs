@@ -118,6 +118,7 @@ impl ConvGeometry {
     }
 
     /// First input row or column (by `axis`) of an output pixel's window; negative in the padding.
+    #[inline]
     pub(crate) fn origin(&self, axis: usize, out: usize) -> isize {
         (out * self.stride[axis]) as isize - self.padding[axis] as isize
     }
@@ -128,6 +129,7 @@ impl ConvGeometry {
     }
 
     /// Output columns whose windows are inside the input horizontally.
+    #[inline]
     pub(crate) fn interior(&self) -> Range<usize> {
         let start = self.padding[1].div_ceil(self.stride[1]).min(self.output[1]);
         let reach = (self.window[1] - 1) * self.dilation[1] + 1;
@@ -144,6 +146,7 @@ impl ConvGeometry {
     }
 
     /// Taps along an axis that are inside the input, for a window that begins at `origin`.
+    #[inline]
     pub(crate) fn taps(&self, axis: usize, origin: isize) -> Range<usize> {
         let step = self.dilation[axis];
         let from = if origin < 0 { origin.unsigned_abs().div_ceil(step) } else { 0 };

@@ -75,11 +75,13 @@ impl Kernels {
     }
 
     /// Maximum number of rows of a tile, for panels of at most this number of vectors.
+    #[inline]
     pub(crate) fn max_rows(&self, vectors: usize) -> usize {
         vectors.checked_sub(1).and_then(|v| self.by_width.get(v)).map_or(1, |k| k.len())
     }
 
     /// Returns the kernel for a tile.
+    #[inline]
     pub(crate) fn get(&self, rows: usize, vectors: usize) -> Option<TileFn> {
         self.by_width.get(vectors.checked_sub(1)?)?.get(rows.checked_sub(1)?).copied()
     }

@@ -79,6 +79,7 @@ const SMALL: usize = 1 << 20;
 const MAX_SLOTS: usize = 64;
 
 impl Plan {
+    #[inline]
     fn new(e: &Extent, threads: usize) -> Self {
         let work = e.rows.saturating_mul(e.packed_bytes).saturating_mul(e.groups);
         let threads = if work < SMALL { 1 } else { threads.min(MAX_SLOTS) };
@@ -247,6 +248,7 @@ impl Panels {
     }
 
     /// Columns rounded up to whole vectors.
+    #[inline]
     pub(crate) fn padded(&self) -> usize {
         self.columns.div_ceil(self.lanes) * self.lanes
     }
@@ -259,6 +261,7 @@ impl Panels {
     }
 
     /// Returns panel `index`: `wide` panels of the full width come first, then narrower ones.
+    #[inline]
     pub(crate) fn get(&self, index: usize) -> Panel {
         let narrow = self.widest.saturating_sub(1);
         let before = if index <= self.wide {

@@ -17,7 +17,7 @@ use crate::compute::matmul::conv::{ConvGeometry, DepthwiseFilter};
 use crate::compute::simd::int8::{Dot8, Dot8Task, dispatch, lanes};
 use crate::compute::threads::share::{serial_tasks, threads_for};
 #[cfg(target_arch = "x86_64")]
-use crate::compute::windows::depthwise_i8_x86 as x86;
+use crate::compute::windows::{depthwise_i8_row as row, depthwise_i8_x86 as x86};
 
 /// DEPTHWISE_CONV_2D of bytes with a packed filter and fused requantization and clamp.
 pub struct DepthwiseI8 {
@@ -36,7 +36,7 @@ pub struct DepthwiseI8 {
     unsigned: bool,
     weight_zero: i32,
     requant: Requant,
-    /// A pixel of padding, whose real value is 0.
+    /// At least a pixel of padding, whose real value is 0.
     blank: AlignedVec<u8>,
     /// Blocks of 64 channels.
     #[cfg(target_arch = "x86_64")]
@@ -94,17 +94,21 @@ impl DepthwiseI8 {
             let sum = own.wrapping_mul(a0);
             *own = bias.map_or(0, |b| b[c]).wrapping_sub(sum).wrapping_add(both);
         }
-        let mut blank = AlignedVec::zeroed(channels)?;
+        #[cfg(target_arch = "x86_64")]
+        let padding = channels.max(row::REACH);
+        #[cfg(not(target_arch = "x86_64"))]
+        let padding = channels;
+        let mut blank = AlignedVec::zeroed(padding)?;
         blank.as_mut_slice().fill(input.zero_byte()?);
         #[cfg(target_arch = "x86_64")]
-        let wide = match isa.level() {
-            Level::Avx512Vnni if x86::takes(geo) => {
+        let wide = match (isa.level(), x86::Order::best(geo)) {
+            (Level::Avx512Vnni, Some(order)) => {
                 let weight = |row: usize, column: usize, c: usize| {
                     let byte = weights[(row * width + column) * channels + c];
                     i32::from((byte ^ flip).cast_signed()).wrapping_sub(w0)
                 };
                 // Σ (w - w0)(a - a0) = Σ (w - w0)·a - a0·Σ (w - w0), and `own` has the last term.
-                x86::Wide::pack(&filter, weight, own.as_slice(), &output)?
+                x86::Wide::pack(order, &filter, weight, own.as_slice(), &output)?
             }
             _ => None,
         };
@@ -158,7 +162,7 @@ impl DepthwiseI8 {
             return Err(ComputeError::Range { what: "input channels" });
         }
         #[cfg(target_arch = "x86_64")]
-        if self.wide.is_some() && !x86::takes(geo) {
+        if self.wide.as_ref().is_some_and(|wide| !wide.order.takes(geo)) {
             return Err(ComputeError::Range { what: "stride or dilation" });
         }
         let channels = self.filter.channels;
@@ -204,13 +208,23 @@ impl DepthwiseI8 {
         vectors: Range<usize>,
     ) -> Range<usize> {
         let Some(wide) = &self.wide else { return vectors };
+        let (blank, flip) = (self.blank.as_slice(), self.input.flip(self.unsigned));
+        if wide.order == x86::Order::Row {
+            let end = vectors.end;
+            // With parts of rows, the task of the first vectors computes all.
+            if vectors.start == 0 {
+                let work = row::Rows { wide, geo, input, blank, flip, out, rows };
+                // SAFETY: see below.
+                unsafe { work.run() };
+            }
+            return end..end;
+        }
         let per_block = x86::BLOCK / self.lanes;
         let blocks = vectors.start / per_block..vectors.end.div_ceil(per_block).min(wide.blocks);
         if blocks.is_empty() {
             return vectors;
         }
         let left = (blocks.end * per_block).min(vectors.end)..vectors.end;
-        let (blank, flip) = (self.blank.as_slice(), self.input.flip(self.unsigned));
         let work = x86::Rows { wide, geo, input, blank, flip, out, rows, blocks };
         // SAFETY: `wide` exists only if the processor has the instructions (`pack`). `run` checked lengths and
         // geometry. Rows and channels of tasks are disjoint, and these blocks begin at the task's first vector.

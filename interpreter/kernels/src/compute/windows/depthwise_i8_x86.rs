@@ -1,4 +1,4 @@
-//! DEPTHWISE_CONV_2D of bytes with AVX-512 VNNI, 64 channels at a time.
+//! DEPTHWISE_CONV_2D of bytes with AVX-512 VNNI, 64 channels at a time. `depthwise_i8_row.rs` has the blocks of few channels.
 //!
 //! Interleaving the bytes of four input rows takes eight instructions for 64 channels. It permutes the channels, and
 //! packing the results inverts the permutation. Weights, bias and factors are stored in the permuted order.
@@ -24,39 +24,91 @@ fn channel(i: usize) -> usize {
     16 * lane + 4 * vector + c
 }
 
-/// Packed operands of the blocks of channels.
+/// What the bytes of a block are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Channels of one pixel.
+    Channels,
+    /// A part of a row, with the channels of several pixels. There is one block for each channel that a part may begin
+    /// with.
+    Row,
+}
+
+impl Order {
+    /// Returns the better order for these windows; `None` if neither is supported.
+    pub(super) fn best(geo: &ConvGeometry) -> Option<Self> {
+        let channels = geo.in_channels;
+        // Parts of rows also have the pixels between those of the output.
+        let (used, apart) = (channels as f32 / channels.next_multiple_of(BLOCK) as f32, geo.stride[1]);
+        match (takes(geo), super::depthwise_i8_row::takes(geo)) {
+            (true, true) if used * apart as f32 > 0.7 => Some(Order::Channels),
+            (_, true) => Some(Order::Row),
+            (true, false) => Some(Order::Channels),
+            (false, false) => None,
+        }
+    }
+
+    /// Returns whether an order supports windows.
+    pub(super) fn takes(self, geo: &ConvGeometry) -> bool {
+        match self {
+            Order::Channels => takes(geo),
+            Order::Row => super::depthwise_i8_row::takes(geo),
+        }
+    }
+
+    /// Number of blocks.
+    fn blocks(self, channels: usize) -> usize {
+        match self {
+            Order::Channels => channels.div_ceil(BLOCK),
+            Order::Row => super::depthwise_i8_row::phases(channels),
+        }
+    }
+
+    /// The channel of a byte, where a block's first channel is the byte after those of the block before.
+    fn channel(self, byte: usize, channels: usize) -> usize {
+        match self {
+            Order::Channels => byte,
+            Order::Row => byte % channels,
+        }
+    }
+}
+
+/// Packed operands of the blocks.
 pub(super) struct Wide {
+    pub(super) order: Order,
     /// Number of blocks. Channels of the last one may be missing.
     pub(super) blocks: usize,
     /// Width as a kernel has it: columns that the filter does not have, at the right, have weights of zero.
-    window: [usize; 2],
-    channels: usize,
+    pub(super) window: [usize; 2],
+    pub(super) channels: usize,
     /// Whether there are two weights for each tap, whose sum is the weight: less its zero point it may need nine bits.
-    double: bool,
+    pub(super) double: bool,
     /// For each block, for each four rows of the window, for each column, for each weight of a tap: `[channel][4]`.
-    weights: AlignedVec<i8>,
-    bias: AlignedVec<i32>,
-    requant: Requant,
+    pub(super) weights: AlignedVec<i8>,
+    pub(super) bias: AlignedVec<i32>,
+    pub(super) requant: Requant,
     /// Bounds of the output as bytes, and whether they are signed.
-    bounds: [i8; 2],
-    signed: bool,
+    pub(super) bounds: [i8; 2],
+    pub(super) signed: bool,
 }
 
 impl Wide {
     /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias(channel)`. `None` if the window or the output is
     /// not supported.
     pub(super) fn pack(
+        order: Order,
         filter: &DepthwiseFilter,
         weight: impl Fn(usize, usize, usize) -> i32,
         bias: &[i32],
         output: &OutputQuant<'_>,
     ) -> Result<Option<Self>> {
         let (channels, [height, width]) = (filter.channels, filter.window);
-        let blocks = channels.div_ceil(BLOCK);
+        let blocks = if channels == 0 { 0 } else { order.blocks(channels) };
         let signed = output.low < 0;
         let bytes = if signed { -128..=127 } else { 0..=255 };
         let fits = bytes.contains(&output.low) && bytes.contains(&output.high);
-        let Some(padded) = padded(width).filter(|_| blocks > 0 && fits) else { return Ok(None) };
+        let padded = if order == Order::Row { Some(width) } else { padded(width) };
+        let Some(padded) = padded.filter(|_| blocks > 0 && fits) else { return Ok(None) };
         let quads = height.div_ceil(4);
         let all =
             (0..height).flat_map(|y| (0..width).flat_map(move |x| (0..channels).map(move |c| (y, x, c))));
@@ -69,7 +121,7 @@ impl Wide {
             for quad in 0..quads {
                 for (column, set) in (0..padded).flat_map(|column| (0..sets).map(move |set| (column, set))) {
                     for i in 0..BLOCK {
-                        let c = block * BLOCK + channel(i);
+                        let c = order.channel(block * BLOCK + channel(i), channels);
                         for (row, to) in (quad * 4..quad * 4 + 4).zip(&mut to) {
                             if row < height && column < width && c < channels {
                                 let whole = weight(row, column, c);
@@ -81,14 +133,15 @@ impl Wide {
                 }
             }
         }
-        let order = |i: usize| i / BLOCK * BLOCK + channel(i % BLOCK);
+        let at = |i: usize| order.channel(i / BLOCK * BLOCK + channel(i % BLOCK), channels);
         let mut ordered = AlignedVec::zeroed(blocks * BLOCK)?;
         ordered.as_mut_slice().iter_mut().enumerate().for_each(|(i, b)| {
-            *b = bias.get(order(i)).copied().unwrap_or(0);
+            *b = bias.get(at(i)).copied().unwrap_or(0);
         });
-        let requant = Requant::ordered(output, (channels, blocks * BLOCK), (16, true), |i| Some(order(i)))?;
+        let requant = Requant::ordered(output, (channels, blocks * BLOCK), (16, true), |i| Some(at(i)))?;
         let bounds = [output.low as u8, output.high as u8].map(u8::cast_signed);
         Ok(Some(Wide {
+            order,
             blocks,
             window: [height, padded],
             channels,
@@ -332,20 +385,7 @@ unsafe fn run<
     for (t, acc) in acc.iter().enumerate() {
         // SAFETY: bias and factors are those of the block. The store writes only existing channels of the block.
         unsafe {
-            // A loop, as `array::from_fn` would be compiled without the instructions.
-            let mut y = *acc;
-            for (j, y) in y.iter_mut().enumerate() {
-                let sum = _mm512_add_epi32(*y, _mm512_loadu_si512(r.bias.add(16 * j).cast()));
-                *y = scaled(sum, &r.requant, 16 * j);
-            }
-            let (low, high) = (_mm512_packs_epi32(y[0], y[1]), _mm512_packs_epi32(y[2], y[3]));
-            let bytes = if r.signed {
-                let bytes = _mm512_packs_epi16(low, high);
-                _mm512_min_epi8(_mm512_max_epi8(bytes, r.bounds[0]), r.bounds[1])
-            } else {
-                let bytes = _mm512_packus_epi16(low, high);
-                _mm512_min_epu8(_mm512_max_epu8(bytes, r.bounds[0]), r.bounds[1])
-            };
+            let bytes = finish(*acc, r.bias, &r.requant, r.bounds, r.signed);
             let to = r.out.add((x + t) * r.channels);
             if FULL {
                 _mm512_storeu_si512(to.cast(), bytes)
@@ -354,4 +394,52 @@ unsafe fn run<
             }
         }
     }
+}
+
+/// Requantizes the sums of a block.
+///
+/// # Safety
+/// As for [`Rows::run`]; bias and factors are those of the block.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(super) unsafe fn finish(
+    mut y: [__m512i; 4],
+    bias: *const i32,
+    requant: &RequantPart,
+    bounds: [__m512i; 2],
+    signed: bool,
+) -> __m512i {
+    // No iterator, which the compiler may leave without the instructions.
+    for j in 0..4 {
+        // SAFETY: the caller meets the contract of this function.
+        y[j] = unsafe {
+            let sum = _mm512_add_epi32(y[j], _mm512_loadu_si512(bias.add(16 * j).cast()));
+            scaled(sum, requant, 16 * j)
+        };
+    }
+    let (low, high) = (_mm512_packs_epi32(y[0], y[1]), _mm512_packs_epi32(y[2], y[3]));
+    if signed {
+        let bytes = _mm512_packs_epi16(low, high);
+        _mm512_min_epi8(_mm512_max_epi8(bytes, bounds[0]), bounds[1])
+    } else {
+        let bytes = _mm512_packus_epi16(low, high);
+        _mm512_min_epu8(_mm512_max_epu8(bytes, bounds[0]), bounds[1])
+    }
+}
+
+/// Interleaves the bytes of four rows, in the order of [`channel`].
+///
+/// # Safety
+/// The processor must have AVX-512 F and BW.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(super) unsafe fn interleave([first, second, third, fourth]: [__m512i; 4]) -> [__m512i; 4] {
+    let (a, b) = (_mm512_unpacklo_epi8(first, second), _mm512_unpacklo_epi8(third, fourth));
+    let (c, d) = (_mm512_unpackhi_epi8(first, second), _mm512_unpackhi_epi8(third, fourth));
+    [
+        _mm512_unpacklo_epi16(a, b),
+        _mm512_unpackhi_epi16(a, b),
+        _mm512_unpacklo_epi16(c, d),
+        _mm512_unpackhi_epi16(c, d),
+    ]
 }
