@@ -9,6 +9,7 @@ use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Weights, check_zero_points, weight_scales};
 use crate::compute::{
     ByteQuant, Clamp, ConvGeometry, ConvI8, DepthwiseF32, DepthwiseFilter, Filter, GemmI8, Isa, SumScales,
+    map, spread,
 };
 
 /// Inputs are quantized to signed steps.
@@ -146,26 +147,34 @@ pub(super) fn depthwise_conv_2d(
         SumScales::new(&parts.scales, vec![0; channels], parts.bias.as_deref()).map_err(compute_error)?;
     let batch = geo.batch;
     let geo = ConvGeometry { batch: 1, ..geo };
-    let (spread, pixels) = (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
-    let image = spread / multiplier;
+    let (spread_len, pixels) =
+        (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
+    let image = spread_len / multiplier;
     let dynamic = DynamicInput::new(cx, batch, image, true)?;
-    let whole = cx.temporary_of::<f32>(spread)?;
+    let whole = cx.temporary_of::<f32>(spread_len)?;
+    let single = if multiplier == 1 { None } else { Some(cx.temporary_of::<f32>(image)?) };
     let clamp = parts.clamp;
     Ok(Some(Box::new(move |cx| {
         let input = cx.input::<f32>(0)?;
         let steps = dynamic.quantize(cx, input)?;
-        let whole = &mut cx.temporary::<f32>(whole)?[..spread];
+        let whole = &mut cx.temporary::<f32>(whole)?[..spread_len];
+        let mut single = match single {
+            Some(single) => Some(&mut cx.temporary::<f32>(single)?[..image]),
+            None => None,
+        };
         let (output, par) = (cx.output::<f32>(0)?, cx.parallel());
         let images =
             steps.values.chunks_exact(image.max(1)).zip(output.chunks_exact_mut((pixels * channels).max(1)));
         for (i, (steps_of_image, output)) in images.enumerate() {
             let (scale, zero) = (steps.scales[i], steps.zero_points[i]);
+            let real = |step: i8| (i32::from(step) - zero) as f32;
             // Each channel as often as output channels read it.
-            let real = steps_of_image.iter().map(|step| (i32::from(*step) - zero) as f32);
-            if multiplier == 1 {
-                whole.iter_mut().zip(real).for_each(|(to, x)| *to = x);
-            } else {
-                whole.chunks_exact_mut(multiplier).zip(real).for_each(|(to, x)| to.fill(x));
+            match &mut single {
+                Some(single) => {
+                    map(isa, steps_of_image, single, real);
+                    spread(multiplier, single, whole, par).map_err(compute_error)?;
+                }
+                None => map(isa, steps_of_image, whole, real),
             }
             conv.run(&geo, whole, output, Clamp::NONE, par).map_err(compute_error)?;
             columns.scale(isa, scale, output, clamp, par).map_err(compute_error)?;

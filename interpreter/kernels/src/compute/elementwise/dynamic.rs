@@ -87,13 +87,17 @@ impl SimdTask for StepsTask<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        for (o, &x) in self.out.iter_mut().zip(self.values) {
-            let steps = x * self.inverse;
+        let len = self.out.len().min(self.values.len());
+        let (values, out) = (&self.values[..len], &mut self.out[..len]);
+        for i in 0..len {
+            let steps = values[i] * self.inverse;
             let steps = if steps.is_nan() { 0.0 } else { steps };
-            let steps = self.zero_point + steps.clamp(-300.0, 300.0).round();
-            // SAFETY: finite and within the range of an i32: NaN was replaced and the sum is clamped.
-            let steps: i32 = unsafe { steps.max(self.low).min(127.0).to_int_unchecked() };
-            *o = steps as i8;
+            let steps = self.zero_point + steps.round();
+            let steps = if steps > self.low { steps } else { self.low };
+            let steps = if steps < 127.0 { steps } else { 127.0 };
+            // SAFETY: within the range of an i32: NaN was replaced, the zero point is finite, and the sum is clamped.
+            let steps: i32 = unsafe { steps.to_int_unchecked() };
+            out[i] = steps as i8;
         }
     }
 }
@@ -101,12 +105,16 @@ impl SimdTask for StepsTask<'_> {
 /// Scales sums of products of quantized values to floats, per column (unit, output channel).
 #[derive(Clone, Debug)]
 pub struct SumScales {
-    /// Scales of the weights.
+    columns: usize,
+    /// Scales of the weights. Few columns are repeated, here and below, so that loops are long.
     scales: Vec<f32>,
     /// Sums of the weights, by which zero points are multiplied.
     totals: Vec<i32>,
     bias: Option<Vec<f32>>,
 }
+
+/// Minimum length of the loops over rows of the same scale.
+const LONG: usize = 64;
 
 impl SumScales {
     /// For weights of `totals.len()` columns with `scales`, one for all or one each.
@@ -120,7 +128,9 @@ impl SumScales {
         if let Some(bias) = bias {
             check_len("bias", bias.len(), columns)?;
         }
-        Ok(Self { scales, totals, bias: bias.map(<[f32]>::to_vec) })
+        let times = LONG.div_ceil(columns.max(1));
+        let bias = bias.map(|bias| bias.repeat(times));
+        Ok(Self { columns, scales: scales.repeat(times), totals: totals.repeat(times), bias })
     }
 
     /// Scales `sums` `[rows, columns]`. Each input has `per_input` rows, a scale and a zero point.
@@ -138,7 +148,7 @@ impl SumScales {
         clamp: Clamp,
         par: &dyn Parallel,
     ) -> Result<()> {
-        let columns = self.totals.len();
+        let columns = self.columns;
         let rows = product("rows", &[per_input, inputs.0.len()])?;
         check_len("zero points", inputs.1.len(), inputs.0.len())?;
         check_len("sums", sums.len(), product("sums", &[rows, columns])?)?;
@@ -150,13 +160,18 @@ impl SumScales {
         let chunk = chunk_len(par, rows, columns);
         let shared = SharedMut::new(out);
         par.run(rows.div_ceil(chunk), &|task| {
-            for row in task * chunk..((task + 1) * chunk).min(rows) {
+            let mut row = task * chunk;
+            let end = (row + chunk).min(rows);
+            while row < end {
+                // Rows of one input.
                 let input = row / per_input;
+                let count = ((input + 1) * per_input).min(end) - row;
                 // SAFETY: rows of tasks are disjoint, and `Parallel::run` calls each task at most once.
-                let out = unsafe { shared.slice(row * columns, columns) };
-                let sums = &sums[row * columns..][..columns];
+                let out = unsafe { shared.slice(row * columns, count * columns) };
+                let sums = &sums[row * columns..][..count * columns];
                 let (scale, zero_point) = (inputs.0[input], inputs.1[input]);
                 dispatch(isa, ScaleTask { columns: self, scale, sums, zero_point, out, clamp });
+                row += count;
             }
         });
         Ok(())
@@ -178,18 +193,17 @@ impl SumScales {
         clamp: Clamp,
         par: &dyn Parallel,
     ) -> Result<()> {
-        let (columns, len) = (self.totals.len(), out.len());
+        let (columns, len) = (self.columns, out.len());
         check_len("output", len % columns.max(1), 0)?;
         let rows = len.checked_div(columns).unwrap_or(0);
         let par = threads_for(par, len);
         let chunk = chunk_len(par, rows, columns);
         let shared = SharedMut::new(out);
         par.run(rows.div_ceil(chunk), &|task| {
-            for row in task * chunk..((task + 1) * chunk).min(rows) {
-                // SAFETY: rows of tasks are disjoint, and `Parallel::run` calls each task at most once.
-                let out = unsafe { shared.slice(row * columns, columns) };
-                dispatch(isa, ScaleOnceEach { columns: self, scale, out, clamp });
-            }
+            let (row, end) = (task * chunk, ((task + 1) * chunk).min(rows));
+            // SAFETY: rows of tasks are disjoint, and `Parallel::run` calls each task at most once.
+            let out = unsafe { shared.slice(row * columns, (end - row) * columns) };
+            dispatch(isa, ScaleOnceEach { columns: self, scale, out, clamp });
         });
         Ok(())
     }
@@ -209,12 +223,33 @@ impl SimdTask for ScaleTask<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let SumScales { scales, totals, .. } = self.columns;
-        for (o, (sum, total)) in self.out.iter_mut().zip(self.sums.iter().zip(totals)) {
-            *o = sum.wrapping_sub(self.zero_point.wrapping_mul(*total)) as f32;
+        let SumScales { scales, totals, bias, .. } = self.columns;
+        let Clamp { low, high } = self.clamp;
+        for (out, sums) in self.out.chunks_mut(totals.len()).zip(self.sums.chunks(totals.len())) {
+            let len = out.len();
+            let (sums, scales, totals) = (&sums[..len], &scales[..len], &totals[..len]);
+            let value = |i: usize| {
+                let sum = sums[i].wrapping_sub(self.zero_point.wrapping_mul(totals[i])) as f32;
+                sum * (self.scale * scales[i])
+            };
+            let clamped = |x: f32| {
+                let x = if x < low { low } else { x };
+                if x > high { high } else { x }
+            };
+            match bias {
+                Some(bias) => {
+                    let bias = &bias[..len];
+                    for i in 0..len {
+                        out[i] = clamped(value(i) + bias[i]);
+                    }
+                }
+                None => {
+                    for i in 0..len {
+                        out[i] = clamped(value(i));
+                    }
+                }
+            }
         }
-        self.out.iter_mut().zip(scales).for_each(|(o, scale)| *o *= self.scale * scale);
-        self.columns.finish(self.out, self.clamp);
     }
 }
 
@@ -230,25 +265,29 @@ impl SimdTask for ScaleOnceEach<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let (scale, together) = (self.scale, self.out.len() / 4 * 4);
-        let (fours, rest) = self.out.split_at_mut(together);
-        let (scales, rest_scales) = self.columns.scales.split_at(together.min(self.columns.scales.len()));
-        fours.iter_mut().zip(scales).for_each(|(o, of_column)| *o = *o * of_column * scale);
-        rest.iter_mut().zip(rest_scales).for_each(|(o, of_column)| *o = *o * scale * of_column);
-        self.columns.finish(self.out, self.clamp);
-    }
-}
-
-impl SumScales {
-    /// Adds the bias to a row and clamps it.
-    #[inline(always)]
-    fn finish(&self, row: &mut [f32], clamp: Clamp) {
-        if let Some(bias) = &self.bias {
-            row.iter_mut().zip(bias).for_each(|(o, b)| *o += b);
-        }
-        for o in row {
-            let x = if *o < clamp.low { clamp.low } else { *o };
-            *o = if x > clamp.high { clamp.high } else { x };
+        let SumScales { columns, scales, bias, .. } = self.columns;
+        let (scale, together) = (self.scale, columns / 4 * 4);
+        // Columns that are multiplied alike in all rows can be repeated.
+        let piece = if together == *columns { scales.len() } else { *columns };
+        for out in self.out.chunks_mut(piece) {
+            let len = out.len();
+            let fours = if together == *columns { len } else { together };
+            let (first, rest) = out.split_at_mut(fours);
+            let (scales, rest_scales) = scales[..len].split_at(fours);
+            for i in 0..first.len() {
+                first[i] = first[i] * scales[i] * scale;
+            }
+            rest.iter_mut().zip(rest_scales).for_each(|(o, of_column)| *o = *o * scale * of_column);
+            if let Some(bias) = bias {
+                let bias = &bias[..len];
+                for i in 0..len {
+                    out[i] += bias[i];
+                }
+            }
+            for o in out {
+                let x = if *o < self.clamp.low { self.clamp.low } else { *o };
+                *o = if x > self.clamp.high { self.clamp.high } else { x };
+            }
         }
     }
 }
