@@ -101,6 +101,10 @@ fn cancelling_ends_one_invocation() {
     std::thread::spawn(move || token.cancel()).join().unwrap();
     assert!(matches!(interpreter.invoke(), Err(Error::Cancelled)));
     interpreter.invoke().unwrap();
+    let token = interpreter.cancellation_token();
+    token.cancel();
+    token.clear();
+    interpreter.invoke().unwrap();
 }
 
 struct Steps(Arc<Mutex<Vec<usize>>>);

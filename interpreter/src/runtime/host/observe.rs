@@ -65,6 +65,12 @@ impl CancellationToken {
             waker.wake();
         }
     }
+
+    /// Forgets a cancellation that no call has followed. An application calls it before a call that an earlier cancellation
+    /// is not meant for.
+    pub fn clear(&self) {
+        self.0.budget.clear_cancellation();
+    }
 }
 
 /// The profiler and the cancellation token of an interpreter.
