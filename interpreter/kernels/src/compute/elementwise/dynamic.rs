@@ -238,14 +238,13 @@ impl SimdTask for ScaleTask<'_> {
             };
             match bias {
                 Some(bias) => {
-                    let bias = &bias[..len];
-                    for i in 0..len {
-                        out[i] = clamped(value(i) + bias[i]);
+                    for (i, (out, bias)) in out.iter_mut().zip(&bias[..len]).enumerate() {
+                        *out = clamped(value(i) + bias);
                     }
                 }
                 None => {
-                    for i in 0..len {
-                        out[i] = clamped(value(i));
+                    for (i, out) in out.iter_mut().enumerate() {
+                        *out = clamped(value(i));
                     }
                 }
             }

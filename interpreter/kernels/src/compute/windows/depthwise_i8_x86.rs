@@ -409,11 +409,10 @@ pub(super) unsafe fn finish(
     bounds: [__m512i; 2],
     signed: bool,
 ) -> __m512i {
-    // No iterator, which the compiler may leave without the instructions.
-    for j in 0..4 {
+    for (j, sums) in y.iter_mut().enumerate() {
         // SAFETY: the caller meets the contract of this function.
-        y[j] = unsafe {
-            let sum = _mm512_add_epi32(y[j], _mm512_loadu_si512(bias.add(16 * j).cast()));
+        *sums = unsafe {
+            let sum = _mm512_add_epi32(*sums, _mm512_loadu_si512(bias.add(16 * j).cast()));
             scaled(sum, requant, 16 * j)
         };
     }
