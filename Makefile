@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-w
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo python python-check python-clients check check-targets check-features check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
+.PHONY: help demo c install-c c-check python python-check python-clients check check-targets check-features check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,7 +56,17 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	@$(MAKE) --no-print-directory schema-check
 	$(CARGO) test $(CARGO_FLAGS) --workspace
 	@$(MAKE) --no-print-directory litert-check
+	@$(MAKE) --no-print-directory c-check
 	@$(MAKE) --no-print-directory python-check
+
+c: ## build TensorFlow Lite's C API: target/c/lib/libtensorflowlite_c.so, target/c/include
+	CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_c.sh target/c $(C_FLAGS)
+
+install-c: ## build the C API and install it below PREFIX (default: /usr/local)
+	CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_c.sh $(or $(PREFIX),/usr/local) $(C_FLAGS)
+
+c-check: ## exported symbols and headers of the C API, where there is a C compiler
+	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/check_c.sh
 
 python: $(VENVS)/python/ready ## build the Python wheel: target/wheels/delegraph-*.whl
 	$(VENVS)/python/bin/maturin build --release --manifest-path bindings/python/Cargo.toml --target-dir target --out target/wheels

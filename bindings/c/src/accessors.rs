@@ -1,0 +1,133 @@
+//! The functions of `c_api.h` on tensors.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use delegraph_litert::abi::ScaleZeroPoint;
+
+use crate::arrays::ints;
+use crate::contain::guard;
+use crate::report::Reporter;
+use crate::tensor::{Tensor, allocation, get};
+use crate::types::{self, ERROR, OK, Status};
+
+/// Returns the type of the elements; `kTfLiteNoType` for null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteTensorType(tensor: *const Tensor) -> c_int {
+    // SAFETY: the interface demands null or a tensor that lives.
+    unsafe { get(tensor) }.map_or(0, |tensor| tensor.ty)
+}
+
+/// Returns the number of dimensions; -1 for null and for a tensor without a shape.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteTensorNumDims(tensor: *const Tensor) -> i32 {
+    // SAFETY: the interface demands null or a tensor that lives. Its shape is a valid array, or null.
+    let dims =
+        unsafe { get(tensor) }.filter(|tensor| !tensor.dims.is_null()).map(|t| unsafe { ints(t.dims) });
+    dims.map_or(-1, |dims| crate::arrays::int(dims.len()))
+}
+
+/// Returns a dimension; -1 if the tensor does not have it.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteTensorDim(tensor: *const Tensor, index: i32) -> i32 {
+    // SAFETY: as in `TfLiteTensorNumDims`.
+    let dims = unsafe { get(tensor) }.map_or(&[][..], |tensor| unsafe { ints(tensor.dims) });
+    usize::try_from(index).ok().and_then(|index| dims.get(index)).copied().unwrap_or(-1)
+}
+
+/// Returns the number of bytes; 0 for null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteTensorByteSize(tensor: *const Tensor) -> usize {
+    // SAFETY: the interface demands null or a tensor that lives.
+    unsafe { get(tensor) }.map_or(0, |tensor| tensor.bytes)
+}
+
+/// Returns the data: null for null, and before the tensor has memory.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteTensorData(tensor: *const Tensor) -> *mut c_void {
+    // SAFETY: the interface demands null or a tensor that lives.
+    unsafe { get(tensor) }.map_or(std::ptr::null_mut(), |tensor| tensor.data)
+}
+
+/// Returns the name; null for null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteTensorName(tensor: *const Tensor) -> *const c_char {
+    // SAFETY: the interface demands null or a tensor that lives.
+    unsafe { get(tensor) }.map_or(std::ptr::null(), |tensor| tensor.name)
+}
+
+/// Returns scale and zero point of a tensor that has one of each; zeros for others.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteTensorQuantizationParams(tensor: *const Tensor) -> ScaleZeroPoint {
+    // SAFETY: the interface demands null or a tensor that lives.
+    unsafe { get(tensor) }.map(|tensor| tensor.params).unwrap_or_default()
+}
+
+/// Copies `size` bytes to a tensor that has as many.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteTensorCopyFromBuffer(
+    tensor: *mut Tensor,
+    data: *const c_void,
+    size: usize,
+) -> Status {
+    guard("TfLiteTensorCopyFromBuffer", ERROR, || {
+        // SAFETY: the interface demands null or a tensor that lives.
+        let tensor = unsafe { get(tensor) };
+        let to = tensor.filter(|t| t.allocation_type != allocation::MMAP_RO).map(|t| t.data.cast_const());
+        let bytes = tensor.map_or(0, |tensor| tensor.bytes);
+        // SAFETY: the tensor's memory has its size and is not that of a constant; the interface demands that the buffer
+        // has the given size. The two may overlap.
+        unsafe { copy("TfLiteTensorCopyFromBuffer", to.map(<*const _>::cast_mut), data, size, bytes) }
+    })
+}
+
+/// Copies the data of a tensor to a buffer of `size` bytes, which must be as many.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteTensorCopyToBuffer(
+    tensor: *const Tensor,
+    data: *mut c_void,
+    size: usize,
+) -> Status {
+    guard("TfLiteTensorCopyToBuffer", ERROR, || {
+        // SAFETY: the interface demands null or a tensor that lives.
+        let tensor = unsafe { get(tensor) };
+        let from = tensor.map_or(std::ptr::null(), |tensor| tensor.data.cast_const());
+        let bytes = tensor.map_or(0, |tensor| tensor.bytes);
+        let to = tensor.map(|_| data);
+        // SAFETY: as in `TfLiteTensorCopyFromBuffer`.
+        unsafe { copy("TfLiteTensorCopyToBuffer", to, from, size, bytes) }
+    })
+}
+
+/// Copies `size` bytes, which must be those of the tensor, unless there is nowhere to copy to.
+///
+/// # Safety
+/// The pointers are null, or valid for `size` bytes if that equals `bytes`.
+unsafe fn copy(
+    name: &str,
+    to: Option<*mut c_void>,
+    from: *const c_void,
+    size: usize,
+    bytes: usize,
+) -> Status {
+    let problem = match to {
+        None => "the tensor is null or constant".to_owned(),
+        Some(_) if size != bytes => format!("the buffer has {size} bytes, the tensor {bytes}"),
+        Some(_) if size == 0 => return OK,
+        Some(to) if to.is_null() || from.is_null() => {
+            "the buffer is null, or the tensor has no memory yet (AllocateTensors)".to_owned()
+        }
+        Some(to) => {
+            // SAFETY: the condition of this function.
+            unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), size) };
+            return OK;
+        }
+    };
+    Reporter::default().report(&format!("{name}: {problem}"));
+    ERROR
+}
+
+/// Returns the name of a type.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteTypeGetName(ty: c_int) -> *const c_char {
+    types::name(ty).unwrap_or(c"Unknown type").as_ptr()
+}

@@ -1,0 +1,95 @@
+//! The functions of `c_api_experimental.h` on variables, memory of the application and buffers of delegates.
+
+use std::ffi::{c_int, c_void};
+
+use delegraph::core::Error;
+use delegraph::core::kernel::ALIGNMENT;
+
+use crate::arrays::int;
+use crate::interpreter::{InterpreterHandle, with};
+use crate::state::Custom;
+use crate::tensor::Tensor;
+use crate::types::{ERROR, Status};
+
+/// `TfLiteCustomAllocation`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CustomAllocation {
+    pub(crate) data: *mut c_void,
+    pub(crate) bytes: usize,
+}
+
+/// The flag that allows any alignment.
+const SKIP_ALIGN_CHECK: i64 = 1;
+
+/// Sets variables to their initial values.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterResetVariableTensors(
+    interpreter: *mut InterpreterHandle,
+) -> Status {
+    let function = "TfLiteInterpreterResetVariableTensors";
+    with(function, interpreter, ERROR, |it| it.try_with(function, |state| state.reset_variables()))
+}
+
+/// Returns the number of variables of the first subgraph.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterGetVariableTensorCount(
+    interpreter: *const InterpreterHandle,
+) -> i32 {
+    with("TfLiteInterpreterGetVariableTensorCount", interpreter, 0, |it| int(it.variables.len()))
+}
+
+/// Returns a variable; null if there is no such variable.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterGetVariableTensor(
+    interpreter: *const InterpreterHandle,
+    index: i32,
+) -> *mut Tensor {
+    let function = "TfLiteInterpreterGetVariableTensor";
+    with(function, interpreter, std::ptr::null_mut(), |it| {
+        let variable = usize::try_from(index).ok().and_then(|index| it.variables.get(index));
+        variable.map_or(std::ptr::null_mut(), |&variable| it.tensor(function, 0, int(variable)))
+    })
+}
+
+/// Lets a tensor be in memory of the application: runs copy inputs from it and outputs to it.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteInterpreterSetCustomAllocationForTensor(
+    interpreter: *mut InterpreterHandle,
+    tensor: c_int,
+    allocation: *const CustomAllocation,
+    flags: i64,
+) -> Status {
+    let function = "TfLiteInterpreterSetCustomAllocationForTensor";
+    with(function, interpreter, ERROR, |it| {
+        it.try_with(function, |state| {
+            let wrong = |text: String| Error::InvalidInput(text);
+            if allocation.is_null() || !allocation.is_aligned() {
+                return Err(wrong("the allocation is null or misaligned".into()));
+            }
+            // SAFETY: the interface demands a valid structure; null is excluded.
+            let CustomAllocation { data, bytes } = unsafe { *allocation };
+            let tensor =
+                usize::try_from(tensor).map_err(|_| wrong(format!("there is no tensor {tensor}")))?;
+            if data.is_null() && bytes > 0 {
+                return Err(wrong("the memory of the allocation is null".into()));
+            }
+            if flags & SKIP_ALIGN_CHECK == 0 && !data.addr().is_multiple_of(ALIGNMENT) {
+                return Err(wrong(format!(
+                    "the memory of the allocation does not start at a multiple of {ALIGNMENT}"
+                )));
+            }
+            state.set_custom(Custom { tensor, data: data.cast(), bytes })
+        })
+    })
+}
+
+/// Copies a tensor to the memory of the CPU if a delegate has it.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterEnsureTensorDataIsReadable(
+    interpreter: *mut InterpreterHandle,
+    tensor: c_int,
+) -> Status {
+    let function = "TfLiteInterpreterEnsureTensorDataIsReadable";
+    with(function, interpreter, ERROR, |it| it.try_with(function, |state| state.fetch(tensor)))
+}

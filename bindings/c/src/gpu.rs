@@ -1,0 +1,32 @@
+//! The GPU delegate.
+
+use delegraph::core::error::{Error, Result};
+use delegraph::delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuOptions};
+
+/// Opens the GPU with options by name: `adapter` (a part of its name), `max_gpu_bytes`, `fusion` (`on` or `off`).
+///
+/// # Errors
+/// [`Error::InvalidInput`] for other options; those of the GPU.
+pub(crate) fn open(options: Vec<(String, String)>) -> Result<WgpuDelegate> {
+    let mut chosen = WgpuOptions::default();
+    for (key, value) in options {
+        chosen = match (key.as_str(), value.as_str()) {
+            ("adapter", _) => chosen.adapter(AdapterChoice::named(value)),
+            ("fusion", "on" | "off") => chosen.fusion(value == "on"),
+            ("max_gpu_bytes", _) => {
+                let bytes = value.parse().map_err(|_| {
+                    Error::InvalidInput(format!("max_gpu_bytes is a number of bytes, not {value}"))
+                })?;
+                chosen.max_gpu_bytes = Some(bytes);
+                chosen
+            }
+            _ => {
+                return Err(Error::InvalidInput(format!(
+                    "wgpu has no option {key}={value}; it has adapter, max_gpu_bytes and fusion=on|off"
+                )));
+            }
+        };
+    }
+    WgpuDelegate::new(chosen)
+        .map_err(|error| Error::delegate_caused_by("wgpu", "the GPU cannot be used", error))
+}

@@ -1,0 +1,355 @@
+//! Interpreters: the functions of `c_api.h` on them, and what other functions need of them.
+
+use std::ffi::{CString, c_char, c_int};
+use std::sync::{Mutex, OnceLock, TryLockError};
+
+use delegraph::core::error::Result;
+use delegraph::core::{Error, TensorId};
+use delegraph::interpreter::CancellationToken;
+
+use crate::arrays::int;
+use crate::contain::{guard, values};
+use crate::handle::{Kind, Table};
+use crate::model::{MODELS, ModelHandle};
+use crate::options::{OPTIONS, Options, OptionsHandle, lock};
+use crate::report::Reporter;
+use crate::resolver::{self, Builtins};
+use crate::state::State;
+use crate::tensor::{Tensor, name};
+use crate::types::{ERROR, OK, Status, status};
+
+/// What a `TfLiteInterpreter*` stands for.
+pub(crate) struct Interpreter {
+    pub(crate) reporter: Reporter,
+    cancellable: bool,
+    token: CancellationToken,
+    inputs: Vec<c_int>,
+    outputs: Vec<c_int>,
+    signatures: Vec<CString>,
+    /// Tensors that keep their value from one run to the next.
+    pub(crate) variables: Vec<usize>,
+    /// The number of the handle, once there is one.
+    handle: OnceLock<usize>,
+    state: Mutex<State>,
+}
+
+/// The type that the interface points at.
+#[repr(C)]
+pub(crate) struct InterpreterHandle([u8; 0]);
+
+/// All interpreters.
+pub(crate) static INTERPRETERS: Table<Interpreter> = Table::new(Kind::Interpreter);
+
+impl Interpreter {
+    /// Creates the interpreter of a model. Its tensors have no memory yet.
+    ///
+    /// # Errors
+    /// Those of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
+    fn new(model: std::sync::Arc<delegraph::Model>, options: &Options, builtins: Builtins) -> Result<Self> {
+        let interpreter = resolver::build(&model, options, builtins)?;
+        let graph = model.subgraph(0);
+        let indices = |ids: &[TensorId]| ids.iter().map(|id| int(id.0)).collect();
+        let inputs = indices(graph.map_or(&[], |graph| graph.inputs()));
+        let outputs = indices(graph.map_or(&[], |graph| graph.outputs()));
+        let tensors = graph.map_or(&[][..], |graph| graph.tensors()).iter().enumerate();
+        let variables = tensors.filter(|(_, tensor)| tensor.is_variable()).map(|(index, _)| index).collect();
+        let signatures = model.signatures().iter().map(|signature| name(signature.key())).collect();
+        Ok(Interpreter {
+            reporter: options.reporter,
+            cancellable: options.cancellable,
+            token: interpreter.cancellation_token(),
+            inputs,
+            outputs,
+            signatures,
+            variables,
+            handle: OnceLock::new(),
+            state: Mutex::new(State::new(model, interpreter, options.delegate_fallback)),
+        })
+    }
+
+    /// Calls `f` with the state. Reports and returns `otherwise` if another call is in progress.
+    pub(crate) fn with<T>(&self, function: &str, otherwise: T, f: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            // The runtime itself notes what a panic left behind.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                let text = "another call is in progress; an interpreter takes calls of one thread at a time";
+                self.reporter.report(&format!("{function}: {text}"));
+                return otherwise;
+            }
+        };
+        f(&mut state)
+    }
+
+    /// As [`Interpreter::with`], for a call that may fail. Errors are reported.
+    pub(crate) fn try_with(&self, function: &str, f: impl FnOnce(&mut State) -> Result<()>) -> Status {
+        let result = self.with(function, Err(ERROR), |state| {
+            // A cancellation concerns the call that it finds running.
+            self.token.clear();
+            f(state).map_err(|error| {
+                self.reporter.report(&format!("{function}: {}", error.chain()));
+                status(&error)
+            })
+        });
+        result.err().unwrap_or(OK)
+    }
+
+    /// Returns a tensor of a subgraph; null, after a report, if it does not exist.
+    pub(crate) fn tensor(&self, function: &str, subgraph: usize, index: c_int) -> *mut Tensor {
+        let handle = self.handle.get().copied().unwrap_or(0);
+        let null = std::ptr::null_mut();
+        let found = self.with(function, Ok(null), |state| match usize::try_from(index) {
+            Ok(index) => state.tensor(handle, subgraph, index),
+            Err(_) => Err(Error::InvalidInput(format!("there is no tensor {index}"))),
+        });
+        found.unwrap_or_else(|error| {
+            self.reporter.report(&format!("{function}: {}", error.chain()));
+            null
+        })
+    }
+
+    /// Ends the call that is running.
+    pub(crate) fn cancel(&self, function: &str) -> Status {
+        if !self.cancellable {
+            self.reporter.report(&format!(
+                "{function}: cancellation is not enabled (TfLiteInterpreterOptionsEnableCancellation)"
+            ));
+            return ERROR;
+        }
+        self.token.cancel();
+        OK
+    }
+}
+
+/// Calls `f` with an interpreter. Reports and returns `otherwise` if there is none.
+pub(crate) fn with<T>(
+    function: &str,
+    handle: *const InterpreterHandle,
+    otherwise: T,
+    f: impl FnOnce(&Interpreter) -> T,
+) -> T
+where
+    T: Copy,
+{
+    guard(function, otherwise, || match INTERPRETERS.get(handle) {
+        Some(interpreter) => f(&interpreter),
+        None => {
+            Reporter::default().report(&format!("{function}: the interpreter is null or deleted"));
+            otherwise
+        }
+    })
+}
+
+/// Creates an interpreter. Returns null, after a report, on failure.
+pub(crate) fn create(
+    function: &str,
+    model: *const ModelHandle,
+    options: *const OptionsHandle,
+    builtins: Builtins,
+) -> *mut InterpreterHandle {
+    guard(function, std::ptr::null_mut(), || {
+        let chosen = OPTIONS.get(options).map(|options| lock(&options).clone());
+        let reporter = chosen.as_ref().map(|options| options.reporter).unwrap_or_default();
+        let report = |text: &str| {
+            reporter.report(&format!("{function}: {text}"));
+            std::ptr::null_mut()
+        };
+        let Some(model) = MODELS.get(model) else { return report("the model is null or deleted") };
+        if chosen.is_none() && !options.is_null() {
+            return report("the options are deleted");
+        }
+        match Interpreter::new(model.model.clone(), &chosen.unwrap_or_default(), builtins) {
+            Ok(interpreter) => {
+                let handle: *mut InterpreterHandle = INTERPRETERS.insert(interpreter);
+                if let Some(interpreter) = INTERPRETERS.get(handle) {
+                    let _ = interpreter.handle.set(handle.addr());
+                }
+                handle
+            }
+            Err(error) => report(&error.chain()),
+        }
+    })
+}
+
+/// Creates an interpreter with all kernels.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterCreate(
+    model: *const ModelHandle,
+    options: *const OptionsHandle,
+) -> *mut InterpreterHandle {
+    create("TfLiteInterpreterCreate", model, options, Builtins::All)
+}
+
+/// Creates an interpreter with the kernels of the options alone.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterCreateWithSelectedOps(
+    model: *const ModelHandle,
+    options: *const OptionsHandle,
+) -> *mut InterpreterHandle {
+    create("TfLiteInterpreterCreateWithSelectedOps", model, options, Builtins::None)
+}
+
+/// Deletes an interpreter, and its tensors.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterDelete(interpreter: *mut InterpreterHandle) {
+    guard("TfLiteInterpreterDelete", (), || drop(INTERPRETERS.remove(interpreter)));
+}
+
+/// Returns the number of inputs.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterGetInputTensorCount(interpreter: *const InterpreterHandle) -> i32 {
+    with("TfLiteInterpreterGetInputTensorCount", interpreter, 0, |it| int(it.inputs.len()))
+}
+
+/// Returns the tensor indices of the inputs.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterInputTensorIndices(
+    interpreter: *const InterpreterHandle,
+) -> *const c_int {
+    with("TfLiteInterpreterInputTensorIndices", interpreter, std::ptr::null(), |it| it.inputs.as_ptr())
+}
+
+/// Returns the tensor index of an input; -1 if there is no such input.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterGetInputTensorIndex(
+    interpreter: *const InterpreterHandle,
+    index: i32,
+) -> i32 {
+    with("TfLiteInterpreterGetInputTensorIndex", interpreter, -1, |it| at(&it.inputs, index).unwrap_or(-1))
+}
+
+/// Returns an input.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterGetInputTensor(
+    interpreter: *const InterpreterHandle,
+    index: i32,
+) -> *mut Tensor {
+    let function = "TfLiteInterpreterGetInputTensor";
+    with(function, interpreter, std::ptr::null_mut(), |it| numbered(function, it, "input", &it.inputs, index))
+}
+
+/// Gives an input another shape.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteInterpreterResizeInputTensor(
+    interpreter: *mut InterpreterHandle,
+    index: i32,
+    dims: *const c_int,
+    rank: i32,
+) -> Status {
+    let function = "TfLiteInterpreterResizeInputTensor";
+    with(function, interpreter, ERROR, |it| {
+        // SAFETY: the interface demands `rank` values at `dims`.
+        it.try_with(function, |state| state.resize(0, index, &shape(unsafe { values(dims, rank) })?, false))
+    })
+}
+
+/// Plans memory for the current shapes, and resets variables.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterAllocateTensors(interpreter: *mut InterpreterHandle) -> Status {
+    let function = "TfLiteInterpreterAllocateTensors";
+    with(function, interpreter, ERROR, |it| it.try_with(function, |state| state.allocate(0)))
+}
+
+/// Runs the model.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterInvoke(interpreter: *mut InterpreterHandle) -> Status {
+    let function = "TfLiteInterpreterInvoke";
+    with(function, interpreter, ERROR, |it| it.try_with(function, |state| state.invoke(0)))
+}
+
+/// Returns the number of outputs.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterGetOutputTensorCount(interpreter: *const InterpreterHandle) -> i32 {
+    with("TfLiteInterpreterGetOutputTensorCount", interpreter, 0, |it| int(it.outputs.len()))
+}
+
+/// Returns the tensor indices of the outputs.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterOutputTensorIndices(
+    interpreter: *const InterpreterHandle,
+) -> *const c_int {
+    with("TfLiteInterpreterOutputTensorIndices", interpreter, std::ptr::null(), |it| it.outputs.as_ptr())
+}
+
+/// Returns the tensor index of an output; -1 if there is no such output.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterGetOutputTensorIndex(
+    interpreter: *const InterpreterHandle,
+    index: i32,
+) -> i32 {
+    with("TfLiteInterpreterGetOutputTensorIndex", interpreter, -1, |it| at(&it.outputs, index).unwrap_or(-1))
+}
+
+/// Returns an output.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterGetOutputTensor(
+    interpreter: *const InterpreterHandle,
+    index: i32,
+) -> *const Tensor {
+    let function = "TfLiteInterpreterGetOutputTensor";
+    with(function, interpreter, std::ptr::null_mut(), |it| {
+        numbered(function, it, "output", &it.outputs, index)
+    })
+}
+
+/// Returns any tensor. Intermediate tensors have no data.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterGetTensor(
+    interpreter: *const InterpreterHandle,
+    index: c_int,
+) -> *mut Tensor {
+    let function = "TfLiteInterpreterGetTensor";
+    with(function, interpreter, std::ptr::null_mut(), |it| it.tensor(function, 0, index))
+}
+
+/// Ends the call that is running, from any thread.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterCancel(interpreter: *const InterpreterHandle) -> Status {
+    let function = "TfLiteInterpreterCancel";
+    with(function, interpreter, ERROR, |it| it.cancel(function))
+}
+
+/// Returns the number of signatures.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterGetSignatureCount(interpreter: *const InterpreterHandle) -> i32 {
+    with("TfLiteInterpreterGetSignatureCount", interpreter, 0, |it| int(it.signatures.len()))
+}
+
+/// Returns the key of a signature; null if there is no such signature.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterGetSignatureKey(
+    interpreter: *const InterpreterHandle,
+    index: i32,
+) -> *const c_char {
+    with("TfLiteInterpreterGetSignatureKey", interpreter, std::ptr::null(), |it| {
+        let key = usize::try_from(index).ok().and_then(|index| it.signatures.get(index));
+        key.map_or(std::ptr::null(), |key| key.as_ptr())
+    })
+}
+
+fn at(list: &[c_int], index: i32) -> Option<c_int> {
+    usize::try_from(index).ok().and_then(|index| list.get(index)).copied()
+}
+
+fn numbered(function: &str, it: &Interpreter, what: &str, list: &[c_int], index: i32) -> *mut Tensor {
+    match at(list, index) {
+        Some(index) => it.tensor(function, 0, index),
+        None => {
+            let count = list.len();
+            it.reporter.report(&format!("{function}: there is no {what} {index}; the model has {count}"));
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Returns dimensions as a shape.
+///
+/// # Errors
+/// [`Error::InvalidInput`] for a bad pointer, and for a negative dimension.
+pub(crate) fn shape(dims: std::result::Result<&[c_int], String>) -> Result<Vec<usize>> {
+    let dims = dims.map_err(|text| Error::InvalidInput(format!("the shape is {text}")))?;
+    let dim = |&dim: &c_int| usize::try_from(dim);
+    let shape = dims.iter().map(dim).collect::<std::result::Result<_, _>>();
+    shape.map_err(|_| Error::InvalidInput(format!("the shape {dims:?} has a negative dimension")))
+}

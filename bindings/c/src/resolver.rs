@@ -1,0 +1,78 @@
+//! The kernels and delegates of an interpreter.
+
+use std::sync::Arc;
+
+use delegraph::core::error::{Error, Result};
+use delegraph::core::kernel::{InvokeContext, Kernel, PrepareContext};
+use delegraph::core::{Op, OpResolver};
+use delegraph::{
+    BuiltinOpResolver, Interpreter, Model, MutableOpResolver, ReferenceOpResolver, Registration,
+};
+
+use crate::environment::{self, Choice};
+use crate::options::Options;
+
+/// The kernels that an interpreter has without those of the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Builtins {
+    All,
+    None,
+}
+
+/// Creates an interpreter that is prepared later.
+///
+/// # Errors
+/// Those of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
+pub(crate) fn build(model: &Arc<Model>, options: &Options, builtins: Builtins) -> Result<Interpreter> {
+    let choice = environment::choice()?;
+    let mut resolver = match (builtins, &choice) {
+        (Builtins::None, _) => MutableOpResolver::new(),
+        (Builtins::All, Choice::Reference) => MutableOpResolver::extending(ReferenceOpResolver::new()),
+        (Builtins::All, _) => MutableOpResolver::extending(BuiltinOpResolver::new()),
+    };
+    add_unresolved(model, &mut resolver);
+    let threads = usize::try_from(options.threads).unwrap_or(1).max(1);
+    #[cfg_attr(test, expect(unused_mut))]
+    let mut builder = Interpreter::builder(model.clone()).resolver(resolver).threads(threads).prepare_later();
+    // Tests run damaged models, several at a time.
+    #[cfg(test)]
+    let mut builder = builder.limits(delegraph::interpreter::ResourceLimits::default().with_memory(64 << 20));
+    if let Choice::Delegate(delegate) = choice {
+        builder = builder.delegate(delegate);
+    }
+    builder.build()
+}
+
+/// Registers a kernel that fails for every custom op without a kernel: TensorFlow Lite creates interpreters of such models
+/// for delegates, and to look at their tensors.
+fn add_unresolved(model: &Model, resolver: &mut MutableOpResolver) {
+    for node in model.subgraphs().iter().flat_map(|graph| graph.nodes()) {
+        if let Op::Custom(name) = node.op()
+            && resolver.find(node.op(), node.version()).is_none()
+        {
+            let name: Arc<str> = Arc::from(&**name);
+            let unresolved = name.clone();
+            let registration = Registration::new(move |_| Ok(Unresolved(unresolved.clone())));
+            resolver.add_custom(&name, registration, node.version());
+        }
+    }
+}
+
+/// The kernel of a custom op that has none.
+struct Unresolved(Arc<str>);
+
+impl Unresolved {
+    fn error(&self) -> Error {
+        Error::Unsupported(format!("Encountered unresolved custom op: {}.", self.0))
+    }
+}
+
+impl Kernel for Unresolved {
+    fn prepare(&mut self, _: &mut PrepareContext<'_>) -> Result<()> {
+        Err(self.error())
+    }
+
+    fn invoke(&mut self, _: &mut InvokeContext<'_>) -> Result<()> {
+        Err(self.error())
+    }
+}
