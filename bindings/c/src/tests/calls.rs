@@ -17,20 +17,17 @@ const DIGITS: &[u8] = include_bytes!("../../../../assets/digits/digits_int8.tfli
 /// Writes floats to an input.
 fn write(tensor: *mut Tensor, values: &[f32]) {
     // SAFETY: the tensor lives, and the buffer has the size that is passed.
-    assert_eq!(
-        unsafe { TfLiteTensorCopyFromBuffer(tensor, values.as_ptr().cast(), size_of_val(values)) },
-        OK
-    );
+    let status = unsafe { TfLiteTensorCopyFromBuffer(tensor, values.as_ptr().cast(), size_of_val(values)) };
+    assert_eq!(status, OK);
 }
 
 /// Reads the floats of an output.
 fn read<const N: usize>(tensor: *const Tensor) -> [f32; N] {
     let mut values = [f32::NAN; N];
     // SAFETY: as in `write`.
-    assert_eq!(
-        unsafe { TfLiteTensorCopyToBuffer(tensor, values.as_mut_ptr().cast(), size_of_val(&values)) },
-        OK
-    );
+    let status =
+        unsafe { TfLiteTensorCopyToBuffer(tensor, values.as_mut_ptr().cast(), size_of_val(&values)) };
+    assert_eq!(status, OK);
     values
 }
 
@@ -80,7 +77,7 @@ fn a_model_computes_what_the_library_computes() {
         assert_eq!((quantization.scale, quantization.zero_point), (scale, zero_point));
         assert_eq!(text(TfLiteTensorName(input)), &*expected.input_tensor(0).unwrap().name);
     }
-    assert_eq!(*session.messages, "");
+    assert_eq!(session.messages(), "");
 }
 
 #[test]
@@ -195,12 +192,12 @@ fn signatures_run_their_subgraphs() {
         assert_eq!(read(TfLiteSignatureRunnerGetOutputTensor(double, c"sum".as_ptr())), [11.0, 22.0]);
         assert_eq!(read(TfLiteSignatureRunnerGetOutputTensor(negate, c"y".as_ptr())), [-1.0, -2.0, -3.0]);
 
-        let before = session.messages.len();
+        let before = session.messages().len();
         assert_eq!(TfLiteSignatureRunnerResizeInputTensor(negate, c"x".as_ptr(), [2].as_ptr(), 1), ERROR);
         assert!(
-            session.messages[before..].contains("input \"x\" takes [3], not [2]"),
+            session.messages()[before..].contains("input \"x\" takes [3], not [2]"),
             "{}",
-            session.messages
+            session.messages()
         );
         TfLiteSignatureRunnerDelete(double);
         TfLiteSignatureRunnerDelete(negate);
@@ -343,5 +340,9 @@ fn a_model_with_an_unknown_custom_op_can_be_looked_at() {
     let input = TfLiteInterpreterGetInputTensor(session.interpreter, 0);
     assert_eq!(dims(input), [2]);
     assert_eq!(TfLiteInterpreterAllocateTensors(session.interpreter), ERROR);
-    assert!(session.messages.contains("Encountered unresolved custom op: Mystery"), "{}", session.messages);
+    assert!(
+        session.messages().contains("Encountered unresolved custom op: Mystery"),
+        "{}",
+        session.messages()
+    );
 }

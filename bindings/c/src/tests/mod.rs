@@ -19,7 +19,8 @@ struct Session {
     model: *mut ModelHandle,
     options: *mut OptionsHandle,
     interpreter: *mut InterpreterHandle,
-    messages: Box<String>,
+    /// Also written by the reporter.
+    messages: *mut String,
     _bytes: Vec<u8>,
 }
 
@@ -29,10 +30,10 @@ impl Session {
     }
 
     fn with(bytes: Vec<u8>, f: impl FnOnce(*mut OptionsHandle)) -> Self {
-        let mut messages = Box::new(String::new());
+        let messages = Box::into_raw(Box::new(String::new()));
         // SAFETY: the bytes and the messages outlive the model and the options.
         unsafe {
-            let user_data = (&raw mut *messages).cast::<c_void>();
+            let user_data = messages.cast::<c_void>();
             let data = bytes.as_ptr().cast();
             let model = TfLiteModelCreateWithErrorReporter(data, bytes.len(), Some(collect), user_data);
             let options = TfLiteInterpreterOptionsCreate();
@@ -42,6 +43,12 @@ impl Session {
             Session { model, options, interpreter, messages, _bytes: bytes }
         }
     }
+
+    /// Messages so far.
+    fn messages(&self) -> String {
+        // SAFETY: the memory is the session's, and no call is running.
+        unsafe { (*self.messages).clone() }
+    }
 }
 
 impl Drop for Session {
@@ -49,6 +56,8 @@ impl Drop for Session {
         TfLiteInterpreterDelete(self.interpreter);
         TfLiteInterpreterOptionsDelete(self.options);
         TfLiteModelDelete(self.model);
+        // SAFETY: made by `with`, and nothing reports from here on.
+        drop(unsafe { Box::from_raw(self.messages) });
     }
 }
 

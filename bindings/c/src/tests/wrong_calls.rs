@@ -143,7 +143,7 @@ fn indices_and_sizes_are_checked() {
 fn the_order_of_calls_is_checked() {
     let session = Session::new(counter());
     assert_eq!(TfLiteInterpreterInvoke(session.interpreter), ERROR);
-    assert!(session.messages.contains("not ready"), "{}", session.messages);
+    assert!(session.messages().contains("not ready"), "{}", session.messages());
     assert_eq!(TfLiteInterpreterCancel(session.interpreter), ERROR, "not enabled");
     // SAFETY: texts are valid.
     unsafe {
@@ -162,5 +162,5 @@ fn calls_of_two_threads_do_not_meet() {
     // As in a call of a kernel, or of another thread.
     let inner = interpreter.with("outer", None, |_| Some(TfLiteInterpreterInvoke(it)));
     assert_eq!(inner, Some(ERROR));
-    assert!(session.messages.contains("one thread at a time"), "{}", session.messages);
+    assert!(session.messages().contains("one thread at a time"), "{}", session.messages());
 }
