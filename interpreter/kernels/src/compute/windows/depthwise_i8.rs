@@ -17,7 +17,9 @@ use crate::compute::matmul::conv::{ConvGeometry, DepthwiseFilter};
 use crate::compute::simd::int8::{Dot8, Dot8Task, dispatch, lanes};
 use crate::compute::threads::share::{serial_tasks, threads_for};
 #[cfg(target_arch = "x86_64")]
-use crate::compute::windows::{depthwise_i8_row as row, depthwise_i8_x86 as x86};
+use crate::compute::windows::{
+    depthwise_i8_row as row, depthwise_i8_wide as packed, depthwise_i8_x86 as x86,
+};
 
 /// DEPTHWISE_CONV_2D of bytes with a packed filter and fused requantization and clamp.
 pub struct DepthwiseI8 {
@@ -40,7 +42,7 @@ pub struct DepthwiseI8 {
     blank: AlignedVec<u8>,
     /// Blocks of 64 channels.
     #[cfg(target_arch = "x86_64")]
-    wide: Option<x86::Wide>,
+    wide: Option<packed::Wide>,
 }
 
 impl DepthwiseI8 {
@@ -95,25 +97,25 @@ impl DepthwiseI8 {
             *own = bias.map_or(0, |b| b[c]).wrapping_sub(sum).wrapping_add(both);
         }
         #[cfg(target_arch = "x86_64")]
-        let padding = channels.max(row::REACH);
+        let padding = channels.max(packed::REACH);
         #[cfg(not(target_arch = "x86_64"))]
         let padding = channels;
         let mut blank = AlignedVec::zeroed(padding)?;
         blank.as_mut_slice().fill(input.zero_byte()?);
         #[cfg(target_arch = "x86_64")]
-        let wide = match (isa.level(), x86::Order::best(geo)) {
+        let wide = match (isa.level(), packed::Order::best(geo)) {
             (Level::Avx512Vnni, Some(order)) => {
                 let weight = |row: usize, column: usize, c: usize| {
                     let byte = weights[(row * width + column) * channels + c];
                     i32::from((byte ^ flip).cast_signed()).wrapping_sub(w0)
                 };
                 // Σ (w - w0)(a - a0) = Σ (w - w0)·a - a0·Σ (w - w0), and `own` has the last term.
-                x86::Wide::pack(order, &filter, weight, own.as_slice(), &output)?
+                packed::Wide::pack(order, &filter, weight, own.as_slice(), &output)?
             }
             _ => None,
         };
         #[cfg(target_arch = "x86_64")]
-        let skip = wide.as_ref().map_or(0, |wide| (wide.blocks * x86::BLOCK / lanes).min(vectors));
+        let skip = wide.as_ref().map_or(0, |wide| (wide.blocks * packed::BLOCK / lanes).min(vectors));
         #[cfg(not(target_arch = "x86_64"))]
         let skip = 0;
         let first = skip * lanes;
@@ -209,7 +211,7 @@ impl DepthwiseI8 {
     ) -> Range<usize> {
         let Some(wide) = &self.wide else { return vectors };
         let (blank, flip) = (self.blank.as_slice(), self.input.flip(self.unsigned));
-        if wide.order == x86::Order::Row {
+        if wide.order == packed::Order::Row {
             let end = vectors.end;
             // With parts of rows, the task of the first vectors computes all.
             if vectors.start == 0 {
@@ -219,7 +221,7 @@ impl DepthwiseI8 {
             }
             return end..end;
         }
-        let per_block = x86::BLOCK / self.lanes;
+        let per_block = packed::BLOCK / self.lanes;
         let blocks = vectors.start / per_block..vectors.end.div_ceil(per_block).min(wide.blocks);
         if blocks.is_empty() {
             return vectors;

@@ -8,34 +8,7 @@ use std::arch::x86_64::*;
 
 use crate::compute::base::buffer::SharedMut;
 use crate::compute::matmul::conv::ConvGeometry;
-use crate::compute::windows::depthwise_i8_x86::{BLOCK, Wide, finish, interleave};
-
-/// Maximum number of bytes of a row that the windows of a block read.
-pub(super) const REACH: usize = 1024;
-
-/// Maximum number of blocks with weights of their own.
-const MAX_PHASES: usize = 16;
-
-/// Number of channels that a block of 64 bytes may begin with: a multiple of 64 modulo `channels`.
-pub(super) fn phases(channels: usize) -> usize {
-    let twos = 1 << channels.trailing_zeros().min(BLOCK.trailing_zeros());
-    channels / twos
-}
-
-/// Returns whether windows of this geometry are supported.
-pub(super) fn takes(geo: &ConvGeometry) -> bool {
-    let channels = geo.in_channels;
-    channels > 0
-        && phases(channels) <= MAX_PHASES
-        && matches!(geo.stride[1], 1 | 2)
-        && reach(geo).is_some_and(|reach| reach <= REACH)
-}
-
-/// Number of bytes of a row that the windows of a block read.
-fn reach(geo: &ConvGeometry) -> Option<usize> {
-    let pixels = (geo.window[1] - 1).checked_mul(geo.dilation[1])?;
-    pixels.checked_mul(geo.in_channels)?.checked_add(BLOCK)
-}
+use crate::compute::windows::depthwise_i8_wide::{BLOCK, REACH, Wide, finish, interleave};
 
 /// A range of output rows.
 pub(super) struct Rows<'a> {

@@ -5,6 +5,8 @@ pub(super) mod depthwise_i8;
 #[cfg(target_arch = "x86_64")]
 mod depthwise_i8_row;
 #[cfg(target_arch = "x86_64")]
+mod depthwise_i8_wide;
+#[cfg(target_arch = "x86_64")]
 mod depthwise_i8_x86;
 pub(super) mod int16;
 pub(super) mod pooling;
