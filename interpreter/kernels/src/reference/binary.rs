@@ -7,7 +7,7 @@ use delegraph_core::error::InvalidData;
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::Activation;
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
-use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
+use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 use half::{bf16, f16};
 
 use super::binary_quantized;
@@ -67,14 +67,7 @@ fn mul(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         TensorType::Int64 => fused(cx, activation, i64::times),
         TensorType::Int16 if cx.output(0)?.quantization().is_none() => fused(cx, activation, i16::times),
         TensorType::Complex64 if activation == Activation::None => {
-            let nest = nest(cx)?;
-            Ok(Box::new(move |cx| {
-                let (a, b) = (cx.input_bytes(0)?, cx.input_bytes(1)?);
-                let (a, b) = (complex_numbers(a)?, complex_numbers(b)?);
-                let output = complex_numbers_mut(cx.output_bytes(0)?)?;
-                nest.zip(a, b, output, |[a, b], [c, d]: [f32; 2]| [a * c - b * d, a * d + b * c]);
-                Ok(())
-            }))
+            elementwise(cx, |[a, b]: [f32; 2], [c, d]: [f32; 2]| [a * c - b * d, a * d + b * c])
         }
         _ => binary_quantized::mul(cx, activation),
     }
@@ -215,14 +208,6 @@ fn clamp<T: Number>(value: T, (low, high): (T, T)) -> T {
     if value > high { high } else { value }
 }
 
-fn complex_numbers(bytes: &[u8]) -> Result<&[[f32; 2]]> {
-    bytemuck::try_cast_slice(bytes).map_err(|e| Error::State(format!("a tensor of complex numbers: {e}")))
-}
-
-fn complex_numbers_mut(bytes: &mut [u8]) -> Result<&mut [[f32; 2]]> {
-    bytemuck::try_cast_slice_mut(bytes).map_err(|e| Error::State(format!("a tensor of complex numbers: {e}")))
-}
-
 #[cfg(test)]
 mod tests {
     use delegraph_core::Params;
@@ -287,6 +272,19 @@ mod tests {
         };
         add(b(&[17]), sum(2369));
         add(b(&[1]), sum(2370));
+    }
+
+    #[test]
+    fn complex_products() {
+        let params = || Params::Mul(MulParams::default().fused_activation_function(Activation::None));
+        let z = |shape: &[usize], z: &[[f32; 2]]| T::new(shape, z);
+        let inputs = [Some(z(&[2], &[[1.0, 2.0], [0.0, -1.0]])), Some(z(&[1], &[[3.0, -1.0]]))];
+        check(BuiltinOp::MUL, 6, params(), &inputs, &[z(&[2], &[[5.0, 5.0], [-1.0, -3.0]])]);
+        let inputs = [Some(z(&[2, 0], &[])), Some(z(&[2, 1], &[[3.0, -1.0]; 2]))];
+        check(BuiltinOp::MUL, 6, params(), &inputs, &[z(&[2, 0], &[])]);
+        let inputs = [Some(z(&[1], &[[1.0, 2.0]])), Some(T::new(&[1], &[3.0f32]))];
+        let e = error(BuiltinOp::MUL, 6, params(), &inputs, &[z(&[1], &[[0.0; 2]])]);
+        assert!(e.contains("FLOAT32"), "{e}");
     }
 
     #[test]
