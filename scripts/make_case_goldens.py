@@ -8,9 +8,11 @@ LiteRT aborts on some models, so worker processes run them: a crash is an outcom
 types and lists, per op, the types that LiteRT takes (types.tsv).
 """
 import argparse
+import contextlib
 import importlib.metadata
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -88,17 +90,63 @@ def run(folder):
     return outputs
 
 
-def work():
-    """Reads folders from standard input, one per line; answers each with descriptions and bytes in hexadecimal."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    for line in sys.stdin:
+def serve(requests, answers):
+    """Reads folders, one per line; answers each with descriptions and bytes in hexadecimal."""
+    for line in requests:
         try:
             answer = "ran\t" + ";".join(f"{what} {data.hex()}" for what, data in run(pathlib.Path(line.strip())))
         except Exception as e:  # The message is the outcome.
             lines = [piece for piece in str(e).replace("\t", " ").splitlines() if piece.strip()]
             answer = "refused\t" + " ".join(lines)[:200]
         answers.write(answer + "\n")
+        answers.flush()
+
+
+class Child:
+    """A process that inherits the imported libraries, so that it starts fast after a model ended the one before."""
+
+    def __init__(self):
+        requests, answers = os.pipe(), os.pipe()
+        self.process = os.fork()
+        if self.process == 0:
+            os.close(requests[1])
+            os.close(answers[0])
+            serve(os.fdopen(requests[0]), os.fdopen(answers[1], "w"))
+            os._exit(0)
+        os.close(requests[0])
+        os.close(answers[1])
+        self.requests, self.answers = os.fdopen(requests[1], "w"), os.fdopen(answers[0])
+
+    def answer(self, line):
+        """The answer, and whether the process is left."""
+        with contextlib.suppress(BrokenPipeError):
+            self.requests.write(line)
+            self.requests.flush()
+        if answer := self.answers.readline():
+            return answer, True
+        with contextlib.suppress(BrokenPipeError):
+            self.requests.close()
+        self.answers.close()
+        code = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+        return f"crashed\tsignal {-code}\n", False
+
+
+def work():
+    """Answers lines of standard input like `serve`, from child processes."""
+    import ai_edge_litert.interpreter  # noqa: F401
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    child = None
+    for line in sys.stdin:
+        fresh = child is None
+        child = child or Child()
+        answer, left = child.answer(line)
+        if not left and not fresh:
+            # What an earlier model overwrote may have ended the process.
+            child = Child()
+            answer, left = child.answer(line)
+        child = child if left else None
+        answers.write(answer)
         answers.flush()
 
 
@@ -110,24 +158,20 @@ class Worker:
         self.environment = {**os.environ, "MALLOC_PERTURB_": str(filler)}
 
     def outcome(self, folder):
+        import select
         if self.process is None:
-            self.process = subprocess.Popen([sys.executable, __file__, "--work"], stdin=subprocess.PIPE, text=True,
+            # A session of its own, so that its child ends with it.
+            self.process = subprocess.Popen([sys.executable, __file__, "--work"], stdin=subprocess.PIPE, text=True, start_new_session=True,
                                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=self.environment)
-        try:
-            self.process.stdin.write(f"{folder}\n")
-            self.process.stdin.flush()
-            import select
-            ready, _, _ = select.select([self.process.stdout], [], [], SECONDS_PER_CASE)
-            line = self.process.stdout.readline() if ready else ""
-        except BrokenPipeError:
-            line = ""
-        if line:
-            return line.rstrip("\n").split("\t", 1)
-        hangs = self.process.poll() is None and not ready
-        self.process.kill()
-        code = self.process.wait()
+        self.process.stdin.write(f"{folder}\n")
+        self.process.stdin.flush()
+        ready, _, _ = select.select([self.process.stdout], [], [], SECONDS_PER_CASE)
+        if ready:
+            return self.process.stdout.readline().rstrip("\n").split("\t", 1)
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
         self.process = None
-        return "crashed", "does not return" if hangs else f"signal {-code}"
+        return ["crashed", "does not return"]
 
 
 def run_all(folders):
