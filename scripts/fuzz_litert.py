@@ -8,7 +8,8 @@ A case is a mutation of one of the conformance suite's cases: other sizes, types
 the optimized and the reference kernels run it in another one. Cases that LiteRT refuses only must not end our process.
 
 A difference is printed with the case's folder in --keep (model and inputs), unless conformance/litert-differences.toml lists it with
-the reason why LiteRT is wrong or undefined there. The exit code is 1 if there are others.
+the reason why LiteRT is wrong or undefined there; --rules prints how often each rule of that file matched. The exit code is 1 if there
+are other differences.
 """
 import argparse
 import collections
@@ -35,10 +36,35 @@ def binary():
     return ROOT / "target" / "debug" / "examples" / "fuzz_cases"
 
 
+class Rule:
+    """A listed difference: every key that the rule has must hold."""
+    KEYS = {"case", "text", "classes", "most", "within", "why"}
+
+    def __init__(self, keys):
+        if not {"case", "why"} < keys.keys() <= self.KEYS:
+            sys.exit(f"{LISTED}: a rule has the keys {', '.join(sorted(keys))}; possible are {', '.join(sorted(self.KEYS))}")
+        self.case, self.text = re.compile(keys["case"]), re.compile(keys.get("text", ""))
+        self.classes = re.compile(keys["classes"]) if "classes" in keys else None
+        self.most, self.within, self.why = keys.get("most"), keys.get("within"), keys["why"]
+        self.count = 0
+
+    def holds(self, name, text):
+        if not (self.case.search(name) and self.text.search(text)):
+            return False
+        deviation = re.search(r"off by (\S+), allowed \S+, at \d+ of \d+ \[(.*?)\]", text)
+        if self.most is not None and not (deviation and float(deviation[1]) <= self.most):
+            return False
+        if self.classes and not (deviation and all(map(self.classes.fullmatch, deviation[2].split(", ")))):
+            return False
+        if self.within is not None:
+            real = re.search(r"from real numbers: here (\S+), LiteRT ([^\s;]+)", text)
+            return bool(real) and float(real[1]) <= self.within and float(real[1]) < float(real[2])
+        return True
+
+
 def listed():
     import tomllib
-    rules = tomllib.loads(LISTED.read_text()).get("difference", []) if LISTED.exists() else []
-    return [(re.compile(rule["case"]), re.compile(rule["text"]), rule["why"]) for rule in rules]
+    return [Rule(keys) for keys in tomllib.loads(LISTED.read_text())["difference"]]
 
 
 def check(program, folder, seed):
@@ -93,9 +119,13 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the first mutant, to continue or to repeat one")
     parser.add_argument("--keep", type=pathlib.Path, default=ROOT / "target" / "fuzz-litert", help="where the folders of differences go")
+    parser.add_argument("--program", type=pathlib.Path, help="the built example fuzz_cases, instead of building it")
+    parser.add_argument("--rules", action="store_true", help="print how often each rule matched")
+    parser.add_argument("--listed", type=pathlib.Path, help="a file for the listed differences, each with its rule's reason")
     arguments = parser.parse_args()
-    program, rules = binary(), listed()
-    counts, explained, unexplained = collections.Counter(), collections.Counter(), 0
+    program, rules = arguments.program or binary(), listed()
+    log = arguments.listed.open("w") if arguments.listed else None
+    counts, unexplained = collections.Counter(), 0
     end = arguments.first + arguments.cases
     for first in range(arguments.first, end, BATCH):
         with tempfile.TemporaryDirectory() as temporary:
@@ -106,9 +136,11 @@ def main():
             counts.update(what for _, (what, _) in outcomes)
             write_index(folder, outcomes)
             for name, resolver, text in check(program, folder, arguments.seed):
-                why = next((why for case, pattern, why in rules if case.search(name) and pattern.search(text)), None)
-                if why:
-                    explained[why] += 1
+                rule = next((rule for rule in rules if rule.holds(name, text)), None)
+                if rule:
+                    rule.count += 1
+                    if log:
+                        print(f"{name}\t{resolver}\t{text}\t{rule.why}", file=log, flush=True)
                     continue
                 unexplained += 1
                 kept = arguments.keep / name.replace("/", "_")
@@ -116,9 +148,12 @@ def main():
                 shutil.copytree(folder / name, kept)
                 print(f"{name}\t{resolver}\t{text}", flush=True)
         print(f"{min(first + BATCH, end)} of {end}: {dict(counts)}, {unexplained} unexplained", file=sys.stderr, flush=True)
-    for why, count in explained.most_common():
-        print(f"{count} listed: {why}")
-    print(f"LiteRT: {dict(counts)}; {sum(explained.values())} listed differences, {unexplained} others")
+    if arguments.rules:
+        for rule in sorted(rules, key=lambda rule: -rule.count):
+            print(f"{rule.count} by {rule.case.pattern} {rule.text.pattern}: {rule.why}")
+    explained = sum(rule.count for rule in rules)
+    used = sum(rule.count > 0 for rule in rules)
+    print(f"LiteRT: {dict(counts)}; {explained} listed differences by {used} of {len(rules)} rules, {unexplained} others")
     return 1 if unexplained else 0
 
 

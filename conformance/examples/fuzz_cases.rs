@@ -8,6 +8,7 @@
 //! reference kernels: results within the demanded precision, and errors on both sides or on none.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -15,12 +16,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delegraph_conformance::cases::{self, Case, Expected};
+use delegraph_conformance::cases::{self, Case, Chain, Expected};
 use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::engine::{Backend, Outcome, Problem};
 use delegraph_conformance::npy;
 use delegraph_conformance::runner::Engine;
-use delegraph_core::{Model, TensorId};
+use delegraph_core::{Model, Node, Tensor, TensorId};
 use delegraph_delegate_wgpu::{WgpuDelegate, WgpuOptions};
 use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver, ResourceLimits};
 
@@ -55,9 +56,41 @@ fn numbers<const N: usize>(words: [&str; N]) -> Result<[u64; N], String> {
     Ok(numbers)
 }
 
+/// Every this many mutants, a graph of several cases is drawn.
+const GRAPH_EVERY: usize = 5;
+
+/// A mutant.
+enum Drawn {
+    Node(Case),
+    Graph(Chain),
+}
+
+fn drawn(seed: u64, index: usize) -> Option<Drawn> {
+    match index % GRAPH_EVERY {
+        0 => Chain::draw(seed, index).map(Drawn::Graph),
+        _ => cases::mutant(seed, index).map(Drawn::Node),
+    }
+}
+
+impl Drawn {
+    fn case(self) -> Case {
+        match self {
+            Drawn::Node(case) => case,
+            Drawn::Graph(chain) => chain.case,
+        }
+    }
+
+    fn as_case(&self) -> &Case {
+        match self {
+            Drawn::Node(case) => case,
+            Drawn::Graph(chain) => &chain.case,
+        }
+    }
+}
+
 fn write_all(root: &Path, seed: u64, first: u64, count: u64) -> Result<(), String> {
     for index in first..first + count {
-        let Some(case) = cases::mutant(seed, index as usize) else { continue };
+        let Some(case) = drawn(seed, index as usize).map(Drawn::case) else { continue };
         // Some mutants cannot be written as a model.
         let Ok(model) = case.build() else { continue };
         let folder = root.join(&case.name);
@@ -84,12 +117,13 @@ fn check_all(root: &Path, seed: u64) -> Result<(), String> {
     for (name, entry) in &expected.entries {
         let cases::Outcome::Ran(wanted) = &entry.outcome else { continue };
         let index = name.split(['_', '/']).nth(2).and_then(|i| i.parse().ok()).ok_or("not a mutant")?;
-        let case = cases::mutant(seed, index).ok_or("not a mutant of this seed")?;
+        let drawn = drawn(seed, index).ok_or("not a mutant of this seed")?;
         writeln!(out, "> {name}").map_err(|e| e.to_string())?;
         for resolver in ["cpu", "reference"] {
-            let Err(e) = check(&case, resolver, wanted) else { continue };
-            writeln!(out, "{name}\t{resolver}\t{}", e.replace(['\n', '\t'], " "))
-                .map_err(|e| e.to_string())?;
+            for difference in check(&drawn, resolver, wanted)? {
+                writeln!(out, "{name}\t{resolver}\t{}", difference.replace(['\n', '\t'], " "))
+                    .map_err(|e| e.to_string())?;
+            }
         }
     }
     Ok(())
@@ -127,10 +161,13 @@ fn run_on_wgpu(seed: u64, first: u64, count: u64) -> Result<(), String> {
     Ok(())
 }
 
-fn check(case: &Case, resolver: &str, wanted: &[cases::Computed]) -> Result<(), String> {
+/// Returns the differences of all outputs, each with what describes the case.
+fn check(drawn: &Drawn, resolver: &str, wanted: &[cases::Computed]) -> Result<Vec<String>, String> {
+    let case = drawn.as_case();
     let model = case.build()?;
     let about = about(case, &model);
-    compare(case, model, resolver, wanted).map_err(|e| format!("{e} | {about}"))
+    let found = compare(drawn, model, resolver, wanted);
+    Ok(found.into_iter().map(|e| format!("{e} | {about}")).collect())
 }
 
 /// Returns operands, params and special values of a case, by which differences can be listed.
@@ -142,25 +179,61 @@ fn about(case: &Case, model: &Model) -> String {
     };
     let list = |ids: &mut dyn Iterator<Item = String>| ids.collect::<Vec<_>>().join(" ");
     let node = graph.nodes().iter().find(|node| node.op().builtin() == Some(case.op));
+    if !case.is_single() {
+        let node = |n: &Node| format!("{} v{} {:?}", n.op(), n.version(), n.params());
+        let tensor = |t: &Tensor| format!("{}{}", t.ty(), t.shape());
+        let nodes = list(&mut graph.nodes().iter().map(node));
+        return format!("{nodes}, tensors {}", list(&mut graph.tensors().iter().map(tensor)));
+    }
     let scales = list(&mut node.into_iter().flat_map(|n| n.inputs().iter().flatten().filter_map(scale)));
-    let output = |id: &TensorId| format!("{}{}", graph.tensor(*id).shape(), scale(id).unwrap_or_default());
-    let outputs = list(&mut graph.outputs().iter().map(output));
+    let output = |id: &TensorId| {
+        let tensor = graph.tensor(*id);
+        format!("{}{}{}", tensor.ty(), tensor.shape(), scale(id).unwrap_or_default())
+    };
+    let outputs = list(&mut node.into_iter().flat_map(|n| n.outputs().iter().map(output)));
     let node = node.map_or_else(String::new, |n| format!("{} v{} {:?}", n.op(), n.version(), n.params()));
     format!("{} {scales} to {outputs}, {node}, data {:?}", case.describe(), case.specials())
 }
 
-fn compare(case: &Case, model: Model, resolver: &str, wanted: &[cases::Computed]) -> Result<(), String> {
+fn compare(drawn: &Drawn, model: Model, resolver: &str, wanted: &[cases::Computed]) -> Vec<String> {
+    let case = drawn.as_case();
     let outputs = match resolver {
         "reference" => case.run(model, ReferenceOpResolver::new()),
         _ => case.run(model, BuiltinOpResolver::new()),
     };
-    let outputs = outputs.map_err(|e| format!("error: {e}"))?;
-    if outputs.len() != wanted.len() {
-        return Err(format!("{} outputs, expected {}", outputs.len(), wanted.len()));
+    let outputs = match outputs {
+        Ok(outputs) if outputs.len() == wanted.len() => outputs,
+        Ok(outputs) => return vec![format!("{} outputs, expected {}", outputs.len(), wanted.len())],
+        Err(e) => return vec![format!("error: {e}")],
+    };
+    let steps = u32::from(resolver == "cpu");
+    let difference = |(i, (got, want)): (usize, (&cases::Computed, &cases::Computed))| {
+        let deviation = match drawn {
+            Drawn::Node(case) => case.deviation(got, want, steps),
+            Drawn::Graph(chain) => chain.deviation(i, [got, want], steps),
+        };
+        match deviation {
+            Ok(None) => None,
+            Ok(Some(deviation)) => {
+                Some(format!("output {i}: {deviation}{}", evidence(case, i, [got, want], &deviation.at)))
+            }
+            Err(e) => Some(format!("output {i}: {e}")),
+        }
+    };
+    outputs.iter().zip(wanted).enumerate().filter_map(difference).collect()
+}
+
+/// Returns what tells which of two outputs is right, and which values cause the difference.
+fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], at: &[usize]) -> String {
+    let mut text = String::new();
+    if let Some([here, there]) = case.from_real(i, outputs) {
+        let _ = write!(text, "; from real numbers: here {here:.3}, LiteRT {there:.3}");
     }
-    for (i, (got, want)) in outputs.iter().zip(wanted).enumerate() {
-        let steps = u32::from(resolver == "cpu");
-        case.agree(got, want, steps).map_err(|e| format!("output {i}: {e}"))?;
+    if case.behind_specials(i, at) {
+        text += "; all behind NaN, infinity or overflow";
     }
-    Ok(())
+    if case.behind_shifts(at) {
+        text += "; all behind undefined shifts";
+    }
+    text
 }

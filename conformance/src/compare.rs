@@ -3,8 +3,10 @@
 use delegraph_core::TensorType;
 
 mod check;
+mod deviation;
 
 pub use check::{Arithmetic, Check, Difference, Element, Histogram, Kind, Value};
+pub use deviation::Deviation;
 
 /// The allowed difference of an output.
 #[derive(Debug, Clone, Copy, PartialEq)]

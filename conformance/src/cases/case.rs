@@ -256,38 +256,10 @@ impl Case {
         for (i, operand) in self.inputs.iter().enumerate() {
             inputs.push(operand.as_ref().map(|o| o.add(&mut graph, &format!("input_{i}"), i)));
         }
-        let mut intermediates = Vec::new();
-        for (i, operand) in self.intermediates.iter().enumerate() {
-            let tensor = |o: &Operand, graph: &mut SubgraphBuilder| {
-                let id = graph.tensor(&format!("intermediate_{i}"), o.ty, o.shape.clone());
-                o.quantization.iter().for_each(|q| graph.quantize(id, q.clone()));
-                id
-            };
-            intermediates.push(operand.as_ref().map(|o| tensor(o, &mut graph)));
-        }
-        let (mut outputs, mut types, mut shapes) = (Vec::new(), Vec::new(), Vec::new());
-        for (i, (inferred, output)) in self.infer()?.into_iter().zip(&self.outputs).enumerate() {
-            let shape = match (inferred.shape, &output.shape) {
-                (InferredShape::Known(shape), _) => shape,
-                (_, Some(shape)) => shape.clone(),
-                _ => return Err(format!("the shape of output {i} must be given")),
-            };
-            types.push(inferred.ty);
-            shapes.push(shape.clone());
-            let id = graph.tensor(&format!("output_{i}"), inferred.ty, shape);
-            output.quantization.iter().for_each(|q| graph.quantize(id, q.clone()));
-            outputs.push(id);
-        }
-        let mut node = graph.node(self.op, self.params.clone());
-        if let Some(version) = self.version {
-            node = node.version(version);
-        }
-        node.optional_inputs(inputs).intermediates(intermediates).writes(outputs.clone());
-        for (i, (id, ty)) in outputs.into_iter().zip(types).enumerate() {
+        for (i, (id, ty, shape)) in self.add_node(&mut graph, inputs, "")?.into_iter().enumerate() {
             let read = match outside(ty) {
                 same if same == ty => id,
                 wide => {
-                    let shape = shapes.get(i).cloned().unwrap_or_default();
                     let read = graph.tensor(&format!("read_{i}"), wide, shape);
                     graph
                         .node(BuiltinOp::CAST, CastParams::default().in_data_type(ty).out_data_type(wide))
@@ -299,6 +271,41 @@ impl Case {
             graph.outputs([read]);
         }
         Ok(graph)
+    }
+
+    /// Adds the case's node, which reads `inputs`, to a graph whose names begin with `prefix`, and returns its outputs.
+    pub(super) fn add_node(
+        &self,
+        graph: &mut SubgraphBuilder,
+        inputs: Vec<Option<TensorId>>,
+        prefix: &str,
+    ) -> Result<Vec<(TensorId, TensorType, Shape)>, String> {
+        let mut intermediates = Vec::new();
+        for (i, operand) in self.intermediates.iter().enumerate() {
+            let tensor = |o: &Operand, graph: &mut SubgraphBuilder| {
+                let id = graph.tensor(&format!("{prefix}intermediate_{i}"), o.ty, o.shape.clone());
+                o.quantization.iter().for_each(|q| graph.quantize(id, q.clone()));
+                id
+            };
+            intermediates.push(operand.as_ref().map(|o| tensor(o, graph)));
+        }
+        let mut outputs = Vec::new();
+        for (i, (inferred, output)) in self.infer()?.into_iter().zip(&self.outputs).enumerate() {
+            let shape = match (inferred.shape, &output.shape) {
+                (InferredShape::Known(shape), _) => shape,
+                (_, Some(shape)) => shape.clone(),
+                _ => return Err(format!("the shape of output {i} must be given")),
+            };
+            let id = graph.tensor(&format!("{prefix}output_{i}"), inferred.ty, shape.clone());
+            output.quantization.iter().for_each(|q| graph.quantize(id, q.clone()));
+            outputs.push((id, inferred.ty, shape));
+        }
+        let mut node = graph.node(self.op, self.params.clone());
+        if let Some(version) = self.version {
+            node = node.version(version);
+        }
+        node.optional_inputs(inputs).intermediates(intermediates).writes(outputs.iter().map(|(id, ..)| *id));
+        Ok(outputs)
     }
 
     fn infer(&self) -> Result<Vec<Inferred>, String> {

@@ -1,14 +1,13 @@
 //! LiteRT's outputs of the cases: `conformance/goldens/ops`, written by `scripts/make_case_goldens.py`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
 use delegraph_core::{BuiltinOp, Shape, TensorType};
 
 use super::case::{Case, Computed};
-use crate::compare::{Tolerance, compare, numbers};
+use crate::compare::{Deviation, Tolerance, numbers};
 
 /// The outcome of one case in LiteRT.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,31 +79,34 @@ impl Case {
     /// # Errors
     /// The difference.
     pub fn agree(&self, got: &Computed, want: &Computed, steps: u32) -> Result<(), String> {
+        self.deviation(got, want, steps)?.map_or(Ok(()), |deviation| Err(deviation.to_string()))
+    }
+
+    /// As [`Case::agree`]: the elements that are beyond the tolerance, if any are.
+    ///
+    /// # Errors
+    /// Another type, shape or size, or other bytes of elements that are not numbers.
+    pub fn deviation(
+        &self,
+        got: &Computed,
+        want: &Computed,
+        steps: u32,
+    ) -> Result<Option<Deviation>, String> {
         if (got.ty, &got.shape) != (want.ty, &want.shape) {
             return Err(format!("{} {}, expected {} {}", got.ty, got.shape, want.ty, want.shape));
         }
         let (Some(g), Some(w)) = (numbers(got.ty, &got.bytes), numbers(want.ty, &want.bytes)) else {
-            return match got.bytes == want.bytes {
-                true => Ok(()),
-                false => Err("other bytes".into()),
-            };
+            return if got.bytes == want.bytes { Ok(None) } else { Err("other bytes".into()) };
         };
+        if g.len() != w.len() {
+            return Err(format!("{} elements, expected {}", g.len(), w.len()));
+        }
         // Data read as FLOAT32 may have been BFLOAT16.
         let narrow = self.data_type() == Some(TensorType::BFloat16) && got.ty == TensorType::Float32;
         let ty = if narrow { TensorType::BFloat16 } else { got.ty };
         let mut tolerance = Tolerance::of(ty, want.quantized);
         tolerance.quantum = tolerance.quantum.min(steps);
-        let result = compare(&g, &w, tolerance);
-        if result.passes() {
-            return Ok(());
-        }
-        let mut text = format!("off by {:e}, allowed {:e}", result.max_abs, result.allowed);
-        let first =
-            g.iter().zip(&w).position(|(g, w)| (g - w).abs() > result.allowed || g.is_nan() != w.is_nan());
-        if let Some(i) = first {
-            let _ = write!(text, "; element {i} is {}, expected {}", g[i], w[i]);
-        }
-        Err(text)
+        Ok(Deviation::of(ty, &g, &w, tolerance))
     }
 }
 

@@ -14,6 +14,8 @@ use delegraph_core::{BuiltinOp, Op, OpResolver, Registration, TensorType};
 use delegraph_delegate_api::Delegate;
 
 mod case;
+mod chain;
+mod evidence;
 mod expected;
 mod generate;
 mod mutant;
@@ -24,6 +26,7 @@ mod suite;
 mod versions;
 
 pub use case::{Case, Computed, Output, Verdict};
+pub use chain::Chain;
 pub use expected::{Entry, Expected, Outcome};
 pub use mutant::mutant;
 pub use operand::{Kind, Operand};

@@ -89,7 +89,7 @@ thread_local! {
 }
 
 /// The compared cases of the suite of `seed`.
-fn bases(seed: u64) -> Rc<Vec<Case>> {
+pub(super) fn bases(seed: u64) -> Rc<Vec<Case>> {
     BASES.with_borrow_mut(|last| match last {
         Some((of, bases)) if *of == seed => Rc::clone(bases),
         _ => {
@@ -250,16 +250,18 @@ fn scale(case: &mut Case, draw: &mut Draw) {
 }
 
 /// Removes -128 from the INT8 weights of floats: the format demands symmetric weights, and LiteRT's SIMD kernels negate
-/// them in 8 bits.
-fn symmetric_weights(case: &mut Case) {
+/// them in 8 bits. They read UINT8 weights as INT8.
+pub(super) fn symmetric_weights(case: &mut Case) {
     if case.data_type() != Some(Float32) {
         return;
     }
     for (i, operand) in case.inputs.iter_mut().enumerate().skip(1) {
-        let Some(operand) = operand.as_mut().filter(|o| o.ty == Int8) else { continue };
+        let Some(operand) = operand.as_mut().filter(|o| matches!(o.ty, Int8 | UInt8)) else { continue };
         *operand = match (operand.kind, operand.limits()) {
             // The data of other invocations differs.
-            (Kind::Fed, Some((low, high))) => operand.clone().range(low.max(-127.0), high.max(-127.0)),
+            (Kind::Fed, Some((low, high))) if operand.ty == Int8 => {
+                operand.clone().range(low.max(-127.0), high.max(-127.0))
+            }
             _ => {
                 let bytes = operand.data(i, 0).into_iter().map(|byte| if byte == 0x80 { 0x81 } else { byte });
                 operand.clone().bytes(bytes.collect())

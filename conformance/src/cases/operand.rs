@@ -1,5 +1,7 @@
 //! The operands of a case's op: types, shapes, quantization, and data that a seed gives.
 
+use std::borrow::Cow;
+
 use crate::seeded::SplitMix64;
 use delegraph_core::ops::cast::CastParams;
 use delegraph_core::quantization::Affine;
@@ -26,7 +28,7 @@ enum Values {
     /// Uniform in a range, including the upper end for integers and excluding it for floats.
     Range(f64, f64),
     /// Uniform in a range, with some of these values in between.
-    Mixed(f64, f64, &'static [f64]),
+    Mixed(f64, f64, Cow<'static, [f64]>),
     /// The same bytes in every invocation.
     Bytes(Vec<u8>),
 }
@@ -133,7 +135,7 @@ impl Operand {
     /// Sets some elements to these values, in turn; integers are clamped to their type.
     pub(super) fn mixed(self, values: &'static [f64]) -> Self {
         let (low, high) = self.limits().unwrap_or((-4.0, 4.0));
-        Operand { values: Values::Mixed(low, high, values), ..self }
+        Operand { values: Values::Mixed(low, high, values.into()), ..self }
     }
 
     pub(super) fn limits(&self) -> Option<(f64, f64)> {
@@ -166,6 +168,23 @@ impl Operand {
                 Some(largest * f64::from(scale))
             }
             _ => None,
+        }
+    }
+
+    /// Replaces NaN, infinities, and floats of which a product may overflow, by this number.
+    pub(super) fn moderate(&mut self, number: f64) {
+        let replaced = |v: f64| if v.abs() < 1e18 { v } else { number };
+        match (&mut self.values, self.ty) {
+            (Values::Mixed(_, _, values), ty) if ty.is_float() => {
+                values.to_mut().iter_mut().for_each(|v| *v = replaced(*v));
+            }
+            (Values::Bytes(bytes), TensorType::Float32) => {
+                for element in bytes.as_chunks_mut::<4>().0 {
+                    let value = f32::from_le_bytes(*element);
+                    *element = (replaced(value.into()) as f32).to_le_bytes();
+                }
+            }
+            _ => {}
         }
     }
 
@@ -307,7 +326,8 @@ impl Operand {
 
     /// Returns a function that makes every third element special, if the operand has special values.
     fn special(&self) -> impl FnMut() -> Option<f64> + use<> {
-        let values: &'static [f64] = if let Values::Mixed(_, _, values) = self.values { values } else { &[] };
+        let values =
+            if let Values::Mixed(_, _, values) = &self.values { values.clone() } else { Cow::default() };
         let mut count = 0usize;
         move || {
             count += 1;
@@ -356,6 +376,18 @@ impl Operand {
         }
     }
 
+    /// Returns the scale and zero point of an element.
+    pub(super) fn scale(&self, affine: &Affine, element: usize) -> Option<(f64, f64)> {
+        if let Some(block) = self.block {
+            return Some((block_scale(*affine.scales.first()?, element / block).into(), 0.0));
+        }
+        let inner: usize = self.shape.iter().skip(affine.dimension + 1).product();
+        let extent = self.shape.get(affine.dimension).copied().unwrap_or(1).max(1);
+        let channel = if affine.scales.len() > 1 { element / inner.max(1) % extent } else { 0 };
+        let zero = affine.zero_points.get(channel).unwrap_or(0);
+        Some(((*affine.scales.get(channel)?).into(), zero as f64))
+    }
+
     /// Adds the operand to a graph.
     pub(super) fn add(&self, graph: &mut SubgraphBuilder, name: &str, index: usize) -> TensorId {
         let id = match self.kind {
@@ -386,8 +418,7 @@ impl Operand {
         if let (Some(block), Some(affine)) = (self.block, self.quantization.as_ref().and_then(|q| q.affine()))
         {
             let count = self.shape.elements() / block;
-            let scale = |i| half::f16::from_f32(affine.scales[0] * (1.0 + (i % 9) as f32 / 8.0));
-            let scales: Vec<half::f16> = (0..count).map(scale).collect();
+            let scales: Vec<half::f16> = (0..count).map(|i| block_scale(affine.scales[0], i)).collect();
             let scales = graph.constant(&format!("{name}_scales"), [count], &scales);
             let quantization =
                 Quantization::Blockwise { scales: scales.0, zero_points: None, block_size: block };
@@ -414,6 +445,11 @@ pub(super) fn outside(ty: TensorType) -> TensorType {
 /// Returns scales from `scale` on, each larger than the previous by a quarter of `scale`.
 pub(super) fn growing(scale: f32, count: usize) -> Vec<f32> {
     (0..count).map(|i| scale * (1.0 + i as f32 / 4.0)).collect()
+}
+
+/// Returns the scale of block `i`: from `scale` to twice as much.
+fn block_scale(scale: f32, i: usize) -> half::f16 {
+    half::f16::from_f32(scale * (1.0 + (i % 9) as f32 / 8.0))
 }
 
 /// Returns the scale and zero point that cases use for a quantized type.

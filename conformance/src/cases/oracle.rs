@@ -162,7 +162,7 @@ fn terms(node: &Node, graph: &Subgraph) -> u64 {
 }
 
 /// Returns the kind of a node's arithmetic, and the number of functions in it.
-fn kind_of(node: &Node, graph: &Subgraph) -> (Kind, u32) {
+pub(super) fn kind_of(node: &Node, graph: &Subgraph) -> (Kind, u32) {
     let Some(op) = builtin(node) else { return (Kind::Accumulating, 1) };
     let (kind, functions) = kind(op);
     if kind > Kind::Exact {

@@ -1,0 +1,185 @@
+//! Evidence which of two different outputs of a case is right: the distance of both from real numbers, and whether only
+//! elements differ that NaN, infinities or overflows influence, or that are shifted by more bits than they have.
+
+use delegraph_core::{BuiltinOp as Op, Quantization};
+use delegraph_interpreter::ReferenceOpResolver;
+
+use super::Output;
+use super::case::{Case, Computed};
+use super::operand::{Kind, Operand, integers};
+use super::prelude::*;
+use crate::compare::numbers;
+
+impl Case {
+    /// Returns the largest distances of two variants of output `i` from the result of real numbers, rounded to floats,
+    /// of which the operands are exact images: in steps of a quantized output, otherwise relative to the largest result.
+    /// `None` if nothing is quantized or a 16-bit float, or if the op does not compute with real numbers.
+    pub fn from_real(&self, i: usize, outputs: [&Computed; 2]) -> Option<[f64; 2]> {
+        let real = self.real_output(i)?;
+        let quantization = self.outputs.get(i)?.quantization.as_ref().and_then(|q| q.scale_zero_point());
+        let largest = real.iter().fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
+        let distance = |output: &Computed| {
+            let elements = numbers(output.ty, &output.bytes)?;
+            let (least, most) = integers(output.ty);
+            let off = |(&real, &element): (&f64, &f64)| {
+                let off = match quantization {
+                    Some((scale, zero)) => {
+                        let steps = real / f64::from(scale) + f64::from(zero);
+                        (steps.clamp(least, most) - element).abs()
+                    }
+                    None => (real - element).abs() / largest,
+                };
+                // NaN is not evidence.
+                if off.is_nan() { f64::INFINITY } else { off }
+            };
+            (elements.len() == real.len()).then(|| real.iter().zip(&elements).map(off).fold(0.0, f64::max))
+        };
+        let [here, there] = outputs.map(distance);
+        Some([here?, there?])
+    }
+
+    /// Returns output `i` as real numbers.
+    fn real_output(&self, i: usize) -> Option<Vec<f64>> {
+        if !self.is_single() || self.steps > 1 {
+            return None;
+        }
+        let real = self.in_real_numbers()?;
+        if matches!(self.op, Op::QUANTIZE | Op::DEQUANTIZE) {
+            let input = real.inputs.first()?.as_ref()?;
+            return numbers(input.ty, &input.data(0, 0));
+        }
+        let outputs = real.run(real.build().ok()?, ReferenceOpResolver::new()).ok()?;
+        let output = outputs.get(i)?;
+        numbers(output.ty, &output.bytes)
+    }
+
+    /// Returns the case with floats for all operands and outputs that are quantized or 16-bit floats.
+    fn in_real_numbers(&self) -> Option<Case> {
+        let mut case = self.clone();
+        (case.version, case.data_type) = (None, None);
+        // The format defines weights of floats without a zero point.
+        let hybrid = self.data_type() == Some(Float32);
+        let mut any = false;
+        for (i, operand) in case.inputs.iter_mut().enumerate() {
+            let Some(operand) = operand else { continue };
+            let bias = self.bias_scales(i);
+            let represents = match operand.ty {
+                Int32 | Int64 => bias.is_some(),
+                Int8 | UInt8 | Int16 | Int4 | Int2 => operand.quantization.is_some(),
+                ty => matches!(ty, Float16 | BFloat16),
+            };
+            if represents {
+                let mut quantization = bias.or(operand.quantization.clone());
+                if let Some(Quantization::Affine(affine)) = quantization.as_mut().filter(|_| hybrid) {
+                    affine.zero_points = vec![0; affine.zero_points.len()].into();
+                }
+                *operand = operand.real(i, quantization.as_ref())?;
+                any = true;
+            }
+        }
+        for output in &mut case.outputs {
+            if output.quantization.is_some() || matches!(output.ty, Some(Float16 | BFloat16)) {
+                *output = Output { ty: Some(Float32), quantization: None, ..output.clone() };
+            }
+        }
+        any.then_some(case)
+    }
+
+    /// Returns the scales of operand `i` if it is the bias of quantized sums: the products of the input's and the
+    /// weights' scales.
+    fn bias_scales(&self, i: usize) -> Option<Quantization> {
+        let (input, weights, bias) = match self.op {
+            Op::CONV_2D | Op::DEPTHWISE_CONV_2D | Op::FULLY_CONNECTED => (0, 1, 2),
+            Op::TRANSPOSE_CONV => (2, 1, 3),
+            _ => return None,
+        };
+        let affine = |i: usize| self.inputs.get(i)?.as_ref()?.quantization.as_ref()?.affine();
+        let scale = *affine(input)?.scales.first()?;
+        let mut scales = affine(weights)?.clone();
+        scales.scales.iter_mut().for_each(|s| *s *= scale);
+        scales.zero_points = vec![0; scales.scales.len()].into();
+        scales.dimension = 0;
+        (i == bias).then_some(Quantization::Affine(scales))
+    }
+
+    /// Returns whether NaN, infinities and floats of which products overflow influence all these elements of output `i`:
+    /// with other numbers in their place, each element differs. Outputs count across all steps.
+    pub fn behind_specials(&self, i: usize, at: &[usize]) -> bool {
+        let run = |number: Option<f64>| {
+            let mut case = self.clone();
+            if let Some(number) = number {
+                case.inputs.iter_mut().flatten().for_each(|operand| operand.moderate(number));
+            }
+            let outputs = case.run(case.build().ok()?, ReferenceOpResolver::new()).ok()?;
+            let output = outputs.into_iter().nth(i)?;
+            numbers(output.ty, &output.bytes)
+        };
+        let numbers = [None, Some(0.37), Some(-2.9), Some(1e6), Some(-1e6)];
+        let outputs: Option<Vec<Vec<f64>>> = numbers.into_iter().map(run).collect();
+        let Some(outputs) = outputs else { return false };
+        let element = |output: &Vec<f64>, at: usize| output.get(at).map(|v| v.to_bits());
+        at.iter().all(|&at| outputs.iter().any(|output| element(output, at) != element(&outputs[0], at)))
+    }
+
+    /// Returns whether all these elements are shifted by a negative number of bits, or by as many as they have or more,
+    /// which C++ does not define.
+    pub fn behind_shifts(&self, at: &[usize]) -> bool {
+        let Some(Some(amounts)) = self.inputs.get(1).filter(|_| self.op == Op::STABLEHLO_SHIFT_LEFT) else {
+            return false;
+        };
+        let bits = amounts.ty.bits().unwrap_or(0) as f64;
+        let elements = numbers(amounts.ty, &amounts.data(1, 0)).unwrap_or_default();
+        at.iter().all(|&at| elements.get(at).is_some_and(|shift| !(0.0..bits).contains(shift)))
+    }
+}
+
+impl Operand {
+    /// Returns the real numbers that the elements of operand `index` represent, as floats.
+    fn real(&self, index: usize, quantization: Option<&Quantization>) -> Option<Operand> {
+        let elements = match self.ty {
+            // These are fed as floats.
+            Int4 | Int2 | BFloat16 => numbers(Float32, &self.fed_data(index, 0)),
+            ty => numbers(ty, &self.data(index, 0)),
+        }?;
+        let affine = quantization.and_then(|q| q.affine());
+        let real = |(i, element): (usize, &f64)| {
+            let (scale, zero) = affine.map_or(Some((1.0, 0.0)), |affine| self.scale(affine, i))?;
+            Some((scale * (element - zero)) as f32)
+        };
+        let real: Vec<f32> = elements.iter().enumerate().map(real).collect::<Option<_>>()?;
+        let bytes = real.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let kind = Some(self.kind).filter(|kind| *kind != Kind::Variable)?;
+        let mut real = x(Float32, &self.shape).bytes(bytes);
+        real.kind = kind;
+        Some(real)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::ops::binary::MulParams;
+
+    use super::*;
+
+    fn output(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Computed {
+        Computed { ty, shape: delegraph_core::Shape::new(shape), quantized: true, bytes: bytes.to_vec() }
+    }
+
+    #[test]
+    fn distances_from_real_numbers() {
+        let operand = |elements: &[i8]| given(&[2], elements).q(0.5, 1);
+        let params = MulParams::default().fused_activation_function(Activation::None);
+        let case = Case::new(Op::MUL, params, [operand(&[5, 3]), operand(&[7, -3])]).q(0.25, -1);
+        // 2 · 3 and 1 · -2 are 24 and -8 steps from the zero point.
+        let [right, wrong] = [&[23u8, 247], &[23, 9]].map(|bytes| output(Int8, &[2], bytes));
+        assert_eq!(case.from_real(0, [&right, &wrong]), Some([0.0, 18.0]));
+    }
+
+    #[test]
+    fn elements_behind_nan() {
+        let operand = x(Float32, &[6]).mixed(&[f64::NAN, 2.0]);
+        let case = Case::new(Op::ABS, Params::None, [operand]);
+        assert!(case.behind_specials(0, &[2]));
+        assert!(!case.behind_specials(0, &[2, 5]));
+    }
+}
