@@ -32,7 +32,7 @@ pub use base::buffer::{AlignedVec, Parts};
 pub use base::clamp::Clamp;
 pub(crate) use base::error::compute_error;
 pub use base::error::{ComputeError, Result};
-pub use base::isa::Isa;
+pub use base::isa::{ISA_VARIABLE, Isa};
 pub use base::requant::{ByteQuant, ChannelTies, Factor, Multiplier, OutputQuant, Ties};
 pub use delegraph_core::kernel::{Parallel, Serial};
 pub use elementwise::broadcast::Broadcast;

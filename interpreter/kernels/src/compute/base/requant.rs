@@ -175,8 +175,8 @@ fn frexp(x: f64) -> (f64, i32) {
 pub(crate) struct Requant {
     /// One record per vector of columns: see [`RequantPart`].
     records: AlignedVec<i32>,
-    /// Whether each record is wide.
-    wide: Vec<bool>,
+    /// Whether each record is of the kind of the instruction set, rather than plain.
+    special: Vec<bool>,
     lanes: usize,
     /// Capacity of a record, in values.
     each: usize,
@@ -185,13 +185,31 @@ pub(crate) struct Requant {
     high: i32,
 }
 
+/// The kind of record that an instruction set has for vectors with usual factors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Records {
+    /// Plain records only.
+    Plain,
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only AVX-512 has shifts per 64 bits"))]
+    Wide,
+    #[cfg_attr(
+        not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
+        allow(dead_code, reason = "only SSE4.1 and WebAssembly lack shifts per 32 bits")
+    )]
+    Products,
+}
+
 /// The part of a [`Requant`] that a micro-kernel reads, beginning at the first column of a vector.
 #[derive(Clone, Copy)]
 pub(crate) struct RequantPart {
-    /// One record per vector, of one of two kinds.
+    /// One record per vector, plain or of the kind of the instruction set.
     ///
     /// A plain record has each column's multiplier, then its left shift, its right shift, and -1 if ties round away
     /// from zero.
+    ///
+    /// A record of products supports vectors whose shifts are all to the right by 0 to 30. It has each column's
+    /// multiplier, then 2^(30 - shift), half a unit of the shift times that, and -1 if ties of a shift round away from
+    /// zero. A product with the second value and a shift by 30 are a shift by a number of bits per column.
     ///
     /// A wide record supports vectors whose ties all round up and whose shifts are all to the right by 1 to 22, for
     /// instruction sets that use such records. It combines the two roundings and the zero point into one 64-bit
@@ -201,12 +219,12 @@ pub(crate) struct RequantPart {
     ///
     /// All records of an instruction set have the size of its largest kind, so that offsets are constant.
     pub(crate) records: *const i32,
-    /// Whether each vector's record is wide.
+    /// Whether each vector's record is of the kind of the instruction set, rather than plain.
     #[cfg_attr(
-        not(target_arch = "x86_64"),
-        allow(dead_code, reason = "only AVX-512 has kernels with wide records")
+        not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
+        allow(dead_code, reason = "kernels of other targets have only plain records")
     )]
-    pub(crate) wide: *const bool,
+    pub(crate) special: *const bool,
     pub(crate) zero_point: i32,
     pub(crate) low: i32,
     pub(crate) high: i32,
@@ -214,8 +232,8 @@ pub(crate) struct RequantPart {
 
 /// Returns the size of a record, in vectors of 32-bit values.
 #[inline]
-pub(crate) const fn record(wide: bool) -> usize {
-    if wide { 6 } else { 4 }
+pub(crate) const fn record(kind: Records) -> usize {
+    if matches!(kind, Records::Wide) { 6 } else { 4 }
 }
 
 /// Quantization of an output.
@@ -234,15 +252,16 @@ pub struct OutputQuant<'a> {
 }
 
 impl Requant {
-    /// For `groups` of `columns` columns, each padded to `padded`, a multiple of `lanes`. `wide` allows wide records.
+    /// For `groups` of `columns` columns, each padded to `padded`, a multiple of `lanes`. `kind` is the kind of the
+    /// instruction set.
     pub(crate) fn new(
         out: &OutputQuant<'_>,
         (groups, columns, padded): (usize, usize, usize),
-        (lanes, wide): (usize, bool),
+        (lanes, kind): (usize, Records),
     ) -> Result<Self> {
         let channel = move |i: usize| (i % padded < columns).then(|| i / padded * columns + i % padded);
         let count = product("multipliers", &[groups, padded])?;
-        Self::ordered(out, (groups * columns, count), (lanes, wide), channel)
+        Self::ordered(out, (groups * columns, count), (lanes, kind), channel)
     }
 
     /// For channels in another order: column `i` of `count`, a multiple of `lanes`, is channel `channel(i)`, or
@@ -250,7 +269,7 @@ impl Requant {
     pub(crate) fn ordered(
         out: &OutputQuant<'_>,
         (channels, count): (usize, usize),
-        (lanes, wide): (usize, bool),
+        (lanes, kind): (usize, Records),
         channel: impl Fn(usize) -> Option<usize>,
     ) -> Result<Self> {
         if out.multipliers.len() != 1 && out.multipliers.len() != channels {
@@ -260,7 +279,11 @@ impl Requant {
         if out.low > out.high {
             return Err(ComputeError::Range { what: "bounds of the output" });
         }
-        let fits = wide && i8::MIN as i32 <= out.zero_point && out.zero_point <= u8::MAX as i32;
+        let fits = match kind {
+            Records::Plain => false,
+            Records::Wide => i8::MIN as i32 <= out.zero_point && out.zero_point <= u8::MAX as i32,
+            Records::Products => true,
+        };
         let of = |i: usize| {
             let channel = channel(i).filter(|&c| c < channels);
             let multiplier =
@@ -271,8 +294,8 @@ impl Requant {
         let mut kinds = Vec::new();
         let too_large = ComputeError::TooLarge { what: "multipliers" };
         kinds.try_reserve_exact(count / lanes).map_err(|_| too_large)?;
-        let mut records = AlignedVec::zeroed(product("multipliers", &[count, record(wide)])?)?;
-        let each = record(wide) * lanes;
+        let mut records = AlignedVec::zeroed(product("multipliers", &[count, record(kind)])?)?;
+        let each = record(kind) * lanes;
         for (vector, record) in records.as_mut_slice().chunks_exact_mut(each).enumerate() {
             let columns = || (vector * lanes..(vector + 1) * lanes).map(of);
             let mut simple = fits;
@@ -280,12 +303,26 @@ impl Requant {
                 if m.multiplier < 0 || !(-31..=30).contains(&m.shift) {
                     return Err(ComputeError::Range { what: "multiplier" });
                 }
-                // Beyond 22 bits the shifted zero point does not fit beside the product.
-                simple &= m.multiplier == 0 || ((-22..=-1).contains(&m.shift) && !away);
+                simple &= match kind {
+                    Records::Plain => false,
+                    // Beyond 22 bits the shifted zero point does not fit beside the product.
+                    Records::Wide => m.multiplier == 0 || ((-22..=-1).contains(&m.shift) && !away),
+                    Records::Products => (-30..=0).contains(&m.shift),
+                };
             }
             kinds.push(simple);
-            if simple {
+            if simple && kind == Records::Wide {
                 widen(record, columns().map(|(m, _)| m), lanes, out.zero_point);
+                continue;
+            }
+            if simple {
+                for (i, (m, away)) in columns().enumerate() {
+                    let shifted = m.shift < 0;
+                    record[i] = m.multiplier;
+                    record[lanes + i] = 1 << (30 + m.shift);
+                    record[2 * lanes + i] = i32::from(shifted) << 29;
+                    record[3 * lanes + i] = if away && shifted { -1 } else { 0 };
+                }
                 continue;
             }
             for (i, (m, away)) in columns().enumerate() {
@@ -296,7 +333,7 @@ impl Requant {
             }
         }
         let (zero_point, low, high) = (out.zero_point, out.low, out.high);
-        Ok(Self { records, wide: kinds, lanes, each, zero_point, low, high })
+        Ok(Self { records, special: kinds, lanes, each, zero_point, low, high })
     }
 
     /// Returns the values of `count` columns, beginning with `first`, which must be the first of a vector.
@@ -305,7 +342,7 @@ impl Requant {
         let vectors = first / self.lanes..(first + count) / self.lanes;
         RequantPart {
             records: self.records.as_slice()[vectors.start * self.each..vectors.end * self.each].as_ptr(),
-            wide: self.wide[vectors].as_ptr(),
+            special: self.special[vectors].as_ptr(),
             zero_point: self.zero_point,
             low: self.low,
             high: self.high,

@@ -64,7 +64,8 @@ impl PackedI8 {
         p.weight_quant.zero_byte()?;
         let kernels = Kernels::of(isa);
         let panels = Panels::new(p.columns, kernels.lanes, kernels.max_vectors());
-        let padded_k = product("packed weights", &[p.segments, p.len.div_ceil(4), 4])?;
+        let padded_k =
+            product("packed weights", &[p.segments, p.len.div_ceil(kernels.depth), kernels.depth])?;
         let mut data =
             AlignedVec::<i8>::zeroed(product("packed weights", &[p.groups, padded_k, panels.padded()])?)?;
         let mut bias = AlignedVec::<i32>::zeroed(product("packed bias", &[p.groups, panels.padded()])?)?;
@@ -79,21 +80,23 @@ impl PackedI8 {
             bias.as_mut_slice()[group * panels.padded() + column] =
                 own.wrapping_sub(sum.wrapping_mul(input_zero));
             let panel = panels.of_column(column);
-            let width = panel.vectors * panels.lanes * 4;
+            let depth = kernels.depth;
+            let width = panel.vectors * panels.lanes * depth;
             let to = &mut data.as_mut_slice()[(group * panels.padded() + panel.first) * padded_k..]
-                [..width / 4 * padded_k];
-            let at = (column - panel.first) * 4;
+                [..width / depth * padded_k];
+            let at = (column - panel.first) * depth;
             for (s, segment) in weights.chunks_exact(p.len.max(1)).enumerate() {
-                for (q, quad) in segment.chunks(4).enumerate() {
-                    let to = &mut to[(s * p.len.div_ceil(4) + q) * width + at..][..quad.len()];
-                    for (to, &w) in to.iter_mut().zip(quad) {
+                for (g, elements) in segment.chunks(depth).enumerate() {
+                    let to = &mut to[(s * p.len.div_ceil(depth) + g) * width + at..][..elements.len()];
+                    for (to, &w) in to.iter_mut().zip(elements) {
                         *to = (w ^ flip) as i8;
                     }
                 }
             }
         }
         let shape = (p.groups, p.columns, panels.padded());
-        let requant = p.output.map(|o| Requant::new(&o, shape, (panels.lanes, kernels.wide))).transpose()?;
+        let requant =
+            p.output.map(|o| Requant::new(&o, shape, (panels.lanes, kernels.records))).transpose()?;
         Ok(Self {
             kernels,
             panels,
@@ -144,7 +147,7 @@ struct View<'a> {
 impl TileKernel<u8> for View<'_> {
     fn tile(&self, group: usize, panel: usize, row: usize, count: usize, table: &[usize]) {
         let p = self.packed;
-        let k = p.segments * p.len.div_ceil(4) * 4;
+        let k = p.segments * p.len.div_ceil(p.kernels.depth) * p.kernels.depth;
         let panel = p.panels.get(panel);
         let first = group * p.panels.padded() + panel.first;
         let width = panel.vectors * p.panels.lanes;

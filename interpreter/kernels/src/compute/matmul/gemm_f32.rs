@@ -1,10 +1,14 @@
 //! Micro-kernels of single-precision products.
 
 use crate::compute::base::clamp::Clamp;
-use crate::compute::base::isa::{Isa, Level};
+use crate::compute::base::isa::{Floats, Isa};
+#[cfg(target_arch = "aarch64")]
+use crate::compute::simd::Neon;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use crate::compute::simd::Simd128;
 #[cfg(target_arch = "x86_64")]
-use crate::compute::simd::{Avx2, Avx512};
-use crate::compute::simd::{Portable, Simd};
+use crate::compute::simd::{Avx2, Avx512, Sse41};
+use crate::compute::simd::{Portable, Simd, lanes};
 
 /// Operands of a micro-kernel, which computes `out[i, j] = clamp(bias[j] + Σ_s Σ_k rows[s][i][k] · packed[s * len +
 /// k][j])`.
@@ -42,13 +46,20 @@ pub(crate) struct Kernels {
 impl Kernels {
     /// Returns the micro-kernels of an instruction set.
     pub(crate) fn of(isa: Isa) -> Self {
-        match isa.level() {
-            Level::Portable => Self { lanes: Portable::LANES, by_width: PORTABLE },
+        let by_width = match isa.floats() {
+            Floats::Portable => PORTABLE,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => Self { lanes: Avx2::LANES, by_width: AVX2 },
+            Floats::Sse41 => SSE41,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 | Level::Avx512Vnni => Self { lanes: Avx512::LANES, by_width: AVX512 },
-        }
+            Floats::Avx2 => AVX2,
+            #[cfg(target_arch = "x86_64")]
+            Floats::Avx512 => AVX512,
+            #[cfg(target_arch = "aarch64")]
+            Floats::Neon => NEON,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Floats::Simd128 => SIMD128,
+        };
+        Self { lanes: lanes(isa), by_width }
     }
 
     /// Maximum number of vectors of a panel.
@@ -84,7 +95,19 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(t: &TileF32) {
             for (i, p) in row.iter_mut().enumerate() {
                 *p = std::ptr::with_exposed_provenance(*t.rows.add(s * MR + i));
             }
-            for k in 0..t.len {
+            let mut k = 0;
+            while S::BY_LANE && k + 4 <= t.len {
+                let mut a = [S::splat(0.0); MR];
+                for i in 0..MR {
+                    a[i] = S::load(row[i].add(k));
+                }
+                packed = by_lane::<S, MR, NV, 0>(&mut acc, &a, packed);
+                packed = by_lane::<S, MR, NV, 1>(&mut acc, &a, packed);
+                packed = by_lane::<S, MR, NV, 2>(&mut acc, &a, packed);
+                packed = by_lane::<S, MR, NV, 3>(&mut acc, &a, packed);
+                k += 4;
+            }
+            for k in k..t.len {
                 let mut b = [S::splat(0.0); NV];
                 for (j, b) in b.iter_mut().enumerate() {
                     *b = S::load(packed.add(j * S::LANES));
@@ -110,6 +133,26 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(t: &TileF32) {
     }
 }
 
+/// Multiplies one element of each row, which is lane `I` of `a`, by a group of vectors.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn by_lane<S: Simd, const MR: usize, const NV: usize, const I: usize>(
+    acc: &mut [[S::F; NV]; MR],
+    a: &[S::F; MR],
+    packed: *const f32,
+) -> *const f32 {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        for j in 0..NV {
+            let b = S::load(packed.add(j * S::LANES));
+            for i in 0..MR {
+                acc[i][j] = S::fma_lane::<I>(a[i], b, acc[i][j]);
+            }
+        }
+        packed.add(NV * S::LANES)
+    }
+}
+
 /// Defines the micro-kernels of one instruction set: for each number of vectors, the numbers of rows.
 macro_rules! kernels {
     ($table:ident, $name:ident, $simd:ty, $(#[$attr:meta])? { $($nv:literal: [$($mr:literal)*],)* }) => {
@@ -126,6 +169,16 @@ macro_rules! kernels {
 // Accumulators, one vector per column and a broadcast fit the vector registers, and at most ten row pointers fit the
 // general-purpose registers.
 kernels!(PORTABLE, portable, Portable, { 1: [1 2 3 4], 2: [1 2 3 4], });
+#[cfg(target_arch = "x86_64")]
+kernels!(SSE41, sse41, Sse41, #[target_feature(enable = "sse4.1")] { 1: [1 2 3 4 5 6], 2: [1 2 3 4 5], });
+#[cfg(target_arch = "aarch64")]
+kernels!(NEON, neon, Neon, #[target_feature(enable = "neon")] {
+    1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4 5],
+});
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+kernels!(SIMD128, simd128, Simd128, #[target_feature(enable = "simd128")] {
+    1: [1 2 3 4 5 6], 2: [1 2 3 4 5],
+});
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX2, avx2, Avx2, #[target_feature(enable = "avx2,fma")] {
     1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6], 3: [1 2 3 4],

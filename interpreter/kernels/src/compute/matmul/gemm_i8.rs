@@ -1,10 +1,14 @@
 //! Micro-kernels of 8-bit products.
 
-use crate::compute::base::isa::{Isa, Level};
-use crate::compute::base::requant::RequantPart;
+use crate::compute::base::isa::{Bytes, Isa};
+use crate::compute::base::requant::{Records, RequantPart};
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use crate::compute::simd::int8::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
-use crate::compute::simd::int8::{Avx2Pairs, Vnni};
-use crate::compute::simd::int8::{Dot8, Portable8};
+use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Sse41Pairs, Vnni, VnniVl};
+#[cfg(target_arch = "aarch64")]
+use crate::compute::simd::int8::{NeonDot, NeonMatrix, NeonWiden};
+use crate::compute::simd::int8::{Portable8, Product8, first_bytes};
 
 /// Operands of a micro-kernel, which computes the sums `bias[j] + Σ a[i, k] · w[k, j]`, requantized or as they are.
 pub(crate) struct TileI8 {
@@ -16,7 +20,7 @@ pub(crate) struct TileI8 {
     pub(crate) len: usize,
     /// Whether to flip the top bits of activations, which converts them to the domain of the kernel.
     pub(crate) flip: bool,
-    /// For each segment, for each four elements (missing ones are zero): `[column][4]`.
+    /// For each segment, for each group of elements (missing ones are zero): `[column][depth]`.
     pub(crate) packed: *const i8,
     /// As many elements as the panel is wide, with the contribution of the activations' zero point.
     pub(crate) bias: *const i32,
@@ -49,23 +53,39 @@ pub(crate) struct Kernels {
     pub(crate) lanes: usize,
     /// Whether activations must be unsigned.
     pub(crate) unsigned: bool,
-    /// Whether records of requantization may be wide.
-    pub(crate) wide: bool,
+    /// The kind of records of requantization.
+    pub(crate) records: Records,
+    /// Elements of a group.
+    pub(crate) depth: usize,
     by_width: &'static [&'static [TileFn]],
 }
 
 impl Kernels {
     /// Returns the micro-kernels of an instruction set.
     pub(crate) fn of(isa: Isa) -> Self {
-        fn new<D: Dot8>(by_width: &'static [&'static [TileFn]]) -> Kernels {
-            Kernels { lanes: D::LANES, unsigned: D::UNSIGNED, wide: D::WIDE, by_width }
+        fn new<D: Product8>(by_width: &'static [&'static [TileFn]]) -> Kernels {
+            Kernels { lanes: D::LANES, unsigned: D::UNSIGNED, records: D::RECORDS, depth: D::DEPTH, by_width }
         }
-        match isa.level() {
-            Level::Portable => new::<Portable8>(PORTABLE),
+        match isa.bytes() {
+            Bytes::Portable => new::<Portable8>(PORTABLE),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 | Level::Avx512 => new::<Avx2Pairs>(AVX2),
+            Bytes::Sse41 => new::<Sse41Pairs<1>>(SSE41),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512Vnni => new::<Vnni>(VNNI),
+            Bytes::Avx2 => new::<Avx2Pairs>(AVX2),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::AvxVnni => new::<AvxVnni>(AVX_VNNI),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::VnniVl => new::<VnniVl>(VNNI_VL),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Vnni => new::<Vnni>(VNNI),
+            #[cfg(target_arch = "aarch64")]
+            Bytes::Neon => new::<NeonWiden<1>>(NEON),
+            #[cfg(target_arch = "aarch64")]
+            Bytes::NeonDot => new::<NeonDot<1>>(NEON_DOT),
+            #[cfg(target_arch = "aarch64")]
+            Bytes::NeonI8mm => new::<NeonMatrix>(NEON_I8MM),
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Bytes::Simd128 => new::<Simd128Pairs<1>>(SIMD128),
         }
     }
 
@@ -88,36 +108,46 @@ impl Kernels {
 }
 
 #[inline(always)]
-unsafe fn tile<D: Dot8, const MR: usize, const NV: usize>(t: &TileI8) {
+unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &TileI8) {
     // SAFETY: the caller provides the instructions and valid pointers in `t` (see `TileI8`).
     unsafe {
-        let mut acc = [[D::zero(); NV]; MR];
+        // With two rows per accumulator, only the first half is used.
+        let mut acc = [[D::start(); NV]; MR];
         let mut packed = t.packed;
         let flip = D::flip(t.flip);
+        let whole = t.len / (D::DEPTH * D::GROUPS) * (D::DEPTH * D::GROUPS);
         for s in 0..t.segments {
             let mut row = [std::ptr::null::<u8>(); MR];
             for (i, p) in row.iter_mut().enumerate() {
                 *p = std::ptr::with_exposed_provenance(*t.rows.add(s * MR + i));
             }
-            for k in 0..t.len / 4 {
-                packed = step::<D, MR, NV>(&mut acc, row, 4 * k, flip, packed);
+            let mut k = 0;
+            while k < whole {
+                packed = step::<D, MR, NV>(&mut acc, row, k, flip, packed, D::GROUPS);
+                k += D::DEPTH * D::GROUPS;
             }
-            let rest = t.len % 4;
+            let rest = t.len - whole;
             if rest > 0 {
-                // The bytes of an incomplete last group of four; missing bytes have weights of zero.
-                let mut quads = [0u32; MR];
+                // The bytes of incomplete last groups; missing bytes have weights of zero.
+                let mut bytes = [[0u64; 2]; MR];
                 for i in 0..MR {
-                    quads[i] = tail(row[i].add(t.len - rest), rest);
-                    row[i] = quads.as_ptr().add(i).cast();
+                    let p = row[i].add(whole);
+                    bytes[i] = if D::DEPTH * D::GROUPS == 4 {
+                        [tail(p, rest).into(), 0]
+                    } else {
+                        first_bytes(p, rest)
+                    };
+                    row[i] = bytes.as_ptr().add(i).cast();
                 }
-                packed = step::<D, MR, NV>(&mut acc, row, 0, flip, packed);
+                packed = step::<D, MR, NV>(&mut acc, row, 0, flip, packed, rest.div_ceil(D::DEPTH));
             }
         }
-        for (i, acc) in acc.iter().enumerate() {
+        for i in 0..MR {
             let own = if t.weight_zero == 0 { 0 } else { row_part::<D, MR>(t, i) };
-            for (j, acc) in acc.iter().enumerate() {
+            for (j, acc) in acc[i / D::ROWS].iter().enumerate() {
                 let at = j * D::LANES;
-                let sum = D::add(D::finish(*acc), D::add(D::load(t.bias.add(at)), D::splat(own)));
+                let bias = D::add(D::load(t.bias.add(at)), D::splat(own));
+                let sum = D::add(D::row(*acc, i % D::ROWS), bias);
                 let n = (t.columns - at).min(D::LANES);
                 match &t.out {
                     Out::Bytes(p, q) => {
@@ -143,28 +173,91 @@ unsafe fn tail(p: *const u8, count: usize) -> u32 {
     }
 }
 
-/// Multiplies four activations of each row, at an offset, by four weights of each column.
+/// Multiplies the first `groups` groups of activations of each row, at an offset, by weights of each column.
 #[inline(always)]
-unsafe fn step<D: Dot8, const MR: usize, const NV: usize>(
-    acc: &mut [[D::Acc; NV]; MR],
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn step<D: Product8, const MR: usize, const NV: usize>(
+    acc: &mut [[D::Sums; NV]; MR],
     row: [*const u8; MR],
     at: usize,
     flip: D::Flip,
     packed: *const i8,
+    groups: usize,
 ) -> *const i8 {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
-        let mut b = [D::b(packed); NV];
-        for (j, b) in b.iter_mut().enumerate() {
-            *b = D::b(packed.add(j * D::LANES * 4));
+        if D::GROUPS == 1 {
+            let b = columns::<D, NV>(packed);
+            for i in 0..MR.div_ceil(D::ROWS) {
+                let a = activations::<D, MR>(&row, i, at, flip);
+                for j in 0..NV {
+                    acc[i][j] = D::product::<0>(acc[i][j], a, b[j]);
+                }
+            }
+            return packed.add(NV * D::LANES * D::DEPTH);
         }
-        for i in 0..MR {
-            let a = D::a(row[i].add(at), flip);
+        let mut a = [activations::<D, MR>(&row, 0, at, flip); MR];
+        for (i, a) in a.iter_mut().enumerate().take(MR.div_ceil(D::ROWS)).skip(1) {
+            *a = activations::<D, MR>(&row, i, at, flip);
+        }
+        let mut packed = group::<D, MR, NV, 0>(acc, &a, packed);
+        if groups > 1 {
+            packed = group::<D, MR, NV, 1>(acc, &a, packed);
+        }
+        if groups > 2 {
+            packed = group::<D, MR, NV, 2>(acc, &a, packed);
+        }
+        if groups > 3 {
+            packed = group::<D, MR, NV, 3>(acc, &a, packed);
+        }
+        packed
+    }
+}
+
+/// Loads the activations of accumulator `i`. The partner of an odd last row is that row itself.
+#[inline(always)]
+unsafe fn activations<D: Product8, const MR: usize>(
+    row: &[*const u8; MR],
+    i: usize,
+    at: usize,
+    flip: D::Flip,
+) -> D::A {
+    let first = i * D::ROWS;
+    let second = (first + D::ROWS - 1).min(MR - 1);
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { D::a([row[first].add(at), row[second].add(at)], flip) }
+}
+
+/// Loads a group of weights of each column.
+#[inline(always)]
+unsafe fn columns<D: Product8, const NV: usize>(packed: *const i8) -> [D::Cols; NV] {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let mut b = [D::columns(packed); NV];
+        for (j, b) in b.iter_mut().enumerate() {
+            *b = D::columns(packed.add(j * D::LANES * D::DEPTH));
+        }
+        b
+    }
+}
+
+/// Multiplies group `G` of the activations of each row by weights of each column.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn group<D: Product8, const MR: usize, const NV: usize, const G: usize>(
+    acc: &mut [[D::Sums; NV]; MR],
+    a: &[D::A; MR],
+    packed: *const i8,
+) -> *const i8 {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let b = columns::<D, NV>(packed);
+        for i in 0..MR.div_ceil(D::ROWS) {
             for j in 0..NV {
-                acc[i][j] = D::dot(acc[i][j], a, b[j]);
+                acc[i][j] = D::product::<G>(acc[i][j], a[i], b[j]);
             }
         }
-        packed.add(NV * D::LANES * 4)
+        packed.add(NV * D::LANES * D::DEPTH)
     }
 }
 
@@ -177,7 +270,7 @@ unsafe fn segment<'a>(address: usize, len: usize) -> &'a [u8] {
 
 /// The correction of the sums of row `i` for the zero point of the weights.
 #[inline(always)]
-unsafe fn row_part<D: Dot8, const MR: usize>(t: &TileI8, i: usize) -> i32 {
+unsafe fn row_part<D: Product8, const MR: usize>(t: &TileI8, i: usize) -> i32 {
     // SAFETY: the row's segments have `len` elements each (see `TileI8`).
     unsafe {
         let flip = if t.flip { 0x80 } else { 0 };
@@ -206,10 +299,32 @@ macro_rules! kernels {
     };
 }
 
-// As in single precision; with AVX2 each sum takes two registers.
+// As in single precision; with products of pairs each vector of sums takes several registers.
 kernels!(PORTABLE, portable, Portable8, { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(target_arch = "x86_64")]
+kernels!(SSE41, sse41, Sse41Pairs<1>, #[target_feature(enable = "sse4.1")] { 1: [1 2 3], });
+#[cfg(target_arch = "x86_64")]
 kernels!(AVX2, avx2, Avx2Pairs, #[target_feature(enable = "avx2")] { 1: [1 2 3 4 5], 2: [1 2 3], });
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX_VNNI, avx_vnni, AvxVnni, #[target_feature(enable = "avx2,avxvnni")] {
+    1: [1 2 3 4 5 6], 2: [1 2 3 4 5], 3: [1 2 3 4],
+});
+#[cfg(target_arch = "x86_64")]
+kernels!(VNNI_VL, vnni_vl, VnniVl, #[target_feature(enable = "avx2,avx512f,avx512vl,avx512vnni")] {
+    1: [1 2 3 4 5 6], 2: [1 2 3 4 5], 3: [1 2 3 4],
+});
+#[cfg(target_arch = "aarch64")]
+kernels!(NEON, neon, NeonWiden<1>, #[target_feature(enable = "neon")] { 1: [1 2 3 4 5], });
+#[cfg(target_arch = "aarch64")]
+kernels!(NEON_DOT, neon_dot, NeonDot<1>, #[target_feature(enable = "neon,dotprod")] {
+    1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4 5],
+});
+#[cfg(target_arch = "aarch64")]
+kernels!(NEON_I8MM, neon_i8mm, NeonMatrix, #[target_feature(enable = "neon,dotprod,i8mm")] {
+    1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4],
+});
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+kernels!(SIMD128, simd128, Simd128Pairs<1>, #[target_feature(enable = "simd128")] { 1: [1 2 3], });
 #[cfg(target_arch = "x86_64")]
 kernels!(VNNI, vnni, Vnni, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
     1: [1 2 3 4 5 6 7 8 9 10],

@@ -1,9 +1,10 @@
 //! Vectors of 8-bit products and 32-bit sums.
 
-use crate::compute::base::isa::{Isa, Level};
-use crate::compute::base::requant::{RequantPart, record};
+use crate::compute::base::isa::{Bytes, Isa};
+use crate::compute::base::requant::{Records, RequantPart, record};
 
-/// Dot products of four activations with four weights, for several columns at a time.
+/// Products of four activations with four weights, separate ones for each of several channels, and operations on their
+/// sums. "Columns" are the channels here, and the columns of a matrix in [`Product8`].
 ///
 /// Activations are bytes in the *domain* of the instruction set, signed or unsigned. Bytes of the other domain are
 /// converted by flipping their top bit, which adds 128 to the values and to their zero point.
@@ -13,8 +14,6 @@ use crate::compute::base::requant::{RequantPart, record};
 pub(crate) trait Dot8: Copy + 'static {
     /// Mask that converts bytes to the domain.
     type Flip: Copy;
-    /// Four activations.
-    type A: Copy;
     /// Four weights of each column.
     type B: Copy;
     /// Four activations of each column.
@@ -27,20 +26,19 @@ pub(crate) trait Dot8: Copy + 'static {
     const LANES: usize;
     /// Whether activations must be unsigned.
     const UNSIGNED: bool;
-    /// Whether [`RequantPart`] may have wide records.
-    const WIDE: bool = false;
+    /// The kind of records of [`RequantPart`].
+    const RECORDS: Records = Records::Plain;
+    /// Maximum number of accumulators that are useful at a time, together with their operands.
+    const PIXELS: usize = 4;
 
     unsafe fn zero() -> Self::Acc;
     /// `flip` is true for bytes of the other domain.
     unsafe fn flip(flip: bool) -> Self::Flip;
-    /// Loads four bytes.
-    unsafe fn a(p: *const u8, flip: Self::Flip) -> Self::A;
     /// Loads weights `[column][4]`.
     unsafe fn b(p: *const i8) -> Self::B;
-    unsafe fn dot(acc: Self::Acc, a: Self::A, b: Self::B) -> Self::Acc;
     /// Loads activations of each column, from the first `n` bytes at each of four addresses.
     unsafe fn quads(rows: [*const u8; 4], n: usize, flip: Self::Flip) -> Self::Q;
-    /// As `dot`, with separate activations per column.
+    /// Adds the four products of each column.
     unsafe fn dot_each(acc: Self::Acc, q: Self::Q, b: Self::B) -> Self::Acc;
     unsafe fn finish(acc: Self::Acc) -> Self::I;
     unsafe fn load(p: *const i32) -> Self::I;
@@ -70,6 +68,35 @@ pub(crate) trait Dot8: Copy + 'static {
     unsafe fn store(p: *mut i32, x: Self::I, n: usize);
 }
 
+/// Products of matrices: activations of one or two rows with weights of several columns.
+///
+/// # Safety
+/// As for [`Dot8`].
+pub(crate) trait Product8: Dot8 {
+    /// Activations of `GROUPS` groups, of each row.
+    type A: Copy;
+    /// A group of weights of each column.
+    type Cols: Copy;
+    /// Accumulators of all rows and columns.
+    type Sums: Copy;
+    /// Elements of a group, whose products are added at once: 4 or 8.
+    const DEPTH: usize;
+    /// Groups that are loaded at a time; `DEPTH * GROUPS` is at most 16.
+    const GROUPS: usize = 1;
+    /// Rows that share an accumulator: 1 or 2.
+    const ROWS: usize = 1;
+
+    unsafe fn start() -> Self::Sums;
+    /// Loads `DEPTH * GROUPS` bytes at each address. Only the first one counts if `ROWS` is 1.
+    unsafe fn a(rows: [*const u8; 2], flip: Self::Flip) -> Self::A;
+    /// Loads weights `[column][DEPTH]`.
+    unsafe fn columns(p: *const i8) -> Self::Cols;
+    /// Adds the products of group `G` of the activations.
+    unsafe fn product<const G: usize>(sums: Self::Sums, a: Self::A, columns: Self::Cols) -> Self::Sums;
+    /// The sums of row 0 or 1.
+    unsafe fn row(sums: Self::Sums, row: usize) -> Self::I;
+}
+
 /// A task that is compiled for every instruction set.
 pub(crate) trait Dot8Task {
     /// Runs the task. Implementations must be `#[inline(always)]`.
@@ -82,14 +109,32 @@ pub(crate) trait Dot8Task {
 /// Runs a task with the given instruction set.
 #[inline]
 pub(crate) fn dispatch<T: Dot8Task>(isa: Isa, task: T) {
-    match isa.level() {
-        Level::Portable => portable(task),
+    match isa.bytes() {
+        Bytes::Portable => portable(task),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a value of `Isa` proves that the processor has these instructions.
-        Level::Avx2 | Level::Avx512 => unsafe { x86::avx2(task) },
+        Bytes::Sse41 => unsafe { sse::sse41(task) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: see above.
-        Level::Avx512Vnni => unsafe { x86::vnni(task) },
+        Bytes::Avx2 => unsafe { x86::avx2(task) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: see above.
+        Bytes::AvxVnni => unsafe { vnni256::avxvnni(task) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: see above.
+        Bytes::VnniVl => unsafe { vnni256::vl(task) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: see above.
+        Bytes::Vnni => unsafe { x86::vnni(task) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: see above.
+        Bytes::Neon => unsafe { neon::plain(task) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: see above.
+        Bytes::NeonDot | Bytes::NeonI8mm => unsafe { neon::dotprod(task) },
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        // SAFETY: the module is compiled with these instructions.
+        Bytes::Simd128 => unsafe { wasm::simd128(task) },
     }
 }
 
@@ -100,17 +145,44 @@ fn portable<T: Dot8Task>(task: T) {
     unsafe { task.run::<Portable8>() }
 }
 
-/// Columns of a vector, and whether records of requantization may be wide.
-pub(crate) fn lanes(isa: Isa) -> (usize, bool) {
-    fn of<D: Dot8>() -> (usize, bool) {
-        (D::LANES, D::WIDE)
+/// Properties of the vectors that [`dispatch`] uses.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout {
+    /// Columns of a vector.
+    pub(crate) lanes: usize,
+    /// The kind of records of requantization.
+    pub(crate) records: Records,
+    /// Whether activations must be unsigned.
+    pub(crate) unsigned: bool,
+}
+
+impl Layout {
+    /// Returns the properties of a vector type.
+    pub(crate) fn of<D: Dot8>() -> Self {
+        Self { lanes: D::LANES, records: D::RECORDS, unsigned: D::UNSIGNED }
     }
-    match isa.level() {
-        Level::Portable => of::<Portable8>(),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 | Level::Avx512 => of::<Avx2Pairs>(),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512Vnni => of::<Vnni>(),
+
+    /// Returns the properties of an instruction set.
+    pub(crate) fn new(isa: Isa) -> Self {
+        match isa.bytes() {
+            Bytes::Portable => Self::of::<Portable8>(),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Sse41 => Self::of::<Sse41Pairs<2>>(),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Avx2 => Self::of::<Avx2Pairs>(),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::AvxVnni => Self::of::<AvxVnni>(),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::VnniVl => Self::of::<VnniVl>(),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Vnni => Self::of::<Vnni>(),
+            #[cfg(target_arch = "aarch64")]
+            Bytes::Neon => Self::of::<NeonWiden<2>>(),
+            #[cfg(target_arch = "aarch64")]
+            Bytes::NeonDot | Bytes::NeonI8mm => Self::of::<NeonDot<4>>(),
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Bytes::Simd128 => Self::of::<Simd128Pairs<2>>(),
+        }
     }
 }
 
@@ -120,7 +192,6 @@ pub(crate) struct Portable8;
 
 impl Dot8 for Portable8 {
     type Flip = u8;
-    type A = [i32; 4];
     type B = [[i8; 4]; 4];
     type Q = [[i32; 4]; 4];
     type Acc = [i32; 4];
@@ -137,21 +208,9 @@ impl Dot8 for Portable8 {
         if flip { 0x80 } else { 0 }
     }
     #[inline(always)]
-    unsafe fn a(p: *const u8, flip: u8) -> [i32; 4] {
-        // SAFETY: valid for four bytes by the trait's contract.
-        unsafe { p.cast::<[u8; 4]>().read_unaligned() }.map(|b| i32::from((b ^ flip) as i8))
-    }
-    #[inline(always)]
     unsafe fn b(p: *const i8) -> [[i8; 4]; 4] {
         // SAFETY: valid for 16 bytes by the trait's contract.
         unsafe { p.cast::<[[i8; 4]; 4]>().read_unaligned() }
-    }
-    #[inline(always)]
-    unsafe fn dot(acc: [i32; 4], a: [i32; 4], b: [[i8; 4]; 4]) -> [i32; 4] {
-        std::array::from_fn(|c| {
-            let products: [i32; 4] = std::array::from_fn(|i| a[i] * i32::from(b[c][i]));
-            acc[c].wrapping_add((products[0] + products[1]) + (products[2] + products[3]))
-        })
     }
     #[inline(always)]
     unsafe fn quads(rows: [*const u8; 4], n: usize, flip: u8) -> [[i32; 4]; 4] {
@@ -233,17 +292,10 @@ impl Dot8 for Portable8 {
     unsafe fn requant(x: [i32; 4], q: &RequantPart, at: usize) -> [i32; 4] {
         // SAFETY: `q` covers the four columns from `at` on.
         let [multiplier, left, right, away] = unsafe {
-            let record = q.records.add(at * record(Self::WIDE));
+            let record = q.records.add(at * record(Self::RECORDS));
             [0, 1, 2, 3].map(|i| Self::load(record.add(i * Self::LANES)))
         };
-        std::array::from_fn(|i| {
-            let x = x[i].wrapping_shl(left[i] as u32);
-            let high = ((i64::from(x) * i64::from(multiplier[i]) + (1 << 30)) >> 31) as i32;
-            let half =
-                if right[i] == 0 { 0 } else { (1i32 << (right[i] - 1)).wrapping_add((high >> 31) & away[i]) };
-            let y = high.wrapping_add(half) >> right[i];
-            y.wrapping_add(q.zero_point).clamp(q.low, q.high)
-        })
+        std::array::from_fn(|i| requant_one(x[i], [multiplier[i], left[i], right[i], away[i]], q))
     }
     #[inline(always)]
     unsafe fn store_bytes(p: *mut u8, x: [i32; 4], n: usize) {
@@ -261,9 +313,201 @@ impl Dot8 for Portable8 {
     }
 }
 
+/// Reads 0 to 15 bytes, followed by zeros, as the lower and the upper half of a vector, without a call of `memcpy`.
+///
+/// # Safety
+/// `p` is valid for them.
+#[inline(always)]
+pub(crate) unsafe fn first_bytes(p: *const u8, n: usize) -> [u64; 2] {
+    // SAFETY: reads are inside the bytes: the second one of each pair ends at the last byte.
+    unsafe {
+        let word = |at: usize| u64::from(p.add(at).cast::<u32>().read_unaligned());
+        if n >= 8 {
+            let last = p.add(n - 8).cast::<u64>().read_unaligned();
+            // For eight bytes nothing is left.
+            let rest = if n == 8 { 0 } else { last >> (8 * (16 - n)) };
+            [p.cast::<u64>().read_unaligned(), rest]
+        } else if n >= 4 {
+            [word(0) | word(n - 4) << (8 * (n - 4)), 0]
+        } else {
+            let at = |i: usize| if i < n { u64::from(*p.add(i)) << (8 * i) } else { 0 };
+            [at(0) | at(1) | at(2), 0]
+        }
+    }
+}
+
+/// Writes the first `n` of 16 bytes, at most 15, without a call of `memcpy`.
+///
+/// # Safety
+/// `p` is valid for them.
+#[inline(always)]
+#[allow(dead_code, reason = "the portable set has no vectors to store")]
+pub(crate) unsafe fn store_first_bytes(p: *mut u8, [low, high]: [u64; 2], n: usize) {
+    // SAFETY: writes are inside the bytes: the second one of each pair ends at the last byte.
+    unsafe {
+        if n >= 8 {
+            let all = u128::from(high) << 64 | u128::from(low);
+            p.cast::<u64>().write_unaligned(low);
+            p.add(n - 8).cast::<u64>().write_unaligned((all >> (8 * (n - 8))) as u64);
+        } else if n >= 4 {
+            p.cast::<u32>().write_unaligned(low as u32);
+            p.add(n - 4).cast::<u32>().write_unaligned((low >> (8 * (n - 4))) as u32);
+        } else {
+            for i in 0..n {
+                p.add(i).write((low >> (8 * i)) as u8);
+            }
+        }
+    }
+}
+
+/// Requantizes one sum with the values of a plain record.
+#[inline(always)]
+fn requant_one(x: i32, [multiplier, left, right, away]: [i32; 4], q: &RequantPart) -> i32 {
+    let x = x.wrapping_shl(left as u32);
+    let high = ((i64::from(x) * i64::from(multiplier) + (1 << 30)) >> 31) as i32;
+    let half = if right == 0 { 0 } else { (1i32 << (right - 1)).wrapping_add((high >> 31) & away) };
+    let y = high.wrapping_add(half) >> right;
+    y.wrapping_add(q.zero_point).max(q.low).min(q.high)
+}
+
+impl Product8 for Portable8 {
+    type A = [i32; 4];
+    type Cols = [[i8; 4]; 4];
+    type Sums = [i32; 4];
+    const DEPTH: usize = 4;
+
+    #[inline(always)]
+    unsafe fn start() -> [i32; 4] {
+        [0; 4]
+    }
+    #[inline(always)]
+    unsafe fn a(rows: [*const u8; 2], flip: u8) -> [i32; 4] {
+        // SAFETY: valid for four bytes by the trait's contract.
+        unsafe { rows[0].cast::<[u8; 4]>().read_unaligned() }.map(|b| i32::from((b ^ flip) as i8))
+    }
+    #[inline(always)]
+    unsafe fn columns(p: *const i8) -> [[i8; 4]; 4] {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { Self::b(p) }
+    }
+    #[inline(always)]
+    unsafe fn product<const G: usize>(sums: [i32; 4], a: [i32; 4], columns: [[i8; 4]; 4]) -> [i32; 4] {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { Self::dot_each(sums, [a; 4], columns) }
+    }
+    #[inline(always)]
+    unsafe fn row(sums: [i32; 4], _row: usize) -> [i32; 4] {
+        sums
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::{NeonDot, NeonMatrix, NeonWiden};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use sse::Sse41Pairs;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use vnni256::{AvxVnni, VnniVl};
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(crate) use wasm::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2Pairs, Vnni, scaled};
 
+#[cfg(target_arch = "aarch64")]
+#[path = "int8_neon.rs"]
+mod neon;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+#[path = "int8_pairs.rs"]
+mod pairs;
+#[cfg(target_arch = "x86_64")]
+#[path = "int8_sse.rs"]
+mod sse;
+#[cfg(target_arch = "x86_64")]
+#[path = "int8_vnni256.rs"]
+mod vnni256;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+#[path = "int8_wasm.rs"]
+mod wasm;
 #[cfg(target_arch = "x86_64")]
 #[path = "int8_x86.rs"]
 mod x86;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute::base::requant::{ChannelTies, Multiplier, OutputQuant, Requant};
+    use crate::compute::testing::Rng;
+
+    /// Requantizes one sum per column.
+    struct RequantTask<'a>(&'a Requant, &'a [i32], &'a mut [u8]);
+
+    impl Dot8Task for RequantTask<'_> {
+        #[inline(always)]
+        unsafe fn run<D: Dot8>(self) {
+            let RequantTask(requant, sums, out) = self;
+            let part = requant.part(0, sums.len());
+            for at in (0..sums.len()).step_by(D::LANES) {
+                let n = (out.len() - at).min(D::LANES);
+                // SAFETY: whole vectors of sums, and `n` bytes; the instructions exist by the caller's contract.
+                unsafe {
+                    let x = D::requant(D::load(sums.as_ptr().add(at)), &part, at);
+                    D::store_bytes(out.as_mut_ptr().add(at), x, n);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_set_requantizes_like_a_multiplier() {
+        let rng = &mut Rng::new(11);
+        for round in 0..200 {
+            let columns = rng.range(1, 70);
+            // Usual factors, any factors, and both in one tensor.
+            let multipliers: Vec<_> = (0..columns)
+                .map(|_| {
+                    let usual = round % 3 == 0 || (round % 3 == 1 && rng.range(0, 1) == 0);
+                    let shift = if usual { -(rng.range(1, 20) as i32) } else { rng.range(0, 61) as i32 - 31 };
+                    Multiplier { multiplier: (1 << 30) + rng.range(0, (1 << 30) - 1) as i32, shift }
+                })
+                .collect();
+            let ties =
+                [ChannelTies::Up, ChannelTies::Away, ChannelTies::AwayFrom(columns / 2)][round / 3 % 3];
+            let out = OutputQuant { multipliers: &multipliers, zero_point: 5, low: -120, high: 127, ties };
+            for &isa in Isa::available() {
+                let layout = Layout::new(isa);
+                let padded = columns.next_multiple_of(layout.lanes);
+                let requant =
+                    Requant::new(&out, (1, columns, padded), (layout.lanes, layout.records)).unwrap();
+                let sums: Vec<i32> = (0..padded)
+                    .map(|c| {
+                        let shift = multipliers.get(c).map_or(0, |m| m.shift);
+                        // Results around a byte's, with ties.
+                        let reach = 1i64 << (9 - shift).clamp(1, 28);
+                        (rng.next() as i64 % reach) as i32
+                    })
+                    .collect();
+                let mut got = vec![0; columns];
+                dispatch(isa, RequantTask(&requant, &sums, &mut got));
+                for (c, m) in multipliers.iter().enumerate() {
+                    let expected = m.apply(sums[c], ties.of(c)).saturating_add(5).clamp(-120, 127) as u8;
+                    assert_eq!(got[c], expected, "{} {m:?} {:?} of {}", isa.name(), ties.of(c), sums[c]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_vectors_are_read_and_written() {
+        let from: Vec<u8> = (1..=16).collect();
+        for n in 0..16 {
+            // SAFETY: slices of `n` bytes.
+            let read = unsafe { first_bytes(from[..n].as_ptr(), n) };
+            let bytes: Vec<u8> = read.iter().flat_map(|x| x.to_le_bytes()).collect();
+            assert!(bytes[..n] == from[..n] && bytes[n..].iter().all(|&b| b == 0), "{n}: {bytes:?}");
+            let all = [0, 8].map(|at| u64::from_le_bytes(from[at..at + 8].try_into().unwrap()));
+            let mut to = vec![0; 16];
+            // SAFETY: a slice of `n` bytes.
+            unsafe { store_first_bytes(to[..n].as_mut_ptr(), all, n) };
+            assert!(to[..n] == from[..n] && to[n..].iter().all(|&b| b == 0), "{n}: {to:?}");
+        }
+    }
+}

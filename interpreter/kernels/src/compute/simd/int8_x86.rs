@@ -2,8 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::{Dot8, Dot8Task};
-use crate::compute::base::requant::{RequantPart, record};
+use super::{Dot8, Dot8Task, Product8};
+use crate::compute::base::requant::{Records, RequantPart, record};
+use crate::compute::simd::intrinsics;
 
 /// # Safety
 /// The processor must have AVX2.
@@ -32,19 +33,6 @@ pub(crate) struct Avx2Pairs;
 /// Sixteen columns.
 #[derive(Clone, Copy)]
 pub(crate) struct Vnni;
-
-/// Methods made of intrinsics.
-macro_rules! intrinsics {
-    ($($name:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)? = $body:expr;)*) => {
-        $(
-            #[inline(always)]
-            unsafe fn $name($($arg: $ty),*) $(-> $out)? {
-                // SAFETY: instructions and pointers are valid by the trait's contract.
-                unsafe { $body }
-            }
-        )*
-    };
-}
 
 /// Loads the first `n` bytes, at most 16.
 ///
@@ -77,7 +65,6 @@ unsafe fn thirty_two(p: *const u8, n: usize) -> __m256i {
 
 impl Dot8 for Avx2Pairs {
     type Flip = __m128i;
-    type A = __m256i;
     /// Four columns in each half.
     type B = (__m256i, __m256i);
     type Q = (__m256i, __m256i);
@@ -90,17 +77,9 @@ impl Dot8 for Avx2Pairs {
     intrinsics! {
         zero() -> (__m256i, __m256i) = (_mm256_setzero_si256(), _mm256_setzero_si256());
         flip(flip: bool) -> __m128i = _mm_loadu_si128(FLIP[usize::from(flip)].as_ptr().cast());
-        a(p: *const u8, flip: __m128i) -> __m256i = {
-            let quad = _mm_set1_epi32(p.cast::<i32>().read_unaligned());
-            _mm256_cvtepi8_epi16(_mm_xor_si128(quad, flip))
-        };
         b(p: *const i8) -> (__m256i, __m256i) = (
             _mm256_cvtepi8_epi16(_mm_loadu_si128(p.cast())),
             _mm256_cvtepi8_epi16(_mm_loadu_si128(p.add(16).cast())),
-        );
-        dot(acc: (__m256i, __m256i), a: __m256i, b: (__m256i, __m256i)) -> (__m256i, __m256i) = (
-            _mm256_add_epi32(acc.0, _mm256_madd_epi16(a, b.0)),
-            _mm256_add_epi32(acc.1, _mm256_madd_epi16(a, b.1)),
         );
         dot_each(acc: (__m256i, __m256i), q: (__m256i, __m256i), b: (__m256i, __m256i)) -> (__m256i, __m256i) = (
             _mm256_add_epi32(acc.0, _mm256_madd_epi16(q.0, b.0)),
@@ -137,7 +116,7 @@ impl Dot8 for Avx2Pairs {
             }
         };
         requant(x: __m256i, q: &RequantPart, at: usize) -> __m256i = {
-            let record = q.records.add(at * record(Self::WIDE));
+            let record = q.records.add(at * record(Self::RECORDS));
             let value = |i: usize| Self::load(record.add(i * Self::LANES));
             let x = _mm256_sllv_epi32(x, value(1));
             let m = value(0);
@@ -223,9 +202,9 @@ fn first(n: usize) -> __mmask16 {
 pub(crate) unsafe fn scaled(x: __m512i, q: &RequantPart, at: usize) -> __m512i {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
-        let record = q.records.add(at * record(Vnni::WIDE));
+        let record = q.records.add(at * record(Vnni::RECORDS));
         let value = |i: usize| Vnni::load(record.add(i * Vnni::LANES));
-        if *q.wide.add(at / Vnni::LANES) {
+        if *q.special.add(at / Vnni::LANES) {
             let even = _mm512_add_epi64(_mm512_mul_epi32(x, value(0)), value(2));
             let odd = _mm512_mul_epi32(_mm512_shuffle_epi32::<0b11_11_01_01>(x), value(1));
             let odd = _mm512_add_epi64(odd, value(3));
@@ -257,22 +236,19 @@ pub(crate) unsafe fn scaled(x: __m512i, q: &RequantPart, at: usize) -> __m512i {
 
 impl Dot8 for Vnni {
     type Flip = __m512i;
-    type A = __m512i;
     type B = __m512i;
     type Q = __m512i;
     type Acc = __m512i;
     type I = __m512i;
     const LANES: usize = 16;
     const UNSIGNED: bool = true;
-    const WIDE: bool = true;
+    const RECORDS: Records = Records::Wide;
+    const PIXELS: usize = 8;
 
     intrinsics! {
         zero() -> __m512i = _mm512_setzero_si512();
         flip(flip: bool) -> __m512i = _mm512_loadu_si512(FLIP[usize::from(flip)].as_ptr().cast());
-        a(p: *const u8, flip: __m512i) -> __m512i =
-            _mm512_xor_si512(_mm512_set1_epi32(p.cast::<i32>().read_unaligned()), flip);
         b(p: *const i8) -> __m512i = _mm512_loadu_si512(p.cast());
-        dot(acc: __m512i, a: __m512i, b: __m512i) -> __m512i = _mm512_dpbusd_epi32(acc, a, b);
         load(p: *const i32) -> __m512i = _mm512_loadu_si512(p.cast());
         splat(x: i32) -> __m512i = _mm512_set1_epi32(x);
         add(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
@@ -328,5 +304,53 @@ impl Dot8 for Vnni {
     #[inline(always)]
     unsafe fn finish(acc: __m512i) -> __m512i {
         acc
+    }
+}
+
+impl Product8 for Avx2Pairs {
+    type A = __m256i;
+    type Cols = (__m256i, __m256i);
+    type Sums = (__m256i, __m256i);
+    const DEPTH: usize = 4;
+
+    intrinsics! {
+        start() -> (__m256i, __m256i) = Self::zero();
+        a(rows: [*const u8; 2], flip: __m128i) -> __m256i = {
+            let quad = _mm_set1_epi32(rows[0].cast::<i32>().read_unaligned());
+            _mm256_cvtepi8_epi16(_mm_xor_si128(quad, flip))
+        };
+        columns(p: *const i8) -> (__m256i, __m256i) = Self::b(p);
+        row(sums: (__m256i, __m256i), _row: usize) -> __m256i = Self::finish(sums);
+    }
+
+    #[inline(always)]
+    unsafe fn product<const G: usize>(
+        sums: (__m256i, __m256i),
+        a: __m256i,
+        columns: (__m256i, __m256i),
+    ) -> (__m256i, __m256i) {
+        // SAFETY: AVX2 exists by the trait's contract.
+        unsafe { Self::dot_each(sums, (a, a), columns) }
+    }
+}
+
+impl Product8 for Vnni {
+    type A = __m512i;
+    type Cols = __m512i;
+    type Sums = __m512i;
+    const DEPTH: usize = 4;
+
+    intrinsics! {
+        start() -> __m512i = Self::zero();
+        a(rows: [*const u8; 2], flip: __m512i) -> __m512i =
+            _mm512_xor_si512(_mm512_set1_epi32(rows[0].cast::<i32>().read_unaligned()), flip);
+        columns(p: *const i8) -> __m512i = Self::b(p);
+        row(sums: __m512i, _row: usize) -> __m512i = sums;
+    }
+
+    #[inline(always)]
+    unsafe fn product<const G: usize>(sums: __m512i, a: __m512i, columns: __m512i) -> __m512i {
+        // SAFETY: AVX-512 VNNI exists by the trait's contract.
+        unsafe { _mm512_dpbusd_epi32(sums, a, columns) }
     }
 }

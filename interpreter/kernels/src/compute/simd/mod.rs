@@ -4,15 +4,23 @@
 //! methods are intrinsics, which must be inlined into a function with the target features. So `dispatch`, and tables of
 //! functions with target features, are the only entry points.
 
-use crate::compute::base::isa::{Isa, Level};
+use crate::compute::base::isa::{Floats, Isa};
 
 pub(super) mod int8;
 pub(super) mod math;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::Neon;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(crate) use wasm::Simd128;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Avx2, Avx512};
+pub(crate) use x86::{Avx2, Avx512, Sse41};
 
 /// A vector type and its operations.
 ///
@@ -26,6 +34,10 @@ pub(crate) trait Simd: Copy + 'static {
     type M: Copy;
     /// Number of lanes.
     const LANES: usize;
+    /// Number of vector registers.
+    const REGISTERS: usize = 16;
+    /// Whether `fma_lane` is one instruction.
+    const BY_LANE: bool = false;
 
     unsafe fn splat(x: f32) -> Self::F;
     unsafe fn load(p: *const f32) -> Self::F;
@@ -40,6 +52,16 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn div(a: Self::F, b: Self::F) -> Self::F;
     /// `a * b + c`; rounded once if the processor can.
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// `fma` with lane `I` of `a` in all lanes.
+    #[inline(always)]
+    unsafe fn fma_lane<const I: usize>(a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        let mut lanes = [0.0; 16];
+        // SAFETY: no vector has more than 16 lanes; the instructions exist by the caller's contract.
+        unsafe {
+            Self::store(lanes.as_mut_ptr(), a);
+            Self::fma(Self::splat(lanes[I]), b, c)
+        }
+    }
     /// `a > b ? a : b`: the second operand if one is NaN.
     unsafe fn max(a: Self::F, b: Self::F) -> Self::F;
     /// `a < b ? a : b`: the second operand if one is NaN.
@@ -83,17 +105,43 @@ pub(crate) trait SimdTask {
     unsafe fn run<S: Simd>(self) -> Self::Out;
 }
 
+/// Returns the number of lanes of an instruction set.
+pub(crate) fn lanes(isa: Isa) -> usize {
+    match isa.floats() {
+        Floats::Portable => Portable::LANES,
+        #[cfg(target_arch = "x86_64")]
+        Floats::Sse41 => Sse41::LANES,
+        #[cfg(target_arch = "x86_64")]
+        Floats::Avx2 => Avx2::LANES,
+        #[cfg(target_arch = "x86_64")]
+        Floats::Avx512 => Avx512::LANES,
+        #[cfg(target_arch = "aarch64")]
+        Floats::Neon => Neon::LANES,
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Floats::Simd128 => Simd128::LANES,
+    }
+}
+
 /// Runs a task with the given instruction set.
 #[inline]
 pub(crate) fn dispatch<T: SimdTask>(isa: Isa, task: T) -> T::Out {
-    match isa.level() {
-        Level::Portable => portable(task),
+    match isa.floats() {
+        Floats::Portable => portable(task),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a value of `Isa` proves that the processor has these instructions.
-        Level::Avx2 => unsafe { x86::avx2(task) },
+        Floats::Sse41 => unsafe { x86::sse41(task) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: see above.
-        Level::Avx512 | Level::Avx512Vnni => unsafe { x86::avx512(task) },
+        Floats::Avx2 => unsafe { x86::avx2(task) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: see above.
+        Floats::Avx512 => unsafe { x86::avx512(task) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: see above.
+        Floats::Neon => unsafe { neon::neon(task) },
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        // SAFETY: the module is compiled with these instructions.
+        Floats::Simd128 => unsafe { wasm::simd128(task) },
     }
 }
 
@@ -102,6 +150,47 @@ pub(crate) fn dispatch<T: SimdTask>(isa: Isa, task: T) -> T::Out {
 fn portable<T: SimdTask>(task: T) -> T::Out {
     // SAFETY: the portable set needs no particular instructions.
     unsafe { task.run::<Portable>() }
+}
+
+/// Methods made of one expression each, of intrinsics.
+macro_rules! intrinsics {
+    ($($name:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)? = $body:expr;)*) => {
+        $(
+            #[inline(always)]
+            #[allow(unused_unsafe, reason = "some expressions are only values")]
+            unsafe fn $name($($arg: $ty),*) $(-> $out)? {
+                // SAFETY: instructions and pointers are valid by the trait's contract.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+#[allow(unused_imports, reason = "some targets have only the portable set")]
+pub(crate) use intrinsics;
+
+/// Reads the first `n` of four floats; the others are zero.
+///
+/// # Safety
+/// `p` is valid for them.
+#[inline(always)]
+#[allow(dead_code, reason = "some targets have only the portable set")]
+unsafe fn first_floats(p: *const f32, n: usize) -> [f32; 4] {
+    // SAFETY: valid by the caller's contract.
+    let at = |i: usize| if i < n { unsafe { *p.add(i) } } else { 0.0 };
+    [at(0), at(1), at(2), at(3)]
+}
+
+/// Writes the first `n` of four floats.
+///
+/// # Safety
+/// `p` is valid for them.
+#[inline(always)]
+#[allow(dead_code, reason = "some targets have only the portable set")]
+unsafe fn store_first_floats(p: *mut f32, lanes: [f32; 4], n: usize) {
+    for (i, x) in lanes.into_iter().enumerate().take(n) {
+        // SAFETY: valid by the caller's contract.
+        unsafe { p.add(i).write(x) };
+    }
 }
 
 /// Four lanes in plain Rust, which the compiler maps to the target's baseline vectors.

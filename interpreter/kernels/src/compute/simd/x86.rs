@@ -1,8 +1,12 @@
-//! [`Simd`] with AVX2 and with AVX-512.
+//! [`Simd`] with SSE4.1, with AVX2 and with AVX-512.
 
 use std::arch::x86_64::*;
 
-use super::{Simd, SimdTask};
+use super::{Simd, SimdTask, first_floats, intrinsics, store_first_floats};
+
+/// Four lanes.
+#[derive(Clone, Copy)]
+pub(crate) struct Sse41;
 
 /// Eight lanes.
 #[derive(Clone, Copy)]
@@ -11,6 +15,14 @@ pub(crate) struct Avx2;
 /// Sixteen lanes.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;
+
+/// # Safety
+/// The processor must have SSE4.1.
+#[target_feature(enable = "sse4.1")]
+pub(super) unsafe fn sse41<T: SimdTask>(task: T) -> T::Out {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { task.run::<Sse41>() }
+}
 
 /// # Safety
 /// The processor must have AVX2 and FMA.
@@ -42,17 +54,47 @@ fn first16(n: usize) -> __mmask16 {
     (0xFFFFu32 >> (16 - n.min(16)) as u32) as __mmask16
 }
 
-/// Methods made of one intrinsic each.
-macro_rules! intrinsics {
-    ($($name:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)? = $body:expr;)*) => {
-        $(
-            #[inline(always)]
-            unsafe fn $name($($arg: $ty),*) $(-> $out)? {
-                // SAFETY: instructions and pointers are valid by the trait's contract.
-                unsafe { $body }
+impl Simd for Sse41 {
+    type F = __m128;
+    type M = __m128;
+    const LANES: usize = 4;
+
+    intrinsics! {
+        splat(x: f32) -> __m128 = _mm_set1_ps(x);
+        load(p: *const f32) -> __m128 = _mm_loadu_ps(p);
+        store(p: *mut f32, v: __m128) = _mm_storeu_ps(p, v);
+        load_n(p: *const f32, n: usize) -> __m128 = {
+            if n >= 4 { _mm_loadu_ps(p) } else { _mm_loadu_ps(first_floats(p, n).as_ptr()) }
+        };
+        store_n(p: *mut f32, v: __m128, n: usize) = {
+            if n >= 4 {
+                _mm_storeu_ps(p, v);
+            } else {
+                let mut lanes = [0f32; 4];
+                _mm_storeu_ps(lanes.as_mut_ptr(), v);
+                store_first_floats(p, lanes, n);
             }
-        )*
-    };
+        };
+        add(a: __m128, b: __m128) -> __m128 = _mm_add_ps(a, b);
+        sub(a: __m128, b: __m128) -> __m128 = _mm_sub_ps(a, b);
+        mul(a: __m128, b: __m128) -> __m128 = _mm_mul_ps(a, b);
+        div(a: __m128, b: __m128) -> __m128 = _mm_div_ps(a, b);
+        fma(a: __m128, b: __m128, c: __m128) -> __m128 = _mm_add_ps(_mm_mul_ps(a, b), c);
+        max(a: __m128, b: __m128) -> __m128 = _mm_max_ps(a, b);
+        min(a: __m128, b: __m128) -> __m128 = _mm_min_ps(a, b);
+        sqrt(a: __m128) -> __m128 = _mm_sqrt_ps(a);
+        round(a: __m128) -> __m128 = _mm_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a);
+        exp2_int(n: __m128) -> __m128 = {
+            let e = _mm_add_epi32(_mm_cvtps_epi32(n), _mm_set1_epi32(127));
+            _mm_castsi128_ps(_mm_slli_epi32::<23>(e))
+        };
+        lt(a: __m128, b: __m128) -> __m128 = _mm_cmplt_ps(a, b);
+        select(m: __m128, a: __m128, b: __m128) -> __m128 = _mm_blendv_ps(b, a, m);
+        copysign(a: __m128, b: __m128) -> __m128 = {
+            let sign = _mm_set1_ps(-0.0);
+            _mm_or_ps(_mm_andnot_ps(sign, a), _mm_and_ps(sign, b))
+        };
+    }
 }
 
 impl Simd for Avx2 {
@@ -92,6 +134,7 @@ impl Simd for Avx512 {
     type F = __m512;
     type M = __mmask16;
     const LANES: usize = 16;
+    const REGISTERS: usize = 32;
 
     intrinsics! {
         splat(x: f32) -> __m512 = _mm512_set1_ps(x);

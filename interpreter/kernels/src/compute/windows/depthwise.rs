@@ -7,11 +7,9 @@ use delegraph_core::kernel::Parallel;
 use crate::compute::base::buffer::{AlignedVec, SharedMut};
 use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
-use crate::compute::base::isa::{Isa, Level};
+use crate::compute::base::isa::Isa;
 use crate::compute::matmul::conv::ConvGeometry;
-#[cfg(target_arch = "x86_64")]
-use crate::compute::simd::{Avx2, Avx512};
-use crate::compute::simd::{Portable, Simd, SimdTask, dispatch};
+use crate::compute::simd::{Simd, SimdTask, dispatch, lanes};
 use crate::compute::threads::share::{serial_tasks, threads_for};
 
 /// DEPTHWISE_CONV_2D with a packed filter and fused bias and clamp. Output channel `c` reads input channel `c`.
@@ -108,16 +106,6 @@ impl DepthwiseF32 {
             dispatch(self.isa, work);
         });
         Ok(())
-    }
-}
-
-fn lanes(isa: Isa) -> usize {
-    match isa.level() {
-        Level::Portable => Portable::LANES,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => Avx2::LANES,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 | Level::Avx512Vnni => Avx512::LANES,
     }
 }
 
@@ -258,7 +246,7 @@ unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool>(
             };
         }
         // Sixteen registers hold four pixels and their inputs, thirty-two hold eight.
-        if S::LANES == 16 {
+        if S::REGISTERS == 32 {
             step!(8);
         }
         step!(4);

@@ -9,12 +9,12 @@ use delegraph_core::kernel::Parallel;
 
 use crate::compute::base::buffer::{AlignedVec, SharedMut};
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
-use crate::compute::base::isa::Isa;
 #[cfg(target_arch = "x86_64")]
-use crate::compute::base::isa::Level;
+use crate::compute::base::isa::Bytes;
+use crate::compute::base::isa::Isa;
 use crate::compute::base::requant::{ByteQuant, OutputQuant, Requant, RequantPart};
 use crate::compute::matmul::conv::{ConvGeometry, DepthwiseFilter};
-use crate::compute::simd::int8::{Dot8, Dot8Task, dispatch, lanes};
+use crate::compute::simd::int8::{Dot8, Dot8Task, Layout, dispatch};
 use crate::compute::threads::share::{serial_tasks, threads_for};
 #[cfg(target_arch = "x86_64")]
 use crate::compute::windows::{
@@ -73,8 +73,7 @@ impl DepthwiseI8 {
             check_len("bias", bias.len(), channels)?;
         }
         weight_quant.zero_byte()?;
-        let (lanes, wide_records) = lanes(isa);
-        let unsigned = crate::compute::matmul::gemm_i8::Kernels::of(isa).unsigned;
+        let Layout { lanes, records, unsigned } = Layout::new(isa);
         let vectors = channels.div_ceil(lanes);
         let padded = product("channels", &[vectors, lanes])?;
         let quads = height.div_ceil(4);
@@ -103,8 +102,8 @@ impl DepthwiseI8 {
         let mut blank = AlignedVec::zeroed(padding)?;
         blank.as_mut_slice().fill(input.zero_byte()?);
         #[cfg(target_arch = "x86_64")]
-        let wide = match (isa.level(), packed::Order::best(geo)) {
-            (Level::Avx512Vnni, Some(order)) => {
+        let wide = match (isa.bytes(), packed::Order::best(geo)) {
+            (Bytes::Vnni, Some(order)) => {
                 let weight = |row: usize, column: usize, c: usize| {
                     let byte = weights[(row * width + column) * channels + c];
                     i32::from((byte ^ flip).cast_signed()).wrapping_sub(w0)
@@ -131,7 +130,7 @@ impl DepthwiseI8 {
         let mut bias = AlignedVec::<i32>::zeroed(padded - first)?;
         bias.as_mut_slice().copy_from_slice(&own.as_slice()[first..]);
         let sizes = (channels, padded - first);
-        let requant = Requant::ordered(&output, sizes, (lanes, wide_records), |i| Some(first + i))?;
+        let requant = Requant::ordered(&output, sizes, (lanes, records), |i| Some(first + i))?;
         Ok(Self {
             #[cfg(target_arch = "x86_64")]
             wide,
@@ -343,7 +342,7 @@ unsafe fn any<D: Dot8, const KW: usize, const STRIDE: usize>(
             step!(true, 1);
             return;
         }
-        if KW != 0 && D::LANES == 16 {
+        if KW != 0 && D::PIXELS == 8 {
             step!(false, 8);
         }
         step!(false, 4);
@@ -462,7 +461,7 @@ mod tests {
                 let weights = vec![3; 9 * channels];
                 let conv =
                     DepthwiseI8::pack(isa, filter, &geo, &weights, quant, None, quant, output).unwrap();
-                let blocked = if isa.name().contains("vnni") { blocked } else { 0 };
+                let blocked = if isa.name() == "avx512vnni" { blocked } else { 0 };
                 let left = (channels - blocked).div_ceil(conv.lanes) * conv.lanes;
                 assert_eq!(conv.packed.as_slice().len(), left * 3 * 4, "{} {channels}", isa.name());
                 assert_eq!(conv.bias.as_slice().len(), left);

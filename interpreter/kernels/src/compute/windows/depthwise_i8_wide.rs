@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 
 use crate::compute::base::buffer::AlignedVec;
 use crate::compute::base::error::{Result, product};
-use crate::compute::base::requant::{OutputQuant, Requant, RequantPart};
+use crate::compute::base::requant::{OutputQuant, Records, Requant, RequantPart};
 use crate::compute::matmul::conv::{ConvGeometry, DepthwiseFilter};
 use crate::compute::simd::int8::scaled;
 
@@ -162,7 +162,8 @@ impl Wide {
         ordered.as_mut_slice().iter_mut().enumerate().for_each(|(i, b)| {
             *b = bias.get(at(i)).copied().unwrap_or(0);
         });
-        let requant = Requant::ordered(output, (channels, blocks * BLOCK), (16, true), |i| Some(at(i)))?;
+        let requant =
+            Requant::ordered(output, (channels, blocks * BLOCK), (16, Records::Wide), |i| Some(at(i)))?;
         let bounds = [output.low as u8, output.high as u8].map(u8::cast_signed);
         Ok(Some(Wide {
             order,
