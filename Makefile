@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-w
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo c install-c c-check python python-check python-clients check check-targets check-features check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
+.PHONY: help demo c install-c c-check python python-check python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,12 @@ check-targets: ## type-check the library for macOS, Windows, Android, WebAssembl
 
 check-features: ## type-check every combination of the facade's features
 	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/check_features.sh
+
+test-arm: ## kernels, conformance cases and goldens on aarch64 by emulation, where that can be installed; CORPUS=DIR adds a corpus
+	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" CORPUS="$(CORPUS)" sh scripts/test_arm.sh all
+
+test-wasm: ## tests of the kernels as WebAssembly in Node, where there is one
+	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/test_wasm.sh
 
 check-semver: ## compare the public API with the last tag, where cargo-semver-checks is installed
 	@tag=$$(git describe --tags --abbrev=0 2>/dev/null) || { echo "check-semver: left out: no version is tagged yet"; exit 0; }; \
@@ -55,6 +61,7 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory schema-check
 	$(CARGO) test $(CARGO_FLAGS) --workspace
+	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/test_arm.sh quick
 	@$(MAKE) --no-print-directory litert-check
 	@$(MAKE) --no-print-directory c-check
 	@$(MAKE) --no-print-directory python-check

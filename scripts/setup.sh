@@ -1,5 +1,6 @@
 #!/bin/sh
 # Installs what a fresh Debian machine lacks for `make demo` and `make test`: a Vulkan driver and loader, and Python's venv module.
+# `scripts/setup.sh arm` installs a linker and an emulator for aarch64 instead.
 # If it can't install (offline, no permission, another system), it prints what is missing and succeeds: everything else still runs.
 # With DELEGRAPH_NO_INSTALL=1 it only prints what is missing.
 set -u
@@ -67,27 +68,46 @@ apt() {
     return $status
 }
 
-packages=""
-case $(uname -s) in
-    Linux)
-        if ! has_vulkan_driver; then
-            report "no Vulkan driver found: Debian's mesa-vulkan-drivers brings a software GPU (lavapipe)"
-            packages="mesa-vulkan-drivers libvulkan1"
-        elif ! has_library libvulkan.so.1; then
-            report "no Vulkan loader found"
-            packages="libvulkan1"
-        fi
-        ;;
-    *) ;; # Metal and Direct3D 12 come with the system.
-esac
-if ! command -v python3 >/dev/null; then
-    report "no python3 found: it fetches the real models"
-    packages="$packages python3 python3-venv"
-elif ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
-    report "Python's venv module can't make environments: python3-venv is missing"
-    packages="$packages python3-venv"
-fi
+# Names the packages that `make demo` and `make test` lack.
+find_missing() {
+    case $(uname -s) in
+        Linux)
+            if ! has_vulkan_driver; then
+                report "no Vulkan driver found: Debian's mesa-vulkan-drivers brings a software GPU (lavapipe)"
+                packages="mesa-vulkan-drivers libvulkan1"
+            elif ! has_library libvulkan.so.1; then
+                report "no Vulkan loader found"
+                packages="libvulkan1"
+            fi
+            ;;
+        *) ;; # Metal and Direct3D 12 come with the system.
+    esac
+    if ! command -v python3 >/dev/null; then
+        report "no python3 found: it fetches the real models"
+        packages="$packages python3 python3-venv"
+    elif ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+        report "Python's venv module can't make environments: python3-venv is missing"
+        packages="$packages python3-venv"
+    fi
+}
 
+# Names the packages that tests on aarch64 lack.
+find_missing_for_arm() {
+    if ! command -v aarch64-linux-gnu-gcc >/dev/null; then
+        report "no linker for aarch64 found"
+        packages="gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+    fi
+    if ! command -v qemu-aarch64-static >/dev/null && ! command -v qemu-aarch64 >/dev/null; then
+        report "no emulator of aarch64 found"
+        packages="$packages qemu-user-static"
+    fi
+}
+
+packages=""
+case ${1:-} in
+    arm) find_missing_for_arm ;;
+    *) find_missing ;;
+esac
 [ -n "$packages" ] || exit 0
 
 if [ -n "${DELEGRAPH_NO_INSTALL:-}" ]; then

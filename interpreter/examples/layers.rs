@@ -2,7 +2,8 @@
 //!
 //! `layers draw DIR SEED COUNT` writes COUNT layers of random shapes and types. `layers extract DIR MODEL…` writes the
 //! distinct nodes of models whose shapes are known. `layers time THREADS SECONDS MODEL…` prints, for each model, the
-//! shortest time of an invocation in microseconds.
+//! shortest time of an invocation in microseconds. `layers invoke RUNS MODEL` runs a model with one thread, whose executed
+//! instructions `scripts/count_instructions.py` counts, and prints the sum of each output.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
@@ -39,9 +40,10 @@ fn main() -> ExitCode {
         ["draw", folder, seed, count] => draw(Path::new(folder), seed, count),
         ["extract", folder, ref models @ ..] => extract(Path::new(folder), models),
         ["time", threads, seconds, ref models @ ..] => time(threads, seconds, models),
-        _ => {
-            Err("usage: layers draw DIR SEED COUNT | extract DIR MODEL… | time THREADS SECONDS MODEL…".into())
-        }
+        ["invoke", runs, model] => invoke(runs, model),
+        _ => Err("usage: layers draw DIR SEED COUNT | extract DIR MODEL… | time THREADS SECONDS MODEL… \
+                  | invoke RUNS MODEL"
+            .into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -548,7 +550,42 @@ fn time(threads: &str, seconds: &str, models: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
+fn invoke(runs: &str, path: &str) -> Result<(), Failure> {
+    let mut interpreter = filled(path, 1)?;
+    for _ in 0..runs.parse::<usize>()? {
+        interpreter.invoke()?;
+    }
+    for i in 0..interpreter.output_count() {
+        let ty = interpreter.output_tensor(i)?.ty;
+        let sum = match ty {
+            TensorType::Float32 => interpreter.output::<f32>(i)?.iter().map(|&x| f64::from(x)).sum::<f64>(),
+            TensorType::Int8 => interpreter.output::<i8>(i)?.iter().map(|&x| f64::from(x)).sum(),
+            TensorType::UInt8 => interpreter.output::<u8>(i)?.iter().map(|&x| f64::from(x)).sum(),
+            _ => continue,
+        };
+        println!("{i}\t{ty}\t{sum}");
+    }
+    Ok(())
+}
+
 fn shortest(path: &str, threads: usize, limit: Duration) -> Result<Duration, Failure> {
+    let mut interpreter = filled(path, threads)?;
+    interpreter.invoke()?;
+    let (start, mut best) = (Instant::now(), Duration::MAX);
+    while start.elapsed() < limit {
+        // Short invocations are timed in tens, so that reading the clock costs nothing.
+        let count = if best < Duration::from_micros(20) { 10 } else { 1 };
+        let begin = Instant::now();
+        for _ in 0..count {
+            interpreter.invoke()?;
+        }
+        best = best.min(begin.elapsed() / count);
+    }
+    Ok(best)
+}
+
+/// An interpreter with random inputs.
+fn filled(path: &str, threads: usize) -> Result<Interpreter, Failure> {
     let model = Model::from_bytes(ModelBytes::new(fs::read(path)?))?;
     let inputs = model.subgraphs()[0].inputs().len();
     let mut interpreter = Interpreter::builder(model).threads(threads).build()?;
@@ -564,16 +601,5 @@ fn shortest(path: &str, threads: usize, limit: Duration) -> Result<Duration, Fai
             bytes.copy_from_slice(&values);
         }
     }
-    interpreter.invoke()?;
-    let (start, mut best) = (Instant::now(), Duration::MAX);
-    while start.elapsed() < limit {
-        // Short invocations are timed in tens, so that reading the clock costs nothing.
-        let count = if best < Duration::from_micros(20) { 10 } else { 1 };
-        let begin = Instant::now();
-        for _ in 0..count {
-            interpreter.invoke()?;
-        }
-        best = best.min(begin.elapsed() / count);
-    }
-    Ok(best)
+    Ok(interpreter)
 }
