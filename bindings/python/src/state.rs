@@ -6,6 +6,7 @@ use delegraph::core::error::UnresolvedReason;
 use delegraph::core::kernel::{Placement, RuntimeTensor};
 use delegraph::core::{OpResolver, TensorId};
 use delegraph::delegate_api::plugin::KernelLibrary;
+use delegraph::interpreter::ResourceLimits;
 use delegraph::{
     BuiltinOpResolver, Error, Interpreter, Model, MutableOpResolver, Policy, ReferenceOpResolver, Result,
 };
@@ -26,6 +27,7 @@ pub(crate) struct Options {
     /// Custom ops with the Python classes that run them.
     pub(crate) ops: Vec<(String, Py<PyAny>)>,
     pub(crate) libraries: Vec<KernelLibrary>,
+    pub(crate) limits: ResourceLimits,
 }
 
 impl Options {
@@ -42,6 +44,7 @@ impl Options {
     fn build(&self, model: Arc<Model>) -> Result<Interpreter> {
         let mut builder = Interpreter::builder(model).resolver(self.resolver());
         builder = builder.threads(self.threads).policy(self.policy).prepare_later();
+        builder = builder.limits(self.limits.clone());
         builder = if self.preserve_all { builder.preserve_all_tensors() } else { builder };
         for delegate in &self.delegates {
             builder = builder.delegate(delegate.get().make()?);

@@ -1,6 +1,9 @@
 """Batches of records, with and without Ray and Beam."""
 
+import os
 import pathlib
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -58,7 +61,7 @@ def test_ray_data(digits: str, tmp_path: pathlib.Path) -> None:
             Predictor,
             fn_constructor_kwargs={"model": model, "column": "path", "read": np.load},
             batch_size=8,
-            concurrency=2,
+            compute=ray.data.ActorPoolStrategy(size=2),
         ).take_all()
     finally:
         ray.shutdown()
@@ -69,6 +72,60 @@ def test_ray_data(digits: str, tmp_path: pathlib.Path) -> None:
     for row in rows:
         if row["id"] != 3:
             np.testing.assert_allclose(row["output"], wanted[row["id"]], atol=1e-6)
+
+
+def test_a_killed_worker_of_ray(digits: str) -> None:
+    """Ray runs the batches of a dead actor again: every row is there once."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed (pip install delegraph[ray])")
+    from delegraph.ray import Predictor
+
+    class Marked(Predictor):
+        def __call__(self, batch: dict) -> dict:
+            time.sleep(0.02)
+            result = super().__call__(batch)
+            return {**result, "pid": np.full(len(batch["id"]), os.getpid())}
+
+    count = 1_000
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    try:
+        data = images(count)
+        rows = ray.data.from_items([{"id": i, "image": data[i]} for i in range(count)], override_num_blocks=50).map_batches(
+            Marked, fn_constructor_kwargs={"model": digits, "column": "image"}, batch_size=8, compute=ray.data.ActorPoolStrategy(size=2)
+        )
+        seen: list = []
+        killed = False
+        for row in rows.iter_rows():
+            seen.append(row)
+            if len(seen) == count // 4 and not killed:
+                os.kill(int(row["pid"]), signal.SIGKILL)
+                killed = True
+    finally:
+        ray.shutdown()
+    assert killed and sorted(row["id"] for row in seen) == list(range(count))
+    wanted = Interpreter(digits).predict(data)
+    for row in seen:
+        assert row["error"] is None
+        np.testing.assert_allclose(row["output"], wanted[row["id"]], atol=1e-6)
+
+
+def test_ray_serve(digits: str) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed (pip install delegraph[ray])")
+    serve = pytest.importorskip("ray.serve", reason="Ray Serve is not installed (pip install delegraph[serve])", exc_type=ImportError)
+    from delegraph.ray import Predictor
+
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    try:
+        serve.start(proxy_location="Disabled")  # Without a port for HTTP.
+        handle = serve.run(serve.deployment(Predictor).bind(digits, column="image"))
+        batches = [images(count) for count in (1, 3, 5)]
+        results = [response.result() for response in [handle.remote({"image": batch}) for batch in batches]]
+        for batch, result in zip(batches, results):
+            np.testing.assert_allclose(result["output"], Interpreter(digits).predict(batch), atol=1e-6)
+        broken = handle.remote({"image": [np.zeros(3), images(1)[0]]}).result()
+        assert [bool(error) for error in broken["error"]] == [True, False]
+    finally:
+        serve.shutdown()
+        ray.shutdown()
 
 
 def test_beam(digits: str) -> None:

@@ -9,12 +9,16 @@
 `tflite_runtime`, `ai_edge_litert` or `tensorflow.lite` find this package in their place.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
+
 from ._native import __version__
-from .compat import install, uninstall
 from .delegates import Delegate, devices, load_delegate
-from .functions import CommandError, bench, conformance, diff, explain, fuse, inspect, profile
 from .interpreter import Interpreter, InterpreterWithCustomOps, OpResolverType, SignatureRunner
-from .report import Report
+
+if _TYPE_CHECKING:
+    from .compat import install, uninstall
+    from .functions import CommandError, bench, conformance, diff, explain, fuse, inspect, profile
+    from .report import Report
 
 __all__ = [
     "CommandError",
@@ -37,3 +41,24 @@ __all__ = [
     "profile",
     "uninstall",
 ]
+
+# Imported at their first use, so that importing the package takes hardly longer than importing NumPy.
+_MODULES = {
+    "compat": ("install", "uninstall"),
+    "functions": ("CommandError", "bench", "conformance", "diff", "explain", "fuse", "inspect", "profile"),
+    "report": ("Report",),
+}
+
+
+def __getattr__(name: str) -> _Any:
+    from importlib import import_module
+
+    for module, names in _MODULES.items():
+        if name in names:
+            globals().update({each: getattr(import_module(f"{__name__}.{module}"), each) for each in names})
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

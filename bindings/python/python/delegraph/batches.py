@@ -62,7 +62,7 @@ class BatchPredictor:
                 errors[i] = f"{type(error).__name__}: {error}"
         results = self._run(rows, errors)
         names = [self._output] if len(self._outputs) == 1 else [f"{self._output}_{i}" for i in range(len(self._outputs))]
-        returned: Batch = {key: np.asarray(value) for key, value in batch.items()} if self._keep else {}
+        returned: Batch = {key: _column(value) for key, value in batch.items()} if self._keep else {}
         for name, detail, values in zip(names, self._outputs, results):
             returned[name] = _stacked(values, detail)
         returned[self._error] = np.array(errors, dtype=object)
@@ -121,6 +121,16 @@ class BatchPredictor:
                 raise ValueError(f"an output has {len(output)} rows for a batch of {len(members)}")
             for at, i in enumerate(members):
                 column[i] = output[at]
+
+
+def _column(values: Any) -> NDArray[Any]:
+    """Returns a column as an array; values of different shapes are objects."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        column = np.empty(len(values), object)
+        column[:] = list(values)
+        return column
 
 
 def _stacked(values: Sequence[Any], detail: Mapping[str, Any]) -> NDArray[Any]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import sys
 import types
 from typing import Any, Optional, Sequence
 
 PACKAGES = ("tflite_runtime", "ai_edge_litert")
-"""Packages that are replaced as a whole."""
+"""Packages whose interpreter is replaced. Where one is installed, the rest of it stays as it is."""
 
 
 def install(tensorflow: bool = True) -> None:
@@ -27,15 +26,25 @@ def install(tensorflow: bool = True) -> None:
 
     for name in PACKAGES:
         package = types.ModuleType(name, f"{name}, as delegraph provides it")
-        package.__path__ = []
+        package.__path__ = _installed(name)
         package.__version__ = "2.3.0"  # type: ignore[attr-defined]
         package.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        package.__spec__.submodule_search_locations = package.__path__
         for child, module in (("interpreter", interpreter), ("metrics_portable", metrics_portable)):
             setattr(package, child, module)
             sys.modules[f"{name}.{child}"] = module
         sys.modules[name] = package
     if tensorflow:
         _install_tensorflow()
+
+
+def _installed(name: str) -> list[str]:
+    """Returns the folders of an installed package, in which its other modules are found."""
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return list(getattr(loaded, "__path__", ()))
+    spec = importlib.machinery.PathFinder.find_spec(name)
+    return list((spec and spec.submodule_search_locations) or ())
 
 
 def uninstall() -> None:
@@ -96,7 +105,7 @@ def _install_tensorflow() -> None:
             lite.experimental.load_delegate = interpreter.load_delegate
             lite.experimental.OpResolverType = interpreter.OpResolverType
         return
-    if loaded is None and importlib.util.find_spec("tensorflow") is not None:
+    if loaded is None and importlib.machinery.PathFinder.find_spec("tensorflow") is not None:
         if not any(isinstance(finder, _LiteFinder) for finder in sys.meta_path):
             sys.meta_path.insert(0, _LiteFinder())
         return

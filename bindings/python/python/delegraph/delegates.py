@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-from typing import Any, Mapping, Optional, Sequence, Union
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Union
 
 from . import _native
+
+if TYPE_CHECKING:
+    import ctypes
 
 DelegateLike = Union[str, "Delegate", Any]
 """A delegate by its name (`wgpu`, `wgpu?adapter=NAME`, `plugin:PATH?key=value`), a `Delegate`, or an object with the methods
@@ -53,6 +54,8 @@ class Delegate:
 
     def _create_external(self, path: str, pairs: list[tuple[str, str]]) -> None:
         """Creates the delegate of a library for LiteRT, with the options as lists of C strings."""
+        import ctypes
+
         library = ctypes.pydll.LoadLibrary(path)
         strings = ctypes.c_char_p * len(pairs)
         report = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
@@ -124,6 +127,8 @@ def _split(text: str) -> tuple[str, list[tuple[str, str]]]:
     """Splits `NAME?key=value&key=value`."""
     if not text.startswith(("wgpu", "plugin:")):
         return text, []
+    from urllib.parse import unquote
+
     name, mark, query = text.partition("?")
     pairs = (option.partition("=") for option in query.split("&")) if mark else ()
     return name, [(unquote(key), unquote(value)) for key, _, value in pairs]

@@ -7,11 +7,8 @@ JSON document: dictionaries, lists, strings, numbers. Keyword arguments are the 
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
-import tempfile
 from typing import Any, Sequence, Union
 
 Model = Union[str, "os.PathLike[str]", bytes]
@@ -64,6 +61,10 @@ def conformance(delegate: Union[str, Sequence[str]] = "cpu", **options: Any) -> 
 
 
 def _document(verb: str, model: Any, accept: Sequence[int] = (0,), **options: Any) -> dict[str, Any]:
+    import json
+    import subprocess
+    import tempfile
+
     if isinstance(model, (bytes, bytearray, memoryview)):
         with tempfile.TemporaryDirectory(prefix="delegraph") as folder:
             path = os.path.join(folder, "model.tflite")

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from . import _native, metrics_portable as metrics
 from .delegates import Delegate, DelegateLike, load_delegate, opened
-from .report import Report
+
+# Importing the package takes hardly longer than importing NumPy: what only types or a few calls need is imported there.
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from .report import Report
+    from .wrapper import InterpreterWrapper
 
 __all__ = ["Delegate", "Interpreter", "InterpreterWithCustomOps", "OpResolverType", "SignatureRunner", "load_delegate"]
 
 Details = dict[str, Any]
+
+Registerer = Callable[[dict[str, Any]], Any]
+"""A function that adds classes of kernels to a dictionary, by the names of their ops."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.forked)
@@ -31,6 +40,13 @@ class OpResolverType(enum.Enum):
     BUILTIN = 1
     BUILTIN_REF = 2
     BUILTIN_WITHOUT_DEFAULT_DELEGATES = 3
+
+
+def _get_op_resolver_id(op_resolver_type: OpResolverType = OpResolverType.AUTO) -> Optional[int]:
+    """Returns the number of a resolver in LiteRT, `None` for what is not a resolver type."""
+    return {"AUTO": 1, "BUILTIN": 1, "BUILTIN_REF": 2, "BUILTIN_WITHOUT_DEFAULT_DELEGATES": 3}.get(
+        op_resolver_type.name if _is_resolver_type(op_resolver_type) else ""
+    )
 
 
 class SignatureRunner:
@@ -49,7 +65,13 @@ class SignatureRunner:
         self._signature_def = signatures[signature_key]
         self._inputs = self._signature_def["inputs"]
         self._outputs = self._signature_def["outputs"].items()
+        self._output_names = list(self._signature_def["outputs"])
+        self._output_indices = list(self._signature_def["outputs"].values())
         self._subgraph_index = interpreter._signature_subgraph(signature_key)
+
+    @property
+    def _interpreter_wrapper(self) -> InterpreterWrapper:
+        return self._interpreter._interpreter
 
     def __call__(self, **kwargs: ArrayLike) -> dict[str, NDArray[Any]]:
         """Resizes the inputs to the arrays, runs the signature and returns the outputs.
@@ -70,10 +92,8 @@ class SignatureRunner:
             if name not in self._inputs:
                 raise ValueError(f"Invalid Input name ({name}) for SignatureDef")
         inputs = [(self._inputs[name], value) for name, value in kwargs.items()]
-        names = [name for name, _ in self._outputs]
-        indices = [index for _, index in self._outputs]
-        results = self._interpreter._run_subgraph(self._subgraph_index, inputs, indices)
-        return dict(zip(names, results))
+        results = self._interpreter._run_subgraph(self._subgraph_index, inputs, self._output_indices)
+        return dict(zip(self._output_names, results))
 
     def get_input_details(self) -> dict[str, Details]:
         """Returns the details of each input, by its name in the signature."""
@@ -111,6 +131,9 @@ class Interpreter(_native.Interpreter):
         `prepare(shapes)` returns the shape of each output, or `None` where it depends on data, and `invoke(*arrays)` returns
         the arrays of the outputs.
       ops: libraries of kernels for custom ops: `plugin:PATH`.
+      max_memory: bytes that the model may use beside its file; by default three quarters of the machine's memory.
+      timeout: seconds that each call may take; without a limit by default. A model that exceeds a limit is a RuntimeError
+        of the call.
 
     Raises:
       ValueError: for invalid arguments or models.
@@ -135,6 +158,8 @@ class Interpreter(_native.Interpreter):
         policy: str = "prefer",
         custom_ops: Optional[Mapping[str, Any]] = None,
         ops: Sequence[str] = (),
+        max_memory: Optional[int] = None,
+        timeout: Optional[float] = None,
     ) -> None:
         if not _is_resolver_type(experimental_op_resolver_type):
             raise ValueError(f"Unrecognized passed in op resolver type: {experimental_op_resolver_type}")
@@ -163,6 +188,8 @@ class Interpreter(_native.Interpreter):
             "policy": policy,
             "custom_ops": dict(custom_ops or {}),
             "ops": list(ops),
+            "max_memory": max_memory,
+            "timeout": timeout,
         }
         content = None
         if model_content:
@@ -179,6 +206,8 @@ class Interpreter(_native.Interpreter):
             policy=policy,
             ops=list((custom_ops or {}).items()),
             libraries=[path[len("plugin:"):] if path.startswith("plugin:") else path for path in ops],
+            max_memory=max_memory,
+            timeout=timeout,
         )
         self._signature_defs = self.get_signature_list()
         self._batch: Optional[int] = None
@@ -248,6 +277,13 @@ class Interpreter(_native.Interpreter):
             signature_key = next(iter(self._signature_defs))
         return SignatureRunner(interpreter=self, signature_key=signature_key)
 
+    @cached_property
+    def _interpreter(self) -> InterpreterWrapper:
+        """LiteRT's object of C++ functions."""
+        from .wrapper import InterpreterWrapper
+
+        return InterpreterWrapper(self)
+
     @property
     def experimental_compress_quantization_zero_points(self) -> bool:
         return self._experimental_compress_quantization_zero_points
@@ -257,11 +293,15 @@ class Interpreter(_native.Interpreter):
 
     def report(self) -> Report:
         """Prepares the model, and returns what runs each node, or why a delegate does not."""
+        from .report import Report
+
         return Report._of(self._report())
 
     def submit(self) -> "Future[None]":
         """Runs the model on another thread, and returns a future of the end of `invoke`. One run at a time is possible."""
         if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="delegraph")
         return self._executor.submit(self.invoke)
 
@@ -271,6 +311,8 @@ class Interpreter(_native.Interpreter):
         Raises:
           RuntimeError: as `invoke`.
         """
+        import asyncio
+
         await asyncio.wrap_future(self.submit())
 
     def predict(self, inputs: Union[ArrayLike, Sequence[ArrayLike], Mapping[str, ArrayLike]]) -> Any:
@@ -387,11 +429,11 @@ class InterpreterWithCustomOps(Interpreter):
     """
 
     def __init__(
-        self, custom_op_registerers: Optional[Sequence[Union[str, Callable[[dict[str, Any]], Any]]]] = None, **kwargs: Any
+        self, custom_op_registerers: Optional[Sequence[Union[str, Registerer]]] = None, **kwargs: Any
     ) -> None:
-        self._custom_op_registerers = list(custom_op_registerers or [])
-        custom_ops = dict(kwargs.pop("custom_ops", None) or {})
-        libraries = list(kwargs.pop("ops", ()))
+        self._custom_op_registerers: list[Union[str, Registerer]] = list(custom_op_registerers or [])
+        custom_ops: dict[str, Any] = dict(kwargs.pop("custom_ops", None) or {})
+        libraries: list[str] = list(kwargs.pop("ops", ()))
         for registerer in self._custom_op_registerers:
             if not isinstance(registerer, str):
                 registerer(custom_ops)
@@ -410,10 +452,10 @@ class InterpreterWithCustomOps(Interpreter):
         super().__init__(**kwargs, custom_ops=custom_ops, ops=libraries)
 
 
-_registerers: dict[str, Callable[[dict[str, Any]], Any]] = {}
+_registerers: dict[str, Registerer] = {}
 
 
-def register_custom_ops(name: str, function: Callable[[dict[str, Any]], Any]) -> None:
+def register_custom_ops(name: str, function: Registerer) -> None:
     """Lets `InterpreterWithCustomOps` find a function that adds classes of kernels to a dictionary by a name."""
     _registerers[name] = function
 

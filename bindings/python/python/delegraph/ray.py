@@ -4,7 +4,8 @@
     from delegraph.ray import Predictor
 
     rows = ray.data.from_numpy(images).map_batches(
-        Predictor, fn_constructor_kwargs={"model": "model.tflite", "column": "data"}, batch_size=64, concurrency=2)
+        Predictor, fn_constructor_kwargs={"model": "model.tflite", "column": "data"}, batch_size=64,
+        compute=ray.data.ActorPoolStrategy(size=2))
 
 An actor holds one prepared interpreter. `ray.serve.deployment(Predictor).bind("model.tflite")` is a deployment whose handle takes
 batches.
@@ -26,6 +27,6 @@ class Predictor(BatchPredictor):
     machine reads from one place in memory."""
 
     def __init__(self, model: Any, **options: Any) -> None:
-        if isinstance(model, ray.ObjectRef):
-            model = ray.get(model)
+        if isinstance(model, ray.ObjectRef):  # pyright: ignore[reportAttributeAccessIssue]
+            model = ray.get(model)  # pyright: ignore[reportAttributeAccessIssue]
         super().__init__(model, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any, Optional
 
 
@@ -93,6 +92,8 @@ class Report:
         return f"<delegraph.Report: {self._summary()}>"
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         failed = "".join(f"<p>failed: {escape(name)}: {escape(message)}</p>" for name, message in self.failures)
         head = "".join(f"<th>{title}</th>" for title in ("node", "op", "runs on", "why not"))
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in self._rows())
