@@ -25,11 +25,11 @@ SYSTEM = Path("/usr/aarch64-linux-gnu")
 WHEEL = "ai-edge-litert==2.3.0"
 BASE = "fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid"
 
-# QEMU's processor, and the features that LiteRT reads from /proc/cpuinfo.
+# QEMU's processor, and the part and the features that LiteRT reads from /proc/cpuinfo.
 PROCESSORS = {
-    "NEON": ("cortex-a53", BASE),
-    "with sdot": ("cortex-a76", f"{BASE} atomics fphp asimdhp asimdrdm lrcpc dcpop asimddp"),
-    "with smmla": ("max,sve=off,sme=off", f"{BASE} atomics fphp asimdhp asimdrdm lrcpc dcpop asimddp i8mm"),
+    "NEON": ("cortex-a53", "0xd03", BASE),
+    "with sdot": ("cortex-a76", "0xd0b", f"{BASE} atomics fphp asimdhp asimdrdm lrcpc dcpop asimddp"),
+    "with smmla": ("max,sve=off,sme=off", "0xd0b", f"{BASE} atomics fphp asimdhp asimdrdm lrcpc dcpop asimddp i8mm"),
 }
 
 
@@ -74,23 +74,23 @@ def build():
     return plugin, [ours, "invoke"], [theirs]
 
 
-def system(features):
-    """Returns a folder that the programs see in front of the real one: with libraries, and a processor with features."""
+def system(part, features):
+    """Returns a folder that the programs see in front of the real one: with libraries, and a processor."""
     folder = WORK / "system"
     (folder / "proc").mkdir(parents=True, exist_ok=True)
     if not (folder / "lib").exists():
         (folder / "lib").symlink_to(SYSTEM / "lib")
     (folder / "proc/cpuinfo").write_text(
         f"processor\t: 0\nFeatures\t: {features}\nCPU implementer\t: 0x41\nCPU architecture: 8\n"
-        "CPU variant\t: 0x3\nCPU part\t: 0xd0b\nCPU revision\t: 1\n\n"
+        f"CPU variant\t: 0x3\nCPU part\t: {part}\nCPU revision\t: 1\n\n"
     )
     return folder
 
 
 def executed(plugin, command, model, processor):
     """Returns the number of instructions of one run: the difference of three runs and one, halved."""
-    cpu, features = PROCESSORS[processor]
-    emulator = ["qemu-aarch64", "-cpu", cpu, "-L", system(features), "-plugin", plugin]
+    cpu, part, features = PROCESSORS[processor]
+    emulator = ["qemu-aarch64", "-cpu", cpu, "-L", system(part, features), "-plugin", plugin]
     counts = []
     for runs in ("1", "3"):
         done = subprocess.run([*emulator, *command, runs, model], capture_output=True, text=True)
