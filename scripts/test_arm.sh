@@ -3,8 +3,8 @@
 #
 # `quick`, a part of `make test`, runs the tests of the compute primitives on a processor with all instruction sets, and those of
 # products on one with plain NEON. It compiles in half of the time, without the vectors that the compiler finds by itself, and leaves the slowest test to `all`.
-# `all` runs all tests of the kernels, the conformance cases and the goldens of models on both, and the corpus of the folder
-# CORPUS if that is set. Emulation shows correctness, never speed.
+# `all` runs all tests of the kernels, the conformance cases and the goldens of models on both, the corpus of the folder
+# CORPUS if that is set, and the check of inner loops. Emulation shows correctness, never speed.
 # What can't be installed is left out with a message.
 set -eu
 
@@ -64,6 +64,7 @@ case $mode in
                     -- "$CORPUS"
             done
         fi
+        python3 scripts/inner_loops.py
         ;;
     *)
         echo "test-arm: unknown mode: $mode (quick or all)" >&2
