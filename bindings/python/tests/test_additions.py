@@ -142,6 +142,8 @@ def test_delegates_by_name(digits: str, monkeypatch: pytest.MonkeyPatch) -> None
             Interpreter(digits, delegate=wrong)
     with pytest.raises(OSError):
         Interpreter(digits, delegate="missing.so")
+    with pytest.raises(ValueError, match="no delegate 'gpu'; there are: cpu, reference, wgpu"):
+        Interpreter(digits, delegate="gpu")
     monkeypatch.setenv("DELEGRAPH_DELEGATE", "missing.so")
     with pytest.raises(OSError):
         Interpreter(digits)

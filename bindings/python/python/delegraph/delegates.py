@@ -10,6 +10,8 @@ from . import _native
 if TYPE_CHECKING:
     import ctypes
 
+NAMES = "cpu, reference, wgpu[?KEY=VALUE&…], plugin:PATH[?KEY=VALUE&…]"
+
 DelegateLike = Union[str, "Delegate", Any]
 """A delegate by its name (`wgpu`, `wgpu?adapter=NAME`, `plugin:PATH?key=value`), a `Delegate`, or an object with the methods
 `supports` and `compile`."""
@@ -44,6 +46,8 @@ class Delegate:
             return
         name, more = _split(os.fsdecode(library))
         pairs = more + pairs
+        if name.isidentifier() and name != "wgpu" and not os.path.exists(name):
+            raise ValueError(f"there is no delegate {name!r}; there are: {NAMES}, or the path of a library")
         path = name[len("plugin:"):] if name.startswith("plugin:") else name
         if name == "wgpu":
             self._native = _native.wgpu_delegate(pairs)
