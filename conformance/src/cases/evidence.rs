@@ -23,6 +23,8 @@ impl Case {
             let (least, most) = integers(output.ty);
             let off = |(&real, &element): (&f64, &f64)| {
                 let off = match quantization {
+                    // No step stands for NaN.
+                    Some(_) if real.is_nan() && self.op == Op::QUANTIZE => 0.0,
                     Some((scale, zero)) => {
                         let steps = real / f64::from(scale) + f64::from(zero);
                         (steps.clamp(least, most) - element).abs()
