@@ -22,7 +22,9 @@ fi
 targets=${only:-$(sed -n 's/^name = "\([a-z]*\)"$/\1/p' fuzz/Cargo.toml)}
 each=$((seconds / $(echo "$targets" | wc -w)))
 [ "$each" -gt 0 ] || each=1
-$cargo run --quiet -p delegraph-fuzz --bin seeds -- target/fuzz/seeds
+# A target runs all of them before it mutates any.
+rm -rf target/fuzz/seeds
+$cargo run --quiet -p delegraph-fuzz --bin seeds -- target/fuzz/seeds 800
 $cargo $nightly fuzz build --fuzz-dir fuzz $only
 
 # Leaks of drivers are not findings.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # `sanitize.sh miri`: unsafe code that runs on any machine, interpreted: contexts of kernels, the thread pool, portable
-# kernels. `sanitize.sh asan`: what Miri cannot run, with AddressSanitizer: SIMD kernels at every length, tables of
+# kernels. `sanitize.sh asan`: all of that and what Miri cannot run, with AddressSanitizer: SIMD kernels at every length, tables of
 # plugins, the bridge to LiteRT.
 set -eu
 cd "$(dirname "$0")/.."
@@ -8,8 +8,16 @@ cargo=${CARGO:-cargo}
 
 case ${1:-} in
 miri)
-    if ! $cargo +nightly miri --version >/dev/null 2>&1; then
-        echo "miri: Miri is not installed (rustup component add --toolchain nightly miri rust-src)" >&2
+    if ! $cargo +nightly --version >/dev/null 2>&1; then
+        echo "miri: there is no nightly toolchain (rustup toolchain install nightly --component miri,rust-src)" >&2
+        exit 2
+    fi
+    missing=
+    $cargo +nightly miri --version >/dev/null 2>&1 || missing="miri"
+    [ -e "$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ] || missing="$missing rust-src"
+    if [ -n "$missing" ]; then
+        echo "miri: $(rustc +nightly --version) lacks: $missing (rustup component add --toolchain nightly miri rust-src)." >&2
+        echo "miri: only rustup has these components; they must be of the toolchain's own date." >&2
         exit 2
     fi
     # The pool parks threads by address, which is of no use to another program; time is that of the interpreter.
@@ -32,7 +40,8 @@ asan)
     export CARGO_TARGET_DIR=target/asan
     # What libraries and drivers keep until the process ends is not an error.
     export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1"
-    $cargo $nightly test --target "$host" -p delegraph-kernels --lib -- compute optimized
+    $cargo $nightly test --target "$host" -p delegraph-core --lib kernel::
+    $cargo $nightly test --target "$host" -p delegraph-kernels --lib
     $cargo $nightly test --target "$host" -p delegraph-delegate-api --lib plugin
     $cargo $nightly test --target "$host" -p delegraph-litert --lib
     $cargo $nightly test --target "$host" -p delegraph-fuzz

@@ -118,8 +118,10 @@ pub fn damaged(file: &[u8], dice: &mut Dice) -> Vec<u8> {
 
 /// Changes one thing of a model.
 pub fn change(model: &mut Value, other: Option<&Value>, dice: &mut Dice) {
-    match dice.below(16) {
+    match dice.below(18) {
         0..=2 => set_number(model, dice),
+        16 => empty_and_giant(model, dice),
+        17 => repeat_node(model, dice),
         3 | 4 => resize(model, dice),
         5 => retype(model, dice),
         6 | 7 => rewire(model, dice),
@@ -194,6 +196,53 @@ fn resize(model: &mut Value, dice: &mut Dice) {
                 }
             }
         }
+    }
+}
+
+/// Sets all extents of one size to zero and all of another to a giant: tensors without elements whose loops are long.
+fn empty_and_giant(model: &mut Value, dice: &mut Dice) {
+    let giants = [1 << 16, 46_341, 1 << 24, 1 << 30, i64::from(i32::MAX)];
+    let giant = dice.pick(&giants).copied().unwrap_or(1 << 30);
+    let Some(graph) = subgraph(model, dice) else { return };
+    let Some(tensors) = list(graph, "tensors") else { return };
+    let mut sizes: Vec<Value> =
+        tensors.iter_mut().filter_map(|t| list(t, "shape")).flatten().map(|e| e.clone()).collect();
+    sizes.dedup();
+    let Some(none) = dice.pick(&sizes).cloned() else { return };
+    // At times every other extent is a giant.
+    let many = if dice.chance(20) { None } else { dice.pick(&sizes).cloned() };
+    for extent in tensors.iter_mut().filter_map(|t| list(t, "shape")).flatten() {
+        if *extent == none {
+            *extent = json!(0);
+        } else if many.as_ref().is_none_or(|many| extent == many) {
+            *extent = json!(giant);
+        }
+    }
+}
+
+/// Repeats a node with outputs of its own, so that many nodes read and pack the same constants.
+fn repeat_node(model: &mut Value, dice: &mut Dice) {
+    let times = dice.pick(&[10, 100, 2000]).copied().unwrap_or(10);
+    let Some(graph) = subgraph(model, dice) else { return };
+    let Some(operators) = list(graph, "operators") else { return };
+    let at = dice.below(operators.len());
+    let Some(node) = operators.get(at).cloned() else { return };
+    let outputs: Vec<usize> = node
+        .get("outputs")
+        .and_then(Value::as_array)
+        .map_or_else(Vec::new, |ids| ids.iter().filter_map(Value::as_u64).map(|id| id as usize).collect());
+    let Some(tensors) = list(graph, "tensors") else { return };
+    let originals: Vec<Value> = outputs.iter().filter_map(|&id| tensors.get(id).cloned()).collect();
+    let first = tensors.len();
+    let count = originals.len();
+    for _ in 0..times {
+        tensors.extend(originals.iter().cloned());
+    }
+    let Some(operators) = list(graph, "operators") else { return };
+    for copy in 0..times {
+        let mut node = node.clone();
+        node["outputs"] = (0..count).map(|i| json!(first + copy * count + i)).collect();
+        operators.push(node);
     }
 }
 

@@ -1,14 +1,16 @@
-//! `seeds DIR` writes valid models to DIR, for fuzz targets to start from.
+//! `seeds DIR [COUNT]` writes valid models to DIR, for fuzz targets to start from: all cases of the suite, or COUNT of
+//! them, spread evenly. A fuzzer first runs every one.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let Some(folder) = std::env::args_os().nth(1) else {
-        eprintln!("usage: seeds DIR");
+    let count = std::env::args().nth(2).map_or(Ok(usize::MAX), |count| count.parse());
+    let (Some(folder), Ok(count)) = (std::env::args_os().nth(1), count) else {
+        eprintln!("usage: seeds DIR [COUNT]");
         return ExitCode::from(2);
     };
-    match write(Path::new(&folder)) {
+    match write(Path::new(&folder), count) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}: {error}", Path::new(&folder).display());
@@ -17,9 +19,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn write(folder: &Path) -> std::io::Result<()> {
+fn write(folder: &Path, count: usize) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    for (i, file) in delegraph_fuzz::seeds::cases().into_iter().enumerate() {
+    let cases = delegraph_fuzz::seeds::cases();
+    let step = cases.len().div_ceil(count.max(1)).max(1);
+    for (i, file) in cases.into_iter().enumerate().step_by(step) {
         std::fs::write(folder.join(format!("case_{i}.tflite")), file)?;
     }
     Ok(())
