@@ -196,22 +196,22 @@ const INVALID: &[Case] = &[
     (
         "an input that is not there",
         |m| set(m, "/subgraphs/0/operators/8/inputs/0", 77),
-        r#"node 8 (SOFTMAX, writes "StatefulPartitionedCall_1:0"): input tensor 77 is out of range: there are 23 tensors"#,
+        r#"node 8 (SOFTMAX, writes "StatefulPartitionedCall_1:0"): input tensor 77 is out of range for 23 tensors"#,
     ),
     (
         "a negative input",
         |m| set(m, "/subgraphs/0/operators/8/inputs/0", -2),
-        r#"node 8 (SOFTMAX, writes "StatefulPartitionedCall_1:0"): input tensor -2 is out of range: there are 23 tensors"#,
+        r#"node 8 (SOFTMAX, writes "StatefulPartitionedCall_1:0"): input tensor -2 is out of range for 23 tensors"#,
     ),
     (
         "an output that is not there",
         |m| set(m, "/subgraphs/0/operators/8/outputs/0", 77),
-        "node 8 (SOFTMAX): output tensor 77 is out of range: there are 23 tensors",
+        "node 8 (SOFTMAX): output tensor 77 is out of range for 23 tensors",
     ),
     (
         "an output left out",
         |m| set(m, "/subgraphs/0/operators/8/outputs/0", -1),
-        "node 8 (SOFTMAX): output tensor -1 is out of range: there are 23 tensors",
+        "node 8 (SOFTMAX): output tensor -1 is out of range for 23 tensors",
     ),
     (
         "nodes out of order",
@@ -226,12 +226,12 @@ const INVALID: &[Case] = &[
     (
         "a graph's output that is not there",
         |m| set(m, "/subgraphs/0/outputs/0", 77),
-        "the graph's output tensor 77 is out of range: there are 23 tensors",
+        "the graph's output tensor 77 is out of range for 23 tensors",
     ),
     (
         "a graph's input left out",
         |m| set(m, "/subgraphs/0/inputs/0", -1),
-        "the graph's input tensor -1 is out of range: there are 23 tensors",
+        "the graph's input tensor -1 is out of range for 23 tensors",
     ),
     (
         "another op's options",
@@ -358,7 +358,7 @@ const INVALID: &[Case] = &[
     (
         "a quantized dimension that is not there",
         |m| set(m, "/subgraphs/0/tensors/3/quantization/quantized_dimension", 2),
-        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its quantized dimension 2 is out of range: there are 2 dimensions"#,
+        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its quantized dimension 2 is out of range for 2 dimensions"#,
     ),
     (
         "an unknown kind of quantization",
@@ -373,7 +373,7 @@ const INVALID: &[Case] = &[
     (
         "scales in a tensor that is not there",
         |m| quantize(m, 2, json!({"scales": 99, "zero_points": -1, "block_size": 32})),
-        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its scales are tensor 99, which does not exist; there are 23 tensors"#,
+        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its scales are tensor 99, which is out of range for 23 tensors"#,
     ),
     (
         "scales of the wrong type",
@@ -402,7 +402,7 @@ const INVALID: &[Case] = &[
             quantize(m, 3, json!({"scales": 23, "zero_points": -1, "quantized_dimensions": [0, 2]}));
             set(m, "/subgraphs/0/tensors/-", json!({"shape": [10]}))
         },
-        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its quantized dimension 2 is out of range: there are 2 dimensions"#,
+        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its quantized dimension 2 is out of range for 2 dimensions"#,
     ),
     (
         "sparse storage of another size",

@@ -18,6 +18,16 @@ pub use unresolved::{UnresolvedNode, UnresolvedOp, UnresolvedOps, UnresolvedReas
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Returns a number with its noun: `1 input`, `2 inputs`, `2 entries`.
+pub fn counted(n: impl fmt::Display, noun: &str) -> String {
+    let n = n.to_string();
+    match noun.strip_suffix("ry") {
+        _ if n == "1" => format!("{n} {noun}"),
+        Some(stem) => format!("{n} {stem}ries"),
+        None => format!("{n} {noun}s"),
+    }
+}
+
 /// An error of any type, as the source of an [`Error`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -124,7 +124,7 @@ fn files_that_are_not_models_are_named() {
     let text = attempt("zip", b"PK\x03\x04 this is a zip file".to_vec()).unwrap_err().to_string();
     assert!(text.contains("not a .tflite file"), "{text}");
     let text = attempt("nothing", Vec::new()).unwrap_err().to_string();
-    assert!(text.contains("0 bytes are too few"), "{text}");
+    assert!(text.contains("a file of 0 bytes is too short"), "{text}");
 }
 
 /// Replacements of a number in a file: extremes, and neighbours of the right value.

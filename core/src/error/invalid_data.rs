@@ -38,7 +38,9 @@ impl fmt::Display for InvalidData {
             InvalidData::Index { index, size } => {
                 write!(f, "index {index} is out of range for a dimension of {size}")
             }
-            InvalidData::Row { id, rows } => write!(f, "id {id} is out of range for {rows} rows"),
+            InvalidData::Row { id, rows } => {
+                write!(f, "id {id} is out of range for {}", super::counted(rows, "row"))
+            }
             InvalidData::DivisionByZero => f.write_str("division by 0"),
             InvalidData::NegativePower => {
                 f.write_str("an integer to a negative power; exponents of integers must not be negative")

@@ -78,7 +78,8 @@ impl fmt::Display for LimitExceeded {
             )?,
             Limit::InlinedNodes => write!(
                 f,
-                "the bodies of composites and functions have {needed} nodes, above the limit of {allowed} (inlined nodes)"
+                "the bodies of composites and functions have {}, above the limit of {allowed} (inlined nodes)",
+                super::counted(needed, "node")
             )?,
             Limit::Preparations => write!(
                 f,

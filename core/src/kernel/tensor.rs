@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{AlignedBuffer, Budget};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::graph::Tensor;
 use crate::graph::strings::{self, Strings};
 use crate::types::Quantization;
@@ -280,7 +280,7 @@ impl RuntimeTensor {
         let error = |text: String| Error::InvalidInput(format!("tensor \"{}\": {text}", self.name));
         let strings = Strings::parse(bytes).map_err(error)?;
         if Some(strings.len()) != self.shape.checked_elements() {
-            return Err(error(format!("{} strings for a shape of {}", strings.len(), self.shape)));
+            return Err(error(format!("{} for a shape of {}", counted(strings.len(), "string"), self.shape)));
         }
         Ok(strings)
     }

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 use flatbuffers::VerifierOptions;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::graph::archive;
 use crate::graph::{Invalid, in_subgraph, invalid};
 use crate::graph::{Model, ModelBytes, ModelDraft, Signature, Subgraph, TensorId};
@@ -150,7 +150,7 @@ const FAMILIAR: [(&[u8], &str); 5] = [
 
 fn check_identifier(file: &[u8]) -> Result<(), Invalid> {
     if file.len() < 8 {
-        return invalid!("{} bytes are too few for a model", file.len());
+        return invalid!("a file of {} is too short for a model", counted(file.len(), "byte"));
     }
     if !schema::model_buffer_has_identifier(file) {
         if let Some((_, what)) = FAMILIAR.iter().find(|(start, _)| file.starts_with(start)) {
@@ -259,11 +259,12 @@ fn index_of(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-/// A signed index of the file into a list of `len` things. `what` names the index, and `of` the list, in the plural.
+/// A signed index of the file into a list of `len` things. `what` names the index, and `of` an
+/// element of the list.
 fn index_in(value: i32, len: usize, what: &str, of: &str) -> Result<usize, Invalid> {
     match usize::try_from(value).ok().filter(|&i| i < len) {
         Some(i) => Ok(i),
-        None => invalid!("{what} {value} is out of range: there are {len} {of}"),
+        None => invalid!("{what} {value} is out of range for {}", counted(len, of)),
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn read(
             };
             let dimensions = axes.quantized_dimensions().unwrap_or_default().iter();
             let dimensions =
-                dimensions.map(|dim| index_in(dim, shape.rank(), "its quantized dimension", "dimensions"));
+                dimensions.map(|dim| index_in(dim, shape.rank(), "its quantized dimension", "dimension"));
             let dimensions = dimensions.collect::<Result<_, _>>()?;
             let zero_points = index(axes.zero_points());
             Ok(Some(Quantization::MultiAxis { scales, zero_points, block_size, dimensions }))

@@ -53,7 +53,7 @@ pub(super) fn read(
     let ids = |list: Option<flatbuffers::Vector<'_, i32>>, what: &str| {
         let list = list.unwrap_or_default();
         list.iter()
-            .map(|i| index_in(i, tensors.len(), what, "tensors").map(TensorId))
+            .map(|i| index_in(i, tensors.len(), what, "tensor").map(TensorId))
             .collect::<Result<Vec<_>, _>>()
     };
     let inputs = ids(table.inputs(), "the graph's input tensor")?;
@@ -97,7 +97,7 @@ fn read_node(
     buffers: &Buffers<'_>,
 ) -> Result<Node, Invalid> {
     let tensors = tensors.len();
-    let required = |what: &'static str| move |i: i32| index_in(i, tensors, what, "tensors").map(TensorId);
+    let required = |what: &'static str| move |i: i32| index_in(i, tensors, what, "tensor").map(TensorId);
     let optional =
         |what: &'static str| move |i: i32| if i == -1 { Ok(None) } else { required(what)(i).map(Some) };
     let inputs = operator.inputs().unwrap_or_default().iter().map(optional("input tensor"));

@@ -6,6 +6,7 @@ use super::{
     Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, always_1, no_arithmetic,
     per_output,
 };
+use crate::error::counted;
 use crate::schema::BuiltinOptions;
 use crate::types::Shape;
 
@@ -57,7 +58,10 @@ fn infer_rfft2d(cx: &InferContext<'_>) -> InferResult {
     let Some(lengths) = lengths.integers()? else { return cx.data_dependent(TensorType::Complex64) };
     let positive = |n: i64| usize::try_from(n).ok().filter(|&n| n > 0);
     let &[height, width] = lengths.as_slice() else {
-        return Err(InferError::new(format!("expected height and width, got {} numbers", lengths.len())));
+        return Err(InferError::new(format!(
+            "expected height and width, got {}",
+            counted(lengths.len(), "number")
+        )));
     };
     let (Some(height), Some(width)) = (positive(height), positive(width)) else {
         return Err(InferError::new(format!("cannot transform {height} by {width} elements")));
@@ -103,7 +107,7 @@ mod tests {
         gives(&[8, 5], &[1, 1], &[1, 1]);
         gives(&[2, 7, 0, 5], &[2, 2], &[2, 7, 2, 2]);
         refused(&RFFT2D, Params::None, &inputs(&[8], &[4, 4]), 1, "two dimensions, got [8]");
-        refused(&RFFT2D, Params::None, &inputs(&[8, 8], &[4]), 1, "got 1 numbers");
+        refused(&RFFT2D, Params::None, &inputs(&[8, 8], &[4]), 1, "got 1 number");
         refused(&RFFT2D, Params::None, &inputs(&[8, 8], &[4, 0]), 1, "4 by 0");
     }
 

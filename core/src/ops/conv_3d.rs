@@ -7,6 +7,7 @@ use super::{
     Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, always_1, options,
     per_weight, size_from, windowed_output,
 };
+use crate::error::counted;
 
 ops! {
     CONV_3D {
@@ -94,7 +95,10 @@ fn infer_transpose(cx: &InferContext<'_>) -> InferResult {
     let Some(wanted) = cx.input(0)?.integers()? else { return cx.data_dependent(ty) };
     let wanted = wanted.iter().map(|&n| size_from(n, "an output size")).collect::<Result<Vec<_>, _>>()?;
     let &[wanted_batch, out_d, out_h, out_w, wanted_out] = wanted.as_slice() else {
-        return Err(InferError::new(format!("an output shape of {} numbers, expected 5", wanted.len())));
+        return Err(InferError::new(format!(
+            "an output shape of {}, expected 5",
+            counted(wanted.len(), "number")
+        )));
     };
     let p: &Conv3DParams = cx.params()?;
     let windows = p.windows([out_d, out_h, out_w], [filter_d, filter_h, filter_w])?;

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{Padding, Params, TensorType};
+use crate::error::counted;
 use crate::types::Element;
 use crate::types::Quantization;
 use crate::types::Shape;
@@ -134,7 +135,10 @@ impl<'a> InferContext<'a> {
     /// Input `i`, which the op cannot do without.
     pub fn input(&self, i: usize) -> Result<&InferTensor<'a>, InferError> {
         self.inputs.get(i).and_then(Option::as_ref).ok_or_else(|| {
-            InferError::new(format!("input {i} is missing; the node has {} inputs", self.inputs.len()))
+            InferError::new(format!(
+                "input {i} is missing; the node has {}",
+                counted(self.inputs.len(), "input")
+            ))
         })
     }
 
@@ -156,15 +160,13 @@ impl<'a> InferContext<'a> {
     pub fn arity(&self, inputs: std::ops::RangeInclusive<usize>, outputs: usize) -> Result<(), InferError> {
         if !inputs.contains(&self.inputs.len()) {
             let (low, high) = inputs.into_inner();
-            let want = if low == high { low.to_string() } else { format!("{low} to {high}") };
-            return Err(InferError::new(format!(
-                "expected {want} inputs, the node has {}",
-                self.inputs.len()
-            )));
+            let want = if low == high { counted(low, "input") } else { format!("{low} to {high} inputs") };
+            return Err(InferError::new(format!("expected {want}, the node has {}", self.inputs.len())));
         }
         if self.outputs.len() != outputs {
             return Err(InferError::new(format!(
-                "expected {outputs} outputs, the node has {}",
+                "expected {}, the node has {}",
+                counted(outputs, "output"),
                 self.outputs.len()
             )));
         }
@@ -212,7 +214,7 @@ pub(super) fn per_dimension(list: &[i64], rank: usize, what: &str) -> Result<(),
     if list.len() == rank {
         return Ok(());
     }
-    Err(InferError::new(format!("{what} have {} entries for rank {rank}", list.len())))
+    Err(InferError::new(format!("{what} have {} for rank {rank}", counted(list.len(), "entry"))))
 }
 
 /// `value` as a size: an error if it is negative.

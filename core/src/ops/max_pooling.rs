@@ -1,7 +1,7 @@
 //! Params of the custom ops `MaxPoolingWithArgmax2D` and `MaxUnpooling2D`.
 
 use super::{Activation, Padding};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 
 /// Size and position of the windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,7 +26,7 @@ impl MaxPoolingParams {
         let fields = options.as_chunks().0;
         let invalid = |text: String| Error::InvalidNode(text);
         let &[padding, stride_w, stride_h, window_w, window_h, activation, ..] = fields else {
-            return Err(invalid(format!("{} bytes of options, expected 24", options.len())));
+            return Err(invalid(format!("{} of options, expected 24", counted(options.len(), "byte"))));
         };
         let positive = |bytes| {
             let value = i32::from_le_bytes(bytes);

@@ -6,6 +6,7 @@ use super::{
     InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, axis_in, lowest_with,
     no_arithmetic, options,
 };
+use crate::error::counted;
 
 ops! {
     PACK {
@@ -51,8 +52,8 @@ fn infer_pack(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=usize::MAX, 1)?;
     if usize::try_from(p.values_count) != Ok(cx.inputs.len()) {
         return Err(InferError::new(format!(
-            "the option names {} inputs, the node has {}",
-            p.values_count,
+            "the option names {}, the node has {}",
+            counted(p.values_count, "input"),
             cx.inputs.len()
         )));
     }
@@ -80,9 +81,9 @@ fn infer_unpack(cx: &InferContext<'_>) -> InferResult {
     let axis = unpack_axis(cx)?;
     if usize::try_from(p.num) != Ok(cx.outputs.len()) || cx.outputs.len() != input.shape[axis] {
         return Err(InferError::new(format!(
-            "dimension {axis} of {} does not make {} outputs; the node has {}",
+            "dimension {axis} of {} does not make {}; the node has {}",
             input.shape,
-            p.num,
+            counted(p.num, "output"),
             cx.outputs.len()
         )));
     }

@@ -251,7 +251,7 @@ mod tests {
         let params = || ReduceWindowParams::default().reduce_function(ReduceWindowFunction::Add);
         let with = |size| [f(&[4, 5]), f(&[]), size, list(&[1, 2]), list(&[2, 1])];
         good(op, params(), &with(list(&[2, 3])), &[f(&[2, 2])]);
-        bad(op, params(), &with(list(&[2])), &[f(&[2, 2])], "the window sizes have 1 entries");
+        bad(op, params(), &with(list(&[2])), &[f(&[2, 2])], "the window sizes have 1 entry");
         let inferred = infer(op, params().into(), &with(T::new(Int64, &[2])).map(Some), &[Float32]).unwrap();
         assert_eq!(inferred[0].shape, InferredShape::DataDependent);
     }

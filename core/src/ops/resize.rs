@@ -6,6 +6,7 @@ use super::{
     InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with, no_arithmetic,
     options, per_output, size_from,
 };
+use crate::error::counted;
 
 ops! {
     RESIZE_BILINEAR {
@@ -66,8 +67,8 @@ fn resized(cx: &InferContext<'_>) -> InferResult {
     let [n, h, w, c] = cx.shape_of_rank(0, "the input")?;
     let [height, width] = *size.as_slice() else {
         return Err(InferError::new(format!(
-            "the size must be height and width, got {} numbers",
-            size.len()
+            "the size must be height and width, got {}",
+            counted(size.len(), "number")
         )));
     };
     let (height, width) = (size_from(height, "height")?, size_from(width, "width")?);

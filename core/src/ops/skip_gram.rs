@@ -51,6 +51,6 @@ mod tests {
         let number = || Some(T::new(TensorType::Int32, &[1]));
         refused(&SKIP_GRAM, params(), &[number()], 1, "expected a string");
         refused(&SKIP_GRAM, params(), &[Some(T::new(TensorType::String, &[0]))], 1, "expected a string");
-        refused(&SKIP_GRAM, params(), &[string(), string()], 1, "expected 1 inputs");
+        refused(&SKIP_GRAM, params(), &[string(), string()], 1, "expected 1 input");
     }
 }

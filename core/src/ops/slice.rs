@@ -6,6 +6,7 @@ use super::{
     Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with,
     no_arithmetic, options,
 };
+use crate::error::counted;
 use crate::schema::BuiltinOptions;
 use crate::types::Shape;
 
@@ -109,8 +110,8 @@ pub fn slice_ranges(cx: &InferContext<'_>) -> Result<Option<SliceRanges>, InferE
     for (operand, what) in [(&begin, "begin"), (&size, "size")] {
         if operand.len() != shape.rank() {
             return Err(InferError::new(format!(
-                "{what} has {} elements for rank {}",
-                operand.len(),
+                "{what} has {} for rank {}",
+                counted(operand.len(), "element"),
                 shape.rank()
             )));
         }

@@ -6,6 +6,7 @@ use super::{
     InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, axis_in, lowest_with,
     no_arithmetic, options,
 };
+use crate::error::counted;
 
 ops! {
     SPLIT {
@@ -48,7 +49,10 @@ fn infer_split(cx: &InferContext<'_>) -> InferResult {
     let Some(axis) = split_axis(cx)? else { return cx.data_dependent(input.ty) };
     let size = input.shape[axis];
     if size % count != 0 {
-        return Err(InferError::new(format!("{size} elements cannot be split into {count} equal parts")));
+        return Err(InferError::new(format!(
+            "{} cannot be split into {count} equal parts",
+            counted(size, "element")
+        )));
     }
     Ok(parts(cx, 1, axis, std::iter::repeat_n(size / count, count)))
 }
@@ -61,7 +65,11 @@ fn infer_split_v(cx: &InferContext<'_>) -> InferResult {
         return cx.data_dependent(input.ty);
     };
     if sizes.len() != count {
-        return Err(InferError::new(format!("{} sizes for {count} outputs", sizes.len())));
+        return Err(InferError::new(format!(
+            "{} for {}",
+            counted(sizes.len(), "size"),
+            counted(count, "output")
+        )));
     }
     let total = input.shape[axis];
     let error = || InferError::new(format!("the sizes {sizes:?} do not add up to {total}"));
@@ -95,8 +103,9 @@ fn outputs(cx: &InferContext<'_>, declared: i32, inputs: usize) -> Result<usize,
     match usize::try_from(declared) {
         Ok(count) if count > 0 && count == cx.outputs.len() => Ok(count),
         _ => Err(InferError::new(format!(
-            "the option asks for {declared} parts, the node has {} outputs",
-            cx.outputs.len()
+            "the option asks for {}, the node has {}",
+            counted(declared, "part"),
+            counted(cx.outputs.len(), "output")
         ))),
     }
 }

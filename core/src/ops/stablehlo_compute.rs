@@ -9,6 +9,7 @@ use super::{
     InferContext, InferError, InferResult, Inferred, OpSignature, PrecisionConfig, RngAlgorithm, TensorType,
     always_1, axis_in, no_arithmetic, options, per_input, per_output,
 };
+use crate::error::counted;
 use crate::types::Shape;
 
 ops! {
@@ -282,8 +283,8 @@ pub fn convolution(cx: &InferContext<'_>) -> Result<Convolution, InferError> {
         list if list.len() == spatial.len() => SmallVec::from_slice(list),
         list => {
             return Err(InferError::new(format!(
-                "the reversals have {} entries for rank {rank}",
-                list.len()
+                "the reversals have {} for rank {rank}",
+                counted(list.len(), "entry")
             )));
         }
     };
@@ -462,9 +463,9 @@ mod tests {
         };
         check(|p| p.feature_group_count = 0, "the count of groups of channels 0 is not positive");
         check(|p| p.input_feature_dimension = 1, "name dimension 1 twice");
-        check(|p| p.window_strides = vec![1], "1 entries for rank 2");
+        check(|p| p.window_strides = vec![1], "1 entry for rank 2");
         check(|p| p.rhs_dilation = vec![1, 0], "0 is not positive");
-        check(|p| p.window_reversal = vec![true], "the reversals have 1 entries");
+        check(|p| p.window_reversal = vec![true], "the reversals have 1 entry");
     }
 
     #[test]

@@ -398,7 +398,7 @@ mod tests {
         good(&STABLEHLO_CONVERT, Params::None, &[T::new(Int8, &[2, 0])], &out);
         bad(&STABLEHLO_TANH, Params::None, &[T::new(Int8, &[2])], &out, "the op does not take INT8");
         bad(&STABLEHLO_ABS, Params::None, &[T::new(UInt8, &[2])], &out, "the op does not take UINT8");
-        bad(&STABLEHLO_FLOOR, Params::None, &[], &out, "expected 1 inputs, the node has 0");
+        bad(&STABLEHLO_FLOOR, Params::None, &[], &out, "expected 1 input, the node has 0");
         bad(
             &STABLEHLO_CONVERT,
             Params::None,

@@ -7,6 +7,7 @@ use super::{
     InferContext, InferError, InferResult, InferTensor, Inferred, TensorType, always_1, no_arithmetic,
     options, size_from,
 };
+use crate::error::counted;
 use crate::types::Shape;
 
 ops! {
@@ -111,15 +112,16 @@ fn boxes(
     let numbers = indices.shape.get(dim).copied().unwrap_or(1);
     if numbers != index_map.len() {
         return Err(InferError::new(format!(
-            "an index has {numbers} numbers, but the map is about {} dimensions",
-            index_map.len()
+            "an index has {}, but the map is about {}",
+            counted(numbers, "number"),
+            counted(index_map.len(), "dimension")
         )));
     }
     let missing = dimensions(missing, rank, "the dimensions that a box lacks")?;
     if box_dims.len() + missing.len() != rank {
         return Err(InferError::new(format!(
-            "a box has {} dimensions and lacks {}, the input has {rank}",
-            box_dims.len(),
+            "a box has {} and lacks {}, the input has {rank}",
+            counted(box_dims.len(), "dimension"),
             missing.len()
         )));
     }
@@ -165,8 +167,8 @@ fn scattered(cx: &InferContext<'_>) -> Result<usize, InferError> {
     let count = cx.inputs.len() / 2;
     if cx.inputs.len() != 2 * count + 1 || count == 0 {
         return Err(InferError::new(format!(
-            "expected as many updates as inputs, and indices; the node has {} inputs",
-            cx.inputs.len()
+            "expected as many updates as inputs, and indices; the node has {}",
+            counted(cx.inputs.len(), "input")
         )));
     }
     Ok(count)
@@ -245,8 +247,8 @@ mod tests {
         check(|p| p.slice_sizes = vec![1, -2, 2], "the slice size -2 is negative");
         check(|p| p.slice_sizes = vec![1, 2], "the slice sizes have 2 entries for rank 3");
         check(|p| p.offset_dims = vec![2, 4], "name dimension 4 of rank 4");
-        check(|p| p.offset_dims = vec![2], "a box has 1 dimensions and lacks 1, the input has 3");
-        check(|p| p.start_index_map = vec![1], "an index has 2 numbers, but the map is about 1 dimensions");
+        check(|p| p.offset_dims = vec![2], "a box has 1 dimension and lacks 1, the input has 3");
+        check(|p| p.start_index_map = vec![1], "an index has 2 numbers, but the map is about 1 dimension");
         check(|p| p.start_index_map = vec![1, 3], "name dimension 3 of rank 3");
         check(|p| p.index_vector_dim = 4, "index dimension 4 is out of range for [2, 3, 2]");
         bad(&STABLEHLO_GATHER, params, &with(T::new(Int8, &[2, 3, 2])), &out, "the indices are INT8");

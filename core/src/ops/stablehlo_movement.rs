@@ -376,7 +376,7 @@ mod tests {
         let order = |p: &[i64]| StablehloTransposeParams::default().permutation(p.to_vec());
         good(&STABLEHLO_TRANSPOSE, order(&[2, 0, 1]), &[f(&[2, 3, 4])], &[f(&[4, 2, 3])]);
         bad(&STABLEHLO_TRANSPOSE, order(&[0, 0]), &[f(&[2, 3])], &[f(&[2, 3])], "name dimension 0 twice");
-        bad(&STABLEHLO_TRANSPOSE, order(&[0]), &[f(&[2, 3])], &[f(&[2, 3])], "1 entries for rank 2");
+        bad(&STABLEHLO_TRANSPOSE, order(&[0]), &[f(&[2, 3])], &[f(&[2, 3])], "1 entry for rank 2");
     }
 
     #[test]

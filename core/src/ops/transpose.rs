@@ -6,6 +6,7 @@ use super::{
     Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, axis_in, lowest_with,
     no_arithmetic,
 };
+use crate::error::counted;
 use crate::schema::BuiltinOptions;
 
 ops! {
@@ -47,8 +48,8 @@ pub fn permutation(cx: &InferContext<'_>) -> Result<Option<SmallVec<[usize; 8]>>
     let Some(values) = cx.input(1)?.integers()? else { return Ok(None) };
     if values.len() != rank {
         return Err(InferError::new(format!(
-            "the permutation has {} elements for rank {rank}",
-            values.len()
+            "the permutation has {} for rank {rank}",
+            counted(values.len(), "element")
         )));
     }
     let permutation =

@@ -7,6 +7,7 @@ use super::{
     Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType,
     lowest_with, options, size_from, windowed_output,
 };
+use crate::error::counted;
 
 ops! {
     TRANSPOSE_CONV {
@@ -47,7 +48,10 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let ty = cx.input(2)?.ty;
     let Some(wanted) = cx.input(0)?.integers()? else { return cx.data_dependent(ty) };
     let &[wanted_batch, height, width, wanted_out] = wanted.as_slice() else {
-        return Err(InferError::new(format!("an output shape of {} numbers, expected 4", wanted.len())));
+        return Err(InferError::new(format!(
+            "an output shape of {}, expected 4",
+            counted(wanted.len(), "number")
+        )));
     };
     let (height, width) = (size_from(height, "height")?, size_from(width, "width")?);
     if size_from(wanted_batch, "batch")? != batch || size_from(wanted_out, "channels")? != out {

@@ -3,6 +3,7 @@
 //! Inputs: activations `[batch, height, width, in]`, weights `[out, kernel_h, kernel_w, in]`, bias `[out]`.
 
 use super::{InferError, Padding};
+use crate::error::counted;
 
 /// The name under which models ask for the op.
 pub const NAME: &str = "Convolution2DTransposeBias";
@@ -26,7 +27,10 @@ impl TransposeConvBiasParams {
     pub fn read(options: &[u8]) -> Result<Self, InferError> {
         let fields = options.as_chunks().0;
         let [padding, stride_w, stride_h, ..] = fields else {
-            return Err(InferError::new(format!("{} bytes of options, expected 12", options.len())));
+            return Err(InferError::new(format!(
+                "{} of options, expected 12",
+                counted(options.len(), "byte")
+            )));
         };
         let stride = |bytes: &[u8; 4]| {
             let stride = i32::from_le_bytes(*bytes);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::data::ALIGNMENT;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::graph::{Node, Subgraph, Tensor, TensorId};
 use crate::ops::{self, Declared, InferContext, InferTensor, Inferred, InferredShape, Params};
 use crate::types::Op;
@@ -213,7 +213,7 @@ impl SubgraphBuilder {
         let inferred = (definition.infer)(&context).map_err(|e| e.to_string())?;
         match inferred.len() {
             n if n == outputs => Ok(inferred),
-            n => Err(format!("it has {n} outputs, {outputs} are named")),
+            n => Err(format!("it has {}, named: {outputs}", counted(n, "output"))),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use delegraph_core::error::{Error, Result};
+use delegraph_core::error::{Error, Result, counted};
 use delegraph_core::graph::{Node, TensorId};
 use delegraph_core::kernel::{
     AlignedBuffer, Host, InvokeContext, Kernel, Parallel, Placement, PrepareContext, RuntimeTensor,
@@ -62,7 +62,8 @@ pub fn infer_outputs(node: &Node, tensors: &mut [RuntimeTensor], known: KnownInp
     };
     let inferred = (definition.infer)(&infer_context(node, tensors, known))?;
     if inferred.len() != node.outputs().len() {
-        let text = format!("the node has {} outputs, the op {}", node.outputs().len(), inferred.len());
+        let text =
+            format!("the node has {}, the op {}", counted(node.outputs().len(), "output"), inferred.len());
         return Err(Error::InvalidNode(text));
     }
     let mut shapes = OutputShapes::Known;

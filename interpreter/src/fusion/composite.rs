@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use delegraph_core::error::{Error, Result};
+use delegraph_core::error::{Error, Result, counted};
 use delegraph_core::flex::Map;
 use delegraph_core::graph::{Model, Node, NodeId, Subgraph, TensorId};
 use delegraph_core::{Composite, OpResolver, Shape};
@@ -166,8 +166,9 @@ impl Call {
         let (low, high) = (count.start(), count.end());
         let wanted = if low == high { low.to_string() } else { format!("{low} to {high}") };
         Err(Error::InvalidNode(format!(
-            "composite \"{name}\" version {version}: it has {has} arguments and {gives} results, \
-             expected {wanted} and {results}"
+            "composite \"{name}\" version {version}: it has {} and {}, expected {wanted} and {results}",
+            counted(has, "argument"),
+            counted(gives, "result")
         )))
     }
 }

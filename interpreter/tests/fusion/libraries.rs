@@ -197,7 +197,7 @@ fn faults_of_a_library_are_its_own() {
     check(composite("my.broken", 1), ErrorKind::Failed, "\"my.broken\" made a model that cannot be prepared");
     check(chain(&[BuiltinOp::EXP]), ErrorKind::Failed, "it panicked: scripted panic");
     // The file breaks the promise of the composite's name.
-    check(composite("my.double", 2), ErrorKind::Invalid, "it has 2 arguments and 1 results");
+    check(composite("my.double", 2), ErrorKind::Invalid, "it has 2 arguments and 1 result");
     // A fusion that never ends is ended.
     Pipeline::empty().library(&library()).run(&chain(&[BuiltinOp::SIN])).unwrap();
     assert!((2..1000).contains(&ROUNDS.load(Ordering::Relaxed)));

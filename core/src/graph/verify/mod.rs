@@ -16,7 +16,7 @@ use std::fmt::Display;
 use std::ops::Range;
 
 use super::{Model, ModelDraft, Signature, Subgraph, Tensor, TensorId, writes};
-use crate::error::{Error, Result, tensor_name};
+use crate::error::{Error, Result, counted, tensor_name};
 
 mod order;
 mod quantization;
@@ -90,7 +90,7 @@ fn check_indices(subgraph: &Subgraph) -> Result<(), Invalid> {
     let count = subgraph.tensors.len();
     let check = |what: &str, id: &TensorId| match id.0 < count {
         true => Ok(()),
-        false => invalid!("{what} {} is out of range: there are {count} tensors", id.0),
+        false => invalid!("{what} {} is out of range for {}", id.0, counted(count, "tensor")),
     };
     subgraph.inputs.iter().try_for_each(|id| check("the graph's input tensor", id))?;
     subgraph.outputs.iter().try_for_each(|id| check("the graph's output tensor", id))?;

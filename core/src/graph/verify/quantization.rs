@@ -4,6 +4,7 @@
 //! here they are errors. A scale of zero is valid: writers use it for channels in which everything is zero.
 
 use super::{Invalid, at_tensor, invalid};
+use crate::error::counted;
 use crate::graph::Tensor;
 use crate::types::Shape;
 use crate::types::TensorType;
@@ -29,7 +30,9 @@ pub(super) fn check(quantization: &Quantization, ty: TensorType, shape: &Shape) 
 fn check_dimension(dim: usize, rank: usize) -> Result<(), Invalid> {
     match dim < rank {
         true => Ok(()),
-        false => invalid!("its quantized dimension {dim} is out of range: there are {rank} dimensions"),
+        false => {
+            invalid!("its quantized dimension {dim} is out of range for {}", counted(rank, "dimension"))
+        }
     }
 }
 
@@ -103,7 +106,7 @@ fn check_scales(tensors: &[Tensor], tensor: &Tensor, quantization: &Quantization
     let get = |id: usize, what: &str| {
         let found = tensors.get(id);
         found.map_or_else(
-            || invalid!("its {what} are tensor {id}, which does not exist; there are {count} tensors"),
+            || invalid!("its {what} are tensor {id}, which is out of range for {}", counted(count, "tensor")),
             Ok,
         )
     };

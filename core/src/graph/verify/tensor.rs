@@ -1,6 +1,7 @@
 //! Tensors: shape, constant data and sparse storage.
 
 use super::{Invalid, at_tensor, check_range, invalid, quantization};
+use crate::error::counted;
 use crate::graph::{Strings, Subgraph, Tensor};
 use crate::types::TensorType;
 
@@ -25,8 +26,8 @@ fn check(tensor: &Tensor, bytes: &[u8]) -> Result<(), Invalid> {
     };
     if let Some(signature) = tensor.shape_signature.as_ref().filter(|s| s.len() != shape.rank()) {
         return invalid!(
-            "its shape signature has {} dimensions, its shape {shape} has {}",
-            signature.len(),
+            "its shape signature has {}, its shape {shape} has {}",
+            counted(signature.len(), "dimension"),
             shape.rank()
         );
     }
@@ -61,7 +62,9 @@ fn check_data(ty: TensorType, stored: usize, data: &[u8]) -> Result<(), Invalid>
         TensorType::String if stored == 0 && data.is_empty() => Ok(()),
         TensorType::String => match Strings::parse(data) {
             Ok(strings) if strings.len() == stored => Ok(()),
-            Ok(strings) => invalid!("it holds {} strings, its shape needs {stored}", strings.len()),
+            Ok(strings) => {
+                invalid!("it holds {}, its shape needs {stored}", counted(strings.len(), "string"))
+            }
             Err(text) => invalid!("{text}"),
         },
         TensorType::Resource | TensorType::Variant if !data.is_empty() => {
@@ -71,7 +74,7 @@ fn check_data(ty: TensorType, stored: usize, data: &[u8]) -> Result<(), Invalid>
         _ => match ty.byte_size(stored) {
             Some(needed) if data.len() == needed => Ok(()),
             Some(needed) => {
-                invalid!("its data has {} bytes, its type and shape need {needed}", data.len())
+                invalid!("its data has {}, its type and shape need {needed}", counted(data.len(), "byte"))
             }
             None => invalid!("its size overflows"),
         },

@@ -110,7 +110,7 @@ fn indices_out_of_range_are_refused() {
         let message = refused(|m| edit(&mut m.subgraphs[0]));
         assert!(message.contains(wanted), "{message}");
     };
-    check(|g| g.inputs[0] = id(6), "the graph's input tensor 6 is out of range: there are 6 tensors");
+    check(|g| g.inputs[0] = id(6), "the graph's input tensor 6 is out of range for 6 tensors");
     check(|g| g.outputs.push(id(9)), "the graph's output tensor 9 is out of range");
     check(|g| g.nodes[0].inputs[0] = Some(id(usize::MAX)), "node 0 (ADD, writes \"y\"): input tensor");
     check(|g| g.nodes[1].outputs[0] = id(6), "node 1 (ADD): output tensor 6 is out of range");
@@ -219,7 +219,7 @@ fn quantization_is_checked() {
     };
     use TensorType::Int8;
     check(Int8, affine(&[1.0; 2], &[0], 0), "its quantization has 2 scales, but 1 zero points");
-    check(Int8, affine(&[1.0], &[0], 1), "its quantized dimension 1 is out of range: there are 1 dimensions");
+    check(Int8, affine(&[1.0], &[0], 1), "its quantized dimension 1 is out of range for 1 dimension");
     check(
         Int8,
         affine(&[1.0; 3], &[0; 3], 0),
@@ -238,8 +238,8 @@ fn quantization_is_checked() {
         dimensions: dimensions.into(),
     };
     check(Int8, axes(1, &[0, 0]), "quantized dimension 0 is named twice");
-    check(Int8, axes(1, &[3]), "its quantized dimension 3 is out of range: there are 1 dimensions");
-    check(Int8, axes(9, &[0]), "its scales are tensor 9, which does not exist; there are 6 tensors");
+    check(Int8, axes(1, &[3]), "its quantized dimension 3 is out of range for 1 dimension");
+    check(Int8, axes(9, &[0]), "its scales are tensor 9, which is out of range for 6 tensors");
     let blocks =
         |scales, zero_points, block_size| Quantization::Blockwise { scales, zero_points, block_size };
     check(Int8, blocks(1, None, 0), "blocks of 0 elements do not divide the last dimension of its shape [2]");
@@ -249,11 +249,7 @@ fn quantization_is_checked() {
         "its scales are tensor 1 of shape [2], but shape [2] in blocks of 2 needs 1 of them",
     );
     check(Int8, blocks(2, None, 1), "its scales are tensor 2 of type INT8, expected FLOAT16 or FLOAT32");
-    check(
-        Int8,
-        blocks(1, Some(9), 1),
-        "its zero points are tensor 9, which does not exist; there are 6 tensors",
-    );
+    check(Int8, blocks(1, Some(9), 1), "its zero points are tensor 9, which is out of range for 6 tensors");
 }
 
 #[test]

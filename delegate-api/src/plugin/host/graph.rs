@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use delegraph_core::error::counted;
 use delegraph_core::{Model, ModelBytes, Quantization, Result, TensorId};
 
 use super::super::abi::*;
@@ -57,7 +58,7 @@ impl<'a> HostGraph<'a> {
         if node < count {
             return Ok(self.view.node(delegraph_core::NodeId(node)));
         }
-        Err(format!("node {node} does not exist; the graph has {count} nodes"))
+        Err(format!("node {node} does not exist; the graph has {}", counted(count, "node")))
     }
 
     pub(super) fn describe(&self) -> DelegraphGraph {
@@ -109,7 +110,10 @@ impl<'a> HostGraph<'a> {
     pub(super) fn describe_tensor(&self, tensor: usize) -> Result<DelegraphTensor, String> {
         let count = self.view.tensor_count();
         if tensor >= count {
-            return Err(format!("tensor {tensor} does not exist; the graph has {count} tensors"));
+            return Err(format!(
+                "tensor {tensor} does not exist; the graph has {}",
+                counted(count, "tensor")
+            ));
         }
         let tensor = self.view.tensor(TensorId(tensor));
         let shape = &tensor.tensor().shape;

@@ -1,5 +1,6 @@
 //! Subgraphs that combine two elements into one, as scatter, reduce and window reductions call them.
 
+use delegraph_core::error::counted;
 use delegraph_core::graph::{Subgraph, Tensor};
 use delegraph_core::kernel::{InvokeContext, Placement, PrepareContext, RuntimeTensor};
 use delegraph_core::ops::{Activation, Params};
@@ -92,7 +93,8 @@ impl Region {
         if returned.len() != results {
             let count = returned.len();
             return Err(Error::InvalidNode(format!(
-                "subgraph {index} returns {count} tensors, not {results}"
+                "subgraph {index} returns {}, not {results}",
+                counted(count, "tensor")
             )));
         }
         let scalar = |&ty: &TensorType| {

@@ -1,5 +1,6 @@
 //! CALL_ONCE, IF, WHILE, CALL, STABLEHLO_WHILE, STABLEHLO_CASE, STABLEHLO_COMPOSITE.
 
+use delegraph_core::error::counted;
 use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, Placement, PrepareContext, RuntimeTensor};
 use delegraph_core::ops::control_flow::{
     CallOnceParams, CallParams, IfParams, StableHLOCompositeParams, StablehloCaseParams,
@@ -201,16 +202,16 @@ impl Kernel for While {
         let shapes = shapes(cx, 0)?;
         if cx.output_count() != shapes.len() {
             return Err(Error::InvalidNode(format!(
-                "the node has {} inputs and {} outputs, which must be as many",
-                shapes.len(),
-                cx.output_count()
+                "the node has {} and {}, which must be as many",
+                counted(shapes.len(), "input"),
+                counted(cx.output_count(), "output")
             )));
         }
         let condition = cx.host().prepare_callee(self.condition, &shapes)?;
         if condition.len() != 1 {
             return Err(Error::InvalidNode(format!(
-                "the condition returns {} tensors, expected 1",
-                condition.len()
+                "the condition returns {}, expected 1",
+                counted(condition.len(), "tensor")
             )));
         }
         let body = cx.host().prepare_callee(self.body, &shapes)?;
@@ -262,7 +263,9 @@ fn check_count(cx: &PrepareContext<'_>, callee: usize, returns: usize) -> Result
     }
     let outputs = cx.output_count();
     Err(Error::InvalidNode(format!(
-        "subgraph {callee} returns {returns} tensors, the node has {outputs} outputs"
+        "subgraph {callee} returns {}, the node has {}",
+        counted(returns, "tensor"),
+        counted(outputs, "output")
     )))
 }
 

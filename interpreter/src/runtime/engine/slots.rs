@@ -1,6 +1,6 @@
 //! The subgraphs of an interpreter, each created at its first use.
 
-use delegraph_core::error::{Error, Result};
+use delegraph_core::error::{Error, Result, counted};
 use delegraph_core::kernel::{Placement, RuntimeTensor};
 use delegraph_core::{Shape, TensorId, TensorType};
 use delegraph_delegate_api::{Callees, GraphView};
@@ -136,7 +136,7 @@ impl Slots {
         if ids.len() != inputs.len() {
             let (has, given) = (ids.len(), inputs.len());
             self.check_in(slot);
-            let text = format!("subgraph {index} has {has} inputs, the call gives {given}");
+            let text = format!("subgraph {index} has {}, the call gives {given}", counted(has, "input"));
             return Err(Error::InvalidNode(text));
         }
         for (i, (&id, shape)) in ids.iter().zip(inputs).enumerate() {

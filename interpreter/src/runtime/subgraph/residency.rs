@@ -3,7 +3,7 @@
 //! A partition's output stays with its delegate if the kernel can keep it and no step on the CPU reads it. The next
 //! partition reads it from the buffer if its kernel accepts the buffer. For all other consumers it is copied first.
 
-use delegraph_core::error::{Error, Result};
+use delegraph_core::error::{Error, Result, counted};
 use delegraph_core::graph::TensorId;
 use delegraph_core::kernel::RuntimeTensor;
 use delegraph_delegate_api::BufferHandle;
@@ -92,7 +92,10 @@ pub(super) fn check_size(tensor: &RuntimeTensor, buffer: &BufferHandle) -> Resul
 fn mismatch(tensor: &RuntimeTensor, buffer: &BufferHandle) -> Error {
     let (name, has) = (&tensor.name, buffer.byte_size());
     match tensor.byte_size() {
-        Ok(needs) => Error::InvalidInput(format!("tensor \"{name}\" has {needs} bytes, the buffer {has}")),
+        Ok(needs) => {
+            let needs = counted(needs, "byte");
+            Error::InvalidInput(format!("tensor \"{name}\" has {needs}, the buffer {has}"))
+        }
         Err(error) => error,
     }
 }
