@@ -521,6 +521,27 @@ fn devices_have_limits() {
 }
 
 #[test]
+fn devices_list_instruction_sets() {
+    let found = delegraph(&["devices", "--json"]).expect(0, "").json();
+    let sets = found["instruction_sets"].as_array().unwrap();
+    let chosen: Vec<_> = sets.iter().filter(|set| set["chosen"] == true).collect();
+    assert!(chosen.len() == 1 && chosen[0]["available"] == true, "{found}");
+    assert!(sets.iter().all(|set| set["available"] == set["floats"].is_string()), "{found}");
+    // Each available set can be forced.
+    for set in sets.iter().filter(|set| set["available"] == true) {
+        let name = set["name"].as_str().unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_delegraph"))
+            .args(["devices", "--json"])
+            .env("DELEGRAPH_ISA", name)
+            .output()
+            .unwrap();
+        let forced: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let chosen = forced["instruction_sets"].as_array().unwrap().iter().find(|set| set["chosen"] == true);
+        assert_eq!(chosen.unwrap()["name"], name);
+    }
+}
+
+#[test]
 fn ops_of_each_backend() {
     let found =
         delegraph(&["ops", "--delegate", "cpu", "--delegate", "reference", "--json"]).expect(0, "").json();

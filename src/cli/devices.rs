@@ -1,18 +1,33 @@
-//! `devices`: the adapters that the wgpu delegate can run on.
+//! `devices`: the instruction sets of the CPU kernels, and the adapters that the wgpu delegate can run on.
 
 use delegraph::delegate_wgpu::{AdapterDescription, adapters};
+use delegraph::interpreter::kernels::compute::{ISA_VARIABLE, Isa};
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::output::{Document, Output, bytes, table};
 
-/// List GPU adapters with their drivers, limits and features
+/// List the instruction sets of the CPU kernels, and GPU adapters with their drivers, limits and features
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
 
 #[derive(Serialize)]
 struct Devices {
+    instruction_sets: Vec<InstructionSet>,
     adapters: Vec<Adapter>,
+}
+
+/// An instruction set that kernels are compiled for.
+#[derive(Serialize)]
+struct InstructionSet {
+    name: &'static str,
+    available: bool,
+    chosen: bool,
+    /// What each kind of kernel uses; missing if the set is not available.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    floats: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    products_of_bytes: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -43,8 +58,32 @@ struct Limits {
 }
 
 pub(crate) fn run(_: &Arguments, out: &Output) -> Result<Exit, Failure> {
-    out.print(&Devices { adapters: adapters().iter().map(Adapter::new).collect() })?;
+    let instruction_sets = Isa::all_names().iter().map(|name| InstructionSet::new(name)).collect();
+    out.print(&Devices { instruction_sets, adapters: adapters().iter().map(Adapter::new).collect() })?;
     Ok(Exit::Fine)
+}
+
+impl InstructionSet {
+    fn new(name: &'static str) -> Self {
+        let isa = Isa::named(name);
+        InstructionSet {
+            name,
+            available: isa.is_some(),
+            chosen: isa == Some(Isa::best()),
+            floats: isa.map(Isa::float_instructions),
+            products_of_bytes: isa.map(Isa::byte_instructions),
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        let state = match (self.chosen, self.available) {
+            (true, _) => "chosen",
+            (false, true) => "available",
+            (false, false) => "not on this processor",
+        };
+        let cell = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        vec![self.name.into(), state.into(), cell(self.floats), cell(self.products_of_bytes)]
+    }
 }
 
 impl Adapter {
@@ -80,12 +119,13 @@ impl Adapter {
 
 impl Document for Devices {
     fn text(&self) -> String {
+        let header = ["instruction set", "", "floats", "products of bytes"];
+        let sets = table(&header, &[], self.instruction_sets.iter().map(InstructionSet::row));
+        let mut text = format!("CPU ({ISA_VARIABLE} selects an instruction set)\n{sets}\n");
         if self.adapters.is_empty() {
-            return "no GPU adapter found: install a Vulkan driver (on Debian, `apt install mesa-vulkan-drivers` gives \
-                    a software one)\n"
-                .into();
+            text += "no GPU adapter found: install a Vulkan driver (on Debian, `apt install mesa-vulkan-drivers` gives \
+                     a software one)\n";
         }
-        let mut text = String::new();
         for adapter in &self.adapters {
             let limits = &adapter.limits;
             let size = |n: u64| usize::try_from(n).map_or_else(|_| n.to_string(), bytes);
