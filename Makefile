@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-w
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo c install-c c-check python python-check python-versions python-bench python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
+.PHONY: help demo c install-c c-check c-litert c-clients python python-check python-versions python-bench python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,8 +72,16 @@ c: ## build TensorFlow Lite's C API: target/c/lib/libtensorflowlite_c.so, target
 install-c: ## build the C API and install it below PREFIX (default: /usr/local)
 	CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_c.sh $(or $(PREFIX),/usr/local) $(C_FLAGS)
 
-c-check: ## exported symbols and headers of the C API, where there is a C compiler
+c-check: ## exported symbols, headers and examples of the C API, where there is a C compiler
 	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/check_c.sh
+
+# Not a part of `test`: needs a source tree of LiteRT (LITERT_SOURCE=DIR) and libgtest-dev.
+c-litert: ## run LiteRT's own tests of the C API on the library of c-check; what cannot be had is left out
+	@$(PYTHON) scripts/check_c_litert.py
+
+# Not a part of `test`: packages and crates are fetched.
+c-clients: ## run programs of others from PyPI on their own library and on target/c, and compare; CLIENTS_FLAGS=--crates for crates
+	@$(PYTHON) scripts/check_c_clients.py $(CLIENTS_FLAGS)
 
 python: $(VENVS)/python/ready ## build the Python wheel: target/wheels/delegraph-*.whl
 	$(VENVS)/python/bin/maturin build --release --manifest-path bindings/python/Cargo.toml --target-dir target --out target/wheels

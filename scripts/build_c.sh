@@ -52,13 +52,15 @@ cp "$target/$folder/libtensorflowlite_c.a" "$out/lib/"
 
 # TensorFlow's tree has each header in two places, and that of LiteRT under another name.
 cp -R bindings/c/include/. "$out/include/"
-for header in bindings/c/include/tensorflow/lite/c/*.h; do
+for header in bindings/c/include/tensorflow/lite/core/c/*.h; do
     name=$(basename "$header")
-    for place in tensorflow/lite/core/c tflite/c tflite/core/c; do
+    for place in tensorflow/lite/c tflite/c tflite/core/c; do
         mkdir -p "$out/include/$place"
-        echo "#include \"tensorflow/lite/c/$name\"" >"$out/include/$place/$name"
+        echo "#include \"tensorflow/lite/core/c/$name\"" >"$out/include/$place/$name"
     done
 done
+mkdir -p "$out/include/tflite/core/async/c"
+echo '#include "tensorflow/lite/core/async/c/types.h"' >"$out/include/tflite/core/async/c/types.h"
 echo '#include "tensorflow/lite/builtin_ops.h"' >"$out/include/tflite/builtin_ops.h"
 
 for file in tensorflowlite_c.pc:lib/pkgconfig tensorflowlite_c-config.cmake:lib/cmake/tensorflowlite_c \

@@ -20,17 +20,45 @@ if [ "$(uname -s)" = Linux ] && command -v nm >/dev/null 2>&1 && command -v read
     readelf -d "$library" | grep -q 'SONAME.*\[libtensorflowlite_c.so\]' || { echo "c-check: wrong soname" >&2; exit 1; }
 fi
 
-for language in "c -std=c11" "c++ -std=c++17"; do
-    # shellcheck disable=SC2086 # Two words.
-    if ! "$cc" -Wall -Wextra -Werror -x $language -I"$out/include" bindings/c/tests/api.c -x none -L"$out/lib" -ltensorflowlite_c \
-        -Wl,-rpath,"$PWD/$out/lib" -o "$out/api" 2>"$out/cc.log"; then
-        if grep -q "cc1plus" "$out/cc.log"; then
-            echo "c-check: left out: there is no C++ compiler"
-            continue
-        fi
-        cat "$out/cc.log" >&2
-        exit 1
-    fi
-    "$out/api" assets/digits/digits_float32.tflite
+# Each program as C and as C++, by each compiler that is installed, with all warnings.
+models=assets/digits/digits_float32.tflite
+for compiler in "$cc" clang; do
+    command -v "$compiler" >/dev/null 2>&1 || { echo "c-check: left out: $compiler is not installed"; continue; }
+    for language in "c -std=c11" "c++ -std=c++17"; do
+        for program in bindings/c/tests/api.c examples/c/custom_op.c examples/c/delegate.c; do
+            name=$(basename "$program" .c)
+            # shellcheck disable=SC2086 # Two words.
+            if ! "$compiler" -Wall -Wextra -Werror -x $language -I"$out/include" "$program" -x none -L"$out/lib" -ltensorflowlite_c -lm \
+                -Wl,-rpath,"$PWD/$out/lib" -o "$out/$name" 2>"$out/cc.log"; then
+                if grep -q "cc1plus\|'cstd.*file not found" "$out/cc.log"; then
+                    echo "c-check: left out: $compiler has no C++"
+                    break
+                fi
+                cat "$out/cc.log" >&2
+                exit 1
+            fi
+        done
+        "$out/api" $models
+        "$out/delegate" $models
+        "$out/custom_op" assets/custom/sin.tflite 1.5
+    done
 done
-echo "c-check: symbols, headers and a program in C and C++"
+
+# Other programs find the library by pkg-config and CMake.
+if command -v pkg-config >/dev/null 2>&1; then
+    flags=$(PKG_CONFIG_PATH="$out/lib/pkgconfig" pkg-config --cflags --libs tensorflowlite_c)
+    # shellcheck disable=SC2086 # Flags are separate words.
+    "$cc" bindings/c/tests/api.c $flags -Wl,-rpath,"$PWD/$out/lib" -o "$out/api_pkg_config"
+    "$out/api_pkg_config" $models
+else
+    echo "c-check: left out: pkg-config is not installed"
+fi
+if command -v cmake >/dev/null 2>&1; then
+    cmake -S bindings/c/tests/cmake -B "$out/cmake" -DCMAKE_PREFIX_PATH="$PWD/$out" >"$out/cmake.log"
+    cmake --build "$out/cmake" >>"$out/cmake.log"
+    "$out/cmake/api_tensorflowlite_c" $models
+    "$out/cmake/api_static" $models
+else
+    echo "c-check: left out: cmake is not installed"
+fi
+echo "c-check: symbols, headers, a program and examples in C and C++"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # `sanitize.sh miri`: unsafe code that runs on any machine, interpreted: contexts of kernels, the thread pool, portable
 # kernels. `sanitize.sh asan`: all of that and what Miri cannot run, with AddressSanitizer: SIMD kernels at every length, tables of
-# plugins, the bridge to LiteRT.
+# plugins, the bridge to LiteRT, the C API.
 set -eu
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -44,6 +44,7 @@ asan)
     $cargo $nightly test --target "$host" -p delegraph-kernels --lib
     $cargo $nightly test --target "$host" -p delegraph-delegate-api --lib plugin
     $cargo $nightly test --target "$host" -p delegraph-litert --lib
+    $cargo $nightly test --target "$host" -p delegraph-c --lib --no-default-features
     $cargo $nightly test --target "$host" -p delegraph-fuzz
     ;;
 *)

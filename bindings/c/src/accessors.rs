@@ -72,7 +72,9 @@ pub(crate) unsafe extern "C" fn TfLiteTensorCopyFromBuffer(
     guard("TfLiteTensorCopyFromBuffer", ERROR, || {
         // SAFETY: the interface demands null or a tensor that lives.
         let tensor = unsafe { get(tensor) };
-        let to = tensor.filter(|t| t.allocation_type != allocation::MMAP_RO).map(|t| t.data.cast_const());
+        let to = tensor
+            .filter(|t| !matches!(t.allocation_type, allocation::MMAP_RO | allocation::PERSISTENT_RO))
+            .map(|t| t.data.cast_const());
         let bytes = tensor.map_or(0, |tensor| tensor.bytes);
         // SAFETY: the tensor's memory has its size and is not that of a constant; the interface demands that the buffer
         // has the given size. The two may overlap.

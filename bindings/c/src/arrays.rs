@@ -140,6 +140,14 @@ impl Ints {
         Ints::new(&values.into_iter().map(int).collect::<Vec<_>>())
     }
 
+    /// Takes over an array of the C library's memory.
+    ///
+    /// # Safety
+    /// The pointer is null, or an array that has no other owner.
+    pub(crate) unsafe fn adopt(array: *mut IntArray) -> Self {
+        Ints(array)
+    }
+
     /// Returns the pointer for the application.
     pub(crate) fn pointer(&self) -> *mut IntArray {
         self.0

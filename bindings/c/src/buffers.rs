@@ -5,9 +5,12 @@ use std::ffi::{c_int, c_void};
 use delegraph::core::Error;
 use delegraph::core::kernel::ALIGNMENT;
 
+use crate::abi::Delegate;
 use crate::arrays::int;
+use crate::context::functions::place;
+use crate::delegate::Pointer;
 use crate::interpreter::{InterpreterHandle, with};
-use crate::state::Custom;
+use crate::state::{Custom, NO_BUFFER};
 use crate::tensor::Tensor;
 use crate::types::{ERROR, Status};
 
@@ -79,7 +82,7 @@ pub(crate) unsafe extern "C" fn TfLiteInterpreterSetCustomAllocationForTensor(
                     "the memory of the allocation does not start at a multiple of {ALIGNMENT}"
                 )));
             }
-            state.set_custom(Custom { tensor, data: data.cast(), bytes })
+            it.set_custom(state, Custom { tensor, data: data.cast(), bytes })
         })
     })
 }
@@ -92,4 +95,56 @@ pub(crate) extern "C" fn TfLiteInterpreterEnsureTensorDataIsReadable(
 ) -> Status {
     let function = "TfLiteInterpreterEnsureTensorDataIsReadable";
     with(function, interpreter, ERROR, |it| it.try_with(function, |state| state.fetch(tensor)))
+}
+
+/// Gives a tensor a buffer of a delegate.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterSetBufferHandle(
+    interpreter: *mut InterpreterHandle,
+    tensor: *mut Tensor,
+    handle: c_int,
+    delegate: *mut Delegate,
+) -> Status {
+    let function = "TfLiteInterpreterSetBufferHandle";
+    with(function, interpreter, ERROR, |it| {
+        it.try_with(function, |state| match delegate.is_null() {
+            true => Err(Error::InvalidInput("the delegate is null".into())),
+            false => state.set_buffer(tensor, handle, Pointer(delegate)),
+        })
+    })
+}
+
+/// Stores the buffer of a tensor and its delegate; -1 and null without one.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn TfLiteInterpreterGetBufferHandle(
+    interpreter: *mut InterpreterHandle,
+    tensor: c_int,
+    handle: *mut c_int,
+    delegate: *mut *mut Delegate,
+) -> Status {
+    let function = "TfLiteInterpreterGetBufferHandle";
+    with(function, interpreter, ERROR, |it| {
+        it.try_with(function, |state| {
+            let count = state.model.subgraph(0).map_or(0, |graph| graph.tensors().len());
+            if usize::try_from(tensor).is_err() || usize::try_from(tensor).is_ok_and(|index| index >= count) {
+                return Err(Error::InvalidInput(format!("there is no tensor {tensor}; there are {count}")));
+            }
+            let (found, of) = state
+                .buffer(tensor)
+                .map_or((NO_BUFFER, std::ptr::null_mut()), |buffer| (buffer.handle, buffer.delegate.0));
+            // SAFETY: the interface demands places for the results.
+            unsafe {
+                *place(handle)? = found;
+                *place(delegate)? = of;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Sets whether outputs may stay in buffers of delegates after a run.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteSetAllowBufferHandleOutput(interpreter: *const InterpreterHandle, allow: u8) {
+    let function = "TfLiteSetAllowBufferHandleOutput";
+    with(function, interpreter, (), |it| it.with(function, (), |state| state.outputs_stay = allow != 0));
 }

@@ -106,7 +106,13 @@ fn gpu(text: &str, options: Vec<(String, String)>) -> Result<Box<dyn Delegate>> 
 
 #[cfg(not(feature = "wgpu"))]
 fn gpu(_: &str, _: Vec<(String, String)>) -> Result<Box<dyn Delegate>> {
-    Err(Error::Unsupported("this libtensorflowlite_c was built without the GPU (feature `wgpu`)".into()))
+    Err(without_gpu())
+}
+
+/// Returns the error of a library without the GPU.
+#[cfg(not(feature = "wgpu"))]
+pub(crate) fn without_gpu() -> Error {
+    Error::Unsupported("this libtensorflowlite_c was built without the GPU (feature `wgpu`)".into())
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ pub(crate) enum Kind {
     Options,
     Interpreter,
     SignatureRunner,
+    Operator,
+    TensorBuilder,
 }
 
 /// The parts of a handle, from its low bits: zeros, which make it look aligned; the place; the generation; the kind. On 64

@@ -1,7 +1,7 @@
 //! Interpreters: the functions of `c_api.h` on them, and what other functions need of them.
 
 use std::ffi::{CString, c_char, c_int};
-use std::sync::{Mutex, OnceLock, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use delegraph::core::error::Result;
 use delegraph::core::{Error, TensorId};
@@ -9,12 +9,13 @@ use delegraph::interpreter::CancellationToken;
 
 use crate::arrays::int;
 use crate::contain::{guard, values};
+use crate::delegate::{self, Pointer};
 use crate::handle::{Kind, Table};
 use crate::model::{MODELS, ModelHandle};
 use crate::options::{OPTIONS, Options, OptionsHandle, lock};
 use crate::report::Reporter;
 use crate::resolver::{self, Builtins};
-use crate::state::State;
+use crate::state::{Custom, NOT_READY, State};
 use crate::tensor::{Tensor, name};
 use crate::types::{ERROR, OK, Status, status};
 
@@ -22,7 +23,7 @@ use crate::types::{ERROR, OK, Status, status};
 pub(crate) struct Interpreter {
     pub(crate) reporter: Reporter,
     cancellable: bool,
-    token: CancellationToken,
+    token: Mutex<CancellationToken>,
     inputs: Vec<c_int>,
     outputs: Vec<c_int>,
     signatures: Vec<CString>,
@@ -46,7 +47,9 @@ impl Interpreter {
     /// # Errors
     /// Those of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
     fn new(model: std::sync::Arc<delegraph::Model>, options: &Options, builtins: Builtins) -> Result<Self> {
-        let interpreter = resolver::build(&model, options, builtins)?;
+        let (interpreter, failures) = resolver::build(&model, options, builtins, false)?;
+        let (own, chosen) = (model.clone(), options.clone());
+        let preserving = Box::new(move || resolver::build(&own, &chosen, builtins, true));
         let graph = model.subgraph(0);
         let indices = |ids: &[TensorId]| ids.iter().map(|id| int(id.0)).collect();
         let inputs = indices(graph.map_or(&[], |graph| graph.inputs()));
@@ -54,16 +57,23 @@ impl Interpreter {
         let tensors = graph.map_or(&[][..], |graph| graph.tensors()).iter().enumerate();
         let variables = tensors.filter(|(_, tensor)| tensor.is_variable()).map(|(index, _)| index).collect();
         let signatures = model.signatures().iter().map(|signature| name(signature.key())).collect();
+        let token = interpreter.cancellation_token();
+        let mut state =
+            State::new(model, interpreter, options.delegate_fallback, failures, options.reporter, preserving);
+        if !options.delegates.is_empty() {
+            // As in TensorFlow Lite, delegates choose their nodes now, and the model is ready to run.
+            state.allocate(0)?;
+        }
         Ok(Interpreter {
             reporter: options.reporter,
             cancellable: options.cancellable,
-            token: interpreter.cancellation_token(),
+            token: Mutex::new(token),
             inputs,
             outputs,
             signatures,
             variables,
             handle: OnceLock::new(),
-            state: Mutex::new(State::new(model, interpreter, options.delegate_fallback)),
+            state: Mutex::new(state),
         })
     }
 
@@ -86,9 +96,13 @@ impl Interpreter {
     pub(crate) fn try_with(&self, function: &str, f: impl FnOnce(&mut State) -> Result<()>) -> Status {
         let result = self.with(function, Err(ERROR), |state| {
             // A cancellation concerns the call that it finds running.
-            self.token.clear();
+            self.token().clear();
             f(state).map_err(|error| {
-                self.reporter.report(&format!("{function}: {}", error.chain()));
+                match &error {
+                    // Programs know this text.
+                    Error::State(text) if text == NOT_READY => self.reporter.report(text),
+                    _ => self.reporter.report(&format!("{function}: {}", error.chain())),
+                }
                 status(&error)
             })
         });
@@ -109,6 +123,17 @@ impl Interpreter {
         })
     }
 
+    fn token(&self) -> MutexGuard<'_, CancellationToken> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a tensor be in memory of the application.
+    pub(crate) fn set_custom(&self, state: &mut State, custom: Custom) -> Result<()> {
+        let result = state.set_custom(custom);
+        *self.token() = state.token();
+        result
+    }
+
     /// Ends the call that is running.
     pub(crate) fn cancel(&self, function: &str) -> Status {
         if !self.cancellable {
@@ -117,7 +142,7 @@ impl Interpreter {
             ));
             return ERROR;
         }
-        self.token.cancel();
+        self.token().cancel();
         OK
     }
 }
@@ -167,8 +192,38 @@ pub(crate) fn create(
                 }
                 handle
             }
-            Err(error) => report(&error.chain()),
+            Err(error) => {
+                if let Error::UnresolvedOps(unresolved) = &error {
+                    report_unresolved(reporter, unresolved);
+                }
+                report(&error.chain())
+            }
         }
+    })
+}
+
+/// Reports ops without a kernel in the words that programs know.
+fn report_unresolved(reporter: Reporter, unresolved: &delegraph::core::error::UnresolvedOps) {
+    for op in &unresolved.ops {
+        let (name, version) = (&op.op, op.version);
+        reporter.report(&format!("Didn't find op for builtin opcode '{name}' version '{version}'."));
+    }
+}
+
+/// Applies a delegate after those of the options, and plans memory again.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn TfLiteInterpreterModifyGraphWithDelegate(
+    interpreter: *const InterpreterHandle,
+    delegate: *mut crate::abi::Delegate,
+) -> Status {
+    let function = "TfLiteInterpreterModifyGraphWithDelegate";
+    with(function, interpreter, ERROR, |it| {
+        it.try_with(function, |state| {
+            // SAFETY: the interface demands null or a delegate that outlives the interpreter.
+            let opened = unsafe { delegate::open(Pointer(delegate), &state.model, it.reporter) };
+            let (delegate, failure) = opened?;
+            state.add_delegate(delegate, failure)
+        })
     })
 }
 

@@ -10,23 +10,34 @@
 // The names are those of the interface.
 #![allow(non_snake_case)]
 
+mod abi;
 mod accessors;
 mod arrays;
 mod buffers;
 mod contain;
+mod context;
+mod custom_ops;
+mod delegate;
 mod environment;
 #[cfg(feature = "wgpu")]
 mod gpu;
 mod handle;
 mod interpreter;
+mod kernel;
 mod model;
+mod older_names;
+mod opaque;
+mod operator;
 mod options;
+mod registration;
 mod report;
 mod resolver;
 mod signature;
 mod state;
+mod structs;
 mod tensor;
 mod types;
+mod wgpu_delegate;
 
 #[cfg(test)]
 mod tests;

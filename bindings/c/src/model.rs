@@ -68,6 +68,13 @@ pub(crate) unsafe extern "C" fn TfLiteModelCreateWithErrorReporter(
             reporter.report("TfLiteModelCreate: the data are null, or larger than memory can be");
             return std::ptr::null_mut();
         }
+        // SAFETY: the interface demands that the data have this size.
+        let first = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size.min(8)) };
+        if first.get(4..) != Some(&b"TFL3"[..]) {
+            // Programs know this text.
+            reporter.report("The model is not a valid Flatbuffer buffer");
+            return std::ptr::null_mut();
+        }
         let bytes = ModelBytes::new(Borrowed(data.cast(), size));
         created(delegraph::Model::from_bytes(bytes), reporter)
     })
@@ -94,6 +101,10 @@ pub(crate) unsafe extern "C" fn TfLiteModelCreateFromFileWithErrorReporter(
             reporter.report("TfLiteModelCreateFromFile: the path is null");
             return std::ptr::null_mut();
         };
+        if let Ok(Err(error)) = path_of(path).map(std::fs::metadata) {
+            reporter.report(&format!("Could not open '{}'. {error}", path.to_string_lossy()));
+            return std::ptr::null_mut();
+        }
         created(path_of(path).and_then(delegraph::load), reporter)
     })
 }

@@ -4,6 +4,8 @@ use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::contain::guard;
+use crate::custom_ops::{Callbacks, Custom};
+use crate::delegate::Pointer;
 use crate::handle::{Kind, Table};
 use crate::report::{ReportFn, Reporter};
 use crate::types::{ERROR, OK, Status};
@@ -15,6 +17,12 @@ pub(crate) struct Options {
     pub(crate) reporter: Reporter,
     pub(crate) cancellable: bool,
     pub(crate) delegate_fallback: bool,
+    /// Kernels of the application. Later ones come first.
+    pub(crate) kernels: Vec<Custom>,
+    /// Functions that find kernels, in the place of all others.
+    pub(crate) resolver: Option<Callbacks>,
+    /// Delegates of the application, in the order in which they choose nodes.
+    pub(crate) delegates: Vec<Pointer>,
 }
 
 /// The type that the interface points at.

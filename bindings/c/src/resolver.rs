@@ -9,7 +9,10 @@ use delegraph::{
     BuiltinOpResolver, Interpreter, Model, MutableOpResolver, ReferenceOpResolver, Registration,
 };
 
+use crate::custom_ops::Kernels;
+use crate::delegate;
 use crate::environment::{self, Choice};
+use crate::kernel::Failure;
 use crate::options::Options;
 
 /// The kernels that an interpreter has without those of the application.
@@ -19,17 +22,29 @@ pub(crate) enum Builtins {
     None,
 }
 
-/// Creates an interpreter that is prepared later.
+/// Creates an interpreter that is prepared later, and that keeps the data of all tensors if `preserve` is set. Returns it
+/// with the failures of its delegates.
 ///
 /// # Errors
 /// Those of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
-pub(crate) fn build(model: &Arc<Model>, options: &Options, builtins: Builtins) -> Result<Interpreter> {
+pub(crate) fn build(
+    model: &Arc<Model>,
+    options: &Options,
+    builtins: Builtins,
+    preserve: bool,
+) -> Result<(Interpreter, Vec<Failure>)> {
     let choice = environment::choice()?;
-    let mut resolver = match (builtins, &choice) {
-        (Builtins::None, _) => MutableOpResolver::new(),
-        (Builtins::All, Choice::Reference) => MutableOpResolver::extending(ReferenceOpResolver::new()),
-        (Builtins::All, _) => MutableOpResolver::extending(BuiltinOpResolver::new()),
+    // Functions that find kernels take the place of all others.
+    let mut resolver = match (builtins, &choice, options.resolver) {
+        (Builtins::None, _, _) | (_, _, Some(_)) => MutableOpResolver::new(),
+        (Builtins::All, Choice::Reference, _) => MutableOpResolver::extending(ReferenceOpResolver::new()),
+        (Builtins::All, _, _) => MutableOpResolver::extending(BuiltinOpResolver::new()),
     };
+    let kernels = Kernels::new(model, options.reporter);
+    match &options.resolver {
+        Some(callbacks) => kernels.add_found(callbacks, &mut resolver),
+        None => kernels.add(&options.kernels, &mut resolver),
+    }
     add_unresolved(model, &mut resolver);
     let threads = usize::try_from(options.threads).unwrap_or(1).max(1);
     #[cfg_attr(test, expect(unused_mut))]
@@ -37,10 +52,20 @@ pub(crate) fn build(model: &Arc<Model>, options: &Options, builtins: Builtins) -
     // Tests run damaged models, several at a time.
     #[cfg(test)]
     let mut builder = builder.limits(delegraph::interpreter::ResourceLimits::default().with_memory(64 << 20));
+    if preserve {
+        builder = builder.preserve_all_tensors();
+    }
+    let mut failures = Vec::new();
+    for &pointer in &options.delegates {
+        // SAFETY: the interface demands that the delegate outlives the interpreter.
+        let (delegate, failure) = unsafe { delegate::open(pointer, model, options.reporter) }?;
+        builder = builder.delegate(delegate);
+        failures.extend(failure);
+    }
     if let Choice::Delegate(delegate) = choice {
         builder = builder.delegate(delegate);
     }
-    builder.build()
+    Ok((builder.build()?, failures))
 }
 
 /// Registers a kernel that fails for every custom op without a kernel: TensorFlow Lite creates interpreters of such models

@@ -1,14 +1,27 @@
 //! What calls on an interpreter change: the runtime, the tensors that the application holds, and whether they have memory.
 
-use std::sync::Arc;
+use std::ffi::c_int;
+use std::sync::{Arc, PoisonError};
 
 use delegraph::core::TensorId;
 use delegraph::core::error::{Error, Result};
 use delegraph::core::graph::Subgraph;
 use delegraph::core::kernel::Placement;
-use delegraph::{Interpreter, Model};
+use delegraph::delegate_api::PartitionOptions;
+use delegraph::interpreter::CancellationToken;
+use delegraph::{Delegate, Interpreter, Model};
 
+use crate::context::Owner;
+use crate::delegate::{Buffers, Pointer};
+use crate::kernel::Failure;
+use crate::report::Reporter;
 use crate::tensor::{Mirror, Place, Tensor, allocation, allocation_of};
+
+/// The error of a run before memory is planned, as in TensorFlow Lite.
+pub(crate) const NOT_READY: &str = "Invoke called on model that is not ready.";
+
+/// `kTfLiteNullBufferHandle`.
+pub(crate) const NO_BUFFER: c_int = -1;
 
 /// An interpreter and its tensors.
 pub(crate) struct State {
@@ -18,6 +31,28 @@ pub(crate) struct State {
     graphs: Vec<Graph>,
     /// Whether a delegate that fails is left out.
     fallback: bool,
+    /// Creates the interpreter again, with the data of intermediate tensors. `None` once that was done.
+    preserving: Option<Rebuild>,
+    /// Where delegates of the application note that they failed.
+    failures: Vec<Failure>,
+    reporter: Reporter,
+    /// Buffers of delegates for tensors of the first subgraph.
+    buffers: Vec<Buffer>,
+    /// Whether an output may stay in its buffer after a run.
+    pub(crate) outputs_stay: bool,
+    /// What functions on these buffers see.
+    context: Option<Arc<Owner>>,
+}
+
+/// Creates an interpreter that keeps the data of all tensors.
+pub(crate) type Rebuild = Box<dyn Fn() -> Result<(Interpreter, Vec<Failure>)> + Send>;
+
+/// A buffer of a delegate for a tensor.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Buffer {
+    tensor: usize,
+    pub(crate) handle: c_int,
+    pub(crate) delegate: Pointer,
 }
 
 /// The tensors of a subgraph.
@@ -46,9 +81,46 @@ unsafe impl Send for Custom {}
 
 impl State {
     /// Creates the state of an interpreter that is not prepared.
-    pub(crate) fn new(model: Arc<Model>, interpreter: Interpreter, fallback: bool) -> Self {
+    pub(crate) fn new(
+        model: Arc<Model>,
+        interpreter: Interpreter,
+        fallback: bool,
+        failures: Vec<Failure>,
+        reporter: Reporter,
+        preserving: Rebuild,
+    ) -> Self {
         let graphs = model.subgraphs().iter().map(|_| Graph::default()).collect();
-        State { model, interpreter, graphs, fallback }
+        let (buffers, outputs_stay, context) = (Vec::new(), false, None);
+        let preserving = Some(preserving);
+        State {
+            model,
+            interpreter,
+            graphs,
+            fallback,
+            preserving,
+            failures,
+            reporter,
+            buffers,
+            outputs_stay,
+            context,
+        }
+    }
+
+    /// Applies a delegate after the others, and plans memory again.
+    ///
+    /// # Errors
+    /// Those of [`State::allocate`], and of the delegate.
+    pub(crate) fn add_delegate(
+        &mut self,
+        delegate: Box<dyn Delegate>,
+        failure: Option<Failure>,
+    ) -> Result<()> {
+        self.failures.extend(failure);
+        self.interpreter.add_delegate(delegate, PartitionOptions::default());
+        let others: Vec<usize> =
+            (1..self.graphs.len()).filter(|&graph| self.graphs[graph].allocated).collect();
+        self.allocate(0)?;
+        others.into_iter().try_for_each(|graph| self.allocate(graph))
     }
 
     fn graph(&self, subgraph: usize) -> Result<&Subgraph> {
@@ -139,7 +211,13 @@ impl State {
     }
 
     fn prepare(&mut self, subgraph: usize) -> Result<()> {
+        let take = |failure: &Failure| failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.failures.iter().for_each(|failure| drop(take(failure)));
         self.interpreter.prepare()?;
+        // The runtime continues without a delegate that failed; TensorFlow Lite reports it.
+        if let Some(text) = self.failures.iter().find_map(take) {
+            return Err(Error::delegate("of the application", text));
+        }
         self.interpreter.reset_variable_tensors(subgraph)?;
         for custom in &self.graphs[subgraph].custom {
             let tensor = self.interpreter.tensor(TensorId(custom.tensor))?;
@@ -188,7 +266,7 @@ impl State {
     /// [`Error::State`] before [`State::allocate`]; those of [`Interpreter::invoke`].
     pub(crate) fn invoke(&mut self, subgraph: usize) -> Result<()> {
         if !self.graphs.get(subgraph).is_some_and(|graph| graph.allocated) {
-            return Err(Error::State("Invoke called on model that is not ready (AllocateTensors)".into()));
+            return Err(Error::State(NOT_READY.into()));
         }
         self.interpreter.select_subgraph(subgraph)?;
         for custom in &self.graphs[subgraph].custom {
@@ -208,7 +286,93 @@ impl State {
             // SAFETY: as above.
             unsafe { std::ptr::copy(from.as_ptr(), custom.data, from.len().min(custom.bytes)) };
         }
-        self.refresh_dynamic(subgraph)
+        self.refresh_dynamic(subgraph)?;
+        if subgraph == 0 && !self.buffers.is_empty() { self.take_buffers() } else { Ok(()) }
+    }
+
+    /// Gives an input or output of the first subgraph a buffer of a delegate. Frees the handle of the one before.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for other tensors, and for one with a buffer of another delegate.
+    pub(crate) fn set_buffer(
+        &mut self,
+        tensor: *const Tensor,
+        handle: c_int,
+        delegate: Pointer,
+    ) -> Result<()> {
+        self.graph(0)?;
+        let graph = &mut self.graphs[0];
+        let mirror = graph.mirrors.iter_mut().find(|(_, mirror)| std::ptr::eq(mirror.pointer(), tensor));
+        let (index, mirror) = mirror.ok_or_else(|| {
+            Error::InvalidInput("the tensor is not one of the interpreter's first subgraph".into())
+        })?;
+        let old = self.buffers.iter().position(|buffer| buffer.tensor == *index);
+        if old.is_some_and(|old| self.buffers[old].delegate.0 != delegate.0) {
+            return Err(Error::InvalidInput(format!("tensor {index} has a buffer of another delegate")));
+        }
+        let common = &mut mirror.tensor().common;
+        (common.delegate, common.buffer_handle, common.data_is_stale) = (delegate.0.cast(), handle, 0);
+        let buffer = Buffer { tensor: *index, handle, delegate };
+        let old = old.map(|old| self.buffers.swap_remove(old));
+        self.buffers.push(buffer);
+        old.map_or(Ok(()), |old| self.free(old))
+    }
+
+    /// Returns the buffer of a tensor.
+    pub(crate) fn buffer(&self, tensor: c_int) -> Option<Buffer> {
+        let index = usize::try_from(tensor).ok()?;
+        self.buffers.iter().copied().find(|buffer| buffer.tensor == index)
+    }
+
+    fn context(&mut self) -> Result<Arc<Owner>> {
+        let missing = || Error::State("the model has no subgraph".into());
+        let graph = self.model.subgraph(0).ok_or_else(missing)?;
+        let (model, reporter) = (&self.model, self.reporter);
+        Ok(self.context.get_or_insert_with(|| Owner::of_subgraph(model, graph, Some(0), reporter)).clone())
+    }
+
+    fn free(&mut self, buffer: Buffer) -> Result<()> {
+        let context = self.context()?;
+        if buffer.handle != NO_BUFFER {
+            // SAFETY: the delegate outlives the interpreter, and no reference into the context exists.
+            unsafe { Buffers::of(buffer.delegate).free(context.pointer(), buffer.handle) };
+        }
+        Ok(())
+    }
+
+    /// Copies outputs from their buffers, or notes that they are there.
+    fn take_buffers(&mut self) -> Result<()> {
+        for buffer in self.buffers.clone() {
+            let id = TensorId(buffer.tensor);
+            if buffer.handle == NO_BUFFER || !self.graph(0)?.outputs().contains(&id) {
+                continue;
+            }
+            let mirror = self.graphs[0].mirrors.iter_mut().find(|(index, _)| *index == buffer.tensor);
+            if let Some((_, mirror)) = mirror {
+                mirror.tensor().common.data_is_stale = 1;
+            }
+            if !self.outputs_stay {
+                self.read_buffer(buffer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a tensor from its buffer, if its data are newer there.
+    fn read_buffer(&mut self, buffer: Buffer) -> Result<()> {
+        let context = self.context()?;
+        let mirror = self.graphs[0].mirrors.iter_mut().find(|(index, _)| *index == buffer.tensor);
+        let Some((_, mirror)) = mirror.filter(|(_, mirror)| {
+            // SAFETY: the tensor lives as long as its mirror.
+            unsafe { (*mirror.pointer()).common.data_is_stale != 0 }
+        }) else {
+            return Ok(());
+        };
+        let pointer = mirror.pointer();
+        // SAFETY: the delegate outlives the interpreter; context and tensor live, and no references to them exist.
+        unsafe { Buffers::of(buffer.delegate).copy_from(context.pointer(), buffer.handle, pointer.cast())? };
+        mirror.tensor().common.data_is_stale = 0;
+        Ok(())
     }
 
     /// Brings tensors up to date whose memory or shape an invocation may change.
@@ -231,27 +395,61 @@ impl State {
         (0..self.graphs.len()).try_for_each(|subgraph| self.interpreter.reset_variable_tensors(subgraph))
     }
 
-    /// Lets an input, output or variable of the first subgraph be in memory of the application.
+    /// Lets a tensor of the first subgraph be in memory of the application.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] for other tensors.
+    /// [`Error::InvalidInput`] for constants and strings.
     pub(crate) fn set_custom(&mut self, custom: Custom) -> Result<()> {
         let graph = self.graph(0)?;
         let id = TensorId(custom.tensor);
         let file = graph.tensors().get(id.0);
         let border = graph.inputs().contains(&id) || graph.outputs().contains(&id);
-        let fits = file.is_some_and(|file| !file.is_constant() && (border || file.is_variable()));
-        if !fits || file.is_some_and(|file| file.ty().bits().is_none()) {
+        let kept = border || file.is_some_and(|file| file.is_variable());
+        if !file.is_some_and(|file| !file.is_constant() && file.ty().bits().is_some()) {
             return Err(Error::InvalidInput(format!(
-                "tensor {} cannot have a custom allocation: inputs, outputs and variables can, except strings and constants",
+                "tensor {} cannot have a custom allocation: all tensors can, except strings and constants",
                 custom.tensor
             )));
+        }
+        if !kept {
+            self.preserve()?;
         }
         self.interpreter.select_subgraph(0)?;
         let own = &mut self.graphs[0];
         own.custom.retain(|other| other.tensor != custom.tensor);
         own.custom.push(custom);
         self.refresh_all(0)
+    }
+
+    /// Lets the runtime keep the data of intermediate tensors: creates it again, with the shapes of its inputs.
+    fn preserve(&mut self) -> Result<()> {
+        let Some(rebuild) = self.preserving.take() else { return Ok(()) };
+        self.interpreter.select_subgraph(0)?;
+        let count = self.interpreter.input_count();
+        let shapes =
+            (0..count).map(|input| self.interpreter.input_tensor(input).map(|tensor| tensor.shape.clone()));
+        let shapes: Vec<_> = shapes.collect::<Result<_>>()?;
+        (self.interpreter, self.failures) = rebuild()?;
+        self.interpreter.select_subgraph(0)?;
+        for (input, shape) in shapes.iter().enumerate() {
+            if self.interpreter.input_tensor(input)?.shape != *shape {
+                self.interpreter.resize_input_to_any(input, shape.dims())?;
+            }
+        }
+        for subgraph in 0..self.graphs.len() {
+            self.graphs[subgraph].allocated = false;
+            if self.graphs[subgraph].mirrors.is_empty() {
+                continue;
+            }
+            self.interpreter.select_subgraph(subgraph)?;
+            self.refresh_all(subgraph)?;
+        }
+        Ok(())
+    }
+
+    /// Returns a token that ends the calls of the runtime, which may be another after [`State::set_custom`].
+    pub(crate) fn token(&self) -> CancellationToken {
+        self.interpreter.cancellation_token()
     }
 
     /// Copies a tensor to the memory of the CPU if a delegate has it.
@@ -263,8 +461,20 @@ impl State {
         let id = usize::try_from(index).ok().filter(|index| *index < graph.tensors().len()).map(TensorId);
         let id = id.ok_or_else(|| Error::InvalidInput(format!("there is no tensor {index}")))?;
         let output = graph.outputs().iter().position(|output| *output == id);
+        if let Some(buffer) = self.buffer(index) {
+            self.read_buffer(buffer)?;
+        }
         self.interpreter.select_subgraph(0)?;
         output.map_or(Ok(()), |output| self.interpreter.fetch_output(output))
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        for buffer in std::mem::take(&mut self.buffers) {
+            // Only a model without subgraphs has no context, and such a model has no buffers.
+            let _ = self.free(buffer);
+        }
     }
 }
 

@@ -21,7 +21,9 @@ pub(crate) mod allocation {
     pub(crate) const ARENA_RW: c_int = 2;
     pub(crate) const ARENA_RW_PERSISTENT: c_int = 3;
     pub(crate) const DYNAMIC: c_int = 4;
+    pub(crate) const PERSISTENT_RO: c_int = 5;
     pub(crate) const CUSTOM: c_int = 6;
+    pub(crate) const NON_CPU: c_int = 8;
 }
 
 /// Where a tensor belongs.

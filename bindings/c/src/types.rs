@@ -62,6 +62,11 @@ pub(crate) fn number(ty: TensorType) -> c_int {
     place.and_then(|place| c_int::try_from(place + 1).ok()).unwrap_or(0)
 }
 
+/// Returns the type of the elements of a `TfLiteType`.
+pub(crate) fn element(number: c_int) -> Option<TensorType> {
+    entry(number).map(|(ty, _)| *ty)
+}
+
 /// Returns the name of a `TfLiteType`.
 pub(crate) fn name(number: c_int) -> Option<&'static CStr> {
     if number == 0 { Some(c"NOTYPE") } else { entry(number).map(|(_, name)| *name) }

@@ -1,6 +1,8 @@
 //! The functions of the interface, called as an application calls them.
 
 mod calls;
+mod custom_ops;
+mod delegates;
 mod models;
 mod wrong_calls;
 

@@ -4,8 +4,8 @@
 // called from any. Every function takes NULL and handles that were deleted: it reports the error and returns what stands for
 // failure (an error status, NULL, 0 or -1). Messages go to the error reporter of the options, otherwise to standard error.
 
-#ifndef TENSORFLOW_LITE_C_C_API_H_
-#define TENSORFLOW_LITE_C_C_API_H_
+#ifndef TENSORFLOW_LITE_CORE_C_C_API_H_
+#define TENSORFLOW_LITE_CORE_C_C_API_H_
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "tensorflow/lite/builtin_ops.h"
-#include "tensorflow/lite/c/c_api_types.h"
+#include "tensorflow/lite/core/c/c_api_types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +25,7 @@ typedef struct TfLiteInterpreterOptions TfLiteInterpreterOptions;
 typedef struct TfLiteInterpreter TfLiteInterpreter;
 typedef struct TfLiteTensor TfLiteTensor;
 typedef struct TfLiteSignatureRunner TfLiteSignatureRunner;
+typedef struct TfLiteOperator TfLiteOperator;
 
 // The newest release of TensorFlow Lite whose ops the library runs.
 TFL_CAPI_EXPORT extern const char* TfLiteVersion(void);
@@ -56,6 +57,12 @@ TFL_CAPI_EXPORT extern void TfLiteInterpreterOptionsSetNumThreads(TfLiteInterpre
 TFL_CAPI_EXPORT extern void TfLiteInterpreterOptionsSetErrorReporter(
     TfLiteInterpreterOptions* options,
     void (*reporter)(void* user_data, const char* format, va_list args), void* user_data);
+// A delegate, which outlives the interpreters. It chooses its nodes when an interpreter is created, before later ones.
+TFL_CAPI_EXPORT extern void TfLiteInterpreterOptionsAddDelegate(
+    TfLiteInterpreterOptions* options, TfLiteOpaqueDelegate* delegate);
+// A kernel (operator.h) for a custom op, or for a builtin op in the place of the library's. Interpreters copy its functions.
+TFL_CAPI_EXPORT extern void TfLiteInterpreterOptionsAddOperator(
+    TfLiteInterpreterOptions* options, TfLiteOperator* registration);
 // Whether TfLiteInterpreterCancel may be called.
 TFL_CAPI_EXPORT extern TfLiteStatus TfLiteInterpreterOptionsEnableCancellation(TfLiteInterpreterOptions* options, bool enable);
 
@@ -134,4 +141,4 @@ TFL_CAPI_EXPORT extern TfLiteStatus TfLiteTensorCopyToBuffer(
 }
 #endif
 
-#endif  // TENSORFLOW_LITE_C_C_API_H_
+#endif  // TENSORFLOW_LITE_CORE_C_C_API_H_

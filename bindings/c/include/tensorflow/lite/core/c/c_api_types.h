@@ -1,7 +1,7 @@
 // Types of TensorFlow Lite's C API: element types, statuses, and the names of opaque structures.
 
-#ifndef TENSORFLOW_LITE_C_C_API_TYPES_H_
-#define TENSORFLOW_LITE_C_C_API_TYPES_H_
+#ifndef TENSORFLOW_LITE_CORE_C_C_API_TYPES_H_
+#define TENSORFLOW_LITE_CORE_C_C_API_TYPES_H_
 
 #include <stdint.h>
 
@@ -88,4 +88,4 @@ typedef TfLiteDelegate TfLiteOpaqueDelegate;
 }
 #endif
 
-#endif  // TENSORFLOW_LITE_C_C_API_TYPES_H_
+#endif  // TENSORFLOW_LITE_CORE_C_C_API_TYPES_H_
