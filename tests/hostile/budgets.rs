@@ -170,6 +170,31 @@ fn tables_are_charged() {
 }
 
 #[test]
+fn packed_weights_are_charged_with_their_padding() {
+    let [optimized, reference] = run(&models::shared_weights(100, 1 << 16), &limits());
+    assert_eq!(exceeded(&optimized.unwrap_err()).unwrap().limit, Limit::Memory);
+    reference.unwrap();
+    for result in run(&models::shared_weights(3, 1 << 10), &limits()) {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn strings_of_tables_are_charged() {
+    check("defaults", &models::defaults_of_a_table(1000, 1 << 17), Limit::Memory);
+    for result in run(&models::defaults_of_a_table(10, 1 << 17), &limits()) {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn loops_over_nothing_end() {
+    for result in run(&models::gather_of_nothing(), &ResourceLimits::default()) {
+        result.unwrap();
+    }
+}
+
+#[test]
 fn the_memory_of_an_interpreter_is_returned() {
     let model = Arc::new(models::giants(Giant::Tile, 3, 1 << 20, Sizes::AtRunTime));
     let limits = ResourceLimits::default().with_memory(13 << 20);

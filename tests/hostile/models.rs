@@ -5,6 +5,9 @@ use delegraph::core::ops::concatenation::ConcatenationParams;
 use delegraph::core::ops::control_flow::{
     CallParams, IfParams, StableHLOCompositeParams, StablehloCaseParams, WhileParams,
 };
+use delegraph::core::ops::fully_connected::FullyConnectedParams;
+use delegraph::core::ops::gather::GatherParams;
+use delegraph::core::ops::hashtable::HashtableParams;
 use delegraph::core::ops::one_hot::OneHotParams;
 use delegraph::core::ops::reshape::ReshapeParams;
 use delegraph::core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
@@ -316,6 +319,51 @@ pub(crate) fn transform(images: usize, length: i32) -> Model {
     let x = graph.input("x", F32, [images, 1, 1]);
     let to = graph.constant("to", [2], &[1, length]);
     let y = graph.node(BuiltinOp::RFFT2D, Params::None).inputs([x, to]).output("y");
+    graph.outputs([y]);
+    build([graph])
+}
+
+/// `layers` matrix products of one column, all with the same `depth` weights, which are padded where they are packed.
+pub(crate) fn shared_weights(layers: usize, depth: usize) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", F32, [1, depth]);
+    let weights = graph.constant("weights", [1, depth], &vec![1f32; depth]);
+    let layer = |_| {
+        let params = FullyConnectedParams::default();
+        graph.node(BuiltinOp::FULLY_CONNECTED, params).inputs([x, weights]).output("y")
+    };
+    let outputs: Vec<TensorId> = (0..layers).map(layer).collect();
+    graph.outputs(outputs);
+    build([graph])
+}
+
+/// A table with `keys` keys, none of which is found, and a default value of `len` bytes.
+pub(crate) fn defaults_of_a_table(keys: usize, len: usize) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", F32, [1]);
+    let params = HashtableParams::default().table_id(1).key_dtype(TensorType::Int64);
+    let params = params.value_dtype(TensorType::String);
+    let table = graph.tensor("table", TensorType::Resource, [1]);
+    graph.node(BuiltinOp::HASHTABLE, params).inputs([]).writes([table]);
+    let key = graph.constant("key", [1], &[-1i64]);
+    let value = graph.strings("value", [1], &["a"]);
+    graph.node(BuiltinOp::HASHTABLE_IMPORT, Params::None).inputs([table, key, value]).writes([]);
+    let sought = graph.constant("sought", [keys], &vec![7i64; keys]);
+    let default = graph.strings("default", [1], &["d".repeat(len)]);
+    let found = graph.tensor("found", TensorType::String, [keys]);
+    graph.node(BuiltinOp::HASHTABLE_FIND, Params::None).inputs([table, sought, default]).writes([found]);
+    graph.outputs([x, found]);
+    build([graph])
+}
+
+/// A gather of nothing from `2^62` rows without elements.
+pub(crate) fn gather_of_nothing() -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let giant = i32::MAX as usize;
+    let x = graph.input("x", F32, [giant, giant, 2, 0]);
+    let indices = graph.constant("indices", [3], &[0i32, 1, 1]);
+    let params = GatherParams::default().axis(2);
+    let y = graph.node(BuiltinOp::GATHER, params).inputs([x, indices]).output("y");
     graph.outputs([y]);
     build([graph])
 }

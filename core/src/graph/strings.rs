@@ -3,7 +3,7 @@
 //! Its bytes are 32-bit integers (how many strings there are, where each begins and where the last one ends, counted
 //! from the tensor's start) and the strings' own bytes. They need not be text.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 
 /// The strings of a STRING tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +19,16 @@ impl<'a> Strings<'a> {
     /// What is wrong with them.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, String> {
         let count = word(bytes, 0).ok_or_else(|| {
-            format!("its buffer of {} bytes does not start with the number of its strings", bytes.len())
+            format!(
+                "its buffer of {} does not start with the number of its strings",
+                counted(bytes.len(), "byte")
+            )
         })?;
         let mut previous = count.checked_add(2).and_then(|n| n.checked_mul(4));
         for i in 0..=count {
             let offset = word(bytes, i.saturating_add(1));
             if offset.is_none() || offset < previous || offset > Some(bytes.len()) {
-                return Err(format!("string {i} is outside its buffer of {} bytes", bytes.len()));
+                return Err(format!("string {i} is outside its buffer of {}", counted(bytes.len(), "byte")));
             }
             previous = offset;
         }
@@ -58,12 +61,29 @@ impl<'a> Strings<'a> {
         (0..self.count).map(move |i| strings.get(i))
     }
 
+    /// Returns the number of bytes of a tensor that holds these strings.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if they are too many or too long for the format.
+    pub fn encoded_size<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]>) -> Result<usize> {
+        let count = strings.len();
+        let mut size = empty_size(count)?;
+        for string in strings {
+            size = size.saturating_add(string.len());
+        }
+        fitting(size, count)
+    }
+
     /// Returns the bytes of a tensor that holds these strings.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if they are too many or too long for the format.
     pub fn encode<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]> + Clone) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; encoded_size(strings.clone())?];
+        let size = Self::encoded_size(strings.clone())?;
+        let mut bytes = Vec::new();
+        let reserved = bytes.try_reserve_exact(size);
+        reserved.map_err(|_| Error::OutOfMemory(format!("{size} bytes for strings")))?;
+        bytes.resize(size, 0);
         write(strings, &mut bytes);
         Ok(bytes)
     }
@@ -71,16 +91,6 @@ impl<'a> Strings<'a> {
 
 fn word(bytes: &[u8], i: usize) -> Option<usize> {
     usize::try_from(i32::from_le_bytes(*bytes.as_chunks().0.get(i)?)).ok()
-}
-
-/// Returns how many bytes a tensor with these strings takes.
-pub(crate) fn encoded_size<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]>) -> Result<usize> {
-    let count = strings.len();
-    let mut size = empty_size(count)?;
-    for string in strings {
-        size = size.saturating_add(string.len());
-    }
-    fitting(size, count)
 }
 
 /// Returns how many bytes a tensor with this many empty strings takes.

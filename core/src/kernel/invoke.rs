@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{Budget, Host, Parallel, Persistent, Placement, RuntimeTensor, Temporary};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::graph::strings::{self, Strings};
 use crate::types::Element;
 use crate::types::Shape;
@@ -246,7 +246,7 @@ impl<'a> InvokeContext<'a> {
     where
         I: ExactSizeIterator<Item = &'s [u8]> + Clone,
     {
-        self.resize_output_bytes(i, shape, strings::encoded_size(strings.clone())?)?;
+        self.resize_output_bytes(i, shape, Strings::encoded_size(strings.clone())?)?;
         strings::write(strings, self.output_bytes(i)?);
         Ok(())
     }
@@ -278,8 +278,8 @@ impl<'a> InvokeContext<'a> {
         let results = self.host.call(index, &inputs)?;
         if results.len() != self.outputs.len() {
             return Err(Error::InvalidNode(format!(
-                "subgraph {index} has {} outputs, the node {}",
-                results.len(),
+                "subgraph {index} has {}, the node {}",
+                counted(results.len(), "output"),
                 self.outputs.len()
             )));
         }

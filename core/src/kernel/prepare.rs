@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{Budget, Host, RuntimeTensor};
-use crate::error::{Error, Result, tensor_name};
+use crate::error::{Error, Result, counted, tensor_name};
 use crate::graph::TensorId;
 use crate::ops::{InferContext, InferTensor, Params, WrongParams};
 use crate::types::Quantization;
@@ -89,7 +89,12 @@ impl<'a> TensorView<'a> {
     /// [`Error::InvalidNode`], with operand, name, shape, and the required rank.
     pub fn dims<const R: usize>(self) -> Result<[usize; R]> {
         self.shape().dims().try_into().map_err(|_| {
-            let text = format!("{} has the shape {}, wanted {R} dimensions", self.describe(), self.shape());
+            let text = format!(
+                "{} has the shape {}, wanted {}",
+                self.describe(),
+                self.shape(),
+                counted(R, "dimension")
+            );
             Error::InvalidNode(text)
         })
     }
@@ -144,6 +149,7 @@ pub struct PrepareContext<'a> {
     persistent: Option<SmallVec<[usize; 2]>>,
     data_dependent: SmallVec<[TensorId; 2]>,
     done_with_constants: bool,
+    kept: Cell<usize>,
     overwritable: SmallVec<[usize; 2]>,
     view_of: Cell<Option<usize>>,
 }
@@ -176,6 +182,7 @@ impl<'a> PrepareContext<'a> {
             persistent: None,
             data_dependent,
             done_with_constants: false,
+            kept: Cell::new(0),
             overwritable,
             view_of: Cell::new(None),
         }
@@ -358,9 +365,24 @@ impl<'a> PrepareContext<'a> {
         self.done_with_constants = true;
     }
 
+    /// Returns whether the kernel declared output `i` data-dependent.
+    pub fn is_data_dependent(&self, i: usize) -> bool {
+        self.outputs.get(i).is_some_and(|id| self.data_dependent.contains(id))
+    }
+
     /// Returns whether the kernel is done with constants.
     pub fn is_done_with_constants(&self) -> bool {
         self.done_with_constants
+    }
+
+    /// Declares that the kernel keeps `bytes` bytes of weights that it packed, beside memory that is charged already.
+    pub fn keeps(&self, bytes: usize) {
+        self.kept.set(self.kept.get().saturating_add(bytes));
+    }
+
+    /// Returns the bytes of packed weights that the kernel declared.
+    pub fn kept(&self) -> usize {
+        self.kept.get()
     }
 
     /// Returns the result of `make`, shared with the same node in other interpreters on the same model, so that weights

@@ -4,8 +4,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{AlignedBuffer, Budget};
-use crate::error::Result;
+use super::{AlignedBuffer, Budget, Charge};
+use crate::error::{Error, Result};
 use crate::types::Shape;
 use crate::types::TensorType;
 
@@ -33,6 +33,25 @@ pub struct Table {
     pub entries: Entries,
     /// Whether it was filled.
     pub filled: bool,
+    charge: Charge,
+}
+
+impl Table {
+    /// Reserves memory for `count` entries with strings of `bytes` bytes in total.
+    ///
+    /// # Errors
+    /// As [`Budget::charge`]; [`Error::OutOfMemory`] if the allocation fails.
+    pub fn reserve(&mut self, count: usize, bytes: usize) -> Result<()> {
+        // A string has an allocation of its own, and a table has free places.
+        const BYTES_PER_ENTRY: usize = 2 * size_of::<(i64, Box<[u8]>)>() + 32;
+        let bytes = count.saturating_mul(BYTES_PER_ENTRY).saturating_add(bytes);
+        self.charge.resize(bytes)?;
+        let reserved = match &mut self.entries {
+            Entries::Strings(map) => map.try_reserve(count),
+            Entries::Integers(map) => map.try_reserve(count),
+        };
+        reserved.map_err(|_| Error::OutOfMemory(format!("{bytes} bytes for a table")))
+    }
 }
 
 /// The entries of a table.
@@ -114,10 +133,19 @@ impl Resources {
     }
 
     /// Makes the table of this number, unless it is there, with keys that are strings or else integers.
-    pub fn make_table(&mut self, number: i32, string_keys: bool) {
-        let entries =
-            || if string_keys { Entries::Integers(HashMap::new()) } else { Entries::Strings(HashMap::new()) };
-        self.tables.entry(number).or_insert_with(|| Table { entries: entries(), filled: false });
+    ///
+    /// # Errors
+    /// As [`Budget::charge`].
+    pub fn make_table(&mut self, number: i32, string_keys: bool) -> Result<()> {
+        if let Entry::Vacant(place) = self.tables.entry(number) {
+            let entries = match string_keys {
+                true => Entries::Integers(HashMap::new()),
+                false => Entries::Strings(HashMap::new()),
+            };
+            let charge = self.budget.as_ref().unwrap_or(Budget::unlimited()).charge(0)?;
+            place.insert(Table { entries, filled: false, charge });
+        }
+        Ok(())
     }
 
     /// Returns the table of this number.

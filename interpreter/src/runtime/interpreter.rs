@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use delegraph_core::error::{Error, Result};
+use delegraph_core::error::{Error, Result, counted};
 use delegraph_core::kernel::{AlignedBuffer, Placement, RuntimeTensor, Strings};
 use delegraph_core::{Element, Model, Shape, Signature, TensorId, TensorType};
 use delegraph_delegate_api::{
@@ -174,7 +174,10 @@ impl Interpreter {
         let target = tensor.bytes_mut()?;
         if target.len() != bytes.len() {
             let (needed, given) = (target.len(), bytes.len());
-            return Err(Error::InvalidInput(format!("input {i} takes {needed} bytes, not {given}")));
+            return Err(Error::InvalidInput(format!(
+                "input {i} takes {}, not {given}",
+                counted(needed, "byte")
+            )));
         }
         target.copy_from_slice(bytes);
         Ok(())
@@ -411,7 +414,7 @@ impl Interpreter {
         if !self.engine.delegates.exclude_failed(Exclusion::Permanent) {
             return Err(error);
         }
-        let inputs = fallback::inputs(&self.engine, self.entry);
+        let inputs = fallback::inputs(&self.engine, self.entry)?;
         self.engine.undelegate();
         self.prepare()?;
         before.restore(&mut self.engine, self.entry, &inputs)?;

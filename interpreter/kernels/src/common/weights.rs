@@ -280,6 +280,11 @@ pub fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Result<&'
     }
 }
 
+/// Repeats the scale of weights that have one for each of `channels` channels.
+pub fn channel_scales(cx: &PrepareContext<'_>, scales: &[f32], channels: usize) -> Result<Charged<f32>> {
+    cx.budget().collect((0..channels).map(|i| scales[i % scales.len()]))
+}
+
 fn with_zero_point(weights: TensorView<'_>) -> Error {
     Error::Unsupported(format!(
         "weights \"{}\" of type {} with a zero point; only 0 is supported",

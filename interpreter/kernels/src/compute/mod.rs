@@ -27,8 +27,8 @@ mod threads;
 mod windows;
 
 pub use attention::{AttentionF32, AttentionSizes};
-pub(crate) use base::buffer::SharedMut;
 pub use base::buffer::{AlignedVec, Parts};
+pub(crate) use base::buffer::{SharedMut, within};
 pub use base::clamp::Clamp;
 pub(crate) use base::error::compute_error;
 pub use base::error::{ComputeError, Result};

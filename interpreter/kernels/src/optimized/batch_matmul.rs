@@ -5,7 +5,7 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
-use super::{byte_quant, compute_error, compute_multiplier, optimize};
+use super::{byte_quant, compute_error, compute_multiplier, optimize, pack_shared};
 use crate::common::index::Nest;
 use crate::common::prepared::Invoke;
 use crate::common::quantized::Multiplier;
@@ -44,8 +44,8 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         && !p.adj_x
     {
         let rows = a.shape().elements() / k;
-        let pack = || GemmF32::pack(Isa::best(), (k, n), constant, layout, None).map_err(compute_error);
-        let gemm = cx.shared(&[], pack)?;
+        let pack = || GemmF32::pack(Isa::best(), (k, n), constant, layout, None);
+        let gemm = pack_shared(cx, &[], pack)?;
         let scratch = cx.temporary(gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?);
         cx.done_with_constants();
         return Ok(Some(Box::new(move |cx| {

@@ -5,7 +5,7 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed};
+use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::Requantize;
 use crate::compute::{ChannelTies, ConvF32, ConvGeometry, ConvI8, Filter, Isa};
@@ -54,8 +54,8 @@ fn float(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Resu
         None => None,
     };
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
-    let pack = || ConvF32::pack(Isa::best(), filter, weights, bias).map_err(compute_error);
-    let conv = cx.shared(&[filter.groups], pack)?;
+    let pack = || ConvF32::pack(Isa::best(), filter, weights, bias);
+    let conv = pack_shared(cx, &[filter.groups], pack)?;
     let scratch = cx.temporary(conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?);
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
@@ -74,7 +74,7 @@ fn integer(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Re
     let output = Some(q.output(ties));
     let pack =
         || ConvI8::pack(Isa::best(), filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output);
-    let conv = cx.shared(&[filter.groups], || pack().map_err(compute_error))?;
+    let conv = pack_shared(cx, &[filter.groups], pack)?;
     let scratch = cx.temporary(conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?);
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);

@@ -6,7 +6,7 @@ use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::spread::Spread;
-use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed};
+use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::Requantize;
 use crate::compute::{ChannelTies, ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa};
@@ -66,7 +66,7 @@ fn float(
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
     let DepthwiseFilter { channels, window } = filter;
     let pack = || DepthwiseF32::pack(Isa::best(), channels, window, weights, bias);
-    let conv = cx.shared(&[channels], || pack().map_err(compute_error))?;
+    let conv = pack_shared(cx, &[channels], pack)?;
     let spread = Spread::new::<f32>(cx, multiplier)?;
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (spread.input::<f32>(cx)?, cx.output::<f32>(0)?);
@@ -93,7 +93,7 @@ fn integer(
     let output = q.output(ties);
     let isa = Isa::best();
     let pack = || DepthwiseI8::pack(isa, filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output);
-    let conv = cx.shared(&[filter.channels], || pack().map_err(compute_error))?;
+    let conv = pack_shared(cx, &[filter.channels], pack)?;
     let spread = Spread::bytes(cx, multiplier)?;
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (spread.input_bytes(cx)?, cx.output_bytes(0)?);

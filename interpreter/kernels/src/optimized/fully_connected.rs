@@ -5,7 +5,7 @@ use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{TensorType, WeightsFormat};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, hybrid, int16, optimize_packed};
+use super::{Quantized, clamp_of, compute_error, hybrid, int16, optimize_packed, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{Requantize, weight_scales};
 use crate::compute::{ChannelTies, GemmF32, GemmI8, Isa, MatrixLayout};
@@ -54,8 +54,8 @@ fn float(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Opti
     };
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
     let layout = MatrixLayout::ColumnsContiguous;
-    let pack = || GemmF32::pack(Isa::best(), (depth, units), weights, layout, bias).map_err(compute_error);
-    let gemm = cx.shared(&[], pack)?;
+    let pack = || GemmF32::pack(Isa::best(), (depth, units), weights, layout, bias);
+    let gemm = pack_shared(cx, &[], pack)?;
     let scratch = cx.temporary(gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?);
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
@@ -78,7 +78,7 @@ fn integer(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Op
     let output = Some(q.output(ChannelTies::Up));
     let shape = (depth, units);
     let pack = || GemmI8::pack(Isa::best(), shape, &q.weights, q.weight_quant, q.bias, q.input, output);
-    let gemm = cx.shared(&[], || pack().map_err(compute_error))?;
+    let gemm = pack_shared(cx, &[], pack)?;
     let scratch = cx.temporary(gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?);
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);

@@ -4,7 +4,7 @@ use delegraph_core::kernel::{PrepareContext, TensorView};
 use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::{Quantization, Result};
 
-use super::compute_error;
+use super::{compute_error, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Weights, check_zero_points, weight_scales};
 use crate::compute::{
@@ -64,7 +64,7 @@ pub(super) fn fully_connected(
     let columns = parts.columns(depth)?;
     let isa = Isa::best();
     let pack = || GemmI8::pack(isa, (depth, units), &parts.weights, STEPS, None, STEPS, None);
-    let gemm = cx.shared(&[], || pack().map_err(compute_error))?;
+    let gemm = pack_shared(cx, &[], pack)?;
     let scratch = gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?;
     let dynamic = DynamicInput::new(cx, rows, depth, asymmetric)?;
     let (scratch, sums) = (cx.temporary(scratch), cx.temporary_of::<i32>(rows.saturating_mul(units))?);
@@ -96,7 +96,7 @@ pub(super) fn conv_2d(
     let batch = geo.batch;
     let geo = ConvGeometry { batch: 1, ..geo };
     let pack = || ConvI8::pack(isa, filter, &geo, &parts.weights, STEPS, None, STEPS, None);
-    let conv = cx.shared(&[filter.groups], || pack().map_err(compute_error))?;
+    let conv = pack_shared(cx, &[filter.groups], pack)?;
     let scratch = conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?;
     let (image, pixels) = (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
     let out_image = pixels.saturating_mul(filter.out_channels);
@@ -138,11 +138,11 @@ pub(super) fn depthwise_conv_2d(
         return Ok(None);
     }
     let Some(parts) = Parts::new(cx, 3, activation)? else { return Ok(None) };
-    let weights: Vec<f32> = parts.weights.iter().map(|w| f32::from(w.cast_signed())).collect();
+    let weights = cx.budget().collect(parts.weights.iter().map(|w| f32::from(w.cast_signed())))?;
     let isa = Isa::best();
     let DepthwiseFilter { channels, window } = filter;
     let pack = || DepthwiseF32::pack(isa, channels, window, &weights, None);
-    let conv = cx.shared(&[channels], || pack().map_err(compute_error))?;
+    let conv = pack_shared(cx, &[channels], pack)?;
     let columns =
         SumScales::new(&parts.scales, vec![0; channels], parts.bias.as_deref()).map_err(compute_error)?;
     let batch = geo.batch;

@@ -6,7 +6,7 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 
 use super::spread::Spread;
-use super::{compute_error, compute_multiplier};
+use super::{compute_error, compute_multiplier, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{
     Requantize, Weights, check_symmetric, check_zero_points, scale_zero_point, weight_scales,
@@ -94,7 +94,7 @@ pub(super) fn conv_2d(
     let isa = Isa::best();
     let one = ConvGeometry { batch: 1, ..geo };
     let pack = || ConvI8::pack(isa, filter, &one, &operands.weights, HALF, None, HALF, None);
-    let conv = cx.shared(&[filter.groups], || pack().map_err(compute_error))?;
+    let conv = pack_shared(cx, &[filter.groups], pack)?;
     let Bands { list, inputs, rows } = Bands::new(&one, filter.out_channels);
     let mut scratch = 0;
     for band in &list {
@@ -191,6 +191,7 @@ pub(super) fn fully_connected(
         let (from, to) = (scale_zero_point(input)?.0, scale_zero_point(output)?.0);
         let real = |scale: &f32| f64::from(from) * f64::from(*scale) / f64::from(to);
         let scales = weight_scales(weights, 0)?;
+        cx.budget().check_size(units.saturating_mul(size_of::<f64>()))?;
         scale = Scale::Real(scales.iter().cycle().take(units).map(real).collect());
     }
     let Ok(to) = WideSums::of_bytes(&operands.weights, operands.bias.as_deref(), scale, bounds) else {
@@ -198,7 +199,7 @@ pub(super) fn fully_connected(
     };
     let isa = Isa::best();
     let pack = || GemmI8::pack(isa, (depth, units), &operands.weights, HALF, None, HALF, None);
-    let gemm = cx.shared(&[], || pack().map_err(compute_error))?;
+    let gemm = pack_shared(cx, &[], pack)?;
     let most = (MAX_SUMS / units.max(1)).clamp(1, rows.max(1));
     let mut scratch = 0;
     for rows in [most, rows % most] {

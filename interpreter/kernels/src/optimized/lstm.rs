@@ -8,7 +8,7 @@ use delegraph_core::ops::lstm::{LSTMParams, UnidirectionalSequenceLSTMParams};
 use delegraph_core::ops::{Activation, LstmKernelType, TensorType};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{compute_error, optimize_packed};
+use super::{compute_error, optimize_packed, pack_own};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{Weights, quantize_asymmetric, quantize_symmetric, scale_zero_point};
 use crate::compute::{ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, SumScales, Unary, unary};
@@ -108,16 +108,15 @@ impl Matrix {
         let shape = (depth, 4 * cells);
         match (floats.len(), steps.len()) {
             (_, 0) if !floats.is_empty() => {
-                let gemm = GemmF32::pack(isa, shape, &floats, MatrixLayout::ColumnsContiguous, bias);
-                gemm.map(|gemm| Some(Matrix::Float(gemm))).map_err(compute_error)
+                let pack = || GemmF32::pack(isa, shape, &floats, MatrixLayout::ColumnsContiguous, bias);
+                Ok(Some(Matrix::Float(pack_own(cx, pack)?)))
             }
             (0, _) if !steps.is_empty() => {
                 let total = |row: &[u8]| row.iter().map(|w| i32::from(w.cast_signed())).sum();
                 let totals = steps.chunks_exact(depth).map(total).collect();
                 let columns = SumScales::new(&scales, totals, bias).map_err(compute_error)?;
                 let quant = ByteQuant { signed: true, zero_point: 0 };
-                let gemm =
-                    GemmI8::pack(isa, shape, &steps, quant, None, quant, None).map_err(compute_error)?;
+                let gemm = pack_own(cx, || GemmI8::pack(isa, shape, &steps, quant, None, quant, None))?;
                 Ok(Some(Matrix::Steps(Box::new(Steps { gemm, columns, asymmetric }))))
             }
             _ => Ok(None),

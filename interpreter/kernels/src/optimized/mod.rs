@@ -1,18 +1,19 @@
 //! Optimized kernels. A node that they do not support, by op, type or operands, runs on its reference kernel.
 
 use std::borrow::Cow;
-use std::ops::RangeInclusive;
+use std::ops::{Deref, RangeInclusive};
+use std::sync::Arc;
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, TensorView};
 use delegraph_core::ops::{Activation, Padding, TensorType, pad_amount};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Op, OpResolver, Registration, Result};
 
 use crate::common::index::packed;
-use crate::common::prepared::Invoke;
+use crate::common::prepared::{Invoke, writes_nothing};
 use crate::common::quantized;
 use crate::common::weights::{self, Requantize};
-use crate::compute::compute_error;
 use crate::compute::{ByteQuant, ChannelTies, Clamp, ConvGeometry, Multiplier, OutputQuant};
+use crate::compute::{ComputeError, compute_error, within};
 use crate::families::{declare_families, for_each_family};
 
 mod hybrid;
@@ -96,6 +97,9 @@ impl Kernel for Optimized {
         if self.packs {
             cx.done_with_constants();
         }
+        if writes_nothing(cx) {
+            self.invoke = Some(Box::new(|_| Ok(())));
+        }
         Ok(())
     }
 
@@ -104,6 +108,53 @@ impl Kernel for Optimized {
             Some(invoke) => invoke(cx),
             None => self.reference.invoke(cx),
         }
+    }
+}
+
+/// Weights in the form that a kernel reads.
+struct Packed<T> {
+    weights: T,
+    bytes: usize,
+}
+
+impl<T> Deref for Packed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.weights
+    }
+}
+
+/// Returns the result of `pack`, [shared](PrepareContext::shared) with other interpreters.
+fn pack_shared<T: Send + Sync + 'static>(
+    cx: &PrepareContext<'_>,
+    variant: &[usize],
+    pack: impl FnOnce() -> Result<T, ComputeError>,
+) -> Result<Arc<Packed<T>>> {
+    let packed = cx.shared(variant, || within_budget(cx, pack))?;
+    cx.keeps(packed.bytes);
+    Ok(packed)
+}
+
+/// Returns the result of `pack`.
+fn pack_own<T>(cx: &PrepareContext<'_>, pack: impl FnOnce() -> Result<T, ComputeError>) -> Result<T> {
+    let Packed { weights, bytes } = within_budget(cx, pack)?;
+    cx.keeps(bytes);
+    Ok(weights)
+}
+
+/// Calls `pack`, which takes no more memory than the budget has left: packed weights may be many times the constants.
+fn within_budget<T>(
+    cx: &PrepareContext<'_>,
+    pack: impl FnOnce() -> Result<T, ComputeError>,
+) -> Result<Packed<T>> {
+    let budget = cx.budget();
+    let left = budget.memory().saturating_sub(budget.used());
+    match within(left, pack) {
+        (Ok(weights), bytes) => Ok(Packed { weights, bytes }),
+        (Err(error), bytes) if bytes <= left => Err(compute_error(error)),
+        // The error of the budget names the limit.
+        (Err(error), bytes) => Err(budget.charge(bytes).err().unwrap_or_else(|| compute_error(error))),
     }
 }
 

@@ -6,9 +6,9 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 
-use super::{byte_quant, compute_error, optimize_packed};
+use super::{byte_quant, compute_error, optimize_packed, pack_own, pack_shared};
 use crate::common::prepared::Invoke;
-use crate::common::weights::{DynamicInput, Requantize, Weights, weight_scales};
+use crate::common::weights::{DynamicInput, Requantize, Weights, channel_scales, weight_scales};
 use crate::compute::{ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, Parts};
 use crate::reference::transpose_conv_scatter;
 
@@ -192,7 +192,7 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
     let (columns, layout) = ((shape.channels, shape.columns()), MatrixLayout::ColumnsContiguous);
     let pack = || GemmF32::pack(Isa::best(), columns, &shape.columns_of(weights), layout, None);
-    let gemm = cx.shared(&[columns.0, columns.1], || pack().map_err(compute_error))?;
+    let gemm = pack_shared(cx, &[columns.0, columns.1], pack)?;
     let most = shape.rows * shape.input[1];
     let scratch = cx.temporary(gemm.scratch_len(most, cx.threads()).map_err(compute_error)?);
     let [sums, rows] = shape.lengths()?;
@@ -234,8 +234,8 @@ fn bytes(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let Some(weights) = weights.constant_bytes() else { return Ok(None) };
     let columns = (shape.channels, shape.columns());
     let steps = ByteQuant { signed: true, zero_point: 0 };
-    let gemm = GemmI8::pack(Isa::best(), columns, &shape.columns_of(weights), steps, None, quant, None)
-        .map_err(compute_error)?;
+    let pack = || GemmI8::pack(Isa::best(), columns, &shape.columns_of(weights), steps, None, quant, None);
+    let gemm = pack_own(cx, pack)?;
     let most = shape.rows * shape.input[1];
     let scratch = cx.temporary(gemm.scratch_len(most, cx.threads()).map_err(compute_error)?);
     let [sums, rows] = shape.lengths()?;
@@ -274,13 +274,14 @@ fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         return Ok(None);
     };
     let scales = weight_scales(cx.input(1)?, 0)?;
-    let scales: Vec<f32> = scales.iter().copied().cycle().take(shape.filters).collect();
+    let scales = channel_scales(cx, scales, shape.filters)?;
     let weights = shape.columns_of(&weights);
     let total = |column: &[i8]| column.iter().map(|&w| i32::from(w)).sum();
     let totals: Vec<i32> = weights.chunks_exact(shape.channels).map(total).collect();
     let (columns, steps) = ((shape.channels, shape.columns()), ByteQuant { signed: true, zero_point: 0 });
-    let gemm = GemmI8::pack(Isa::best(), columns, bytemuck::cast_slice(&weights), steps, None, steps, None)
-        .map_err(compute_error)?;
+    let bytes = bytemuck::cast_slice(&weights);
+    let pack = || GemmI8::pack(Isa::best(), columns, bytes, steps, None, steps, None);
+    let gemm = pack_own(cx, pack)?;
     let most = shape.rows * shape.input[1];
     let scratch = cx.temporary(gemm.scratch_len(most, cx.threads()).map_err(compute_error)?);
     let [sums, rows] = shape.lengths()?;

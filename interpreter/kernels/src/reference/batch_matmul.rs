@@ -8,7 +8,9 @@ use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 use crate::common::index::Nest;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::{Multiplier, QuantizedElement};
-use crate::common::weights::{DynamicInput, check_symmetric, scale_zero_point, weight_scales};
+use crate::common::weights::{
+    DynamicInput, channel_scales, check_symmetric, scale_zero_point, weight_scales,
+};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::BATCH_MATMUL, prepared(prepare), 1..=4);
@@ -121,7 +123,7 @@ fn hybrid(cx: &mut PrepareContext<'_>, mut product: Product) -> Result<Invoke> {
     let b = cx.input(1)?;
     let columns = b.shape().rank() - 1 - usize::from(p.adj_y);
     let scales = weight_scales(b, columns)?;
-    let scales: Vec<f32> = scales.iter().copied().cycle().take(product.columns).collect();
+    let scales = channel_scales(cx, scales, product.columns)?;
     let elements = cx.input(0)?.shape().elements();
     let rows = elements.checked_div(product.depth).unwrap_or(0);
     let dynamic = DynamicInput::new(cx, rows, product.depth, asymmetric)?;

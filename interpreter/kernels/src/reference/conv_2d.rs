@@ -7,8 +7,8 @@ use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result};
 
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::weights::{
-    DynamicInput, Requantize, Weights, check_bias_type, check_symmetric, check_zero_points, clamp_bounds,
-    integer_dot, scale_zero_point, weight_scales,
+    DynamicInput, Requantize, Weights, channel_scales, check_bias_type, check_symmetric, check_zero_points,
+    clamp_bounds, integer_dot, scale_zero_point, weight_scales,
 };
 use crate::common::windows::{Axis, Windows};
 
@@ -116,7 +116,7 @@ fn hybrid(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
     let scales = weight_scales(cx.input(1)?, 0)?.to_vec();
     // Zero points are used for per-channel scales and grouped convolutions.
     let asymmetric = scales.iter().any(|scale| *scale != scales[0]) || conv.channels != conv.depth;
-    let scales: Vec<f32> = scales.iter().copied().cycle().take(conv.outputs).collect();
+    let scales = channel_scales(cx, &scales, conv.outputs)?;
     let batch = conv.windows.batch;
     let image = cx.input(0)?.shape().elements() / batch.max(1);
     let dynamic = DynamicInput::new(cx, batch, image, asymmetric)?;

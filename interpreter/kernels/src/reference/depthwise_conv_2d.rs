@@ -7,8 +7,8 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::weights::{
-    DynamicInput, Requantize, Weights, check_bias_type, check_symmetric, check_zero_points, clamp_bounds,
-    scale_zero_point, weight_scales,
+    DynamicInput, Requantize, Weights, channel_scales, check_bias_type, check_symmetric, check_zero_points,
+    clamp_bounds, scale_zero_point, weight_scales,
 };
 use crate::common::windows::{Axis, Windows};
 
@@ -98,7 +98,7 @@ fn hybrid(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
     check_zero_points(cx.input(1)?)?;
     let (low, high) = clamp_bounds(cx.params::<DepthwiseConv2DParams>()?.fused_activation_function)?;
     let scales = weight_scales(cx.input(1)?, 3)?;
-    let scales: Vec<f32> = scales.iter().copied().cycle().take(conv.channels * conv.multiplier).collect();
+    let scales = channel_scales(cx, scales, conv.channels * conv.multiplier)?;
     let batch = conv.windows.batch;
     let image = cx.input(0)?.shape().elements() / batch.max(1);
     let dynamic = DynamicInput::new(cx, batch, image, true)?;

@@ -8,8 +8,8 @@ use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Quantization,
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::QuantizedElement;
 use crate::common::weights::{
-    DynamicInput, Requantize, Weights, block_scales, check_bias_type, check_symmetric, clamp_bounds,
-    integer_dot, scale_zero_point, weight_scales,
+    DynamicInput, Requantize, Weights, block_scales, channel_scales, check_bias_type, check_symmetric,
+    clamp_bounds, integer_dot, scale_zero_point, weight_scales,
 };
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -122,7 +122,7 @@ fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (low, high) = clamp_bounds(p.fused_activation_function)?;
     let depth = depth(cx)?;
     let units = cx.input(1)?.shape()[0];
-    let scales: Vec<f32> = weight_scales(cx.input(1)?, 0)?.iter().copied().cycle().take(units).collect();
+    let scales = channel_scales(cx, weight_scales(cx.input(1)?, 0)?, units)?;
     let rows = cx.input(0)?.shape().elements() / depth;
     let dynamic = DynamicInput::new(cx, rows, depth, p.asymmetric_quantize_inputs)?;
     let weights = Weights::new(cx, 1)?;

@@ -48,7 +48,7 @@ fn grams(params: &SkipGramParams, words: &[&[u8]], budget: &Arc<Budget>) -> Resu
         return Ok(grams);
     };
     // The words chosen so far, and the next word to try.
-    let mut chosen = vec![0usize; size];
+    let mut chosen = budget.filled(0usize, size)?;
     let mut count = 1;
     loop {
         let next = chosen.get(count).map(|&next| next + 1).filter(|&next| next < words.len());

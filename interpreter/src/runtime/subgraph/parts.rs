@@ -174,19 +174,22 @@ impl Parts {
             .with_persistent_memory();
         runtime.kernel.prepare(&mut cx)?;
         let constants = if cx.is_done_with_constants() { ConstantUse::Packed } else { ConstantUse::Read };
-        let overwritable = cx.overwritable().into();
+        let (kept, overwritable) = (cx.kept(), cx.overwritable().into());
         let view_of = if runtime.kernel.is_view() { Some(0) } else { cx.view_of() };
         let persistent: SmallVec<[usize; 2]> = cx.persistent_requests().into();
         let (bytes, data_dependent) = cx.finish();
         bytes.iter().try_for_each(|&bytes| budget.check_size(bytes))?;
         runtime.scratch.request(bytes, &persistent, budget)?;
+        // The old charge first: both are for one copy.
+        runtime.packed = Charge::default();
+        let mut packed = kept;
         if constants == ConstantUse::Packed {
             let constants = node.inputs().iter().flatten().map(|id| &self.tensors[id.0]);
             let bytes = constants.filter(|t| t.is_constant()).map(|t| t.bytes().len());
-            // The old charge first: both are for one copy.
-            runtime.packed = Charge::default();
-            runtime.packed = budget.charge(bytes.fold(0, usize::saturating_add))?;
+            // Kernels of libraries do not declare what they keep.
+            packed = packed.max(bytes.fold(0, usize::saturating_add));
         }
+        runtime.packed = budget.charge(packed)?;
         Ok(Requests { data_dependent, constants, overwritable, view_of })
     }
 

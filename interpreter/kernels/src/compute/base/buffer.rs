@@ -1,5 +1,6 @@
 //! Aligned owned buffers, scratch memory, and outputs that several threads write.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::{align_of, size_of};
 
@@ -33,6 +34,9 @@ impl<T: Pod> AlignedVec<T> {
         let too_large = ComputeError::TooLarge { what: "packed operands" };
         let bytes = len.checked_mul(size_of::<T>()).ok_or(too_large.clone())?;
         let count = bytes.div_ceil(LINE);
+        if !take(count.saturating_mul(LINE)) {
+            return Err(too_large);
+        }
         let mut lines = Vec::new();
         lines.try_reserve_exact(count).map_err(|_| too_large)?;
         lines.resize(count, Line([0; LINE]));
@@ -51,6 +55,33 @@ impl<T: Pod> AlignedVec<T> {
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut::<Line, T>(&mut self.lines).get_mut(..self.len).unwrap_or_default()
     }
+}
+
+thread_local! {
+    /// The bytes that buffers of this thread may take in total, and have requested; without a limit outside of [`within`].
+    static ALLOWANCE: Cell<(usize, usize)> = const { Cell::new((usize::MAX, 0)) };
+}
+
+/// Calls `make`, in which buffers may take `limit` bytes in total. Returns also the bytes that were requested, which
+/// exceed the limit if a buffer was refused.
+pub(crate) fn within<T>(limit: usize, make: impl FnOnce() -> T) -> (T, usize) {
+    struct Reset((usize, usize));
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            ALLOWANCE.set(self.0);
+        }
+    }
+    let _reset = Reset(ALLOWANCE.replace((limit, 0)));
+    let made = make();
+    (made, ALLOWANCE.get().1)
+}
+
+/// Counts a request for `bytes` bytes; false if they exceed the allowance.
+fn take(bytes: usize) -> bool {
+    let (limit, requested) = ALLOWANCE.get();
+    let requested = requested.saturating_add(bytes);
+    ALLOWANCE.set((limit, requested));
+    requested <= limit
 }
 
 /// An output that several threads write, each its own part.
@@ -141,6 +172,15 @@ pub(crate) fn carve<'a, T: Pod>(scratch: &mut &'a mut [u8], count: usize) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buffers_keep_to_their_allowance() {
+        let two = || (AlignedVec::<u8>::zeroed(100).is_ok(), AlignedVec::<f32>::zeroed(16).is_ok());
+        assert_eq!(within(192, two), ((true, true), 192));
+        assert_eq!(within(191, two), ((true, false), 192));
+        assert_eq!(within(191, || within(0, two)).0, ((false, false), 192));
+        assert!(two().1);
+    }
 
     #[test]
     fn buffers_are_aligned_and_zeroed() {
