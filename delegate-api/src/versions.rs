@@ -12,6 +12,8 @@ pub struct VersionTable {
     ops: HashMap<Op, u32>,
     /// Composites by name.
     composites: HashMap<String, u32>,
+    /// Custom ops that `ops` does not contain.
+    any_custom: Option<u32>,
 }
 
 impl VersionTable {
@@ -33,6 +35,13 @@ impl VersionTable {
         self.with_op(Op::custom(name), max_version)
     }
 
+    /// Adds all custom ops, for a delegate that decides about them itself when it sees a node.
+    #[must_use]
+    pub fn with_any_custom(mut self, max_version: u32) -> Self {
+        self.any_custom = Some(max_version);
+        self
+    }
+
     /// Adds a marked composite: a `STABLEHLO_COMPOSITE` that represents the operation `name`. A composite is offered to
     /// a delegate that declares it before it is inlined; see the page on fusion.
     #[must_use]
@@ -43,7 +52,8 @@ impl VersionTable {
 
     /// Returns the highest version of `op`, if it is supported at all.
     pub fn max_version(&self, op: &Op) -> Option<u32> {
-        self.ops.get(op).copied()
+        let any = self.any_custom.filter(|_| matches!(op, Op::Custom(_)));
+        self.ops.get(op).copied().or(any)
     }
 
     /// Returns the highest version of the composite `name`, if it is supported at all. A delegate that supports the op
@@ -112,6 +122,6 @@ impl VersionTable {
 impl<O: Into<Op>> FromIterator<(O, u32)> for VersionTable {
     fn from_iter<I: IntoIterator<Item = (O, u32)>>(versions: I) -> Self {
         let ops = versions.into_iter().map(|(op, version)| (op.into(), version)).collect();
-        VersionTable { ops, composites: HashMap::new() }
+        VersionTable { ops, ..VersionTable::default() }
     }
 }

@@ -18,6 +18,12 @@ pub const DELEGATE_ERROR: Status = 2;
 /// own kernels first, and gives up where one is missing or where a shape depends on data.
 pub const ALLOW_DYNAMIC_TENSORS: i64 = 1;
 
+/// The flags that any release of LiteRT defines are below this.
+pub const FLAGS_END: i64 = 1 << 16;
+
+/// The handle of a tensor without a buffer of a delegate.
+pub const NO_BUFFER: c_int = -1;
+
 /// The result of `init` on failure; a null pointer would represent a kernel without state.
 pub const INIT_FAILED: usize = usize::MAX;
 
@@ -26,6 +32,10 @@ pub mod allocation {
     use std::ffi::c_int;
     /// In the model file.
     pub const MMAP_RO: c_int = 1;
+    /// In the runtime's memory, valid while nodes run.
+    pub const ARENA_RW: c_int = 2;
+    /// In the runtime's memory, kept from one run to the next.
+    pub const ARENA_RW_PERSISTENT: c_int = 3;
     /// In memory of its own, sized while running.
     pub const DYNAMIC: c_int = 4;
     /// The highest code known.
@@ -284,6 +294,38 @@ pub struct Context {
     >,
 }
 
+/// Copies a tensor from or to the buffer with this handle.
+pub type CopyBuffer = unsafe extern "C" fn(*mut Context, *mut Delegate, c_int, *mut Tensor) -> Status;
+
+/// `TfLiteContext` with the fields that only newer runtimes have, for a delegate that Delegraph calls.
+#[repr(C)]
+#[derive(Debug)]
+pub struct WholeContext {
+    /// The fields that every runtime has.
+    pub common: Context,
+    /// Null, as in LiteRT.
+    pub get_tensor: *const c_void,
+    /// Null, as in LiteRT.
+    pub get_eval_tensor: *const c_void,
+    /// Finds metadata of the model by their name.
+    pub get_model_metadata:
+        Option<unsafe extern "C" fn(*const Context, *const c_char, *mut *const c_char, *mut usize) -> Status>,
+    /// The context of another subgraph.
+    pub acquire_subgraph_context:
+        Option<unsafe extern "C" fn(*mut Context, c_int, *mut *mut Context) -> Status>,
+    /// Ends the use of that context.
+    pub release_subgraph_context: Option<unsafe extern "C" fn(*mut Context, c_int) -> Status>,
+    /// Zeros, for runtimes that are newer.
+    pub later: [*const c_void; 8],
+}
+
+/// Creates a delegate: keys, values, their number, and where errors are reported.
+pub type CreateDelegate =
+    unsafe extern "C" fn(*const *const c_char, *const *const c_char, usize, ReportError) -> *mut Delegate;
+
+/// Destroys a delegate.
+pub type DestroyDelegate = unsafe extern "C" fn(*mut Delegate);
+
 /// `TfLiteDelegate`.
 #[repr(C)]
 #[derive(Debug)]
@@ -292,15 +334,16 @@ pub struct Delegate {
     pub data: *mut c_void,
     /// Called with every subgraph, and again when shapes change.
     pub prepare: Option<unsafe extern "C" fn(*mut Context, *mut Delegate) -> Status>,
-    /// None of ours: tensors at the border of a partition are in the runtime's memory.
-    pub copy_from_buffer_handle: *const c_void,
-    /// None of ours.
-    pub copy_to_buffer_handle: *const c_void,
-    /// None of ours.
-    pub free_buffer_handle: *const c_void,
+    /// Copies a tensor from a buffer of the delegate to the runtime's memory. None of ours: tensors at the border of a
+    /// partition are in the runtime's memory.
+    pub copy_from_buffer_handle: Option<CopyBuffer>,
+    /// Copies a tensor to a buffer of the delegate. None of ours.
+    pub copy_to_buffer_handle: Option<CopyBuffer>,
+    /// Frees the handle of a buffer. None of ours.
+    pub free_buffer_handle: Option<unsafe extern "C" fn(*mut Context, *mut Delegate, *mut c_int)>,
     /// The capabilities of the delegate.
     pub flags: i64,
-    /// Null: this is not an opaque delegate.
+    /// Null, unless the delegate is an opaque one. None of ours is.
     pub opaque_delegate_builder: *const c_void,
 }
 
@@ -332,5 +375,8 @@ mod tests {
         assert_eq!(size_of::<Delegate>(), 56);
         assert_eq!(size_of::<DelegateParams>(), 32);
         assert_eq!(size_of::<Dimension>(), 24);
+        assert_eq!(size_of::<Registration>(), 64);
+        assert_eq!(offset_of!(WholeContext, get_model_metadata), 176);
+        assert_eq!(offset_of!(WholeContext, release_subgraph_context), 192);
     }
 }

@@ -241,9 +241,9 @@ where
         Ok(state) => Box::into_raw(Box::new(abi::Delegate {
             data: Arc::into_raw(Arc::new(state)).cast_mut().cast(),
             prepare: Some(prepare),
-            copy_from_buffer_handle: std::ptr::null(),
-            copy_to_buffer_handle: std::ptr::null(),
-            free_buffer_handle: std::ptr::null(),
+            copy_from_buffer_handle: None,
+            copy_to_buffer_handle: None,
+            free_buffer_handle: None,
             flags: abi::ALLOW_DYNAMIC_TENSORS,
             opaque_delegate_builder: std::ptr::null(),
         })),

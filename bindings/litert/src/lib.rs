@@ -1,4 +1,5 @@
-//! Runs any delegate that is written against Delegraph's traits inside LiteRT / TensorFlow Lite.
+//! Runs any delegate that is written against Delegraph's traits inside LiteRT / TensorFlow Lite and, in the other direction,
+//! delegates that were built for LiteRT inside Delegraph (`external`, with the Cargo feature of this name).
 //!
 //! A shared library with one line,
 //!
@@ -34,11 +35,15 @@
 pub mod abi;
 mod bridge;
 mod contain;
+#[cfg(all(unix, feature = "external"))]
+pub mod external;
 mod fold;
 mod graph;
 mod host;
 mod kernel;
 mod made;
+#[cfg(unix)]
+mod memory;
 mod no_host;
 mod options;
 mod params;

@@ -158,6 +158,15 @@ struct Member {
     at: [usize; 2],
 }
 
+#[cfg(all(unix, feature = "external"))]
+impl Member {
+    /// Returns the offset behind the member.
+    fn end(&self) -> usize {
+        let last = self.ty.members().last().map_or(0, |(size, _)| *size);
+        self.at[1] + last
+    }
+}
+
 /// The members of the structure that holds the params, as C lays them out. `None` if there is no structure, or a
 /// param is of a kind that this reader does not know.
 fn layout(codec: &Codec) -> Option<Vec<Member>> {
@@ -261,6 +270,119 @@ impl Member {
     }
 }
 
+/// The structure that a runtime parses the options of a node into, for a delegate that reads it.
+#[cfg(all(unix, feature = "external"))]
+pub(crate) struct Structure {
+    words: Box<[u64]>,
+    _texts: Vec<std::ffi::CString>,
+    _floats: Vec<Box<[f32]>>,
+}
+
+#[cfg(all(unix, feature = "external"))]
+impl Structure {
+    /// Zeros after the known members, for a reader that knows members of later versions.
+    const LATER_BYTES: usize = 256;
+
+    /// Writes the params of a node of the builtin op `op`. `None` for an op without params.
+    ///
+    /// # Errors
+    /// If the C interface has no structure for the op, or the structure has no room for a value.
+    pub(crate) fn write(op: BuiltinOp, params: &Params) -> Result<Option<Self>> {
+        let def = definition(op).ok_or("the op is unknown")?;
+        if def.codec.fields.is_empty() {
+            return Ok(None);
+        }
+        let members = layout(&def.codec);
+        let members = members.ok_or("delegates of LiteRT know no structure for its params")?;
+        let end = members.iter().map(Member::end).max().unwrap_or_default();
+        let len = (end + Self::LATER_BYTES).div_ceil(size_of::<u64>());
+        let mut structure = Structure { words: vec![0; len].into(), _texts: Vec::new(), _floats: Vec::new() };
+        for member in &members {
+            let value = params.get(member.field.name).ok_or("its params are unknown")?;
+            structure.write_member(member, &value)?;
+        }
+        Ok(Some(structure))
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const c_void {
+        self.words.as_ptr().cast()
+    }
+
+    fn write_member(&mut self, member: &Member, value: &ParamValue<'_>) -> Result<()> {
+        let [first, last] = member.at;
+        let wrong =
+            || format!("its {} has the value {value:?}, which LiteRT does not have", member.field.name);
+        let int = |value: i64| c_int::try_from(value).map_err(|_| wrong());
+        match (member.ty, value) {
+            (CType::Bool, ParamValue::Bool(value)) => self.put(first, &[u8::from(*value)]),
+            (CType::Int, ParamValue::Int(value)) => self.put(first, &int(*value)?.to_ne_bytes()),
+            (CType::Int64, ParamValue::Int(value)) => self.put(first, &value.to_ne_bytes()),
+            (CType::Float, ParamValue::Float(value)) => self.put(first, &value.to_ne_bytes()),
+            (CType::Type, ParamValue::Enum(code, _)) => {
+                let ty = i8::try_from(*code).ok().and_then(TensorType::from_code).ok_or_else(wrong)?;
+                self.put(first, &raw::type_code(ty).to_ne_bytes())
+            }
+            (CType::Enum { from_one }, ParamValue::Enum(code, _)) => {
+                self.put(first, &int(code + i64::from(from_one))?.to_ne_bytes())
+            }
+            (CType::Text, ParamValue::Text(text)) => {
+                let text = std::ffi::CString::new(*text).map_err(|_| wrong())?;
+                self.expose(first, text.as_ptr().cast());
+                self._texts.push(text);
+                Ok(())
+            }
+            (CType::Ints32, ParamValue::Ints32(items)) => {
+                self.put_all(first, items.iter().map(|item| item.to_ne_bytes()), 8)?;
+                self.put(last, &int(items.len() as i64)?.to_ne_bytes())
+            }
+            (CType::Ints64, ParamValue::Ints(items)) => {
+                self.put_all(first, items.iter().map(|item| item.to_ne_bytes()), 8)?;
+                self.put(last, &int(items.len() as i64)?.to_ne_bytes())
+            }
+            (CType::PerDimension, ParamValue::Ints(items)) => {
+                self.put_all(first, items.iter().map(|item| item.to_ne_bytes()), 8)
+            }
+            (CType::Floats, ParamValue::Floats(items)) => {
+                let floats: Box<[f32]> = (*items).into();
+                self.put(first, &int(items.len() as i64)?.to_ne_bytes())?;
+                self.expose(last, floats.as_ptr().cast());
+                self._floats.push(floats);
+                Ok(())
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        // SAFETY: the words are initialized, any bytes are valid words, and the borrow is exclusive.
+        let all = unsafe {
+            std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast::<u8>(), size_of_val(&*self.words))
+        };
+        let target = all.get_mut(at..at + bytes.len()).ok_or("its params do not fit their structure")?;
+        target.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn put_all<const N: usize>(
+        &mut self,
+        at: usize,
+        items: impl ExactSizeIterator<Item = [u8; N]>,
+        most: usize,
+    ) -> Result<()> {
+        if items.len() > most {
+            return Err(format!("a list of {} items, where LiteRT has room for {most}", items.len()));
+        }
+        items.enumerate().try_for_each(|(i, item)| self.put(at + i * N, &item))
+    }
+
+    /// Stores a pointer.
+    fn expose(&mut self, at: usize, pointer: *const u8) {
+        debug_assert!(at + size_of::<*const u8>() <= size_of_val(&*self.words));
+        // SAFETY: `layout` placed a pointer here, within the words.
+        unsafe { self.words.as_mut_ptr().cast::<u8>().add(at).cast::<*const u8>().write_unaligned(pointer) };
+    }
+}
+
 fn type_value(ty: TensorType) -> ParamValue<'static> {
     ParamValue::Enum(ty as i64, ty.name())
 }
@@ -355,6 +477,52 @@ mod tests {
         assert_eq!(without.unwrap_err(), "it has no params");
         // SAFETY: as above.
         assert_eq!(unsafe { read(BuiltinOp::ABS, Reach::of_node(1), std::ptr::null(), 0) }, Ok(Params::None));
+    }
+
+    /// What is written is read back, for every op and for values that differ from the defaults.
+    #[test]
+    #[cfg(all(unix, feature = "external"))]
+    fn structures_are_read_as_they_are_written() {
+        let mut seen = 0;
+        for def in DEFS {
+            let defaults = def.codec.defaults().unwrap();
+            let mut changed = defaults.clone();
+            for field in def.codec.fields {
+                let value = match defaults.get(field.name).unwrap() {
+                    ParamValue::Bool(value) => ParamValue::Bool(!value),
+                    ParamValue::Int(value) => ParamValue::Int(value + 3),
+                    ParamValue::Float(value) => ParamValue::Float(value + 0.5),
+                    ParamValue::Enum(..) => ParamValue::Int(1),
+                    ParamValue::Text(_) => ParamValue::Text("text"),
+                    ParamValue::Ints32(_) => ParamValue::Ints32(&[4, -5]),
+                    ParamValue::Ints(_) => ParamValue::Ints(&[6, -7]),
+                    ParamValue::Floats(_) => ParamValue::Floats(&[0.25, -8.0, 9.0]),
+                    _ => continue,
+                };
+                // Not every enum has a value 1, and a type must be one that the op takes.
+                let _ = changed.set(field.name, &value);
+            }
+            // Where a list has an item for each dimension, an empty one is not read back.
+            let whole = def.op != BuiltinOp::STABLEHLO_PAD;
+            for params in whole.then_some(defaults).into_iter().chain([changed]) {
+                let Ok(Some(structure)) = Structure::write(def.op, &params) else { continue };
+                seen += 1;
+                // SAFETY: a structure with every member of this op.
+                let read = unsafe { read(def.op, Reach::of_node(u32::MAX), structure.as_ptr(), 2) };
+                assert_eq!(read.unwrap(), params, "{:?}", def.op);
+            }
+        }
+        assert!(seen > 120, "{seen} structures");
+        let nothing = Structure::write(BuiltinOp::ABS, &Params::None).unwrap();
+        assert!(nothing.is_none());
+        let many = ReshapeParams::default().new_shape(vec![1; 9]).into();
+        let error = Structure::write(BuiltinOp::RESHAPE, &many).err().unwrap();
+        assert_eq!(error, "a list of 9 items, where LiteRT has room for 8");
+        let calls = Structure::write(
+            BuiltinOp::IF,
+            &DEFS.iter().find(|d| d.op == BuiltinOp::IF).unwrap().codec.defaults().unwrap(),
+        );
+        assert!(calls.err().unwrap().contains("no structure"));
     }
 
     /// Ops that call subgraphs, and ops that runtimes have no structure for because they do not run them.

@@ -83,10 +83,10 @@ pub(crate) fn length(size: c_int, what: &str) -> Result<usize> {
     checked.ok_or_else(|| format!("{what} has a length of {size}"))
 }
 
-/// Returns the element type with this code of the C interface; it numbers types differently from the format.
-pub(crate) fn tensor_type(code: c_int) -> Result<TensorType> {
+/// The element types in the order of their codes of the C interface, which begin with 1 and differ from the format's.
+const BY_CODE: [TensorType; 23] = {
     use TensorType::*;
-    const BY_CODE: [TensorType; 23] = [
+    [
         Float32,
         Int32,
         UInt8,
@@ -110,9 +110,19 @@ pub(crate) fn tensor_type(code: c_int) -> Result<TensorType> {
         UInt4,
         Float8E4M3FN,
         Float8E5M2,
-    ];
+    ]
+};
+
+/// Returns the element type with this code of the C interface.
+pub(crate) fn tensor_type(code: c_int) -> Result<TensorType> {
     let index = usize::try_from(code).ok().and_then(|code| code.checked_sub(1));
     index.and_then(|i| BY_CODE.get(i)).copied().ok_or_else(|| format!("unknown tensor type {code}"))
+}
+
+/// Returns the code of an element type; 0 for one that the C interface does not have.
+pub(crate) fn type_code(ty: TensorType) -> c_int {
+    let index = BY_CODE.iter().position(|&known| known == ty);
+    index.and_then(|index| c_int::try_from(index + 1).ok()).unwrap_or_default()
 }
 
 /// A list that is handed to the runtime.
@@ -153,6 +163,7 @@ mod tests {
         assert_eq!(tensor_type(9), Ok(TensorType::Int8));
         assert_eq!(tensor_type(10), Ok(TensorType::Float16));
         assert_eq!(tensor_type(23), Ok(TensorType::Float8E5M2));
+        assert!(TensorType::ALL.into_iter().all(|ty| tensor_type(type_code(ty)) == Ok(ty)));
         assert!(tensor_type(0).is_err() && tensor_type(24).is_err() && tensor_type(-1).is_err());
     }
 }

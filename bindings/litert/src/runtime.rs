@@ -177,20 +177,9 @@ fn succeed(status: Status, what: &str) -> Result<()> {
 /// A list that the runtime frees, which it does with the C library's `free`.
 #[cfg(unix)]
 fn foreign_list(items: &[usize]) -> Result<*mut abi::IntArray> {
-    let ints: Vec<c_int> = items
-        .iter()
-        .map(|&d| c_int::try_from(d).map_err(|_| format!("a dimension of {d}")))
-        .collect::<Result<_>>()?;
-    let list = List::new(&ints)?;
-    let bytes = (ints.len() + 1) * size_of::<c_int>();
-    // SAFETY: any size is allowed.
-    let memory = unsafe { libc::malloc(bytes) };
-    if memory.is_null() {
-        return Err(format!("no memory for a list of {} dimensions", items.len()));
-    }
-    // SAFETY: both are valid for the same number of bytes, and the memory is new.
-    unsafe { std::ptr::copy_nonoverlapping(list.as_ptr().cast::<u8>(), memory.cast::<u8>(), bytes) };
-    Ok(memory.cast())
+    let dimension = |&d| c_int::try_from(d).map_err(|_| format!("a dimension of {d}"));
+    let ints: Vec<c_int> = items.iter().map(dimension).collect::<Result<_>>()?;
+    Ok(crate::memory::CList::new(&ints)?.into_raw())
 }
 
 #[cfg(not(unix))]

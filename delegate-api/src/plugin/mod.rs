@@ -55,6 +55,8 @@ mod options;
 mod raw;
 
 pub use fusion::{FusionChange, FusionLeft, FusionResult, LibraryFusion};
+#[cfg(all(feature = "plugins", any(unix, windows)))]
+pub use host::check_library;
 pub use host::{FusionLibrary, KernelLibrary, PluginDelegate, PluginError, PluginLibrary};
 pub use options::{CreateError, OptionError, PluginOptions};
 

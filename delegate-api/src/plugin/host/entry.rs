@@ -13,6 +13,10 @@ pub(super) const KERNELS: &str = "delegraph_kernel_library";
 /// The entry function of a library of fusions.
 pub(super) const FUSIONS: &str = "delegraph_fusion_library";
 
+/// An entry function of a delegate for LiteRT.
+#[cfg(all(feature = "plugins", any(unix, windows)))]
+const LITERT: &str = "tflite_plugin_create_delegate";
+
 /// The type of a table's function that prepares or invokes a kernel.
 pub(super) type KernelFunction = unsafe extern "C" fn(
     *mut c_void,
@@ -49,6 +53,10 @@ pub(super) unsafe fn open<T>(
             Some(DELEGATES) => "; it is a library of delegates: `--delegate` takes it".into(),
             Some(KERNELS) => "; it is a library of kernels: `--ops` takes it".into(),
             Some(_) => "; it is a library of fusions: `fuse --fusion` takes it".into(),
+            // SAFETY: as above.
+            None if unsafe { library.get::<*const u8>(LITERT.as_bytes()) }.is_ok() => {
+                "; it is a delegate for LiteRT: `--delegate litert:PATH` takes it".into()
+            }
             None => format!(": it is not a {what}, or was built without `{export}`"),
         };
         let message = format!("it does not export `{entry}`{cure}");

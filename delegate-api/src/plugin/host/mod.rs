@@ -26,6 +26,17 @@ pub use fusions::FusionLibrary;
 pub use library::PluginLibrary;
 pub use ops::KernelLibrary;
 
+/// Checks that the file at `path` is a complete shared library for this machine, without running its code. The system's
+/// loader would end the process at a truncated file.
+///
+/// # Errors
+/// [`PluginError::InvalidFile`] for a file that cannot be read or is damaged, [`PluginError::Incompatible`] for a library
+/// of another machine.
+#[cfg(all(feature = "plugins", any(unix, windows)))]
+pub fn check_library(path: impl AsRef<std::path::Path>) -> Result<(), PluginError> {
+    extents::check(path.as_ref())
+}
+
 /// The reason for which a plugin cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
