@@ -33,6 +33,8 @@ pub use delegraph_delegate_wgpu as delegate_wgpu;
 pub use delegraph_interpreter::{
     self as interpreter, BuiltinOpResolver, Interpreter, ReferenceOpResolver, fusion,
 };
+#[cfg(all(feature = "plugins", unix))]
+pub use delegraph_litert::external as litert;
 
 /// Reads the model file at `path` and verifies it.
 ///

@@ -40,15 +40,16 @@ impl FromStr for Choice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(text) = text.strip_prefix("plugin:") {
-            return text.parse().map(Choice::Plugin);
+        if let Some(library) = PluginChoice::parse(text) {
+            return library.map(Choice::Plugin);
         }
         match text.split_once('?') {
             None if text == "cpu" => Ok(Choice::Cpu),
             None if text == "reference" => Ok(Choice::Reference),
             None if text == "wgpu" => Ok(Choice::Wgpu(WgpuChoice::default())),
             Some(("wgpu", options)) => options.parse().map(Choice::Wgpu),
-            _ => Err("there are: cpu, reference, wgpu[?KEY=VALUE&…], plugin:PATH[?KEY=VALUE&…]".into()),
+            _ => Err("there are: cpu, reference, wgpu[?KEY=VALUE&…], plugin:PATH[?KEY=VALUE&…], litert:PATH[?KEY=VALUE&…]"
+                .into()),
         }
     }
 }
@@ -70,7 +71,7 @@ impl Choice {
             Choice::Cpu => "cpu".into(),
             Choice::Reference => "reference".into(),
             Choice::Wgpu(_) => wgpu::NAME.into(),
-            Choice::Plugin(plugin) => format!("plugin:{plugin}"),
+            Choice::Plugin(library) => library.to_string(),
         }
     }
 
@@ -142,8 +143,9 @@ impl Promise {
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
     /// What runs the model: cpu (optimized kernels), reference (plain ones), wgpu[?adapter=NAME&max_gpu_bytes=N&fusion=off] (GPU), or
-    /// plugin:PATH[?KEY=VALUE&…] (a shared library; %26 stands for & in a value). May be repeated: delegates choose
-    /// nodes in this order, and unclaimed nodes run on the CPU [default: cpu]
+    /// plugin:PATH[?KEY=VALUE&…] (a shared library; %26 stands for & in a value) or litert:PATH[?KEY=VALUE&…] (a shared
+    /// library with a delegate for LiteRT). May be repeated: delegates choose nodes in this order, and unclaimed nodes run
+    /// on the CPU [default: cpu]
     #[arg(long = "delegate", value_name = "D")]
     pub(crate) delegates: Vec<Choice>,
     #[command(flatten)]
@@ -393,6 +395,7 @@ fn measured(choice: &Choice, threads: usize) -> Result<CostModel, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::plugin::Interface;
     use super::*;
 
     #[test]
@@ -420,8 +423,11 @@ mod tests {
         check("wgpu?", None);
         let plugin = |text: &str, path: &str, options: &[(&str, &str)]| {
             let options = options.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-            let choice = PluginChoice::new(text, path, options);
-            check(&format!("plugin:{text}"), Some(Choice::Plugin(choice)));
+            let options: Vec<_> = options;
+            for (prefix, interface) in [("plugin", Interface::Plugin), ("litert", Interface::Litert)] {
+                let choice = PluginChoice::new(interface, text, path, options.clone());
+                check(&format!("{prefix}:{text}"), Some(Choice::Plugin(choice)));
+            }
         };
         plugin("a.so", "a.so", &[]);
         plugin("a%20.so?k=v", "a%20.so", &[("k", "v")]);
@@ -432,6 +438,8 @@ mod tests {
         );
         for wrong in [
             "plugin:",
+            "litert:",
+            "litert:?a=b",
             "plugin:?a=b",
             "plugin:a?",
             "plugin:a?=b",

@@ -1,7 +1,6 @@
-//! `--delegate plugin:PATH[?key=value&…]`.
+//! `--delegate plugin:PATH[?key=value&…]` and `--delegate litert:PATH[?key=value&…]`.
 
 use std::fmt;
-use std::str::FromStr;
 #[cfg(feature = "plugins")]
 use std::sync::Arc;
 
@@ -14,10 +13,30 @@ use delegraph_conformance::engine::MakeDelegate;
 
 use crate::cli::failure::{Exit, Failure};
 
-/// `plugin:PATH[?key=value&…]`.
+/// The interface of a library of delegates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interface {
+    /// Delegraph's.
+    Plugin,
+    /// That of LiteRT's external delegates.
+    Litert,
+}
+
+impl Interface {
+    /// The beginning of a `--delegate` with such a library.
+    fn prefix(self) -> &'static str {
+        match self {
+            Interface::Plugin => "plugin:",
+            Interface::Litert => "litert:",
+        }
+    }
+}
+
+/// `plugin:PATH[?key=value&…]` or `litert:PATH[?key=value&…]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PluginChoice {
-    /// As on the command line, without `plugin:`.
+    interface: Interface,
+    /// As on the command line, without the prefix.
     text: String,
     path: String,
     /// Percent-decoded.
@@ -26,17 +45,22 @@ pub(crate) struct PluginChoice {
 
 impl fmt::Display for PluginChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        write!(f, "{}{}", self.interface.prefix(), self.text)
     }
 }
 
-impl FromStr for PluginChoice {
-    type Err = String;
+impl PluginChoice {
+    /// Reads a `--delegate`. `None` if it does not begin like one with a library.
+    pub(super) fn parse(text: &str) -> Option<Result<Self, String>> {
+        let of = |interface: Interface| Some((interface, text.strip_prefix(interface.prefix())?));
+        let (interface, text) = of(Interface::Plugin).or_else(|| of(Interface::Litert))?;
+        Some(Self::parse_library(interface, text))
+    }
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn parse_library(interface: Interface, text: &str) -> Result<Self, String> {
         let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
         if path.is_empty() {
-            return Err("plugin:PATH needs the path of a library".into());
+            return Err(format!("{}PATH needs the path of a library", interface.prefix()));
         }
         let mut options = Vec::new();
         for option in query.into_iter().flat_map(|query| query.split('&')) {
@@ -44,7 +68,7 @@ impl FromStr for PluginChoice {
             options.push((percent_decoded(key)?, percent_decoded(value)?));
         }
         PluginOptions::new(options.iter().cloned()).map_err(|e| e.to_string())?;
-        Ok(PluginChoice { text: text.into(), path: path.into(), options })
+        Ok(PluginChoice { interface, text: text.into(), path: path.into(), options })
     }
 }
 
@@ -70,29 +94,44 @@ fn percent_decoded(text: &str) -> Result<String, String> {
 #[cfg(feature = "plugins")]
 impl PluginChoice {
     pub(super) fn delegate(&self) -> Result<Box<dyn Delegate>, Failure> {
-        let (library, options) = self.library()?;
-        Ok(Box::new(library.delegate(&options)?))
+        Ok(self.factory()?()?)
     }
 
     /// Makes delegates of one library.
     pub(super) fn maker(&self) -> Result<MakeDelegate, Failure> {
-        let (library, options) = self.library()?;
+        let make = self.factory()?;
         // Wrong options are an error here, not in the first case.
-        drop(library.delegate(&options)?);
-        Ok(Arc::new(move || match library.delegate(&options) {
-            Ok(delegate) => Ok(Box::new(delegate) as Box<dyn Delegate>),
-            Err(e) => Err(delegraph::Error::State(e.to_string())),
-        }))
+        drop(make()?);
+        Ok(Arc::new(move || make().map_err(|e| delegraph::Error::State(e.to_string()))))
     }
 
-    fn library(&self) -> Result<(PluginLibrary, PluginOptions), Failure> {
+    fn factory(&self) -> Result<Make, Failure> {
         let options = PluginOptions::new(self.options.iter().cloned());
         let options = options.map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
-        // SAFETY: the user names the library on the command line, and trusts it thereby.
-        let library = unsafe { PluginLibrary::open(&self.path) }?;
-        Ok((library, options))
+        match self.interface {
+            Interface::Plugin => {
+                // SAFETY: the user names the library on the command line, and trusts it thereby.
+                let library = unsafe { PluginLibrary::open(&self.path) }?;
+                Ok(Box::new(move || Ok(Box::new(library.delegate(&options)?))))
+            }
+            #[cfg(unix)]
+            Interface::Litert => {
+                // SAFETY: as above.
+                let library = unsafe { delegraph::litert::ExternalLibrary::open(&self.path) }?;
+                Ok(Box::new(move || Ok(Box::new(library.delegate(&options)?))))
+            }
+            #[cfg(not(unix))]
+            Interface::Litert => {
+                let text = format!("{}: delegates for LiteRT run on Unix only", self.path);
+                Err(Failure::new(Exit::Unsupported, text))
+            }
+        }
     }
 }
+
+/// Makes delegates of one library.
+#[cfg(feature = "plugins")]
+type Make = Box<dyn Fn() -> Result<Box<dyn Delegate>, PluginError> + Send + Sync>;
 
 #[cfg(not(feature = "plugins"))]
 impl PluginChoice {
@@ -113,8 +152,8 @@ fn missing(path: &str) -> Failure {
 
 #[cfg(test)]
 impl PluginChoice {
-    pub(super) fn new(text: &str, path: &str, options: Vec<(String, String)>) -> Self {
-        PluginChoice { text: text.into(), path: path.into(), options }
+    pub(super) fn new(interface: Interface, text: &str, path: &str, options: Vec<(String, String)>) -> Self {
+        PluginChoice { interface, text: text.into(), path: path.into(), options }
     }
 }
 
