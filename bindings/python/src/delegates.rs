@@ -28,7 +28,13 @@ pub(crate) struct Delegate {
 enum Source {
     Wgpu(Box<WgpuDelegate>),
     Plugin(PluginLibrary, PluginOptions),
-    Python { object: Py<PyAny>, name: String, custom_ops: Vec<String> },
+    #[cfg(unix)]
+    Litert(delegraph::litert::ExternalLibrary, PluginOptions),
+    Python {
+        object: Py<PyAny>,
+        name: String,
+        custom_ops: Vec<String>,
+    },
 }
 
 #[pymethods]
@@ -39,6 +45,8 @@ impl Delegate {
         match &self.source {
             Source::Wgpu(delegate) => delegate_api::Delegate::name(&**delegate).to_owned(),
             Source::Plugin(library, _) => library.path().display().to_string(),
+            #[cfg(unix)]
+            Source::Litert(library, _) => library.path().display().to_string(),
             Source::Python { name, .. } => name.clone(),
         }
     }
@@ -57,6 +65,8 @@ impl Delegate {
         Ok(match &self.source {
             Source::Wgpu(delegate) => Box::new((**delegate).clone()),
             Source::Plugin(library, options) => Box::new(library.delegate(options).map_err(Error::external)?),
+            #[cfg(unix)]
+            Source::Litert(library, options) => Box::new(library.delegate(options).map_err(Error::external)?),
             Source::Python { object, name, custom_ops } => {
                 let builtins = ops::DEFS.iter().map(|def| (def.op, u32::MAX));
                 let table: VersionTable = builtins.collect();
@@ -99,21 +109,45 @@ pub(crate) fn wgpu_delegate(py: Python<'_>, options: Vec<(String, String)>) -> P
 /// Loads a delegate of Delegraph from a shared library.
 #[pyfunction]
 pub(crate) fn plugin_delegate(path: &str, options: Vec<(String, String)>) -> PyResult<Delegate> {
-    let failure = |error: PluginError| {
-        let text = Error::external(error).chain();
-        PyValueError::new_err(text)
-    };
+    let options = library_options(path, options)?;
+    // SAFETY: the program names the library, and trusts it thereby, as with every extension module that it imports.
+    let library = unsafe { PluginLibrary::open(path) }.map_err(library_error)?;
+    // Wrong options are an error here, not in the first interpreter.
+    drop(library.delegate(&options).map_err(library_error)?);
+    Ok(Delegate { source: Source::Plugin(library, options) })
+}
+
+/// Loads a delegate that was built for LiteRT from a shared library.
+#[pyfunction]
+#[cfg(unix)]
+pub(crate) fn litert_delegate(path: &str, options: Vec<(String, String)>) -> PyResult<Delegate> {
+    let options = library_options(path, options)?;
+    // SAFETY: as in `plugin_delegate`.
+    let library = unsafe { delegraph::litert::ExternalLibrary::open(path) }.map_err(library_error)?;
+    drop(library.delegate(&options).map_err(library_error)?);
+    Ok(Delegate { source: Source::Litert(library, options) })
+}
+
+/// Loads a delegate that was built for LiteRT from a shared library.
+#[pyfunction]
+#[cfg(not(unix))]
+pub(crate) fn litert_delegate(path: &str, options: Vec<(String, String)>) -> PyResult<Delegate> {
+    library_options(path, options)?;
+    Err(PyValueError::new_err(format!("{path}: delegates for LiteRT run on Unix only")))
+}
+
+fn library_options(path: &str, options: Vec<(String, String)>) -> PyResult<PluginOptions> {
     let options = PluginOptions::new(options).map_err(|e| PyValueError::new_err(e.to_string()))?;
     if !std::path::Path::new(path).exists() {
         return Err(PyOSError::new_err(format!(
             "{path}: cannot open shared object file: No such file or directory"
         )));
     }
-    // SAFETY: the program names the library, and trusts it thereby, as with every extension module that it imports.
-    let library = unsafe { PluginLibrary::open(path) }.map_err(failure)?;
-    // Wrong options are an error here, not in the first interpreter.
-    drop(library.delegate(&options).map_err(failure)?);
-    Ok(Delegate { source: Source::Plugin(library, options) })
+    Ok(options)
+}
+
+fn library_error(error: PluginError) -> PyErr {
+    PyValueError::new_err(Error::external(error).chain())
 }
 
 /// Makes a delegate of a Python object with the methods `supports(node)` and `compile(partition)`.

@@ -25,6 +25,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delegates::Delegate>()?;
     module.add_function(wrap_pyfunction!(delegates::wgpu_delegate, module)?)?;
     module.add_function(wrap_pyfunction!(delegates::plugin_delegate, module)?)?;
+    module.add_function(wrap_pyfunction!(delegates::litert_delegate, module)?)?;
     module.add_function(wrap_pyfunction!(delegates::python_delegate, module)?)?;
     module.add_function(wrap_pyfunction!(delegates::devices, module)?)?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;

@@ -1,7 +1,6 @@
 """What LiteRT's interface does not have: delegates by name, reports, custom ops and delegates in Python, predict, await."""
 
 import asyncio
-import ctypes
 import gc
 import pathlib
 import pickle
@@ -162,35 +161,28 @@ def test_libraries_without_a_delegate_are_refused(tmp_path: pathlib.Path) -> Non
         delegraph.load_delegate("missing.so")
 
 
-EXTERNAL = """
-#include <stdlib.h>
-#include <string.h>
-static int alive = 0;
-void* tflite_plugin_create_delegate(char** keys, char** values, size_t count, void (*report)(const char*)) {
-  if (count == 1 && strcmp(keys[0], "size") == 0 && strcmp(values[0], "8") == 0) return alive++, malloc(8);
-  report("unknown option");
-  return NULL;
-}
-void tflite_plugin_destroy_delegate(void* delegate) { alive--; free(delegate); }
-int alive_delegates(void) { return alive; }
-"""
-
-
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-def test_delegates_of_litert_are_created_and_refused(tmp_path: pathlib.Path, digits: str) -> None:
-    (tmp_path / "external.c").write_text(EXTERNAL)
-    library = str(tmp_path / "external.so")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, str(tmp_path / "external.c")], check=True)
-    with pytest.raises(ValueError, match="Failed to load delegate from.*\n.*unknown option"):
+def test_delegates_of_litert(tmp_path: pathlib.Path, sine: str, root: pathlib.Path) -> None:
+    library = str(tmp_path / "adder.so")
+    include = ["-I", str(root / "bindings/c/include"), "-I", str(root / "bindings/litert/tests/delegate")]
+    source = str(root / "bindings/litert/tests/delegate/adder.c")
+    subprocess.run(["cc", "-shared", "-fPIC", *include, "-o", library, source], check=True)
+    with pytest.raises(ValueError, match="Failed to load delegate from.*\n.*there are the options as and log"):
         delegraph.load_delegate(library, {"size": 9})
-    delegate = delegraph.load_delegate(library, {"size": 8})
-    alive = ctypes.CDLL(library).alive_delegates
-    assert alive() == 1
-    with pytest.raises(ValueError, match="for LiteRT's interpreter"):
-        Interpreter(digits, experimental_delegates=[delegate])
-    del delegate
+    log = tmp_path / "log"
+    plain = run_sine(Interpreter(sine, custom_ops={"Sin": Sin}))[1]
+    loaded = delegraph.load_delegate(library, {"log": log})
+    for delegate in (loaded, f"litert:{library}", f"litert:{library}?as=temporary"):
+        interpreter = Interpreter(sine, custom_ops={"Sin": Sin}, experimental_delegates=[delegate])
+        np.testing.assert_array_equal(run_sine(interpreter)[1], plain)
+        assert interpreter.report().delegated_nodes == 1
+    del loaded, delegate, interpreter
     gc.collect()
-    assert alive() == 0
+    lines = log.read_text().split()
+    assert lines.count("init") == lines.count("free") == 1 and lines.count("destroy") == 2
+    failing = Interpreter(sine, custom_ops={"Sin": Sin}, delegate=f"litert:{library}?as=invoke_fails")
+    with pytest.raises(RuntimeError, match="the device is gone after 3 of 4.5 steps"):
+        run_sine(failing)
 
 
 @pytest.mark.skipif(not delegraph.devices(), reason="there is no GPU adapter")

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Union
+from typing import Any, Mapping, Optional, Sequence, Union
 
 from . import _native
 
-if TYPE_CHECKING:
-    import ctypes
-
-NAMES = "cpu, reference, wgpu[?KEY=VALUE&…], plugin:PATH[?KEY=VALUE&…]"
+NAMES = "cpu, reference, wgpu[?KEY=VALUE&…], plugin:PATH[?KEY=VALUE&…], litert:PATH[?KEY=VALUE&…]"
 
 DelegateLike = Union[str, "Delegate", Any]
-"""A delegate by its name (`wgpu`, `wgpu?adapter=NAME`, `plugin:PATH?key=value`), a `Delegate`, or an object with the methods
-`supports` and `compile`."""
+"""A delegate by its name (`wgpu`, `wgpu?adapter=NAME`, `plugin:PATH?key=value`, `litert:PATH?key=value`), a `Delegate`, or an
+object with the methods `supports` and `compile`."""
 
 
 class Delegate:
     """A delegate that runs nodes of a model in the place of the CPU.
 
     Args:
-      library: the path of a shared library with a delegate of Delegraph; `"wgpu"`, the GPU; `"plugin:PATH"`; or an object
-        with the methods `supports(node)` and `compile(partition)`, a delegate written in Python.
+      library: the path of a shared library with a delegate of Delegraph or of LiteRT; `"wgpu"`, the GPU; `"plugin:PATH"` or
+        `"litert:PATH"`; or an object with the methods `supports(node)` and `compile(partition)`, a delegate written in Python.
       options: options of the delegate. Keys and values are converted to `str`.
 
     Raises:
@@ -32,13 +29,11 @@ class Delegate:
 
     One delegate may be given to any number of interpreters: they share a GPU's device.
 
-    A library with a delegate for LiteRT's interpreter (`tflite_plugin_create_delegate`) is loaded, and creates its delegate.
-    An interpreter refuses it: it works on structures of LiteRT's interpreter that Delegraph does not have.
+    A library with a delegate for LiteRT's interpreter (`tflite_plugin_create_delegate`) creates a delegate for each
+    interpreter. It sees LiteRT's C structures; one that needs the C++ objects of LiteRT's interpreter cannot run here.
     """
 
     def __init__(self, library: Any, options: Optional[Mapping[Any, Any]] = None) -> None:
-        self._native: Optional[_native.Delegate] = None
-        self._library: Optional[ctypes.PyDLL] = None
         pairs = [(str(key), str(value)) for key, value in (options or {}).items()]
         self._source = (library, dict(pairs))
         if not isinstance(library, (str, bytes, os.PathLike)):
@@ -48,54 +43,25 @@ class Delegate:
         pairs = more + pairs
         if name.isidentifier() and name != "wgpu" and not os.path.exists(name):
             raise ValueError(f"there is no delegate {name!r}; there are: {NAMES}, or the path of a library")
-        path = name[len("plugin:"):] if name.startswith("plugin:") else name
+        kind, colon, path = name.partition(":")
         if name == "wgpu":
             self._native = _native.wgpu_delegate(pairs)
-        elif not name.startswith("plugin:") and _is_external(path):
-            self._create_external(path, pairs)
-        else:
+        elif colon and kind == "plugin":
             self._native = _native.plugin_delegate(path, pairs)
-
-    def _create_external(self, path: str, pairs: list[tuple[str, str]]) -> None:
-        """Creates the delegate of a library for LiteRT, with the options as lists of C strings."""
-        import ctypes
-
-        library = ctypes.pydll.LoadLibrary(path)
-        strings = ctypes.c_char_p * len(pairs)
-        report = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
-        create = library.tflite_plugin_create_delegate
-        create.argtypes = [ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t, report]
-        create.restype = ctypes.c_void_p
-        library.tflite_plugin_destroy_delegate.argtypes = [ctypes.c_void_p]
-        library.tflite_plugin_destroy_delegate.restype = None
-        messages: list[str] = []
-        keys = strings(*(key.encode() for key, _ in pairs))
-        values = strings(*(value.encode() for _, value in pairs))
-        handler = report(lambda message: messages.append((message or b"").decode(errors="replace")))
-        self._pointer = create(keys, values, len(pairs), handler)
-        if self._pointer is None:
-            raise ValueError("".join(messages) or "the library created no delegate")
-        self._library = library
-
-    def __del__(self) -> None:
-        library = getattr(self, "_library", None)
-        if library is not None:
-            self._library = None
-            library.tflite_plugin_destroy_delegate(self._pointer)
+        elif colon and kind == "litert":
+            self._native = _native.litert_delegate(path, pairs)
+        elif _is_external(name):
+            self._native = _native.litert_delegate(name, pairs)
+        else:
+            self._native = _native.plugin_delegate(name, pairs)
 
     def _for_interpreter(self) -> "_native.Delegate":
-        if self._native is not None:
-            return self._native
-        raise ValueError(
-            f"{self._source[0]} is a delegate for LiteRT's interpreter: it works on structures of that interpreter that "
-            "Delegraph does not have, so that it cannot be applied safely. `delegate=\"wgpu\"` runs the model on a GPU; a "
-            "delegate of Delegraph is loaded with `plugin:PATH`"
-        )
+        return self._native
 
     @property
     def name(self) -> str:
         """The delegate's name in reports."""
-        return str(self._source[0]) if self._native is None else self._native.name
+        return self._native.name
 
     def __repr__(self) -> str:
         return f"<delegraph.Delegate {self.name}>"
@@ -129,7 +95,7 @@ def opened(delegates: Sequence[DelegateLike]) -> list[Delegate]:
 
 def _split(text: str) -> tuple[str, list[tuple[str, str]]]:
     """Splits `NAME?key=value&key=value`."""
-    if not text.startswith(("wgpu", "plugin:")):
+    if not text.startswith(("wgpu", "plugin:", "litert:")):
         return text, []
     from urllib.parse import unquote
 
