@@ -4,10 +4,10 @@ use std::sync::{Mutex, PoisonError};
 
 use delegraph::Delegate;
 use delegraph::core::error::{Error, Result};
-use delegraph::delegate_api::plugin::{PluginLibrary, PluginOptions};
+use delegraph::delegate_api::plugin::{PluginError, PluginLibrary, PluginOptions};
 
 /// The variable. Its values are those of the Python package: `cpu`, `reference`, `wgpu?key=value&key=value`,
-/// `plugin:PATH?key=value`.
+/// `plugin:PATH?key=value`, `litert:PATH?key=value`.
 const VARIABLE: &str = "DELEGRAPH_DELEGATE";
 
 /// What runs the models of this process.
@@ -37,13 +37,16 @@ fn named(text: &str) -> Result<Choice> {
     if let Some(path) = name.strip_prefix("plugin:") {
         return plugin(path, options).map(Choice::Delegate);
     }
+    if let Some(path) = name.strip_prefix("litert:") {
+        return litert(path, options).map(Choice::Delegate);
+    }
     match name {
         "" | "cpu" => Ok(Choice::Cpu),
         "reference" => Ok(Choice::Reference),
         "wgpu" => gpu(text, options).map(Choice::Delegate),
-        _ => {
-            Err(Error::InvalidInput(format!("{VARIABLE} is cpu, reference, wgpu or plugin:PATH, not {text}")))
-        }
+        _ => Err(Error::InvalidInput(format!(
+            "{VARIABLE} is cpu, reference, wgpu, plugin:PATH or litert:PATH, not {text}"
+        ))),
     }
 }
 
@@ -73,21 +76,44 @@ fn decoded(text: &str) -> Result<String> {
 
 /// Returns a delegate of a library, which stays loaded.
 fn plugin(path: &str, options: Vec<(String, String)>) -> Result<Box<dyn Delegate>> {
-    static LIBRARIES: Mutex<Vec<(String, PluginLibrary)>> = Mutex::new(Vec::new());
+    static LIBRARIES: Libraries<PluginLibrary> = Mutex::new(Vec::new());
     let options = PluginOptions::new(options).map_err(Error::external)?;
-    let mut libraries = LIBRARIES.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = match libraries.iter().position(|(known, _)| known == path) {
-        Some(place) => place,
-        None => {
-            // SAFETY: the environment names the library, and the user trusts it thereby, as with libraries to preload.
-            let library = unsafe { PluginLibrary::open(path) }.map_err(Error::external)?;
-            libraries.push((path.to_owned(), library));
-            libraries.len() - 1
-        }
-    };
-    let delegate = libraries.get(place).map(|(_, library)| library.delegate(&options));
-    let delegate = delegate.ok_or_else(|| Error::State("the library is not loaded".into()))?;
-    Ok(Box::new(delegate.map_err(Error::external)?))
+    // SAFETY: the environment names the library, and the user trusts it thereby, as with libraries to preload.
+    let library = opened(&LIBRARIES, path, || unsafe { PluginLibrary::open(path) })?;
+    Ok(Box::new(library.delegate(&options).map_err(Error::external)?))
+}
+
+/// Returns a delegate that was built for LiteRT, of a library, which stays loaded.
+#[cfg(unix)]
+fn litert(path: &str, options: Vec<(String, String)>) -> Result<Box<dyn Delegate>> {
+    use delegraph::litert::ExternalLibrary;
+    static LIBRARIES: Libraries<ExternalLibrary> = Mutex::new(Vec::new());
+    let options = PluginOptions::new(options).map_err(Error::external)?;
+    // SAFETY: as in `plugin`.
+    let library = opened(&LIBRARIES, path, || unsafe { ExternalLibrary::open(path) })?;
+    Ok(Box::new(library.delegate(&options).map_err(Error::external)?))
+}
+
+#[cfg(not(unix))]
+fn litert(path: &str, _: Vec<(String, String)>) -> Result<Box<dyn Delegate>> {
+    Err(Error::Unsupported(format!("{path}: delegates for LiteRT run on Unix only")))
+}
+
+/// Libraries that were opened, by their paths.
+type Libraries<L> = Mutex<Vec<(String, L)>>;
+
+fn opened<L: Clone>(
+    libraries: &Libraries<L>,
+    path: &str,
+    open: impl FnOnce() -> Result<L, PluginError>,
+) -> Result<L> {
+    let mut libraries = libraries.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, library)) = libraries.iter().find(|(known, _)| known == path) {
+        return Ok(library.clone());
+    }
+    let library = open().map_err(Error::external)?;
+    libraries.push((path.to_owned(), library.clone()));
+    Ok(library)
 }
 
 /// Returns a delegate on the GPU. Interpreters share the device.
@@ -125,8 +151,9 @@ mod tests {
         assert!(matches!(named("cpu"), Ok(Choice::Cpu)));
         assert!(matches!(named("reference"), Ok(Choice::Reference)));
         let wrong = named("gpu").err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(wrong.contains("wgpu or plugin:PATH, not gpu"), "{wrong}");
+        assert!(wrong.contains("plugin:PATH or litert:PATH, not gpu"), "{wrong}");
         assert!(named("plugin:/no/such/library.so").is_err());
+        assert!(named("litert:/no/such/library.so").is_err());
     }
 
     #[test]
