@@ -10,7 +10,7 @@ use delegraph_delegate_api::{
 };
 
 use crate::compile::{Compiler, VariantRequest, VariantSearch, Warmup};
-use crate::device::adapter::{WgpuError, open};
+use crate::device::adapter::{WgpuError, find, request};
 use crate::device::options::WgpuOptions;
 use crate::device::{Gpu, NAME};
 use crate::graph::lowering::Builder;
@@ -73,9 +73,16 @@ impl WgpuDelegate {
     /// # Errors
     /// As [`WgpuDelegate::new`].
     pub async fn new_async(options: WgpuOptions) -> Result<Self, WgpuError> {
-        let (device, queue, adapter) = open(&options).await?;
-        let (info, warmup) = (adapter.get_info(), Warmup::new(&adapter));
-        let delegate = Self::make(device, queue, info, options, warmup);
+        Self::on_adapter(&find(&options).await?, options).await
+    }
+
+    /// As [`WgpuDelegate::new_async`], on an adapter that the application chose; `options.adapter` is ignored.
+    ///
+    /// # Errors
+    /// [`WgpuError::Device`] where the adapter cannot be opened.
+    pub async fn on_adapter(adapter: &wgpu::Adapter, options: WgpuOptions) -> Result<Self, WgpuError> {
+        let (device, queue) = request(adapter).await?;
+        let delegate = Self::make(device, queue, adapter.get_info(), options, Warmup::new(adapter));
         delegate.gpu.watch();
         Ok(delegate)
     }
@@ -234,6 +241,11 @@ impl WgpuDelegate {
     /// interpreters that use it.
     pub fn uploaded_bytes(&self) -> u64 {
         uploads(&self.gpu).bytes()
+    }
+
+    /// Returns the reason why the device was lost; `None` if it was not, and for a device that the application opened.
+    pub fn lost(&self) -> Option<String> {
+        self.gpu.lost()
     }
 
     /// Returns the adapter of the device.

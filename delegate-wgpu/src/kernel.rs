@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{iter, mem};
 
 use delegraph_core::error::Location;
@@ -12,9 +12,10 @@ use delegraph_delegate_api::{
     BufferHandle, Buffers, DelegateKernel, DelegateParams, DelegateStats, DeviceKernel, GraphView, NodeTime,
     Submitted,
 };
+use web_time::Instant;
 
 use crate::compile::{Compiler, RunningWarmup, VariantRequest};
-use crate::device::{Gpu, POLL_TIMEOUT, Timer, failed};
+use crate::device::{Gpu, POLL_TIMEOUT, Reports, Timer, collect, failed};
 use crate::graph::storage_format::StorageFormat;
 use crate::graph::{Fault, Graph, ValueId};
 use crate::memory::{Dispatch, GpuBuffer, Layout, Memory, Uploaded, plan};
@@ -39,6 +40,8 @@ pub(crate) struct WgpuKernel {
     mapping: Arc<Mapping>,
     /// The run that was submitted and is not finished.
     run: Option<Run>,
+    /// Reports of the device on commands that it did not report on yet.
+    reports: Reports,
     stats: DelegateStats,
     /// One entry per dispatch if each dispatch is measured.
     node_times: Vec<NodeTime>,
@@ -172,8 +175,11 @@ impl WgpuKernel {
         params: &DelegateParams,
         view: &GraphView<'_>,
     ) -> Result<Self> {
-        let result = gpu.checked(|| Self::make(gpu, compiler, &graph, params, view));
-        result.map_err(|e| failed(format!("{e}, while preparing {}", describe(params, view))))?
+        let (result, reports) = collect(|| gpu.checked(|| Self::make(gpu, compiler, &graph, params, view)));
+        let mut kernel =
+            result.map_err(|e| failed(format!("{e}, while preparing {}", describe(params, view))))??;
+        kernel.reports = reports;
+        Ok(kernel)
     }
 
     /// Holds `request`, and starts it at the first result.
@@ -276,6 +282,7 @@ impl WgpuKernel {
             words: vec![0; widened.unwrap_or(0)],
             mapping: Arc::default(),
             run: None,
+            reports: Reports::default(),
             stats,
             node_times,
             compiling,
@@ -429,6 +436,9 @@ impl WgpuKernel {
         if let Some(reason) = self.gpu.lost() {
             return Err(failed(format!("the device was lost ({reason}), while running {}", self.nodes)));
         }
+        if let Poll::Ready(Some(error)) = self.reports.poll(&mut task::Context::from_waker(Waker::noop())) {
+            return Err(failed(format!("{error}, while running {}", self.nodes)));
+        }
         let (submitted, variables) = self.located(|kernel| kernel.start(cx, buffers))?;
         if let (Submitted::Done, Some(request)) = (submitted, &self.request) {
             request.start();
@@ -477,7 +487,9 @@ impl WgpuKernel {
     /// Runs `f`. An error names the nodes of the partition, or the node of the command that the device rejected.
     fn located<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let gpu = Arc::clone(&self.gpu);
-        match gpu.checked(|| f(&mut *self)) {
+        let (result, reports) = collect(|| gpu.checked(|| f(&mut *self)));
+        self.reports.add(reports);
+        match result {
             Ok(result) => result.map_err(|e| self.locate(e)),
             Err(e) => Err(failed(match self.gpu.gone() {
                 Some(reason) => format!("the device was lost ({reason}), while running {}", self.nodes),
@@ -614,7 +626,10 @@ impl DelegateKernel for WgpuKernel {
             return Poll::Ready(Err(self.locate(failed(message))));
         }
         match self.mapping.poll(cx.waker()) {
-            Some(true) => Poll::Ready(Ok(())),
+            Some(true) => self.reports.poll(cx).map(|error| match error {
+                None => Ok(()),
+                Some(error) => Err(self.locate(failed(error.to_string()))),
+            }),
             Some(false) => Poll::Ready(Err(self.locate(failed(self.gpu.unfinished(None))))),
             None => {
                 if cfg!(not(target_arch = "wasm32")) {

@@ -1,6 +1,6 @@
 //! Measures the speed of the CPU kernels and of a delegate on this machine, for a [`CostModel`].
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use delegraph_core::error::{Error, Result};
 use delegraph_core::ops::Padding;
@@ -8,6 +8,7 @@ use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_core::{BuiltinOp, ModelBuilder, SubgraphBuilder, TensorId, TensorType};
 use delegraph_delegate_api::{CostModel, Delegate, Rates};
+use web_time::Instant;
 
 use crate::runtime::Interpreter;
 

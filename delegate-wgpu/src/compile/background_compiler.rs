@@ -162,7 +162,7 @@ fn work(shared: &Shared, pipelines: &Pipelines) {
     // Hashes of the node groups whose variants are all compiled: with runtime checks, and without.
     let mut compiled_groups = [HashSet::new(), HashSet::new()];
     while let Some(Item { mut variants, trusted, request, .. }) = next(shared) {
-        let start = std::time::Instant::now();
+        let start = web_time::Instant::now();
         let keep_going = || !lock(shared).stop && request.strong_count() > 0;
         let mut count = 0;
         let compiled_groups = &mut compiled_groups[usize::from(trusted)];

@@ -100,7 +100,7 @@ impl Pipelines {
         if missing.is_empty() {
             return missing;
         }
-        let start = std::time::Instant::now();
+        let start = web_time::Instant::now();
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some(variant) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -133,7 +133,7 @@ impl Pipelines {
         if let Some(pipeline) = &*slot {
             return Ok(Arc::clone(pipeline));
         }
-        let start = std::time::Instant::now();
+        let start = web_time::Instant::now();
         let source = variant.source()?;
         let pipeline = Arc::new(checked(&self.device, || self.make(variant, &source, trusted))?);
         log::trace!("{:.1} ms: {}", start.elapsed().as_secs_f64() * 1e3, variant.key);

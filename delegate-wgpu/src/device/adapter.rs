@@ -122,13 +122,9 @@ fn choose(adapters: Vec<wgpu::Adapter>, choice: &AdapterChoice) -> Result<wgpu::
         .ok_or_else(|| WgpuError::NoMatch { wanted: choice.to_string(), available })
 }
 
-/// Opens the adapter that `options` choose.
-pub(crate) async fn open(
-    options: &WgpuOptions,
-) -> Result<(wgpu::Device, wgpu::Queue, wgpu::Adapter), WgpuError> {
-    let adapter = choose(enumerate().await, &options.adapter)?;
-    let (device, queue) = request(&adapter).await?;
-    Ok((device, queue, adapter))
+/// Returns the adapter that `options` choose.
+pub(crate) async fn find(options: &WgpuOptions) -> Result<wgpu::Adapter, WgpuError> {
+    choose(enumerate().await, &options.adapter)
 }
 
 /// Opens a device on `adapter` with WebGPU's default limits, and larger buffers if the adapter supports them.

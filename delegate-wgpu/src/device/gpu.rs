@@ -10,6 +10,7 @@ use delegraph_shaders::Caps;
 
 use super::SharedDevice;
 use super::options::WgpuOptions;
+use super::scopes::checked;
 use crate::custom::WgpuOp;
 
 /// Timeout for the notification of finished work. If several threads poll the device, another thread may be about to
@@ -114,8 +115,11 @@ impl Gpu {
     /// Waits until the device has run `submission` and all earlier ones.
     ///
     /// # Errors
-    /// The reason why the device did not finish.
+    /// The reason why the device did not finish; in a browser, that nothing can wait.
     pub(crate) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), String> {
+        if cfg!(target_arch = "wasm32") {
+            return Err("a page cannot wait for the device; `invoke_async` does not".into());
+        }
         let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
         match self.poll(wait) {
             Ok(()) => Ok(()),
@@ -235,26 +239,6 @@ impl Probe {
             state.store(if result.is_ok() { MAPPED } else { REFUSED }, Ordering::Release);
         });
         self.state.load(Ordering::Acquire) == REFUSED
-    }
-}
-
-/// Runs `f` and returns the first error that `device` reports meanwhile, on this thread.
-pub(crate) fn checked<T>(device: &wgpu::Device, f: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
-    use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
-    let scopes = [Internal, OutOfMemory, Validation].map(|filter| device.push_error_scope(filter));
-    let result = f();
-    let [internal, memory, validation] = scopes;
-    // The innermost scope is popped first.
-    let errors = [validation, memory, internal].map(|scope| now(scope.pop()));
-    errors.into_iter().flatten().next().map_or(Ok(result), Err)
-}
-
-/// The result of `future`. On native backends the future is ready at the first poll, and waiting allocates nothing.
-fn now<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
-    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
-        std::task::Poll::Ready(value) => value,
-        std::task::Poll::Pending => pollster::block_on(future),
     }
 }
 

@@ -6,12 +6,14 @@
 pub(crate) mod adapter;
 mod gpu;
 pub(crate) mod options;
+mod scopes;
 mod shared;
 mod timer;
 
 use delegraph_core::Error;
 
-pub(crate) use gpu::{DeviceCaps, Gpu, POLL_TIMEOUT, checked};
+pub(crate) use gpu::{DeviceCaps, Gpu, POLL_TIMEOUT};
+pub(crate) use scopes::{Reports, checked, collect};
 pub(crate) use shared::SharedDevice;
 pub(crate) use timer::Timer;
 

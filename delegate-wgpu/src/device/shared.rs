@@ -50,8 +50,14 @@ fn same(a: &wgpu::Device, b: &wgpu::Device) -> bool {
     a == b && address(a).is_some_and(|a| Some(a) == address(b))
 }
 
+/// In a browser, clones of a device are equal, and no others.
+#[cfg(target_arch = "wasm32")]
+fn same(a: &wgpu::Device, b: &wgpu::Device) -> bool {
+    a == b
+}
+
 /// Devices cannot be compared on this platform: only clones of a delegate share state.
-#[cfg(any(target_arch = "wasm32", target_vendor = "apple"))]
+#[cfg(target_vendor = "apple")]
 fn same(_: &wgpu::Device, _: &wgpu::Device) -> bool {
     false
 }

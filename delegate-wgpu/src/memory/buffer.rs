@@ -80,6 +80,9 @@ impl GpuBuffer {
         let mut encoder = device.create_command_encoder(&Default::default());
         encoder.copy_buffer_to_buffer(&self.buffer, self.offset, &staging, 0, Some(self.bytes));
         let submission = queue.submit([encoder.finish()]);
+        if cfg!(target_arch = "wasm32") {
+            return Err(failed("a page cannot wait for the device to read a buffer"));
+        }
         let (tell, told) = mpsc::channel();
         // The thread that polls the device delivers the result; the receiver may be dropped by then.
         staging.map_async(wgpu::MapMode::Read, .., move |result| drop(tell.send(result)));

@@ -5,11 +5,11 @@ mod slots;
 
 use std::sync::Arc;
 use std::task::Context;
-use std::time::Instant;
 
 use delegraph_core::error::{Error, Result};
 use delegraph_core::kernel::{Budget, Parallel, Resources};
 use delegraph_core::{Model, OpResolver, Shape, TensorId};
+use web_time::Instant;
 
 use crate::runtime::composites::Origin;
 use crate::runtime::delegation::{Delegates, Exclusion};

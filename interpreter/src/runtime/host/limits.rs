@@ -1,6 +1,8 @@
 //! Limits on what a model may use.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use web_time::Instant;
 
 use super::machine;
 

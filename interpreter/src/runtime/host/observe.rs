@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use delegraph_core::NodeId;
 use delegraph_core::error::Result;
 use delegraph_core::kernel::Budget;
 use delegraph_delegate_api::NodeTime;
+use web_time::Instant;
 
 /// Receives the steps of an invocation.
 pub trait Profiler: Send {

@@ -1,7 +1,7 @@
 //! The second step of preparing: delegates claim nodes.
 
 use delegraph_core::error::{Error, Result};
-use delegraph_delegate_api::{NodeReport, Policy, Report, Runner};
+use delegraph_delegate_api::{NodeReport, Policy, Rejection, Report, Runner};
 
 use super::composites;
 use super::inferred::{Inference, Inferred};
@@ -11,6 +11,10 @@ use crate::runtime::host::Env;
 
 /// Prefix of subgraphs that hold an application's own tests of a delegate; they run on the CPU.
 const VALIDATION: &str = "VALIDATION:";
+
+/// Whether a call of a subgraph may block until a delegate's device is done. A page may not: there, called subgraphs run on
+/// the CPU, unless a delegate claims the node that calls them.
+const CALLS_MAY_BLOCK: bool = cfg!(not(all(target_arch = "wasm32", target_os = "unknown")));
 
 /// The use for which a subgraph is prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +54,18 @@ impl Inferred {
 
 fn ask(parts: &Parts, inference: &Inference, env: &mut Env<'_>, role: Role) -> Result<Claims> {
     let (candidate, delegates) = (inference.candidate(parts), &mut *env.services.delegates);
-    let on_cpu = delegates.is_empty() || parts.subgraph().name().starts_with(VALIDATION);
+    let blocks = role == Role::Callee && !CALLS_MAY_BLOCK;
+    let on_cpu = delegates.is_empty() || parts.subgraph().name().starts_with(VALIDATION) || blocks;
     let mut claims = if on_cpu {
         let units = parts.subgraph().node_ids().map(Unit::Node).collect();
-        Claims { report: delegation::report(candidate, delegates), partitions: Vec::new(), units }
+        let mut report = delegation::report(candidate, delegates);
+        if blocks {
+            reject_all(
+                &mut report,
+                "a called subgraph; where calls cannot wait for a device, it runs on the CPU",
+            );
+        }
+        Claims { report, partitions: Vec::new(), units }
     } else {
         let claims = claim(candidate, delegates, &*env.subgraphs);
         let claims = claims.map_err(|(index, error)| delegates.fail(index, "", error))?;
@@ -67,6 +79,14 @@ fn ask(parts: &Parts, inference: &Inference, env: &mut Env<'_>, role: Role) -> R
     let origins = env.services.inlined.get(parts.index).map_or(&[][..], Vec::as_slice);
     claims.report.composites = composites::report(parts, &claims.report, origins);
     Ok(claims)
+}
+
+/// Rejects every node that is not folded, for all delegates.
+fn reject_all(report: &mut Report, reason: &str) {
+    let delegates = report.delegates.len();
+    for node in report.nodes.iter_mut().filter(|node| node.runner == Runner::Cpu) {
+        node.rejections = (0..delegates).map(|i| (i, Rejection::Excluded(reason.into()))).collect();
+    }
 }
 
 /// Requires that all nodes are delegated.

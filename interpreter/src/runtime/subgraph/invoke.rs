@@ -1,13 +1,13 @@
 //! Running a planned subgraph, step by step.
 
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::NodeId;
 use delegraph_core::kernel::Placement;
 use delegraph_delegate_api::Submitted;
 use delegraph_kernels::{KnownInputs, OutputShapes, infer_outputs};
+use web_time::Instant;
 
 use super::parts::Parts;
 use super::planned::{Planned, Step};
