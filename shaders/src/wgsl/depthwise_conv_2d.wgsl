@@ -68,7 +68,7 @@ fn main(
     let top = i32(y) * {{STRIDE_H}} - p.pad_h;
 #for s in 0..COLUMNS
     let column_{{s}} = left + {{s}} * i32(p.dilation_w);
-    let inside_{{s}} = column_{{s}} >= 0 && column_{{s}} < p.in_w;
+    let inside_{{s}} = (column_{{s}} >= 0) & (column_{{s}} < p.in_w);
     let at_{{s}} = u32(clamp(column_{{s}}, 0, p.in_w - 1)) * p.channels + channel;
 #endfor
 #for k in 0..WINDOW_H * WINDOW_W
@@ -85,10 +85,10 @@ fn main(
 #for j in 0..STRIDE_H
         {
             let row = top + i32((step * {{STRIDE_H}}u + {{j}}u) * p.dilation_h);
-            let inside = row >= 0 && row < p.in_h;
+            let inside = (row >= 0) & (row < p.in_h);
             let at_row = (n * u32(p.in_h) + u32(clamp(row, 0, p.in_h - 1))) * u32(p.in_w) * p.channels;
 #for s in 0..COLUMNS
-            let v_{{s}} = select(T(), input[at_row + at_{{s}}], inside && inside_{{s}});
+            let v_{{s}} = select(T(), input[at_row + at_{{s}}], inside & inside_{{s}});
 #endfor
 #for q in 0..LIVE
 #if q * STRIDE_H + j < WINDOW_H

@@ -100,7 +100,7 @@ fn main(
     var at_weight = o;
     for (var ky = 0u; ky < p.window_h; ky++) {
         let row = top + i32(ky * p.dilation_h);
-        let inside_row = row >= 0 && row < p.in_h;
+        let inside_row = (row >= 0) & (row < p.in_h);
         let at_row = (n * u32(p.in_h) + u32(clamp(row, 0, p.in_h - 1))) * u32(p.in_w);
         for (var kx = 0u; kx < p.window_w; kx++) {
 #if INTEGERS
@@ -116,7 +116,7 @@ fn main(
 #for i in 0..TILE
             {
                 let column = left + i32({{i}}u * p.stride_w + kx * p.dilation_w);
-                let inside = inside_row && column >= 0 && column < p.in_w;
+                let inside = inside_row & (column >= 0) & (column < p.in_w);
                 let v = input[(at_row + u32(clamp(column, 0, p.in_w - 1))) * p.channels + channel];
 #if SUMS > 0
                 sum_{{i}} += I(select(F(), F(v) - zero, inside) * w);

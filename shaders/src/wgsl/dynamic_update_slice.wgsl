@@ -38,7 +38,7 @@ fn main(
 #for d in 0..RANK
         // Before the update, the difference wraps to a large index.
         let at_{{d}} = digit_{{d}} - first_{{d}};
-        inside = inside && at_{{d}} < p.size_{{d}};
+        inside = inside & (at_{{d}} < p.size_{{d}});
         src += min(at_{{d}}, p.size_{{d}} - 1u) * p.stride_{{d}};
 #endfor
         output[i] = select(input[i], update[src], inside);

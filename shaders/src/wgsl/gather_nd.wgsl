@@ -40,7 +40,7 @@ fn main(
         var src = i32(digit_0);
 #for n in 0..DEPTH
         let index_{{n}} = indices[digit_1 * {{DEPTH}}u + {{n}}u];
-        inside = inside && index_{{n}} >= 0 && index_{{n}} < p.size_{{n}};
+        inside = inside & (index_{{n}} >= 0) & (index_{{n}} < p.size_{{n}});
         src += clamp(index_{{n}}, 0, p.size_{{n}} - 1) * p.stride_{{n}};
 #endfor
         output[i] = select(T(), input[src], inside);

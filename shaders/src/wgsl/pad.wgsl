@@ -50,7 +50,7 @@ fn main(
 #if MIRROR
         src += mirror(at_{{d}}, p.in_{{d}}) * p.stride_{{d}};
 #else
-        inside = inside && at_{{d}} >= 0 && at_{{d}} < p.in_{{d}};
+        inside = inside & (at_{{d}} >= 0) & (at_{{d}} < p.in_{{d}});
         src += clamp(at_{{d}}, 0, p.in_{{d}} - 1) * p.stride_{{d}};
 #endif
 #endfor

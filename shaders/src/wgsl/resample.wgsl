@@ -26,7 +26,7 @@ struct Params {
 #include "divide"
 
 fn value(image: i32, y: i32, x: i32, c: u32) -> f32 {
-    let inside = y >= 0 && x >= 0 && y < p.in_h && x < p.in_w;
+    let inside = (y >= 0) & (x >= 0) & (y < p.in_h) & (x < p.in_w);
     let pixel = (image * p.in_h + clamp(y, 0, p.in_h - 1)) * p.in_w + clamp(x, 0, p.in_w - 1);
     return select(0.0, input[u32(pixel) * p.extent_0 + c], inside);
 }
@@ -47,12 +47,12 @@ fn main(
             positions[0] * to.x + positions[1] * to.y + positions[3],
             positions[4] * to.x + positions[5] * to.y + positions[7],
         ) - p.center;
-        let inside = all(at >= vec2(0.0)) && all(at <= size - 1.0);
+        let inside = all(at >= vec2(0.0)) & all(at <= size - 1.0);
 #else
         let image = i32(divide(digit_2, p.out_h));
         let pixel = (digit_2 * p.extent_1 + digit_1) * 2u;
         let at = vec2(positions[pixel], positions[pixel + 1u]);
-        let inside = all(at > vec2(-1.0)) && all(at < size);
+        let inside = all(at > vec2(-1.0)) & all(at < size);
 #endif
         // Distant positions would exceed an integer.
         let near = clamp(at, vec2(-1.0), size);

@@ -38,7 +38,7 @@ fn main(
             var at = 0;
 #for n in 0..DEPTH
             let index_{{n}} = indices[tuple * {{DEPTH}}u + {{n}}u];
-            mine = mine && index_{{n}} >= 0 && index_{{n}} < p.size_{{n}};
+            mine = mine & (index_{{n}} >= 0) & (index_{{n}} < p.size_{{n}});
             at += index_{{n}} * p.stride_{{n}};
 #endfor
             if mine && at == i32(digit_1) {

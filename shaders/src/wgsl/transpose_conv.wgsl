@@ -99,7 +99,7 @@ fn main(
 #for i in 0..PIXELS
     let at_{{i}} = place(start + {{i}}u, first);
     // Phases that end early have pixels beyond the image.
-    let there_{{i}} = start + {{i}}u < p.phase_pixels && at_{{i}}.x < p.out_w && at_{{i}}.y < p.out_h;
+    let there_{{i}} = (start + {{i}}u < p.phase_pixels) & (at_{{i}}.x < p.out_w) & (at_{{i}}.y < p.out_h);
     let row_{{i}} = at_{{i}}.z * p.out_h + at_{{i}}.y;
     let pixel_{{i}} = select(p.out_pixels, row_{{i}} * p.out_w + at_{{i}}.x, there_{{i}});
 #endfor

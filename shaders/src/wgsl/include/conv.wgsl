@@ -97,8 +97,9 @@ fn load(at: u32, c: u32) -> V {
 }
 
 #if !POINTWISE
+// With `&&` instead of `&`, each comparison is a branch: SwiftShader then compiles a tile for up to a minute.
 fn inside(x: i32, y: i32) -> bool {
-    return x >= 0 && x < p.in_w && y >= 0 && y < p.in_h;
+    return (x >= 0) & (x < p.in_w) & (y >= 0) & (y < p.in_h);
 }
 
 // Offset of a pixel's channels; any offset inside for a pixel outside of the image.
