@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-w
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo c install-c c-check c-litert c-clients python python-check python-versions python-bench python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
+.PHONY: help demo c install-c c-check c-litert c-clients web web-check web-site python python-check python-versions python-bench python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,7 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	@$(MAKE) --no-print-directory litert-check
 	@$(MAKE) --no-print-directory c-check
 	@$(MAKE) --no-print-directory python-check
+	@$(MAKE) --no-print-directory web-check
 
 c: ## build TensorFlow Lite's C API: target/c/lib/libtensorflowlite_c.so, target/c/include
 	CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_c.sh target/c $(C_FLAGS)
@@ -105,6 +106,16 @@ python-clients: ## run programs of others from PyPI on LiteRT and on the wheel o
 	@wheel=$$(ls target/wheels-test/*.whl 2>/dev/null || ls target/wheels/*.whl 2>/dev/null); \
 	 if [ -n "$$wheel" ]; then $(PYTHON) scripts/check_clients.py $$wheel $(CLIENTS_FLAGS); \
 	 else echo "python-clients: left out: there is no wheel (make python)"; fi
+
+web: ## build the npm package: target/web/delegraph-*.tgz
+	CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_web.sh target/web
+
+web-site: ## build the pages of examples/web with the package and their models: target/web/site
+	@$(FETCH) --optional selfie_segmentation.tflite face_detection_short_range.tflite astronaut.png || true
+	CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_web_site.sh target/web
+
+web-check: ## build the package quickly and test it in Node and Chromium, where they can be installed
+	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/check_web.sh $(WEB_FILTER)
 
 litert-check: ## delegates inside LiteRT, where that is installed
 	$(CARGO) build $(CARGO_FLAGS) --quiet -p delegraph-wgpu-plugin

@@ -1,0 +1,13 @@
+import * as glue from './wasm/delegraph.js';
+import { modelClass } from './model.js';
+import { WasmModule } from './module.js';
+
+const module = new WasmModule(glue, () => new URL('./wasm/delegraph_bg.wasm', import.meta.url));
+
+export const Model = modelClass(module);
+export { DelegraphError } from './errors.js';
+
+/** Sets what the WebAssembly module is read from, before the first model is loaded. */
+export function setWasm(source) {
+  module.source = source;
+}

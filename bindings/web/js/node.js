@@ -1,0 +1,23 @@
+import { readFile } from 'node:fs/promises';
+import * as glue from './wasm/delegraph_cpu.js';
+import { modelClass } from './model.js';
+import { WasmModule } from './module.js';
+
+const module = new WasmModule(glue, () => readFile(new URL('./wasm/delegraph_cpu_bg.wasm', import.meta.url)));
+const WebModel = modelClass(module);
+
+/** As in a page; in addition, `load` reads files: paths and `file:` URLs. */
+export class Model extends WebModel {
+  static async load(source, options) {
+    const url = typeof source === 'string' && /^(https?|data|blob):/.test(source);
+    const isFile = source instanceof URL ? source.protocol === 'file:' : typeof source === 'string' && !url;
+    return super.load(isFile ? await readFile(source.toString().startsWith('file:') ? new URL(source) : source) : source, options);
+  }
+}
+
+export { DelegraphError } from './errors.js';
+
+/** Sets what the WebAssembly module is read from, before the first model is loaded. */
+export function setWasm(source) {
+  module.source = source;
+}

@@ -1,0 +1,2 @@
+export { DelegraphError, Model } from './index.js';
+export type * from './index.js';

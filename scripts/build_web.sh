@@ -1,0 +1,48 @@
+#!/bin/sh
+# Builds the npm package `delegraph`: `scripts/build_web.sh FOLDER [PROFILE]` makes FOLDER/package and, with the profile `web`,
+# FOLDER/delegraph-VERSION.tgz.
+#
+# Needs Node with npm, and a standard library for wasm32 (`scripts/sysroot.sh`). With the profile `web` also npm's package
+# binaryen, whose wasm-opt makes the modules smaller; it is installed below FOLDER.
+set -eu
+
+cd "$(dirname "$0")/.."
+CARGO=${CARGO:-cargo}
+folder=$1
+profile=${2:-web}
+target=wasm32-unknown-unknown
+BINARYEN=132.0.0
+
+report() { echo "web: $*" >&2; }
+
+flags=$(sh scripts/sysroot.sh $target)
+
+package=$folder/package
+rm -rf "$package"
+mkdir -p "$package/wasm"
+cp bindings/web/js/*.js bindings/web/js/*.d.ts bindings/web/js/package.json bindings/web/README.md LICENSE-APACHE LICENSE-MIT "$package"
+
+# Builds one module: its name and the features of the crate.
+build_module() {
+    RUSTFLAGS="$flags -Ctarget-feature=+simd128 ${RUSTFLAGS:-}" CARGO_TARGET_DIR="$folder/build" \
+        "$CARGO" build ${CARGO_FLAGS:-} --quiet --profile "$profile" --target $target -p delegraph-web --no-default-features --features "$2"
+    "$CARGO" run ${CARGO_FLAGS:-} --quiet -p delegraph-web-bindgen -- \
+        "$folder/build/$target/$profile/delegraph_web.wasm" "$package/wasm" "$1"
+    if [ "$profile" = web ]; then
+        "$folder/node_modules/.bin/wasm-opt" -O3 --enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int \
+            --enable-sign-ext --enable-mutable-globals --enable-reference-types --enable-multivalue \
+            --strip-debug --strip-producers "$package/wasm/$1_bg.wasm" -o "$package/wasm/$1_bg.wasm"
+    fi
+    report "$1_bg.wasm: $(wc -c <"$package/wasm/$1_bg.wasm") bytes, $(gzip -9 -c "$package/wasm/$1_bg.wasm" | wc -c) with gzip"
+}
+
+if [ "$profile" = web ]; then
+    npm install --silent --no-save --prefix "$folder" "binaryen@$BINARYEN" >&2
+fi
+testing=$([ "$profile" = web ] || echo testing)
+build_module delegraph "wgpu $testing"
+build_module delegraph_cpu "$testing"
+if [ "$profile" = web ]; then
+    (cd "$package" && npm pack --silent --pack-destination .. >/dev/null)
+    report "$(ls "$folder"/delegraph-*.tgz)"
+fi
