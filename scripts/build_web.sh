@@ -11,6 +11,7 @@ CARGO=${CARGO:-cargo}
 folder=$1
 profile=${2:-web}
 target=wasm32-unknown-unknown
+build=target/web/build
 BINARYEN=132.0.0
 
 report() { echo "web: $*" >&2; }
@@ -24,10 +25,10 @@ cp bindings/web/js/*.js bindings/web/js/*.d.ts bindings/web/js/package.json bind
 
 # Builds one module: its name and the features of the crate.
 build_module() {
-    RUSTFLAGS="$flags -Ctarget-feature=+simd128 ${RUSTFLAGS:-}" CARGO_TARGET_DIR="$folder/build" \
+    RUSTFLAGS="$flags -Ctarget-feature=+simd128 ${RUSTFLAGS:-}" CARGO_TARGET_DIR="$build" \
         "$CARGO" build ${CARGO_FLAGS:-} --quiet --profile "$profile" --target $target -p delegraph-web --no-default-features --features "$2"
     "$CARGO" run ${CARGO_FLAGS:-} --quiet -p delegraph-web-bindgen -- \
-        "$folder/build/$target/$profile/delegraph_web.wasm" "$package/wasm" "$1"
+        "$build/$target/$profile/delegraph_web.wasm" "$package/wasm" "$1"
     if [ "$profile" = web ]; then
         "$folder/node_modules/.bin/wasm-opt" -O3 --enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int \
             --enable-sign-ext --enable-mutable-globals --enable-reference-types --enable-multivalue \
