@@ -56,6 +56,11 @@ pub trait DelegateKernel: Kernel {
         &[]
     }
 
+    /// Returns the FLOAT32 tensors that the device stores in 16 bits, in ascending order. For reports.
+    fn half_tensors(&self) -> &[TensorId] {
+        &[]
+    }
+
     /// Returns the kernels that one run starts on the device, in order. For reports; not called during inference.
     fn device_kernels(&self) -> Vec<DeviceKernel> {
         Vec::new()

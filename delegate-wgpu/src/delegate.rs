@@ -11,10 +11,10 @@ use delegraph_delegate_api::{
 
 use crate::compile::{Compiler, VariantRequest, VariantSearch, Warmup};
 use crate::device::adapter::{WgpuError, find, request};
-use crate::device::options::WgpuOptions;
+use crate::device::options::{Precision, WgpuOptions};
 use crate::device::{Gpu, NAME};
 use crate::graph::lowering::Builder;
-use crate::graph::{Graph, passes};
+use crate::graph::{Graph, passes, store_halves};
 use crate::kernel::WgpuKernel;
 use crate::memory::{GpuBuffer, TextureInput, uploads};
 use crate::ops;
@@ -31,6 +31,7 @@ pub struct WgpuDelegate {
     partitions: PartitionOptions,
     max_gpu_bytes: Option<u64>,
     fusion: bool,
+    precision: Precision,
     info: wgpu::AdapterInfo,
     requested: RequestedVariants,
 }
@@ -120,9 +121,19 @@ impl WgpuDelegate {
         let table = ops::versions();
         let versions =
             options.custom_ops.iter().fold(table, |t, op| t.with_custom(op.name(), op.max_version()));
-        let WgpuOptions { partitions, max_gpu_bytes, fusion, .. } = options;
+        let WgpuOptions { partitions, max_gpu_bytes, fusion, precision, .. } = options;
         let requested = RequestedVariants::default();
-        WgpuDelegate { gpu, compiler, versions, partitions, max_gpu_bytes, fusion, info, requested }
+        WgpuDelegate {
+            gpu,
+            compiler,
+            versions,
+            partitions,
+            max_gpu_bytes,
+            fusion,
+            precision,
+            info,
+            requested,
+        }
     }
 
     #[cfg(test)]
@@ -147,9 +158,12 @@ impl WgpuDelegate {
         }
         builder.add_states(&params.inputs);
         let mut lowered = builder.graph;
-        let alignment = self.gpu.limits.min_storage_buffer_offset_alignment;
         if self.fusion {
-            passes::optimize(&mut lowered, alignment.into());
+            passes::optimize(&mut lowered, self.gpu.view_alignment());
+        }
+        if self.gpu.halves {
+            store_halves(&mut lowered);
+            return Ok(lowered);
         }
         if self.gpu.caps.software {
             // Software adapters do not gain from fewer bytes, and unpacking takes time.
@@ -321,6 +335,13 @@ impl Delegate for WgpuDelegate {
     }
 
     fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
+        if self.precision == Precision::F16 && !self.gpu.halves {
+            let message = format!(
+                "{} has no 16-bit floats (SHADER_F16); only precision f32, or auto, is supported on it",
+                self.info.name
+            );
+            return Err(Error::delegate(NAME, message));
+        }
         cx.claim_supported(self);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The kernel of a partition: buffers, pipelines and bind groups created once, one compute pass per run.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
@@ -7,17 +8,17 @@ use std::{iter, mem};
 
 use delegraph_core::error::Location;
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
-use delegraph_core::{Error, Result, Shape, TensorId};
+use delegraph_core::{Error, Result, Shape, TensorId, TensorType};
 use delegraph_delegate_api::{
     BufferHandle, Buffers, DelegateKernel, DelegateParams, DelegateStats, DeviceKernel, GraphView, NodeTime,
-    Submitted,
+    Submitted, TensorInfo,
 };
 use web_time::Instant;
 
 use crate::compile::{Compiler, RunningWarmup, VariantRequest};
 use crate::device::{Gpu, POLL_TIMEOUT, Reports, Timer, collect, failed};
 use crate::graph::storage_format::StorageFormat;
-use crate::graph::{Fault, Graph, ValueId};
+use crate::graph::{Fault, Graph, Step, ValueId};
 use crate::memory::{Dispatch, GpuBuffer, Layout, Memory, Uploaded, plan};
 
 /// Runs one partition.
@@ -43,6 +44,8 @@ pub(crate) struct WgpuKernel {
     /// Reports of the device on commands that it did not report on yet.
     reports: Reports,
     stats: DelegateStats,
+    /// FLOAT32 tensors that are stored in 16 bits.
+    half_tensors: Vec<TensorId>,
     /// One entry per dispatch if each dispatch is measured.
     node_times: Vec<NodeTime>,
     /// Kernels that the driver compiles in the first run.
@@ -284,6 +287,7 @@ impl WgpuKernel {
             run: None,
             reports: Reports::default(),
             stats,
+            half_tensors: half_tensors(graph, view),
             node_times,
             compiling,
             request: None,
@@ -573,6 +577,10 @@ impl DelegateKernel for WgpuKernel {
         &self.node_times
     }
 
+    fn half_tensors(&self) -> &[TensorId] {
+        &self.half_tensors
+    }
+
     fn device_kernels(&self) -> Vec<DeviceKernel> {
         let times = self.timer.iter().flat_map(|timer| timer.times()).map(Some).chain(iter::repeat(None));
         let kernel = |(d, time): (&Dispatch, Option<Duration>)| {
@@ -677,6 +685,21 @@ impl DelegateKernel for WgpuKernel {
             Err(_) => staging.unmap(),
         }
     }
+}
+
+/// Lists the FLOAT32 tensors of `graph` that are stored in 16 bits. Those of values that passes removed are not stored.
+fn half_tensors(graph: &Graph<'_>, view: &GraphView<'_>) -> Vec<TensorId> {
+    let weights = |step: &Step<'_>| {
+        let nodes = step.nodes.iter().filter(|_| step.half_weights);
+        let tensors = nodes.flat_map(|id| view.node(*id).inputs()).filter(TensorInfo::is_constant);
+        tensors.map(|tensor| tensor.id()).collect::<Vec<_>>()
+    };
+    let used: HashSet<ValueId> =
+        graph.steps.iter().flat_map(|step| step.reads().chain([step.output])).collect();
+    let values = used.into_iter().map(|id| graph.value(id)).filter(|value| value.half);
+    let tensors = values.filter_map(|value| value.tensor).chain(graph.steps.iter().flat_map(weights));
+    let is_float = |id: &TensorId| view.tensor(*id).ty() == TensorType::Float32;
+    tensors.filter(is_float).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Nodes with their ops: all of them up to four, otherwise the number and the first and last.

@@ -23,6 +23,7 @@ mod element;
 mod epilogue;
 mod error;
 mod expression;
+mod half_storage;
 mod halves;
 mod integers;
 mod kernel;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::template::Template;
-use crate::{Binding, Features, ShaderError};
+use crate::{Binding, Features, ShaderError, half_storage};
 
 /// Identifies a [`Variant`]: the family of the shader with the values that specialize it.
 ///
@@ -48,6 +48,8 @@ pub struct Variant {
     /// Language features that the source uses beyond plain WGSL.
     pub features: Features,
     source: Source,
+    /// The binding numbers of buffers of 16-bit floats, a bit each.
+    halves: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +67,7 @@ impl Variant {
             bindings,
             features: Features::default(),
             source: Source::Template(template),
+            halves: 0,
         }
     }
 
@@ -80,18 +83,43 @@ impl Variant {
         bindings: Vec<Binding>,
         features: Features,
     ) -> Self {
-        Self { name, key: key.into(), entry: "main", bindings, features, source: Source::Text(text.into()) }
+        let source = Source::Text(text.into());
+        Self { name, key: key.into(), entry: "main", bindings, features, source, halves: 0 }
+    }
+
+    /// Returns the variant that stores 16-bit floats, where it has 32-bit words, in the buffers whose binding numbers are
+    /// the set bits of `bindings`. Loads convert to 32 bits, so accumulation is unchanged; stores round, and limit finite
+    /// numbers to ±65,504. The device needs [`Caps::f16`](crate::Caps::f16).
+    pub fn with_halves(mut self, bindings: u32) -> Self {
+        if bindings != 0 {
+            self.key = VariantKey::from(format!("{};halves={bindings:x}", self.key));
+            self.features.f16 = true;
+            self.halves |= bindings;
+        }
+        self
+    }
+
+    /// Returns the binding numbers of buffers of 16-bit floats, a bit each.
+    pub fn halves(&self) -> u32 {
+        self.halves
     }
 
     /// Returns the WGSL source.
     ///
     /// # Errors
-    /// [`ShaderError::Template`] for a template that does not render, which is a defect of this crate.
+    /// [`ShaderError::Template`] for a template that does not render, or a buffer that has no form with 16-bit floats.
+    /// Both are defects of this crate.
     pub fn source(&self) -> Result<Arc<str>, ShaderError> {
-        match &self.source {
-            Source::Template(template) => template.render().map(Into::into),
-            Source::Text(text) => Ok(Arc::clone(text)),
+        let text = match &self.source {
+            Source::Template(template) => template.render()?.into(),
+            Source::Text(text) => Arc::clone(text),
+        };
+        if self.halves == 0 {
+            return Ok(text);
         }
+        let is_half = |binding| self.halves.checked_shr(binding).is_some_and(|bits| bits & 1 == 1);
+        let halved = half_storage::rewrite(&text, is_half);
+        halved.map(Into::into).map_err(|why| ShaderError::Template { kernel: self.name, line: 1, why })
     }
 }
 

@@ -1,9 +1,10 @@
 //! The GPU delegate.
 
 use delegraph::core::error::{Error, Result};
-use delegraph::delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuOptions};
+use delegraph::delegate_wgpu::{AdapterChoice, Precision, WgpuDelegate, WgpuOptions};
 
-/// Opens the GPU with options by name: `adapter` (a part of its name), `max_gpu_bytes`, `fusion` (`on` or `off`).
+/// Opens the GPU with options by name: `adapter` (a part of its name), `max_gpu_bytes`, `fusion` (`on` or `off`),
+/// `precision` (`f32`, `f16` or `auto`).
 ///
 /// # Errors
 /// [`Error::InvalidInput`] for other options; those of the GPU.
@@ -13,6 +14,9 @@ pub(crate) fn open(options: Vec<(String, String)>) -> Result<WgpuDelegate> {
         chosen = match (key.as_str(), value.as_str()) {
             ("adapter", _) => chosen.adapter(AdapterChoice::named(value)),
             ("fusion", "on" | "off") => chosen.fusion(value == "on"),
+            ("precision", "f32") => chosen.precision(Precision::F32),
+            ("precision", "f16") => chosen.precision(Precision::F16),
+            ("precision", "auto") => chosen.precision(Precision::Auto),
             ("max_gpu_bytes", _) => {
                 let bytes = value.parse().map_err(|_| {
                     Error::InvalidInput(format!("max_gpu_bytes is a number of bytes, not {value}"))
@@ -22,7 +26,8 @@ pub(crate) fn open(options: Vec<(String, String)>) -> Result<WgpuDelegate> {
             }
             _ => {
                 return Err(Error::InvalidInput(format!(
-                    "wgpu has no option {key}={value}; it has adapter, max_gpu_bytes and fusion=on|off"
+                    "wgpu has no option {key}={value}; it has adapter, max_gpu_bytes, fusion=on|off and \
+                     precision=f32|f16|auto"
                 )));
             }
         };

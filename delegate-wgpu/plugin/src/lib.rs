@@ -10,13 +10,14 @@
 //! | `min_nodes` | partitions with fewer nodes stay on the CPU |
 //! | `max_gpu_bytes` | the largest number of bytes of device memory for a model |
 //! | `fusion` | `off`: every node runs by itself, for finding faults |
+//! | `precision` | the format of floats on the device: `f32`, `f16`, or `auto`, which is `f16` on hardware that has it |
 //! | `trusted_shaders` | compile shaders without the bounds checks that wgpu adds |
 
 use delegraph_core::Error;
 use delegraph_delegate_api::export_delegate;
 use delegraph_delegate_api::plugin::{CreateError, PluginOptions};
 use delegraph_delegate_wgpu::wgpu::{Backend, PowerPreference};
-use delegraph_delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph_delegate_wgpu::{Precision, WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph_litert::export_litert_delegate;
 
 export_delegate!(create);
@@ -53,6 +54,7 @@ fn read(options: &PluginOptions) -> Result<WgpuOptions, CreateError> {
     wanted.partitions.min_nodes = options.parse("min_nodes")?.unwrap_or(wanted.partitions.min_nodes);
     wanted.max_gpu_bytes = options.parse("max_gpu_bytes")?;
     wanted.fusion = options.choice("fusion", &[("on", true), ("off", false)])?.unwrap_or(wanted.fusion);
+    wanted.precision = options.choice("precision", &Precision::NAMES)?.unwrap_or_default();
     wanted.trusted_shaders = options.flag("trusted_shaders")?;
     Ok(wanted)
 }
@@ -67,6 +69,7 @@ mod tests {
             ("adapter", "Radeon"),
             ("backend", "vulkan"),
             ("fusion", "off"),
+            ("precision", "f16"),
             ("max_gpu_bytes", "9"),
             ("min_nodes", "3"),
             ("trusted_shaders", "1"),
@@ -75,7 +78,7 @@ mod tests {
         assert_eq!(wanted.adapter.name.as_deref(), Some("Radeon"));
         assert_eq!(wanted.adapter.backend, Some(Backend::Vulkan));
         assert_eq!((wanted.max_gpu_bytes, wanted.partitions.min_nodes), (Some(9), 3));
-        assert!(wanted.trusted_shaders && !wanted.fusion);
+        assert!(wanted.trusted_shaders && !wanted.fusion && wanted.precision == Precision::F16);
         assert!(read(&PluginOptions::new([("fusion", "on")]).unwrap()).unwrap().fusion);
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use delegraph_core::kernel::{Placement, RuntimeTensor};
 use delegraph_core::{BuiltinOp, Model, NodeId, Op, Quantization, Shape, TensorId};
 use delegraph_delegate_api::{DelegateParams, GraphView, NodeState, NodeView};
-use delegraph_shaders::{OtherSizes, Shader, Threshold, Variant, VariantKey, slice};
+use delegraph_shaders::{Binding, OtherSizes, Shader, Threshold, Variant, VariantKey, slice};
 
 use super::size_samples::{self, FreeDims};
 use crate::device::DeviceCaps;
@@ -34,6 +34,9 @@ const MAX_ROUNDS: usize = 4;
 const MAX_SMALL_BYTES: usize = 256;
 /// Maximum size in bytes of a computed constant that is copied for the search.
 const MAX_COPIED_BYTES: usize = 1 << 20;
+
+/// Per family and bindings of variants, the bindings of 16-bit floats.
+type Halves = HashMap<(&'static str, Vec<Binding>), BTreeSet<u32>>;
 
 /// A hash of the text written to it.
 #[derive(Default)]
@@ -73,6 +76,8 @@ pub(crate) struct VariantSearch {
     /// The variants of the current group, and the thresholds that its shaders declare.
     group: HashSet<VariantKey>,
     thresholds: BTreeSet<Threshold>,
+    /// The bindings of 16-bit floats in the partition, per family and bindings of its variants.
+    halves: Halves,
     /// Keys of the variants that were returned or are in `found`.
     seen: HashSet<VariantKey>,
     found: Vec<Variant>,
@@ -102,9 +107,13 @@ impl VariantSearch {
             current: None,
             group: HashSet::new(),
             thresholds: BTreeSet::new(),
+            halves: HashMap::new(),
             seen: HashSet::new(),
             found: Vec::new(),
         };
+        if facts.halves {
+            search.halves = halves(facts, graph);
+        }
         search.add_steps(graph, params, view);
         search.own_tensors(view);
         search
@@ -121,8 +130,8 @@ impl VariantSearch {
         compiled.extend(self.current.take());
         while self.found.is_empty() {
             let group = self.groups.pop().filter(|_| is_needed())?;
-            // The hash does not cover weights.
-            let key = (!group.heavy).then(|| self.key(&group.nodes));
+            // The hash covers neither weights nor the values around the group, which may have 16 bits.
+            let key = (!group.heavy && !self.facts.halves).then(|| self.key(&group.nodes));
             if key.is_some_and(|key| compiled.contains(&key)) {
                 continue;
             }
@@ -151,10 +160,32 @@ fn readers(view: &GraphView<'_>) -> Vec<Vec<NodeId>> {
     readers
 }
 
+/// Lists the bindings of 16-bit floats in `graph`, per family and bindings of its variants. Sizes do not affect which values
+/// have 16 bits.
+fn halves(facts: &DeviceCaps, graph: &Graph<'_>) -> Halves {
+    let mut halves = Halves::new();
+    for step in &graph.steps {
+        let Ok(kernel) = step.spec.kernel(&facts.caps) else { continue };
+        let variant = step.with_halves(graph, kernel.variant);
+        halves.entry((variant.name, variant.bindings.clone())).or_default().insert(variant.halves());
+    }
+    halves
+}
+
 impl VariantSearch {
     fn add(&mut self, variant: Variant) {
-        if !self.seen.contains(&variant.key) {
-            self.seen.insert(variant.key.clone());
+        match self.halves.get(&(variant.name, variant.bindings.clone())) {
+            Some(masks) => {
+                for variant in masks.clone().into_iter().map(|mask| variant.clone().with_halves(mask)) {
+                    self.add_stored(variant);
+                }
+            }
+            None => self.add_stored(variant),
+        }
+    }
+
+    fn add_stored(&mut self, variant: Variant) {
+        if self.seen.insert(variant.key.clone()) {
             self.found.push(variant);
         }
     }
@@ -298,7 +329,11 @@ impl VariantSearch {
     /// Hashes everything that determines a group's variants. Equal groups of different models have equal hashes.
     fn key(&self, group: &[NodeId]) -> u64 {
         let mut digest = Digest::default();
-        let _ = write!(digest, "{:?}{}{}", self.facts.caps, self.fusion, self.facts.custom_ops.len());
+        let _ = write!(
+            digest,
+            "{:?}{}{}",
+            self.facts.caps,
+            self.fusion, self.facts.custom_ops.len());
         let present = |symbol| format!("={}", self.dims.present(symbol));
         self.describe(&mut digest, &self.view(), group, &present, &|quantization| {
             format!("{quantization:?}")
@@ -491,8 +526,7 @@ impl VariantSearch {
         }
         let mut lowered = builder.graph;
         if self.fusion {
-            let alignment = self.facts.limits.min_storage_buffer_offset_alignment;
-            passes::optimize(&mut lowered, alignment.into());
+            passes::optimize(&mut lowered, self.facts.view_alignment());
         }
         let count = lowered.steps.len();
         let variant_of = |step: Step<'_>| {

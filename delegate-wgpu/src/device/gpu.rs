@@ -9,7 +9,7 @@ use std::time::Duration;
 use delegraph_shaders::Caps;
 
 use super::SharedDevice;
-use super::options::WgpuOptions;
+use super::options::{Precision, WgpuOptions};
 use super::scopes::checked;
 use crate::custom::WgpuOp;
 
@@ -40,10 +40,21 @@ pub(crate) struct Gpu {
 pub(crate) struct DeviceCaps {
     pub caps: Caps,
     pub limits: wgpu::Limits,
+    /// Whether floats are stored in 16 bits.
+    pub halves: bool,
     /// Custom ops of the application.
     pub custom_ops: Vec<WgpuOp>,
     /// Tables of the functions of quantized LSTM cells, computed when a node first needs them.
     pub cell_tables: OnceLock<[Vec<i16>; 3]>,
+}
+
+impl DeviceCaps {
+    /// Returns the alignment of views in another value's memory, in bytes of 32-bit elements.
+    pub(crate) fn view_alignment(&self) -> u64 {
+        let alignment = u64::from(self.limits.min_storage_buffer_offset_alignment);
+        // Offsets in a value of 16-bit elements are half as large.
+        if self.halves { alignment * 2 } else { alignment }
+    }
 }
 
 impl std::ops::Deref for Gpu {
@@ -79,6 +90,12 @@ impl Gpu {
             shared: SharedDevice::of(&device),
             profile: options.profile,
             caps: Arc::new(DeviceCaps {
+                halves: caps.f16
+                    && match options.precision {
+                        Precision::F32 => false,
+                        Precision::F16 => true,
+                        Precision::Auto => !caps.software,
+                    },
                 caps,
                 limits,
                 custom_ops: options.custom_ops.clone(),

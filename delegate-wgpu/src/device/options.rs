@@ -62,9 +62,8 @@ impl fmt::Display for AdapterChoice {
     }
 }
 
-/// The format in which activations and weights are stored on the device. Sums are accumulated in `f32` in every format.
-///
-/// Formats of 16 bits will be variants of this enum.
+/// The format in which activations and weights are stored on the device. Kernels compute and accumulate in `f32` in every
+/// format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Precision {
@@ -72,6 +71,19 @@ pub enum Precision {
     /// bits, which does not change results.
     #[default]
     F32,
+    /// 16-bit floats for values between the kernels of a partition, and for weights. The inputs and outputs of a partition
+    /// have 32 bits, as have values on which integers depend, and results that may exceed the range of 16 bits (sums,
+    /// squares, exponentials, quotients, spectra). Finite results stay finite. An adapter without `SHADER_F16` is an error
+    /// of `prepare`.
+    F16,
+    /// [`Precision::F16`] on hardware adapters with `SHADER_F16`; [`Precision::F32`] on all others.
+    Auto,
+}
+
+impl Precision {
+    /// The names of all formats, as in `wgpu?precision=NAME`.
+    pub const NAMES: [(&'static str, Precision); 3] =
+        [("f32", Precision::F32), ("f16", Precision::F16), ("auto", Precision::Auto)];
 }
 
 /// The place where compiled shaders are stored between processes, on backends that support it (Vulkan). A file that

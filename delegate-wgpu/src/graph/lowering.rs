@@ -89,7 +89,8 @@ impl<'a, 'c> Builder<'a, 'c> {
         if format == StorageFormat::WordPair {
             shape.push(2);
         }
-        let value = Value { shape, element, format, quantization, source };
+        let value =
+            Value { shape, element, format, quantization, half: false, source, tensor: Some(tensor.id()) };
         let id = self.graph.add(value);
         self.values.insert(tensor.id(), id);
         Ok(id)
@@ -570,7 +571,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     /// Returns a value between two steps with the type and quantization of another one.
     pub(crate) fn temporary_like(&mut self, shape: &[u32], other: ValueId) -> ValueId {
         let Value { element, format, quantization, .. } = *self.builder.graph.value(other);
-        let value = Value { shape: shape.to_vec(), element, format, quantization, source: Source::Steps };
+        let value = Value { format, quantization, ..Value::new(shape, element, Source::Steps) };
         self.builder.graph.add(value)
     }
 
@@ -594,7 +595,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
 
     /// Returns the alignment of views in another value's memory, in bytes.
     pub(crate) fn view_alignment(&self) -> u64 {
-        self.builder.context.limits.min_storage_buffer_offset_alignment.into()
+        self.builder.context.view_alignment()
     }
 
     /// Returns the node in the form that shape inference reads, for functions of the op's definition.
@@ -723,7 +724,8 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         let nodes: Vec<NodeId> = vec![self.node.id()];
         let (residual, slope) = (None, None);
         let inputs = inputs.to_vec();
-        self.builder.graph.steps.push(Step { spec, inputs, weights, residual, slope, output, nodes });
+        let step = Step { spec, inputs, weights, half_weights: false, residual, slope, output, nodes };
+        self.builder.graph.steps.push(step);
         Ok(())
     }
 }

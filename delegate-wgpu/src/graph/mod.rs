@@ -5,10 +5,11 @@
 
 use std::borrow::Cow;
 
-use delegraph_core::NodeId;
 use delegraph_core::error::InvalidData;
+use delegraph_core::{NodeId, TensorId};
 use delegraph_shaders::quantize::Affine;
 
+mod halves;
 pub(crate) mod lowering;
 pub(crate) mod passes;
 mod spec;
@@ -17,13 +18,14 @@ pub(crate) mod symbolic_dims;
 
 use storage_format::StorageFormat;
 
+pub(crate) use halves::{narrowed, store_halves};
 pub(crate) use spec::{Computed, Join, Spec};
 
 /// Index of a value in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ValueId(pub usize);
 
-/// The type of a value's elements; each element is one 32-bit word on the device.
+/// The type of a value's elements; each element is one 32-bit word on the device, or half of one.
 pub(crate) use delegraph_shaders::Element;
 
 /// A tensor on the device.
@@ -37,19 +39,25 @@ pub(crate) struct Value<'a> {
     pub format: StorageFormat,
     /// The quantization of integers.
     pub quantization: Option<Affine>,
+    /// Whether the device stores each element in 16 bits.
+    pub half: bool,
     /// The origin of the data.
     pub source: Source<'a>,
+    /// The model's tensor, if the value is one.
+    pub tensor: Option<TensorId>,
 }
 
 impl<'a> Value<'a> {
     /// Creates a value without a tensor of the model.
     pub(crate) fn new(shape: &[u32], element: Element, source: Source<'a>) -> Self {
-        Value { shape: shape.to_vec(), element, format: StorageFormat::Word, quantization: None, source }
+        let (format, quantization) = (StorageFormat::Word, None);
+        Value { shape: shape.to_vec(), element, format, quantization, half: false, source, tensor: None }
     }
 
-    /// Bytes on the device.
+    /// Bytes on the device: whole words.
     pub(crate) fn bytes(&self) -> u64 {
-        self.shape.iter().map(|&d| u64::from(d)).product::<u64>() * 4
+        let elements = self.shape.iter().map(|&d| u64::from(d)).product::<u64>();
+        if self.half { elements.div_ceil(2) * 4 } else { elements * 4 }
     }
 }
 
@@ -99,6 +107,8 @@ pub(crate) struct Step<'a> {
     pub inputs: Vec<ValueId>,
     /// `Binding::Weights`
     pub weights: Option<Weights<'a>>,
+    /// Whether the device stores each number of [`Step::weights`] in 16 bits.
+    pub half_weights: bool,
     /// `Binding::Residual`
     pub residual: Option<ValueId>,
     /// `Binding::Slope`
@@ -263,6 +273,7 @@ pub(crate) mod testing {
         let nodes = vec![NodeId(graph.steps.len())];
         let (weights, residual, slope) = (None, None, None);
         let inputs = inputs.to_vec();
-        graph.steps.push(Step { spec: spec.into(), inputs, weights, residual, slope, output, nodes });
+        let (spec, half_weights) = (spec.into(), false);
+        graph.steps.push(Step { spec, inputs, weights, half_weights, residual, slope, output, nodes });
     }
 }

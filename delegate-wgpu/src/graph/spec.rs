@@ -6,6 +6,7 @@ use shaders::{
 };
 
 use super::Weights;
+use super::halves::Floats;
 
 /// Copies one input of a concatenation into its part of the output.
 #[derive(Debug, Clone, PartialEq)]
@@ -198,6 +199,49 @@ impl Spec {
                 let epilogue = self.epilogue_mut()?;
                 Some(epilogue.residual.as_mut().unwrap_or(&mut epilogue.activation))
             }
+        }
+    }
+
+    /// Returns how the kernel treats its floats.
+    pub(crate) fn floats(&self) -> Floats {
+        use shaders::{binary::Binary, reduce::Reduce, unary::Unary};
+        match self {
+            // Integers, indices and positions, or bits.
+            Spec::ArgMinMax(_)
+            | Spec::BatchMatMulWide(_)
+            | Spec::BinaryQuantized(_)
+            | Spec::Bitcast(_)
+            | Spec::Cast(_)
+            | Spec::Check(_)
+            | Spec::Custom(_)
+            | Spec::LandmarksCrop(_)
+            | Spec::LandmarksTransform(_)
+            | Spec::LstmQuantized(_)
+            | Spec::MaxPool(_)
+            | Spec::MaxUnpool(_)
+            | Spec::Quantize(_)
+            | Spec::ReduceOrdered(_)
+            | Spec::Resample(_)
+            | Spec::Rescale(_)
+            | Spec::RowScales(_)
+            | Spec::RowSteps(_)
+            | Spec::SoftmaxQuantized(_)
+            | Spec::SoftmaxWide(_)
+            | Spec::Table(_)
+            | Spec::TopK(_) => Floats::Exact,
+            Spec::ComplexAbs(_) | Spec::Cumsum(_) | Spec::FourierTransform(_) => Floats::WideResult,
+            Spec::Binary(spec) if spec.op.compares() => Floats::Exact,
+            Spec::Binary(spec) => match spec.op {
+                Binary::Div | Binary::Pow | Binary::SquaredDifference => Floats::WideResult,
+                _ => Floats::Any,
+            },
+            Spec::Reduce(spec) if matches!(spec.op, Reduce::Sum | Reduce::Prod) => Floats::WideResult,
+            Spec::Unary(spec) => {
+                let is_wide = |unary: &Unary| matches!(unary, Unary::Exp | Unary::Rsqrt | Unary::Square);
+                if spec.steps.iter().any(is_wide) { Floats::WideResult } else { Floats::Any }
+            }
+            Spec::BatchMatMul(spec) if spec.integers.is_some() => Floats::Exact,
+            _ => Floats::Any,
         }
     }
 

@@ -8,7 +8,7 @@ use delegraph_shaders::{Binding, Shader};
 
 use crate::compile::Compiler;
 use crate::device::{Gpu, failed};
-use crate::graph::{Graph, Source, Step, ValueId};
+use crate::graph::{Graph, Source, Step, ValueId, narrowed};
 use crate::memory::plan::Plan;
 use crate::memory::upload::{Packer, Range, Uploaded};
 
@@ -79,10 +79,12 @@ impl<'g> Layout<'g> {
             values[i] = slot.map(|buffer| Place::Slot(Range { buffer, offset: 0, bytes }));
         }
         for step in &graph.steps {
-            let kernel = step.spec.kernel(&gpu.caps).map_err(|e| failed(e.to_string()))?;
+            let mut kernel = step.spec.kernel(&gpu.caps).map_err(|e| failed(e.to_string()))?;
+            kernel.variant = step.with_halves(graph, kernel.variant);
             blocks.push(uniforms.add(kernel.uniform.clone().into()));
             kernels.push(kernel);
             let packed = step.weights.as_ref().and_then(|w| step.spec.pack_weights(w));
+            let packed = packed.map(|w| if step.half_weights { narrowed(&w) } else { w });
             weights.push(packed.map(|w| constants.add(w.into())));
             for id in step.reads().map(|id| graph.root(id).0) {
                 if let (Source::Constant(data), None) = (&graph.value(id).source, values[id.0]) {

@@ -526,6 +526,12 @@ impl Interpreter {
         self.engine.planned(self.entry).map(kernels).unwrap_or_default()
     }
 
+    /// Returns the FLOAT32 tensors that devices store in 16 bits, per partition.
+    pub fn half_tensors(&self) -> Vec<Vec<TensorId>> {
+        let tensors = |s: &Planned| s.partitions().iter().map(|p| p.kernel.half_tensors().to_vec()).collect();
+        self.engine.planned(self.entry).map(tensors).unwrap_or_default()
+    }
+
     /// Returns the number of threads that CPU kernels use.
     pub fn threads(&self) -> usize {
         self.engine.parallel.threads()

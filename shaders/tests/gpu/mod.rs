@@ -42,7 +42,7 @@ impl Gpu {
         let info = adapter.get_info();
         let offered = adapter.limits();
         let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-            required_features: adapter.features() & wgpu::Features::SUBGROUP,
+            required_features: adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::SHADER_F16),
             required_limits: wgpu::Limits {
                 max_storage_buffer_binding_size: offered.max_storage_buffer_binding_size,
                 ..Default::default()
@@ -51,6 +51,7 @@ impl Gpu {
         }))
         .map_err(|e| e.to_string())?;
         let mut caps = Caps::WEBGPU.with_software(info.device_type == wgpu::DeviceType::Cpu);
+        caps.f16 = adapter.features().contains(wgpu::Features::SHADER_F16);
         if adapter.features().contains(wgpu::Features::SUBGROUP) {
             let constant = info.subgroup_min_size == info.subgroup_max_size;
             caps = caps.with_subgroups(if constant { info.subgroup_min_size } else { 0 });

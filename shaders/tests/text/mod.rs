@@ -9,6 +9,27 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 /// WebGPU's default limits, and can be written for Vulkan, Metal and DirectX.
 #[track_caller]
 pub(crate) fn check(kernel: &Kernel) {
+    check_as_declared(kernel);
+    let half = halved(kernel);
+    if half.variant != kernel.variant {
+        check_as_declared(&half);
+    }
+}
+
+/// Returns the kernel with 16-bit floats in all buffers that can hold them.
+pub(crate) fn halved(kernel: &Kernel) -> Kernel {
+    let has_form = |bit: &u32| kernel.variant.clone().with_halves(1 << bit).source().is_ok();
+    let is_storage = |bit: &u32| {
+        let access = kernel.variant.bindings[*bit as usize].access();
+        matches!(access, Access::Read | Access::ReadWrite)
+    };
+    let bits = (0..kernel.variant.bindings.len() as u32).filter(is_storage).filter(has_form);
+    let variant = kernel.variant.clone().with_halves(bits.map(|bit| 1 << bit).sum());
+    Kernel { variant, ..kernel.clone() }
+}
+
+#[track_caller]
+fn check_as_declared(kernel: &Kernel) {
     let key = &kernel.variant.key;
     let wgsl = kernel.variant.source().unwrap_or_else(|e| panic!("{key}: {e}"));
     let fail = |what: &str, why: String| -> ! { panic!("{key}: {what}: {why}\n{}", wgsl) };
@@ -76,7 +97,7 @@ pub(crate) fn check(kernel: &Kernel) {
     naga::back::msl::write_string(&module, &info, &metal, &Default::default())
         .unwrap_or_else(|e| fail("writing MSL", e.to_string()));
     let hlsl =
-        naga::back::hlsl::Options { shader_model: naga::back::hlsl::ShaderModel::V6_0, ..Default::default() };
+        naga::back::hlsl::Options { shader_model: naga::back::hlsl::ShaderModel::V6_2, ..Default::default() };
     let pipeline = naga::back::hlsl::PipelineOptions::default();
     let mut text = String::new();
     naga::back::hlsl::Writer::new(&mut text, &hlsl, &pipeline)

@@ -409,7 +409,7 @@ mod tests {
         check("reference", Some(Choice::Reference));
         let wgpu = |adapter: Option<&str>, max_gpu_bytes| {
             let adapter = adapter.map(str::to_owned);
-            Some(Choice::Wgpu(WgpuChoice { adapter, max_gpu_bytes, unfused: false }))
+            Some(Choice::Wgpu(WgpuChoice { adapter, max_gpu_bytes, ..WgpuChoice::default() }))
         };
         check("wgpu", wgpu(None, None));
         check("wgpu?adapter=Radeon", wgpu(Some("Radeon"), None));
@@ -418,6 +418,9 @@ mod tests {
         check("wgpu?max_gpu_bytes=much", None);
         let unfused = WgpuChoice { unfused: true, ..WgpuChoice::default() };
         check("wgpu?fusion=off", Some(Choice::Wgpu(unfused)));
+        check("wgpu?precision=half", None);
+        let halves = WgpuChoice { precision: Some("f16"), ..WgpuChoice::default() };
+        check("wgpu?precision=f16", Some(Choice::Wgpu(halves)));
         assert_eq!("wgpu?fusion=on".parse().ok(), wgpu(None, None));
         check("wgpu?fusion=some", None);
         check("wgpu?", None);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use delegraph::Delegate;
 #[cfg(feature = "wgpu")]
-use delegraph::delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph::delegate_wgpu::{AdapterChoice, Precision, WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph_conformance::engine::MakeDelegate;
 
 #[cfg(feature = "wgpu")]
@@ -25,7 +25,12 @@ pub(crate) struct WgpuChoice {
     pub(super) max_gpu_bytes: Option<u64>,
     /// `fusion=off`: every node runs by itself.
     pub(super) unfused: bool,
+    /// `precision=f16` and others: how floats are stored.
+    pub(super) precision: Option<&'static str>,
 }
+
+/// The values of `precision`.
+const PRECISIONS: [&str; 3] = ["f32", "f16", "auto"];
 
 impl FromStr for WgpuChoice {
     type Err = String;
@@ -41,8 +46,11 @@ impl FromStr for WgpuChoice {
                 }
                 Some(("fusion", "on")) => choice.unfused = false,
                 Some(("fusion", "off")) => choice.unfused = true,
+                Some(("precision", name)) if PRECISIONS.contains(&name) => {
+                    choice.precision = PRECISIONS.into_iter().find(|known| *known == name);
+                }
                 _ => {
-                    let all = "`wgpu?adapter=NAME&max_gpu_bytes=N&fusion=on|off`";
+                    let all = "`wgpu?adapter=NAME&max_gpu_bytes=N&fusion=on|off&precision=f32|f16|auto`";
                     return Err(format!("wgpu takes {all}, or some of them"));
                 }
             }
@@ -57,11 +65,13 @@ impl fmt::Display for WgpuChoice {
         let adapter = self.adapter.as_ref().map(|name| format!("adapter={name}"));
         let bytes = self.max_gpu_bytes.map(|n| format!("max_gpu_bytes={n}"));
         let unfused = self.unfused.then(|| "fusion=off".to_owned());
+        let precision = self.precision.map(|name| format!("precision={name}"));
         adapter
             .iter()
             .chain(&bytes)
             .chain(&unfused)
-            .zip(["?", "&", "&"])
+            .chain(&precision)
+            .zip(["?", "&", "&", "&"])
             .try_for_each(|(option, mark)| write!(f, "{mark}{option}"))
     }
 }
@@ -72,6 +82,9 @@ impl WgpuChoice {
     fn open(&self, profile: bool) -> Result<WgpuDelegate, Failure> {
         let adapter = self.adapter.as_ref().map_or_else(AdapterChoice::default, AdapterChoice::named);
         let mut options = WgpuOptions::default().adapter(adapter).fusion(!self.unfused).profile(profile);
+        if let Some((_, precision)) = Precision::NAMES.iter().find(|(name, _)| self.precision == Some(name)) {
+            options = options.precision(*precision);
+        }
         options.max_gpu_bytes = self.max_gpu_bytes.or_else(budgets::max_memory);
         WgpuDelegate::new(options).map_err(|error| match error {
             WgpuError::NoAdapter | WgpuError::NoMatch { .. } => {

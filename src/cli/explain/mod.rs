@@ -125,6 +125,8 @@ struct PartitionLine {
     multiply_adds: u64,
     inputs: Vec<TensorLine>,
     outputs: Vec<TensorLine>,
+    /// Floats that the device stores in 16 bits.
+    half_tensors: Vec<TensorLine>,
     boundary_bytes: usize,
 }
 
@@ -230,7 +232,7 @@ fn explain(
     let called = interpreter.model().subgraphs().iter().enumerate().skip(1);
     let subgraphs: Vec<SubgraphSection> = called
         .map(|(i, subgraph)| {
-            let section = prepared(i).map(|(graph, report)| Section::new(&graph, report, runners));
+            let section = prepared(i).map(|(graph, report)| Section::new(&graph, report, runners, &[]));
             SubgraphSection {
                 subgraph: i,
                 name: subgraph.name().to_owned(),
@@ -248,7 +250,7 @@ fn explain(
         model,
         delegates: report.delegates.clone(),
         cpu: runners.cpu,
-        entry: Section::new(&graph, report, runners),
+        entry: Section::new(&graph, report, runners, &interpreter.half_tensors()),
         failures: report.failures.iter().map(failure).collect(),
         unresolved: runners.missing().iter().map(unresolved_op).collect(),
         unresolved_text: runners.missing().iter().map(ToString::to_string).collect(),
@@ -259,7 +261,8 @@ fn explain(
 }
 
 impl Section {
-    fn new(graph: &GraphView<'_>, report: &Report, runners: Runners<'_>) -> Self {
+    /// `halves`: per partition, the floats that the device stores in 16 bits.
+    fn new(graph: &GraphView<'_>, report: &Report, runners: Runners<'_>, halves: &[Vec<TensorId>]) -> Self {
         let delegate = |i: usize| report.delegates.get(i).cloned().unwrap_or_default();
         let rejections = |list: &[(usize, Rejection)]| {
             let line = |(d, r): &(usize, Rejection)| RejectionLine {
@@ -286,13 +289,14 @@ impl Section {
             }
         };
         let tensors = |ids: &[TensorId]| ids.iter().map(|&id| TensorLine::new(graph, id)).collect();
-        let partition = |p: &PartitionReport| PartitionLine {
+        let partition = |(i, p): (usize, &PartitionReport)| PartitionLine {
             delegate: delegate(p.delegate),
             node_count: p.nodes.len(),
             nodes: p.nodes.iter().map(|n| n.0).collect(),
             multiply_adds: p.multiply_adds,
             inputs: tensors(&p.inputs),
             outputs: tensors(&p.outputs),
+            half_tensors: halves.get(i).map_or_else(Vec::new, |halves| tensors(halves)),
             boundary_bytes: p.boundary_bytes,
         };
         let advice = Advice::new(graph, report);
@@ -326,7 +330,7 @@ impl Section {
             }
         };
         Section {
-            partitions: report.partitions.iter().map(partition).collect(),
+            partitions: report.partitions.iter().enumerate().map(partition).collect(),
             composites: report.composites.iter().map(composite).collect(),
             delegated_nodes: report.delegated_nodes(),
             folded_nodes: count(&Runner::Folded),

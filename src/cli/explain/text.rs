@@ -156,7 +156,7 @@ fn partition(i: usize, p: &PartitionLine) -> String {
         }
         rows
     };
-    let rows = [rows("in", &p.inputs), rows("out", &p.outputs)].concat();
+    let rows = [rows("in", &p.inputs), rows("out", &p.outputs), rows("16 bits", &p.half_tensors)].concat();
     text += &table(&["  border", "tensor", "type", "shape", "bytes"], &[4], rows);
     text
 }
