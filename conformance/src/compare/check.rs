@@ -14,6 +14,9 @@
 //!
 //! For comparison: sums kept in 16 bits are 8192 ULP off, an activation of another formula hundreds.
 //!
+//! With values stored in 16 bits ([`Arithmetic::GpuHalves`]) the units are those of 16-bit floats, and movement may round
+//! once.
+//!
 //! GPUs may treat denormals as zeros, and may assume that there is neither NaN nor infinity ([`Arithmetic::Gpu`]); see
 //! [`Value::demanded`] for what is asked of them all the same.
 
@@ -30,6 +33,8 @@ pub enum Arithmetic {
     Ieee,
     /// Denormals may be zeros, NaN and infinities may be assumed absent, functions are less precise: GPUs.
     Gpu,
+    /// As [`Arithmetic::Gpu`], with values and constants stored as 16-bit floats.
+    GpuHalves,
 }
 
 /// The kind of computation that an output results from.
@@ -87,8 +92,8 @@ impl Value {
     pub fn demanded(self, kind: Kind, arithmetic: Arithmetic) -> bool {
         match (arithmetic, self) {
             (Arithmetic::Ieee, _) => true,
-            (Arithmetic::Gpu, Value::Denormal | Value::Divisor) => false,
-            (Arithmetic::Gpu, Value::Nan | Value::Infinity) => kind == Kind::Movement,
+            (_, Value::Denormal | Value::Divisor) => false,
+            (_, Value::Nan | Value::Infinity) => kind == Kind::Movement,
         }
     }
 
@@ -149,6 +154,11 @@ pub struct Check {
 /// The largest share of the elements of a quantized output that may differ.
 const SHARE: f64 = 0.2;
 
+/// The distance between 16-bit floats from 1 on.
+const HALF_ULP: f64 = 1.0 / 1024.0;
+/// The smallest normal 16-bit float.
+const LEAST_NORMAL_HALF: f64 = 1.0 / 16_384.0;
+
 /// Returns the share of these 16-bit elements that may differ by a step. TFLite's kernels round a product twice, which
 /// changes up to a quarter of the results. They multiply long sums by 16-bit factors, which moves results at the ends
 /// of the range by half a step. The number of differences of an exact kernel is random, so two and a half deviations
@@ -179,7 +189,7 @@ impl Check {
         let functions = 16.0 * f64::from(self.functions);
         // A sum of few operations has no random walk of errors.
         let sums = if self.kind >= Kind::Accumulating { 8.0 + 2.0 * (self.terms as f64).sqrt() } else { 0.0 };
-        let factor = if self.arithmetic == Arithmetic::Gpu { 4.0 } else { 1.0 };
+        let factor = if self.arithmetic == Arithmetic::Ieee { 1.0 } else { 4.0 };
         let own = 4.0 + 28.0 * f64::from(u32::from(self.functions > 0)) * factor;
         (own, factor * (functions + sums))
     }
@@ -238,8 +248,17 @@ impl Check {
         let flushed = match self.arithmetic {
             Arithmetic::Ieee => 0.0,
             Arithmetic::Gpu => least,
+            Arithmetic::GpuHalves => LEAST_NORMAL_HALF,
         };
+        let halves = self.arithmetic == Arithmetic::GpuHalves;
         match self.kind {
+            // Operands are rounded to 11 significant bits, wherever they are stored.
+            _ if halves => {
+                let (own, of_largest) = if exact { (0.5, 0.0) } else { self.ulps() };
+                let scale = largest.max(self.term);
+                let floor = HALF_ULP * of_largest * scale + self.quantum + flushed;
+                Bounds { floor, own: own * HALF_ULP, bits: false, shared: false }
+            }
             Kind::Movement => Bounds { floor: flushed, ..none },
             Kind::Exact => Bounds { floor: flushed, bits: false, ..none },
             _ => {
@@ -518,6 +537,19 @@ mod tests {
         assert!(!Value::Nan.demanded(Kind::Exact, Arithmetic::Gpu));
         let special = floats(&[1.0, f32::NAN, 1e-40]);
         assert_eq!(Value::among(TensorType::Float32, &special), [Value::Nan, Value::Denormal]);
+    }
+
+    #[test]
+    fn what_storage_in_16_bits_may_change() {
+        let halves = |kind| Check::new(kind, Arithmetic::GpuHalves);
+        let rounded = half::f16::from_f32(0.1).to_f32();
+        for kind in [Kind::Movement, Kind::Exact, Kind::Arithmetic, Kind::Accumulating] {
+            assert!(passes(halves(kind), &[rounded], &[0.1]), "{kind:?}");
+            assert!(!passes(halves(kind), &[0.2], &[0.1]), "{kind:?}");
+        }
+        assert!(!passes(halves(Kind::Movement), &[0.1 + 2e-4], &[0.1]));
+        assert!(!passes(check(Kind::Movement), &[rounded], &[0.1]));
+        assert!(!halves(Kind::Exact).compare(TensorType::Int8, true, &[3], &[4]).passes());
     }
 
     #[test]

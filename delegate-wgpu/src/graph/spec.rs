@@ -233,12 +233,22 @@ impl Spec {
             Spec::Binary(spec) if spec.op.compares() => Floats::Exact,
             Spec::Binary(spec) => match spec.op {
                 Binary::Div | Binary::Pow | Binary::SquaredDifference => Floats::WideResult,
+                // A rounded operand may be on the other side of an integer.
+                Binary::FloorDiv | Binary::FloorMod | Binary::Remainder => Floats::Exact,
                 _ => Floats::Any,
             },
             Spec::Reduce(spec) if matches!(spec.op, Reduce::Sum | Reduce::Prod) => Floats::WideResult,
             Spec::Unary(spec) => {
                 let is_wide = |unary: &Unary| matches!(unary, Unary::Exp | Unary::Rsqrt | Unary::Square);
-                if spec.steps.iter().any(is_wide) { Floats::WideResult } else { Floats::Any }
+                let has_steps =
+                    |unary: &Unary| matches!(unary, Unary::Ceil | Unary::Floor | Unary::Round | Unary::Sign);
+                if spec.steps.iter().any(has_steps) {
+                    Floats::Exact
+                } else if spec.steps.iter().any(is_wide) {
+                    Floats::WideResult
+                } else {
+                    Floats::Any
+                }
             }
             Spec::BatchMatMul(spec) if spec.integers.is_some() => Floats::Exact,
             _ => Floats::Any,

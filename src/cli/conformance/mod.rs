@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     expectations: Option<PathBuf>,
     /// What its arithmetic promises: ieee, or gpu, which may flush denormals and assume that there are neither NaN nor
-    /// infinities [default: gpu for wgpu, otherwise ieee]
+    /// infinities [default: gpu for wgpu, gpu-halves for its precision f16, otherwise ieee]
     #[arg(long, value_enum, value_name = "WHAT")]
     arithmetic: Option<Promise>,
     /// Which cases are also tried on the delegate's contract beyond numbers

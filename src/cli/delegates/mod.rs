@@ -130,12 +130,19 @@ pub(crate) enum Promise {
     Ieee,
     /// Denormals may be zeros, NaN and infinities may be assumed absent, functions are less precise
     Gpu,
+    /// As gpu, with values and constants stored in 16 bits
+    GpuHalves,
 }
 
 impl Promise {
     /// Returns the same as an argument of another process.
     pub(crate) fn option(self) -> String {
-        format!("--arithmetic={}", if self == Promise::Gpu { "gpu" } else { "ieee" })
+        let name = match self {
+            Promise::Ieee => "ieee",
+            Promise::Gpu => "gpu",
+            Promise::GpuHalves => "gpu-halves",
+        };
+        format!("--arithmetic={name}")
     }
 }
 
@@ -268,9 +275,17 @@ impl Engine {
 
     /// Returns the guarantees of the backend's arithmetic, unless they are given.
     pub(crate) fn arithmetic(&self, given: Option<Promise>) -> Arithmetic {
-        let gpu = self.delegates.iter().any(|choice| matches!(choice, Choice::Wgpu(_)));
-        match given.unwrap_or(if gpu { Promise::Gpu } else { Promise::Ieee }) {
+        let promise = |choice: &Choice| match choice {
+            Choice::Wgpu(choice) if choice.precision.is_some_and(|name| name != "f32") => {
+                Some(Promise::GpuHalves)
+            }
+            Choice::Wgpu(_) => Some(Promise::Gpu),
+            _ => None,
+        };
+        let of_delegate = || self.delegates.iter().find_map(promise).unwrap_or(Promise::Ieee);
+        match given.unwrap_or_else(of_delegate) {
             Promise::Gpu => Arithmetic::Gpu,
+            Promise::GpuHalves => Arithmetic::GpuHalves,
             Promise::Ieee => Arithmetic::Ieee,
         }
     }
