@@ -329,11 +329,7 @@ impl VariantSearch {
     /// Hashes everything that determines a group's variants. Equal groups of different models have equal hashes.
     fn key(&self, group: &[NodeId]) -> u64 {
         let mut digest = Digest::default();
-        let _ = write!(
-            digest,
-            "{:?}{}{}",
-            self.facts.caps,
-            self.fusion, self.facts.custom_ops.len());
+        let _ = write!(digest, "{:?}{}{}", self.facts.caps, self.fusion, self.facts.custom_ops.len());
         let present = |symbol| format!("={}", self.dims.present(symbol));
         self.describe(&mut digest, &self.view(), group, &present, &|quantization| {
             format!("{quantization:?}")
