@@ -30,7 +30,7 @@ mod blocking {
 
     /// Reports that are outstanding: none.
     #[derive(Default)]
-    pub(crate) struct Reports;
+    pub(crate) struct Reports {}
 
     impl Reports {
         /// Adds the reports of later commands.
@@ -44,7 +44,7 @@ mod blocking {
 
     /// Runs `f` and returns the reports on its commands that are outstanding.
     pub(crate) fn collect<T>(f: impl FnOnce() -> T) -> (T, Reports) {
-        (f(), Reports)
+        (f(), Reports {})
     }
 
     /// Returns the error of a scope. Its future is ready at the first poll, and waiting allocates nothing.
