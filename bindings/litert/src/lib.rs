@@ -56,6 +56,8 @@ mod tests;
 
 pub use bridge::{create, destroy};
 pub use host::KNOWN_HOSTS;
+#[cfg(all(unix, feature = "external"))]
+pub use params::Structure;
 
 /// Exports the entry points of an external delegate from the library that this is called in.
 ///

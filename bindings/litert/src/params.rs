@@ -272,7 +272,7 @@ impl Member {
 
 /// The structure that a runtime parses the options of a node into, for a delegate that reads it.
 #[cfg(all(unix, feature = "external"))]
-pub(crate) struct Structure {
+pub struct Structure {
     words: Box<[u64]>,
     _texts: Vec<std::ffi::CString>,
     _floats: Vec<Box<[f32]>>,
@@ -287,7 +287,7 @@ impl Structure {
     ///
     /// # Errors
     /// If the C interface has no structure for the op, or the structure has no room for a value.
-    pub(crate) fn write(op: BuiltinOp, params: &Params) -> Result<Option<Self>> {
+    pub fn write(op: BuiltinOp, params: &Params) -> Result<Option<Self>> {
         let def = definition(op).ok_or("the op is unknown")?;
         if def.codec.fields.is_empty() {
             return Ok(None);
@@ -304,7 +304,8 @@ impl Structure {
         Ok(Some(structure))
     }
 
-    pub(crate) fn as_ptr(&self) -> *const c_void {
+    /// Returns the address of the structure, which stays the same when this value moves.
+    pub fn as_ptr(&self) -> *const c_void {
         self.words.as_ptr().cast()
     }
 

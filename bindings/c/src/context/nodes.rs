@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use delegraph::core::Op;
 use delegraph::core::graph::{Node as FileNode, Subgraph};
-use delegraph_litert::abi;
+use delegraph_litert::{Structure, abi};
 
 use crate::abi::{IntArray, OwnRegistration, Registration};
 use crate::arrays::{Ints, int};
@@ -20,6 +20,7 @@ pub(crate) struct Node {
     _inputs: Ints,
     _outputs: Ints,
     _intermediates: Ints,
+    _params: Option<Structure>,
 }
 
 /// The nodes of a context, each at an address of its own.
@@ -42,7 +43,11 @@ impl Nodes {
             });
             let (inputs, outputs) = (optional(file.inputs()), Ints::of(file.outputs().iter().map(|id| id.0)));
             let options = if let Op::Custom(_) = file.op() { options(file) } else { &[] };
-            let node = Node::new(operator, inputs, outputs, optional(file.intermediates()), options);
+            let params = match file.op() {
+                Op::Builtin(op) => Structure::write(*op, file.params()).ok().flatten(),
+                Op::Custom(_) => None,
+            };
+            let node = Node::new(operator, inputs, outputs, optional(file.intermediates()), options, params);
             nodes.all.push(Box::into_raw(Box::new(node)));
         }
         nodes
@@ -60,7 +65,7 @@ impl Nodes {
 
     /// Adds the node of a delegate's kernel.
     pub(crate) fn add(&mut self, operator: *mut OperatorHandle, inputs: Ints, outputs: Ints) -> *mut Node {
-        let node = Box::into_raw(Box::new(Node::new(operator, inputs, outputs, Ints::new(&[]), &[])));
+        let node = Box::into_raw(Box::new(Node::new(operator, inputs, outputs, Ints::new(&[]), &[], None)));
         self.all.push(node);
         node
     }
@@ -90,6 +95,7 @@ impl Node {
         outputs: Ints,
         intermediates: Ints,
         options: &[u8],
+        params: Option<Structure>,
     ) -> Self {
         let raw = abi::Node {
             inputs: inputs.pointer(),
@@ -97,7 +103,7 @@ impl Node {
             intermediates: intermediates.pointer(),
             temporaries: crate::arrays::new(&[]),
             user_data: std::ptr::null_mut(),
-            builtin_data: std::ptr::null_mut(),
+            builtin_data: params.as_ref().map_or(std::ptr::null_mut(), |params| params.as_ptr().cast_mut()),
             custom_initial_data: if options.is_empty() { std::ptr::null() } else { options.as_ptr().cast() },
             custom_initial_data_size: int(options.len()),
             delegate: std::ptr::null_mut(),
@@ -123,6 +129,7 @@ impl Node {
             _inputs: inputs,
             _outputs: outputs,
             _intermediates: intermediates,
+            _params: params,
         }
     }
 
