@@ -93,7 +93,7 @@ fn shapes_change_and_kernels_are_made_again() {
     let Some(delegate) = create(&[("log", log.to_str().unwrap())]) else { return };
     let mut interpreter = Interpreter::builder(model).delegate(Box::new(delegate.unwrap())).build().unwrap();
     for rows in [2, 5, 1] {
-        interpreter.resize_input(0, [rows, 3]).unwrap();
+        interpreter.resize_input(0, &[rows, 3]).unwrap();
         interpreter.input_mut::<f32>(0).unwrap().fill(1.25);
         interpreter.invoke().unwrap();
         assert_eq!(interpreter.report().delegated_nodes(), 1);
@@ -110,8 +110,10 @@ fn shapes_that_depend_on_data_are_for_delegates_that_take_them() {
     let model = || {
         let mut graph = SubgraphBuilder::new("main");
         let x = graph.input("x", TensorType::Bool, [4]);
-        let places = graph.node(BuiltinOp::WHERE, Params::None).inputs([x]).output("places");
-        let sum = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([places, places]).output("sum");
+        let places = graph.tensor("places", TensorType::Int64, [4, 1]);
+        let sum = graph.tensor("sum", TensorType::Int64, [4, 1]);
+        graph.node(BuiltinOp::WHERE, Params::None).inputs([x]).writes([places]);
+        graph.node(BuiltinOp::ADD, AddParams::default()).inputs([places, places]).writes([sum]);
         graph.outputs([sum]);
         ModelBuilder::new().subgraph(graph).build().unwrap()
     };
@@ -258,5 +260,44 @@ fn a_library_that_creates_no_delegate_is_an_error() {
         let cc = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
         assert!(cc.unwrap().success());
         assert!(open(&library).contains(message), "{}", open(&library));
+    }
+}
+
+/// The example of the other direction, which runs all nodes on CPU kernels: through LiteRT's structures and back.
+#[test]
+fn a_delegate_of_delegraph_runs_through_both_interfaces() {
+    let program = std::env::current_exe().unwrap();
+    let folder = program.parent().and_then(Path::parent).unwrap();
+    let library = folder.join("examples").join(libloading::library_filename("cpu_delegate"));
+    if !library.exists() {
+        println!("left out: {} is not built (`cargo test` without `--test` builds it)", library.display());
+        return;
+    }
+    // SAFETY: a library of this package, which follows LiteRT's header.
+    let library = unsafe { ExternalLibrary::open(library) }.unwrap();
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/digits");
+    for form in ["float32", "float16", "dynamic_range", "int8"] {
+        let bytes = std::fs::read(assets.join(format!("digits_{form}.tflite"))).unwrap();
+        let model = || Model::from_bytes(delegraph_core::ModelBytes::new(bytes.clone())).unwrap();
+        let run = |interpreter: &mut Interpreter| {
+            let input = interpreter.input_bytes_mut(0).unwrap();
+            match form {
+                "int8" => input.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 37) as u8),
+                _ => {
+                    let pixels = interpreter.input_mut::<f32>(0).unwrap();
+                    pixels.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 17) as f32 / 16.0);
+                }
+            }
+            interpreter.invoke().unwrap();
+            interpreter.output_tensor(0).unwrap().bytes().to_vec()
+        };
+        let delegate = library.delegate(&options(&[("allow_unknown_host", "1")])).unwrap();
+        let mut delegated = Interpreter::builder(model()).delegate(Box::new(delegate)).build().unwrap();
+        assert_eq!(delegated.report().failures, [], "{form}");
+        assert!(delegated.report().delegated_nodes() > 0, "{form}");
+        let plain = run(&mut Interpreter::builder(model()).build().unwrap());
+        for _ in 0..2 {
+            assert_eq!(run(&mut delegated), plain, "{form}");
+        }
     }
 }

@@ -255,7 +255,7 @@ impl ExternalKernel {
     }
 
     fn run(&mut self, cx: &mut InvokeContext<'_>) -> Result<(), Error> {
-        self.lend(cx)?;
+        let mut lent = self.lend(cx)?.into_iter();
         let budget = Arc::clone(cx.budget());
         let Handle { graph, registration, node, params, .. } = &mut self.handle;
         let own = Resizable { outputs: &params.outputs, all: false, budget: Some(&budget) };
@@ -270,13 +270,14 @@ impl ExternalKernel {
         outcome.check("invoke").map_err(Error::State)?;
         for i in 0..self.handle.outputs.len() {
             self.fetch(i, own_budget(&budget)).map_err(Error::State)?;
-            self.deliver(cx, i)?;
+            self.deliver(cx, i, lent.next().flatten())?;
         }
         Ok(())
     }
 
-    /// Lends the memory of inputs, outputs and temporaries to the delegate.
-    fn lend(&mut self, cx: &mut InvokeContext<'_>) -> Result<(), Error> {
+    /// Lends the memory of inputs, outputs and temporaries to the delegate. Returns that of each output; `None` for one
+    /// whose memory the delegate sizes.
+    fn lend<'a>(&mut self, cx: &mut InvokeContext<'a>) -> Result<Vec<Option<&'a mut [u8]>>, Error> {
         let Handle { graph, partition, outputs, variables, .. } = &self.handle;
         let lend = |index: usize, data: *mut u8, len: usize| {
             graph.with_tensors(|tensors| tensors.lend(index, data, len)).map_err(Error::State)
@@ -291,11 +292,15 @@ impl ExternalKernel {
             };
             lend(id.0, data, len)?;
         }
+        let mut targets = Vec::with_capacity(outputs.len());
         for (i, output) in outputs.iter().enumerate() {
+            let mut target = None;
             if !is_dynamic(graph, output.index)? {
                 let bytes = cx.output_bytes(i)?;
                 lend(output.index, bytes.as_mut_ptr(), bytes.len())?;
+                target = Some(bytes);
             }
+            targets.push(target);
         }
         let scratch = match self.scratch {
             Some(scratch) => cx.temporary::<u8>(scratch)?,
@@ -316,7 +321,7 @@ impl ExternalKernel {
                 }
             }
         }
-        Ok(())
+        Ok(targets)
     }
 
     /// Copies an output from a buffer of the delegate, where the delegate left it there.
@@ -348,8 +353,13 @@ impl ExternalKernel {
         }
     }
 
-    /// Copies a dynamic output to the interpreter.
-    fn deliver(&self, cx: &mut InvokeContext<'_>, i: usize) -> Result<(), Error> {
+    /// Copies a dynamic output to the interpreter. `lent` is its memory, unless it was dynamic before the run.
+    fn deliver<'a>(
+        &self,
+        cx: &mut InvokeContext<'a>,
+        i: usize,
+        lent: Option<&'a mut [u8]>,
+    ) -> Result<(), Error> {
         let Handle { graph, outputs, .. } = &self.handle;
         let Some(output) = outputs.get(i) else { return Ok(()) };
         if !is_dynamic(graph, output.index)? {
@@ -368,7 +378,10 @@ impl ExternalKernel {
                 let text = format!("the kernel gave output {name} the shape {shape}; the op has {expected}");
                 return Err(Error::State(text));
             }
-            cx.output_bytes(i)?
+            match lent {
+                Some(target) => target,
+                None => cx.output_bytes(i)?,
+            }
         } else {
             match string {
                 true => cx.resize_output_bytes(i, shape, bytes)?,
@@ -382,8 +395,8 @@ impl ExternalKernel {
         }
         if !target.is_empty() {
             // SAFETY: the delegate, or `Tensors::resize`, allocated `bytes` bytes for the tensor, which is not shorter than
-            // the target; that is memory of the C library, apart from the interpreter's.
-            unsafe { std::ptr::copy_nonoverlapping(data, target.as_mut_ptr(), target.len()) };
+            // the target. A delegate that made the tensor dynamic late may have left it at the target.
+            unsafe { std::ptr::copy(data, target.as_mut_ptr(), target.len()) };
         }
         Ok(())
     }
