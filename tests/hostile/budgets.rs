@@ -189,8 +189,11 @@ fn strings_of_tables_are_charged() {
 
 #[test]
 fn loops_over_nothing_end() {
-    for result in run(&models::gather_of_nothing(), &ResourceLimits::default()) {
-        result.unwrap();
+    // With a result, or with the limit that the size of a row without elements exceeds.
+    for error in
+        run(&models::gather_of_nothing(), &ResourceLimits::default()).into_iter().filter_map(Result::err)
+    {
+        assert_eq!(exceeded(&error).unwrap().limit, Limit::Memory);
     }
 }
 

@@ -349,7 +349,7 @@ EXPORT struct TfLiteDelegate* tflite_plugin_create_delegate(char** keys, char** 
     }
   }
   if (is(adder, "no_prepare") || is(adder, "opaque")) adder->delegate.Prepare = NULL;
-  if (is(adder, "opaque")) adder->delegate.opaque_delegate_builder = adder;
+  if (is(adder, "opaque")) adder->delegate.opaque_delegate_builder = (void*)adder;
   if (is(adder, "flags")) adder->delegate.flags = 0x7fffffffffff;
   if (is(adder, "dynamic_graph")) adder->delegate.flags = 1;
   if (is(adder, "buffer")) {
