@@ -38,8 +38,9 @@ check-targets: ## type-check the library for macOS, Windows, Android, WebAssembl
 check-features: ## type-check every combination of the facade's features
 	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/check_features.sh
 
+# Not a part of `test`: the kernels are compiled a second time, and emulation is slow. ARM=quick runs the primitives alone.
 test-arm: ## kernels, conformance cases and goldens on aarch64 by emulation, where that can be installed; CORPUS=DIR adds a corpus
-	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" CORPUS="$(CORPUS)" sh scripts/test_arm.sh all
+	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" CORPUS="$(CORPUS)" sh scripts/test_arm.sh $(or $(ARM),all)
 
 test-wasm: ## tests of the kernels as WebAssembly in Node, where there is one
 	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/test_wasm.sh
@@ -61,7 +62,6 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory schema-check
 	$(CARGO) test $(CARGO_FLAGS) --workspace
-	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/test_arm.sh quick
 	@$(MAKE) --no-print-directory litert-check
 	@$(MAKE) --no-print-directory c-check
 	@$(MAKE) --no-print-directory python-check

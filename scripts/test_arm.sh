@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests on aarch64 by emulation: `scripts/test_arm.sh quick|all`.
 #
-# `quick`, a part of `make test`, runs the tests of the compute primitives on a processor with all instruction sets, and those of
+# `quick` (`make test-arm ARM=quick`) runs the tests of the compute primitives on a processor with all instruction sets, and those of
 # products on one with plain NEON. It compiles in half of the time, without the vectors that the compiler finds by itself, and leaves the slowest test to `all`.
 # `all` runs all tests of the kernels, the conformance cases and the goldens of models on both, the corpus of the folder
 # CORPUS if that is set, and the check of inner loops. Emulation shows correctness, never speed.
