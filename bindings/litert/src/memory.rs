@@ -45,7 +45,7 @@ impl CList {
         self.0.as_ptr()
     }
 
-    /// Gives the list to an owner who frees it with the C library's `free`.
+    /// Gives the list to an owner that frees it with the C library's `free`.
     pub(crate) fn into_raw(self) -> *mut abi::IntArray {
         let list = self.0.as_ptr();
         std::mem::forget(self);
@@ -78,7 +78,7 @@ impl CMemory {
         self.0.as_ptr()
     }
 
-    /// Gives the memory to an owner who frees it with the C library's `free`.
+    /// Gives the memory to an owner that frees it with the C library's `free`.
     pub(crate) fn into_inner(self) -> NonNull<u8> {
         let memory = self.0;
         std::mem::forget(self);

@@ -480,7 +480,7 @@ mod tests {
         assert_eq!(unsafe { read(BuiltinOp::ABS, Reach::of_node(1), std::ptr::null(), 0) }, Ok(Params::None));
     }
 
-    /// What is written is read back, for every op and for values that differ from the defaults.
+    /// Written structures are read back, for every op and for values that differ from the defaults.
     #[test]
     #[cfg(all(unix, feature = "external"))]
     fn structures_are_read_as_they_are_written() {

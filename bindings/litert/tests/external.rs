@@ -22,7 +22,7 @@ fn options(options: &[(&str, &str)]) -> PluginOptions {
 }
 
 fn create(options_given: &[(&str, &str)]) -> Option<Result<ExternalDelegate, PluginError>> {
-    // SAFETY: the library of this test, which follows LiteRT's header as far as the option `as` does not say otherwise.
+    // SAFETY: the library of this test, which follows LiteRT's header except where the option `as` chooses a fault.
     let library = unsafe { ExternalLibrary::open(library()?) }.unwrap();
     Some(library.delegate(&options(options_given)))
 }
@@ -211,7 +211,7 @@ fn a_delegate_that_fails_while_running_is_an_error() {
         ("add_while_running", "AddTensors is only for a delegate or a kernel that prepares"),
         ("resize_while_running", "which is neither a temporary nor a dynamic output"),
         ("stale", "which has no handle of it or no CopyFromBufferHandle"),
-        ("stale_value", "data_is_stale is 7, which is no boolean"),
+        ("stale_value", "data_is_stale is 7, which is not a boolean"),
         ("no_memory", "at 0x0; 24 are needed"),
     ] {
         let Some(delegate) = create(&[("as", ways)]) else { return };

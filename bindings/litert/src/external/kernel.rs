@@ -349,7 +349,7 @@ impl ExternalKernel {
                 let text = format!("output {name} is in a buffer of the delegate");
                 Err(format!("{text}, which has no handle of it or no CopyFromBufferHandle"))
             }
-            (other, _) => Err(format!("output {name}: data_is_stale is {other}, which is no boolean")),
+            (other, _) => Err(format!("output {name}: data_is_stale is {other}, which is not a boolean")),
         }
     }
 
