@@ -8,22 +8,12 @@ use half::f16;
 
 use delegraph_shaders::{Binding, Element, Variant};
 
+use super::spec::Floats;
 use super::{Graph, Source, Spec, Step, ValueId, Weights};
 
 /// Maximum sum of rounding errors of constants in 16 bits, relative to the sum of their magnitudes. Rounding to 11
 /// significant bits stays below; numbers that 16 bits cannot represent, because they are too large or too small, exceed it.
 const MAX_ERROR: f64 = 1.0 / 1024.0;
-
-/// How a kernel treats its floats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Floats {
-    /// Operands and result may have 16 bits.
-    Any,
-    /// Operands may have 16 bits. The result may be far larger or smaller than they are.
-    WideResult,
-    /// All have 32 bits: a rounded operand changes an integer result, or the kernel is the application's.
-    Exact,
-}
 
 /// Stores the values and weights of `graph` in 16 bits, where their kernels allow it.
 pub(crate) fn store_halves(graph: &mut Graph<'_>) {

@@ -6,7 +6,17 @@ use shaders::{
 };
 
 use super::Weights;
-use super::halves::Floats;
+
+/// How a kernel treats its floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Floats {
+    /// Operands and result may have 16 bits.
+    Any,
+    /// Operands may have 16 bits. The result may be far larger or smaller than they are.
+    WideResult,
+    /// All have 32 bits: a rounded operand changes an integer result, or the kernel is the application's.
+    Exact,
+}
 
 /// Copies one input of a concatenation into its part of the output.
 #[derive(Debug, Clone, PartialEq)]

@@ -241,9 +241,10 @@ pub(super) unsafe extern "C" fn replace(
     delegate: *mut abi::Delegate,
 ) -> Status {
     callback(context, |frame| match frame.phase {
-        // SAFETY: the delegate passes a list.
         Phase::Prepare(calls) => {
-            calls.replace(registration, &unsafe { frame.graph.listed(nodes) }?, delegate)
+            // SAFETY: the delegate passes a list.
+            let nodes = unsafe { frame.graph.listed(nodes) }?;
+            calls.replace(registration, &nodes, delegate)
         }
         _ => only_while("ReplaceNodeSubsetsWithDelegateKernels", "a delegate that prepares"),
     })

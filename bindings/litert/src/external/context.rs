@@ -12,14 +12,17 @@ type Replace = unsafe extern "C" fn(
     *mut abi::Delegate,
 ) -> abi::Status;
 
+/// As [`Replace`], with the fields of a registration that are known.
+type ShortReplace = unsafe extern "C" fn(
+    *mut abi::Context,
+    abi::Registration,
+    *const abi::IntArray,
+    *mut abi::Delegate,
+) -> abi::Status;
+
 /// Returns a context without tensors.
 pub(super) fn context() -> abi::WholeContext {
-    let replace: unsafe extern "C" fn(
-        *mut abi::Context,
-        abi::Registration,
-        *const abi::IntArray,
-        *mut abi::Delegate,
-    ) -> abi::Status = calls::replace;
+    let replace: ShortReplace = calls::replace;
     let get: unsafe extern "C" fn(*mut abi::Context, c_int) -> *mut c_void = calls::get_external_context;
     let set: unsafe extern "C" fn(*mut abi::Context, c_int, *mut c_void) = calls::set_external_context;
     let common = abi::Context {
@@ -34,7 +37,7 @@ pub(super) fn context() -> abi::WholeContext {
         // SAFETY: only a delegate calls it, with a structure at least as long as `Registration`, which C passes in memory:
         // see `calls::replace`.
         replace_node_subsets_with_delegate_kernels: Some(unsafe {
-            std::mem::transmute::<_, Replace>(replace)
+            std::mem::transmute::<ShortReplace, Replace>(replace)
         }),
         recommended_num_threads: -1,
         get_external_context: get as *const c_void,

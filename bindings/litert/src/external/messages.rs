@@ -24,7 +24,7 @@ pub(super) struct Arguments<'a> {
 }
 
 impl Arguments<'_> {
-    fn from_stack(&mut self) -> Option<usize> {
+    fn next_on_stack(&mut self) -> Option<usize> {
         let (&first, rest) = self.stack.split_first()?;
         self.stack = rest;
         Some(first)
@@ -36,7 +36,7 @@ impl Arguments<'_> {
                 self.whole = rest;
                 Some(first)
             }
-            None => self.from_stack(),
+            None => self.next_on_stack(),
         }
     }
 
@@ -46,7 +46,7 @@ impl Arguments<'_> {
                 self.floats = rest;
                 Some(first)
             }
-            None => self.from_stack().map(|bits| f64::from_bits(bits as u64)),
+            None => self.next_on_stack().map(|bits| f64::from_bits(bits as u64)),
         }
     }
 }
@@ -126,8 +126,8 @@ unsafe fn text(format: *const c_char, mut arguments: Arguments<'_>) -> String {
         }
     }
     out.push_str(rest);
-    let end = out.floor_char_boundary(MAX_BYTES);
-    out.truncate(end);
+    let end = (0..=out.len().min(MAX_BYTES)).rev().find(|&end| out.is_char_boundary(end));
+    out.truncate(end.unwrap_or(0));
     out.trim_end().to_owned()
 }
 

@@ -142,7 +142,7 @@ impl Tensors {
     pub(super) fn add_signatures(&mut self, view: &GraphView<'_>) -> Result<()> {
         for (i, (raw, held)) in self.raw.iter_mut().zip(&mut self.held).take(self.given).enumerate() {
             let Some(signature) = view.subgraph().tensor(TensorId(i)).shape_signature() else { continue };
-            let size = |size: &Option<usize>| size.map_or(Ok(-1), |size| c_int::try_from(size));
+            let size = |size: &Option<usize>| size.map_or(Ok(-1), c_int::try_from);
             let Ok(sizes) = signature.iter().map(size).collect::<Result<Vec<c_int>, _>>() else { continue };
             let list = CList::new(&sizes)?;
             raw.dims_signature = list.as_ptr();
