@@ -3,6 +3,8 @@
 //! Models that are not in the cache (`make models` fetches them) are left out with a message, as is everything without an
 //! adapter that has 16-bit floats.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 
 use delegraph_core::{Model, ModelBytes};
