@@ -38,7 +38,8 @@ fn a_tiny_model_is_fine() {
 fn a_truncated_file() {
     let folder = tempfile::tempdir().unwrap();
     let whole = std::fs::read(digits(FLOAT32)).unwrap();
-    for (length, text) in [(whole.len() / 2, "damaged FlatBuffer"), (6, "is too short for a model"), (0, "empty")]
+    for (length, text) in
+        [(whole.len() / 2, "damaged FlatBuffer"), (6, "is too short for a model"), (0, "empty")]
     {
         let file = write(folder.path(), "cut.tflite", &whole[..length]);
         for verb in ["run", "inspect", "bench", "explain", "graph"] {
