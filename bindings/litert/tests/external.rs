@@ -297,7 +297,21 @@ fn a_delegate_of_delegraph_runs_through_both_interfaces() {
         assert!(delegated.report().delegated_nodes() > 0, "{form}");
         let plain = run(&mut Interpreter::builder(model()).build().unwrap());
         for _ in 0..2 {
-            assert_eq!(run(&mut delegated), plain, "{form}");
+            let result = run(&mut delegated);
+            if form == "int8" {
+                assert_eq!(result, plain);
+                continue;
+            }
+            // The library may have the other kernel set, whose sums have another order.
+            let floats = |bytes: &[u8]| -> Vec<f32> {
+                bytes.as_chunks().0.iter().map(|word| f32::from_ne_bytes(*word)).collect()
+            };
+            let (result, plain) = (floats(&result), floats(&plain));
+            assert_eq!(result.len(), plain.len(), "{form}");
+            assert!(
+                result.iter().zip(&plain).all(|(r, p)| (r - p).abs() < 1e-5),
+                "{form}: {result:?}, {plain:?}"
+            );
         }
     }
 }

@@ -155,7 +155,7 @@ def test_libraries_without_a_delegate_are_refused(tmp_path: pathlib.Path) -> Non
     with pytest.raises(ValueError, match="Failed to load delegate from"):
         delegraph.load_delegate(library)
     library.write_bytes(b"\x7fELF tflite_plugin_create_delegate")
-    with pytest.raises(OSError):
+    with pytest.raises(ValueError, match="not a shared library"):
         delegraph.load_delegate(library)
     with pytest.raises(OSError, match="cannot open shared object file"):
         delegraph.load_delegate("missing.so")

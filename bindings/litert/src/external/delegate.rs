@@ -1,6 +1,7 @@
 //! A delegate of a library as a [`Delegate`].
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -63,7 +64,9 @@ impl Delegate for ExternalDelegate {
         let offered: Vec<NodeId> = offered.map(|node| node.id()).collect();
         let limit = cx.memory_limit().and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let (graph, withheld) = Graph::new(&view, &offered, limit, context()).map_err(Error::State)?;
+        let mut left: HashSet<NodeId> = offered.iter().copied().collect();
         for (node, reason) in withheld {
+            left.remove(&node);
             cx.reject(node, Rejection::Other(reason));
         }
         if graph.is_empty() {
@@ -83,6 +86,13 @@ impl Delegate for ExternalDelegate {
         outcome.check("Prepare of the delegate").map_err(Error::State)?;
         let claimed: Vec<NodeId> = claims.iter().flat_map(|claim| claim.nodes.iter().copied()).collect();
         graph.with_tensors(|tensors| tensors.keep_constants(&read_by(&view, &claimed)));
+        for node in &claimed {
+            left.remove(node);
+        }
+        for node in left {
+            let reason = "the delegate did not take it, and its interface gives no reasons";
+            cx.reject(node, Rejection::Other(reason.into()));
+        }
         for claim in claims {
             let Claimed { nodes, registration, made } = claim;
             let made = Mutex::new(made);

@@ -156,15 +156,18 @@ static TfLiteStatus compute(const TfLiteContext* context, Kernel* kernel, int n)
   size_t bytes, other;
   const void* a = value(context, kernel, n, kernel->nodes[n].a, &bytes);
   const void* b = value(context, kernel, n, kernel->nodes[n].b, &other);
-  if (bytes != other || (bytes && (!a || !b))) return kTfLiteError;
+  const size_t element = context->tensors[kernel->nodes[n].a].type == kTfLiteFloat32 ? sizeof(float) : sizeof(int64_t);
+  // The second operand may be a single number.
+  const size_t step = bytes == other;
+  if ((!step && other != element) || (bytes && (!a || !b))) return kTfLiteError;
   free(kernel->nodes[n].sum);
   void* sum = kernel->nodes[n].sum = malloc(bytes + 1);
   kernel->nodes[n].bytes = bytes;
   if (context->tensors[kernel->nodes[n].a].type == kTfLiteFloat32) {
-    for (size_t i = 0; i < bytes / sizeof(float); ++i) ((float*)sum)[i] = ((const float*)a)[i] + ((const float*)b)[i];
+    for (size_t i = 0; i < bytes / sizeof(float); ++i) ((float*)sum)[i] = ((const float*)a)[i] + ((const float*)b)[i * step];
   } else {
     for (size_t i = 0; i < bytes / sizeof(int64_t); ++i) {
-      ((int64_t*)sum)[i] = ((const int64_t*)a)[i] + ((const int64_t*)b)[i];
+      ((int64_t*)sum)[i] = ((const int64_t*)a)[i] + ((const int64_t*)b)[i * step];
     }
   }
   return kTfLiteOk;
@@ -268,6 +271,7 @@ static int claims(const TfLiteContext* context, const TfLiteNode* node, const Tf
   if (registration->builtin_code != 0 || node->inputs->size != 2 || *(const int*)node->builtin_data != 0) return 0;
   const TfLiteTensor *a = &context->tensors[node->inputs->data[0]], *b = &context->tensors[node->inputs->data[1]];
   if (a->type != kTfLiteFloat32 && a->type != kTfLiteInt64) return 0;
+  if (b->dims->size == 0) return 1;
   return a->dims->size == b->dims->size && memcmp(a->dims->data, b->dims->data, sizeof(int) * (size_t)a->dims->size) == 0;
 }
 
