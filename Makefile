@@ -65,6 +65,7 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	@$(MAKE) --no-print-directory litert-check
 	@$(MAKE) --no-print-directory c-check
 	@$(MAKE) --no-print-directory python-check
+	@$(MAKE) --no-print-directory web-check
 
 c: ## build TensorFlow Lite's C API: target/c/lib/libtensorflowlite_c.so, target/c/include
 	CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_c.sh target/c $(C_FLAGS)
