@@ -102,10 +102,16 @@ RUST = r"""(?P<c>//[^\n]*|/\*.*?\*/)
     |b?'(?:\\[^\n]{1,10}?|[^'\\\n])'|'\w+"""
 C = r"""(?P<c>//[^\n]*|/\*.*?\*/)|(?P<s>"(?:\\.|[^"\\\n])*")|'(?:\\.|[^'\\\n])+'"""
 PYTHON = r"""(?P<c>\#[^\n]*)|(?P<s>\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
+SCRIPT = r"""(?P<c>//[^\n]*|/\*.*?\*/)
+    |(?P<s>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`)
+    |(?<=[(,=:!&|?{};\n])[ \t]*/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n\[])+/"""
+# Pages for browsers: tags are code, everything else is prose; scripts and styles are in files of their own.
+MARKUP = r"""(?P<c><!--.*?-->)|<(?:style|script)\b.*?</(?:style|script)>|<[^>]*>|(?P<s>(?<=>)[^<]+)"""
 SHELL = r"""(?P<c>(?:^|(?<=[\s@]))\#[^\n]*)|(?P<s>"(?:\\.|[^"\\])*"|'[^'\n]*')"""
 LANGUAGES = {
     ".rs": RUST, ".wgsl": C, ".c": C, ".h": C, ".py": PYTHON, ".sh": SHELL, ".toml": SHELL, "Makefile": SHELL,
-    ".rs.in": RUST, ".toml.in": SHELL,
+    ".rs.in": RUST, ".toml.in": SHELL, ".js": SCRIPT, ".mjs": SCRIPT, ".ts": SCRIPT, ".css": SCRIPT, ".pyi": PYTHON,
+    ".html": MARKUP,
 }
 FENCES = {"rust": RUST, "json": None, "c": C, "wgsl": C, "python": PYTHON, "sh": SHELL, "toml": SHELL, "diff": None}
 CODE, VALUE = "\0", "\1"
@@ -116,7 +122,7 @@ def compiled(rules):
 
 
 PROSE, STARTS, NAMES = compiled(PROSE), compiled(STARTS), compiled(NAMES)
-LEXERS = {id(p): re.compile(p, re.DOTALL | re.VERBOSE | re.MULTILINE) for p in (RUST, C, PYTHON, SHELL)}
+LEXERS = {id(p): re.compile(p, re.DOTALL | re.VERBOSE | re.MULTILINE) for p in (RUST, C, PYTHON, SCRIPT, MARKUP, SHELL)}
 COMMENT_MARKS = re.compile(r"^[ \t]*(?:///?|//!|/\*+|#+|\*(?!/))!?|\*/", re.MULTILINE)
 LINE_COMMENT = re.compile(r"^[ \t]*(?:(?P<mark>//[/!]?)(?: |$))?", re.MULTILINE)
 PLACEHOLDER = re.compile(r"\{\w*(?:\.\w+)*(?::[^{}\n]*)?\}")
@@ -147,6 +153,8 @@ def split(text, lexer):
             # A backslash at a line's end continues the string; quotes separate it from its neighbours.
             first, last = piece.find(piece.rstrip("#")[-1]), len(piece.rstrip("#")) - 1
             inner = re.sub(r"\\[\nnrt\"]", lambda m: " " + ("\n" if "\n" in m.group() else " "), piece[first + 1:last])
+            if lexer is MARKUP:
+                first, last, inner = -1, len(piece), piece
             inner = PLACEHOLDER.sub(lambda m: VALUE * len(m.group()), inner)
             prose.append(CODE * (first + 1) + inner + CODE * (len(piece) - last))
         else:
@@ -187,7 +195,7 @@ def findings(path, text):
             there_is = lower.endswith(" no", start, end) and THERE.search(lower, max(start - 40, 0), start)
             if not inside and not there_is:
                 yield start, prose[start:end], suggestion
-    if lexer is not None and lexer not in (SHELL, PYTHON):
+    if lexer is not None and lexer not in (SHELL, PYTHON, MARKUP):
         before = None
         for comment in LINE_COMMENT.finditer(text):
             mark = comment.group("mark")
@@ -247,6 +255,9 @@ EXAMPLES = [
     ("a.wgsl", "// As the field does it.\nlet x = 1.0;", ["As the field", "the field does"]),
     ("a.py", "\"\"\"Says so.\"\"\"\nlies = 1  # anew\nprint('who')", ["Says", "anew", "who"]),
     ("a.sh", "say hello # is told\necho \"so many\"", ["is told", "so many"]),
+    ("a.js", "const text = `${who} says 'so'`; // today\nconst rule = /\"'/; /* anew */ throw new Error('it lies');", [
+        "says", "today", "anew", "lies"]),
+    ("a.html", "<p class=\"who\">So many.</p><!-- anew --><script>let who = 1;</script><p>Mended</p>", ["So many", "anew", "Mended"]),
     ("a.md", "Read [who](who.md), `nobody`.\n\n```rust\nlet lies = 1; // mend\n```\n\nIs no X.", ["who", "mend", "Is no"]),
 ]
 

@@ -271,7 +271,7 @@ export async function panic({ url, native }) {
   return load.message;
 }
 
-/** Wrong calls are typed errors that say what is right. */
+/** Wrong calls are typed errors that report what is right. */
 export async function wrongCalls({ url }) {
   const model = await Model.load(url, { device: 'cpu' });
   const [{ name, shape }] = model.inputs;
