@@ -127,6 +127,34 @@ fn same<T: PartialEq + std::fmt::Debug>(got: &[T], expected: &[T], what: impl Fn
     }
 }
 
+/// Sums that are scaled to floats, bit by bit.
+fn check_floats(conv: &ConvI8, l: &Layer, sums: &[i32], par: &dyn Parallel, what: impl Fn() -> String) {
+    let channels = l.filter.out_channels;
+    let scales: Vec<f32> = (0..channels).map(|c| 0.01 + 0.003 * (c % 5) as f32).collect();
+    let totals: Vec<i32> = (0..channels).map(|c| 7 * c as i32 - 20).collect();
+    let bias: Vec<f32> = (0..channels).map(|c| 0.3 * c as f32 - 1.0).collect();
+    let clamp = Clamp { low: -40.0, high: 60.0 };
+    let plan = conv.plan(&l.geo, par.threads()).unwrap();
+    let mut scratch = vec![0xFF; plan.scratch_len()];
+    let padding = vec![l.input_quant.zero_byte().unwrap(); conv.padding_len()];
+    for (scales, bias) in [(&scales[..], Some(&bias[..])), (&scales[..1], None)] {
+        let output = conv.float_output(scales, &totals, bias, clamp).unwrap();
+        let expected: Vec<f32> = sums
+            .iter()
+            .enumerate()
+            .map(|(i, sum)| {
+                let c = i % channels;
+                let x = (sum - 3 * totals[c]) as f32 * (0.25 * scales[c % scales.len()]);
+                bias.map_or(x, |bias| x + bias[c]).max(clamp.low).min(clamp.high)
+            })
+            .collect();
+        let mut got = vec![f32::NAN; expected.len()];
+        let scaling = (&output, RowScales::Single(0.25, 3));
+        conv.run_floats_padded(&plan, &l.input, &padding, scaling, &mut got, &mut scratch, par).unwrap();
+        same(&got, &expected, &what);
+    }
+}
+
 #[test]
 fn convolutions_of_every_kind() {
     let mut rng = Rng::new(11);
@@ -172,6 +200,7 @@ fn convolutions_of_every_kind() {
                 let mut got = vec![0; sums.len()];
                 pack(None).run_sums(&geo, &l.input, &mut got, &mut scratch, par).unwrap();
                 same(&got, &sums, what);
+                check_floats(&pack(None), &l, &sums, par, what);
                 let mut got = vec![0; sums.len()];
                 conv.run(&geo, &l.input, &mut got, &mut scratch, par).unwrap();
                 same(&got, &expected, what);
@@ -317,6 +346,17 @@ fn depthwise_convolutions_of_every_kind() {
         let square = rng.range(1, 5);
         let window = if rng.range(0, 1) == 0 { [square, square] } else { [rng.range(1, 9), rng.range(1, 7)] };
         check_depthwise(&mut rng, &pool, DepthwiseFilter { channels, window }, round);
+    }
+}
+
+#[test]
+fn depthwise_convolutions_of_single_rows() {
+    let mut rng = Rng::new(15);
+    let pool = ThreadPool::new(3);
+    for round in 0..150 {
+        let channels = rng.range(1, [20, 200][round % 2]);
+        let filter = DepthwiseFilter { channels, window: [1, rng.range(1, 12)] };
+        check_depthwise(&mut rng, &pool, filter, round);
     }
 }
 

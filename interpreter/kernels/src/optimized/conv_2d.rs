@@ -56,11 +56,12 @@ fn float(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Resu
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
     let pack = || ConvF32::pack(Isa::best(), filter, weights, bias);
     let conv = pack_shared(cx, &[filter.groups], pack)?;
-    let scratch = cx.temporary(conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?);
+    let plan = conv.plan(&geo, cx.threads()).map_err(compute_error)?;
+    let scratch = cx.temporary(plan.scratch_len());
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
         let scratch = cx.temporary::<u8>(scratch)?;
-        conv.run(&geo, input, output, clamp, scratch, cx.parallel()).map_err(compute_error)
+        conv.run_planned(&plan, input, output, clamp, scratch, cx.parallel()).map_err(compute_error)
     })))
 }
 
@@ -75,11 +76,12 @@ fn integer(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Re
     let pack =
         || ConvI8::pack(Isa::best(), filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output);
     let conv = pack_shared(cx, &[filter.groups], pack)?;
-    let scratch = cx.temporary(conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?);
+    let plan = conv.plan(&geo, cx.threads()).map_err(compute_error)?;
+    let scratch = cx.temporary(plan.scratch_len());
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
         let scratch = cx.temporary::<u8>(scratch)?;
-        conv.run(&geo, input, output, scratch, cx.parallel()).map_err(compute_error)
+        conv.run_planned(&plan, input, output, scratch, cx.parallel()).map_err(compute_error)
     })))
 }
 

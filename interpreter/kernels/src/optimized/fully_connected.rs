@@ -56,11 +56,12 @@ fn float(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Opti
     let layout = MatrixLayout::ColumnsContiguous;
     let pack = || GemmF32::pack(Isa::best(), (depth, units), weights, layout, bias);
     let gemm = pack_shared(cx, &[], pack)?;
-    let scratch = cx.temporary(gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?);
+    let plan = gemm.plan(rows, cx.threads()).map_err(compute_error)?;
+    let scratch = cx.temporary(plan.scratch_len());
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
         let scratch = cx.temporary::<u8>(scratch)?;
-        gemm.run(rows, input, output, clamp, scratch, cx.parallel()).map_err(compute_error)
+        gemm.run_planned(&plan, input, output, clamp, scratch, cx.parallel()).map_err(compute_error)
     })))
 }
 
@@ -79,11 +80,12 @@ fn integer(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Op
     let shape = (depth, units);
     let pack = || GemmI8::pack(Isa::best(), shape, &q.weights, q.weight_quant, q.bias, q.input, output);
     let gemm = pack_shared(cx, &[], pack)?;
-    let scratch = cx.temporary(gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?);
+    let plan = gemm.plan(rows, cx.threads()).map_err(compute_error)?;
+    let scratch = cx.temporary(plan.scratch_len());
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
         let scratch = cx.temporary::<u8>(scratch)?;
-        gemm.run(rows, input, output, scratch, cx.parallel()).map_err(compute_error)
+        gemm.run_planned(&plan, input, output, scratch, cx.parallel()).map_err(compute_error)
     })))
 }
 

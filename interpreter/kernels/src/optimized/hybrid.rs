@@ -4,12 +4,12 @@ use delegraph_core::kernel::{PrepareContext, TensorView};
 use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::{Quantization, Result};
 
-use super::{compute_error, pack_shared};
+use super::{compute_error, pack_own, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Weights, check_zero_points, weight_scales};
 use crate::compute::{
-    ByteQuant, Clamp, ConvGeometry, ConvI8, DepthwiseF32, DepthwiseFilter, Filter, GemmI8, Isa, SumScales,
-    map, spread,
+    ByteQuant, Clamp, ConvGeometry, ConvI8, DepthwiseF32, DepthwiseFilter, Filter, GemmI8, Isa, RowScales,
+    SumScales, map, spread,
 };
 
 /// Inputs are quantized to signed steps.
@@ -46,11 +46,10 @@ impl Parts {
         Ok(Some(Parts { weights, scales, bias, clamp: Clamp { low, high } }))
     }
 
-    /// Scales for columns of `depth` consecutive weights each.
-    fn columns(&self, depth: usize) -> Result<SumScales> {
+    /// Sums of the weights of columns of `depth` consecutive weights each.
+    fn totals(&self, depth: usize) -> Vec<i32> {
         let total = |column: &[u8]| column.iter().map(|w| i32::from(w.cast_signed())).sum();
-        let totals = self.weights.chunks_exact(depth.max(1)).map(total).collect();
-        SumScales::new(&self.scales, totals, self.bias.as_deref()).map_err(compute_error)
+        self.weights.chunks_exact(depth.max(1)).map(total).collect()
     }
 }
 
@@ -61,22 +60,22 @@ pub(super) fn fully_connected(
     asymmetric: bool,
 ) -> Result<Option<Invoke>> {
     let Some(parts) = Parts::new(cx, 0, activation)? else { return Ok(None) };
-    let columns = parts.columns(depth)?;
-    let isa = Isa::best();
-    let pack = || GemmI8::pack(isa, (depth, units), &parts.weights, STEPS, None, STEPS, None);
+    let pack = || GemmI8::pack(Isa::best(), (depth, units), &parts.weights, STEPS, None, STEPS, None);
     let gemm = pack_shared(cx, &[], pack)?;
-    let scratch = gemm.scratch_len(rows, cx.threads()).map_err(compute_error)?;
+    let totals = parts.totals(depth);
+    let scale = || gemm.float_output(&parts.scales, &totals, parts.bias.as_deref(), parts.clamp);
+    let floats = pack_own(cx, scale)?;
+    let plan = gemm.plan(rows, cx.threads()).map_err(compute_error)?;
     let dynamic = DynamicInput::new(cx, rows, depth, asymmetric)?;
-    let (scratch, sums) = (cx.temporary(scratch), cx.temporary_of::<i32>(rows.saturating_mul(units))?);
-    let clamp = parts.clamp;
+    let scratch = cx.temporary(plan.scratch_len());
     Ok(Some(Box::new(move |cx| {
         let input = cx.input::<f32>(0)?;
         let steps = dynamic.quantize(cx, input)?;
-        let sums = &mut cx.temporary::<i32>(sums)?[..rows * units];
-        let (scratch, par) = (cx.temporary::<u8>(scratch)?, cx.parallel());
-        gemm.run_sums(rows, bytemuck::cast_slice(steps.values), sums, scratch, par).map_err(compute_error)?;
-        let inputs = (steps.scales, steps.zero_points);
-        columns.run(isa, 1, inputs, sums, cx.output(0)?, clamp, par).map_err(compute_error)
+        let (scratch, output) = (cx.temporary::<u8>(scratch)?, cx.output::<f32>(0)?);
+        let scales = RowScales::Each(steps.scales, steps.zero_points);
+        let steps = bytemuck::cast_slice(steps.values);
+        gemm.run_floats(&plan, steps, (&floats, scales), output, scratch, cx.parallel())
+            .map_err(compute_error)
     })))
 }
 
@@ -91,34 +90,32 @@ pub(super) fn conv_2d(
     let Some(parts) = Parts::new(cx, 0, activation)? else { return Ok(None) };
     // Zero points are used for per-channel scales and grouped convolutions.
     let asymmetric = parts.scales.iter().any(|scale| *scale != parts.scales[0]) || filter.groups != 1;
-    let columns = parts.columns(filter.height * filter.width * filter.in_channels)?;
-    let isa = Isa::best();
     let batch = geo.batch;
     let geo = ConvGeometry { batch: 1, ..geo };
-    let pack = || ConvI8::pack(isa, filter, &geo, &parts.weights, STEPS, None, STEPS, None);
+    let pack = || ConvI8::pack(Isa::best(), filter, &geo, &parts.weights, STEPS, None, STEPS, None);
     let conv = pack_shared(cx, &[filter.groups], pack)?;
-    let scratch = conv.scratch_len(&geo, cx.threads()).map_err(compute_error)?;
+    let totals = parts.totals(filter.height * filter.width * filter.in_channels);
+    let scale = || conv.float_output(&parts.scales, &totals, parts.bias.as_deref(), parts.clamp);
+    let floats = pack_own(cx, scale)?;
+    let plan = conv.plan(&geo, cx.threads()).map_err(compute_error)?;
     let (image, pixels) = (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
     let out_image = pixels.saturating_mul(filter.out_channels);
     let dynamic = DynamicInput::new(cx, batch, image, asymmetric)?;
-    let (scratch, padding) = (cx.temporary(scratch), cx.temporary(conv.padding_len()));
-    let sums = cx.temporary_of::<i32>(out_image.saturating_mul(batch))?;
-    let clamp = parts.clamp;
+    let (scratch, padding) = (cx.temporary(plan.scratch_len()), cx.temporary(conv.padding_len()));
     Ok(Some(Box::new(move |cx| {
         let input = cx.input::<f32>(0)?;
         let steps = dynamic.quantize(cx, input)?;
-        let sums = &mut cx.temporary::<i32>(sums)?[..out_image * batch];
         let padding = &mut cx.temporary::<u8>(padding)?[..conv.padding_len()];
-        let (scratch, par) = (cx.temporary::<u8>(scratch)?, cx.parallel());
-        for i in 0..batch {
+        let (scratch, output, par) = (cx.temporary::<u8>(scratch)?, cx.output::<f32>(0)?, cx.parallel());
+        for (i, output) in output.chunks_exact_mut(out_image.max(1)).enumerate() {
+            let scales = RowScales::Single(steps.scales[i], steps.zero_points[i]);
             // The contribution of padding to the sums cancels out with the zero point's correction.
             padding.fill(steps.zero_points[i] as u8);
             let steps: &[u8] = bytemuck::cast_slice(&steps.values[i * image..][..image]);
-            let sums = &mut sums[i * out_image..][..out_image];
-            conv.run_sums_padded(&geo, steps, padding, sums, scratch, par).map_err(compute_error)?;
+            conv.run_floats_padded(&plan, steps, padding, (&floats, scales), output, scratch, par)
+                .map_err(compute_error)?;
         }
-        let inputs = (steps.scales, steps.zero_points);
-        columns.run(isa, pixels, inputs, sums, cx.output(0)?, clamp, par).map_err(compute_error)
+        Ok(())
     })))
 }
 

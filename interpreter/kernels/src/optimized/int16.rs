@@ -12,8 +12,8 @@ use crate::common::weights::{
     Requantize, Weights, check_symmetric, check_zero_points, scale_zero_point, weight_scales,
 };
 use crate::compute::{
-    ByteQuant, ConvGeometry, ConvI8, DepthwiseFilter, DepthwiseI16, Filter, GemmI8, Isa, LOW_OF_ZERO, Scale,
-    Ties, WideSums, halves,
+    ByteQuant, ConvGeometry, ConvI8, ConvPlan, DepthwiseFilter, DepthwiseI16, Filter, GemmI8, Isa,
+    LOW_OF_ZERO, Scale, Ties, WideSums, halves,
 };
 
 /// Both halves of an activation are signed bytes.
@@ -96,10 +96,9 @@ pub(super) fn conv_2d(
     let pack = || ConvI8::pack(isa, filter, &one, &operands.weights, HALF, None, HALF, None);
     let conv = pack_shared(cx, &[filter.groups], pack)?;
     let Bands { list, inputs, rows } = Bands::new(&one, filter.out_channels);
-    let mut scratch = 0;
-    for band in &list {
-        scratch = scratch.max(conv.scratch_len(&band.geo, cx.threads()).map_err(compute_error)?);
-    }
+    let plan = |band: &Band| conv.plan(&band.geo, cx.threads()).map_err(compute_error);
+    let plans = list.iter().map(plan).collect::<Result<Vec<_>>>()?;
+    let scratch = plans.iter().map(ConvPlan::scratch_len).max().unwrap_or(0);
     let line = geo.output[1] * filter.out_channels;
     let memory = Memory::new(cx, inputs, rows * line, scratch)?;
     let padding = [0, LOW_OF_ZERO].map(|byte| vec![byte; conv.padding_len()]);
@@ -113,14 +112,14 @@ pub(super) fn conv_2d(
             [cx.temporary::<i32>(memory.sums[0])?, cx.temporary::<i32>(memory.sums[1])?];
         for (input, output) in input.chunks_exact(image.max(1)).zip(output.chunks_exact_mut(out_image.max(1)))
         {
-            for band in &list {
+            for (band, plan) in list.iter().zip(&plans) {
                 let input = &input[band.input.clone()];
                 let output = &mut output[band.first * line..][..band.geo.output[0] * line];
                 let (high, low) = (&mut high[..input.len()], &mut low[..input.len()]);
                 let (high_sums, low_sums) = (&mut high_sums[..output.len()], &mut low_sums[..output.len()]);
                 halves(isa, input, high, low, par).map_err(compute_error)?;
-                conv.run_sums_padded(&band.geo, high, &padding[0], high_sums, scratch, par)
-                    .and_then(|()| conv.run_sums_padded(&band.geo, low, &padding[1], low_sums, scratch, par))
+                conv.run_sums_padded(plan, high, &padding[0], high_sums, scratch, par)
+                    .and_then(|()| conv.run_sums_padded(plan, low, &padding[1], low_sums, scratch, par))
                     .and_then(|()| to.run(isa, [high_sums, low_sums], output, par))
                     .map_err(compute_error)?;
             }

@@ -5,6 +5,7 @@
 //! up in matrix libraries and vector instructions, away from zero in scalar code.
 
 use crate::compute::base::buffer::AlignedVec;
+use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{ComputeError, Result, product};
 
 /// Interpretation of the bytes of an operand.
@@ -228,6 +229,21 @@ pub(crate) struct RequantPart {
     pub(crate) zero_point: i32,
     pub(crate) low: i32,
     pub(crate) high: i32,
+}
+
+/// Scaling of the sums of rows to floats, beginning at the first column and row: `clamp((sum - zero_point · total) · (row_scale ·
+/// scale) + bias)`.
+#[derive(Clone, Copy)]
+pub(crate) struct FloatPart {
+    /// Scale and zero point of the first row, and the distance to those of the next.
+    pub(crate) row_scales: *const f32,
+    pub(crate) row_zero_points: *const i32,
+    pub(crate) row_step: usize,
+    /// As many elements as the panel is wide.
+    pub(crate) scales: *const f32,
+    pub(crate) totals: *const i32,
+    pub(crate) bias: *const f32,
+    pub(crate) clamp: Clamp,
 }
 
 /// Returns the size of a record, in vectors of 32-bit values.

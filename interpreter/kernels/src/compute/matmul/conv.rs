@@ -9,7 +9,7 @@ use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
 use crate::compute::matmul::gemm::{DenseRows, MatrixLayout, PackedF32};
-use crate::compute::matmul::tiles::{self, Extent, Rows};
+use crate::compute::matmul::tiles::{self, Extent, Rows, TileKernel, Tiling};
 
 /// Shape of a filter, `[out_channels, height, width, in_channels / groups]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +73,40 @@ pub struct ConvGeometry {
     pub padding: [usize; 2],
 }
 
+/// A geometry that is in range, with its sizes.
+#[derive(Clone, Copy, Debug)]
+pub struct Checked {
+    geo: ConvGeometry,
+    /// Elements of the input.
+    pub(crate) input_len: usize,
+    /// Output pixels of all images.
+    pub(crate) pixels: usize,
+    /// Whether a window is entirely padding.
+    pub(crate) has_empty_window: bool,
+}
+
+impl std::ops::Deref for Checked {
+    type Target = ConvGeometry;
+
+    fn deref(&self) -> &ConvGeometry {
+        &self.geo
+    }
+}
+
 /// Exclusive bound of dimensions: sums and products of two of them fit an `isize`.
 const MAX_DIM: usize = 1 << 30;
 
 impl ConvGeometry {
+    /// Checks that all dimensions are in range.
+    ///
+    /// # Errors
+    /// Fails if one is not.
+    pub fn checked(self) -> Result<Checked> {
+        self.check()?;
+        let (input_len, pixels) = (self.input_len()?, self.pixels()?);
+        Ok(Checked { geo: self, input_len, pixels, has_empty_window: self.has_empty_window() })
+    }
+
     /// Elements of the input.
     pub(crate) fn input_len(&self) -> Result<usize> {
         product("input", &[self.batch, self.input[0], self.input[1], self.in_channels])
@@ -156,125 +186,353 @@ impl ConvGeometry {
     }
 }
 
-/// Input windows of a convolution as rows of a product.
-pub(crate) struct WindowRows<'a, T> {
+/// How the windows of a convolution become rows of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// One segment per row of the window, whose taps are contiguous in memory except at the left and right edge.
+    Rows,
+    /// One segment per tap.
+    Taps,
+    /// One segment, a copy of the window, followed by any values up to this number of elements.
+    Copies(usize),
+}
+
+impl Reading {
+    /// Returns the reading without copies of whole windows.
+    pub(crate) fn in_place(geo: &ConvGeometry, groups: usize) -> Self {
+        let merged = groups == 1 && (geo.dilation[1] == 1 || geo.window[1] == 1);
+        if merged { Reading::Rows } else { Reading::Taps }
+    }
+
+    /// Returns the number of segments of a window, and elements per segment.
+    pub(crate) fn segments(self, geo: &ConvGeometry, groups: usize) -> (usize, usize) {
+        let channels = geo.in_channels.checked_div(groups).unwrap_or(0);
+        let [height, width] = geo.window;
+        match self {
+            Reading::Rows => (height, width * channels),
+            Reading::Taps => (height * width, channels),
+            Reading::Copies(_) => (1, height * width * channels),
+        }
+    }
+
+    /// Returns the elements of a window's patch.
+    fn patch_len(self, geo: &ConvGeometry) -> usize {
+        let [height, width] = geo.window;
+        match self {
+            Reading::Rows => {
+                let last = geo.output[1].saturating_sub(1) * geo.stride[1];
+                let edges = geo.padding[1] > 0 || last + width > geo.input[1] + geo.padding[1];
+                if edges && width > 1 { height * width * geo.in_channels } else { 0 }
+            }
+            Reading::Taps => 0,
+            Reading::Copies(read) => read,
+        }
+    }
+}
+
+/// The windows of a convolution, checked and divided into tiles.
+#[derive(Clone, Debug)]
+pub struct ConvPlan {
     geo: ConvGeometry,
-    data: &'a [T],
-    /// Channels of a group.
-    channels: usize,
-    /// The content of padding: at least one segment.
-    blank: &'a [T],
-    merged: bool,
+    filter: Filter,
+    reading: Reading,
+    tiling: Tiling,
+    input_len: usize,
+    output_len: usize,
     /// Output columns whose windows are inside the input.
     interior: Range<usize>,
 }
 
-impl<'a, T: Copy> WindowRows<'a, T> {
-    pub(crate) fn new(geo: ConvGeometry, data: &'a [T], groups: usize, blank: &'a [T]) -> Self {
-        let channels = geo.in_channels.checked_div(groups).unwrap_or(0);
-        Self { geo, data, channels, blank, merged: merged(&geo, groups), interior: geo.interior() }
+impl ConvPlan {
+    /// Plans windows over input elements of type `T`. `extent` receives the number of rows, of segments, and of elements
+    /// of a patch.
+    ///
+    /// # Errors
+    /// Fails if the geometry does not match the filter or is out of range.
+    pub(crate) fn new<T>(
+        (filter, geo): (Filter, &ConvGeometry),
+        reading: Reading,
+        threads: usize,
+        extent: impl FnOnce(usize, usize, usize) -> Extent,
+    ) -> Result<Self> {
+        filter.check(geo)?;
+        let in_place = Reading::in_place(geo, filter.groups);
+        if reading != in_place && !matches!((reading, in_place), (Reading::Copies(_), Reading::Rows)) {
+            return Err(ComputeError::Range { what: "dilation" });
+        }
+        let (segments, _) = reading.segments(geo, filter.groups);
+        let extent = extent(geo.pixels()?, segments, reading.patch_len(geo));
+        Ok(Self {
+            geo: *geo,
+            filter,
+            reading,
+            tiling: Tiling::new::<T>(extent, threads)?,
+            input_len: geo.input_len()?,
+            output_len: product("output", &[geo.pixels()?, filter.out_channels])?,
+            interior: geo.interior(),
+        })
+    }
+
+    /// Returns the bytes of scratch that the convolution needs.
+    pub fn scratch_len(&self) -> usize {
+        self.tiling.scratch_len()
+    }
+
+    /// Output pixels of all images.
+    pub(crate) fn pixels(&self) -> usize {
+        self.tiling.extent().rows
+    }
+
+    /// Checks that the plan is that of a filter that is read in this way.
+    ///
+    /// # Errors
+    /// Fails if a size differs.
+    #[inline]
+    pub(crate) fn check(
+        &self,
+        filter: &Filter,
+        reading: Reading,
+        extent: impl FnOnce(usize, usize, usize) -> Extent,
+    ) -> Result<()> {
+        let planned = self.tiling.extent();
+        if (*filter, reading) != (self.filter, self.reading) {
+            return Err(ComputeError::Range { what: "plan" });
+        }
+        extent(planned.rows, planned.segments, planned.patch_len).check(planned)
+    }
+
+    /// Computes all tiles of windows over `input`, whose padding reads `blank`: at least a row of the window.
+    ///
+    /// # Errors
+    /// Fails if an operand has the wrong length.
+    pub(crate) fn drive<T: bytemuck::Pod + Sync>(
+        &self,
+        input: &[T],
+        blank: &[T],
+        kernel: &impl TileKernel<T>,
+        scratch: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        check_len("input", input.len(), self.input_len)?;
+        if self.geo.is_dense() && self.filter.groups == 1 {
+            let rows = DenseRows { data: input, len: self.geo.in_channels };
+            return tiles::drive(&self.tiling, &rows, kernel, scratch, par);
+        }
+        let rows = WindowRows { plan: self, data: input, channels: self.filter.in_channels, blank };
+        tiles::drive(&self.tiling, &rows, kernel, scratch, par)
     }
 }
 
-/// Whether a row of a window's taps is contiguous in memory, except at the left and right edge.
-fn merged(geo: &ConvGeometry, groups: usize) -> bool {
-    groups == 1 && (geo.dilation[1] == 1 || geo.window[1] == 1)
+/// Input windows of a convolution as rows of a product.
+struct WindowRows<'a, T> {
+    plan: &'a ConvPlan,
+    data: &'a [T],
+    /// Channels of a group.
+    channels: usize,
+    /// The content of padding: at least a row of the window.
+    blank: &'a [T],
 }
 
-/// Returns the number of segments of a window, elements per segment, and elements of a window's patch.
-pub(crate) fn segments(geo: &ConvGeometry, groups: usize) -> (usize, usize, usize) {
-    let channels = geo.in_channels.checked_div(groups).unwrap_or(0);
-    let [height, width] = geo.window;
-    if !merged(geo, groups) {
-        return (height * width, channels, 0);
-    }
-    let last = geo.output[1].saturating_sub(1) * geo.stride[1];
-    let edges = geo.padding[1] > 0 || last + width > geo.input[1] + geo.padding[1];
-    let len = width * channels;
-    (height, len, if edges && width > 1 { height * len } else { 0 })
+/// An output pixel.
+struct Pixel {
+    x: usize,
+    y: usize,
+    image: usize,
 }
 
 impl<T: bytemuck::Pod + Sync> Rows for WindowRows<'_, T> {
     type In = T;
+    type Position = Pixel;
 
-    fn fill(&self, group: usize, first: usize, count: usize, table: &mut [usize], patch: &mut [T]) {
-        let [out_h, out_w] = self.geo.output;
-        let (mut x, mut y, mut image) = (first % out_w, first / out_w % out_h, first / out_w / out_h);
-        let patch_len = patch.len() / count.max(1);
+    fn position(&self, row: usize) -> Pixel {
+        let [out_h, out_w] = self.plan.geo.output;
+        if row < out_w {
+            return Pixel { x: row, y: 0, image: 0 };
+        }
+        Pixel { x: row % out_w, y: row / out_w % out_h, image: row / out_w / out_h }
+    }
+
+    fn fill(&self, group: usize, at: &mut Pixel, count: usize, table: &mut [usize], patch: &mut [T]) {
+        let [out_h, out_w] = self.plan.geo.output;
+        let patch_len = self.plan.tiling.extent().patch_len;
         // Runs of pixels in one output row.
         let mut done = 0;
         while done < count {
-            let run = (out_w - x).min(count - done);
-            if self.merged {
-                let patch = &mut patch[done * patch_len..(done + run) * patch_len];
-                self.fill_merged(image, y, x..x + run, (done, count), table, patch);
-            } else {
-                for i in 0..run {
-                    self.fill_taps(image, y, x + i, group, table[done + i..].iter_mut().step_by(count));
+            let run = (out_w - at.x).min(count - done);
+            let pixels = at.x..at.x + run;
+            match self.plan.reading {
+                Reading::Rows => {
+                    let patch = &mut patch[done * patch_len..][..run * patch_len];
+                    self.fill_rows((at.image, at.y), pixels, (done, count), table, patch);
+                }
+                Reading::Taps => {
+                    for (i, x) in pixels.enumerate() {
+                        let table = table[done + i..].iter_mut().step_by(count);
+                        self.fill_taps(at.image, at.y, x, group, table);
+                    }
+                }
+                Reading::Copies(_) => {
+                    let patch = &mut patch[done * patch_len..];
+                    let mut address = patch.as_ptr().expose_provenance();
+                    for entry in &mut table[done..][..run] {
+                        *entry = address;
+                        address += patch_len * size_of::<T>();
+                    }
+                    self.copy_windows((at.image, at.y), pixels, patch_len, patch);
                 }
             }
             done += run;
-            (x, y) = (0, y + 1);
-            if y == out_h {
-                (y, image) = (0, image + 1);
+            at.x += run;
+            if at.x == out_w {
+                (at.x, at.y) = (0, at.y + 1);
+                if at.y == out_h {
+                    (at.y, at.image) = (0, at.image + 1);
+                }
             }
         }
     }
 }
 
 impl<T: bytemuck::Pod + Sync> WindowRows<'_, T> {
+    /// Row `y` of an image; `None` outside of it.
+    #[inline]
+    fn row(&self, image: usize, y: isize) -> Option<&[T]> {
+        let g = &self.plan.geo;
+        if y < 0 || y.cast_unsigned() >= g.input[0] {
+            return None;
+        }
+        let len = g.input[1] * g.in_channels;
+        let at = (image * g.input[0] + y.cast_unsigned()) * len;
+        Some(&self.data[at..at + len])
+    }
+
+    /// Those of the pixels whose windows are inside the input horizontally.
+    #[inline]
+    fn inner(&self, pixels: &Range<usize>) -> Range<usize> {
+        let start = self.plan.interior.start.clamp(pixels.start, pixels.end);
+        start..self.plan.interior.end.clamp(start, pixels.end)
+    }
+
     /// One segment per row of the window, for neighbouring pixels.
-    fn fill_merged(
+    fn fill_rows(
         &self,
-        image: usize,
-        y: usize,
+        (image, y): (usize, usize),
         pixels: Range<usize>,
         (done, count): (usize, usize),
         table: &mut [usize],
         patch: &mut [T],
     ) {
-        let g = &self.geo;
+        let g = &self.plan.geo;
+        let inner = self.inner(&pixels);
+        let patch_len = self.plan.tiling.extent().patch_len;
+        let (len, step) = (g.window[1] * g.in_channels, g.stride[1] * g.in_channels);
         let y0 = g.origin(0, y);
-        let len = g.window[1] * g.in_channels;
-        let patch_len = patch.len() / pixels.len().max(1);
-        for (ky, table) in table.chunks_exact_mut(count).enumerate() {
-            let table = &mut table[done..done + pixels.len()];
-            let row = y0 + (ky * g.dilation[0]) as isize;
-            if row < 0 || row >= g.input[0] as isize {
+        for ky in 0..g.window[0] {
+            let table = &mut table[ky * count + done..][..pixels.len()];
+            let Some(row) = self.row(image, y0 + (ky * g.dilation[0]).cast_signed()) else {
                 table.fill(self.blank.as_ptr().expose_provenance());
                 continue;
+            };
+            if !inner.is_empty() {
+                let first = (inner.start * g.stride[1] - g.padding[1]) * g.in_channels;
+                let windows = &row[first..first + (inner.len() - 1) * step + len];
+                let mut address = windows.as_ptr().expose_provenance();
+                for entry in &mut table[inner.start - pixels.start..inner.end - pixels.start] {
+                    *entry = address;
+                    address += step * size_of::<T>();
+                }
             }
-            let row_len = g.input[1] * g.in_channels;
-            let at = (image * g.input[0] + row as usize) * row_len;
-            let row = &self.data[at..at + row_len];
-            for (i, entry) in table.iter_mut().enumerate() {
-                let x = pixels.start + i;
-                *entry = if self.interior.contains(&x) {
-                    let column = x * g.stride[1] - g.padding[1];
-                    row[column * g.in_channels..][..len].as_ptr().expose_provenance()
-                } else {
-                    self.edge(row, g.origin(1, x), &mut patch[i * patch_len..], ky * len)
-                };
+        }
+        // Segments that cross the left or right edge are copies with padding.
+        let rows = g.taps(0, y0);
+        for x in (pixels.start..inner.start).chain(inner.end..pixels.end) {
+            let i = x - pixels.start;
+            let at = i * patch_len;
+            let x0 = g.origin(1, x);
+            let taps = g.taps(1, x0);
+            for ky in rows.clone() {
+                let entry = &mut table[ky * count + done + i];
+                if taps.is_empty() {
+                    *entry = self.blank.as_ptr().expose_provenance();
+                    continue;
+                }
+                let y = y0 + (ky * g.dilation[0]).cast_signed();
+                let from = self.element(image, y, x0 + taps.start.cast_signed());
+                self.copy_edge(from, &taps, patch, at + ky * len);
+                *entry = patch[at + ky * len..].as_ptr().expose_provenance();
             }
         }
     }
 
-    /// A segment that crosses the left or right edge: a copy with padding.
-    fn edge(&self, row: &[T], x0: isize, patch: &mut [T], at: usize) -> usize {
-        let g = &self.geo;
-        let taps = g.taps(1, x0);
-        if taps.is_empty() {
-            return self.blank.as_ptr().expose_provenance();
+    /// Position of the first channel of a pixel that is inside the input.
+    #[inline]
+    fn element(&self, image: usize, y: isize, x: isize) -> usize {
+        let g = &self.plan.geo;
+        ((image * g.input[0] + y.cast_unsigned()) * g.input[1] + x.cast_unsigned()) * g.in_channels
+    }
+
+    /// Copies the taps of a window's row, with padding on both sides. May leave other values after it.
+    #[inline]
+    fn copy_edge(&self, from: usize, taps: &Range<usize>, patch: &mut [T], to: usize) {
+        let g = &self.plan.geo;
+        let (left, present) = (taps.start * g.in_channels, taps.len() * g.in_channels);
+        self.pad(patch, to, left);
+        copy_short(self.data, from, patch, to + left, present);
+        self.pad(patch, to + left + present, (g.window[1] - taps.end) * g.in_channels);
+    }
+
+    /// Copies of whole windows, for neighbouring pixels. Each may leave other values after it, in the memory of the next.
+    fn copy_windows(
+        &self,
+        (image, y): (usize, usize),
+        pixels: Range<usize>,
+        patch_len: usize,
+        patch: &mut [T],
+    ) {
+        let g = &self.plan.geo;
+        let inner = self.inner(&pixels);
+        let [height, width] = g.window;
+        let (len, y0) = (width * g.in_channels, g.origin(0, y));
+        let rows = g.taps(0, y0);
+        let down = g.dilation[0] * g.input[1] * g.in_channels;
+        let first_row = y0 + (rows.start * g.dilation[0]).cast_signed();
+        for (i, x) in pixels.enumerate() {
+            let x0 = g.origin(1, x);
+            let whole = inner.contains(&x);
+            let taps = if whole { 0..width } else { g.taps(1, x0) };
+            let rows = if taps.is_empty() { 0..0 } else { rows.clone() };
+            let to = i * patch_len;
+            let mut from = if rows.is_empty() {
+                0
+            } else {
+                self.element(image, first_row, x0 + taps.start.cast_signed())
+            };
+            if whole && rows.len() == height {
+                copy_rows(self.data, (from, down), patch, (to, len), height);
+                continue;
+            }
+            for ky in 0..height {
+                if rows.contains(&ky) {
+                    self.copy_edge(from, &taps, patch, to + ky * len);
+                    from += down;
+                } else {
+                    self.pad(patch, to + ky * len, len);
+                }
+            }
         }
-        let column = (x0 + taps.start as isize) as usize;
-        let present = &row[column * g.in_channels..(column + taps.len()) * g.in_channels];
-        let patch = &mut patch[at..at + g.window[1] * g.in_channels];
-        let (left, rest) = patch.split_at_mut(taps.start * g.in_channels);
-        let (middle, right) = rest.split_at_mut(present.len());
-        left.copy_from_slice(&self.blank[..left.len()]);
-        middle.copy_from_slice(present);
-        right.copy_from_slice(&self.blank[..right.len()]);
-        patch.as_ptr().expose_provenance()
+    }
+
+    /// Writes `len` elements of padding, and more where there is room.
+    #[inline]
+    fn pad(&self, to: &mut [T], at: usize, len: usize) {
+        let Some(&zero) = self.blank.first().filter(|_| len > 0) else { return };
+        let to = &mut to[at..];
+        if const { size_of::<T>() == 1 } && len <= STEP && to.len() >= STEP {
+            // SAFETY: the slice has as many elements.
+            unsafe { to.as_mut_ptr().cast::<[T; STEP]>().write_unaligned([zero; STEP]) };
+        } else {
+            to[..len].fill(zero);
+        }
     }
 
     /// One segment per tap.
@@ -286,7 +544,7 @@ impl<T: bytemuck::Pod + Sync> WindowRows<'_, T> {
         group: usize,
         mut table: impl Iterator<Item = &'t mut usize>,
     ) {
-        let g = &self.geo;
+        let g = &self.plan.geo;
         let (y0, x0) = (g.origin(0, y), g.origin(1, x));
         for ky in 0..g.window[0] {
             let row = y0 + (ky * g.dilation[0]) as isize;
@@ -304,6 +562,46 @@ impl<T: bytemuck::Pod + Sync> WindowRows<'_, T> {
                 };
             }
         }
+    }
+}
+
+/// Bytes that short copies move at a time.
+const STEP: usize = 16;
+
+/// Copies `len` elements, and more where both slices have room, without a call of `memcpy`.
+#[inline]
+fn copy_short<T: bytemuck::Pod>(from: &[T], at: usize, to: &mut [T], to_at: usize, len: usize) {
+    copy_rows(from, (at, 0), to, (to_at, len), 1);
+}
+
+/// Copies `count` rows of `len` elements, which are `down` elements apart, to consecutive memory. Where both slices have room,
+/// more is copied after each row, so that whole steps are moved without a call of `memcpy`.
+#[inline]
+fn copy_rows<T: bytemuck::Pod>(
+    from: &[T],
+    (at, down): (usize, usize),
+    to: &mut [T],
+    (to_at, len): (usize, usize),
+    count: usize,
+) {
+    let (from, to) = (&from[at..], &mut to[to_at..]);
+    let bytes = len * size_of::<T>();
+    let whole = bytes.next_multiple_of(STEP);
+    let (last, last_to) = ((count - 1) * down * size_of::<T>(), (count - 1) * bytes);
+    if last + whole > size_of_val(from) || last_to + whole > size_of_val(to) {
+        for row in 0..count {
+            to[row * len..][..len].copy_from_slice(&from[row * down..][..len]);
+        }
+        return;
+    }
+    let (mut from, mut to) = (from.as_ptr().cast::<[u8; STEP]>(), to.as_mut_ptr().cast::<[u8; STEP]>());
+    for _ in 0..count {
+        for step in 0..whole / STEP {
+            // SAFETY: the last step of the last row ends inside both slices, and they do not overlap, as one of them is
+            // mutable. The elements are plain data of any alignment.
+            unsafe { to.wrapping_add(step).write_unaligned(from.wrapping_add(step).read_unaligned()) };
+        }
+        (from, to) = (from.wrapping_byte_add(down * size_of::<T>()), to.wrapping_byte_add(bytes));
     }
 }
 
@@ -331,18 +629,22 @@ impl ConvF32 {
         Ok(Self { filter, packed, zeros })
     }
 
-    fn extent(&self, geo: &ConvGeometry) -> Result<Extent> {
-        self.filter.check(geo)?;
-        let (segments, _, patch_len) = segments(geo, self.filter.groups);
-        Ok(self.packed.extent(geo.pixels()?, segments, patch_len))
+    /// Plans the convolution of inputs and outputs of these sizes.
+    ///
+    /// # Errors
+    /// Fails if the geometry does not match the filter or is out of range.
+    pub fn plan(&self, geo: &ConvGeometry, threads: usize) -> Result<ConvPlan> {
+        let reading = Reading::in_place(geo, self.filter.groups);
+        let extent = |rows, segments, patch_len| self.packed.extent(rows, segments, patch_len);
+        ConvPlan::new::<f32>((self.filter, geo), reading, threads, extent)
     }
 
     /// Returns the bytes of scratch that [`ConvF32::run`] needs.
     ///
     /// # Errors
-    /// Fails if the geometry does not match the filter or is out of range.
+    /// As [`ConvF32::plan`].
     pub fn scratch_len(&self, geo: &ConvGeometry, threads: usize) -> Result<usize> {
-        tiles::scratch_len::<f32>(&self.extent(geo)?, threads)
+        Ok(self.plan(geo, threads)?.scratch_len())
     }
 
     /// Convolves `input` `[batch, height, width, in_channels]` into `out` `[batch, height, width, out_channels]`.
@@ -358,15 +660,26 @@ impl ConvF32 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        let extent = self.extent(geo)?;
-        check_len("input", input.len(), geo.input_len()?)?;
-        check_len("output", out.len(), product("output", &[geo.pixels()?, self.filter.out_channels])?)?;
-        let view = self.packed.view(extent.segments, clamp, out, self.filter.out_channels);
-        if geo.is_dense() && self.filter.groups == 1 {
-            let rows = DenseRows { data: input, len: geo.in_channels };
-            return tiles::drive(&extent, &rows, &view, scratch, par);
-        }
-        let rows = WindowRows::new(*geo, input, self.filter.groups, self.zeros.as_slice());
-        tiles::drive(&extent, &rows, &view, scratch, par)
+        self.run_planned(&self.plan(geo, par.threads())?, input, out, clamp, scratch, par)
+    }
+
+    /// As [`ConvF32::run`], for the geometry of a plan.
+    ///
+    /// # Errors
+    /// Fails if an operand has the wrong length, or the plan is that of another convolution.
+    pub fn run_planned(
+        &self,
+        plan: &ConvPlan,
+        input: &[f32],
+        out: &mut [f32],
+        clamp: Clamp,
+        scratch: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        let extent = |rows, segments, patch_len| self.packed.extent(rows, segments, patch_len);
+        plan.check(&self.filter, plan.reading, extent)?;
+        check_len("output", out.len(), plan.output_len)?;
+        let view = self.packed.view(plan.tiling.extent().segments, clamp, out, self.filter.out_channels);
+        plan.drive(input, self.zeros.as_slice(), &view, scratch, par)
     }
 }

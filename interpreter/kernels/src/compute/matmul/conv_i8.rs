@@ -6,13 +6,14 @@
 use delegraph_core::kernel::Parallel;
 
 use crate::compute::base::buffer::{AlignedVec, SharedMut};
+use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
-use crate::compute::base::requant::{ByteQuant, OutputQuant, Requant};
-use crate::compute::matmul::conv::{ConvGeometry, Filter, WindowRows, segments};
-use crate::compute::matmul::gemm::DenseRows;
+use crate::compute::base::requant::{ByteQuant, FloatPart, OutputQuant, Requant};
+use crate::compute::matmul::conv::{ConvGeometry, ConvPlan, Filter, Reading};
+use crate::compute::matmul::gemm::{DenseRows, GemmPlan};
 use crate::compute::matmul::gemm_i8::{Kernels, Out, TileI8};
-use crate::compute::matmul::tiles::{self, Extent, Panels, Rows, TileKernel};
+use crate::compute::matmul::tiles::{self, Extent, Panels, TileKernel, Tiling};
 
 /// Destination of an 8-bit product.
 enum Target<'a> {
@@ -20,6 +21,56 @@ enum Target<'a> {
     Bytes(SharedMut<'a, u8>, &'a Requant),
     /// Sums.
     Sums(SharedMut<'a, i32>),
+    /// Floats.
+    Floats(SharedMut<'a, f32>, &'a FloatOutput, RowScales<'a>),
+}
+
+/// Scales and zero points of the activations of a product.
+#[derive(Clone, Copy, Debug)]
+pub enum RowScales<'a> {
+    /// The same for all rows.
+    Single(f32, i32),
+    /// One of each per row.
+    Each(&'a [f32], &'a [i32]),
+}
+
+/// Scaling of sums to floats, per column: `clamp((sum - zero_point · total) · (row_scale · scale) + bias)`.
+pub struct FloatOutput {
+    /// Columns of all groups, and columns with those that fill up vectors.
+    sizes: [usize; 2],
+    scales: AlignedVec<f32>,
+    totals: AlignedVec<i32>,
+    bias: AlignedVec<f32>,
+    clamp: Clamp,
+}
+
+impl FloatOutput {
+    fn new(p: &PackedI8, scales: &[f32], totals: &[i32], bias: Option<&[f32]>, clamp: Clamp) -> Result<Self> {
+        let (columns, padded) = (p.panels.columns, p.panels.padded());
+        let sizes = [product("scales", &[p.groups, columns])?, product("scales", &[p.groups, padded])?];
+        if scales.len() != 1 {
+            check_len("scales", scales.len(), sizes[0])?;
+        }
+        check_len("sums of weights", totals.len(), sizes[0])?;
+        if let Some(bias) = bias {
+            check_len("bias", bias.len(), sizes[0])?;
+        }
+        let mut new = Self {
+            sizes,
+            scales: AlignedVec::zeroed(sizes[1])?,
+            totals: AlignedVec::zeroed(sizes[1])?,
+            bias: AlignedVec::zeroed(sizes[1])?,
+            clamp,
+        };
+        for (c, total) in totals.iter().enumerate() {
+            let at = c / columns * padded + c % columns;
+            new.scales.as_mut_slice()[at] = if let [one] = scales { *one } else { scales[c] };
+            new.totals.as_mut_slice()[at] = *total;
+            // The addition of -0 changes nothing, not even the sign of a zero.
+            new.bias.as_mut_slice()[at] = bias.map_or(-0.0, |bias| bias[c]);
+        }
+        Ok(new)
+    }
 }
 
 /// Packed columns of one or more groups.
@@ -28,8 +79,9 @@ struct PackedI8 {
     panels: Panels,
     groups: usize,
     segments: usize,
-    /// Elements per segment.
+    /// Elements per segment, and elements that kernels read: missing ones have weights of zero.
     len: usize,
+    read: usize,
     data: AlignedVec<i8>,
     bias: AlignedVec<i32>,
     input: ByteQuant,
@@ -44,6 +96,7 @@ struct Parts<'a> {
     columns: usize,
     segments: usize,
     len: usize,
+    read: usize,
     /// For each column of each group, its elements.
     weights: &'a [u8],
     weight_quant: ByteQuant,
@@ -64,8 +117,8 @@ impl PackedI8 {
         p.weight_quant.zero_byte()?;
         let kernels = Kernels::of(isa);
         let panels = Panels::new(p.columns, kernels.lanes, kernels.max_vectors());
-        let padded_k =
-            product("packed weights", &[p.segments, p.len.div_ceil(kernels.depth), kernels.depth])?;
+        let read_groups = p.read.div_ceil(kernels.depth);
+        let padded_k = product("packed weights", &[p.segments, read_groups, kernels.depth])?;
         let mut data =
             AlignedVec::<i8>::zeroed(product("packed weights", &[p.groups, padded_k, panels.padded()])?)?;
         let mut bias = AlignedVec::<i32>::zeroed(product("packed bias", &[p.groups, panels.padded()])?)?;
@@ -87,7 +140,7 @@ impl PackedI8 {
             let at = (column - panel.first) * depth;
             for (s, segment) in weights.chunks_exact(p.len.max(1)).enumerate() {
                 for (g, elements) in segment.chunks(depth).enumerate() {
-                    let to = &mut to[(s * p.len.div_ceil(depth) + g) * width + at..][..elements.len()];
+                    let to = &mut to[(s * read_groups + g) * width + at..][..elements.len()];
                     for (to, &w) in to.iter_mut().zip(elements) {
                         *to = (w ^ flip) as i8;
                     }
@@ -103,6 +156,7 @@ impl PackedI8 {
             groups: p.groups,
             segments: p.segments,
             len: p.len,
+            read: p.read,
             data,
             bias,
             input: p.input,
@@ -112,7 +166,7 @@ impl PackedI8 {
     }
 
     fn extent(&self, rows: usize, patch_len: usize) -> Extent {
-        let k = self.segments.saturating_mul(self.len);
+        let k = self.segments.saturating_mul(self.read);
         Extent {
             groups: self.groups,
             rows,
@@ -125,16 +179,44 @@ impl PackedI8 {
         }
     }
 
-    fn drive<R: Rows<In = u8>>(
-        &self,
-        extent: &Extent,
-        rows: &R,
-        target: Target<'_>,
-        scratch: &mut [u8],
-        par: &dyn Parallel,
-    ) -> Result<()> {
-        let view = View { packed: self, target, out_stride: self.groups * self.panels.columns };
-        tiles::drive(extent, rows, &view, scratch, par)
+    /// Checks an operand of the size of the output of `rows` rows.
+    fn check_output(&self, len: usize, rows: usize) -> Result<()> {
+        check_len("output", len, product("output", &[rows, self.groups, self.panels.columns])?)
+    }
+
+    fn bytes<'a>(&'a self, out: &'a mut [u8], rows: usize) -> Result<View<'a>> {
+        self.check_output(out.len(), rows)?;
+        let requant =
+            self.requant.as_ref().ok_or(ComputeError::Range { what: "quantization of the output" })?;
+        Ok(self.view(Target::Bytes(SharedMut::new(out), requant)))
+    }
+
+    fn sums<'a>(&'a self, out: &'a mut [i32], rows: usize) -> Result<View<'a>> {
+        self.check_output(out.len(), rows)?;
+        Ok(self.view(Target::Sums(SharedMut::new(out))))
+    }
+
+    fn floats<'a>(
+        &'a self,
+        output: &'a FloatOutput,
+        scales: RowScales<'a>,
+        out: &'a mut [f32],
+        rows: usize,
+    ) -> Result<View<'a>> {
+        self.check_output(out.len(), rows)?;
+        let columns = [self.groups * self.panels.columns, self.groups * self.panels.padded()];
+        if output.sizes != columns {
+            return Err(ComputeError::Length { what: "scales", needed: columns[0], got: output.sizes[0] });
+        }
+        if let RowScales::Each(scales, zero_points) = scales {
+            check_len("scales of rows", scales.len(), rows)?;
+            check_len("zero points of rows", zero_points.len(), rows)?;
+        }
+        Ok(self.view(Target::Floats(SharedMut::new(out), output, scales)))
+    }
+
+    fn view<'a>(&'a self, target: Target<'a>) -> View<'a> {
+        View { packed: self, target, out_stride: self.groups * self.panels.columns }
     }
 }
 
@@ -147,7 +229,8 @@ struct View<'a> {
 impl TileKernel<u8> for View<'_> {
     fn tile(&self, group: usize, panel: usize, row: usize, count: usize, table: &[usize]) {
         let p = self.packed;
-        let k = p.segments * p.len.div_ceil(p.kernels.depth) * p.kernels.depth;
+        let depth = p.kernels.depth;
+        let k = p.segments * p.read.next_multiple_of(depth);
         let panel = p.panels.get(panel);
         let first = group * p.panels.padded() + panel.first;
         let width = panel.vectors * p.panels.lanes;
@@ -156,12 +239,32 @@ impl TileKernel<u8> for View<'_> {
         let out = match &self.target {
             Target::Bytes(out, requant) => Out::Bytes(out.ptr(at), requant.part(first, width)),
             Target::Sums(out) => Out::Sums(out.ptr(at)),
+            Target::Floats(out, output, rows) => {
+                let columns = first..first + width;
+                let (row_scales, row_zero_points, row_step) = match rows {
+                    RowScales::Single(scale, zero) => (&raw const *scale, &raw const *zero, 0),
+                    RowScales::Each(scales, zeros) => {
+                        (scales[row..row + count].as_ptr(), zeros[row..row + count].as_ptr(), 1)
+                    }
+                };
+                let part = FloatPart {
+                    row_scales,
+                    row_zero_points,
+                    row_step,
+                    scales: output.scales.as_slice()[columns.clone()].as_ptr(),
+                    totals: output.totals.as_slice()[columns.clone()].as_ptr(),
+                    bias: output.bias.as_slice()[columns].as_ptr(),
+                    clamp: output.clamp,
+                };
+                Out::Floats(out.ptr(at), part)
+            }
         };
         debug_assert_eq!(table.len(), p.segments * count);
         let tile = TileI8 {
             rows: table.as_ptr(),
             segments: p.segments,
-            len: p.len,
+            len: p.read,
+            counted: p.len,
             flip: p.input.flip(p.kernels.unsigned),
             packed: p.data.as_slice()[first * k..(first + width) * k].as_ptr(),
             bias: p.bias.as_slice()[first..first + width].as_ptr(),
@@ -172,7 +275,7 @@ impl TileKernel<u8> for View<'_> {
             columns: panel.columns,
         };
         // SAFETY: `kernels` is from an `Isa`, so its instructions exist. `table` holds `segments * count` addresses of
-        // `len` bytes each (`Rows::fill`). Packed weights, bias and scales were sliced to what the kernel reads. Tiles
+        // `read` bytes each (`Rows::fill`). Packed weights, bias and scales were sliced to what the kernel reads. Tiles
         // write disjoint parts of the output (`tiles::drive`), which are inside it because all callers check its
         // length.
         unsafe { kernel(&tile) }
@@ -196,9 +299,27 @@ impl GemmI8 {
         input: ByteQuant,
         output: Option<OutputQuant<'_>>,
     ) -> Result<Self> {
-        let parts =
-            Parts { groups: 1, columns: n, segments: 1, len: k, weights, weight_quant, bias, input, output };
+        let parts = Parts {
+            groups: 1,
+            columns: n,
+            segments: 1,
+            len: k,
+            read: k,
+            weights,
+            weight_quant,
+            bias,
+            input,
+            output,
+        };
         Ok(Self(PackedI8::pack(isa, &parts)?))
+    }
+
+    /// Plans the product of `m` rows.
+    ///
+    /// # Errors
+    /// Fails if the size overflows.
+    pub fn plan(&self, m: usize, threads: usize) -> Result<GemmPlan> {
+        Tiling::new::<u8>(self.0.extent(m, 0), threads).map(GemmPlan)
     }
 
     /// Returns the bytes of scratch that the product of `m` rows needs.
@@ -206,7 +327,22 @@ impl GemmI8 {
     /// # Errors
     /// Fails if the size overflows.
     pub fn scratch_len(&self, m: usize, threads: usize) -> Result<usize> {
-        tiles::scratch_len::<u8>(&self.0.extent(m, 0), threads)
+        Ok(self.plan(m, threads)?.scratch_len())
+    }
+
+    /// Returns the scaling of sums to floats: `scales` has one element or one per column, `totals` the sums of the
+    /// weights of each column.
+    ///
+    /// # Errors
+    /// Fails if lengths do not match or memory cannot be allocated.
+    pub fn float_output(
+        &self,
+        scales: &[f32],
+        totals: &[i32],
+        bias: Option<&[f32]>,
+        clamp: Clamp,
+    ) -> Result<FloatOutput> {
+        FloatOutput::new(&self.0, scales, totals, bias, clamp)
     }
 
     /// Computes `m` rows and requantizes them to bytes.
@@ -221,10 +357,22 @@ impl GemmI8 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        check_len("output", out.len(), product("output", &[m, self.0.panels.columns])?)?;
-        let requant =
-            self.0.requant.as_ref().ok_or(ComputeError::Range { what: "quantization of the output" })?;
-        self.drive(m, a, Target::Bytes(SharedMut::new(out), requant), scratch, par)
+        self.run_planned(&self.plan(m, par.threads())?, a, out, scratch, par)
+    }
+
+    /// As [`GemmI8::run`], for the rows of a plan.
+    ///
+    /// # Errors
+    /// As [`GemmI8::run`], and if the plan is that of another product.
+    pub fn run_planned(
+        &self,
+        plan: &GemmPlan,
+        a: &[u8],
+        out: &mut [u8],
+        scratch: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        self.drive(plan, a, &self.0.bytes(out, plan.rows())?, scratch, par)
     }
 
     /// Computes the sums of `m` rows.
@@ -239,27 +387,48 @@ impl GemmI8 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        check_len("output", out.len(), product("output", &[m, self.0.panels.columns])?)?;
-        self.drive(m, a, Target::Sums(SharedMut::new(out)), scratch, par)
+        let plan = self.plan(m, par.threads())?;
+        self.drive(&plan, a, &self.0.sums(out, m)?, scratch, par)
+    }
+
+    /// Computes the rows of a plan and scales them to floats.
+    ///
+    /// # Errors
+    /// Fails if an operand has the wrong length, or the plan or the scaling is that of another product.
+    #[allow(clippy::too_many_arguments, reason = "one argument per operand")]
+    pub fn run_floats(
+        &self,
+        plan: &GemmPlan,
+        a: &[u8],
+        (output, scales): (&FloatOutput, RowScales<'_>),
+        out: &mut [f32],
+        scratch: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        let view = self.0.floats(output, scales, out, plan.rows())?;
+        self.drive(plan, a, &view, scratch, par)
     }
 
     fn drive(
         &self,
-        m: usize,
+        plan: &GemmPlan,
         a: &[u8],
-        target: Target<'_>,
+        view: &View<'_>,
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
+        let m = plan.rows();
+        self.0.extent(m, 0).check(plan.0.extent())?;
         check_len("left-hand side", a.len(), product("left-hand side", &[m, self.0.len])?)?;
         let rows = DenseRows { data: a, len: self.0.len };
-        self.0.drive(&self.0.extent(m, 0), &rows, target, scratch, par)
+        tiles::drive(&plan.0, &rows, view, scratch, par)
     }
 }
 
 /// CONV_2D of bytes with a packed filter and fused requantization and clamp.
 pub struct ConvI8 {
     filter: Filter,
+    reading: Reading,
     packed: PackedI8,
     blank: AlignedVec<u8>,
 }
@@ -282,31 +451,48 @@ impl ConvI8 {
         output: Option<OutputQuant<'_>>,
     ) -> Result<Self> {
         filter.check(geo)?;
-        let (segments, len, _) = segments(geo, filter.groups);
+        let reading = reading(isa, &filter, geo);
+        let (segments, len) = reading.segments(geo, filter.groups);
+        let read = if let Reading::Copies(read) = reading { read } else { len };
         let columns = filter.out_channels / filter.groups;
         let groups = filter.groups;
-        let parts = Parts { groups, columns, segments, len, weights, weight_quant, bias, input, output };
+        let parts =
+            Parts { groups, columns, segments, len, read, weights, weight_quant, bias, input, output };
         let packed = PackedI8::pack(isa, &parts)?;
         let mut blank = AlignedVec::zeroed(product("filter", &[filter.width, filter.in_channels])?)?;
         blank.as_mut_slice().fill(input.zero_byte()?);
-        Ok(Self { filter, packed, blank })
+        Ok(Self { filter, reading, packed, blank })
     }
 
-    fn extent(&self, geo: &ConvGeometry) -> Result<Extent> {
-        self.filter.check(geo)?;
-        let (segments, len, patch_len) = segments(geo, self.filter.groups);
-        if (segments, len) != (self.packed.segments, self.packed.len) {
-            return Err(ComputeError::Range { what: "dilation" });
-        }
-        Ok(self.packed.extent(geo.pixels()?, patch_len))
+    /// Plans the convolution of inputs and outputs of these sizes.
+    ///
+    /// # Errors
+    /// Fails if the geometry does not match the filter or is out of range.
+    pub fn plan(&self, geo: &ConvGeometry, threads: usize) -> Result<ConvPlan> {
+        let extent = |rows, _, patch_len| self.packed.extent(rows, patch_len);
+        ConvPlan::new::<u8>((self.filter, geo), self.reading, threads, extent)
     }
 
     /// Returns the bytes of scratch that a convolution needs.
     ///
     /// # Errors
-    /// Fails if the geometry does not match the filter or is out of range.
+    /// As [`ConvI8::plan`].
     pub fn scratch_len(&self, geo: &ConvGeometry, threads: usize) -> Result<usize> {
-        tiles::scratch_len::<u8>(&self.extent(geo)?, threads)
+        Ok(self.plan(geo, threads)?.scratch_len())
+    }
+
+    /// Returns the scaling of sums to floats: see [`GemmI8::float_output`].
+    ///
+    /// # Errors
+    /// Fails if lengths do not match or memory cannot be allocated.
+    pub fn float_output(
+        &self,
+        scales: &[f32],
+        totals: &[i32],
+        bias: Option<&[f32]>,
+        clamp: Clamp,
+    ) -> Result<FloatOutput> {
+        FloatOutput::new(&self.packed, scales, totals, bias, clamp)
     }
 
     /// Convolves `input` `[batch, height, width, in_channels]` into `out` `[batch, height, width, out_channels]`.
@@ -322,10 +508,23 @@ impl ConvI8 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        check_len("output", out.len(), product("output", &[geo.pixels()?, self.filter.out_channels])?)?;
-        let requant =
-            self.packed.requant.as_ref().ok_or(ComputeError::Range { what: "quantization of the output" })?;
-        self.drive(geo, input, Target::Bytes(SharedMut::new(out), requant), scratch, par)
+        self.run_planned(&self.plan(geo, par.threads())?, input, out, scratch, par)
+    }
+
+    /// As [`ConvI8::run`], for the geometry of a plan.
+    ///
+    /// # Errors
+    /// As [`ConvI8::run`], and if the plan is that of another convolution.
+    pub fn run_planned(
+        &self,
+        plan: &ConvPlan,
+        input: &[u8],
+        out: &mut [u8],
+        scratch: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        let view = self.packed.bytes(out, plan.pixels())?;
+        self.drive(plan, input, self.blank.as_slice(), &view, scratch, par)
     }
 
     /// Computes the sums of the convolution.
@@ -340,19 +539,8 @@ impl ConvI8 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        check_len("output", out.len(), product("output", &[geo.pixels()?, self.filter.out_channels])?)?;
-        self.drive(geo, input, Target::Sums(SharedMut::new(out)), scratch, par)
-    }
-
-    fn drive(
-        &self,
-        geo: &ConvGeometry,
-        input: &[u8],
-        target: Target<'_>,
-        scratch: &mut [u8],
-        par: &dyn Parallel,
-    ) -> Result<()> {
-        self.drive_padded(geo, input, self.blank.as_slice(), target, scratch, par)
+        let plan = self.plan(geo, par.threads())?;
+        self.run_sums_padded(&plan, input, self.blank.as_slice(), out, scratch, par)
     }
 
     /// Returns the length of the `padding` of [`ConvI8::run_sums_padded`].
@@ -360,41 +548,70 @@ impl ConvI8 {
         self.blank.as_slice().len()
     }
 
-    /// Like [`ConvI8::run_sums`], with padding that reads `padding`: [`ConvI8::padding_len`] equal bytes.
+    /// Computes the sums of the convolution of a plan, with padding that reads `padding`: [`ConvI8::padding_len`] equal
+    /// bytes.
     ///
     /// # Errors
-    /// Fails if the geometry does not match the filter or an operand has the wrong length.
-    #[allow(clippy::too_many_arguments, reason = "one argument per operand")]
+    /// Fails if an operand has the wrong length, or the plan is that of another convolution.
     pub fn run_sums_padded(
         &self,
-        geo: &ConvGeometry,
+        plan: &ConvPlan,
         input: &[u8],
         padding: &[u8],
         out: &mut [i32],
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        check_len("output", out.len(), product("output", &[geo.pixels()?, self.filter.out_channels])?)?;
-        check_len("padding", padding.len(), self.padding_len())?;
-        self.drive_padded(geo, input, padding, Target::Sums(SharedMut::new(out)), scratch, par)
+        self.drive(plan, input, padding, &self.packed.sums(out, plan.pixels())?, scratch, par)
     }
 
-    fn drive_padded(
+    /// Like [`ConvI8::run_sums_padded`], with sums scaled to floats.
+    ///
+    /// # Errors
+    /// As [`ConvI8::run_sums_padded`], and if the scaling is that of another convolution.
+    #[allow(clippy::too_many_arguments, reason = "one argument per operand")]
+    pub fn run_floats_padded(
         &self,
-        geo: &ConvGeometry,
+        plan: &ConvPlan,
         input: &[u8],
         padding: &[u8],
-        target: Target<'_>,
+        (output, scales): (&FloatOutput, RowScales<'_>),
+        out: &mut [f32],
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        let extent = self.extent(geo)?;
-        check_len("input", input.len(), geo.input_len()?)?;
-        if geo.is_dense() && self.filter.groups == 1 {
-            let rows = DenseRows { data: input, len: geo.in_channels };
-            return self.packed.drive(&extent, &rows, target, scratch, par);
-        }
-        let rows = WindowRows::new(*geo, input, self.filter.groups, padding);
-        self.packed.drive(&extent, &rows, target, scratch, par)
+        let view = self.packed.floats(output, scales, out, plan.pixels())?;
+        self.drive(plan, input, padding, &view, scratch, par)
     }
+
+    fn drive(
+        &self,
+        plan: &ConvPlan,
+        input: &[u8],
+        padding: &[u8],
+        view: &View<'_>,
+        scratch: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
+        let extent = |rows, _, patch_len| self.packed.extent(rows, patch_len);
+        plan.check(&self.filter, self.reading, extent)?;
+        check_len("padding", padding.len(), self.padding_len())?;
+        plan.drive(input, padding, view, scratch, par)
+    }
+}
+
+/// Maximum number of bytes of a row of a window that is copied.
+const MAX_COPIED: usize = 64;
+
+/// Returns how windows are read. Short rows that end within a group are copied, so that windows are single segments of whole
+/// groups: the last bytes of a segment take more time than its copy.
+fn reading(isa: Isa, filter: &Filter, geo: &ConvGeometry) -> Reading {
+    let kernels = Kernels::of(isa);
+    let in_place = Reading::in_place(geo, filter.groups);
+    let (rows, len) = in_place.segments(geo, filter.groups);
+    let short = len % kernels.depth != 0 && len <= MAX_COPIED;
+    if in_place == Reading::Rows && rows > 1 && short {
+        return Reading::Copies((rows * len).next_multiple_of(kernels.step));
+    }
+    in_place
 }

@@ -7,7 +7,7 @@ use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
 use crate::compute::matmul::gemm_f32::{Kernels, TileF32};
-use crate::compute::matmul::tiles::{self, Extent, Panels, Rows, TileKernel};
+use crate::compute::matmul::tiles::{self, Extent, Panels, Rows, TileKernel, Tiling};
 
 /// Memory layout of a matrix `B[k, n]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,12 +207,22 @@ pub(crate) struct DenseRows<'a, T> {
 
 impl<T: bytemuck::Pod + Sync> Rows for DenseRows<'_, T> {
     type In = T;
+    type Position = usize;
 
-    fn fill(&self, _: usize, first: usize, count: usize, table: &mut [usize], _: &mut [T]) {
-        let rows = &self.data[first * self.len..(first + count) * self.len];
-        for (i, entry) in table.iter_mut().enumerate() {
-            *entry = rows.as_ptr().wrapping_add(i * self.len).expose_provenance();
+    #[inline]
+    fn position(&self, row: usize) -> usize {
+        row
+    }
+
+    #[inline]
+    fn fill(&self, _: usize, at: &mut usize, count: usize, table: &mut [usize], _: &mut [T]) {
+        let rows = &self.data[*at * self.len..(*at + count) * self.len];
+        let mut address = rows.as_ptr().expose_provenance();
+        for entry in table {
+            *entry = address;
+            address += self.len * size_of::<T>();
         }
+        *at += count;
     }
 }
 
@@ -239,7 +249,15 @@ impl GemmF32 {
     /// # Errors
     /// Fails if the size overflows.
     pub fn scratch_len(&self, m: usize, threads: usize) -> Result<usize> {
-        tiles::scratch_len::<f32>(&self.0.extent(m, 1, 0), threads)
+        Ok(self.plan(m, threads)?.0.scratch_len())
+    }
+
+    /// Plans the product of `m` rows.
+    ///
+    /// # Errors
+    /// Fails if the size overflows.
+    pub fn plan(&self, m: usize, threads: usize) -> Result<GemmPlan> {
+        Tiling::new::<f32>(self.0.extent(m, 1, 0), threads).map(GemmPlan)
     }
 
     /// Computes `m` rows.
@@ -255,11 +273,45 @@ impl GemmF32 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
+        self.run_planned(&self.plan(m, par.threads())?, a, out, clamp, scratch, par)
+    }
+
+    /// Computes the rows of a plan.
+    ///
+    /// # Errors
+    /// Fails if an operand has the wrong length, or the plan is that of another product.
+    pub fn run_planned(
+        &self,
+        plan: &GemmPlan,
+        a: &[f32],
+        out: &mut [f32],
+        clamp: Clamp,
+        scratch: &mut [u8],
+        par: &dyn Parallel,
+    ) -> Result<()> {
         let p = &self.0;
+        let m = plan.rows();
+        p.extent(m, 1, 0).check(plan.0.extent())?;
         check_len("left-hand side", a.len(), product("left-hand side", &[m, p.k])?)?;
         check_len("output", out.len(), product("output", &[m, p.columns()])?)?;
         let rows = DenseRows { data: a, len: p.k };
-        tiles::drive(&p.extent(m, 1, 0), &rows, &p.view(1, clamp, out, p.columns()), scratch, par)
+        tiles::drive(&plan.0, &rows, &p.view(1, clamp, out, p.columns()), scratch, par)
+    }
+}
+
+/// The division of a product of some number of rows into tiles.
+#[derive(Clone, Copy, Debug)]
+pub struct GemmPlan(pub(crate) Tiling);
+
+impl GemmPlan {
+    /// Rows of the product.
+    pub fn rows(&self) -> usize {
+        self.0.extent().rows
+    }
+
+    /// Returns the bytes of scratch that the product needs.
+    pub fn scratch_len(&self) -> usize {
+        self.0.scratch_len()
     }
 }
 
@@ -310,7 +362,7 @@ impl BatchMatMulF32 {
             let a = scratch_bytes::<f32>(if self.transposed { self.m.checked_mul(self.k)? } else { 0 })?;
             b.checked_add(a)?.checked_add(scratch_bytes::<f32>(self.panels.padded())?)
         };
-        let tiles = tiles::scratch_len::<f32>(&self.extent(), threads)?;
+        let tiles = Tiling::new::<f32>(self.extent(), threads)?.scratch_len();
         own()
             .and_then(|o| o.checked_add(tiles))
             .ok_or(ComputeError::TooLarge { what: "scratch of a product" })
@@ -369,7 +421,8 @@ impl BatchMatMulF32 {
             out_stride: n,
             group_stride: 0,
         };
-        tiles::drive(&self.extent(), &DenseRows { data: a, len: k }, &view, rest, par)
+        let tiling = Tiling::new::<f32>(self.extent(), par.threads())?;
+        tiles::drive(&tiling, &DenseRows { data: a, len: k }, &view, rest, par)
     }
 }
 

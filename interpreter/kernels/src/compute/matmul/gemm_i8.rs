@@ -1,7 +1,7 @@
 //! Micro-kernels of 8-bit products.
 
 use crate::compute::base::isa::{Bytes, Isa};
-use crate::compute::base::requant::{Records, RequantPart};
+use crate::compute::base::requant::{FloatPart, Records, RequantPart};
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::compute::simd::int8::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
@@ -16,8 +16,9 @@ pub(crate) struct TileI8 {
     pub(crate) rows: *const usize,
     /// Segments.
     pub(crate) segments: usize,
-    /// Elements per segment.
+    /// Elements per segment, and those that have weights.
     pub(crate) len: usize,
+    pub(crate) counted: usize,
     /// Whether to flip the top bits of activations, which converts them to the domain of the kernel.
     pub(crate) flip: bool,
     /// For each segment, for each group of elements (missing ones are zero): `[column][depth]`.
@@ -41,6 +42,8 @@ pub(crate) enum Out {
     Bytes(*mut u8, RequantPart),
     /// Sums.
     Sums(*mut i32),
+    /// Floats.
+    Floats(*mut f32, FloatPart),
 }
 
 /// A micro-kernel for a fixed number of rows and vectors.
@@ -55,8 +58,9 @@ pub(crate) struct Kernels {
     pub(crate) unsigned: bool,
     /// The kind of records of requantization.
     pub(crate) records: Records,
-    /// Elements of a group.
+    /// Elements of a group, and elements that are loaded at a time.
     pub(crate) depth: usize,
+    pub(crate) step: usize,
     by_width: &'static [&'static [TileFn]],
 }
 
@@ -64,7 +68,9 @@ impl Kernels {
     /// Returns the micro-kernels of an instruction set.
     pub(crate) fn of(isa: Isa) -> Self {
         fn new<D: Product8>(by_width: &'static [&'static [TileFn]]) -> Kernels {
-            Kernels { lanes: D::LANES, unsigned: D::UNSIGNED, records: D::RECORDS, depth: D::DEPTH, by_width }
+            let (lanes, depth) = (D::LANES, D::DEPTH);
+            let step = depth * D::GROUPS;
+            Kernels { lanes, unsigned: D::UNSIGNED, records: D::RECORDS, depth, step, by_width }
         }
         match isa.bytes() {
             Bytes::Portable => new::<Portable8>(PORTABLE),
@@ -142,20 +148,58 @@ unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &TileI8) {
                 packed = step::<D, MR, NV>(&mut acc, row, 0, flip, packed, rest.div_ceil(D::DEPTH));
             }
         }
-        for i in 0..MR {
-            let own = if t.weight_zero == 0 { 0 } else { row_part::<D, MR>(t, i) };
-            for (j, acc) in acc[i / D::ROWS].iter().enumerate() {
-                let at = j * D::LANES;
-                let bias = D::add(D::load(t.bias.add(at)), D::splat(own));
-                let sum = D::add(D::row(*acc, i % D::ROWS), bias);
-                let n = (t.columns - at).min(D::LANES);
-                match &t.out {
-                    Out::Bytes(p, q) => {
-                        D::store_bytes(p.add(i * t.out_stride + at), D::requant(sum, q, at), n)
-                    }
-                    Out::Sums(p) => D::store(p.add(i * t.out_stride + at), sum, n),
+        let mut own = [0i32; MR];
+        if t.weight_zero != 0 {
+            for i in 0..MR {
+                own[i] = row_part::<D, MR>(t, i);
+            }
+        }
+        // Constant indices keep the accumulators in registers.
+        finish::<D, MR, NV, 0>(t, &acc, &own);
+        if NV > 1 {
+            finish::<D, MR, NV, 1>(t, &acc, &own);
+        }
+        if NV > 2 {
+            finish::<D, MR, NV, 2>(t, &acc, &own);
+        }
+        if NV > 3 {
+            finish::<D, MR, NV, 3>(t, &acc, &own);
+        }
+    }
+}
+
+/// Stores vector `J` of the sums of each row, each of which gets `own` added.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn finish<D: Product8, const MR: usize, const NV: usize, const J: usize>(
+    t: &TileI8,
+    acc: &[[D::Sums; NV]; MR],
+    own: &[i32; MR],
+) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let at = J * D::LANES;
+        let bias = D::load(t.bias.add(at));
+        let mut sums = [bias; MR];
+        if t.weight_zero == 0 {
+            for i in 0..MR {
+                sums[i] = D::add(D::row(acc[i / D::ROWS][J], i % D::ROWS), bias);
+            }
+        } else {
+            for i in 0..MR {
+                let bias = D::add(bias, D::splat(own[i]));
+                sums[i] = D::add(D::row(acc[i / D::ROWS][J], i % D::ROWS), bias);
+            }
+        }
+        let n = (t.columns - at).min(D::LANES);
+        match &t.out {
+            Out::Bytes(p, q) => D::requant_rows(&sums, q, at, p.add(at), t.out_stride, n),
+            Out::Sums(p) => {
+                for i in 0..MR {
+                    D::store(p.add(i * t.out_stride + at), sums[i], n);
                 }
             }
+            Out::Floats(p, f) => D::float_rows(&sums, f, at, p.add(at), t.out_stride, n),
         }
     }
 }
@@ -276,12 +320,12 @@ unsafe fn row_part<D: Product8, const MR: usize>(t: &TileI8, i: usize) -> i32 {
         let flip = if t.flip { 0x80 } else { 0 };
         let mut sum = 0i32;
         for s in 0..t.segments {
-            for &x in segment(*t.rows.add(s * MR + i), t.len) {
+            for &x in segment(*t.rows.add(s * MR + i), t.counted) {
                 let x = x ^ flip;
                 sum = sum.wrapping_add(if D::UNSIGNED { i32::from(x) } else { i32::from(x as i8) });
             }
         }
-        let elements = (t.segments * t.len) as i32;
+        let elements = (t.segments * t.counted) as i32;
         t.weight_zero.wrapping_mul(t.input_zero.wrapping_mul(elements).wrapping_sub(sum))
     }
 }

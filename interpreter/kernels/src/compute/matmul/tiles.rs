@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use bytemuck::Pod;
 use delegraph_core::kernel::Parallel;
 
-use crate::compute::base::buffer::{carve, scratch_bytes};
+use crate::compute::base::buffer::{SharedMut, carve, scratch_bytes};
 use crate::compute::base::error::{ComputeError, Result};
 use crate::compute::threads::share::Shares;
 
@@ -19,10 +19,23 @@ pub(crate) trait Rows: Sync {
     /// Element of the input.
     type In: Pod + Sync;
 
-    /// Writes the addresses of the segments of `count` rows from `first` on, segment-major: that of segment `s` of row
-    /// `first + i` goes to `table[s * count + i]`. Their provenance is exposed. `patch` is memory for inputs that are
-    /// not contiguous, [`Extent::patch_len`] elements per row.
-    fn fill(&self, group: usize, first: usize, count: usize, table: &mut [usize], patch: &mut [Self::In]);
+    /// A row's position, as [`Rows::fill`] advances it.
+    type Position;
+
+    /// Returns the position of a row.
+    fn position(&self, row: usize) -> Self::Position;
+
+    /// Writes the addresses of the segments of `count` rows from `at` on, segment-major: that of segment `s` of row `i`
+    /// goes to `table[s * count + i]`. Their provenance is exposed. `patch` is memory for inputs that are not contiguous,
+    /// [`Extent::patch_len`] elements per row. `at` is then the position of the next row.
+    fn fill(
+        &self,
+        group: usize,
+        at: &mut Self::Position,
+        count: usize,
+        table: &mut [usize],
+        patch: &mut [Self::In],
+    );
 }
 
 /// A family of micro-kernels with its packed columns and its output.
@@ -32,7 +45,7 @@ pub(crate) trait TileKernel<T>: Sync {
 }
 
 /// Sizes that determine the division into tiles.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Independent products.
     pub(crate) groups: usize,
@@ -52,6 +65,17 @@ pub(crate) struct Extent {
     pub(crate) packed_bytes: usize,
 }
 
+impl Extent {
+    /// Checks that a plan is that of this product.
+    ///
+    /// # Errors
+    /// Fails if any size differs.
+    #[inline]
+    pub(crate) fn check(&self, planned: &Self) -> Result<()> {
+        if self == planned { Ok(()) } else { Err(ComputeError::Range { what: "plan" }) }
+    }
+}
+
 /// Size of the input rows of a chunk of tiles, in bytes: they stay in the L1 cache while all panels are processed.
 const L1_ROWS: usize = 24 << 10;
 /// Packed columns that are larger do not stay in the L2 cache, and are read once per chunk of `L2_ROWS` bytes.
@@ -69,6 +93,9 @@ struct Plan {
     units: usize,
     slots: usize,
     chunk_rows: usize,
+    /// Rows of a tile, and number of tiles at the front that have one more.
+    base: usize,
+    extra: usize,
 }
 
 /// Minimum of bytes of packed columns that all rows read, for several threads: below it, a product ends before another
@@ -110,6 +137,8 @@ impl Plan {
             units,
             slots: threads.clamp(1, units.max(1)),
             chunk_rows,
+            base: e.rows / tiles,
+            extra: e.rows % tiles,
         }
     }
 
@@ -122,59 +151,114 @@ impl Plan {
     }
 }
 
-/// Returns the bytes of scratch for [`drive`] with input elements of type `T`.
-pub(crate) fn scratch_len<T>(e: &Extent, threads: usize) -> Result<usize> {
-    let plan = Plan::new(e, threads);
-    let bytes = || {
-        let table = scratch_bytes::<usize>(plan.table_len(e)?)?;
-        let patch = scratch_bytes::<T>(plan.patch_len(e)?)?;
-        table.checked_add(patch)?.checked_mul(plan.slots)
-    };
-    bytes().ok_or(ComputeError::TooLarge { what: "scratch of a product" })
+/// The division of a product, which is the same in every run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tiling {
+    extent: Extent,
+    plan: Plan,
+    /// Bytes of scratch of each slot.
+    per_slot: usize,
+}
+
+impl Tiling {
+    /// Divides a product of input elements of type `T`.
+    ///
+    /// # Errors
+    /// Fails if a size overflows.
+    pub(crate) fn new<T>(extent: Extent, threads: usize) -> Result<Self> {
+        let plan = Plan::new(&extent, threads);
+        let bytes = || {
+            let table = scratch_bytes::<usize>(plan.table_len(&extent)?)?;
+            let patch = scratch_bytes::<T>(plan.patch_len(&extent)?)?;
+            let per_slot = table.checked_add(patch)?;
+            per_slot.checked_mul(plan.slots).map(|_| per_slot)
+        };
+        let per_slot = bytes().ok_or(ComputeError::TooLarge { what: "scratch of a product" })?;
+        if u32::try_from(plan.units).is_err() {
+            return Err(ComputeError::TooLarge { what: "product" });
+        }
+        Ok(Self { extent, plan, per_slot })
+    }
+
+    /// The product that is divided.
+    #[inline]
+    pub(crate) fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
+    /// Returns the bytes of scratch that [`drive`] needs.
+    #[inline]
+    pub(crate) fn scratch_len(&self) -> usize {
+        self.per_slot * self.plan.slots
+    }
 }
 
 /// Computes all tiles.
 pub(crate) fn drive<R: Rows>(
-    e: &Extent,
+    tiling: &Tiling,
     rows: &R,
     kernel: &impl TileKernel<R::In>,
     scratch: &mut [u8],
     par: &dyn Parallel,
 ) -> Result<()> {
+    let Tiling { extent: e, plan, per_slot } = tiling;
     if e.rows == 0 || e.panels == 0 || e.groups == 0 {
         return Ok(());
     }
-    let needed = scratch_len::<R::In>(e, par.threads())?;
+    let needed = tiling.scratch_len();
     if scratch.len() < needed {
         return Err(ComputeError::Length { what: "scratch", needed, got: scratch.len() });
     }
-    let plan = Plan::new(e, par.threads());
-    if u32::try_from(plan.units).is_err() {
-        return Err(ComputeError::TooLarge { what: "product" });
-    }
-    let per_slot = needed / plan.slots;
-    let scratch = crate::compute::base::buffer::SharedMut::new(scratch);
-    let work = |slot: usize, next: &mut dyn FnMut() -> Option<usize>| {
-        // SAFETY: slots have disjoint parts, and `Parallel::run` calls each slot's task at most once.
-        let mut mine = unsafe { scratch.slice(slot * per_slot, per_slot) };
-        let table = carve::<usize>(&mut mine, plan.chunk_rows * e.segments).unwrap_or_default();
-        let patch = carve::<R::In>(&mut mine, plan.chunk_rows * e.patch_len).unwrap_or_default();
-        while let Some(unit) = next().filter(|_| !par.is_interrupted()) {
-            let (unit, part) = (unit / plan.panel_units, unit % plan.panel_units);
-            let (group, chunk) = (unit / plan.chunks, unit % plan.chunks);
-            chunk_of_tiles(e, &plan, rows, kernel, (group, chunk, part), table, patch);
-        }
-    };
     if plan.slots == 1 {
-        let mut units = 0..plan.units;
-        work(0, &mut || units.next());
+        let (table, patch) = carve_slot::<R::In>(e, plan, scratch);
+        for unit in 0..plan.units {
+            if par.is_interrupted() {
+                break;
+            }
+            unit_of_tiles(e, plan, rows, kernel, unit, table, patch);
+        }
         return Ok(());
     }
+    let scratch = SharedMut::new(scratch);
     let shares = [const { AtomicU64::new(0) }; MAX_SLOTS];
     let shares = Shares(&shares[..plan.slots]);
     shares.deal(plan.units);
-    par.run(plan.slots, &|slot| work(slot, &mut || shares.take(slot)));
+    par.run(plan.slots, &|slot| {
+        // SAFETY: slots have disjoint parts, and `Parallel::run` calls each slot's task at most once.
+        let mine = unsafe { scratch.slice(slot * per_slot, *per_slot) };
+        let (table, patch) = carve_slot::<R::In>(e, plan, mine);
+        while let Some(unit) = shares.take(slot).filter(|_| !par.is_interrupted()) {
+            unit_of_tiles(e, plan, rows, kernel, unit, table, patch);
+        }
+    });
     Ok(())
+}
+
+/// Divides the scratch of a slot.
+fn carve_slot<'a, T: Pod>(e: &Extent, plan: &Plan, mut mine: &'a mut [u8]) -> (&'a mut [usize], &'a mut [T]) {
+    let table = carve::<usize>(&mut mine, plan.chunk_rows * e.segments).unwrap_or_default();
+    let patch = carve::<T>(&mut mine, plan.chunk_rows * e.patch_len).unwrap_or_default();
+    (table, patch)
+}
+
+fn unit_of_tiles<R: Rows>(
+    e: &Extent,
+    plan: &Plan,
+    rows: &R,
+    kernel: &impl TileKernel<R::In>,
+    unit: usize,
+    table: &mut [usize],
+    patch: &mut [R::In],
+) {
+    let (unit, part) = split(unit, plan.panel_units);
+    let (group, chunk) = split(unit, plan.chunks);
+    chunk_of_tiles(e, plan, rows, kernel, (group, chunk, part), table, patch);
+}
+
+/// Quotient and remainder; most divisors are 1.
+#[inline]
+fn split(n: usize, by: usize) -> (usize, usize) {
+    if by == 1 { (n, 0) } else { (n / by, n % by) }
 }
 
 fn chunk_of_tiles<R: Rows>(
@@ -187,27 +271,29 @@ fn chunk_of_tiles<R: Rows>(
     patch: &mut [R::In],
 ) {
     // Rows are spread evenly: seven tiles of seven rather than six of eight and one of one.
-    let (base, extra) = (e.rows / plan.tiles, e.rows % plan.tiles);
-    let start = |tile: usize| tile * base + tile.min(extra);
+    let (base, extra) = (plan.base, plan.extra);
     let tiles = chunk * plan.chunk_tiles..((chunk + 1) * plan.chunk_tiles).min(plan.tiles);
-    let first = start(tiles.start);
-    for tile in tiles.clone() {
-        let (from, to) = (start(tile), start(tile + 1));
-        let t = (from - first) * e.segments..(to - first) * e.segments;
-        let p = (from - first) * e.patch_len..(to - first) * e.patch_len;
-        rows.fill(group, from, to - from, &mut table[t], &mut patch[p]);
+    let first = tiles.start * base + tiles.start.min(extra);
+    // Each tile's number of rows, with the rows before it in the chunk.
+    let tiles = || {
+        let mut before = 0;
+        tiles.clone().map(move |tile| {
+            let count = base + usize::from(tile < extra);
+            before += count;
+            (before - count, count)
+        })
+    };
+    let mut at = rows.position(first);
+    for (before, count) in tiles() {
+        let table = &mut table[before * e.segments..][..count * e.segments];
+        let patch = &mut patch[before * e.patch_len..][..count * e.patch_len];
+        rows.fill(group, &mut at, count, table, patch);
     }
     let panels = part * plan.panels_per_unit..((part + 1) * plan.panels_per_unit).min(e.panels);
     for panel in panels {
-        for tile in tiles.clone() {
-            let (from, to) = (start(tile), start(tile + 1));
-            kernel.tile(
-                group,
-                panel,
-                from,
-                to - from,
-                &table[(from - first) * e.segments..(to - first) * e.segments],
-            );
+        for (before, count) in tiles() {
+            let table = &table[before * e.segments..][..count * e.segments];
+            kernel.tile(group, panel, first + before, count, table);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Vectors of 8-bit products and 32-bit sums.
 
+use crate::compute::base::clamp::Clamp;
 use crate::compute::base::isa::{Bytes, Isa};
-use crate::compute::base::requant::{Records, RequantPart, record};
+use crate::compute::base::requant::{FloatPart, Records, RequantPart, record};
 
 /// Products of four activations with four weights, separate ones for each of several channels, and operations on their
 /// sums. "Columns" are the channels here, and the columns of a matrix in [`Product8`].
@@ -95,6 +96,52 @@ pub(crate) trait Product8: Dot8 {
     unsafe fn product<const G: usize>(sums: Self::Sums, a: Self::A, columns: Self::Cols) -> Self::Sums;
     /// The sums of row 0 or 1.
     unsafe fn row(sums: Self::Sums, row: usize) -> Self::I;
+    /// Requantizes the sums of rows for the vector of columns from `at` on, and stores the first `n` bytes of each row,
+    /// which are `stride` apart.
+    #[inline(always)]
+    unsafe fn requant_rows(
+        sums: &[Self::I],
+        q: &RequantPart,
+        at: usize,
+        out: *mut u8,
+        stride: usize,
+        n: usize,
+    ) {
+        for (i, sums) in sums.iter().enumerate() {
+            // SAFETY: the caller meets the contract of this function.
+            unsafe { Self::store_bytes(out.add(i * stride), Self::requant(*sums, q, at), n) }
+        }
+    }
+    /// Scales the sums of rows for the vector of columns from `at` on to floats, and stores the first `n` of each row, which
+    /// are `stride` apart.
+    #[inline(always)]
+    unsafe fn float_rows(sums: &[Self::I], f: &FloatPart, at: usize, out: *mut f32, stride: usize, n: usize) {
+        let (mut lanes, mut floats) = ([0i32; 16], [0f32; 16]);
+        for (i, sums) in sums.iter().enumerate() {
+            // SAFETY: no vector has more than 16 lanes. `f` has values of these rows and of whole vectors of columns; `out`
+            // is valid for `n` values of each row by the caller's contract.
+            unsafe {
+                Self::store(lanes.as_mut_ptr(), *sums, Self::LANES);
+                let scale = *f.row_scales.add(i * f.row_step);
+                let zero_point = *f.row_zero_points.add(i * f.row_step);
+                let Clamp { low, high } = f.clamp;
+                for c in 0..Self::LANES {
+                    let sum = lanes[c].wrapping_sub(zero_point.wrapping_mul(*f.totals.add(at + c))) as f32;
+                    let x = sum * (scale * *f.scales.add(at + c)) + *f.bias.add(at + c);
+                    let x = if x < low { low } else { x };
+                    floats[c] = if x > high { high } else { x };
+                }
+                let out = out.add(i * stride);
+                if n >= Self::LANES {
+                    std::ptr::copy_nonoverlapping(floats.as_ptr(), out, Self::LANES);
+                } else {
+                    for (c, x) in floats.iter().enumerate().take(n) {
+                        out.add(c).write(*x);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// A task that is compiled for every instruction set.

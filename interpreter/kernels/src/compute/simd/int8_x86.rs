@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{Dot8, Dot8Task, Product8};
-use crate::compute::base::requant::{Records, RequantPart, record};
+use super::{Dot8, Dot8Task, Product8, first_bytes, store_first_bytes};
+use crate::compute::base::requant::{FloatPart, Records, RequantPart, record};
 use crate::compute::simd::intrinsics;
 
 /// # Safety
@@ -34,6 +34,16 @@ pub(crate) struct Avx2Pairs;
 #[derive(Clone, Copy)]
 pub(crate) struct Vnni;
 
+/// The lower and the upper half of a vector.
+///
+/// # Safety
+/// None: SSE2 is part of the target.
+#[inline(always)]
+unsafe fn halves(x: __m128i) -> [u64; 2] {
+    // SAFETY: see above.
+    unsafe { [_mm_cvtsi128_si64(x) as u64, _mm_cvtsi128_si64(_mm_unpackhi_epi64(x, x)) as u64] }
+}
+
 /// Loads the first `n` bytes, at most 16.
 ///
 /// # Safety
@@ -45,9 +55,8 @@ unsafe fn sixteen(p: *const u8, n: usize) -> __m128i {
         if n >= 16 {
             return _mm_loadu_si128(p.cast());
         }
-        let mut bytes = [0u8; 16];
-        std::ptr::copy_nonoverlapping(p, bytes.as_mut_ptr(), n);
-        _mm_loadu_si128(bytes.as_ptr().cast())
+        let [low, high] = first_bytes(p, n);
+        _mm_set_epi64x(high.cast_signed(), low.cast_signed())
     }
 }
 
@@ -110,9 +119,7 @@ impl Dot8 for Avx2Pairs {
             if n >= 16 {
                 _mm_storeu_si128(p.cast(), y);
             } else {
-                let mut bytes = [0u8; 16];
-                _mm_storeu_si128(bytes.as_mut_ptr().cast(), y);
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), p, n);
+                store_first_bytes(p, halves(y), n);
             }
         };
         requant(x: __m256i, q: &RequantPart, at: usize) -> __m256i = {
@@ -150,9 +157,7 @@ impl Dot8 for Avx2Pairs {
                 *r = if n >= 8 {
                     _mm_loadl_epi64(p.cast())
                 } else {
-                    let mut bytes = [0u8; 8];
-                    std::ptr::copy_nonoverlapping(p, bytes.as_mut_ptr(), n);
-                    _mm_loadl_epi64(bytes.as_ptr().cast())
+                    _mm_cvtsi64_si128(first_bytes(p, n)[0].cast_signed())
                 };
             }
             let (a, b) = (_mm_unpacklo_epi8(r[0], r[1]), _mm_unpacklo_epi8(r[2], r[3]));
@@ -169,11 +174,11 @@ impl Dot8 for Avx2Pairs {
             let x = _mm256_and_si256(x, low);
             let x = _mm256_packus_epi16(_mm256_packus_epi32(x, x), _mm256_setzero_si256());
             let x = _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 4, 0, 0, 0, 0, 0, 0));
-            let bytes = _mm_cvtsi128_si64(_mm256_castsi256_si128(x)).to_le_bytes();
+            let bytes = _mm_cvtsi128_si64(_mm256_castsi256_si128(x)).cast_unsigned();
             if n >= 8 {
-                p.cast::<[u8; 8]>().write_unaligned(bytes);
+                p.cast::<u64>().write_unaligned(bytes);
             } else {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), p, n);
+                store_first_bytes(p, [bytes, 0], n);
             }
         }
     }
@@ -296,8 +301,11 @@ impl Dot8 for Vnni {
             let x = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(quarters, x), columns);
             _mm512_xor_si512(x, flip)
         };
-        store_bytes(p: *mut u8, x: __m512i, n: usize) =
-            _mm512_mask_cvtepi32_storeu_epi8(p.cast(), first(n), x);
+        store_bytes(p: *mut u8, x: __m512i, n: usize) = {
+            // Masked stores of bytes take many cycles on some processors.
+            let bytes = _mm512_cvtepi32_epi8(x);
+            if n >= 16 { _mm_storeu_si128(p.cast(), bytes) } else { store_first_bytes(p, halves(bytes), n) }
+        };
         store(p: *mut i32, x: __m512i, n: usize) = _mm512_mask_storeu_epi32(p, first(n), x);
     }
 
@@ -352,5 +360,66 @@ impl Product8 for Vnni {
     unsafe fn product<const G: usize>(sums: __m512i, a: __m512i, columns: __m512i) -> __m512i {
         // SAFETY: AVX-512 VNNI exists by the trait's contract.
         unsafe { _mm512_dpbusd_epi32(sums, a, columns) }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
+    unsafe fn requant_rows(
+        sums: &[__m512i],
+        q: &RequantPart,
+        at: usize,
+        out: *mut u8,
+        stride: usize,
+        n: usize,
+    ) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            if !*q.special.add(at / Self::LANES) {
+                for i in 0..sums.len() {
+                    Self::store_bytes(out.add(i * stride), Self::requant(sums[i], q, at), n);
+                }
+                return;
+            }
+            // As in `scaled`, with the record in registers.
+            let record = q.records.add(at * record(Self::RECORDS));
+            let (m_even, m_odd) = (Self::load(record), Self::load(record.add(16)));
+            let (add_even, add_odd) = (Self::load(record.add(32)), Self::load(record.add(48)));
+            let (by_even, by_odd) = (Self::load(record.add(64)), Self::load(record.add(80)));
+            let (low, high) = (Self::splat(q.low), Self::splat(q.high));
+            for i in 0..sums.len() {
+                let x = sums[i];
+                let even = _mm512_add_epi64(_mm512_mul_epi32(x, m_even), add_even);
+                let odd = _mm512_mul_epi32(_mm512_shuffle_epi32::<0b11_11_01_01>(x), m_odd);
+                let odd = _mm512_add_epi64(odd, add_odd);
+                let (even, odd) = (_mm512_srav_epi64(even, by_even), _mm512_srav_epi64(odd, by_odd));
+                let y = _mm512_mask_blend_epi32(0b1010_1010_1010_1010, even, odd);
+                let y = _mm512_min_epi32(_mm512_max_epi32(y, low), high);
+                Self::store_bytes(out.add(i * stride), y, n);
+            }
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
+    unsafe fn float_rows(sums: &[__m512i], f: &FloatPart, at: usize, out: *mut f32, stride: usize, n: usize) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            let (totals, scales) = (Self::load(f.totals.add(at)), _mm512_loadu_ps(f.scales.add(at)));
+            let bias = _mm512_loadu_ps(f.bias.add(at));
+            let (low, high) = (_mm512_set1_ps(f.clamp.low), _mm512_set1_ps(f.clamp.high));
+            for i in 0..sums.len() {
+                let zero_point = *f.row_zero_points.add(i * f.row_step);
+                let mut sum = sums[i];
+                if zero_point != 0 {
+                    sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(Self::splat(zero_point), totals));
+                }
+                let scale = _mm512_mul_ps(_mm512_set1_ps(*f.row_scales.add(i * f.row_step)), scales);
+                let x = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale), bias);
+                // The second operand if one is NaN.
+                let x = _mm512_min_ps(high, _mm512_max_ps(low, x));
+                let out = out.add(i * stride);
+                if n >= 16 { _mm512_storeu_ps(out, x) } else { _mm512_mask_storeu_ps(out, first(n), x) }
+            }
+        }
     }
 }
