@@ -68,9 +68,10 @@ fn float(
     let pack = || DepthwiseF32::pack(Isa::best(), channels, window, weights, bias);
     let conv = pack_shared(cx, &[channels], pack)?;
     let spread = Spread::new::<f32>(cx, multiplier)?;
+    let geo = geo.checked().map_err(compute_error)?;
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (spread.input::<f32>(cx)?, cx.output::<f32>(0)?);
-        conv.run(&geo, input, output, clamp, cx.parallel()).map_err(compute_error)
+        conv.run_checked(&geo, input, output, clamp, cx.parallel()).map_err(compute_error)
     })))
 }
 
@@ -95,8 +96,9 @@ fn integer(
     let pack = || DepthwiseI8::pack(isa, filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output);
     let conv = pack_shared(cx, &[filter.channels], pack)?;
     let spread = Spread::bytes(cx, multiplier)?;
+    let geo = geo.checked().map_err(compute_error)?;
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (spread.input_bytes(cx)?, cx.output_bytes(0)?);
-        conv.run(&geo, input, output, cx.parallel()).map_err(compute_error)
+        conv.run_checked(&geo, input, output, cx.parallel()).map_err(compute_error)
     })))
 }

@@ -26,7 +26,8 @@ fn prepare(cx: &mut PrepareContext<'_>, kind: Pool) -> Result<Option<Invoke>> {
         return Ok(None);
     };
     // The reference kernel reports windows that are entirely padding.
-    if geo.check().is_err() || geo.has_empty_window() {
+    let Ok(geo) = geo.checked() else { return Ok(None) };
+    if geo.has_empty_window {
         return Ok(None);
     }
     let isa = Isa::best();

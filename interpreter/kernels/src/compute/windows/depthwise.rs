@@ -8,7 +8,7 @@ use crate::compute::base::buffer::{AlignedVec, SharedMut};
 use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
-use crate::compute::matmul::conv::ConvGeometry;
+use crate::compute::matmul::conv::{Checked, ConvGeometry};
 use crate::compute::simd::{Simd, SimdTask, dispatch, lanes};
 use crate::compute::threads::share::{serial_tasks, threads_for};
 
@@ -69,7 +69,21 @@ impl DepthwiseF32 {
         clamp: Clamp,
         par: &dyn Parallel,
     ) -> Result<()> {
-        geo.check()?;
+        self.run_checked(&geo.checked()?, input, out, clamp, par)
+    }
+
+    /// As [`DepthwiseF32::run`], for a geometry that is checked.
+    ///
+    /// # Errors
+    /// As [`DepthwiseF32::run`].
+    pub fn run_checked(
+        &self,
+        geo: &Checked,
+        input: &[f32],
+        out: &mut [f32],
+        clamp: Clamp,
+        par: &dyn Parallel,
+    ) -> Result<()> {
         if geo.window != self.window {
             return Err(ComputeError::Range { what: "window" });
         }
@@ -77,8 +91,8 @@ impl DepthwiseF32 {
             return Err(ComputeError::Range { what: "input channels" });
         }
         let channels = self.channels;
-        let pixels = geo.pixels()?;
-        check_len("input", input.len(), geo.input_len()?)?;
+        let pixels = geo.pixels;
+        check_len("input", input.len(), geo.input_len)?;
         check_len("output", out.len(), product("output", &[pixels, channels])?)?;
         if pixels == 0 || channels == 0 {
             return Ok(());

@@ -13,7 +13,7 @@ use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Bytes;
 use crate::compute::base::isa::Isa;
 use crate::compute::base::requant::{ByteQuant, OutputQuant, Requant, RequantPart};
-use crate::compute::matmul::conv::{ConvGeometry, DepthwiseFilter};
+use crate::compute::matmul::conv::{Checked, ConvGeometry, DepthwiseFilter};
 use crate::compute::simd::int8::{Dot8, Dot8Task, Layout, dispatch};
 use crate::compute::threads::share::{serial_tasks, threads_for};
 #[cfg(target_arch = "x86_64")]
@@ -155,7 +155,14 @@ impl DepthwiseI8 {
     /// # Errors
     /// Fails if the geometry does not match the filter, or an operand has the wrong length.
     pub fn run(&self, geo: &ConvGeometry, input: &[u8], out: &mut [u8], par: &dyn Parallel) -> Result<()> {
-        geo.check()?;
+        self.run_checked(&geo.checked()?, input, out, par)
+    }
+
+    /// As [`DepthwiseI8::run`], for a geometry that is checked.
+    ///
+    /// # Errors
+    /// As [`DepthwiseI8::run`].
+    pub fn run_checked(&self, geo: &Checked, input: &[u8], out: &mut [u8], par: &dyn Parallel) -> Result<()> {
         if geo.window != self.filter.window {
             return Err(ComputeError::Range { what: "window" });
         }
@@ -167,8 +174,8 @@ impl DepthwiseI8 {
             return Err(ComputeError::Range { what: "stride or dilation" });
         }
         let channels = self.filter.channels;
-        let pixels = geo.pixels()?;
-        check_len("input", input.len(), geo.input_len()?)?;
+        let pixels = geo.pixels;
+        check_len("input", input.len(), geo.input_len)?;
         check_len("output", out.len(), product("output", &[pixels, channels])?)?;
         if pixels == 0 || channels == 0 {
             return Ok(());

@@ -8,7 +8,7 @@ use crate::compute::base::buffer::SharedMut;
 use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
-use crate::compute::matmul::conv::ConvGeometry;
+use crate::compute::matmul::conv::{Checked, ConvGeometry};
 use crate::compute::simd::{Simd, SimdTask, dispatch};
 use crate::compute::threads::share::threads_for;
 
@@ -24,21 +24,20 @@ pub enum Pool {
 /// Pools `input` `[batch, height, width, channels]` into `out`, whose channels are the input's.
 ///
 /// # Errors
-/// Fails if the geometry is out of range, a window is entirely padding, or an operand has the wrong length.
+/// Fails if a window is entirely padding, or an operand has the wrong length.
 pub fn pool_2d(
     isa: Isa,
     kind: Pool,
-    geo: &ConvGeometry,
+    geo: &Checked,
     input: &[f32],
     out: &mut [f32],
     clamp: Clamp,
     par: &dyn Parallel,
 ) -> Result<()> {
-    geo.check()?;
-    check_len("input", input.len(), geo.input_len()?)?;
+    check_len("input", input.len(), geo.input_len)?;
     let row = product("output", &[geo.output[1], geo.in_channels])?;
     check_len("output", out.len(), product("output", &[geo.batch, geo.output[0], row])?)?;
-    if geo.has_empty_window() {
+    if geo.has_empty_window {
         return Err(ComputeError::Range { what: "window" });
     }
     if out.is_empty() {
@@ -77,33 +76,36 @@ impl SimdTask for RowTask<'_> {
         let ky = geo.taps(0, y0);
         let down = geo.dilation[0] * geo.input[1] * channels;
         let across = geo.dilation[1] * channels;
-        for (x, out) in self.out.chunks_exact_mut(channels).enumerate() {
+        // Windows one pixel apart have their taps at the same distance from each element of the output.
+        let together = if geo.stride[1] == 1 { geo.interior() } else { 0..0 };
+        let mut rest = self.out;
+        let mut x = 0;
+        while !rest.is_empty() {
+            let pixels = if x == together.start { together.len().max(1) } else { 1 };
+            let (out, after) = std::mem::take(&mut rest).split_at_mut(pixels * channels);
             let x0 = geo.origin(1, x);
             let kx = geo.taps(1, x0);
             // Both ranges have a tap, so the first one is inside the input.
             let row = (y0 + (ky.start * geo.dilation[0]) as isize) as usize;
             let column = (x0 + (kx.start * geo.dilation[1]) as isize) as usize;
             let at = ((image * geo.input[0] + row) * geo.input[1] + column) * channels;
-            let window = Window { down, across, taps: [ky.len(), kx.len()], clamp: self.clamp };
-            for first in (0..channels).step_by(S::LANES) {
-                let n = (channels - first).min(S::LANES);
-                // SAFETY: taps are inside the input, whose length `pool_2d` checked, and `n` channels exist in input
-                // and output. The instructions exist by the caller's contract.
-                unsafe {
-                    let (from, to) = (self.input.as_ptr().add(at + first), out.as_mut_ptr().add(first));
-                    match (self.kind, n == S::LANES) {
-                        (Pool::Average, true) => window.pool::<S, false, true>(from, to, n),
-                        (Pool::Average, false) => window.pool::<S, false, false>(from, to, n),
-                        (Pool::Max, true) => window.pool::<S, true, true>(from, to, n),
-                        (Pool::Max, false) => window.pool::<S, true, false>(from, to, n),
-                    }
+            let windows = Windows { down, across, taps: [ky.len(), kx.len()], clamp: self.clamp };
+            // SAFETY: taps are inside the input, whose length `pool_2d` checked, for all elements of `out`. The
+            // instructions exist by the caller's contract.
+            unsafe {
+                let (from, to) = (self.input.as_ptr().add(at), out.as_mut_ptr());
+                match self.kind {
+                    Pool::Average => windows.pool::<S, false>(from, to, out.len()),
+                    Pool::Max => windows.pool::<S, true>(from, to, out.len()),
                 }
             }
+            (rest, x) = (after, x + pixels);
         }
     }
 }
 
-struct Window {
+/// Windows of neighbouring elements of an output row, whose taps are at the same distance from each of them.
+struct Windows {
     /// Elements from tap to tap.
     down: usize,
     across: usize,
@@ -111,10 +113,30 @@ struct Window {
     clamp: Clamp,
 }
 
-impl Window {
-    /// One vector of channels.
+impl Windows {
+    /// Computes `len` elements.
     #[inline(always)]
-    unsafe fn pool<S: Simd, const MAX: bool, const FULL: bool>(
+    unsafe fn pool<S: Simd, const MAX: bool>(&self, from: *const f32, to: *mut f32, len: usize) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            let mut first = 0;
+            while len - first >= 4 * S::LANES {
+                self.block::<S, MAX, true, 4>(from.add(first), to.add(first), S::LANES);
+                first += 4 * S::LANES;
+            }
+            while len - first >= S::LANES {
+                self.block::<S, MAX, true, 1>(from.add(first), to.add(first), S::LANES);
+                first += S::LANES;
+            }
+            if first < len {
+                self.block::<S, MAX, false, 1>(from.add(first), to.add(first), len - first);
+            }
+        }
+    }
+
+    /// `NV` vectors, each of `n` elements.
+    #[inline(always)]
+    unsafe fn block<S: Simd, const MAX: bool, const FULL: bool, const NV: usize>(
         &self,
         from: *const f32,
         to: *mut f32,
@@ -122,23 +144,31 @@ impl Window {
     ) {
         // SAFETY: the caller meets the contract of this function.
         unsafe {
-            let mut total = S::splat(if MAX { f32::MIN } else { 0.0 });
+            let start = S::splat(if MAX { f32::MIN } else { 0.0 });
+            let mut total = [start; NV];
             for ky in 0..self.taps[0] {
                 let row = from.add(ky * self.down);
                 // Summing up rows first loses less precision.
-                let mut sum = S::splat(if MAX { f32::MIN } else { 0.0 });
+                let mut sum = [start; NV];
                 for kx in 0..self.taps[1] {
                     let p = row.add(kx * self.across);
-                    let x = if FULL { S::load(p) } else { S::load_n(p, n) };
-                    sum = if MAX { S::max(x, sum) } else { S::add(sum, x) };
+                    for (j, sum) in sum.iter_mut().enumerate() {
+                        let p = p.add(j * S::LANES);
+                        let x = if FULL { S::load(p) } else { S::load_n(p, n) };
+                        *sum = if MAX { S::max(x, *sum) } else { S::add(*sum, x) };
+                    }
                 }
-                total = if MAX { S::max(sum, total) } else { S::add(total, sum) };
+                for (total, sum) in total.iter_mut().zip(sum) {
+                    *total = if MAX { S::max(sum, *total) } else { S::add(*total, sum) };
+                }
             }
-            if !MAX {
-                total = S::div(total, S::splat((self.taps[0] * self.taps[1]) as f32));
+            let count = S::splat((self.taps[0] * self.taps[1]) as f32);
+            for (j, total) in total.into_iter().enumerate() {
+                let total = if MAX { total } else { S::div(total, count) };
+                let y = S::clamp(total, S::splat(self.clamp.low), S::splat(self.clamp.high));
+                let to = to.add(j * S::LANES);
+                if FULL { S::store(to, y) } else { S::store_n(to, y, n) }
             }
-            let y = S::clamp(total, S::splat(self.clamp.low), S::splat(self.clamp.high));
-            S::store_n(to, y, n);
         }
     }
 }
@@ -160,7 +190,15 @@ mod tests {
             let input = rng.floats(geo.input_len().unwrap());
             let mut out = vec![f32::NAN; geo.pixels().unwrap() * channels];
             if geo.has_empty_window() {
-                let got = pool_2d(Isa::best(), Pool::Max, &geo, &input, &mut out, Clamp::NONE, &Serial);
+                let got = pool_2d(
+                    Isa::best(),
+                    Pool::Max,
+                    &geo.checked().unwrap(),
+                    &input,
+                    &mut out,
+                    Clamp::NONE,
+                    &Serial,
+                );
                 assert!(got.is_err());
                 continue;
             }
@@ -192,7 +230,7 @@ mod tests {
                 }
                 let clamp = Clamp { low: -1.0, high: 0.5 };
                 for &isa in Isa::available() {
-                    pool_2d(isa, kind, &geo, &input, &mut out, clamp, &pool).unwrap();
+                    pool_2d(isa, kind, &geo.checked().unwrap(), &input, &mut out, clamp, &pool).unwrap();
                     close(&out, &expected, 25, || format!("{} {kind:?} {geo:?}", isa.name()));
                 }
             }

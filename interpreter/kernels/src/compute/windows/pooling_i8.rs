@@ -5,39 +5,41 @@ use delegraph_core::kernel::Parallel;
 use crate::compute::base::buffer::SharedMut;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
-use crate::compute::matmul::conv::ConvGeometry;
+use crate::compute::matmul::conv::{Checked, ConvGeometry};
 use crate::compute::simd::{Simd, SimdTask, dispatch};
 use crate::compute::threads::share::threads_for;
 use crate::compute::windows::pooling::Pool;
 
-/// Channels that are pooled at a time.
-const BLOCK: usize = 64;
-
 /// Maximum number of taps of a window: sums and counts are exact in single precision.
 const MAX_TAPS: usize = 1 << 15;
+
+/// Maximum number of taps whose mean is exact as a product with the reciprocal.
+const MAX_RECIPROCAL: usize = 1 << 12;
+
+/// Maximum number of bytes whose sum fits 16 bits.
+const MAX_NARROW: usize = 257;
 
 /// Pools `input` `[batch, height, width, channels]` of bytes into `out`, which has the input's channels and
 /// quantization. Means round ties away from zero; results are clamped to `bounds`.
 ///
 /// # Errors
-/// Fails if the geometry is out of range, a window is entirely padding or too large, or an operand has the wrong
+/// Fails if a window is entirely padding or too large, or an operand has the wrong
 /// length.
 #[allow(clippy::too_many_arguments, reason = "one argument per operand")]
 pub fn pool_2d_bytes(
     isa: Isa,
     kind: Pool,
-    geo: &ConvGeometry,
+    geo: &Checked,
     signed: bool,
     input: &[u8],
     out: &mut [u8],
     bounds: [i32; 2],
     par: &dyn Parallel,
 ) -> Result<()> {
-    geo.check()?;
-    check_len("input", input.len(), geo.input_len()?)?;
+    check_len("input", input.len(), geo.input_len)?;
     let row = product("output", &[geo.output[1], geo.in_channels])?;
     check_len("output", out.len(), product("output", &[geo.batch, geo.output[0], row])?)?;
-    if geo.has_empty_window() || product("window", &geo.window)? > MAX_TAPS {
+    if geo.has_empty_window || product("window", &geo.window)? > MAX_TAPS {
         return Err(ComputeError::Range { what: "window" });
     }
     if out.is_empty() {
@@ -77,7 +79,7 @@ impl SimdTask for RowTask<'_> {
         let down = geo.dilation[0] * geo.input[1] * channels;
         let across = geo.dilation[1] * channels;
         let flip = if self.signed { 0x80 } else { 0 };
-        for (x, out) in self.out.chunks_exact_mut(channels).enumerate() {
+        let run = |x: usize, out: &mut [u8]| {
             let x0 = geo.origin(1, x);
             let kx = geo.taps(1, x0);
             // Both ranges have a tap, so the first one is inside the input.
@@ -85,24 +87,30 @@ impl SimdTask for RowTask<'_> {
             let column = (x0 + (kx.start * geo.dilation[1]) as isize) as usize;
             let at = ((image * geo.input[0] + row) * geo.input[1] + column) * channels;
             let taps = [ky.len(), kx.len()];
-            let window = Window { input: &self.input[at..], down, across, taps, flip };
-            let mut blocks = out.chunks_exact_mut(BLOCK);
-            let mut first = 0;
-            for out in &mut blocks {
-                window.block(self.kind, first, out, BLOCK, self.bounds);
-                first += BLOCK;
+            let windows = Windows { input: &self.input[at..], down, across, taps, flip, bounds: self.bounds };
+            match out.len() {
+                64.. => windows.pool::<64>(self.kind, out),
+                16.. => windows.pool::<16>(self.kind, out),
+                4.. => windows.pool::<4>(self.kind, out),
+                _ => windows.pool::<1>(self.kind, out),
             }
-            let rest = blocks.into_remainder();
-            let n = rest.len();
-            if n > 0 {
-                window.block(self.kind, first, rest, n, self.bounds);
-            }
+        };
+        // Windows one pixel apart have their taps at the same distance from each byte of the output.
+        let together = if geo.stride[1] == 1 { geo.interior() } else { 0..0 };
+        let mut rest = self.out;
+        let mut x = 0;
+        while !rest.is_empty() {
+            let pixels = if x == together.start { together.len().max(1) } else { 1 };
+            let (out, after) = std::mem::take(&mut rest).split_at_mut(pixels * channels);
+            run(x, out);
+            (rest, x) = (after, x + pixels);
         }
     }
 }
 
-struct Window<'a> {
-    /// The input, beginning at the first tap.
+/// Windows of neighbouring bytes of an output row, whose taps are at the same distance from each of them.
+struct Windows<'a> {
+    /// The input, beginning at the first tap of the first window.
     input: &'a [u8],
     /// Elements from tap to tap.
     down: usize,
@@ -110,46 +118,229 @@ struct Window<'a> {
     taps: [usize; 2],
     /// Converts the bytes to unsigned values.
     flip: u8,
+    bounds: [i32; 2],
 }
 
-impl Window<'_> {
+impl Windows<'_> {
+    /// Computes at least `N` bytes, `N` at a time. The last ones may overlap those before.
     #[inline(always)]
-    fn block(&self, kind: Pool, first: usize, out: &mut [u8], n: usize, [low, high]: [i32; 2]) {
-        let offset = if self.flip == 0 { 0 } else { 128 };
-        match kind {
-            Pool::Max => {
-                let mut most = [0u8; BLOCK];
-                for ky in 0..self.taps[0] {
-                    for kx in 0..self.taps[1] {
-                        let tap = &self.input[ky * self.down + kx * self.across + first..][..n];
-                        for (most, &x) in most[..n].iter_mut().zip(tap) {
-                            *most = (x ^ self.flip).max(*most);
-                        }
-                    }
-                }
-                for (o, &x) in out.iter_mut().zip(&most) {
-                    *o = (i32::from(x) - offset).max(low).min(high) as u8;
+    fn pool<const N: usize>(&self, kind: Pool, out: &mut [u8]) {
+        let mut first = 0;
+        loop {
+            first = first.min(out.len() - N);
+            let Some(block) = out[first..].first_chunk_mut::<N>() else { return };
+            match kind {
+                Pool::Max => self.max(first, block),
+                Pool::Average => self.average(first, block),
+            }
+            first += N;
+            if first >= out.len() {
+                return;
+            }
+        }
+    }
+
+    /// The bytes of a tap for the windows from `first` on.
+    #[inline(always)]
+    fn tap<const N: usize>(&self, first: usize, ky: usize, kx: usize) -> [u8; N] {
+        let at = ky * self.down + kx * self.across + first;
+        self.input[at..].first_chunk().copied().unwrap_or([0; N])
+    }
+
+    #[inline(always)]
+    fn max<const N: usize>(&self, first: usize, out: &mut [u8; N]) {
+        let mut most = [0u8; N];
+        let last = self.taps[1] - 1;
+        for ky in 0..self.taps[0] {
+            // Four taps at a time, as the maxima are in memory in between. Repeated ones do not matter.
+            for kx in (0..=last).step_by(4) {
+                let a = self.tap::<N>(first, ky, kx);
+                let b = self.tap::<N>(first, ky, (kx + 1).min(last));
+                let c = self.tap::<N>(first, ky, (kx + 2).min(last));
+                let d = self.tap::<N>(first, ky, (kx + 3).min(last));
+                for i in 0..N {
+                    let pair = (a[i] ^ self.flip).max(b[i] ^ self.flip);
+                    most[i] = most[i].max(pair.max(c[i] ^ self.flip).max(d[i] ^ self.flip));
                 }
             }
-            Pool::Average => {
-                let mut sums = [0i32; BLOCK];
-                for ky in 0..self.taps[0] {
-                    for kx in 0..self.taps[1] {
-                        let tap = &self.input[ky * self.down + kx * self.across + first..][..n];
-                        for (sum, &x) in sums[..n].iter_mut().zip(tap) {
-                            *sum += i32::from(x ^ self.flip);
+        }
+        let offset = if self.flip == 0 { 0 } else { 128 };
+        let [low, high] = self.bounds;
+        if let (Ok(low), Ok(high)) = (u8::try_from(low + offset), u8::try_from(high + offset)) {
+            for i in 0..N {
+                out[i] = most[i].max(low).min(high) ^ self.flip;
+            }
+        } else {
+            for i in 0..N {
+                out[i] = (i32::from(most[i]) - offset).max(self.bounds[0]).min(self.bounds[1]) as u8;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn average<const N: usize>(&self, first: usize, out: &mut [u8; N]) {
+        let (mut sums, mut narrow, mut summed) = ([0i32; N], [0u16; N], 0);
+        for ky in 0..self.taps[0] {
+            let mut kx = 0;
+            while kx < self.taps[1] {
+                let count = (self.taps[1] - kx).min(4);
+                if summed + count > MAX_NARROW {
+                    for i in 0..N {
+                        sums[i] += i32::from(std::mem::take(&mut narrow[i]));
+                    }
+                    summed = 0;
+                }
+                let tap = |k: usize| self.tap::<N>(first, ky, kx + k);
+                let byte = |x: u8| u16::from(x ^ self.flip);
+                match count {
+                    4 => {
+                        let (a, b, c, d) = (tap(0), tap(1), tap(2), tap(3));
+                        for i in 0..N {
+                            narrow[i] += (byte(a[i]) + byte(b[i])) + (byte(c[i]) + byte(d[i]));
+                        }
+                    }
+                    3 => {
+                        let (a, b, c) = (tap(0), tap(1), tap(2));
+                        for i in 0..N {
+                            narrow[i] += (byte(a[i]) + byte(b[i])) + byte(c[i]);
+                        }
+                    }
+                    2 => {
+                        let (a, b) = (tap(0), tap(1));
+                        for i in 0..N {
+                            narrow[i] += byte(a[i]) + byte(b[i]);
+                        }
+                    }
+                    _ => {
+                        let a = tap(0);
+                        for i in 0..N {
+                            narrow[i] += byte(a[i]);
                         }
                     }
                 }
-                let count = (self.taps[0] * self.taps[1]) as i32;
-                for (o, &sum) in out.iter_mut().zip(&sums) {
-                    let sum = sum - offset * count;
-                    let rounded = sum + if sum > 0 { count / 2 } else { -(count / 2) };
-                    // SAFETY: a quotient within the range of a byte, as `count` is positive. Truncation is exact: for
-                    // numbers below 2^24, a quotient that is not whole differs from the next whole number by more than
-                    // the rounding error.
-                    let mean: i32 = unsafe { (rounded as f32 / count as f32).to_int_unchecked() };
-                    *o = mean.max(low).min(high) as u8;
+                (kx, summed) = (kx + count, summed + count);
+            }
+        }
+        let (taps, offset) = (self.taps[0] * self.taps[1], if self.flip == 0 { 0 } else { 128 });
+        let (count, [low, high]) = (taps as i32, self.bounds);
+        let real = |i: usize| (sums[i] + i32::from(narrow[i]) - offset * count) as f32;
+        // SAFETY: quotients within the range of a byte, as `count` is positive.
+        let whole = |x: f32| -> i32 { unsafe { x.to_int_unchecked() } };
+        if taps <= MAX_RECIPROCAL {
+            // Half a tap more than rounding takes keeps whole quotients above the rounding error of the product, and all
+            // others below the next whole number.
+            let (half, reciprocal) = ((count / 2) as f32 + 0.5, 1.0 / count as f32);
+            for i in 0..N {
+                let sum = real(i);
+                let mean = whole((sum + if sum > 0.0 { half } else { -half }) * reciprocal);
+                out[i] = mean.max(low).min(high) as u8;
+            }
+        } else {
+            let half = (count / 2) as f32;
+            for i in 0..N {
+                let sum = real(i);
+                // Truncation is exact: for numbers below 2^24, a quotient that is not whole differs from the next whole
+                // number by more than the rounding error.
+                let mean = whole((sum + if sum > 0.0 { half } else { -half }) / count as f32);
+                out[i] = mean.max(low).min(high) as u8;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute::testing::{Rng, pairs, random_geometry};
+    use crate::compute::{Serial, ThreadPool};
+
+    /// The result by its definition.
+    fn expected(
+        kind: Pool,
+        geo: &ConvGeometry,
+        signed: bool,
+        input: &[u8],
+        [low, high]: [i32; 2],
+    ) -> Vec<u8> {
+        let mut all = Vec::new();
+        let outputs = (0..geo.batch).flat_map(|b| pairs(geo.output[0], geo.output[1]).map(move |p| (b, p)));
+        for (b, (y, x)) in outputs {
+            for c in 0..geo.in_channels {
+                let taps: Vec<i32> = pairs(geo.window[0], geo.window[1])
+                    .map(|(ky, kx)| (geo.origin(0, y) + ky as isize, geo.origin(1, x) + kx as isize))
+                    .filter(|&(y, x)| {
+                        (0..geo.input[0] as isize).contains(&y) && (0..geo.input[1] as isize).contains(&x)
+                    })
+                    .map(|(y, x)| {
+                        let pixel = (b * geo.input[0] + y as usize) * geo.input[1] + x as usize;
+                        let byte = input[pixel * geo.in_channels + c];
+                        if signed { i32::from(byte as i8) } else { i32::from(byte) }
+                    })
+                    .collect();
+                let (sum, count) = (taps.iter().sum::<i32>(), taps.len() as i32);
+                let value = match kind {
+                    Pool::Max => taps.into_iter().max().unwrap(),
+                    Pool::Average => (sum + if sum > 0 { count / 2 } else { -(count / 2) }) / count,
+                };
+                all.push(value.max(low).min(high) as u8);
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn windows_of_bytes() {
+        let mut rng = Rng::new(37);
+        let threads = ThreadPool::new(2);
+        let mut done = 0;
+        while done < 200 {
+            let most = if done % 10 == 0 { 20 } else { 6 };
+            let (channels, window) = (rng.range(1, 90), [rng.range(1, most), rng.range(1, most)]);
+            let geo = ConvGeometry { dilation: [1, 1], ..random_geometry(&mut rng, channels, window) };
+            if geo.has_empty_window() {
+                continue;
+            }
+            done += 1;
+            let (signed, kind) = (rng.range(0, 1) == 0, [Pool::Average, Pool::Max][rng.range(0, 1)]);
+            let input: Vec<u8> = (0..geo.input_len().unwrap()).map(|_| rng.next() as u8).collect();
+            let bounds = if signed { [-100, 90] } else { [5, 250] };
+            let expected = expected(kind, &geo, signed, &input, bounds);
+            for &isa in Isa::available() {
+                let mut out = vec![0; expected.len()];
+                let par: &dyn Parallel = if done % 2 == 0 { &threads } else { &Serial };
+                pool_2d_bytes(isa, kind, &geo.checked().unwrap(), signed, &input, &mut out, bounds, par)
+                    .unwrap();
+                assert_eq!(out, expected, "{} {kind:?} {signed} {geo:?}", isa.name());
+            }
+        }
+    }
+
+    #[test]
+    fn means_are_exact_for_every_count() {
+        // One channel whose sum takes values around each multiple of the count, at both ways of dividing.
+        for (count, step) in [(1usize, 1usize), (2, 1), (3, 1), (257, 7), (258, 5), (4096, 501), (4097, 501)]
+        {
+            let geo = ConvGeometry {
+                batch: 1,
+                input: [1, count],
+                in_channels: 1,
+                output: [1, 1],
+                window: [1, count],
+                stride: [1, 1],
+                dilation: [1, 1],
+                padding: [0, 0],
+            };
+            for total in (0..=255 * count).step_by(step) {
+                let input: Vec<u8> =
+                    (0..count).map(|i| ((total / count) + usize::from(i < total % count)) as u8).collect();
+                let mut out = [0];
+                for signed in [false, true] {
+                    let bounds = if signed { [-128, 127] } else { [0, 255] };
+                    let (kind, checked) = (Pool::Average, geo.checked().unwrap());
+                    pool_2d_bytes(Isa::best(), kind, &checked, signed, &input, &mut out, bounds, &Serial)
+                        .unwrap();
+                    let expected = expected(kind, &geo, signed, &input, bounds);
+                    assert_eq!(out[..], expected, "{count} {total} {signed}");
                 }
             }
         }
