@@ -5,6 +5,7 @@
 //! pixels apart, every other pixel is dropped.
 
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 use crate::compute::base::buffer::SharedMut;
 use crate::compute::matmul::conv::ConvGeometry;
@@ -39,55 +40,69 @@ impl Rows<'_> {
     /// The processor must have AVX-512 F, BW, DQ, VL and VNNI. Lengths and geometry must be checked: the input has all
     /// images, and the output all pixels. No other thread may access these rows of the output.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
     pub(super) unsafe fn run(self) {
         let (wide, geo, channels) = (self.wide, self.geo, self.wide.channels);
         let (line, stride) = (geo.input[1] * channels, geo.stride[1]);
         let out_line = geo.output[1] * channels;
         // Bytes of an output row with the pixels that are dropped.
         let len = ((geo.output[1] - 1) * stride + 1) * channels;
-        let [height, width] = wide.window;
+        let [height, width] = geo.window;
         let step = geo.dilation[1] * channels;
+        let quads = wide.window[0].div_ceil(4);
         let before = (geo.padding[1] * channels).cast_signed();
         let flip = _mm512_set1_epi8(if self.flip { i8::MIN } else { 0 });
-        let mut padded = [[0; REACH]; 4];
+        let mut padded = [[MaybeUninit::uninit(); REACH]; 4];
+        let mut edges = [[MaybeUninit::uninit(); BLOCK]; 4];
         for row in self.rows.clone() {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
             let image = self.input.as_ptr().wrapping_add(image * geo.input[0] * line);
             let y0 = geo.origin(0, y);
             for start in (0..len).step_by(BLOCK) {
                 let n = BLOCK.min(len - start);
+                if stride == 2 && is_dropped(start, n, channels) {
+                    continue;
+                }
                 let from = start.cast_signed() - before;
                 let reach = (width - 1) * step + n;
                 let inside = from >= 0 && from.cast_unsigned() + reach <= line;
                 let (phase, mask) = (start / BLOCK % wide.blocks, u64::MAX >> (BLOCK - n));
                 let block = Block { wide, phase, step, mask, flip };
                 let mut sums = [_mm512_setzero_si512(); 4];
-                for quad in 0..height.div_ceil(4) {
+                let part = Part { image, from, reach, inside };
+                for quad in 0..quads {
                     let mut rows = [self.blank.as_ptr(); 4];
-                    let used = (height - quad * 4).min(4);
-                    for i in 0..used {
-                        let y = y0 + ((quad * 4 + i) * geo.dilation[0]).cast_signed();
-                        if y < 0 || y.cast_unsigned() >= geo.input[0] {
-                            continue;
+                    if wide.turned {
+                        // Written out, as the compiler would multiply in vectors.
+                        let (taps, first) = (width - quad * 4, from + (quad * 4 * step).cast_signed());
+                        let step = step.cast_signed();
+                        rows[0] = self.tap(&part, y0, first, n, &mut edges[0]);
+                        if taps > 1 {
+                            rows[1] = self.tap(&part, y0, first + step, n, &mut edges[1]);
                         }
-                        let line_at = image.wrapping_add(y.cast_unsigned() * line);
-                        rows[i] = line_at.wrapping_offset(from);
-                        if !inside {
-                            // SAFETY: the row is inside the input.
-                            let all = unsafe { std::slice::from_raw_parts(line_at, line) };
-                            pad(all, from, self.blank[0], &mut padded[i][..reach]);
-                            rows[i] = padded[i].as_ptr();
+                        if taps > 2 {
+                            rows[2] = self.tap(&part, y0, first + 2 * step, n, &mut edges[2]);
+                        }
+                        if taps > 3 {
+                            rows[3] = self.tap(&part, y0, first + 3 * step, n, &mut edges[3]);
+                        }
+                    } else {
+                        for i in 0..(height - quad * 4).min(4) {
+                            let y = y0 + ((quad * 4 + i) * geo.dilation[0]).cast_signed();
+                            rows[i] = self.row(&part, y, &mut padded[i]);
                         }
                     }
-                    // SAFETY: `reach` bytes are valid in each of the rows: inside the input, in a copy, or in the
-                    // padding, which is also the content of rows that the window does not have.
+                    // SAFETY: the bytes that the taps of the block read are valid in each of the rows: inside the input, in a
+                    // copy, or in the padding, which is also the content of rows that the window does not have.
                     sums = unsafe { block.add(quad, rows, sums) };
                 }
                 // SAFETY: bytes of this row and of existing pixels.
                 unsafe {
                     let bytes = block.bytes(sums);
                     let out = self.out.ptr(row * out_line);
-                    if stride == 1 {
+                    if stride == 1 && n == BLOCK {
+                        _mm512_storeu_si512(out.add(start).cast(), bytes);
+                    } else if stride == 1 {
                         _mm512_mask_storeu_epi8(out.add(start).cast(), mask, bytes);
                     } else {
                         let mut block = [0; BLOCK];
@@ -97,6 +112,55 @@ impl Rows<'_> {
                 }
             }
         }
+    }
+}
+
+/// The part of input rows that the windows of a block read.
+struct Part {
+    /// First byte of the image.
+    image: *const u8,
+    /// Position in the row, which may be outside of it, and number of bytes.
+    from: isize,
+    reach: usize,
+    /// Whether all bytes are inside the row.
+    inside: bool,
+}
+
+impl Rows<'_> {
+    /// The `n` bytes of row `y` from position `at` on, in the input, in the padding, or in `copy`.
+    #[inline(always)]
+    fn tap(&self, part: &Part, y: isize, at: isize, n: usize, copy: &mut [MaybeUninit<u8>]) -> *const u8 {
+        let geo = self.geo;
+        let (line, n) = (geo.input[1] * self.wide.channels, n.cast_signed());
+        if y < 0 || y.cast_unsigned() >= geo.input[0] || at + n <= 0 || at >= line.cast_signed() {
+            return self.blank.as_ptr();
+        }
+        let row = part.image.wrapping_add(y.cast_unsigned() * line);
+        if at >= 0 && at + n <= line.cast_signed() {
+            return row.wrapping_offset(at);
+        }
+        // SAFETY: the row is inside the input, whose length was checked before `run`.
+        let row = unsafe { std::slice::from_raw_parts(row, line) };
+        pad(row, at, self.blank[0], &mut copy[..n.cast_unsigned()]);
+        copy.as_ptr().cast()
+    }
+
+    /// The bytes of a part of row `y`, in the input, in the padding, or in `copy`.
+    fn row(&self, part: &Part, y: isize, copy: &mut [MaybeUninit<u8>]) -> *const u8 {
+        let geo = self.geo;
+        if y < 0 || y.cast_unsigned() >= geo.input[0] {
+            return self.blank.as_ptr();
+        }
+        let line = geo.input[1] * self.wide.channels;
+        let row = part.image.wrapping_add(y.cast_unsigned() * line);
+        if part.inside {
+            return row.wrapping_offset(part.from);
+        }
+        // SAFETY: the row is inside the input, whose length was checked before `run`.
+        let row = unsafe { std::slice::from_raw_parts(row, line) };
+        let copy = &mut copy[..part.reach];
+        pad(row, part.from, self.blank[0], copy);
+        copy.as_ptr().cast()
     }
 }
 
@@ -167,14 +231,21 @@ impl Block<'_> {
 }
 
 /// Copies the bytes of a row from position `from` on, which may be outside of it.
-fn pad(row: &[u8], from: isize, blank: u8, to: &mut [u8]) {
+fn pad(row: &[u8], from: isize, blank: u8, to: &mut [MaybeUninit<u8>]) {
     let skipped = from.min(0).unsigned_abs().min(to.len());
     let (left, rest) = to.split_at_mut(skipped);
     let there = row.get(from.max(0).cast_unsigned()..).unwrap_or_default();
     let (middle, right) = rest.split_at_mut(there.len().min(rest.len()));
-    left.fill(blank);
-    middle.copy_from_slice(&there[..middle.len()]);
-    right.fill(blank);
+    left.fill(MaybeUninit::new(blank));
+    // SAFETY: `there` has at least as many bytes, and one of the slices is mutable, so that they do not overlap.
+    unsafe { std::ptr::copy_nonoverlapping(there.as_ptr(), middle.as_mut_ptr().cast(), middle.len()) };
+    right.fill(MaybeUninit::new(blank));
+}
+
+/// Returns whether none of the `n` bytes from `start` on belongs to a pixel that is kept.
+fn is_dropped(start: usize, n: usize, channels: usize) -> bool {
+    let pixel = start / channels;
+    pixel % 2 == 1 && (start + n - 1) / channels == pixel
 }
 
 /// Stores every other pixel of a row, of which `block` has the bytes from `start` on.
@@ -186,6 +257,12 @@ fn keep(block: &[u8], start: usize, channels: usize, out: &mut [u8]) {
         }
         let bytes = (pixel * channels).max(start)..((pixel + 1) * channels).min(end);
         let to = pixel / 2 * channels + (bytes.start - pixel * channels);
-        out[to..][..bytes.len()].copy_from_slice(&block[bytes.start - start..bytes.end - start]);
+        let (to, from) = (&mut out[to..][..bytes.len()], &block[bytes.start - start..bytes.end - start]);
+        if to.len() < 16 {
+            // Shorter than a call of `memcpy`.
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        } else {
+            to.copy_from_slice(from);
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::compute::simd::int8::scaled;
 /// Bytes of a block.
 pub(super) const BLOCK: usize = 64;
 
-/// Maximum number of bytes of a row that the windows of a block read.
+/// Maximum number of bytes of a row that the windows of a block read, if they have several rows.
 pub(super) const REACH: usize = 1024;
 
 /// Maximum number of blocks with weights of their own.
@@ -33,7 +33,7 @@ fn row_takes(geo: &ConvGeometry) -> bool {
     channels > 0
         && phases(channels) <= MAX_PHASES
         && matches!(geo.stride[1], 1 | 2)
-        && reach(geo).is_some_and(|reach| reach <= REACH)
+        && reach(geo).is_some_and(|reach| reach <= REACH || geo.window[0] == 1)
 }
 
 /// Number of bytes of a row that the windows of a block read.
@@ -64,7 +64,10 @@ impl Order {
         let channels = geo.in_channels;
         // Parts of rows also have the pixels between those of the output.
         let (used, apart) = (channels as f32 / channels.next_multiple_of(BLOCK) as f32, geo.stride[1]);
+        let one_row = geo.window[0] == 1 && geo.window[1] > 1;
         match (channels_take(geo), row_takes(geo)) {
+            // Parts of rows multiply four columns of a single row at a time, rather than one.
+            (_, true) if one_row => Some(Order::Row),
             (true, true) if used * apart as f32 > 0.7 => Some(Order::Channels),
             (_, true) => Some(Order::Row),
             (true, false) => Some(Order::Channels),
@@ -102,8 +105,11 @@ pub(super) struct Wide {
     pub(super) order: Order,
     /// Number of blocks. Channels of the last one may be missing.
     pub(super) blocks: usize,
-    /// Width as a kernel has it: columns that the filter does not have, at the right, have weights of zero.
+    /// The taps that are multiplied four at a time, and how often: height and width. Columns that the filter does not have,
+    /// at the right, have weights of zero.
     pub(super) window: [usize; 2],
+    /// Whether a window of a single row is packed as one of a single column. `window` is that column's.
+    pub(super) turned: bool,
     pub(super) channels: usize,
     /// Whether there are two weights for each tap, whose sum is the weight: less its zero point it may need nine bits.
     pub(super) double: bool,
@@ -126,7 +132,12 @@ impl Wide {
         bias: &[i32],
         output: &OutputQuant<'_>,
     ) -> Result<Option<Self>> {
-        let (channels, [height, width]) = (filter.channels, filter.window);
+        let channels = filter.channels;
+        let turned = order == Order::Row && filter.window[0] == 1;
+        let [height, width] = if turned { [filter.window[1], 1] } else { filter.window };
+        let weight = |row: usize, column: usize, c: usize| {
+            if turned { weight(column, row, c) } else { weight(row, column, c) }
+        };
         let blocks = if channels == 0 { 0 } else { order.blocks(channels) };
         let signed = output.low < 0;
         let bytes = if signed { -128..=127 } else { 0..=255 };
@@ -169,6 +180,7 @@ impl Wide {
             order,
             blocks,
             window: [height, padded],
+            turned,
             channels,
             double,
             weights,

@@ -75,7 +75,7 @@ impl Rows<'_> {
                     requant: wide.requant.part(first, BLOCK),
                     out: self.out.ptr(row * geo.output[1] * wide.channels + first),
                     flip: _mm512_set1_epi8(if self.flip { i8::MIN } else { 0 }),
-                    bounds: wide.bounds.map(|b| _mm512_set1_epi8(b)),
+                    bounds: [_mm512_set1_epi8(wide.bounds[0]), _mm512_set1_epi8(wide.bounds[1])],
                     signed: wide.signed,
                 };
                 // SAFETY: the caller meets the contract of this function.
