@@ -38,12 +38,17 @@ impl SimdTask for ExtentTask<'_> {
                 }
                 i += 4 * S::LANES;
             }
-            while i < len {
-                // Missing lanes are 0, which is part of the extent.
-                let x = S::load_n(from.add(i), (len - i).min(S::LANES));
+            while i + S::LANES <= len {
+                let x = S::load(from.add(i));
                 low[0] = S::min(x, low[0]);
                 high[0] = S::max(x, high[0]);
                 i += S::LANES;
+            }
+            if i < len {
+                // Missing lanes are 0, which is part of the extent.
+                let x = S::load_n(from.add(i), len - i);
+                low[0] = S::min(x, low[0]);
+                high[0] = S::max(x, high[0]);
             }
             for u in 1..4 {
                 low[0] = S::min(low[u], low[0]);
@@ -52,7 +57,16 @@ impl SimdTask for ExtentTask<'_> {
             S::store(lanes[0].as_mut_ptr(), low[0]);
             S::store(lanes[1].as_mut_ptr(), high[0]);
         }
-        [lanes[0].iter().fold(0.0, |a, &b| a.min(b)), lanes[1].iter().fold(0.0, |a, &b| a.max(b))]
+        // Halves, quarters, and so on, which are vectors, too. No lane is NaN.
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                let (a, b) = (lanes[0][i], lanes[0][i + half]);
+                lanes[0][i] = if b < a { b } else { a };
+                let (a, b) = (lanes[1][i], lanes[1][i + half]);
+                lanes[1][i] = if b > a { b } else { a };
+            }
+        }
+        [lanes[0][0], lanes[1][0]]
     }
 }
 
@@ -70,15 +84,14 @@ pub fn to_steps(
     out: &mut [i8],
 ) -> Result<()> {
     check_len("steps", out.len(), values.len())?;
-    dispatch(isa, StepsTask { values, inverse, zero_point: zero_point as f32, low: low.into(), out });
+    let steps = Steps { inverse, zero_point: zero_point as f32, low: low.into() };
+    dispatch(isa, StepsTask { values, steps, out });
     Ok(())
 }
 
 struct StepsTask<'a> {
     values: &'a [f32],
-    inverse: f32,
-    zero_point: f32,
-    low: f32,
+    steps: Steps,
     out: &'a mut [i8],
 }
 
@@ -87,9 +100,34 @@ impl SimdTask for StepsTask<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let len = self.out.len().min(self.values.len());
-        let (values, out) = (&self.values[..len], &mut self.out[..len]);
-        for i in 0..len {
+        let (values, rest) = self.values.as_chunks::<CHUNK>();
+        let (out, rest_out) = self.out.as_chunks_mut::<CHUNK>();
+        for i in 0..values.len().min(out.len()) {
+            self.steps.chunk(&values[i], &mut out[i]);
+        }
+        if !rest.is_empty() {
+            let (mut values, mut out) = ([0f32; CHUNK], [0i8; CHUNK]);
+            values[..rest.len()].copy_from_slice(rest);
+            self.steps.chunk(&values, &mut out);
+            rest_out.copy_from_slice(&out[..rest_out.len()]);
+        }
+    }
+}
+
+/// Values that are converted at a time. The compiler makes a loop of whole vectors of such a number; it unrolls a shorter loop
+/// instead, and leaves a rest if the number is not known.
+const CHUNK: usize = 64;
+
+struct Steps {
+    inverse: f32,
+    zero_point: f32,
+    low: f32,
+}
+
+impl Steps {
+    #[inline(always)]
+    fn chunk(&self, values: &[f32; CHUNK], out: &mut [i8; CHUNK]) {
+        for i in 0..CHUNK {
             let steps = values[i] * self.inverse;
             let steps = if steps.is_nan() { 0.0 } else { steps };
             let steps = self.zero_point + steps.round();
