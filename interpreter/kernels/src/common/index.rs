@@ -164,6 +164,9 @@ pub struct StridedCopy {
     bits: usize,
 }
 
+/// Maximum number of bytes of a copy that is not divided over threads.
+const MAX_PLAIN: usize = 64 << 10;
+
 impl StridedCopy {
     /// Copies `shape` elements of `bits` bits each.
     pub fn new(shape: &[usize], bits: usize, from: &View, to: &View) -> Self {
@@ -210,6 +213,16 @@ impl StridedCopy {
     /// Like [`StridedCopy::run`], on several threads where the copy is large enough.
     pub fn run_on(&self, from: &[u8], to: &mut [u8], par: &dyn Parallel) {
         let width = self.bits / 8;
+        // The usual copy in small models: neighbours to neighbours, and too few for several threads.
+        let (count, steps) = self.nest.inner;
+        if self.nest.outer.is_empty()
+            && steps == [1; 2]
+            && self.bits.is_multiple_of(8)
+            && count.saturating_mul(width) < MAX_PLAIN
+        {
+            let [i, o] = self.start.map(|start| start * width);
+            return to[o..][..count * width].copy_from_slice(&from[i..][..count * width]);
+        }
         let loops = || self.nest.outer.iter().chain([&self.nest.inner]);
         let elements = loops().fold(1usize, |all, (count, _)| all.saturating_mul(*count));
         let par = threads_for(par, elements.saturating_mul(width) / 4);
