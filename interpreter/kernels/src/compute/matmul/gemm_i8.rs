@@ -114,6 +114,7 @@ impl Kernels {
 }
 
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &TileI8) {
     // SAFETY: the caller provides the instructions and valid pointers in `t` (see `TileI8`).
     unsafe {

@@ -178,6 +178,7 @@ impl Windows<'_> {
     }
 
     #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "arrays of the same length, in vectors")]
     fn average<const N: usize>(&self, first: usize, out: &mut [u8; N]) {
         let (mut sums, mut narrow, mut summed) = ([0i32; N], [0u16; N], 0);
         for ky in 0..self.taps[0] {
