@@ -1,6 +1,7 @@
 //! Models of one layer, and the time that each takes; `scripts/bench_layers.py` sets the times beside LiteRT's.
 //!
-//! `layers draw DIR SEED COUNT` writes COUNT layers of random shapes and types. `layers extract DIR MODEL…` writes the
+//! `layers draw DIR SEED COUNT` writes COUNT layers of random shapes and types, `layers nets DIR SEED COUNT` small nets.
+//! `layers extract DIR MODEL…` writes the
 //! distinct nodes of models whose shapes are known. `layers time THREADS SECONDS MODEL…` prints, for each model, the
 //! shortest time of an invocation in microseconds. `layers invoke RUNS MODEL` runs a model with one thread, whose executed
 //! instructions `scripts/count_instructions.py` counts, and prints the sum of each output.
@@ -31,6 +32,9 @@ use delegraph_core::{
 };
 use delegraph_interpreter::Interpreter;
 
+#[path = "layers/nets.rs"]
+mod nets;
+
 type Failure = Box<dyn Error>;
 
 fn main() -> ExitCode {
@@ -38,10 +42,11 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words[..] {
         ["draw", folder, seed, count] => draw(Path::new(folder), seed, count),
+        ["nets", folder, seed, count] => nets::draw(Path::new(folder), seed, count),
         ["extract", folder, ref models @ ..] => extract(Path::new(folder), models),
         ["time", threads, seconds, ref models @ ..] => time(threads, seconds, models),
         ["invoke", runs, model] => invoke(runs, model),
-        _ => Err("usage: layers draw DIR SEED COUNT | extract DIR MODEL… | time THREADS SECONDS MODEL… \
+        _ => Err("usage: layers draw DIR SEED COUNT | nets DIR SEED COUNT | extract DIR MODEL… | time THREADS SECONDS MODEL… \
                   | invoke RUNS MODEL"
             .into()),
     };
@@ -591,11 +596,14 @@ fn filled(path: &str, threads: usize) -> Result<Interpreter, Failure> {
     let mut interpreter = Interpreter::builder(model).threads(threads).build()?;
     for i in 0..inputs {
         let mut random = Random(i as u64);
-        let float = interpreter.input_tensor(i)?.ty == TensorType::Float32;
+        let ty = interpreter.input_tensor(i)?.ty;
+        let float = ty == TensorType::Float32;
         let bytes = interpreter.input_bytes_mut(i)?;
         if float {
             let values = random.floats(bytes.len() / 4, 1.0);
             bytes.copy_from_slice(&values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+        } else if ty == TensorType::Bool {
+            bytes.fill(1);
         } else {
             let values = random.bytes(bytes.len());
             bytes.copy_from_slice(&values);
