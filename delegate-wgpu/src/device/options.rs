@@ -73,8 +73,8 @@ pub enum Precision {
     F32,
     /// 16-bit floats for values between the kernels of a partition, and for weights. The inputs and outputs of a partition
     /// have 32 bits, as have values on which integers depend, and results that may exceed the range of 16 bits (sums,
-    /// squares, exponentials, quotients, spectra). Finite results stay finite. An adapter without `SHADER_F16` is an error
-    /// of `prepare`.
+    /// squares, exponentials, quotients, spectra), and constants that are added. Finite results stay finite. An adapter
+    /// without `SHADER_F16` is an error of `prepare`.
     F16,
     /// [`Precision::F16`] on hardware adapters with `SHADER_F16`; [`Precision::F32`] on all others.
     Auto,

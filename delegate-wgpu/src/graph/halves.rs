@@ -6,6 +6,7 @@
 
 use half::f16;
 
+use delegraph_shaders::binary::Binary;
 use delegraph_shaders::{Binding, Element, Variant};
 
 use super::spec::Floats;
@@ -39,14 +40,13 @@ pub(crate) fn store_halves(graph: &mut Graph<'_>) {
         if floats != Floats::Any {
             can[graph.root(step.output).0.0] = false;
         }
-    }
-    for (i, value) in graph.values.iter().enumerate() {
-        // Bits of floats that a view reads as another type.
-        if value.element != Element::F32 {
-            can[graph.root(ValueId(i)).0.0] = false;
+        for root in step.terms().map(|id| graph.root(id).0) {
+            can[root.0] &= !matches!(graph.value(root).source, Source::Constant(_));
         }
     }
-    let can: Vec<bool> = (0..can.len()).map(|i| can[graph.root(ValueId(i)).0.0]).collect();
+    let integers = integers(graph);
+    let can: Vec<bool> =
+        (0..can.len()).map(|i| graph.root(ValueId(i)).0.0).map(|root| can[root] && !integers[root]).collect();
     for (value, _) in graph.values.iter_mut().zip(can).filter(|(_, can)| *can) {
         value.half = true;
         match &mut value.source {
@@ -64,6 +64,20 @@ pub(crate) fn store_halves(graph: &mut Graph<'_>) {
             _ => false,
         };
     }
+}
+
+/// Returns per value whether its memory contains integers: those of a view, and those that a step computes or copies from
+/// another value, whatever the declared type of the result.
+fn integers(graph: &Graph<'_>) -> Vec<bool> {
+    let mut integers = vec![false; graph.values.len()];
+    for (i, value) in graph.values.iter().enumerate() {
+        integers[graph.root(ValueId(i)).0.0] |= value.element != Element::F32;
+    }
+    for step in &graph.steps {
+        let copied = step.copied().is_some_and(|source| integers[graph.root(source).0.0]);
+        integers[graph.root(step.output).0.0] |= copied || step.computes_integers();
+    }
+    integers
 }
 
 fn floats(data: &[u8]) -> impl Iterator<Item = f32> {
@@ -103,6 +117,45 @@ impl Step<'_> {
         }
     }
 
+    /// Returns the operands that the step adds or subtracts. Where their sum is small, the rounding error of a constant
+    /// among them would be large in comparison.
+    fn terms(&self) -> impl Iterator<Item = ValueId> + '_ {
+        let adds = matches!(
+            &self.spec,
+            Spec::Binary(spec) if matches!(spec.op, Binary::Add | Binary::Sub | Binary::SquaredDifference)
+        );
+        self.inputs.iter().copied().filter(move |_| adds).chain(self.residual)
+    }
+
+    /// Returns whether the step writes integers that it computes from integers.
+    fn computes_integers(&self) -> bool {
+        match &self.spec {
+            Spec::Binary(spec) => spec.element != Element::F32,
+            Spec::Reduce(spec) => spec.element != Element::F32,
+            Spec::Cumsum(spec) => spec.element != Element::F32,
+            Spec::Scatter(spec) => spec.element != Element::F32,
+            _ => false,
+        }
+    }
+
+    /// Returns the operand whose elements the step copies without regard to their type.
+    fn copied(&self) -> Option<ValueId> {
+        let operand = match &self.spec {
+            Spec::DepthToSpace(_)
+            | Spec::DynamicUpdateSlice(_)
+            | Spec::Gather(_)
+            | Spec::GatherNd(_)
+            | Spec::Join(_)
+            | Spec::Pad(_)
+            | Spec::Slice(_)
+            | Spec::Tile(_)
+            | Spec::Transpose(_) => 0,
+            Spec::Select(_) => 1,
+            _ => return None,
+        };
+        self.inputs.get(operand).copied()
+    }
+
     /// Returns `variant`, the variant of the step, with 16-bit floats in the buffers of values and weights that have them.
     pub(crate) fn with_halves(&self, graph: &Graph<'_>, variant: Variant) -> Variant {
         let half = |id: Option<ValueId>| id.is_some_and(|id| graph.value(id).half);
@@ -122,11 +175,12 @@ impl Step<'_> {
 
 #[cfg(test)]
 mod tests {
-    use delegraph_shaders::binary::{self, Binary};
+    use delegraph_shaders::binary;
     use delegraph_shaders::unary::{self, Unary};
-    use delegraph_shaders::{Activation, Caps, Shader};
+    use delegraph_shaders::{Activation, Caps, Shader, slice};
 
     use super::*;
+    use crate::graph::Value;
     use crate::graph::testing::{constant, input, step, value, view};
 
     fn unary(function: Unary) -> unary::Spec {
@@ -162,6 +216,28 @@ mod tests {
     }
 
     #[test]
+    fn copies_of_integers_have_32_bits_whatever_their_declared_type() {
+        let cut = |from: u32, to: u32| slice::Spec {
+            input: vec![from],
+            output: vec![to],
+            begin: vec![0],
+            step: vec![1],
+        };
+        for element in [Element::F32, Element::I32, Element::Bool] {
+            let mut graph = Graph::default();
+            let source = graph.add(Value::new(&[8], element, Source::Input));
+            graph.inputs.push(source);
+            let [b, c, d] = [6, 4, 2].map(|size| value(&mut graph, &[size]));
+            step(&mut graph, cut(8, 6), &[source], b);
+            step(&mut graph, cut(6, 4), &[b], c);
+            step(&mut graph, cut(4, 2), &[c], d);
+            graph.outputs.push(d);
+            let float = element == Element::F32;
+            assert_eq!(halves(&mut graph), [false, float, float, false], "{element:?}");
+        }
+    }
+
+    #[test]
     fn results_of_a_wide_range_have_32_bits() {
         for (spec, wide) in [
             (Spec::from(unary(Unary::Square)), true),
@@ -179,6 +255,34 @@ mod tests {
             graph.outputs.push(d);
             assert_eq!(halves(&mut graph), [false, true, !wide, false], "{spec:?}");
         }
+    }
+
+    #[test]
+    fn constants_that_are_added_keep_32_bits() {
+        for (op, half) in [(Binary::Mul, true), (Binary::Add, false), (Binary::Sub, false)] {
+            let mut graph = Graph::default();
+            let a = input(&mut graph, &[8]);
+            let [b, c, d] = [(); 3].map(|()| value(&mut graph, &[8]));
+            let number = constant(&mut graph, &[8]);
+            step(&mut graph, unary(Unary::Tanh), &[a], b);
+            step(&mut graph, binary::Spec { op, ..mul() }, &[b, number], c);
+            step(&mut graph, unary(Unary::Tanh), &[c], d);
+            graph.outputs.push(d);
+            assert_eq!(halves(&mut graph), [false, true, true, false, half], "{op:?}");
+        }
+    }
+
+    #[test]
+    fn integers_that_a_step_computes_have_32_bits_whatever_their_declared_type() {
+        let mut graph = Graph::default();
+        let source = graph.add(Value::new(&[8], Element::I32, Source::Input));
+        graph.inputs.push(source);
+        let [b, c] = [(); 2].map(|()| value(&mut graph, &[8]));
+        let add = binary::Spec { op: Binary::Add, element: Element::I32, ..mul() };
+        step(&mut graph, add.clone(), &[source, source], b);
+        step(&mut graph, add, &[b, source], c);
+        graph.outputs.push(c);
+        assert_eq!(halves(&mut graph), [false; 3]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (shape, element) = (cx.shape(sum), cx.element(sum));
     for i in 1..count {
         let next = cx.any_input(i)?;
-        let to = if i + 1 == count { cx.output(0)? } else { cx.temporary(&shape) };
+        let to = if i + 1 == count { cx.output(0)? } else { cx.temporary_like(&shape, sum) };
         let (a, b, output) = (shape.clone(), shape.clone(), shape.clone());
         let spec = Spec { op: Binary::Add, element, a, b, output, activation: Activation::None };
         cx.push(spec, &[sum, next], to)?;

@@ -421,7 +421,9 @@ fn run(
 ) -> Result<(ValueId, Layout), Rejection> {
     let layout = spec.layout().map_err(invalid)?;
     let count = count_of("weights", constants.len())?;
-    let constants = cx.new_constant(&[count], Element::F32, constants);
+    // Packed integers are not floats to round.
+    let element = if spec.hybrid.is_some() { Element::U32 } else { Element::F32 };
+    let constants = cx.new_constant(&[count], element, constants);
     let whole = cx.checked_temporary(&[layout.elements])?;
     cx.push(spec, &[product, constants, last, state], whole)?;
     Ok((whole, layout))

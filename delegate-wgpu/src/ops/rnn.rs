@@ -149,7 +149,9 @@ fn cell(
         Recurrent::Integers(weights) => Weights::Integers(weights),
     });
     let count = count_of("weights", constants.len())?;
-    let constants = cx.new_constant(&[count], Element::F32, &constants);
+    // Packed integers are not floats to round.
+    let element = if scale.is_some() { Element::U32 } else { Element::F32 };
+    let constants = cx.new_constant(&[count], element, &constants);
     let before = cx.state(at.state)?;
     let whole = cx.checked_temporary(&[spec.elements().map_err(invalid)?])?;
     cx.push(spec, &[product, constants, before], whole)?;

@@ -57,7 +57,7 @@ fn space_to_batch(cx: &mut Lowering<'_, '_, '_>, blocks: &Blocks) -> Result<(), 
                 u32::MAX
             ))
         })?;
-        let padded = cx.temporary(&shape);
+        let padded = cx.temporary_like(&shape, from);
         cx.push(spec, &[from], padded)?;
         from = padded;
     }
@@ -95,7 +95,7 @@ fn batch_to_space(cx: &mut Lowering<'_, '_, '_>, blocks: &Blocks) -> Result<(), 
     whole.iter_mut().skip(1).zip(&blocks.sizes).for_each(|(size, block)| *size = size.saturating_mul(*block));
     let mut begin = vec![0; whole.len()];
     begin.iter_mut().skip(1).zip(&blocks.edges).for_each(|(begin, [before, _])| *begin = *before);
-    let moved = cx.temporary(&whole);
+    let moved = cx.temporary_like(&whole, from);
     cx.push(spec, &[from], moved)?;
     let step = vec![1; whole.len()];
     cx.push(slice::Spec { input: whole, output: cx.shape(output), begin, step }, &[moved], output)
