@@ -17,13 +17,39 @@ pub struct Gpu {
     pipelines: Mutex<HashMap<VariantKey, wgpu::ComputePipeline>>,
 }
 
+/// The environment variable with a part of the name of the adapter to run on. Any adapter is used without it, or none.
+const ADAPTER: &str = "DELEGRAPH_ADAPTER";
+
 /// The adapter's device; `None`, with the reason printed, where the machine has no adapter.
+///
+/// # Panics
+/// If [`ADAPTER`] is set and that adapter cannot be opened.
 pub fn gpu() -> Option<&'static Gpu> {
     static GPU: OnceLock<Option<Gpu>> = OnceLock::new();
     GPU.get_or_init(|| {
-        Gpu::open().inspect_err(|why| eprintln!("skipped: no adapter to run kernels on: {why}")).ok()
+        let name = std::env::var(ADAPTER).ok().filter(|name| !name.is_empty());
+        match (Gpu::open(name.as_deref()), name) {
+            (Ok(gpu), _) => Some(gpu),
+            (Err(why), Some(name)) => panic!("adapter {name:?}: {why}"),
+            (Err(why), None) => {
+                eprintln!("skipped: no adapter to run kernels on: {why}");
+                None
+            }
+        }
     })
     .as_ref()
+}
+
+/// Finds the adapter whose name contains `name`, without regard to case.
+fn adapter(instance: &wgpu::Instance, name: Option<&str>) -> Result<wgpu::Adapter, String> {
+    let Some(name) = name else {
+        let any = wgpu::RequestAdapterOptions::default();
+        return pollster::block_on(instance.request_adapter(&any)).map_err(|e| e.to_string());
+    };
+    let all = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
+    let is_named =
+        |adapter: &wgpu::Adapter| adapter.get_info().name.to_lowercase().contains(&name.to_lowercase());
+    all.into_iter().find(is_named).ok_or_else(|| "no adapter has such a name".into())
 }
 
 /// A kernel with its buffers bound.
@@ -35,10 +61,9 @@ pub struct Bound {
 }
 
 impl Gpu {
-    fn open() -> Result<Self, String> {
+    fn open(name: Option<&str>) -> Result<Self, String> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
-        let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))
-            .map_err(|e| e.to_string())?;
+        let adapter = adapter(&instance, name)?;
         let info = adapter.get_info();
         let offered = adapter.limits();
         let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {

@@ -1,11 +1,9 @@
 //! Paddings on the adapter, against plain Rust.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod gpu;
 
 use delegraph_shaders::pad::{Fill, Spec};
 use delegraph_shaders::{Binding, Caps, Shader};
-use gpu::{count, flat, gpu, indices};
+
+use crate::gpu::{count, flat, gpu, indices};
 
 fn source(fill: Fill, i: i64, extent: i64) -> Option<u32> {
     let at = match fill {

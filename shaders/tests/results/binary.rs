@@ -1,11 +1,9 @@
 //! Binary operators on the adapter, against plain Rust.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod gpu;
 
 use delegraph_shaders::binary::{Binary, Spec};
 use delegraph_shaders::{Activation, Binding, Element, Shader};
-use gpu::{assert_close, gpu, indices, noise};
+
+use crate::gpu::{assert_close, bytes, gpu, indices, noise};
 
 fn reference(op: Binary, a: f32, b: f32) -> f32 {
     let truth = |t: bool| f32::from(u8::from(t));
@@ -225,7 +223,7 @@ fn activates() {
         activation: Activation::RELU_0_TO_1,
     };
     let kernel = spec.kernel(&gpu.caps).unwrap();
-    let operands = [(Binding::Input(0), gpu::bytes(&a)), (Binding::Input(1), gpu::bytes(&b))];
+    let operands = [(Binding::Input(0), bytes(&a)), (Binding::Input(1), bytes(&b))];
     let expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| (a + b).clamp(0.0, 1.0)).collect();
     assert_close("add with an activation", &gpu.run(&kernel, &operands, 33), &expected);
 }
@@ -243,7 +241,7 @@ fn powers_of_zero_and_of_negative_bases() {
         output: vec![8],
         activation: Activation::None,
     };
-    let operands = [(Binding::Input(0), gpu::bytes(&a)), (Binding::Input(1), gpu::bytes(&b))];
+    let operands = [(Binding::Input(0), bytes(&a)), (Binding::Input(1), bytes(&b))];
     let actual = gpu.run(&spec.kernel(&gpu.caps).unwrap(), &operands, 8);
     assert_close("pow", &actual, &[1.0, 0.0, 4.0, -8.0, -0.125, 1.0, 3.0_f32.sqrt(), f32::NAN]);
 }
@@ -277,7 +275,7 @@ fn angles_keep_the_signs_of_zeros_and_infinities() {
         activation: Activation::None,
     };
     let kernel = spec.kernel(&gpu.caps).unwrap();
-    let operands = [(Binding::Input(0), gpu::bytes(&x)), (Binding::Input(1), gpu::bytes(&y))];
+    let operands = [(Binding::Input(0), bytes(&x)), (Binding::Input(1), bytes(&y))];
     let actual: Vec<f32> = gpu.run(&kernel, &operands, x.len());
     for ((x, y), actual) in x.iter().zip(&y).zip(actual) {
         let expected = x.atan2(*y);

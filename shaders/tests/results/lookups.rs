@@ -1,11 +1,9 @@
 //! SELECT, GATHER and CAST on the adapter, against plain Rust.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod gpu;
 
 use delegraph_shaders::check::{self, Condition};
 use delegraph_shaders::{Binding, Caps, Element, Shader, cast, gather, select};
-use gpu::{count, flat, gpu, indices};
+
+use crate::gpu::{count, flat, gpu, indices};
 
 /// Position in an operand that broadcasts to the output.
 fn broadcast(shape: &[u32], index: &[u32]) -> usize {

@@ -1,11 +1,9 @@
 //! Transposes, slices, concatenations, tiles and block moves on the adapter, against plain Rust.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod gpu;
 
 use delegraph_shaders::depth_to_space::{self, Direction};
 use delegraph_shaders::{Binding, Caps, Kernel, Shader, ShaderError, concatenation, slice, tile, transpose};
-use gpu::{count, flat, gpu, indices};
+
+use crate::gpu::{count, flat, gpu, indices};
 
 /// Distinct words, many of which are not ordinary floats.
 fn words(count: usize) -> Vec<u32> {

@@ -1,11 +1,9 @@
 //! Transposed convolutions on the adapter, against plain Rust.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod gpu;
 
 use delegraph_shaders::transpose_conv::Spec;
 use delegraph_shaders::{Activation, Binding, Caps, Epilogue, Shader};
-use gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
+
+use crate::gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
 
 /// Scatters every input pixel, by definition.
 fn reference(spec: &Spec, input: &[f32], filter: &[f32], bias: &[f32], residual: &[f32]) -> Vec<f32> {

@@ -1,12 +1,10 @@
 //! Convolutions on the adapter, against plain Rust.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod gpu;
 
 use delegraph_shaders::conv_2d::Spec;
 use delegraph_shaders::unary::Unary;
 use delegraph_shaders::{Activation, Binding, Caps, Epilogue, Shader, are_halves, halves};
-use gpu::{assert_close, bytes, gpu, noise};
+
+use crate::gpu::{assert_close, bytes, gpu, noise};
 
 fn spec(input: [u32; 4], filter: [u32; 4], stride: u32, dilation: u32, same: bool) -> Spec {
     let mut output = [input[0], 0, 0, filter[0]];

@@ -1,11 +1,9 @@
 //! Unary functions on the adapter, against plain Rust.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod gpu;
 
 use delegraph_shaders::unary::{Spec, Unary};
 use delegraph_shaders::{Binding, Shader};
-use gpu::{assert_close, bytes, gpu, noise};
+
+use crate::gpu::{assert_close, bytes, gpu, noise};
 
 fn reference(op: Unary, x: f32) -> f32 {
     // In f64 where the usual formula loses digits.

@@ -1,10 +1,8 @@
 //! Products of matrices and fully connected layers on the adapter, against plain Rust.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod gpu;
 
 use delegraph_shaders::{Activation, Binding, Caps, Epilogue, Shader, batch_matmul, fully_connected};
-use gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
+
+use crate::gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
 
 #[track_caller]
 fn check(batch_a: &[u32], batch_b: &[u32], [rows, columns, depth]: [u32; 3]) {

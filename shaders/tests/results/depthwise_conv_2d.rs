@@ -1,11 +1,9 @@
 //! Depthwise convolutions on the adapter, against plain Rust.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod gpu;
 
 use delegraph_shaders::depthwise_conv_2d::Spec;
 use delegraph_shaders::{Activation, Binding, Caps, Epilogue, Shader};
-use gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
+
+use crate::gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
 
 fn spec(input: [u32; 4], multiplier: u32, window: [u32; 2], stride: u32, dilation: u32, same: bool) -> Spec {
     let mut output = [input[0], 0, 0, input[3] * multiplier];

@@ -1,13 +1,11 @@
 //! Reductions, pools, resizes and softmax on the adapter, against plain Rust.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod gpu;
 
 use delegraph_shaders::pool_2d::{self, Pool};
 use delegraph_shaders::reduce::{self, Reduce};
 use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::{Activation, Binding, Caps, Element, Shader, softmax};
-use gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
+
+use crate::gpu::{assert_close, bytes, count, flat, gpu, indices, noise};
 
 /// A device whose invocations share outputs, and one whose invocations do not.
 const BOTH: [Caps; 2] = [Caps::WEBGPU, Caps::WEBGPU.with_software(true)];
