@@ -5,6 +5,13 @@ use std::collections::BTreeMap;
 use delegraph_shaders::{Access, Caps, Kernel};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
+mod spirv;
+
+/// Maximum size of a kernel's text in bytes. Compilers of drivers and browsers need time for every statement.
+const MAX_TEXT: usize = 36 << 10;
+/// Maximum number of expressions of a kernel and its functions, each counted once: an estimate of the cost of compiling.
+const MAX_EXPRESSIONS: usize = 3000;
+
 /// Panics unless the source is valid with exactly the features, bindings and uniform block that the kernel declares, within
 /// WebGPU's default limits, and can be written for Vulkan, Metal and DirectX.
 #[track_caller]
@@ -49,6 +56,15 @@ fn check_as_declared(kernel: &Kernel) {
         .validate(&module)
         .unwrap_or_else(|e| fail("validating", e.emit_to_string(&wgsl)));
 
+    let functions = module.functions.iter().map(|(_, function)| function);
+    let functions = functions.chain(module.entry_points.iter().map(|entry| &entry.function));
+    let expressions: usize = functions.map(|function| function.expressions.len()).sum();
+    assert!(wgsl.len() <= MAX_TEXT, "{key}: {} bytes of text, at most {MAX_TEXT} are allowed", wgsl.len());
+    assert!(
+        expressions <= MAX_EXPRESSIONS,
+        "{key}: {expressions} expressions, at most {MAX_EXPRESSIONS} are allowed"
+    );
+
     let mut bindings = BTreeMap::new();
     for (_, variable) in module.global_variables.iter() {
         let Some(binding) = variable.binding else { continue };
@@ -91,8 +107,11 @@ fn check_as_declared(kernel: &Kernel) {
     assert!(memory <= Caps::WEBGPU.max_workgroup_storage, "{key}: {memory} bytes of workgroup memory");
 
     let spirv = naga::back::spv::Options { lang_version: (1, 3), ..Default::default() };
-    naga::back::spv::write_vec(&module, &info, &spirv, None)
+    let words = naga::back::spv::write_vec(&module, &info, &spirv, None)
         .unwrap_or_else(|e| fail("writing SPIR-V", e.to_string()));
+    if spirv::is_checked(key.as_str()) {
+        spirv::check(&words).unwrap_or_else(|e| fail("validating SPIR-V", e));
+    }
     let metal = naga::back::msl::Options { lang_version: (2, 1), ..Default::default() };
     naga::back::msl::write_string(&module, &info, &metal, &Default::default())
         .unwrap_or_else(|e| fail("writing MSL", e.to_string()));
