@@ -11,6 +11,7 @@ mod depthwise_conv_2d;
 mod lookups;
 mod matmul;
 mod pad;
+mod roofline;
 mod transpose_conv;
 mod unary;
 mod windows;
