@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-w
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo c install-c c-check c-litert c-clients web web-check web-site python python-check python-versions python-bench python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
+.PHONY: help demo c install-c c-check c-litert c-clients web web-check web-site python python-check python-versions python-bench python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert gpu-kit models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -149,6 +149,11 @@ bench: setup ## load, prepare, first and median times of every model, on the CPU
 	$(CARGO) build $(CARGO_FLAGS) --release
 	@$(foreach model,$(TFLITE_MODELS),$(foreach delegate,cpu wgpu,\
 	    $(CARGO) run $(CARGO_FLAGS) --quiet --release -- bench $(model) --delegate $(delegate) || true;))
+
+# Not a part of `test`: the programs are compiled once more. The page writer and the limits are tested with the workspace.
+gpu-kit: ## build target/gpu-kit, which checks and measures GPUs on machines without Rust: docs/gpu-hardware.md
+	@$(FETCH) --optional || true
+	CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_gpu_kit.sh target/gpu-kit
 
 bench-litert: $(VENVS)/goldens/ready ## our CPU kernels beside LiteRT's XNNPACK on the real models, as ratios
 	@$(FETCH)
