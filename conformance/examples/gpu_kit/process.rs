@@ -36,14 +36,13 @@ pub(crate) struct Finished {
 pub(crate) fn run(mut command: Command, folder: &Path, name: &str, limit: f64) -> Finished {
     let start = Instant::now();
     let paths = ["out", "err"].map(|kind| folder.join(format!("{name}.{kind}")));
-    let begin = || -> std::io::Result<Child> {
+    let mut begin = || -> std::io::Result<Child> {
         let (out, err) = (File::create(&paths[0])?, File::create(&paths[1])?);
         let command = command.stdin(Stdio::null()).stdout(out).stderr(err);
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(command, 0);
         command.spawn()
     };
-    let mut begin = begin;
     let ended = if limit < 1.0 {
         Ended::NotRun("no time left".into())
     } else {
