@@ -356,15 +356,54 @@ pub(crate) fn defaults_of_a_table(keys: usize, len: usize) -> Model {
     build([graph])
 }
 
-/// A gather of nothing from `2^62` rows without elements.
-pub(crate) fn gather_of_nothing() -> Model {
-    let mut graph = SubgraphBuilder::new("main");
+/// The index list `[0, 1, 1]` and a tensor without elements of 2^62 rows.
+fn rows_of_nothing(graph: &mut SubgraphBuilder, deferred: bool) -> [TensorId; 2] {
+    // Sizes that depend on data need the first input.
+    graph.input("n", TensorType::Int32, [1]);
     let giant = i32::MAX as usize;
     let x = graph.input("x", F32, [giant, giant, 2, 0]);
-    let indices = graph.constant("indices", [3], &[0i32, 1, 1]);
+    let sizes = if deferred { Sizes::AtRunTime } else { Sizes::Constant };
+    [size(graph, &[0, 1, 1], sizes, 0), x]
+}
+
+/// Rows of a tensor of 2^62 rows without elements; with `deferred`, of one whose shape is known at run time.
+pub(crate) fn gather_of_nothing(deferred: bool) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let [indices, mut x] = rows_of_nothing(&mut graph, deferred);
+    if deferred {
+        let shape = size(&mut graph, &[i32::MAX, i32::MAX, 2, 0], Sizes::AtRunTime, 1);
+        let shaped = graph.tensor("shaped", F32, [0]);
+        graph.node(BuiltinOp::RESHAPE, ReshapeParams::default()).inputs([x, shape]).writes([shaped]);
+        x = shaped;
+    }
+    let y = graph.tensor("y", F32, [0]);
+    graph.node(BuiltinOp::GATHER, GatherParams::default().axis(2)).inputs([x, indices]).writes([y]);
+    graph.outputs([y]);
+    build([graph])
+}
+
+/// The sum of no elements, in 2^62 rows.
+pub(crate) fn reduction_of_nothing(deferred: bool) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let [_, x] = rows_of_nothing(&mut graph, deferred);
+    let sizes = if deferred { Sizes::AtRunTime } else { Sizes::Constant };
+    let axes = size(&mut graph, &[0, 1, 2, 3], sizes, 1);
+    let params = delegraph::core::ops::reduce::ReducerParams::default();
+    let y = graph.tensor("y", F32, []);
+    graph.node(BuiltinOp::SUM, params).inputs([x, axes]).writes([y]);
+    graph.outputs([y]);
+    build([graph])
+}
+
+/// The shape of the rows that [`gather_of_nothing`] returns.
+pub(crate) fn shape_of_nothing() -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let [indices, x] = rows_of_nothing(&mut graph, false);
     let params = GatherParams::default().axis(2);
     let y = graph.node(BuiltinOp::GATHER, params).inputs([x, indices]).output("y");
-    graph.outputs([y]);
+    let shape = delegraph::core::ops::shape::ShapeParams::default().out_type(TensorType::Int32);
+    let shape = graph.node(BuiltinOp::SHAPE, shape).inputs([y]).output("shape");
+    graph.outputs([shape]);
     build([graph])
 }
 

@@ -7,6 +7,7 @@ use delegraph_core::kernel::{Budget, Placement};
 use delegraph_delegate_api::NodeState;
 use delegraph_kernels::{Environment, Evaluation, KnownInputs, OutputShapes, evaluate, infer_outputs};
 
+use super::empty::{Emptiness, check_rows, emptiness};
 use super::folding;
 use super::parts::{Failed, NodeKernel, Parts, reset};
 use crate::runtime::delegation::{Candidate, contain_kernel};
@@ -69,7 +70,9 @@ impl Inferred {
             let node = subgraph.node(*id);
             let from_values = !parts.nodes[id.0].kernel.needs_shapes_only() || node.inputs().is_empty();
             let variables = node.outputs().iter().any(|t| subgraph.tensor(*t).is_variable());
-            self.inference.schedule[id.0] == Schedule::Folded && from_values && !variables
+            // A file stores no constants without elements.
+            let any = node.outputs().iter().any(|t| !parts.tensors[t.0].bytes().is_empty());
+            self.inference.schedule[id.0] == Schedule::Folded && from_values && any && !variables
         };
         let bytes = |id: NodeId| {
             let outputs = subgraph.node(id).outputs().iter();
@@ -102,28 +105,10 @@ impl Inference {
     }
 }
 
-/// Bytes per index of a dimension in tables that kernels make.
-const TABLE_ENTRY: usize = 16;
-
-/// Checks the other dimensions of a tensor without elements: kernels make tables of their sizes, and the tensor takes no
-/// memory that limits them.
-///
-/// # Errors
-/// [`Error::LimitExceeded`] where tables exceed the limit of memory.
-fn check_empty(shape: &Shape, budget: &Budget) -> Result<()> {
-    if !shape.contains(&0) {
-        return Ok(());
-    }
-    let others = shape.iter().filter(|size| **size > 0);
-    budget.check_size(others.fold(TABLE_ENTRY, |product, size| product.saturating_mul(*size)))
-}
-
 fn infer(parts: &mut Parts, env: &mut Env<'_>) -> Result<Inference> {
     let model = parts.model.clone();
     let subgraph = &model.subgraphs()[parts.index];
     let shape_known = clear(parts, env.services.budget)?;
-    let known = parts.tensors.iter().zip(&shape_known).filter(|(_, known)| **known);
-    known.into_iter().try_for_each(|(tensor, _)| check_empty(&tensor.shape, env.services.budget))?;
     let count = subgraph.nodes().len();
     let mut inference = Inference {
         shape_known,
@@ -201,6 +186,8 @@ impl Inference {
             OutputShapes::Known => {}
             OutputShapes::DataDependent => return Ok(Schedule::Deferred),
             OutputShapes::FromKernel => {
+                let inputs = node.inputs().iter().flatten();
+                check_rows(node, &parts.nodes[id.0], inputs, &parts.tensors, env.services.budget)?;
                 let shared = self.readers.depends_on_model_alone(node);
                 if !parts.prepare_node(id, false, shared, env)?.data_dependent.is_empty() {
                     return Ok(Schedule::Deferred);
@@ -210,9 +197,17 @@ impl Inference {
         for output in node.outputs() {
             let tensor = &parts.tensors[output.0];
             env.services.budget.check_size(tensor.byte_size()?)?;
-            check_empty(&tensor.shape, env.services.budget)?;
         }
         let runtime = &parts.nodes[id.0];
+        if emptiness(node, runtime, &parts.tensors, env.services.budget)? == Emptiness::Idle {
+            for output in node.outputs() {
+                parts.tensors[output.0].allocate(Placement::Dynamic)?;
+                parts.tensors[output.0].freeze();
+                self.shape_known[output.0] = true;
+            }
+            self.readers.folded(node, true);
+            return Ok(Schedule::Folded);
+        }
         let constant = node.inputs().iter().flatten().all(|t| parts.tensors[t.0].is_constant());
         let builtin = node.op().builtin().is_some() && !runtime.named;
         let foldable = !runtime.side_effects && builtin && !node.outputs().is_empty();

@@ -9,6 +9,7 @@ use delegraph_delegate_api::Submitted;
 use delegraph_kernels::{KnownInputs, OutputShapes, infer_outputs};
 use web_time::Instant;
 
+use super::empty::{Emptiness, check_rows, emptiness};
 use super::parts::Parts;
 use super::planned::{Planned, Step};
 use super::prepared::failure;
@@ -223,6 +224,13 @@ impl Planned {
         let model = parts.model.clone();
         let node = model.subgraphs()[parts.index].node(id);
         let shapes = infer_outputs(node, &mut parts.tensors, KnownInputs::All)?;
+        let (kernel, budget) = (&parts.nodes[id.0], env.services.budget);
+        if shapes != OutputShapes::Known {
+            check_rows(node, kernel, node.inputs().iter().flatten(), &parts.tensors, budget)?;
+        } else if emptiness(node, kernel, &parts.tensors, budget)? == Emptiness::Idle {
+            let mut outputs = node.outputs().iter();
+            return outputs.try_for_each(|output| parts.tensors[output.0].allocate(Placement::Dynamic));
+        }
         let shared = self.inference.readers.depends_on_model_alone(node);
         let requests = parts.prepare_node(id, true, shared, env)?;
         for output in node.outputs() {

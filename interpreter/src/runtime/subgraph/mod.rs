@@ -13,6 +13,7 @@
 
 mod claimed;
 mod composites;
+mod empty;
 mod folding;
 mod inferred;
 mod invoke;
