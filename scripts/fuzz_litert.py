@@ -8,7 +8,7 @@ A case is a mutation of one of the conformance suite's cases: other sizes, types
 the optimized and the reference kernels run it in another one. Cases that LiteRT refuses only must not end our process.
 
 A difference is printed with the case's folder in --keep (model and inputs), unless conformance/litert-differences.toml lists it with
-the reason why LiteRT is wrong or undefined there; --rules prints how often each rule of that file matched. The exit code is 1 if there
+the reason why LiteRT is wrong or undefined there, or LiteRT's own result depends on what was in its memory; --rules prints how often each rule of that file matched. The exit code is 1 if there
 are other differences.
 """
 import argparse
@@ -118,6 +118,7 @@ def main():
     parser.add_argument("--cases", type=int, default=1000, help="mutants to draw; some cannot be written as a model")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the first mutant, to continue or to repeat one")
+    parser.add_argument("--only", type=re.compile, default=re.compile(""), help="a regular expression for the names of the cases to run")
     parser.add_argument("--keep", type=pathlib.Path, default=ROOT / "target" / "fuzz-litert", help="where the folders of differences go")
     parser.add_argument("--program", type=pathlib.Path, help="the built example fuzz_cases, instead of building it")
     parser.add_argument("--rules", action="store_true", help="print how often each rule matched")
@@ -132,15 +133,22 @@ def main():
             folder = pathlib.Path(temporary)
             subprocess.run([program, "write", folder, str(arguments.seed), str(first), str(min(BATCH, end - first))], check=True)
             cases = sorted((path.parent for path in folder.rglob("case.txt")), key=str)
+            cases = [case for case in cases if arguments.only.search(str(case.relative_to(folder)))]
             outcomes = list(zip(cases, litert.run_all(cases)))
             counts.update(what for _, (what, _) in outcomes)
             write_index(folder, outcomes)
+            varying = {}
             for name, resolver, text in check(program, folder, arguments.seed):
                 rule = next((rule for rule in rules if rule.holds(name, text)), None)
                 if rule:
                     rule.count += 1
                     if log:
                         print(f"{name}\t{resolver}\t{text}\t{rule.why}", file=log, flush=True)
+                    continue
+                if name not in varying:
+                    varying[name] = litert.varies(folder / name)
+                    counts["varies"] += varying[name]
+                if varying[name]:
                     continue
                 unexplained += 1
                 kept = arguments.keep / name.replace("/", "_")

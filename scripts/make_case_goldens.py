@@ -174,6 +174,23 @@ class Worker:
         return ["crashed", "does not return"]
 
 
+# Bytes of which floats are small, large, negative, NaN and infinite.
+FILLERS = (0, 1, 85, 127, 128, 200, 255)
+
+
+def varies(folder):
+    """Whether LiteRT's outcome depends on what was in memory before: more fillers than `run_all` takes, a fresh process each."""
+    def outcome(filler):
+        worker = Worker(filler)
+        found = worker.outcome(folder)
+        if worker.process:
+            worker.process.stdin.close()
+            worker.process.wait()
+        return found
+    outcomes = [outcome(filler) for filler in FILLERS]
+    return any(other != outcomes[0] for other in outcomes)
+
+
 def run_all(folders):
     from concurrent.futures import ThreadPoolExecutor
     import queue

@@ -235,5 +235,8 @@ fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], at: &[usize])
     if case.behind_shifts(at) {
         text += "; all behind undefined shifts";
     }
+    if case.within_roundings(i, outputs[1]) {
+        text += "; the same with operands that differ in their last bits";
+    }
     text
 }

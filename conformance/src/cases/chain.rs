@@ -271,7 +271,7 @@ impl Builder {
         // Elements are fixed, so that the node has the same ones alone and in the graph.
         for (i, operand) in case.inputs.iter_mut().enumerate() {
             let Some(operand) = operand else { continue };
-            operand.moderate(1.0);
+            operand.moderate(1.0, 1e18);
             *operand = operand.clone().bytes(operand.data(i, 0));
         }
         let mut stage = Stage { case, reads, given: Vec::new(), computes: true };

@@ -1,5 +1,6 @@
 //! Evidence which of two different outputs of a case is right: the distance of both from real numbers, and whether only
-//! elements differ that NaN, infinities or overflows influence, or that are shifted by more bits than they have.
+//! elements differ that NaN, infinities or overflows influence, or that are shifted by more bits than they have, or
+//! whether operands that differ in their last bits give the other output.
 
 use delegraph_core::{BuiltinOp as Op, Quantization};
 use delegraph_interpreter::ReferenceOpResolver;
@@ -104,13 +105,21 @@ impl Case {
         (i == bias).then_some(Quantization::Affine(scales))
     }
 
-    /// Returns whether NaN, infinities and floats of which products overflow influence all these elements of output `i`:
-    /// with other numbers in their place, each element differs. Outputs count across all steps.
+    /// Returns the magnitude from which on floats overflow: in products, or where they are converted to 32 bits.
+    fn overflow(&self) -> f64 {
+        let output = self.outputs.first().filter(|_| self.op == Op::QUANTIZE);
+        let scale = output.and_then(|output| output.quantization.as_ref()?.scale_zero_point());
+        scale.map_or(1e18, |(scale, _)| f64::from(scale) * f64::from(1u32 << 31)).min(1e18)
+    }
+
+    /// Returns whether NaN, infinities and floats that overflow influence all these elements of output `i`: with other
+    /// numbers in their place, each element differs. Outputs count across all steps.
     pub fn behind_specials(&self, i: usize, at: &[usize]) -> bool {
+        let overflow = self.overflow();
         let run = |number: Option<f64>| {
             let mut case = self.clone();
             if let Some(number) = number {
-                case.inputs.iter_mut().flatten().for_each(|operand| operand.moderate(number));
+                case.inputs.iter_mut().flatten().for_each(|operand| operand.moderate(number, overflow));
             }
             let outputs = case.run(case.build().ok()?, ReferenceOpResolver::new()).ok()?;
             let output = outputs.into_iter().nth(i)?;
@@ -121,6 +130,23 @@ impl Case {
         let Some(outputs) = outputs else { return false };
         let element = |output: &Vec<f64>, at: usize| output.get(at).map(|v| v.to_bits());
         at.iter().all(|&at| outputs.iter().any(|output| element(output, at) != element(&outputs[0], at)))
+    }
+
+    /// Returns whether operands that differ by a few units in the last place give `wanted` as output `i`, which counts
+    /// across all steps: values that are quantized at run time are then between two steps, and the rounding of floats
+    /// decides which one is taken.
+    pub fn within_roundings(&self, i: usize, wanted: &Computed) -> bool {
+        const TRIES: u64 = 64;
+        // Floats that are not quantized have no steps.
+        let integers = |ty: TensorType| ty.bits().is_some_and(|bits| bits <= 8);
+        let hybrid = self.inputs.iter().flatten().any(|operand| integers(operand.ty));
+        let agrees = |seed: u64| {
+            let mut case = self.clone();
+            case.inputs.iter_mut().flatten().for_each(|operand| operand.nudge(seed));
+            let outputs = case.run(case.build().ok()?, ReferenceOpResolver::new()).ok()?;
+            self.deviation(outputs.get(i)?, wanted, 0).ok()?.is_none().then_some(())
+        };
+        self.is_single() && hybrid && (1..=TRIES).any(|seed| agrees(seed).is_some())
     }
 
     /// Returns whether all these elements are shifted by a negative number of bits, or by as many as they have or more,
@@ -178,10 +204,30 @@ mod tests {
     }
 
     #[test]
+    fn sums_between_two_steps() {
+        use delegraph_core::ops::fully_connected::FullyConnectedParams;
+        // The largest input is 127 steps; the other one is between steps 63 and 64.
+        let input = given(&[1, 2], &[127f32, 63.5]);
+        let weights = given(&[1, 2], &[0i8, 1]).constant().q(1.0, 0);
+        let case = Case::new(Op::FULLY_CONNECTED, FullyConnectedParams::default(), [input, weights]);
+        let output =
+            |value: f32| Computed { quantized: false, ..output(Float32, &[1, 1], &value.to_le_bytes()) };
+        assert!(case.within_roundings(0, &output(63.0)) && case.within_roundings(0, &output(64.0)));
+        assert!(!case.within_roundings(0, &output(65.0)));
+    }
+
+    #[test]
     fn elements_behind_nan() {
         let operand = x(Float32, &[6]).mixed(&[f64::NAN, 2.0]);
         let case = Case::new(Op::ABS, Params::None, [operand]);
         assert!(case.behind_specials(0, &[2]));
         assert!(!case.behind_specials(0, &[2, 5]));
+        // The third element is 2^32 steps.
+        let operand = x(Float32, &[6]).mixed(&[4096.0, 2.0]);
+        let case = |scale: f32| {
+            Case::new(Op::QUANTIZE, Params::None, [operand.clone()]).outputs([Output::of(Int8).q(scale, 0)])
+        };
+        assert!(case(2f32.powi(-20)).behind_specials(0, &[2]));
+        assert!(!case(2f32.powi(-10)).behind_specials(0, &[2]));
     }
 }

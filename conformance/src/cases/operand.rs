@@ -52,6 +52,8 @@ pub struct Operand {
     /// The number of elements per block, each with a scale in a separate tensor.
     block: Option<usize>,
     values: Values,
+    /// The seed of differences in the last bits of floats.
+    nudge: Option<u64>,
 }
 
 /// Creates an operand that the caller fills: over the whole range of small integer types, from -4 to 4 for wider types,
@@ -80,6 +82,7 @@ pub(super) fn x(ty: TensorType, shape: &[usize]) -> Operand {
         sparsity: None,
         block: None,
         values,
+        nudge: None,
     }
 }
 
@@ -171,9 +174,9 @@ impl Operand {
         }
     }
 
-    /// Replaces NaN, infinities, and floats of which a product may overflow, by this number.
-    pub(super) fn moderate(&mut self, number: f64) {
-        let replaced = |v: f64| if v.abs() < 1e18 { v } else { number };
+    /// Replaces NaN, and floats from `overflow` on, by this number.
+    pub(super) fn moderate(&mut self, number: f64, overflow: f64) {
+        let replaced = |v: f64| if v.abs() < overflow { v } else { number };
         match (&mut self.values, self.ty) {
             (Values::Mixed(_, _, values), ty) if ty.is_float() => {
                 values.to_mut().iter_mut().for_each(|v| *v = replaced(*v));
@@ -270,8 +273,26 @@ impl Operand {
         Operand { sparsity: Some(sparsity), ..self }
     }
 
+    /// Changes 32-bit floats by up to four units in the last place, drawn from `seed`.
+    pub(super) fn nudge(&mut self, seed: u64) {
+        self.nudge = Some(seed);
+    }
+
     /// Returns the data of invocation `step`, for the operand at `index`.
     pub fn data(&self, index: usize, step: usize) -> Vec<u8> {
+        let mut data = self.drawn_data(index, step);
+        if let Some(seed) = self.nudge.filter(|_| self.ty == TensorType::Float32) {
+            let mut g = SplitMix64::new(seed, index, step);
+            for element in data.as_chunks_mut::<4>().0 {
+                let units = (g.draw() % 9) as f32 - 4.0;
+                let value = f32::from_le_bytes(*element);
+                *element = (value + value * units * f32::EPSILON).to_le_bytes();
+            }
+        }
+        data
+    }
+
+    fn drawn_data(&self, index: usize, step: usize) -> Vec<u8> {
         let (low, high) = match &self.values {
             Values::Bytes(bytes) => return bytes.clone(),
             Values::Range(low, high) | Values::Mixed(low, high, _) => (*low, *high),
