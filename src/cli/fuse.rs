@@ -14,7 +14,7 @@ use super::budgets;
 use super::failure::{Exit, Failure};
 use super::kernels::{Kernels, LibraryPath};
 use super::model::ModelArgument;
-use super::output::{Document, Output, bytes, scaled, table};
+use super::output::{Document, Output, bytes, scaled, table, work};
 use super::text::{self, plural, raw_name};
 
 /// Rewrite a model file so that it does the same with fewer, larger ops, each at the lowest version that is enough
@@ -354,10 +354,10 @@ impl Rewritten {
             text += &format!("composite \"{composite}\" (writes \"{tensor}\") is left: {reason}\n");
         }
         text += &format!(
-            "{}, were {}; {} multiply-adds, were {}\n",
+            "{}, were {}; {}, were {}\n",
             plural(self.nodes.after, "node"),
             self.nodes.before,
-            scaled(self.multiply_adds.after),
+            work(self.multiply_adds.after),
             scaled(self.multiply_adds.before)
         );
         match &self.not_compared {

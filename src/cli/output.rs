@@ -180,6 +180,11 @@ pub(crate) fn scaled(n: u64) -> String {
     format!("{:.1} {unit}", n as f64 / divisor)
 }
 
+/// Returns an amount of work with its unit: `1 multiply-add`, `3.4 k multiply-adds`.
+pub(crate) fn work(multiply_adds: u64) -> String {
+    format!("{} multiply-add{}", scaled(multiply_adds), if multiply_adds == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +198,12 @@ mod tests {
         assert!(!text.chars().any(|c| c != '\n' && is_escaped(c)), "{text:?}");
         assert!(text.contains("\\u001b[2J\\n") && text.contains("\\u009b31m\\u007f"), "{text}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn amounts_of_work() {
+        let texts = [0, 1, 2, 3400].map(work);
+        assert_eq!(texts, ["0 multiply-adds", "1 multiply-add", "2 multiply-adds", "3.4 k multiply-adds"]);
     }
 
     #[test]

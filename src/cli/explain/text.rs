@@ -2,7 +2,7 @@
 
 use delegraph::core::printable;
 
-use super::super::output::{Document, bytes, scaled, table};
+use super::super::output::{Document, bytes, scaled, table, work};
 use super::super::text::plural;
 use super::super::versions::warnings;
 use super::{
@@ -69,9 +69,9 @@ impl Section {
         if !self.partitions.is_empty() {
             let boundary = self.partitions.iter().map(|p| p.boundary_bytes).fold(0, usize::saturating_add);
             text += &format!(
-                "{} of {} multiply-adds delegated, {} over the borders of {}\n",
+                "{} of {} delegated, {} over the borders of {}\n",
                 scaled(taken),
-                scaled(self.multiply_adds),
+                work(self.multiply_adds),
                 bytes(boundary),
                 plural(self.partitions.len(), "partition")
             );
@@ -132,10 +132,10 @@ fn composite(c: &CompositeLine) -> String {
 
 fn partition(i: usize, p: &PartitionLine) -> String {
     let mut text = format!(
-        "\npartition #{i} on {}: {}, {} multiply-adds, {} over its borders\n",
+        "\npartition #{i} on {}: {}, {}, {} over its borders\n",
         p.delegate,
         plural(p.node_count, "node"),
-        scaled(p.multiply_adds),
+        work(p.multiply_adds),
         bytes(p.boundary_bytes)
     );
     let row = |direction: &str, t: &TensorLine| {
@@ -179,8 +179,7 @@ impl Gain {
     /// Describes the gain as the continuation of "would".
     fn text(&self) -> String {
         let (before, after) = (self.partitions_before, self.partitions_after);
-        let (nodes, multiply_adds) = (plural(self.nodes, "node"), scaled(self.multiply_adds));
-        let work = format!("{nodes}, {multiply_adds} multiply-adds");
+        let work = format!("{}, {}", plural(self.nodes, "node"), work(self.multiply_adds));
         let borders = match self.boundary_bytes_saved {
             0 => "as much over the borders".into(),
             saved => format!(

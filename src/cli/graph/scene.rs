@@ -6,7 +6,7 @@ use delegraph::core::{TensorId, printable};
 use delegraph::delegate_api::{GraphView, NodeReport, NodeView, PartitionReport, Report, Runner, TensorInfo};
 use serde::Serialize;
 
-use super::super::output::{bytes, scaled};
+use super::super::output::{bytes, work};
 use super::super::text::plural;
 
 /// A graph to draw. Every edge points from a vertex to a later one. All texts are printable.
@@ -156,10 +156,9 @@ fn legend(report: &Report, looks: &[Look], folded: usize, rest: &Rest<'_>) -> Ve
     let name = |delegate: usize| printable(report.delegates.get(delegate).map_or("", String::as_str));
     let line = |(i, p): (usize, &PartitionReport)| {
         let look = *looks.get(p.nodes.first()?.0)?;
-        let (nodes, work) = (plural(p.nodes.len(), "node"), scaled(p.multiply_adds));
+        let (nodes, work) = (plural(p.nodes.len(), "node"), work(p.multiply_adds));
         let border = bytes(p.boundary_bytes);
-        let text =
-            format!("{} #{i}: {nodes}, {work} multiply-adds, {border} over its borders", name(p.delegate));
+        let text = format!("{} #{i}: {nodes}, {work}, {border} over its borders", name(p.delegate));
         Some(Line { look, text })
     };
     let mut lines: Vec<Line> =
@@ -189,7 +188,7 @@ fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, rest
     let mut title = format!("node {id}: {} v{}\nruns on {runner}", n.op, n.version);
     let multiply_adds = view.cost().multiply_adds;
     if multiply_adds > 0 {
-        title += &format!("\n{} multiply-adds", scaled(multiply_adds));
+        title += &format!("\n{}", work(multiply_adds));
     }
     view.inputs().for_each(|t| title += &format!("\nin: {}", describe(&t)));
     view.outputs().for_each(|t| title += &format!("\nout: {}", describe(&t)));
