@@ -20,8 +20,8 @@ pub(crate) fn elementwise<T: Element, O: Element>(
 ) -> Result<Invoke> {
     let nest = nest(cx)?;
     Ok(Box::new(move |cx| {
-        nest.zip(cx.input(0)?, cx.input(1)?, cx.output(0)?, &f);
-        Ok(())
+        let (a, b, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
+        nest.zip_polled(a, b, output, &f, || cx.check_interrupted())
     }))
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn checked_divisor<T: Number>(
         if divisor.contains(&T::default()) {
             return Err(InvalidData::DivisionByZero.into());
         }
-        nest.zip(cx.input(0)?, divisor, cx.output(0)?, &f);
-        Ok(())
+        let (a, output) = (cx.input(0)?, cx.output(0)?);
+        nest.zip_polled(a, divisor, output, &f, || cx.check_interrupted())
     }))
 }
 

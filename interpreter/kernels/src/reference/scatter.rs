@@ -6,6 +6,7 @@ use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 
 use crate::common::index::dense_strides;
 use crate::common::number::Number;
+use crate::common::pace::Pace;
 use crate::common::prepared::{Integers, Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -35,7 +36,9 @@ fn scatter<T: Element>(cx: &mut PrepareContext<'_>, add: fn(T, T) -> T) -> Resul
         let (indices, updates) = (Integers::input(cx, 0)?, cx.input::<T>(1)?);
         let output = cx.output::<T>(0)?;
         output.fill(T::zeroed());
+        let mut pace = Pace::new(cx);
         for tuple in 0..tuples {
+            pace.spend(inner.saturating_add(depth))?;
             let mut to = 0;
             for d in 0..depth {
                 to += indices.index(tuple * depth + d, shape[d])? * strides[d].cast_unsigned();

@@ -6,6 +6,7 @@ use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 use smallvec::SmallVec;
 
 use crate::common::index::{Nest, Strides, dense_strides};
+use crate::common::pace::Pace;
 use crate::common::prepared::{Integers, Invoke, copy_elements, moved_bits, prepared, unsupported_type};
 use crate::common::region::{Combine, Combined, on_combined};
 
@@ -16,6 +17,9 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         1,
     );
 }
+
+/// Nanoseconds, about, to find the place that an index refers to.
+const STEPS_PER_INDEX: usize = 16;
 
 /// Strides of the index dimensions that enumerate boxes, and of the dimension that holds the components of one index.
 fn index_strides(indices: &[usize], index_dim: Option<usize>) -> (Strides, usize) {
@@ -44,7 +48,9 @@ fn gather(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let numbers: Vec<(usize, usize, usize)> = boxes.index_map.iter().enumerate().map(place).collect();
     Ok(Box::new(move |cx| {
         let (input, indices, output) = (cx.input_bytes(0)?, Integers::input(cx, 1)?, cx.output_bytes(0)?);
-        batch.for_each([0; 2], |[at, to]| {
+        let mut pace = Pace::new(cx);
+        batch.try_for_each([0; 2], |[at, to]| {
+            pace.spend(inner.count().saturating_add(STEPS_PER_INDEX))?;
             let start = |&(number, most, stride): &(usize, usize, usize)| {
                 usize::try_from(indices.get(at + number)).unwrap_or(0).min(most) * stride
             };
@@ -58,8 +64,8 @@ fn gather(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
                     o = o.wrapping_add_signed(steps[1]);
                 }
             });
-        });
-        Ok(())
+            Ok(())
+        })
     }))
 }
 
@@ -112,7 +118,9 @@ fn scatter_of<T: Combined>(cx: &mut PrepareContext<'_>, how: Combine) -> Result<
         let output = cx.output::<T>(0)?;
         output.copy_from_slice(input);
         place.fill(0);
+        let mut pace = Pace::new(cx);
         for update in elements {
+            pace.spend(STEPS_PER_INDEX)?;
             let at: usize =
                 batch_dims.iter().zip(&of_batch).map(|(&d, s)| place[d] * s.cast_unsigned()).sum();
             let offset = |d: &Dimension| {

@@ -52,13 +52,22 @@ where
     })
 }
 
+/// Elements between two polls: less than 50 ms of any function.
+const PIECE: usize = 1 << 19;
+
 /// `output[i] = f(input[i])`.
 pub(super) fn map<T: Element>(f: impl Fn(T) -> T + Send + 'static) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input_unless_overwritten::<T>(0)?, cx.output::<T>(0)?);
-        match input {
-            Some(input) => output.iter_mut().zip(input).for_each(|(o, i)| *o = f(*i)),
-            None => output.iter_mut().for_each(|o| *o = f(*o)),
+        let mut input = input.map(|input| input.chunks(PIECE));
+        for (piece, output) in output.chunks_mut(PIECE).enumerate() {
+            if piece > 0 {
+                cx.check_interrupted()?;
+            }
+            match input.as_mut().map(|input| input.next().unwrap_or_default()) {
+                Some(input) => output.iter_mut().zip(input).for_each(|(o, i)| *o = f(*i)),
+                None => output.iter_mut().for_each(|o| *o = f(*o)),
+            }
         }
         Ok(())
     }))
