@@ -39,7 +39,7 @@ const ABSENT: &[(&str, &str, &[&str])] = &[
         "stablehlo_movement", "svdf", "topk", "unique",
     ]),
     (GPU, "claimed only where it was computed while preparing: delegate-wgpu/src/ops/mod.rs", &["densify", "shape"]),
-    (GPU, "state and other subgraphs stay on the CPU", &["control_flow", "hashtable", "variables"]),
+    (GPU, "tables and other subgraphs stay on the CPU", &["control_flow", "hashtable"]),
     (GPU, "not implemented on the GPU", &[
         "bucketize", "dilate", "hashtable_lookup", "lsh_projection", "matrix_diag", "non_max_suppression", "random",
         "reduce_window", "segment", "skip_gram", "sparse_to_dense", "stablehlo_compute", "stablehlo_gather", "unique",
@@ -49,7 +49,7 @@ const ABSENT: &[(&str, &str, &[&str])] = &[
         "concatenation", "depth_to_space", "fill", "pack", "reverse", "slice", "space_to_batch", "split",
         "stablehlo_movement", "tile", "transpose",
     ]),
-    (WGSL, "a view", &["reshape"]),
+    (WGSL, "a view, or a copy of a buffer", &["reshape", "variables"]),
     (WGSL, "steps of other families", &[
         "add_n", "comparison", "fully_connected", "prelu", "stablehlo_elementwise", "svdf",
     ]),

@@ -79,6 +79,7 @@ pub struct GraphView<'a> {
     shape_known: &'a [bool],
     states: &'a [NodeState],
     callees: Option<&'a dyn Callees>,
+    direct: bool,
 }
 
 impl<'a> GraphView<'a> {
@@ -91,7 +92,7 @@ impl<'a> GraphView<'a> {
         shape_known: &'a [bool],
         states: &'a [NodeState],
     ) -> Self {
-        GraphView { model, index, tensors, shape_known, states, callees: None }
+        GraphView { model, index, tensors, shape_known, states, callees: None, direct: false }
     }
 
     /// Adds the subgraphs that the graph's nodes call.
@@ -99,6 +100,21 @@ impl<'a> GraphView<'a> {
     pub fn with_callees(mut self, callees: &'a dyn Callees) -> Self {
         self.callees = Some(callees);
         self
+    }
+
+    /// Declares that the interpreter calls the delegate directly.
+    #[must_use]
+    pub fn called_directly(mut self) -> Self {
+        self.direct = true;
+        self
+    }
+
+    /// Returns whether the interpreter calls the delegate directly, and not through a table of C functions. Then its kernels
+    /// reach the interpreter's resource variables ([`Host::resources`](delegraph_core::kernel::Host::resources); the output of
+    /// a folded VAR_HANDLE is the handle), and may need data to prepare
+    /// ([`DelegateKernel::needs_data`](crate::DelegateKernel::needs_data)).
+    pub fn is_direct(&self) -> bool {
+        self.direct
     }
 
     /// Returns a subgraph that a node of this one calls (the body of a WHILE, the decomposition of a composite), as it

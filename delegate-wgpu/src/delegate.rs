@@ -13,7 +13,7 @@ use crate::compile::{Compiler, VariantRequest, VariantSearch, Warmup};
 use crate::device::adapter::{WgpuError, find, request};
 use crate::device::options::{Precision, WgpuOptions};
 use crate::device::{Gpu, NAME};
-use crate::graph::lowering::Builder;
+use crate::graph::builder::Builder;
 use crate::graph::{Graph, passes, store_halves};
 use crate::kernel::WgpuKernel;
 use crate::memory::{GpuBuffer, TextureInput, uploads};
@@ -157,6 +157,7 @@ impl WgpuDelegate {
             builder.add_output(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
         }
         builder.add_states(&params.inputs);
+        builder.add_resources();
         let mut lowered = builder.graph;
         if self.fusion {
             passes::optimize(&mut lowered, self.gpu.view_alignment());

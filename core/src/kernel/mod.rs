@@ -28,7 +28,7 @@ pub use budget::{Budget, Charge, Charged};
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use invoke::InvokeContext;
 pub use prepare::{Persistent, PrepareContext, Temporary, TensorView};
-pub use resources::{Entries, Resources, SavedVariables, Table, Variable};
+pub use resources::{DeviceValue, Entries, Resources, SavedVariables, Table, Variable};
 pub use shared::SharedWeights;
 pub use tensor::{Placement, RuntimeTensor};
 

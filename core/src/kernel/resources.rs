@@ -1,13 +1,25 @@
 //! Resources: variables that nodes share by name, and tables that they share by number, across subgraphs.
 
+use std::any::Any;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::{AlignedBuffer, Budget, Charge};
 use crate::error::{Error, Result};
 use crate::types::Shape;
 use crate::types::TensorType;
+
+/// The value of a resource variable in the memory of a device.
+pub trait DeviceValue: Any + Send + Sync + Debug {
+    /// Copies the value to the CPU, in the layout of a tensor of the variable's type. `bytes` has the size of that tensor.
+    /// Blocks until the device has computed the value.
+    ///
+    /// # Errors
+    /// If the device fails, or the caller must not block.
+    fn read(&self, bytes: &mut [u8]) -> Result<()>;
+}
 
 /// The value of a resource variable.
 #[derive(Debug)]
@@ -16,13 +28,37 @@ pub struct Variable {
     pub ty: TensorType,
     /// Shape.
     pub shape: Shape,
+    /// The value on the CPU, stale if only `device` holds the current one.
     data: AlignedBuffer,
+    device: Option<Arc<dyn DeviceValue>>,
+    stale: bool,
 }
 
 impl Variable {
-    /// Returns the value's bytes.
+    /// Returns the value's bytes on the CPU; those of an earlier value if only a device holds the current one.
+    /// [`Resources::variable`] copies it first.
     pub fn bytes(&self) -> &[u8] {
         self.data.bytes()
+    }
+
+    /// Returns the current value in the memory of a device, if a device holds it.
+    pub fn on_device(&self) -> Option<&Arc<dyn DeviceValue>> {
+        self.device.as_ref()
+    }
+
+    /// Returns the CPU's memory for a value that a device holds. The caller fills it with the current value.
+    pub fn mirror(&mut self) -> &mut [u8] {
+        self.stale = false;
+        self.data.bytes_mut()
+    }
+
+    /// Copies the value to the CPU, if only a device holds it.
+    fn fetch(&mut self) -> Result<()> {
+        if let (Some(device), true) = (&self.device, self.stale) {
+            device.read(self.data.bytes_mut())?;
+        }
+        self.stale = false;
+        Ok(())
     }
 }
 
@@ -109,27 +145,62 @@ impl Resources {
         *self.handles.entry((container.to_owned(), name.to_owned())).or_insert(next)
     }
 
-    /// Returns the value of a variable; `None` before it was assigned.
-    pub fn variable(&self, handle: i32) -> Option<&Variable> {
+    /// Returns the value of a variable, on the CPU; `None` before it was assigned. Blocks if only a device holds the value.
+    ///
+    /// # Errors
+    /// As [`DeviceValue::read`].
+    pub fn variable(&mut self, handle: i32) -> Result<Option<&Variable>> {
+        let Some(variable) = self.variables.get_mut(&handle) else { return Ok(None) };
+        variable.fetch()?;
+        Ok(Some(variable))
+    }
+
+    /// Returns a variable without copying its value to the CPU; `None` before it was assigned.
+    pub fn peek(&self, handle: i32) -> Option<&Variable> {
         self.variables.get(&handle)
     }
 
     /// Gives a variable a value. Memory is taken only when the value is larger than any before.
     pub fn assign(&mut self, handle: i32, ty: TensorType, shape: &Shape, bytes: &[u8]) -> Result<()> {
+        let variable = self.sized(handle, ty, shape, bytes.len())?;
+        variable.data.bytes_mut().copy_from_slice(bytes);
+        (variable.device, variable.stale) = (None, false);
+        Ok(())
+    }
+
+    /// Gives a variable a value that a device holds: a tensor of this type and shape, of `bytes` bytes on the CPU. Memory for
+    /// it on the CPU is taken now, so that reading it needs none; [`Variable::mirror`] fills it.
+    ///
+    /// # Errors
+    /// As [`Budget::charge`]; [`Error::OutOfMemory`] if the allocation fails.
+    pub fn hold(
+        &mut self,
+        handle: i32,
+        ty: TensorType,
+        shape: &Shape,
+        bytes: usize,
+        value: Arc<dyn DeviceValue>,
+    ) -> Result<&mut Variable> {
+        let variable = self.sized(handle, ty, shape, bytes)?;
+        (variable.device, variable.stale) = (Some(value), true);
+        Ok(variable)
+    }
+
+    /// Returns a variable with memory for a value of this type and shape.
+    fn sized(&mut self, handle: i32, ty: TensorType, shape: &Shape, bytes: usize) -> Result<&mut Variable> {
         let variable = match self.variables.entry(handle) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let data = AlignedBuffer::charged(self.budget.as_ref().unwrap_or(Budget::unlimited()))?;
-                entry.insert(Variable { ty, shape: shape.clone(), data })
+                entry.insert(Variable { ty, shape: shape.clone(), data, device: None, stale: false })
             }
         };
-        variable.data.resize(bytes.len())?;
-        variable.data.bytes_mut().copy_from_slice(bytes);
+        variable.data.resize(bytes)?;
         variable.ty = ty;
         if variable.shape != *shape {
             variable.shape = shape.clone();
         }
-        Ok(())
+        Ok(variable)
     }
 
     /// Makes the table of this number, unless it is there, with keys that are strings or else integers.
@@ -165,13 +236,20 @@ impl Resources {
         self.initialized.clear();
     }
 
-    /// Returns the values of all variables, to be brought back by [`Resources::restore`].
+    /// Returns the values of all variables, to be brought back by [`Resources::restore`]. Those that only a device holds
+    /// are copied to the CPU, so that they outlive the device.
+    ///
+    /// # Errors
+    /// As [`Budget::charge`] and [`DeviceValue::read`]; [`Error::OutOfMemory`] if an allocation fails.
     pub fn save(&self) -> Result<SavedVariables> {
         let copy = |(handle, v): (&i32, &Variable)| {
             let mut data = v.data.emptied();
             data.resize(v.data.len())?;
-            data.bytes_mut().copy_from_slice(v.data.bytes());
-            Ok((*handle, Variable { ty: v.ty, shape: v.shape.clone(), data }))
+            match v.device.as_ref().filter(|_| v.stale) {
+                Some(device) => device.read(data.bytes_mut())?,
+                None => data.bytes_mut().copy_from_slice(v.data.bytes()),
+            }
+            Ok((*handle, Variable { ty: v.ty, shape: v.shape.clone(), data, device: None, stale: false }))
         };
         let variables = self.variables.iter().map(copy).collect::<Result<_>>()?;
         Ok(SavedVariables { variables, initialized: self.initialized.clone() })

@@ -6,6 +6,7 @@ use super::{
     Codec, InferContext, InferError, InferResult, Inferred, TensorType, always_1, no_arithmetic, options,
 };
 use crate::schema::BuiltinOptions;
+use crate::types::Shape;
 
 ops! {
     VAR_HANDLE {
@@ -41,6 +42,14 @@ options! {
         /// The name of the variable; every handle of that name refers to the same variable.
         shared_name: String;
     }
+}
+
+/// The error of reading a variable that has no value.
+pub const UNASSIGNED: &str = "the variable has no value yet";
+
+/// Returns the error of reading a variable that holds a tensor of another type or shape than the model declares.
+pub fn mismatch(holds: (TensorType, &Shape), expected: (TensorType, &Shape)) -> String {
+    format!("the variable holds {} {}, expected {} {}", holds.0, holds.1, expected.0, expected.1)
 }
 
 /// The handle of a resource variable.

@@ -17,7 +17,7 @@ use delegraph_shaders::{Binding, OtherSizes, Shader, Threshold, Variant, Variant
 
 use super::size_samples::{self, FreeDims};
 use crate::device::DeviceCaps;
-use crate::graph::lowering::Builder;
+use crate::graph::builder::Builder;
 use crate::graph::passes;
 use crate::graph::symbolic_dims::{Dim, SymbolicDims, infer};
 use crate::graph::{Graph, Source, Spec, Step};
@@ -147,7 +147,7 @@ impl VariantSearch {
     }
 
     fn view(&self) -> GraphView<'_> {
-        GraphView::new(&self.model, self.index, &self.tensors, &self.known, &self.states)
+        GraphView::new(&self.model, self.index, &self.tensors, &self.known, &self.states).called_directly()
     }
 }
 

@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 
 use delegraph_core::error::InvalidData;
-use delegraph_core::{NodeId, TensorId};
+use delegraph_core::{NodeId, Shape, TensorId, TensorType};
 use delegraph_shaders::quantize::Affine;
 
+pub(crate) mod builder;
 mod halves;
 pub(crate) mod lowering;
 pub(crate) mod passes;
@@ -131,14 +132,36 @@ impl Step<'_> {
 pub(crate) struct Graph<'a> {
     pub values: Vec<Value<'a>>,
     pub steps: Vec<Step<'a>>,
-    /// Values uploaded before each run.
+    /// Values uploaded before each run: the partition's inputs, then the values of [`Graph::read`].
     pub inputs: Vec<ValueId>,
     /// Values read back after each run: the partition's outputs, then the new values of [`Graph::states`].
     pub outputs: Vec<ValueId>,
     /// Indices of the inputs that are variables with a new value.
     pub states: Vec<usize>,
+    /// Resource variables that the partition reads before it assigns them.
+    pub read: Vec<Resource>,
+    /// Resource variables that the partition assigns, with the last value of each.
+    pub assigned: Vec<Resource>,
+    /// A node that reads a resource variable of another type or shape than an earlier node assigns, and its error. The error
+    /// is that of each run.
+    pub contradiction: Option<(NodeId, String)>,
     /// Checks of the partition's data, in the order of their nodes. Their results are read back after each run.
     pub checks: Vec<Check>,
+}
+
+/// A resource variable that a partition reads or assigns.
+#[derive(Debug, Clone)]
+pub(crate) struct Resource {
+    /// The interpreter's handle of the variable.
+    pub handle: i32,
+    /// The tensor that is read from the variable, or assigned to it, with its type and shape.
+    pub tensor: TensorId,
+    pub ty: TensorType,
+    pub shape: Shape,
+    /// The value on the device.
+    pub value: ValueId,
+    /// The node that reads or assigns the variable.
+    pub node: NodeId,
 }
 
 /// A check of data that only a run knows.
@@ -214,9 +237,10 @@ impl<'a> Graph<'a> {
         (self.value(root).bytes() == self.value(id).bytes()).then_some(root)
     }
 
-    /// Returns the values that are read back after each run.
-    pub(crate) fn read_back(&self) -> impl Iterator<Item = &ValueId> {
-        self.outputs.iter().chain(self.checks.iter().map(|check| &check.value))
+    /// Returns the values that are copied after each run: read back, or assigned to variables.
+    pub(crate) fn copied(&self) -> impl Iterator<Item = &ValueId> {
+        let assigned = self.assigned.iter().map(|resource| &resource.value);
+        self.outputs.iter().chain(self.checks.iter().map(|check| &check.value)).chain(assigned)
     }
 
     /// Returns all accesses to values.
@@ -224,7 +248,7 @@ impl<'a> Graph<'a> {
         let count = self.values.len();
         let mut uses =
             Uses { writers: vec![vec![]; count], readers: vec![vec![]; count], pinned: vec![false; count] };
-        for id in self.inputs.iter().chain(self.read_back()) {
+        for id in self.inputs.iter().chain(self.copied()) {
             uses.pinned[self.root(*id).0.0] = true;
         }
         for (i, step) in self.steps.iter().enumerate() {

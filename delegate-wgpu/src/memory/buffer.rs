@@ -61,6 +61,10 @@ impl GpuBuffer {
         self.bytes
     }
 
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
     pub(crate) fn is_on(&self, gpu: &Gpu) -> bool {
         self.gpu.is_on_device_of(gpu)
     }

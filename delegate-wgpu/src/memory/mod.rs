@@ -3,6 +3,7 @@
 mod buffer;
 mod layout;
 mod plan;
+mod stored_value;
 mod texture;
 mod upload;
 
@@ -11,4 +12,5 @@ pub use texture::TextureInput;
 
 pub(crate) use layout::{Dispatch, Layout, Memory};
 pub(crate) use plan::plan;
+pub(crate) use stored_value::StoredValue;
 pub(crate) use upload::{Uploaded, uploads};

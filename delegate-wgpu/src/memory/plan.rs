@@ -69,7 +69,7 @@ pub(crate) fn plan(graph: &Graph<'_>) -> Plan {
     let uses = graph.uses();
     let last_step = graph.steps.len();
     let inputs: Vec<_> = graph.inputs.iter().map(|id| graph.root(*id).0).collect();
-    let outputs: Vec<_> = graph.read_back().map(|id| graph.root(*id).0).collect();
+    let outputs: Vec<_> = graph.copied().map(|id| graph.root(*id).0).collect();
     let (mut planned, mut lifetimes) = (Vec::new(), Vec::new());
     for (i, value) in graph.values.iter().enumerate() {
         let id = ValueId(i);

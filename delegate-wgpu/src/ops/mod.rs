@@ -12,7 +12,8 @@ use delegraph_shaders::quantize::Affine;
 use delegraph_shaders::unary::Unary;
 
 use crate::graph::ValueId;
-use crate::graph::lowering::{Builder, Lowering, unsupported};
+use crate::graph::builder::Builder;
+use crate::graph::lowering::{Lowering, unsupported};
 
 /// Adds the steps of a node to the graph.
 pub(crate) type Lower = fn(&mut Lowering<'_, '_, '_>) -> Result<(), Rejection>;
@@ -118,6 +119,7 @@ families! {
     transpose,
     transpose_conv,
     unary,
+    variables,
 }
 
 mod computed;
@@ -155,6 +157,7 @@ const FOLDED_ONLY: &[(BuiltinOp, u32)] = &[
     (BuiltinOp::RANGE, 2),
     (BuiltinOp::RANK, 1),
     (BuiltinOp::SHAPE, 1),
+    (BuiltinOp::VAR_HANDLE, 1),
 ];
 
 /// Returns the highest supported version per op.

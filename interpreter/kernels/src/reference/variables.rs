@@ -1,7 +1,7 @@
 //! VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE: variables that nodes share by name.
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
-use delegraph_core::ops::variables::VarHandleParams;
+use delegraph_core::ops::variables::{UNASSIGNED, VarHandleParams, mismatch};
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Registration, Result, TensorType};
 
 use crate::common::prepared::{Invoke, prepared};
@@ -43,24 +43,22 @@ impl Kernel for Read {
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
         let handle = variable(cx)?;
-        let value = cx.host().resources().variable(handle);
-        let value = value.ok_or_else(|| Error::Kernel("the variable has no value yet".into()))?;
+        let value = cx.host().resources().variable(handle)?;
+        let value = value.ok_or_else(|| Error::Kernel(UNASSIGNED.into()))?;
         let (shape, found) = (value.shape.clone(), value.ty);
         let want = cx.output_shape(0)?;
-        if Some(found) != self.ty || (!self.any_shape && shape != *want) {
-            return Err(Error::Kernel(format!(
-                "the variable holds {found} {shape}, expected {:?} {want}",
-                self.ty
-            )));
+        let ty = self.ty.unwrap_or(found);
+        if found != ty || (!self.any_shape && shape != *want) {
+            return Err(Error::Kernel(mismatch((found, &shape), (ty, want))));
         }
         if found == TensorType::String {
-            let bytes = cx.host().resources().variable(handle).map_or(0, |value| value.bytes().len());
+            let bytes = cx.host().resources().variable(handle)?.map_or(0, |value| value.bytes().len());
             cx.resize_output_bytes(0, shape, bytes)?;
         } else if self.any_shape {
             cx.resize_output(0, shape)?;
         }
         let output = cx.output_bytes(0)?;
-        match cx.host().resources().variable(handle) {
+        match cx.host().resources().variable(handle)? {
             Some(value) if value.bytes().len() == output.len() => output.copy_from_slice(value.bytes()),
             _ => return Err(Error::State("the variable changed while it was read".into())),
         }

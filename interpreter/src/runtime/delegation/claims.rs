@@ -26,7 +26,7 @@ pub(crate) struct Candidate<'a> {
 impl<'a> Candidate<'a> {
     /// Returns the graph, with nodes in these states.
     fn graph(&self, states: &'a [NodeState]) -> GraphView<'a> {
-        GraphView::new(self.model, self.index, self.tensors, self.shape_known, states)
+        GraphView::new(self.model, self.index, self.tensors, self.shape_known, states).called_directly()
     }
 }
 

@@ -1,14 +1,18 @@
 //! The kernel of a partition: buffers, pipelines and bind groups created once, one compute pass per run.
 
+mod mapping;
+mod operands;
+mod variables;
+
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
 use std::{iter, mem};
 
 use delegraph_core::error::Location;
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
-use delegraph_core::{Error, Result, Shape, TensorId, TensorType};
+use delegraph_core::{Error, Result, TensorId, TensorType};
 use delegraph_delegate_api::{
     BufferHandle, Buffers, DelegateKernel, DelegateParams, DelegateStats, DeviceKernel, GraphView, NodeTime,
     Submitted, TensorInfo,
@@ -16,10 +20,12 @@ use delegraph_delegate_api::{
 use web_time::Instant;
 
 use crate::compile::{Compiler, RunningWarmup, VariantRequest};
-use crate::device::{Gpu, POLL_TIMEOUT, Reports, Timer, collect, failed};
-use crate::graph::storage_format::StorageFormat;
-use crate::graph::{Fault, Graph, Step, ValueId};
+use crate::device::{Gpu, Reports, Timer, collect, failed};
+use crate::graph::{Graph, Step, ValueId};
 use crate::memory::{Dispatch, GpuBuffer, Layout, Memory, Uploaded, plan};
+use mapping::Mapping;
+use operands::{DataCheck, Input, Output};
+use variables::{AssignedVariables, ReadVariable};
 
 /// Runs one partition.
 pub(crate) struct WgpuKernel {
@@ -27,9 +33,15 @@ pub(crate) struct WgpuKernel {
     compiler: Arc<Compiler>,
     /// The nodes, for error messages.
     nodes: String,
+    /// The partition's inputs, then the values of [`WgpuKernel::read`].
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     checks: Vec<DataCheck>,
+    /// Resource variables that a run reads before it assigns them.
+    read: Vec<ReadVariable>,
+    assigned: AssignedVariables,
+    /// The error of every run: a node reads a variable of another type or shape than an earlier node assigns.
+    contradiction: Option<(Location, String)>,
     dispatches: Vec<Dispatch>,
     /// The buffer from which outputs are read back.
     staging: Option<wgpu::Buffer>,
@@ -53,49 +65,6 @@ pub(crate) struct WgpuKernel {
     request: Option<Arc<VariantRequest>>,
 }
 
-struct Input {
-    name: String,
-    shape: Shape,
-    format: StorageFormat,
-    buffer: wgpu::Buffer,
-}
-
-struct Output {
-    format: StorageFormat,
-    buffer: wgpu::Buffer,
-    offset: u64,
-    /// Offset in the staging buffer, in bytes.
-    staged: u64,
-    bytes: u64,
-    /// For consumers on the device; `None` if the device stores the tensor in another format than the CPU.
-    handle: Option<BufferHandle>,
-    /// The input variable whose new value this is.
-    state: Option<usize>,
-}
-
-/// A check of data, whose result is read back with the outputs.
-struct DataCheck {
-    buffer: wgpu::Buffer,
-    offset: u64,
-    /// Offset in the staging buffer, in bytes.
-    staged: u64,
-    bytes: u64,
-    fault: Fault,
-    node: Location,
-}
-
-impl DataCheck {
-    /// Returns the error of the first element that fails the check. `result` is what the check wrote.
-    fn fault(&self, result: &[u8]) -> Option<Error> {
-        let (words, _) = result.as_chunks::<4>();
-        let mut pairs = words.chunks_exact(2).map(|pair| [pair[0], pair[1]]);
-        let [at, element] = pairs.find(|[at, _]| *at != [0; 4])?;
-        let at = u32::from_ne_bytes(at).saturating_sub(1);
-        let data = self.fault.describe(at, i32::from_ne_bytes(element));
-        Some(Error::from(data).at(self.node.clone()))
-    }
-}
-
 /// Variables among the inputs, by their numbers, and their memory.
 type Variables<'a> = Vec<(usize, &'a mut [u8])>;
 
@@ -106,67 +75,6 @@ struct Run {
     uploaded: Instant,
     /// The threads that compile during a first run.
     warmup: Option<RunningWarmup>,
-}
-
-/// The progress of a request to map the staging buffer.
-#[derive(Default)]
-struct Mapping {
-    request: Mutex<Request>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Request {
-    /// Whether the buffer was mapped; `None` until the device is done.
-    result: Option<bool>,
-    /// The task to wake with the result.
-    waker: Option<Waker>,
-}
-
-impl Mapping {
-    fn lock(&self) -> MutexGuard<'_, Request> {
-        self.request.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the result, if it is available.
-    fn result(&self) -> Option<bool> {
-        self.lock().result
-    }
-
-    /// Clears the result of the last request.
-    fn reset(&self) {
-        self.lock().result = None;
-    }
-
-    /// Stores the result, and wakes its consumers.
-    fn set(&self, mapped: bool) {
-        let mut request = self.lock();
-        request.result = Some(mapped);
-        let waker = request.waker.take();
-        drop(request);
-        self.changed.notify_all();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// Waits for the result. Returns false after [`POLL_TIMEOUT`].
-    fn wait(&self) -> bool {
-        let waited = self.changed.wait_timeout_while(self.lock(), POLL_TIMEOUT, |r| r.result.is_none());
-        waited.unwrap_or_else(PoisonError::into_inner).0.result.unwrap_or(false)
-    }
-
-    /// Returns the result if it is available; otherwise wakes `waker` when it is.
-    fn poll(&self, waker: &Waker) -> Option<bool> {
-        let mut request = self.lock();
-        if request.result.is_none() {
-            match &mut request.waker {
-                Some(known) => known.clone_from(waker),
-                none => *none = Some(waker.clone()),
-            }
-        }
-        request.result
-    }
 }
 
 impl WgpuKernel {
@@ -192,9 +100,11 @@ impl WgpuKernel {
 
     /// Returns the bytes of device memory that `build` allocates for `graph`.
     pub(crate) fn bytes(gpu: &Gpu, graph: &Graph<'_>) -> Result<u64> {
-        let outputs: u64 = graph.read_back().map(|id| staging(graph.value(*id).bytes())).sum();
+        let outputs = graph.outputs.iter().chain(graph.checks.iter().map(|check| &check.value));
+        let outputs: u64 = outputs.map(|id| staging(graph.value(*id).bytes())).sum();
+        let variables = AssignedVariables::bytes_for(graph) + AssignedVariables::staging_bytes_for(graph);
         let timer = Timer::bytes_for(gpu, graph.steps.len());
-        Ok(Layout::new(gpu, graph, &plan(graph))?.bytes() + outputs + timer)
+        Ok(Layout::new(gpu, graph, &plan(graph))?.bytes() + outputs + variables + timer)
     }
 
     fn make(
@@ -213,29 +123,17 @@ impl WgpuKernel {
             .enumerate()
             .map(|(i, step)| memory.dispatch(gpu, compiler, graph, i, step, view))
             .collect::<Result<Vec<_>>>()?;
-        let input = |(value, &id): (&ValueId, &TensorId)| -> Result<Input> {
-            let tensor = view.tensor(id);
-            let (buffer, _) = memory.storage(graph, *value)?;
-            Ok(Input {
-                name: tensor.name().to_owned(),
-                shape: tensor.shape().cloned().unwrap_or_default(),
-                format: graph.value(*value).format,
-                buffer: buffer.clone(),
-            })
-        };
-        let inputs = graph.inputs.iter().zip(&params.inputs).map(input).collect::<Result<Vec<_>>>()?;
+        let tensors = params.inputs.iter().copied().chain(graph.read.iter().map(|resource| resource.tensor));
+        let input = |(value, id): (&ValueId, TensorId)| Input::new(graph, &memory, *value, id, view);
+        let inputs = graph.inputs.iter().zip(tensors).map(input).collect::<Result<Vec<_>>>()?;
         let mut staged = 0;
         let mut outputs = Vec::with_capacity(graph.outputs.len());
         let states = graph.outputs.len().saturating_sub(graph.states.len());
         for (i, &id) in graph.outputs.iter().enumerate() {
-            let (buffer, range) = memory.storage(graph, id)?;
-            let (format, bytes) = (graph.value(id).format, graph.value(id).bytes());
             let state = i.checked_sub(states).and_then(|i| graph.states.get(i)).copied();
-            let handle = (format.is_identity() && state.is_none())
-                .then(|| BufferHandle::new(GpuBuffer::new(gpu, buffer, range.offset, bytes)));
-            let (buffer, offset) = (buffer.clone(), range.offset);
-            outputs.push(Output { format, buffer, offset, staged, bytes, handle, state });
-            staged += staging(bytes);
+            let output = Output::new(gpu, graph, &memory, id, staged, state)?;
+            staged += staging(output.bytes);
+            outputs.push(output);
         }
         let mut checks = Vec::with_capacity(graph.checks.len());
         for check in &graph.checks {
@@ -246,6 +144,8 @@ impl WgpuKernel {
             checks.push(DataCheck { buffer, offset, staged, bytes, fault, node });
             staged += staging(bytes);
         }
+        let assigned = AssignedVariables::new(gpu, graph, &memory, staged)?;
+        staged += staging(AssignedVariables::staging_bytes_for(graph));
         let timer = Timer::new(gpu, dispatches.len(), staged);
         let size = staged + timer.as_ref().map_or(0, Timer::bytes);
         let staging = (size > 0).then(|| {
@@ -258,7 +158,7 @@ impl WgpuKernel {
         });
         let widened = inputs.iter().filter(|i| !i.format.is_identity()).map(|i| i.shape.elements()).max();
         let stats = DelegateStats::default()
-            .with_device_bytes(memory.bytes() + size)
+            .with_device_bytes(memory.bytes() + AssignedVariables::bytes_for(graph) + size)
             .with_dispatches(dispatches.len());
         log::debug!(
             "{}: {} dispatches, {} slots of {} bytes, {} bytes of constants",
@@ -278,6 +178,12 @@ impl WgpuKernel {
             inputs,
             outputs,
             checks,
+            read: graph.read.iter().map(|resource| ReadVariable::new(resource, view)).collect(),
+            assigned,
+            contradiction: graph
+                .contradiction
+                .as_ref()
+                .map(|(node, text)| (view.model().locate(view.index(), *node), text.clone())),
             dispatches,
             staging,
             timer,
@@ -297,38 +203,42 @@ impl WgpuKernel {
     /// Uploads inputs. Returns the memory of variables that get a new value.
     fn upload<'a>(&mut self, cx: &mut InvokeContext<'a>, buffers: &Buffers<'_>) -> Result<Variables<'a>> {
         let mut variables = Variables::new();
-        for (i, input) in self.inputs.iter().enumerate() {
+        let (tensors, resources) = self.inputs.split_at(self.inputs.len() - self.read.len());
+        for (i, input) in tensors.iter().enumerate() {
             if buffers.input(i).is_some() {
                 continue;
             }
-            let (words, queue) = (&mut self.words, &self.gpu.queue);
-            let mut write = |bytes: &[u8]| {
-                if input.format.is_identity() {
-                    return queue.write_buffer(&input.buffer, 0, bytes);
-                }
-                let words = words.get_mut(..input.shape.elements()).unwrap_or_default();
-                input.format.widen(bytes, words);
-                queue.write_buffer(&input.buffer, 0, bytemuck::cast_slice(words));
-            };
             if self.outputs.iter().any(|output| output.state == Some(i)) {
                 let bytes = cx.variable_bytes(i)?;
-                write(bytes);
+                input.write(&self.gpu.queue, bytes, &mut self.words);
                 variables.push((i, bytes));
             } else {
-                write(cx.input_bytes(i)?);
+                input.write(&self.gpu.queue, cx.input_bytes(i)?, &mut self.words);
             }
+        }
+        for (variable, input) in self.read.iter_mut().zip(resources) {
+            variable.upload(cx.host().resources(), input, &self.gpu, &mut self.words)?;
         }
         Ok(variables)
     }
 
-    /// Records one run. With `read`, time stamps are copied to the staging buffer.
-    fn record(&self, staging: &wgpu::Buffer, buffers: &Buffers<'_>, read: bool) -> wgpu::CommandBuffer {
+    /// Records one run. Outputs are copied to the staging buffer; with `read`, time stamps and mirrored variables, too.
+    fn record(
+        &self,
+        staging: Option<&wgpu::Buffer>,
+        buffers: &Buffers<'_>,
+        read: bool,
+    ) -> wgpu::CommandBuffer {
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
         for (i, input) in self.inputs.iter().enumerate() {
             if let Some(from) = buffers.input(i).and_then(BufferHandle::downcast_ref::<GpuBuffer>) {
                 let bytes = Some(from.size());
                 encoder.copy_buffer_to_buffer(from.buffer(), from.offset(), &input.buffer, 0, bytes);
             }
+        }
+        let resources = self.inputs.len() - self.read.len();
+        for (variable, input) in self.read.iter().zip(self.inputs.iter().skip(resources)) {
+            variable.record(&mut encoder, input);
         }
         match &self.timer {
             // One pass per dispatch: the only time stamps that all devices support.
@@ -343,6 +253,8 @@ impl WgpuKernel {
             }
             _ => {}
         }
+        self.assigned.record(&mut encoder, staging.filter(|_| read));
+        let Some(staging) = staging else { return encoder.finish() };
         for (_, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_keep(*i)) {
             let bytes = Some(output.bytes);
             encoder.copy_buffer_to_buffer(&output.buffer, output.offset, staging, output.staged, bytes);
@@ -379,18 +291,9 @@ impl WgpuKernel {
                 Some(of) => variables.iter_mut().find(|(i, _)| *i == of).map_or(&mut [], |(_, bytes)| bytes),
                 None => cx.output_bytes(i)?,
             };
-            let from = piece(output.staged, output.bytes).unwrap_or_default();
-            if output.format.bytes_of(from.len() / 4) != to.len() {
-                let (to, from) = (to.len(), from.len());
-                return Err(failed(format!(
-                    "output {i} has {to} bytes, the device holds it in {from} bytes of words"
-                )));
-            }
-            match output.format {
-                format if format.is_identity() => to.copy_from_slice(from),
-                format => format.narrow(from, to),
-            }
+            output.read(i, piece(output.staged, output.bytes).unwrap_or_default(), to)?;
         }
+        self.assigned.assign(cx.host().resources(), Some(&view))?;
         if let Some(timer) = &mut self.timer {
             self.stats.device_time = timer.read(piece(timer.staged(), timer.bytes()).unwrap_or_default());
             self.node_times.iter_mut().zip(timer.times()).for_each(|(node, time)| node.time = time);
@@ -405,26 +308,37 @@ impl WgpuKernel {
         buffers: &mut Buffers<'_>,
     ) -> Result<(Submitted, Variables<'a>)> {
         self.abandon();
-        let Some(staging) = self.staging.clone() else { return Ok((Submitted::Done, Variables::new())) };
+        if let Some((node, text)) = &self.contradiction {
+            return Err(Error::Kernel(text.clone()).at(node.clone()));
+        }
+        let staging = self.staging.clone();
+        if staging.is_none() && self.assigned.is_empty() {
+            return Ok((Submitted::Done, Variables::new()));
+        }
         let start = Instant::now();
+        self.assigned.choose()?;
         let variables = self.upload(cx, buffers)?;
         let uploaded = Instant::now();
-        let read = !self.checks.is_empty() || (0..self.outputs.len()).any(|i| !buffers.may_keep(i));
-        let submission = self.gpu.queue.submit([self.record(&staging, buffers, read)]);
+        let read = !self.checks.is_empty()
+            || self.assigned.must_read_back()
+            || (0..self.outputs.len()).any(|i| !buffers.may_keep(i));
+        let submission = self.gpu.queue.submit([self.record(staging.as_ref(), buffers, read)]);
         for (i, output) in self.outputs.iter().enumerate() {
             if let Some(handle) = &output.handle {
                 buffers.keep(i, handle.clone());
             }
         }
-        if !read {
+        let Some(staging) = staging.filter(|_| read) else {
             // The consumer of the buffers waits for them, so only this check reports a lost device.
             if self.gpu.refuses_to_map() {
                 return Err(failed(self.gpu.unfinished(None)));
             }
+            self.assigned.assign(cx.host().resources(), None)?;
+            self.read.iter_mut().for_each(ReadVariable::release);
             self.stats.upload_time = Some(uploaded - start);
             (self.stats.device_time, self.stats.readback_time) = (None, None);
             return Ok((Submitted::Done, variables));
-        }
+        };
         self.map(&staging);
         let warmup = self.compiler.warm_up(mem::take(&mut self.compiling));
         self.run = Some(Run { submission, start, uploaded, warmup });
@@ -476,6 +390,7 @@ impl WgpuKernel {
         let done = Instant::now();
         let result = self.read_back(&staging, cx, buffers, &mut variables);
         staging.unmap();
+        self.read.iter_mut().for_each(ReadVariable::release);
         self.stats.upload_time = Some(uploaded - start);
         self.stats.readback_time = Some(done.elapsed());
         if self.timer.is_none() {
@@ -543,15 +458,16 @@ fn begin<'e>(
 impl Kernel for WgpuKernel {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         let outputs = self.outputs.iter().filter(|output| output.state.is_none()).count();
-        if cx.input_count() != self.inputs.len() || cx.output_count() != outputs {
+        let inputs = self.inputs.len() - self.read.len();
+        if cx.input_count() != inputs || cx.output_count() != outputs {
             return Err(failed(format!(
                 "the partition has {} inputs and {} outputs, the kernel was built for {} and {outputs}",
                 cx.input_count(),
                 cx.output_count(),
-                self.inputs.len(),
+                inputs,
             )));
         }
-        for (i, input) in self.inputs.iter().enumerate() {
+        for (i, input) in self.inputs.iter().enumerate().take(inputs) {
             let shape = cx.input(i)?.shape();
             if *shape != input.shape {
                 return Err(failed(format!(
@@ -592,16 +508,8 @@ impl DelegateKernel for WgpuKernel {
     }
 
     fn accepts(&self, input: usize, buffer: &BufferHandle) -> bool {
-        let fits = |input: &Input| match buffer.downcast_ref::<GpuBuffer>() {
-            Some(from) => {
-                let words = if input.format == StorageFormat::WordPair { 2 } else { 1 };
-                let bytes = 4 * words * input.shape.elements() as u64;
-                let fits = input.format.is_identity() && from.size() == bytes && from.is_readable();
-                fits && from.is_on(&self.gpu)
-            }
-            None => false,
-        };
-        self.inputs.get(input).is_some_and(fits)
+        let input = self.inputs.get(input).zip(buffer.downcast_ref::<GpuBuffer>());
+        input.is_some_and(|(input, from)| input.accepts(from, &self.gpu))
     }
 
     fn keeps(&self, output: usize) -> bool {
@@ -662,6 +570,7 @@ impl DelegateKernel for WgpuKernel {
     }
 
     fn abandon(&mut self) {
+        self.read.iter_mut().for_each(ReadVariable::release);
         if self.run.take().is_none() {
             return;
         }
@@ -715,98 +624,4 @@ fn describe(params: &DelegateParams, view: &GraphView<'_>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering;
-
-    use super::*;
-    use crate::testing::{RUNS, allocations, delegate, run_altered};
-
-    #[test]
-    fn an_error_of_validation_names_the_node_and_its_op() {
-        let Some(delegate) = delegate() else { return };
-        let beyond_limits = |kernel: &mut WgpuKernel| kernel.dispatches[0].workgroups = [u32::MAX, 1, 1];
-        let error = run_altered(delegate, beyond_limits).unwrap_err().to_string();
-        assert!(error.contains("group size") && error.ends_with("while running node 0 (ABS)"), "{error}");
-    }
-
-    #[test]
-    fn a_kernel_without_its_buffer_is_an_error() {
-        let Some(delegate) = delegate() else { return };
-        let destroy = |kernel: &mut WgpuKernel| kernel.outputs[0].buffer.destroy();
-        let error = run_altered(delegate, destroy).unwrap_err().to_string();
-        assert!(error.contains("destroyed") && error.contains("node 0 (ABS)"), "{error}");
-        // The device still works.
-        run_altered(delegate, |_| {}).unwrap();
-    }
-
-    #[test]
-    fn out_of_memory_names_the_node() {
-        let Some(delegate) = delegate() else { return };
-        let (device, queue) = delegate.device_and_queue();
-        let (device, queue, info) = (device.clone(), queue.clone(), delegate.adapter().clone());
-        let delegate = crate::WgpuDelegate::with_device(device, queue, info, Default::default());
-        delegate.gpu().full.store(true, Ordering::Relaxed);
-        let error = run_altered(&delegate, |_| {}).unwrap_err().to_string();
-        assert!(error.contains("node 0 (ABS): 32 bytes of device memory"), "{error}");
-        delegate.gpu().full.store(false, Ordering::Relaxed);
-        run_altered(&delegate, |_| {}).unwrap();
-    }
-
-    /// Returns the minimum number of allocations by the wgpu calls that a run of `kernel` requires.
-    fn bare(kernel: &WgpuKernel) -> usize {
-        let (gpu, staging) = (&kernel.gpu, kernel.staging.as_ref().unwrap());
-        let buffers = Buffers::new(&[], &[], &mut []);
-        let once = || {
-            let before = allocations();
-            // Starting and finishing are checked separately, as in a run.
-            let submit = || {
-                gpu.queue.write_buffer(&kernel.inputs[0].buffer, 0, &[0; 32]);
-                let submission = gpu.queue.submit([kernel.record(staging, &buffers, true)]);
-                kernel.map(staging);
-                submission
-            };
-            let submission = gpu.checked(submit).unwrap();
-            kernel.wait_for(submission).unwrap();
-            let finish = || {
-                drop(staging.get_mapped_range(..).unwrap());
-                staging.unmap();
-            };
-            gpu.checked(finish).unwrap();
-            allocations() - before
-        };
-        (0..RUNS).map(|_| once()).min().unwrap()
-    }
-
-    #[test]
-    fn only_wgpu_allocates_in_a_run() {
-        if delegate().is_none() {
-            return;
-        }
-        // A separate device, since wgpu's allocations for other tests would be counted.
-        let delegate = &crate::WgpuDelegate::new(Default::default()).unwrap();
-        let mut per_dispatch = Vec::new();
-        for count in [1, 100] {
-            let mut least = 0;
-            let taken = run_altered(delegate, |kernel| {
-                let one = &kernel.dispatches[0];
-                let again = |_| Dispatch {
-                    pipeline: Arc::clone(&one.pipeline),
-                    group: one.group.clone(),
-                    nodes: Vec::new(),
-                    title: String::new(),
-                    ..*one
-                };
-                let more: Vec<_> = (1..count).map(again).collect();
-                kernel.dispatches.extend(more);
-                least = bare(kernel);
-            });
-            let taken = taken.unwrap();
-            // Lists inside wgpu may grow once or twice.
-            assert!(taken <= least + 2, "{count} dispatches: {taken} times, bare calls {least}");
-            per_dispatch.push(least);
-        }
-        // wgpu's allocations grow with the number of dispatches, by at most two each.
-        assert!(per_dispatch[1] <= per_dispatch[0] + 2 * 99, "{per_dispatch:?}");
-        println!("1 and 100 dispatches: {per_dispatch:?}");
-    }
-}
+mod tests;
