@@ -66,6 +66,21 @@ pub trait DelegateKernel: Kernel {
         Vec::new()
     }
 
+    /// Returns whether [`Kernel::prepare`] reads the data of inputs although all shapes are known: the partition is then
+    /// prepared during each invocation, when its inputs are computed, as a partition of nodes whose shapes depend on data.
+    /// Called once, after the kernel is created. Has no effect unless
+    /// [`GraphView::is_direct`](crate::GraphView::is_direct).
+    fn needs_data(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the kernel cannot run the partition with the inputs of the last `prepare`, which succeeded. The nodes
+    /// then run on the CPU in this invocation, and report their own errors. Called for partitions that are prepared during the
+    /// invocation.
+    fn declines(&self) -> bool {
+        false
+    }
+
     /// Returns whether the kernel can read input `input` from `buffer`, where another partition, or the application,
     /// stored it.
     fn accepts(&self, input: usize, buffer: &BufferHandle) -> bool {

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use delegraph_core::{BuiltinOp, Error, NodeId, Result, TensorType};
 use delegraph_delegate_api::{
-    BufferHandle, Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeView,
-    PartitionOptions, Rejection, SimpleDelegate, VersionTable,
+    BufferHandle, Capabilities, Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView,
+    NodeView, PartitionOptions, Rejection, VersionTable,
 };
 
 use crate::compile::{Compiler, VariantRequest, VariantSearch, Warmup};
+use crate::deferred::{self, Allowance, DeferredKernel, Trial};
 use crate::device::adapter::{WgpuError, find, request};
 use crate::device::options::{Precision, WgpuOptions};
 use crate::device::{Gpu, NAME};
+use crate::graph::Graph;
 use crate::graph::builder::Builder;
-use crate::graph::{Graph, passes, store_halves};
 use crate::kernel::WgpuKernel;
 use crate::memory::{GpuBuffer, TextureInput, uploads};
 use crate::ops;
@@ -143,40 +144,34 @@ impl WgpuDelegate {
 
     /// Lowers a partition and runs all passes.
     fn lowered<'g>(&self, params: &DelegateParams, graph: &GraphView<'g>) -> Result<Graph<'g>> {
-        let mut builder = Builder::new(&self.gpu);
-        let failed = |message: String| Error::delegate(NAME, message);
-        for &id in &params.inputs {
-            builder.add_input(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
+        ops::lower_partition(&self.gpu, self.fusion, params, graph)
+    }
+
+    /// Selects, among nodes that run once their operands are known, those that the limits allow in partitions of their own.
+    fn defer(&self, cx: &mut DelegateContext<'_>, nodes: &mut Vec<NodeId>) {
+        let graph = cx.graph();
+        for id in deferred::remove_dependent(nodes, &graph) {
+            let text =
+                "an operand that a run must know is computed in the same partition; it stays on the CPU";
+            cx.reject(id, Rejection::Other(text.into()));
         }
-        for &id in &params.nodes {
-            let node = graph.node(id);
-            ops::lower(node, &mut builder, false)
-                .map_err(|e| failed(format!("node {} ({}): {e}", id.0, node.op())))?;
+        if self.partitions.max_partitions.is_some() {
+            let text = "its operands are known at run time only, which needs another partition";
+            nodes.drain(..).for_each(|id| cx.reject(id, Rejection::Other(text.into())));
         }
-        for &id in &params.outputs {
-            builder.add_output(graph.tensor(id)).map_err(|e| failed(e.to_string()))?;
+        let partitions = cx.preview_partitions(nodes);
+        for id in partitions.into_iter().skip(deferred::MAX_PARTITIONS).flat_map(|partition| partition.nodes)
+        {
+            let max = deferred::MAX_PARTITIONS;
+            cx.reject(id, Rejection::TooManyPartitions { max });
+            nodes.retain(|node| *node != id);
         }
-        builder.add_states(&params.inputs);
-        builder.add_resources();
-        let mut lowered = builder.graph;
-        if self.fusion {
-            passes::optimize(&mut lowered, self.gpu.view_alignment());
-        }
-        if self.gpu.halves {
-            store_halves(&mut lowered);
-            return Ok(lowered);
-        }
-        if self.gpu.caps.software {
-            // Software adapters do not gain from fewer bytes, and unpacking takes time.
-            return Ok(lowered);
-        }
-        passes::halve_weights(&mut lowered);
-        Ok(lowered)
+        *nodes = cx.limit(nodes, &self.partitions);
     }
 
     /// Selects nodes whose partitions fit into `most` bytes, partitions with the most multiply-adds first. Of a
-    /// partition that does not fit, the leading nodes that fit are selected.
-    fn fit(&self, cx: &mut DelegateContext<'_>, nodes: &[NodeId], most: u64) -> Vec<NodeId> {
+    /// partition that does not fit, the leading nodes that fit are selected. Returns them, and the bytes that are left.
+    fn fit(&self, cx: &mut DelegateContext<'_>, nodes: &[NodeId], most: u64) -> (Vec<NodeId>, u64) {
         let graph = cx.graph();
         let mut partitions = cx.preview_partitions(nodes);
         let work = |p: &DelegateParams| {
@@ -218,7 +213,7 @@ impl WgpuDelegate {
             left -= taken;
         }
         kept.sort_unstable();
-        kept
+        (kept, left)
     }
 
     #[cfg(test)]
@@ -335,6 +330,11 @@ impl Delegate for WgpuDelegate {
         &self.versions
     }
 
+    fn capabilities(&self) -> Capabilities {
+        // Of nodes whose operands are known at run time only: see `deferred`.
+        Capabilities::default().with_dynamic_shapes(true)
+    }
+
     fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
         if self.precision == Precision::F16 && !self.gpu.halves {
             let message = format!(
@@ -343,21 +343,41 @@ impl Delegate for WgpuDelegate {
             );
             return Err(Error::delegate(NAME, message));
         }
-        cx.claim_supported(self);
+        let (mut nodes, mut deferred, mut trial) = (Vec::new(), Vec::new(), Trial::default());
+        for node in cx.graph().nodes() {
+            let may = cx.may_claim(&node);
+            let Err(reason) = may.and_then(|()| self.supports(&node)) else {
+                nodes.push(node.id());
+                continue;
+            };
+            let later = cx.graph().is_direct() && cx.may_claim(&node).is_ok();
+            match later.then(|| trial.supports(&self.gpu, node)).flatten() {
+                Some(Ok(())) => deferred.push(node.id()),
+                Some(Err(reason)) => cx.reject(node.id(), reason),
+                None => cx.reject(node.id(), reason),
+            }
+        }
+        let mut nodes = cx.limit(&nodes, &self.partitions);
+        let mut left = self.max_gpu_bytes.or(cx.memory_limit());
+        if let Some(most) = left {
+            let (kept, rest) = self.fit(cx, &nodes, most);
+            (nodes, left) = (kept, Some(rest));
+        }
+        self.defer(cx, &mut deferred);
+        let (gpu, compiler, fusion) = (Arc::clone(&self.gpu), Arc::clone(&self.compiler), self.fusion);
+        let allowance = Allowance::new(left);
+        cx.claim(&nodes, move |params, graph| self.create_kernel(params, graph));
+        cx.claim(&deferred, move |params, graph| {
+            let kernel = DeferredKernel::new(&gpu, &compiler, fusion, &allowance, params, graph)?;
+            Ok(Box::new(kernel))
+        });
         Ok(())
     }
 }
 
-impl SimpleDelegate for WgpuDelegate {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn max_versions(&self) -> &VersionTable {
-        &self.versions
-    }
-
-    fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
+impl WgpuDelegate {
+    /// Returns whether a node can run with the shapes and constants that are known.
+    pub(crate) fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
         ops::lower(*node, &mut Builder::new(&self.gpu), true)
     }
 
@@ -377,17 +397,6 @@ impl SimpleDelegate for WgpuDelegate {
         }
         kernel.hold(request);
         Ok(Box::new(kernel))
-    }
-
-    fn options(&self) -> PartitionOptions {
-        self.partitions.clone()
-    }
-
-    fn choose(&self, cx: &mut DelegateContext<'_>, nodes: Vec<NodeId>) -> Vec<NodeId> {
-        match self.max_gpu_bytes.or(cx.memory_limit()) {
-            Some(most) => self.fit(cx, &nodes, most),
-            None => nodes,
-        }
     }
 }
 

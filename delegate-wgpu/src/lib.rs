@@ -9,6 +9,7 @@
 
 mod compile;
 mod custom;
+mod deferred;
 mod delegate;
 mod device;
 mod graph;

@@ -14,7 +14,7 @@ use delegraph_core::quantization::Affine;
 use delegraph_core::{
     BuiltinOp, Element, Kernel, NodeId, Op, Params, Quantization, Shape, TensorId, TensorType,
 };
-use delegraph_delegate_api::{DelegateParams, GraphView, NodeState, Rejection, SimpleDelegate};
+use delegraph_delegate_api::{DelegateParams, GraphView, NodeState, Rejection};
 
 use crate::WgpuDelegate;
 use crate::device::options::WgpuOptions;

@@ -13,6 +13,7 @@ pub(crate) mod builder;
 mod halves;
 pub(crate) mod lowering;
 pub(crate) mod passes;
+pub(crate) mod snapshot;
 mod spec;
 pub(crate) mod storage_format;
 pub(crate) mod symbolic_dims;

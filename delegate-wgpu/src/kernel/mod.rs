@@ -98,6 +98,11 @@ impl WgpuKernel {
         self.request = Some(request);
     }
 
+    /// Sets the number of each input in the partition, where the kernel does not read all of them.
+    pub(crate) fn place_inputs(&mut self, positions: &[usize]) {
+        self.inputs.iter_mut().zip(positions).for_each(|(input, position)| input.position = *position);
+    }
+
     /// Returns the bytes of device memory that `build` allocates for `graph`.
     pub(crate) fn bytes(gpu: &Gpu, graph: &Graph<'_>) -> Result<u64> {
         let outputs = graph.outputs.iter().chain(graph.checks.iter().map(|check| &check.value));
@@ -124,8 +129,8 @@ impl WgpuKernel {
             .map(|(i, step)| memory.dispatch(gpu, compiler, graph, i, step, view))
             .collect::<Result<Vec<_>>>()?;
         let tensors = params.inputs.iter().copied().chain(graph.read.iter().map(|resource| resource.tensor));
-        let input = |(value, id): (&ValueId, TensorId)| Input::new(graph, &memory, *value, id, view);
-        let inputs = graph.inputs.iter().zip(tensors).map(input).collect::<Result<Vec<_>>>()?;
+        let input = |(value, tensor): (&ValueId, _)| Input::new(graph, &memory, *value, tensor, view);
+        let inputs = graph.inputs.iter().zip(tensors.enumerate()).map(input).collect::<Result<Vec<_>>>()?;
         let mut staged = 0;
         let mut outputs = Vec::with_capacity(graph.outputs.len());
         let states = graph.outputs.len().saturating_sub(graph.states.len());
@@ -205,15 +210,15 @@ impl WgpuKernel {
         let mut variables = Variables::new();
         let (tensors, resources) = self.inputs.split_at(self.inputs.len() - self.read.len());
         for (i, input) in tensors.iter().enumerate() {
-            if buffers.input(i).is_some() {
+            if buffers.input(input.position).is_some() {
                 continue;
             }
             if self.outputs.iter().any(|output| output.state == Some(i)) {
-                let bytes = cx.variable_bytes(i)?;
+                let bytes = cx.variable_bytes(input.position)?;
                 input.write(&self.gpu.queue, bytes, &mut self.words);
                 variables.push((i, bytes));
             } else {
-                input.write(&self.gpu.queue, cx.input_bytes(i)?, &mut self.words);
+                input.write(&self.gpu.queue, cx.input_bytes(input.position)?, &mut self.words);
             }
         }
         for (variable, input) in self.read.iter_mut().zip(resources) {
@@ -230,13 +235,15 @@ impl WgpuKernel {
         read: bool,
     ) -> wgpu::CommandBuffer {
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-        for (i, input) in self.inputs.iter().enumerate() {
-            if let Some(from) = buffers.input(i).and_then(BufferHandle::downcast_ref::<GpuBuffer>) {
+        let resources = self.inputs.len() - self.read.len();
+        for input in self.inputs.iter().take(resources) {
+            if let Some(from) =
+                buffers.input(input.position).and_then(BufferHandle::downcast_ref::<GpuBuffer>)
+            {
                 let bytes = Some(from.size());
                 encoder.copy_buffer_to_buffer(from.buffer(), from.offset(), &input.buffer, 0, bytes);
             }
         }
-        let resources = self.inputs.len() - self.read.len();
         for (variable, input) in self.read.iter().zip(self.inputs.iter().skip(resources)) {
             variable.record(&mut encoder, input);
         }
@@ -564,8 +571,11 @@ impl DelegateKernel for WgpuKernel {
     }
 
     fn finish(&mut self, cx: &mut InvokeContext<'_>, buffers: &mut Buffers<'_>) -> Result<()> {
-        let states = self.outputs.iter().filter_map(|output| output.state);
-        let variables = states.map(|i| Ok((i, cx.variable_bytes(i)?))).collect::<Result<_>>()?;
+        let mut variables = Variables::new();
+        for i in self.outputs.iter().filter_map(|output| output.state) {
+            let position = self.inputs.get(i).map_or(i, |input| input.position);
+            variables.push((i, cx.variable_bytes(position)?));
+        }
         self.located(|kernel| kernel.end(cx, buffers, variables))
     }
 

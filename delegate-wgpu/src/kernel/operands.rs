@@ -14,6 +14,8 @@ use std::sync::Arc;
 /// An input, uploaded before each run.
 pub(super) struct Input {
     pub name: String,
+    /// The number of the partition's input. Of no meaning for the value of a resource variable.
+    pub position: usize,
     pub shape: Shape,
     pub format: StorageFormat,
     pub buffer: wgpu::Buffer,
@@ -24,13 +26,14 @@ impl Input {
         graph: &Graph<'_>,
         memory: &Memory,
         value: ValueId,
-        id: TensorId,
+        (position, id): (usize, TensorId),
         view: &GraphView<'_>,
     ) -> Result<Self> {
         let tensor = view.tensor(id);
         let (buffer, _) = memory.storage(graph, value)?;
         Ok(Input {
             name: tensor.name().to_owned(),
+            position,
             shape: tensor.shape().cloned().unwrap_or_default(),
             format: graph.value(value).format,
             buffer: buffer.clone(),

@@ -15,6 +15,8 @@ use crate::graph::ValueId;
 use crate::graph::builder::Builder;
 use crate::graph::lowering::{Lowering, unsupported};
 
+pub(crate) use partition::lower_partition;
+
 /// Adds the steps of a node to the graph.
 pub(crate) type Lower = fn(&mut Lowering<'_, '_, '_>) -> Result<(), Rejection>;
 
@@ -128,6 +130,7 @@ mod integers;
 mod landmarks;
 mod lstm_quantized;
 mod max_pooling;
+mod partition;
 mod quantized_table;
 mod recurrent;
 mod resample;

@@ -114,9 +114,14 @@ pub(crate) fn claim(
             continue;
         }
         let dynamic = group.nodes.iter().any(|id| states[id.0].dynamic);
-        let preparation = if dynamic { Preparation::Dynamic } else { Preparation::Static };
         let params = group.into_params();
-        let kernel = contain(|| factory(&params, &graph)).map_err(|e| (claimant.index, e))?;
+        let (kernel, needs_data) = contain(|| {
+            let kernel = factory(&params, &graph)?;
+            let needs_data = kernel.needs_data();
+            Ok((kernel, needs_data))
+        })
+        .map_err(|e| (claimant.index, e))?;
+        let preparation = if dynamic || needs_data { Preparation::Dynamic } else { Preparation::Static };
         units.push(Unit::Partition(partitions.len()));
         let number = partitions.len();
         partitions.push(Partition::new(claimant.clone(), number, params, kernel, preparation));

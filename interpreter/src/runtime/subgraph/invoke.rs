@@ -4,12 +4,13 @@ use std::task::{Context, Poll};
 
 use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::NodeId;
-use delegraph_core::kernel::Placement;
+use delegraph_core::kernel::{Budget, Placement, RuntimeTensor};
 use delegraph_delegate_api::Submitted;
 use delegraph_kernels::{KnownInputs, OutputShapes, infer_outputs};
 use web_time::Instant;
 
 use super::empty::{Emptiness, check_rows, emptiness};
+use super::inferred::Schedule;
 use super::parts::Parts;
 use super::planned::{Planned, Step};
 use super::prepared::failure;
@@ -167,12 +168,28 @@ impl Planned {
                 }
             }
         }
-        let (partition, parallel) = (&mut self.partitions[p], env.services.parallel);
-        if partition.preparation == Preparation::Dynamic {
-            prepare_dynamic(partition, &mut self.parts, env)?;
+        let partition = &mut self.partitions[p];
+        if partition.preparation == Preparation::Dynamic && !prepare_dynamic(partition, &mut self.parts, env)?
+        {
+            self.run_declined(p, env)?;
+            return Ok(Submitted::Done);
         }
+        let (partition, parallel) = (&mut self.partitions[p], env.services.parallel);
         let submitted = partition.submit(&mut self.parts.tensors, parallel, env);
         submitted.map_err(|e| run_failure(partition, e, env))
+    }
+
+    /// Runs the nodes of a partition that its kernel declined on the CPU.
+    fn run_declined(&mut self, p: usize, env: &mut Env<'_>) -> Result<()> {
+        for i in 0..self.partitions[p].params.nodes.len() {
+            let id = self.partitions[p].params.nodes[i];
+            self.fetch_inputs(id)?;
+            if self.inference.schedule[id.0] != Schedule::Folded {
+                contain_kernel(|| self.run_deferred(id, env)).map_err(|e| self.parts.locate(id, e))?;
+            }
+        }
+        self.partitions[p].left.fill(None);
+        Ok(())
     }
 
     /// Records where a partition left its outputs, and reports the step.
@@ -238,8 +255,7 @@ impl Planned {
             if shapes == OutputShapes::DataDependent || requests.data_dependent.contains(output) {
                 tensor.allocate_bytes(Placement::Dynamic, 0)?;
             } else {
-                env.services.budget.check_size(tensor.byte_size()?)?;
-                tensor.allocate(Placement::Dynamic)?;
+                allocate(tensor, env.services.budget)?;
             }
         }
         parts.nodes[id.0].scratch.allocate(env.services.budget)?;
@@ -252,8 +268,18 @@ fn run_failure(partition: &Partition, error: Error, env: &mut Env<'_>) -> Error 
     if error.is_invalid_data() { error } else { failure(partition, error, env) }
 }
 
-/// Prepares a partition whose inputs are computed. Its outputs own their memory.
-fn prepare_dynamic(partition: &mut Partition, parts: &mut Parts, env: &mut Env<'_>) -> Result<()> {
+/// Allocates memory for an output whose shape is known only now, unless it is in a buffer of the application.
+fn allocate(tensor: &mut RuntimeTensor, budget: &Budget) -> Result<()> {
+    let bytes = tensor.byte_size()?;
+    if tensor.placement() == Placement::Bound && tensor.bytes().len() == bytes {
+        return Ok(());
+    }
+    budget.check_size(bytes)?;
+    tensor.allocate(Placement::Dynamic)
+}
+
+/// Prepares a partition whose inputs are computed. Its outputs own their memory. Returns false if the kernel declines.
+fn prepare_dynamic(partition: &mut Partition, parts: &mut Parts, env: &mut Env<'_>) -> Result<bool> {
     let (threads, budget) = (env.services.parallel.threads(), env.services.budget);
     if partition.owner.capabilities.propagated_shapes {
         let model = parts.model.clone();
@@ -269,14 +295,17 @@ fn prepare_dynamic(partition: &mut Partition, parts: &mut Parts, env: &mut Env<'
         Ok(data_dependent)
     });
     let data_dependent = prepared.map_err(|e| failure(partition, e, env))?;
+    if partition.kernel.declines() {
+        return Ok(false);
+    }
     for id in &partition.params.outputs {
         let tensor = &mut tensors[id.0];
         if data_dependent.contains(id) {
             tensor.allocate_bytes(Placement::Dynamic, 0)?;
         } else {
-            budget.check_size(tensor.byte_size()?)?;
-            tensor.allocate(Placement::Dynamic)?;
+            allocate(tensor, budget)?;
         }
     }
-    partition.scratch.allocate(budget)
+    partition.scratch.allocate(budget)?;
+    Ok(true)
 }

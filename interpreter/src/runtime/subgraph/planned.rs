@@ -157,6 +157,10 @@ impl Planned {
                 subgraph.node(*id).inputs().iter().flatten().for_each(|id| on_cpu[id.0] = true);
             }
         }
+        // Their kernels read data to prepare, or decline it.
+        for partition in self.partitions.iter().filter(|p| p.preparation == Preparation::Dynamic) {
+            partition.params.inputs.iter().for_each(|id| on_cpu[id.0] = true);
+        }
         if !settings.keep_outputs {
             let wanted = |id: &&TensorId| !buffers.outputs.iter().any(|(wanted, _)| wanted == *id);
             subgraph.outputs().iter().filter(wanted).for_each(|id| on_cpu[id.0] = true);
