@@ -59,6 +59,7 @@ pub mod gather_nd;
 pub mod l2_normalization;
 pub mod landmarks;
 pub mod local_response_normalization;
+pub mod long;
 pub mod lstm;
 pub mod lstm_basic;
 pub mod lstm_quantized;

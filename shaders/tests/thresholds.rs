@@ -15,7 +15,7 @@ use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
     Activation, Caps, Element, Epilogue, OtherSizes, Shader, Sums, Terms, Threshold, VariantKey, arg_min_max,
     cast, conv_2d, conv_3d, depth_to_space, depthwise_conv_2d, fully_connected, gather, gather_nd,
-    l2_normalization, select, slice, softmax, table, tile, transpose, transpose_conv,
+    l2_normalization, long, select, slice, softmax, table, tile, transpose, transpose_conv,
 };
 
 const SOFTWARE: Caps = Caps::WEBGPU.with_software(true).with_subgroups(8);
@@ -188,6 +188,14 @@ fn broadcasting() {
         output: sizes.to_vec(),
         activation: Activation::None,
     });
+    check(3, |sizes| long::Spec {
+        op: long::Operator::Add,
+        range: None,
+        a: sizes.to_vec(),
+        b: vec![1, sizes[1], 1],
+        output: sizes.to_vec(),
+    });
+    check(1, |sizes| long::Convert { narrows: true, elements: sizes[0] });
     check(3, |sizes| select::Spec {
         condition: vec![sizes[0], 1, 1],
         a: sizes.to_vec(),

@@ -28,12 +28,27 @@ use delegraph_shaders::{
     check::{self, Condition},
     complex, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice,
     embedding_lookup, fully_connected, gather, gather_nd, l2_normalization, landmarks,
-    local_response_normalization, lstm, lstm_basic, lstm_quantized, max_pooling, one_hot, resample, rnn,
-    row_scales, row_steps, scatter, select, slice, softmax, softmax_quantized, softmax_wide, table, texture,
-    tile, topk, transpose, transpose_conv,
+    local_response_normalization, long, lstm, lstm_basic, lstm_quantized, max_pooling, one_hot, resample,
+    rnn, row_scales, row_steps, scatter, select, slice, softmax, softmax_quantized, softmax_wide, table,
+    texture, tile, topk, transpose, transpose_conv,
 };
 use text::check;
 
+/// Every operator on 64-bit integers, and one with a range.
+const LONG: [(long::Operator, Option<[i64; 2]>); 12] = [
+    (long::Operator::Add, None),
+    (long::Operator::Add, Some([0, 6])),
+    (long::Operator::Sub, None),
+    (long::Operator::Mul, None),
+    (long::Operator::Maximum, None),
+    (long::Operator::Minimum, None),
+    (long::Operator::Equal, None),
+    (long::Operator::NotEqual, None),
+    (long::Operator::Less, None),
+    (long::Operator::LessEqual, None),
+    (long::Operator::Greater, None),
+    (long::Operator::GreaterEqual, None),
+];
 const SOFTWARE: Caps = Caps::WEBGPU.with_software(true);
 const SHARING: Caps = SOFTWARE.with_subgroups(8);
 /// A device of each kind that shaders distinguish.
@@ -295,6 +310,9 @@ fn element_by_element() {
                 kernels.add(|caps| cast::Spec { input, output, narrow: None, elements }.kernel(caps));
             }
         }
+        for narrows in [false, true] {
+            kernels.add(|caps| long::Convert { narrows, elements }.kernel(caps));
+        }
         for input in [Element::F32, Element::I32, Element::U32, Element::Bool] {
             for narrow in [(8, true), (8, false), (16, true), (16, false)] {
                 let (narrow, output) = (Some(narrow), Element::I32);
@@ -511,6 +529,12 @@ fn movements() {
             let ones = |odd: usize| -> Vec<u32> {
                 shape.iter().enumerate().map(|(d, n)| if d % 2 == odd { 1 } else { *n }).collect()
             };
+            for (op, range) in LONG {
+                kernels.add(|caps| {
+                    let (a, b, output) = (ones(0), ones(1), shape.clone());
+                    long::Spec { op, range, a, b, output }.kernel(caps)
+                });
+            }
             for condition in [ones(0), ones(1), vec![1], shape.clone()] {
                 kernels.add(|caps| {
                     let (condition, output) = (condition.clone(), shape.clone());

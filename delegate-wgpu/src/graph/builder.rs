@@ -109,7 +109,7 @@ impl<'a, 'c> Builder<'a, 'c> {
             let limit = format!("at most {most} bytes fit a binding");
             Rejection::DeviceLimit(format!("tensor \"{name}\" of shape {dims}; {limit}"))
         };
-        let each = if tensor.ty() == TensorType::Complex64 { 8 } else { 4 };
+        let each = if matches!(tensor.ty(), TensorType::Complex64 | TensorType::Int64) { 8 } else { 4 };
         let bytes = dims.checked_elements().and_then(|n| n.checked_mul(each)).ok_or_else(too_large)?;
         if u64::try_from(bytes).map_or(true, |bytes| bytes > most) {
             return Err(too_large());

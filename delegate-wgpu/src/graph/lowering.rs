@@ -9,7 +9,7 @@ use delegraph_core::{NodeId, Params, Quantization, TensorType};
 use delegraph_delegate_api::{NodeView, Rejection, TensorInfo};
 use delegraph_shaders::check::{self, Condition};
 use delegraph_shaders::quantize::{self, Affine, Direction};
-use delegraph_shaders::{Caps, Epilogue, Shader, ShaderError};
+use delegraph_shaders::{Caps, Epilogue, Shader, ShaderError, long};
 
 use crate::graph::builder::{Builder, is_packed};
 use crate::graph::storage_format::StorageFormat;
@@ -68,7 +68,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     /// As [`Lowering::any_input`], including packed types: for ops that move elements or handle each type.
     pub(crate) fn moved_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
         match self.ty(i) {
-            Some(TensorType::Complex64) => Err(self.wrong_type(i)),
+            Some(TensorType::Complex64 | TensorType::Int64) => Err(self.wrong_type(i)),
             _ => self.held_input(i),
         }
     }
@@ -77,6 +77,43 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     pub(crate) fn complex_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
         self.expect(i, TensorType::Complex64)?;
         self.held_input(i)
+    }
+
+    /// Input `i` of 64-bit integers: the value has an innermost dimension for the two words.
+    pub(crate) fn long_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
+        self.expect(i, TensorType::Int64)?;
+        self.held_input(i)
+    }
+
+    /// Output `i`, of 64-bit integers: see [`Lowering::long_input`].
+    pub(crate) fn long_output(&mut self, i: usize) -> Result<ValueId, Rejection> {
+        match self.node.output(i).map(|tensor| tensor.ty()) {
+            Some(TensorType::Int64) => self.held_output(i),
+            ty => {
+                let ty = ty.unwrap_or(TensorType::Float32);
+                Err(Rejection::UnsupportedType { operand: format!("output {i}"), ty })
+            }
+        }
+    }
+
+    /// Input `i` of INT32 or INT64 indices as 32-bit integers. An index that 32 bits cannot hold becomes the nearest one that
+    /// they can, which is outside of every dimension.
+    pub(crate) fn index_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
+        if self.ty(i) != Some(TensorType::Int64) {
+            self.expect(i, TensorType::Int32)?;
+            return self.any_input(i);
+        }
+        let shape = self.input_shape(i)?;
+        if self.is_constant(i) {
+            let near = |index: i64| index.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+            let indices: Vec<i32> = self.integers(i)?.into_iter().map(near).collect();
+            return Ok(self.new_constant(&shape, Element::I32, &indices));
+        }
+        let input = self.long_input(i)?;
+        let narrowed = self.temporary_of(&shape, Element::I32);
+        let elements = shape.iter().product();
+        self.push(long::Convert { narrows: true, elements }, &[input], narrowed)?;
+        Ok(narrowed)
     }
 
     /// Input `i` on the device, of any type that the device stores; see [`Lowering::complex_input`].
@@ -355,7 +392,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     /// As [`Lowering::output`], with the types of [`Lowering::moved_input`].
     pub(crate) fn moved_output(&mut self, i: usize) -> Result<ValueId, Rejection> {
         match self.node.output(i).map(|tensor| tensor.ty()) {
-            Some(ty @ TensorType::Complex64) => {
+            Some(ty @ (TensorType::Complex64 | TensorType::Int64)) => {
                 Err(Rejection::UnsupportedType { operand: format!("output {i}"), ty })
             }
             _ => self.held_output(i),

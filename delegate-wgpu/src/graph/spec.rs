@@ -151,6 +151,8 @@ specs! {
     LandmarksCrop(shaders::landmarks::Crop),
     LandmarksTransform(shaders::landmarks::Transform),
     LocalResponseNormalization(shaders::local_response_normalization::Spec),
+    Long(shaders::long::Spec),
+    LongConvert(shaders::long::Convert),
     Lstm(shaders::lstm::Spec),
     LstmBasic(shaders::lstm_basic::Spec),
     LstmQuantized(shaders::lstm_quantized::Spec),
@@ -226,6 +228,8 @@ impl Spec {
             | Spec::Custom(_)
             | Spec::LandmarksCrop(_)
             | Spec::LandmarksTransform(_)
+            | Spec::Long(_)
+            | Spec::LongConvert(_)
             | Spec::LstmQuantized(_)
             | Spec::MaxPool(_)
             | Spec::MaxUnpool(_)

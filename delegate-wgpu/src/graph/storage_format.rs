@@ -31,6 +31,7 @@ impl StorageFormat {
         Some(match ty {
             TensorType::Float32 => (Element::F32, StorageFormat::Word),
             TensorType::Complex64 => (Element::F32, StorageFormat::WordPair),
+            TensorType::Int64 => (Element::U32, StorageFormat::WordPair),
             TensorType::Float16 => (Element::F32, StorageFormat::F16),
             TensorType::BFloat16 => (Element::F32, StorageFormat::BF16),
             TensorType::Int32 => (Element::I32, StorageFormat::Word),
@@ -179,6 +180,7 @@ mod tests {
         check(TensorType::Float16, &f16::from_f32(-1.5).to_le_bytes(), &[(-1.5_f32).to_bits()]);
         check(TensorType::BFloat16, &bf16::from_f32(-1.5).to_le_bytes(), &[(-1.5_f32).to_bits()]);
         check(TensorType::Complex64, &[1, 2, 3, 4, 5, 6, 7, 8], &[0x0403_0201, 0x0807_0605]);
-        assert_eq!(StorageFormat::of(TensorType::Int64), None);
+        check(TensorType::Int64, &[1, 2, 3, 4, 5, 6, 7, 8], &[0x0403_0201, 0x0807_0605]);
+        assert_eq!(StorageFormat::of(TensorType::Float64), None);
     }
 }

@@ -1,12 +1,14 @@
 //! ARG_MAX, ARG_MIN.
 
-use delegraph_core::BuiltinOp;
 use delegraph_core::TensorType::{Bool, Float32, Int8, Int32, UInt8};
 use delegraph_core::ops::arg_min_max::axis;
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::arg_min_max::Spec;
+use delegraph_shaders::long::Convert;
 
 use super::{GpuOp, invalid, not_constant};
+use crate::graph::Element;
 use crate::graph::lowering::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
@@ -16,11 +18,21 @@ pub(super) const OPS: &[GpuOp] = &[
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let largest = cx.node().op().builtin() == Some(BuiltinOp::ARG_MAX);
-    let (input, output) = (cx.any_input(0)?, cx.output(0)?);
+    let input = cx.any_input(0)?;
+    let long = cx.node().output(0).is_some_and(|tensor| tensor.ty() == TensorType::Int64);
+    let output = if long { cx.long_output(0)? } else { cx.output(0)? };
     let (element, shape) = (cx.element(input), cx.shape(input));
     let axis = axis(&cx.infer()).map_err(invalid)?.ok_or_else(not_constant)?;
     let (outer, inner) = (shape[..axis].iter().product(), shape[axis + 1..].iter().product());
-    cx.push(Spec { element, outer, size: shape[axis], inner, largest }, &[input], output)
+    let spec = Spec { element, outer, size: shape[axis], inner, largest };
+    if !long {
+        return cx.push(spec, &[input], output);
+    }
+    let indices = cx.output_shape(0)?;
+    let elements = indices.iter().product();
+    let found = cx.temporary_of(&indices, Element::I32);
+    cx.push(spec, &[input], found)?;
+    cx.push(Convert { narrows: false, elements }, &[found], output)
 }
 
 #[cfg(test)]
@@ -28,7 +40,7 @@ mod tests {
     use super::*;
     use crate::testing::{T, check};
     use delegraph_core::ops::arg_min_max::{ArgMaxParams, ArgMinParams};
-    use delegraph_core::{Bool, Params, TensorType};
+    use delegraph_core::{Bool, Params};
 
     fn run(op: BuiltinOp, input: &T, axis: i32, expected: &[i32]) {
         let output_type = TensorType::Int32;
@@ -53,6 +65,13 @@ mod tests {
         run(BuiltinOp::ARG_MAX, &integers, 0, &[1]);
         run(BuiltinOp::ARG_MIN, &integers, 0, &[0]);
         run(BuiltinOp::ARG_MAX, &T::new(&[3], &[Bool(0), Bool(1), Bool(1)]), 0, &[1]);
+    }
+
+    #[test]
+    fn indices_of_64_bits() {
+        let params = Params::ArgMax(ArgMaxParams::default().output_type(TensorType::Int64));
+        let inputs = [Some(T::new(&[2, 3], &[1_i32, 3, 2, 9, 8, 7])), Some(T::new(&[], &[1_i32]).constant())];
+        check(BuiltinOp::ARG_MAX, 1, params, &inputs, &[T::new(&[2], &[1_i64, 0])]);
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR,
 //! RIGHT_SHIFT.
 
-use delegraph_core::BuiltinOp;
-use delegraph_core::TensorType::{BFloat16, Float16, Float32, Int8, Int16, Int32, UInt8, UInt16, UInt32};
+use delegraph_core::TensorType::{
+    BFloat16, Float16, Float32, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32,
+};
 use delegraph_core::error::InvalidData;
 use delegraph_core::fixed_point::Multiplier;
 use delegraph_core::ops::Activation as Fused;
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
 use delegraph_core::quantized::binary::{self, Scaled};
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::binary::{Binary, Spec};
 use delegraph_shaders::binary_quantized::{Operator, Spec as Quantized};
 use delegraph_shaders::check::Condition;
-use delegraph_shaders::{Activation, cast};
+use delegraph_shaders::{Activation, cast, long};
 
 use super::quantize::factor;
 use super::{GpuOp, activation, invalid_scale, mixed_types};
@@ -20,12 +22,12 @@ use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, Fault, ValueId};
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp::new(BuiltinOp::ADD, 6, &[Float32, Float16, Int32, UInt8, Int16, Int8], lower),
-    GpuOp::new(BuiltinOp::SUB, 5, &[Float32, Int32, UInt8, Int16, Int8], lower),
-    GpuOp::new(BuiltinOp::MUL, 8, &[Float32, Float16, Int32, UInt8, Int16, Int8, UInt32], lower),
+    GpuOp::new(BuiltinOp::ADD, 6, &[Float32, Float16, Int32, UInt8, Int64, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::SUB, 5, &[Float32, Int32, UInt8, Int64, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::MUL, 8, &[Float32, Float16, Int32, UInt8, Int64, Int16, Int8, UInt32], lower),
     GpuOp::new(BuiltinOp::DIV, 2, &[Float32, Int32, UInt8, Int16, Int8], lower),
-    GpuOp::new(BuiltinOp::MAXIMUM, 4, &[Float32, Float16, Int32, UInt8, Int16, Int8, BFloat16], lower),
-    GpuOp::new(BuiltinOp::MINIMUM, 4, &[Float32, Float16, Int32, UInt8, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::MAXIMUM, 4, &[Float32, Float16, Int32, UInt8, Int64, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::MINIMUM, 4, &[Float32, Float16, Int32, UInt8, Int64, Int16, Int8, BFloat16], lower),
     GpuOp::new(BuiltinOp::POW, 1, &[Float32, Int32], lower),
     GpuOp::new(BuiltinOp::SQUARED_DIFFERENCE, 2, &[Float32, Int32, Int8], lower),
     GpuOp::new(BuiltinOp::FLOOR_DIV, 3, &[Float32, Int32, Int16, Int8], lower),
@@ -53,6 +55,9 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::RIGHT_SHIFT) => (Binary::ShiftRight, None),
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
+    if cx.ty(0) == Some(TensorType::Int64) {
+        return long(cx, binary, fused.unwrap_or(Fused::None));
+    }
     let inputs = [cx.any_input(0)?, cx.any_input(1)?];
     let arithmetic =
         matches!(binary, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::SquaredDifference);
@@ -64,6 +69,43 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     }
     let activation = fused.map(activation).transpose()?.unwrap_or(Activation::None);
     push(cx, binary, activation)
+}
+
+/// An operator on 64-bit integers.
+fn long(cx: &mut Lowering<'_, '_, '_>, op: Binary, fused: Fused) -> Result<(), Rejection> {
+    let op = match op {
+        Binary::Add => long::Operator::Add,
+        Binary::Sub => long::Operator::Sub,
+        Binary::Mul => long::Operator::Mul,
+        Binary::Maximum => long::Operator::Maximum,
+        Binary::Minimum => long::Operator::Minimum,
+        _ => return Err(cx.wrong_type(0)),
+    };
+    let range = match fused {
+        Fused::None => None,
+        Fused::Relu => Some([0, i64::MAX]),
+        Fused::ReluN1To1 => Some([-1, 1]),
+        Fused::Relu6 => Some([0, 6]),
+        Fused::Tanh | Fused::SignBit => {
+            let text = format!(
+                "fused activation {fused:?} of INT64; NONE, RELU, RELU_N1_TO_1 and RELU6 are supported"
+            );
+            return Err(unsupported(text));
+        }
+    };
+    push_long(cx, op, range)
+}
+
+/// Adds the step of an operator on 64-bit integers.
+pub(super) fn push_long(
+    cx: &mut Lowering<'_, '_, '_>,
+    op: long::Operator,
+    range: Option<[i64; 2]>,
+) -> Result<(), Rejection> {
+    let inputs = [cx.long_input(0)?, cx.long_input(1)?];
+    let output = if op.compares() { cx.output(0)? } else { cx.long_output(0)? };
+    let [a, b] = [cx.input_shape(0)?, cx.input_shape(1)?];
+    cx.push(long::Spec { op, range, a, b, output: cx.output_shape(0)? }, &inputs, output)
 }
 
 /// The fixed-point parameters of an operator on quantized integers.
@@ -189,10 +231,20 @@ pub(super) fn push(
     activation: Activation,
 ) -> Result<(), Rejection> {
     let inputs = [cx.any_input(0)?, cx.any_input(1)?];
-    if !cx.is_narrow(inputs[0]) {
-        return push_on(cx, op, inputs, activation);
+    if cx.is_narrow(inputs[0]) {
+        return push_narrow(cx, op, inputs, activation);
     }
-    push_narrow(cx, op, inputs, activation)
+    if activation == Activation::RELU_N1_TO_1 && cx.element(inputs[0]) == Element::I32 {
+        // The operator's own activation has bounds from 0 on for integers.
+        let output = cx.output(0)?;
+        let shape = cx.shape(output);
+        let [whole, raised] = [(); 2].map(|()| cx.temporary_of(&shape, Element::I32));
+        let [low, high] = [-1, 1].map(|bound| cx.new_constant(&[], Element::I32, &[bound]));
+        push_to(cx, op, inputs, Activation::None, whole)?;
+        push_to(cx, Binary::Maximum, [whole, low], Activation::None, raised)?;
+        return push_to(cx, Binary::Minimum, [raised, high], Activation::None, output);
+    }
+    push_on(cx, op, inputs, activation)
 }
 
 /// An operator on the stored values of integers narrower than a word: results wrap around at the width of the type.
@@ -306,6 +358,29 @@ mod tests {
     }
 
     #[test]
+    fn integers_of_64_bits() {
+        let numbers = [3_i64 << 40, -1, i64::MIN, 0x1_2345_6789, -7_000_000_000, 6];
+        let others = [-5_i64, 1, -1, 0x9876_5432_1001, 3, -0x8000_0001];
+        let run = |op, params, expected: fn(i64, i64) -> i64| {
+            let expected: Vec<i64> =
+                numbers.iter().flat_map(|a| others.iter().map(move |b| expected(*a, *b))).collect();
+            let inputs = [Some(T::new(&[6, 1], &numbers)), Some(T::new(&[6], &others))];
+            check(op, 1, params, &inputs, &[T::new(&[6, 6], &expected)]);
+        };
+        let none = Fused::None;
+        let add = |fused| Params::Add(AddParams::default().fused_activation_function(fused));
+        run(BuiltinOp::ADD, add(none), i64::wrapping_add);
+        run(BuiltinOp::ADD, add(Fused::Relu6), |a, b| a.wrapping_add(b).clamp(0, 6));
+        run(BuiltinOp::ADD, add(Fused::ReluN1To1), |a, b| a.wrapping_add(b).clamp(-1, 1));
+        let sub = SubParams::default().fused_activation_function(none);
+        run(BuiltinOp::SUB, Params::Sub(sub), i64::wrapping_sub);
+        let mul = MulParams::default().fused_activation_function(none);
+        run(BuiltinOp::MUL, Params::Mul(mul), i64::wrapping_mul);
+        run(BuiltinOp::MAXIMUM, Params::None, i64::max);
+        run(BuiltinOp::MINIMUM, Params::None, i64::min);
+    }
+
+    #[test]
     fn integers() {
         let result = |values: [i32; 3]| [T::new(&[3], &values)];
         let a = || Some(T::new(&[3], &[7_i32, -7, 12]));
@@ -315,6 +390,8 @@ mod tests {
         let params =
             Params::Add(AddParams::default().fused_activation_function(Fused::None).pot_scale_int16(true));
         check(BuiltinOp::ADD, params, [1, 2, 3], [8, -5, 15]);
+        let params = MulParams::default().fused_activation_function(Fused::ReluN1To1);
+        check(BuiltinOp::MUL, Params::Mul(params), [1, 2, 0], [1, -1, 0]);
         let params = Params::Div(DivParams::default().fused_activation_function(Fused::None));
         check(BuiltinOp::DIV, params, [2, 2, -5], [3, -3, -2]);
         check(BuiltinOp::FLOOR_DIV, Params::None, [2, 2, -5], [3, -4, -3]);

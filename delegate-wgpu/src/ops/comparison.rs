@@ -1,23 +1,23 @@
 //! EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, LOGICAL_AND, LOGICAL_OR.
 
-use delegraph_core::BuiltinOp;
-use delegraph_core::TensorType::{BFloat16, Bool, Float16, Float32, Int8, Int16, Int32, UInt8};
+use delegraph_core::TensorType::{BFloat16, Bool, Float16, Float32, Int8, Int16, Int32, Int64, UInt8};
 use delegraph_core::fixed_point::Multiplier;
+use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
-use delegraph_shaders::Activation;
 use delegraph_shaders::binary::Binary;
 use delegraph_shaders::binary_quantized::Operator;
+use delegraph_shaders::{Activation, long};
 
 use super::{GpuOp, binary, invalid_scale};
 use crate::graph::lowering::Lowering;
 
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp::new(BuiltinOp::EQUAL, 5, &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8], lower),
-    GpuOp::new(BuiltinOp::NOT_EQUAL, 4, &[Float32, Float16, Int32, UInt8, Bool, Int16, Int8], lower),
-    GpuOp::new(BuiltinOp::LESS, 3, &[Float32, Float16, Int32, UInt8, Int16, Int8, BFloat16], lower),
-    GpuOp::new(BuiltinOp::LESS_EQUAL, 2, &[Float32, Float16, Int32, UInt8, Int16, Int8], lower),
-    GpuOp::new(BuiltinOp::GREATER, 2, &[Float32, Float16, Int32, UInt8, Int16, Int8, BFloat16], lower),
-    GpuOp::new(BuiltinOp::GREATER_EQUAL, 3, &[Float32, Float16, Int32, UInt8, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::EQUAL, 5, &[Float32, Float16, Int32, UInt8, Int64, Bool, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::NOT_EQUAL, 4, &[Float32, Float16, Int32, UInt8, Int64, Bool, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::LESS, 3, &[Float32, Float16, Int32, UInt8, Int64, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::LESS_EQUAL, 2, &[Float32, Float16, Int32, UInt8, Int64, Int16, Int8], lower),
+    GpuOp::new(BuiltinOp::GREATER, 2, &[Float32, Float16, Int32, UInt8, Int64, Int16, Int8, BFloat16], lower),
+    GpuOp::new(BuiltinOp::GREATER_EQUAL, 3, &[Float32, Float16, Int32, UInt8, Int64, Int16, Int8], lower),
     GpuOp::new(BuiltinOp::LOGICAL_AND, 1, &[Bool], lower),
     GpuOp::new(BuiltinOp::LOGICAL_OR, 1, &[Bool], lower),
 ];
@@ -35,6 +35,18 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         Some(BuiltinOp::LOGICAL_OR) => Binary::LogicalOr,
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
+    if cx.ty(0) == Some(TensorType::Int64) {
+        let operator = match operator {
+            Binary::Equal => long::Operator::Equal,
+            Binary::NotEqual => long::Operator::NotEqual,
+            Binary::Less => long::Operator::Less,
+            Binary::LessEqual => long::Operator::LessEqual,
+            Binary::Greater => long::Operator::Greater,
+            Binary::GreaterEqual => long::Operator::GreaterEqual,
+            _ => return Err(cx.wrong_type(0)),
+        };
+        return binary::push_long(cx, operator, None);
+    }
     let inputs = [cx.any_input(0)?, cx.any_input(1)?];
     // CPU kernels compare quantized 8-bit values rounded to multiples of 1/256; 16-bit values only for equality.
     let equality = matches!(operator, Binary::Equal | Binary::NotEqual);
@@ -61,6 +73,22 @@ mod tests {
     use super::*;
     use crate::testing::{T, check};
     use delegraph_core::{Bool, Params};
+
+    #[test]
+    fn integers_of_64_bits() {
+        let a = T::new(&[4], &[1_i64 << 40, -1, i64::MIN, 5]);
+        let b = T::new(&[4], &[(1_i64 << 40) + 1, 0, i64::MAX, 5]);
+        let truth = |bits: [u8; 4]| T::new(&[4], &bits.map(Bool));
+        let run = |op, expected| {
+            check(op, 1, Params::None, &[Some(a.clone()), Some(b.clone())], &[truth(expected)]);
+        };
+        run(BuiltinOp::EQUAL, [0, 0, 0, 1]);
+        run(BuiltinOp::NOT_EQUAL, [1, 1, 1, 0]);
+        run(BuiltinOp::LESS, [1, 1, 1, 0]);
+        run(BuiltinOp::LESS_EQUAL, [1, 1, 1, 1]);
+        run(BuiltinOp::GREATER, [0, 0, 0, 0]);
+        run(BuiltinOp::GREATER_EQUAL, [0, 0, 0, 1]);
+    }
 
     #[test]
     fn truths() {

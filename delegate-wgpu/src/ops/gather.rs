@@ -1,8 +1,8 @@
 //! GATHER, GATHER_ND.
 
+use delegraph_core::BuiltinOp;
 use delegraph_core::TensorType::{BFloat16, Bool, Float16, Float32, Int4, Int8, Int16, Int32, UInt8};
 use delegraph_core::ops::gather::gather_dimensions;
-use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::check::Condition;
 use delegraph_shaders::gather::Spec;
@@ -28,8 +28,7 @@ pub(super) const OPS: &[GpuOp] = &[
 ];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    cx.expect(1, TensorType::Int32)?;
-    let inputs = [cx.moved_input(0)?, cx.any_input(1)?];
+    let inputs = [cx.moved_input(0)?, cx.index_input(1)?];
     let output = cx.moved_output(0)?;
     let [input, indices] = inputs.map(|id| cx.shape(id));
     let (axis, batch_dims) = gather_dimensions(&cx.infer()).map_err(invalid)?;
@@ -38,8 +37,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 }
 
 fn gather_nd(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    cx.expect(1, TensorType::Int32)?;
-    let inputs = [cx.any_input(0)?, cx.any_input(1)?];
+    let inputs = [cx.any_input(0)?, cx.index_input(1)?];
     let [input, indices] = inputs.map(|id| cx.shape(id));
     let (&depth, tuples) = indices
         .split_last()
@@ -101,6 +99,11 @@ mod tests {
         let params = Params::Gather(GatherParams::default().axis(0).batch_dims(0));
         let inputs = [Some(rows.clone()), Some(T::new(&[2], &[2_i32, 0]))];
         check(BuiltinOp::GATHER, 1, params, &inputs, &[T::new(&[2, 2], &[5.0_f32, 6.0, 1.0, 2.0])]);
+        let params = Params::Gather(GatherParams::default().axis(0).batch_dims(0));
+        for indices in [T::new(&[2], &[2_i64, 0]), T::new(&[2], &[2_i64, 0]).constant()] {
+            let picked = T::new(&[2, 2], &[5.0_f32, 6.0, 1.0, 2.0]);
+            check(BuiltinOp::GATHER, 1, params.clone(), &[Some(rows.clone()), Some(indices)], &[picked]);
+        }
         let inputs = [Some(rows.clone()), Some(T::new(&[2, 1], &[2_i32, 0]))];
         let picked = T::new(&[2, 2], &[5.0_f32, 6.0, 1.0, 2.0]);
         check(BuiltinOp::GATHER_ND, 1, Params::None, &inputs, &[picked]);

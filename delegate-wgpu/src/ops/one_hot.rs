@@ -1,8 +1,8 @@
 //! ONE_HOT.
 
+use delegraph_core::BuiltinOp;
 use delegraph_core::TensorType::{Bool, Float32, Int8, Int32, UInt8};
 use delegraph_core::ops::one_hot::axis;
-use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::one_hot::Spec;
 
@@ -13,8 +13,7 @@ pub(super) const OPS: &[GpuOp] =
     &[GpuOp::new(BuiltinOp::ONE_HOT, 1, &[Float32, Int32, UInt8, Bool, Int8], lower)];
 
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    cx.expect(0, TensorType::Int32)?;
-    let inputs = [cx.any_input(0)?, cx.any_input(2)?, cx.any_input(3)?];
+    let inputs = [cx.index_input(0)?, cx.any_input(2)?, cx.any_input(3)?];
     let output = cx.output(0)?;
     let (axis, shape) = (axis(&cx.infer()).map_err(invalid)?, cx.shape(output));
     let limit = format!("only the dimensions of the output {shape:?} are supported");

@@ -14,7 +14,7 @@ use delegraph_shaders::rescale::{By, Spec as Rescale};
 
 use super::quantize::factor;
 use super::{GpuOp, expect_one_of, invalid, invalid_scale, mixed_scales, mixed_types};
-use crate::graph::lowering::Lowering;
+use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, ValueId};
 
 pub(super) const OPS: &[GpuOp] = &[
@@ -38,12 +38,21 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         _ => return Err(Rejection::UnsupportedOp { op: op.clone() }),
     };
     let (input, output) = (cx.any_input(0)?, cx.output(0)?);
-    let shape = cx.shape(input);
-    let axes = cx.integers(1)?.into_iter().map(|axis| axis_in(axis, shape.len()));
+    let mut shape = cx.shape(input);
+    let mut axes = cx.integers(1)?;
+    let is_scalar = shape.is_empty();
+    if is_scalar {
+        // The op's definition accepts any axes of a scalar: it is a row of one number.
+        (shape, axes) = (vec![1], vec![0]);
+    }
+    let axes = axes.into_iter().map(|axis| axis_in(axis, shape.len()));
     let mut axes = axes.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
     axes.sort_unstable();
     axes.dedup();
     let (element, activation) = (cx.element(input), Activation::None);
+    if is_scalar && cx.is_narrow(input) && matches!(reduce, Reduce::Mean | Reduce::Sum | Reduce::Prod) {
+        return Err(unsupported("a scalar of narrow integers; only tensors of rank 1 or more are supported"));
+    }
     if cx.is_narrow(input) {
         match reduce {
             Reduce::Mean | Reduce::Sum => return of_integers(cx, reduce, [input, output], axes),

@@ -2,7 +2,7 @@
 
 use delegraph_core::BuiltinOp;
 use delegraph_core::TensorType::{
-    BFloat16, Bool, Complex64, Float16, Float32, Int8, Int16, Int32, UInt8, UInt16, UInt32,
+    BFloat16, Bool, Complex64, Float16, Float32, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32,
 };
 use delegraph_delegate_api::Rejection;
 
@@ -13,19 +13,19 @@ pub(super) const OPS: &[GpuOp] = &[
     GpuOp::new(
         BuiltinOp::RESHAPE,
         1,
-        &[Float32, Float16, Int32, UInt8, Bool, Int16, Complex64, Int8, UInt32, UInt16, BFloat16],
+        &[Float32, Float16, Int32, UInt8, Int64, Bool, Int16, Complex64, Int8, UInt32, UInt16, BFloat16],
         lower,
     ),
     GpuOp::new(
         BuiltinOp::SQUEEZE,
         2,
-        &[Float32, Float16, Int32, UInt8, Bool, Int16, Complex64, Int8, UInt32, UInt16, BFloat16],
+        &[Float32, Float16, Int32, UInt8, Int64, Bool, Int16, Complex64, Int8, UInt32, UInt16, BFloat16],
         lower,
     ),
     GpuOp::new(
         BuiltinOp::EXPAND_DIMS,
         1,
-        &[Float32, Float16, Int32, UInt8, Bool, Int16, Complex64, Int8, UInt32, UInt16, BFloat16],
+        &[Float32, Float16, Int32, UInt8, Int64, Bool, Int16, Complex64, Int8, UInt32, UInt16, BFloat16],
         lower,
     ),
 ];

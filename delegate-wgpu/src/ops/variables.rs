@@ -1,14 +1,17 @@
 //! READ_VARIABLE, ASSIGN_VARIABLE. The values stay on the device between runs; see `kernel/variables.rs`.
 
 use delegraph_core::BuiltinOp;
+use delegraph_core::TensorType::{self, Bool, Float32, Int8, Int16, Int32, Int64, UInt8, UInt32};
 use delegraph_delegate_api::Rejection;
 
 use super::GpuOp;
 use crate::graph::lowering::{Lowering, unsupported};
 
+const TYPES: &[TensorType] = &[Float32, Int32, UInt8, Int64, Bool, Int16, Int8, UInt32];
+
 pub(super) const OPS: &[GpuOp] = &[
-    GpuOp::new(BuiltinOp::READ_VARIABLE, 1, GpuOp::UNPACKED, read),
-    GpuOp::new(BuiltinOp::ASSIGN_VARIABLE, 1, GpuOp::UNPACKED, assign),
+    GpuOp::new(BuiltinOp::READ_VARIABLE, 1, TYPES, read),
+    GpuOp::new(BuiltinOp::ASSIGN_VARIABLE, 1, TYPES, assign),
 ];
 
 fn read(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
