@@ -3,25 +3,17 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
+#[path = "common/gpu.rs"]
+mod gpu;
+
 use std::time::Duration;
 
 use delegraph::core::{BuiltinOp, ModelBuilder, Op, Params, SubgraphBuilder};
 use delegraph::delegate_api::PartitionOptions;
-use delegraph::delegate_wgpu::{GpuBuffer, WgpuDelegate, WgpuError, WgpuOptions, wgpu};
+use delegraph::delegate_wgpu::{GpuBuffer, WgpuDelegate, wgpu};
 use delegraph::{Error, Interpreter, Model, TensorType};
 
 const SIZE: usize = 1000;
-
-fn delegate() -> Option<WgpuDelegate> {
-    match WgpuDelegate::new(WgpuOptions::default()) {
-        Ok(delegate) => Some(delegate),
-        Err(error @ WgpuError::NoAdapter) => {
-            eprintln!("left out: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 /// `|x|`, negated, made positive again.
 fn model() -> Model {
@@ -48,7 +40,7 @@ fn check(values: &[f32]) {
 
 #[test]
 fn partitions_hand_tensors_over_on_the_device() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let builder = Interpreter::builder(model());
     let builder = builder.delegate_within(delegate.clone(), without(BuiltinOp::NEG));
     let mut interpreter = builder.delegate_within(delegate, without(BuiltinOp::ABS)).build().unwrap();
@@ -69,7 +61,7 @@ fn partitions_hand_tensors_over_on_the_device() {
 
 #[test]
 fn partitions_on_two_devices_hand_tensors_over_on_the_cpu() {
-    let (Some(one), Some(other)) = (delegate(), delegate()) else { return };
+    let (Some(one), Some(other)) = (gpu::delegate(), gpu::delegate()) else { return };
     let builder = Interpreter::builder(model()).delegate_within(one, without(BuiltinOp::NEG));
     let mut interpreter = builder.delegate_within(other, without(BuiltinOp::ABS)).build().unwrap();
     assert_eq!(interpreter.report().partitions.len(), 3);
@@ -80,7 +72,7 @@ fn partitions_on_two_devices_hand_tensors_over_on_the_cpu() {
 
 #[test]
 fn a_cpu_kernel_between_partitions_gets_the_data() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let builder = Interpreter::builder(model()).delegate_within(delegate, without(BuiltinOp::NEG));
     let mut interpreter = builder.build().unwrap();
     assert_eq!(interpreter.report().partitions.len(), 2);
@@ -91,7 +83,7 @@ fn a_cpu_kernel_between_partitions_gets_the_data() {
 
 #[test]
 fn inputs_and_outputs_of_the_application_never_leave_the_device() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let (device, queue) = delegate.device_and_queue();
     let bytes = 4 * SIZE as u64;
     let make = |usage| {
@@ -127,7 +119,7 @@ fn inputs_and_outputs_of_the_application_never_leave_the_device() {
 #[test]
 fn outputs_go_to_buffers_of_the_application() {
     // On the device where the output is, and on another one.
-    let (Some(delegate), Some(other)) = (delegate(), delegate()) else { return };
+    let (Some(delegate), Some(other)) = (gpu::delegate(), gpu::delegate()) else { return };
     let bytes = 4 * SIZE as u64;
     let make = |on: &WgpuDelegate, usage| {
         let descriptor =
@@ -167,7 +159,7 @@ fn outputs_go_to_buffers_of_the_application() {
 
 #[test]
 fn the_delegate_can_be_measured() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let model = delegraph::interpreter::measure(1, || Ok(delegate.clone())).unwrap();
     for number in [model.cpu, model.delegate].iter().flat_map(|r| [r.multiply_adds, r.bytes]) {
         assert!(number.is_finite() && number > 1e6, "{model:?}");

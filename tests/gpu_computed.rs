@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
+#[path = "common/gpu.rs"]
+mod gpu;
+
 use std::sync::Arc;
 
 use delegraph::core::ops::conv_2d::Conv2DParams;
@@ -13,19 +16,8 @@ use delegraph::core::ops::lstm::inputs::{CELL, INPUT};
 use delegraph::core::ops::transpose_conv::TransposeConvParams;
 use delegraph::core::ops::{Activation, Padding};
 use delegraph::core::{BuiltinOp, ModelBuilder, Params, Quantization, SubgraphBuilder, TensorId};
-use delegraph::delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph::delegate_wgpu::WgpuDelegate;
 use delegraph::{Interpreter, Policy, ReferenceOpResolver, TensorType};
-
-fn delegate() -> Option<WgpuDelegate> {
-    match WgpuDelegate::new(WgpuOptions::default()) {
-        Ok(delegate) => Some(delegate),
-        Err(error @ WgpuError::NoAdapter) => {
-            eprintln!("left out: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 fn value(k: usize, seed: usize) -> f32 {
     ((k * 37 + seed * 11 + k / 7) % 29) as f32 / 14.0 - 1.0
@@ -100,7 +92,7 @@ const MIXTURES: [[bool; 3]; 5] = [
 
 #[test]
 fn convolutions() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     // Channels that come in fours and that don't, of one group and of several, of windows of one pixel and of more.
     for (filter, channels, stride) in [
         ([3, 2, 2, 3], 3, 1),
@@ -133,7 +125,7 @@ fn convolutions() {
 
 #[test]
 fn depthwise_convolutions() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     for (window, channels, multiplier) in [([3, 3], 4, 1), ([1, 2], 3, 2), ([5, 1], 8, 1), ([2, 2], 1, 5)] {
         for constant in MIXTURES {
             let outputs = channels * multiplier;
@@ -158,7 +150,7 @@ fn depthwise_convolutions() {
 
 #[test]
 fn transposed_convolutions() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     for (filter, stride) in [([3, 2, 2, 4], 2), ([4, 3, 3, 5], 1), ([1, 2, 1, 1], 2)] {
         for constant in MIXTURES {
             let [outputs, _, _, channels] = filter;
@@ -180,7 +172,7 @@ fn transposed_convolutions() {
 
 #[test]
 fn layers() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     for [rows, inputs, outputs] in [[1, 7, 5], [3, 8, 16], [9, 64, 6]] {
         for constant in MIXTURES {
             let case =
@@ -194,7 +186,7 @@ fn layers() {
 
 #[test]
 fn cells_with_biases_that_are_computed() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let (batch, steps, features, cells) = (2, 3, 5, 6);
     // Without an input gate, the forget gate stands for both.
     for coupled in [false, true] {
@@ -222,7 +214,7 @@ fn cells_with_biases_that_are_computed() {
 
 #[test]
 fn layers_of_floats_and_bytes_with_a_bias_that_is_computed() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [3, 16]);
     let weights: Vec<i8> = (0..7 * 16).map(|k| (k * 31 % 255 - 127) as i8).collect();
@@ -237,7 +229,7 @@ fn layers_of_floats_and_bytes_with_a_bias_that_is_computed() {
 
 #[test]
 fn layers_of_bytes_with_a_bias_that_is_computed() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Int8, [3, 16]);
     let weights: Vec<i8> = (0..7 * 16).map(|k| (k * 31 % 255 - 127) as i8).collect();

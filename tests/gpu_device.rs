@@ -3,13 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
+#[path = "common/gpu.rs"]
+mod gpu;
+
 use std::thread;
 use std::time::Duration;
 
 use delegraph::core::ops::Padding;
 use delegraph::core::ops::conv_2d::Conv2DParams;
 use delegraph::core::{BuiltinOp, ModelBuilder, Params, SubgraphBuilder};
-use delegraph::delegate_wgpu::{PipelineCache, WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph::delegate_wgpu::{PipelineCache, WgpuDelegate, WgpuOptions};
 use delegraph::interpreter::ResourceLimits;
 use delegraph::{Interpreter, Model, TensorType};
 
@@ -17,19 +20,8 @@ fn options() -> WgpuOptions {
     WgpuOptions::default().pipeline_cache(PipelineCache::Off)
 }
 
-fn opened(result: Result<WgpuDelegate, WgpuError>) -> Option<WgpuDelegate> {
-    match result {
-        Ok(delegate) => Some(delegate),
-        Err(error @ WgpuError::NoAdapter) => {
-            eprintln!("left out: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
 fn delegate() -> Option<WgpuDelegate> {
-    opened(WgpuDelegate::new(options()))
+    gpu::opened(WgpuDelegate::new(options()))
 }
 
 /// `layers` convolutions of `channels` channels with filters of 3 by 3, on an input of `size` by `size`.
@@ -217,7 +209,7 @@ fn a_cap_on_memory_means_fewer_claims() {
     let (mut fewest, mut some) = (usize::MAX, false);
     for most in [u64::MAX, 200_000, 120_000, 60_000, 1000, 0] {
         let options = options().max_gpu_bytes(most);
-        let Some(delegate) = opened(WgpuDelegate::new(options)) else { return };
+        let Some(delegate) = gpu::opened(WgpuDelegate::new(options)) else { return };
         let mut interpreter = Interpreter::builder(model()).delegate(delegate).build().unwrap();
         check_close(&run(&mut interpreter, 4), &on_the_cpu(model(), 4));
         let (report, stats) = (interpreter.report(), interpreter.delegate_stats());
@@ -238,7 +230,7 @@ fn a_cap_on_memory_means_fewer_claims() {
 #[test]
 fn the_interpreters_limit_of_memory_is_the_delegates() {
     let model = || convolutions(16, 16, 6);
-    let Some(delegate) = opened(WgpuDelegate::new(options())) else { return };
+    let Some(delegate) = gpu::opened(WgpuDelegate::new(options())) else { return };
     let (mut all, mut fewer) = (0, false);
     // Below some limit the CPU does not run the model either.
     for most in [1 << 30].into_iter().chain((1..=40).rev().map(|n| n * 8000)) {

@@ -3,24 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
+#[path = "common/gpu.rs"]
+mod gpu;
+
 use delegraph::core::ops::Activation;
 use delegraph::core::ops::binary::DivParams;
 use delegraph::core::ops::gather::GatherParams;
 use delegraph::core::{BuiltinOp, Element, ModelBuilder, Params, Quantization, SubgraphBuilder};
 use delegraph::delegate_api::Policy;
-use delegraph::delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph::delegate_wgpu::WgpuDelegate;
 use delegraph::{Interpreter, Model, TensorType};
-
-fn delegate() -> Option<WgpuDelegate> {
-    match WgpuDelegate::new(WgpuOptions::default()) {
-        Ok(delegate) => Some(delegate),
-        Err(error @ WgpuError::NoAdapter) => {
-            eprintln!("left out: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 /// A tensor that the test feeds.
 struct Fed {
@@ -109,7 +101,7 @@ fn gather(indices: [i32; 3]) -> Case {
 
 #[test]
 fn indices_out_of_range() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let text = "index 4 is out of range for a dimension of 4";
     check(&delegate, &gather([3, 0, 2]), &gather([3, 4, -1]), text);
     let text = "index -1 is out of range for a dimension of 4";
@@ -131,7 +123,7 @@ fn indices_out_of_range() {
 
 #[test]
 fn divisors_powers_and_roots() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let numbers = || fed(&[3], &[7i32, -7, 12]);
     let by = |op, b: [i32; 3]| case(op, [numbers(), fed(&[3], &b)]);
     let ops = [BuiltinOp::FLOOR_DIV, BuiltinOp::FLOOR_MOD];
@@ -163,7 +155,7 @@ fn divisors_powers_and_roots() {
 
 #[test]
 fn the_delegate_stays_and_outputs_keep_their_values() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let (valid, invalid) = (gather([3, 0, 2]), gather([3, 4, 2]));
     let builder = Interpreter::builder(valid.model()).delegate(delegate);
     let mut interpreter = builder.policy(Policy::Prefer).build().unwrap();
@@ -178,7 +170,7 @@ fn the_delegate_stays_and_outputs_keep_their_values() {
 
 #[test]
 fn outputs_on_the_device_are_checked_as_well() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let (valid, invalid) = (gather([3, 0, 2]), gather([3, 4, 2]));
     let builder = Interpreter::builder(valid.model()).delegate(delegate);
     let mut interpreter = builder.policy(Policy::Require).keep_outputs().build().unwrap();
@@ -192,7 +184,7 @@ fn outputs_on_the_device_are_checked_as_well() {
 
 #[test]
 fn constants_that_are_invalid_stay_on_the_cpu() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let mut graph = SubgraphBuilder::new("main");
     let updates = graph.input("updates", TensorType::Float32, [2]);
     let indices = graph.constant("indices", [2, 1], &[0i32, 3]);

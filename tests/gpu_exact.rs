@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
+#[path = "common/gpu.rs"]
+mod gpu;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,7 +20,7 @@ use delegraph::core::ops::unary::{GeluParams, LeakyReluParams};
 use delegraph::core::ops::{Activation, Padding};
 use delegraph::core::{BuiltinOp, ModelBuilder, Params, Quantization, SubgraphBuilder, TensorId};
 use delegraph::delegate_api::{Policy, Runner};
-use delegraph::delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph::delegate_wgpu::WgpuDelegate;
 use delegraph::{Interpreter, Model, ReferenceOpResolver, TensorType};
 use delegraph_conformance::cases::{DEFAULT_SEED, suite};
 use delegraph_conformance::compare::Arithmetic;
@@ -30,20 +33,9 @@ const NOT_EXACT: &[(&str, &str)] =
     &[("LOG_SOFTMAX", "of the logarithm of a sum, devices know fewer bits than a CPU")];
 
 /// `None`, with the reason printed, where there is no adapter.
-fn delegate() -> Option<WgpuDelegate> {
-    match WgpuDelegate::new(WgpuOptions::default()) {
-        Ok(delegate) => Some(delegate),
-        Err(error @ WgpuError::NoAdapter) => {
-            eprintln!("left out: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
 #[test]
 fn every_quantized_case_has_the_integers_of_the_reference_kernels() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let make = Arc::new(move || -> delegraph::core::Result<_> { Ok(Box::new(delegate.clone()) as _) });
     let engine = Engine::new(Backend::delegate("wgpu", make).arithmetic(Arithmetic::Gpu)).untimed();
     let (mut wrong, mut exact) = (Vec::new(), 0);
@@ -337,7 +329,7 @@ fn output(op: BuiltinOp, ty: TensorType, inputs: &[Operand], draw: &mut Draw) ->
 
 #[test]
 fn nodes_with_random_scales_have_the_integers_of_the_reference_kernels() {
-    let Some(delegate) = delegate() else { return };
+    let Some(delegate) = gpu::delegate() else { return };
     let rounds = std::env::var("DELEGRAPH_EXACT_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(4);
     let mut wrong = Vec::new();
     let mut claims = BTreeMap::<String, usize>::new();

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
+#[path = "common/gpu.rs"]
+mod gpu;
+
 use std::sync::Arc;
 
 use delegraph::core::ops::batch_matmul::BatchMatMulParams;
@@ -15,19 +18,11 @@ use delegraph::core::ops::reduce::ReducerParams;
 use delegraph::core::ops::softmax::SoftmaxParams;
 use delegraph::core::ops::{Activation, Padding};
 use delegraph::core::{BuiltinOp, Model, ModelBuilder, Params, SubgraphBuilder, TensorId};
-use delegraph::delegate_wgpu::{PipelineCache, WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph::delegate_wgpu::{PipelineCache, WgpuDelegate, WgpuOptions};
 use delegraph::{Interpreter, TensorType, load};
 
 fn delegate() -> Option<WgpuDelegate> {
-    let options = WgpuOptions::default().pipeline_cache(PipelineCache::Off);
-    match WgpuDelegate::new(options) {
-        Ok(delegate) => Some(delegate),
-        Err(error @ WgpuError::NoAdapter) => {
-            eprintln!("left out: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    gpu::opened(WgpuDelegate::new(WgpuOptions::default().pipeline_cache(PipelineCache::Off)))
 }
 
 /// Prepares `model` as it is, then runs it with inputs of `sizes`, each on the GPU and on the CPU.
