@@ -15,6 +15,8 @@
 
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "documents")]
+pub mod documents;
 
 // The command uses the library by its name, as any application does.
 #[cfg(feature = "cli")]

@@ -5,11 +5,11 @@ use std::io;
 use std::sync::Mutex;
 
 use delegraph::Error;
-use delegraph::core::error::{ErrorKind, Location, UnresolvedNode, UnresolvedOp};
+use delegraph::core::error::{ErrorKind, Location};
 use delegraph::core::printable_lines;
 use serde_json::{Value, json};
 
-use super::text::raw_name;
+use crate::documents::unresolved::unresolved_op;
 
 /// The documented exit codes. Most usage errors are `clap`'s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,24 +157,6 @@ fn details(error: &Error) -> Value {
         Error::Delegate { delegate, .. } => json!({ "delegate": delegate }),
         _ => Value::Null,
     }
-}
-
-/// Returns an op without a kernel, for machines.
-pub(crate) fn unresolved_op(op: &UnresolvedOp) -> Value {
-    json!({
-        "op": raw_name(&op.op),
-        "version": op.version,
-        "reason": format!("{:?}", op.reason),
-        "registered": op.registered,
-        "known": op.known,
-        "min_runtime": op.min_runtime,
-        "why": op.why(),
-        "nodes": op.nodes.iter().map(unresolved_node).collect::<Vec<_>>(),
-    })
-}
-
-fn unresolved_node(node: &UnresolvedNode) -> Value {
-    json!({ "subgraph": node.subgraph, "node": node.node.0, "outputs": node.outputs })
 }
 
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());

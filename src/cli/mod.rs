@@ -34,7 +34,6 @@ mod run;
 mod selective;
 mod text;
 mod values;
-mod versions;
 
 use failure::{Exit, Failure};
 use output::Output;

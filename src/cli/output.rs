@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use delegraph::core::types::printable_json;
 use delegraph::core::{printable, printable_lines};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
+
+pub(crate) use crate::documents::text::bytes;
 
 /// A verb's result.
 pub(crate) trait Document: Serialize {
@@ -124,7 +125,7 @@ fn write(text: &str) -> Result<(), Failure> {
 
 /// Returns the document with JSON escapes for all that a terminal acts on.
 fn json_text(document: &impl Serialize) -> io::Result<String> {
-    Ok(printable_json(serde_json::to_string_pretty(document)?))
+    Ok(crate::documents::json(document)?)
 }
 
 fn write_raw(text: &str) -> Result<(), Failure> {
@@ -162,11 +163,6 @@ pub(crate) fn table(
         }
     }
     table.trim_fmt() + "\n"
-}
-
-/// Bytes for people.
-pub(crate) fn bytes(n: usize) -> String {
-    indicatif::HumanBytes(n as u64).to_string()
 }
 
 /// Returns a large number for people: `3.4 M`.

@@ -1,14 +1,8 @@
 //! Words and numbers as results show them.
 
-use delegraph::core::Op;
+use crate::documents::versions::UnderstatedLine;
 
-/// Returns an op's name as the file has it, for JSON. [`Display`](std::fmt::Display) of an op escapes it.
-pub(crate) fn raw_name(op: &Op) -> String {
-    match op {
-        Op::Custom(name) => format!("custom op \"{name}\""),
-        op => op.to_string(),
-    }
-}
+pub(crate) use crate::documents::text::raw_name;
 
 /// Returns a count with its noun: `1 node`, `2 nodes`.
 pub(crate) fn plural(n: usize, what: &str) -> String {
@@ -18,6 +12,15 @@ pub(crate) fn plural(n: usize, what: &str) -> String {
 /// Returns a difference in few characters: `0`, `1.500e-7`, `inf`.
 pub(crate) fn difference(v: f64) -> String {
     if v == 0.0 || !v.is_finite() { format!("{v}") } else { format!("{v:.3e}") }
+}
+
+/// Returns a warning for each; empty without any.
+pub(crate) fn warnings(lines: &[UnderstatedLine]) -> String {
+    let mut text: String = lines.iter().map(|line| format!("warning: {}\n", line.text)).collect();
+    if !lines.is_empty() {
+        text += "`delegraph fuse MODEL -o OUT --versions-only` writes the versions that are needed\n";
+    }
+    text
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 use delegraph::core::printable;
 
 use super::super::output::{Document, bytes, scaled, table, work};
-use super::super::text::plural;
-use super::super::versions::warnings;
-use super::{
+use super::super::text::{plural, warnings};
+use crate::documents::explain::{
     BlockerLine, CompositeLine, Explanation, Gain, NodeLine, PartitionLine, RejectionLine, Section,
     SubgraphSection, TensorLine,
 };

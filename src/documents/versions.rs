@@ -1,10 +1,14 @@
 //! Versions of ops that are lower than those of the features that nodes use.
 
-use delegraph::Model;
-use delegraph::core::graph::{UnderstatedVersion, understated_versions};
 use serde::Serialize;
 
 use super::text::raw_name;
+use crate::Model;
+use crate::core::graph::{UnderstatedVersion, understated_versions};
+
+/// The understated versions of a model: see [`understated`].
+#[derive(Default)]
+pub struct Understated(pub(crate) Vec<UnderstatedLine>);
 
 /// An op whose nodes use features of a newer version.
 #[derive(Serialize)]
@@ -14,7 +18,8 @@ pub(crate) struct UnderstatedLine {
     needed: u32,
     nodes: Vec<Place>,
     #[serde(skip)]
-    text: String,
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))]
+    pub(crate) text: String,
 }
 
 #[derive(Serialize)]
@@ -23,8 +28,8 @@ struct Place {
     node: usize,
 }
 
-/// Returns the understated versions of a model.
-pub(crate) fn understated(model: &Model) -> Vec<UnderstatedLine> {
+/// Returns the ops of a model whose version is lower than that of the features that their nodes use.
+pub fn understated(model: &Model) -> Understated {
     let line = |found: UnderstatedVersion| UnderstatedLine {
         text: found.to_string(),
         op: raw_name(&found.op),
@@ -36,14 +41,5 @@ pub(crate) fn understated(model: &Model) -> Vec<UnderstatedLine> {
             .map(|(subgraph, node)| Place { subgraph: *subgraph, node: node.0 })
             .collect(),
     };
-    understated_versions(model).into_iter().map(line).collect()
-}
-
-/// Returns a warning for each; empty without any.
-pub(crate) fn warnings(lines: &[UnderstatedLine]) -> String {
-    let mut text: String = lines.iter().map(|line| format!("warning: {}\n", line.text)).collect();
-    if !lines.is_empty() {
-        text += "`delegraph fuse MODEL -o OUT --versions-only` writes the versions that are needed\n";
-    }
-    text
+    Understated(understated_versions(model).into_iter().map(line).collect())
 }

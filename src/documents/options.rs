@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use delegraph::Model;
-use delegraph::core::flex::{Map, Value};
-use delegraph::core::{Op, printable};
 use serde::Serialize;
 use serde_json::{Map as Object, Value as Json};
 
-use crate::cli::output::bytes;
-use crate::cli::text::{plural, raw_name};
+use super::text::{bytes, raw_name};
+use crate::Model;
+use crate::core::Op;
+use crate::core::error::counted;
+use crate::core::flex::{Map, Value};
 
 /// Keys that are read of a map; more are counted.
 const MAX_KEYS: usize = 256;
@@ -21,27 +21,23 @@ const MAX_DEPTH: usize = 8;
 /// Bytes that reading all options may touch, for files in which many nodes share large options.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The number of lines, and of characters of one, that are shown as text.
-const MAX_LINES: usize = 20;
-const MAX_CHARS: usize = 400;
-
 /// Options, and the nodes of a custom op that have them.
 #[derive(Serialize)]
-pub(super) struct CustomOptions {
-    op: String,
-    version: u32,
-    nodes: Vec<Place>,
-    bytes: usize,
+pub(crate) struct CustomOptions {
+    pub(crate) op: String,
+    pub(crate) version: u32,
+    pub(crate) nodes: Vec<Place>,
+    pub(crate) bytes: usize,
     /// The FlexBuffer map; `null` if the bytes are not one.
-    options: Option<Object<String, Json>>,
+    pub(crate) options: Option<Object<String, Json>>,
     /// Whether they were not read, as all options together are too large.
-    skipped: bool,
+    pub(crate) skipped: bool,
 }
 
 #[derive(Serialize)]
-struct Place {
-    subgraph: usize,
-    node: usize,
+pub(crate) struct Place {
+    pub(crate) subgraph: usize,
+    pub(crate) node: usize,
 }
 
 /// Returns the options of every node of a custom op, in the order of the nodes.
@@ -90,7 +86,7 @@ fn object(map: &Map<'_>, size: usize, depth: usize, budget: &mut usize) -> Objec
     }
     let more = map.len().saturating_sub(MAX_KEYS);
     if more > 0 {
-        object.insert("…".into(), format!("and {}", plural(more, "more key")).into());
+        object.insert("…".into(), format!("and {}", counted(more, "more key")).into());
     }
     object
 }
@@ -111,39 +107,6 @@ fn json(value: &Value<'_>, size: usize, depth: usize, budget: &mut usize) -> Jso
         Value::Map(map) => object(map, size, depth - 1, budget).into(),
         _ => Json::Null,
     }
-}
-
-/// Returns the options for people to read; empty without custom ops.
-pub(super) fn text(all: &[CustomOptions]) -> String {
-    let mut text = String::new();
-    for line in all.iter().take(MAX_LINES) {
-        let place = match line.nodes.as_slice() {
-            [Place { subgraph: 0, node }] => format!("node {node}"),
-            [Place { subgraph, node }] => format!("subgraph {subgraph} node {node}"),
-            [Place { node, .. }, ..] => format!("{}, first node {node}", plural(line.nodes.len(), "node")),
-            [] => String::new(),
-        };
-        let options = match &line.options {
-            Some(map) if map.is_empty() => "an empty map".into(),
-            Some(map) => {
-                map.iter().map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join(", ")
-            }
-            None if line.bytes == 0 => "none".into(),
-            None if line.skipped => format!("{}, not read", bytes(line.bytes)),
-            None => format!("{}, which are not a FlexBuffer map", bytes(line.bytes)),
-        };
-        let (op, mut options) = (printable(&line.op), printable(&options).into_owned());
-        if let Some((end, _)) = options.char_indices().nth(MAX_CHARS) {
-            options.truncate(end);
-            options.push('…');
-        }
-        text += &format!("options of {op} version {} ({place}): {options}\n", line.version);
-    }
-    let more = all.len().saturating_sub(MAX_LINES);
-    if more > 0 {
-        text += &format!("and the options of {}, which --json shows\n", plural(more, "more node"));
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,0 +1,160 @@
+//! The inspection for people to read.
+
+use delegraph::core::printable;
+
+use super::super::ops::ranges;
+use super::super::output::{Document, bytes, table};
+use super::super::text::{plural, warnings};
+use crate::documents::inspect::{Inspection, OpLine, QuantizationCounts, Runtime, SubgraphLine, TensorLine};
+use crate::documents::options::{CustomOptions, Place};
+
+/// The number of lines, and of characters of one, that are shown as text.
+const MAX_LINES: usize = 20;
+const MAX_CHARS: usize = 400;
+
+impl Document for Inspection {
+    fn text(&self) -> String {
+        let sizes = &self.sizes;
+        let mut text = format!("{}: {}\n", self.model, bytes(sizes.file_bytes));
+        if !self.description.is_empty() {
+            text += &format!("{}\n", printable(&self.description));
+        }
+        text += &format!("constants: {}", bytes(sizes.constant_bytes));
+        let each: Vec<String> = sizes.constants.iter().map(|(ty, n)| format!("{ty} {}", bytes(*n))).collect();
+        text += &if each.is_empty() { "\n".into() } else { format!(" ({})\n", each.join(", ")) };
+        text += &self.runtime.text(self.unresolved.is_empty());
+
+        text += &format!("\n{}", ports("inputs", &self.inputs));
+        text += &format!("\n{}", ports("outputs", &self.outputs));
+        for signature in &self.signatures {
+            let key = printable(&signature.key);
+            text += &format!("\nsignature \"{key}\" (subgraph {})\n", signature.subgraph);
+            text += &ports("inputs", &signature.inputs);
+            text += &ports("outputs", &signature.outputs);
+        }
+        let row = |o: &OpLine| {
+            let options = o.custom_option_bytes.map(|n| format!("options: {}", bytes(n)));
+            let missing = (!o.resolved).then(|| "no kernel".into());
+            let notes: Vec<String> = [missing, options].into_iter().flatten().collect();
+            let registered = if o.registered.is_empty() { "none".into() } else { ranges(&o.registered) };
+            let since = o.min_runtime.unwrap_or("?");
+            let (version, count) = (o.version.to_string(), o.count.to_string());
+            vec![o.op.clone(), version, count, registered, since.into(), notes.join("; ")]
+        };
+        let header = ["op", "version", "nodes", "registered", "since TFLite", ""];
+        text += &format!("\n{}", table(&header, &[1, 2], self.ops.iter().map(row)));
+        if self.subgraphs.len() > 1 {
+            let row = |(i, s): (usize, &SubgraphLine)| {
+                vec![i.to_string(), s.name.clone(), s.nodes.to_string(), s.tensors.to_string()]
+            };
+            let rows = self.subgraphs.iter().enumerate().map(row);
+            text += &format!("\n{}", table(&["subgraph", "name", "nodes", "tensors"], &[0, 2, 3], rows));
+        }
+        text += &format!("\n{}", self.quantization.text());
+        if !self.metadata.is_empty() {
+            let entries: Vec<String> = self
+                .metadata
+                .iter()
+                .map(|m| format!("{} ({})", printable(&m.name), bytes(m.bytes)))
+                .collect();
+            text += &format!("metadata: {}\n", entries.join(", "));
+        }
+        text += &warnings(&self.understated_versions);
+        text += &options(&self.custom_options);
+        if !self.unresolved_text.is_empty() {
+            text += &format!("\nops without a kernel:\n  {}\n", self.unresolved_text.join("\n  "));
+        }
+        text
+    }
+}
+
+impl Runtime {
+    fn text(&self, resolved: bool) -> String {
+        let needs = match self.required {
+            Some(release) if self.complete => format!("its ops need TFLite {release} or newer"),
+            Some(release) => {
+                format!("its ops need TFLite {release} at least; this build does not know all of them")
+            }
+            None if self.complete => "its ops need no particular TFLite".into(),
+            None => "its ops are unknown to this build".into(),
+        };
+        let declared = match &self.metadata {
+            Some(release) => format!("its metadata (min_runtime_version) declares {}", printable(release)),
+            None => "its metadata does not declare a release".into(),
+        };
+        let newer = match (self.newer_than_known, resolved) {
+            (false, _) => String::new(),
+            (true, resolved) => format!(
+                "; that is newer than {}, the newest that this build knows{}",
+                self.newest_known,
+                if resolved { ", but every op has a kernel and it runs all the same" } else { "" }
+            ),
+        };
+        format!("{needs}; {declared}{newer}\n")
+    }
+}
+
+impl QuantizationCounts {
+    fn text(&self) -> String {
+        let kinds = [
+            (self.per_tensor, "per tensor"),
+            (self.per_channel, "per channel"),
+            (self.blockwise, "in blocks"),
+            (self.multi_axis, "along several axes"),
+            (self.custom, "in a custom way"),
+        ];
+        let kinds: Vec<String> =
+            kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}")).collect();
+        let kinds = if kinds.is_empty() { "none".into() } else { kinds.join(", ") };
+        let sparse = if self.sparse > 0 { format!("; {} sparse", self.sparse) } else { String::new() };
+        format!("quantized tensors: {kinds}; {} not quantized{sparse}\n", self.none)
+    }
+}
+
+fn ports(title: &str, tensors: &[TensorLine]) -> String {
+    let row = |t: &TensorLine| {
+        let dim = |d: &Option<usize>| d.map_or_else(|| "?".into(), |d: usize| d.to_string());
+        let signature = t.shape_signature.as_ref().filter(|s| s.iter().any(Option::is_none));
+        let shape = match signature {
+            Some(s) => format!("[{}]", s.iter().map(dim).collect::<Vec<_>>().join(", ")),
+            None => format!("{:?}", t.shape),
+        };
+        let quantization = t.scale.zip(t.zero_point).map(|(s, z)| format!("scale {s}, zero point {z}"));
+        let quantization = quantization.or_else(|| t.quantization.clone());
+        vec![t.name.clone(), t.r#type.into(), shape, quantization.unwrap_or_default()]
+    };
+    table(&[title, "type", "shape", ""], &[], tensors.iter().map(row))
+}
+
+/// Returns the options for people to read; empty without custom ops.
+fn options(all: &[CustomOptions]) -> String {
+    let mut text = String::new();
+    for line in all.iter().take(MAX_LINES) {
+        let place = match line.nodes.as_slice() {
+            [Place { subgraph: 0, node }] => format!("node {node}"),
+            [Place { subgraph, node }] => format!("subgraph {subgraph} node {node}"),
+            [Place { node, .. }, ..] => format!("{}, first node {node}", plural(line.nodes.len(), "node")),
+            [] => String::new(),
+        };
+        let options = match &line.options {
+            Some(map) if map.is_empty() => "an empty map".into(),
+            Some(map) => {
+                map.iter().map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join(", ")
+            }
+            None if line.bytes == 0 => "none".into(),
+            None if line.skipped => format!("{}, not read", bytes(line.bytes)),
+            None => format!("{}, which are not a FlexBuffer map", bytes(line.bytes)),
+        };
+        let (op, mut options) = (printable(&line.op), printable(&options).into_owned());
+        if let Some((end, _)) = options.char_indices().nth(MAX_CHARS) {
+            options.truncate(end);
+            options.push('…');
+        }
+        text += &format!("options of {op} version {} ({place}): {options}\n", line.version);
+    }
+    let more = all.len().saturating_sub(MAX_LINES);
+    if more > 0 {
+        text += &format!("and the options of {}, which --json shows\n", plural(more, "more node"));
+    }
+    text
+}

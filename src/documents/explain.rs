@@ -1,0 +1,341 @@
+//! What runs each node, or the reason for a rejection, and what to support next.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::text::raw_name;
+use super::unresolved::unresolved_op;
+use super::versions::{Understated, UnderstatedLine};
+use crate::Interpreter;
+use crate::core::TensorId;
+use crate::core::error::{UnresolvedOp, UnresolvedOps};
+use crate::delegate_api::{
+    Advice, Blocker, CompositeReport, CompositeRunner, DelegateFailure, GraphView, NodeReport,
+    PartitionReport, Rejection, Report, Runner, Split,
+};
+
+/// What runs each node of a model, or the reason for a rejection, and what to support next.
+#[derive(Serialize)]
+pub struct Explanation {
+    pub(crate) model: String,
+    pub(crate) delegates: Vec<String>,
+    /// The kernels that run unclaimed nodes: `cpu` or `reference`.
+    pub(crate) cpu: &'static str,
+    /// The section of the entry subgraph.
+    #[serde(flatten)]
+    pub(crate) entry: Section,
+    /// Delegates that failed: what they claimed went back to the CPU.
+    pub(crate) failures: Vec<FailureLine>,
+    /// Ops without a kernel: the model cannot run, and shapes of the file stand for what they would compute.
+    pub(crate) unresolved: Vec<Value>,
+    #[serde(skip)]
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))]
+    pub(crate) unresolved_text: Vec<String>,
+    /// Ops whose version is lower than that of the features that their nodes use.
+    pub(crate) understated_versions: Vec<UnderstatedLine>,
+    /// Nodes of subgraphs other than the entry.
+    pub(crate) called_nodes: usize,
+    /// Subgraphs other than the entry: bodies of control flow, decompositions of composites, other signatures.
+    pub(crate) subgraphs: Vec<SubgraphSection>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct SubgraphSection {
+    pub(crate) subgraph: usize,
+    pub(crate) name: String,
+    pub(crate) node_count: usize,
+    /// False if no node on the CPU calls it: a delegate claimed the caller, or another signature uses it.
+    pub(crate) prepared: bool,
+    #[serde(flatten)]
+    pub(crate) section: Option<Section>,
+}
+
+/// The report of one subgraph.
+#[derive(Serialize)]
+pub(crate) struct Section {
+    pub(crate) nodes: Vec<NodeLine>,
+    pub(crate) partitions: Vec<PartitionLine>,
+    /// The runner of each marked composite.
+    pub(crate) composites: Vec<CompositeLine>,
+    pub(crate) delegated_nodes: usize,
+    /// Nodes over constants: computed while preparing.
+    pub(crate) folded_nodes: usize,
+    pub(crate) cpu_nodes: usize,
+    pub(crate) total_nodes: usize,
+    /// Multiply-adds of one run of all nodes.
+    pub(crate) multiply_adds: u64,
+    /// The reasons that keep nodes from being delegated; those that cost most first.
+    pub(crate) fix_first: Vec<BlockerLine>,
+    /// Blockers that keep partitions apart together, by their place in `fix_first`.
+    pub(crate) fix_pairs: Vec<PairLine>,
+    /// The gain of fixing all of `fix_first`, if there are several.
+    pub(crate) fix_all: Option<Gain>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct NodeLine {
+    pub(crate) node: usize,
+    pub(crate) op: String,
+    pub(crate) version: u32,
+    /// A delegate's name, `cpu`, `reference`, `folded`, or `none` if no kernel is registered.
+    pub(crate) runner: String,
+    pub(crate) partition: Option<usize>,
+    pub(crate) multiply_adds: u64,
+    pub(crate) rejections: Vec<RejectionLine>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct CompositeLine {
+    pub(crate) name: String,
+    pub(crate) version: u32,
+    /// `delegate`, `kernel`, `inlined` or `called`.
+    pub(crate) resolution: &'static str,
+    /// The delegate's name, where one has it.
+    pub(crate) delegate: Option<String>,
+    /// The node, or those of its body where that took its place.
+    pub(crate) nodes: Vec<usize>,
+    /// Why delegates left it as a whole.
+    pub(crate) rejections: Vec<RejectionLine>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct RejectionLine {
+    pub(crate) delegate: String,
+    pub(crate) kind: &'static str,
+    pub(crate) reason: String,
+}
+
+#[derive(Serialize)]
+pub(crate) struct PartitionLine {
+    pub(crate) delegate: String,
+    pub(crate) node_count: usize,
+    pub(crate) nodes: Vec<usize>,
+    pub(crate) multiply_adds: u64,
+    pub(crate) inputs: Vec<TensorLine>,
+    pub(crate) outputs: Vec<TensorLine>,
+    /// Floats that the device stores in 16 bits.
+    pub(crate) half_tensors: Vec<TensorLine>,
+    pub(crate) boundary_bytes: usize,
+}
+
+#[derive(Serialize)]
+pub(crate) struct TensorLine {
+    pub(crate) tensor: usize,
+    pub(crate) name: String,
+    pub(crate) r#type: &'static str,
+    /// None where it is known only while running.
+    pub(crate) shape: Option<Vec<usize>>,
+    pub(crate) bytes: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct FailureLine {
+    pub(crate) delegate: String,
+    pub(crate) message: String,
+}
+
+#[derive(Serialize)]
+pub(crate) struct BlockerLine {
+    pub(crate) delegate: String,
+    pub(crate) op: String,
+    pub(crate) version: u32,
+    pub(crate) kind: &'static str,
+    pub(crate) reason: String,
+    pub(crate) nodes: Vec<usize>,
+    /// None where it was not tried: there are very many blockers.
+    pub(crate) gain: Option<Gain>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct PairLine {
+    pub(crate) blockers: [usize; 2],
+    pub(crate) gain: Gain,
+}
+
+/// The effect of claiming the nodes.
+#[derive(Serialize)]
+pub(crate) struct Gain {
+    pub(crate) partitions_before: usize,
+    pub(crate) partitions_after: usize,
+    /// Delegated then, beside those that are now.
+    pub(crate) nodes: usize,
+    pub(crate) multiply_adds: u64,
+    /// Bytes less over the borders of partitions; negative where there are more.
+    pub(crate) boundary_bytes_saved: i64,
+}
+
+impl Gain {
+    fn new(now: &Split, without: &Split) -> Self {
+        Gain {
+            partitions_before: now.partitions,
+            partitions_after: without.partitions,
+            nodes: without.nodes.saturating_sub(now.nodes),
+            multiply_adds: without.multiply_adds.saturating_sub(now.multiply_adds),
+            boundary_bytes_saved: now
+                .boundary_bytes
+                .cast_signed()
+                .saturating_sub_unsigned(without.boundary_bytes),
+        }
+    }
+}
+
+/// What runs nodes that no delegate runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Runners<'a> {
+    /// The name of the CPU kernels: `cpu` or `reference`.
+    pub cpu: &'static str,
+    /// Ops that they do not include.
+    pub missing: Option<&'a UnresolvedOps>,
+}
+
+impl Runners<'_> {
+    fn missing(&self) -> &[UnresolvedOp] {
+        self.missing.map_or(&[], |missing| &missing.ops)
+    }
+
+    /// Returns the name of what runs this node.
+    fn of(&self, node: &NodeReport) -> &'static str {
+        let missing = |op: &UnresolvedOp| op.op == node.op && op.version == node.version;
+        if self.missing().iter().any(missing) { "none" } else { self.cpu }
+    }
+}
+
+/// Explains what runs the nodes of a prepared interpreter, whose model has this name. `understated` are the versions of the
+/// model as its file has them. `None` for a model without subgraphs, and while the first one is not prepared.
+pub fn explain(
+    model: String,
+    runners: Runners<'_>,
+    interpreter: &Interpreter,
+    understated: Understated,
+) -> Option<Explanation> {
+    let prepared = |i: usize| Some((interpreter.graph(i)?, interpreter.subgraph_report(i)?));
+    let (graph, report) = prepared(0)?;
+    let called = interpreter.model().subgraphs().iter().enumerate().skip(1);
+    let subgraphs: Vec<SubgraphSection> = called
+        .map(|(i, subgraph)| {
+            let section = prepared(i).map(|(graph, report)| Section::new(&graph, report, runners, &[]));
+            SubgraphSection {
+                subgraph: i,
+                name: subgraph.name().to_owned(),
+                node_count: subgraph.nodes().len(),
+                prepared: section.is_some(),
+                section,
+            }
+        })
+        .collect();
+    let failure = |failure: &DelegateFailure| FailureLine {
+        delegate: failure.delegate.clone(),
+        message: failure.message.clone(),
+    };
+    Some(Explanation {
+        model,
+        delegates: report.delegates.clone(),
+        cpu: runners.cpu,
+        entry: Section::new(&graph, report, runners, &interpreter.half_tensors()),
+        failures: report.failures.iter().map(failure).collect(),
+        unresolved: runners.missing().iter().map(unresolved_op).collect(),
+        unresolved_text: runners.missing().iter().map(ToString::to_string).collect(),
+        understated_versions: understated.0,
+        called_nodes: subgraphs.iter().map(|s| s.node_count).sum(),
+        subgraphs,
+    })
+}
+
+impl Section {
+    /// `halves`: per partition, the floats that the device stores in 16 bits.
+    fn new(graph: &GraphView<'_>, report: &Report, runners: Runners<'_>, halves: &[Vec<TensorId>]) -> Self {
+        let delegate = |i: usize| report.delegates.get(i).cloned().unwrap_or_default();
+        let rejections = |list: &[(usize, Rejection)]| {
+            let line = |(d, r): &(usize, Rejection)| RejectionLine {
+                delegate: delegate(*d),
+                kind: r.kind(),
+                reason: r.to_string(),
+            };
+            list.iter().map(line).collect::<Vec<_>>()
+        };
+        let node = |n: &NodeReport| {
+            let (runner, partition) = match &n.runner {
+                Runner::Folded => ("folded".into(), None),
+                Runner::Delegate { delegate: d, partition } => (delegate(*d), Some(*partition)),
+                _ => (runners.of(n).to_owned(), None),
+            };
+            NodeLine {
+                node: n.node.0,
+                op: raw_name(&n.op),
+                version: n.version,
+                runner,
+                partition,
+                multiply_adds: graph.node(n.node).cost().multiply_adds,
+                rejections: rejections(&n.rejections),
+            }
+        };
+        let tensors = |ids: &[TensorId]| ids.iter().map(|&id| TensorLine::new(graph, id)).collect();
+        let partition = |(i, p): (usize, &PartitionReport)| PartitionLine {
+            delegate: delegate(p.delegate),
+            node_count: p.nodes.len(),
+            nodes: p.nodes.iter().map(|n| n.0).collect(),
+            multiply_adds: p.multiply_adds,
+            inputs: tensors(&p.inputs),
+            outputs: tensors(&p.outputs),
+            half_tensors: halves.get(i).map_or_else(Vec::new, |halves| tensors(halves)),
+            boundary_bytes: p.boundary_bytes,
+        };
+        let advice = Advice::new(graph, report);
+        let gain = |without: &Split| Gain::new(&advice.now, without);
+        let blocker = |o: &Blocker| BlockerLine {
+            delegate: delegate(o.delegate),
+            op: raw_name(&o.op),
+            version: o.version,
+            kind: o.reason.kind(),
+            reason: o.reason.to_string(),
+            nodes: o.nodes.iter().map(|n| n.0).collect(),
+            gain: o.without.as_ref().map(gain),
+        };
+        let pairs = advice.pairs.iter();
+        let count = |wanted: &Runner| report.nodes.iter().filter(|n| n.runner == *wanted).count();
+        let nodes: Vec<NodeLine> = report.nodes.iter().map(node).collect();
+        let composite = |c: &CompositeReport| {
+            let (resolution, number) = match c.runner {
+                CompositeRunner::Delegate(number) => ("delegate", Some(number)),
+                CompositeRunner::Kernel => ("kernel", None),
+                CompositeRunner::Inlined => ("inlined", None),
+                _ => ("called", None),
+            };
+            CompositeLine {
+                name: c.name.clone(),
+                version: c.version,
+                resolution,
+                delegate: number.map(delegate),
+                nodes: c.nodes.iter().map(|n| n.0).collect(),
+                rejections: rejections(&c.rejections),
+            }
+        };
+        Section {
+            partitions: report.partitions.iter().enumerate().map(partition).collect(),
+            composites: report.composites.iter().map(composite).collect(),
+            delegated_nodes: report.delegated_nodes(),
+            folded_nodes: count(&Runner::Folded),
+            cpu_nodes: count(&Runner::Cpu),
+            total_nodes: nodes.len(),
+            multiply_adds: nodes.iter().fold(0, |sum, n| sum.saturating_add(n.multiply_adds)),
+            nodes,
+            fix_first: advice.blockers.iter().map(blocker).collect(),
+            fix_pairs: pairs.map(|p| PairLine { blockers: p.blockers, gain: gain(&p.without) }).collect(),
+            fix_all: advice.all.as_ref().map(gain),
+        }
+    }
+}
+
+impl TensorLine {
+    fn new(graph: &GraphView<'_>, id: TensorId) -> Self {
+        let tensor = graph.tensor(id);
+        let shape = tensor.shape();
+        TensorLine {
+            tensor: id.0,
+            name: tensor.name().to_owned(),
+            r#type: tensor.ty().name(),
+            shape: shape.map(|s| s.dims().to_vec()),
+            bytes: shape.and_then(|_| tensor.tensor().byte_size().ok()),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Ops without a kernel.
+
+use serde_json::{Value, json};
+
+use super::text::raw_name;
+use crate::core::error::{UnresolvedNode, UnresolvedOp};
+
+/// Returns an op without a kernel, for machines.
+pub(crate) fn unresolved_op(op: &UnresolvedOp) -> Value {
+    json!({
+        "op": raw_name(&op.op),
+        "version": op.version,
+        "reason": format!("{:?}", op.reason),
+        "registered": op.registered,
+        "known": op.known,
+        "min_runtime": op.min_runtime,
+        "why": op.why(),
+        "nodes": op.nodes.iter().map(unresolved_node).collect::<Vec<_>>(),
+    })
+}
+
+fn unresolved_node(node: &UnresolvedNode) -> Value {
+    json!({ "subgraph": node.subgraph, "node": node.node.0, "outputs": node.outputs })
+}
