@@ -6,18 +6,18 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use delegraph::core::error::Result;
 use delegraph::core::{Error, TensorId};
 use delegraph::interpreter::CancellationToken;
+use delegraph_ffi::handle::Table;
 
 use crate::arrays::int;
 use crate::contain::{guard, values};
 use crate::delegate::{self, Pointer};
-use crate::handle::{Kind, Table};
 use crate::model::{MODELS, ModelHandle};
 use crate::options::{OPTIONS, Options, OptionsHandle, lock};
 use crate::report::Reporter;
 use crate::resolver::{self, Builtins};
 use crate::state::{Custom, NOT_READY, State};
 use crate::tensor::{Tensor, name};
-use crate::types::{ERROR, OK, Status, status};
+use crate::types::{ERROR, Kind, OK, Status, status};
 
 /// What a `TfLiteInterpreter*` stands for.
 pub(crate) struct Interpreter {
@@ -39,7 +39,7 @@ pub(crate) struct Interpreter {
 pub(crate) struct InterpreterHandle([u8; 0]);
 
 /// All interpreters.
-pub(crate) static INTERPRETERS: Table<Interpreter> = Table::new(Kind::Interpreter);
+pub(crate) static INTERPRETERS: Table<Interpreter> = Table::new(Kind::Interpreter as usize);
 
 impl Interpreter {
     /// Creates the interpreter of a model. Its tensors have no memory yet.

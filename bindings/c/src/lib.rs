@@ -3,7 +3,7 @@
 //! The library takes the place of `libtensorflowlite_c`: it exports the functions of `c_api.h` and its companions under
 //! their names, with their types. The documentation of the functions is in the headers (`include/`).
 //!
-//! Models, options, interpreters and signature runners are numbers in a table ([`handle`]), so that deleted ones are
+//! Models, options, interpreters and signature runners are numbers in a table (`delegraph_ffi::handle`), so that deleted ones are
 //! noticed. Tensors are structures with the published layout ([`tensor`]), which mirror those of the runtime ([`state`]).
 //! Nothing that the application passes is used before it is checked, and no panic leaves the library ([`contain`]).
 
@@ -18,10 +18,6 @@ mod contain;
 mod context;
 mod custom_ops;
 mod delegate;
-mod environment;
-#[cfg(feature = "wgpu")]
-mod gpu;
-mod handle;
 mod interpreter;
 mod kernel;
 mod model;

@@ -1,16 +1,17 @@
 //! Models.
 
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
-use std::path::Path;
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 use delegraph::core::ModelBytes;
 use delegraph::core::error::Result;
 use delegraph::core::resolver::newest_runtime;
+use delegraph_ffi::contain::path as path_of;
+use delegraph_ffi::handle::Table;
 
 use crate::contain::{guard, text};
-use crate::handle::{Kind, Table};
 use crate::report::{ReportFn, Reporter};
+use crate::types::Kind;
 
 /// What a `TfLiteModel*` stands for.
 pub(crate) struct Model {
@@ -22,7 +23,7 @@ pub(crate) struct Model {
 pub(crate) struct ModelHandle([u8; 0]);
 
 /// All models.
-pub(crate) static MODELS: Table<Model> = Table::new(Kind::Model);
+pub(crate) static MODELS: Table<Model> = Table::new(Kind::Model as usize);
 
 /// The version of the schema that models have.
 const SCHEMA_VERSION: c_int = 3;
@@ -97,15 +98,15 @@ pub(crate) unsafe extern "C" fn TfLiteModelCreateFromFileWithErrorReporter(
     let reporter = Reporter::new(reporter, user_data);
     guard("TfLiteModelCreateFromFile", std::ptr::null_mut(), || {
         // SAFETY: the interface demands null or a text.
-        let Some(path) = (unsafe { text(path) }) else {
+        let Some(name) = (unsafe { text(path) }) else {
             reporter.report("TfLiteModelCreateFromFile: the path is null");
             return std::ptr::null_mut();
         };
-        if let Ok(Err(error)) = path_of(path).map(std::fs::metadata) {
-            reporter.report(&format!("Could not open '{}'. {error}", path.to_string_lossy()));
+        if let Ok(Err(error)) = path_of(name).map(std::fs::metadata) {
+            reporter.report(&format!("Could not open '{}'. {error}", name.to_string_lossy()));
             return std::ptr::null_mut();
         }
-        created(path_of(path).and_then(delegraph::load), reporter)
+        created(path_of(name).and_then(delegraph::load), reporter)
     })
 }
 
@@ -123,18 +124,6 @@ fn created(model: Result<delegraph::Model>, reporter: Reporter) -> *mut ModelHan
             std::ptr::null_mut()
         }
     }
-}
-
-#[cfg(unix)]
-fn path_of(path: &CStr) -> Result<&Path> {
-    use std::os::unix::ffi::OsStrExt;
-    Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
-}
-
-#[cfg(not(unix))]
-fn path_of(path: &CStr) -> Result<&Path> {
-    let text = path.to_str().map_err(|_| delegraph::Error::InvalidInput("the path is not UTF-8".into()))?;
-    Ok(Path::new(OsStr::new(text)))
 }
 
 /// Bytes of the application, which keeps them as long as models and interpreters use them.

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use delegraph::core::error::{Error, Result};
 use delegraph::core::{BuiltinOp, Op};
+use delegraph_ffi::handle::Table;
 use delegraph_litert::abi::Node;
 
 use crate::abi::{Context, Free, Init, NodeFn, Registration};
 use crate::contain::guard;
-use crate::handle::{Kind, Table};
 use crate::report::{Reporter, UserData};
-use crate::types::{ERROR, OK, Status};
+use crate::types::{ERROR, Kind, OK, Status};
 
 /// `kTfLiteBuiltinCustom`.
 pub(crate) const CUSTOM: c_int = 32;
@@ -172,7 +172,7 @@ unsafe impl Sync for CustomName {}
 pub(crate) struct OperatorHandle([u8; 0]);
 
 /// All operators.
-pub(crate) static OPERATORS: Table<Operator> = Table::new(Kind::Operator);
+pub(crate) static OPERATORS: Table<Operator> = Table::new(Kind::Operator as usize);
 
 impl Operator {
     /// Returns the operator of a node of a model, without functions.

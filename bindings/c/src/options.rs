@@ -3,12 +3,13 @@
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use delegraph_ffi::handle::Table;
+
 use crate::contain::guard;
 use crate::custom_ops::{Callbacks, Custom};
 use crate::delegate::Pointer;
-use crate::handle::{Kind, Table};
 use crate::report::{ReportFn, Reporter};
-use crate::types::{ERROR, OK, Status};
+use crate::types::{ERROR, Kind, OK, Status};
 
 /// What a `TfLiteInterpreterOptions*` stands for.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +31,7 @@ pub(crate) struct Options {
 pub(crate) struct OptionsHandle([u8; 0]);
 
 /// All options.
-pub(crate) static OPTIONS: Table<Mutex<Options>> = Table::new(Kind::Options);
+pub(crate) static OPTIONS: Table<Mutex<Options>> = Table::new(Kind::Options as usize);
 
 /// Locks options. They stay valid when a change panics.
 pub(crate) fn lock(options: &Mutex<Options>) -> MutexGuard<'_, Options> {

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use delegraph::core::error::{Error, Result};
 use delegraph::core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph::core::{Op, OpResolver};
-use delegraph::{
-    BuiltinOpResolver, Interpreter, Model, MutableOpResolver, ReferenceOpResolver, Registration,
-};
+use delegraph::{Interpreter, Model, MutableOpResolver, Registration};
+use delegraph_ffi::delegates::{Choice, of_environment};
+use delegraph_ffi::resolvers::resolver as kernels_of;
 
 use crate::custom_ops::Kernels;
 use crate::delegate;
-use crate::environment::{self, Choice};
 use crate::kernel::Failure;
 use crate::options::Options;
 
@@ -33,12 +32,12 @@ pub(crate) fn build(
     builtins: Builtins,
     preserve: bool,
 ) -> Result<(Interpreter, Vec<Failure>)> {
-    let choice = environment::choice()?;
+    let choice = of_environment()?;
     // Functions that find kernels take the place of all others.
     let mut resolver = match (builtins, &choice, options.resolver) {
         (Builtins::None, _, _) | (_, _, Some(_)) => MutableOpResolver::new(),
-        (Builtins::All, Choice::Reference, _) => MutableOpResolver::extending(ReferenceOpResolver::new()),
-        (Builtins::All, _, _) => MutableOpResolver::extending(BuiltinOpResolver::new()),
+        (Builtins::All, Choice::Reference, _) => kernels_of(true),
+        (Builtins::All, _, _) => kernels_of(false),
     };
     let kernels = Kernels::new(model, options.reporter);
     match &options.resolver {
@@ -62,7 +61,7 @@ pub(crate) fn build(
         builder = builder.delegate(delegate);
         failures.extend(failure);
     }
-    if let Choice::Delegate(delegate) = choice {
+    if let Some(delegate) = choice.delegate() {
         builder = builder.delegate(delegate);
     }
     Ok((builder.build()?, failures))

@@ -5,15 +5,15 @@ use std::sync::{Arc, Weak};
 
 use delegraph::core::error::Result;
 use delegraph::core::{Error, TensorId};
+use delegraph_ffi::handle::Table;
 
 use crate::arrays::int;
 use crate::contain::{guard, text, values};
-use crate::handle::{Kind, Table};
 use crate::interpreter::{INTERPRETERS, Interpreter, InterpreterHandle, shape, with};
 use crate::report::Reporter;
 use crate::state::State;
 use crate::tensor::{Tensor, name};
-use crate::types::{ERROR, Status};
+use crate::types::{ERROR, Kind, Status};
 
 /// What a `TfLiteSignatureRunner*` stands for.
 pub(crate) struct Runner {
@@ -33,7 +33,7 @@ struct Named {
 #[repr(C)]
 pub(crate) struct RunnerHandle([u8; 0]);
 
-static RUNNERS: Table<Runner> = Table::new(Kind::SignatureRunner);
+static RUNNERS: Table<Runner> = Table::new(Kind::SignatureRunner as usize);
 
 impl Runner {
     /// Creates the runner of a signature. Without a key it is that of the first subgraph, for models without signatures.

@@ -61,7 +61,7 @@ pub(crate) extern "C" fn TfLiteWgpuDelegateDelete(delegate: *mut Delegate) {
 
 #[cfg(feature = "wgpu")]
 fn open(options: Vec<(String, String)>) -> delegraph::core::Result<delegate::Own> {
-    let delegate = Mutex::new(crate::gpu::open(options)?);
+    let delegate = Mutex::new(delegraph_ffi::delegates::open_gpu(options)?);
     let create = move || -> delegraph::core::Result<Box<dyn delegraph::Delegate>> {
         Ok(Box::new(delegate.lock().unwrap_or_else(PoisonError::into_inner).clone()))
     };
@@ -70,6 +70,6 @@ fn open(options: Vec<(String, String)>) -> delegraph::core::Result<delegate::Own
 
 #[cfg(not(feature = "wgpu"))]
 fn open(_: Vec<(String, String)>) -> delegraph::core::Result<delegate::Own> {
-    let none: delegate::Own = Arc::new(|| Err(crate::environment::without_gpu()));
+    let none: delegate::Own = Arc::new(|| Err(delegraph_ffi::delegates::without_gpu()));
     none().map(|_| none)
 }

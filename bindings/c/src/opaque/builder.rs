@@ -4,15 +4,15 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use delegraph::core::error::{Error, Result};
+use delegraph_ffi::handle::Table;
 use delegraph_litert::abi::{Quantization, ScaleZeroPoint};
 
 use crate::abi;
 use crate::contain::guard;
 use crate::context::{Added, functions};
-use crate::handle::{Kind, Table};
 use crate::report::Reporter;
 use crate::tensor::allocation;
-use crate::types::{self, Status};
+use crate::types::{self, Kind, Status};
 
 /// The type that the interface points at.
 #[repr(C)]
@@ -26,7 +26,7 @@ unsafe impl Send for Builder {}
 // SAFETY: as above.
 unsafe impl Sync for Builder {}
 
-static BUILDERS: Table<Builder> = Table::new(Kind::TensorBuilder);
+static BUILDERS: Table<Builder> = Table::new(Kind::TensorBuilder as usize);
 
 /// Creates a description of a tensor.
 #[unsafe(no_mangle)]

@@ -1,37 +1,67 @@
-//! The delegate that the environment names, for programs that do not know of delegates.
+//! Delegates by their names, and the one that the environment names for programs that do not know of delegates.
 
+use std::ffi::OsStr;
 use std::sync::{Mutex, PoisonError};
 
 use delegraph::Delegate;
 use delegraph::core::error::{Error, Result};
 use delegraph::delegate_api::plugin::{PluginError, PluginLibrary, PluginOptions};
 
-/// The variable. Its values are those of the Python package: `cpu`, `reference`, `wgpu?key=value&key=value`,
-/// `plugin:PATH?key=value`, `litert:PATH?key=value`.
-const VARIABLE: &str = "DELEGRAPH_DELEGATE";
+/// The variable that names a delegate: see [`named`].
+pub const VARIABLE: &str = "DELEGRAPH_DELEGATE";
 
-/// What runs the models of this process.
-pub(crate) enum Choice {
+/// What runs a model.
+pub enum Choice {
     /// The CPU kernels.
     Cpu,
     /// The reference kernels.
     Reference,
-    /// A delegate, and the CPU kernels for the rest.
+    /// The GPU, and the CPU kernels for the rest. Clones share the device.
+    #[cfg(feature = "wgpu")]
+    Gpu(Box<delegraph::delegate_wgpu::WgpuDelegate>),
+    /// Another delegate, and the CPU kernels for the rest.
     Delegate(Box<dyn Delegate>),
+}
+
+impl Choice {
+    /// Returns the delegate; `None` for CPU kernels.
+    pub fn delegate(self) -> Option<Box<dyn Delegate>> {
+        match self {
+            Choice::Cpu | Choice::Reference => None,
+            #[cfg(feature = "wgpu")]
+            Choice::Gpu(delegate) => Some(delegate),
+            Choice::Delegate(delegate) => Some(delegate),
+        }
+    }
 }
 
 /// Returns the choice of the environment; the CPU without one.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for a name without a meaning; those of delegates that cannot be created.
-pub(crate) fn choice() -> Result<Choice> {
-    match std::env::var(VARIABLE) {
-        Err(_) => Ok(Choice::Cpu),
-        Ok(text) => named(&text),
-    }
+/// [`Error::InvalidInput`] for bytes that are not UTF-8, and for a name without a meaning; those of delegates that cannot be
+/// created.
+pub fn of_environment() -> Result<Choice> {
+    let Some(value) = std::env::var_os(VARIABLE) else { return Ok(Choice::Cpu) };
+    of_value(&value)
 }
 
-fn named(text: &str) -> Result<Choice> {
+fn of_value(value: &OsStr) -> Result<Choice> {
+    let bytes = value.as_encoded_bytes();
+    let text = value.to_str().ok_or_else(|| {
+        Error::InvalidInput(format!("{VARIABLE} is UTF-8, which \"{}\" is not", bytes.escape_ascii()))
+    })?;
+    named(text).map_err(|error| match error {
+        Error::InvalidInput(text) => Error::InvalidInput(format!("{VARIABLE}: {text}")),
+        error => error,
+    })
+}
+
+/// Returns what a name stands for: `cpu`, `reference`, `wgpu?key=value&key=value`, `plugin:PATH?key=value`,
+/// `litert:PATH?key=value`. In keys and values, `%` and two hexadecimal digits stand for a byte.
+///
+/// # Errors
+/// [`Error::InvalidInput`] for other names; those of delegates that cannot be created.
+pub fn named(text: &str) -> Result<Choice> {
     let (name, query) = text.split_once('?').unwrap_or((text, ""));
     let options = options(query)?;
     if let Some(path) = name.strip_prefix("plugin:") {
@@ -43,9 +73,9 @@ fn named(text: &str) -> Result<Choice> {
     match name {
         "" | "cpu" => Ok(Choice::Cpu),
         "reference" => Ok(Choice::Reference),
-        "wgpu" => gpu(text, options).map(Choice::Delegate),
+        "wgpu" => gpu(text, options),
         _ => Err(Error::InvalidInput(format!(
-            "{VARIABLE} is cpu, reference, wgpu, plugin:PATH or litert:PATH, not {text}"
+            "a delegate is cpu, reference, wgpu, plugin:PATH or litert:PATH, not {text}"
         ))),
     }
 }
@@ -64,8 +94,9 @@ fn options(query: &str) -> Result<Vec<(String, String)>> {
 fn decoded(text: &str) -> Result<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    let wrong =
-        || Error::InvalidInput(format!("{VARIABLE}: `{text}` has a % without two hexadecimal digits"));
+    let wrong = || {
+        Error::InvalidInput(format!("`{text}` has a % that is not followed by the digits of a UTF-8 byte"))
+    };
     for part in parts {
         let (digits, rest) = part.split_at_checked(2).ok_or_else(wrong)?;
         bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
@@ -78,7 +109,7 @@ fn decoded(text: &str) -> Result<String> {
 fn plugin(path: &str, options: Vec<(String, String)>) -> Result<Box<dyn Delegate>> {
     static LIBRARIES: Libraries<PluginLibrary> = Mutex::new(Vec::new());
     let options = PluginOptions::new(options).map_err(Error::external)?;
-    // SAFETY: the environment names the library, and the user trusts it thereby, as with libraries to preload.
+    // SAFETY: the environment or the application names the library, and trusts it thereby, as with libraries to preload.
     let library = opened(&LIBRARIES, path, || unsafe { PluginLibrary::open(path) })?;
     Ok(Box::new(library.delegate(&options).map_err(Error::external)?))
 }
@@ -118,27 +149,35 @@ fn opened<L: Clone>(
 
 /// Returns a delegate on the GPU. Interpreters share the device.
 #[cfg(feature = "wgpu")]
-fn gpu(text: &str, options: Vec<(String, String)>) -> Result<Box<dyn Delegate>> {
+fn gpu(text: &str, options: Vec<(String, String)>) -> Result<Choice> {
     use delegraph::delegate_wgpu::WgpuDelegate;
     static OPEN: Mutex<Option<(String, WgpuDelegate)>> = Mutex::new(None);
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, delegate)) = open.as_ref().filter(|(known, _)| known == text) {
-        return Ok(Box::new(delegate.clone()));
+        return Ok(Choice::Gpu(Box::new(delegate.clone())));
     }
     let delegate = crate::gpu::open(options)?;
     *open = Some((text.to_owned(), delegate.clone()));
-    Ok(Box::new(delegate))
+    Ok(Choice::Gpu(Box::new(delegate)))
 }
 
 #[cfg(not(feature = "wgpu"))]
-fn gpu(_: &str, _: Vec<(String, String)>) -> Result<Box<dyn Delegate>> {
+fn gpu(_: &str, _: Vec<(String, String)>) -> Result<Choice> {
     Err(without_gpu())
 }
 
+/// Returns a delegate on the GPU with options by name: `adapter` (a part of its name), `max_gpu_bytes`, `fusion` (`on` or
+/// `off`), `precision` (`f32`, `f16` or `auto`).
+///
+/// # Errors
+/// [`Error::InvalidInput`] for other options; those of the GPU.
+#[cfg(feature = "wgpu")]
+pub use crate::gpu::open as open_gpu;
+
 /// Returns the error of a library without the GPU.
 #[cfg(not(feature = "wgpu"))]
-pub(crate) fn without_gpu() -> Error {
-    Error::Unsupported("this libtensorflowlite_c was built without the GPU (feature `wgpu`)".into())
+pub fn without_gpu() -> Error {
+    Error::Unsupported("this library was built without the GPU (feature `wgpu`)".into())
 }
 
 #[cfg(test)]
@@ -154,6 +193,18 @@ mod tests {
         assert!(wrong.contains("plugin:PATH or litert:PATH, not gpu"), "{wrong}");
         assert!(named("plugin:/no/such/library.so").is_err());
         assert!(named("litert:/no/such/library.so").is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn the_variable_is_utf8() {
+        use std::os::unix::ffi::OsStrExt;
+        assert!(matches!(of_value(OsStr::new("cpu")), Ok(Choice::Cpu)));
+        let error = of_value(OsStr::from_bytes(b"wgpu\xff")).err().map(|error| error.to_string());
+        let text = "invalid input: DELEGRAPH_DELEGATE is UTF-8, which \"wgpu\\xff\" is not";
+        assert_eq!(error.as_deref(), Some(text));
+        let error = of_value(OsStr::new("gpu")).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.starts_with("invalid input: DELEGRAPH_DELEGATE: a delegate is cpu,"), "{error}");
     }
 
     #[test]

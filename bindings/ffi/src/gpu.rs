@@ -8,7 +8,7 @@ use delegraph::delegate_wgpu::{AdapterChoice, Precision, WgpuDelegate, WgpuOptio
 ///
 /// # Errors
 /// [`Error::InvalidInput`] for other options; those of the GPU.
-pub(crate) fn open(options: Vec<(String, String)>) -> Result<WgpuDelegate> {
+pub fn open(options: Vec<(String, String)>) -> Result<WgpuDelegate> {
     let mut chosen = WgpuOptions::default();
     for (key, value) in options {
         chosen = match (key.as_str(), value.as_str()) {

@@ -6,17 +6,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The kinds of objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Model = 1,
-    Options,
-    Interpreter,
-    SignatureRunner,
-    Operator,
-    TensorBuilder,
-}
-
 /// The parts of a handle, from its low bits: zeros, which make it look aligned; the place; the generation; the kind. On 64
 /// bits the sum is 47: runtimes of other languages use the bits above for marks of their own.
 #[derive(Debug, Clone, Copy)]
@@ -26,14 +15,17 @@ struct Bits {
     generation: u32,
 }
 
+/// The number of kinds is below this.
+const KINDS: usize = 16;
+
 const BITS: Bits = match usize::BITS {
     64 => Bits { zeros: 3, place: 20, generation: 20 },
     _ => Bits { zeros: 2, place: 13, generation: 13 },
 };
 
 /// The objects of one kind.
-pub(crate) struct Table<T> {
-    kind: Kind,
+pub struct Table<T> {
+    kind: usize,
     slots: Mutex<Slots<T>>,
 }
 
@@ -49,13 +41,15 @@ struct Slot<T> {
 }
 
 impl<T> Table<T> {
-    /// Returns an empty table.
-    pub(crate) const fn new(kind: Kind) -> Self {
+    /// Returns an empty table of objects of this kind. Kinds are numbers from 1 to 15, of which each table of a library has
+    /// another.
+    pub const fn new(kind: usize) -> Self {
+        assert!(kind > 0 && kind < KINDS);
         Table { kind, slots: Mutex::new(Slots { all: Vec::new(), free: Vec::new() }) }
     }
 
     /// Stores an object. Returns its handle; null if the table is full.
-    pub(crate) fn insert<H>(&self, object: T) -> *mut H {
+    pub fn insert<H>(&self, object: T) -> *mut H {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let place = match slots.free.pop() {
             Some(place) => place,
@@ -68,19 +62,19 @@ impl<T> Table<T> {
         let Some(slot) = slots.all.get_mut(place) else { return std::ptr::null_mut() };
         slot.generation = (slot.generation + 1) % (1 << BITS.generation);
         slot.object = Some(Arc::new(object));
-        let kind = self.kind as usize;
+        let kind = self.kind;
         let number = (((kind << BITS.generation) | slot.generation) << BITS.place) | place;
         std::ptr::without_provenance_mut(number << BITS.zeros)
     }
 
     /// Returns the object of a handle; `None` if it was deleted, or never was one of this kind.
-    pub(crate) fn get<H>(&self, handle: *const H) -> Option<Arc<T>> {
+    pub fn get<H>(&self, handle: *const H) -> Option<Arc<T>> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         self.slot(&mut slots, handle.addr()).and_then(|(slot, _)| slot.object.clone())
     }
 
     /// Deletes a handle. Returns its object.
-    pub(crate) fn remove<H>(&self, handle: *const H) -> Option<Arc<T>> {
+    pub fn remove<H>(&self, handle: *const H) -> Option<Arc<T>> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let (object, place) = self
             .slot(&mut slots, handle.addr())
@@ -94,7 +88,7 @@ impl<T> Table<T> {
         let place = number & ((1 << BITS.place) - 1);
         let generation = (number >> BITS.place) & ((1 << BITS.generation) - 1);
         let kind = number >> (BITS.place + BITS.generation);
-        let whole = number << BITS.zeros == handle && kind == self.kind as usize;
+        let whole = number << BITS.zeros == handle && kind == self.kind;
         let slot = slots.all.get_mut(place).filter(|slot| whole && slot.generation == generation)?;
         Some((slot, place))
     }
@@ -106,8 +100,8 @@ mod tests {
 
     #[test]
     fn deleted_and_foreign_handles_are_not_found() {
-        let numbers = Table::new(Kind::Model);
-        let others = Table::new(Kind::Options);
+        let numbers = Table::new(1);
+        let others = Table::new(2);
         let a: *mut u8 = numbers.insert(1);
         let b: *mut u8 = numbers.insert(2);
         let c: *mut u8 = others.insert(3);
@@ -124,7 +118,7 @@ mod tests {
 
     #[test]
     fn handles_leave_the_high_bits_free() {
-        let numbers: Table<i32> = Table::new(Kind::SignatureRunner);
+        let numbers: Table<i32> = Table::new(KINDS - 1);
         let handle: *mut u8 = numbers.insert(1);
         if usize::BITS == 64 {
             assert!(handle.addr() < 1 << 47);
@@ -133,7 +127,7 @@ mod tests {
 
     #[test]
     fn an_object_in_use_outlives_its_handle() {
-        let numbers = Table::new(Kind::Model);
+        let numbers = Table::new(1);
         let handle: *mut u8 = numbers.insert(5);
         let used = numbers.get(handle);
         drop(numbers.remove(handle));

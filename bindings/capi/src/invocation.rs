@@ -1,0 +1,210 @@
+//! Runs in a thread of the library.
+
+use std::ffi::{c_char, c_void};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use delegraph_ffi::handle::Table;
+
+use crate::error::{Failure, c_string, call, dg_status, remember};
+use crate::interpreter::{dg_interpreter, session};
+use crate::session::Session;
+
+/// A run in a thread of the library. Deleted with `dg_invocation_delete`.
+pub struct dg_invocation {
+    _private: (),
+}
+
+/// Called at the end of an invocation, in a thread of the library. `message` is null if `status` is `DG_OK`, and valid until
+/// the function returns. The interpreter takes calls again: the function may read outputs, and start the next invocation, for
+/// which it must not wait. It must return, not unwind or jump out.
+pub type dg_done_fn =
+    Option<unsafe extern "C" fn(user_data: *mut c_void, status: dg_status, message: *const c_char)>;
+
+/// No limit of time for `dg_invocation_wait`.
+pub const DG_FOREVER: u64 = u64::MAX;
+
+/// What a `dg_invocation*` stands for.
+struct Invocation {
+    session: Weak<Session>,
+    /// The thread that runs it.
+    thread: OnceLock<ThreadId>,
+    result: Mutex<Option<Result<(), Failure>>>,
+    ended: Condvar,
+}
+
+static INVOCATIONS: Table<Arc<Invocation>> = Table::new(11);
+
+fn invocation(handle: *const dg_invocation) -> Result<Arc<Arc<Invocation>>, Failure> {
+    INVOCATIONS.get(handle).ok_or_else(|| Failure::handle("invocation"))
+}
+
+/// The function of an application, with its data.
+struct Callback {
+    function: dg_done_fn,
+    user_data: *mut c_void,
+}
+
+// SAFETY: the pointer is only handed back, and the interface declares that this is in another thread.
+unsafe impl Send for Callback {}
+
+impl Callback {
+    fn call(self, result: &Result<(), Failure>) {
+        let Some(function) = self.function else { return };
+        let text = result.as_ref().err().map(|failure| c_string(&failure.message));
+        let status = result.as_ref().err().map_or(dg_status::DG_OK, |failure| failure.status);
+        let message = text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+        // SAFETY: the application passed the function for this call; the message lives until it returns.
+        unsafe { function(self.user_data, status, message) };
+    }
+}
+
+/// Starts a run and returns at once. Its end is seen with `dg_invocation_poll`, `dg_invocation_wait`, or by `done`, which may be
+/// null. Until its end, other calls on the interpreter are `DG_BUSY`, and data of tensors must not be touched. `invocation` may
+/// be null if `done` is not.
+///
+/// `DG_BUSY` if a call is running; errors of the run itself are those of the invocation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dg_interpreter_start(
+    interpreter: *mut dg_interpreter,
+    done: dg_done_fn,
+    user_data: *mut c_void,
+    invocation: *mut *mut dg_invocation,
+) -> dg_status {
+    call(|| {
+        let wanted = !invocation.is_null();
+        if !wanted && done.is_none() {
+            return Err(Failure::argument("neither an invocation nor a function is wanted"));
+        }
+        if !invocation.is_aligned() {
+            return Err(Failure::argument("the pointer that receives the invocation is misaligned"));
+        }
+        if wanted {
+            // SAFETY: the interface demands null or a place for the result; misaligned pointers are excluded.
+            unsafe { invocation.write(std::ptr::null_mut()) };
+        }
+        let session = session(interpreter)?;
+        let own = Arc::new(Invocation {
+            session: Arc::downgrade(&session),
+            thread: OnceLock::new(),
+            result: Mutex::default(),
+            ended: Condvar::new(),
+        });
+        if wanted {
+            let handle: *mut dg_invocation = INVOCATIONS.insert(own.clone());
+            if handle.is_null() {
+                return Err(Failure::new(dg_status::DG_LIMIT, "there are too many invocations"));
+            }
+            // Before the start: `done` may use it.
+            // SAFETY: as above.
+            unsafe { invocation.write(handle) };
+        }
+        let (running, callback) = (own.clone(), Callback { function: done, user_data });
+        let started = session.start(move |result, back| {
+            let mut slot = running.result.lock().unwrap_or_else(PoisonError::into_inner);
+            // The interpreter takes calls again before the end is seen.
+            drop(back);
+            *slot = Some(result.clone());
+            drop(slot);
+            running.ended.notify_all();
+            callback.call(&result);
+        });
+        match started {
+            Ok(thread) => {
+                let _ = own.thread.set(thread);
+                Ok(())
+            }
+            Err(failure) => {
+                if wanted {
+                    // SAFETY: as above.
+                    unsafe {
+                        drop(INVOCATIONS.remove(invocation.read()));
+                        invocation.write(std::ptr::null_mut());
+                    }
+                }
+                Err(failure)
+            }
+        }
+    })
+}
+
+/// Returns the status of a run; `None` while it is running. An error becomes the last one of this thread.
+fn outcome(result: Option<&Result<(), Failure>>) -> dg_status {
+    match result {
+        None => dg_status::DG_PENDING,
+        Some(Ok(())) => dg_status::DG_OK,
+        Some(Err(failure)) => remember(failure),
+    }
+}
+
+/// Returns the result of the invocation, or `DG_PENDING` while it is running. Does not wait.
+#[unsafe(no_mangle)]
+pub extern "C" fn dg_invocation_poll(invocation: *const dg_invocation) -> dg_status {
+    let mut status = dg_status::DG_PENDING;
+    let found = call(|| {
+        let invocation = self::invocation(invocation)?;
+        status = outcome(invocation.result.lock().unwrap_or_else(PoisonError::into_inner).as_ref());
+        Ok(())
+    });
+    if found == dg_status::DG_OK { status } else { found }
+}
+
+/// Waits for the end of the invocation, for `nanoseconds` at most; `DG_FOREVER` stands for any time. Returns its result,
+/// or `DG_PENDING` if it is still running. Any number of threads may wait.
+///
+/// `DG_STATE` if the invocation can only run when this call has returned: in a `dg_done_fn` of the same interpreter.
+#[unsafe(no_mangle)]
+pub extern "C" fn dg_invocation_wait(invocation: *const dg_invocation, nanoseconds: u64) -> dg_status {
+    let mut status = dg_status::DG_PENDING;
+    let found = call(|| {
+        let invocation = self::invocation(invocation)?;
+        let until = Instant::now().checked_add(Duration::from_nanos(nanoseconds));
+        let until = until.filter(|_| nanoseconds != DG_FOREVER);
+        let mut result = invocation.result.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = invocation.thread.get().is_some_and(|&thread| thread == std::thread::current().id());
+        if result.is_none() && own && nanoseconds > 0 {
+            return Err(Failure::new(dg_status::DG_STATE, "this thread is the one that runs the invocation"));
+        }
+        while result.is_none() {
+            result = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => invocation.ended.wait(result).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => break,
+                Some(left) => {
+                    let waited = invocation.ended.wait_timeout(result, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        status = outcome(result.as_ref());
+        Ok(())
+    });
+    if found == dg_status::DG_OK { status } else { found }
+}
+
+/// Ends the invocation with `DG_CANCELLED`. From any thread. Without effect if it has ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn dg_invocation_cancel(invocation: *const dg_invocation) -> dg_status {
+    call(|| {
+        let invocation = self::invocation(invocation)?;
+        // The lock keeps the invocation from ending, so that no later call is cancelled in its place.
+        let result = invocation.result.lock().unwrap_or_else(PoisonError::into_inner);
+        if result.is_none()
+            && let Some(session) = invocation.session.upgrade()
+        {
+            session.cancel();
+        }
+        Ok(())
+    })
+}
+
+/// Deletes the handle; null is allowed. The run continues, and calls its function at the end.
+///
+/// `DG_INVALID_HANDLE` if it was deleted before.
+#[unsafe(no_mangle)]
+pub extern "C" fn dg_invocation_delete(invocation: *mut dg_invocation) -> dg_status {
+    call(|| match INVOCATIONS.remove(invocation) {
+        None if !invocation.is_null() => Err(Failure::handle("invocation")),
+        _ => Ok(()),
+    })
+}

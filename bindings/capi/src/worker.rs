@@ -1,0 +1,41 @@
+//! A thread that runs what it is given, one after the other.
+
+use std::io;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, ThreadId};
+
+/// Work for a thread.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread. It ends when this and its work are gone.
+pub(crate) struct Worker {
+    jobs: Sender<Job>,
+    thread: ThreadId,
+}
+
+impl Worker {
+    /// Starts a thread.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (jobs, todo) = channel::<Job>();
+        let builder = thread::Builder::new().name("delegraph invocations".into());
+        let handle = builder.spawn(move || {
+            while let Ok(job) = todo.recv() {
+                job();
+            }
+        })?;
+        Ok(Worker { jobs, thread: handle.thread().id() })
+    }
+
+    /// Returns the thread.
+    pub(crate) fn thread(&self) -> ThreadId {
+        self.thread
+    }
+
+    /// Gives the thread work. Returns false if the thread is gone.
+    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> bool {
+        self.jobs.send(Box::new(job)).is_ok()
+    }
+}
