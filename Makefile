@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-w
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo c install-c c-check c-litert c-clients web web-check web-site python python-check python-versions python-bench python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert gpu-kit models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
+.PHONY: help demo c install-c c-check c-asan c-litert c-clients web web-check web-site python python-check python-versions python-bench python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert gpu-kit models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,14 +67,18 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	@$(MAKE) --no-print-directory python-check
 	@$(MAKE) --no-print-directory web-check
 
-c: ## build TensorFlow Lite's C API: target/c/lib/libtensorflowlite_c.so, target/c/include
+c: ## build the C APIs, TensorFlow Lite's and Delegraph's own: target/c/lib, target/c/include
 	CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_c.sh target/c $(C_FLAGS)
 
-install-c: ## build the C API and install it below PREFIX (default: /usr/local)
+install-c: ## build the C APIs and install them below PREFIX (default: /usr/local)
 	CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_c.sh $(or $(PREFIX),/usr/local) $(C_FLAGS)
 
-c-check: ## exported symbols, headers and examples of the C API, where there is a C compiler
+c-check: ## exported symbols, headers and examples of the C APIs, where there is a C compiler
 	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/check_c.sh
+
+# Not a part of `test`: everything is compiled with AddressSanitizer. MODELS=DIR adds a folder of damaged models.
+c-asan: ## AddressSanitizer over the C APIs: wrong calls, damaged models
+	@CARGO="$(CARGO)" DELEGRAPH_HOSTILE="$(abspath $(MODELS))" sh scripts/sanitize.sh c
 
 # Not a part of `test`: needs a source tree of LiteRT (LITERT_SOURCE=DIR) and libgtest-dev.
 c-litert: ## run LiteRT's own tests of the C API on the library of c-check; what cannot be had is left out

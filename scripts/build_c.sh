@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds libtensorflowlite_c into a folder as it is installed: lib, include, pkg-config and CMake files.
+# Builds libtensorflowlite_c and libdelegraph into a folder as they are installed: lib, include, pkg-config and CMake files.
 #
 #     scripts/build_c.sh FOLDER [--profile PROFILE] [--no-gpu] [--prefix PREFIX]
 #
@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 CARGO=${CARGO:-cargo}
 out=$1
 shift
-profile=release features="" prefix=
+profile=c-api features="" prefix=
 while [ $# -gt 0 ]; do
     case $1 in
         --profile) profile=$2; shift ;;
@@ -20,7 +20,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-mkdir -p "$out/lib/pkgconfig" "$out/lib/cmake/tensorflowlite_c" "$out/include"
+mkdir -p "$out/lib/pkgconfig" "$out/lib/cmake/tensorflowlite_c" "$out/lib/cmake/delegraph" "$out/include"
 out=$(cd "$out" && pwd)
 prefix=${prefix:-$out}
 target=${CARGO_TARGET_DIR:-target}
@@ -29,29 +29,33 @@ folder=$profile
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
 # shellcheck disable=SC2086 # Flags are separate words.
-"$CARGO" build --quiet ${CARGO_FLAGS:-} --profile "$profile" -p delegraph-c --lib $features
+"$CARGO" build --quiet ${CARGO_FLAGS:-} --profile "$profile" -p delegraph-c -p delegraph-capi --lib $features
 
-case $(uname -s) in
-    Darwin)
-        cp "$target/$folder/libtensorflowlite_c.dylib" "$out/lib/"
-        ;;
-    *)
+# library NAME BUILT EXPORTS VERSION: installs libNAME, which cargo built as libBUILT, with the symbols that the file EXPORTS
+# lists. On Linux they have the VERSION.
+library() {
+    if [ "$(uname -s)" = Darwin ]; then
+        cp "$target/$folder/lib$2.dylib" "$out/lib/lib$1.dylib"
+    else
         # rustc exports symbols without a version, and does not combine its list with another: the shared library is linked
-        # from the static one, with the list of symbols and the version that TensorFlow Lite gives them.
-        script=$target/$folder/tensorflowlite_c.lds
-        { echo "VERS_1.0 {"; echo "  global:"; sed 's/.*/    &;/' bindings/c/exports.txt; echo "  local: *;"; echo "};"; } >"$script"
-        ${CC:-cc} -shared -o "$out/lib/libtensorflowlite_c.so" \
-            -Wl,-soname,libtensorflowlite_c.so -Wl,--version-script="$script" -Wl,--gc-sections -Wl,-z,relro,-z,now \
-            -Wl,--no-undefined -Wl,--whole-archive "$target/$folder/libtensorflowlite_c.a" -Wl,--no-whole-archive \
+        # from the static one, with the list of symbols and the version that the library is known with.
+        script=$target/$folder/$1.lds
+        { echo "$4 {"; echo "  global:"; sed 's/.*/    &;/' "$3"; echo "  local: *;"; echo "};"; } >"$script"
+        ${CC:-cc} -shared -o "$out/lib/lib$1.so" \
+            -Wl,-soname,"lib$1.so" -Wl,--version-script="$script" -Wl,--gc-sections -Wl,-z,relro,-z,now \
+            -Wl,--no-undefined -Wl,--whole-archive "$target/$folder/lib$2.a" -Wl,--no-whole-archive \
             -lgcc_s -lpthread -lm -ldl -lc
-        [ "$profile" = dev ] || strip --strip-unneeded "$out/lib/libtensorflowlite_c.so" 2>/dev/null || true
-        ;;
-esac
-cp "$target/$folder/libtensorflowlite_c.a" "$out/lib/"
-[ "$profile" = dev ] || strip --strip-debug "$out/lib/libtensorflowlite_c.a" 2>/dev/null || true
+        [ "$profile" = dev ] || strip --strip-unneeded "$out/lib/lib$1.so" 2>/dev/null || true
+    fi
+    cp "$target/$folder/lib$2.a" "$out/lib/lib$1.a"
+    [ "$profile" = dev ] || strip --strip-debug "$out/lib/lib$1.a" 2>/dev/null || true
+}
+library tensorflowlite_c tensorflowlite_c bindings/c/exports.txt VERS_1.0
+library delegraph delegraph_capi bindings/capi/exports.txt DELEGRAPH_0
 
 # TensorFlow's tree has each header in two places, and that of LiteRT under another name.
 cp -R bindings/c/include/. "$out/include/"
+cp bindings/capi/include/delegraph.h "$out/include/"
 for header in bindings/c/include/tensorflow/lite/core/c/*.h; do
     name=$(basename "$header")
     for place in tensorflow/lite/c tflite/c tflite/core/c; do
@@ -63,7 +67,10 @@ mkdir -p "$out/include/tflite/core/async/c"
 echo '#include "tensorflow/lite/core/async/c/types.h"' >"$out/include/tflite/core/async/c/types.h"
 echo '#include "tensorflow/lite/builtin_ops.h"' >"$out/include/tflite/builtin_ops.h"
 
-for file in tensorflowlite_c.pc:lib/pkgconfig tensorflowlite_c-config.cmake:lib/cmake/tensorflowlite_c \
-    tensorflowlite_c-config-version.cmake:lib/cmake/tensorflowlite_c; do
-    sed -e "s|@PREFIX@|$prefix|g" -e "s|@VERSION@|$version|g" "bindings/c/${file%%:*}.in" >"$out/${file#*:}/${file%%:*}"
+for pair in c:tensorflowlite_c capi:delegraph; do
+    name=${pair#*:}
+    for file in "$name.pc:lib/pkgconfig" "$name-config.cmake:lib/cmake/$name" "$name-config-version.cmake:lib/cmake/$name"; do
+        sed -e "s|@PREFIX@|$prefix|g" -e "s|@VERSION@|$version|g" "bindings/${pair%%:*}/${file%%:*}.in" \
+            >"$out/${file#*:}/${file%%:*}"
+    done
 done

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds libtensorflowlite_c, compares its symbols with the committed list, and runs a program in C and in C++ on it.
+# Builds libtensorflowlite_c and libdelegraph, compares their symbols with the committed lists, and runs programs in C and in C++
+# on them.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -11,54 +12,76 @@ if ! command -v "$cc" >/dev/null 2>&1; then
 fi
 sh scripts/build_c.sh "$out" --profile dev
 
+# symbols NAME EXPORTS VERSION
+symbols() {
+    library=$out/lib/lib$1.so
+    nm -D --defined-only --with-symbol-versions "$library" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort >"$out/symbols"
+    sed "s/\$/@@$3/" "$2" | LC_ALL=C sort >"$out/expected"
+    diff "$out/expected" "$out/symbols" || { echo "c-check: exported symbols differ from $2" >&2; exit 1; }
+    readelf -d "$library" | grep -q "SONAME.*\[lib$1.so\]" || { echo "c-check: wrong soname of $1" >&2; exit 1; }
+}
 if [ "$(uname -s)" = Linux ] && command -v nm >/dev/null 2>&1 && command -v readelf >/dev/null 2>&1; then
-    library=$out/lib/libtensorflowlite_c.so
-    nm -D --defined-only --with-symbol-versions "$library" | awk '$2 != "A" { print $3 }' | sort >"$out/symbols"
-    sed 's/$/@@VERS_1.0/' bindings/c/exports.txt | LC_ALL=C sort >"$out/expected"
-    LC_ALL=C sort -o "$out/symbols" "$out/symbols"
-    diff "$out/expected" "$out/symbols" || { echo "c-check: exported symbols differ from bindings/c/exports.txt" >&2; exit 1; }
-    readelf -d "$library" | grep -q 'SONAME.*\[libtensorflowlite_c.so\]' || { echo "c-check: wrong soname" >&2; exit 1; }
+    symbols tensorflowlite_c bindings/c/exports.txt VERS_1.0
+    symbols delegraph bindings/capi/exports.txt DELEGRAPH_0
 fi
+
+# compile LANGUAGE LIBRARY PROGRAM: builds a program with all warnings. Fails if the compiler lacks the language.
+compile() {
+    name=$(basename "$3")
+    name=${name%.*}
+    # shellcheck disable=SC2086 # Two words.
+    if ! "$compiler" -Wall -Wextra -Wpedantic -Werror -x $1 -I"$out/include" "$3" -x none -L"$out/lib" -l"$2" -lm \
+        -Wl,-rpath,"$PWD/$out/lib" -o "$out/$name" 2>"$out/cc.log"; then
+        if grep -q "cc1plus\|file not found\|cannot find -lstdc++" "$out/cc.log"; then
+            return 1
+        fi
+        cat "$out/cc.log" >&2
+        exit 1
+    fi
+}
 
 # Each program as C and as C++, by each compiler that is installed, with all warnings.
 models=assets/digits/digits_float32.tflite
 for compiler in "$cc" clang; do
     command -v "$compiler" >/dev/null 2>&1 || { echo "c-check: left out: $compiler is not installed"; continue; }
     for language in "c -std=c11" "c++ -std=c++17"; do
-        for program in bindings/c/tests/api.c examples/c/custom_op.c examples/c/delegate.c; do
-            name=$(basename "$program" .c)
-            # shellcheck disable=SC2086 # Two words.
-            if ! "$compiler" -Wall -Wextra -Werror -x $language -I"$out/include" "$program" -x none -L"$out/lib" -ltensorflowlite_c -lm \
-                -Wl,-rpath,"$PWD/$out/lib" -o "$out/$name" 2>"$out/cc.log"; then
-                if grep -q "cc1plus\|'cstd.*file not found" "$out/cc.log"; then
-                    echo "c-check: left out: $compiler has no C++"
-                    break
-                fi
-                cat "$out/cc.log" >&2
-                exit 1
-            fi
-        done
+        if ! { compile "$language" tensorflowlite_c bindings/c/tests/api.c && compile "$language" tensorflowlite_c examples/c/custom_op.c &&
+            compile "$language" tensorflowlite_c examples/c/delegate.c && compile "$language" delegraph examples/c/run_model.c; }; then
+            echo "c-check: left out: $compiler has no C++"
+            continue
+        fi
         "$out/api" $models
         "$out/delegate" $models
         "$out/custom_op" assets/custom/sin.tflite 1.5
+        "$out/run_model" $models >"$out/run_model.txt"
+        "$out/run_model" assets/digits/digits_int8.tflite reference >>"$out/run_model.txt"
+        if [ "$language" = "c++ -std=c++17" ]; then
+            compile "c++ -std=c++17 -x c++" delegraph examples/c/async_model.cpp
+            "$out/async_model" $models >"$out/async_model.txt"
+        fi
     done
 done
 
-# Other programs find the library by pkg-config and CMake.
+# Other programs find the libraries by pkg-config and CMake.
 if command -v pkg-config >/dev/null 2>&1; then
-    flags=$(PKG_CONFIG_PATH="$out/lib/pkgconfig" pkg-config --cflags --libs tensorflowlite_c)
-    # shellcheck disable=SC2086 # Flags are separate words.
-    "$cc" bindings/c/tests/api.c $flags -Wl,-rpath,"$PWD/$out/lib" -o "$out/api_pkg_config"
-    "$out/api_pkg_config" $models
+    for pair in tensorflowlite_c:bindings/c/tests/api.c delegraph:examples/c/run_model.c; do
+        flags=$(PKG_CONFIG_PATH="$out/lib/pkgconfig" pkg-config --cflags --libs "${pair%%:*}")
+        # shellcheck disable=SC2086 # Flags are separate words.
+        "$cc" "${pair#*:}" $flags -Wl,-rpath,"$PWD/$out/lib" -o "$out/by_pkg_config"
+        "$out/by_pkg_config" $models >"$out/by_pkg_config.txt"
+    done
 else
     echo "c-check: left out: pkg-config is not installed"
 fi
 if command -v cmake >/dev/null 2>&1; then
-    cmake -S bindings/c/tests/cmake -B "$out/cmake" -DCMAKE_PREFIX_PATH="$PWD/$out" >"$out/cmake.log"
-    cmake --build "$out/cmake" >>"$out/cmake.log"
-    "$out/cmake/api_tensorflowlite_c" $models
-    "$out/cmake/api_static" $models
+    for pair in c:api:tensorflowlite_c capi:run_model:delegraph; do
+        folder=${pair%%:*} program=${pair#*:}
+        cmake -S "bindings/$folder/tests/cmake" -B "$out/cmake-$folder" -DCMAKE_PREFIX_PATH="$PWD/$out" >"$out/cmake.log"
+        cmake --build "$out/cmake-$folder" >>"$out/cmake.log"
+        "$out/cmake-$folder/${program%%:*}_${program#*:}" $models >"$out/cmake.txt"
+        "$out/cmake-$folder/${program%%:*}_static" $models >"$out/cmake.txt"
+    done
 else
     echo "c-check: left out: cmake is not installed"
 fi
-echo "c-check: symbols, headers, a program and examples in C and C++"
+echo "c-check: symbols, headers, programs and examples in C and C++"

@@ -96,6 +96,8 @@ CRATES = [
     ("tflitec", "0.7.0", {"TFLITEC_PREBUILT_PATH": "{library}", "TFLITEC_HEADER_DIR": "{headers}"}),
     ("tflite-c-rs", "0.0.1", {"TFLITE_C_LIBRARY": "{library}", "LD_LIBRARY_PATH": "{folder}"}),
 ]
+# A test of tflitec that the library has the version of TensorFlow that the crate builds by itself: 2.19.0.
+LEFT_OUT = {"tflitec": ["tests::test_version"]}
 
 
 def main():
@@ -104,7 +106,7 @@ def main():
     parser.add_argument("--headers", default=str(ROOT / "target/c/include"))
     parser.add_argument("--only")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--crates", action="store_true", help="run the tests of crates, too, which takes minutes")
+    parser.add_argument("--crates", action="store_true", help="run the tests of crates, too, which takes minutes and needs libclang")
     options = parser.parse_args()
     if not Path(options.library).exists():
         print(f"c-clients: left out: there is no {options.library} (make c)")
@@ -174,7 +176,7 @@ def test_crate(name, version, env, options):
     places = {"library": options.library, "headers": options.headers, "folder": str(Path(options.library).parent)}
     environment = os.environ | {key: value.format(**places) for key, value in env.items()}
     environment["LD_LIBRARY_PATH"] = places["folder"]
-    done = subprocess.run(["cargo", "test", "--tests", "--lib"], cwd=folder, env=environment, capture_output=True, text=True, timeout=1800)
+    done = subprocess.run(["cargo", "test", "--tests", "--lib", "--", *[f"--skip={test}" for test in LEFT_OUT.get(name, [])]], cwd=folder, env=environment, capture_output=True, text=True, timeout=1800)
     results = [line for line in done.stdout.splitlines() if line.startswith("test result")]
     print(f"c-clients: crate {name}: " + ("; ".join(results) or "does not build"))
     if done.returncode:

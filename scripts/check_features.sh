@@ -13,7 +13,8 @@ for feature in $features; do
         subsets="$subsets $subset,$feature"
     done
 done
-for subset in $subsets; do
+# `documents` is a part of `cli`.
+for subset in $subsets documents; do
     list=$(echo "$subset" | sed 's/^-,*//')
     echo "check-features: ${list:-none}" >&2
     RUSTFLAGS="-D warnings ${RUSTFLAGS:-}" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/features \
