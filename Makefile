@@ -93,7 +93,7 @@ python: $(VENVS)/python/ready ## build the Python wheel: target/wheels/delegraph
 
 python-check: ## build the wheel and test it in a virtual environment, where that can be installed
 	@mkdir -p target
-	@if $(MAKE) --no-print-directory $(VENVS)/python/ready >target/python-check.log 2>&1; then sh scripts/check_python.sh $(VENVS)/python; \
+	@if $(MAKE) --no-print-directory $(VENVS)/python/ready >target/python-check.log 2>&1; then CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/check_python.sh $(VENVS)/python; \
 	 else echo "python: left out: maturin, pytest and NumPy cannot be installed here (the reason is in target/python-check.log)"; fi
 
 # Not a part of `test`: an environment per version.
@@ -122,8 +122,7 @@ web-check: ## build the package quickly and test it in Node and Chromium, where 
 	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/check_web.sh $(WEB_FILTER)
 
 litert-check: ## delegates inside LiteRT, where that is installed
-	$(CARGO) build $(CARGO_FLAGS) --quiet -p delegraph-wgpu-plugin
-	$(CARGO) build $(CARGO_FLAGS) --quiet -p delegraph-litert --example cpu_delegate
+	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_checks.sh
 	@python=$(VENVS)/goldens/bin/python; [ -x $$python ] || python=$(PYTHON); \
 	    for library in examples/libcpu_delegate libdelegraph_wgpu; do \
 	        $$python scripts/check_litert_delegate.py target/debug/$$library.so --cycles 20 || exit 1; done

@@ -28,8 +28,12 @@ folder=$profile
 [ "$profile" = dev ] && folder=debug
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
-# shellcheck disable=SC2086 # Flags are separate words.
-"$CARGO" build --quiet ${CARGO_FLAGS:-} --profile "$profile" -p delegraph-c -p delegraph-capi --lib $features
+if [ "$profile" = dev ] && [ -z "$features" ]; then
+    sh scripts/build_checks.sh
+else
+    # shellcheck disable=SC2086 # Flags are separate words.
+    "$CARGO" build --quiet ${CARGO_FLAGS:-} --profile "$profile" -p delegraph-c -p delegraph-capi --lib $features
+fi
 
 # library NAME BUILT EXPORTS VERSION: installs libNAME, which cargo built as libBUILT, with the symbols that the file EXPORTS
 # lists. On Linux they have the VERSION.

@@ -18,6 +18,10 @@ report() { echo "web: $*" >&2; }
 
 flags=$(sh scripts/sysroot.sh $target)
 
+# The program that the tests of the workspace built, where there is one.
+bindgen=target/debug/delegraph-web-bindgen
+[ "$profile" != web ] || bindgen="$CARGO run ${CARGO_FLAGS:-} --quiet -p delegraph-web-bindgen --"
+
 package=$folder/package
 rm -rf "$package"
 mkdir -p "$package/wasm"
@@ -27,8 +31,7 @@ cp bindings/web/js/*.js bindings/web/js/*.d.ts bindings/web/js/package.json bind
 build_module() {
     RUSTFLAGS="$flags -Ctarget-feature=+simd128 ${RUSTFLAGS:-}" CARGO_TARGET_DIR="$build" \
         "$CARGO" build ${CARGO_FLAGS:-} --quiet --profile "$profile" --target $target -p delegraph-web --no-default-features --features "$2"
-    "$CARGO" run ${CARGO_FLAGS:-} --quiet -p delegraph-web-bindgen -- \
-        "$build/$target/$profile/delegraph_web.wasm" "$package/wasm" "$1"
+    $bindgen "$build/$target/$profile/delegraph_web.wasm" "$package/wasm" "$1"
     if [ "$profile" = web ]; then
         "$folder/node_modules/.bin/wasm-opt" -O3 --enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int \
             --enable-sign-ext --enable-mutable-globals --enable-reference-types --enable-multivalue \

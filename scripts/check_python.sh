@@ -7,9 +7,9 @@ venv=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 pip="$venv/bin/python -m pip --quiet --disable-pip-version-check"
 
-# The wheel of the tests has the code of the other tests: optimized a little, quickly compiled.
+# The wheel of the tests has the code of the other tests: optimized a little, compiled already.
 rm -rf target/wheels-test
-"$venv/bin/maturin" build --quiet --profile dev --manifest-path bindings/python/Cargo.toml --target-dir target --out target/wheels-test
+CARGO="$PWD/scripts/build_checks.sh" "$venv/bin/maturin" build --quiet --profile dev --manifest-path bindings/python/Cargo.toml --target-dir target --out target/wheels-test
 $pip install --force-reinstall --no-deps target/wheels-test/*.whl
 
 optional() {

@@ -38,7 +38,7 @@ fi
 sh scripts/sysroot.sh wasm32-unknown-unknown >"$log" 2>&1 ||
     leave_out "there is no standard library for wasm32-unknown-unknown (the reason is in $log)"
 
+sh scripts/build_checks.sh
 sh scripts/build_web.sh "$folder" web-test
 sh scripts/build_web_site.sh "$folder" >/dev/null
-"$CARGO" build ${CARGO_FLAGS:-} --quiet --bin delegraph
 node bindings/web/tests/check.mjs "$folder/package" target/debug/delegraph "$models" "$folder/work" "$@"
