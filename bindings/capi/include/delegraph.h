@@ -9,6 +9,10 @@
  *
  * Texts are UTF-8 and end with a zero byte. Those that a function returns through a char** are freed with dg_text_free.
  *
+ * Pointers that are not handles are null, where a function allows it, or valid for the bytes that it reads or writes: of one value,
+ * of a text with its zero byte, or of the number of elements or bytes that another argument has. Data that a function returns
+ * is valid as long as it states.
+ *
  * Threads. Any function may be called from any thread. An interpreter takes one call at a time; another one is DG_BUSY. Different
  * interpreters, also of one model, run at the same time.
  *

@@ -36,8 +36,8 @@ struct Invocation {
 
 static INVOCATIONS: Table<Arc<Invocation>> = Table::new(11);
 
-fn invocation(handle: *const dg_invocation) -> Result<Arc<Arc<Invocation>>, Failure> {
-    INVOCATIONS.get(handle).ok_or_else(|| Failure::handle("invocation"))
+fn invocation(handle: *const dg_invocation) -> Result<Arc<Invocation>, Failure> {
+    INVOCATIONS.get(handle).as_deref().cloned().ok_or_else(|| Failure::handle("invocation"))
 }
 
 /// The function of an application, with its data.

@@ -6,8 +6,8 @@
 //! Objects are numbers in tables (`delegraph_ffi::handle`), so that deleted ones are noticed. No panic leaves the library.
 //! Pointers are checked for null and alignment before anything happens.
 
-// The names are those of C.
-#![allow(non_camel_case_types)]
+// The names are those of C. What callers must ensure for pointers is stated once, at the head of the header.
+#![allow(non_camel_case_types, clippy::missing_safety_doc)]
 
 pub mod buffers;
 pub mod error;

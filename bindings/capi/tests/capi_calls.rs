@@ -1,5 +1,7 @@
 //! The functions of the interface, called as a program in C calls them.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+
 mod common;
 
 use std::ffi::{CStr, c_char, c_void};

@@ -1,5 +1,7 @@
 //! Damaged models through the interface, and buffers on the GPU.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+
 mod common;
 
 use std::ptr::{null, null_mut};
