@@ -7,8 +7,6 @@
 
 mod text;
 
-use std::collections::BTreeMap;
-
 use delegraph_shaders::batch_matmul::{self, Steps};
 use delegraph_shaders::binary::{self, Binary};
 use delegraph_shaders::binary_quantized::{self, Operator};
@@ -23,8 +21,8 @@ use delegraph_shaders::rescale::{self, By, Factor};
 use delegraph_shaders::resize::{self, Resize};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
-    Activation, Caps, Element, Epilogue, IntegerResult, Integers, Kernel, Scaling, Shader, ShaderError, Sums,
-    VariantKey, arg_min_max, batch_matmul_wide, bitcast, cast,
+    Activation, Caps, Element, Epilogue, IntegerResult, Integers, Scaling, Shader, Sums, arg_min_max,
+    batch_matmul_wide, bitcast, cast,
     check::{self, Condition},
     complex, concatenation, conv_2d, conv_3d, cumsum, depthwise_conv_2d, dynamic_update_slice,
     embedding_lookup, fully_connected, gather, gather_nd, l2_normalization, landmarks,
@@ -32,7 +30,7 @@ use delegraph_shaders::{
     rnn, row_scales, row_steps, scatter, select, slice, softmax, softmax_quantized, softmax_wide, table,
     texture, tile, topk, transpose, transpose_conv,
 };
-use text::check;
+use text::kernels::{DEVICES, Kernels};
 
 /// Every operator on 64-bit integers, and one with a range.
 const LONG: [(long::Operator, Option<[i64; 2]>); 12] = [
@@ -49,10 +47,6 @@ const LONG: [(long::Operator, Option<[i64; 2]>); 12] = [
     (long::Operator::Greater, None),
     (long::Operator::GreaterEqual, None),
 ];
-const SOFTWARE: Caps = Caps::WEBGPU.with_software(true);
-const SHARING: Caps = SOFTWARE.with_subgroups(8);
-/// A device of each kind that shaders distinguish.
-const DEVICES: [Caps; 4] = [Caps::WEBGPU, Caps::WEBGPU.with_subgroups(0), SOFTWARE, SHARING];
 
 fn unaries() -> Vec<Unary> {
     use Unary::*;
@@ -140,45 +134,6 @@ fn every_epilogue() -> Vec<Epilogue> {
     let afterwards =
         |activation| Epilogue { residual: Some(activation), ..Epilogue::activation(Activation::None) };
     all.iter().map(|a| Epilogue::activation(*a)).chain(all.iter().map(|a| afterwards(*a))).collect()
-}
-
-/// The kernels for all devices, by key.
-#[derive(Default)]
-struct Kernels(BTreeMap<VariantKey, Kernel>);
-
-impl Kernels {
-    #[track_caller]
-    fn add(&mut self, make: impl Fn(&Caps) -> Result<Kernel, ShaderError>) {
-        for caps in DEVICES {
-            self.insert(make(&caps).unwrap());
-        }
-    }
-
-    #[track_caller]
-    fn insert(&mut self, kernel: Kernel) {
-        if let Some(before) = self.0.get(&kernel.variant.key) {
-            assert_eq!(
-                before.variant.source(),
-                kernel.variant.source(),
-                "{}: one key, two sources",
-                kernel.variant.key
-            );
-            let accesses = |k: &Kernel| k.variant.bindings.iter().map(|b| b.access()).collect::<Vec<_>>();
-            assert_eq!(accesses(before), accesses(&kernel), "{}: one key, two layouts", kernel.variant.key);
-            assert_eq!(
-                before.variant.features, kernel.variant.features,
-                "{}: one key, different features",
-                kernel.variant.key
-            );
-        }
-        self.0.insert(kernel.variant.key.clone(), kernel);
-    }
-
-    #[track_caller]
-    fn check(&self) {
-        assert!(!self.0.is_empty());
-        self.0.values().for_each(check);
-    }
 }
 
 fn conv(channels: [u32; 2], groups: u32, side: u32, epilogue: Epilogue) -> conv_2d::Spec {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use delegraph_shaders::{Access, Caps, Kernel};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
+pub(crate) mod kernels;
 mod spirv;
 
 /// Maximum size of a kernel's text in bytes. Compilers of drivers and browsers need time for every statement.
