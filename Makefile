@@ -80,7 +80,7 @@ c-check: ## exported symbols, headers and examples of the C APIs, where there is
 c-asan: ## AddressSanitizer over the C APIs: wrong calls, damaged models
 	@CARGO="$(CARGO)" DELEGRAPH_HOSTILE="$(abspath $(MODELS))" sh scripts/sanitize.sh c
 
-# Not a part of `test`: needs a source tree of LiteRT (LITERT_SOURCE=DIR) and libgtest-dev.
+# Not a part of `test`: needs a source tree of LiteRT (LITERT_SOURCE=DIR), libgtest-dev and libgmock-dev.
 c-litert: ## run LiteRT's own tests of the C API on the library of c-check; what cannot be had is left out
 	@$(PYTHON) scripts/check_c_litert.py
 
