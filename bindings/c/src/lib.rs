@@ -4,8 +4,8 @@
 //! their names, with their types. The documentation of the functions is in the headers (`include/`).
 //!
 //! Models, options, interpreters and signature runners are numbers in a table (`delegraph_ffi::handle`), so that deleted ones are
-//! noticed. Tensors are structures with the published layout ([`tensor`]), which mirror those of the runtime ([`state`]).
-//! Nothing that the application passes is used before it is checked, and no panic leaves the library ([`contain`]).
+//! noticed. Tensors are structures with the published layout (`tensor`), which mirror those of the runtime (`state`).
+//! Nothing that the application passes is used before it is checked, and no panic leaves the library (`contain`).
 
 // The names are those of the interface.
 #![allow(non_snake_case)]
