@@ -1,12 +1,10 @@
-//! The GPU delegate with 16-bit storage through the conformance suite: a share of a quarter of the cases, as `wgpu.rs` takes it of
-//! all of them. Both take a minute for a thousand cases.
+//! The GPU delegate with 16-bit storage through the conformance suite: a share of the cases, as in `wgpu.rs`.
 //!
 //! `DELEGRAPH_CONFORMANCE=all cargo test -p delegraph-conformance --test wgpu_halves` runs all of them;
 //! `delegraph conformance --delegate 'wgpu?precision=f16' --report DIR` does so with each case isolated, and with a report.
 
 use std::process::ExitCode;
 
-use delegraph_conformance::cases::Case;
 use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::harness::Suite;
 use delegraph_delegate_wgpu::wgpu::Features;
@@ -25,12 +23,5 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // Clones share the device: opening one for each case would take longer than all else.
-    let suite = Suite::new(move || delegate.clone()).arithmetic(Arithmetic::GpuHalves).one_in(24);
-    let all = std::env::var_os("DELEGRAPH_CONFORMANCE").is_some_and(|share| share == "all");
-    if all { suite.main() } else { suite.only(in_quarter).main() }
-}
-
-/// Whether the case is in a quarter that its name decides.
-fn in_quarter(case: &Case) -> bool {
-    case.name.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte))) % 4 == 0
+    Suite::new(move || delegate.clone()).arithmetic(Arithmetic::GpuHalves).one_in(24).main()
 }
