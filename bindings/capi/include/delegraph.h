@@ -212,7 +212,8 @@ typedef struct {
 
 // Called at the end of an invocation, in a thread of the library. `message` is null if `status` is `DG_OK`, and valid until
 // the function returns. The interpreter takes calls again: the function may read outputs, and start the next invocation, for
-// which it must not wait. It must return, not unwind or jump out.
+// which it must not wait. It must return, not unwind or jump out. `user_data` is used until it returns, which
+// `dg_invocation_wait` waits for; `dg_interpreter_delete` does not.
 typedef void (*dg_done_fn)(void *user_data, dg_status status, const char *message);
 
 // The report on the selected subgraph.
@@ -529,11 +530,11 @@ dg_status dg_interpreter_read_string(dg_interpreter *interpreter,
 // `DG_BUSY` if a call is running; errors of the run itself are those of the invocation.
 dg_status dg_interpreter_start(dg_interpreter *interpreter, dg_done_fn done, void *user_data, dg_invocation **invocation);
 
-// Returns the result of the invocation, or `DG_PENDING` while it is running. Does not wait.
+// Returns the result of the invocation, or `DG_PENDING` while it is running or its `dg_done_fn` is. Does not wait.
 dg_status dg_invocation_poll(const dg_invocation *invocation);
 
 // Waits for the end of the invocation, for `nanoseconds` at most; `DG_FOREVER` stands for any time. Returns its result,
-// or `DG_PENDING` if it is still running. Any number of threads may wait.
+// or `DG_PENDING` if it is still running. Its `dg_done_fn` is a part of it: it has returned. Any number of threads may wait.
 //
 // `DG_STATE` if the invocation can only run when this call has returned: in a `dg_done_fn` of the same interpreter.
 dg_status dg_invocation_wait(const dg_invocation *invocation, uint64_t nanoseconds);

@@ -1,7 +1,7 @@
 //! Runs in a thread of the library.
 
 use std::ffi::{c_char, c_void};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,8 @@ pub struct dg_invocation {
 
 /// Called at the end of an invocation, in a thread of the library. `message` is null if `status` is `DG_OK`, and valid until
 /// the function returns. The interpreter takes calls again: the function may read outputs, and start the next invocation, for
-/// which it must not wait. It must return, not unwind or jump out.
+/// which it must not wait. It must return, not unwind or jump out. `user_data` is used until it returns, which
+/// `dg_invocation_wait` waits for; `dg_interpreter_delete` does not.
 pub type dg_done_fn =
     Option<unsafe extern "C" fn(user_data: *mut c_void, status: dg_status, message: *const c_char)>;
 
@@ -30,8 +31,33 @@ struct Invocation {
     session: Weak<Session>,
     /// The thread that runs it.
     thread: OnceLock<ThreadId>,
-    result: Mutex<Option<Result<(), Failure>>>,
+    progress: Mutex<Progress>,
     ended: Condvar,
+}
+
+/// How far an invocation is.
+#[derive(Default)]
+struct Progress {
+    /// The result of the run, once there is one.
+    result: Option<Result<(), Failure>>,
+    /// Whether the function of the application has returned. From then on, its data may be gone.
+    returned: bool,
+}
+
+impl Invocation {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the calling thread is the one that runs the invocation.
+    fn is_own_thread(&self) -> bool {
+        self.thread.get().is_some_and(|&thread| thread == std::thread::current().id())
+    }
+
+    /// Returns the result as the calling thread may see it: after the function of the application, or in it.
+    fn seen<'p>(&self, progress: &'p Progress) -> Option<&'p Result<(), Failure>> {
+        progress.result.as_ref().filter(|_| progress.returned || self.is_own_thread())
+    }
 }
 
 static INVOCATIONS: Table<Arc<Invocation>> = Table::new(11);
@@ -88,7 +114,7 @@ pub unsafe extern "C" fn dg_interpreter_start(
         let own = Arc::new(Invocation {
             session: Arc::downgrade(&session),
             thread: OnceLock::new(),
-            result: Mutex::default(),
+            progress: Mutex::default(),
             ended: Condvar::new(),
         });
         if wanted {
@@ -102,13 +128,16 @@ pub unsafe extern "C" fn dg_interpreter_start(
         }
         let (running, callback) = (own.clone(), Callback { function: done, user_data });
         let started = session.start(move |result, back| {
-            let mut slot = running.result.lock().unwrap_or_else(PoisonError::into_inner);
+            // `done` may come to ask for the invocation before its starter has noted the thread.
+            let _ = running.thread.set(std::thread::current().id());
+            let mut progress = running.progress();
             // The interpreter takes calls again before the end is seen.
             drop(back);
-            *slot = Some(result.clone());
-            drop(slot);
-            running.ended.notify_all();
+            progress.result = Some(result.clone());
+            drop(progress);
             callback.call(&result);
+            running.progress().returned = true;
+            running.ended.notify_all();
         });
         match started {
             Ok(thread) => {
@@ -138,20 +167,20 @@ fn outcome(result: Option<&Result<(), Failure>>) -> dg_status {
     }
 }
 
-/// Returns the result of the invocation, or `DG_PENDING` while it is running. Does not wait.
+/// Returns the result of the invocation, or `DG_PENDING` while it is running or its `dg_done_fn` is. Does not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_invocation_poll(invocation: *const dg_invocation) -> dg_status {
     let mut status = dg_status::DG_PENDING;
     let found = call(|| {
         let invocation = self::invocation(invocation)?;
-        status = outcome(invocation.result.lock().unwrap_or_else(PoisonError::into_inner).as_ref());
+        status = outcome(invocation.seen(&invocation.progress()));
         Ok(())
     });
     if found == dg_status::DG_OK { status } else { found }
 }
 
 /// Waits for the end of the invocation, for `nanoseconds` at most; `DG_FOREVER` stands for any time. Returns its result,
-/// or `DG_PENDING` if it is still running. Any number of threads may wait.
+/// or `DG_PENDING` if it is still running. Its `dg_done_fn` is a part of it: it has returned. Any number of threads may wait.
 ///
 /// `DG_STATE` if the invocation can only run when this call has returned: in a `dg_done_fn` of the same interpreter.
 #[unsafe(no_mangle)]
@@ -161,22 +190,21 @@ pub extern "C" fn dg_invocation_wait(invocation: *const dg_invocation, nanosecon
         let invocation = self::invocation(invocation)?;
         let until = Instant::now().checked_add(Duration::from_nanos(nanoseconds));
         let until = until.filter(|_| nanoseconds != DG_FOREVER);
-        let mut result = invocation.result.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = invocation.thread.get().is_some_and(|&thread| thread == std::thread::current().id());
-        if result.is_none() && own && nanoseconds > 0 {
+        let mut progress = invocation.progress();
+        if progress.result.is_none() && nanoseconds > 0 && invocation.is_own_thread() {
             return Err(Failure::new(dg_status::DG_STATE, "this thread is the one that runs the invocation"));
         }
-        while result.is_none() {
-            result = match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                None => invocation.ended.wait(result).unwrap_or_else(PoisonError::into_inner),
+        while invocation.seen(&progress).is_none() {
+            progress = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => invocation.ended.wait(progress).unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => break,
                 Some(left) => {
-                    let waited = invocation.ended.wait_timeout(result, left);
+                    let waited = invocation.ended.wait_timeout(progress, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        status = outcome(result.as_ref());
+        status = outcome(invocation.seen(&progress));
         Ok(())
     });
     if found == dg_status::DG_OK { status } else { found }
@@ -188,8 +216,8 @@ pub extern "C" fn dg_invocation_cancel(invocation: *const dg_invocation) -> dg_s
     call(|| {
         let invocation = self::invocation(invocation)?;
         // The lock keeps the invocation from ending, so that no later call is cancelled in its place.
-        let result = invocation.result.lock().unwrap_or_else(PoisonError::into_inner);
-        if result.is_none()
+        let progress = invocation.progress();
+        if progress.result.is_none()
             && let Some(session) = invocation.session.upgrade()
         {
             session.cancel();

@@ -6,6 +6,7 @@ mod common;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
 use common::*;
@@ -229,9 +230,10 @@ fn null_deleted_and_foreign_handles_are_errors() {
         );
         assert_eq!(create(it.cast(), null()).unwrap_err().0, DG_INVALID_HANDLE);
         assert_eq!(create(model, model.cast()).unwrap_err().0, DG_INVALID_HANDLE);
-        for wrong in
-            [null_mut(), model.cast::<dg_interpreter>(), it.wrapping_byte_add(8), it.wrapping_byte_add(1)]
-        {
+        // A misaligned handle, and one of another generation of the place. The next place may have an interpreter of
+        // another test.
+        let (misaligned, generation) = (it.wrapping_byte_add(1), it.wrapping_byte_add(1 << 23));
+        for wrong in [null_mut(), model.cast::<dg_interpreter>(), misaligned, generation] {
             check_interpreter(wrong);
         }
         assert_eq!(dg_interpreter_delete(null_mut()), DG_OK);
@@ -373,7 +375,8 @@ unsafe extern "C" fn done(user_data: *mut c_void, status: dg_status, message: *c
     // SAFETY: tests pass a sender that outlives the invocation; messages are null or texts.
     let (to, message) = unsafe {
         let message = if message.is_null() { c"" } else { CStr::from_ptr(message) };
-        (&*user_data.cast::<Sender<Message>>(), message.to_str().unwrap().to_owned())
+        // A sender of its own: the test may drop the other one when it has received the message, before `send` returns.
+        ((*user_data.cast::<Sender<Message>>()).clone(), message.to_str().unwrap().to_owned())
     };
     to.send((status, message)).unwrap();
 }
@@ -406,6 +409,53 @@ fn invocations_end_and_call_back() {
         }
         // The interpreter takes calls when the end is seen.
         assert_eq!(read(it, 0, 2), [1.0, 2.0], "round {round}");
+    }
+    dg_interpreter_delete(it);
+    dg_model_delete(model);
+}
+
+#[test]
+fn an_invocation_ends_when_its_function_has_returned() {
+    struct Data {
+        invocation: AtomicPtr<dg_invocation>,
+        polled: AtomicI32,
+        returned: AtomicBool,
+    }
+    unsafe extern "C" fn slow(data: *mut c_void, _: dg_status, _: *const c_char) {
+        // SAFETY: the test keeps the data until it has waited.
+        let data = unsafe { &*data.cast::<Data>() };
+        let invocation = loop {
+            let invocation = data.invocation.load(Ordering::Acquire);
+            if !invocation.is_null() {
+                break invocation;
+            }
+            std::thread::yield_now();
+        };
+        // Here, the result is there already.
+        let statuses = [dg_invocation_poll(invocation), dg_invocation_wait(invocation, DG_FOREVER)];
+        data.polled.store(i32::from(statuses == [DG_OK; 2]), Ordering::Relaxed);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        data.returned.store(true, Ordering::Relaxed);
+    }
+    let model = from_bytes(&counter()).unwrap();
+    let it = create(model, null()).unwrap();
+    let data = Data {
+        invocation: AtomicPtr::new(null_mut()),
+        polled: AtomicI32::new(-1),
+        returned: AtomicBool::new(false),
+    };
+    let user_data = (&raw const data).cast_mut().cast();
+    // SAFETY: the data outlives the wait, and results have places.
+    unsafe {
+        let invocation =
+            made(null_mut(), |out| dg_interpreter_start(it, Some(slow), user_data, out)).unwrap();
+        assert_eq!(dg_invocation_poll(invocation), DG_PENDING);
+        data.invocation.store(invocation, Ordering::Release);
+        assert_eq!(dg_invocation_wait(invocation, DG_FOREVER), DG_OK);
+        assert_eq!(dg_invocation_poll(invocation), DG_OK);
+        assert!(data.returned.load(Ordering::Relaxed));
+        assert_eq!(data.polled.load(Ordering::Relaxed), 1);
+        assert_eq!(dg_invocation_delete(invocation), DG_OK);
     }
     dg_interpreter_delete(it);
     dg_model_delete(model);
@@ -458,16 +508,16 @@ fn a_cancellation_from_another_thread_ends_a_call() {
     assert_eq!(dg_interpreter_cancel(it), DG_OK, "nothing runs");
     assert_eq!(dg_interpreter_prepare(it), DG_OK, "an earlier cancellation is forgotten");
     let address = it.addr();
-    let ended = std::sync::atomic::AtomicBool::new(false);
+    let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+            while !ended.load(Ordering::Relaxed) {
                 dg_interpreter_cancel(std::ptr::without_provenance(address));
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
         });
         let status = dg_interpreter_invoke(it);
-        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        ended.store(true, Ordering::Relaxed);
         assert_eq!(status, DG_CANCELLED);
     });
     dg_interpreter_delete(it);
