@@ -10,6 +10,7 @@ mod gpu;
 use delegraph::core::ops::arg_min_max::ArgMaxParams;
 use delegraph::core::ops::conv_2d::Conv2DParams;
 use delegraph::core::ops::cumsum::CumsumParams;
+use delegraph::core::ops::fully_connected::FullyConnectedParams;
 use delegraph::core::ops::one_hot::OneHotParams;
 use delegraph::core::ops::pad::MirrorPadParams;
 use delegraph::core::ops::reduce::ReducerParams;
@@ -289,6 +290,21 @@ fn weights_are_inputs() {
         &model,
         &[(&inputs(&[1, 4, 4, 2]), true), (&inputs(&[1, 5, 5, 2]), true), (&inputs(&[1, 4, 4, 3]), false)],
     );
+}
+
+#[test]
+fn integer_weights_of_floats_are_inputs() {
+    let Some(delegate) = gpu::delegate() else { return };
+    let (data, weights) = (floats(2 * 9), bytes(2 * 4 * 9));
+    let operands: [(TensorType, &[usize]); 3] = [(Float32, &[2, 9]), (Int8, &[4, 9]), (Float32, &[4])];
+    let bias = floats(4);
+    for asymmetric in [false, true] {
+        let params = FullyConnectedParams::default().asymmetric_quantize_inputs(asymmetric);
+        let model = one(BuiltinOp::FULLY_CONNECTED, params, &operands, &[Float32]);
+        let inputs = |from: usize| [Floats(&data), Bytes(&weights[from..from + 36]), Floats(&bias)];
+        // The CPU quantizes each row of the data: a product of floats differs by more than rounding.
+        check(&delegate, &model, &[(&inputs(0), true), (&inputs(36), true), (&inputs(5), true)]);
+    }
 }
 
 /// `reverse(-x)`, and `tile(|reverse(-x)|, reverse(m))`: nodes around deferred ones, and an operand that the GPU computes.
