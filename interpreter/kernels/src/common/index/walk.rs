@@ -1,7 +1,8 @@
-//! Iteration over nested loops. Every caller instantiates these functions; in a module of their own they are not placed
-//! between the functions that all callers share, which then fit one page of memory.
+//! Iteration over nested loops. What every caller instantiates is small: steps between runs of the innermost loop are
+//! functions that all callers share.
 
 use std::convert::Infallible;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -10,15 +11,52 @@ use super::Nest;
 /// Elements between two polls of [`Nest::zip_polled`]: less than 50 ms of any function.
 const PIECE: usize = 1 << 19;
 
+/// The offsets of the operands at the start of every run of the innermost loop, in order.
+struct Runs<'n, const N: usize> {
+    nest: &'n Nest<N>,
+    index: SmallVec<[usize; 8]>,
+    next: Option<[usize; N]>,
+}
+
+impl<'n, const N: usize> Runs<'n, N> {
+    fn new(nest: &'n Nest<N>, start: [usize; N]) -> Self {
+        let empty = nest.inner.0 == 0 || nest.outer.iter().any(|(size, _)| *size == 0);
+        let index = SmallVec::from_elem(0, nest.outer.len());
+        Runs { nest, index, next: (!empty).then_some(start) }
+    }
+
+    /// Returns the offsets of the run after that at `at`.
+    #[inline(never)]
+    fn after(&mut self, mut at: [usize; N]) -> Option<[usize; N]> {
+        for (index, &(size, step)) in self.index.iter_mut().zip(&self.nest.outer).rev() {
+            *index += 1;
+            if *index < size {
+                return Some(std::array::from_fn(|n| at[n].wrapping_add_signed(step[n])));
+            }
+            // Rewind this loop; the next outer loop advances.
+            *index = 0;
+            let back = (size - 1).cast_signed();
+            at = std::array::from_fn(|n| at[n].wrapping_add_signed(step[n].wrapping_mul(-back)));
+        }
+        None
+    }
+}
+
+impl<const N: usize> Iterator for Runs<'_, N> {
+    type Item = [usize; N];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.next?;
+        self.next = self.after(at);
+        Some(at)
+    }
+}
+
 impl<const N: usize> Nest<N> {
     /// Calls `f` with the operands' offsets at the start of every run of the innermost loop, in order. `start` has the
     /// initial offsets.
-    pub fn for_each_run(&self, start: [usize; N], mut f: impl FnMut([usize; N])) {
-        let each = |at| {
-            f(at);
-            Ok::<(), Infallible>(())
-        };
-        let Ok(()) = self.try_for_each_run(start, each);
+    pub fn for_each_run(&self, start: [usize; N], f: impl FnMut([usize; N])) {
+        Runs::new(self, start).for_each(f);
     }
 
     /// Like [`Nest::for_each_run`], up to the first error.
@@ -28,33 +66,9 @@ impl<const N: usize> Nest<N> {
     pub fn try_for_each_run<E>(
         &self,
         start: [usize; N],
-        mut f: impl FnMut([usize; N]) -> Result<(), E>,
+        f: impl FnMut([usize; N]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.inner.0 == 0 || self.outer.iter().any(|(size, _)| *size == 0) {
-            return Ok(());
-        }
-        let mut index = SmallVec::<[usize; 8]>::from_elem(0, self.outer.len());
-        let mut at = start;
-        loop {
-            f(at)?;
-            let mut d = self.outer.len();
-            loop {
-                if d == 0 {
-                    return Ok(());
-                }
-                d -= 1;
-                let (size, step) = self.outer[d];
-                index[d] += 1;
-                if index[d] < size {
-                    at = std::array::from_fn(|n| at[n].wrapping_add_signed(step[n]));
-                    break;
-                }
-                // Rewind this loop; the next outer loop advances.
-                index[d] = 0;
-                let back = (size - 1).cast_signed();
-                at = std::array::from_fn(|n| at[n].wrapping_add_signed(step[n].wrapping_mul(-back)));
-            }
-        }
+        Runs::new(self, start).try_for_each(f)
     }
 
     /// Calls `f` with the operands' offsets for every element, in order.
@@ -86,16 +100,53 @@ impl<const N: usize> Nest<N> {
     }
 }
 
+/// Parts of runs of the innermost loop, of at most [`PIECE`] elements, for a dense output of `len` elements.
+struct Pieces<'n> {
+    runs: Runs<'n, 2>,
+    /// The offsets of what is left of a run, and its place in the output.
+    rest: ([usize; 2], Range<usize>),
+    len: usize,
+    /// Elements until the next poll.
+    left: usize,
+}
+
+/// A part of a run.
+struct Piece {
+    at: [usize; 2],
+    out: Range<usize>,
+    /// Whether a poll is due before it.
+    poll: bool,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    #[inline(never)]
+    fn next(&mut self) -> Option<Piece> {
+        let (size, steps) = self.runs.nest.inner;
+        let (at, rest) = &mut self.rest;
+        if rest.start == rest.end {
+            *at = self.runs.next()?;
+            *rest = rest.end..rest.end.checked_add(size).filter(|end| *end <= self.len)?;
+        }
+        let count = rest.len().min(PIECE);
+        let poll = count > self.left;
+        self.left = if poll { PIECE } else { self.left } - count;
+        let piece = Piece { at: *at, out: rest.start..rest.start + count, poll };
+        rest.start += count;
+        *at = std::array::from_fn(|n| at[n].wrapping_add_signed(steps[n].wrapping_mul(count.cast_signed())));
+        Some(piece)
+    }
+}
+
 impl Nest<2> {
+    fn pieces(&self, len: usize) -> Pieces<'_> {
+        Pieces { runs: Runs::new(self, [0; 2]), rest: ([0; 2], 0..0), len, left: PIECE }
+    }
+
     /// `out[i] = f(a[i], b[i])` for a dense `out`; the nest has the offsets in `a` and `b`.
     pub fn zip<A: Copy, B: Copy, O>(&self, a: &[A], b: &[B], out: &mut [O], f: impl Fn(A, B) -> O) {
-        let (size, steps) = self.inner;
-        let mut rows = out.chunks_exact_mut(size.max(1));
-        self.for_each_run([0; 2], |at| {
-            if let Some(out) = rows.next() {
-                zip_run(at, steps, a, b, out, &f);
-            }
-        });
+        let Ok(()) = self.zip_polled(a, b, out, f, || Ok::<(), Infallible>(()));
     }
 
     /// Like [`Nest::zip`]; `poll` is called between pieces of the work, and ends it by an error.
@@ -110,29 +161,13 @@ impl Nest<2> {
         f: impl Fn(A, B) -> O,
         mut poll: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        if out.len() <= PIECE {
-            self.zip(a, b, out, f);
-            return Ok(());
-        }
-        let (size, steps) = self.inner;
-        let mut rows = out.chunks_exact_mut(size.max(1));
-        let mut left = PIECE;
-        self.try_for_each_run([0; 2], |at| {
-            let pieces = rows.next().into_iter().flat_map(|row| row.chunks_mut(PIECE)).enumerate();
-            for (piece, out) in pieces {
-                left = match left.checked_sub(out.len()) {
-                    Some(left) => left,
-                    None => {
-                        poll()?;
-                        PIECE - out.len()
-                    }
-                };
-                let first = (piece * PIECE).cast_signed();
-                let at = std::array::from_fn(|n| at[n].wrapping_add_signed(first.wrapping_mul(steps[n])));
-                zip_run(at, steps, a, b, out, &f);
+        for piece in self.pieces(out.len()) {
+            if piece.poll {
+                poll()?;
             }
-            Ok(())
-        })
+            zip_run(piece.at, self.inner.1, a, b, &mut out[piece.out], &f);
+        }
+        Ok(())
     }
 }
 
