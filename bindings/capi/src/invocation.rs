@@ -128,7 +128,7 @@ pub unsafe extern "C" fn dg_interpreter_start(
         }
         let (running, callback) = (own.clone(), Callback { function: done, user_data });
         let started = session.start(move |result, back| {
-            // `done` may come to ask for the invocation before its starter has noted the thread.
+            // `done` may ask for the invocation before its starter has noted the thread.
             let _ = running.thread.set(std::thread::current().id());
             let mut progress = running.progress();
             // The interpreter takes calls again before the end is seen.

@@ -44,6 +44,7 @@ pub use elementwise::single::{Binary, Unary, unary};
 pub use matmul::conv::{Checked, ConvF32, ConvGeometry, ConvPlan, DepthwiseFilter, Filter};
 pub use matmul::conv_i8::{ConvI8, FloatOutput, GemmI8, RowScales};
 pub use matmul::gemm::{BatchMatMulF32, GemmF32, GemmPlan, MatrixLayout};
+pub use matmul::sparse::SparseF32;
 pub use rows::normalize::{Normalize, unit_length};
 pub use rows::reduce::{Each, Fold, Reduce, Sums, fold, stack};
 pub use rows::softmax::{Softmax, SoftmaxBytes, softmax, softmax_in_place};

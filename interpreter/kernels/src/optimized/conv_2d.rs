@@ -1,14 +1,18 @@
 //! CONV_2D with constant filters.
 
+use std::sync::Arc;
+
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed, pack_shared};
+use super::{
+    Packed, Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed, pack_shared,
+};
 use crate::common::prepared::Invoke;
 use crate::common::weights::Requantize;
-use crate::compute::{ChannelTies, ConvF32, ConvGeometry, ConvI8, Filter, Isa};
+use crate::compute::{ChannelTies, Clamp, ConvF32, ConvGeometry, ConvI8, Filter, Isa, SparseF32};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::CONV_2D, 1..=8, prepare);
@@ -54,6 +58,13 @@ fn float(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Resu
         None => None,
     };
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
+    let shape = [filter.out_channels, filter.in_channels];
+    let pixels = geo.pixels().map_err(compute_error)?;
+    if geo.is_dense() && filter.groups == 1 && SparseF32::pays(Isa::best(), pixels, shape, weights) {
+        // Packed weights of the other kind name their groups.
+        let product = pack_shared(cx, &[], || SparseF32::pack(Isa::best(), shape, weights, bias))?;
+        return sparse(cx, product, clamp);
+    }
     let pack = || ConvF32::pack(Isa::best(), filter, weights, bias);
     let conv = pack_shared(cx, &[filter.groups], pack)?;
     let plan = conv.plan(&geo, cx.threads()).map_err(compute_error)?;
@@ -62,6 +73,20 @@ fn float(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Resu
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
         let scratch = cx.temporary::<u8>(scratch)?;
         conv.run_planned(&plan, input, output, clamp, scratch, cx.parallel()).map_err(compute_error)
+    })))
+}
+
+/// A convolution of single pixels with weights that are mostly zero.
+fn sparse(
+    cx: &mut PrepareContext<'_>,
+    product: Arc<Packed<SparseF32>>,
+    clamp: Clamp,
+) -> Result<Option<Invoke>> {
+    let scratch = cx.temporary(product.scratch_len(cx.threads()).map_err(compute_error)?);
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        let scratch = cx.temporary::<u8>(scratch)?;
+        product.run(input, output, clamp, scratch, cx.parallel()).map_err(compute_error)
     })))
 }
 
@@ -87,10 +112,39 @@ fn integer(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Re
 
 #[cfg(test)]
 mod tests {
-    use delegraph_core::ops::Params;
+    use delegraph_core::ops::{Activation, Params};
 
     use super::*;
     use crate::testing::{T, check};
+
+    #[test]
+    fn weights_that_are_mostly_zero() {
+        let (inputs, outputs, pixels) = (40, 24, 35);
+        let weights: Vec<f32> =
+            (0..inputs * outputs).map(|i| if i % 7 == 3 { i as f32 } else { 0.0 }).collect();
+        let bias: Vec<f32> = (0..outputs).map(|o| o as f32 - 4.0).collect();
+        let input: Vec<f32> = (0..inputs * pixels).map(|i| ((i * 5) % 11) as f32 - 5.0).collect();
+        // The sums are integers below 2^24.
+        let mut expected = Vec::new();
+        for pixel in input.chunks_exact(inputs) {
+            for (row, bias) in weights.chunks_exact(inputs).zip(&bias) {
+                let sum: f32 = pixel.iter().zip(row).map(|(x, w)| x * w).sum();
+                expected.push((sum + bias).max(0.0));
+            }
+        }
+        let params = Conv2DParams::default().stride_w(1).stride_h(1);
+        let params = Params::from(params.fused_activation_function(Activation::Relu));
+        let constants = [T::new(&[outputs, 1, 1, inputs], &weights), T::new(&[outputs], &bias)];
+        let [filter, bias] = constants.map(|t| Some(t.constant()));
+        let input = Some(T::new(&[1, 5, 7, inputs], &input));
+        check(
+            BuiltinOp::CONV_2D,
+            1,
+            params,
+            &[input, filter, bias],
+            &[T::new(&[1, 5, 7, outputs], &expected)],
+        );
+    }
 
     #[test]
     fn tiny_scales_with_huge_biases() {

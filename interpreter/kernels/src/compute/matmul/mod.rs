@@ -5,4 +5,5 @@ pub(super) mod conv_i8;
 pub(super) mod gemm;
 pub(super) mod gemm_f32;
 pub(super) mod gemm_i8;
+pub(super) mod sparse;
 pub(super) mod tiles;

@@ -103,7 +103,7 @@ struct Plan {
 const SMALL: usize = 1 << 20;
 
 /// Maximum number of threads that share a product.
-const MAX_SLOTS: usize = 64;
+pub(crate) const MAX_SLOTS: usize = 64;
 
 impl Plan {
     #[inline]

@@ -77,6 +77,8 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn select(m: Self::M, a: Self::F, b: Self::F) -> Self::F;
     /// Absolute value of `a` with the sign of `b`.
     unsafe fn copysign(a: Self::F, b: Self::F) -> Self::F;
+    /// Transposes `LANES` rows of `LANES` floats. Rows are `step` floats apart, those of the result `to_step`.
+    unsafe fn transpose(from: *const f32, step: usize, to: *mut f32, to_step: usize);
 
     /// Absolute value.
     #[inline(always)]
@@ -308,5 +310,12 @@ impl Simd for Portable {
     #[inline(always)]
     unsafe fn copysign(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
         each_lane!(I => a[I].copysign(b[I]))
+    }
+    #[inline(always)]
+    unsafe fn transpose(from: *const f32, step: usize, to: *mut f32, to_step: usize) {
+        for (row, column) in (0..4).flat_map(|row| (0..4).map(move |column| (row, column))) {
+            // SAFETY: valid by the trait's contract.
+            unsafe { to.add(column * to_step + row).write(from.add(row * step + column).read()) };
+        }
     }
 }

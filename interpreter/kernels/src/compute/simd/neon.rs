@@ -60,6 +60,21 @@ impl Simd for Neon {
         // The bounds are numbers, so that `fmax` and `fmin` return NaN only for NaN.
         clamp(a: float32x4_t, low: float32x4_t, high: float32x4_t) -> float32x4_t =
             vminq_f32(vmaxq_f32(a, low), high);
+        transpose(from: *const f32, step: usize, to: *mut f32, to_step: usize) = {
+            let row = |i: usize| unsafe { vld1q_f32(from.add(i * step)) };
+            let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
+            let (ab, cd) = (vzip1q_f32(a, b), vzip1q_f32(c, d));
+            let (ab_high, cd_high) = (vzip2q_f32(a, b), vzip2q_f32(c, d));
+            let columns = [
+                vcombine_f32(vget_low_f32(ab), vget_low_f32(cd)),
+                vcombine_f32(vget_high_f32(ab), vget_high_f32(cd)),
+                vcombine_f32(vget_low_f32(ab_high), vget_low_f32(cd_high)),
+                vcombine_f32(vget_high_f32(ab_high), vget_high_f32(cd_high)),
+            ];
+            for (i, column) in columns.into_iter().enumerate() {
+                vst1q_f32(to.add(i * to_step), column);
+            }
+        };
     }
 
     #[inline(always)]

@@ -94,6 +94,14 @@ impl Simd for Sse41 {
             let sign = _mm_set1_ps(-0.0);
             _mm_or_ps(_mm_andnot_ps(sign, a), _mm_and_ps(sign, b))
         };
+        transpose(from: *const f32, step: usize, to: *mut f32, to_step: usize) = {
+            let row = |i: usize| unsafe { _mm_loadu_ps(from.add(i * step)) };
+            let [mut a, mut b, mut c, mut d] = [row(0), row(1), row(2), row(3)];
+            _MM_TRANSPOSE4_PS(&mut a, &mut b, &mut c, &mut d);
+            for (i, column) in [a, b, c, d].into_iter().enumerate() {
+                _mm_storeu_ps(to.add(i * to_step), column);
+            }
+        };
     }
 }
 
@@ -126,6 +134,31 @@ impl Simd for Avx2 {
         copysign(a: __m256, b: __m256) -> __m256 = {
             let sign = _mm256_set1_ps(-0.0);
             _mm256_or_ps(_mm256_andnot_ps(sign, a), _mm256_and_ps(sign, b))
+        };
+        transpose(from: *const f32, step: usize, to: *mut f32, to_step: usize) = {
+            for half in 0..2 {
+                // Rows `i` and `i + 4` are the halves of a vector, so that no operation crosses these.
+                macro_rules! rows {
+                    ($i:literal) => {
+                        _mm256_insertf128_ps::<1>(
+                            _mm256_castps128_ps256(_mm_loadu_ps(from.add($i * step + 4 * half))),
+                            _mm_loadu_ps(from.add(($i + 4) * step + 4 * half)),
+                        )
+                    };
+                }
+                let [a, b, c, d] = [rows!(0), rows!(1), rows!(2), rows!(3)];
+                let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+                let (ab_high, cd_high) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+                let columns = [
+                    _mm256_shuffle_ps::<0x44>(ab, cd),
+                    _mm256_shuffle_ps::<0xee>(ab, cd),
+                    _mm256_shuffle_ps::<0x44>(ab_high, cd_high),
+                    _mm256_shuffle_ps::<0xee>(ab_high, cd_high),
+                ];
+                for i in 0..4 {
+                    _mm256_storeu_ps(to.add((4 * half + i) * to_step), columns[i]);
+                }
+            }
         };
     }
 }
@@ -160,6 +193,36 @@ impl Simd for Avx512 {
         copysign(a: __m512, b: __m512) -> __m512 = {
             let sign = _mm512_set1_ps(-0.0);
             _mm512_or_ps(_mm512_andnot_ps(sign, a), _mm512_and_ps(sign, b))
+        };
+        transpose(from: *const f32, step: usize, to: *mut f32, to_step: usize) = {
+            for part in 0..4 {
+                // Rows `i`, `i + 4`, `i + 8` and `i + 12` are the quarters of a vector.
+                macro_rules! row {
+                    ($i:expr) => {
+                        _mm_loadu_ps(from.add($i * step + 4 * part))
+                    };
+                }
+                macro_rules! rows {
+                    ($i:literal) => {{
+                        let all = _mm512_castps128_ps512(row!($i));
+                        let all = _mm512_insertf32x4::<1>(all, row!($i + 4));
+                        let all = _mm512_insertf32x4::<2>(all, row!($i + 8));
+                        _mm512_insertf32x4::<3>(all, row!($i + 12))
+                    }};
+                }
+                let [a, b, c, d] = [rows!(0), rows!(1), rows!(2), rows!(3)];
+                let (ab, cd) = (_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d));
+                let (ab_high, cd_high) = (_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d));
+                let columns = [
+                    _mm512_shuffle_ps::<0x44>(ab, cd),
+                    _mm512_shuffle_ps::<0xee>(ab, cd),
+                    _mm512_shuffle_ps::<0x44>(ab_high, cd_high),
+                    _mm512_shuffle_ps::<0xee>(ab_high, cd_high),
+                ];
+                for i in 0..4 {
+                    _mm512_storeu_ps(to.add((4 * part + i) * to_step), columns[i]);
+                }
+            }
         };
     }
 }
