@@ -31,8 +31,13 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 if [ "$profile" = dev ] && [ -z "$features" ]; then
     sh scripts/build_checks.sh
 else
-    # shellcheck disable=SC2086 # Flags are separate words.
-    "$CARGO" build --quiet ${CARGO_FLAGS:-} --profile "$profile" -p delegraph-c -p delegraph-capi --lib $features
+    # A crate that is a Rust library as well, for its tests, would not be optimized at link time.
+    kinds=staticlib
+    [ "$(uname -s)" = Darwin ] && kinds=cdylib,staticlib
+    for package in delegraph-c delegraph-capi; do
+        # shellcheck disable=SC2086 # Flags are separate words.
+        "$CARGO" rustc --quiet ${CARGO_FLAGS:-} --profile "$profile" -p $package --lib --crate-type $kinds $features
+    done
 fi
 
 # library NAME BUILT EXPORTS VERSION: installs libNAME, which cargo built as libBUILT, with the symbols that the file EXPORTS

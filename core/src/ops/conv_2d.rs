@@ -6,6 +6,7 @@ use super::{
     Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType,
     lowest_with, options, per_weight, windowed_output,
 };
+use crate::error::counted;
 
 ops! {
     CONV_2D {
@@ -68,7 +69,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
 pub(crate) fn check_bias(cx: &InferContext<'_>, input: usize, channels: usize) -> Result<(), InferError> {
     match cx.optional(input) {
         Some(bias) if bias.shape.elements() != channels => {
-            Err(InferError::new(format!("the bias has shape {}, expected {channels} elements", bias.shape)))
+            let expected = counted(channels, "element");
+            Err(InferError::new(format!("the bias has shape {}, expected {expected}", bias.shape)))
         }
         _ => Ok(()),
     }
