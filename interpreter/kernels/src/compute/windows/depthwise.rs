@@ -173,60 +173,107 @@ impl SimdTask for RowsTask<'_> {
             let (image, y) = (row / out_h, row % out_h);
             let y0 = geo.origin(0, y);
             let ky = geo.taps(0, y0);
-            for v in self.vectors.clone() {
+            let span = |v: usize, pixels: Range<usize>| {
                 let first = v * S::LANES;
                 let packed = &layer.packed.as_slice()[v * per_vector..(v + 1) * per_vector];
-                let span = |pixels: Range<usize>| {
-                    let x0 = geo.origin(1, pixels.start);
-                    let kx = geo.taps(1, x0);
-                    // A window without taps inside the input reads nothing.
-                    let empty = ky.is_empty() || kx.is_empty();
-                    let (iy, ix) = if empty {
-                        (0, 0)
-                    } else {
-                        (
-                            y0 + (ky.start * geo.dilation[0]) as isize,
-                            x0 + (kx.start * geo.dilation[1]) as isize,
-                        )
-                    };
-                    let at = ((image * geo.input[0] + iy as usize) * geo.input[1] + ix as usize) * channels
-                        + first;
-                    let tap = (ky.start * kw + kx.start + 1) * S::LANES;
-                    Span {
-                        input: self.input.as_ptr().wrapping_add(at),
-                        down: geo.dilation[0] * geo.input[1] * channels,
-                        across: geo.dilation[1] * channels,
-                        next: geo.stride[1] * channels,
-                        taps: if empty { [0, 0] } else { [ky.len(), kx.len()] },
-                        bias: packed.as_ptr(),
-                        weights: packed.as_ptr().wrapping_add(tap),
-                        weights_down: kw * S::LANES,
-                        out: self.out.ptr((row * out_w + pixels.start) * channels + first),
-                        out_next: channels,
-                        pixels: pixels.len(),
-                        channels: (channels - first).min(S::LANES),
-                        clamp: self.clamp,
-                    }
+                let x0 = geo.origin(1, pixels.start);
+                let kx = geo.taps(1, x0);
+                // A window without taps inside the input reads nothing.
+                let empty = ky.is_empty() || kx.is_empty();
+                let (iy, ix) = if empty {
+                    (0, 0)
+                } else {
+                    (y0 + (ky.start * geo.dilation[0]) as isize, x0 + (kx.start * geo.dilation[1]) as isize)
                 };
-                // SAFETY: each span's taps are inside the input (`ConvGeometry::taps`, `interior`), whose length `run`
-                // checked, and so are the packed taps. Output pixels of tasks are disjoint. The instructions exist by
-                // the caller's contract.
-                unsafe {
-                    for x in (0..interior.start).chain(interior.end..out_w) {
-                        any_span::<S, 0, 1>(span(x..x + 1));
-                    }
-                    if !interior.is_empty() {
-                        let s = span(interior.clone());
-                        match (geo.window[1], geo.stride[1], geo.dilation[1]) {
-                            (3, 1, 1) => any_span::<S, 3, 1>(s),
-                            (3, 2, 1) => any_span::<S, 3, 2>(s),
-                            (5, 1, 1) => any_span::<S, 5, 1>(s),
-                            (5, 2, 1) => any_span::<S, 5, 2>(s),
-                            _ => any_span::<S, 0, 1>(s),
+                let at =
+                    ((image * geo.input[0] + iy as usize) * geo.input[1] + ix as usize) * channels + first;
+                let tap = (ky.start * kw + kx.start + 1) * S::LANES;
+                Span {
+                    input: self.input.as_ptr().wrapping_add(at),
+                    down: geo.dilation[0] * geo.input[1] * channels,
+                    across: geo.dilation[1] * channels,
+                    next: geo.stride[1] * channels,
+                    taps: if empty { [0, 0] } else { [ky.len(), kx.len()] },
+                    bias: packed.as_ptr(),
+                    weights: packed.as_ptr().wrapping_add(tap),
+                    weights_down: kw * S::LANES,
+                    out: self.out.ptr((row * out_w + pixels.start) * channels + first),
+                    out_next: channels,
+                    pixels: pixels.len(),
+                    channels: (channels - first).min(S::LANES),
+                    clamp: self.clamp,
+                }
+            };
+            // SAFETY: each span's taps are inside the input (`ConvGeometry::taps`, `interior`), whose length `run` checked,
+            // and so are the packed taps. Output pixels of tasks are disjoint. The instructions exist by the caller's
+            // contract.
+            unsafe {
+                for edge in [0..interior.start, interior.end..out_w] {
+                    let mut x = edge.start;
+                    while x < edge.end {
+                        let taps = geo.taps(1, geo.origin(1, x));
+                        let same = |&x: &usize| geo.taps(1, geo.origin(1, x)) == taps;
+                        let pixels = x..x + (x..edge.end).take_while(same).count();
+                        x = pixels.end;
+                        let mut vectors = self.vectors.clone();
+                        // Sums of few pixels wait for each other, unless those of other channels are computed meanwhile.
+                        if pixels.len() < 4 {
+                            while vectors.len() >= 4 && (vectors.start + 4) * S::LANES <= channels {
+                                for x in pixels.clone() {
+                                    pixel::<S, 4>(&span(vectors.start, x..x + 1), per_vector);
+                                }
+                                vectors.start += 4;
+                            }
+                        }
+                        for v in vectors {
+                            any_span::<S, 0, 0>(span(v, pixels.clone()));
                         }
                     }
                 }
+                if interior.is_empty() {
+                    continue;
+                }
+                for v in self.vectors.clone() {
+                    let s = span(v, interior.clone());
+                    match (geo.window[1], geo.stride[1], geo.dilation[1]) {
+                        (3, 1, 1) => any_span::<S, 3, 1>(s),
+                        (3, 2, 1) => any_span::<S, 3, 2>(s),
+                        (3, ..) => any_span::<S, 3, 0>(s),
+                        (5, 1, 1) => any_span::<S, 5, 1>(s),
+                        (5, 2, 1) => any_span::<S, 5, 2>(s),
+                        _ => any_span::<S, 0, 0>(s),
+                    }
+                }
             }
+        }
+    }
+}
+
+/// Computes a pixel for `V` vectors of channels, all of which exist. `s` is that of the first one, `per_vector` the number of
+/// packed elements of each.
+#[inline(always)]
+unsafe fn pixel<S: Simd, const V: usize>(s: &Span, per_vector: usize) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let mut acc = [S::splat(0.0); V];
+        for (v, acc) in acc.iter_mut().enumerate() {
+            *acc = S::load(s.bias.wrapping_add(v * per_vector));
+        }
+        for ky in 0..s.taps[0] {
+            let input = s.input.wrapping_add(ky * s.down);
+            let weights = s.weights.wrapping_add(ky * s.weights_down);
+            for kx in 0..s.taps[1] {
+                let (input, weights) =
+                    (input.wrapping_add(kx * s.across), weights.wrapping_add(kx * S::LANES));
+                for (v, acc) in acc.iter_mut().enumerate() {
+                    let w = S::load(weights.wrapping_add(v * per_vector));
+                    *acc = S::fma(S::load(input.wrapping_add(v * S::LANES)), w, *acc);
+                }
+            }
+        }
+        let (low, high) = (S::splat(s.clamp.low), S::splat(s.clamp.high));
+        for (v, acc) in acc.iter().enumerate() {
+            S::store(s.out.wrapping_add(v * S::LANES), S::clamp(*acc, low, high));
         }
     }
 }
@@ -243,8 +290,8 @@ unsafe fn any_span<S: Simd, const KW: usize, const STRIDE: usize>(s: Span) {
     }
 }
 
-/// Computes a span of `KW` adjacent taps across and pixels `STRIDE` apart, or of any geometry if `KW` is 0. `FULL`: no channel of
-/// the vector is missing.
+/// Computes a span of `KW` taps across, or of any number if `KW` is 0. Pixels are `STRIDE` times as far apart as taps, or any
+/// distance if `STRIDE` is 0. `FULL`: no channel of the vector is missing.
 #[inline(always)]
 unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool>(mut s: Span) {
     // SAFETY: the caller's contract; each step stays within the span.
@@ -275,7 +322,7 @@ unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool
     // SAFETY: the caller meets the contract of this function.
     unsafe {
         let mut acc = [S::load(s.bias); N];
-        let (across, next) = if KW == 0 { (s.across, s.next) } else { (s.across, STRIDE * s.across) };
+        let (across, next) = (s.across, if STRIDE == 0 { s.next } else { STRIDE * s.across });
         let taps = if KW == 0 { s.taps[1] } else { KW };
         for ky in 0..s.taps[0] {
             let input = s.input.wrapping_add(ky * s.down);
