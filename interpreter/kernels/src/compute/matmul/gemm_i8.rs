@@ -347,7 +347,7 @@ macro_rules! kernels {
 // As in single precision; with products of pairs each vector of sums takes several registers.
 kernels!(PORTABLE, portable, Portable8, { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(target_arch = "x86_64")]
-kernels!(SSE41, sse41, Sse41Pairs<1>, #[target_feature(enable = "sse4.1")] { 1: [1 2 3], });
+kernels!(SSE41, sse41, Sse41Pairs<1>, #[target_feature(enable = "sse4.1")] { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX2, avx2, Avx2Pairs, #[target_feature(enable = "avx2")] { 1: [1 2 3 4 5], 2: [1 2 3], });
 #[cfg(target_arch = "x86_64")]
@@ -369,7 +369,7 @@ kernels!(NEON_I8MM, neon_i8mm, NeonMatrix, #[target_feature(enable = "neon,dotpr
     1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4],
 });
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-kernels!(SIMD128, simd128, Simd128Pairs<1>, #[target_feature(enable = "simd128")] { 1: [1 2 3], });
+kernels!(SIMD128, simd128, Simd128Pairs<1>, #[target_feature(enable = "simd128")] { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(target_arch = "x86_64")]
 kernels!(VNNI, vnni, Vnni, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
     1: [1 2 3 4 5 6 7 8 9 10],

@@ -80,7 +80,7 @@ pub(crate) trait Product8: Dot8 {
     type Cols: Copy;
     /// Accumulators of all rows and columns.
     type Sums: Copy;
-    /// Elements of a group, whose products are added at once: 4 or 8.
+    /// Elements of a group, whose products are added at once: 2, 4 or 8.
     const DEPTH: usize;
     /// Groups that are loaded at a time; `DEPTH * GROUPS` is at most 16.
     const GROUPS: usize = 1;

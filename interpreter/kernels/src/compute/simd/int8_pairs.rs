@@ -45,6 +45,8 @@ pub(crate) trait Words: Copy + 'static {
     unsafe fn even_32(a: Self::V, b: Self::V) -> Self::V;
     /// Lanes 1 and 3 of both operands.
     unsafe fn odd_32(a: Self::V, b: Self::V) -> Self::V;
+    /// Lane `G`, four times.
+    unsafe fn repeat_32<const G: usize>(a: Self::V) -> Self::V;
     /// Saturates to signed 16 bits.
     unsafe fn narrow_16(a: Self::V, b: Self::V) -> Self::V;
     /// Saturates signed 16 bits to unsigned 8 bits.
@@ -328,17 +330,18 @@ unsafe fn store<T: Copy>(
 }
 
 impl<W: Words> Product8 for Pairs<W, 1> {
+    /// Four pairs.
     type A = W::V;
-    /// Eight weights of each column.
-    type Cols = [W::V; 4];
-    /// Four partial sums of each column.
-    type Sums = [W::V; 4];
-    const DEPTH: usize = 8;
+    /// A pair of weights of each column.
+    type Cols = W::V;
+    type Sums = W::V;
+    const DEPTH: usize = 2;
+    const GROUPS: usize = 4;
 
     #[inline(always)]
-    unsafe fn start() -> [W::V; 4] {
+    unsafe fn start() -> W::V {
         // SAFETY: the caller meets the contract of this function.
-        unsafe { [W::splat_32(0); 4] }
+        unsafe { W::splat_32(0) }
     }
     #[inline(always)]
     unsafe fn a(rows: [*const u8; 2], flip: W::V) -> W::V {
@@ -346,30 +349,17 @@ impl<W: Words> Product8 for Pairs<W, 1> {
         unsafe { W::xor(W::widen(rows[0]), flip) }
     }
     #[inline(always)]
-    unsafe fn columns(p: *const i8) -> [W::V; 4] {
-        // SAFETY: valid for 32 bytes by the trait's contract.
-        unsafe {
-            let p = p.cast::<u8>();
-            [W::widen(p), W::widen(p.add(8)), W::widen(p.add(16)), W::widen(p.add(24))]
-        }
+    unsafe fn columns(p: *const i8) -> W::V {
+        // SAFETY: valid for eight bytes by the trait's contract.
+        unsafe { W::widen(p.cast()) }
     }
     #[inline(always)]
-    unsafe fn product<const G: usize>(mut sums: [W::V; 4], a: W::V, columns: [W::V; 4]) -> [W::V; 4] {
+    unsafe fn product<const G: usize>(sums: W::V, a: W::V, columns: W::V) -> W::V {
         // SAFETY: the caller meets the contract of this function.
-        unsafe {
-            for (sum, column) in sums.iter_mut().zip(columns) {
-                *sum = W::add_32(*sum, W::dot_16(a, column));
-            }
-            sums
-        }
+        unsafe { W::add_32(sums, W::dot_16(W::repeat_32::<G>(a), columns)) }
     }
     #[inline(always)]
-    unsafe fn row([a, b, c, d]: [W::V; 4], _row: usize) -> [W::V; 1] {
-        // SAFETY: the caller meets the contract of this function.
-        unsafe {
-            let first = W::add_32(W::even_32(a, b), W::odd_32(a, b));
-            let second = W::add_32(W::even_32(c, d), W::odd_32(c, d));
-            [W::add_32(W::even_32(first, second), W::odd_32(first, second))]
-        }
+    unsafe fn row(sums: W::V, _row: usize) -> [W::V; 1] {
+        [sums]
     }
 }

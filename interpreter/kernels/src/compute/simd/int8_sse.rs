@@ -55,6 +55,19 @@ impl Words for Sse41Words {
     }
 
     #[inline(always)]
+    unsafe fn repeat_32<const G: usize>(a: __m128i) -> __m128i {
+        // SAFETY: SSE4.1 exists by the trait's contract.
+        unsafe {
+            match G {
+                0 => _mm_shuffle_epi32::<0b00_00_00_00>(a),
+                1 => _mm_shuffle_epi32::<0b01_01_01_01>(a),
+                2 => _mm_shuffle_epi32::<0b10_10_10_10>(a),
+                _ => _mm_shuffle_epi32::<0b11_11_11_11>(a),
+            }
+        }
+    }
+
+    #[inline(always)]
     unsafe fn mul_add_shift<const S: u32>(a: __m128i, b: __m128i, c: __m128i) -> __m128i {
         // SAFETY: SSE4.1 exists by the trait's contract.
         unsafe {

@@ -55,6 +55,16 @@ impl Words for Simd128Words {
     }
 
     #[inline(always)]
+    unsafe fn repeat_32<const G: usize>(a: v128) -> v128 {
+        match G {
+            0 => i32x4_shuffle::<0, 0, 0, 0>(a, a),
+            1 => i32x4_shuffle::<1, 1, 1, 1>(a, a),
+            2 => i32x4_shuffle::<2, 2, 2, 2>(a, a),
+            _ => i32x4_shuffle::<3, 3, 3, 3>(a, a),
+        }
+    }
+
+    #[inline(always)]
     unsafe fn mul_add_shift<const S: u32>(a: v128, b: v128, c: v128) -> v128 {
         let low = i64x2_add(i64x2_extmul_low_i32x4(a, b), u64x2_extend_low_u32x4(c));
         let high = i64x2_add(i64x2_extmul_high_i32x4(a, b), u64x2_extend_high_u32x4(c));
