@@ -143,6 +143,7 @@ impl Budget {
     }
 
     /// Returns whether [`Budget::cancel`] was called and not cleared.
+    #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }
@@ -165,6 +166,7 @@ impl Budget {
 
     /// Returns whether the work was cancelled or the deadline has passed. An atomic load, and a look at the clock
     /// where there is a deadline.
+    #[inline]
     pub fn is_interrupted(&self) -> bool {
         self.is_cancelled() || self.is_late()
     }
@@ -173,17 +175,21 @@ impl Budget {
     ///
     /// # Errors
     /// [`Error::Cancelled`]; [`Error::LimitExceeded`] once the deadline has passed.
+    #[inline]
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        if self.is_late() {
-            let limit = self.time_limit.load(Ordering::Acquire);
-            return Err(LimitExceeded::new(Limit::Time, limit.saturating_add(1), limit).into());
-        }
-        Ok(())
+        if self.is_late() { Err(self.late()) } else { Ok(()) }
     }
 
+    #[cold]
+    fn late(&self) -> Error {
+        let limit = self.time_limit.load(Ordering::Acquire);
+        LimitExceeded::new(Limit::Time, limit.saturating_add(1), limit).into()
+    }
+
+    #[inline]
     fn is_late(&self) -> bool {
         let deadline = self.deadline.load(Ordering::Acquire);
         deadline != NO_DEADLINE && EPOCH.elapsed().as_nanos() >= u128::from(deadline)

@@ -8,9 +8,7 @@ use smallvec::SmallVec;
 use super::{Budget, Host, Parallel, Persistent, Placement, RuntimeTensor, Temporary};
 use crate::error::{Error, Result, counted};
 use crate::graph::strings::{self, Strings};
-use crate::types::Element;
-use crate::types::Shape;
-use crate::types::TensorId;
+use crate::types::{Element, Shape, TensorId, TensorType};
 
 /// The context of a kernel's `invoke`.
 ///
@@ -31,27 +29,45 @@ pub struct InvokeContext<'a> {
     taken_temporaries: u64,
 }
 
-/// Tensors that were handed out.
-#[derive(Default)]
+/// Tensors that were handed out. A context is made for every node, so an empty list takes few instructions to make and to
+/// drop.
 struct Handed {
-    few: SmallVec<[TensorId; MAX_FEW]>,
+    /// The first `len` elements.
+    few: [TensorId; MAX_FEW],
+    len: usize,
     /// All of them, once there are more than [`MAX_FEW`]: a node may have 100,000s of outputs.
-    many: Option<HashSet<TensorId>>,
+    many: Option<Box<HashSet<TensorId>>>,
 }
 
 /// So few tensors are searched faster in a list, and need no allocation.
 const MAX_FEW: usize = 8;
 
 impl Handed {
-    fn contains(&self, id: &TensorId) -> bool {
-        self.many.as_ref().map_or_else(|| self.few.contains(id), |many| many.contains(id))
+    const NONE: Self = Handed { few: [TensorId(0); MAX_FEW], len: 0, many: None };
+
+    #[inline]
+    fn contains(&self, id: TensorId) -> bool {
+        // Most kernels read all inputs before they write.
+        self.len > 0 && self.find(id)
     }
 
+    fn find(&self, id: TensorId) -> bool {
+        match &self.many {
+            Some(many) => many.contains(&id),
+            None => self.few.iter().take(self.len).any(|&few| few == id),
+        }
+    }
+
+    #[inline]
     fn insert(&mut self, id: TensorId) {
-        match &mut self.many {
-            Some(many) => drop(many.insert(id)),
-            None if self.few.len() < MAX_FEW => self.few.push(id),
-            none => *none = Some(self.few.drain(..).chain([id]).collect()),
+        match (&mut self.many, self.few.get_mut(self.len)) {
+            (None, Some(free)) => {
+                *free = id;
+                self.len += 1;
+            }
+            (many, _) => {
+                many.get_or_insert_with(|| Box::new(self.few.into_iter().collect())).insert(id);
+            }
         }
     }
 }
@@ -65,6 +81,7 @@ impl<'a> InvokeContext<'a> {
     ///   input may be the very memory of output 0, begin and length; no other input then overlaps it.
     /// - Each temporary is valid for reads and writes of its length for `'a`, starts at a multiple of 64, and
     ///   no other reference to it exists.
+    #[inline(always)]
     pub unsafe fn new(
         inputs: &'a [Option<TensorId>],
         outputs: &'a [TensorId],
@@ -73,7 +90,6 @@ impl<'a> InvokeContext<'a> {
         parallel: &'a dyn Parallel,
         host: &'a mut dyn Host,
     ) -> Self {
-        let (written, read) = Default::default();
         InvokeContext {
             inputs,
             outputs,
@@ -81,23 +97,26 @@ impl<'a> InvokeContext<'a> {
             temporaries,
             parallel,
             host,
-            written,
-            read,
+            written: Handed::NONE,
+            read: Handed::NONE,
             taken_temporaries: 0,
         }
     }
 
     /// Returns the number of inputs, those left out included.
+    #[inline]
     pub fn input_count(&self) -> usize {
         self.inputs.len()
     }
 
     /// Returns the number of outputs.
+    #[inline]
     pub fn output_count(&self) -> usize {
         self.outputs.len()
     }
 
     /// Threads to split work over.
+    #[inline]
     pub fn parallel(&self) -> &'a dyn Parallel {
         self.parallel
     }
@@ -121,28 +140,28 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// Returns true when the node has input `i`.
+    #[inline]
     pub fn has_input(&self, i: usize) -> bool {
         self.inputs.get(i).copied().flatten().is_some()
     }
 
     /// Returns the elements of input `i`.
     pub fn input<T: Element>(&mut self, i: usize) -> Result<&'a [T]> {
-        self.tensors[self.input_id(i)?.0].check_type::<T>()?;
-        cast(self.input_bytes(i)?)
+        match self.read(i, Some(T::TYPE))? {
+            Some(bytes) => cast(bytes),
+            None => Err(self.overwritten(i)),
+        }
     }
 
     /// Returns the elements of input `i`; `None` if output 0 is written over them, and holds them until it is. Only
     /// inputs that the kernel declared as [overwritable](super::PrepareContext::may_overwrite) are.
     pub fn input_unless_overwritten<T: Element>(&mut self, i: usize) -> Result<Option<&'a [T]>> {
-        let id = self.input_id(i)?;
-        self.tensors[id.0].check_type::<T>()?;
-        if self.is_overwritten(id) { Ok(None) } else { self.input(i).map(Some) }
+        self.read(i, Some(T::TYPE))?.map(cast).transpose()
     }
 
     /// As [`InvokeContext::input_unless_overwritten`], for the bytes.
     pub fn input_bytes_unless_overwritten(&mut self, i: usize) -> Result<Option<&'a [u8]>> {
-        let id = self.input_id(i)?;
-        if self.is_overwritten(id) { Ok(None) } else { self.input_bytes(i).map(Some) }
+        self.read(i, None)
     }
 
     /// Returns the elements of input `i`, if the node has it.
@@ -152,22 +171,35 @@ impl<'a> InvokeContext<'a> {
 
     /// Returns the bytes of input `i`.
     pub fn input_bytes(&mut self, i: usize) -> Result<&'a [u8]> {
-        let id = self.readable(i)?;
-        let tensor = &self.tensors[id.0];
-        let (data, len) = tensor.raw();
-        if tensor.placement() == Placement::Variable {
-            self.read.insert(id);
+        match self.read(i, None)? {
+            Some(bytes) => Ok(bytes),
+            None => Err(self.overwritten(i)),
         }
-        if tensor.placement() == Placement::Released {
-            return Err(Error::State(format!(
-                "constant \"{}\" was released, as all kernels declared that they are done with it",
-                tensor.name
-            )));
+    }
+
+    /// Returns the bytes of input `i`, whose type must be `ty` if that is given; `None` if output 0 is written over them.
+    fn read(&mut self, i: usize, ty: Option<TensorType>) -> Result<Option<&'a [u8]>> {
+        let id = self.input_id(i)?;
+        let tensor = &self.tensors[id.0];
+        if let Some(ty) = ty {
+            tensor.check_type_is(ty)?;
+        }
+        if self.is_overwritten(id) {
+            return Ok(None);
+        }
+        if self.written.contains(id) {
+            return Err(self.being_written(id));
+        }
+        let (data, len) = tensor.raw();
+        match tensor.placement() {
+            Placement::Variable => self.read.insert(id),
+            Placement::Released => return Err(self.released(id)),
+            _ => {}
         }
         // SAFETY: `data` is valid for `len` bytes as long as the tensor keeps its data, which only
-        // `resize_output` changes during `'a`, and it refuses inputs. No `&mut` to it exists: outputs overlap no inputs (see `new`)
-        // but one that `readable` refuses, as it refuses a variable that was handed out to be written.
-        Ok(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } })
+        // `resize_output` changes during `'a`, and it refuses inputs. No `&mut` to it exists: outputs overlap no inputs (see
+        // `new`) but one that was refused above, as was a variable that was handed out to be written.
+        Ok(Some(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } }))
     }
 
     /// Input `i` with its shape and type, unless output 0 is written over it or it was handed out to be written.
@@ -187,14 +219,19 @@ impl<'a> InvokeContext<'a> {
 
     /// Returns the elements of output `i`, to be written. Each output is handed out once.
     pub fn output<T: Element>(&mut self, i: usize) -> Result<&'a mut [T]> {
-        let id = self.output_id(i)?;
-        self.tensors[id.0].check_type::<T>()?;
-        cast_mut(self.output_bytes(i)?)
+        cast_mut(self.write(i, Some(T::TYPE))?)
     }
 
     /// Returns the bytes of output `i`, to be written. Each output is handed out once.
     pub fn output_bytes(&mut self, i: usize) -> Result<&'a mut [u8]> {
+        self.write(i, None)
+    }
+
+    fn write(&mut self, i: usize, ty: Option<TensorType>) -> Result<&'a mut [u8]> {
         let id = self.output_id(i)?;
+        if let Some(ty) = ty {
+            self.tensors[id.0].check_type_is(ty)?;
+        }
         self.take(id)
     }
 
@@ -286,7 +323,7 @@ impl<'a> InvokeContext<'a> {
         drop(inputs);
         for (result, id) in results.into_iter().zip(self.outputs) {
             let tensor = &mut self.tensors[id.0];
-            if self.written.contains(id) {
+            if self.written.contains(*id) {
                 return Err(Error::State(format!("output \"{}\" is already in use", tensor.name)));
             }
             if tensor.ty != result.ty {
@@ -311,16 +348,17 @@ impl<'a> InvokeContext<'a> {
 
     fn check_dynamic(&self, id: TensorId) -> Result<()> {
         let tensor = &self.tensors[id.0];
-        if tensor.placement() != Placement::Dynamic || self.written.contains(&id) {
+        if tensor.placement() != Placement::Dynamic || self.written.contains(id) {
             let text = "its shape was not announced to depend on data, or it is already in use";
             return Err(Error::State(format!("output \"{}\" cannot be resized: {text}", tensor.name)));
         }
         Ok(())
     }
 
+    #[inline]
     fn take(&mut self, id: TensorId) -> Result<&'a mut [u8]> {
         let tensor = &self.tensors[id.0];
-        if self.written.contains(&id) || self.read.contains(&id) {
+        if self.written.contains(id) || self.read.contains(id) {
             return Err(Error::State(format!("tensor \"{}\" is already in use", tensor.name)));
         }
         if tensor.is_constant() {
@@ -334,6 +372,7 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// Whether output 0 is written over a tensor.
+    #[inline]
     fn is_overwritten(&self, id: TensorId) -> bool {
         let Some(output) = self.outputs.first().filter(|&&output| output != id) else { return false };
         let ((to, to_len), (from, from_len)) = (self.tensors[output.0].raw(), self.tensors[id.0].raw());
@@ -343,27 +382,45 @@ impl<'a> InvokeContext<'a> {
     /// Input `i`, which is not written over and was not handed out to be written.
     fn readable(&self, i: usize) -> Result<TensorId> {
         let id = self.input_id(i)?;
-        if self.written.contains(&id) {
-            return Err(Error::State(format!("variable \"{}\" is being written", self.tensors[id.0].name)));
+        if self.written.contains(id) {
+            return Err(self.being_written(id));
         }
-        if self.is_overwritten(id) {
-            let name = &self.tensors[id.0].name;
-            return Err(Error::State(format!("input {i} (\"{name}\") is overwritten by the output")));
-        }
-        Ok(id)
+        if self.is_overwritten(id) { Err(self.overwritten(i)) } else { Ok(id) }
     }
 
+    #[inline]
     fn input_id(&self, i: usize) -> Result<TensorId> {
-        self.inputs
-            .get(i)
-            .copied()
-            .flatten()
-            .ok_or_else(|| Error::InvalidNode(format!("input {i} is missing")))
+        self.inputs.get(i).copied().flatten().ok_or_else(|| missing("input", i))
     }
 
+    #[inline]
     fn output_id(&self, i: usize) -> Result<TensorId> {
-        self.outputs.get(i).copied().ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))
+        self.outputs.get(i).copied().ok_or_else(|| missing("output", i))
     }
+
+    #[cold]
+    fn being_written(&self, id: TensorId) -> Error {
+        Error::State(format!("variable \"{}\" is being written", self.tensors[id.0].name))
+    }
+
+    #[cold]
+    fn overwritten(&self, i: usize) -> Error {
+        let name = self.inputs.get(i).copied().flatten().map_or("", |id| &self.tensors[id.0].name);
+        Error::State(format!("input {i} (\"{name}\") is overwritten by the output"))
+    }
+
+    #[cold]
+    fn released(&self, id: TensorId) -> Error {
+        Error::State(format!(
+            "constant \"{}\" was released, as all kernels declared that they are done with it",
+            self.tensors[id.0].name
+        ))
+    }
+}
+
+#[cold]
+fn missing(what: &str, i: usize) -> Error {
+    Error::InvalidNode(format!("{what} {i} is missing"))
 }
 
 fn cast<T: Element>(bytes: &[u8]) -> Result<&[T]> {

@@ -1,8 +1,7 @@
 //! Resources: variables that nodes share by name, and tables that they share by number, across subgraphs.
 
 use std::any::Any;
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, btree_map, hash_map};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -117,7 +116,7 @@ impl Entries {
 /// Saved values of variables.
 #[derive(Debug)]
 pub struct SavedVariables {
-    variables: HashMap<i32, Variable>,
+    variables: BTreeMap<i32, Variable>,
     initialized: HashSet<usize>,
 }
 
@@ -128,7 +127,8 @@ pub struct Resources {
     budget: Option<Arc<Budget>>,
     tables: HashMap<i32, Table>,
     handles: HashMap<(String, String), i32>,
-    variables: HashMap<i32, Variable>,
+    /// By handle. Streaming models have few and read them in every invocation: comparing handles takes less than hashing.
+    variables: BTreeMap<i32, Variable>,
     initialized: HashSet<usize>,
 }
 
@@ -189,8 +189,8 @@ impl Resources {
     /// Returns a variable with memory for a value of this type and shape.
     fn sized(&mut self, handle: i32, ty: TensorType, shape: &Shape, bytes: usize) -> Result<&mut Variable> {
         let variable = match self.variables.entry(handle) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
+            btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            btree_map::Entry::Vacant(entry) => {
                 let data = AlignedBuffer::charged(self.budget.as_ref().unwrap_or(Budget::unlimited()))?;
                 entry.insert(Variable { ty, shape: shape.clone(), data, device: None, stale: false })
             }
@@ -208,7 +208,7 @@ impl Resources {
     /// # Errors
     /// As [`Budget::charge`].
     pub fn make_table(&mut self, number: i32, string_keys: bool) -> Result<()> {
-        if let Entry::Vacant(place) = self.tables.entry(number) {
+        if let hash_map::Entry::Vacant(place) = self.tables.entry(number) {
             let entries = match string_keys {
                 true => Entries::Integers(HashMap::new()),
                 false => Entries::Strings(HashMap::new()),

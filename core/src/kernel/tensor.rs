@@ -285,22 +285,26 @@ impl RuntimeTensor {
         Ok(strings)
     }
 
+    #[inline]
     pub(super) fn raw(&self) -> (*mut u8, usize) {
         (self.data, self.len)
     }
 
     pub(super) fn check_type<T: Element>(&self) -> Result<()> {
+        self.check_type_is(T::TYPE)
+    }
+
+    /// Checks that elements are of type `wanted`.
+    #[inline]
+    pub(super) fn check_type_is(&self, wanted: TensorType) -> Result<()> {
         // A resource tensor is a list of int32 handles.
-        let same = self.ty == T::TYPE || (self.ty == TensorType::Resource && T::TYPE == TensorType::Int32);
-        if same {
-            return Ok(());
-        }
-        Err(Error::Unsupported(format!(
-            "tensor \"{}\" is {}, this kernel takes {}",
-            self.name,
-            self.ty,
-            T::TYPE
-        )))
+        let same = self.ty == wanted || (self.ty == TensorType::Resource && wanted == TensorType::Int32);
+        if same { Ok(()) } else { Err(self.type_error(wanted)) }
+    }
+
+    #[cold]
+    fn type_error(&self, wanted: TensorType) -> Error {
+        Error::Unsupported(format!("tensor \"{}\" is {}, this kernel takes {wanted}", self.name, self.ty))
     }
 
     fn cast_error(&self, error: bytemuck::PodCastError) -> Error {

@@ -197,6 +197,7 @@ impl Parts {
     ///
     /// # Errors
     /// The kernel's.
+    #[inline]
     pub(crate) fn run_node(&mut self, id: NodeId, env: &mut Env<'_>) -> Result<()> {
         let node = &self.model.subgraphs()[self.index].nodes()[id.0];
         let runtime = &mut self.nodes[id.0];
