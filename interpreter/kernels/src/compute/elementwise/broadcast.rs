@@ -6,7 +6,7 @@ use delegraph_core::kernel::Parallel;
 
 use crate::compute::base::buffer::SharedMut;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
-use crate::compute::threads::share::{chunk_len, threads_for};
+use crate::compute::threads::share::{chunk_len, is_one_task, threads_for};
 
 /// Maximum number of dimensions after merging those that broadcast alike.
 const MAX_DIMS: usize = 6;
@@ -86,6 +86,9 @@ impl Broadcast {
     /// Divides the output into pieces: a range of rows of the innermost dimension, and a range of columns.
     pub(crate) fn pieces(&self, par: &dyn Parallel, task: impl Fn(Range<usize>, Range<usize>) + Sync) {
         let (inner, len) = (self.dims[0].0, self.lens[2]);
+        if inner == len && len > 0 && is_one_task(len) {
+            return task(0..1, 0..len);
+        }
         let Some(rows) = len.checked_div(inner).filter(|&rows| rows > 0) else { return };
         // A long row is divided; short rows are grouped.
         let par = threads_for(par, len);
@@ -190,6 +193,9 @@ impl Broadcast {
         };
         let mut left = rows.start;
         for (i, (n, sa, sb)) in start.index.iter_mut().zip(start.outer) {
+            if left == 0 {
+                break;
+            }
             *i = left % n;
             left /= n;
             start.at[0] += *i * sa;

@@ -8,7 +8,7 @@ use crate::compute::base::error::{Result, check_len};
 use crate::compute::base::isa::Isa;
 use crate::compute::elementwise::broadcast::Broadcast;
 use crate::compute::simd::{Simd, SimdTask, dispatch, math};
-use crate::compute::threads::share::{chunk_len, threads_for};
+use crate::compute::threads::share::{chunk_len, is_one_task, threads_for};
 
 /// A function of one operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,6 +77,10 @@ pub fn unary(
 ) -> Result<()> {
     let len = out.len();
     check_len("input", input.map_or(len, <[f32]>::len), len)?;
+    if is_one_task(len) {
+        dispatch(isa, UnaryTask { function, input, out });
+        return Ok(());
+    }
     let shared = SharedMut::new(out);
     let par = threads_for(par, len);
     let piece = chunk_len(par, len, 1);

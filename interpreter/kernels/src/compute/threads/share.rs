@@ -13,7 +13,13 @@ const MAX_PER_TASK: usize = 8 << 20;
 /// Returns the threads for an amount of work, in elements of a cheap function. Starting work on another thread takes a
 /// microsecond or two.
 pub(crate) fn threads_for(par: &dyn Parallel, work: usize) -> &dyn Parallel {
-    if work < 2 * PER_TASK { &Serial } else { par }
+    if is_one_task(work) { &Serial } else { par }
+}
+
+/// Returns whether an amount of work, in elements of a cheap function, is one task of the calling thread. Kernels spare
+/// small tensors the divisions of [`chunk_len`], which take longer than their elements.
+pub(crate) fn is_one_task(work: usize) -> bool {
+    work < 2 * PER_TASK
 }
 
 /// Returns the number of items per task, for `count` items that are each as much work as `each` elements: several tasks
