@@ -221,7 +221,7 @@ impl StridedCopy {
             && count.saturating_mul(width) < MAX_PLAIN
         {
             let [i, o] = self.start.map(|start| start * width);
-            return to[o..][..count * width].copy_from_slice(&from[i..][..count * width]);
+            return copy_bytes(&from[i..][..count * width], &mut to[o..][..count * width]);
         }
         let loops = || self.nest.outer.iter().chain([&self.nest.inner]);
         let elements = loops().fold(1usize, |all, (count, _)| all.saturating_mul(*count));
@@ -267,7 +267,7 @@ impl StridedCopy {
             return self.transpose(d, from, to);
         }
         self.nest.for_each_run(self.start, |[mut i, mut o]| match (step_from, step_to) {
-            (1, 1) => to[o..][..size].copy_from_slice(&from[i..][..size]),
+            (1, 1) => copy_bytes(from[i..][..size].as_flattened(), to[o..][..size].as_flattened_mut()),
             (0, 1) => to[o..][..size].fill(from[i]),
             _ => {
                 for _ in 0..size {
@@ -307,6 +307,27 @@ impl StridedCopy {
     /// Calls `f` with the index read and the index written, for every element in order.
     pub fn for_each(&self, mut f: impl FnMut(usize, usize)) {
         self.nest.for_each(self.start, |[i, o]| f(i, o));
+    }
+}
+
+/// Copies a slice to one of the same length; a short one in two moves, which may overlap, without a call of `memcpy`.
+#[inline]
+fn copy_bytes(from: &[u8], to: &mut [u8]) {
+    #[inline(always)]
+    fn both_ends<const N: usize>(from: &[u8], to: &mut [u8]) {
+        let last = from.len() - N;
+        to[..N].copy_from_slice(&from[..N]);
+        to[last..].copy_from_slice(&from[last..]);
+    }
+    let to = &mut to[..from.len()];
+    match from.len() {
+        0 => {}
+        1..4 => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
+        4..8 => both_ends::<4>(from, to),
+        8..16 => both_ends::<8>(from, to),
+        16..=32 => both_ends::<16>(from, to),
+        33..=64 => both_ends::<32>(from, to),
+        _ => to.copy_from_slice(from),
     }
 }
 
