@@ -7,7 +7,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 use super::{byte_quant, compute_error, optimize};
 use crate::common::prepared::Invoke;
 use crate::common::quantized::{Multiplier, QuantizedElement};
-use crate::compute::{ByteQuant, Isa, dequantize, map_groups, quantize};
+use crate::compute::{ByteQuant, Isa, dequantize, lookup, map_groups, quantize};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::QUANTIZE, 1..=3, from_float);
@@ -26,6 +26,7 @@ fn from_float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         (TensorType::Int16, TensorType::Int16) => return rescale::<i16, i16>(cx),
         (TensorType::Int16, TensorType::Int8) => return rescale::<i16, i8>(cx),
         (TensorType::Int8, TensorType::Int16) => return rescale::<i8, i16>(cx),
+        (TensorType::Int8 | TensorType::UInt8, TensorType::Int8 | TensorType::UInt8) => return bytes(cx),
         _ => {}
     }
     let Some((scale, quant)) = one_scale(cx.output(0)?) else { return Ok(None) };
@@ -91,6 +92,43 @@ fn rescale<A: QuantizedElement, B: QuantizedElement>(cx: &mut PrepareContext<'_>
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<A>(0)?, cx.output::<B>(0)?);
         map_groups(isa, input, output, cx.parallel(), rescale).map_err(compute_error)
+    })))
+}
+
+/// Requantization between bytes, by tables. TFLite's kernel rounds ties of groups of 16 up, and ties of the rest away from zero.
+fn bytes(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
+    let (input, output) = (cx.input(0)?, cx.output(0)?);
+    let (Some((from, from_quant)), Some((to, to_quant))) = (one_scale(input), one_scale(output)) else {
+        return Ok(None);
+    };
+    if (input.ty(), from, from_quant) == (output.ty(), to, to_quant) {
+        cx.output_is_view_of(0);
+    }
+    let multiplier = Multiplier::new(f64::from(from) / f64::from(to))?;
+    let [low, high] = if to_quant.signed { [-128, 127] } else { [0, 255] };
+    let table = |scaled: &dyn Fn(i32) -> i32| -> [u8; 256] {
+        std::array::from_fn(|byte| {
+            let byte = byte as u8;
+            let value = if from_quant.signed { i32::from(byte.cast_signed()) } else { byte.into() };
+            let steps = scaled(value - from_quant.zero_point);
+            steps.saturating_add(to_quant.zero_point).clamp(low, high) as u8
+        })
+    };
+    let tables = [table(&|x| multiplier.apply_up(x)), table(&|x| multiplier.apply(x))];
+    // Between signed and unsigned bytes of one scale, the usual border of a model, only the upper bit changes.
+    let flips = tables.iter().all(|table| (0..=255).zip(table).all(|(byte, to)| byte ^ 0x80 == *to));
+    let together = input.shape().elements() / 16 * 16;
+    let isa = Isa::best();
+    Ok(Some(Box::new(move |cx| {
+        let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+        if flips {
+            return map_groups(isa, input, output, cx.parallel(), |byte, _| byte ^ 0x80)
+                .map_err(compute_error);
+        }
+        let ((input, rest), (output, rest_out)) =
+            (input.split_at(together.min(input.len())), output.split_at_mut(together.min(output.len())));
+        lookup(isa, &tables[0], Some(input), output, cx.parallel()).map_err(compute_error)?;
+        lookup(isa, &tables[1], Some(rest), rest_out, cx.parallel()).map_err(compute_error)
     })))
 }
 

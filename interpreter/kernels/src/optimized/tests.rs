@@ -137,6 +137,27 @@ fn floats_to_bytes_and_back() {
     }
 }
 
+#[test]
+fn bytes_to_other_scales() {
+    let mut rng = Rng::new(65);
+    for round in 0..60 {
+        let shape = [rng.range(0, 3), rng.range(1, 300)];
+        let (from, to) = (rng.range(0, 1) == 0, rng.range(0, 1) == 0);
+        let scale = 0.02 * 8f32.powf(rng.float());
+        let (input, output) = if round % 3 == 0 {
+            // The same values as bytes with and without a sign.
+            let values: Vec<u8> = (0..shape[0] * shape[1]).map(|i| i as u8).collect();
+            let signed: Vec<i8> = values.iter().map(|byte| byte.cast_signed()).collect();
+            let (unsigned, signed) = (T::new(&shape, &values), T::new(&shape, &signed));
+            (unsigned.quantized(scale, 131), signed.quantized(scale, 3))
+        } else {
+            let other = scale * 2f32.powf(rng.float() * 3.0);
+            (bytes(&mut rng, &shape, from, scale), bytes_out(&mut rng, &shape, to, other))
+        };
+        assert!(check_optimized(BuiltinOp::QUANTIZE, 1, &Params::None, &[Some(input)], &[output]), "{round}");
+    }
+}
+
 /// An image, a window over it, and the output shape.
 struct Image {
     input: [usize; 4],
