@@ -95,15 +95,22 @@ impl ByteBinaryOp {
                 let negative = matches!(function, ByteBinary::Sub(_));
                 let sum =
                     Sum { operands: [0, 1].map(|i| Rescale::new(zeros[i], factors[i])), negative, finish };
-                let short = ShortSum::candidates(&sum, factors, &q);
-                short
-                    .into_iter()
-                    .find(|short| agree(isa, sum, *short))
-                    .map_or(Formula::Sum(sum), Formula::ShortSum)
+                // The row in which the last candidate differed is compared first: it rejects most of the others.
+                let mut row = 0;
+                let agrees = |short: &ShortSum| match disagreement(isa, sum, *short, row) {
+                    None => true,
+                    Some(other) => {
+                        row = other;
+                        false
+                    }
+                };
+                let short = ShortSum::candidates(&sum, factors, &q).find(agrees);
+                short.map_or(Formula::Sum(sum), Formula::ShortSum)
             }
             ByteBinary::Mul => {
                 let product = Product { zeros, finish };
-                let short = ShortProduct::new(zeros, &q).filter(|short| agree(isa, product, *short));
+                let short = ShortProduct::new(zeros, &q)
+                    .filter(|short| disagreement(isa, product, *short, 0).is_none());
                 short.map_or(Formula::Product(product), Formula::ShortProduct)
             }
         };
@@ -242,30 +249,36 @@ fn pair([a, b]: [i32; 2]) -> i32 {
     (b << 16) | (a & 0xFFFF)
 }
 
-/// Returns whether two functions are equal for all pairs of bytes.
-fn agree(isa: Isa, f: impl Pairs, g: impl Pairs) -> bool {
-    dispatch(isa, AgreeTask { f, g })
+/// Returns a first byte with which two functions differ for some second byte, `None` if they are equal for all pairs. `start`
+/// is compared first.
+fn disagreement(isa: Isa, f: impl Pairs, g: impl Pairs, start: u8) -> Option<u8> {
+    dispatch(isa, CompareTask { f, g, start })
 }
 
-struct AgreeTask<F, G> {
+struct CompareTask<F, G> {
     f: F,
     g: G,
+    start: u8,
 }
 
-impl<F: Pairs, G: Pairs> SimdTask for AgreeTask<F, G> {
-    type Out = bool;
+impl<F: Pairs, G: Pairs> SimdTask for CompareTask<F, G> {
+    type Out = Option<u8>;
 
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) -> bool {
-        let AgreeTask { f, g } = self;
+    unsafe fn run<S: Simd>(self) -> Option<u8> {
+        let CompareTask { f, g, start } = self;
         let all: [u8; 256] = std::array::from_fn(|b| b as u8);
-        (0..=255).all(|a| {
-            let mut differences = 0;
+        // Not a closure of an iterator, which the compiler would leave without the instructions.
+        for i in 0..=255 {
+            let (a, mut differences) = (start.wrapping_add(i), 0);
             for &b in &all {
                 differences |= f.apply(a, b) ^ g.apply(a, b);
             }
-            differences == 0
-        })
+            if differences != 0 {
+                return Some(a);
+            }
+        }
+        None
     }
 }
 
@@ -351,46 +364,72 @@ struct ShortSum {
 const LOW: u32 = 15;
 
 impl ShortSum {
-    fn candidates(sum: &Sum, factors: [Multiplier; 2], q: &ByteBinaryQuant) -> Vec<Self> {
+    /// Formulas that are likely to be equal to a sum, the likeliest first. Sums whose roundings are ties, or nearly so, differ
+    /// from the exact sum for a few pairs of bytes, which small changes of the coefficients include.
+    fn candidates(sum: &Sum, factors: [Multiplier; 2], q: &ByteBinaryQuant) -> impl Iterator<Item = Self> {
+        const NUDGES: [i64; 11] = [0, 1, -1, 2, -2, 3, -3, 4, -4, 6, -6];
+        const CHANGES: [i64; 9] = [0, 64, -64, 128, -128, 256, -256, 512, -512];
+        let base = ShortSum::exact(sum, factors, q);
+        let changes = CHANGES.into_iter().flat_map(|a| CHANGES.map(|b| [a, b]));
+        let changed = changes.flat_map(|change| NUDGES.map(|nudge| (change, nudge)));
+        changed.filter_map(move |(change, nudge)| base?.candidate(change, nudge))
+    }
+
+    /// Coefficients, zero points and bits of the exact sum; `None` if a coefficient would not fit.
+    fn exact(sum: &Sum, factors: [Multiplier; 2], q: &ByteBinaryQuant) -> Option<ExactSum> {
         let real = |m: Multiplier| f64::from(m.multiplier) * f64::from(m.shift - 31).exp2();
         let mut steps = factors.map(|m| real(m) * real(q.output) * f64::from(1 << SPARE));
         let largest = steps[0].max(steps[1]);
-        let (Ok(zero_point), bounds) = (i16::try_from(q.zero_point), [q.low, q.high].map(sixteen)) else {
-            return Vec::new();
-        };
         // The sum has to fit 32 bits, and coefficients have to be below 2^30.
         let shift = (30.0 - ((steps[0] + steps[1]) * 256.0).log2()).floor();
         let dropped = (f64::from(2 * LOW) - largest.log2()).ceil() - 1.0 - shift;
         if !(1.0..=30.0).contains(&shift) || !(0.0..=f64::from(LOW)).contains(&dropped) {
-            return Vec::new();
+            return None;
         }
         if sum.negative {
             steps[1] = -steps[1];
         }
-        let coefficients = steps.map(|step| (step * (shift + dropped).exp2()).round() as i64);
-        let zeros = sum.operands.map(|operand| i64::from(operand.zero));
+        Some(ExactSum {
+            coefficients: steps.map(|step| (step * (shift + dropped).exp2()).round() as i64),
+            zeros: sum.operands.map(|operand| i64::from(operand.zero)),
+            dropped: dropped as u32,
+            shift: shift as u32,
+            zero_point: i16::try_from(q.zero_point).ok()?,
+            bounds: [q.low, q.high].map(sixteen),
+        })
+    }
+}
+
+/// A sum with coefficients in one part, from which formulas are made.
+#[derive(Clone, Copy)]
+struct ExactSum {
+    coefficients: [i64; 2],
+    zeros: [i64; 2],
+    dropped: u32,
+    shift: u32,
+    zero_point: i16,
+    bounds: [i16; 2],
+}
+
+impl ExactSum {
+    /// A formula with changed coefficients, and with `nudge` halves of a dropped unit more.
+    fn candidate(self, change: [i64; 2], nudge: i64) -> Option<ShortSum> {
+        let coefficients = [0, 1].map(|i| self.coefficients[i] + change[i]);
         // Nothing but a rounding makes one as large.
         if coefficients.iter().any(|c| c.abs() >= 1 << (2 * LOW)) {
-            return Vec::new();
+            return None;
         }
-        let at_zero = -(coefficients[0] * zeros[0] + coefficients[1] * zeros[1]);
-        let (shift, dropped) = (shift as u32, dropped as u32);
-        // Half of the dropped units is a good guess where there are any.
-        [0i64, 1, -1, 2, -2]
-            .into_iter()
-            .filter_map(|nudge| {
-                let bias = (at_zero + ((nudge << dropped) >> 1)) >> dropped;
-                Some(ShortSum {
-                    high: coefficients.map(|c| (c >> LOW) as i32),
-                    low: coefficients.map(|c| (c & ((1 << LOW) - 1)) as i32),
-                    dropped,
-                    bias: i32::try_from(bias).ok()?,
-                    shift,
-                    zero_point,
-                    bounds,
-                })
-            })
-            .collect()
+        let at_zero = -(coefficients[0] * self.zeros[0] + coefficients[1] * self.zeros[1]);
+        let bias = (at_zero + ((nudge << self.dropped) >> 1)) >> self.dropped;
+        Some(ShortSum {
+            high: coefficients.map(|c| (c >> LOW) as i32),
+            low: coefficients.map(|c| (c & ((1 << LOW) - 1)) as i32),
+            dropped: self.dropped,
+            bias: i32::try_from(bias).ok()?,
+            shift: self.shift,
+            zero_point: self.zero_point,
+            bounds: self.bounds,
+        })
     }
 }
 
