@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::error::{Result, UnresolvedNode, UnresolvedOp, UnresolvedOps, UnresolvedReason, tensor_name};
 use crate::graph::{Model, Subgraph};
@@ -203,8 +203,12 @@ impl VersionRange for () {
 
 /// Returns the newest TFLite release that the op table reaches.
 pub fn newest_runtime() -> &'static str {
-    let releases = ops::DEFS.iter().flat_map(|d| d.history.iter().map(|(_, release)| *release));
-    releases.max_by(|a, b| compare_runtimes(a, b)).unwrap_or("0")
+    // Compared once: every model that is loaded asks.
+    static NEWEST: LazyLock<&str> = LazyLock::new(|| {
+        let releases = ops::DEFS.iter().flat_map(|d| d.history.iter().map(|(_, release)| *release));
+        releases.max_by(|a, b| compare_runtimes(a, b)).unwrap_or("0")
+    });
+    *NEWEST
 }
 
 /// Compares releases by their numbers: 2.9.1 comes before 2.10.0, and 2.9 is 2.9.0.

@@ -1,5 +1,7 @@
 //! The resolvers that come with the interpreter.
 
+use std::sync::LazyLock;
+
 use delegraph_core::{MutableOpResolver, Op, OpResolver, Registration};
 
 #[cfg(feature = "optimized")]
@@ -8,7 +10,17 @@ use crate::{custom, reference};
 
 /// The kernels that users run: optimized ones, and the reference kernel for every op that has none. Without the Cargo
 /// feature `optimized` all are reference kernels, whose results agree within the tolerances of the conformance suite.
-pub struct BuiltinOpResolver(MutableOpResolver);
+pub struct BuiltinOpResolver(&'static MutableOpResolver);
+
+/// The kernels of every [`BuiltinOpResolver`]: registering a thousand of them takes longer than preparing a small model.
+static BUILTIN: LazyLock<MutableOpResolver> = LazyLock::new(|| {
+    let mut resolver = MutableOpResolver::new();
+    reference::register(&mut resolver);
+    custom::register(&mut resolver);
+    #[cfg(feature = "optimized")]
+    optimized::register(&mut resolver);
+    resolver
+});
 
 /// The reference kernels only: slow and simple, the standard for all other kernels.
 pub struct ReferenceOpResolver(MutableOpResolver);
@@ -16,12 +28,7 @@ pub struct ReferenceOpResolver(MutableOpResolver);
 impl BuiltinOpResolver {
     /// Returns all optimized and reference kernels.
     pub fn new() -> Self {
-        let mut resolver = MutableOpResolver::new();
-        reference::register(&mut resolver);
-        custom::register(&mut resolver);
-        #[cfg(feature = "optimized")]
-        optimized::register(&mut resolver);
-        BuiltinOpResolver(resolver)
+        BuiltinOpResolver(&BUILTIN)
     }
 }
 
