@@ -115,7 +115,7 @@ impl PackedI8 {
         }
         p.input.zero_byte()?;
         p.weight_quant.zero_byte()?;
-        let kernels = Kernels::of(isa);
+        let kernels = Kernels::of(isa, (k, p.columns));
         let panels = Panels::new(p.columns, kernels.lanes, kernels.max_vectors());
         let read_groups = p.read.div_ceil(kernels.depth);
         let padded_k = product("packed weights", &[p.segments, read_groups, kernels.depth])?;
@@ -606,7 +606,6 @@ const MAX_COPIED: usize = 64;
 /// Returns how windows are read. Short rows that end within a group are copied, so that windows are single segments of whole
 /// groups: the last bytes of a segment take more time than its copy.
 fn reading(isa: Isa, filter: &Filter, geo: &ConvGeometry) -> Reading {
-    let kernels = Kernels::of(isa);
     let in_place = Reading::in_place(geo, filter.groups);
     let (rows, len) = in_place.segments(geo, filter.groups);
     let short = len % kernels.depth != 0 && len <= MAX_COPIED;
@@ -615,3 +614,4 @@ fn reading(isa: Isa, filter: &Filter, geo: &ConvGeometry) -> Reading {
     }
     in_place
 }
+    let kernels = Kernels::of(isa, (rows * len, filter.out_channels / filter.groups));

@@ -83,7 +83,7 @@ impl PackedF32 {
         if let Some(bias) = bias {
             check_len("bias", bias.len(), product("bias", &[groups, n])?)?;
         }
-        let kernels = Kernels::of(isa);
+        let kernels = Kernels::of(isa, (k, n));
         let panels = Panels::new(n, kernels.lanes, kernels.max_vectors());
         let mut data = AlignedVec::zeroed(product("packed weights", &[groups, k, panels.padded()])?)?;
         let mut padded_bias = AlignedVec::zeroed(product("packed bias", &[groups, panels.padded()])?)?;
@@ -337,7 +337,7 @@ impl BatchMatMulF32 {
         transposed: bool,
         layout: MatrixLayout,
     ) -> Result<Self> {
-        let kernels = Kernels::of(isa);
+        let kernels = Kernels::of(isa, (k, n));
         let panels = Panels::new(n, kernels.lanes, kernels.max_vectors());
         product("matrix", &[m, k, 8])?;
         product("matrix", &[m, n, 8])?;

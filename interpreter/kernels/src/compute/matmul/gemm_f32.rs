@@ -8,7 +8,7 @@ use crate::compute::simd::Neon;
 use crate::compute::simd::Simd128;
 #[cfg(target_arch = "x86_64")]
 use crate::compute::simd::{Avx2, Avx512, Sse41};
-use crate::compute::simd::{Portable, Simd, lanes};
+use crate::compute::simd::{Portable, Simd};
 
 /// Operands of a micro-kernel, which computes `out[i, j] = clamp(bias[j] + Σ_s Σ_k rows[s][i][k] · packed[s * len +
 /// k][j])`.
@@ -31,6 +31,10 @@ pub(crate) struct TileF32 {
     pub(crate) clamp: Clamp,
 }
 
+/// Minimum number of terms of a sum for which shorter vectors than the longest are chosen.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const MIN_NARROW: usize = 64;
+
 /// A micro-kernel for a fixed number of rows and vectors.
 pub(crate) type TileFn = unsafe fn(&TileF32);
 
@@ -44,22 +48,30 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// Returns the micro-kernels of an instruction set.
-    pub(crate) fn of(isa: Isa) -> Self {
-        let by_width = match isa.floats() {
-            Floats::Portable => PORTABLE,
+    /// Returns the micro-kernels of an instruction set for products of matrices with `k` rows and `columns` columns. Few columns
+    /// leave lanes of a wide vector empty, and long sums of shorter vectors take less time on some processors. AVX-512
+    /// includes the instructions of AVX2.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(unused_variables, reason = "other targets have vectors of one length")
+    )]
+    pub(crate) fn of(isa: Isa, (k, columns): (usize, usize)) -> Self {
+        fn new<S: Simd>(by_width: &'static [&'static [TileFn]]) -> Kernels {
+            Kernels { lanes: S::LANES, by_width }
+        }
+        match isa.floats() {
+            Floats::Portable => new::<Portable>(PORTABLE),
             #[cfg(target_arch = "x86_64")]
-            Floats::Sse41 => SSE41,
+            Floats::Sse41 => new::<Sse41>(SSE41),
             #[cfg(target_arch = "x86_64")]
-            Floats::Avx2 => AVX2,
+            Floats::Avx512 if columns > Avx2::LANES || k < MIN_NARROW => new::<Avx512>(AVX512),
             #[cfg(target_arch = "x86_64")]
-            Floats::Avx512 => AVX512,
+            Floats::Avx2 | Floats::Avx512 => new::<Avx2>(AVX2),
             #[cfg(target_arch = "aarch64")]
-            Floats::Neon => NEON,
+            Floats::Neon => new::<Neon>(NEON),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Floats::Simd128 => SIMD128,
-        };
-        Self { lanes: lanes(isa), by_width }
+            Floats::Simd128 => new::<Simd128>(SIMD128),
+        }
     }
 
     /// Maximum number of vectors of a panel.

@@ -2,10 +2,12 @@
 
 use crate::compute::base::isa::{Bytes, Isa};
 use crate::compute::base::requant::{FloatPart, Records, RequantPart};
+#[cfg(target_arch = "x86_64")]
+use crate::compute::matmul::gemm_f32::MIN_NARROW;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::compute::simd::int8::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
-use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Sse41Pairs, Vnni, VnniVl};
+use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniVl};
 #[cfg(target_arch = "aarch64")]
 use crate::compute::simd::int8::{NeonDot, NeonMatrix, NeonWiden};
 use crate::compute::simd::int8::{Portable8, Product8, first_bytes};
@@ -65,8 +67,13 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// Returns the micro-kernels of an instruction set.
-    pub(crate) fn of(isa: Isa) -> Self {
+    /// Returns the micro-kernels of an instruction set for products of matrices with `k` rows and `columns` columns, as those of
+    /// floats. AVX-512 VNNI includes VL.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(unused_variables, reason = "other targets have vectors of one length")
+    )]
+    pub(crate) fn of(isa: Isa, (k, columns): (usize, usize)) -> Self {
         fn new<D: Product8>(by_width: &'static [&'static [TileFn]]) -> Kernels {
             let (lanes, depth) = (D::LANES, D::DEPTH);
             let step = depth * D::GROUPS;
@@ -81,9 +88,9 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Bytes::AvxVnni => new::<AvxVnni>(AVX_VNNI),
             #[cfg(target_arch = "x86_64")]
-            Bytes::VnniVl => new::<VnniVl>(VNNI_VL),
+            Bytes::Vnni if columns > <VnniVl as Dot8>::LANES || k < MIN_NARROW => new::<Vnni>(VNNI),
             #[cfg(target_arch = "x86_64")]
-            Bytes::Vnni => new::<Vnni>(VNNI),
+            Bytes::VnniVl | Bytes::Vnni => new::<VnniVl>(VNNI_VL),
             #[cfg(target_arch = "aarch64")]
             Bytes::Neon => new::<NeonWiden<1>>(NEON),
             #[cfg(target_arch = "aarch64")]
