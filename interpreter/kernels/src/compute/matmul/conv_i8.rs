@@ -82,6 +82,8 @@ struct PackedI8 {
     /// Elements per segment, and elements that kernels read: missing ones have weights of zero.
     len: usize,
     read: usize,
+    /// Packed elements of a column.
+    padded_k: usize,
     data: AlignedVec<i8>,
     bias: AlignedVec<i32>,
     input: ByteQuant,
@@ -141,6 +143,15 @@ impl PackedI8 {
             for (s, segment) in weights.chunks_exact(p.len.max(1)).enumerate() {
                 for (g, elements) in segment.chunks(depth).enumerate() {
                     let to = &mut to[(s * read_groups + g) * width + at..][..elements.len()];
+                    // Whole groups of four, the usual ones, are one word.
+                    if let (Some(to), Some(from)) = (to.first_chunk_mut(), elements.first_chunk::<4>())
+                        && depth == 4
+                    {
+                        *to = (u32::from_ne_bytes(*from) ^ u32::from_ne_bytes([flip; 4]))
+                            .to_ne_bytes()
+                            .map(u8::cast_signed);
+                        continue;
+                    }
                     for (to, &w) in to.iter_mut().zip(elements) {
                         *to = (w ^ flip) as i8;
                     }
@@ -157,6 +168,7 @@ impl PackedI8 {
             segments: p.segments,
             len: p.len,
             read: p.read,
+            padded_k,
             data,
             bias,
             input: p.input,
@@ -229,8 +241,7 @@ struct View<'a> {
 impl TileKernel<u8> for View<'_> {
     fn tile(&self, group: usize, panel: usize, row: usize, count: usize, table: &[usize]) {
         let p = self.packed;
-        let depth = p.kernels.depth;
-        let k = p.segments * p.read.next_multiple_of(depth);
+        let k = p.padded_k;
         let panel = p.panels.get(panel);
         let first = group * p.panels.padded() + panel.first;
         let width = panel.vectors * p.panels.lanes;

@@ -115,7 +115,9 @@ impl Plan {
         let tile_bytes = e.row_bytes.saturating_mul(e.tile_rows).max(1);
         let mut chunk_tiles = (budget / tile_bytes).clamp(1, tiles);
         if threads > 1 {
-            chunk_tiles = chunk_tiles.min(tiles.div_ceil(threads.saturating_mul(4)));
+            // Smaller chunks leave threads waiting for less of the last one. Large packed columns are read once per chunk.
+            let fine = if e.packed_bytes > L2_PACKED { 4 } else { (work / SMALL / threads).clamp(4, 16) };
+            chunk_tiles = chunk_tiles.min(tiles.div_ceil(threads.saturating_mul(fine)));
         }
         let chunks = tiles.div_ceil(chunk_tiles);
         // With few rows, the threads divide the panels instead.
@@ -211,6 +213,12 @@ pub(crate) fn drive<R: Rows>(
     }
     if plan.slots == 1 {
         let (table, patch) = carve_slot::<R::In>(e, plan, scratch);
+        if plan.tiles == 1 && plan.units == 1 {
+            let (table, patch) = (&mut table[..e.rows * e.segments], &mut patch[..e.rows * e.patch_len]);
+            rows.fill(0, &mut rows.position(0), e.rows, table, patch);
+            (0..e.panels).for_each(|panel| kernel.tile(0, panel, 0, e.rows, table));
+            return Ok(());
+        }
         for unit in 0..plan.units {
             if par.is_interrupted() {
                 break;
@@ -310,6 +318,7 @@ pub(crate) struct Panels {
     /// Vectors of the widest panel.
     pub(crate) widest: usize,
     wide: usize,
+    padded: usize,
 }
 
 /// One panel.
@@ -330,13 +339,14 @@ impl Panels {
         let count = vectors.div_ceil(most);
         let widest = if count == 0 { 0 } else { vectors.div_ceil(count) };
         let wide = if count == 0 { 0 } else { vectors - count * (vectors / count) };
-        Self { columns, lanes, count, widest, wide: if wide == 0 { count } else { wide } }
+        let padded = vectors * lanes;
+        Self { columns, lanes, count, widest, wide: if wide == 0 { count } else { wide }, padded }
     }
 
     /// Columns rounded up to whole vectors.
     #[inline]
     pub(crate) fn padded(&self) -> usize {
-        self.columns.div_ceil(self.lanes) * self.lanes
+        self.padded
     }
 
     /// Returns the panel that contains a column.
