@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use delegraph_core::kernel::Parallel;
 
-use crate::compute::base::buffer::AlignedVec;
+use crate::compute::base::buffer::{AlignedVec, carve, scratch_bytes};
 use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
+use crate::compute::matmul::copies::{STEP, copy_rows, copy_short};
 use crate::compute::matmul::gemm::{DenseRows, MatrixLayout, PackedF32};
 use crate::compute::matmul::tiles::{self, Extent, Rows, TileKernel, Tiling};
 
@@ -195,6 +196,8 @@ pub(crate) enum Reading {
     Taps,
     /// One segment, a copy of the window, followed by any values up to this number of elements.
     Copies(usize),
+    /// As `Rows`, in a copy of the input with its padding. Each segment is followed by any values up to this number of elements.
+    Padded(usize),
 }
 
 impl Reading {
@@ -209,7 +212,7 @@ impl Reading {
         let channels = geo.in_channels.checked_div(groups).unwrap_or(0);
         let [height, width] = geo.window;
         match self {
-            Reading::Rows => (height, width * channels),
+            Reading::Rows | Reading::Padded(_) => (height, width * channels),
             Reading::Taps => (height * width, channels),
             Reading::Copies(_) => (1, height * width * channels),
         }
@@ -224,16 +227,82 @@ impl Reading {
                 let edges = geo.padding[1] > 0 || last + width > geo.input[1] + geo.padding[1];
                 if edges && width > 1 { height * width * geo.in_channels } else { 0 }
             }
-            Reading::Taps => 0,
+            Reading::Taps | Reading::Padded(_) => 0,
             Reading::Copies(read) => read,
         }
+    }
+}
+
+/// Maximum number of bytes of an input that is copied with its padding for the sake of its edges. Of a small image, many
+/// windows cross an edge, and segments of these would be copied one by one.
+const MAX_PADDED: usize = 64 << 10;
+
+/// A copy of the input with padding to the left and right.
+#[derive(Clone, Copy, Debug)]
+struct Padded {
+    /// Rows of all images.
+    rows: usize,
+    /// Elements of padding to the left, of the row, and of padding to the right.
+    row: [usize; 3],
+    /// Elements after the copy that windows may read.
+    beyond: usize,
+    /// Bytes of scratch.
+    scratch: usize,
+}
+
+impl Padded {
+    /// Returns the copy for a reading, and the geometry of windows over it. `None` for inputs that are read where they are:
+    /// those of which no window crosses an edge, and large ones.
+    fn new<T>(geo: &ConvGeometry, reading: Reading) -> Option<(Self, ConvGeometry)> {
+        let beyond = match reading {
+            Reading::Taps => return None,
+            Reading::Rows | Reading::Copies(_) => None,
+            Reading::Padded(read) => Some(read.checked_sub(geo.window[1] * geo.in_channels)?),
+        };
+        let last =
+            geo.output[1].saturating_sub(1) * geo.stride[1] + (geo.window[1] - 1) * geo.dilation[1] + 1;
+        let (left, width) = (geo.padding[1], geo.input[1]);
+        let right = last.saturating_sub(left + width);
+        let padded = left + width + right;
+        let rows = geo.batch.checked_mul(geo.input[0])?;
+        let len = rows.checked_mul(padded.checked_mul(geo.in_channels)?)?;
+        if beyond.is_none() && ((left, right) == (0, 0) || len.checked_mul(size_of::<T>())? > MAX_PADDED) {
+            return None;
+        }
+        let beyond = beyond.unwrap_or(0);
+        let row = [left, width, right].map(|pixels| pixels * geo.in_channels);
+        let copy = ConvGeometry { input: [geo.input[0], padded], padding: [geo.padding[0], 0], ..*geo };
+        Some((Padded { rows, row, beyond, scratch: scratch_bytes::<T>(len.checked_add(beyond)?)? }, copy))
+    }
+
+    /// Copies `input` to the front of `scratch`, with padding that holds `blank`. Returns the copy and the rest.
+    fn fill<'s, T: bytemuck::Pod>(
+        &self,
+        input: &[T],
+        blank: &[T],
+        mut scratch: &'s mut [u8],
+    ) -> Result<(&'s [T], &'s mut [u8])> {
+        let [left, width, right] = self.row;
+        let (needed, got) = (self.scratch, scratch.len());
+        let short = ComputeError::Length { what: "scratch", needed, got };
+        let len = self.rows * (left + width + right) + self.beyond;
+        let copy = carve::<T>(&mut scratch, len).ok_or(short)?;
+        let Some(&zero) = blank.first().filter(|_| width > 0) else { return Ok((copy, scratch)) };
+        for (to, from) in copy.chunks_exact_mut(left + width + right).zip(input.chunks_exact(width)) {
+            to[..left].fill(zero);
+            to[left..left + width].copy_from_slice(from);
+            to[left + width..].fill(zero);
+        }
+        Ok((copy, scratch))
     }
 }
 
 /// The windows of a convolution, checked and divided into tiles.
 #[derive(Clone, Debug)]
 pub struct ConvPlan {
+    /// The geometry of windows over the padded copy, if there is one.
     geo: ConvGeometry,
+    padded: Option<Padded>,
     filter: Filter,
     reading: Reading,
     tiling: Tiling,
@@ -257,17 +326,25 @@ impl ConvPlan {
     ) -> Result<Self> {
         filter.check(geo)?;
         let in_place = Reading::in_place(geo, filter.groups);
-        if reading != in_place && !matches!((reading, in_place), (Reading::Copies(_), Reading::Rows)) {
+        let copies = matches!(reading, Reading::Copies(_) | Reading::Padded(_)) && in_place == Reading::Rows;
+        if reading != in_place && !copies {
             return Err(ComputeError::Range { what: "dilation" });
         }
-        let (segments, _) = reading.segments(geo, filter.groups);
-        let extent = extent(geo.pixels()?, segments, reading.patch_len(geo));
+        let input_len = geo.input_len()?;
+        let copied = Padded::new::<T>(geo, reading);
+        if copied.is_none() && matches!(reading, Reading::Padded(_)) {
+            return Err(ComputeError::TooLarge { what: "copy of the input" });
+        }
+        let (padded, geo) = copied.map_or((None, *geo), |(padded, geo)| (Some(padded), geo));
+        let (segments, _) = reading.segments(&geo, filter.groups);
+        let extent = extent(geo.pixels()?, segments, reading.patch_len(&geo));
         Ok(Self {
-            geo: *geo,
+            geo,
+            padded,
             filter,
             reading,
             tiling: Tiling::new::<T>(extent, threads)?,
-            input_len: geo.input_len()?,
+            input_len,
             output_len: product("output", &[geo.pixels()?, filter.out_channels])?,
             interior: geo.interior(),
         })
@@ -275,7 +352,7 @@ impl ConvPlan {
 
     /// Returns the bytes of scratch that the convolution needs.
     pub fn scratch_len(&self) -> usize {
-        self.tiling.scratch_len()
+        self.tiling.scratch_len() + self.padded.map_or(0, |padded| padded.scratch)
     }
 
     /// Output pixels of all images.
@@ -314,6 +391,10 @@ impl ConvPlan {
         par: &dyn Parallel,
     ) -> Result<()> {
         check_len("input", input.len(), self.input_len)?;
+        let (input, scratch) = match &self.padded {
+            Some(padded) => padded.fill(input, blank, scratch)?,
+            None => (input, scratch),
+        };
         if self.geo.is_dense() && self.filter.groups == 1 {
             let rows = DenseRows { data: input, len: self.geo.in_channels };
             return tiles::drive(&self.tiling, &rows, kernel, scratch, par);
@@ -361,7 +442,10 @@ impl<T: bytemuck::Pod + Sync> Rows for WindowRows<'_, T> {
             let run = (out_w - at.x).min(count - done);
             let pixels = at.x..at.x + run;
             match self.plan.reading {
-                Reading::Rows => {
+                Reading::Rows | Reading::Padded(_) if self.inner(&pixels) == pixels => {
+                    self.fill_inner((at.image, at.y), pixels, (done, count), table);
+                }
+                Reading::Rows | Reading::Padded(_) => {
                     let patch = &mut patch[done * patch_len..][..run * patch_len];
                     self.fill_rows((at.image, at.y), pixels, (done, count), table, patch);
                 }
@@ -411,6 +495,42 @@ impl<T: bytemuck::Pod + Sync> WindowRows<'_, T> {
     fn inner(&self, pixels: &Range<usize>) -> Range<usize> {
         let start = self.plan.interior.start.clamp(pixels.start, pixels.end);
         start..self.plan.interior.end.clamp(start, pixels.end)
+    }
+
+    /// One segment per row of the window, for neighbouring pixels whose windows do not cross an edge to the left or right.
+    #[inline]
+    fn fill_inner(
+        &self,
+        (image, y): (usize, usize),
+        pixels: Range<usize>,
+        (done, count): (usize, usize),
+        table: &mut [usize],
+    ) {
+        let g = &self.plan.geo;
+        let (line, step) = (g.input[1] * g.in_channels, g.stride[1] * g.in_channels);
+        let first = (pixels.start * g.stride[1] - g.padding[1]) * g.in_channels;
+        let end = first + (pixels.len() - 1) * step + g.window[1] * g.in_channels;
+        // The copy ends with as many elements as segments may read beyond a window.
+        let beyond = self.plan.padded.map_or(0, |padded| padded.beyond);
+        let images = (image + 1) * g.input[0] * line;
+        assert!(end <= line && images + beyond <= self.data.len(), "windows are inside rows");
+        let (start, blank) =
+            (self.data.as_ptr().expose_provenance(), self.blank.as_ptr().expose_provenance());
+        let mut row = g.origin(0, y);
+        for ky in 0..g.window[0] {
+            let entries = &mut table[ky * count + done..][..pixels.len()];
+            if row < 0 || row.cast_unsigned() >= g.input[0] {
+                entries.fill(blank);
+            } else {
+                let at = (image * g.input[0] + row.cast_unsigned()) * line + first;
+                let mut address = start + at * size_of::<T>();
+                for entry in entries {
+                    *entry = address;
+                    address += step * size_of::<T>();
+                }
+            }
+            row += g.dilation[0].cast_signed();
+        }
     }
 
     /// One segment per row of the window, for neighbouring pixels.
@@ -562,46 +682,6 @@ impl<T: bytemuck::Pod + Sync> WindowRows<'_, T> {
                 };
             }
         }
-    }
-}
-
-/// Bytes that short copies move at a time.
-const STEP: usize = 16;
-
-/// Copies `len` elements, and more where both slices have room, without a call of `memcpy`.
-#[inline]
-fn copy_short<T: bytemuck::Pod>(from: &[T], at: usize, to: &mut [T], to_at: usize, len: usize) {
-    copy_rows(from, (at, 0), to, (to_at, len), 1);
-}
-
-/// Copies `count` rows of `len` elements, which are `down` elements apart, to consecutive memory. Where both slices have room,
-/// more is copied after each row, so that whole steps are moved without a call of `memcpy`.
-#[inline]
-fn copy_rows<T: bytemuck::Pod>(
-    from: &[T],
-    (at, down): (usize, usize),
-    to: &mut [T],
-    (to_at, len): (usize, usize),
-    count: usize,
-) {
-    let (from, to) = (&from[at..], &mut to[to_at..]);
-    let bytes = len * size_of::<T>();
-    let whole = bytes.next_multiple_of(STEP);
-    let (last, last_to) = ((count - 1) * down * size_of::<T>(), (count - 1) * bytes);
-    if last + whole > size_of_val(from) || last_to + whole > size_of_val(to) {
-        for row in 0..count {
-            to[row * len..][..len].copy_from_slice(&from[row * down..][..len]);
-        }
-        return;
-    }
-    let (mut from, mut to) = (from.as_ptr().cast::<[u8; STEP]>(), to.as_mut_ptr().cast::<[u8; STEP]>());
-    for _ in 0..count {
-        for step in 0..whole / STEP {
-            // SAFETY: the last step of the last row ends inside both slices, and they do not overlap, as one of them is
-            // mutable. The elements are plain data of any alignment.
-            unsafe { to.wrapping_add(step).write_unaligned(from.wrapping_add(step).read_unaligned()) };
-        }
-        (from, to) = (from.wrapping_byte_add(down * size_of::<T>()), to.wrapping_byte_add(bytes));
     }
 }
 

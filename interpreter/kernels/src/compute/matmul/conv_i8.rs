@@ -464,13 +464,14 @@ impl ConvI8 {
         filter.check(geo)?;
         let reading = reading(isa, &filter, geo);
         let (segments, len) = reading.segments(geo, filter.groups);
-        let read = if let Reading::Copies(read) = reading { read } else { len };
+        let read = if let Reading::Copies(read) | Reading::Padded(read) = reading { read } else { len };
         let columns = filter.out_channels / filter.groups;
         let groups = filter.groups;
         let parts =
             Parts { groups, columns, segments, len, read, weights, weight_quant, bias, input, output };
         let packed = PackedI8::pack(isa, &parts)?;
-        let mut blank = AlignedVec::zeroed(product("filter", &[filter.width, filter.in_channels])?)?;
+        let row = product("filter", &[filter.width, filter.in_channels])?;
+        let mut blank = AlignedVec::zeroed(if let Reading::Padded(read) = reading { read } else { row })?;
         blank.as_mut_slice().fill(input.zero_byte()?);
         Ok(Self { filter, reading, packed, blank })
     }
@@ -614,15 +615,26 @@ impl ConvI8 {
 /// Maximum number of bytes of a row of a window that is copied.
 const MAX_COPIED: usize = 64;
 
-/// Returns how windows are read. Short rows that end within a group are copied, so that windows are single segments of whole
-/// groups: the last bytes of a segment take more time than its copy.
+/// Maximum number of bytes of an input that is copied for short rows of windows.
+const MAX_INPUT: usize = 512 << 10;
+
+/// Returns how windows are read. The last bytes of a segment take time where it ends within a group. Short rows that do so are
+/// read with the bytes after them, which the copy of an input always has; or windows are copied, and are single segments of
+/// whole groups.
 fn reading(isa: Isa, filter: &Filter, geo: &ConvGeometry) -> Reading {
     let in_place = Reading::in_place(geo, filter.groups);
     let (rows, len) = in_place.segments(geo, filter.groups);
+    let kernels = Kernels::of(isa, (rows * len, filter.out_channels / filter.groups));
     let short = len % kernels.depth != 0 && len <= MAX_COPIED;
     if in_place == Reading::Rows && rows > 1 && short {
-        return Reading::Copies((rows * len).next_multiple_of(kernels.step));
+        let (window, read) =
+            ((rows * len).next_multiple_of(kernels.step), len.next_multiple_of(kernels.step));
+        // Bytes after rows are multiplied, too.
+        let few = rows * read * 2 <= window * 3;
+        return match geo.input_len() {
+            Ok(input) if input <= MAX_INPUT && few => Reading::Padded(read),
+            _ => Reading::Copies(window),
+        };
     }
     in_place
 }
-    let kernels = Kernels::of(isa, (rows * len, filter.out_channels / filter.groups));

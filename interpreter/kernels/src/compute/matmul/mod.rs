@@ -2,6 +2,7 @@
 
 pub(super) mod conv;
 pub(super) mod conv_i8;
+mod copies;
 pub(super) mod gemm;
 pub(super) mod gemm_f32;
 pub(super) mod gemm_i8;
