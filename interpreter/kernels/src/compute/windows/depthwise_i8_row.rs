@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 
 use crate::compute::base::buffer::SharedMut;
 use crate::compute::matmul::conv::ConvGeometry;
-use crate::compute::windows::depthwise_i8_wide::{BLOCK, REACH, Wide, finish, interleave};
+use crate::compute::windows::depthwise_i8_wide::{BLOCK, Lines, REACH, Wide, finish, interleave};
 
 /// A range of output rows.
 pub(super) struct Rows<'a> {
@@ -58,15 +58,20 @@ impl Rows<'_> {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
             let image = self.input.as_ptr().wrapping_add(image * geo.input[0] * line);
             let y0 = geo.origin(0, y);
+            let images = (image, self.blank.as_ptr());
+            let kept = Lines::kept((geo, channels), images, y0, height);
+            let mut next_phase = 0;
             for start in (0..len).step_by(BLOCK) {
                 let n = BLOCK.min(len - start);
+                let phase = next_phase;
+                next_phase = if phase + 1 == wide.blocks { 0 } else { phase + 1 };
                 if stride == 2 && is_dropped(start, n, channels) {
                     continue;
                 }
                 let from = start.cast_signed() - before;
                 let reach = (width - 1) * step + n;
                 let inside = from >= 0 && from.cast_unsigned() + reach <= line;
-                let (phase, mask) = (start / BLOCK % wide.blocks, u64::MAX >> (BLOCK - n));
+                let mask = u64::MAX >> (BLOCK - n);
                 let block = Block { wide, phase, step, mask, flip };
                 let mut sums = [_mm512_setzero_si512(); 4];
                 let part = Part { image, from, reach, inside };
@@ -86,6 +91,13 @@ impl Rows<'_> {
                         if taps > 3 {
                             rows[3] = self.tap(&part, y0, first + 3 * step, n, &mut edges[3]);
                         }
+                    } else if inside {
+                        let lines = match kept.get(quad) {
+                            Some(lines) => *lines,
+                            None => Lines::new((geo, channels), images, y0, (quad * 4, height)),
+                        };
+                        let from = from.cast_unsigned();
+                        rows = [lines.at(0, from), lines.at(1, from), lines.at(2, from), lines.at(3, from)];
                     } else {
                         for i in 0..(height - quad * 4).min(4) {
                             let y = y0 + ((quad * 4 + i) * geo.dilation[0]).cast_signed();

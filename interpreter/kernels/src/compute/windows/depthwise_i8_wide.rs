@@ -202,6 +202,66 @@ fn padded(width: usize) -> Option<usize> {
     [3, 5, 7].into_iter().find(|kernel| width <= *kernel)
 }
 
+/// Number of [`Lines`] that are kept for an output row. Those of longer windows are computed when they are read.
+pub(super) const KEPT: usize = 2;
+
+/// The rows of an image that four rows of a window read. The byte at `offset` of row `i` is at `base[i] + (offset & mask[i])`:
+/// the mask is 0 for rows outside of the image, which read padding.
+#[derive(Clone, Copy)]
+pub(super) struct Lines {
+    pub(super) base: [*const u8; 4],
+    pub(super) mask: [usize; 4],
+}
+
+impl Lines {
+    /// Lines that read padding.
+    pub(super) fn blank(blank: *const u8) -> Self {
+        Lines { base: [blank; 4], mask: [0; 4] }
+    }
+
+    /// Lines of the rows from `first` on of a window of `height` rows that begins at row `y0` of the image.
+    #[inline]
+    pub(super) fn new(
+        (geo, channels): (&ConvGeometry, usize),
+        (image, blank): (*const u8, *const u8),
+        y0: isize,
+        (first, height): (usize, usize),
+    ) -> Self {
+        let mut lines = Self::blank(blank);
+        for i in 0..height.saturating_sub(first).min(4) {
+            let y = y0 + ((first + i) * geo.dilation[0]).cast_signed();
+            if y >= 0 && y.cast_unsigned() < geo.input[0] {
+                lines.base[i] = image.wrapping_add(y.cast_unsigned() * geo.input[1] * channels);
+                lines.mask[i] = usize::MAX;
+            }
+        }
+        lines
+    }
+
+    /// The lines that are kept for an output row: arguments as for [`Lines::new`].
+    ///
+    /// Not inlined: the compiler would compute addresses for each block, in vectors, which the loads then wait for.
+    #[inline(never)]
+    pub(super) fn kept(
+        shape: (&ConvGeometry, usize),
+        images: (*const u8, *const u8),
+        y0: isize,
+        height: usize,
+    ) -> [Self; KEPT] {
+        let mut kept = [Self::blank(images.1); KEPT];
+        for (quad, lines) in kept.iter_mut().enumerate().take(height.div_ceil(4)) {
+            *lines = Lines::new(shape, images, y0, (quad * 4, height));
+        }
+        kept
+    }
+
+    /// The address of a byte of line `i`.
+    #[inline(always)]
+    pub(super) fn at(&self, i: usize, offset: usize) -> *const u8 {
+        self.base[i].wrapping_add(offset & self.mask[i])
+    }
+}
+
 /// Requantizes the sums of a block.
 ///
 /// # Safety

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::compute::base::buffer::SharedMut;
 use crate::compute::base::requant::RequantPart;
 use crate::compute::matmul::conv::ConvGeometry;
-use crate::compute::windows::depthwise_i8_wide::{BLOCK, Wide, finish};
+use crate::compute::windows::depthwise_i8_wide::{BLOCK, KEPT, Lines, Wide, finish};
 
 /// Number of neighbouring pixels that are computed at a time.
 const RUN: usize = 4;
@@ -34,6 +34,7 @@ struct Row<'a> {
     /// The image, beginning at the block's first channel.
     input: *const u8,
     blank: *const u8,
+    lines: [Lines; KEPT],
     weights: *const i8,
     bias: *const i32,
     requant: RequantPart,
@@ -62,13 +63,16 @@ impl Rows<'_> {
             for block in self.blocks.clone() {
                 let first = block * BLOCK;
                 let start = image * geo.input[0] * geo.input[1] * wide.channels + first;
+                let (input, blank) = (self.input.as_ptr().wrapping_add(start), self.blank[first..].as_ptr());
+                let y0 = geo.origin(0, y);
                 let r = Row {
                     geo,
                     channels: wide.channels,
                     height,
-                    y0: geo.origin(0, y),
-                    input: self.input.as_ptr().wrapping_add(start),
-                    blank: self.blank[first..].as_ptr(),
+                    y0,
+                    input,
+                    blank,
+                    lines: Lines::kept((geo, wide.channels), (input, blank), y0, height),
                     mask: u64::MAX >> (BLOCK - (wide.channels - first).min(BLOCK)),
                     weights: wide.weights.as_slice()[block * per_block..(block + 1) * per_block].as_ptr(),
                     bias: wide.bias.as_slice()[first..first + BLOCK].as_ptr(),
@@ -167,14 +171,15 @@ unsafe fn run<
     let mut weights = r.weights;
     for quad in 0..r.height.div_ceil(4) {
         let rows = (r.height - quad * 4).min(4);
-        let (mut base, mut mask) = ([r.blank; 4], [0; 4]);
-        for i in 0..rows {
-            let y = r.y0 + ((quad * 4 + i) * r.geo.dilation[0]) as isize;
-            if y >= 0 && (y as usize) < r.geo.input[0] {
-                base[i] = r.input.wrapping_add(y as usize * line * r.channels);
-                mask[i] = usize::MAX;
+        let computed;
+        let lines = match r.lines.get(quad) {
+            Some(lines) => lines,
+            None => {
+                let first = (quad * 4, r.height);
+                computed = Lines::new((r.geo, r.channels), (r.input, r.blank), r.y0, first);
+                &computed
             }
-        }
+        };
         /// A column of the input: four rows interleaved, then one tap for each pixel that covers it.
         macro_rules! column {
             ($($c:literal),*) => { $(
@@ -184,7 +189,7 @@ unsafe fn run<
                     let offset = (at as usize).wrapping_mul(r.channels);
                     // SAFETY: the address is inside the input (row and column were checked), or that of padding.
                     let load = |i: usize| unsafe {
-                        let p = if inside { base[i].wrapping_add(offset & mask[i]) } else { r.blank };
+                        let p = if inside { lines.at(i, offset) } else { r.blank };
                         let bytes = match FULL {
                             true => _mm512_loadu_si512(p.cast()),
                             false => _mm512_maskz_loadu_epi8(r.mask, p.cast()),
