@@ -124,17 +124,23 @@ impl Windows {
                 self.block::<S, MAX, true, 4>(from.add(first), to.add(first), S::LANES);
                 first += 4 * S::LANES;
             }
-            while len - first >= S::LANES {
-                self.block::<S, MAX, true, 1>(from.add(first), to.add(first), S::LANES);
-                first += S::LANES;
-            }
-            if first < len {
-                self.block::<S, MAX, false, 1>(from.add(first), to.add(first), len - first);
+            let (from, to, rest) = (from.add(first), to.add(first), len - first);
+            let last = rest % S::LANES;
+            // All vectors of the rest together, so that their sums do not wait for each other.
+            match (rest / S::LANES, last) {
+                (0, 0) => {}
+                (1, 0) => self.block::<S, MAX, true, 1>(from, to, S::LANES),
+                (2, 0) => self.block::<S, MAX, true, 2>(from, to, S::LANES),
+                (_, 0) => self.block::<S, MAX, true, 3>(from, to, S::LANES),
+                (0, _) => self.block::<S, MAX, false, 1>(from, to, last),
+                (1, _) => self.block::<S, MAX, false, 2>(from, to, last),
+                (2, _) => self.block::<S, MAX, false, 3>(from, to, last),
+                (_, _) => self.block::<S, MAX, false, 4>(from, to, last),
             }
         }
     }
 
-    /// `NV` vectors, each of `n` elements.
+    /// `NV` vectors. Unless `FULL`, the last one has `n` elements.
     #[inline(always)]
     unsafe fn block<S: Simd, const MAX: bool, const FULL: bool, const NV: usize>(
         &self,
@@ -154,7 +160,7 @@ impl Windows {
                     let p = row.add(kx * self.across);
                     for (j, sum) in sum.iter_mut().enumerate() {
                         let p = p.add(j * S::LANES);
-                        let x = if FULL { S::load(p) } else { S::load_n(p, n) };
+                        let x = if FULL || j + 1 < NV { S::load(p) } else { S::load_n(p, n) };
                         *sum = if MAX { S::max(x, *sum) } else { S::add(*sum, x) };
                     }
                 }
@@ -162,12 +168,13 @@ impl Windows {
                     *total = if MAX { S::max(sum, *total) } else { S::add(*total, sum) };
                 }
             }
-            let count = S::splat((self.taps[0] * self.taps[1]) as f32);
+            // As XNNPACK does; a division takes as long as the sums.
+            let share = S::splat(1.0 / (self.taps[0] * self.taps[1]) as f32);
             for (j, total) in total.into_iter().enumerate() {
-                let total = if MAX { total } else { S::div(total, count) };
+                let total = if MAX { total } else { S::mul(total, share) };
                 let y = S::clamp(total, S::splat(self.clamp.low), S::splat(self.clamp.high));
                 let to = to.add(j * S::LANES);
-                if FULL { S::store(to, y) } else { S::store_n(to, y, n) }
+                if FULL || j + 1 < NV { S::store(to, y) } else { S::store_n(to, y, n) }
             }
         }
     }

@@ -16,6 +16,9 @@ const MAX_TAPS: usize = 1 << 15;
 /// Maximum number of taps whose mean is exact as a product with the reciprocal.
 const MAX_RECIPROCAL: usize = 1 << 12;
 
+/// Bytes of a short vector.
+const SHORT: usize = 16;
+
 /// Maximum number of bytes whose sum fits 16 bits.
 const MAX_NARROW: usize = 257;
 
@@ -88,11 +91,18 @@ impl SimdTask for RowTask<'_> {
             let at = ((image * geo.input[0] + row) * geo.input[1] + column) * channels;
             let taps = [ky.len(), kx.len()];
             let windows = Windows { input: &self.input[at..], down, across, taps, flip, bounds: self.bounds };
-            match out.len() {
-                64.. => windows.pool::<64>(self.kind, out),
-                16.. => windows.pool::<16>(self.kind, out),
-                4.. => windows.pool::<4>(self.kind, out),
-                _ => windows.pool::<1>(self.kind, out),
+            // Few channels are computed with bytes after them, where the input has as many.
+            let mut block = [0; SHORT];
+            let short = out.len() < SHORT && windows.has(SHORT);
+            let to = if short { &mut block } else { &mut *out };
+            match to.len() {
+                64.. => windows.pool::<64>(self.kind, to),
+                16.. => windows.pool::<16>(self.kind, to),
+                4.. => windows.pool::<4>(self.kind, to),
+                _ => windows.pool::<1>(self.kind, to),
+            }
+            if short {
+                out.iter_mut().zip(block).for_each(|(to, byte)| *to = byte);
             }
         };
         // Windows one pixel apart have their taps at the same distance from each byte of the output.
@@ -138,6 +148,13 @@ impl Windows<'_> {
                 return;
             }
         }
+    }
+
+    /// Returns whether the input has all taps of `n` bytes of the output.
+    #[inline(always)]
+    fn has(&self, n: usize) -> bool {
+        let last = (self.taps[0] - 1) * self.down + (self.taps[1] - 1) * self.across;
+        last + n <= self.input.len()
     }
 
     /// The bytes of a tap for the windows from `first` on.

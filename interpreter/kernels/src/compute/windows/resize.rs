@@ -69,12 +69,15 @@ pub trait Interpolate: Copy + Default + Send + Sync {
     /// Whether there is arithmetic for distances in sixteenths, with the results of the general one. For unsigned bytes, the
     /// sums in single precision are then exact.
     const SIXTEENTHS: bool = true;
-    /// The sum of top and bottom, weighted in sixteenths. Products may wrap, but no sum is outside of its type.
+    /// Whether the sums of rows and of columns take any distance, not only sixteenths.
+    const ANY_DISTANCE: bool = false;
+    /// The sum of top and bottom, weighted by the [`Interpolate::weight`] of the row. Products may wrap, but no sum is outside
+    /// of its type.
     fn between_rows(top: Self, bottom: Self, y: Self::Sum) -> Self::Sum;
-    /// The sum of two sums, weighted in sixteenths and rounded.
+    /// The sum of two sums, weighted by the weight of the column and rounded.
     fn between_columns(left: Self::Sum, right: Self::Sum, x: Self::Sum) -> Self;
-    /// Converts a number of sixteenths.
-    fn weight(sixteenths: i16) -> Self::Sum;
+    /// Returns the distance as a weight: the number of sixteenths, or the fraction if the type takes any distance.
+    fn weight(tap: &Tap<Self::Fraction>) -> Self::Sum;
 }
 
 impl Interpolate for f32 {
@@ -83,6 +86,7 @@ impl Interpolate for f32 {
     type Weights = [f32; 4];
 
     const SIXTEENTHS: bool = false;
+    const ANY_DISTANCE: bool = true;
 
     #[inline(always)]
     fn weights(y: f32, x: f32) -> [f32; 4] {
@@ -109,8 +113,8 @@ impl Interpolate for f32 {
     }
 
     #[inline(always)]
-    fn weight(sixteenths: i16) -> f32 {
-        f32::from(sixteenths) / 16.0
+    fn weight(tap: &Tap<f32>) -> f32 {
+        tap.fraction
     }
 }
 
@@ -155,8 +159,8 @@ impl Interpolate for u8 {
     }
 
     #[inline(always)]
-    fn weight(sixteenths: i16) -> u16 {
-        sixteenths.cast_unsigned()
+    fn weight(tap: &Tap<f32>) -> u16 {
+        tap.sixteenths.unwrap_or_default().cast_unsigned()
     }
 }
 
@@ -199,8 +203,8 @@ impl Interpolate for i8 {
     }
 
     #[inline(always)]
-    fn weight(sixteenths: i16) -> i16 {
-        sixteenths
+    fn weight(tap: &Tap<i32>) -> i16 {
+        tap.sixteenths.unwrap_or_default()
     }
 }
 
@@ -242,8 +246,8 @@ impl Interpolate for i16 {
     }
 
     #[inline(always)]
-    fn weight(sixteenths: i16) -> i32 {
-        i32::from(sixteenths)
+    fn weight(tap: &Tap<i32>) -> i32 {
+        tap.sixteenths.unwrap_or_default().into()
     }
 }
 
@@ -344,7 +348,8 @@ impl<T: Interpolate> RowTask<'_, T> {
     #[inline(always)]
     fn blocks<const SIXTEENTHS: bool>(self) {
         let channels = self.shape.channels;
-        if SIXTEENTHS && channels < MAX_GATHERED && self.shape.from[1] * channels <= ROW {
+        if (SIXTEENTHS || T::ANY_DISTANCE) && channels < MAX_GATHERED && self.shape.from[1] * channels <= ROW
+        {
             return match channels {
                 0 => {}
                 1 => self.gathered::<1>(),
@@ -375,7 +380,7 @@ impl<T: Interpolate> RowTask<'_, T> {
         let width = self.shape.from[1] * channels;
         let (top, bottom) =
             (&self.input[self.tap.low * width..][..width], &self.input[self.tap.high * width..][..width]);
-        let y = T::weight(self.tap.sixteenths.unwrap_or_default());
+        let y = T::weight(&self.tap);
         let mut sums = MaybeUninit::<[T::Sum; ROW + MAX_GATHERED]>::uninit();
         let mut sides = MaybeUninit::<[[T::Sum; BLOCK + MAX_GATHERED]; 3]>::uninit();
         // SAFETY: `width <= ROW`; pixels of the input are inside a row (`Bilinear::new`), from where `N <= MAX_GATHERED`
@@ -398,7 +403,7 @@ impl<T: Interpolate> RowTask<'_, T> {
                     let from = |at: usize| sums.add(at * channels).cast::<[T::Sum; N]>().read();
                     left.add(to).cast::<[T::Sum; N]>().write(from(column.low));
                     right.add(to).cast::<[T::Sum; N]>().write(from(column.high));
-                    let weight = T::weight(column.sixteenths.unwrap_or_default());
+                    let weight = T::weight(column);
                     weights.add(to).cast::<[T::Sum; N]>().write([weight; N]);
                 }
                 let side = |p: *mut T::Sum| std::slice::from_raw_parts(p, columns.len() * channels);
@@ -417,10 +422,10 @@ impl<T: Interpolate> RowTask<'_, T> {
         let width = self.shape.from[1] * channels;
         let (top, bottom) =
             (&self.input[self.tap.low * width..][..width], &self.input[self.tap.high * width..][..width]);
-        let (y, y16) = (self.tap.fraction, T::weight(self.tap.sixteenths.unwrap_or_default()));
+        let (y, y16) = (self.tap.fraction, T::weight(&self.tap));
         for (pixel, column) in self.out.chunks_exact_mut(channels).zip(&self.shape.columns) {
             let weights = T::weights(y, column.fraction);
-            let x16 = T::weight(column.sixteenths.unwrap_or_default());
+            let x16 = T::weight(column);
             let (low, high) = (column.low * channels, column.high * channels);
             let mut first = 0;
             while first < channels {
