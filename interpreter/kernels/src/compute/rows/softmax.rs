@@ -99,6 +99,24 @@ macro_rules! vectors {
     }};
 }
 
+/// Sum or maximum of lanes, in halves: one after the other, they would wait for each other. Missing lanes are neutral.
+#[inline(always)]
+fn fold<const MAX: bool>(mut lanes: [f32; 16]) -> f32 {
+    for half in [8, 4, 2, 1] {
+        for i in 0..half {
+            let (a, b) = (lanes[i], lanes[i + half]);
+            lanes[i] = if !MAX {
+                a + b
+            } else if b > a {
+                b
+            } else {
+                a
+            };
+        }
+    }
+    lanes[0]
+}
+
 impl SimdTask for RowsTask<'_> {
     type Out = ();
 
@@ -109,7 +127,7 @@ impl SimdTask for RowsTask<'_> {
             Softmax::Probabilities { beta } => beta,
             Softmax::Logarithms => 1.0,
         };
-        let mut lanes = [0f32; 16];
+        let (mut lanes, mut highest) = ([0f32; 16], [f32::NEG_INFINITY; 16]);
         for (i, out) in self.out.chunks_exact_mut(depth).enumerate() {
             let to = out.as_mut_ptr();
             let from = self.input.map_or(to.cast_const(), |input| input[i * depth..][..depth].as_ptr());
@@ -119,12 +137,17 @@ impl SimdTask for RowsTask<'_> {
                 let lowest = S::splat(f32::NEG_INFINITY);
                 let mut most = lowest;
                 vectors!(S, depth, i, n => most = S::max(S::load(from.add(i)), most), {
-                    for k in 0..n {
-                        most = S::max(S::splat(*from.add(i + k)), most);
+                    if depth >= S::LANES {
+                        // Some elements twice, which changes no maximum.
+                        most = S::max(S::load(from.add(depth - S::LANES)), most);
+                    } else {
+                        for k in 0..n {
+                            most = S::max(S::splat(*from.add(i + k)), most);
+                        }
                     }
                 });
-                S::store(lanes.as_mut_ptr(), most);
-                let max = lanes[..S::LANES].iter().fold(f32::NEG_INFINITY, |m, &x| m.max(x));
+                S::store(highest.as_mut_ptr(), most);
+                let max = fold::<true>(highest);
                 let (shift, factor) = (S::splat(max), S::splat(beta));
                 let mut sum = S::splat(0.0);
                 let mut rest = 0.0;
@@ -138,8 +161,9 @@ impl SimdTask for RowsTask<'_> {
                     S::store(lanes.as_mut_ptr(), e);
                     rest = lanes[..n].iter().sum();
                 });
-                S::store(lanes.as_mut_ptr(), sum);
-                let total = lanes[..S::LANES].iter().sum::<f32>() + rest;
+                let mut sums = [0f32; 16];
+                S::store(sums.as_mut_ptr(), sum);
+                let total = fold::<false>(sums) + rest;
                 match self.kind {
                     Softmax::Probabilities { .. } => {
                         let scale = S::splat(1.0 / total);
@@ -203,6 +227,22 @@ impl SoftmaxBytes {
     }
 }
 
+/// Rounds a probability in units of the output's scale to a byte.
+#[inline(always)]
+fn steps(probability: f32, signed: bool, zero_point: i32) -> u8 {
+    let steps = if signed { probability.round() } else { probability + 0.5 };
+    let steps = if steps.is_nan() { 0.0 } else { steps };
+    // SAFETY: finite and within the range of an i32: NaN was replaced and the value is clamped.
+    let steps: i32 = unsafe { steps.clamp(-512.0, 512.0).to_int_unchecked() };
+    match signed {
+        true => (steps + zero_point).clamp(-128, 127) as u8,
+        false => steps.clamp(0, 255) as u8,
+    }
+}
+
+/// Maximum number of elements of a short row.
+const SHORT: usize = 128;
+
 struct BytesTask<'a> {
     shape: &'a SoftmaxBytes,
     exp: &'a [f32; 256],
@@ -218,26 +258,29 @@ impl SimdTask for BytesTask<'_> {
     unsafe fn run<S: Simd>(self) {
         let SoftmaxBytes { scale, zero_point, signed, .. } = *self.shape;
         let flip = if signed { 0x80 } else { 0 };
-        let mut results = [0u8; 256];
+        // Of short rows, the result of each element is computed; of longer ones, that of each difference.
+        let (mut results, mut exps) = ([0u8; 256], [0f32; SHORT]);
         for (row, out) in self.input.chunks_exact(self.depth).zip(self.out.chunks_exact_mut(self.depth)) {
             let max = row.iter().fold(0, |max: u8, x| max.max(x ^ flip));
             // TFLite sums up in this order, which affects the last bits.
             let mut sum = 0f32;
+            if let Some(exps) = exps.get_mut(..row.len()) {
+                for (exp, x) in exps.iter_mut().zip(row) {
+                    *exp = self.exp[usize::from(max.wrapping_sub(x ^ flip))];
+                    sum += *exp;
+                }
+                let factor = 1.0 / (sum * scale);
+                out.iter_mut().zip(exps).for_each(|(o, exp)| *o = steps(*exp * factor, signed, zero_point));
+                continue;
+            }
             for x in row {
                 sum += self.exp[usize::from(max.wrapping_sub(x ^ flip))];
             }
             let factor = 1.0 / (sum * scale);
-            for (result, exp) in results.iter_mut().zip(self.exp) {
-                let steps = exp * factor;
-                let steps = if signed { steps.round() } else { steps + 0.5 };
-                let steps = if steps.is_nan() { 0.0 } else { steps };
-                // SAFETY: finite and within the range of an i32: NaN was replaced and the value is clamped.
-                let steps: i32 = unsafe { steps.clamp(-512.0, 512.0).to_int_unchecked() };
-                *result = match signed {
-                    true => (steps + zero_point).clamp(-128, 127) as u8,
-                    false => steps.clamp(0, 255) as u8,
-                };
-            }
+            results
+                .iter_mut()
+                .zip(self.exp)
+                .for_each(|(r, exp)| *r = steps(*exp * factor, signed, zero_point));
             for (o, x) in out.iter_mut().zip(row) {
                 *o = results[usize::from(max.wrapping_sub(x ^ flip))];
             }
