@@ -583,31 +583,46 @@ def run(command, plain):
     return found
 
 
+def generated(folder):
+    """The kinds of generated models, each with its files, which are written when they are iterated."""
+    folder.mkdir(parents=True, exist_ok=True)
+    def write(name, model):
+        file = folder / f"{name}.tflite"
+        file.write_bytes(model.pack())
+        return file
+    for kind in giants, shapes, windows, values, subgraphs, graphs:
+        yield kind.__name__, (write(name, model) for name, model in kind())
+
+
+def given(folder):
+    files = sorted(folder.glob("*.tflite"))
+    for first in range(0, len(files), 500):
+        yield files[min(first + 500, len(files)) - 1].stem, files[first:first + 500]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=pathlib.Path, default="target/debug/delegraph")
     parser.add_argument("--folder", type=pathlib.Path, default="target/hostile-models")
     parser.add_argument("--on", default="cpu,reference,wgpu")
+    parser.add_argument("--models", type=pathlib.Path, help="a folder of models to run instead of generated ones, for example mutants")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), help="a regular expression for names")
     parser.add_argument("--plain", action="store_true", help="without limits")
     parser.add_argument("--write", action="store_true", help="write the files and run nothing")
     arguments = parser.parse_args()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
     models = runs = findings = 0
-    for kind in giants, shapes, windows, values, subgraphs, graphs:
-        for name, model in kind():
-            if not arguments.only.search(name):
+    for kind, files in given(arguments.models) if arguments.models else generated(arguments.folder):
+        for file in files:
+            if not arguments.only.search(file.stem):
                 continue
             models += 1
-            file = arguments.folder / f"{name}.tflite"
-            file.write_bytes(model.pack())
             for on in [] if arguments.write else arguments.on.split(","):
                 command = [arguments.program, "run", file, "--delegate", on]
                 runs += 1
                 for text in run(command + ([] if arguments.plain else ["--max-memory", "1G", "--timeout", "8"]), arguments.plain):
                     findings += 1
-                    print(f"{name} on {on}: {text}", flush=True)
-        print(f"after {kind.__name__}: {models} models, {runs} runs, {findings} findings", file=sys.stderr, flush=True)
+                    print(f"{file.stem} on {on}: {text}", flush=True)
+        print(f"after {kind}: {models} models, {runs} runs, {findings} findings", file=sys.stderr, flush=True)
     print(f"{models} models, {runs} runs, {findings} findings")
     return 1 if findings else 0
 
