@@ -131,6 +131,11 @@ fn hybrid(cx: &mut PrepareContext<'_>, mut product: Product) -> Result<Invoke> {
     // The quantized rows are dense.
     product.strides[0] = [product.depth, 1];
     Ok(Box::new(move |cx| {
+        // Sums of no terms. Rows without elements have no scale.
+        if product.depth == 0 {
+            cx.output::<f32>(0)?.fill(0.0);
+            return Ok(());
+        }
         let mut a = cx.input::<f32>(0)?;
         if let Some(transposed) = transposed {
             let transposed = &mut cx.temporary::<f32>(transposed)?[..elements];
@@ -232,6 +237,15 @@ mod tests {
         // Transposed, the rows are 127, -6 and 12.7, 1.27: steps of 1 and of 0.1.
         let output = T::new(&[2, 2], &[54.5f32, 115.0, 8.3, 15.3]);
         check(BuiltinOp::BATCH_MATMUL, 4, params(true, false), &[a, b], &[output]);
+    }
+
+    #[test]
+    fn sums_of_no_terms() {
+        for adj_x in [false, true] {
+            let a = Some(T::new(if adj_x { &[0, 2] } else { &[2, 0] }, &[0f32; 0]));
+            let b = Some(T::new(&[0, 3], &[0i8; 0]).quantized(0.5, 0));
+            check(BuiltinOp::BATCH_MATMUL, 4, params(adj_x, false), &[a, b], &[T::new(&[2, 3], &[0f32; 6])]);
+        }
     }
 
     #[test]
