@@ -56,10 +56,16 @@ pub fn steps_of(tensor: TensorView<'_>) -> Result<Steps> {
     Steps::new(tensor.ty(), scale, zero_point).ok_or_else(unsupported)
 }
 
-/// Range of a quantized output: that of its type, narrowed by the fused activation.
+/// Range of an 8-bit or 16-bit output: that of its type, narrowed by the fused activation. Without one, the tensor need
+/// not be quantized.
 ///
 /// # Errors
-/// Fails if the activation is not a clamp or the tensor is not quantized per tensor.
+/// Fails if the activation is not a clamp, or there is one and the tensor is not quantized per tensor.
 pub fn activation_range(activation: Activation, output: TensorView<'_>) -> Result<(i32, i32)> {
-    steps_of(output)?.range(activation)
+    match (activation, output.quantization(), output.ty()) {
+        (Activation::None, None, TensorType::Int8) => Ok((i8::MIN.into(), i8::MAX.into())),
+        (Activation::None, None, TensorType::UInt8) => Ok((0, u8::MAX.into())),
+        (Activation::None, None, TensorType::Int16) => Ok((i16::MIN.into(), i16::MAX.into())),
+        _ => steps_of(output)?.range(activation),
+    }
 }

@@ -189,4 +189,15 @@ mod tests {
         );
         assert!(text.contains("INT32"), "{text}");
     }
+
+    #[test]
+    fn integers_without_a_scale() {
+        let input = || [Some(T::new(&[1, 2, 2, 1], &[-128i8, 3, 4, 127]))];
+        let of = |activation| params(Padding::Valid, 2, 1, activation);
+        let output = |value: i8| [T::new(&[1, 1, 1, 1], &[value])];
+        check(BuiltinOp::MAX_POOL_2D, 2, of(Activation::None), &input(), &output(127));
+        check(BuiltinOp::AVERAGE_POOL_2D, 2, of(Activation::None), &input(), &output(2));
+        let text = error(BuiltinOp::MAX_POOL_2D, 2, of(Activation::Relu6), &input(), &output(0));
+        assert!(text.contains("must be quantized with one scale and zero point"), "{text}");
+    }
 }
