@@ -167,6 +167,9 @@ pub struct StridedCopy {
 /// Maximum number of bytes of a copy that is not divided over threads.
 const MAX_PLAIN: usize = 64 << 10;
 
+/// Elements of a copy between two polls: less than 50 ms.
+const MAX_PIECE: usize = 4 << 20;
+
 impl StridedCopy {
     /// Copies `shape` elements of `bits` bits each.
     pub fn new(shape: &[usize], bits: usize, from: &View, to: &View) -> Self {
@@ -228,7 +231,9 @@ impl StridedCopy {
         let par = threads_for(par, elements.saturating_mul(width) / 4);
         let several = width > 0 && par.threads() > 1;
         let cut = several.then(|| self.nest.cut()).flatten();
-        let Some(cut) = cut.filter(|cut| self.fits(cut, to.len() / width)) else { return self.run(from, to) };
+        let Some(cut) = cut.filter(|cut| self.fits(cut, to.len() / width)) else {
+            return self.run_polled(from, to, par);
+        };
         let each = elements.checked_div(cut.count).unwrap_or(0);
         let piece = chunk_len(par, cut.count, (each * width).div_ceil(4));
         let shared = SharedMut::new(to);
@@ -241,12 +246,32 @@ impl StridedCopy {
             // offset overflows (`fits`), so that parts do not overlap.
             let to = unsafe { shared.slice(to * width, (reach + 1) * width) };
             let part = StridedCopy { nest: self.nest.part(cut, count), start: [at, 0], bits: self.bits };
-            part.run(from, to);
+            part.run_polled(from, to, par);
         });
     }
 
+    /// Like [`StridedCopy::run`], in pieces of [`MAX_PIECE`] elements; leaves out the rest when the work is interrupted.
+    fn run_polled(&self, from: &[u8], to: &mut [u8], par: &dyn Parallel) {
+        let elements = self.nest.count();
+        let mut loops = self.nest.outer.iter().chain([&self.nest.inner]).enumerate();
+        let large = elements > MAX_PIECE && !self.nest.outer.spilled();
+        let divided = loops.find(|(_, (count, _))| large && *count > 1);
+        let Some((depth, &(count, step))) = divided else { return self.run(from, to) };
+        let piece = (MAX_PIECE / (elements / count).max(1)).max(1);
+        for first in (0..count).step_by(piece) {
+            if par.is_interrupted() {
+                return;
+            }
+            let mut part = self.clone();
+            part.nest.outer.get_mut(depth).unwrap_or(&mut part.nest.inner).0 = piece.min(count - first);
+            let skipped = |n: usize| step[n].wrapping_mul(first.cast_signed());
+            part.start = std::array::from_fn(|n| self.start[n].wrapping_add_signed(skipped(n)));
+            part.run_polled(from, to, par);
+        }
+    }
+
     /// Copies from the bytes of one tensor to the bytes of another.
-    pub fn run(&self, from: &[u8], to: &mut [u8]) {
+    fn run(&self, from: &[u8], to: &mut [u8]) {
         match self.bits {
             8 => self.elements::<1>(from, to),
             16 => self.elements::<2>(from, to),
@@ -352,6 +377,8 @@ pub fn copied_bits(ty: TensorType) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -484,6 +511,47 @@ mod tests {
             let read = |i| if bits < 8 { packed(&target, bits, i) } else { target[at(i)] };
             let want = [2, 5, 1, 4, 0, 3].map(|v| if bits == 2 { v & 3 } else { v });
             assert_eq!((0..6).map(read).collect::<Vec<_>>(), want, "{bits} bits");
+        }
+    }
+
+    /// One thread, whose work is interrupted at its poll number `at`.
+    struct Interrupted {
+        polls: AtomicUsize,
+        at: usize,
+    }
+
+    // SAFETY: `run` calls `f` once per number, on the calling thread.
+    unsafe impl Parallel for Interrupted {
+        fn threads(&self) -> usize {
+            1
+        }
+
+        fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+            (0..tasks).for_each(f);
+        }
+
+        fn is_interrupted(&self) -> bool {
+            self.polls.fetch_add(1, Ordering::Relaxed) >= self.at
+        }
+    }
+
+    #[test]
+    fn large_copies_are_polled() {
+        let n = MAX_PIECE / 2;
+        let from: Vec<u8> = (0..3 * n).map(|i| (i % 251) as u8).collect();
+        // The longer loop is inside or outside: columns become rows, rows become columns.
+        for (shape, strides) in [([3, n], [1, 3]), ([n, 3], [1, n as isize])] {
+            let from_view = View { start: 0, strides: Strides::from_slice(&strides) };
+            let copy = StridedCopy::new(&shape, 8, &from_view, &View::dense(&shape));
+            let [mut whole, mut pieces, mut part] = [(); 3].map(|()| vec![255; 3 * n]);
+            copy.run(&from, &mut whole);
+            let polls = |at| Interrupted { polls: AtomicUsize::new(0), at };
+            copy.run_on(&from, &mut pieces, &polls(usize::MAX));
+            assert!(whole == pieces);
+            copy.run_on(&from, &mut part, &polls(1));
+            let copied = part.iter().position(|&byte| byte == 255).unwrap_or(part.len());
+            assert!((1..=MAX_PIECE).contains(&copied), "{copied} elements in one piece");
+            assert!(part[..copied] == whole[..copied] && part[copied..].iter().all(|&byte| byte == 255));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Polls in kernels whose work is not proportional to the size of their operands.
+//! Polls in kernels that do not divide their work over threads.
 
 use std::sync::Arc;
 
@@ -7,6 +7,30 @@ use delegraph_core::kernel::{Budget, InvokeContext};
 
 /// Steps of about a nanosecond between two polls.
 const STEPS: usize = 1 << 22;
+
+/// Elements between two polls of [`zip_pieces`]: less than 50 ms of any function.
+pub(crate) const PIECE: usize = 1 << 19;
+
+/// Calls `f` with pieces of whole rows of `row` elements and the position of each, and polls between them.
+///
+/// # Errors
+/// Those of [`InvokeContext::check_interrupted`].
+pub(crate) fn zip_pieces<O, I>(
+    cx: &InvokeContext<'_>,
+    row: usize,
+    output: &mut [O],
+    input: &[I],
+    mut f: impl FnMut(usize, &mut [O], &[I]),
+) -> Result<()> {
+    let piece = (PIECE / row).max(1).saturating_mul(row);
+    for (i, (output, input)) in output.chunks_mut(piece).zip(input.chunks(piece)).enumerate() {
+        if i > 0 {
+            cx.check_interrupted()?;
+        }
+        f(i * piece, output, input);
+    }
+    Ok(())
+}
 
 /// Counts the steps of a kernel, and polls for the end of the invocation every few milliseconds.
 pub(crate) struct Pace {

@@ -1,7 +1,9 @@
 //! Kernels made of one function that prepares the node and returns the closure that runs it.
 
+use std::ops::Deref;
+
 use delegraph_core::error::InvalidData;
-use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, PrepareContext, TensorView};
+use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, Parallel, PrepareContext, TensorView};
 use delegraph_core::{Error, Registration, Result, TensorType};
 
 use super::index::{StridedCopy, View, copied_bits, packed, set_packed};
@@ -122,8 +124,11 @@ pub(crate) fn check_same_quantization(a: TensorView<'_>, b: TensorView<'_>) -> R
 
 /// Runs copies from input `i` to output `o`, one after the other. A single copy of a whole tensor is skipped where
 /// input and output share memory.
-pub(crate) fn copies(cx: &PrepareContext<'_>, list: Vec<(usize, usize, StridedCopy)>) -> Result<Invoke> {
-    if let [(i, 0, copy)] = list.as_slice()
+pub(crate) fn copies(
+    cx: &PrepareContext<'_>,
+    list: impl Deref<Target = [(usize, usize, StridedCopy)]> + Send + 'static,
+) -> Result<Invoke> {
+    if let [(i, 0, copy)] = &*list
         && cx.output_count() == 1
     {
         let (input, output) = (cx.input(*i)?.tensor(), cx.output(0)?.tensor());
@@ -134,7 +139,7 @@ pub(crate) fn copies(cx: &PrepareContext<'_>, list: Vec<(usize, usize, StridedCo
     }
     Ok(Box::new(move |cx| {
         let mut output = None;
-        for (i, o, copy) in &list {
+        for (i, o, copy) in list.iter() {
             let target = match &mut output {
                 Some((index, bytes)) if index == o => bytes,
                 _ => &mut output.insert((*o, cx.output_bytes(*o)?)).1,
@@ -158,6 +163,21 @@ pub(crate) fn fill_elements(to: &mut [u8], value: &[u8]) {
         [_, _, _, _] => fill::<4>(to, value),
         _ => to.chunks_exact_mut(value.len().max(1)).for_each(|element| element.copy_from_slice(value)),
     }
+}
+
+/// Bytes that are filled or copied between two polls: less than 50 ms. A multiple of every element's size.
+const MAX_PIECE: usize = 32 << 20;
+
+/// Like [`fill_elements`]; leaves out the rest when the work is interrupted.
+pub(crate) fn fill_polled(to: &mut [u8], value: &[u8], par: &dyn Parallel) {
+    let pieces = to.chunks_mut(MAX_PIECE).take_while(|_| !par.is_interrupted());
+    pieces.for_each(|piece| fill_elements(piece, value));
+}
+
+/// Copies bytes. Leaves out the rest when the work is interrupted.
+pub(crate) fn copy_bytes(from: &[u8], to: &mut [u8], par: &dyn Parallel) {
+    let pieces = from.chunks(MAX_PIECE).zip(to.chunks_mut(MAX_PIECE));
+    pieces.take_while(|_| !par.is_interrupted()).for_each(|(from, to)| to.copy_from_slice(from));
 }
 
 /// Copies a view of input `i` to all of output 0, for elements of any type including strings.

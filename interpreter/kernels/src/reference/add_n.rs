@@ -4,6 +4,7 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result, TensorType};
 
 use crate::common::number::Number;
+use crate::common::pace::zip_pieces;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -14,9 +15,13 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     fn on<T: Number>() -> Invoke {
         Box::new(|cx| {
             let output = cx.output::<T>(0)?;
-            output.copy_from_slice(cx.input(0)?);
+            let input = cx.input(0)?;
+            zip_pieces(cx, 1, output, input, |_, output, input| output.copy_from_slice(input))?;
             for i in 1..cx.input_count() {
-                output.iter_mut().zip(cx.input::<T>(i)?).for_each(|(sum, v)| *sum = sum.plus(*v));
+                let input = cx.input::<T>(i)?;
+                zip_pieces(cx, 1, output, input, |_, sums, input| {
+                    sums.iter_mut().zip(input).for_each(|(sum, v)| *sum = sum.plus(*v));
+                })?;
             }
             Ok(())
         })

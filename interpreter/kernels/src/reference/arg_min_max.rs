@@ -5,6 +5,7 @@ use delegraph_core::ops::arg_min_max::axis;
 use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, known, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -55,11 +56,14 @@ fn search<T: Element, K: PartialOrd + 'static>(
             }
             best
         };
+        let mut pace = Pace::new(cx);
+        let mut polled = |i: usize| pace.spend(size).map(|()| place(i));
         match wide {
-            true => cx.output::<i64>(0)?.iter_mut().zip(0..count).for_each(|(o, i)| *o = place(i) as i64),
-            false => cx.output::<i32>(0)?.iter_mut().zip(0..count).for_each(|(o, i)| *o = place(i) as i32),
+            true => (cx.output::<i64>(0)?.iter_mut().zip(0..count))
+                .try_for_each(|(o, i)| polled(i).map(|place| *o = place as i64)),
+            false => (cx.output::<i32>(0)?.iter_mut().zip(0..count))
+                .try_for_each(|(o, i)| polled(i).map(|place| *o = place as i32)),
         }
-        Ok(())
     }))
 }
 

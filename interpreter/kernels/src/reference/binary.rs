@@ -109,8 +109,8 @@ fn pow(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
                 if b.iter().any(|&exponent| exponent < 0) {
                     return Err(InvalidData::NegativePower.into());
                 }
-                nest.zip(a, b, cx.output(0)?, |a: i32, b: i32| a.wrapping_pow(b.cast_unsigned()));
-                Ok(())
+                let power = |a: i32, b: i32| a.wrapping_pow(b.cast_unsigned());
+                nest.zip_polled(a, b, cx.output(0)?, power, || cx.check_interrupted())
             }))
         }
         _ => Err(unsupported_type("input 0", cx.input(0)?)),

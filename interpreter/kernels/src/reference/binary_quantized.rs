@@ -8,6 +8,7 @@ use delegraph_core::{Error, Result, TensorType};
 
 use crate::common::elementwise::elementwise;
 use crate::common::index::Nest;
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, unsupported_type};
 use crate::common::quantized::{
     Multiplier, QuantizedElement, Steps, activation_range, doubling_high_mul, reciprocal,
@@ -43,7 +44,9 @@ pub(super) fn add(cx: &mut PrepareContext<'_>, activation: Activation, pot_scale
 fn add_sixteens(scaled: Scaled, (low, high): (i32, i32), together: usize) -> Invoke {
     Box::new(move |cx| {
         let (a, b, output) = (cx.input::<i16>(0)?, cx.input::<i16>(1)?, cx.output::<i16>(0)?);
+        let mut pace = Pace::new(cx);
         for (i, ((o, &a), &b)) in output.iter_mut().zip(a).zip(b).enumerate() {
+            pace.spend(4)?;
             let [a, b] = match i < together {
                 true => scaled.inputs_with(Multiplier::apply_once, a.into(), b.into()),
                 false => scaled.inputs_with(Multiplier::apply, a.into(), b.into()),
@@ -160,11 +163,11 @@ fn div_on<T: QuantizedElement>(
         if divisor.iter().any(|&b| b.into() == zero) {
             return Err(InvalidData::DivisionByZero.into());
         }
-        nest.zip(cx.input(0)?, divisor, cx.output(0)?, |a: T, b: T| {
+        let quotient = |a: T, b: T| {
             let (value, (low, high)) = f(a.into(), b.into());
             T::clamped(value, low, high)
-        });
-        Ok(())
+        };
+        nest.zip_polled(cx.input(0)?, divisor, cx.output(0)?, quotient, || cx.check_interrupted())
     }))
 }
 

@@ -4,6 +4,7 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::bucketize::BucketizeParams;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 
+use crate::common::pace::zip_pieces;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -25,10 +26,11 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 fn on<T: Element>(boundaries: Vec<f32>, below: fn(T, f32) -> bool) -> Invoke {
     Box::new(move |cx| {
         let (input, output) = (cx.input::<T>(0)?, cx.output::<i32>(0)?);
-        for (o, &x) in output.iter_mut().zip(input) {
-            *o = boundaries.partition_point(|&b| !below(x, b)) as i32;
-        }
-        Ok(())
+        zip_pieces(cx, 1, output, input, |_, output, input| {
+            for (o, &x) in output.iter_mut().zip(input) {
+                *o = boundaries.partition_point(|&b| !below(x, b)) as i32;
+            }
+        })
     })
 }
 

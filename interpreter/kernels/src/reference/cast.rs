@@ -6,7 +6,8 @@ use half::{bf16, f16};
 
 use crate::common::float8::Float8;
 use crate::common::index::{packed, set_packed};
-use crate::common::prepared::{Invoke, prepared, unsupported_type};
+use crate::common::pace::Pace;
+use crate::common::prepared::{Invoke, copy_bytes, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::CAST, prepared(cast), 1..=9).add_builtin(
@@ -19,7 +20,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 fn bitcast(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     cx.output_is_view_of(0);
     Ok(Box::new(|cx| {
-        cx.output_bytes(0)?.copy_from_slice(cx.input_bytes(0)?);
+        copy_bytes(cx.input_bytes(0)?, cx.output_bytes(0)?, cx.parallel());
         Ok(())
     }))
 }
@@ -34,8 +35,11 @@ pub(super) fn cast(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (read, write) = (reader("input", input)?, writer("output", output)?);
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
-        (0..count).for_each(|i| write(output, i, read(input, i)));
-        Ok(())
+        let mut pace = Pace::new(cx);
+        (0..count).try_for_each(|i| {
+            write(output, i, read(input, i));
+            pace.spend(4)
+        })
     }))
 }
 

@@ -7,6 +7,7 @@ use half::{bf16, f16};
 
 use crate::common::elementwise::elementwise;
 use crate::common::index::Nest;
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::{Multiplier, QuantizedElement};
 
@@ -77,12 +78,13 @@ fn strings(cx: &mut PrepareContext<'_>, comparison: Comparison) -> Result<Invoke
     Ok(Box::new(move |cx| {
         let (a, b) = (cx.strings(0)?, cx.strings(1)?);
         let mut output = cx.output::<Bool>(0)?.iter_mut();
-        nest.for_each([0; 2], |[i, j]| {
+        let mut pace = Pace::new(cx);
+        nest.try_for_each([0; 2], |[i, j]| {
             if let Some(o) = output.next() {
                 *o = comparison.holds(a.get(i), b.get(j)).into();
             }
-        });
-        Ok(())
+            pace.spend(16)
+        })
     }))
 }
 

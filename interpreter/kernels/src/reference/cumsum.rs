@@ -6,6 +6,7 @@ use delegraph_core::ops::cumsum::CumsumParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result, TensorType};
 
 use crate::common::number::Number;
+use crate::common::pace::Pace;
 use crate::common::prepared::{Integers, Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -28,7 +29,9 @@ fn on<T: Number>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let axis = axis_in(Integers::input(cx, 1)?.get(0), shape.rank())?;
         let (size, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
         let (input, output) = (cx.input::<T>(0)?, cx.output::<T>(0)?);
+        let mut pace = Pace::new(cx);
         for row in 0..input.len().checked_div(size).unwrap_or(0) {
+            pace.spend(size.saturating_mul(2))?;
             let first = row / inner * size * inner + row % inner;
             let mut sum = T::default();
             for i in 0..size {

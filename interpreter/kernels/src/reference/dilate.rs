@@ -5,7 +5,7 @@ use delegraph_core::ops::dilate::dilations;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use crate::common::index::StridedCopy;
-use crate::common::prepared::{Invoke, fill_elements, known, moved_bits, prepared, unsupported_type};
+use crate::common::prepared::{Invoke, fill_polled, known, moved_bits, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::DILATE, prepared(prepare), 1);
@@ -32,7 +32,7 @@ pub(super) fn spread(
     let copy = StridedCopy::spread(input.shape(), output.shape(), before, apart, bits);
     Ok(Box::new(move |cx| {
         let output = cx.output_bytes(0)?;
-        fill_elements(output, cx.input_bytes(value)?);
+        fill_polled(output, cx.input_bytes(value)?, cx.parallel());
         copy.run_on(cx.input_bytes(0)?, output, cx.parallel());
         Ok(())
     }))

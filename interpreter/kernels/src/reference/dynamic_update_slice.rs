@@ -4,7 +4,7 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use crate::common::index::{StridedCopy, View};
-use crate::common::prepared::{Integers, Invoke, moved_bits, prepared};
+use crate::common::prepared::{Integers, Invoke, copy_bytes, moved_bits, prepared};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::DYNAMIC_UPDATE_SLICE, prepared(prepare), 1..=6);
@@ -22,8 +22,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             to.start += first * to.strides[d].cast_unsigned();
         }
         let output = cx.output_bytes(0)?;
-        output.copy_from_slice(cx.input_bytes(0)?);
-        StridedCopy::new(&update, bits, &View::dense(&update), &to).run(cx.input_bytes(1)?, output);
+        copy_bytes(cx.input_bytes(0)?, output, cx.parallel());
+        let copy = StridedCopy::new(&update, bits, &View::dense(&update), &to);
+        copy.run_on(cx.input_bytes(1)?, output, cx.parallel());
         Ok(())
     }))
 }

@@ -5,6 +5,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result, TensorType};
 
 use crate::common::index::View;
 use crate::common::number::Number;
+use crate::common::pace::PIECE;
 use crate::common::prepared::{Invoke, check_same_quantization, copied_view, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -28,9 +29,12 @@ fn range(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             let (start, delta) = (cx.input::<T>(0)?, cx.input::<T>(2)?);
             let mut next = start.first().copied().unwrap_or_default();
             let delta = delta.first().copied().unwrap_or_default();
-            for o in cx.output::<T>(0)? {
-                *o = next;
-                next = next.plus(delta);
+            for piece in cx.output::<T>(0)?.chunks_mut(PIECE) {
+                cx.check_interrupted()?;
+                for o in piece {
+                    *o = next;
+                    next = next.plus(delta);
+                }
             }
             Ok(())
         })

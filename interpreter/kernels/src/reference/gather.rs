@@ -5,6 +5,7 @@ use delegraph_core::ops::gather::gather_dimensions;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result, TensorType};
 
 use crate::common::index::dense_strides;
+use crate::common::pace::Pace;
 use crate::common::prepared::{Integers, Invoke, copy_elements, moved_bits, prepared};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -27,7 +28,7 @@ fn gather(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         for b in 0..batch {
             for slab in b * outer..(b + 1) * outer {
                 for i in 0..count {
-                    copy((slab * size + indices.index(b * count + i, size)?) * inner);
+                    copy((slab * size + indices.index(b * count + i, size)?) * inner)?;
                 }
             }
         }
@@ -47,7 +48,7 @@ fn gather_nd(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             for d in 0..depth {
                 from += indices.index(tuple * depth + d, input[d])? * strides[d].cast_unsigned();
             }
-            copy(from);
+            copy(from)?;
         }
         Ok(())
     })
@@ -57,19 +58,15 @@ fn gather_nd(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 /// the start of each run.
 fn runs<F>(cx: &PrepareContext<'_>, inner: usize, each: F) -> Result<Invoke>
 where
-    F: Fn(Integers<'_>, &mut dyn FnMut(usize)) -> Result<()> + Send + 'static,
+    F: Fn(Integers<'_>, &mut dyn FnMut(usize) -> Result<()>) -> Result<()> + Send + 'static,
 {
     if cx.input(0)?.ty() == TensorType::String {
         let output = cx.output(0)?.shape().clone();
         return Ok(Box::new(move |cx| {
             let mut sources = cx.budget().reserved(output.elements())?;
-            let mut result = Ok(());
             each(Integers::input(cx, 1)?, &mut |from| {
-                if result.is_ok() {
-                    result = (from..from + inner).try_for_each(|i| sources.push(i));
-                }
+                (from..from + inner).try_for_each(|i| sources.push(i))
             })?;
-            result?;
             let strings = cx.strings(0)?;
             cx.write_strings(0, output.clone(), sources.iter().map(|&i| strings.get(i)))
         }));
@@ -77,10 +74,11 @@ where
     let bits = moved_bits("input", cx.input(0)?)?;
     Ok(Box::new(move |cx| {
         let (input, indices, output) = (cx.input_bytes(0)?, Integers::input(cx, 1)?, cx.output_bytes(0)?);
-        let mut to = 0;
+        let (mut to, mut pace) = (0, Pace::new(cx));
         each(indices, &mut |from| {
             copy_elements(bits, input, from, output, to, inner);
             to += inner;
+            pace.spend(inner.saturating_add(4))
         })
     }))
 }

@@ -4,6 +4,7 @@ use delegraph_core::kernel::{InvokeContext, PrepareContext};
 use delegraph_core::ops::TensorType;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, moved_bits, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -30,7 +31,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let (lookups, keys, values) = (cx.input::<i32>(0)?, cx.input::<i32>(1)?, cx.input_bytes(2)?);
         let (output, hits) = (cx.output_bytes(0)?, cx.output::<u8>(1)?);
+        let mut pace = Pace::new(cx);
         for (i, (&key, hit)) in lookups.iter().zip(hits).enumerate() {
+            pace.spend(row.saturating_add(64))?;
             let output = &mut output[i * row..][..row];
             let found = find(keys, key);
             *hit = found.is_some().into();

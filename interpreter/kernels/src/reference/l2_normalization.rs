@@ -5,6 +5,7 @@ use delegraph_core::ops::l2_normalization::L2NormParams;
 use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::{Multiplier, QuantizedElement, inverse_root};
 use crate::common::weights::scale_zero_point;
@@ -31,7 +32,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 fn float(depth: usize) -> Invoke {
     Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        let mut pace = Pace::new(cx);
         for (input, output) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
+            pace.spend(depth.saturating_mul(4))?;
             let norm = input.iter().map(|x| x * x).sum::<f32>().sqrt();
             // NaN stays NaN; `max` would return the other number.
             let norm = if norm < 1e-6 { 1e-6 } else { norm };
@@ -53,7 +56,9 @@ fn quantized<Q: QuantizedElement>(cx: &PrepareContext<'_>, depth: usize, zero_po
     }
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<Q>(0)?, cx.output::<Q>(0)?);
+        let mut pace = Pace::new(cx);
         for (input, output) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
+            pace.spend(depth.saturating_mul(4))?;
             let centred = |x: Q| Into::<i32>::into(x).wrapping_sub(zero);
             let square =
                 input.iter().map(|&x| centred(x).wrapping_mul(centred(x))).fold(0, i32::wrapping_add);

@@ -4,7 +4,7 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use crate::common::index::{StridedCopy, View};
-use crate::common::prepared::{Invoke, moved_bits, prepared};
+use crate::common::prepared::{Invoke, copy_bytes, fill_polled, moved_bits, prepared};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::MATRIX_DIAG, prepared(diag), 1).add_builtin(
@@ -19,8 +19,8 @@ fn diag(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let copy = diagonals(cx, 0)?;
     Ok(Box::new(move |cx| {
         let output = cx.output_bytes(0)?;
-        output.fill(0);
-        copy.run(cx.input_bytes(0)?, output);
+        fill_polled(output, &[0], cx.parallel());
+        copy.run_on(cx.input_bytes(0)?, output, cx.parallel());
         Ok(())
     }))
 }
@@ -29,8 +29,8 @@ fn set_diag(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let copy = diagonals(cx, 1)?;
     Ok(Box::new(move |cx| {
         let output = cx.output_bytes(0)?;
-        output.copy_from_slice(cx.input_bytes(0)?);
-        copy.run(cx.input_bytes(1)?, output);
+        copy_bytes(cx.input_bytes(0)?, output, cx.parallel());
+        copy.run_on(cx.input_bytes(1)?, output, cx.parallel());
         Ok(())
     }))
 }

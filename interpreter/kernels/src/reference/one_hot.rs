@@ -4,6 +4,7 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::one_hot::axis;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Integers, Invoke, copy_elements, moved_bits, prepared};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -20,7 +21,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let (indices, on, off) = (Integers::input(cx, 0)?, cx.input_bytes(2)?, cx.input_bytes(3)?);
         let output = cx.output_bytes(0)?;
+        let mut pace = Pace::new(cx);
         for o in 0..count {
+            pace.spend(8)?;
             let (outer, class, i) = (o / (depth * inner), o / inner % depth, o % inner);
             let hot = indices.get(outer * inner + i) == class as i64;
             copy_elements(bits, if hot { on } else { off }, 0, output, o, 1);

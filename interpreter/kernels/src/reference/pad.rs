@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::common::index::{StridedCopy, View, dense_strides};
 use crate::common::prepared::{
-    Invoke, check_same_quantization, copies, fill_elements, known, moved_bits, prepared, scale_zero_point,
+    Invoke, check_same_quantization, copies, fill_polled, known, moved_bits, prepared, scale_zero_point,
     unsupported_type,
 };
 
@@ -44,8 +44,8 @@ fn pad(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let output = cx.output_bytes(0)?;
         let value = if has_value { cx.input_bytes(2)? } else { &zero };
         let value = &value[..width];
-        fill_elements(output, value);
-        copy.run(cx.input_bytes(0)?, output);
+        fill_polled(output, value, cx.parallel());
+        copy.run_on(cx.input_bytes(0)?, output, cx.parallel());
         Ok(())
     }))
 }

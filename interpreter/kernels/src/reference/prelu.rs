@@ -19,8 +19,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             let nest = Nest::broadcast(input.shape(), slopes.shape(), input.shape());
             Ok(Box::new(move |cx| {
                 let (input, slopes, output) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.output(0)?);
-                nest.zip(input, slopes, output, |x, slope: f32| if x >= 0.0 { x } else { x * slope });
-                Ok(())
+                let leaky = |x, slope: f32| if x >= 0.0 { x } else { x * slope };
+                nest.zip_polled(input, slopes, output, leaky, || cx.check_interrupted())
             }))
         }
         (TensorType::UInt8, TensorType::UInt8) => quantized::<u8, u8>(cx),
@@ -43,12 +43,12 @@ fn quantized<T: QuantizedElement, S: QuantizedElement>(cx: &mut PrepareContext<'
     let nest = Nest::broadcast(shape, cx.input(1)?.shape(), shape);
     Ok(Box::new(move |cx| {
         let (input, slopes, output) = (cx.input::<T>(0)?, cx.input::<S>(1)?, cx.output(0)?);
-        nest.zip(input, slopes, output, |x: T, slope: S| {
+        let leaky = |x: T, slope: S| {
             let x = x.into() - zero;
             let scaled = if x >= 0 { above.apply(x) } else { below.apply(x * (slope.into() - slope_zero)) };
             T::clamped(scaled.wrapping_add(output_zero), T::MIN, T::MAX)
-        });
-        Ok(())
+        };
+        nest.zip_polled(input, slopes, output, leaky, || cx.check_interrupted())
     }))
 }
 

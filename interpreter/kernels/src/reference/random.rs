@@ -8,6 +8,7 @@ use delegraph_core::ops::random::RandomParams;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Registration, Result};
 
 use super::stablehlo_compute::{halves, philox};
+use crate::common::pace::Pace;
 use crate::common::prepared::unsupported_type;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -100,7 +101,9 @@ fn fraction(bits: u32) -> f32 {
 }
 
 fn uniform(generator: &mut Generator, cx: &mut InvokeContext<'_>, _: Option<Temporary>) -> Result<()> {
+    let mut pace = Pace::new(cx);
     for four in cx.output::<f32>(0)?.chunks_mut(4) {
+        pace.spend(16)?;
         four.iter_mut().zip(generator.next()).for_each(|(o, bits)| *o = fraction(bits));
     }
     Ok(())
@@ -112,7 +115,9 @@ fn standard_normal(
     cx: &mut InvokeContext<'_>,
     _: Option<Temporary>,
 ) -> Result<()> {
+    let mut pace = Pace::new(cx);
     for four in cx.output::<f32>(0)?.chunks_mut(4) {
+        pace.spend(128)?;
         let words = generator.next();
         for (two, words) in four.chunks_mut(2).zip(words.as_chunks::<2>().0) {
             let radius = (-2.0 * fraction(words[0]).max(1e-7).ln()).sqrt();
@@ -141,21 +146,22 @@ fn multinomial<T: Element>(
     let classes = odds.len().checked_div(batch).unwrap_or(0);
     let cumulative = cumulative.ok_or_else(|| Error::State("the kernel was not prepared".into()))?;
     let cumulative = &mut cx.temporary::<f64>(cumulative)?[..classes];
-    draw(&mut own, odds, cumulative, samples, cx.output::<T>(0)?, class);
-    Ok(())
+    draw(Pace::new(cx), &mut own, odds, (cumulative, samples), cx.output::<T>(0)?, class)
 }
 
 fn draw<T: Element>(
+    mut pace: Pace,
     generator: &mut Generator,
     odds: &[f32],
-    cumulative: &mut [f64],
-    samples: usize,
+    (cumulative, samples): (&mut [f64], usize),
     output: &mut [T],
     class: fn(usize) -> T,
-) {
+) -> Result<()> {
     let mut words = [0; 4];
     for (i, output) in output.iter_mut().enumerate() {
+        pace.spend(64)?;
         if i % samples == 0 {
+            pace.spend(cumulative.len().saturating_mul(16))?;
             let row = &odds[i / samples * cumulative.len()..][..cumulative.len()];
             let finite = row.iter().filter(|x| x.is_finite());
             let highest = f64::from(finite.fold(f32::MIN, |a, &b| a.max(b)));
@@ -176,6 +182,7 @@ fn draw<T: Element>(
         let at = (f64::from_bits(bits) - 1.0) * cumulative.last().copied().unwrap_or(0.0);
         *output = class(cumulative.partition_point(|&sum| sum <= at));
     }
+    Ok(())
 }
 
 #[cfg(test)]

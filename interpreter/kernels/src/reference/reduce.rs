@@ -8,6 +8,7 @@ use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 
 use crate::common::index::{Nest, Strides, dense_strides};
 use crate::common::number::Number;
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Invoke, check_same_quantization, known, prepared, unsupported_type};
 use crate::common::quantized::{QuantizedElement, steps_of};
 
@@ -27,7 +28,7 @@ fn mean(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     match cx.input(0)?.ty() {
         TensorType::Float32 => Ok(Box::new(move |cx| {
             let output = cx.output::<f32>(0)?;
-            r.fold(cx.input::<f32>(0)?, output, 0.0, |sum, v| sum + v);
+            r.fold(Pace::new(cx), (cx.input::<f32>(0)?, output), 0.0, |sum, v| sum + v)?;
             // The mean of no elements is NaN.
             output.iter_mut().for_each(|sum| *sum /= r.count as f32);
             Ok(())
@@ -46,7 +47,7 @@ fn integer_mean<T: Number + Into<i64>>(cx: &mut PrepareContext<'_>, r: Reduction
     let sums = cx.temporary_of::<i64>(r.outputs)?;
     Ok(Box::new(move |cx| {
         let sums = &mut cx.temporary::<i64>(sums)?[..r.outputs];
-        r.fold(cx.input::<T>(0)?, sums, 0, |sum, v| sum.wrapping_add(v.into()));
+        r.fold(Pace::new(cx), (cx.input::<T>(0)?, sums), 0, |sum, v| sum.wrapping_add(v.into()))?;
         let count = r.count.max(1) as i64;
         cx.output::<T>(0)?.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::truncated(*sum / count));
         Ok(())
@@ -58,7 +59,7 @@ fn quantized_mean<T: QuantizedElement>(cx: &mut PrepareContext<'_>, r: Reduction
     let sums = cx.temporary_of::<i32>(r.outputs)?;
     Ok(Box::new(move |cx| {
         let (sums, output) = (&mut cx.temporary::<i32>(sums)?[..r.outputs], cx.output::<T>(0)?);
-        r.fold(cx.input::<T>(0)?, sums, 0, |sum: i32, v| sum.wrapping_add(v.into()));
+        r.fold(Pace::new(cx), (cx.input::<T>(0)?, sums), 0, |sum: i32, v| sum.wrapping_add(v.into()))?;
         let means = (0..).zip(sums).map(|(i, &mut sum)| mean.of(i, sum));
         output.iter_mut().zip(means).for_each(|(o, mean)| *o = T::clamped(mean, T::MIN, T::MAX));
         Ok(())
@@ -91,7 +92,7 @@ fn quantized_sum<T: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result<Inv
     let sums = cx.temporary_of::<i32>(r.outputs)?;
     Ok(Box::new(move |cx| {
         let sums = &mut cx.temporary::<i32>(sums)?[..r.outputs];
-        r.fold(cx.input::<T>(0)?, sums, 0, |sum: i32, v| sum.wrapping_add(v.into()));
+        r.fold(Pace::new(cx), (cx.input::<T>(0)?, sums), 0, |sum: i32, v| sum.wrapping_add(v.into()))?;
         let sums = sums.iter().map(|&sum| rescale.of(sum));
         cx.output::<T>(0)?.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::clamped(sum, T::MIN, T::MAX));
         Ok(())
@@ -156,10 +157,10 @@ fn quantized_product<T: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result
     let products = cx.temporary_of::<i64>(r.outputs)?;
     Ok(Box::new(move |cx| {
         let products = &mut cx.temporary::<i64>(products)?[..r.outputs];
-        r.fold(cx.input::<T>(0)?, products, NONE, |product, v: T| {
+        r.fold(Pace::new(cx), (cx.input::<T>(0)?, products), NONE, |product, v: T| {
             let v = i64::from(v.into().wrapping_sub(zero_in));
             if product == NONE { v } else { multiplier.apply_wide(product.wrapping_mul(v)).into() }
-        });
+        })?;
         for (o, product) in cx.output::<T>(0)?.iter_mut().zip(products) {
             let value = multiplier.apply_wide(if *product == NONE { 1 } else { *product });
             *o = T::clamped(value.wrapping_add(zero_out), T::MIN, T::MAX);
@@ -182,10 +183,7 @@ fn folded<T: Element>(
     f: impl Fn(T, T) -> T + Send + 'static,
 ) -> Result<Invoke> {
     let r = Reduction::new(cx)?;
-    Ok(Box::new(move |cx| {
-        r.fold(cx.input(0)?, cx.output(0)?, init, &f);
-        Ok(())
-    }))
+    Ok(Box::new(move |cx| r.fold(Pace::new(cx), (cx.input(0)?, cx.output(0)?), init, &f)))
 }
 
 /// The elements of the input that reduce to each element of the output.
@@ -214,16 +212,29 @@ impl Reduction {
         Ok(Reduction { nest: Nest::new(shape, [&dense_strides(shape), &to]), reduced, outputs, count })
     }
 
-    fn fold<T: Copy, A: Copy>(&self, input: &[T], sums: &mut [A], init: A, f: impl Fn(A, T) -> A) {
+    /// Folds, and polls between pieces of the work.
+    fn fold<T: Copy, A: Copy>(
+        &self,
+        mut pace: Pace,
+        (input, sums): (&[T], &mut [A]),
+        init: A,
+        f: impl Fn(A, T) -> A,
+    ) -> Result<()> {
         sums.fill(init);
         let (size, [_, step]) = self.nest.inner();
-        self.nest.for_each_run([0; 2], |[i, o]| {
-            let run = &input[i..][..size];
-            match step {
-                0 => sums[o] = run.iter().fold(sums[o], |sum, v| f(sum, *v)),
-                _ => sums[o..][..size].iter_mut().zip(run).for_each(|(sum, v)| *sum = f(*sum, *v)),
+        self.nest.try_for_each_run([0; 2], |[i, o]| {
+            for (first, run) in (0..).step_by(PIECE).zip(input[i..][..size].chunks(PIECE)) {
+                pace.spend(run.len())?;
+                match step {
+                    0 => sums[o] = run.iter().fold(sums[o], |sum, v| f(sum, *v)),
+                    _ => {
+                        let sums = sums[o + first..][..run.len()].iter_mut();
+                        sums.zip(run).for_each(|(sum, v)| *sum = f(*sum, *v));
+                    }
+                }
             }
-        });
+            Ok(())
+        })
     }
 }
 
@@ -240,6 +251,17 @@ mod tests {
 
     fn axes(axes: &[i32]) -> Option<T> {
         Some(T::new(&[axes.len()], axes).constant())
+    }
+
+    #[test]
+    fn runs_longer_than_a_piece() {
+        let n = PIECE + 3;
+        let values: Vec<i32> = (0..2 * n as i32).collect();
+        let x = || Some(T::new(&[2, n], &values));
+        let columns: Vec<i32> = (0..n as i32).map(|i| 2 * i + n as i32).collect();
+        check(BuiltinOp::SUM, 1, keep(false), &[x(), axes(&[0])], &[T::new(&[n], &columns)]);
+        let last = T::new(&[2], &[n as i32 - 1, 2 * n as i32 - 1]);
+        check(BuiltinOp::REDUCE_MAX, 1, keep(false), &[x(), axes(&[1])], &[last]);
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, windows: &Windows, how: C
             Some((copy, temporary, elements)) => {
                 let padded = &mut cx.temporary::<T>(*temporary)?[..*elements];
                 padded.fill(initial);
-                copy.run(bytemuck::cast_slice(input), bytemuck::cast_slice_mut(padded));
+                copy.run_on(bytemuck::cast_slice(input), bytemuck::cast_slice_mut(padded), cx.parallel());
                 &*padded
             }
         };

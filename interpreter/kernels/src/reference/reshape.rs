@@ -3,6 +3,8 @@
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Registration, Result, TensorType};
 
+use crate::common::prepared::copy_bytes;
+
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver
         .add_builtin(BuiltinOp::RESHAPE, Registration::new(|_| Ok(View)), 1)
@@ -24,7 +26,7 @@ impl Kernel for View {
         if cx.input_tensor(0)?.ty == TensorType::String {
             cx.resize_output_bytes(0, cx.output_shape(0)?.clone(), input.len())?;
         }
-        cx.output_bytes(0)?.copy_from_slice(input);
+        copy_bytes(input, cx.output_bytes(0)?, cx.parallel());
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use delegraph_core::ops::reverse::sequence_dimensions;
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
 use crate::common::index::{StridedCopy, View};
+use crate::common::pace::Pace;
 use crate::common::prepared::{Integers, Invoke, copy_elements, moved_bits, prepared};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -48,7 +49,9 @@ fn sequence(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let (lengths, input) = (Integers::input(cx, 1)?, cx.input_bytes(0)?);
         let output = cx.output_bytes(0)?;
+        let mut pace = Pace::new(cx);
         for at in (0..runs).map(|r| r * run) {
+            pace.spend(run.saturating_add(8))?;
             let (step, row) = (at / after_sequence % size, at / after_batch % batches);
             let length = usize::try_from(lengths.get(row)).ok().filter(|&l| l <= size);
             let length = length.ok_or_else(|| {

@@ -3,6 +3,7 @@
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -45,7 +46,9 @@ fn on<T: Element>(cx: &mut PrepareContext<'_>, (empty, add): Reduction<T>) -> Re
     Ok(Box::new(move |cx| {
         let (data, ids, output) = (cx.input::<T>(0)?, cx.input::<i32>(1)?, cx.output::<T>(0)?);
         output.fill(empty);
+        let mut pace = Pace::new(cx);
         for (i, &id) in ids.iter().enumerate().filter(|(_, id)| **id >= 0) {
+            pace.spend(inner.saturating_add(4))?;
             let segment = usize::try_from(id).ok().filter(|&segment| segment < segments);
             let segment = segment.ok_or_else(|| {
                 Error::Kernel(format!("segment {id} is out of range for {segments} segments"))

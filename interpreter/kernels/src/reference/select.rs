@@ -5,6 +5,7 @@ use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use crate::common::index::{Nest, Strides, broadcast_strides, dense_strides};
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, moved_bits, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -40,11 +41,12 @@ pub(super) fn select(cx: &mut PrepareContext<'_>, by_row: bool) -> Result<Invoke
     Ok(Box::new(move |cx| {
         let (condition, x, y) = (cx.input::<Bool>(0)?, cx.input_bytes(1)?, cx.input_bytes(2)?);
         let output = cx.output_bytes(0)?;
-        nest.for_each([0; 4], |[c, i, j, o]| {
+        let mut pace = Pace::new(cx);
+        nest.try_for_each([0; 4], |[c, i, j, o]| {
             let source = if condition[c].get() { &x[i * width..] } else { &y[j * width..] };
             output[o * width..][..width].copy_from_slice(&source[..width]);
-        });
-        Ok(())
+            pace.spend(4)
+        })
     }))
 }
 

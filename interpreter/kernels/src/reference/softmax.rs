@@ -7,6 +7,7 @@ use delegraph_core::quantized::softmax::{Wide, check_output, exp_table};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 use half::f16;
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::{QuantizedElement, steps_of};
 
@@ -29,7 +30,9 @@ fn softmax(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             Ok(Box::new(move |cx| {
                 let (input, output) = (cx.input::<f16>(0)?, cx.output::<f16>(0)?);
                 let sums = &mut cx.temporary::<f32>(sums)?[..depth];
+                let mut pace = Pace::new(cx);
                 for (row, out) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
+                    pace.spend(depth.saturating_mul(ROW_STEPS))?;
                     exp_over_sum(row.iter().map(|x| x.to_f32()), beta, sums);
                     out.iter_mut().zip(&*sums).for_each(|(o, s)| *o = f16::from_f32(*s));
                 }
@@ -67,6 +70,9 @@ fn log_softmax(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
+/// Steps of a [`Pace`] per element of a row.
+const ROW_STEPS: usize = 8;
+
 /// Size of the innermost dimension; 1 if it is empty, as rows must not be empty.
 fn depth(cx: &PrepareContext<'_>) -> Result<usize> {
     Ok(cx.input(0)?.shape().last().copied().unwrap_or(1).max(1))
@@ -76,7 +82,11 @@ fn float(cx: &PrepareContext<'_>, f: impl Fn(&[f32], &mut [f32]) + Send + 'stati
     let depth = depth(cx)?;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
-        input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)).for_each(|(row, out)| f(row, out));
+        let mut pace = Pace::new(cx);
+        for (row, out) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
+            pace.spend(depth.saturating_mul(ROW_STEPS))?;
+            f(row, out);
+        }
         Ok(())
     }))
 }
@@ -103,7 +113,9 @@ fn quantized<I: QuantizedElement, O: QuantizedElement>(
     let table = exp_table(input_scale * beta);
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<I>(0)?, cx.output::<O>(0)?);
+        let mut pace = Pace::new(cx);
         for (row, out) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
+            pace.spend(depth.saturating_mul(ROW_STEPS))?;
             let max = highest(row);
             let exp = |x: &I| table[(max - (*x).into()) as usize];
             let factor = 1.0 / (row.iter().map(exp).sum::<f32>() * scale);
@@ -124,7 +136,9 @@ fn quantized_log<T: QuantizedElement>(cx: &PrepareContext<'_>, zero_point: i32) 
     let scale = input_scale / output_scale;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<T>(0)?, cx.output::<T>(0)?);
+        let mut pace = Pace::new(cx);
         for (row, out) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
+            pace.spend(depth.saturating_mul(ROW_STEPS))?;
             let max = highest(row);
             let log_sum = row.iter().map(|x| table[(max - (*x).into()) as usize]).sum::<f32>().ln();
             let offset = (input_scale * max as f32 + log_sum) / output_scale;
@@ -144,7 +158,9 @@ fn of_16_bits(cx: &PrepareContext<'_>, beta: f32) -> Result<Invoke> {
     let saturated = |x: i32| x.clamp(i16::MIN.into(), i16::MAX.into()) as i16;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<i16>(0)?, cx.output::<i16>(0)?);
+        let mut pace = Pace::new(cx);
         for (row, out) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
+            pace.spend(depth.saturating_mul(ROW_STEPS))?;
             let max = highest(row);
             let mut sum = 0i32;
             for (o, &x) in out.iter_mut().zip(row) {

@@ -7,7 +7,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use crate::common::index::{StridedCopy, View, dense_strides};
 use crate::common::prepared::{
-    Invoke, check_same_quantization, fill_elements, known, moved_bits, prepared, scale_zero_point,
+    Invoke, check_same_quantization, fill_polled, known, moved_bits, prepared, scale_zero_point,
     unsupported_type,
 };
 
@@ -68,7 +68,7 @@ fn prepare(cx: &mut PrepareContext<'_>, to_batch: bool) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
         if !covered {
-            fill_elements(output, &zero[..width]);
+            fill_polled(output, &zero[..width], cx.parallel());
         }
         list.iter().for_each(|copy| copy.run_on(input, output, cx.parallel()));
         Ok(())

@@ -4,6 +4,7 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
 use crate::common::index::dense_strides;
+use crate::common::pace::Pace;
 use crate::common::prepared::{Integers, Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -33,7 +34,9 @@ fn on<T: Element>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             *default.ok_or_else(|| Error::Kernel("the default value has 0 elements, expected 1".into()))?,
         );
         let tuples = indices.len().checked_div(sizes.rank()).unwrap_or(0);
+        let mut pace = Pace::new(cx);
         for tuple in 0..tuples {
+            pace.spend(16)?;
             let mut at = 0;
             for (d, &size) in sizes.iter().enumerate() {
                 at += indices.index(tuple * sizes.rank() + d, size)? * strides[d].cast_unsigned();

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::common::index::{Nest, StridedCopy, Strides, dense_strides};
 use crate::common::number::Number;
 use crate::common::pace::Pace;
-use crate::common::prepared::{Invoke, fill_elements, moved_bits, prepared, unsupported_type};
+use crate::common::prepared::{Invoke, fill_polled, moved_bits, prepared, unsupported_type};
 use crate::common::region::{Combine, Combined, Region, on_combined};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -44,7 +44,7 @@ fn reduce(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let inputs = (0..2 * count).map(|i| cx.input_bytes(i)).collect::<Result<Vec<_>>>()?;
         let mut outputs = (0..count).map(|i| cx.output_bytes(i)).collect::<Result<Vec<_>>>()?;
         for ((output, initial), width) in outputs.iter_mut().zip(&inputs[count..]).zip(&widths) {
-            fill_elements(output, &initial[..*width]);
+            fill_polled(output, &initial[..*width], cx.parallel());
         }
         let mut result = Ok(());
         nest.for_each([0; 2], |[i, o]| {
@@ -227,7 +227,7 @@ fn sums_of<I: Element, S: Number, O: Element>(
             Some((copy, elements, temporary)) => {
                 let padded = &mut cx.temporary::<I>(*temporary)?[..*elements];
                 padded.fill(I::zeroed());
-                copy.run(bytemuck::cast_slice(input), bytemuck::cast_slice_mut(padded));
+                copy.run_on(bytemuck::cast_slice(input), bytemuck::cast_slice_mut(padded), cx.parallel());
                 &*padded
             }
         };

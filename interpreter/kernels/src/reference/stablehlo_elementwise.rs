@@ -16,6 +16,7 @@ use super::{cast, select};
 use crate::common::elementwise::{checked_divisor, elementwise, on_types};
 use crate::common::index::Nest;
 use crate::common::number::{Integer, Number};
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::region::{Combine, Combined, on_combined};
 
@@ -213,13 +214,14 @@ fn clamp(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         Ok(Box::new(move |cx| {
             let (low, input, high) = (cx.input::<T>(0)?, cx.input::<T>(1)?, cx.input::<T>(2)?);
             let mut pairs = cx.output::<T>(0)?.iter_mut().zip(input);
-            bounds.for_each([0; 2], |[l, h]| {
+            let mut pace = Pace::new(cx);
+            bounds.try_for_each([0; 2], |[l, h]| {
                 if let Some((output, &value)) = pairs.next() {
                     let value = if value < low[l] { low[l] } else { value };
                     *output = if value > high[h] { high[h] } else { value };
                 }
-            });
-            Ok(())
+                pace.spend(4)
+            })
         }))
     }
     on_types!(cx, [f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64], on)

@@ -16,7 +16,7 @@ use super::reshape;
 use super::slice::copy_ranges;
 use crate::common::index::{StridedCopy, Strides, View, dense_strides};
 use crate::common::number::Number;
-use crate::common::prepared::{Integers, Invoke, copies, moved_bits, prepared, unsupported_type};
+use crate::common::prepared::{Integers, Invoke, copies, copy_bytes, moved_bits, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver
@@ -112,7 +112,7 @@ fn dynamic_slice(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let bits = moved_bits("input 0", cx.input(0)?)?;
     Ok(Box::new(move |cx| {
         let copy = StridedCopy::new(&part.size, bits, &part.view(cx)?, &View::dense(&part.size));
-        copy.run(cx.input_bytes(0)?, cx.output_bytes(0)?);
+        copy.run_on(cx.input_bytes(0)?, cx.output_bytes(0)?, cx.parallel());
         Ok(())
     }))
 }
@@ -123,8 +123,8 @@ fn dynamic_update_slice(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let copy = StridedCopy::new(&part.size, bits, &View::dense(&part.size), &part.view(cx)?);
         let output = cx.output_bytes(0)?;
-        output.copy_from_slice(cx.input_bytes(0)?);
-        copy.run(cx.input_bytes(1)?, output);
+        copy_bytes(cx.input_bytes(0)?, output, cx.parallel());
+        copy.run_on(cx.input_bytes(1)?, output, cx.parallel());
         Ok(())
     }))
 }

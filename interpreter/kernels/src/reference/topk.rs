@@ -3,6 +3,7 @@
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -40,7 +41,9 @@ fn on<T: Element + PartialOrd>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let (input, values, indices) = (cx.input::<T>(0)?, cx.output::<T>(0)?, cx.output_bytes(1)?);
         let rows = input.chunks_exact(row).zip(values.chunks_exact_mut(count));
         let width = if narrow { 2 } else { 4 };
+        let mut pace = Pace::new(cx);
         for ((row, values), indices) in rows.zip(indices.chunks_exact_mut(count * width)) {
+            pace.spend(row.len().saturating_mul(32))?;
             (0..).zip(&mut *order).for_each(|(i, o)| *o = i);
             order.sort_unstable_by(|&a, &b| {
                 let (x, y) = (row[a as usize], row[b as usize]);

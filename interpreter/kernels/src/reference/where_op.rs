@@ -4,6 +4,7 @@ use delegraph_core::kernel::{InvokeContext, PrepareContext};
 use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -30,7 +31,9 @@ fn on<T: Element>(is_true: fn(T) -> bool) -> Invoke {
         let found = || (0..).zip(input).filter(|(_, v)| is_true(**v)).map(|(i, _)| i);
         cx.resize_output(0, [found().count(), shape.rank()])?;
         let rows = cx.output::<i64>(0)?.chunks_exact_mut(shape.rank().max(1));
+        let mut pace = Pace::new(cx);
         for (row, mut rest) in rows.zip(found()) {
+            pace.spend(16)?;
             for (index, &size) in row.iter_mut().zip(shape.iter()).rev() {
                 (rest, *index) = (rest / size, (rest % size) as i64);
             }
