@@ -50,6 +50,9 @@ fn pad(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }))
 }
 
+/// Boxes that are computed between two polls.
+const BOXES: usize = 1024;
+
 /// The output is a grid of boxes: in each dimension a mirrored border, the input, and another mirrored border.
 fn mirror_pad(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let paddings = known(paddings(&cx.infer_context())?)?;
@@ -59,22 +62,30 @@ fn mirror_pad(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let bits = moved_bits("input", input)?;
     let shape = input.shape();
     // Per dimension: a piece's start in the output and in the input, its size, and whether it is mirrored.
-    let pieces = |d: usize| {
-        let (size, [before, after]) = (shape[d], paddings[d]);
-        [
-            (0, (before + edge).wrapping_sub(1), before, true),
-            (before, 0, size, false),
-            (before + size, size.wrapping_sub(1 + edge), after, true),
-        ]
+    let pieces = |(d, [before, after]): (usize, &[usize; 2])| -> SmallVec<[_; 3]> {
+        let size = shape[d];
+        let all = [
+            (0, (before + edge).wrapping_sub(1), *before, true),
+            (*before, 0, size, false),
+            (before + size, size.wrapping_sub(1 + edge), *after, true),
+        ];
+        all.into_iter().filter(|(_, _, count, _)| *count > 0).collect()
     };
+    let pieces: Vec<_> = paddings.iter().enumerate().map(pieces).collect();
+    // As many as 3 to the power of the rank, which the file decides.
+    let boxes = pieces.iter().fold(1usize, |boxes, pieces| boxes.saturating_mul(pieces.len()));
+    let mut list = cx.budget().reserved(boxes)?;
     let strides = dense_strides(shape);
-    let mut list = Vec::new();
-    let mut choice = vec![0; shape.rank()];
-    loop {
-        let (mut origin, mut size, mut from) =
-            (Vec::new(), Vec::new(), View { start: 0, strides: strides.clone() });
-        for (d, &choice) in choice.iter().enumerate() {
-            let (to_start, from_start, count, mirrored) = pieces(d)[choice];
+    for number in 0..boxes {
+        if number.is_multiple_of(BOXES) {
+            cx.budget().check()?;
+        }
+        let mut rest = number;
+        let (mut origin, mut size) = (SmallVec::<[usize; 8]>::new(), SmallVec::<[usize; 8]>::new());
+        let mut from = View { start: 0, strides: strides.clone() };
+        for (d, pieces) in pieces.iter().enumerate() {
+            let (to_start, from_start, count, mirrored) = pieces[rest % pieces.len()];
+            rest /= pieces.len();
             origin.push(to_start);
             size.push(count);
             from.start = from.start.wrapping_add(from_start.wrapping_mul(strides[d].cast_unsigned()));
@@ -82,14 +93,9 @@ fn mirror_pad(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
                 from.strides[d] = -strides[d];
             }
         }
-        if !size.contains(&0) {
-            list.push((0, 0, StridedCopy::new(&size, bits, &from, &View::at(output.shape(), &origin))));
-        }
-        // Next combination, last dimension first.
-        let Some(d) = choice.iter().rposition(|&c| c < 2) else { return copies(cx, list) };
-        choice[d] += 1;
-        choice[d + 1..].fill(0);
+        list.push((0, 0, StridedCopy::new(&size, bits, &from, &View::at(output.shape(), &origin))))?;
     }
+    copies(cx, list)
 }
 
 #[cfg(test)]
@@ -127,5 +133,18 @@ mod tests {
         let out = [T::new(&[1, 6], &[0u8; 6])];
         let e = error(BuiltinOp::MIRROR_PAD, 1, mode(MirrorPadMode::Reflect), &inputs, &out);
         assert!(e.contains("a dimension of 3 cannot be mirrored by 3 and 0"), "{e}");
+    }
+
+    #[test]
+    fn dimensions_without_a_border_are_one_box() {
+        let ones = [1usize; 40];
+        let mut borders = [0; 80];
+        borders[79] = 1;
+        let x = Some(T::new(&ones, &[7u8]));
+        let paddings = Some(T::new(&[40, 2], &borders).constant());
+        let params = Params::MirrorPad(MirrorPadParams::default().mode(MirrorPadMode::Symmetric));
+        let mut shape = ones;
+        shape[39] = 2;
+        check(BuiltinOp::MIRROR_PAD, 1, params, &[x, paddings], &[T::new(&shape, &[7u8, 7])]);
     }
 }
