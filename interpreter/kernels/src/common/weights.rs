@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use delegraph_core::kernel::{Charged, InvokeContext, PrepareContext, Temporary, TensorView};
+use delegraph_core::kernel::{Budget, Charged, InvokeContext, PrepareContext, Temporary, TensorView};
 use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::{Element, Error, Quantization, Result};
 use half::f16;
@@ -217,7 +217,7 @@ pub fn block_scales(
     cx: &PrepareContext<'_>,
     i: usize,
     (rows, width): (usize, usize),
-) -> Result<Option<(Vec<f32>, usize)>> {
+) -> Result<Option<(Charged<f32>, usize)>> {
     let matrix = cx.input(i)?;
     let Some(Quantization::Blockwise { scales, zero_points, block_size }) = matrix.quantization() else {
         return Ok(None);
@@ -229,7 +229,7 @@ pub fn block_scales(
         )));
     }
     let tensor = cx.quantization_tensor(*scales)?;
-    let scales: Vec<f32> = tensor.elements::<f16>()?.iter().map(|scale| scale.to_f32()).collect();
+    let scales = cx.budget().collect(tensor.elements::<f16>()?.iter().map(|scale| scale.to_f32()))?;
     let blocks = width.checked_div(*block_size).filter(|blocks| blocks * block_size == width);
     if blocks.and_then(|blocks| blocks.checked_mul(rows)) != Some(scales.len()) {
         return Err(Error::InvalidNode(format!(
@@ -302,9 +302,9 @@ pub fn check_zero_points(weights: TensorView<'_>) -> Result<()> {
 }
 
 /// Requantization of the accumulators of a convolution or matrix product.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Requantize {
-    multipliers: Vec<Multiplier>,
+    multipliers: Charged<Multiplier>,
     zero_point: i32,
     low: i32,
     high: i32,
@@ -320,8 +320,8 @@ impl Requantize {
     /// # Errors
     /// Fails if a quantization is missing or cannot be expressed as fixed-point multipliers.
     pub fn new(
-        input: TensorView<'_>,
-        weights: TensorView<'_>,
+        budget: &Arc<Budget>,
+        (input, weights): (TensorView<'_>, TensorView<'_>),
         output: TensorView<'_>,
         dimension: usize,
         activation: Activation,
@@ -337,11 +337,14 @@ impl Requantize {
             };
             Multiplier::new(product / f64::from(output_scale))
         };
-        let mut multipliers = scales.iter().map(multiplier).collect::<Result<Vec<_>>>()?;
-        if let [one] = multipliers.as_slice() {
-            let one = *one;
-            multipliers.resize(weights.shape().get(dimension).copied().unwrap_or(1), one);
-        }
+        let multipliers = match scales {
+            [one] => budget.filled(multiplier(one)?, weights.shape().get(dimension).copied().unwrap_or(1))?,
+            _ => {
+                let mut multipliers = budget.reserved(scales.len())?;
+                scales.iter().try_for_each(|scale| multipliers.push(multiplier(scale)?))?;
+                multipliers
+            }
+        };
         let (low, high) = activation_range(activation, output)?;
         Ok(Requantize { multipliers, zero_point, low, high })
     }

@@ -42,7 +42,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         }
         (TensorType::Int16, TensorType::Int8 | TensorType::Int4) => {
             let activation = p.fused_activation_function;
-            let requantize = Requantize::new(input, filter, cx.output(0)?, 0, activation, false)?;
+            let requantize =
+                Requantize::new(cx.budget(), (input, filter), cx.output(0)?, 0, activation, false)?;
             int16::conv_2d(cx, layer, geo, &requantize)
         }
         _ => Ok(None),
@@ -93,7 +94,14 @@ fn sparse(
 fn integer(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Result<Option<Invoke>> {
     let activation = cx.params::<Conv2DParams>()?.fused_activation_function;
     let (input, weights, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
-    let requantize = Requantize::new(input, weights, output, 0, activation, input.ty() == TensorType::UInt8)?;
+    let requantize = Requantize::new(
+        cx.budget(),
+        (input, weights),
+        output,
+        0,
+        activation,
+        input.ty() == TensorType::UInt8,
+    )?;
     // TFLite computes grouped convolutions without a matrix product, and rounds ties the other way.
     let ties = if filter.groups == 1 { ChannelTies::Up } else { ChannelTies::Away };
     let Some(q) = Quantized::new(cx, &requantize)? else { return Ok(None) };

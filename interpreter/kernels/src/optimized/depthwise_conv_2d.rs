@@ -45,7 +45,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         }
         (TensorType::Int16, TensorType::Int8) => {
             let activation = p.fused_activation_function;
-            let requantize = Requantize::new(input, filter, cx.output(0)?, 3, activation, false)?;
+            let requantize =
+                Requantize::new(cx.budget(), (input, filter), cx.output(0)?, 3, activation, false)?;
             int16::depthwise_conv_2d(cx, layer, geo, &requantize)
         }
         _ => Ok(None),
@@ -83,7 +84,7 @@ fn integer(
     let activation = cx.params::<DepthwiseConv2DParams>()?.fused_activation_function;
     let (input, weights, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
     let unsigned = input.ty() == TensorType::UInt8;
-    let requantize = Requantize::new(input, weights, output, 3, activation, unsigned)?;
+    let requantize = Requantize::new(cx.budget(), (input, weights), output, 3, activation, unsigned)?;
     let Some(q) = Quantized::new(cx, &requantize)? else { return Ok(None) };
     // TFLite rounds ties of groups of eight channels up, and ties of the remaining channels away from zero. For
     // unsigned types it rounds all ties away from zero.

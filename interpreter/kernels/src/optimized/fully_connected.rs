@@ -31,7 +31,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         (TensorType::Int16, TensorType::Int8 | TensorType::Int4 | TensorType::Int2) => {
             let activation = cx.params::<FullyConnectedParams>()?.fused_activation_function;
             let single = weight_scales(weights, 0)?.len() == 1;
-            let requantize = Requantize::new(input, weights, cx.output(0)?, 0, activation, single)?;
+            let requantize =
+                Requantize::new(cx.budget(), (input, weights), cx.output(0)?, 0, activation, single)?;
             int16::fully_connected(cx, (rows, depth, units), &requantize)
         }
         _ if hybrid::is_hybrid(input, weights) => {
@@ -72,7 +73,7 @@ fn integer(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Op
         return Ok(None);
     }
     let single = weight_scales(weights, 0)?.len() == 1;
-    let requantize = Requantize::new(input, weights, output, 0, activation, single)?;
+    let requantize = Requantize::new(cx.budget(), (input, weights), output, 0, activation, single)?;
     let Some(mut q) = Quantized::new(cx, &requantize)? else { return Ok(None) };
     // Signed weights may have a zero point, unlike those of a convolution.
     q.weight_quant.zero_point = weights.scale_zero_point().map_or(0, |(_, zero)| zero);

@@ -229,7 +229,7 @@ fn bytes(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     };
     let (weights, input, output) = (cx.input(1)?, cx.input(2)?, cx.output(0)?);
     let Some(quant) = byte_quant(input).filter(|_| output.ty() == TensorType::Int8) else { return Ok(None) };
-    let requantize = Requantize::new(input, weights, output, 0, activation, false)?;
+    let requantize = Requantize::new(cx.budget(), (input, weights), output, 0, activation, false)?;
     let Some(shape) = Shape::new(cx)? else { return Ok(None) };
     let Some(weights) = weights.constant_bytes() else { return Ok(None) };
     let columns = (shape.channels, shape.columns());

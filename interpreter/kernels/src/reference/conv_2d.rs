@@ -113,10 +113,10 @@ fn hybrid(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
     check_bias_type::<f32>(cx, 2)?;
     check_zero_points(cx.input(1)?)?;
     let (low, high) = clamp_bounds(cx.params::<Conv2DParams>()?.fused_activation_function)?;
-    let scales = weight_scales(cx.input(1)?, 0)?.to_vec();
+    let scales = weight_scales(cx.input(1)?, 0)?;
     // Zero points are used for per-channel scales and grouped convolutions.
     let asymmetric = scales.iter().any(|scale| *scale != scales[0]) || conv.channels != conv.depth;
-    let scales = channel_scales(cx, &scales, conv.outputs)?;
+    let scales = channel_scales(cx, scales, conv.outputs)?;
     let batch = conv.windows.batch;
     let image = cx.input(0)?.shape().elements() / batch.max(1);
     let dynamic = DynamicInput::new(cx, batch, image, asymmetric)?;
@@ -145,7 +145,7 @@ fn uint8(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
     check_bias_type::<i32>(cx, 2)?;
     let activation = cx.params::<Conv2DParams>()?.fused_activation_function;
     let (input, filter) = (cx.input(0)?, cx.input(1)?);
-    let requantize = Requantize::new(input, filter, cx.output(0)?, 0, activation, true)?;
+    let requantize = Requantize::new(cx.budget(), (input, filter), cx.output(0)?, 0, activation, true)?;
     let (zero, filter_zero) = (scale_zero_point(input)?.1, scale_zero_point(filter)?.1);
     // TFLite computes grouped convolutions without a matrix product.
     let grouped = conv.channels != conv.depth;
@@ -165,7 +165,8 @@ fn int8(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
     check_zero_points(cx.input(1)?)?;
     let activation = cx.params::<Conv2DParams>()?.fused_activation_function;
     let input = cx.input(0)?;
-    let requantize = Requantize::new(input, cx.input(1)?, cx.output(0)?, 0, activation, false)?;
+    let requantize =
+        Requantize::new(cx.budget(), (input, cx.input(1)?), cx.output(0)?, 0, activation, false)?;
     let zero = scale_zero_point(input)?.1;
     // TFLite computes grouped convolutions without a matrix product.
     let grouped = conv.channels != conv.depth;
@@ -195,7 +196,8 @@ fn int16<B: Element + Into<i64>>(cx: &mut PrepareContext<'_>, conv: Conv) -> Res
     let activation = cx.params::<Conv2DParams>()?.fused_activation_function;
     check_symmetric(cx.input(0)?)?;
     check_symmetric(cx.output(0)?)?;
-    let requantize = Requantize::new(cx.input(0)?, cx.input(1)?, cx.output(0)?, 0, activation, false)?;
+    let requantize =
+        Requantize::new(cx.budget(), (cx.input(0)?, cx.input(1)?), cx.output(0)?, 0, activation, false)?;
     let grouped = conv.channels != conv.depth;
     let weights = Weights::new(cx, 1)?;
     Ok(Box::new(move |cx| {

@@ -125,7 +125,7 @@ fn uint8(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
     check_bias_type::<i32>(cx, 2)?;
     let activation = cx.params::<DepthwiseConv2DParams>()?.fused_activation_function;
     let (input, filter) = (cx.input(0)?, cx.input(1)?);
-    let requantize = Requantize::new(input, filter, cx.output(0)?, 3, activation, true)?;
+    let requantize = Requantize::new(cx.budget(), (input, filter), cx.output(0)?, 3, activation, true)?;
     let (zero, filter_zero) = (scale_zero_point(input)?.1, scale_zero_point(filter)?.1);
     Ok(Box::new(move |cx| {
         let bias = cx.optional_input::<i32>(2)?;
@@ -146,7 +146,8 @@ fn int8(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
     check_zero_points(cx.input(1)?)?;
     let activation = cx.params::<DepthwiseConv2DParams>()?.fused_activation_function;
     let input = cx.input(0)?;
-    let requantize = Requantize::new(input, cx.input(1)?, cx.output(0)?, 3, activation, false)?;
+    let requantize =
+        Requantize::new(cx.budget(), (input, cx.input(1)?), cx.output(0)?, 3, activation, false)?;
     let zero = scale_zero_point(input)?.1;
     // TFLite rounds ties of groups of eight channels up, and ties of the rest away from zero.
     let upwards = conv.channels * conv.multiplier / 8 * 8;
@@ -171,7 +172,8 @@ fn int16(cx: &mut PrepareContext<'_>, conv: Depthwise) -> Result<Invoke> {
     let activation = cx.params::<DepthwiseConv2DParams>()?.fused_activation_function;
     check_symmetric(cx.input(0)?)?;
     check_symmetric(cx.output(0)?)?;
-    let requantize = Requantize::new(cx.input(0)?, cx.input(1)?, cx.output(0)?, 3, activation, false)?;
+    let requantize =
+        Requantize::new(cx.budget(), (cx.input(0)?, cx.input(1)?), cx.output(0)?, 3, activation, false)?;
     Ok(Box::new(move |cx| {
         let bias = cx.optional_input::<i64>(2)?;
         let add = |sum: i64, a: i16, b: i8, _| sum + i64::from(a) * i64::from(b);

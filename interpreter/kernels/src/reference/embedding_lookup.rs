@@ -1,13 +1,14 @@
 //! EMBEDDING_LOOKUP, EMBEDDING_LOOKUP_SPARSE.
 
 use delegraph_core::error::InvalidData;
-use delegraph_core::kernel::{InvokeContext, PrepareContext};
+use delegraph_core::kernel::{Charged, InvokeContext, PrepareContext};
 use delegraph_core::ops::embedding_lookup::EmbeddingLookupSparseParams;
 use delegraph_core::ops::{CombinerType, TensorType};
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 use half::f16;
 
 use crate::common::index::packed;
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, moved_bits, prepared, unsupported_type};
 use crate::common::weights::{block_scales, signed, weight_scales};
 
@@ -59,7 +60,9 @@ fn rows(cx: &PrepareContext<'_>) -> Result<Invoke> {
     let width = row_bits / 8;
     Ok(Box::new(move |cx| {
         let (table, output) = (cx.input_bytes(1)?, cx.output_bytes(0)?);
+        let mut pace = Pace::new(cx);
         for (row, out) in indices(cx, rows)?.zip(output.chunks_exact_mut(width.max(1))) {
+            pace.spend(width.saturating_mul(2))?;
             out.copy_from_slice(&table[row? * width..][..width]);
         }
         Ok(())
@@ -80,7 +83,9 @@ fn dequantized<T: Element>(cx: &PrepareContext<'_>, store: fn(f32) -> T) -> Resu
     let (scales, block) = scales(cx, rows, width)?;
     Ok(Box::new(move |cx| {
         let (table, output) = (cx.input_bytes(1)?, cx.output::<T>(0)?);
+        let mut pace = Pace::new(cx);
         for (row, out) in indices(cx, rows)?.zip(output.chunks_exact_mut(width.max(1))) {
+            pace.spend(width.saturating_mul(2))?;
             for (i, o) in (row? * width..).zip(out) {
                 let value =
                     if bits == 8 { table[i].cast_signed() } else { signed(packed(table, bits, i), bits) };
@@ -92,12 +97,12 @@ fn dequantized<T: Element>(cx: &PrepareContext<'_>, store: fn(f32) -> T) -> Resu
 }
 
 /// Scales of a table, and the number of elements in a row that share one.
-fn scales(cx: &PrepareContext<'_>, rows: usize, width: usize) -> Result<(Vec<f32>, usize)> {
+fn scales(cx: &PrepareContext<'_>, rows: usize, width: usize) -> Result<(Charged<f32>, usize)> {
     let table = cx.input(1)?;
     if let Some(blocks) = block_scales(cx, 1, (rows, width))? {
         return Ok(blocks);
     }
-    let scales = weight_scales(table, 0)?.to_vec();
+    let scales = cx.budget().collect(weight_scales(table, 0)?.iter().copied())?;
     let elements = table.shape().elements();
     Ok(if scales.len() == 1 { (scales, elements.max(1)) } else { (scales, width.max(1)) })
 }
@@ -139,7 +144,9 @@ fn sparse(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             }
         };
         let mut any = false;
+        let mut pace = Pace::new(cx);
         for (i, row) in indices(cx, rows)?.enumerate() {
+            pace.spend(width.saturating_add(16))?;
             let (row, place) = (row?, place(&places[i * rank..][..rank], dims)?);
             // Ids of one place are adjacent.
             if place != current {

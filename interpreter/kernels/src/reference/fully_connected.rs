@@ -188,7 +188,7 @@ fn requantize(cx: &PrepareContext<'_>) -> Result<Requantize> {
     let activation = cx.params::<FullyConnectedParams>()?.fused_activation_function;
     let (input, weights) = (cx.input(0)?, cx.input(1)?);
     let single = weight_scales(weights, 0)?.len() == 1;
-    Requantize::new(input, weights, cx.output(0)?, 0, activation, single)
+    Requantize::new(cx.budget(), (input, weights), cx.output(0)?, 0, activation, single)
 }
 
 fn uint8<O: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
@@ -284,11 +284,9 @@ fn int16<B: Element + Into<i64>>(cx: &mut PrepareContext<'_>) -> Result<Invoke> 
     let zero = weights_zero_point(cx)?;
     // With a zero point TFLite does not use a matrix product, and a missing bias means a wide accumulator.
     let wide = B::TYPE == TensorType::Int64 || (zero != 0 && cx.optional_input(2).is_none());
-    let ratio = |scale: &f32| -> Result<f64> {
-        let (from, to) = (scale_zero_point(cx.input(0)?)?.0, scale_zero_point(cx.output(0)?)?.0);
-        Ok(f64::from(from) * f64::from(*scale) / f64::from(to))
-    };
-    let ratios = weight_scales(cx.input(1)?, 0)?.iter().map(ratio).collect::<Result<Vec<_>>>()?;
+    let (from, to) = (scale_zero_point(cx.input(0)?)?.0, scale_zero_point(cx.output(0)?)?.0);
+    let ratio = |scale: &f32| f64::from(from) * f64::from(*scale) / f64::from(to);
+    let ratios = cx.budget().collect(weight_scales(cx.input(1)?, 0)?.iter().map(ratio))?;
     let (_, _, [low, high]) = requantize.parts();
     let weights = Weights::new(cx, 1)?;
     Ok(Box::new(move |cx| {

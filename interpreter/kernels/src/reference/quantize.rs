@@ -1,6 +1,8 @@
 //! QUANTIZE, DEQUANTIZE, FAKE_QUANT.
 
-use delegraph_core::kernel::{InvokeContext, PrepareContext, TensorView};
+use std::sync::Arc;
+
+use delegraph_core::kernel::{Budget, Charged, InvokeContext, PrepareContext, TensorView};
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::quantize::FakeQuantParams;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
@@ -8,6 +10,7 @@ use half::{bf16, f16};
 
 use crate::common::float8::Float8;
 use crate::common::index::{packed, set_packed};
+use crate::common::pace::{Pace, zip_pieces};
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::{Multiplier, QuantizedElement};
 use crate::common::weights::signed;
@@ -21,13 +24,13 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 
 /// Scales and zero points along one dimension: `inner` consecutive elements share a pair.
 struct Channels {
-    scales: Vec<f32>,
-    zero_points: Vec<i32>,
+    scales: Charged<f32>,
+    zero_points: Charged<i32>,
     inner: usize,
 }
 
 impl Channels {
-    fn new(tensor: TensorView<'_>) -> Result<Self> {
+    fn new(budget: &Arc<Budget>, tensor: TensorView<'_>) -> Result<Self> {
         let affine = tensor.quantization().and_then(|q| q.affine());
         let affine = affine.ok_or_else(|| {
             let name = tensor.name();
@@ -35,14 +38,18 @@ impl Channels {
                 "the quantization of \"{name}\"; only scales and zero points are supported"
             ))
         })?;
-        let zero_points = affine.zero_points.iter().map(i32::try_from).collect::<Result<_, _>>();
-        let zero_points = zero_points.map_err(|e| Error::InvalidNode(format!("a zero point: {e}")))?;
+        let scales = budget.collect(affine.scales.iter().copied())?;
+        let mut zero_points = budget.reserved(affine.zero_points.len())?;
+        for zero_point in affine.zero_points.iter() {
+            let zero_point = i32::try_from(zero_point);
+            zero_points.push(zero_point.map_err(|e| Error::InvalidNode(format!("a zero point: {e}")))?)?;
+        }
         let shape = tensor.shape();
         let inner = match affine.scales.len() {
             1 => shape.elements(),
             _ => shape.get(affine.dimension + 1..).unwrap_or_default().iter().product(),
         };
-        Ok(Channels { scales: affine.scales.clone(), zero_points, inner: inner.max(1) })
+        Ok(Channels { scales, zero_points, inner: inner.max(1) })
     }
 
     /// Scale and zero point of element `i`.
@@ -61,11 +68,11 @@ fn quantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         cx.output_is_view_of(0);
     }
     match (input.ty(), output.ty()) {
-        (TensorType::Float32, TensorType::Int8) => from_float::<i8>(output),
-        (TensorType::Float32, TensorType::UInt8) => from_float::<u8>(output),
-        (TensorType::Float32, TensorType::Int16) => from_float::<i16>(output),
-        (TensorType::Float32, TensorType::Int4) => from_float_packed(output, -8, 7),
-        (TensorType::Float32, TensorType::UInt4) => from_float_packed(output, 0, 15),
+        (TensorType::Float32, TensorType::Int8) => from_float::<i8>(cx, output),
+        (TensorType::Float32, TensorType::UInt8) => from_float::<u8>(cx, output),
+        (TensorType::Float32, TensorType::Int16) => from_float::<i16>(cx, output),
+        (TensorType::Float32, TensorType::Int4) => from_float_packed(cx, output, -8, 7),
+        (TensorType::Float32, TensorType::UInt4) => from_float_packed(cx, output, 0, 15),
         (TensorType::Int8, TensorType::Int8) => rescale::<i8, i8>(input, output),
         (TensorType::Int8, TensorType::UInt8) => rescale::<i8, u8>(input, output),
         (TensorType::Int8, TensorType::Int16) => rescale::<i8, i16>(input, output),
@@ -92,22 +99,23 @@ fn quantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 
 /// TFLite's kernel for one scale handles groups of 8, which it multiplies by the inverse scale with ties to even; it
 /// divides the rest in double precision, with ties away from zero.
-fn from_float<Q: QuantizedElement>(output: TensorView<'_>) -> Result<Invoke> {
-    let channels = Channels::new(output)?;
+fn from_float<Q: QuantizedElement>(cx: &PrepareContext<'_>, output: TensorView<'_>) -> Result<Invoke> {
+    let channels = Channels::new(cx.budget(), output)?;
     let one_scale = channels.scales.len() == 1;
     let together = output.shape().elements() / 8 * 8;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<Q>(0)?);
-        for (i, (o, &x)) in output.iter_mut().zip(input).enumerate() {
-            let (scale, zero_point) = channels.of(i);
-            let steps = match one_scale {
-                true if i < together => (x * inverse(scale)).round_ties_even() as i32,
-                true => (f64::from(x) / f64::from(scale)).round() as i32,
-                false => (x / scale).round() as i32,
-            };
-            *o = Q::clamped(steps.saturating_add(zero_point), Q::MIN, Q::MAX);
-        }
-        Ok(())
+        zip_pieces(cx, 1, output, input, |first, output, input| {
+            for (i, (o, &x)) in (first..).zip(output.iter_mut().zip(input)) {
+                let (scale, zero_point) = channels.of(i);
+                let steps = match one_scale {
+                    true if i < together => (x * inverse(scale)).round_ties_even() as i32,
+                    true => (f64::from(x) / f64::from(scale)).round() as i32,
+                    false => (x / scale).round() as i32,
+                };
+                *o = Q::clamped(steps.saturating_add(zero_point), Q::MIN, Q::MAX);
+            }
+        })
     }))
 }
 
@@ -121,11 +129,13 @@ fn steps(x: f32, scale: f32, zero_point: i32) -> i32 {
 }
 
 /// Packs two elements into a byte, the low half first.
-fn from_float_packed(output: TensorView<'_>, low: i32, high: i32) -> Result<Invoke> {
-    let channels = Channels::new(output)?;
+fn from_float_packed(cx: &PrepareContext<'_>, output: TensorView<'_>, low: i32, high: i32) -> Result<Invoke> {
+    let channels = Channels::new(cx.budget(), output)?;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output_bytes(0)?);
+        let mut pace = Pace::new(cx);
         for (i, &x) in input.iter().enumerate() {
+            pace.spend(4)?;
             let (scale, zero_point) = channels.of(i);
             set_packed(output, 4, i, steps(x, scale, zero_point).clamp(low, high) as u8);
         }
@@ -144,12 +154,13 @@ fn rescale<A: QuantizedElement, B: QuantizedElement>(
     let together = if bytes { input.shape().elements() / 16 * 16 } else { 0 };
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<A>(0)?, cx.output::<B>(0)?);
-        for (i, (o, &x)) in output.iter_mut().zip(input).enumerate() {
-            let steps = Into::<i32>::into(x).saturating_sub(from_zero);
-            let scaled = if i < together { multiplier.apply_up(steps) } else { multiplier.apply(steps) };
-            *o = B::clamped(scaled.saturating_add(to_zero), B::MIN, B::MAX);
-        }
-        Ok(())
+        zip_pieces(cx, 1, output, input, |first, output, input| {
+            for (i, (o, &x)) in (first..).zip(output.iter_mut().zip(input)) {
+                let steps = Into::<i32>::into(x).saturating_sub(from_zero);
+                let scaled = if i < together { multiplier.apply_up(steps) } else { multiplier.apply(steps) };
+                *o = B::clamped(scaled.saturating_add(to_zero), B::MIN, B::MAX);
+            }
+        })
     }))
 }
 
@@ -158,12 +169,12 @@ fn dequantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     match input.ty() {
         TensorType::Float16 => Ok(Box::new(widen::<f16>)),
         TensorType::BFloat16 => Ok(Box::new(widen::<bf16>)),
-        TensorType::Int8 => to_float::<i8>(input),
-        TensorType::UInt8 => to_float::<u8>(input),
-        TensorType::Int16 => to_float::<i16>(input),
-        TensorType::Int4 => packed_to_float(input, 4, true),
-        TensorType::UInt4 => packed_to_float(input, 4, false),
-        TensorType::Int2 => packed_to_float(input, 2, true),
+        TensorType::Int8 => to_float::<i8>(cx, input),
+        TensorType::UInt8 => to_float::<u8>(cx, input),
+        TensorType::Int16 => to_float::<i16>(cx, input),
+        TensorType::Int4 => packed_to_float(cx, input, 4, true),
+        TensorType::UInt4 => packed_to_float(cx, input, 4, false),
+        TensorType::Int2 => packed_to_float(cx, input, 2, true),
         ty => match Float8::of(ty) {
             Some(format) => widen_float8(format),
             None => Err(unsupported_type("input", input)),
@@ -173,27 +184,36 @@ fn dequantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 
 fn widen<F: Element + Into<f32>>(cx: &mut InvokeContext<'_>) -> Result<()> {
     let (input, output) = (cx.input::<F>(0)?, cx.output::<f32>(0)?);
-    output.iter_mut().zip(input).for_each(|(o, &x)| *o = x.into());
-    Ok(())
+    zip_pieces(cx, 1, output, input, |_, output, input| {
+        output.iter_mut().zip(input).for_each(|(o, &x)| *o = x.into());
+    })
 }
 
-fn to_float<Q: QuantizedElement>(input: TensorView<'_>) -> Result<Invoke> {
-    let channels = Channels::new(input)?;
+fn to_float<Q: QuantizedElement>(cx: &PrepareContext<'_>, input: TensorView<'_>) -> Result<Invoke> {
+    let channels = Channels::new(cx.budget(), input)?;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<Q>(0)?, cx.output::<f32>(0)?);
-        for (i, (o, &x)) in output.iter_mut().zip(input).enumerate() {
-            *o = real(Into::<i32>::into(x), channels.of(i));
-        }
-        Ok(())
+        zip_pieces(cx, 1, output, input, |first, output, input| {
+            for (i, (o, &x)) in (first..).zip(output.iter_mut().zip(input)) {
+                *o = real(Into::<i32>::into(x), channels.of(i));
+            }
+        })
     }))
 }
 
 /// Several elements per byte, the lowest bits first.
-fn packed_to_float(input: TensorView<'_>, bits: usize, is_signed: bool) -> Result<Invoke> {
-    let channels = Channels::new(input)?;
+fn packed_to_float(
+    cx: &PrepareContext<'_>,
+    input: TensorView<'_>,
+    bits: usize,
+    is_signed: bool,
+) -> Result<Invoke> {
+    let channels = Channels::new(cx.budget(), input)?;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output::<f32>(0)?);
+        let mut pace = Pace::new(cx);
         for (i, o) in output.iter_mut().enumerate() {
+            pace.spend(4)?;
             let code = packed(input, bits, i);
             let value = if is_signed { signed(code, bits).into() } else { code.into() };
             *o = real(value, channels.of(i));
@@ -205,8 +225,9 @@ fn packed_to_float(input: TensorView<'_>, bits: usize, is_signed: bool) -> Resul
 fn widen_float8(format: Float8) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output::<f32>(0)?);
-        output.iter_mut().zip(input).for_each(|(o, &code)| *o = format.decode(code));
-        Ok(())
+        zip_pieces(cx, 1, output, input, |_, output, input| {
+            output.iter_mut().zip(input).for_each(|(o, &code)| *o = format.decode(code));
+        })
     }))
 }
 
@@ -225,10 +246,11 @@ fn fake_quant(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let inverse = 1.0 / scale;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
-        for (o, &x) in output.iter_mut().zip(input) {
-            *o = ((x.clamp(min, max) - min) * inverse).round() * scale + min;
-        }
-        Ok(())
+        zip_pieces(cx, 1, output, input, |_, output, input| {
+            for (o, &x) in output.iter_mut().zip(input) {
+                *o = ((x.clamp(min, max) - min) * inverse).round() * scale + min;
+            }
+        })
     }))
 }
 
@@ -237,6 +259,7 @@ mod tests {
     use delegraph_core::Params;
 
     use super::*;
+    use crate::common::pace::PIECE;
     use crate::testing::{T, check, error};
 
     #[test]
@@ -260,6 +283,16 @@ mod tests {
         let floats = T::new(&[1], &[-0.638_545_45_f32]);
         let steps = T::new(&[1], &[-83i16]).quantized(0.007_739_945, 0);
         check(BuiltinOp::QUANTIZE, 2, Params::None, &[Some(floats)], &[steps]);
+    }
+
+    #[test]
+    fn pieces_continue_where_the_last_one_ended() {
+        let n = PIECE + 9;
+        let mut steps = vec![0i8; n];
+        // Behind the last group of eight, halves are rounded away from zero.
+        steps[n - 1] = 1;
+        let (floats, steps) = (T::new(&[n], &vec![0.25f32; n]), T::new(&[n], &steps).quantized(0.5, 0));
+        check(BuiltinOp::QUANTIZE, 1, Params::None, &[Some(floats)], &[steps]);
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     check_bias_type::<f32>(cx, 3)?;
     let (low, high) = clamp_bounds(cx.params::<TransposeConvParams>()?.fused_activation_function)?;
-    let scales = weight_scales(cx.input(1)?, 0)?.to_vec();
+    let scales = cx.budget().collect(weight_scales(cx.input(1)?, 0)?.iter().copied())?;
     let scatter = scatter(cx)?;
     let [batch, ..] = scatter.input;
     let image = cx.input(2)?.shape().elements() / batch.max(1);
@@ -156,7 +156,7 @@ where
     check_bias_type::<S>(cx, 3)?;
     let activation = cx.params::<TransposeConvParams>()?.fused_activation_function;
     let (weights, input, output) = (cx.input(1)?, cx.input(2)?, cx.output(0)?);
-    let requantize = Requantize::new(input, weights, output, 0, activation, single)?;
+    let requantize = Requantize::new(cx.budget(), (input, weights), output, 0, activation, single)?;
     let zero = scale_zero_point(input)?.1;
     // Signed weights have no zero point.
     let weights_zero = if W::MIN == 0 { scale_zero_point(weights)?.1 } else { 0 };
