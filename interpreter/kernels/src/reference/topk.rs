@@ -1,9 +1,11 @@
 //! TOPK_V2.
 
+use std::cmp::Ordering;
+
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
-use crate::common::pace::Pace;
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -43,14 +45,13 @@ fn on<T: Element + PartialOrd>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let width = if narrow { 2 } else { 4 };
         let mut pace = Pace::new(cx);
         for ((row, values), indices) in rows.zip(indices.chunks_exact_mut(count * width)) {
-            pace.spend(row.len().saturating_mul(32))?;
-            (0..).zip(&mut *order).for_each(|(i, o)| *o = i);
-            order.sort_unstable_by(|&a, &b| {
+            let before = |&a: &i32, &b: &i32| {
                 let (x, y) = (row[a as usize], row[b as usize]);
                 let numbers = y.partial_cmp(&x);
                 let nans = || (x.partial_cmp(&x).is_none()).cmp(&y.partial_cmp(&y).is_none());
                 numbers.unwrap_or_else(nans).then(a.cmp(&b))
-            });
+            };
+            select(order, count, &before, &mut pace)?;
             for (i, (value, index)) in values.iter_mut().zip(indices.chunks_exact_mut(width)).enumerate() {
                 *value = row[order[i] as usize];
                 index.copy_from_slice(&order[i].to_le_bytes()[..width]);
@@ -58,6 +59,39 @@ fn on<T: Element + PartialOrd>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         }
         Ok(())
     }))
+}
+
+/// Fills the front of `order` with the first `count` of its positions, in the order of `before`. At most twice `count`
+/// or twice [`PIECE`] positions are compared between two polls.
+fn select(
+    order: &mut [i32],
+    count: usize,
+    before: &impl Fn(&i32, &i32) -> Ordering,
+    pace: &mut Pace,
+) -> Result<()> {
+    let (mut kept, piece) = (0, count.max(PIECE));
+    for start in (0..order.len()).step_by(piece) {
+        let end = order.len().min(start + piece);
+        pace.spend((end - start).saturating_mul(8))?;
+        let found = kept + end - start;
+        (start as i32..).zip(&mut order[kept..found]).for_each(|(i, o)| *o = i);
+        if found > count {
+            order[..found].select_nth_unstable_by(count - 1, before);
+        }
+        kept = found.min(count);
+    }
+    sort(&mut order[..kept], before, pace)
+}
+
+fn sort(order: &mut [i32], before: &impl Fn(&i32, &i32) -> Ordering, pace: &mut Pace) -> Result<()> {
+    pace.spend(order.len().saturating_mul(32))?;
+    if order.len() <= PIECE {
+        order.sort_unstable_by(before);
+        return Ok(());
+    }
+    let (first, _, last) = order.select_nth_unstable_by(order.len() / 2, before);
+    sort(first, before, pace)?;
+    sort(last, before, pace)
 }
 
 #[cfg(test)]
@@ -75,5 +109,22 @@ mod tests {
         check(BuiltinOp::TOPK_V2, 1, Params::None, &[x(), k(2)], &want);
         let e = error(BuiltinOp::TOPK_V2, 1, Params::None, &[x(), k(5)], &want);
         assert!(e.contains("5 elements of each row of [2, 4]"), "{e}");
+    }
+
+    #[test]
+    fn rows_longer_than_a_piece() {
+        // Each value twice, in two runs that ascend.
+        let half = PIECE as i32 + 5;
+        let row: Vec<i32> = (0..half).chain(0..half).collect();
+        let x = || Some(T::new(&[row.len()], &row));
+        for count in [3, row.len()] {
+            let k = Some(T::new(&[], &[count as i32]).constant());
+            let value = |i: usize| half - 1 - i as i32 / 2;
+            let values: Vec<i32> = (0..count).map(value).collect();
+            let index = |i: usize| value(i) + if i % 2 == 1 { half } else { 0 };
+            let indices: Vec<i32> = (0..count).map(index).collect();
+            let wanted = [T::new(&[count], &values), T::new(&[count], &indices)];
+            check(BuiltinOp::TOPK_V2, 1, Params::None, &[x(), k], &wanted);
+        }
     }
 }
