@@ -139,14 +139,17 @@ impl Queue<'_> {
 
 /// Intersection over union of two boxes, each given by two opposite corners `[y, x, y, x]`; 0 if one has no area.
 fn intersection_over_union(a: [f32; 4], b: [f32; 4]) -> f32 {
-    let sorted = |[y1, x1, y2, x2]: [f32; 4]| [y1.min(y2), x1.min(x2), y1.max(y2), x1.max(x2)];
+    // Like TFLite's: a NaN stays where it comes first, and is ignored otherwise.
+    let min = |a: f32, b: f32| if b < a { b } else { a };
+    let max = |a: f32, b: f32| if a < b { b } else { a };
+    let sorted = |[y1, x1, y2, x2]: [f32; 4]| [min(y1, y2), min(x1, x2), max(y1, y2), max(x1, x2)];
     let area = |[y1, x1, y2, x2]: [f32; 4]| (y2 - y1) * (x2 - x1);
     let (a, b) = (sorted(a), sorted(b));
     if area(a) <= 0.0 || area(b) <= 0.0 {
         return 0.0;
     }
-    let height = (a[2].min(b[2]) - a[0].max(b[0])).max(0.0);
-    let width = (a[3].min(b[3]) - a[1].max(b[1])).max(0.0);
+    let height = max(min(a[2], b[2]) - max(a[0], b[0]), 0.0);
+    let width = max(min(a[3], b[3]) - max(a[1], b[1]), 0.0);
     let shared = height * width;
     shared / (area(a) + area(b) - shared)
 }
@@ -198,5 +201,24 @@ mod tests {
         check(op, 1, Params::None, &inputs(0.2), &want);
         let e = error(op, 1, Params::None, &inputs(-1.0), &want);
         assert!(e.ends_with("sigma is -1, which must not be negative"), "{e}");
+    }
+
+    #[test]
+    fn boxes_with_nan() {
+        const N: f32 = f32::NAN;
+        let corners = [
+            [0.0, 0.0, 1.0, 2.0],
+            [N, 0.0, 1.0, 2.0],
+            [0.0, N, 1.0, 2.0],
+            [0.0, 0.0, N, 2.0],
+            [0.0, 0.0, 1.0, N],
+            [0.0, 3.0, 1.0, 5.0],
+        ];
+        let mut inputs = inputs(&[0.0; 6], &[0.9, 0.8, 0.7, 0.6, 0.5, 0.4], 6, &[0.5, 0.0, 0.5]);
+        inputs[0] = Some(T::new(&[6, 4], corners.as_flattened()));
+        // The overlap with a NaN in front is NaN, as is the lowered score; one with a NaN behind has no area.
+        let scores = [0.9, 0.6, 0.6, 0.6, 0.6, 0.6];
+        let want = [T::new(&[6], &[0, 3, 3, 3, 3, 3]), T::new(&[6], &scores), T::new(&[], &[6])];
+        check(BuiltinOp::NON_MAX_SUPPRESSION_V5, 1, Params::None, &inputs, &want);
     }
 }
