@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delegraph_conformance::cases::{self, Case, Chain, Expected};
-use delegraph_conformance::compare::Arithmetic;
+use delegraph_conformance::compare::{Arithmetic, Deviation};
 use delegraph_conformance::engine::{Backend, Outcome, Problem};
 use delegraph_conformance::npy;
 use delegraph_conformance::runner::Engine;
@@ -215,7 +215,7 @@ fn compare(drawn: &Drawn, model: Model, resolver: &str, wanted: &[cases::Compute
         match deviation {
             Ok(None) => None,
             Ok(Some(deviation)) => {
-                Some(format!("output {i}: {deviation}{}", evidence(case, i, [got, want], &deviation.at)))
+                Some(format!("output {i}: {deviation}{}", evidence(case, i, [got, want], &deviation)))
             }
             Err(e) => Some(format!("output {i}: {e}")),
         }
@@ -224,7 +224,8 @@ fn compare(drawn: &Drawn, model: Model, resolver: &str, wanted: &[cases::Compute
 }
 
 /// Returns what tells which of two outputs is right, and which values cause the difference.
-fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], at: &[usize]) -> String {
+fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], deviation: &Deviation) -> String {
+    let at = &deviation.at;
     let mut text = String::new();
     if let Some([here, there]) = case.from_real(i, outputs) {
         let _ = write!(text, "; from real numbers: here {here:.3}, LiteRT {there:.3}");
@@ -234,6 +235,9 @@ fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], at: &[usize])
     }
     if case.behind_shifts(at) {
         text += "; all behind undefined shifts";
+    }
+    if case.within_clamped_sums(i, deviation.max_abs) {
+        text += "; within the rounding of sums that the activation clamps";
     }
     if case.within_roundings(i, outputs[1]) {
         text += "; the same with operands that differ in their last bits";

@@ -14,9 +14,12 @@ use delegraph_core::{
     TensorId, TensorType,
 };
 use delegraph_delegate_api::{Delegate, NodeReport, Policy, Runner};
-use delegraph_interpreter::Interpreter;
+use delegraph_interpreter::{Interpreter, ResourceLimits};
 
 use super::operand::{Kind, Operand, growing, outside, quantum};
+
+/// Memory of an interpreter that runs a case, bytes: a mutation may demand all that the machine has.
+const MAX_MEMORY: usize = 1 << 30;
 
 /// The reference that a case is compared with.
 #[derive(Debug, Clone, PartialEq)]
@@ -387,7 +390,8 @@ impl Case {
     /// The interpreter's error.
     pub fn run(&self, model: Model, resolver: impl OpResolver + 'static) -> Result<Vec<Computed>, String> {
         let text = |e: delegraph_core::Error| e.to_string();
-        let builder = Interpreter::builder(model).resolver(resolver).threads(1);
+        let limits = ResourceLimits::default().with_memory(MAX_MEMORY);
+        let builder = Interpreter::builder(model).resolver(resolver).threads(1).limits(limits);
         let mut interpreter = builder.build().map_err(text)?;
         let mut all = Vec::new();
         for step in 0..self.steps {

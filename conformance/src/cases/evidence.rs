@@ -1,7 +1,9 @@
-//! Evidence which of two different outputs of a case is right: the distance of both from real numbers, and whether only
-//! elements differ that NaN, infinities or overflows influence, or that are shifted by more bits than they have, or
-//! whether operands that differ in their last bits give the other output.
+//! Evidence which of two different outputs of a case is right: the distance of both from real numbers; whether only
+//! elements differ that NaN, infinities or overflows influence, or that are shifted by more bits than they have;
+//! whether operands that differ in their last bits give the other output; and whether the difference is a rounding error
+//! of sums that an activation clamps.
 
+use delegraph_core::ops::ParamValue;
 use delegraph_core::{BuiltinOp as Op, Quantization};
 use delegraph_interpreter::ReferenceOpResolver;
 
@@ -149,6 +151,22 @@ impl Case {
         self.is_single() && hybrid && (1..=TRIES).any(|seed| agrees(seed).is_some())
     }
 
+    /// Returns whether `off`, a difference of output `i`, is a rounding error of float sums that the fused activation
+    /// clamps: at most 2^-20 of the largest sum. Outputs count across all steps.
+    pub fn within_clamped_sums(&self, i: usize, off: f64) -> bool {
+        let mut case = self.clone();
+        if !self.is_single() || case.params.set("fused_activation_function", &ParamValue::Int(0)).is_err() {
+            return false;
+        }
+        let largest = || {
+            let outputs = case.run(case.build().ok()?, ReferenceOpResolver::new()).ok()?;
+            let output = outputs.get(i).filter(|output| output.ty.is_float())?;
+            let sums = numbers(output.ty, &output.bytes)?;
+            Some(sums.iter().filter(|v| v.is_finite()).fold(0f64, |most, v| most.max(v.abs())))
+        };
+        largest().is_some_and(|largest| off <= largest / f64::from(1 << 20))
+    }
+
     /// Returns whether all these elements are shifted by a negative number of bits, or by as many as they have or more,
     /// which C++ does not define.
     pub fn behind_shifts(&self, at: &[usize]) -> bool {
@@ -214,6 +232,22 @@ mod tests {
             |value: f32| Computed { quantized: false, ..output(Float32, &[1, 1], &value.to_le_bytes()) };
         assert!(case.within_roundings(0, &output(63.0)) && case.within_roundings(0, &output(64.0)));
         assert!(!case.within_roundings(0, &output(65.0)));
+    }
+
+    #[test]
+    fn sums_that_an_activation_clamps() {
+        let operand = |elements: &[f32]| given(&[2], elements);
+        let params = |activation| MulParams::default().fused_activation_function(activation);
+        let case = |activation| {
+            Case::new(Op::MUL, params(activation), [operand(&[64.0, 0.5]), operand(&[64.0, 1.0])])
+        };
+        // The largest product is 4096, of which 2^-20 is 1/256.
+        let clamped = case(Activation::Relu6);
+        assert!(clamped.within_clamped_sums(0, 1.0 / 256.0));
+        assert!(!clamped.within_clamped_sums(0, 1.0 / 255.0));
+        assert!(!clamped.within_clamped_sums(0, f64::INFINITY));
+        let copy = Case::new(Op::ABS, Params::None, [operand(&[64.0, 0.5])]);
+        assert!(!copy.within_clamped_sums(0, 1e-9));
     }
 
     #[test]
