@@ -180,6 +180,23 @@ fn packed_weights_are_charged_with_their_padding() {
 }
 
 #[test]
+fn boxes_of_a_mirror_are_charged() {
+    // The output fits, the list of its 2^24 boxes does not.
+    check("mirror", &models::mirrored(24), Limit::Memory);
+    for result in run(&models::mirrored(8), &limits()) {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn scales_are_charged_for_each_node() {
+    check("scales", &models::shared_scales(200, 1 << 16), Limit::Memory);
+    for result in run(&models::shared_scales(10, 1 << 16), &limits()) {
+        result.unwrap();
+    }
+}
+
+#[test]
 fn strings_of_tables_are_charged() {
     check("defaults", &models::defaults_of_a_table(1000, 1 << 17), Limit::Memory);
     for result in run(&models::defaults_of_a_table(10, 1 << 17), &limits()) {

@@ -1,5 +1,6 @@
 //! Valid models that ask for more than any machine has: one function per kind.
 
+use delegraph::core::ops::MirrorPadMode;
 use delegraph::core::ops::binary::{AddParams, MulParams};
 use delegraph::core::ops::concatenation::ConcatenationParams;
 use delegraph::core::ops::control_flow::{
@@ -9,10 +10,12 @@ use delegraph::core::ops::fully_connected::FullyConnectedParams;
 use delegraph::core::ops::gather::GatherParams;
 use delegraph::core::ops::hashtable::HashtableParams;
 use delegraph::core::ops::one_hot::OneHotParams;
+use delegraph::core::ops::pad::MirrorPadParams;
 use delegraph::core::ops::reshape::ReshapeParams;
 use delegraph::core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
 use delegraph::core::ops::split::SplitParams;
-use delegraph::core::{Attributes, BuiltinOp, ModelBuilder, Params, SubgraphBuilder, TensorId};
+use delegraph::core::quantization::Affine;
+use delegraph::core::{Attributes, BuiltinOp, ModelBuilder, Params, Quantization, SubgraphBuilder, TensorId};
 use delegraph::{Model, TensorType};
 
 const F32: TensorType = TensorType::Float32;
@@ -334,6 +337,33 @@ pub(crate) fn shared_weights(layers: usize, depth: usize) -> Model {
     };
     let outputs: Vec<TensorId> = (0..layers).map(layer).collect();
     graph.outputs(outputs);
+    build([graph])
+}
+
+/// One byte that MIRROR_PAD repeats in `rank` dimensions.
+pub(crate) fn mirrored(rank: usize) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::UInt8, vec![1; rank]);
+    let paddings: Vec<i32> = [1, 0].repeat(rank);
+    let paddings = graph.constant("paddings", [rank, 2], &paddings);
+    let params = MirrorPadParams::default().mode(MirrorPadMode::Symmetric);
+    let y = graph.node(BuiltinOp::MIRROR_PAD, params).inputs([x, paddings]).output("y");
+    graph.outputs([y]);
+    build([graph])
+}
+
+/// `nodes` DEQUANTIZE nodes of one tensor with a scale for each of its `channels`, added up.
+pub(crate) fn shared_scales(nodes: usize, channels: usize) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Int8, [1, channels]);
+    let (scales, zero_points) = (vec![0.5; channels], vec![0; channels].into());
+    graph.quantize(x, Quantization::Affine(Affine { scales, zero_points, dimension: 1 }));
+    let mut sum = graph.node(BuiltinOp::DEQUANTIZE, Params::None).inputs([x]).output("real");
+    for _ in 1..nodes {
+        let real = graph.node(BuiltinOp::DEQUANTIZE, Params::None).inputs([x]).output("real");
+        sum = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([sum, real]).output("sum");
+    }
+    graph.outputs([sum]);
     build([graph])
 }
 
