@@ -42,14 +42,13 @@ asan | c)
     export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1"
     # A folder that is not named leaves its tests out.
     [ -n "${DELEGRAPH_HOSTILE:-}" ] || unset DELEGRAPH_HOSTILE
-    $cargo $nightly test --target "$host" -p delegraph-ffi -p delegraph-c -p delegraph-capi --lib --test capi_calls --test capi_models \
-        --no-default-features
-    [ "$1" = c ] && exit
-    $cargo $nightly test --target "$host" -p delegraph-core --lib kernel::
-    $cargo $nightly test --target "$host" -p delegraph-kernels --lib
-    $cargo $nightly test --target "$host" -p delegraph-delegate-api --lib plugin
-    $cargo $nightly test --target "$host" -p delegraph-litert --lib
-    $cargo $nightly test --target "$host" -p delegraph-fuzz
+    what=$1
+    set -- -p delegraph-ffi -p delegraph-c -p delegraph-capi --no-default-features --lib --test capi_calls --test capi_models
+    # All packages in one command: with other features, the kernels would be compiled again.
+    [ "$what" = c ] || set -- "$@" -p delegraph-core -p delegraph-kernels --features delegraph-kernels/optimized \
+        -p delegraph-delegate-api -p delegraph-litert -p delegraph-fuzz --test replay --no-fail-fast
+    # The compiler takes tens of minutes to optimize SIMD code with checks of every access.
+    $cargo $nightly test --target "$host" --config profile.dev.package.delegraph-kernels.opt-level=1 "$@"
     ;;
 *)
     echo "usage: sanitize.sh miri|asan|c" >&2
