@@ -343,7 +343,7 @@ pub(crate) fn shared_weights(layers: usize, depth: usize) -> Model {
 /// One byte that MIRROR_PAD repeats in `rank` dimensions.
 pub(crate) fn mirrored(rank: usize) -> Model {
     let mut graph = SubgraphBuilder::new("main");
-    let x = graph.input("x", TensorType::UInt8, vec![1; rank]);
+    let x = graph.input("x", TensorType::UInt8, vec![1usize; rank].as_slice());
     let paddings: Vec<i32> = [1, 0].repeat(rank);
     let paddings = graph.constant("paddings", [rank, 2], &paddings);
     let params = MirrorPadParams::default().mode(MirrorPadMode::Symmetric);
