@@ -36,7 +36,7 @@ struct Handed {
     few: [TensorId; MAX_FEW],
     len: usize,
     /// All of them, once there are more than [`MAX_FEW`]: a node may have 100,000s of outputs.
-    many: Option<Box<HashSet<TensorId>>>,
+    many: Option<HashSet<TensorId>>,
 }
 
 /// So few tensors are searched faster in a list, and need no allocation.
@@ -66,7 +66,7 @@ impl Handed {
                 self.len += 1;
             }
             (many, _) => {
-                many.get_or_insert_with(|| Box::new(self.few.into_iter().collect())).insert(id);
+                many.get_or_insert_with(|| self.few.into_iter().collect()).insert(id);
             }
         }
     }

@@ -61,8 +61,8 @@ impl Simd for Neon {
         clamp(a: float32x4_t, low: float32x4_t, high: float32x4_t) -> float32x4_t =
             vminq_f32(vmaxq_f32(a, low), high);
         transpose(from: *const f32, step: usize, to: *mut f32, to_step: usize) = {
-            let row = |i: usize| unsafe { vld1q_f32(from.add(i * step)) };
-            let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
+            let (a, b) = (vld1q_f32(from), vld1q_f32(from.add(step)));
+            let (c, d) = (vld1q_f32(from.add(2 * step)), vld1q_f32(from.add(3 * step)));
             let (ab, cd) = (vzip1q_f32(a, b), vzip1q_f32(c, d));
             let (ab_high, cd_high) = (vzip2q_f32(a, b), vzip2q_f32(c, d));
             let columns = [

@@ -65,8 +65,8 @@ impl Simd for Simd128 {
         copysign(a: v128, b: v128) -> v128 = v128_bitselect(b, a, i32x4_splat(i32::MIN));
         abs(a: v128) -> v128 = f32x4_abs(a);
         transpose(from: *const f32, step: usize, to: *mut f32, to_step: usize) = {
-            let row = |i: usize| unsafe { v128_load(from.add(i * step).cast()) };
-            let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
+            let (a, b) = (v128_load(from.cast()), v128_load(from.add(step).cast()));
+            let (c, d) = (v128_load(from.add(2 * step).cast()), v128_load(from.add(3 * step).cast()));
             let (ab, cd) = (i32x4_shuffle::<0, 4, 1, 5>(a, b), i32x4_shuffle::<0, 4, 1, 5>(c, d));
             let (ab_high, cd_high) = (i32x4_shuffle::<2, 6, 3, 7>(a, b), i32x4_shuffle::<2, 6, 3, 7>(c, d));
             let columns = [

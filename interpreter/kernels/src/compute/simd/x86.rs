@@ -95,8 +95,8 @@ impl Simd for Sse41 {
             _mm_or_ps(_mm_andnot_ps(sign, a), _mm_and_ps(sign, b))
         };
         transpose(from: *const f32, step: usize, to: *mut f32, to_step: usize) = {
-            let row = |i: usize| unsafe { _mm_loadu_ps(from.add(i * step)) };
-            let [mut a, mut b, mut c, mut d] = [row(0), row(1), row(2), row(3)];
+            let (mut a, mut b) = (_mm_loadu_ps(from), _mm_loadu_ps(from.add(step)));
+            let (mut c, mut d) = (_mm_loadu_ps(from.add(2 * step)), _mm_loadu_ps(from.add(3 * step)));
             _MM_TRANSPOSE4_PS(&mut a, &mut b, &mut c, &mut d);
             for (i, column) in [a, b, c, d].into_iter().enumerate() {
                 _mm_storeu_ps(to.add(i * to_step), column);
@@ -155,8 +155,8 @@ impl Simd for Avx2 {
                     _mm256_shuffle_ps::<0x44>(ab_high, cd_high),
                     _mm256_shuffle_ps::<0xee>(ab_high, cd_high),
                 ];
-                for i in 0..4 {
-                    _mm256_storeu_ps(to.add((4 * half + i) * to_step), columns[i]);
+                for (i, column) in columns.iter().enumerate() {
+                    _mm256_storeu_ps(to.add((4 * half + i) * to_step), *column);
                 }
             }
         };
@@ -219,8 +219,8 @@ impl Simd for Avx512 {
                     _mm512_shuffle_ps::<0x44>(ab_high, cd_high),
                     _mm512_shuffle_ps::<0xee>(ab_high, cd_high),
                 ];
-                for i in 0..4 {
-                    _mm512_storeu_ps(to.add((4 * part + i) * to_step), columns[i]);
+                for (i, column) in columns.iter().enumerate() {
+                    _mm512_storeu_ps(to.add((4 * part + i) * to_step), *column);
                 }
             }
         };
