@@ -217,7 +217,7 @@ mod tests {
         let mut inputs = inputs(&[0.0; 6], &[0.9, 0.8, 0.7, 0.6, 0.5, 0.4], 6, &[0.5, 0.0, 0.5]);
         inputs[0] = Some(T::new(&[6, 4], corners.as_flattened()));
         // The overlap with a NaN in front is NaN, as is the lowered score; one with a NaN behind has no area.
-        let scores = [0.9, 0.6, 0.6, 0.6, 0.6, 0.6];
+        let scores = [0.9f32, 0.6, 0.6, 0.6, 0.6, 0.6];
         let want = [T::new(&[6], &[0, 3, 3, 3, 3, 3]), T::new(&[6], &scores), T::new(&[], &[6])];
         check(BuiltinOp::NON_MAX_SUPPRESSION_V5, 1, Params::None, &inputs, &want);
     }
