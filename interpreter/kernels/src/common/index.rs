@@ -213,7 +213,7 @@ impl StridedCopy {
         end.is_some_and(|end| end < elements)
     }
 
-    /// Like [`StridedCopy::run`], on several threads where the copy is large enough.
+    /// Copies from the bytes of one tensor to the bytes of another, on several threads where the copy is large enough.
     pub fn run_on(&self, from: &[u8], to: &mut [u8], par: &dyn Parallel) {
         let width = self.bits / 8;
         // The usual copy in small models: neighbours to neighbours, and too few for several threads.
