@@ -33,7 +33,8 @@ pub const DG_POLICY_REPORT: dg_policy = 2;
 /// A delegate of the options.
 #[derive(Clone)]
 enum Source {
-    /// A device that interpreters share.
+    /// A device that interpreters share. Never made without the GPU.
+    #[cfg_attr(not(feature = "wgpu"), allow(dead_code, reason = "its type has no values"))]
     Gpu(Gpu),
     /// Made for each interpreter.
     Named(String),
