@@ -13,9 +13,12 @@ pub fn doubling_high_mul(a: i32, b: i32) -> i32 {
     ((product + nudge) / (1 << 31)) as i32
 }
 
-/// `x / 2^exponent`, rounded to nearest, halves away from zero. `exponent` is within `0..=31`.
+/// `x / 2^exponent`, rounded to nearest, halves away from zero: 0 beyond an exponent of 31. Negative exponents are 0.
 pub fn rounding_shift_right(x: i32, exponent: i32) -> i32 {
-    let exponent = exponent.clamp(0, 31);
+    if exponent > 31 {
+        return 0;
+    }
+    let exponent = exponent.max(0);
     let mask = ((1i64 << exponent) - 1) as i32;
     let threshold = (mask >> 1) + i32::from(x < 0);
     (x >> exponent) + i32::from((x & mask) > threshold)
@@ -197,6 +200,9 @@ mod tests {
             assert_eq!(rounding_shift_right(x, 1), want, "{x} / 2");
         }
         assert_eq!(rounding_shift_right(i32::MIN, 31), -1);
+        assert_eq!(rounding_shift_right(i32::MAX, 31), 1);
+        assert_eq!(rounding_shift_right(i32::MAX, 32), 0, "just below a half");
+        assert_eq!(rounding_shift_right(-i32::MAX, 40), 0);
         assert_eq!(doubling_high_mul(i32::MIN, i32::MIN), i32::MAX);
         assert_eq!(doubling_high_mul(1 << 30, 3), 2, "1.5 is rounded up");
     }

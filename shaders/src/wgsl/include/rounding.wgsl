@@ -19,12 +19,12 @@ fn high_product(a: i32, b: i32) -> i32 {
     return select(doubled, -doubled, negative);
 }
 
-// x / 2^exponent, rounded to nearest, halves away from zero.
+// x / 2^exponent, rounded to nearest, halves away from zero: 0 beyond an exponent of 31.
 fn shift_right(x: i32, exponent: i32) -> i32 {
     let by = u32(clamp(exponent, 0, 31));
     let mask = bitcast<i32>((1u << by) - 1u);
     let half = (mask >> 1u) + select(0, 1, x < 0);
-    return (x >> by) + select(0, 1, (x & mask) > half);
+    return select((x >> by) + select(0, 1, (x & mask) > half), 0, exponent > 31);
 }
 
 // x * 2^by within 32 bits, for by from 1 to 30.
