@@ -26,6 +26,7 @@ fn on<T: Element>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let sizes = cx.output(0)?.shape().clone();
     let strides = dense_strides(&sizes);
     let one_value = cx.input(2)?.shape().rank() == 0;
+    let rows = cx.input(0)?.shape().first().copied().unwrap_or(1);
     Ok(Box::new(move |cx| {
         let (indices, values) = (Integers::input(cx, 0)?, cx.input::<T>(2)?);
         let default = cx.input::<T>(3)?.first();
@@ -33,7 +34,13 @@ fn on<T: Element>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         output.fill(
             *default.ok_or_else(|| Error::Kernel("the default value has 0 elements, expected 1".into()))?,
         );
-        let tuples = indices.len().checked_div(sizes.rank()).unwrap_or(0);
+        let Some(tuples) = indices.len().checked_div(sizes.rank()) else {
+            // Each index of a single element is empty, and the last value stays: all of them, where one is for all.
+            if let (true, [.., last]) = (rows > 0, values) {
+                output[0] = *last;
+            }
+            return Ok(());
+        };
         let mut pace = Pace::new(cx);
         for tuple in 0..tuples {
             pace.spend(16)?;
@@ -69,6 +76,10 @@ mod tests {
         assert!(e.ends_with("index 2 is out of range for a dimension of 2"), "{e}");
         let all = inputs(T::new(&[2], &[2i32, 0]), &[4], T::new(&[], &[7.0f32]));
         check(op, 1, params(), &all, &[T::new(&[4], &[7.0f32, -1.0, 7.0, -1.0])]);
+        let scalar = |rows: usize, values: T| inputs(T::new(&[rows, 0], &[0i32; 0]), &[], values);
+        let several = scalar(2, T::new(&[2], &[5.0f32, 6.0]));
+        check(op, 1, params(), &several, &[T::new(&[], &[6.0f32])]);
+        check(op, 1, params(), &scalar(0, T::new(&[], &[7.0f32])), &[T::new(&[], &[-1.0f32])]);
         let one = inputs(T::new(&[], &[1i32]), &[2], T::new(&[1], &[7.0f32]));
         check(op, 1, params(), &one, &[T::new(&[2], &[-1.0f32, 7.0])]);
     }
