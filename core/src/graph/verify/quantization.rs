@@ -58,13 +58,14 @@ fn check_affine(affine: &Affine, ty: TensorType, shape: &Shape) -> Result<(), In
     // The quantization of a float tensor has no effect and is not checked.
     let Some((low, high)) = zero_point_range(ty) else { return Ok(()) };
     for (i, (scale, zero_point)) in scales.iter().zip(zero_points.iter()).enumerate() {
-        let of = if scales.len() == 1 { String::new() } else { format!(" of channel {i}") };
+        let of = || if scales.len() == 1 { String::new() } else { format!(" of channel {i}") };
         if !scale.is_finite() || *scale < 0.0 {
-            return invalid!("its scale{of} is {scale}; scales are finite and not negative");
+            return invalid!("its scale{} is {scale}; scales are finite and not negative", of());
         }
         if !(low..=high).contains(&zero_point) {
             return invalid!(
-                "its zero point{of} is {zero_point}, outside {low} to {high}, the range of {ty}"
+                "its zero point{} is {zero_point}, outside {low} to {high}, the range of {ty}",
+                of()
             );
         }
     }
