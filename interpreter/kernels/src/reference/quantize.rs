@@ -6,6 +6,7 @@ use delegraph_core::kernel::{Budget, Charged, InvokeContext, PrepareContext, Ten
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::quantize::FakeQuantParams;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use crate::common::float8::Float8;
@@ -182,11 +183,13 @@ fn dequantize(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
-fn widen<F: Element + Into<f32>>(cx: &mut InvokeContext<'_>) -> Result<()> {
+fn widen<F: Element>(cx: &mut InvokeContext<'_>) -> Result<()>
+where
+    [F]: HalfFloatSliceExt,
+{
     let (input, output) = (cx.input::<F>(0)?, cx.output::<f32>(0)?);
-    zip_pieces(cx, 1, output, input, |_, output, input| {
-        output.iter_mut().zip(input).for_each(|(o, &x)| *o = x.into());
-    })
+    // Whole slices are converted in vectors, where the processor has an instruction for it.
+    zip_pieces(cx, 1, output, input, |_, output, input| input.convert_to_f32_slice(output))
 }
 
 fn to_float<Q: QuantizedElement>(cx: &PrepareContext<'_>, input: TensorView<'_>) -> Result<Invoke> {

@@ -3,6 +3,8 @@
 //! Activations and weights are bytes with a [`ByteQuant`], so that signed and unsigned models share one code path.
 //! Results are those of exact integer arithmetic followed by `Multiplier::apply`.
 
+use std::ops::Range;
+
 use delegraph_core::kernel::Parallel;
 
 use crate::compute::base::buffer::{AlignedVec, SharedMut};
@@ -107,6 +109,33 @@ struct Parts<'a> {
     output: Option<OutputQuant<'a>>,
 }
 
+/// Packs `range` of each row of `from`, which has `k` weights a row: groups of `depth` weights, each of all `columns` rows.
+fn pack_segment(
+    from: &[u8],
+    k: usize,
+    range: Range<usize>,
+    (columns, depth): (usize, usize),
+    flip: u8,
+    to: &mut [i8],
+) {
+    for (to, start) in to.chunks_exact_mut(columns * depth).zip(range.clone().step_by(depth)) {
+        let end = (start + depth).min(range.end);
+        for (to, row) in to.chunks_exact_mut(depth).zip(from.chunks_exact(k)) {
+            let elements = &row[start..end];
+            // Whole groups of four, the usual ones, are one word.
+            if let (Ok(to), Ok(from)) = (<&mut [i8; 4]>::try_from(&mut *to), <[u8; 4]>::try_from(elements)) {
+                *to = (u32::from_ne_bytes(from) ^ u32::from_ne_bytes([flip; 4]))
+                    .to_ne_bytes()
+                    .map(u8::cast_signed);
+                continue;
+            }
+            for (to, &w) in to.iter_mut().zip(elements) {
+                *to = (w ^ flip) as i8;
+            }
+        }
+    }
+}
+
 impl PackedI8 {
     fn pack(isa: Isa, p: &Parts<'_>) -> Result<Self> {
         let k = product("weights", &[p.segments, p.len])?;
@@ -134,28 +163,21 @@ impl PackedI8 {
             let own = p.bias.map_or(0, |b| b[c]);
             bias.as_mut_slice()[group * panels.padded() + column] =
                 own.wrapping_sub(sum.wrapping_mul(input_zero));
-            let panel = panels.of_column(column);
-            let depth = kernels.depth;
-            let width = panel.vectors * panels.lanes * depth;
-            let to = &mut data.as_mut_slice()[(group * panels.padded() + panel.first) * padded_k..]
-                [..width / depth * padded_k];
-            let at = (column - panel.first) * depth;
-            for (s, segment) in weights.chunks_exact(p.len.max(1)).enumerate() {
-                for (g, elements) in segment.chunks(depth).enumerate() {
-                    let to = &mut to[(s * read_groups + g) * width + at..][..elements.len()];
-                    // Whole groups of four, the usual ones, are one word.
-                    if let (Some(to), Some(from)) = (to.first_chunk_mut(), elements.first_chunk::<4>())
-                        && depth == 4
-                    {
-                        *to = (u32::from_ne_bytes(*from) ^ u32::from_ne_bytes([flip; 4]))
-                            .to_ne_bytes()
-                            .map(u8::cast_signed);
-                        continue;
-                    }
-                    for (to, &w) in to.iter_mut().zip(elements) {
-                        *to = (w ^ flip) as i8;
-                    }
+        }
+        for group in 0..p.groups {
+            let mut column = 0;
+            while column < p.columns {
+                let panel = panels.of_column(column);
+                let columns = panel.vectors * panels.lanes;
+                let to = &mut data.as_mut_slice()[(group * panels.padded() + panel.first) * padded_k..]
+                    [..columns * padded_k];
+                let used = columns.min(p.columns - panel.first);
+                let from = &p.weights[(group * p.columns + panel.first) * k..][..used * k];
+                let segments = to.chunks_exact_mut((read_groups * columns * kernels.depth).max(1));
+                for (s, to) in segments.enumerate() {
+                    pack_segment(from, k, s * p.len..(s + 1) * p.len, (columns, kernels.depth), flip, to);
                 }
+                column = panel.first + columns;
             }
         }
         let shape = (p.groups, p.columns, panels.padded());

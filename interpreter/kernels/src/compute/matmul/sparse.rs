@@ -79,13 +79,15 @@ impl SparseF32 {
         }
         let count = weights.iter().filter(|weight| **weight != 0.0).count();
         let (mut ends, mut entries) = (AlignedVec::zeroed(outputs)?, AlignedVec::zeroed(count)?);
-        let mut places = entries.as_mut_slice().iter_mut();
-        let mut end = 0;
+        let places = entries.as_mut_slice();
+        let mut end = 0u32;
         for (row, to) in weights.chunks_exact(inputs.max(1)).zip(ends.as_mut_slice()) {
-            let entries = (0u32..).zip(row).filter(|(_, weight)| **weight != 0.0);
-            for ((input, &weight), place) in entries.zip(&mut places) {
-                *place = Entry { input, weight };
-                end += 1;
+            for (input, &weight) in (0u32..).zip(row) {
+                // Without a branch, which would be mispredicted: a zero is overwritten by what follows.
+                if let Some(place) = places.get_mut(end as usize) {
+                    *place = Entry { input, weight };
+                }
+                end += u32::from(weight != 0.0);
             }
             *to = end;
         }
