@@ -132,14 +132,16 @@ impl AlignedBuffer {
     /// [`Error::OutOfMemory`] where memory cannot be allocated; those of [`Budget::charge`] where it is charged.
     pub fn resize(&mut self, len: usize) -> Result<()> {
         let lines = len.div_ceil(ALIGNMENT) + 2 * self.guard;
-        if lines > self.all_bytes().len() / ALIGNMENT {
+        let had = self.all_bytes().len();
+        if lines > had / ALIGNMENT {
             self.charge.resize(lines.saturating_mul(ALIGNMENT))?;
             self.grow(lines).map_err(|_| Error::OutOfMemory(format!("{len} bytes for a tensor")))?;
         }
         if len > self.len {
-            let old = self.len;
             let start = self.guard * ALIGNMENT;
-            self.all_bytes_mut()[start + old..start + len].fill(0);
+            let old = start + self.len;
+            // New lines are zero.
+            self.all_bytes_mut()[old..(start + len).min(had.max(old))].fill(0);
         }
         self.len = len;
         if self.guard > 0 {
@@ -167,6 +169,11 @@ impl AlignedBuffer {
         heap.try_reserve_exact(lines.saturating_sub(heap.len()))?;
         heap.resize(lines, Line([0; ALIGNMENT]));
         Ok(())
+    }
+
+    /// Returns the number of bytes for which it has memory.
+    pub fn capacity(&self) -> usize {
+        self.all_bytes().len().saturating_sub(2 * self.guard * ALIGNMENT)
     }
 
     /// Returns the bytes.

@@ -123,12 +123,15 @@ impl RuntimeTensor {
     }
 
     /// As [`RuntimeTensor::allocate`], for a value that is computed while preparing: its readers may pack it, and
-    /// then it is [released](RuntimeTensor::release).
+    /// then it is [released](RuntimeTensor::release). A [lent](RuntimeTensor::lend) buffer that is large enough is used.
     pub fn allocate_passing(&mut self) -> Result<()> {
         if self.ty != TensorType::String {
             let len = self.byte_size()?;
-            self.clear_data();
-            self.owned = self.owned.emptied().into_passing(len)?;
+            let lent = self.placement == Placement::None && self.owned.capacity() >= len;
+            if !lent {
+                self.clear_data();
+                self.owned = self.owned.emptied().into_passing(len)?;
+            }
         }
         self.allocate(Placement::Dynamic)
     }
@@ -147,11 +150,23 @@ impl RuntimeTensor {
         self.placement = Placement::Constant;
     }
 
-    /// Gives a constant's memory back, where it has memory of its own.
-    pub fn release(&mut self) {
-        if self.placement == Placement::Constant && !self.owned.is_empty() {
-            self.clear_data();
-            self.placement = Placement::Released;
+    /// Gives a constant's memory back, where it has memory of its own, and returns the buffer.
+    pub fn release(&mut self) -> Option<AlignedBuffer> {
+        if self.placement != Placement::Constant || self.owned.is_empty() {
+            return None;
+        }
+        let empty = self.owned.emptied();
+        let released = std::mem::replace(&mut self.owned, empty);
+        self.clear_data();
+        self.placement = Placement::Released;
+        Some(released)
+    }
+
+    /// Gives memory to a tensor without data, for [`RuntimeTensor::allocate_passing`]. What it holds stays in it: the value
+    /// that is computed into it has to be written entirely.
+    pub fn lend(&mut self, buffer: AlignedBuffer) {
+        if self.placement == Placement::None {
+            self.owned = buffer;
         }
     }
 

@@ -13,7 +13,7 @@ use delegraph_core::ops::shape::ShapeParams;
 use delegraph_core::{BuiltinOp, Model, ModelBuilder, ModelBytes, Params, SubgraphBuilder, TensorId};
 use half::f16;
 
-use delegraph_interpreter::{Interpreter, InterpreterBuilder};
+use delegraph_interpreter::{Interpreter, InterpreterBuilder, ResourceLimits};
 
 /// Weights of half precision that two products read; with `added`, an ADD, too.
 fn model(added: bool) -> Model {
@@ -68,6 +68,68 @@ fn packed_weights_are_not_held_twice() {
     released.resize_input(0, &[1, 4]).unwrap();
     assert_eq!(run(&mut released), expected[..4]);
     assert_eq!(placement(&released, "weights"), Placement::Released);
+}
+
+/// Products one behind the other, each with `size` x `size` weights of half precision. With `reshaped`, the shape of their input
+/// depends on data.
+fn products(count: usize, size: usize, reshaped: bool) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let mut x = graph.input("x", TensorType::Float32, [1, size]);
+    if reshaped {
+        let shape = graph.input("shape", TensorType::Int32, [2]);
+        let reshaped = graph.tensor("reshaped", TensorType::Float32, [1, size]);
+        graph.node(BuiltinOp::RESHAPE, ReshapeParams::default()).inputs([x, shape]).writes([reshaped]);
+        x = reshaped;
+    }
+    for layer in 0..count {
+        let halves: Vec<f16> =
+            (0..size * size).map(|i| f16::from_f32(((i * 7 + layer) % 5) as f32 / 64.0 - 0.03)).collect();
+        let halves = graph.constant(&format!("halves {layer}"), [size, size], &halves);
+        let weights = graph.node(BuiltinOp::DEQUANTIZE, Params::None).inputs([halves]);
+        let weights = weights.output(&format!("weights {layer}"));
+        let params = FullyConnectedParams::default();
+        let product = graph.node(BuiltinOp::FULLY_CONNECTED, params).inputs([x, weights]);
+        x = product.output(&format!("product {layer}"));
+    }
+    graph.outputs([x]);
+    ModelBuilder::new().subgraph(graph).build().unwrap()
+}
+
+#[test]
+fn weights_are_converted_one_by_one() {
+    const SIZE: usize = 512;
+    // Packed weights of four layers, the converted ones of one, and what else there is; converted weights of all do not fit.
+    fn limited(builder: InterpreterBuilder) -> InterpreterBuilder {
+        builder.limits(ResourceLimits::default().with_memory((4 + 1) * 4 * SIZE * SIZE + (1 << 20)))
+    }
+    let mut waiting = build(products(4, SIZE, false), limited);
+    assert_eq!(placement(&waiting, "weights 3"), Placement::Released);
+    let all = limited(Interpreter::builder(products(4, SIZE, false))).preserve_all_tensors().build();
+    let error = all.err().expect("all converted weights are within the limit").to_string();
+    assert!(error.contains("memory"), "{error}");
+    let reference = &mut build(products(4, SIZE, false), |b| {
+        b.resolver(delegraph_interpreter::ReferenceOpResolver::new())
+    });
+    let near = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs().max(1.0));
+    let expected = run(reference);
+    assert!(near(&run(&mut waiting), &expected));
+    // Another shape needs the weights again, in another order of sizes of memory.
+    waiting.resize_input(0, &[2, SIZE]).unwrap();
+    assert!(near(&run(&mut waiting)[..SIZE], &expected));
+}
+
+#[test]
+fn weights_behind_shapes_that_depend_on_data_are_converted_as_well() {
+    let [mut optimized, mut reference] = [
+        build(products(2, 256, true), |b| b),
+        build(products(2, 256, true), |b| b.resolver(delegraph_interpreter::ReferenceOpResolver::new())),
+    ];
+    for interpreter in [&mut optimized, &mut reference] {
+        interpreter.input_mut::<i32>(1).unwrap().copy_from_slice(&[1, 256]);
+    }
+    let (a, b) = (run(&mut optimized), run(&mut reference));
+    assert_eq!(a.len(), 256);
+    assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs().max(1.0)));
 }
 
 #[test]

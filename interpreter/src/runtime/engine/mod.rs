@@ -14,7 +14,7 @@ use web_time::Instant;
 use crate::runtime::composites::Origin;
 use crate::runtime::delegation::{Delegates, Exclusion};
 use crate::runtime::host::{Env, Interruptible, Observer, ResourceLimits, Services, Settings, Usage};
-use crate::runtime::subgraph::{Cursor, Failed, Inferred, Planned, Progress, Role};
+use crate::runtime::subgraph::{Conversions, Cursor, Failed, Inferred, Planned, Progress, Role};
 
 use self::slots::prepare;
 pub(crate) use self::slots::{Slot, Slots};
@@ -143,7 +143,8 @@ impl Engine {
     pub(crate) fn infer<T>(&mut self, index: usize, f: impl FnOnce(&Inferred) -> T) -> Result<T> {
         let (slots, services) = self.split();
         let parts = slots.check_out(index, &services)?.into_parts();
-        let (parts, result) = match Inferred::new(parts, &mut Env::new(services, slots)) {
+        let (parts, result) = match Inferred::new(parts, Conversions::AtOnce, &mut Env::new(services, slots))
+        {
             Ok(inferred) => {
                 let read = f(&inferred);
                 (inferred.parts, Ok(read))

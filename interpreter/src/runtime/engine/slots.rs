@@ -6,7 +6,7 @@ use delegraph_core::{Shape, TensorId, TensorType};
 use delegraph_delegate_api::{Callees, GraphView};
 
 use crate::runtime::host::{Env, Services, Subgraphs};
-use crate::runtime::subgraph::{Cursor, Failed, Inferred, Parts, Planned, Progress, Role};
+use crate::runtime::subgraph::{Conversions, Cursor, Failed, Inferred, Parts, Planned, Progress, Role};
 
 /// A subgraph and its state of preparation.
 pub(crate) enum Slot {
@@ -173,7 +173,10 @@ pub(crate) fn prepare(slot: Slot, env: &mut Env<'_>, role: Role) -> Result<Box<P
     match slot {
         Slot::Planned(planned) => Ok(planned),
         Slot::Unprepared(parts) => {
-            let planned = Inferred::new(parts, env)?.claim(env, role)?.prepare(env)?.plan(env)?;
+            let planned = Inferred::new(parts, Conversions::BeforePacking, env)?
+                .claim(env, role)?
+                .prepare(env)?
+                .plan(env)?;
             if env.services.parallel.take_panicked() {
                 let text = "a kernel failed unexpectedly on one of its threads while preparing";
                 return Err(Failed { parts: planned.into_parts(), error: Error::State(text.into()) });

@@ -2,7 +2,7 @@
 
 use delegraph_core::Result;
 use delegraph_core::graph::{Model, Node, Subgraph};
-use delegraph_core::kernel::RuntimeTensor;
+use delegraph_core::kernel::{AlignedBuffer, RuntimeTensor};
 
 /// The file's pages are released whenever this number of bytes was read. Each release costs a system call.
 const RELEASE_BYTES: usize = 1 << 20;
@@ -29,6 +29,8 @@ pub(crate) struct ConstantReaders {
     instance_specific: Vec<bool>,
     /// Bytes of the file that were read since the last release.
     read: usize,
+    /// The largest buffer that was released, for the next constant that is computed; `None` if none is kept.
+    spare: Option<AlignedBuffer>,
 }
 
 impl ConstantReaders {
@@ -39,7 +41,23 @@ impl ConstantReaders {
         for id in inputs.chain(subgraph.outputs()) {
             left[id.0] = left[id.0].saturating_add(1);
         }
-        ConstantReaders { left, instance_specific: vec![false; subgraph.tensors().len()], read: 0 }
+        let instance_specific = vec![false; subgraph.tensors().len()];
+        ConstantReaders { left, instance_specific, read: 0, spare: None }
+    }
+
+    /// Keeps the largest buffer that is released from now on. Memory that is used again is neither zeroed nor mapped again.
+    pub(crate) fn keep_spare(&mut self) {
+        self.spare.get_or_insert_default();
+    }
+
+    /// Returns the kept buffer, which may be empty; the next one that is released takes its place.
+    pub(crate) fn take_spare(&mut self) -> Option<AlignedBuffer> {
+        self.spare.as_mut().map(std::mem::take)
+    }
+
+    /// Gives the kept buffer back, and keeps no other.
+    pub(crate) fn drop_spare(&mut self) {
+        self.spare = None;
     }
 
     /// Records that a node was folded. With `instance_specific`, the results depend on more than its inputs' values.
@@ -68,8 +86,12 @@ impl ConstantReaders {
                 self.read = self.read.saturating_add(tensor.bytes().len());
             } else if tensor.is_constant() {
                 self.left[id.0] = self.left[id.0].saturating_sub(1);
-                if self.left[id.0] == 0 {
-                    tensor.release();
+                if self.left[id.0] == 0
+                    && let Some(released) = tensor.release()
+                    && let Some(spare) = &mut self.spare
+                    && spare.capacity() < released.capacity()
+                {
+                    *spare = released;
                 }
             }
         }

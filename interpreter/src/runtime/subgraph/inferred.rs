@@ -1,15 +1,16 @@
 //! The first step of preparing: shapes, and everything that depends on constants only.
 
-use delegraph_core::Shape;
 use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::{Node, NodeId, TensorId};
 use delegraph_core::kernel::{Budget, Placement};
+use delegraph_core::{BuiltinOp, Shape};
 use delegraph_delegate_api::NodeState;
 use delegraph_kernels::{Environment, Evaluation, KnownInputs, OutputShapes, evaluate, infer_outputs};
 
 use super::empty::{Emptiness, check_rows, emptiness};
 use super::folding;
 use super::parts::{Failed, NodeKernel, Parts, reset};
+use super::waiting::{Conversions, Waiting};
 use crate::runtime::delegation::{Candidate, contain_kernel};
 use crate::runtime::host::Env;
 use crate::runtime::memory::ConstantReaders;
@@ -34,6 +35,7 @@ pub(crate) struct Inference {
     /// Per node, its state before delegation.
     pub(crate) states: Vec<NodeState>,
     pub(crate) readers: ConstantReaders,
+    waiting: Waiting,
 }
 
 /// Nodes over constants, and the bytes of their outputs.
@@ -46,12 +48,16 @@ pub(crate) struct Inferred {
 }
 
 impl Inferred {
-    /// Infers shapes, and folds nodes over constants.
+    /// Infers shapes, and folds nodes over constants, converted weights as `conversions` says.
     ///
     /// # Errors
     /// The errors of op definitions and kernels, with the node.
-    pub(crate) fn new(mut parts: Box<Parts>, env: &mut Env<'_>) -> Result<Self, Failed> {
-        match infer(&mut parts, env) {
+    pub(crate) fn new(
+        mut parts: Box<Parts>,
+        conversions: Conversions,
+        env: &mut Env<'_>,
+    ) -> Result<Self, Failed> {
+        match infer(&mut parts, conversions, env) {
             Ok(inference) => Ok(Inferred { parts, inference }),
             Err(error) => Err(Failed { parts, error }),
         }
@@ -105,7 +111,7 @@ impl Inference {
     }
 }
 
-fn infer(parts: &mut Parts, env: &mut Env<'_>) -> Result<Inference> {
+fn infer(parts: &mut Parts, conversions: Conversions, env: &mut Env<'_>) -> Result<Inference> {
     let model = parts.model.clone();
     let subgraph = &model.subgraphs()[parts.index];
     let shape_known = clear(parts, env.services.budget)?;
@@ -115,6 +121,7 @@ fn infer(parts: &mut Parts, env: &mut Env<'_>) -> Result<Inference> {
         schedule: Vec::with_capacity(count),
         states: Vec::with_capacity(count),
         readers: ConstantReaders::new(subgraph),
+        waiting: Waiting::new(subgraph, conversions, env),
     };
     for id in subgraph.node_ids() {
         let node = subgraph.node(id);
@@ -172,6 +179,34 @@ fn clear(parts: &mut Parts, budget: &Budget) -> Result<Vec<bool>> {
 }
 
 impl Inference {
+    /// Computes the constants among a node's inputs that wait for it.
+    ///
+    /// # Errors
+    /// The errors of their kernels.
+    pub(crate) fn compute_inputs(&mut self, parts: &mut Parts, node: &Node, env: &mut Env<'_>) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        for tensor in node.inputs().iter().flatten() {
+            let Some(id) = self.waiting.take(*tensor) else { continue };
+            let model = parts.model.clone();
+            let producer = model.subgraphs()[parts.index].node(id);
+            // Weights are unpacked and then widened: a chain of two.
+            self.compute_inputs(parts, producer, env)?;
+            // Its kernel writes the whole output.
+            if producer.op().builtin() == Some(BuiltinOp::DEQUANTIZE)
+                && let Some(spare) = self.readers.take_spare()
+                && spare.capacity() > 0
+            {
+                parts.tensors[tensor.0].lend(spare);
+            }
+            if self.fold(parts, id, producer, env)? != Schedule::Folded {
+                return Err(Error::State("the shape of converted weights depends on data".into()));
+            }
+        }
+        Ok(())
+    }
+
     fn infer_node(
         &mut self,
         parts: &mut Parts,
@@ -188,6 +223,7 @@ impl Inference {
             OutputShapes::FromKernel => {
                 let inputs = node.inputs().iter().flatten();
                 check_rows(node, &parts.nodes[id.0], inputs, &parts.tensors, env.services.budget)?;
+                self.compute_inputs(parts, node, env)?;
                 let shared = self.readers.depends_on_model_alone(node);
                 if !parts.prepare_node(id, false, shared, env)?.data_dependent.is_empty() {
                     return Ok(Schedule::Deferred);
@@ -208,12 +244,21 @@ impl Inference {
             self.readers.folded(node, true);
             return Ok(Schedule::Folded);
         }
-        let constant = node.inputs().iter().flatten().all(|t| parts.tensors[t.0].is_constant());
+        let waits = |t: &TensorId| self.waiting.contains(*t);
+        let constant = node.inputs().iter().flatten().all(|t| parts.tensors[t.0].is_constant() || waits(t));
         let builtin = node.op().builtin().is_some() && !runtime.named;
         let foldable = !runtime.side_effects && builtin && !node.outputs().is_empty();
         let foldable = foldable && (constant || runtime.kernel.needs_shapes_only());
         let schedule = if foldable && folding::is_worthwhile(parts, node, env)? {
-            self.fold(parts, id, node, env)?
+            if !runtime.overridden && self.waiting.admits(node, &parts.tensors) {
+                self.waiting.insert(node.outputs()[0], id);
+                self.readers.keep_spare();
+                self.readers.folded(node, false);
+                Schedule::Folded
+            } else {
+                self.compute_inputs(parts, node, env)?;
+                self.fold(parts, id, node, env)?
+            }
         } else {
             Schedule::Static
         };

@@ -3,7 +3,8 @@
 //! Preparing is a sequence of types. Each is consumed by the next step, and a step that fails gives back the [`Parts`]:
 //!
 //! 1. [`Parts`]: tensors and kernels, which last from one preparation to the next.
-//! 2. [`Inferred`]: shapes are known, and nodes over constants are computed ("folded").
+//! 2. [`Inferred`]: shapes are known, and nodes over constants are computed ("folded"), large weights
+//!    that a kernel packs excepted: these are converted one by one in step 4.
 //! 3. [`Claimed`](claimed::Claimed): delegates have claimed nodes, and the order of execution is fixed.
 //! 4. [`Prepared`](prepared::Prepared): kernels have packed their constants and requested temporaries.
 //! 5. [`Planned`]: memory is planned. Only this can be invoked.
@@ -21,6 +22,7 @@ mod parts;
 mod planned;
 mod prepared;
 mod residency;
+mod waiting;
 
 pub(crate) use claimed::Role;
 pub(crate) use composites::unclaimed;
@@ -29,3 +31,4 @@ pub(crate) use invoke::{Cursor, Progress};
 pub(crate) use parts::{Failed, Parts};
 pub use planned::MemoryReport;
 pub(crate) use planned::Planned;
+pub(crate) use waiting::Conversions;

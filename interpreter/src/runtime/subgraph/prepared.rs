@@ -57,6 +57,12 @@ impl Claimed {
         for unit in &self.units {
             env.services.budget.check()?;
             let Unit::Node(id) = *unit else { continue };
+            if self.inference.schedule[id.0] != Schedule::Folded {
+                let model = self.parts.model.clone();
+                let node = model.subgraphs()[self.parts.index].node(id);
+                let computed = contain_kernel(|| self.inference.compute_inputs(&mut self.parts, node, env));
+                computed.map_err(|e| self.parts.locate(id, e))?;
+            }
             match self.inference.schedule[id.0] {
                 Schedule::Static => {
                     let shared =
@@ -82,6 +88,7 @@ impl Claimed {
                 Schedule::Folded | Schedule::Deferred => {}
             }
         }
+        self.inference.readers.drop_spare();
         self.parts.model.release_pages();
         let Parts { buffers, tensors, .. } = &mut *self.parts;
         residency::drop_unfitting(buffers, tensors);
