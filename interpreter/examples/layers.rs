@@ -3,7 +3,8 @@
 //! `layers draw DIR SEED COUNT` writes COUNT layers of random shapes and types, `layers nets DIR SEED COUNT` small nets.
 //! `layers extract DIR MODEL…` writes the
 //! distinct nodes of models whose shapes are known. `layers time THREADS SECONDS MODEL…` prints, for each model, the
-//! shortest time of an invocation in microseconds. `layers invoke RUNS MODEL` runs a model with one thread, whose executed
+//! shortest time of an invocation in microseconds. `layers first THREADS RUNS MODEL…` prints the shortest times from the
+//! file to the first result, and of loading, preparing and the first invocation. `layers invoke RUNS MODEL` runs a model with one thread, whose executed
 //! instructions `scripts/count_instructions.py` counts, and prints the sum of each output.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -45,9 +46,10 @@ fn main() -> ExitCode {
         ["nets", folder, seed, count] => nets::draw(Path::new(folder), seed, count),
         ["extract", folder, ref models @ ..] => extract(Path::new(folder), models),
         ["time", threads, seconds, ref models @ ..] => time(threads, seconds, models),
+        ["first", threads, runs, ref models @ ..] => first(threads, runs, models),
         ["invoke", runs, model] => invoke(runs, model),
         _ => Err("usage: layers draw DIR SEED COUNT | nets DIR SEED COUNT | extract DIR MODEL… | time THREADS SECONDS MODEL… \
-                  | invoke RUNS MODEL"
+                  | first THREADS RUNS MODEL… | invoke RUNS MODEL"
             .into()),
     };
     match result {
@@ -590,11 +592,49 @@ fn shortest(path: &str, threads: usize, limit: Duration) -> Result<Duration, Fai
 }
 
 /// An interpreter with random inputs.
+fn first(threads: &str, runs: &str, models: &[&str]) -> Result<(), Failure> {
+    let (threads, runs): (usize, usize) = (threads.parse()?, runs.parse()?);
+    for path in models {
+        match (0..runs).map(|_| phases(path, threads)).collect::<Result<Vec<_>, _>>() {
+            Ok(all) => {
+                let shortest = |of: &dyn Fn(&[Duration; 3]) -> Duration| {
+                    all.iter().map(of).min().unwrap_or_default().as_secs_f64() * 1e6
+                };
+                let total = shortest(&|phases| phases.iter().sum());
+                let [load, prepare, run] = [0, 1, 2].map(|i| shortest(&move |phases| phases[i]));
+                println!("{path}\t{total:.1}\t{load:.1}\t{prepare:.1}\t{run:.1}");
+            }
+            Err(e) => println!("{path}\t{}", e.to_string().replace(['\n', '\t'], " ")),
+        }
+    }
+    Ok(())
+}
+
+/// The times of loading a model from a mapped file, as `delegraph::load` does, of preparing it, and of the first invocation. Filling its inputs is not counted.
+fn phases(path: &str, threads: usize) -> Result<[Duration; 3], Failure> {
+    let begin = Instant::now();
+    // SAFETY: nothing writes to the file while it is measured.
+    let file = unsafe { memmap2::Mmap::map(&fs::File::open(path)?) }?;
+    let model = Model::from_bytes(ModelBytes::new(file))?;
+    let load = begin.elapsed();
+    let begin = Instant::now();
+    let mut interpreter = Interpreter::builder(model).threads(threads).build()?;
+    let prepare = begin.elapsed();
+    fill(&mut interpreter)?;
+    let begin = Instant::now();
+    interpreter.invoke()?;
+    Ok([load, prepare, begin.elapsed()])
+}
+
 fn filled(path: &str, threads: usize) -> Result<Interpreter, Failure> {
     let model = Model::from_bytes(ModelBytes::new(fs::read(path)?))?;
-    let inputs = model.subgraphs()[0].inputs().len();
     let mut interpreter = Interpreter::builder(model).threads(threads).build()?;
-    for i in 0..inputs {
+    fill(&mut interpreter)?;
+    Ok(interpreter)
+}
+
+fn fill(interpreter: &mut Interpreter) -> Result<(), Failure> {
+    for i in 0..interpreter.input_count() {
         let mut random = Random(i as u64);
         let ty = interpreter.input_tensor(i)?.ty;
         let float = ty == TensorType::Float32;
@@ -609,5 +649,5 @@ fn filled(path: &str, threads: usize) -> Result<Interpreter, Failure> {
             bytes.copy_from_slice(&values);
         }
     }
-    Ok(interpreter)
+    Ok(())
 }
