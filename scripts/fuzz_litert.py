@@ -38,14 +38,14 @@ def binary():
 
 class Rule:
     """A listed difference: every key that the rule has must hold."""
-    KEYS = {"case", "text", "classes", "most", "within", "why"}
+    KEYS = {"case", "text", "classes", "most", "within", "near", "why"}
 
     def __init__(self, keys):
         if not {"case", "why"} < keys.keys() <= self.KEYS:
             sys.exit(f"{LISTED}: a rule has the keys {', '.join(sorted(keys))}; possible are {', '.join(sorted(self.KEYS))}")
         self.case, self.text = re.compile(keys["case"]), re.compile(keys.get("text", ""))
         self.classes = re.compile(keys["classes"]) if "classes" in keys else None
-        self.most, self.within, self.why = keys.get("most"), keys.get("within"), keys["why"]
+        self.most, self.within, self.near, self.why = keys.get("most"), keys.get("within"), keys.get("near"), keys["why"]
         self.count = 0
 
     def holds(self, name, text):
@@ -56,9 +56,11 @@ class Rule:
             return False
         if self.classes and not (deviation and all(map(self.classes.fullmatch, deviation[2].split(", ")))):
             return False
+        real = re.search(r"from real numbers: here (\S+), LiteRT ([^\s;]+)", text)
         if self.within is not None:
-            real = re.search(r"from real numbers: here (\S+), LiteRT ([^\s;]+)", text)
             return bool(real) and float(real[1]) <= self.within and float(real[1]) < float(real[2])
+        if self.near is not None:
+            return bool(real) and float(real[1]) <= self.near
         return True
 
 
