@@ -48,7 +48,7 @@ pub(crate) struct Inferred {
 }
 
 impl Inferred {
-    /// Infers shapes, and folds nodes over constants, converted weights as `conversions` says.
+    /// Infers shapes, and folds nodes over constants, converted weights when `conversions` states.
     ///
     /// # Errors
     /// The errors of op definitions and kernels, with the node.
