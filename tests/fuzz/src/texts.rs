@@ -5,20 +5,23 @@ use delegraph_core::flex::{Map, Value};
 /// Reads everything in a map.
 pub fn flex(bytes: &[u8]) {
     let Ok(map) = Map::parse(bytes) else { return };
-    walk(&map, 0);
+    walk(&map, 0, &mut 20_000);
     let _ = format!("{map:?}");
 }
 
-fn walk(map: &Map<'_>, depth: usize) {
+/// Reads the values of a map and of those in it, `left` at most: a damaged map may hold itself under each of its names.
+fn walk(map: &Map<'_>, depth: usize, left: &mut usize) {
     for key in map.keys().take(1000) {
+        let Some(rest) = left.checked_sub(1) else { return };
+        *left = rest;
         match map.value(key) {
-            Ok(Some(Value::Map(inner))) if depth < 8 => walk(&inner, depth + 1),
+            Ok(Some(Value::Map(inner))) if depth < 8 => walk(&inner, depth + 1, left),
             Ok(Some(Value::List(items))) => {
                 for item in items.iter().take(100) {
                     if let Value::Map(inner) = item
                         && depth < 8
                     {
-                        walk(inner, depth + 1);
+                        walk(inner, depth + 1, left);
                     }
                 }
             }
