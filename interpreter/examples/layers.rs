@@ -1,11 +1,11 @@
 //! Models of one layer, and the time that each takes; `scripts/bench_layers.py` sets the times beside LiteRT's.
 //!
 //! `layers draw DIR SEED COUNT` writes COUNT layers of random shapes and types, `layers nets DIR SEED COUNT` small nets.
-//! `layers extract DIR MODEL…` writes the
-//! distinct nodes of models whose shapes are known. `layers time THREADS SECONDS MODEL…` prints, for each model, the
-//! shortest time of an invocation in microseconds. `layers first THREADS RUNS MODEL…` prints the shortest times from the
-//! file to the first result, and of loading, preparing and the first invocation. `layers invoke RUNS MODEL` runs a model with one thread, whose executed
-//! instructions `scripts/count_instructions.py` counts, and prints the sum of each output.
+//! `layers extract DIR MODEL…` writes the distinct nodes of models whose shapes are known. `layers time THREADS SECONDS MODEL…`
+//! prints, for each model, the shortest time of an invocation in microseconds. `layers first THREADS RUNS MODEL…` prints the
+//! shortest times from the file to the first result, and of loading, preparing and the first invocation. `layers invoke RUNS
+//! MODEL` runs a model with one thread, whose executed instructions `scripts/count_instructions.py` counts, and prints the sum
+//! of each output.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
@@ -591,7 +591,6 @@ fn shortest(path: &str, threads: usize, limit: Duration) -> Result<Duration, Fai
     Ok(best)
 }
 
-/// An interpreter with random inputs.
 fn first(threads: &str, runs: &str, models: &[&str]) -> Result<(), Failure> {
     let (threads, runs): (usize, usize) = (threads.parse()?, runs.parse()?);
     for path in models {
@@ -610,7 +609,8 @@ fn first(threads: &str, runs: &str, models: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The times of loading a model from a mapped file, as `delegraph::load` does, of preparing it, and of the first invocation. Filling its inputs is not counted.
+/// The times of loading a model from a mapped file, as `delegraph::load` does, of preparing it, and of the first invocation.
+/// Filling its inputs is not counted.
 fn phases(path: &str, threads: usize) -> Result<[Duration; 3], Failure> {
     let begin = Instant::now();
     // SAFETY: nothing writes to the file while it is measured.
@@ -626,6 +626,7 @@ fn phases(path: &str, threads: usize) -> Result<[Duration; 3], Failure> {
     Ok([load, prepare, begin.elapsed()])
 }
 
+/// An interpreter with random inputs.
 fn filled(path: &str, threads: usize) -> Result<Interpreter, Failure> {
     let model = Model::from_bytes(ModelBytes::new(fs::read(path)?))?;
     let mut interpreter = Interpreter::builder(model).threads(threads).build()?;

@@ -182,7 +182,7 @@ impl Inference {
     /// Computes the constants among a node's inputs that wait for it.
     ///
     /// # Errors
-    /// The errors of their kernels.
+    /// The errors of their kernels, with the node that computes them.
     pub(crate) fn compute_inputs(&mut self, parts: &mut Parts, node: &Node, env: &mut Env<'_>) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -191,7 +191,7 @@ impl Inference {
             let Some(id) = self.waiting.take(*tensor) else { continue };
             let model = parts.model.clone();
             let producer = model.subgraphs()[parts.index].node(id);
-            // Weights are unpacked and then widened: a chain of two.
+            // No deeper than this: see [`Waiting::admits`].
             self.compute_inputs(parts, producer, env)?;
             // Its kernel writes the whole output.
             if producer.op().builtin() == Some(BuiltinOp::DEQUANTIZE)
@@ -200,7 +200,7 @@ impl Inference {
             {
                 parts.tensors[tensor.0].lend(spare);
             }
-            if self.fold(parts, id, producer, env)? != Schedule::Folded {
+            if self.fold(parts, id, producer, env).map_err(|e| parts.locate(id, e))? != Schedule::Folded {
                 return Err(Error::State("the shape of converted weights depends on data".into()));
             }
         }
@@ -250,7 +250,7 @@ impl Inference {
         let foldable = !runtime.side_effects && builtin && !node.outputs().is_empty();
         let foldable = foldable && (constant || runtime.kernel.needs_shapes_only());
         let schedule = if foldable && folding::is_worthwhile(parts, node, env)? {
-            if !runtime.overridden && self.waiting.admits(node, &parts.tensors) {
+            if !runtime.overridden && self.waiting.admits(node, parts.subgraph(), &parts.tensors) {
                 self.waiting.insert(node.outputs()[0], id);
                 self.readers.keep_spare();
                 self.readers.folded(node, false);

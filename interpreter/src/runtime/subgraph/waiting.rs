@@ -2,7 +2,7 @@
 //! as the file.
 
 use delegraph_core::graph::{Node, NodeId, Subgraph, TensorId};
-use delegraph_core::kernel::RuntimeTensor;
+use delegraph_core::kernel::{Placement, RuntimeTensor};
 use delegraph_core::{BuiltinOp, Op};
 
 use crate::runtime::host::Env;
@@ -62,12 +62,16 @@ impl Waiting {
         self.count > 0 && self.producers[id.0].is_some()
     }
 
-    /// Returns whether the output of `node`, whose shape is inferred, may wait.
-    pub(super) fn admits(&self, node: &Node, tensors: &[RuntimeTensor]) -> bool {
-        let [output] = *node.outputs() else { return false };
+    /// Returns whether the output of `node`, whose shape is inferred, may wait. Weights are unpacked and then widened: a chain
+    /// of two nodes, and no longer one, which would be computed from its end.
+    pub(super) fn admits(&self, node: &Node, subgraph: &Subgraph, tensors: &[RuntimeTensor]) -> bool {
+        let ([Some(input)], [output]) = (node.inputs(), node.outputs()) else { return false };
+        let unpacked = self.producers.get(input.0).copied().flatten();
+        let is_unpacked = unpacked.is_some_and(|id| is(subgraph.node(id).op(), BuiltinOp::DENSIFY));
         converts(node.op())
+            && (tensors[input.0].is_constant() || is_unpacked && is(node.op(), BuiltinOp::DEQUANTIZE))
             && self.may_wait.get(output.0).is_some_and(|&may| may)
-            && !tensors[output.0].is_constant()
+            && tensors[output.0].placement() == Placement::None
             && tensors[output.0].byte_size().is_ok_and(|bytes| bytes >= MIN_BYTES)
     }
 
@@ -82,6 +86,10 @@ impl Waiting {
         self.count -= 1;
         Some(producer)
     }
+}
+
+fn is(op: &Op, builtin: BuiltinOp) -> bool {
+    op.builtin() == Some(builtin)
 }
 
 /// Returns whether an op converts weights from the form in which files store them.
