@@ -5,7 +5,7 @@
 
 Reading the file, loading, preparing and the first invocation, in a process that has done it before, with the file in the page
 cache. Ours and LiteRT's are timed in turns, each round in fresh processes; a model's time is the shortest of --runs times
---rounds. Each run loads the model anew, so that nothing packed is left of the run before. Prints the ratio ours / LiteRT (below
+--rounds. Each run loads the model again, so that nothing packed is left of the run before. Prints the ratio ours / LiteRT (below
 1: we are faster) and the parts of our time.
 
 Needs a Python with ai-edge-litert and numpy, and the timing program:
