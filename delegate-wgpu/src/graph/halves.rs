@@ -28,7 +28,7 @@ pub(crate) fn store_halves(graph: &mut Graph<'_>) {
                 && match &value.source {
                     Source::Steps => read && written,
                     Source::Constant(data) => read && fits(floats(data)),
-                    Source::Input | Source::View { .. } => false,
+                    Source::Input | Source::Table(_) | Source::View { .. } => false,
                 }
         })
         .collect();
@@ -52,7 +52,7 @@ pub(crate) fn store_halves(graph: &mut Graph<'_>) {
         match &mut value.source {
             Source::View { offset, .. } => *offset /= 2,
             Source::Constant(data) => *data = narrowed(data).into(),
-            Source::Input | Source::Steps => {}
+            Source::Input | Source::Table(_) | Source::Steps => {}
         }
     }
     for step in &mut graph.steps {

@@ -13,7 +13,7 @@ use delegraph_shaders::{Caps, Epilogue, Shader, ShaderError, long};
 
 use crate::graph::builder::{Builder, is_packed};
 use crate::graph::storage_format::StorageFormat;
-use crate::graph::{Check, Element, Fault, Resource, Source, Spec, Step, Value, ValueId, Weights};
+use crate::graph::{Check, Element, Fault, Resource, Source, Spec, Step, Table, Value, ValueId, Weights};
 
 /// The epilogue and the operands of a step that multiplies integers.
 pub(crate) struct Product<'a> {
@@ -506,6 +506,11 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
     ) -> ValueId {
         let source = Source::Constant(bytemuck::pod_collect_to_vec(data).into());
         self.builder.graph.add(Value::new(shape, element, source))
+    }
+
+    /// Adds a table of a quantized function.
+    pub(crate) fn table(&mut self, table: Table) -> ValueId {
+        self.builder.graph.add(Value::new(&[table.count()], Element::I32, Source::Table(table)))
     }
 
     /// Makes output `i` a view of `of` from byte `offset` on, a multiple of [`Lowering::view_alignment`].

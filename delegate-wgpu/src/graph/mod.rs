@@ -17,11 +17,13 @@ pub(crate) mod snapshot;
 mod spec;
 pub(crate) mod storage_format;
 pub(crate) mod symbolic_dims;
+mod table;
 
 use storage_format::StorageFormat;
 
 pub(crate) use halves::{narrowed, store_halves};
 pub(crate) use spec::{Computed, Join, Spec};
+pub(crate) use table::Table;
 
 /// Index of a value in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,6 +74,8 @@ pub(crate) enum Source<'a> {
     Steps,
     /// Uploaded once.
     Constant(Cow<'a, [u8]>),
+    /// Computed and uploaded once.
+    Table(Table),
     /// A range of another value's memory.
     View {
         /// The other value.

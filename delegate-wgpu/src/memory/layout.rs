@@ -87,8 +87,13 @@ impl<'g> Layout<'g> {
             let packed = packed.map(|w| if step.half_weights { narrowed(&w) } else { w });
             weights.push(packed.map(|w| constants.add(w.into())));
             for id in step.reads().map(|id| graph.root(id).0) {
-                if let (Source::Constant(data), None) = (&graph.value(id).source, values[id.0]) {
-                    values[id.0] = Some(Place::Constant(constants.add(data.clone())));
+                if values[id.0].is_none() {
+                    let range = match &graph.value(id).source {
+                        Source::Constant(data) => constants.add(data.clone()),
+                        Source::Table(table) => constants.add_table(table),
+                        _ => continue,
+                    };
+                    values[id.0] = Some(Place::Constant(range));
                 }
             }
         }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::device::{Gpu, checked};
+use crate::graph::Table;
 
 /// A range of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,9 +18,16 @@ pub(crate) struct Range {
     pub bytes: u64,
 }
 
+/// Data of one range.
+enum Piece<'a> {
+    Bytes(Cow<'a, [u8]>),
+    /// Computed when the buffers are filled.
+    Table(Table),
+}
+
 /// Packs data into buffers.
 pub(crate) struct Packer<'a> {
-    pieces: Vec<(Cow<'a, [u8]>, Range)>,
+    pieces: Vec<(Piece<'a>, Range)>,
     /// Per hash of the data, its range.
     places: HashMap<blake3::Hash, Range>,
     /// Hashes all pieces in their order.
@@ -44,9 +52,19 @@ impl<'a> Packer<'a> {
             let words = data.len().next_multiple_of(4);
             data.to_mut().resize(words, 0);
         }
-        let bytes = data.len() as u64;
-        let holds = blake3::hash(&data);
-        if let Some(range) = self.places.get(&holds) {
+        let (bytes, hash) = (data.len() as u64, blake3::hash(&data));
+        self.place(bytes, hash, || Piece::Bytes(data))
+    }
+
+    /// Adds a table and returns its range. Equal tables are stored once.
+    pub(crate) fn add_table(&mut self, table: &Table) -> Range {
+        let bytes = u64::from(table.count()) * 4;
+        self.place(bytes, table.hash(), || Piece::Table(table.clone()))
+    }
+
+    /// Returns the range of data with this hash: `data`, unless equal data has one.
+    fn place(&mut self, bytes: u64, hash: blake3::Hash, data: impl FnOnce() -> Piece<'a>) -> Range {
+        if let Some(range) = self.places.get(&hash) {
             return *range;
         }
         let start = self.sizes.last().map_or(0, |size| size.next_multiple_of(self.alignment));
@@ -63,9 +81,9 @@ impl<'a> Packer<'a> {
         for number in [range.buffer as u64, range.offset, range.bytes] {
             self.hasher.update(&number.to_le_bytes());
         }
-        self.hasher.update(holds.as_bytes());
-        self.places.insert(holds, range);
-        self.pieces.push((data, range));
+        self.hasher.update(hash.as_bytes());
+        self.places.insert(hash, range);
+        self.pieces.push((data(), range));
         range
     }
 
@@ -92,7 +110,13 @@ impl<'a> Packer<'a> {
                     let mapped = range.offset..range.offset + range.bytes;
                     // If the allocation failed, there is no range to fill; the error scope reports the reason.
                     if let Ok(mut view) = buffer.get_mapped_range_mut(mapped) {
-                        view.copy_from_slice(data);
+                        match data {
+                            Piece::Bytes(bytes) => view.copy_from_slice(bytes),
+                            Piece::Table(table) => {
+                                let entries: Vec<i32> = table.entries().collect();
+                                view.copy_from_slice(bytemuck::cast_slice(&entries));
+                            }
+                        }
                     }
                 }
                 buffers.iter().for_each(wgpu::Buffer::unmap);
@@ -158,6 +182,8 @@ impl Uploads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use delegraph_core::TensorType;
+    use delegraph_core::quantized::Steps;
 
     #[test]
     fn pieces_are_aligned_and_buffers_limited() {
@@ -184,5 +210,17 @@ mod tests {
         assert_eq!(packer.add(Cow::Borrowed(&[1, 2, 3, 4])), first);
         assert_eq!(packer.add(Cow::Borrowed(&[1, 2, 3, 0])), other);
         assert_eq!(packer.bytes(), 20);
+    }
+    #[test]
+    fn equal_tables_are_one_and_none_is_the_constant_of_its_key() {
+        let steps = |scale| Steps::new(TensorType::Int16, scale, 0).unwrap();
+        let table = |scale| Table::new(&"twice", steps(0.5), steps(scale), |x| 2 * x);
+        let mut packer = Packer::new(16, 1 << 20);
+        let first = packer.add_table(&table(0.5));
+        assert_eq!(first, Range { buffer: 0, offset: 0, bytes: 4 << 16 });
+        assert_eq!(packer.add_table(&table(0.5)), first);
+        assert_ne!(packer.add_table(&table(0.25)), first);
+        let key = format!("{:?} {:?} {:?}", "twice", steps(0.5), steps(0.5));
+        assert_ne!(packer.add(Cow::Owned(key.into_bytes())), first);
     }
 }

@@ -8,11 +8,10 @@ use delegraph_core::quantized::concatenation::Rescale;
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::concatenation::Spec;
 
-use super::quantized_table::entries;
 use super::unary::look_up;
 use super::{GpuOp, invalid, mixed_scales};
 use crate::graph::lowering::{Lowering, unsupported};
-use crate::graph::{Join, ValueId};
+use crate::graph::{Join, Table, ValueId};
 
 pub(super) const OPS: &[GpuOp] = &[GpuOp::new(
     BuiltinOp::CONCATENATION,
@@ -68,9 +67,10 @@ fn rescaled(cx: &mut Lowering<'_, '_, '_>, input: ValueId, output: ValueId) -> R
     }
     let (from, to) = (cx.steps(input)?, cx.steps(output)?);
     let Some(rescale) = Rescale::new(from, to) else { return Ok(input) };
-    let (table, shape) = (entries(from, |byte| rescale.apply(byte)), cx.shape(input));
+    let table = Table::new(&"rescale", from, to, move |byte| rescale.apply(byte));
+    let shape = cx.shape(input);
     let requantized = cx.temporary_like(&shape, output);
-    look_up(cx, input, &table, requantized)?;
+    look_up(cx, input, table, requantized)?;
     Ok(requantized)
 }
 

@@ -8,15 +8,14 @@ use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::binary::Binary;
 use delegraph_shaders::check::Condition;
-use delegraph_shaders::table::Spec as Table;
 use delegraph_shaders::unary::{Spec, Unary};
-use delegraph_shaders::{Activation, cast, tile};
+use delegraph_shaders::{Activation, cast, table, tile};
 
 use super::binary::push_to;
 use super::quantized_table;
 use super::{GpuOp, expect_one_of, invalid_scale};
 use crate::graph::lowering::Lowering;
-use crate::graph::{Element, Fault, ValueId};
+use crate::graph::{Element, Fault, Table, ValueId};
 
 pub(super) const OPS: &[GpuOp] = &[
     GpuOp::new(BuiltinOp::ABS, 5, &[Float32, Int32, Int16, Int8], lower),
@@ -91,7 +90,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             let positive = Condition::Within(vec![[from.zero, from.high]]);
             cx.check(input, positive, Fault::Other(InvalidData::NegativeRoot))?;
         }
-        return look_up(cx, input, &table.ok_or_else(|| cx.wrong_type(0))?, output);
+        return look_up(cx, input, table.ok_or_else(|| cx.wrong_type(0))?, output);
     }
     let (input, output) = (cx.input(0)?, cx.real_output(0)?);
     let elements = cx.shape(output).iter().product();
@@ -150,13 +149,12 @@ fn zeros(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 pub(super) fn look_up(
     cx: &mut Lowering<'_, '_, '_>,
     input: ValueId,
-    table: &[i32],
+    table: Table,
     output: ValueId,
 ) -> Result<(), Rejection> {
-    let entries = u32::try_from(table.len()).unwrap_or(u32::MAX);
-    let table = cx.new_constant(&[entries], Element::I32, table);
+    let (entries, table) = (table.count(), cx.table(table));
     let elements = cx.shape(input).iter().product();
-    cx.push(Table { entries, elements }, &[table, input], output)
+    cx.push(table::Spec { entries, elements }, &[table, input], output)
 }
 
 #[cfg(test)]

@@ -155,6 +155,7 @@ fn portable<T: SimdTask>(task: T) -> T::Out {
 }
 
 /// Methods made of one expression each, of intrinsics.
+#[allow(unused_macros, reason = "some targets have only the portable set")]
 macro_rules! intrinsics {
     ($($name:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)? = $body:expr;)*) => {
         $(
