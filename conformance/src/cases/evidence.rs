@@ -1,7 +1,7 @@
-//! Evidence which of two different outputs of a case is right: the distance of both from real numbers; whether only
-//! elements differ that NaN, infinities or overflows influence, or that are shifted by more bits than they have;
-//! whether operands that differ in their last bits give the other output; and whether the difference is a rounding error
-//! of sums that an activation clamps.
+//! Evidence which of two different outputs of a case is right: the distance of both from real numbers; whether all
+//! differing elements depend on NaN, infinities or overflows, or are shifted by more bits than they have; whether
+//! operands with different last bits result in the other output; and whether the difference is a rounding error of sums
+//! that an activation clamps.
 
 use delegraph_core::ops::ParamValue;
 use delegraph_core::{BuiltinOp as Op, Quantization};
@@ -14,19 +14,21 @@ use super::prelude::*;
 use crate::compare::numbers;
 
 impl Case {
-    /// Returns the largest distances of two variants of output `i` from the result of real numbers, rounded to floats,
-    /// of which the operands are exact images: in steps of a quantized output, otherwise relative to the largest result.
-    /// `None` if nothing is quantized or a 16-bit float, or if the op does not compute with real numbers.
+    /// Returns the largest distances of two variants of output `i` from the result of real numbers (rounded to floats)
+    /// for the same operands: in steps of a quantized output, otherwise relative to the largest result. `None` if
+    /// nothing is quantized or a 16-bit float, or if the op does not compute with real numbers.
     pub fn from_real(&self, i: usize, outputs: [&Computed; 2]) -> Option<[f64; 2]> {
         let real = self.real_output(i)?;
         let quantization = self.outputs.get(i)?.quantization.as_ref().and_then(|q| q.scale_zero_point());
+        // Mutants may have floats with a scale, which has no meaning.
+        let quantization = quantization.filter(|_| !matches!(outputs[0].ty, Float32 | Float16 | BFloat16));
         let largest = real.iter().fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
         let distance = |output: &Computed| {
             let elements = numbers(output.ty, &output.bytes)?;
             let (least, most) = integers(output.ty);
             let off = |(&real, &element): (&f64, &f64)| {
                 let off = match quantization {
-                    // No step stands for NaN.
+                    // No step represents NaN.
                     Some(_) if real.is_nan() && self.op == Op::QUANTIZE => 0.0,
                     Some((scale, zero)) => {
                         let steps = real / f64::from(scale) + f64::from(zero);
@@ -107,15 +109,15 @@ impl Case {
         (i == bias).then_some(Quantization::Affine(scales))
     }
 
-    /// Returns the magnitude from which on floats overflow: in products, or where they are converted to 32 bits.
+    /// Returns the magnitude from which floats overflow: in products, or in conversions to 32 bits.
     fn overflow(&self) -> f64 {
         let output = self.outputs.first().filter(|_| self.op == Op::QUANTIZE);
         let scale = output.and_then(|output| output.quantization.as_ref()?.scale_zero_point());
         scale.map_or(1e18, |(scale, _)| f64::from(scale) * f64::from(1u32 << 31)).min(1e18)
     }
 
-    /// Returns whether NaN, infinities and floats that overflow influence all these elements of output `i`: with other
-    /// numbers in their place, each element differs. Outputs count across all steps.
+    /// Returns whether NaN, infinities and floats that overflow influence all these elements of output `i`: each
+    /// element changes if they are replaced by other numbers. Outputs count across all steps.
     pub fn behind_specials(&self, i: usize, at: &[usize]) -> bool {
         let overflow = self.overflow();
         let run = |number: Option<f64>| {
@@ -134,9 +136,9 @@ impl Case {
         at.iter().all(|&at| outputs.iter().any(|output| element(output, at) != element(&outputs[0], at)))
     }
 
-    /// Returns whether operands that differ by a few units in the last place give `wanted` as output `i`, which counts
-    /// across all steps: values that are quantized at run time are then between two steps, and the rounding of floats
-    /// decides which one is taken.
+    /// Returns whether operands that differ by a few units in the last place result in `wanted` as output `i`, which
+    /// counts across all steps. In this case, values that are quantized at run time are between two steps, and the
+    /// rounding of floats selects one of them.
     pub fn within_roundings(&self, i: usize, wanted: &Computed) -> bool {
         const TRIES: u64 = 64;
         // Floats that are not quantized have no steps.
@@ -167,8 +169,8 @@ impl Case {
         largest().is_some_and(|largest| off <= largest / f64::from(1 << 20))
     }
 
-    /// Returns whether all these elements are shifted by a negative number of bits, or by as many as they have or more,
-    /// which C++ does not define.
+    /// Returns whether all these elements are shifted by a negative number of bits, or by at least their width, which
+    /// C++ does not define.
     pub fn behind_shifts(&self, at: &[usize]) -> bool {
         let Some(Some(amounts)) = self.inputs.get(1).filter(|_| self.op == Op::STABLEHLO_SHIFT_LEFT) else {
             return false;
@@ -183,7 +185,7 @@ impl Operand {
     /// Returns the real numbers that the elements of operand `index` represent, as floats.
     fn real(&self, index: usize, quantization: Option<&Quantization>) -> Option<Operand> {
         let elements = match self.ty {
-            // These are fed as floats.
+            // These are inputs of type float.
             Int4 | Int2 | BFloat16 => numbers(Float32, &self.fed_data(index, 0)),
             ty => numbers(ty, &self.data(index, 0)),
         }?;
@@ -219,6 +221,9 @@ mod tests {
         // 2 · 3 and 1 · -2 are 24 and -8 steps from the zero point.
         let [right, wrong] = [&[23u8, 247], &[23, 9]].map(|bytes| output(Int8, &[2], bytes));
         assert_eq!(case.from_real(0, [&right, &wrong]), Some([0.0, 18.0]));
+        let floats = [6.0f32, -2.0].map(f32::to_le_bytes).concat();
+        let [right, wrong] = [&floats[..], &[0; 8]].map(|bytes| output(Float32, &[2], bytes));
+        assert_eq!(case.from_real(0, [&right, &wrong]), Some([0.0, 1.0]));
     }
 
     #[test]
