@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use crate::abi;
-use crate::raw::{self, List, Result};
+use crate::raw::{List, Result};
 
 /// A list in the C library's memory.
 pub(crate) struct CList(NonNull<abi::IntArray>);
@@ -29,7 +29,7 @@ impl CList {
     /// `list` is null, or a list in the C library's memory that no one else frees.
     #[cfg(feature = "external")]
     pub(crate) unsafe fn adopt(list: *mut abi::IntArray, what: &str) -> Result<Self> {
-        raw::checked(list.cast_const(), what)?;
+        crate::raw::checked(list.cast_const(), what)?;
         NonNull::new(list).map(CList).ok_or_else(|| format!("{what} is null"))
     }
 
@@ -37,7 +37,7 @@ impl CList {
     #[cfg(feature = "external")]
     pub(crate) fn items(&self, what: &str) -> Result<&[c_int]> {
         // SAFETY: a list (`new`, `adopt`), which lives as long as `self`.
-        unsafe { raw::ints(self.0.as_ptr(), what) }
+        unsafe { crate::raw::ints(self.0.as_ptr(), what) }
     }
 
     #[cfg(feature = "external")]

@@ -120,6 +120,7 @@ pub(crate) fn tensor_type(code: c_int) -> Result<TensorType> {
 }
 
 /// Returns the code of an element type; 0 for one that the C interface does not have.
+#[cfg(any(feature = "external", test))]
 pub(crate) fn type_code(ty: TensorType) -> c_int {
     let index = BY_CODE.iter().position(|&known| known == ty);
     index.and_then(|index| c_int::try_from(index + 1).ok()).unwrap_or_default()
