@@ -73,7 +73,7 @@ impl<'a> TensorView<'a> {
     /// Checks that its type is one of these.
     ///
     /// # Errors
-    /// [`Error::Unsupported`], with operand, name and type, and what is wanted.
+    /// [`Error::Unsupported`], with operand, name and type, and the wanted types.
     pub fn ensure_type(self, wanted: &[TensorType]) -> Result<Self> {
         if wanted.contains(&self.ty()) {
             return Ok(self);
@@ -83,7 +83,7 @@ impl<'a> TensorView<'a> {
         Err(Error::Unsupported(text))
     }
 
-    /// Returns the dimensions, of which there must be `R`.
+    /// Returns the dimensions; the rank must be `R`.
     ///
     /// # Errors
     /// [`Error::InvalidNode`], with operand, name, shape, and the required rank.
@@ -102,7 +102,7 @@ impl<'a> TensorView<'a> {
     /// Checks its shape.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`], with operand, name and shape, and what is wanted.
+    /// [`Error::InvalidNode`], with operand, name and shape, and the wanted shape.
     pub fn ensure_shape(self, wanted: &[usize]) -> Result<Self> {
         if self.shape().dims() == wanted {
             return Ok(self);
@@ -155,8 +155,8 @@ pub struct PrepareContext<'a> {
 }
 
 impl<'a> PrepareContext<'a> {
-    /// Creates a context for a node. Every id must be below `tensors.len()`. `known`: all inputs have their data
-    /// already, constant or not; then `prepare` is called before every `invoke`.
+    /// Creates a context for a node. Every id must be below `tensors.len()`. `known`: the data of all inputs is known,
+    /// constant or not; then `prepare` is called before every `invoke`.
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         params: &'a Params,
@@ -188,7 +188,7 @@ impl<'a> PrepareContext<'a> {
         }
     }
 
-    /// Lets the kernel ask for persistent memory. The caller keeps it, in place of the temporaries whose numbers
+    /// Lets the kernel request persistent memory. The caller keeps it, in place of the temporaries whose numbers
     /// [`PrepareContext::persistent_requests`] returns.
     #[must_use]
     pub fn with_persistent_memory(mut self) -> Self {
@@ -209,7 +209,7 @@ impl<'a> PrepareContext<'a> {
         self.version
     }
 
-    /// Returns how many threads `invoke` will have.
+    /// Returns the number of threads that `invoke` will have.
     pub fn threads(&self) -> usize {
         self.threads
     }
@@ -224,10 +224,10 @@ impl<'a> PrepareContext<'a> {
         self.outputs.len()
     }
 
-    /// Checks how many inputs, those left out included, and outputs the node has.
+    /// Checks the number of inputs (omitted ones included) and outputs of the node.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] with how many there are and how many are wanted.
+    /// [`Error::InvalidNode`] with the found and the wanted number.
     pub fn ensure_counts(&self, inputs: usize, outputs: usize) -> Result<()> {
         let (has_inputs, has_outputs) = (self.input_count(), self.output_count());
         if (has_inputs, has_outputs) == (inputs, outputs) {
@@ -260,7 +260,9 @@ impl<'a> PrepareContext<'a> {
     /// # Errors
     /// If there is none, or its data is not constant.
     pub fn quantization_tensor(&self, index: usize) -> Result<&RuntimeTensor> {
-        let tensor = self.tensors.get(index).filter(|tensor| tensor.is_constant());
+        // Files do not store data without elements.
+        let holds = |tensor: &&RuntimeTensor| tensor.is_constant() || tensor.shape.elements() == 0;
+        let tensor = self.tensors.get(index).filter(holds);
         tensor.ok_or_else(|| Error::InvalidNode(format!("tensor {index} holds no constant scales")))
     }
 
@@ -272,7 +274,7 @@ impl<'a> PrepareContext<'a> {
             .ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))
     }
 
-    /// Gives output `i` a shape.
+    /// Sets the shape of output `i`.
     pub fn set_output_shape(&mut self, i: usize, shape: impl Into<Shape>) -> Result<()> {
         let id = *self.outputs.get(i).ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))?;
         self.tensors[id.0].shape = shape.into();
@@ -289,13 +291,13 @@ impl<'a> PrepareContext<'a> {
         Ok(())
     }
 
-    /// Asks for `bytes` bytes while the node runs.
+    /// Requests `bytes` bytes while the node runs.
     pub fn temporary(&mut self, bytes: usize) -> Temporary {
         self.temporaries.push(bytes);
         Temporary(self.temporaries.len() - 1)
     }
 
-    /// Asks for `elements` elements of `T` while the node runs.
+    /// Requests `elements` elements of `T` while the node runs.
     pub fn temporary_of<T: Element>(&mut self, elements: usize) -> Result<Temporary> {
         let bytes = elements.checked_mul(size_of::<T>());
         let bytes = bytes.ok_or_else(|| Error::OutOfMemory(format!("{elements} elements of {}", T::TYPE)))?;
@@ -318,10 +320,10 @@ impl<'a> PrepareContext<'a> {
         Ok(Persistent(self.temporaries.len() - 1))
     }
 
-    /// Asks for `elements` elements of `T` that keep what they hold: see [`PrepareContext::persistent`].
+    /// Requests `elements` elements of `T` that keep their contents: see [`PrepareContext::persistent`].
     ///
     /// # Errors
-    /// As there, and where the number of bytes overflows.
+    /// As [`PrepareContext::persistent`], and if the number of bytes overflows.
     pub fn persistent_of<T: Element>(&mut self, elements: usize) -> Result<Persistent> {
         let bytes = elements.checked_mul(size_of::<T>());
         let bytes = bytes.ok_or_else(|| Error::OutOfMemory(format!("{elements} elements of {}", T::TYPE)))?;
@@ -359,8 +361,8 @@ impl<'a> PrepareContext<'a> {
         &self.overwritable
     }
 
-    /// Declares that `invoke` reads no constant input: the kernel has packed what it needs of them. Constants without
-    /// other readers release their memory.
+    /// Declares that `invoke` reads no constant input, because the kernel has packed all that it needs. Constants
+    /// without other readers release their memory.
     pub fn done_with_constants(&mut self) {
         self.done_with_constants = true;
     }
@@ -375,7 +377,7 @@ impl<'a> PrepareContext<'a> {
         self.done_with_constants
     }
 
-    /// Declares that the kernel keeps `bytes` bytes of weights that it packed, beside memory that is charged already.
+    /// Declares that the kernel keeps `bytes` bytes of packed weights, in addition to memory that is charged already.
     pub fn keeps(&self, bytes: usize) {
         self.kept.set(self.kept.get().saturating_add(bytes));
     }
@@ -399,13 +401,14 @@ impl<'a> PrepareContext<'a> {
         make: impl FnOnce() -> Result<T>,
     ) -> Result<Arc<T>> {
         match self.host.shared() {
-            // The values of other inputs are known, too, but are others next time.
+            // The values of other inputs are also known, but differ in the next invocation.
             Some((shared, node)) if !self.known => shared.get(node, variant, make),
             _ => make().map(Arc::new),
         }
     }
 
-    /// What the interpreter may use. Memory that the kernel keeps is made by it, see [`Budget::filled`].
+    /// The memory and time that the interpreter may use. It allocates memory that the kernel keeps, see
+    /// [`Budget::filled`].
     pub fn budget(&self) -> &Arc<Budget> {
         self.host.budget()
     }
