@@ -541,6 +541,18 @@ def graphs():
         dense = graph.node("DENSIFY", [graph.tensor(shape, F32, data, sparsity=sparsity)], [graph.tensor(shape)], "DensifyOptions")
         graph.outputs(graph.add(graph.input(shape), dense, shape))
         yield f"sparse_{k}", model
+    for op, ty, table, count in ("TANH", TYPE.INT16, None, 3000), ("GELU", TYPE.INT16, "GeluOptions", 3000), ("LOG", I8, None, 20000):
+        for distinct in False, True:
+            model = Model()
+            graph = model.graph()
+            def scaled(i, of=graph.tensor, ty=ty, op=op, distinct=distinct):
+                scale = 2.0**-15 if op == "TANH" else 0.001 + (i * 1e-6 if distinct else 0)
+                return of([7], ty, quantization=make("QuantizationParameters", scale=[scale], zeroPoint=[0]))
+            x = scaled(0, graph.input)
+            for i in range(count):
+                x = graph.node(op, [x], [scaled(i + 1)], table, 3 if op == "TANH" else 2)
+            graph.outputs(x)
+            yield f"function_tables_{op}_{distinct}", model
     yield "strings_long", one("TILE", [([1], STRING, strings(b"a" * 60000)), ints(17000)], [([1], STRING)])
     yield "strings_empty", one("TILE", [([1], STRING, strings(b"")), ints(200_000_000)], [([1], STRING)])
     for k, words in enumerate(((2, 4, MAX_I32, -5), (MAX_I32, 12, 12), (-1, 8), (2, 16, 12, 16))):
