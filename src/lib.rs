@@ -1,6 +1,6 @@
 //! Delegraph runs `.tflite` models in pure Rust and lets any hardware take over any part of a model.
 //!
-//! This crate is what applications depend on: it gathers the others and adds what needs a file system.
+//! Applications depend on this crate. It re-exports the other crates and adds functions that need a file system.
 //!
 //! ```
 //! # fn main() -> delegraph::Result<()> {
@@ -18,7 +18,7 @@ mod cli;
 #[cfg(feature = "documents")]
 pub mod documents;
 
-// The command uses the library by its name, as any application does.
+// The command uses the library by its name, like any application.
 #[cfg(feature = "cli")]
 extern crate self as delegraph;
 
@@ -60,7 +60,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Model> {
 /// programs that contain the command, once per process: it sets the process's logger and its panic hook.
 ///
 /// `program` is a program with its first arguments that runs the command in another process: `conformance` runs cases
-/// there. Without one, these cases fail.
+/// there. Without a program, these cases fail.
 #[cfg(feature = "cli")]
 pub fn command(arguments: impl IntoIterator<Item = OsString>, program: Vec<OsString>) -> u8 {
     cli::run(arguments.into_iter().collect(), program)

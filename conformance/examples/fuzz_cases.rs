@@ -1,11 +1,11 @@
-//! Random mutations of the cases, beside what LiteRT computes; `scripts/fuzz_litert.py` runs both sides.
+//! Random mutations of the cases, compared with LiteRT's results; `scripts/fuzz_litert.py` runs both sides.
 //!
 //! `fuzz_cases write DIR SEED FIRST COUNT` writes mutants FIRST to FIRST + COUNT - 1 as folders, like `make_cases`.
 //! `fuzz_cases check DIR SEED` runs the mutants listed in `DIR/index.tsv` (the format of `conformance/goldens/ops`) on
 //! the optimized and the reference kernels, and prints `name`, `resolver` and the difference, separated by tabs. Before
-//! each it prints `> name`, so that the reader knows at which one the process ended.
+//! each mutant it prints `> name`, which identifies the mutant at which the process ended.
 //! `fuzz_cases wgpu SEED FIRST COUNT` runs mutants FIRST to FIRST + COUNT - 1 on the GPU delegate and compares with the
-//! reference kernels: results within the demanded precision, and errors on both sides or on none.
+//! reference kernels: results within the required precision, and errors on both sides or on neither.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ fn numbers<const N: usize>(words: [&str; N]) -> Result<[u64; N], String> {
     Ok(numbers)
 }
 
-/// Every this many mutants, a graph of several cases is drawn.
+/// One in this number of mutants is a graph of several cases.
 const GRAPH_EVERY: usize = 5;
 
 /// A mutant.
@@ -141,7 +141,7 @@ fn run_on_wgpu(seed: u64, first: u64, count: u64) -> Result<(), String> {
         let Some(case) = cases::mutant(seed, index as usize) else { continue };
         let Ok(problem) = Problem::of_case(&case, Arithmetic::Gpu) else { continue };
         let mut result = engine.run(&problem, false);
-        // Nodes with constant inputs run while preparing: the error is not that of the delegate.
+        // Nodes with constant inputs run while preparing: the delegate does not cause the error.
         if result.outcome == Outcome::Error
             && case.run((*problem.model).clone(), ReferenceOpResolver::new()).is_err()
         {
@@ -161,7 +161,7 @@ fn run_on_wgpu(seed: u64, first: u64, count: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the differences of all outputs, each with what describes the case.
+/// Returns the differences of all outputs, each with a description of the case.
 fn check(drawn: &Drawn, resolver: &str, wanted: &[cases::Computed]) -> Result<Vec<String>, String> {
     let case = drawn.as_case();
     let model = case.build()?;
@@ -223,7 +223,7 @@ fn compare(drawn: &Drawn, model: Model, resolver: &str, wanted: &[cases::Compute
     outputs.iter().zip(wanted).enumerate().filter_map(difference).collect()
 }
 
-/// Returns what tells which of two outputs is right, and which values cause the difference.
+/// Returns the evidence which of two outputs is right, and the values that cause the difference.
 fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], deviation: &Deviation) -> String {
     let at = &deviation.at;
     let mut text = String::new();

@@ -2,8 +2,8 @@
 //!
 //! A folder holds `model.tflite`, `input_S_N.npy` for input N in step S, and `case.txt`: name, fingerprint, op, type,
 //! steps, and whether its outputs are compared.
-//! With `--probe`, each case is written in every other type that its data operand could have, right or wrong, to see
-//! which of them LiteRT takes.
+//! With `--probe`, each case is written in every other type of its data operand, valid or not, to find the types that
+//! LiteRT accepts.
 
 use std::fs;
 use std::path::Path;

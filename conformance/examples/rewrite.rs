@@ -1,8 +1,8 @@
 //! Writes models and chooses their op versions again: `rewrite [--write DIR] MODEL|FOLDER…`.
 //!
-//! Reading, writing and reading again must give the same model. Each op whose lowest sufficient version is not what
-//! the file declares is listed, and counted at the end. With `--write`, `DIR/rewritten` and `DIR/restamped` get the files,
-//! and `DIR/files.tsv` lists the origin of each, for `scripts/compare_rewritten.py`.
+//! Reading, writing and reading again must give the same model. Each op whose lowest sufficient version differs from
+//! the declared one is listed, and counted at the end. With `--write`, `DIR/rewritten` and `DIR/restamped` get the
+//! files, and `DIR/files.tsv` lists the origin of each, for `scripts/compare_rewritten.py`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ struct Totals {
     unwritten: usize,
     changed: usize,
     nodes: usize,
-    /// Nodes by op, the version in the file and ours.
+    /// Nodes by op, the version in the file, and the computed version.
     versions: BTreeMap<(String, u32, u32), usize>,
 }
 
@@ -118,14 +118,14 @@ fn rewrite(arguments: &[String], to: Option<&Path>) -> std::io::Result<Totals> {
     Ok(totals)
 }
 
-/// The model written, and where what is read from that differs.
+/// The written model, and the first difference after reading it again.
 fn again(model: &Model) -> Result<(Vec<u8>, Option<String>)> {
     let bytes = model.to_bytes()?;
     let read = Model::from_bytes(ModelBytes::new(bytes.clone()))?;
     Ok((bytes, model.difference(&read)))
 }
 
-/// `path` itself where it is a file, else all `.tflite` files below it, by name.
+/// `path` itself if it is a file, else all `.tflite` files below it, by name.
 fn models(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     if !path.is_dir() {
         files.push(path.to_path_buf());

@@ -1,6 +1,6 @@
-//! Runs, for each planted fault, the cases of its ops with the fault on, and reports whether one of them fails.
+//! Runs, for each injected fault, the cases of its ops with the fault active, and reports whether one of them fails.
 //!
-//! It is an example of the copy of the workspace that `scripts/mutants.py` makes, and of nothing else.
+//! It is built only as an example in the copy of the workspace that `scripts/mutants.py` makes.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use delegraph_interpreter::ReferenceOpResolver;
 
 fn main() {
     let filter = std::env::args().nth(1).unwrap_or_default();
-    // A fault may index out of bounds: that is noticed, and nothing to read about.
+    // A fault may index out of bounds, which counts as detected, so panics print nothing.
     std::panic::set_hook(Box::new(|_| {}));
     let cases = cases::suite(cases::DEFAULT_SEED);
     let mut wanted = HashMap::new();
@@ -56,7 +56,7 @@ fn run(case: &Case) -> Result<Vec<Computed>, String> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("panics".into()))
 }
 
-/// Whether every output is what it is without the fault, as far as a CPU is asked.
+/// Whether every output equals that without the fault, within the requirements for CPUs.
 fn same(case: &Case, got: &[Computed], want: &[Computed]) -> Result<(), String> {
     let check = case.check(&case.build()?, Arithmetic::Ieee);
     for (got, want) in got.iter().zip(want) {

@@ -1,5 +1,5 @@
-//! Test doubles for authors of delegates: what a delegate claims of a graph, and whether it computes what the reference
-//! kernels compute. Graphs are built in memory; no model file is needed.
+//! Test helpers for authors of delegates: the nodes that a delegate claims, and a comparison of its results with the
+//! reference kernels. Graphs are built in memory; no model file is needed.
 //!
 //! ```
 //! use delegraph_conformance::author::{agree, offer};
@@ -67,8 +67,8 @@ pub fn offer(model: &Model, delegate: impl Delegate + 'static) -> Result<Offer> 
 }
 
 /// Runs `model` with a delegate and on the reference kernels, with the same inputs generated from `seed`, and compares
-/// the outputs. Nodes that the delegate does not claim run on the reference kernels in both cases, so any difference is
-/// the delegate's.
+/// the outputs. Nodes that the delegate does not claim run on the reference kernels in both cases, so the delegate
+/// causes any difference.
 ///
 /// # Errors
 /// The difference, or the reason why there is no comparison: the delegate fails, or claims no node.

@@ -138,8 +138,8 @@ impl Expectations {
         Ok(Expectations { known: lines("known", file.known)?, must: lines("must", file.must)? })
     }
 
-    /// Marks known failures, and returns differences from the expectations. With `whole`, no case was left out, and
-    /// unused lines are reported.
+    /// Marks known failures, and returns differences from the expectations. With `whole`, all cases ran, and unused
+    /// lines are reported.
     pub fn apply(&self, results: &mut [CaseResult], device: &str, whole: bool) -> Vec<String> {
         let mut problems = Vec::new();
         let known: Vec<&Line> = self.known.iter().filter(|line| line.holds_on(device)).collect();

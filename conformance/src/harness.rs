@@ -14,9 +14,9 @@
 //! delegraph_conformance::main!(|| Simple(MyDelegate::new()));
 //! ```
 //!
-//! The tests are the cases of the ops that the delegate declares, and those of several ops. A case that it does not claim
-//! passes; [expectations](crate::expectations) state what must be claimed. See [`Suite`] for
-//! further settings. A crash ends the process: nextest, which runs each test in one of its own, and `delegraph
+//! The tests are the cases of the ops that the delegate declares, and those of several ops. An unclaimed case passes;
+//! [expectations](crate::expectations) list the cases that must be claimed. See [`Suite`] for
+//! further settings. A crash ends the process; nextest, which runs each test in a separate process, and `delegraph
 //! conformance` continue.
 
 use std::path::PathBuf;
@@ -32,10 +32,10 @@ use crate::engine::{Backend, MakeDelegate, Outcome, Problem};
 use crate::expectations::Expectations;
 use crate::runner::Engine;
 
-/// Makes `main` of a test file without harness: one test for each case, on the delegate that the expression makes.
+/// Makes `main` of a test file without harness: one test for each case, on the delegate that the expression creates.
 ///
-/// The expression is a function or closure without arguments that gives a delegate; it is called for each interpreter, from
-/// several threads. After a comma, anything may be set on the [`Suite`]:
+/// The expression is a function or closure without arguments that returns a delegate; it is called for each
+/// interpreter, from several threads. A second expression may change settings of the [`Suite`]:
 ///
 /// ```ignore
 /// delegraph_conformance::main!(|| Simple(MyDelegate::new()), |suite| suite.expectations("tests/expectations.toml"));
@@ -122,8 +122,8 @@ impl Suite {
         Suite { selected: Some(selected), ..self }
     }
 
-    /// Sets a file of known failures and of what must be delegated, see [`crate::expectations`]; its path is relative
-    /// to the crate's folder.
+    /// Sets a file of known failures and of cases that must be delegated, see [`crate::expectations`]; its path is
+    /// relative to the crate's folder.
     #[must_use]
     pub fn expectations(self, path: impl Into<PathBuf>) -> Self {
         Suite { expectations: Some(path.into()), ..self }
@@ -172,7 +172,7 @@ impl Suite {
             *count += 1;
             if chosen {
                 let shared = Arc::clone(&shared);
-                // `::` is what tools take apart.
+                // Tools split names at `::`.
                 let name = case.name.replace('/', "::");
                 trials.push(Trial::test(name, move || check(&shared.0, &shared.1, &case, checks)));
             }

@@ -42,7 +42,7 @@ impl Engine {
         self.run_made(&problem.name, || Ok(problem), checks)
     }
 
-    /// As [`Engine::run`], for a problem that is created by the call, so that nothing else is created while memory is
+    /// As [`Engine::run`], for a problem that the call creates, so that nothing else is created while memory is
     /// measured.
     pub fn run_made<P: Borrow<Problem>>(
         &self,
@@ -131,7 +131,7 @@ impl Engine {
             got.push(outputs(&interpreter).map_err(failed)?);
         }
         match refused {
-            // Both sides compute the same op, so that data with which it has no result is an error of both.
+            // Both sides compute the same op, so data without a result is an error on both.
             Some((Outcome::Error, detail)) => {
                 return Err((Outcome::Mismatch, format!("results of invalid data: {detail}")));
             }

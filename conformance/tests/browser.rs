@@ -1,7 +1,7 @@
-//! The report, looked at: a browser without a window draws it at the width of a desktop and of a phone.
+//! The rendered report: a headless browser draws it at the width of a desktop and of a phone.
 //!
-//! Without an installed Chromium the test prints that and ends. `DELEGRAPH_BROWSER` names another than those that are looked
-//! for. The pictures stay in the target folder.
+//! Without an installed Chromium the test prints a note and ends. `DELEGRAPH_BROWSER` names another browser. The
+//! pictures stay in the target folder.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Only tests are here.
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use delegraph_conformance::engine::{BINS, Bad, CaseResult, ErrorStats, Outcome};
 use delegraph_conformance::report::{Report, html};
 
-/// How long a browser may take for a page.
+/// The time limit of the browser for a page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(90);
 
 fn browser() -> Option<PathBuf> {
@@ -26,7 +26,7 @@ fn browser() -> Option<PathBuf> {
     names.iter().flat_map(|name| folders.iter().map(move |f| f.join(name))).find(|file| file.is_file())
 }
 
-/// A run with much of everything: long names, many types, failures with and without numbers.
+/// A run with long names, many types, and failures with and without numbers.
 fn report() -> Report {
     let ops = ["ADD", "CONV_2D", "UNIDIRECTIONAL_SEQUENCE_LSTM", "STABLEHLO_DYNAMIC_UPDATE_SLICE"];
     let types = ["float32", "float16", "int8", "uint8", "int16", "int32", "int64", "bool", "string"];
@@ -91,7 +91,7 @@ fn report() -> Report {
     report
 }
 
-/// Runs the browser on a page; what it prints, if it ends in time.
+/// Runs the browser on a page; returns its output if it ends in time.
 fn run(browser: &Path, arguments: &[String], page: &Path) -> String {
     let profile = page.with_extension("profile");
     let mut child: Child = Command::new(browser)
@@ -127,7 +127,7 @@ fn the_report_is_drawn_on_a_desktop_and_on_a_phone() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
     fs::create_dir_all(&folder).unwrap();
     let page = html(&report());
-    // What the browser makes of it is written into the page, where `--dump-dom` shows it.
+    // A script writes the rendered sizes into the page, for `--dump-dom`.
     let measure = "<script>addEventListener('load', () => { [...document.querySelectorAll('details')].slice(0, 2).forEach(d => \
                    d.open = true); const e = document.documentElement; const shown = [...document.querySelectorAll('h1, h2, \
                    .tile, details.case')].every(x => x.getBoundingClientRect().width > 40); e.dataset.measured = \

@@ -1,7 +1,7 @@
-//! Single-op cases on CPU kernels against what LiteRT computed: `conformance/src/cases`, `conformance/goldens/ops`.
+//! Single-op cases on CPU kernels, compared with LiteRT's results: `conformance/src/cases`, `conformance/goldens/ops`.
 //!
-//! Each family is a test of its own, on each resolver. Quantized and integer outputs of the reference kernels must be
-//! LiteRT's, bit by bit; optimized ones may be one step off where their arithmetic allows it.
+//! Each family is a test of its own, on each resolver. Quantized and integer outputs of the reference kernels must
+//! equal LiteRT's exactly; outputs of optimized kernels may differ by one step where their arithmetic allows it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use delegraph_core::{BuiltinOp, OpResolver, TensorType};
 use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Types that LiteRT takes and no case has: of these ops, or of all where there are none, and why.
+/// Types that LiteRT accepts and no case has, with the reason: for these ops, or for all ops if none is listed.
 const TYPES_LEFT_OUT: &[(&[BuiltinOp], &[TensorType], &str)] = {
     use BuiltinOp as Op;
     use TensorType::*;
@@ -99,7 +99,7 @@ fn check(case: &Case, resolver: &str, expected: &Expected) -> Result<(), String>
     let model = case.build()?;
     let Some(entry) = expected.entries.get(&case.name) else {
         return match case.verdict {
-            // For versions that the recorded LiteRT does not have.
+            // For versions that the recorded LiteRT lacks.
             Verdict::NotCompared(_) => case.run(model, ReferenceOpResolver::new()).map(|_| ()),
             _ => Err("LiteRT has not run it: `make goldens`".into()),
         };
@@ -153,7 +153,7 @@ fn every_version(cases: &[Case], expected: &Expected) -> Result<(), Failed> {
     verdict(&wrong)
 }
 
-/// Every type that LiteRT takes has a case that LiteRT runs.
+/// Every type that LiteRT accepts has a case that LiteRT runs.
 fn every_type(cases: &[Case], expected: &Expected) -> Result<(), Failed> {
     let mut wrong = Vec::new();
     for (&op, types) in &expected.types {
@@ -174,7 +174,7 @@ fn every_type(cases: &[Case], expected: &Expected) -> Result<(), Failed> {
     verdict(&wrong)
 }
 
-/// The index has no entries of cases that are gone.
+/// The index has no entries of removed cases.
 fn left_over(cases: &[Case], expected: &Expected) -> Result<(), Failed> {
     let names: BTreeSet<&str> = cases.iter().map(|c| c.name.as_str()).collect();
     let gone: Vec<String> =

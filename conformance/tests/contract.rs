@@ -1,4 +1,4 @@
-//! Delegates that break the contract, each in one way, which the suite must report.
+//! Delegates that violate the contract, each in one way, which the suite must report.
 
 #![allow(clippy::panic, clippy::unwrap_used)] // Only tests are here.
 
@@ -50,7 +50,7 @@ enum Flaw {
     PanicsWhenInvoked,
     FailsToPrepare,
     ClaimsAndFails,
-    /// This is none: what it keeps for good, it makes in the background while one of its kernels lives.
+    /// Not a flaw: it creates permanent data in the background during the lifetime of a kernel.
     MakesThingsInBackground,
 }
 
@@ -109,7 +109,7 @@ impl Delegate for Adder {
         if self.flaw == Flaw::FailsToPrepare && !nodes.is_empty() {
             return Err(Error::State("out of luck".into()));
         }
-        // The previous claim never became a kernel: a failure came in between.
+        // The previous claim has no kernel because of a failure.
         if self.flaw == Flaw::UnusableAfterFailure && self.offered > self.made {
             return Err(Error::State("it failed once already".into()));
         }
@@ -143,7 +143,7 @@ impl Adder {
             unsafe { first.write_volatile(first.read_volatile() + 1.0) };
         }
         let of = |i: usize| params.inputs.iter().position(|id| Some(*id) == node.input(i).map(|t| t.id()));
-        // An input that is constant is not among those of the partition.
+        // A constant input is not an input of the partition.
         let operand = |i: usize| match of(i) {
             Some(place) => Addend::Input(place),
             None => {
@@ -170,7 +170,7 @@ impl Adder {
     }
 }
 
-/// Things that are kept for good, such as compiled shaders: a short run creates some of them, a long one all.
+/// Permanent data such as compiled shaders: a short run creates a part of it, a long run all of it.
 struct Background {
     since: Instant,
 }
@@ -199,7 +199,7 @@ impl Drop for Background {
     }
 }
 
-/// What came first of this length and with this first element.
+/// The first constant with this length and this first element.
 fn kept(values: Vec<f32>) -> Vec<f32> {
     static KEPT: Mutex<Vec<Vec<f32>>> = Mutex::new(Vec::new());
     let mut all = KEPT.lock().unwrap();
@@ -382,7 +382,7 @@ impl Kernel for Find {
 
 impl DelegateKernel for Find {}
 
-/// Outputs whose shape the data decides are no less a delegate's than others.
+/// A delegate may also run nodes whose output shape depends on data.
 #[test]
 fn a_right_delegate_of_dynamic_shapes_passes() {
     let make =
@@ -396,7 +396,7 @@ fn what_is_not_claimed_is_not_supported_and_says_why() {
     let result = run(Flaw::Nothing, "binary/add_float32_shapes1");
     assert_eq!(result.outcome, Outcome::Unsupported);
     assert_eq!(result.detail, "node 0 ADD v1: UnsupportedParam: broadcasting");
-    // Not one of its ops at all.
+    // Not one of its ops.
     let result = run(Flaw::Nothing, "binary/mul_float32_shapes0");
     assert_eq!(result.detail, "node 0 MUL v1: UnsupportedOp: MUL is not supported");
 }
@@ -453,7 +453,7 @@ fn allocations_once_in_the_background_are_not_a_leak() {
     assert_eq!(KEPT_FOR_GOOD.lock().unwrap().len(), THINGS);
 }
 
-/// Each check notices a delegate: no check passes always.
+/// Each check reports at least one delegate: no check always passes.
 #[test]
 fn every_check_is_tried() {
     let source = include_str!("contract.rs");

@@ -1,7 +1,7 @@
-//! Real models and the embedded ones against the results of LiteRT, on every delegate.
+//! Real models and the embedded ones, compared with LiteRT's results, on every delegate.
 //!
-//! Each case is a test of its own, `MODEL::CASE::DELEGATE`. Models that are not in the cache (`make models` fetches
-//! them) are reported as ignored, and so is the GPU where there is none.
+//! Each case is a separate test, `MODEL::CASE::DELEGATE`. Models that are not in the cache (`make models` fetches them)
+//! are reported as ignored, as are GPU tests without a GPU.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 const DELEGATES: [&str; 3] = ["cpu", "reference", "wgpu"];
 
-/// Models of which the GPU runs every node.
+/// Models whose nodes all run on the GPU.
 const WHOLLY_ON_GPU: [&str; 7] = [
     "selfie_segmentation.tflite",
     "face_detection_short_range.tflite",
@@ -103,7 +103,7 @@ fn with_delegate(builder: InterpreterBuilder, delegate: &str) -> Result<Interpre
     })
 }
 
-/// Where models and the photo are.
+/// The folder of models and the photo.
 struct Files {
     cache: PathBuf,
     root: PathBuf,
@@ -132,14 +132,14 @@ impl Files {
     }
 }
 
-/// `${DELEGRAPH_CACHE:-~/.cache/delegraph}/models`, as `scripts/fetch_models.py` has it.
+/// `${DELEGRAPH_CACHE:-~/.cache/delegraph}/models`, as in `scripts/fetch_models.py`.
 fn cache() -> PathBuf {
     let home = || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(".cache/delegraph");
     let cache = std::env::var_os("DELEGRAPH_CACHE").filter(|c| !c.is_empty());
     cache.map_or_else(home, PathBuf::from).join("models")
 }
 
-/// A file that must be the very one that the goldens were made from.
+/// A file that must be identical to the one used for the goldens.
 fn read_checked(path: &Path, sha256: &str) -> Result<Vec<u8>, String> {
     let bytes = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let found: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();

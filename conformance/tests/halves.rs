@@ -1,7 +1,7 @@
-//! Models whose values and weights have 16 bits on the GPU, against the CPU's results in 32 bits.
+//! Models whose values and weights have 16 bits on the GPU, compared with the CPU's results in 32 bits.
 //!
-//! Models that are not in the cache (`make models` fetches them) are left out with a message, as is everything without an
-//! adapter that has 16-bit floats.
+//! Models that are not in the cache (`make models` fetches them) are skipped with a message, as is everything without
+//! an adapter that supports 16-bit floats.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ const MODELS: [(&str, f64, f64); 5] = [
     ("iris_landmark.tflite", 0.01, 0.6),
     // The sigmoid of logits around -4, of noise: an error of 0.1 in a logit is 10% of such a result.
     ("selfie_segmentation.tflite", 0.15, 0.6),
-    // Two thirds of the memory in 16 bits are the output and the buffer that it is read from, which have 32.
+    // Two thirds of the memory with 16 bits are the output and its read-back buffer, which have 32 bits.
     ("deeplabv3.tflite", 0.01, 0.85),
 ];
 

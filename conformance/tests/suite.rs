@@ -1,8 +1,8 @@
-//! The suite itself: it is the same each time, every case of it runs on the reference kernels, and the optimized ones
-//! compute the same within what each case allows.
+//! The suite itself: it is reproducible, every case runs on the reference kernels, and the optimized kernels agree
+//! within the tolerance of each case.
 //!
-//! A trial takes a share of the cases; `SUITE_FILTER=text` leaves those whose name holds the text, `SUITE_SEED=n` makes the
-//! random ones from another seed.
+//! A trial runs a share of the cases; `SUITE_FILTER=text` selects cases whose name contains the text, `SUITE_SEED=n`
+//! sets the seed of random cases.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,13 +52,13 @@ fn verdict(wrong: &[String]) -> Result<(), Failed> {
     }
 }
 
-/// The optimized kernels compute what the reference kernels compute.
+/// The optimized kernels agree with the reference kernels.
 fn agree(case: &Case) -> Result<(), String> {
     let model = case.build()?;
     let check = case.check(&model, Arithmetic::Ieee);
     let expected = match case.run(model.clone(), ReferenceOpResolver::new()) {
         Ok(expected) => expected,
-        // Both the kernels and the case declare that.
+        // Both the kernels and the case declare the exception.
         Err(_) if matches!(case.verdict, Verdict::NotCompared(_)) => return Ok(()),
         Err(e) => return Err(format!("the reference kernels: {e}")),
     };
@@ -81,7 +81,7 @@ fn agree(case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-/// The same seed gives the same cases, and no name is there twice.
+/// The same seed returns the same cases, and names are unique.
 fn deterministic(suite: &[Case], seed: u64) -> Result<(), Failed> {
     let again = cases::suite(seed);
     let mut names = BTreeSet::new();

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     };
     let info = delegate.adapter();
     let device = format!("{}, {}, {} {}", info.name, info.backend, info.driver, info.driver_info);
-    // Clones share the device: opening one for each case would take longer than all else.
+    // Clones share the device: opening one for each case would dominate the time.
     let suite =
         Suite::new(move || delegate.clone()).arithmetic(Arithmetic::Gpu).with_device(device).one_in(24);
     suite.expectations("tests/wgpu.toml").main()

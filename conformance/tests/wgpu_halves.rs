@@ -22,6 +22,6 @@ fn main() -> ExitCode {
         eprintln!("left out: {} has no 16-bit floats (SHADER_F16)", delegate.adapter().name);
         return ExitCode::SUCCESS;
     }
-    // Clones share the device: opening one for each case would take longer than all else.
+    // Clones share the device: opening one for each case would dominate the time.
     Suite::new(move || delegate.clone()).arithmetic(Arithmetic::GpuHalves).one_in(24).main()
 }

@@ -77,7 +77,7 @@ pub enum Error {
         nodes: usize,
         /// The number of nodes that are not delegated.
         left: usize,
-        /// The first of them: node, op, and why a delegate rejected it.
+        /// The first such node: its op, and the reason why a delegate rejected it.
         reasons: Vec<String>,
     },
     /// The caller's input does not fit the model.
@@ -117,7 +117,7 @@ pub enum Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Messages contain names from files. Those of drivers and of other crates have lines.
+        // Messages contain names from files. Messages of drivers and of other crates have several lines.
         let mut line = Printable(f);
         match self {
             Error::Io { path, .. } => write!(line, "{}: cannot read the file", path.display()),
@@ -164,7 +164,7 @@ impl std::error::Error for Error {
         match self {
             Error::Io { source, .. } => Some(source),
             Error::Delegate { source, .. } => source.as_deref().map(|e| e as _),
-            // The messages of these two are part of this error's own.
+            // The messages of these two errors are part of this error's message.
             Error::External(error) => error.source(),
             Error::AtNode { source, .. } => source.source(),
             _ => None,
@@ -302,7 +302,7 @@ impl Error {
         })
     }
 
-    /// Whether the work was ended: by the application, or by the limit of time.
+    /// Whether the application or the time limit ended the work.
     pub fn is_interruption(&self) -> bool {
         match self {
             Error::Cancelled => true,
@@ -389,7 +389,7 @@ mod tests {
         let error = Error::Io { path: "model.tflite".into(), source };
         assert_eq!(error.chain(), format!("model.tflite: cannot read the file: {text}"));
 
-        // An error within another is not repeated.
+        // A nested error is not repeated.
         let error = Error::external(Error::external(io::Error::other("no power"))).at(location());
         assert_eq!(error.chain(), "node 3 (CONV_2D v1): no power");
         assert_eq!(Error::State("not prepared".into()).chain(), "not prepared");
@@ -409,7 +409,7 @@ mod tests {
         check(Error::Kernel(message()).at(Location { op: message(), ..location() }), 1);
         check(Error::InvalidModel { path: Some(name.into()), message: message() }, 1);
         check(Error::not_delegated(9, 2, vec![message()]), 3);
-        // Compilers of shaders write several lines.
+        // Messages of shader compilers have several lines.
         check(Error::delegate("npu", message()), 2);
         check(Error::external(io::Error::other(message())), 2);
         check(Error::Io { path: "a".into(), source: io::Error::other(message()) }, 2);

@@ -1,27 +1,27 @@
-//! What a `.tflite` model *is*: the loader and verifier, the graph of typed, versioned ops, the op definitions,
-//! and the traits that kernels and resolvers implement.
+//! The `.tflite` model: the loader and verifier, the graph of typed, versioned ops, the op definitions, and the traits
+//! that kernels and resolvers implement.
 //!
-//! This crate defines ops, it does not run them: no kernels, no threads, no GPU. Delegates depend on it (and on
-//! `delegraph-delegate-api`) only.
+//! This crate defines ops and does not run them: it has no kernels, no threads and no GPU. Delegates depend only on it
+//! and on `delegraph-delegate-api`.
 //!
 //! ```text
 //! bytes ──loader──▶ Model { Subgraph { Tensor…, Node { op, version, Params }… } } ──OpResolver──▶ Registration ──▶ Kernel
 //! ```
 //!
-//! The modules in their order; each imports those before it alone:
+//! The modules in order; each imports only earlier ones:
 //!
 //! | module | its part |
 //! |---|---|
 //! | [`types`] | element types, shapes, quantization, sparse storage, operators, indices |
-//! | [`error`](mod@error) | errors, where they happened, and what to do about them |
+//! | [`error`](mod@error) | errors, their places in the model, and advice |
 //! | [`flex`] | FlexBuffers: options of custom ops and attributes of composites |
 //! | [`ops`] | definitions of ops: params, inference, versions, costs |
 //! | [`quantized`] | arithmetic of single quantized values |
-//! | [`graph`] | models, and the verification that makes them of drafts |
-//! | [`kernel`] | what runs a node |
+//! | [`graph`] | models, and the verification of drafts |
+//! | [`kernel`] | the kernels that run nodes |
 //! | [`resolver`] | kernels by op and version |
-//! | `loader` | models of the bytes of files |
-//! | [`writer`] | files of models, and models made from scratch |
+//! | `loader` | models from the bytes of files |
+//! | [`writer`] | files from models, and models made from scratch |
 
 pub mod error;
 pub mod flex;

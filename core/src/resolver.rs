@@ -79,8 +79,8 @@ pub trait OpResolver: Send + Sync {
     fn versions(&self, op: &Op) -> Vec<(u32, u32)>;
 }
 
-/// A resolver that registrations are added to. A later registration wins for the versions that it names; what is
-/// not found here is looked up in the resolver that this one extends.
+/// A resolver to which registrations are added. A later registration wins for its versions; ops without a registration
+/// are looked up in the resolver that this one extends.
 #[derive(Default, Clone)]
 pub struct MutableOpResolver {
     table: HashMap<Op, Vec<(RangeInclusive<u32>, Registration)>>,
@@ -93,7 +93,7 @@ impl MutableOpResolver {
         Self::default()
     }
 
-    /// Creates a resolver that adds to, or overrides, what `next` has.
+    /// Creates a resolver that extends or overrides the registrations of `next`.
     pub fn extending(next: impl OpResolver + 'static) -> Self {
         MutableOpResolver { table: HashMap::new(), next: Some(Arc::new(next)) }
     }
@@ -118,7 +118,7 @@ impl MutableOpResolver {
         self.add(Op::custom(name), registration, versions.range())
     }
 
-    /// Registers what `other` has for an op at one version, if it has something.
+    /// Registers the registration of `other` for an op at one version, if it has one.
     pub fn add_from(&mut self, other: &dyn OpResolver, op: impl Into<Op>, version: u32) -> &mut Self {
         let op = op.into();
         match other.find(&op, version).cloned() {
@@ -177,7 +177,7 @@ impl OpResolver for MutableOpResolver {
     }
 }
 
-/// Versions that a registration holds for: `1..=2`, a single version, or `()` for version 1 alone.
+/// The versions of a registration: `1..=2`, a single version, or `()` for version 1.
 pub trait VersionRange {
     /// Returns the range.
     fn range(self) -> RangeInclusive<u32>;
@@ -203,7 +203,7 @@ impl VersionRange for () {
 
 /// Returns the newest TFLite release that the op table reaches.
 pub fn newest_runtime() -> &'static str {
-    // Compared once: every model that is loaded asks.
+    // Computed once, because every loaded model needs it.
     static NEWEST: LazyLock<&str> = LazyLock::new(|| {
         let releases = ops::DEFS.iter().flat_map(|d| d.history.iter().map(|(_, release)| *release));
         releases.max_by(|a, b| compare_runtimes(a, b)).unwrap_or("0")
@@ -252,7 +252,7 @@ pub(crate) fn required_by(subgraphs: &[Subgraph]) -> (Option<&'static str>, bool
     (newest, complete)
 }
 
-/// `min_runtime_version` of the model's metadata, where it is newer than what the op table reaches.
+/// `min_runtime_version` of the model's metadata, if it is newer than the newest release of the op table.
 pub fn newer_runtime(model: &Model) -> Option<&str> {
     model.min_runtime_version().filter(|version| compare_runtimes(version, newest_runtime()).is_gt())
 }

@@ -45,7 +45,8 @@ fn main() {
         let tensors: Vec<RuntimeTensor> = subgraph.tensors().iter().map(RuntimeTensor::new).collect();
         let (known, states) = (vec![true; tensors.len()], vec![NodeState::default(); nodes]);
         let view = GraphView::new(&model, 0, &tensors, &known, &states);
-        // One delegate that takes nine nodes of ten; two that share them; one that claims every node for itself.
+        // One delegate that takes nine nodes of ten; two delegates that share them; one that claims each node
+        // separately.
         let mut noise = Noise(7);
         let mut shared = |owners: usize| -> Vec<usize> {
             (0..nodes).map(|_| if noise.below(10) == 0 { 0 } else { 1 + noise.below(owners) }).collect()

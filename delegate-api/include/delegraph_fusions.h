@@ -3,11 +3,11 @@
  * Generated from src/plugin/fusions_abi.rs of delegraph-delegate-api, whose test `header` holds the two together.
  * How to write a library of fusions: docs/fusion.md and examples/fusions.
  *
- * The interface between an application and a library of fusions, which rewrite models. What such a library has in common
- * with a delegate is in `delegraph_plugin.h`, and so are the rules for changes of the interface.
+ * The interface between an application and a library of fusions, which rewrite models. Declarations that such a library
+ * shares with a delegate, and the rules for changes of the interface, are in `delegraph_plugin.h`.
  *
- * A model crosses as the bytes of a `.tflite` file: the library returns another file, which the application checks like
- * any other. Nothing is shared.
+ * A model is passed as the bytes of a `.tflite` file. The library returns another file, which the application checks like
+ * any other. The two share no memory.
  */
 #ifndef DELEGRAPH_FUSIONS_H
 #define DELEGRAPH_FUSIONS_H
@@ -18,53 +18,53 @@
 extern "C" {
 #endif
 
-/** Fusion: it replaces marked composites of its name, before their bodies take their places. Without this flag, it
- * replaces patterns of nodes. */
+/** Fusion: it replaces marked composites of its name, before they are inlined. Without this flag, it replaces patterns
+ * of nodes. */
 #define DELEGRAPH_FUSION_COMPOSITE 1u
 
 /** A fusion of a library. This struct does not grow. */
 typedef struct DelegraphFusion {
-    /** Its name, terminated by zero: that of the composites, or one that reports and `--skip` use. */
+    /** Its name, zero-terminated: that of the composites, or a name for reports and `--skip`. */
     const char *name;
     /** `DELEGRAPH_FUSION_…`. */
     uint32_t flags;
-    /** How often outputs may be off by the usual tolerance: 1 or more. */
+    /** The factor by which outputs may differ more than the usual tolerance, at least 1. */
     double tolerance;
 } DelegraphFusion;
 
-/** Functions of the application that take a fusion's results, during the call of `rewrite` that they are given to. */
+/** Functions of the application that receive a fusion's results. Valid during the call of `rewrite`. */
 typedef struct DelegraphFusionResult {
     /** Bytes of this struct. */
     size_t size;
-    /** What the functions are given. */
+    /** The argument of the functions. */
     void *context;
-    /** Takes the rewritten model, the bytes of a file. If it is not called, the model stays as it is. */
+    /** Takes the rewritten model, the bytes of a file. If it is not called, the model stays unchanged. */
     void (*set_model)(void *context, const uint8_t *data, size_t len);
-    /** Takes a change, for reports: the subgraph, the tensor that the nodes compute, and the names of the ops that are gone
-     * and of those that took their place, separated by line breaks. */
+    /** Takes a change, for reports: the subgraph, the tensor that the nodes compute, and the names of the removed and of the
+     * new ops, separated by line breaks. */
     void (*add_change)(void *context, size_t subgraph, DelegraphText tensor, DelegraphText from, DelegraphText to);
-    /** Takes a composite that was left, with the reason. */
+    /** Takes a composite that was not replaced, with the reason. */
     void (*add_left)(void *context, size_t subgraph, DelegraphText tensor, DelegraphText reason);
 } DelegraphFusionResult;
 
 /** A library of fusions. It exports one function without parameters, `delegraph_fusion_library`, that returns the address
- * of this table, which lives as long as the library is loaded.
+ * of this table, which is valid as long as the library is loaded.
  *
- * The functions are called by one thread at a time. No function may unwind: neither panics nor exceptions cross. */
+ * One thread at a time calls the functions. No function may unwind: panics and exceptions must not cross the interface. */
 typedef struct DelegraphFusionLibrary {
     /** `DELEGRAPH_ABI_VERSION`. */
     uint32_t abi_version;
     /** Bytes of this struct. */
     size_t size;
-    /** May be null. Called once, before anything else: `library` takes what the other functions are given, or stays null.
-     * Where it fails, but `library` is set, that is closed. */
+    /** May be null. Called once, before all other functions, which receive `library`; it may remain null. If the call fails
+     * and `library` is set, the library is closed. */
     int32_t (*open)(const DelegraphHost *host, void **library, DelegraphError *error);
-    /** May be null. Called once, at the end; not where `library` is null. */
+    /** May be null. Called once, at the end, unless `library` is null. */
     void (*close)(void *library);
     /** The fusions. Valid until `close`. */
     const DelegraphFusion * (*fusions)(void *library, size_t *count);
-    /** Rewrites a model, the bytes of a file that are valid during the call, with the fusion of this index. Everything that
-     * the fusion can replace is replaced. */
+    /** Rewrites a model with the fusion of this index. The bytes of the model are valid during the call. The fusion replaces
+     * everything that it can. */
     int32_t (*rewrite)(void *library, size_t fusion, const uint8_t *data, size_t len, const DelegraphFusionResult *result, DelegraphError *error);
 } DelegraphFusionLibrary;
 

@@ -331,7 +331,7 @@ impl Delegate for WgpuDelegate {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // Of nodes whose operands are known at run time only: see `deferred`.
+        // For nodes whose operands are known only at run time: see `deferred`.
         Capabilities::default().with_dynamic_shapes(true)
     }
 

@@ -1,6 +1,6 @@
-//! What a partition costs beyond its kernel: `cargo bench -p delegraph-interpreter --bench delegation`. A chain of
-//! negations of 64 floats runs on CPU kernels, and with every second node delegated to a kernel that does the same.
-//! Without `--bench` (as tests run it) everything runs once.
+//! The cost of a partition beyond its kernel: `cargo bench -p delegraph-interpreter --bench delegation`. A chain of
+//! negations of 64 floats runs on CPU kernels, and with every second node delegated to an equal kernel. Without
+//! `--bench` (as tests run it) everything runs once.
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
 use std::time::Instant;
@@ -59,7 +59,7 @@ fn main() {
     let mut plain = Interpreter::builder(model.clone()).build().unwrap();
     let mut delegated = Interpreter::builder(model).delegate(delegate()).build().unwrap();
     assert_eq!(delegated.report().partitions.len(), NODES / 2);
-    // By turns, so that both see the same machine.
+    // Alternating, so that the machine's load affects both equally.
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..runs {
         for (interpreter, times) in [&mut plain, &mut delegated].into_iter().zip(&mut times) {

@@ -1,6 +1,6 @@
-//! What normalizations and attention gain as one op of this project: `cargo bench -p delegraph-interpreter --bench
-//! fused_kernels`. Each runs as a framework writes it and fused, taking turns, on one thread; what counts is the shortest run.
-//! Without `--bench` (as tests run it) everything runs once, and small. Files that are named behind `--` run instead.
+//! The gain of fusing normalizations and attention into one op of this project: `cargo bench -p delegraph-interpreter
+//! --bench fused_kernels`. The framework's form and the fused form run alternately, on one thread; the shortest run
+//! counts. Without `--bench` (as in tests) everything runs once, on small shapes. Files named after `--` run instead.
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
 use std::time::Instant;
@@ -42,7 +42,7 @@ fn list(g: &mut SubgraphBuilder, channels: usize) -> TensorId {
     g.constant("", [channels], &values)
 }
 
-/// The reciprocal root of the mean of squares and a little.
+/// `1 / sqrt(mean(x²) + epsilon)`.
 fn root(g: &mut SubgraphBuilder, squares: TensorId, axes: TensorId) -> TensorId {
     let variance = node(g, B::MEAN, &[squares, axes]);
     let epsilon = g.constant("", [], &[1e-3f32]);
@@ -55,7 +55,7 @@ fn finish(mut graph: SubgraphBuilder, y: TensorId) -> Model {
     ModelBuilder::new().subgraph(graph).build().unwrap()
 }
 
-/// As the converter writes that of Keras 3.
+/// The form in which the converter writes the normalization of Keras 3.
 fn layer_norm(rows: usize, channels: usize) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let g = &mut graph;
@@ -145,7 +145,7 @@ fn attention(queries: usize, keys: usize, heads: usize, groups: usize, width: us
     finish(graph, y)
 }
 
-/// Milliseconds of the shortest invocation of each, and their nodes.
+/// Milliseconds of the shortest invocation of each model, and its number of nodes.
 fn measure(model: &Model, rounds: usize) -> [(f64, usize); 2] {
     let pipelines = [Pipeline::new(), Pipeline::new().allow_custom()];
     let models = pipelines.map(|p| p.run(model).unwrap().model);
@@ -153,7 +153,7 @@ fn measure(model: &Model, rounds: usize) -> [(f64, usize); 2] {
     let mut interpreters = models.map(|m| Interpreter::builder(m).threads(1).build().unwrap());
     for interpreter in &mut interpreters {
         for i in 0..interpreter.input_count() {
-            // Others stay zero.
+            // Other inputs stay zero.
             let Ok(input) = interpreter.input_mut::<f32>(i) else { continue };
             input.iter_mut().enumerate().for_each(|(i, x)| *x = (i * 31 % 101) as f32 / 50.0 - 1.0);
         }

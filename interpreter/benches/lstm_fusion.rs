@@ -1,6 +1,6 @@
-//! What fusing a recurrent layer gains: `cargo bench -p delegraph-interpreter --bench lstm_fusion`. Layers written as a loop
-//! of products, marked as composites in the layouts of three frameworks, run as they are and fused. Without `--bench` (as
-//! tests run it) everything runs once.
+//! The gain of fusing a recurrent layer: `cargo bench -p delegraph-interpreter --bench lstm_fusion`. Layers written as
+//! a loop of products, marked as composites in the layouts of three frameworks, run unfused and fused. Without
+//! `--bench` (as in tests) everything runs once.
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
 use std::time::Instant;
@@ -14,7 +14,7 @@ mod recurrent;
 
 use recurrent::{Framework, Layer};
 
-/// Milliseconds of an invocation: the median.
+/// The median time of an invocation, in milliseconds.
 fn measure(model: Model, rounds: usize) -> f64 {
     let mut interpreter = Interpreter::builder(model).build().unwrap();
     interpreter.input_mut::<f32>(0).unwrap().fill(0.25);

@@ -1,4 +1,4 @@
-//! Models of one layer, and the time that each takes; `scripts/bench_layers.py` sets the times beside LiteRT's.
+//! Models of one layer, and the time of each; `scripts/bench_layers.py` compares the times with LiteRT's.
 //!
 //! `layers draw DIR SEED COUNT` writes COUNT layers of random shapes and types, `layers nets DIR SEED COUNT` small nets.
 //! `layers extract DIR MODEL…` writes the distinct nodes of models whose shapes are known. `layers time THREADS SECONDS MODEL…`
@@ -86,7 +86,7 @@ impl Random {
     }
 }
 
-/// How a layer stores activations and weights.
+/// The types of a layer's activations and weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     F32,
@@ -248,13 +248,13 @@ fn draw(folder: &Path, seed: &str, count: &str) -> Result<(), Failure> {
     let (seed, count): (u64, usize) = (seed.parse()?, count.parse()?);
     for i in 0..count {
         let mut random = Random(seed.wrapping_mul(0x1_0000).wrapping_add(i as u64));
-        // A few draws may have no output or too much work.
+        // Some random sizes have no output or too much work.
         while layer(&mut random, folder, i)?.is_none() {}
     }
     Ok(())
 }
 
-/// The sizes of a layer, of which each family uses some.
+/// The sizes of a layer. Each family uses some of them.
 struct Sizes {
     kind: Kind,
     height: usize,
@@ -302,13 +302,13 @@ impl Sizes {
         (single || kh * kw > 1) && (self.padding == Padding::Same || (kh <= self.height && kw <= self.width))
     }
 
-    /// Whether the type is one of activations alone.
+    /// Whether the type is only used for activations.
     fn has_weight_type(&self) -> bool {
         matches!(self.kind, Kind::F16 | Kind::Dynamic)
     }
 }
 
-/// A name and a model; `None` for sizes that have too much work, or none.
+/// A name and a model; `None` for sizes with too much work or without output.
 type Drawn = Result<Option<(String, Model)>, Failure>;
 
 fn suits(work: usize) -> bool {
@@ -580,7 +580,7 @@ fn shortest(path: &str, threads: usize, limit: Duration) -> Result<Duration, Fai
     interpreter.invoke()?;
     let (start, mut best) = (Instant::now(), Duration::MAX);
     while start.elapsed() < limit {
-        // Short invocations are timed in tens, so that reading the clock costs nothing.
+        // Short invocations are timed in groups of ten, so that the cost of reading the clock is negligible.
         let count = if best < Duration::from_micros(20) { 10 } else { 1 };
         let begin = Instant::now();
         for _ in 0..count {

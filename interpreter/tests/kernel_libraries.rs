@@ -1,4 +1,4 @@
-//! Kernels of custom ops in shared libraries, built apart from this program and with other flags, or in C.
+//! Kernels of custom ops in shared libraries, built separately with other flags, or in C.
 
 #![cfg(any(unix, windows))]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
@@ -14,7 +14,7 @@ use delegraph_interpreter::{BuiltinOpResolver, Interpreter};
 use libraries::{chain, library};
 
 fn open(path: &Path) -> Result<KernelLibrary, PluginError> {
-    // SAFETY: the tests' own libraries, or files that are refused before anything of them runs.
+    // SAFETY: the tests' own libraries, or files that are rejected before any of their code runs.
     unsafe { KernelLibrary::open(path) }
 }
 
@@ -61,7 +61,7 @@ fn close_to(got: &[f32], want: &[f32]) {
 
 const X: [f32; 3] = [-7.0, 1.5, 202.0];
 
-/// The example in C, built by the machine's compiler with these definitions; `None` if it has none.
+/// The example in C, built by the machine's C compiler with these definitions; `None` without a compiler.
 fn in_c(folder: &Path, name: &str, source: &str, definitions: &[&str]) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let out = folder.join(format!("lib{name}.so"));
@@ -91,7 +91,7 @@ fn a_library_in_rust_runs_ops() {
     drop(kernels);
     close_to(&run(&mut interpreter, &X).unwrap(), &X.map(|x| x.sin().sin()));
 
-    // State of its own for each of two nodes, in persistent memory; options, versions, another shape.
+    // Two nodes with separate state in persistent memory; options, versions, another shape.
     let window = options(|map| {
         map.push("window", 2);
         map.push("scale", 2.0);
@@ -186,7 +186,7 @@ fn libraries_that_are_none_are_refused() {
     // SAFETY: the tests' own library.
     let other = unsafe { PluginLibrary::open(library("example_kernels")) }.err().unwrap().to_string();
     assert!(other.contains("it is a library of kernels: `--ops` takes it"), "{other}");
-    // Both in one library are fine.
+    // One library may contain both.
     assert!(open(&library("faulty_plugin")).is_ok());
 }
 

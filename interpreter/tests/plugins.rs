@@ -1,4 +1,4 @@
-//! Delegates in shared libraries, built apart from this program and with other flags.
+//! Delegates in shared libraries, built separately with other flags.
 
 #![cfg(any(unix, windows))]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
@@ -17,7 +17,7 @@ use delegraph_interpreter::Interpreter;
 use libraries::{chain, library};
 
 fn open(path: &Path) -> Result<PluginLibrary, PluginError> {
-    // SAFETY: the tests' own libraries, or files that are refused before anything of them runs.
+    // SAFETY: the tests' own libraries, or files that are rejected before any of their code runs.
     unsafe { PluginLibrary::open(path) }
 }
 
@@ -264,7 +264,7 @@ fn a_plugin_in_c_runs_what_it_claims() {
     let Some(path) = compile("add_mul", source, &[]) else { return };
     let library = open(&path).unwrap();
     let delegate = || Box::new(library.delegate(&PluginOptions::default()).unwrap());
-    // Constants, a value that stays inside, and one that others read, too.
+    // Constants, a value inside the partition, and a value with other readers.
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [2, 3]);
     graph.resizable(x, [None, Some(3)]);
@@ -279,7 +279,7 @@ fn a_plugin_in_c_runs_what_it_claims() {
     assert_eq!((interpreter.report().partitions.len(), interpreter.report().delegated_nodes()), (2, 3));
     let cpu = run(&mut Interpreter::builder(model).build().unwrap()).unwrap();
     assert_eq!(run(&mut interpreter).unwrap(), cpu);
-    // Each node that the plugin leaves has a reason.
+    // Each node that the plugin does not claim has a reason.
     let interpreter = Interpreter::builder(self::model()).delegate(delegate()).build().unwrap();
     let reason = interpreter.report().nodes[0].rejections.last().map(|(_, reason)| reason.clone());
     assert_eq!(reason, Some(Rejection::UnsupportedParam("operands of two shapes".into())));
@@ -349,7 +349,7 @@ fn a_plugin_of_another_interface_is_refused() {
     check("small", 1, 16, "its table of functions has 16 bytes, at least ");
 }
 
-/// Pages that this process has in memory, and whether a library is mapped.
+/// The resident pages of this process, and whether a library is mapped.
 #[cfg(target_os = "linux")]
 fn memory(library: &str) -> (usize, bool) {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();

@@ -1,5 +1,5 @@
-//! Times products of 1024 by 1024 matrices on the machine's adapter, by the delegate's kernels and by well-known designs
-//! written for that size alone: `cargo bench -p delegraph-shaders --bench matmul`. Without `--bench` (as under
+//! Times products of 1024 by 1024 matrices on the machine's adapter, by the delegate's kernels and by well-known
+//! designs written for only that size: `cargo bench -p delegraph-shaders --bench matmul`. Without `--bench` (as under
 //! `cargo test`) every design runs once on a small product.
 //!
 //! Designs run in turn, so that the machine's other load affects them equally; the best time of each counts. Each result is

@@ -1,4 +1,4 @@
-//! What a kernel binds.
+//! The bindings of a kernel.
 
 /// The operand of a binding of group 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

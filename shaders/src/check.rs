@@ -14,7 +14,7 @@ const MAX_WORKGROUPS: u32 = 256;
 /// As [`MAX_WORKGROUPS`], for a CPU.
 const MAX_WORKGROUPS_SOFTWARE: u32 = 8;
 
-/// What the elements of a tensor must meet.
+/// The condition that the elements of a tensor must meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Signed integers: element `i` is at least the first and at most the second of `bounds[i % bounds.len()]`. One to
@@ -28,8 +28,8 @@ pub enum Condition {
 
 /// Finds elements that do not meet a condition.
 ///
-/// The output has a pair of words per workgroup: one plus the position of the first such element among those that the
-/// workgroup looks at, and the element; a pair of zeros if there is none. Workgroups look at ascending ranges.
+/// The output has a pair of words per workgroup: one plus the position of the first such element in the workgroup's
+/// range, and the element; a pair of zeros if there is none. The ranges of workgroups are ascending.
 ///
 /// Bindings: `Input(0)` (the elements), `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Returns the number of workgroups, and the number of elements that an invocation looks at.
+    /// Returns the number of workgroups, and the number of elements that an invocation checks.
     fn groups(&self, caps: &Caps) -> (u32, u32) {
         let most = if caps.software { MAX_WORKGROUPS_SOFTWARE } else { MAX_WORKGROUPS };
         let items = self.elements.div_ceil(WORKGROUP * most).max(1);
@@ -59,7 +59,7 @@ impl Shader for Spec {
     /// Without elements, and for no bounds or more than six.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &[self.elements])?;
-        // Floats are compared as words, since devices may take subnormal numbers for 0.
+        // Floats are compared as words, since devices may treat subnormal numbers as 0.
         let (bounds, mask, other) = match &self.condition {
             Condition::Within(bounds) => (bounds.as_slice(), 0, 0),
             Condition::Differs(other) => (&[[0, 0]][..], u32::MAX, other.cast_unsigned()),

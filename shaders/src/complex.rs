@@ -63,7 +63,7 @@ pub enum Lines {
     /// From floats `[images, input]` to complex numbers `[images, lengths[0], lengths[1] / 2 + 1]`: of each row, one half
     /// of the spectrum, which determines the other half.
     Rows,
-    /// From these complex numbers to as many: each column.
+    /// From these complex numbers to the same number of them: each column.
     Columns,
 }
 

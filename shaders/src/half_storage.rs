@@ -12,7 +12,7 @@ const ENABLE: &str = "enable f16;\n";
 /// Prefix of the functions that round an element to 16 bits.
 const STORE: &str = "to_halves_";
 
-/// A buffer whose elements become 16-bit floats.
+/// A buffer whose elements are converted to 16-bit floats.
 #[derive(Clone, Debug, PartialEq)]
 struct Buffer {
     /// Scalars per element of the array.
@@ -49,7 +49,7 @@ impl Buffer {
 /// Returns `source` with 16-bit floats in the storage buffers whose binding numbers `is_half` accepts.
 ///
 /// # Errors
-/// The declaration or access that has another form than an array accessed by index.
+/// The declaration or access that is not an array accessed by index.
 pub(crate) fn rewrite(source: &str, is_half: impl Fn(u32) -> bool) -> Result<String, String> {
     let mut aliases = BTreeMap::new();
     let mut buffers = BTreeMap::new();

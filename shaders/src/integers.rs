@@ -59,7 +59,7 @@ pub struct Terms {
 
 /// Maximum magnitude up to which all integers are exact in floats.
 const MAX_EXACT: u64 = 1 << 24;
-/// Lower bound of the maximum magnitude of an 8-bit integer less its zero point.
+/// Lower bound of the maximum magnitude of an 8-bit integer minus its zero point.
 const MIN_BYTE_MAGNITUDE: u64 = 128;
 
 impl Sums {
@@ -135,7 +135,7 @@ pub enum IntegerResult {
     },
 }
 
-/// The arithmetic by which sums become integers, and with it the words of an output channel.
+/// The arithmetic that converts sums to integers, and the words of an output channel that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scaling {
     /// 32-bit sums, with a [`FixedChannel`] per output channel.

@@ -58,7 +58,7 @@ impl Operator {
 pub struct Spec {
     /// The operator.
     pub op: Operator,
-    /// The range that results are limited to. Of no meaning for a comparison.
+    /// The range to which results are limited. Unused for a comparison.
     pub range: Option<[i64; 2]>,
     /// Shape of the first operand, in integers.
     pub a: Vec<u32>,
@@ -118,7 +118,7 @@ impl Shader for Spec {
     }
 }
 
-/// Converts 64-bit integers to 32 bits or back. An integer that 32 bits cannot hold becomes the nearest one that they can.
+/// Converts 64-bit integers to 32 bits or back. Integers that do not fit 32 bits are saturated.
 ///
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "lstm";
 
-/// All steps of an LSTM. The contributions of the input to the gates are computed before: `[rows, 4 * cells]`, with gates in
-/// the order input, forget, cell, output.
+/// All steps of an LSTM. The contributions of the input to the gates are precomputed: `[rows, 4 * cells]`, with gates
+/// in the order input, forget, cell, output.
 ///
 /// Bindings: `Input(0)` (these contributions), `Input(1)` ([`Spec::constants`]), `Input(2)` (the last output of each sequence),
 /// `Input(3)` (its state), `Output` ([`Spec::layout`]), `Uniform`.
@@ -27,7 +27,7 @@ pub struct Spec {
     pub backward: bool,
     /// Number of cells.
     pub cells: u32,
-    /// Number of outputs; equal to that of cells without a projection.
+    /// Number of outputs; equal to the number of cells if there is no projection.
     pub outputs: u32,
     /// Whether the input gate is one minus the forget gate.
     pub coupled: bool,

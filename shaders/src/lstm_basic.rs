@@ -8,7 +8,7 @@ use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "lstm_basic";
 
-/// Outputs and states of cells, from their gates before the gates' functions: 16-bit numbers with 3 integer bits in gates
+/// Computes outputs and states of cells from their gates before activation: 16-bit numbers with 3 integer bits in gates
 /// and 4 in states; outputs are bytes with a scale of 1/128 and the zero point 128.
 ///
 /// Bindings: `Input(0)` (`[sequences, 4, cells]`: the gates input, cell, forget, output), `Input(1)` (the states,

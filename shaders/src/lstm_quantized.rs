@@ -14,8 +14,8 @@ const NAME: &str = "lstm_quantized";
 /// Words of each gate's numbers, which precede the weights.
 const NUMBERS: usize = 16;
 
-/// All steps of an LSTM of 8-bit values and weights, 16-bit states and gates. The contributions of the input to the gates
-/// are computed before: `[rows, 4 * cells]`, with gates in the order input, forget, cell, output.
+/// All steps of an LSTM of 8-bit values and weights, 16-bit states and gates. The contributions of the input to the
+/// gates are precomputed: `[rows, 4 * cells]`, with gates in the order input, forget, cell, output.
 ///
 /// Bindings: `Input(0)` (these contributions), `Input(1)` ([`Spec::constants`]), `Input(2)` (the last output of each sequence),
 /// `Input(3)` (its state), `Output` ([`Spec::layout`]), `Uniform`.
@@ -29,7 +29,7 @@ pub struct Spec {
     pub time_major: bool,
     /// Number of cells; at most 65535 where gates are normalized.
     pub cells: u32,
-    /// Number of outputs; equal to that of cells without a projection.
+    /// Number of outputs; equal to the number of cells if there is no projection.
     pub outputs: u32,
     /// Whether the input gate is one minus the forget gate.
     pub coupled: bool,
@@ -66,7 +66,7 @@ pub struct Gate {
     pub narrow: [Factor; 2],
     /// From products of peephole weights and states to the gate.
     pub peephole: Factor,
-    /// From normalized values to the gate; or the bits of two floats, the scales of factors and biases.
+    /// The conversion of normalized values to the gate; or the bits of two floats, the scales of factors and biases.
     pub norm: [i32; 2],
     /// Minimum of the variance.
     pub least: i32,

@@ -11,7 +11,7 @@ use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "rnn";
 
-/// All steps of an RNN. The contributions of the input to the units are computed before: `[rows, units]`, with the biases.
+/// All steps of an RNN. The contributions of the input to the units are precomputed: `[rows, units]`, with the biases.
 ///
 /// Bindings: `Input(0)` (these contributions), `Input(1)` ([`Spec::constants`]), `Input(2)` (the last output of each sequence), `Output`
 /// (the results of all steps, and the last ones from [`Spec::state`] on), `Uniform`.

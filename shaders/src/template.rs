@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Loops unroll register tiles: many drivers move an array that is indexed by a variable out of registers.
-//! A name without a value is an error, so that a misspelt flag does not become a dead branch.
+//! A name without a value is an error, so a misspelt flag is not a dead branch.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

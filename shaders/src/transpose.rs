@@ -19,7 +19,7 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For a `permutation` that is not one, and for more than six dimensions after merging neighbours that stay together.
+    /// For an invalid `permutation`, and for more than six dimensions after merging neighbours that stay together.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &self.input)?;
         let strides = dense_strides(&self.input);

@@ -1,4 +1,4 @@
-//! `bench`: how long loading, preparing and running take, and how much memory.
+//! `bench`: the time and memory of loading, preparing and running.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -26,13 +26,13 @@ pub(crate) struct Arguments {
     model: ModelArgument,
     #[command(flatten)]
     engine: Engine,
-    /// Runs before those that count, after the first
+    /// Warm-up runs after the first run, which are not measured
     #[arg(long, value_name = "N", default_value_t = 3)]
     warmup: usize,
     /// The number of runs; with --seconds, the maximum
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
-    /// How long to run [default: 2, unless --runs is given]; at least 5 runs are made
+    /// The time to run, in seconds [default: 2, unless --runs is given]; at least 5 runs are made
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Print ratios to an earlier result of `bench --json`
@@ -47,7 +47,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The contract's document.
+/// The JSON document.
 #[derive(Serialize)]
 struct Bench {
     model: String,
@@ -64,17 +64,17 @@ struct Bench {
     partitions: usize,
     delegated_nodes: usize,
     total_nodes: usize,
-    /// What each delegate runs.
+    /// The nodes of each delegate.
     delegates: Vec<DelegateLine>,
     /// Kernels that one run starts on devices.
     dispatches: usize,
-    /// Bytes of what one run reads back from delegates: what the caller or a node on the CPU reads.
+    /// Bytes that one run reads back from delegates, for the caller or a CPU node.
     read_back_bytes: usize,
-    /// Medians over the runs of what delegates measure of themselves.
+    /// Medians over the runs of the delegates' own measurements.
     upload_ms: Option<f64>,
     gpu_ms: Option<f64>,
     readback_ms: Option<f64>,
-    /// Delegates that failed, and why: what they claimed runs on the CPU.
+    /// Delegates that failed, with reasons; their nodes run on the CPU.
     failures: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     compare: Option<Ratios>,
@@ -202,7 +202,7 @@ impl Buffers {
     }
 }
 
-/// The runs that count: their times in milliseconds, and per run the sums of what delegates measured.
+/// The measured runs: their times in milliseconds, and per run the sums of the delegates' measurements.
 fn measure(
     arguments: &Arguments,
     interpreter: &mut Interpreter,

@@ -1,6 +1,6 @@
-//! `--max-memory` and `--timeout`: what the command may use.
+//! `--max-memory` and `--timeout`: limits of the command.
 //!
-//! The interpreters of the command keep to these limits. A thread watches the process as well, for what an interpreter
+//! The interpreters of the command apply these limits. A thread also watches the process, for work that an interpreter
 //! cannot end: a driver, a library, the reading of a file.
 
 use std::str::FromStr;
@@ -15,11 +15,12 @@ use delegraph::interpreter::ResourceLimits;
 use super::failure::Failure;
 use super::output::Output;
 
-/// Options of the verbs that are about a model.
+/// Options of the verbs that take a model.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Budgets")]
 pub(crate) struct Budgets {
-    /// The memory that the model may use beside its file, on the CPU and on a GPU each [default: three quarters of the machine's]
+    /// The memory that the model may use in addition to its file, on the CPU and on a GPU each [default: three quarters
+    /// of the machine's]
     #[arg(long, value_name = "BYTES[K|M|G]")]
     max_memory: Option<Bytes>,
     /// End after this time, and after as much processor time of each of the `--threads` [default: no limit]
@@ -56,13 +57,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
 }
 
-/// Resident memory above the limit at which the process ends: the command itself, drivers and the graph take some.
+/// Resident memory above the limit at which the process ends; it covers the command itself, drivers and the graph.
 const MEMORY_ALLOWANCE: usize = 512 << 20;
 
 /// Time after the limit in which the interpreters can end.
 const TIME_ALLOWANCE: Duration = Duration::from_millis(700);
 
-/// How often the process is looked at.
+/// The interval at which the process is checked.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 static LIMITS: OnceLock<ResourceLimits> = OnceLock::new();
@@ -70,11 +71,11 @@ static LIMITS: OnceLock<ResourceLimits> = OnceLock::new();
 static MAX_MEMORY: AtomicUsize = AtomicUsize::new(0);
 static THREADS: AtomicUsize = AtomicUsize::new(1);
 static JSON: AtomicBool = AtomicBool::new(false);
-/// The process has, or is about to have, its result.
+/// The result is complete, or about to be.
 static ENDED: AtomicBool = AtomicBool::new(false);
 
 impl Budgets {
-    /// Begins to count time, and watches the process where there is a limit.
+    /// Starts the time, and watches the process if there is a limit.
     pub(crate) fn start(&self) {
         let mut limits = ResourceLimits::default();
         if let Some(Bytes(bytes)) = self.max_memory {
@@ -96,24 +97,24 @@ impl Budgets {
     }
 }
 
-/// The limits that the interpreters of the command keep to.
+/// The limits of the command's interpreters.
 pub(crate) fn limits() -> ResourceLimits {
     LIMITS.get().cloned().unwrap_or_default()
 }
 
-/// The limit of memory, if the command was given one.
+/// The memory limit, if one is set.
 #[cfg(feature = "wgpu")]
 pub(crate) fn max_memory() -> Option<u64> {
     let limit = MAX_MEMORY.load(Ordering::Relaxed);
     (limit > 0).then(|| u64::try_from(limit).unwrap_or(u64::MAX))
 }
 
-/// Notes how many threads may use processor time.
+/// Records the number of threads that may use processor time.
 pub(crate) fn set_threads(threads: usize) {
     THREADS.store(threads, Ordering::Relaxed);
 }
 
-/// Notes how failures are reported.
+/// Records the format in which failures are reported.
 pub(crate) fn set_json(json: bool) {
     JSON.store(json, Ordering::Relaxed);
 }
@@ -161,10 +162,10 @@ impl Watch {
     }
 }
 
-/// Ends the process without running what libraries registered for its end: their threads are still at work.
+/// Ends the process without running exit handlers of libraries, whose threads are still running.
 pub(crate) fn exit() -> ! {
     #[cfg(unix)]
-    // SAFETY: `_exit` ends the process at once, and takes any number.
+    // SAFETY: `_exit` ends the process immediately, and accepts any number.
     unsafe {
         libc::_exit(1)
     }
@@ -172,7 +173,7 @@ pub(crate) fn exit() -> ! {
     std::process::exit(1)
 }
 
-/// What the process uses, where the system tells.
+/// The resources that the process uses, if the system reports them.
 #[cfg(target_os = "linux")]
 mod process {
     use std::time::Duration;

@@ -23,7 +23,7 @@ struct InstructionSet {
     name: &'static str,
     available: bool,
     chosen: bool,
-    /// What each kind of kernel uses; missing if the set is not available.
+    /// The instructions of each kind of kernel; missing if the set is not available.
     #[serde(skip_serializing_if = "Option::is_none")]
     floats: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ struct Adapter {
     features: Vec<String>,
 }
 
-/// The limits that matter to compute.
+/// The limits that are relevant for compute shaders.
 #[derive(Serialize)]
 struct Limits {
     max_buffer_size: u64,

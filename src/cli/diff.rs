@@ -1,4 +1,5 @@
-//! `diff`: how far a delegate's results are from those of the reference kernels, and which node is to blame.
+//! `diff`: the differences between a delegate's results and those of the reference kernels, and the node that causes
+//! them.
 
 use std::sync::Arc;
 
@@ -56,20 +57,20 @@ struct Diff {
     outputs: Vec<Line>,
     #[serde(skip_serializing_if = "Option::is_none")]
     nodes: Option<Vec<NodeLine>>,
-    /// With `--per-node`: the first node whose result is bad though all that it reads is good.
+    /// With `--per-node`: the first node with a bad result and only good inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_bad: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bisect: Option<Bisected>,
     delegated_nodes: usize,
     total_nodes: usize,
-    /// What each delegate runs.
+    /// The nodes of each delegate.
     delegates: Vec<DelegateLine>,
     failures: Vec<String>,
     ok: bool,
 }
 
-/// A tensor of both.
+/// A tensor of both runs.
 #[derive(Serialize)]
 struct Line {
     tensor: String,
@@ -99,7 +100,7 @@ struct Difference {
     max_ulp: Option<f64>,
     /// The cosine of the angle between the two, as vectors.
     cosine: f64,
-    /// NaN here, and in what is expected.
+    /// The number of NaN in the result, and in the expected one.
     nan: [usize; 2],
     allowed: f64,
     ok: bool,
@@ -111,13 +112,13 @@ struct Bisected {
     /// The outputs are good without it and bad with it.
     node: Option<usize>,
     op: Option<String>,
-    /// Whether they are bad with this node alone, too. Otherwise errors add up, or it takes several nodes fused.
+    /// Whether they are also bad with only this node. Otherwise errors accumulate, or several fused nodes are needed.
     alone: bool,
     /// The number of runs.
     runs: usize,
 }
 
-/// A model with its inputs, ready to be run in one way and another.
+/// A model with its inputs, to be run in different ways.
 struct Subject<'a> {
     arguments: &'a Arguments,
     model: Arc<Model>,
@@ -185,7 +186,7 @@ impl Subject<'_> {
         invoke(self.arguments, configure(Interpreter::builder(self.model.clone()))?)
     }
 
-    /// A run in which delegates get what `adjust` leaves them and the reference kernels do the rest.
+    /// A run in which delegates get the nodes within the limits of `adjust`, and the reference kernels run the rest.
     fn run_limited(
         &self,
         adjust: impl Fn(&mut PartitionOptions),
@@ -196,7 +197,7 @@ impl Subject<'_> {
                 builder = builder.preserve_all_tensors();
             }
             let builder = self.arguments.engine.configure_limited(builder, adjust)?;
-            // The bisection searches for the delegate's part in the difference.
+            // The bisection searches for the delegate's share of the difference.
             let delegated = self.arguments.engine.delegates_anything();
             Ok(if delegated {
                 builder.resolver(self.arguments.engine.reference()?).limits(budgets::limits())
@@ -218,7 +219,7 @@ impl Subject<'_> {
         let colours = self.colours();
         let count = colours.iter().max().map_or(0, |most| most + 1);
         let engine = &self.arguments.engine;
-        // A delegate for each colour: no partition has a node and its neighbour.
+        // A delegate for each colour, so that no partition has two neighbouring nodes.
         let apart = |mut builder: InterpreterBuilder| {
             for colour in 0..count {
                 let others = (0..colours.len()).filter(|&n| colours[n] != colour).map(NodeId);
@@ -261,7 +262,7 @@ impl Subject<'_> {
         Ok(lines)
     }
 
-    /// A number for each node, so that no node has that of one whose result it reads.
+    /// A number for each node that differs from the numbers of the producers of its inputs.
     fn colours(&self) -> Vec<usize> {
         let subgraph = &self.model.subgraphs()[0];
         let mut writers = vec![None; subgraph.tensors().len()];
@@ -325,7 +326,7 @@ impl Difference {
         let both = numbers(ty, got.bytes()).zip(numbers(ty, expected.bytes()));
         let same = got.ty == ty && got.shape == expected.shape;
         let Some((g, e)) = both.filter(|_| same) else {
-            // Strings, packed integers and the like are the same or not.
+            // Strings, packed integers and similar types are either equal or not.
             let ok = same && got.bytes() == expected.bytes();
             let max_abs = if ok { 0.0 } else { f64::INFINITY };
             let cosine = if ok { 1.0 } else { 0.0 };

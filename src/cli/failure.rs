@@ -22,7 +22,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// Returns the one with this code.
+    /// Returns the exit code with this number.
     pub(crate) fn of(code: u8) -> Self {
         let all = [Exit::Fine, Exit::Failed, Exit::Usage, Exit::Unsupported, Exit::Invalid];
         all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Failed)
@@ -56,19 +56,19 @@ impl Failure {
         self
     }
 
-    /// Puts what the failure is about before its message.
+    /// Prefixes the message with the subject of the failure.
     #[must_use]
     pub(crate) fn about(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
     }
 
-    /// Exit code, message and help, for another process that hands them on.
+    /// Exit code, message and help, for another process that passes them on.
     pub(crate) fn parts(&self) -> (Exit, &str, Option<&str>) {
         (self.exit, &self.message, self.help.as_deref())
     }
 
-    /// A panic that reached the top.
+    /// A panic that reached `main`.
     pub(crate) fn internal() -> Self {
         let panic = LAST_PANIC.lock().map(|p| p.clone()).unwrap_or_default();
         Failure::new(Exit::Failed, format!("internal error: {panic}"))
@@ -79,7 +79,7 @@ impl Failure {
         self.exit
     }
 
-    /// Whether the reader of standard output is gone, so that there is no message to print.
+    /// Whether standard output has no reader any more, so that no message is printed.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         self.broken_pipe
     }
@@ -161,8 +161,8 @@ fn details(error: &Error) -> Value {
 
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Silences panics: a panic in a delegate is contained and becomes an error of the delegate, and one that reaches
-/// `main` is reported there as an internal error.
+/// Silences panics: a panic in a delegate is caught and becomes an error of the delegate; a panic that reaches `main`
+/// is reported there as an internal error.
 pub(crate) fn silence_panics() {
     std::panic::set_hook(Box::new(|info| {
         let payload = info.payload();

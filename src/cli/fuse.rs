@@ -64,15 +64,15 @@ struct Rewritten {
     output_bytes: usize,
     nodes: Numbers<usize>,
     multiply_adds: Numbers<u64>,
-    /// Every rewriting, in order.
+    /// All rewritings, in order.
     changes: Vec<ChangeLine>,
-    /// Composites that a fusion has the name of, and that were left.
+    /// Composites with the name of a fusion that were not replaced.
     left: Vec<LeftLine>,
-    /// The greatest difference of each output on random inputs; none where the models were not run.
+    /// The greatest difference of each output on random inputs; empty if the models were not run.
     differences: Vec<DifferenceLine>,
-    /// Why the models were not run.
+    /// The reason why the models were not run.
     not_compared: Option<String>,
-    /// Ops that have another version now.
+    /// Ops whose version changed.
     versions: Vec<VersionLine>,
     min_runtime_version: RuntimeLine,
     #[serde(skip)]
@@ -228,7 +228,7 @@ fn pipeline(arguments: &Arguments) -> Result<Pipeline, Failure> {
 
 #[cfg(feature = "plugins")]
 fn add_library(path: &LibraryPath, pipeline: Pipeline) -> Result<Pipeline, Failure> {
-    // SAFETY: the user names the library on the command line, and trusts it thereby.
+    // SAFETY: the user named the library on the command line, and so trusts it.
     let library = unsafe { delegraph::delegate_api::plugin::FusionLibrary::open(path.path()) }?;
     Ok(pipeline.library(&library))
 }
@@ -253,8 +253,8 @@ fn quantizes_on_the_fly(model: &Model) -> bool {
     })
 }
 
-/// Returns the differences of the outputs, or the reason why the models cannot be run. A limit on time or memory is a
-/// failure: more of it might show that the models differ.
+/// Returns the differences of the outputs, or the reason why the models cannot be run. Exceeding a limit on time or
+/// memory is a failure, because the models may differ.
 fn differences(
     original: Model,
     model: &Model,

@@ -35,7 +35,7 @@ impl InputFile {
 }
 
 impl fmt::Display for InputFile {
-    /// As on the command line.
+    /// The text on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
             Some(name) => write!(f, "{name}={}", self.path.display()),
@@ -91,7 +91,7 @@ impl FromStr for Resize {
 /// An input or output.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Port {
-    /// The name in the signature, or else the tensor's.
+    /// The name in the signature or, if there is none, of the tensor.
     pub(crate) name: String,
     /// The tensor's name.
     pub(crate) tensor: String,
@@ -101,13 +101,13 @@ pub(crate) struct Port {
 pub(crate) struct Entry {
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
-    /// The order in which inputs without a name are meant.
+    /// The order of inputs without a name.
     order: Vec<usize>,
 }
 
 impl Entry {
-    /// Selects the entry point of `signature`; without one, that of the primary subgraph, which may also be known by
-    /// the names of a signature.
+    /// Selects the entry point of `signature`; without one, the primary subgraph, whose inputs and outputs may also
+    /// have the names of a signature.
     pub(crate) fn select(interpreter: &mut Interpreter, signature: Option<&str>) -> Result<Self, Failure> {
         let selected = signature.map(|key| interpreter.select_signature(key)).transpose()?;
         let model = interpreter.model();
@@ -130,7 +130,7 @@ impl Entry {
         })
     }
 
-    /// The input of this name: the signature's name, the tensor's, or the number.
+    /// The input with this name: the name in the signature, the tensor's name, or the number.
     fn input(&self, name: &str) -> Result<usize, Failure> {
         let by_name = self.inputs.iter().position(|p| p.name == name);
         let found = by_name.or_else(|| self.inputs.iter().position(|p| p.tensor == name));
@@ -145,13 +145,13 @@ impl Entry {
         })
     }
 
-    /// Names input `i` for a message.
+    /// Returns the name of input `i` for a message.
     fn describe(&self, i: usize) -> String {
         let name = self.inputs.get(i).map_or("", |input| &input.name);
         format!("input {i} (\"{}\")", printable(name))
     }
 
-    /// Returns the file of each input. Files without a name are those of the inputs that no other names.
+    /// Returns the file of each input. Files without a name belong to the inputs that no other file names.
     fn files<'f>(&self, files: &'f [InputFile]) -> Result<Vec<Option<&'f Path>>, Failure> {
         let mut chosen: Vec<Option<&Path>> = vec![None; self.inputs.len()];
         let (named, unnamed): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.name.is_some());
@@ -196,7 +196,7 @@ impl Entry {
         seed: u64,
     ) -> Result<Filled<'f>, Failure> {
         let mut resized = vec![None; self.inputs.len()];
-        // What gave inputs other shapes than the file's.
+        // The options that changed the shapes of inputs.
         let mut causes: Vec<String> = Vec::new();
         for resize in resizes {
             let i = self.input(&resize.name)?;
@@ -248,12 +248,12 @@ impl Entry {
 pub(crate) struct Filled<'f> {
     /// The file of each input; `None` for random data.
     pub(crate) files: Vec<Option<&'f Path>>,
-    /// The options that gave inputs other shapes than the model's file.
+    /// The options that changed the shapes of inputs.
     causes: Vec<String>,
 }
 
 impl Filled<'_> {
-    /// Runs the model. Shapes that are known only then may not fit the memory because of the options.
+    /// Runs the model. Because of the options, shapes that are known only then may not fit the memory.
     pub(crate) fn invoke(&self, interpreter: &mut Interpreter) -> Result<(), Failure> {
         interpreter.invoke().map_err(|e| match is_of_memory(&e) {
             true => of_shapes(e, &self.causes),
@@ -271,11 +271,11 @@ fn is_of_memory(error: &Error) -> bool {
     }
 }
 
-/// Returns the failure of preparing a model whose inputs `causes` gave other shapes than the file's: then these are to
-/// blame, not the model.
+/// Returns the failure of preparing a model. If `causes` changed the shapes of inputs, the options are reported as the
+/// cause, not the model.
 fn of_shapes(error: Error, causes: &[String]) -> Failure {
     let kind = error.kind();
-    // How to raise a limit. Advice about invalid nodes blames the model.
+    // Advice on raising a limit is kept. Advice about invalid nodes would blame the model.
     let raise = error.help().filter(|_| kind == ErrorKind::Failed);
     let raise = raise.map(|help| format!("; {help}")).unwrap_or_default();
     let failure = Failure::from(error);
@@ -289,7 +289,7 @@ fn of_shapes(error: Error, causes: &[String]) -> Failure {
 }
 
 fn ports(subgraph: &Subgraph, ids: &[TensorId], names: &[(String, TensorId)]) -> Vec<Port> {
-    // Of several names of one tensor, the first.
+    // The first of several names of one tensor.
     let named: HashMap<TensorId, &String> = names.iter().rev().map(|(name, id)| (*id, name)).collect();
     let port = |id: &TensorId| {
         let tensor = subgraph.tensor(*id).name().to_string();

@@ -15,13 +15,13 @@ pub(crate) struct Journal {
     file: Mutex<File>,
 }
 
-/// A result that has a name of its own.
+/// A result with a unique name.
 pub(crate) trait Named {
     fn name(&self) -> &str;
 }
 
 impl Journal {
-    /// Begins a journal, or resumes the one at `path`, whose folder is made. `run` identifies the run. Returns the
+    /// Begins a journal, or resumes the one at `path`; creates its folder. `run` identifies the run. Returns the
     /// results so far, by name.
     pub(crate) fn open<R: Named + Serialize + DeserializeOwned>(
         path: PathBuf,
@@ -47,8 +47,8 @@ impl Journal {
             let results = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
             found.extend(results.map(|result: R| (result.name().to_owned(), result)));
         }
-        // Written again, so that a truncated line does not become the beginning of the next; beside the old one, so that
-        // nothing is lost if that is interrupted.
+        // Written again, so that a truncated line does not become the beginning of the next one. The new file is
+        // written beside the old one, so that an interruption loses nothing.
         let new = path.with_extension("new");
         let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&new)?;
         writeln!(file, "{run}")?;

@@ -55,7 +55,7 @@ impl Kernels {
         Ok(resolver)
     }
 
-    /// Returns the same options as arguments of another process.
+    /// Returns the options as arguments of another process.
     pub(crate) fn arguments(&self) -> impl Iterator<Item = String> {
         self.libraries.iter().map(|LibraryPath(path)| format!("--ops=plugin:{path}"))
     }
@@ -63,7 +63,7 @@ impl Kernels {
 
 #[cfg(feature = "plugins")]
 fn add_library(path: &str, resolver: &mut MutableOpResolver) -> Result<(), Failure> {
-    // SAFETY: the user names the library on the command line, and trusts it thereby.
+    // SAFETY: the user named the library on the command line, and so trusts it.
     unsafe { KernelLibrary::open(path) }?.register(resolver);
     Ok(())
 }

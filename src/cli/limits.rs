@@ -1,4 +1,4 @@
-//! Limits on what delegates get: `--max-partitions` and the like.
+//! Limits on delegation: `--max-partitions` and similar options.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use delegraph::delegate_api::PartitionOptions;
 use super::failure::{Exit, Failure};
 use super::text::plural;
 
-/// Options that keep nodes from delegates. They hold for each `--delegate`.
+/// Options that exclude nodes from delegation. They apply to each `--delegate`.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Limits on delegates")]
 pub(crate) struct Limits {
@@ -34,7 +34,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// As the builder takes them.
+    /// The options of the builder.
     pub(crate) fn options(&self) -> PartitionOptions {
         let mut options = PartitionOptions::default()
             .with_min_nodes(self.min_nodes.unwrap_or(1))
@@ -45,7 +45,7 @@ impl Limits {
         options
     }
 
-    /// Returns the same options as arguments of another process.
+    /// Returns the options as arguments of another process.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let numbers = [("max-partitions", self.max_partitions), ("min-nodes", self.min_nodes)];
         let numbers = numbers.into_iter().filter_map(|(name, n)| Some(format!("--{name}={}", n?)));
@@ -75,7 +75,7 @@ impl Limits {
                 );
             }
         }
-        // Bodies of composites may take their place, with numbers above those of the file.
+        // Inlined bodies of composites have node numbers above those of the file.
         if ops.contains(&Op::Builtin(BuiltinOp::STABLEHLO_COMPOSITE).to_string()) {
             return Ok(());
         }
@@ -93,7 +93,7 @@ impl Limits {
     }
 }
 
-/// The builtin op of this name, else the custom one.
+/// The builtin op of this name or, if there is none, the custom one.
 fn op(name: &str) -> Op {
     let mut known = BuiltinOp::ENUM_VALUES.iter();
     let builtin = known.find(|op| op.variant_name().is_some_and(|known| known.eq_ignore_ascii_case(name)));

@@ -1,4 +1,4 @@
-//! The command line: verbs, what they share, and how they end.
+//! The command line: verbs, shared code, and exit codes.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -51,7 +51,7 @@ struct Arguments {
 const EXIT_CODES: &str = "Exit codes: 0 fine · 1 ran, but failed or mismatched · 2 usage · 3 the model or a request \
                           is not supported · 4 the model or an input file is invalid";
 
-/// The options of every verb.
+/// The options of all verbs.
 #[derive(Args)]
 struct Common {
     /// Print one JSON document on standard output, and nothing else there
@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: Vec<OsString>, program: Vec<OsString>) -> u8 {
     }
 }
 
-/// Logs go to standard error. `RUST_LOG` has the last word.
+/// Logs are written to standard error. `RUST_LOG` takes precedence.
 fn start_logging(verbose: u8, quiet: bool) {
     let (ours, drivers) = match (quiet, verbose) {
         (true, _) => (LevelFilter::Error, LevelFilter::Off),

@@ -1,4 +1,4 @@
-//! Loading the model that a verb is about.
+//! Loading the model of a verb.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub(crate) struct ModelArgument {
 }
 
 impl ModelArgument {
-    /// Loads the model. The budgets hold from here on.
+    /// Loads the model. The limits apply from here on.
     pub(crate) fn load(&self) -> Result<Model, Failure> {
         self.budgets.start();
         load(&self.path)

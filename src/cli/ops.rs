@@ -1,4 +1,4 @@
-//! `ops`: which ops at which versions each backend runs.
+//! `ops`: the ops and versions of each backend.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,18 +45,18 @@ struct OpLine {
     op: String,
     /// The code of a builtin op.
     code: Option<i32>,
-    /// The name of the file that has the op in every crate; none for custom ops.
+    /// The name of the op's file in every crate; none for custom ops.
     family: Option<&'static str>,
     /// The options table of the format, and its fields.
     options: Option<String>,
     params: Vec<Param>,
-    /// Every version of the op that is known, with the TFLite release that first had it.
+    /// Every known version of the op, with the TFLite release that first had it.
     history: Vec<(u32, &'static str)>,
     /// Per backend, the ranges of versions that it runs.
     versions: BTreeMap<String, Vec<(u32, u32)>>,
-    /// Per backend, the types of data that it takes: for CPU kernels those seen in the project's own cases.
+    /// Per backend, the supported types of data: for CPU kernels the types in the project's cases.
     types: BTreeMap<String, Vec<&'static str>>,
-    /// Why the CPU kernels run other versions than TFLite's releases, where they do.
+    /// The reason why the CPU kernels run other versions than TFLite's releases, if they do.
     note: Option<&'static str>,
 }
 
@@ -70,7 +70,7 @@ struct Param {
 /// Versions and types that a backend supports.
 enum Backend {
     Kernels(Arc<MutableOpResolver>),
-    /// With the types that it takes per op, where the delegate lists them.
+    /// With the supported types per op, if the delegate lists them.
     Delegate(VersionTable, Option<fn(BuiltinOp) -> &'static [TensorType]>),
 }
 
@@ -100,7 +100,7 @@ impl Backend {
         types.into_iter().map(TensorType::name).collect()
     }
 
-    /// For CPU kernels those of libraries.
+    /// For CPU kernels, the custom ops of libraries.
     fn custom_ops(&self) -> Vec<&Op> {
         let all: Vec<&Op> = match self {
             Backend::Delegate(table, _) => table.iter().map(|(op, _)| op).collect(),
@@ -160,12 +160,12 @@ fn backend(choice: &Choice, kernels: &Kernels) -> Result<Backend, Failure> {
     })
 }
 
-/// Why the CPU kernels run other versions of an op than TFLite's releases.
+/// The reason why the CPU kernels run other versions of an op than TFLite's releases.
 fn note(def: &OpDef) -> Option<&'static str> {
     let op = Op::Builtin(def.op);
     let kernels = merged(BuiltinOpResolver::new().versions(&op));
     let released = merged(def.history.iter().map(|(version, _)| (*version, *version)).collect());
-    // The only op that TFLite's version map gives to a release none of whose resolvers registers it.
+    // The only op that TFLite's version map assigns to a release whose resolvers do not register it.
     if def.op == BuiltinOp::STABLEHLO_CBRT {
         return Some(
             "TFLite's version map names it, but no release has a kernel; this one follows StableHLO",
@@ -187,7 +187,7 @@ fn note(def: &OpDef) -> Option<&'static str> {
 }
 
 impl Ops {
-    /// The backends, those that take the same types for every op together.
+    /// The backends, grouped if they support the same types for every op.
     fn with_same_types(&self) -> Vec<Vec<&str>> {
         let mut groups: Vec<Vec<&str>> = Vec::new();
         for name in &self.delegates {

@@ -14,7 +14,7 @@ pub(crate) use crate::documents::text::bytes;
 
 /// A verb's result.
 pub(crate) trait Document: Serialize {
-    /// Returns the same for people to read, ending in a line break.
+    /// Returns the result as text that ends with a line break.
     fn text(&self) -> String;
 }
 
@@ -30,7 +30,7 @@ impl Output {
         if self.json { self.json(document) } else { write(&document.text()) }
     }
 
-    /// Prints text as it is.
+    /// Prints text unchanged.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         write(text)
     }
@@ -49,7 +49,7 @@ impl Output {
         if self.json {
             let _ = self.json(&failure.document());
         }
-        // Lines stay whole: messages name paths and shapes that people search for and copy.
+        // Lines are not wrapped: messages name paths and shapes to search for and copy.
         let _ = miette::set_hook(Box::new(|_| {
             Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())
         }));
@@ -57,8 +57,8 @@ impl Output {
         exit
     }
 
-    /// Prints an error of `clap`, which is also how help and version arrive. The options are not known then: `--json` is
-    /// looked for among the arguments.
+    /// Prints an error of `clap`, which also represents help and version. The options are not known then, so `--json`
+    /// is searched among the arguments.
     pub(crate) fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
         let _ = error.print();
         if !error.use_stderr() {
@@ -71,11 +71,11 @@ impl Output {
         Exit::Usage
     }
 
-    /// Returns a progress bar on standard error, where that is a terminal whose foreground is ours: a job in the
-    /// background would scribble over what others show, and some terminals stop it for that.
+    /// Returns a progress bar on standard error if that is a terminal and this process is in the foreground: a
+    /// background job would overwrite the output of others, and some terminals would stop it.
     pub(crate) fn progress(&self, length: u64, template: &str) -> Progress {
         let shown = !self.quiet && io::stderr().is_terminal() && !in_background();
-        // A hidden bar would compute its estimates all the same, between runs that are being measured.
+        // A hidden bar would still compute its estimates, between measured runs.
         Progress(shown.then(|| {
             let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
             match ProgressStyle::with_template(template) {
@@ -86,7 +86,7 @@ impl Output {
     }
 }
 
-/// A progress bar, where one is shown.
+/// A progress bar, if one is shown.
 pub(crate) struct Progress(Option<ProgressBar>);
 
 impl Progress {
@@ -107,7 +107,7 @@ impl Progress {
     }
 }
 
-/// Whether another job has the terminal that standard error is.
+/// Whether another job controls the terminal of standard error.
 #[cfg(unix)]
 fn in_background() -> bool {
     rustix::termios::tcgetpgrp(io::stderr()).is_ok_and(|foreground| foreground != rustix::process::getpgrp())
@@ -118,12 +118,12 @@ fn in_background() -> bool {
     false
 }
 
-/// Prints text such that a terminal shows it and does nothing else, whatever it contains.
+/// Prints text with all terminal control characters escaped.
 fn write(text: &str) -> Result<(), Failure> {
     write_raw(&printable_lines(text))
 }
 
-/// Returns the document with JSON escapes for all that a terminal acts on.
+/// Returns the document with JSON escapes for all terminal control characters.
 fn json_text(document: &impl Serialize) -> io::Result<String> {
     Ok(crate::documents::json(document)?)
 }
@@ -135,8 +135,8 @@ fn write_raw(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Columns of a terminal for each column of a table. Where there are fewer, a table is as wide as it needs: wrapped cells
-/// could not be read.
+/// Minimum terminal columns per table column. On narrower terminals, a table is as wide as it needs, since wrapped
+/// cells would be unreadable.
 const MIN_COLUMNS: usize = 8;
 
 /// Returns a table with a header, without frames; columns in `numbers` are aligned right. Empty without rows. Cells are
@@ -165,7 +165,7 @@ pub(crate) fn table(
     table.trim_fmt() + "\n"
 }
 
-/// Returns a large number for people: `3.4 M`.
+/// Returns a large number in short form: `3.4 M`.
 pub(crate) fn scaled(n: u64) -> String {
     let (unit, divisor) = match n {
         0..1_000 => return n.to_string(),

@@ -1,4 +1,4 @@
-//! The program that the command is part of: `delegraph`, or one that contains the library.
+//! The program that contains the command: `delegraph`, or one that contains the library.
 
 use std::ffi::OsString;
 use std::process::Command;

@@ -19,9 +19,9 @@ use super::output::{Document, Output};
 struct Selection {
     /// The source.
     source: String,
-    /// The ops that the models ask for, each with its versions.
+    /// The ops of the models, each with its versions.
     ops: BTreeMap<String, Vec<u32>>,
-    /// Those whose kernels the application provides.
+    /// Ops whose kernels the application provides.
     custom_ops: Vec<String>,
 }
 
@@ -54,14 +54,14 @@ pub(crate) fn run(paths: &[PathBuf], out: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Builtin ops need kernels; those of custom ops may be the application's.
+/// Builtin ops need kernels; the application may provide those of custom ops.
 fn check(model: &Model) -> Result<(), Failure> {
     let Err(mut unresolved) = check_resolved(model, &BuiltinOpResolver::new()) else { return Ok(()) };
     unresolved.ops.retain(|op| op.op.builtin().is_some());
     if unresolved.ops.is_empty() { Ok(()) } else { Err(delegraph::Error::from(unresolved).into()) }
 }
 
-/// The name of a family of kernels, and what registers it.
+/// The name of a family of kernels, and the function that registers it.
 type Family = (&'static str, fn(&mut MutableOpResolver));
 
 /// The functions that register a kernel for one of `ops`, as paths in `delegraph::interpreter::kernels`.
@@ -70,7 +70,7 @@ fn families(ops: &[(&Op, u32)]) -> Vec<String> {
     let mut base = MutableOpResolver::new();
     let mut add = |module: &str, all: &[Family]| {
         for (family, register) in all {
-            // On top of what was registered before, as optimized kernels want it.
+            // Registered after the reference kernels, which optimized kernels require.
             let mut one = MutableOpResolver::extending(base.clone());
             register(&mut one);
             let registers = |(op, range): (&Op, &std::ops::RangeInclusive<u32>)| {
@@ -149,7 +149,7 @@ fn source(paths: &[PathBuf], known: &[(&Op, u32)], own: &[(&Op, u32)]) -> String
     text + "    resolver\n}\n"
 }
 
-/// A name for the method of each op: what a Rust name can have of it, and its version where there are several.
+/// A method name for each op: its characters that are valid in Rust names, and its version if there are several.
 fn methods(own: &[(&Op, u32)]) -> Vec<String> {
     let mut taken = BTreeSet::new();
     let name = |(op, version): &(&Op, u32)| {

@@ -1,4 +1,4 @@
-//! Words and numbers as results show them.
+//! Words and numbers of results.
 
 use crate::documents::versions::UnderstatedLine;
 
@@ -14,7 +14,7 @@ pub(crate) fn difference(v: f64) -> String {
     if v == 0.0 || !v.is_finite() { format!("{v}") } else { format!("{v:.3e}") }
 }
 
-/// Returns a warning for each; empty without any.
+/// Returns a warning for each understated version; empty if there are none.
 pub(crate) fn warnings(lines: &[UnderstatedLine]) -> String {
     let mut text: String = lines.iter().map(|line| format!("warning: {}\n", line.text)).collect();
     if !lines.is_empty() {

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 
-/// A tensor's elements in a type that NumPy has: bfloat16 as float32, packed 4-bit and 2-bit integers as 8-bit ones.
-/// They are converted in chunks: outputs may take most of the memory that there is.
+/// A tensor's elements in a NumPy type: bfloat16 as float32, packed 4-bit and 2-bit integers as 8-bit ones. They are
+/// converted in chunks, since outputs may take most of the memory.
 pub(crate) struct Values<'t> {
     ty: TensorType,
     /// NumPy's name for the type.
@@ -23,11 +23,11 @@ pub(crate) struct Values<'t> {
 
 /// Elements as the tensor stores them.
 enum Data<'t> {
-    /// As NumPy does.
+    /// As in NumPy.
     Plain(&'t [u8]),
-    /// In a chunk of bytes, which `widen` converts.
+    /// Converted by `widen` in chunks of bytes.
     Narrow { bytes: &'t [u8], widen: fn(&[u8]) -> Vec<u8>, elements: usize },
-    /// Each is padded with zeros to `width` bytes.
+    /// Each string is padded with zeros to `width` bytes.
     Strings { strings: Strings<'t>, width: usize },
 }
 
@@ -38,7 +38,7 @@ const CHUNK: usize = 64 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Summary {
     pub(crate) elements: usize,
-    /// Minimum of the elements that are finite numbers, as for the next two.
+    /// Minimum of the finite elements, as for the next two fields.
     pub(crate) min: Option<f64>,
     pub(crate) max: Option<f64>,
     pub(crate) mean: Option<f64>,
@@ -53,7 +53,7 @@ pub(crate) struct Summary {
 
 impl<'t> Values<'t> {
     /// # Errors
-    /// Exit code 3 for resources and other types that NumPy does not have.
+    /// Exit code 3 for resources and other types that NumPy lacks.
     pub(crate) fn of(tensor: &'t RuntimeTensor) -> Result<Self, Failure> {
         let shape = tensor.shape.dims();
         if tensor.ty == TensorType::String {
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(widened(TensorType::UInt4, [2], &[0x8F]), [15, 8]);
         assert_eq!(widened(TensorType::Int2, [4], &[0b01_10_11_00]), [0, -1i8 as u8, -2i8 as u8, 1]);
         assert_eq!(widened(TensorType::BFloat16, [1], &[0x80, 0x3f]), 1f32.to_le_bytes());
-        // Elements of the last byte that the tensor does not have are left out, also after the first chunk.
+        // Padding elements of the last byte are omitted, also after the first chunk.
         let long = vec![0x11; CHUNK + 1];
         assert_eq!(widened(TensorType::Int4, [2 * CHUNK + 1], &long), vec![1; 2 * CHUNK + 1]);
     }

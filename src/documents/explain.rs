@@ -1,4 +1,4 @@
-//! What runs each node, or the reason for a rejection, and what to support next.
+//! The runner of each node, or the reason for a rejection, and advice on what to support next.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::delegate_api::{
     PartitionReport, Rejection, Report, Runner, Split,
 };
 
-/// What runs each node of a model, or the reason for a rejection, and what to support next.
+/// The runner of each node of a model, or the reason for a rejection, and advice on what to support next.
 #[derive(Serialize)]
 pub struct Explanation {
     pub(crate) model: String,
@@ -24,9 +24,9 @@ pub struct Explanation {
     /// The section of the entry subgraph.
     #[serde(flatten)]
     pub(crate) entry: Section,
-    /// Delegates that failed: what they claimed went back to the CPU.
+    /// Delegates that failed. Their nodes returned to the CPU.
     pub(crate) failures: Vec<FailureLine>,
-    /// Ops without a kernel: the model cannot run, and shapes of the file stand for what they would compute.
+    /// Ops without a kernel: the model cannot run, and their output shapes are taken from the file.
     pub(crate) unresolved: Vec<Value>,
     #[serde(skip)]
     #[cfg_attr(not(feature = "cli"), allow(dead_code))]
@@ -90,11 +90,11 @@ pub(crate) struct CompositeLine {
     pub(crate) version: u32,
     /// `delegate`, `kernel`, `inlined` or `called`.
     pub(crate) resolution: &'static str,
-    /// The delegate's name, where one has it.
+    /// The delegate's name, if a delegate runs it.
     pub(crate) delegate: Option<String>,
-    /// The node, or those of its body where that took its place.
+    /// The node, or the nodes of its inlined body.
     pub(crate) nodes: Vec<usize>,
-    /// Why delegates left it as a whole.
+    /// The reasons why delegates did not claim it as a whole.
     pub(crate) rejections: Vec<RejectionLine>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct TensorLine {
     pub(crate) tensor: usize,
     pub(crate) name: String,
     pub(crate) r#type: &'static str,
-    /// None where it is known only while running.
+    /// `None` if it is known only while running.
     pub(crate) shape: Option<Vec<usize>>,
     pub(crate) bytes: Option<usize>,
 }
@@ -142,7 +142,7 @@ pub(crate) struct BlockerLine {
     pub(crate) kind: &'static str,
     pub(crate) reason: String,
     pub(crate) nodes: Vec<usize>,
-    /// None where it was not tried: there are very many blockers.
+    /// `None` if it was not tried because there are too many blockers.
     pub(crate) gain: Option<Gain>,
 }
 
@@ -157,10 +157,10 @@ pub(crate) struct PairLine {
 pub(crate) struct Gain {
     pub(crate) partitions_before: usize,
     pub(crate) partitions_after: usize,
-    /// Delegated then, beside those that are now.
+    /// Further delegated nodes.
     pub(crate) nodes: usize,
     pub(crate) multiply_adds: u64,
-    /// Bytes less over the borders of partitions; negative where there are more.
+    /// Reduction of the bytes that cross partition borders; negative for an increase.
     pub(crate) boundary_bytes_saved: i64,
 }
 
@@ -179,7 +179,7 @@ impl Gain {
     }
 }
 
-/// What runs nodes that no delegate runs.
+/// The runner of nodes without a delegate.
 #[derive(Debug, Clone, Copy)]
 pub struct Runners<'a> {
     /// The name of the CPU kernels: `cpu` or `reference`.
@@ -193,15 +193,16 @@ impl Runners<'_> {
         self.missing.map_or(&[], |missing| &missing.ops)
     }
 
-    /// Returns the name of what runs this node.
+    /// Returns the name of the runner of this node.
     fn of(&self, node: &NodeReport) -> &'static str {
         let missing = |op: &UnresolvedOp| op.op == node.op && op.version == node.version;
         if self.missing().iter().any(missing) { "none" } else { self.cpu }
     }
 }
 
-/// Explains what runs the nodes of a prepared interpreter, whose model has this name. `understated` are the versions of the
-/// model as its file has them. `None` for a model without subgraphs, and while the first one is not prepared.
+/// Explains the runners of the nodes of a prepared interpreter, whose model has this name. `understated` has the
+/// understated versions of the model's file. `None` for a model without subgraphs, and while the first one is not
+/// prepared.
 pub fn explain(
     model: String,
     runners: Runners<'_>,

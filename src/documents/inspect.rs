@@ -1,4 +1,4 @@
-//! What a model file holds, and what it needs.
+//! The contents of a model file, and its requirements.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::core::ops::definition;
 use crate::core::resolver::{merged, newer_runtime, newest_runtime, required_runtime};
 use crate::core::{Op, OpResolver, Quantization, Tensor, TensorId};
 
-/// What a model holds, and what it needs.
+/// The contents of a model, and its requirements.
 #[derive(Serialize)]
 pub struct Inspection {
     pub(crate) model: String,
@@ -53,7 +53,7 @@ pub(crate) struct Sizes {
 pub(crate) struct Runtime {
     /// Derived from the ops and versions.
     pub(crate) required: Option<&'static str>,
-    /// Whether the op table knows all of them; the release is a lower bound otherwise.
+    /// Whether the op table contains all of them; otherwise the release is a lower bound.
     pub(crate) complete: bool,
     /// The entry `min_runtime_version` of the model's metadata.
     pub(crate) metadata: Option<String>,
@@ -97,11 +97,11 @@ pub(crate) struct OpLine {
     pub(crate) op: String,
     pub(crate) version: u32,
     pub(crate) count: usize,
-    /// The ranges of versions that kernels are registered for.
+    /// The ranges of versions with a registered kernel.
     pub(crate) registered: Vec<(u32, u32)>,
     pub(crate) min_runtime: Option<&'static str>,
     pub(crate) resolved: bool,
-    /// Why it is not resolved.
+    /// The reason why it is not resolved.
     pub(crate) why: Option<String>,
     /// The bytes of options of a custom op's nodes.
     pub(crate) custom_option_bytes: Option<usize>,

@@ -12,13 +12,13 @@ use crate::core::Op;
 use crate::core::error::counted;
 use crate::core::flex::{Map, Value};
 
-/// Keys that are read of a map; more are counted.
+/// Maximum number of keys read from a map; further keys are counted.
 const MAX_KEYS: usize = 256;
 
-/// Maps and lists in one another are read to this depth: damaged ones may hold themselves.
+/// The depth to which nested maps and lists are read: damaged ones may contain themselves.
 const MAX_DEPTH: usize = 8;
 
-/// Bytes that reading all options may touch, for files in which many nodes share large options.
+/// Limit on the bytes read for all options, for files in which many nodes share large options.
 const MAX_BYTES: usize = 64 << 20;
 
 /// Options, and the nodes of a custom op that have them.
@@ -70,7 +70,7 @@ pub(super) fn of(model: &Model) -> Vec<CustomOptions> {
     found
 }
 
-/// Returns the map as JSON. Reading a value touches up to `size` bytes, which `budget` pays.
+/// Returns the map as JSON. Reading a value reads up to `size` bytes, which are subtracted from `budget`.
 fn object(map: &Map<'_>, size: usize, depth: usize, budget: &mut usize) -> Object<String, Json> {
     let mut object = Object::new();
     for key in map.keys().take(MAX_KEYS) {
@@ -134,7 +134,7 @@ mod tests {
             "pads": [1, 2],
         });
         assert_eq!(Json::from(found), expected);
-        // Without budget nothing is read.
+        // Nothing is read without a budget.
         assert!(object(&Map::parse(data).unwrap(), data.len(), MAX_DEPTH, &mut 0).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::core::Op;
 
-/// Returns an op's name as the file has it, for JSON. [`Display`](std::fmt::Display) of an op escapes it.
+/// Returns an op's name as stored in the file, for JSON. [`Display`](std::fmt::Display) of an op escapes it.
 pub(crate) fn raw_name(op: &Op) -> String {
     match op {
         Op::Custom(name) => format!("custom op \"{name}\""),

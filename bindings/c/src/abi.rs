@@ -1,7 +1,7 @@
-//! The layouts of the structures through which custom ops and delegates of the application see a graph.
+//! The layouts of the structures through which the application's custom ops and delegates access a graph.
 //!
-//! `TfLiteTensor` and `TfLiteNode` are those of `delegraph_litert::abi`. To opaque interfaces these are
-//! names only; code with the classic interface reads their fields.
+//! `TfLiteTensor` and `TfLiteNode` are defined in `delegraph_litert::abi`. In opaque interfaces these are only names;
+//! code with the classic interface reads their fields.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -24,10 +24,10 @@ pub(crate) struct Context {
     pub(crate) tensors_size: usize,
     pub(crate) get_execution_plan: unsafe extern "C" fn(*mut Context, *mut *mut IntArray) -> Status,
     pub(crate) tensors: *mut Tensor,
-    /// The address of the structure, by which it is known.
+    /// The address of the structure, which identifies it.
     pub(crate) impl_: *mut c_void,
     pub(crate) resize_tensor: unsafe extern "C" fn(*mut Context, *mut Tensor, *mut IntArray) -> Status,
-    /// Takes a format of `printf` and its arguments.
+    /// Takes a `printf` format and its arguments.
     pub(crate) report_error: unsafe extern "C" fn(*mut Context, *const c_char),
     pub(crate) add_tensors: unsafe extern "C" fn(*mut Context, c_int, *mut c_int) -> Status,
     pub(crate) get_node_and_registration:
@@ -45,7 +45,7 @@ pub(crate) struct Context {
         unsafe extern "C" fn(*mut Context, *mut Tensor, c_int, *const c_int) -> Status,
     pub(crate) preview_partitioning:
         unsafe extern "C" fn(*mut Context, *const IntArray, *mut *mut DelegateParams, *mut c_int) -> Status,
-    /// Null: `tensors` has them.
+    /// Null: `tensors` contains them.
     pub(crate) get_tensor: *const c_void,
     /// Null.
     pub(crate) get_eval_tensor: *const c_void,
@@ -90,7 +90,7 @@ pub(crate) struct Delegate {
     pub(crate) copy_to_buffer: Option<CopyBuffer>,
     pub(crate) free_buffer: Option<unsafe extern "C" fn(*mut Context, *mut Delegate, *mut c_int)>,
     pub(crate) flags: i64,
-    /// Null, unless the delegate is an opaque one: then the other fields are not used.
+    /// Null, unless the delegate is opaque; then the other fields are unused.
     pub(crate) builder: *mut OpaqueBuilder,
 }
 

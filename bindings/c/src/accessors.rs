@@ -13,14 +13,14 @@ use crate::types::{self, ERROR, OK, Status};
 /// Returns the type of the elements; `kTfLiteNoType` for null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteTensorType(tensor: *const Tensor) -> c_int {
-    // SAFETY: the interface demands null or a tensor that lives.
+    // SAFETY: the interface requires null or a live tensor.
     unsafe { get(tensor) }.map_or(0, |tensor| tensor.ty)
 }
 
 /// Returns the number of dimensions; -1 for null and for a tensor without a shape.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteTensorNumDims(tensor: *const Tensor) -> i32 {
-    // SAFETY: the interface demands null or a tensor that lives. Its shape is a valid array, or null.
+    // SAFETY: the interface requires null or a live tensor. Its shape is a valid array, or null.
     let dims =
         unsafe { get(tensor) }.filter(|tensor| !tensor.dims.is_null()).map(|t| unsafe { ints(t.dims) });
     dims.map_or(-1, |dims| crate::arrays::int(dims.len()))
@@ -37,32 +37,32 @@ pub(crate) unsafe extern "C" fn TfLiteTensorDim(tensor: *const Tensor, index: i3
 /// Returns the number of bytes; 0 for null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteTensorByteSize(tensor: *const Tensor) -> usize {
-    // SAFETY: the interface demands null or a tensor that lives.
+    // SAFETY: the interface requires null or a live tensor.
     unsafe { get(tensor) }.map_or(0, |tensor| tensor.bytes)
 }
 
 /// Returns the data: null for null, and before the tensor has memory.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteTensorData(tensor: *const Tensor) -> *mut c_void {
-    // SAFETY: the interface demands null or a tensor that lives.
+    // SAFETY: the interface requires null or a live tensor.
     unsafe { get(tensor) }.map_or(std::ptr::null_mut(), |tensor| tensor.data)
 }
 
 /// Returns the name; null for null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteTensorName(tensor: *const Tensor) -> *const c_char {
-    // SAFETY: the interface demands null or a tensor that lives.
+    // SAFETY: the interface requires null or a live tensor.
     unsafe { get(tensor) }.map_or(std::ptr::null(), |tensor| tensor.name)
 }
 
 /// Returns scale and zero point of a tensor that has one of each; zeros for others.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteTensorQuantizationParams(tensor: *const Tensor) -> ScaleZeroPoint {
-    // SAFETY: the interface demands null or a tensor that lives.
+    // SAFETY: the interface requires null or a live tensor.
     unsafe { get(tensor) }.map(|tensor| tensor.params).unwrap_or_default()
 }
 
-/// Copies `size` bytes to a tensor that has as many.
+/// Copies `size` bytes to a tensor of this size.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteTensorCopyFromBuffer(
     tensor: *mut Tensor,
@@ -70,19 +70,19 @@ pub(crate) unsafe extern "C" fn TfLiteTensorCopyFromBuffer(
     size: usize,
 ) -> Status {
     guard("TfLiteTensorCopyFromBuffer", ERROR, || {
-        // SAFETY: the interface demands null or a tensor that lives.
+        // SAFETY: the interface requires null or a live tensor.
         let tensor = unsafe { get(tensor) };
         let to = tensor
             .filter(|t| !matches!(t.allocation_type, allocation::MMAP_RO | allocation::PERSISTENT_RO))
             .map(|t| t.data.cast_const());
         let bytes = tensor.map_or(0, |tensor| tensor.bytes);
-        // SAFETY: the tensor's memory has its size and is not that of a constant; the interface demands that the buffer
-        // has the given size. The two may overlap.
+        // SAFETY: the tensor's memory has its size and is not that of a constant; the interface requires that the
+        // buffer has the given size. Buffer and tensor may overlap.
         unsafe { copy("TfLiteTensorCopyFromBuffer", to.map(<*const _>::cast_mut), data, size, bytes) }
     })
 }
 
-/// Copies the data of a tensor to a buffer of `size` bytes, which must be as many.
+/// Copies the data of a tensor to a buffer of `size` bytes, which must be the tensor's size.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteTensorCopyToBuffer(
     tensor: *const Tensor,
@@ -90,7 +90,7 @@ pub(crate) unsafe extern "C" fn TfLiteTensorCopyToBuffer(
     size: usize,
 ) -> Status {
     guard("TfLiteTensorCopyToBuffer", ERROR, || {
-        // SAFETY: the interface demands null or a tensor that lives.
+        // SAFETY: the interface requires null or a live tensor.
         let tensor = unsafe { get(tensor) };
         let from = tensor.map_or(std::ptr::null(), |tensor| tensor.data.cast_const());
         let bytes = tensor.map_or(0, |tensor| tensor.bytes);
@@ -100,7 +100,7 @@ pub(crate) unsafe extern "C" fn TfLiteTensorCopyToBuffer(
     })
 }
 
-/// Copies `size` bytes, which must be those of the tensor, unless there is nowhere to copy to.
+/// Copies `size` bytes, which must be the tensor's size. Fails if the tensor has no memory.
 ///
 /// # Safety
 /// The pointers are null, or valid for `size` bytes if that equals `bytes`.
@@ -119,7 +119,7 @@ unsafe fn copy(
             "the buffer is null, or the tensor has no memory yet (AllocateTensors)".to_owned()
         }
         Some(to) => {
-            // SAFETY: the condition of this function.
+            // SAFETY: guaranteed by the caller.
             unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), size) };
             return OK;
         }

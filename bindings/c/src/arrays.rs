@@ -47,7 +47,7 @@ pub(crate) extern "C" fn TfLiteFloatArrayCreate(size: c_int) -> *mut FloatArray 
 /// Compares two arrays.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteIntArrayEqual(a: *const IntArray, b: *const IntArray) -> c_int {
-    // SAFETY: the interface demands null or valid arrays.
+    // SAFETY: the interface requires null or valid arrays.
     c_int::from(unsafe { a == b || (!a.is_null() && !b.is_null() && ints(a) == ints(b)) })
 }
 
@@ -58,7 +58,7 @@ pub(crate) unsafe extern "C" fn TfLiteIntArrayEqualsArray(
     size: c_int,
     data: *const c_int,
 ) -> c_int {
-    // SAFETY: the interface demands null or valid arrays.
+    // SAFETY: the interface requires null or valid arrays.
     let same =
         unsafe { crate::contain::values(data, size).is_ok_and(|data| !a.is_null() && ints(a) == data) };
     c_int::from(same)
@@ -67,21 +67,21 @@ pub(crate) unsafe extern "C" fn TfLiteIntArrayEqualsArray(
 /// Returns a copy of an array; null for null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteIntArrayCopy(from: *const IntArray) -> *mut IntArray {
-    // SAFETY: the interface demands null or a valid array.
+    // SAFETY: the interface requires null or a valid array.
     if from.is_null() { std::ptr::null_mut() } else { new(unsafe { ints(from) }) }
 }
 
 /// Returns a copy of an array; null for null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteFloatArrayCopy(from: *const FloatArray) -> *mut FloatArray {
-    // SAFETY: the interface demands null or a valid array. The bits of floats are copied as those of integers.
+    // SAFETY: the interface requires null or a valid array. The bits of floats are copied as those of integers.
     unsafe { TfLiteIntArrayCopy(from.cast()) }.cast()
 }
 
 /// Frees an array; null is allowed.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteIntArrayFree(array: *mut IntArray) {
-    // SAFETY: the interface demands null or an array of `TfLiteIntArrayCreate`, which `calloc` allocated.
+    // SAFETY: the interface requires null or an array of `TfLiteIntArrayCreate`, which `calloc` allocated.
     unsafe { libc::free(array.cast()) };
 }
 
@@ -100,7 +100,7 @@ pub(crate) unsafe fn ints<'a>(array: *const IntArray) -> &'a [c_int] {
     if array.is_null() || !array.is_aligned() {
         return &[];
     }
-    // SAFETY: the condition of this function. The pointer to the values is made of the one to the whole allocation.
+    // SAFETY: guaranteed by the caller. The pointer to the values is derived from the pointer to the whole allocation.
     unsafe {
         let size = usize::try_from((*array).size).unwrap_or(0);
         std::slice::from_raw_parts((&raw const (*array).data).cast(), size)
@@ -130,20 +130,20 @@ unsafe impl Send for Ints {}
 unsafe impl Sync for Ints {}
 
 impl Ints {
-    /// Returns an array with these values; an array of null if memory is short.
+    /// Returns an array with these values; an array that is null if memory is short.
     pub(crate) fn new(values: &[c_int]) -> Self {
         Ints(new(values))
     }
 
-    /// Returns an array of shapes or indices. Values above the largest `int` become that.
+    /// Returns an array of shapes or indices. Values above the largest `int` are saturated.
     pub(crate) fn of(values: impl IntoIterator<Item = usize>) -> Self {
         Ints::new(&values.into_iter().map(int).collect::<Vec<_>>())
     }
 
-    /// Takes over an array of the C library's memory.
+    /// Takes ownership of an array in the C library's memory.
     ///
     /// # Safety
-    /// The pointer is null, or an array that has no other owner.
+    /// The pointer is null, or an array without another owner.
     pub(crate) unsafe fn adopt(array: *mut IntArray) -> Self {
         Ints(array)
     }

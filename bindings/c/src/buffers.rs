@@ -55,7 +55,7 @@ pub(crate) extern "C" fn TfLiteInterpreterGetVariableTensor(
     })
 }
 
-/// Lets a tensor be in memory of the application: runs copy inputs from it and outputs to it.
+/// Places a tensor in memory of the application: runs copy inputs from it and outputs to it.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteInterpreterSetCustomAllocationForTensor(
     interpreter: *mut InterpreterHandle,
@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn TfLiteInterpreterSetCustomAllocationForTensor(
             if allocation.is_null() || !allocation.is_aligned() {
                 return Err(wrong("the allocation is null or misaligned".into()));
             }
-            // SAFETY: the interface demands a valid structure; null is excluded.
+            // SAFETY: the interface requires a valid structure; null is excluded.
             let CustomAllocation { data, bytes } = unsafe { *allocation };
             let tensor =
                 usize::try_from(tensor).map_err(|_| wrong(format!("there is no tensor {tensor}")))?;
@@ -87,7 +87,7 @@ pub(crate) unsafe extern "C" fn TfLiteInterpreterSetCustomAllocationForTensor(
     })
 }
 
-/// Copies a tensor to the memory of the CPU if a delegate has it.
+/// Copies a tensor to the CPU's memory if a delegate holds it.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterEnsureTensorDataIsReadable(
     interpreter: *mut InterpreterHandle,
@@ -97,7 +97,7 @@ pub(crate) extern "C" fn TfLiteInterpreterEnsureTensorDataIsReadable(
     with(function, interpreter, ERROR, |it| it.try_with(function, |state| state.fetch(tensor)))
 }
 
-/// Gives a tensor a buffer of a delegate.
+/// Assigns a buffer of a delegate to a tensor.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterSetBufferHandle(
     interpreter: *mut InterpreterHandle,
@@ -132,7 +132,7 @@ pub(crate) unsafe extern "C" fn TfLiteInterpreterGetBufferHandle(
             let (found, of) = state
                 .buffer(tensor)
                 .map_or((NO_BUFFER, std::ptr::null_mut()), |buffer| (buffer.handle, buffer.delegate.0));
-            // SAFETY: the interface demands places for the results.
+            // SAFETY: the interface requires places for the results.
             unsafe {
                 *place(handle)? = found;
                 *place(delegate)? = of;

@@ -1,4 +1,4 @@
-//! The border of the library: no panic leaves it, and counts of the interface are checked.
+//! The boundary of the library: panics are caught, and counts of the interface are checked.
 
 use std::ffi::c_int;
 
@@ -24,7 +24,7 @@ pub(crate) fn guard<T>(name: &str, otherwise: T, f: impl FnOnce() -> T) -> T {
 /// `values` is null, or valid for reads of `count` values as long as the result is used.
 pub(crate) unsafe fn values<'a, T>(values: *const T, count: c_int) -> Result<&'a [T], String> {
     let count = usize::try_from(count).map_err(|_| format!("a count of {count}"))?;
-    // SAFETY: the condition of this function.
+    // SAFETY: guaranteed by the caller.
     unsafe { delegraph_ffi::contain::values(values, count) }
 }
 

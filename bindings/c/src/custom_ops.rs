@@ -1,4 +1,4 @@
-//! Kernels of the application in options: which ops it has kernels for, and the registrations that the runtime finds.
+//! The application's kernels in options: their ops, and the registrations for the runtime.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -33,7 +33,7 @@ pub(crate) type FindBuiltinOperator =
 pub(crate) type FindCustomOperator =
     unsafe extern "C" fn(*mut c_void, *const c_char, c_int) -> *const OperatorHandle;
 
-/// Functions of the application that find the kernels of ops, in the place of all others.
+/// Functions of the application that find the kernels of ops, and replace all other kernels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Callbacks {
     pub(crate) builtin: Option<FindBuiltin>,
@@ -55,7 +55,7 @@ impl Callbacks {
     fn find(&self, op: &Op, version: u32) -> Option<Arc<Operator>> {
         let (data, version) = (self.user_data.0, c_int::try_from(version).ok()?);
         let name = if let Op::Custom(name) = op { crate::tensor::name(name) } else { CString::default() };
-        // SAFETY: the application gave the functions for this use. A registration that they return is valid until the
+        // SAFETY: the application passed the functions for this use. A registration that they return is valid until the
         // interpreter is created.
         unsafe {
             let operator = match op {
@@ -76,12 +76,12 @@ impl Callbacks {
     }
 }
 
-/// The kernels of the application for one interpreter, and the contexts that they see.
+/// The kernels of the application for one interpreter, and their contexts.
 pub(crate) struct Kernels {
     model: Arc<Model>,
     reporter: Reporter,
-    /// By address and size of the subgraph. An interpreter keeps the models whose subgraphs it runs; one that it replaces
-    /// by another is larger.
+    /// By address and size of the subgraph. An interpreter keeps the models whose subgraphs it runs; a replaced model
+    /// has a larger successor.
     contexts: Mutex<HashMap<(usize, usize, usize), Arc<Owner>>>,
 }
 
@@ -131,7 +131,7 @@ impl Kernels {
         let missing = || Error::State("the node is not one of its subgraph".into());
         let node: *mut Node = node.ok_or_else(missing)?;
         let buffer = match op {
-            // SAFETY: the node is one of the context, which lives.
+            // SAFETY: the node belongs to the context, which is live.
             Op::Builtin(_) => (unsafe { (*node).raw.builtin_data }.cast_const().cast(), 0),
             Op::Custom(_) => (init.custom_options.as_ptr().cast(), init.custom_options.len()),
         };

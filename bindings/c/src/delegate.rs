@@ -1,4 +1,4 @@
-//! Delegates of the application: opaque ones, which are made of functions, those with the classic interface, and the
+//! Delegates of the application: opaque ones, which consist of functions, those with the classic interface, and the
 //! library's own.
 
 use std::collections::HashMap;
@@ -21,14 +21,14 @@ use crate::operator::OPERATORS;
 use crate::report::Reporter;
 use crate::types::OK;
 
-/// The flag of a delegate that copes with shapes that are known while the model runs only.
+/// The flag of a delegate that supports shapes that are known only while the model runs.
 const ALLOW_DYNAMIC_TENSORS: i64 = 1;
 
 /// A delegate of the application, which outlives the interpreters that use it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pointer(pub(crate) *mut abi::Delegate);
 
-// SAFETY: the interface demands that a delegate is used from the thread that uses the interpreter.
+// SAFETY: the interface requires that a delegate is used from the thread that uses the interpreter.
 unsafe impl Send for Pointer {}
 // SAFETY: as above.
 unsafe impl Sync for Pointer {}
@@ -43,7 +43,7 @@ static KNOWN: Mutex<Option<HashMap<usize, Kind>>> = Mutex::new(None);
 #[derive(Clone, Copy)]
 struct Builder(*mut OpaqueBuilder);
 
-// SAFETY: the address is only kept, and freed once.
+// SAFETY: the address is only stored, and freed once.
 unsafe impl Send for Builder {}
 
 /// Delegates that this library allocated.
@@ -101,7 +101,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueDelegateCreate(
         if builder.is_null() || !builder.is_aligned() {
             return std::ptr::null_mut();
         }
-        // SAFETY: the interface demands null or a structure.
+        // SAFETY: the interface requires null or a structure.
         let builder = Box::into_raw(Box::new(unsafe { *builder }));
         register(structure(builder), Kind::Opaque(Builder(builder)))
     })
@@ -120,7 +120,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueDelegateGetData(delegate: *const abi
         if delegate.is_null() || !delegate.is_aligned() {
             return std::ptr::null_mut();
         }
-        // SAFETY: the interface demands null or a delegate that lives; its builder lives as long.
+        // SAFETY: the interface requires null or a live delegate; its builder lives as long.
         unsafe {
             let builder = (*delegate).builder;
             if builder.is_null() { (*delegate).data } else { (*builder).data }
@@ -142,10 +142,11 @@ pub(crate) extern "C" fn TfLiteDelegateCreate() -> abi::Delegate {
     }
 }
 
-/// Returns the delegate at an address of the application, to be applied to a model, and where its failures are noted.
+/// Returns the delegate at an address of the application, to be applied to a model, and the record of its failures.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for null, and for a delegate without a function to prepare it; those of the library's own.
+/// [`Error::InvalidInput`] for null, and for a delegate without a function to prepare it; the errors of the library's
+/// own delegates.
 ///
 /// # Safety
 /// The address is null or of a delegate that lives as long as the result.
@@ -165,7 +166,7 @@ pub(crate) unsafe fn open(
     if pointer.0.is_null() || !pointer.0.is_aligned() {
         return Err(Error::InvalidInput("the delegate is null or misaligned".into()));
     }
-    // SAFETY: the condition of this function.
+    // SAFETY: guaranteed by the caller.
     let (builder, flags) = unsafe {
         let builder = (*pointer.0).builder;
         match builder.is_null() {
@@ -192,7 +193,7 @@ pub(crate) unsafe fn open(
     Ok((Box::new(delegate), Some(failure)))
 }
 
-/// Returns the table of a delegate that decides by itself which versions it runs.
+/// Returns the version table of a delegate that checks versions itself.
 fn every_op(model: &Model) -> VersionTable {
     let builtins = ops::DEFS.iter().map(|definition| (Op::Builtin(definition.op), u32::MAX));
     let nodes = model.subgraphs().iter().flat_map(|graph| graph.nodes());
@@ -200,7 +201,7 @@ fn every_op(model: &Model) -> VersionTable {
     builtins.chain(custom).collect()
 }
 
-/// The functions of a delegate on buffers of its own.
+/// The functions of a delegate on its own buffers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buffers(Pointer);
 
@@ -215,7 +216,7 @@ impl Buffers {
     /// The delegate lives, or is null.
     unsafe fn builder(self) -> Option<OpaqueBuilder> {
         let delegate = (self.0).0;
-        // SAFETY: the condition of this function; a builder lives as long as its delegate.
+        // SAFETY: guaranteed by the caller; a builder lives as long as its delegate.
         unsafe {
             if delegate.is_null() || (*delegate).builder.is_null() {
                 None
@@ -228,7 +229,7 @@ impl Buffers {
     /// Copies a buffer to the memory of a tensor.
     ///
     /// # Errors
-    /// [`Error::Delegate`] if the delegate has no function for it, or that fails.
+    /// [`Error::Delegate`] if the delegate has no function for it, or the function fails.
     ///
     /// # Safety
     /// The delegate, the context and the tensor live, and no references to the latter exist.
@@ -239,7 +240,7 @@ impl Buffers {
         tensor: *mut delegraph_litert::abi::Tensor,
     ) -> Result<()> {
         let delegate = (self.0).0;
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         let status = unsafe {
             match self.builder() {
                 Some(builder) => {
@@ -263,7 +264,7 @@ impl Buffers {
     /// The delegate and the context live, and no reference to the latter exists.
     pub(crate) unsafe fn free(self, context: *mut abi::Context, mut handle: c_int) {
         let delegate = (self.0).0;
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match self.builder() {
                 Some(builder) => {
@@ -281,7 +282,7 @@ impl Buffers {
     }
 }
 
-/// A delegate whose functions are the application's.
+/// A delegate with functions of the application.
 struct ForeignDelegate {
     pointer: Pointer,
     builder: Option<OpaqueBuilder>,
@@ -293,18 +294,19 @@ struct ForeignDelegate {
     failure: Failure,
 }
 
-// SAFETY: the pointers belong to the application, which the interface demands to use an interpreter from one thread at a
-// time.
+// SAFETY: the pointers belong to the application, which the interface requires to use an interpreter from one thread at
+// a time.
 unsafe impl Send for ForeignDelegate {}
 
 impl ForeignDelegate {
     /// Calls the application's function with a context.
     fn call(&self, context: *mut abi::Context) -> c_int {
-        // SAFETY: the application gave the functions for this use; the context lives, and no reference into it does.
+        // SAFETY: the application passed the functions for this use; the context is live, and there are no references
+        // into it.
         unsafe {
             match self.builder.and_then(|builder| Some((builder.prepare?, builder.data))) {
                 Some((prepare, data)) => prepare(context, self.pointer.0, data),
-                // `open` checked that there is one.
+                // `open` checked that the function exists.
                 None => (*self.pointer.0).prepare.map_or(OK, |f| f(context, self.pointer.0)),
             }
         }
@@ -359,7 +361,7 @@ impl Delegate for ForeignDelegate {
 #[derive(Clone, Copy)]
 struct Data(*mut c_void);
 
-/// What the kernel of a partition is made of.
+/// The parts of a partition's kernel.
 struct Making<'m> {
     owner: &'m Arc<Owner>,
     operator: *mut crate::operator::OperatorHandle,
@@ -394,7 +396,7 @@ impl Making<'_> {
             ))
         })?;
         let delegate = self.pointer.0;
-        // SAFETY: the node is one of the context, which lives.
+        // SAFETY: the node belongs to the context, which is live.
         unsafe { (*node).raw.delegate = delegate.cast() };
         let lists = (partition.nodes.pointer(), inputs.pointer(), outputs.pointer());
         let buffer = match self.data {

@@ -1,4 +1,4 @@
-//! Interpreters: the functions of `c_api.h` on them, and what other functions need of them.
+//! Interpreters: the functions of `c_api.h` on them, and helpers for other functions.
 
 use std::ffi::{CString, c_char, c_int};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -19,7 +19,7 @@ use crate::state::{Custom, NOT_READY, State};
 use crate::tensor::{Tensor, name};
 use crate::types::{ERROR, Kind, OK, Status, status};
 
-/// What a `TfLiteInterpreter*` stands for.
+/// The object behind a `TfLiteInterpreter*`.
 pub(crate) struct Interpreter {
     pub(crate) reporter: Reporter,
     cancellable: bool,
@@ -27,14 +27,14 @@ pub(crate) struct Interpreter {
     inputs: Vec<c_int>,
     outputs: Vec<c_int>,
     signatures: Vec<CString>,
-    /// Tensors that keep their value from one run to the next.
+    /// Tensors that keep their value between runs.
     pub(crate) variables: Vec<usize>,
     /// The number of the handle, once there is one.
     handle: OnceLock<usize>,
     state: Mutex<State>,
 }
 
-/// The type that the interface points at.
+/// The opaque type of the interface.
 #[repr(C)]
 pub(crate) struct InterpreterHandle([u8; 0]);
 
@@ -61,7 +61,7 @@ impl Interpreter {
         let mut state =
             State::new(model, interpreter, options.delegate_fallback, failures, options.reporter, preserving);
         if !options.delegates.is_empty() {
-            // As in TensorFlow Lite, delegates choose their nodes now, and the model is ready to run.
+            // As in TensorFlow Lite, delegates claim their nodes now, and the model is ready to run.
             state.allocate(0)?;
         }
         Ok(Interpreter {
@@ -81,7 +81,7 @@ impl Interpreter {
     pub(crate) fn with<T>(&self, function: &str, otherwise: T, f: impl FnOnce(&mut State) -> T) -> T {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
-            // The runtime itself notes what a panic left behind.
+            // The runtime itself tracks the state after a panic.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 let text = "another call is in progress; an interpreter takes calls of one thread at a time";
@@ -95,11 +95,11 @@ impl Interpreter {
     /// As [`Interpreter::with`], for a call that may fail. Errors are reported.
     pub(crate) fn try_with(&self, function: &str, f: impl FnOnce(&mut State) -> Result<()>) -> Status {
         let result = self.with(function, Err(ERROR), |state| {
-            // A cancellation concerns the call that it finds running.
+            // A cancellation applies to the running call.
             self.token().clear();
             f(state).map_err(|error| {
                 match &error {
-                    // Programs know this text.
+                    // Programs compare this text.
                     Error::State(text) if text == NOT_READY => self.reporter.report(text),
                     _ => self.reporter.report(&format!("{function}: {}", error.chain())),
                 }
@@ -127,14 +127,14 @@ impl Interpreter {
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a tensor be in memory of the application.
+    /// Places a tensor in memory of the application.
     pub(crate) fn set_custom(&self, state: &mut State, custom: Custom) -> Result<()> {
         let result = state.set_custom(custom);
         *self.token() = state.token();
         result
     }
 
-    /// Ends the call that is running.
+    /// Cancels the running call.
     pub(crate) fn cancel(&self, function: &str) -> Status {
         if !self.cancellable {
             self.reporter.report(&format!(
@@ -202,7 +202,7 @@ pub(crate) fn create(
     })
 }
 
-/// Reports ops without a kernel in the words that programs know.
+/// Reports ops without a kernel with the text that programs expect.
 fn report_unresolved(reporter: Reporter, unresolved: &delegraph::core::error::UnresolvedOps) {
     for op in &unresolved.ops {
         let (name, version) = (&op.op, op.version);
@@ -219,7 +219,7 @@ pub(crate) extern "C" fn TfLiteInterpreterModifyGraphWithDelegate(
     let function = "TfLiteInterpreterModifyGraphWithDelegate";
     with(function, interpreter, ERROR, |it| {
         it.try_with(function, |state| {
-            // SAFETY: the interface demands null or a delegate that outlives the interpreter.
+            // SAFETY: the interface requires null or a delegate that outlives the interpreter.
             let opened = unsafe { delegate::open(Pointer(delegate), &state.model, it.reporter) };
             let (delegate, failure) = opened?;
             state.add_delegate(delegate, failure)
@@ -236,7 +236,7 @@ pub(crate) extern "C" fn TfLiteInterpreterCreate(
     create("TfLiteInterpreterCreate", model, options, Builtins::All)
 }
 
-/// Creates an interpreter with the kernels of the options alone.
+/// Creates an interpreter with only the kernels of the options.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterCreateWithSelectedOps(
     model: *const ModelHandle,
@@ -284,7 +284,7 @@ pub(crate) extern "C" fn TfLiteInterpreterGetInputTensor(
     with(function, interpreter, std::ptr::null_mut(), |it| numbered(function, it, "input", &it.inputs, index))
 }
 
-/// Gives an input another shape.
+/// Changes the shape of an input.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteInterpreterResizeInputTensor(
     interpreter: *mut InterpreterHandle,
@@ -294,7 +294,7 @@ pub(crate) unsafe extern "C" fn TfLiteInterpreterResizeInputTensor(
 ) -> Status {
     let function = "TfLiteInterpreterResizeInputTensor";
     with(function, interpreter, ERROR, |it| {
-        // SAFETY: the interface demands `rank` values at `dims`.
+        // SAFETY: the interface requires `rank` values at `dims`.
         it.try_with(function, |state| state.resize(0, index, &shape(unsafe { values(dims, rank) })?, false))
     })
 }
@@ -358,7 +358,7 @@ pub(crate) extern "C" fn TfLiteInterpreterGetTensor(
     with(function, interpreter, std::ptr::null_mut(), |it| it.tensor(function, 0, index))
 }
 
-/// Ends the call that is running, from any thread.
+/// Cancels the running call, from any thread.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterCancel(interpreter: *const InterpreterHandle) -> Status {
     let function = "TfLiteInterpreterCancel";

@@ -29,11 +29,11 @@ pub(crate) struct ForeignKernel {
     inputs: Vec<(usize, usize)>,
     /// Per output, the index of its tensor.
     outputs: Vec<usize>,
-    /// What happens to a failure beside being returned.
+    /// The handling of a failure in addition to returning it.
     on_failure: Option<Failure>,
 }
 
-/// Notes the first failure of a delegate.
+/// Records the first failure of a delegate.
 pub(crate) type Failure = Arc<Mutex<Option<String>>>;
 
 // SAFETY: node and state belong to the context and the application, and are used by the thread that uses the kernel.
@@ -43,7 +43,7 @@ impl ForeignKernel {
     /// Creates the kernel of a node: calls its `init` with `buffer`.
     ///
     /// # Errors
-    /// [`Error::Kernel`] if that fails.
+    /// [`Error::Kernel`] if `init` fails.
     pub(crate) fn new(
         name: String,
         functions: Functions,
@@ -66,18 +66,18 @@ impl ForeignKernel {
             context.phase = Phase::Prepare;
             context.synchronize();
         });
-        // SAFETY: the context lives, and no reference into it does. The buffer is the caller's.
+        // SAFETY: the context is live, and there are no references into it. The buffer belongs to the caller.
         let state = unsafe { kernel.functions.init(kernel.context.pointer(), buffer.0, buffer.1) };
         kernel.state = state;
         if state.addr() == INIT_FAILED {
             return Err(kernel.failed("init failed".into()));
         }
-        // SAFETY: the node is one of the context, which lives. No reference to it exists.
+        // SAFETY: the node belongs to the context, which is live. No reference to it exists.
         unsafe { (*node).raw.user_data = state };
         Ok(kernel)
     }
 
-    /// Sets the tensors: those that the runtime passes, in its order.
+    /// Sets the tensors that the runtime passes, in its order.
     #[must_use]
     pub(crate) fn with_tensors(mut self, inputs: &[Option<TensorId>], outputs: &[TensorId]) -> Self {
         let mut seen = std::collections::HashSet::new();
@@ -87,7 +87,7 @@ impl ForeignKernel {
         self
     }
 
-    /// Sets where the failures are noted.
+    /// Sets the record of failures.
     #[must_use]
     pub(crate) fn noting(mut self, failure: Failure) -> Self {
         self.on_failure = Some(failure);
@@ -111,7 +111,7 @@ impl ForeignKernel {
         }
     }
 
-    /// Gives the application the inputs and outputs as they are before the kernel is prepared.
+    /// Passes the inputs and outputs to the application, in their state before the kernel is prepared.
     fn describe(&self, cx: &PrepareContext<'_>) -> Result<()> {
         self.context.with(|context| {
             context.budget = cx.budget().clone();
@@ -149,7 +149,7 @@ impl ForeignKernel {
         })
     }
 
-    /// Takes over the shapes that the application gave the outputs, and allocates its temporaries.
+    /// Reads the output shapes that the application set, and allocates its temporaries.
     fn take_shapes(&self, cx: &mut PrepareContext<'_>) -> Result<()> {
         self.context.with(|context| {
             for (position, &tensor) in self.outputs.iter().enumerate() {
@@ -170,7 +170,7 @@ impl ForeignKernel {
                     cx.set_output_shape(position, shape)?;
                 }
             }
-            // SAFETY: the node is one of the context, which lives.
+            // SAFETY: the node belongs to the context, which is live.
             let temporaries = unsafe { (*self.node).temporaries() }.to_vec();
             for temporary in temporaries {
                 let index =
@@ -224,11 +224,11 @@ impl ForeignKernel {
         })
     }
 
-    /// Ends a call of the application's code: takes over what it changed in outputs and temporaries.
+    /// Ends a call of the application's code: reads its changes of outputs and temporaries.
     fn reconcile(&self) {
         self.context.with(|context| {
             context.phase = Phase::Prepare;
-            // SAFETY: the node is one of the context, which lives.
+            // SAFETY: the node belongs to the context, which is live.
             let temporaries = unsafe { (*self.node).temporaries() };
             let added = temporaries.iter().filter_map(|&index| usize::try_from(index).ok());
             let added = added.filter(|index| *index >= context.tensors.in_model());
@@ -237,7 +237,7 @@ impl ForeignKernel {
         });
     }
 
-    /// Copies outputs whose size the application decided while it ran.
+    /// Copies outputs whose size the application set while running.
     fn take_dynamic(&self, cx: &mut InvokeContext<'_>) -> Result<()> {
         self.context.with(|context| {
             for (position, &tensor) in self.outputs.iter().enumerate() {
@@ -273,7 +273,7 @@ impl Kernel for ForeignKernel {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         self.describe(cx)?;
         let context = self.context.pointer();
-        // SAFETY: the context lives, no reference into it does, and the node is one of its own.
+        // SAFETY: the context is live, there are no references into it, and the node belongs to it.
         let status = unsafe { self.functions.prepare(context, self.node.cast()) };
         self.reconcile();
         if status.is_some() {
@@ -297,7 +297,7 @@ impl DelegateKernel for ForeignKernel {}
 impl Drop for ForeignKernel {
     fn drop(&mut self) {
         if self.state.addr() != INIT_FAILED {
-            // SAFETY: the context lives, and no reference into it does; the state is that of `init`.
+            // SAFETY: the context is live, and there are no references into it; `init` returned the state.
             unsafe { self.functions.free(self.context.pointer(), self.state) };
         }
     }

@@ -1,11 +1,12 @@
 //! TensorFlow Lite's C API, on Delegraph.
 //!
-//! The library takes the place of `libtensorflowlite_c`: it exports the functions of `c_api.h` and its companions under
-//! their names, with their types. The documentation of the functions is in the headers (`include/`).
+//! The library replaces `libtensorflowlite_c`: it exports the functions of `c_api.h` and related headers under their
+//! names, with their types. The documentation of the functions is in the headers (`include/`).
 //!
-//! Models, options, interpreters and signature runners are numbers in a table (`delegraph_ffi::handle`), so that deleted ones are
-//! noticed. Tensors are structures with the published layout (`tensor`), which mirror those of the runtime (`state`).
-//! Nothing that the application passes is used before it is checked, and no panic leaves the library (`contain`).
+//! Models, options, interpreters and signature runners are numbers in a table (`delegraph_ffi::handle`), so that
+//! deleted ones are detected. Tensors are structures with the published layout (`tensor`), which mirror those of the
+//! runtime (`state`). All arguments of the application are checked before use, and no panic leaves the library
+//! (`contain`).
 
 // The names are those of the interface.
 #![allow(non_snake_case)]

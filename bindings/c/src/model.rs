@@ -13,19 +13,19 @@ use crate::contain::{guard, text};
 use crate::report::{ReportFn, Reporter};
 use crate::types::Kind;
 
-/// What a `TfLiteModel*` stands for.
+/// The object behind a `TfLiteModel*`.
 pub(crate) struct Model {
     pub(crate) model: Arc<delegraph::Model>,
 }
 
-/// The type that the interface points at.
+/// The opaque type of the interface.
 #[repr(C)]
 pub(crate) struct ModelHandle([u8; 0]);
 
 /// All models.
 pub(crate) static MODELS: Table<Model> = Table::new(Kind::Model as usize);
 
-/// The version of the schema that models have.
+/// The schema version of models.
 const SCHEMA_VERSION: c_int = 3;
 
 /// Returns the newest release of TensorFlow Lite whose ops the library runs.
@@ -69,10 +69,10 @@ pub(crate) unsafe extern "C" fn TfLiteModelCreateWithErrorReporter(
             reporter.report("TfLiteModelCreate: the data are null, or larger than memory can be");
             return std::ptr::null_mut();
         }
-        // SAFETY: the interface demands that the data have this size.
+        // SAFETY: the interface requires that the data have this size.
         let first = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size.min(8)) };
         if first.get(4..) != Some(&b"TFL3"[..]) {
-            // Programs know this text.
+            // Programs compare this text.
             reporter.report("The model is not a valid Flatbuffer buffer");
             return std::ptr::null_mut();
         }
@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C" fn TfLiteModelCreateFromFileWithErrorReporter(
 ) -> *mut ModelHandle {
     let reporter = Reporter::new(reporter, user_data);
     guard("TfLiteModelCreateFromFile", std::ptr::null_mut(), || {
-        // SAFETY: the interface demands null or a text.
+        // SAFETY: the interface requires null or a text.
         let Some(name) = (unsafe { text(path) }) else {
             reporter.report("TfLiteModelCreateFromFile: the path is null");
             return std::ptr::null_mut();
@@ -126,7 +126,7 @@ fn created(model: Result<delegraph::Model>, reporter: Reporter) -> *mut ModelHan
     }
 }
 
-/// Bytes of the application, which keeps them as long as models and interpreters use them.
+/// Bytes of the application, valid as long as models and interpreters use them.
 struct Borrowed(*const u8, usize);
 
 // SAFETY: the bytes are only read; the application does not change them (the condition of `TfLiteModelCreate`).
@@ -136,8 +136,8 @@ unsafe impl Sync for Borrowed {}
 
 impl AsRef<[u8]> for Borrowed {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the pointer is not null and the size is checked where this is made; the interface demands that the bytes
-        // are valid and unchanged until the model and its interpreters are deleted.
+        // SAFETY: the pointer is not null and the size is checked where this is made; the interface requires that the
+        // bytes are valid and unchanged until the model and its interpreters are deleted.
         unsafe { std::slice::from_raw_parts(self.0, self.1) }
     }
 }

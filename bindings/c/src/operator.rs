@@ -1,4 +1,4 @@
-//! Operators: the functions of `operator.h`, by which an application gives ops kernels of its own.
+//! Operators: the functions of `operator.h`, with which an application adds kernels for ops.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,14 +61,14 @@ impl Functions {
     /// Creates the state of a kernel; null without a function for it.
     ///
     /// # Safety
-    /// The context lives, and no reference into it does. `buffer` is valid for reads of `len` bytes, or null.
+    /// The context is live, and there are no references into it. `buffer` is valid for reads of `len` bytes, or null.
     pub(crate) unsafe fn init(
         &self,
         context: *mut Context,
         buffer: *const c_char,
         len: usize,
     ) -> *mut c_void {
-        // SAFETY: the condition of this function; the application registered the function for this use.
+        // SAFETY: guaranteed by the caller; the application registered the function for this use.
         unsafe {
             match self.init {
                 Function::Unset => std::ptr::null_mut(),
@@ -81,7 +81,7 @@ impl Functions {
     /// Frees the state of a kernel.
     ///
     /// # Safety
-    /// As of [`Functions::init`], whose result `state` is.
+    /// As for [`Functions::init`]; `state` is its result.
     pub(crate) unsafe fn free(&self, context: *mut Context, state: *mut c_void) {
         // SAFETY: as in `init`.
         unsafe {
@@ -96,18 +96,18 @@ impl Functions {
     /// Prepares a node; `None` without a function for it.
     ///
     /// # Safety
-    /// As of [`Functions::init`]; the node is one of the context.
+    /// As for [`Functions::init`]; the node belongs to the context.
     pub(crate) unsafe fn prepare(&self, context: *mut Context, node: *mut Node) -> Option<Status> {
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.call(self.prepare, context, node) }
     }
 
     /// Runs a node; `None` without a function for it.
     ///
     /// # Safety
-    /// As of [`Functions::prepare`].
+    /// As for [`Functions::prepare`].
     pub(crate) unsafe fn invoke(&self, context: *mut Context, node: *mut Node) -> Option<Status> {
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.call(self.invoke, context, node) }
     }
 
@@ -140,7 +140,7 @@ impl From<Registration> for Functions {
     }
 }
 
-/// What a `TfLiteOperator*` stands for.
+/// The object behind a `TfLiteOperator*`.
 #[derive(Debug)]
 pub(crate) struct Operator {
     pub(crate) code: c_int,
@@ -153,21 +153,21 @@ pub(crate) struct Operator {
 #[derive(Debug)]
 enum Name {
     None,
-    /// A text of the application, which returns it to itself, and of ours.
+    /// The name as a C string for the application, and as a Rust string.
     Theirs(CustomName, CString),
     Ours(CString),
 }
 
-/// A pointer that is only handed back.
+/// A pointer that is only passed back.
 #[derive(Debug, Clone, Copy)]
 struct CustomName(*const c_char);
 
-// SAFETY: the pointer is only handed back to the application.
+// SAFETY: the pointer is only passed back to the application.
 unsafe impl Send for CustomName {}
 // SAFETY: as above.
 unsafe impl Sync for CustomName {}
 
-/// The type that the interface points at.
+/// The opaque type of the interface.
 #[repr(C)]
 pub(crate) struct OperatorHandle([u8; 0]);
 
@@ -190,14 +190,14 @@ impl Operator {
     /// # Safety
     /// The registration's name is null or a text.
     pub(crate) unsafe fn of_registration(registration: Registration, name: Option<CString>) -> Self {
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         let own = unsafe { crate::contain::text(registration.custom_name) }.map(Into::into);
         let name = name.or(own).map_or(Name::None, Name::Ours);
         let functions = Mutex::new(registration.into());
         Operator { code: registration.builtin_code, name, version: registration.version, functions }
     }
 
-    /// Returns the functions as they are now.
+    /// Returns the current functions.
     pub(crate) fn functions(&self) -> Functions {
         *self.functions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,7 +219,7 @@ impl Operator {
         }
     }
 
-    /// Returns the op that the operator is a kernel of.
+    /// Returns the op of the operator's kernel.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for a custom op without a name.
@@ -232,7 +232,7 @@ impl Operator {
     }
 }
 
-/// Returns the operator of a handle; reports that there is none.
+/// Returns the operator of a handle; reports an invalid handle.
 pub(crate) fn find(function: &str, handle: *const OperatorHandle) -> Option<Arc<Operator>> {
     let operator = OPERATORS.get(handle);
     if operator.is_none() {
@@ -262,7 +262,7 @@ pub(crate) unsafe extern "C" fn TfLiteOperatorCreate(
 ) -> *mut OperatorHandle {
     let function = "TfLiteOperatorCreate";
     guard(function, std::ptr::null_mut(), || {
-        // SAFETY: the interface demands null or a text that outlives the operator.
+        // SAFETY: the interface requires null or a text that outlives the operator.
         let text = unsafe { crate::contain::text(name) };
         if code == CUSTOM && text.is_none() {
             Reporter::default().report(&format!("{function}: a custom op needs a name"));
@@ -302,7 +302,7 @@ pub(crate) extern "C" fn TfLiteOperatorGetVersion(operator: *const OperatorHandl
     guard("TfLiteOperatorGetVersion", -1, || OPERATORS.get(operator).map_or(-1, |operator| operator.version))
 }
 
-/// Returns the data that the application gave the operator.
+/// Returns the data that the application set.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteOperatorGetUserData(operator: *const OperatorHandle) -> *mut c_void {
     let function = "TfLiteOperatorGetUserData";

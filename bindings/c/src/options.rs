@@ -11,29 +11,29 @@ use crate::delegate::Pointer;
 use crate::report::{ReportFn, Reporter};
 use crate::types::{ERROR, Kind, OK, Status};
 
-/// What a `TfLiteInterpreterOptions*` stands for.
+/// The object behind a `TfLiteInterpreterOptions*`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     pub(crate) threads: i32,
     pub(crate) reporter: Reporter,
     pub(crate) cancellable: bool,
     pub(crate) delegate_fallback: bool,
-    /// Kernels of the application. Later ones come first.
+    /// Kernels of the application. Later ones take precedence.
     pub(crate) kernels: Vec<Custom>,
-    /// Functions that find kernels, in the place of all others.
+    /// Functions that find kernels, and replace all other kernels.
     pub(crate) resolver: Option<Callbacks>,
-    /// Delegates of the application, in the order in which they choose nodes.
+    /// Delegates of the application, in the order in which they claim nodes.
     pub(crate) delegates: Vec<Pointer>,
 }
 
-/// The type that the interface points at.
+/// The opaque type of the interface.
 #[repr(C)]
 pub(crate) struct OptionsHandle([u8; 0]);
 
 /// All options.
 pub(crate) static OPTIONS: Table<Mutex<Options>> = Table::new(Kind::Options as usize);
 
-/// Locks options. They stay valid when a change panics.
+/// Locks options, which stay valid when a change panics.
 pub(crate) fn lock(options: &Mutex<Options>) -> MutexGuard<'_, Options> {
     options.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -71,7 +71,7 @@ pub(crate) extern "C" fn TfLiteInterpreterOptionsDelete(options: *mut OptionsHan
     guard("TfLiteInterpreterOptionsDelete", (), || drop(OPTIONS.remove(options)));
 }
 
-/// Sets the number of threads of CPU kernels. Numbers below 1 stand for the default, 1.
+/// Sets the number of threads of CPU kernels. Numbers below 1 select the default, 1.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterOptionsSetNumThreads(options: *mut OptionsHandle, threads: i32) {
     change("TfLiteInterpreterOptionsSetNumThreads", options, |options| options.threads = threads);
@@ -99,7 +99,7 @@ pub(crate) extern "C" fn TfLiteInterpreterOptionsEnableCancellation(
     if change(name, options, |options| options.cancellable = enable != 0) { OK } else { ERROR }
 }
 
-/// Sets whether a delegate that fails while the model runs is left out, and the model run again on the CPU.
+/// Sets whether a delegate that fails during a run is removed, and the run repeated on the CPU.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterOptionsSetEnableDelegateFallback(
     options: *mut OptionsHandle,

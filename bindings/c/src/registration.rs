@@ -1,4 +1,4 @@
-//! The functions of `c_api.h` and `c_api_experimental.h` that give options kernels and delegates of the application.
+//! The functions of `c_api.h` and `c_api_experimental.h` that add kernels and delegates of the application to options.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ops::RangeInclusive;
@@ -46,7 +46,7 @@ fn add(
     }
 }
 
-/// Adds a kernel for a builtin op at versions, in the place of the library's.
+/// Adds a kernel for a builtin op at versions, which replaces the library's kernel.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteInterpreterOptionsAddBuiltinOp(
     options: *mut OptionsHandle,
@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn TfLiteInterpreterOptionsAddCustomOp(
     max_version: i32,
 ) {
     let function = "TfLiteInterpreterOptionsAddCustomOp";
-    // SAFETY: the interface demands null or a text, and null or a registration.
+    // SAFETY: the interface requires null or a text, and null or a registration.
     unsafe {
         match crate::contain::text(name) {
             Some(name) => {
@@ -100,7 +100,7 @@ unsafe fn add_classic(
                 .report(&format!("{function}: the registration is null or misaligned"));
         }
         let name = if let Op::Custom(name) = &op { Some(crate::tensor::name(name)) } else { None };
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         let operator = unsafe { Operator::of_registration(*registration, name) };
         let version = |version: i32| u32::try_from(version).unwrap_or(0);
         add(function, options, Ok(op), version(min_version)..=version(max_version), Arc::new(operator));
@@ -115,8 +115,8 @@ fn set(function: &str, options: *mut OptionsHandle, callbacks: Callbacks) {
 
 macro_rules! classic_resolvers {
     ($($name:ident)*) => { $(
-        /// Sets functions that find the kernels of ops, in the place of all others. The fields of a registration that its
-        /// releases share are read.
+        /// Sets functions that find the kernels of ops, and replace all other kernels. Only the fields of a
+        /// registration that all releases have are read.
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $name(
             options: *mut OptionsHandle,
@@ -152,7 +152,7 @@ pub(crate) extern "C" fn TfLiteInterpreterOptionsSetOpResolverExternal(
     set("TfLiteInterpreterOptionsSetOpResolverExternal", options, callbacks);
 }
 
-/// As [`TfLiteInterpreterOptionsSetOpResolverExternal`], with functions for ops that these do not find.
+/// As [`TfLiteInterpreterOptionsSetOpResolverExternal`], with fallback functions for other ops.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterOptionsSetOpResolverExternalWithFallback(
     options: *mut OptionsHandle,

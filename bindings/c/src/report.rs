@@ -10,8 +10,8 @@ pub(crate) type ReportFn = unsafe extern "C" fn(*mut c_void, *const c_char, *mut
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UserData(pub(crate) *mut c_void);
 
-// SAFETY: the library only hands the pointer back, from the thread that calls it. The application uses interpreters, and
-// what belongs to them, as TensorFlow Lite demands: one thread at a time.
+// SAFETY: the library only passes the pointer back, from the thread that calls it. As TensorFlow Lite requires, the
+// application uses an interpreter and its objects from one thread at a time.
 unsafe impl Send for UserData {}
 // SAFETY: as above.
 unsafe impl Sync for UserData {}
@@ -48,14 +48,14 @@ impl Reporter {
     }
 }
 
-/// Prints a message as TensorFlow Lite does. A closed standard error is not a failure.
+/// Prints a message like TensorFlow Lite. A closed standard error is not a failure.
 fn print(message: &[u8]) {
     let mut to = std::io::stderr().lock();
     let _ = to.write_all(b"ERROR: ").and_then(|()| to.write_all(message)).and_then(|()| to.write_all(b"\n"));
 }
 
 /// A `va_list` without arguments. It is passed as a pointer: to a structure with the state of the list (x86-64 and AArch64
-/// outside of Windows and macOS), or to the arguments themselves. A function that reads an argument all the same finds
+/// outside of Windows and macOS), or to the arguments themselves. A function that nevertheless reads an argument gets
 /// zeros.
 #[repr(C, align(16))]
 #[derive(Default)]
@@ -93,7 +93,7 @@ pub(crate) mod tests {
         fn vsnprintf(to: *mut c_char, size: usize, format: *const c_char, arguments: *mut c_void) -> c_int;
     }
 
-    /// Collects messages as a reporter of an application does. Its data is a `String`.
+    /// Collects messages like an application's reporter. Its data is a `String`.
     pub(crate) unsafe extern "C" fn collect(
         data: *mut c_void,
         format: *const c_char,

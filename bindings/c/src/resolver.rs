@@ -14,7 +14,7 @@ use crate::delegate;
 use crate::kernel::Failure;
 use crate::options::Options;
 
-/// The kernels that an interpreter has without those of the application.
+/// The kernels of an interpreter, without those of the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Builtins {
     All,
@@ -33,7 +33,7 @@ pub(crate) fn build(
     preserve: bool,
 ) -> Result<(Interpreter, Vec<Failure>)> {
     let choice = of_environment()?;
-    // Functions that find kernels take the place of all others.
+    // Functions that find kernels replace all other kernels.
     let mut resolver = match (builtins, &choice, options.resolver) {
         (Builtins::None, _, _) | (_, _, Some(_)) => MutableOpResolver::new(),
         (Builtins::All, Choice::Reference, _) => kernels_of(true),
@@ -56,7 +56,7 @@ pub(crate) fn build(
     }
     let mut failures = Vec::new();
     for &pointer in &options.delegates {
-        // SAFETY: the interface demands that the delegate outlives the interpreter.
+        // SAFETY: the interface requires that the delegate outlives the interpreter.
         let (delegate, failure) = unsafe { delegate::open(pointer, model, options.reporter) }?;
         builder = builder.delegate(delegate);
         failures.extend(failure);
@@ -67,8 +67,8 @@ pub(crate) fn build(
     Ok((builder.build()?, failures))
 }
 
-/// Registers a kernel that fails for every custom op without a kernel: TensorFlow Lite creates interpreters of such models
-/// for delegates, and to look at their tensors.
+/// Registers a failing kernel for every custom op without a kernel: TensorFlow Lite creates interpreters of such models
+/// for delegates, and for inspecting their tensors.
 fn add_unresolved(model: &Model, resolver: &mut MutableOpResolver) {
     for node in model.subgraphs().iter().flat_map(|graph| graph.nodes()) {
         if let Op::Custom(name) = node.op()
@@ -82,7 +82,7 @@ fn add_unresolved(model: &Model, resolver: &mut MutableOpResolver) {
     }
 }
 
-/// The kernel of a custom op that has none.
+/// The kernel of a custom op without a kernel.
 struct Unresolved(Arc<str>);
 
 impl Unresolved {

@@ -15,7 +15,7 @@ use crate::state::State;
 use crate::tensor::{Tensor, name};
 use crate::types::{ERROR, Kind, Status};
 
-/// What a `TfLiteSignatureRunner*` stands for.
+/// The object behind a `TfLiteSignatureRunner*`.
 pub(crate) struct Runner {
     interpreter: Weak<Interpreter>,
     subgraph: usize,
@@ -23,20 +23,20 @@ pub(crate) struct Runner {
     outputs: Vec<Named>,
 }
 
-/// A tensor under the name that the signature gives it.
+/// A tensor with its name in the signature.
 struct Named {
     name: CString,
     tensor: TensorId,
 }
 
-/// The type that the interface points at.
+/// The opaque type of the interface.
 #[repr(C)]
 pub(crate) struct RunnerHandle([u8; 0]);
 
 static RUNNERS: Table<Runner> = Table::new(Kind::SignatureRunner as usize);
 
 impl Runner {
-    /// Creates the runner of a signature. Without a key it is that of the first subgraph, for models without signatures.
+    /// Creates the runner of a signature. Without a key it runs the first subgraph, for models without signatures.
     fn new(interpreter: &Arc<Interpreter>, state: &State, key: Option<&CStr>) -> Result<Self> {
         let model = &state.model;
         let weak = Arc::downgrade(interpreter);
@@ -105,7 +105,7 @@ pub(crate) unsafe extern "C" fn TfLiteInterpreterGetSignatureRunner(
     let function = "TfLiteInterpreterGetSignatureRunner";
     with(function, interpreter, std::ptr::null_mut(), |it| {
         let Some(shared) = INTERPRETERS.get(interpreter) else { return std::ptr::null_mut() };
-        // SAFETY: the interface demands null or a text.
+        // SAFETY: the interface requires null or a text.
         let key = unsafe { text(key) };
         it.with(function, std::ptr::null_mut(), |state| match Runner::new(&shared, state, key) {
             Ok(runner) => RUNNERS.insert(runner),
@@ -155,7 +155,7 @@ pub(crate) extern "C" fn TfLiteSignatureRunnerGetOutputName(
     with_runner(function, runner, std::ptr::null(), |it| name_at(&it.outputs, index))
 }
 
-/// Gives an input another shape, in the dimensions that the model leaves open.
+/// Changes the shape of an input, in the dimensions that the model does not fix.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteSignatureRunnerResizeInputTensor(
     runner: *mut RunnerHandle,
@@ -166,7 +166,7 @@ pub(crate) unsafe extern "C" fn TfLiteSignatureRunnerResizeInputTensor(
     let function = "TfLiteSignatureRunnerResizeInputTensor";
     with_both(function, runner, ERROR, |runner, it| {
         it.try_with(function, |state| {
-            // SAFETY: the interface demands null or a text, and `rank` values at `dims`.
+            // SAFETY: the interface requires null or a text, and `rank` values at `dims`.
             let (input, dims) = unsafe { (text(input), values(dims, rank)) };
             let tensor = find(&runner.inputs, input)?;
             let graph = state.model.subgraph(runner.subgraph);
@@ -186,23 +186,23 @@ pub(crate) extern "C" fn TfLiteSignatureRunnerAllocateTensors(runner: *mut Runne
     })
 }
 
-/// Returns an input; null if there is none of this name.
+/// Returns an input; null if there is none with this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteSignatureRunnerGetInputTensor(
     runner: *mut RunnerHandle,
     input: *const c_char,
 ) -> *mut Tensor {
-    // SAFETY: the interface demands null or a text.
+    // SAFETY: the interface requires null or a text.
     unsafe { tensor("TfLiteSignatureRunnerGetInputTensor", runner, |it| &it.inputs, input) }
 }
 
-/// Returns an output; null if there is none of this name.
+/// Returns an output; null if there is none with this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteSignatureRunnerGetOutputTensor(
     runner: *const RunnerHandle,
     output: *const c_char,
 ) -> *const Tensor {
-    // SAFETY: the interface demands null or a text.
+    // SAFETY: the interface requires null or a text.
     unsafe { tensor("TfLiteSignatureRunnerGetOutputTensor", runner, |it| &it.outputs, output) }
 }
 
@@ -215,7 +215,7 @@ pub(crate) extern "C" fn TfLiteSignatureRunnerInvoke(runner: *mut RunnerHandle) 
     })
 }
 
-/// Ends the call that is running, from any thread.
+/// Cancels the running call, from any thread.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteSignatureRunnerCancel(runner: *mut RunnerHandle) -> Status {
     let function = "TfLiteSignatureRunnerCancel";
@@ -244,7 +244,7 @@ unsafe fn tensor(
     name: *const c_char,
 ) -> *mut Tensor {
     with_both(function, runner, std::ptr::null_mut(), |runner, it| {
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         match find(list(runner), unsafe { text(name) }) {
             Ok(id) => it.tensor(function, runner.subgraph, int(id.0)),
             Err(error) => {

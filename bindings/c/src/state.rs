@@ -1,4 +1,5 @@
-//! What calls on an interpreter change: the runtime, the tensors that the application holds, and whether they have memory.
+//! The mutable state of an interpreter: the runtime, the tensors that the application holds, and whether they have
+//! memory.
 
 use std::ffi::c_int;
 use std::sync::{Arc, PoisonError};
@@ -25,22 +26,22 @@ pub(crate) const NO_BUFFER: c_int = -1;
 
 /// An interpreter and its tensors.
 pub(crate) struct State {
-    /// The model as its file has it. The runtime may replace composites by their bodies, which adds tensors at the end.
+    /// The model of the file. The runtime may inline composites, which adds tensors at the end.
     pub(crate) model: Arc<Model>,
     interpreter: Interpreter,
     graphs: Vec<Graph>,
-    /// Whether a delegate that fails is left out.
+    /// Whether a failed delegate is removed.
     fallback: bool,
-    /// Creates the interpreter again, with the data of intermediate tensors. `None` once that was done.
+    /// Creates the interpreter again, with the data of intermediate tensors. `None` after it was called.
     preserving: Option<Rebuild>,
-    /// Where delegates of the application note that they failed.
+    /// The record of failures of the application's delegates.
     failures: Vec<Failure>,
     reporter: Reporter,
     /// Buffers of delegates for tensors of the first subgraph.
     buffers: Vec<Buffer>,
     /// Whether an output may stay in its buffer after a run.
     pub(crate) outputs_stay: bool,
-    /// What functions on these buffers see.
+    /// The context for functions on these buffers.
     context: Option<Arc<Owner>>,
 }
 
@@ -58,13 +59,13 @@ pub(crate) struct Buffer {
 /// The tensors of a subgraph.
 #[derive(Default)]
 struct Graph {
-    /// Those that the application asked for.
+    /// The tensors that the application requested.
     mirrors: Vec<(usize, Mirror)>,
-    /// Per tensor, its place in `mirrors`; empty before the first is asked for.
+    /// Per tensor, its position in `mirrors`; empty before the first request.
     places: Vec<Option<usize>>,
     /// Memory of the application.
     custom: Vec<Custom>,
-    /// Tensors have memory for the current shapes.
+    /// Whether tensors have memory for the current shapes.
     allocated: bool,
 }
 
@@ -153,7 +154,7 @@ impl State {
         Ok(pointer)
     }
 
-    /// Brings the tensor at a place of `mirrors` up to date. The subgraph is selected.
+    /// Updates the tensor at a position of `mirrors`. The subgraph is selected.
     fn refresh(&mut self, subgraph: usize, place: usize) -> Result<()> {
         let graph = &mut self.graphs[subgraph];
         let Some((index, mirror)) = graph.mirrors.get_mut(place) else { return Ok(()) };
@@ -191,7 +192,7 @@ impl State {
         Ok(())
     }
 
-    /// Brings all tensors of a subgraph up to date. The subgraph is selected.
+    /// Updates all tensors of a subgraph. The subgraph is selected.
     fn refresh_all(&mut self, subgraph: usize) -> Result<()> {
         (0..self.graphs[subgraph].mirrors.len()).try_for_each(|place| self.refresh(subgraph, place))
     }
@@ -232,10 +233,10 @@ impl State {
         Ok(())
     }
 
-    /// Gives input `input` of a subgraph another shape; `strict` keeps the dimensions that the model fixes.
+    /// Changes the shape of input `input` of a subgraph; `strict` keeps the dimensions that the model fixes.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if there is no such input, or it cannot take the shape.
+    /// [`Error::InvalidInput`] if there is no such input, or it does not support the shape.
     pub(crate) fn resize(
         &mut self,
         subgraph: usize,
@@ -272,7 +273,8 @@ impl State {
         for custom in &self.graphs[subgraph].custom {
             let to = self.interpreter.tensor_bytes_mut(TensorId(custom.tensor))?;
             let count = to.len().min(custom.bytes);
-            // SAFETY: the application keeps memory of this size until it gives another, and `allocate` compared the sizes.
+            // SAFETY: the application keeps memory of this size until it sets another, and `allocate` compared the
+            // sizes.
             unsafe { std::ptr::copy(custom.data, to.as_mut_ptr(), count) };
         }
         if self.fallback {
@@ -290,7 +292,8 @@ impl State {
         if subgraph == 0 && !self.buffers.is_empty() { self.take_buffers() } else { Ok(()) }
     }
 
-    /// Gives an input or output of the first subgraph a buffer of a delegate. Frees the handle of the one before.
+    /// Assigns a buffer of a delegate to an input or output of the first subgraph. Frees the handle of the previous
+    /// one.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for other tensors, and for one with a buffer of another delegate.
@@ -340,7 +343,7 @@ impl State {
         Ok(())
     }
 
-    /// Copies outputs from their buffers, or notes that they are there.
+    /// Copies outputs from their buffers, or records that they are there.
     fn take_buffers(&mut self) -> Result<()> {
         for buffer in self.buffers.clone() {
             let id = TensorId(buffer.tensor);
@@ -375,7 +378,7 @@ impl State {
         Ok(())
     }
 
-    /// Brings tensors up to date whose memory or shape an invocation may change.
+    /// Updates tensors whose memory or shape an invocation may change.
     fn refresh_dynamic(&mut self, subgraph: usize) -> Result<()> {
         for place in 0..self.graphs[subgraph].mirrors.len() {
             let id = TensorId(self.graphs[subgraph].mirrors[place].0);
@@ -395,7 +398,7 @@ impl State {
         (0..self.graphs.len()).try_for_each(|subgraph| self.interpreter.reset_variable_tensors(subgraph))
     }
 
-    /// Lets a tensor of the first subgraph be in memory of the application.
+    /// Places a tensor of the first subgraph in memory of the application.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for constants and strings.
@@ -421,7 +424,7 @@ impl State {
         self.refresh_all(0)
     }
 
-    /// Lets the runtime keep the data of intermediate tensors: creates it again, with the shapes of its inputs.
+    /// Makes the runtime keep the data of intermediate tensors: creates it again, with the shapes of its inputs.
     fn preserve(&mut self) -> Result<()> {
         let Some(rebuild) = self.preserving.take() else { return Ok(()) };
         self.interpreter.select_subgraph(0)?;
@@ -447,12 +450,12 @@ impl State {
         Ok(())
     }
 
-    /// Returns a token that ends the calls of the runtime, which may be another after [`State::set_custom`].
+    /// Returns a token that cancels the calls of the runtime. The token may change after [`State::set_custom`].
     pub(crate) fn token(&self) -> CancellationToken {
         self.interpreter.cancellation_token()
     }
 
-    /// Copies a tensor to the memory of the CPU if a delegate has it.
+    /// Copies a tensor to the CPU's memory if a delegate holds it.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] if the tensor does not exist; those of the delegate.

@@ -1,4 +1,4 @@
-//! The functions of `common.h` on structures: tensors that code with the classic interface owns, and their parts.
+//! The functions of `common.h` on structures: tensors owned by code with the classic interface, and their parts.
 
 use std::ffi::{c_int, c_void};
 
@@ -21,7 +21,7 @@ const VARIANT_OBJECT: c_int = 7;
 pub(crate) unsafe fn free_quantization(quantization: &mut Quantization) {
     if quantization.kind == 1 && !quantization.params.is_null() {
         let affine = quantization.params.cast::<Affine>();
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             TfLiteFloatArrayFree((*affine).scale);
             TfLiteIntArrayFree((*affine).zero_point);
@@ -39,14 +39,14 @@ pub(crate) unsafe fn free_quantization(quantization: &mut Quantization) {
 /// # Safety
 /// The pointer is null, or valid as long as the result is used, and there is no other reference to it.
 unsafe fn get<'a, T>(structure: *mut T) -> Option<&'a mut T> {
-    // SAFETY: the condition of this function.
+    // SAFETY: guaranteed by the caller.
     (!structure.is_null() && structure.is_aligned()).then(|| unsafe { &mut *structure })
 }
 
 /// Frees the parts of a quantization.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteQuantizationFree(quantization: *mut Quantization) {
-    // SAFETY: the interface demands null or a quantization with parts of its own.
+    // SAFETY: the interface requires null or a quantization that owns its parts.
     unsafe {
         if let Some(quantization) = get(quantization) {
             free_quantization(quantization);
@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn TfLiteQuantizationFree(quantization: *mut Quanti
 /// Frees a sparsity and its parts.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteSparsityFree(sparsity: *mut Sparsity) {
-    // SAFETY: the interface demands null or a sparsity with parts of its own, in memory of the C library.
+    // SAFETY: the interface requires null or a sparsity that owns its parts, in memory of the C library.
     unsafe {
         let Some(parts) = get(sparsity) else { return };
         TfLiteIntArrayFree(parts.traversal_order);
@@ -80,7 +80,7 @@ pub(crate) unsafe extern "C" fn TfLiteSparsityFree(sparsity: *mut Sparsity) {
 /// Frees the data of a dynamic tensor.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteTensorDataFree(tensor: *mut Tensor) {
-    // SAFETY: the interface demands null or a tensor with parts of its own.
+    // SAFETY: the interface requires null or a tensor that owns its parts.
     unsafe {
         let Some(tensor) = get(tensor) else { return };
         if matches!(tensor.allocation_type, allocation::DYNAMIC | allocation::PERSISTENT_RO) {
@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn TfLiteTensorReset(
     is_variable: u8,
     tensor: *mut Tensor,
 ) {
-    // SAFETY: the interface demands null or a tensor with parts of its own.
+    // SAFETY: the interface requires null or a tensor that owns its parts.
     unsafe {
         TfLiteTensorFree(tensor);
         let Some(tensor) = get(tensor) else { return };
@@ -145,7 +145,7 @@ pub(crate) unsafe extern "C" fn TfLiteTensorCopy(from: *const Tensor, to: *mut T
         if from.is_null() || to.is_null() {
             return OK;
         }
-        // SAFETY: the interface demands tensors that live, with as many bytes as they name.
+        // SAFETY: the interface requires tensors that live, with as many bytes as they name.
         unsafe {
             let Some(target) = get(to) else { return ERROR };
             if target.bytes != (*from).bytes {
@@ -165,14 +165,14 @@ pub(crate) unsafe extern "C" fn TfLiteTensorCopy(from: *const Tensor, to: *mut T
     })
 }
 
-/// Gives a dynamic tensor `size` bytes, and keeps its data if asked.
+/// Resizes a dynamic tensor to `size` bytes, and keeps its data if requested.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteTensorResizeMaybeCopy(
     size: usize,
     tensor: *mut Tensor,
     preserve: u8,
 ) -> Status {
-    // SAFETY: the interface demands null or a tensor with memory of its own.
+    // SAFETY: the interface requires null or a tensor that owns its memory.
     unsafe {
         let Some(tensor) = get(tensor) else { return ERROR };
         if !matches!(tensor.allocation_type, allocation::DYNAMIC | allocation::PERSISTENT_RO) {
@@ -240,7 +240,7 @@ macro_rules! traits {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(tensor: *const Tensor) -> c_int {
-            // SAFETY: the interface demands null or a tensor that lives.
+            // SAFETY: the interface requires null or a live tensor.
             let kind = unsafe { crate::tensor::get(tensor.cast()) }.map_or(-1, |tensor| tensor.allocation_type);
             usize::try_from(kind).ok().and_then(|kind| TRAITS.get(kind)).map_or(0, |row| row[$column])
         }
@@ -255,11 +255,11 @@ macro_rules! traits {
 }
 
 traits! {
-    /// Returns how the data of a tensor are allocated.
+    /// Returns the allocation strategy of a tensor's data.
     TfLiteTensorGetAllocationStrategy, TfLiteOpaqueTensorGetAllocationStrategy: 0;
-    /// Returns how long the address of the data stays the same.
+    /// Returns the stability of the address of the data.
     TfLiteTensorGetBufferAddressStability, TfLiteOpaqueTensorGetBufferAddressStability: 1;
-    /// Returns how long the data stay the same.
+    /// Returns the stability of the data.
     TfLiteTensorGetDataStability, TfLiteOpaqueTensorGetDataStability: 2;
     /// Returns the step from which on the data are known.
     TfLiteTensorGetDataKnownStep, TfLiteOpaqueTensorGetDataKnownStep: 3;

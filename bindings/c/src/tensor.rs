@@ -1,8 +1,8 @@
-//! Tensors as the application sees them: a `TfLiteTensor` that mirrors a tensor of an interpreter, or of a node.
+//! Tensors for the application: a `TfLiteTensor` that mirrors a tensor of an interpreter, or of a node.
 //!
 //! The structure begins with the published layout, since programs that are compiled with TensorFlow Lite's own header
-//! read its fields. It keeps its address as long as its owner lives; the owner brings it up to date whenever shapes or
-//! memory change.
+//! read its fields. It keeps its address during the lifetime of its owner, which updates it whenever shapes or memory
+//! change.
 
 use std::ffi::{CString, c_int, c_void};
 
@@ -26,16 +26,16 @@ pub(crate) mod allocation {
     pub(crate) const NON_CPU: c_int = 8;
 }
 
-/// Where a tensor belongs.
+/// The owner of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The handle of the interpreter; 0 for a tensor of a node that is prepared or runs.
+    /// The handle of the interpreter; 0 for a tensor of a node in preparation or execution.
     pub(crate) interpreter: usize,
     pub(crate) subgraph: usize,
     pub(crate) index: usize,
 }
 
-/// What a `TfLiteTensor*` of this library points at.
+/// The target of a `TfLiteTensor*` of this library.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Tensor {
@@ -47,7 +47,7 @@ pub(crate) struct Tensor {
     _quantization: Option<Box<AffineQuantization>>,
 }
 
-/// `TfLiteAffineQuantization` with what it points at.
+/// `TfLiteAffineQuantization` with its arrays.
 #[derive(Debug)]
 struct AffineQuantization {
     affine: abi::Affine,
@@ -95,7 +95,7 @@ impl Tensor {
         Tensor { common, place, dims, _name: name, _signature: signature, _quantization: quantization }
     }
 
-    /// Gives the tensor another shape. The address of the old one is not valid afterwards.
+    /// Changes the shape of the tensor. The address of the old shape is invalid afterwards.
     pub(crate) fn set_shape(&mut self, shape: &Shape) {
         if self.has_shape(shape) {
             return;
@@ -109,7 +109,7 @@ impl Tensor {
         dims.len() == shape.rank() && dims.iter().zip(shape.dims()).all(|(&a, &b)| a == int(b))
     }
 
-    /// Sets where the data are, and how many bytes.
+    /// Sets the address and size of the data.
     pub(crate) fn set_data(&mut self, kind: c_int, data: *mut u8, bytes: usize) {
         self.common.allocation_type = kind;
         self.common.data = data.cast::<c_void>();
@@ -148,15 +148,15 @@ fn affine(quantization: Option<&Quantization>) -> Option<Box<AffineQuantization>
     Some(Box::new(AffineQuantization { affine: parts, _scales: scales, _zero_points: zero_points }))
 }
 
-/// A tensor at a fixed address that the application holds, too.
+/// A tensor at a fixed address that the application also holds.
 #[derive(Debug)]
 pub(crate) struct Mirror(*mut Tensor);
 
-// SAFETY: the tensor is owned; what it points at belongs to its owner, which moves between threads together with it.
+// SAFETY: the tensor is owned; its pointers refer to memory of its owner, which moves between threads together with it.
 unsafe impl Send for Mirror {}
 
 impl Mirror {
-    /// Moves a tensor to an address of its own.
+    /// Moves a tensor to a fixed address.
     pub(crate) fn new(tensor: Tensor) -> Self {
         Mirror(Box::into_raw(Box::new(tensor)))
     }
@@ -186,7 +186,7 @@ impl Drop for Mirror {
 /// # Safety
 /// The pointer is null, or of a tensor that lives and that no other thread changes.
 pub(crate) unsafe fn get<'a>(tensor: *const Tensor) -> Option<&'a abi::Tensor> {
-    // SAFETY: the condition of this function. Only the published fields are looked at, so that it may also be a structure
-    // of the application.
+    // SAFETY: guaranteed by the caller. Only the published fields are read, so that it may also be a structure of the
+    // application.
     (!tensor.is_null() && tensor.is_aligned()).then(|| unsafe { &(*tensor).common })
 }

@@ -76,7 +76,7 @@ fn entry(number: c_int) -> Option<&'static (TensorType, &'static CStr)> {
     TYPES.get(usize::try_from(number).ok()?.checked_sub(1)?)
 }
 
-/// The kinds of objects that are behind handles.
+/// The kinds of objects behind handles.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Model = 1,

@@ -1,4 +1,4 @@
-//! The functions of `wgpu_delegate.h`: the GPU delegate, for programs that choose it.
+//! The functions of `wgpu_delegate.h`: the GPU delegate, for programs that select it.
 
 use std::ffi::c_char;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ pub(crate) unsafe extern "C" fn TfLiteWgpuDelegateCreate(options: *const WgpuOpt
     guard(function, std::ptr::null_mut(), || {
         let options = match options.is_null() || !options.is_aligned() {
             true => TfLiteWgpuDelegateOptionsDefault(),
-            // SAFETY: the interface demands null or options.
+            // SAFETY: the interface requires null or options.
             false => unsafe { *options },
         };
-        // SAFETY: the interface demands null or a text.
+        // SAFETY: the interface requires null or a text.
         let adapter = unsafe { crate::contain::text(options.adapter) };
         let mut list = Vec::new();
         list.extend(adapter.map(|name| ("adapter".to_owned(), name.to_string_lossy().into_owned())));

@@ -27,37 +27,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The dimensions that `dg_tensor_info` has room for.
+// The maximum number of dimensions in `dg_tensor_info`.
 #define DG_INFO_DIMS 8
 
-// No limit of time for `dg_invocation_wait`.
+// No time limit for `dg_invocation_wait`.
 #define DG_FOREVER UINT64_MAX
 
-// The result of a function. `dg_last_error` has the message of an error.
+// The result of a function. `dg_last_error` returns the message of an error.
 enum dg_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // The function did what it was called for.
+    // The function succeeded.
     DG_OK = 0,
     // The invocation is running, or the time of `dg_invocation_wait` is over. Not an error.
     DG_PENDING = 1,
     // An argument is null, misaligned, out of range, or does not fit the model.
     DG_INVALID_ARGUMENT = 2,
-    // The handle is null, was deleted, or is one of another type.
+    // The handle is null, was deleted, or belongs to another type.
     DG_INVALID_HANDLE = 3,
     // The file cannot be read.
     DG_IO = 4,
     // The bytes are not a valid model, or nodes of it do not fit each other.
     DG_INVALID_MODEL = 5,
-    // The model is valid, and needs what this library does not have: an op, a version, a type, the GPU.
+    // The model is valid, but needs an op, a version, a type or a device that this library does not support.
     DG_UNSUPPORTED = 6,
     // Memory cannot be allocated.
     DG_OUT_OF_MEMORY = 7,
     // The model needs more than a limit of the options allows: memory, or depth of calls.
     DG_LIMIT = 8,
-    // The call did not end within the time that the options allow.
+    // The call exceeded the time limit of the options.
     DG_TIME_LIMIT = 9,
     // `dg_interpreter_cancel` or `dg_invocation_cancel` ended the call.
     DG_CANCELLED = 10,
@@ -141,7 +141,7 @@ typedef int32_t dg_type;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What runs a node.
+// The runner of a node.
 enum dg_runner
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
@@ -149,7 +149,7 @@ enum dg_runner
  {
     // A CPU kernel.
     DG_RUNNER_CPU = 0,
-    // Nothing: its inputs are constant, and it was computed by `dg_interpreter_prepare`.
+    // Nothing: its inputs are constant, and `dg_interpreter_prepare` computed it.
     DG_RUNNER_FOLDED = 1,
     // A delegate.
     DG_RUNNER_DELEGATE = 2,
@@ -162,12 +162,13 @@ typedef int32_t dg_runner;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Memory of a delegate's device for one tensor. An output of one model can be an input of another on the same device without a
-// copy through the memory of the CPU. Any thread may use it.
+// Memory of a delegate's device for one tensor. An output of one model can be an input of another on the same device
+// without a copy through the CPU's memory. Any thread may use it.
 typedef struct dg_buffer dg_buffer;
 
-// Runs a model. It takes one call at a time: a call while another one is running, in another thread or as an invocation, is
-// `DG_BUSY`. `dg_interpreter_cancel` and `dg_interpreter_delete` may be called at any time, from any thread.
+// Runs a model. One call at a time is possible: a call while another one is running, in another thread or as an
+// invocation, is `DG_BUSY`. `dg_interpreter_cancel` and `dg_interpreter_delete` may be called at any time, from any
+// thread.
 typedef struct dg_interpreter dg_interpreter;
 
 // A run in a thread of the library. Deleted with `dg_invocation_delete`.
@@ -182,7 +183,7 @@ typedef struct dg_options dg_options;
 // Called with the pointer that was passed with it.
 typedef void (*dg_release_fn)(void *user_data);
 
-// What happens to nodes that no delegate claims.
+// The treatment of nodes that no delegate claims.
 typedef int32_t dg_policy;
 
 // Inputs or outputs.
@@ -194,26 +195,26 @@ typedef struct {
     dg_type type;
     // The number of dimensions. 0 for a single element.
     size_t rank;
-    // The dimensions, in elements, the outermost first; 0 after the last one. `dg_interpreter_shape` has those above
-    // `DG_INFO_DIMS`.
+    // The dimensions, in elements, the outermost first; 0 after the last one. `dg_interpreter_shape` returns more than
+    // `DG_INFO_DIMS` dimensions.
     size_t dims[DG_INFO_DIMS];
-    // The size in bytes. Of strings, that of their encoding.
+    // The size in bytes; for strings, the size of their encoding.
     size_t bytes;
-    // The number of scales: 0 for a tensor that is not quantized, 1 for one whose elements have the same, otherwise that of
-    // the dimension `quantized_dim`. Other kinds of quantization have 0; `dg_model_inspect` names them.
+    // The number of scales: 0 for a tensor that is not quantized, 1 for a single scale, otherwise the size of the
+    // dimension `quantized_dim`. It is 0 for other kinds of quantization, which `dg_model_inspect` names.
     size_t scale_count;
     // The dimension along which scales vary.
     size_t quantized_dim;
-    // A real value is `scale * (element - zero_point)`, where there is one scale; otherwise 0.
+    // A real value is `scale * (element - zero_point)`, if there is one scale; otherwise 0.
     float scale;
     // As `scale`.
     int32_t zero_point;
 } dg_tensor_info;
 
 // Called at the end of an invocation, in a thread of the library. `message` is null if `status` is `DG_OK`, and valid until
-// the function returns. The interpreter takes calls again: the function may read outputs, and start the next invocation, for
-// which it must not wait. It must return, not unwind or jump out. `user_data` is used until it returns, which
-// `dg_invocation_wait` waits for; `dg_interpreter_delete` does not.
+// the function returns. The interpreter accepts calls again: the function may read outputs, and start the next
+// invocation, but must not wait for it. The function must return normally, without unwinding or jumping out.
+// `user_data` is used until it returns; `dg_invocation_wait` waits for the return, `dg_interpreter_delete` does not.
 typedef void (*dg_done_fn)(void *user_data, dg_status status, const char *message);
 
 // The report on the selected subgraph.
@@ -222,7 +223,7 @@ typedef struct {
     size_t nodes;
     // Nodes that delegates run.
     size_t delegated_nodes;
-    // Nodes that were computed by `dg_interpreter_prepare`.
+    // Nodes that `dg_interpreter_prepare` computed.
     size_t folded_nodes;
     // Nodes that CPU kernels run.
     size_t cpu_nodes;
@@ -230,7 +231,7 @@ typedef struct {
     size_t delegates;
     // The number of partitions: sets of nodes that a delegate runs at once.
     size_t partitions;
-    // The number of delegates that failed and were left out.
+    // The number of delegates that failed and were removed.
     size_t failures;
     // Bytes of the memory that tensors share.
     size_t arena_bytes;
@@ -242,15 +243,15 @@ typedef struct {
 
 // The report on a node.
 typedef struct {
-    // What runs the node.
+    // The runner of the node.
     dg_runner runner;
     // The version of its op.
     uint32_t version;
-    // The delegate that runs it: an index for `dg_interpreter_delegate`; 0 if none does.
+    // The delegate that runs it: an index for `dg_interpreter_delegate`; 0 if none runs it.
     size_t delegate;
     // The number of the delegate's partition; 0 if none runs it.
     size_t partition;
-    // The number of delegates that left it to others: see `dg_interpreter_rejection`.
+    // The number of delegates that rejected it: see `dg_interpreter_rejection`.
     size_t rejections;
     // Multiplications with additions of one run.
     uint64_t multiply_adds;
@@ -259,10 +260,10 @@ typedef struct {
 // Such nodes run on the CPU, and the report has the reasons. The default.
 #define DG_POLICY_PREFER 0
 
-// Such nodes are `DG_UNSUPPORTED` in `dg_interpreter_prepare`.
+// Such nodes are the error `DG_UNSUPPORTED` of `dg_interpreter_prepare`.
 #define DG_POLICY_REQUIRE 1
 
-// All nodes run on the CPU, and the report has what delegates would claim.
+// All nodes run on the CPU, and the report has the nodes that delegates would claim.
 #define DG_POLICY_REPORT 2
 
 // The inputs of the selected subgraph.
@@ -279,8 +280,8 @@ extern "C" {
 // may have several lines, and is valid until the next error in this thread.
 const char *dg_last_error(void);
 
-// Returns the place in the model of this thread's last error: the numbers of a subgraph and of a node. Both may be null.
-// `DG_STATE` if the error has no place.
+// Returns the place of this thread's last error in the model: the numbers of a subgraph and of a node. Both may be
+// null. `DG_STATE` if the error has no place.
 dg_status dg_last_error_node(size_t *subgraph, size_t *node);
 
 // Returns the name of a status, such as `DG_OK`. Never null.
@@ -294,8 +295,8 @@ const char *dg_version(void);
 // `DG_INVALID_ARGUMENT` for any other pointer, and for a text that was freed before.
 dg_status dg_text_free(char *text);
 
-// Reads the model of a `.tflite` file. The file is mapped into memory where the system can do that: it must not be written to
-// while the model is in use. Replacing it by renaming another file over it is fine.
+// Reads the model of a `.tflite` file. The file is mapped into memory if the system supports that: it must not be
+// modified while the model is in use. Replacing it by renaming another file over it is fine.
 //
 // `DG_IO` if the file cannot be read, `DG_INVALID_MODEL` if it is not a model, `DG_UNSUPPORTED` if its weights are in other
 // files.
@@ -307,13 +308,13 @@ dg_status dg_model_load(const char *path, dg_model **model);
 dg_status dg_model_from_bytes(const void *data, size_t size, dg_model **model);
 
 // Reads a model of `size` bytes in memory, which are not copied. They must be readable and unchanged until `release` is
-// called: when the model and everything that was made of it are deleted, from the thread that deletes the last of them, or
+// called: when the model and all objects that use it are deleted, from the thread that deletes the last of them, or
 // before this function returns an error. `release` may be null.
 //
 // Errors are those of `dg_model_from_bytes`.
 dg_status dg_model_from_memory(const void *data, size_t size, dg_release_fn release, void *user_data, dg_model **model);
 
-// Deletes a model; null is allowed. Interpreters of it stay usable.
+// Deletes a model; null is allowed. Its interpreters stay usable.
 //
 // `DG_INVALID_HANDLE` if it was deleted before.
 dg_status dg_model_delete(dg_model *model);
@@ -326,12 +327,12 @@ dg_status dg_model_signature_count(const dg_model *model, size_t *count);
 // `DG_INVALID_ARGUMENT` if there is no such signature.
 dg_status dg_model_signature_key(const dg_model *model, size_t index, char **key);
 
-// Describes the model: inputs, outputs, signatures, ops with their versions and kernels, sizes, quantization, metadata. The
-// JSON is that of `delegraph inspect --json`, a text to be freed with `dg_text_free`.
+// Describes the model: inputs, outputs, signatures, ops with their versions and kernels, sizes, quantization,
+// metadata. Returns the JSON of `delegraph inspect --json`, a text to be freed with `dg_text_free`.
 dg_status dg_model_inspect(const dg_model *model, char **json);
 
-// Creates options with defaults: the CPU's fast kernels, one thread, no delegates, no limit of time, three quarters of the
-// machine's memory. Deleted with `dg_options_delete`.
+// Creates options with defaults: the CPU's optimized kernels, one thread, no delegates, no time limit, three quarters
+// of the machine's memory. Deleted with `dg_options_delete`.
 dg_status dg_options_create(dg_options **options);
 
 // Deletes options; null is allowed.
@@ -339,7 +340,7 @@ dg_status dg_options_create(dg_options **options);
 // `DG_INVALID_HANDLE` if they were deleted before.
 dg_status dg_options_delete(dg_options *options);
 
-// Sets the number of threads of CPU kernels, at most 1,024. 0 stands for the number of processors.
+// Sets the number of threads of CPU kernels, at most 1,024. 0 selects the number of processors.
 dg_status dg_options_set_threads(dg_options *options, uint32_t threads);
 
 // Adds a delegate. Delegates claim nodes in the order in which they are added. The names are those of the command's
@@ -348,21 +349,21 @@ dg_status dg_options_set_threads(dg_options *options, uint32_t threads);
 // - `wgpu`, the GPU: `wgpu?adapter=NAME&precision=f16&fusion=off&max_gpu_bytes=1000000`. Interpreters of these options share
 //   its device.
 // - `plugin:PATH?key=value`, a library with a delegate of Delegraph.
-// - `litert:PATH?key=value`, a library with a delegate that was made for LiteRT or TensorFlow Lite.
-// - `cpu` adds none, and `reference` selects the plain kernels in the place of the fast ones.
+// - `litert:PATH?key=value`, a library with a delegate for LiteRT or TensorFlow Lite.
+// - `cpu` adds no delegate, and `reference` selects the reference kernels instead of the optimized ones.
 //
-// In keys and values, `%` and two hexadecimal digits stand for a byte. Null stands for the delegate that the environment
-// variable `DELEGRAPH_DELEGATE` names, if there is one. Libraries are loaded, and stay loaded: name only those that may run
-// code in the process.
+// In keys and values, `%` and two hexadecimal digits represent a byte. Null selects the delegate that the environment
+// variable `DELEGRAPH_DELEGATE` names, if it is set. Libraries are loaded, and stay loaded: name only libraries that
+// may run code in the process.
 //
 // `DG_INVALID_ARGUMENT` for other names and options, `DG_UNSUPPORTED` in a library without the GPU, `DG_DELEGATE` if the
 // delegate cannot be created.
 dg_status dg_options_add_delegate(dg_options *options, const char *name);
 
-// Sets what happens to nodes that no delegate claims: a `DG_POLICY_…`.
+// Sets the treatment of nodes that no delegate claims: a `DG_POLICY_…`.
 dg_status dg_options_set_policy(dg_options *options, dg_policy policy);
 
-// Selects the plain reference kernels (not 0), or the fast ones (0, the default).
+// Selects the reference kernels (not 0), or the optimized ones (0, the default).
 dg_status dg_options_set_reference_kernels(dg_options *options, int32_t reference);
 
 // Adds a library with kernels of custom ops. It is loaded, and stays loaded.
@@ -370,26 +371,26 @@ dg_status dg_options_set_reference_kernels(dg_options *options, int32_t referenc
 // `DG_DELEGATE` if it cannot be loaded.
 dg_status dg_options_add_kernels(dg_options *options, const char *path);
 
-// Sets the bytes that tensors, temporaries, packed weights and tables of one interpreter may take together. A model that needs
-// more is `DG_LIMIT`. The file itself does not count.
+// Sets the maximum number of bytes of all tensors, temporaries, packed weights and tables of one interpreter. A model
+// that needs more is `DG_LIMIT`. The file itself is not counted.
 dg_status dg_options_set_max_memory(dg_options *options, uint64_t bytes);
 
-// Sets the nanoseconds that each call may take that creates, prepares or runs an interpreter. A call that takes longer is
-// `DG_TIME_LIMIT`. 0 stands for no limit, the default.
+// Sets the time limit, in nanoseconds, of each call that creates, prepares or runs an interpreter. A call that takes
+// longer is `DG_TIME_LIMIT`. 0 means no limit, the default.
 dg_status dg_options_set_time_limit(dg_options *options, uint64_t nanoseconds);
 
 // Sets whether the model is rewritten with fewer, larger ops before delegates see it (not 0). Off by default.
 dg_status dg_options_set_fusion(dg_options *options, int32_t fusion);
 
-// Sets whether a delegate that fails while the model runs is left out from then on, and the model run again without it, from
-// the same inputs and variables (not 0). Off by default: the failure is `DG_DELEGATE`.
+// Sets whether a delegate that fails during a run is removed, and the run repeated without it, from the same inputs
+// and variables (not 0). Off by default: the failure is `DG_DELEGATE`.
 dg_status dg_options_set_fallback(dg_options *options, int32_t fallback);
 
 // Sets whether outputs may stay in buffers of delegates (not 0): see `dg_interpreter_output_buffer`. Off by default.
 dg_status dg_options_set_keep_outputs(dg_options *options, int32_t keep);
 
-// Sets whether nodes that use features of a newer version than their own are `DG_INVALID_MODEL` (not 0). Off by default: the
-// kernels run them.
+// Sets whether nodes that use features of a newer version than their own are the error `DG_INVALID_MODEL` (not 0). Off
+// by default: the kernels run them.
 dg_status dg_options_set_strict_versions(dg_options *options, int32_t strict);
 
 // Sets whether every tensor keeps its data until the end of a run (not 0), for `dg_interpreter_read_tensor`. This takes more
@@ -398,64 +399,66 @@ dg_status dg_options_set_preserve_tensors(dg_options *options, int32_t preserve)
 
 // Creates an interpreter of a model. `options` may be null for the defaults. Both may be deleted afterwards.
 //
-// Kernels are found now. Shapes are inferred, delegates asked and memory planned by `dg_interpreter_prepare`, or by the first
-// function that needs them, so that inputs can be resized before.
+// Finds kernels. `dg_interpreter_prepare`, or the first function that needs it, infers shapes, applies delegates and
+// plans memory, so that inputs can be resized before.
 //
 // `DG_UNSUPPORTED` for ops without a kernel, `DG_DELEGATE` for a delegate that cannot be created.
 dg_status dg_interpreter_create(const dg_model *model, const dg_options *options, dg_interpreter **interpreter);
 
-// Deletes an interpreter; null is allowed. A call that is running is cancelled and ends later, and so does an invocation,
-// whose callback is called. Pointers to data of tensors are invalid from then on.
+// Deletes an interpreter; null is allowed. A running call is cancelled and ends later, as does an invocation, whose
+// callback is called. Pointers to data of tensors are invalid from then on.
 //
 // `DG_INVALID_HANDLE` if it was deleted before.
 dg_status dg_interpreter_delete(dg_interpreter *interpreter);
 
-// Selects a signature by its key. Inputs, outputs, reports and runs are those of its subgraph from then on. Without a call,
-// they are those of the model's first subgraph.
+// Selects a signature by its key. Inputs, outputs, reports and runs then refer to its subgraph. Without a call, they
+// refer to the model's first subgraph.
 //
 // `DG_INVALID_ARGUMENT` if the model has no such signature.
 dg_status dg_interpreter_select_signature(dg_interpreter *interpreter, const char *key);
 
-// Gives an input another shape of `rank` dimensions, in elements; outputs get theirs in `dg_interpreter_prepare`. Inputs lose
-// their data, and their buffers if their size changes.
+// Changes the shape of an input to `rank` dimensions, in elements; `dg_interpreter_prepare` sets the shapes of
+// outputs. Inputs lose their data, and their buffers if their size changes.
 //
 // `DG_INVALID_ARGUMENT` if there is no such input, or the model fixes a dimension that would change.
 dg_status dg_interpreter_resize_input(dg_interpreter *interpreter, size_t input, const size_t *dims, size_t rank);
 
-// Infers shapes, lets delegates claim nodes, and plans memory, where a resize or nothing at all came before. Runs do the same;
-// this takes the time, and shows the errors, before the first run.
+// Infers shapes, lets delegates claim nodes, and plans memory, for the first time or after a resize. Runs do the same
+// if necessary; calling this function moves the time and the errors before the first run.
 //
 // `DG_INVALID_MODEL` for nodes that do not fit their inputs, `DG_UNSUPPORTED` with `DG_POLICY_REQUIRE`, `DG_LIMIT`,
 // `DG_TIME_LIMIT`, `DG_OUT_OF_MEMORY`.
 dg_status dg_interpreter_prepare(dg_interpreter *interpreter);
 
-// Computes the outputs from the inputs, and returns when they are there. After an error, outputs and variables have what the
-// steps wrote that ended.
+// Computes the outputs from the inputs, and returns when they are complete. After an error, outputs and variables have
+// the values that the completed steps wrote.
 //
-// Errors are those of `dg_interpreter_prepare`; `DG_INVALID_DATA`, `DG_DELEGATE`, `DG_CANCELLED`. `dg_last_error_node` has the
-// node.
+// Errors are those of `dg_interpreter_prepare`; `DG_INVALID_DATA`, `DG_DELEGATE`, `DG_CANCELLED`. `dg_last_error_node`
+// returns the node.
 dg_status dg_interpreter_invoke(dg_interpreter *interpreter);
 
-// Ends the call that is running, or the invocation, with `DG_CANCELLED`. From any thread. Without one, nothing happens.
+// Cancels the running call, or the invocation, with `DG_CANCELLED`. May be called from any thread. Has no effect if
+// nothing is running.
 dg_status dg_interpreter_cancel(const dg_interpreter *interpreter);
 
-// Sets variables to their initial values: those of tensors that keep their data from one run to the next, and of resources.
+// Sets variables to their initial values: tensors that keep their data between runs, and resources.
 dg_status dg_interpreter_reset_variables(dg_interpreter *interpreter);
 
 // Returns the number of inputs or outputs.
 dg_status dg_interpreter_count(const dg_interpreter *interpreter, dg_side side, size_t *count);
 
-// Returns the index of the input or output with this name: that of the selected signature or, without one, of the tensor.
+// Returns the index of the input or output with this name in the selected signature or, without one, with this tensor
+// name.
 //
 // `DG_INVALID_ARGUMENT` if there is none.
 dg_status dg_interpreter_find(const dg_interpreter *interpreter, dg_side side, const char *name, size_t *index);
 
-// Returns the name of an input or output: a text to be freed with `dg_text_free`. It is that of the selected signature or,
-// without one, that of the tensor, which may be empty.
+// Returns the name of an input or output: a text to be freed with `dg_text_free`. It is the name in the selected
+// signature or, without one, the name of the tensor, which may be empty.
 dg_status dg_interpreter_name(const dg_interpreter *interpreter, dg_side side, size_t index, char **name);
 
-// Describes an input or output. Shapes of outputs are those of the last `dg_interpreter_prepare` or run; those that depend on
-// data are known after a run.
+// Describes an input or output. Shapes of outputs are those of the last `dg_interpreter_prepare` or run; shapes that
+// depend on data are known after a run.
 dg_status dg_interpreter_tensor(const dg_interpreter *interpreter, dg_side side, size_t index, dg_tensor_info *info);
 
 // Returns the dimensions of an input or output, in elements, the outermost first: `rank`, and up to `capacity` of them.
@@ -476,34 +479,34 @@ dg_status dg_interpreter_scales(const dg_interpreter *interpreter,
                                 size_t capacity,
                                 size_t *count);
 
-// Copies data to an input: `bytes` is its whole size, elements are densely packed, the innermost dimension first. The values
-// stay until they are written again.
+// Copies data to an input: `bytes` is its whole size, elements are densely packed, the innermost dimension first. The
+// values persist until they are written again.
 //
-// `DG_INVALID_ARGUMENT` if the size is another one; errors of `dg_interpreter_prepare`.
+// `DG_INVALID_ARGUMENT` if the size differs; errors of `dg_interpreter_prepare`.
 dg_status dg_interpreter_write(dg_interpreter *interpreter, size_t input, const void *data, size_t bytes);
 
-// Copies data from an output: `bytes` is its whole size. Waits for the device if a delegate has the data.
+// Copies data from an output: `bytes` is its whole size. Waits for the device if a delegate holds the data.
 //
-// `DG_INVALID_ARGUMENT` if the size is another one.
+// `DG_INVALID_ARGUMENT` if the size differs.
 dg_status dg_interpreter_read(dg_interpreter *interpreter, size_t output, void *data, size_t bytes);
 
 // Copies data from any tensor of the selected subgraph by its number in the file, after a run. `bytes` is its whole size.
-// Inputs, outputs, constants and variables have data; others with `dg_options_set_preserve_tensors`, unless they are inside of
-// a delegate's partition.
+// Inputs, outputs, constants and variables have data; other tensors have data with `dg_options_set_preserve_tensors`,
+// unless they are inside of a delegate's partition.
 //
-// `DG_INVALID_ARGUMENT` if there is no such tensor, or the size is another one (0 for a tensor without data).
+// `DG_INVALID_ARGUMENT` if there is no such tensor, or the size differs (0 for a tensor without data).
 dg_status dg_interpreter_read_tensor(dg_interpreter *interpreter, size_t tensor, void *data, size_t bytes);
 
-// Returns the memory of an input, to be filled in place. It is valid until the interpreter is resized, prepared again, or
-// deleted, and must not be touched during a call or an invocation. Strings have none.
+// Returns the memory of an input, to be filled in place. It is valid until the interpreter is resized, prepared again,
+// or deleted, and must not be accessed during a call or an invocation. String tensors have none.
 dg_status dg_interpreter_input_data(dg_interpreter *interpreter, size_t input, void **data, size_t *bytes);
 
-// Returns the memory of an output after a run, to be read in place. Waits for the device if a delegate has the data. It is
-// valid until the interpreter is called again, except by functions that only report.
+// Returns the memory of an output after a run, to be read in place. Waits for the device if a delegate holds the data.
+// It is valid until the next call on the interpreter, except for functions that only report.
 dg_status dg_interpreter_output_data(dg_interpreter *interpreter, size_t output, const void **data, size_t *bytes);
 
-// Sets the strings of an input: `count` of them, one for each element. `lengths` has their bytes; null if they end with zero
-// bytes.
+// Sets the strings of an input: `count` strings, one for each element. `lengths` has their lengths in bytes; null if
+// they end with zero bytes.
 //
 // `DG_INVALID_ARGUMENT` if the input has another type or number of elements.
 dg_status dg_interpreter_write_strings(dg_interpreter *interpreter,
@@ -512,8 +515,8 @@ dg_status dg_interpreter_write_strings(dg_interpreter *interpreter,
                                        const size_t *lengths,
                                        size_t count);
 
-// Returns the string of an element of an input or output, as a text to be freed with `dg_text_free`, and its bytes without the
-// zero behind them. The string itself may have zeros. `length` may be null.
+// Returns the string of an element of an input or output, as a text to be freed with `dg_text_free`, and its length in
+// bytes without the terminating zero. The string itself may contain zeros. `length` may be null.
 //
 // `DG_INVALID_ARGUMENT` if the tensor has another type, or no such element.
 dg_status dg_interpreter_read_string(dg_interpreter *interpreter,
@@ -523,23 +526,24 @@ dg_status dg_interpreter_read_string(dg_interpreter *interpreter,
                                      char **string,
                                      size_t *length);
 
-// Starts a run and returns at once. Its end is seen with `dg_invocation_poll`, `dg_invocation_wait`, or by `done`, which may be
-// null. Until its end, other calls on the interpreter are `DG_BUSY`, and data of tensors must not be touched. `invocation` may
-// be null if `done` is not.
+// Starts a run and returns immediately. Its end is reported by `dg_invocation_poll`, `dg_invocation_wait`, or a call
+// of `done`, which may be null. Until its end, other calls on the interpreter are `DG_BUSY`, and data of tensors must
+// not be accessed. `invocation` may be null if `done` is not.
 //
-// `DG_BUSY` if a call is running; errors of the run itself are those of the invocation.
+// `DG_BUSY` if a call is running. Errors of the run itself are results of the invocation.
 dg_status dg_interpreter_start(dg_interpreter *interpreter, dg_done_fn done, void *user_data, dg_invocation **invocation);
 
-// Returns the result of the invocation, or `DG_PENDING` while it is running or its `dg_done_fn` is. Does not wait.
+// Returns the result of the invocation, or `DG_PENDING` while it or its `dg_done_fn` is running. Does not wait.
 dg_status dg_invocation_poll(const dg_invocation *invocation);
 
-// Waits for the end of the invocation, for `nanoseconds` at most; `DG_FOREVER` stands for any time. Returns its result,
-// or `DG_PENDING` if it is still running. Its `dg_done_fn` is a part of it: it has returned. Any number of threads may wait.
+// Waits for the end of the invocation, for at most `nanoseconds`, or without a limit for `DG_FOREVER`. Returns its
+// result, or `DG_PENDING` if it is still running. The invocation ends after its `dg_done_fn` has returned. Any number
+// of threads may wait.
 //
-// `DG_STATE` if the invocation can only run when this call has returned: in a `dg_done_fn` of the same interpreter.
+// `DG_STATE` if the invocation can run only after this call has returned: in a `dg_done_fn` of the same interpreter.
 dg_status dg_invocation_wait(const dg_invocation *invocation, uint64_t nanoseconds);
 
-// Ends the invocation with `DG_CANCELLED`. From any thread. Without effect if it has ended.
+// Cancels the invocation with `DG_CANCELLED`. May be called from any thread. Has no effect if it has ended.
 dg_status dg_invocation_cancel(const dg_invocation *invocation);
 
 // Deletes the handle; null is allowed. The run continues, and calls its function at the end.
@@ -547,8 +551,9 @@ dg_status dg_invocation_cancel(const dg_invocation *invocation);
 // `DG_INVALID_HANDLE` if it was deleted before.
 dg_status dg_invocation_delete(dg_invocation *invocation);
 
-// Creates a buffer of `bytes` bytes, a multiple of 4, on the device of the interpreter's first `wgpu` delegate, for a tensor of
-// elements of 32 bits. Other interpreters with a delegate of the same options can use it, too. It may outlive the interpreter.
+// Creates a buffer of `bytes` bytes, a multiple of 4, on the device of the interpreter's first `wgpu` delegate, for a
+// tensor with 32-bit elements. Other interpreters with a delegate of the same options can also use it. It may outlive
+// the interpreter.
 //
 // `DG_STATE` without such a delegate, `DG_DELEGATE` if the device has no memory.
 dg_status dg_buffer_create(const dg_interpreter *interpreter, uint64_t bytes, dg_buffer **buffer);
@@ -569,35 +574,35 @@ dg_status dg_buffer_write(dg_buffer *buffer, const void *data, size_t bytes);
 // Copies data from a buffer: `bytes` is its whole size. Waits for the device.
 dg_status dg_buffer_read(const dg_buffer *buffer, void *data, size_t bytes);
 
-// Reads an input from a buffer in every following run, without a copy if the delegate that reads it can use the buffer. Null, or
-// a resize to another size, returns the input to the memory of the CPU.
+// Reads an input from a buffer in every following run, without a copy if the delegate that reads it can use the
+// buffer. Null, or a resize to another size, restores the CPU's memory.
 //
 // `DG_INVALID_ARGUMENT` if there is no such input, or the buffer does not have its size.
 dg_status dg_interpreter_set_input_buffer(dg_interpreter *interpreter,
                                           size_t input,
                                           const dg_buffer *buffer);
 
-// Copies an output to a buffer at the end of every following run: on the device if a delegate left it there. Null, or a resize
-// to another size, ends this.
+// Copies an output to a buffer at the end of every following run: on the device if a delegate kept it there. Null, or
+// a resize to another size, ends this.
 //
 // `DG_INVALID_ARGUMENT` if there is no such output, or the buffer does not have its size.
 dg_status dg_interpreter_set_output_buffer(dg_interpreter *interpreter, size_t output, const dg_buffer *buffer);
 
-// Returns the buffer in which a delegate left an output, with `dg_options_set_keep_outputs`; null if the output is in the memory
-// of the CPU. Its data are valid until the next run. Deleted with `dg_buffer_delete`.
+// Returns the buffer in which a delegate kept an output, with `dg_options_set_keep_outputs`; null if the output is in
+// the CPU's memory. Its data are valid until the next run. Deleted with `dg_buffer_delete`.
 dg_status dg_interpreter_output_buffer(const dg_interpreter *interpreter,
                                        size_t output,
                                        dg_buffer **buffer);
 
-// Summarizes what runs the model, and its memory. Prepares it where that is necessary.
+// Summarizes the runners of the nodes, and the memory of the model. Prepares it if necessary.
 dg_status dg_interpreter_report(dg_interpreter *interpreter, dg_report *report);
 
-// Reports what runs a node of the selected subgraph, by its number from 0 on. `op`, which may be null, receives the name of the
-// op: a text to be freed with `dg_text_free`.
+// Reports the runner of a node of the selected subgraph, by its number from 0 on. `op`, which may be null, receives
+// the name of the op: a text to be freed with `dg_text_free`.
 dg_status dg_interpreter_node(dg_interpreter *interpreter, size_t node, dg_node *report, char **op);
 
-// Returns why a delegate left a node to others: the name of the delegate and the reason, texts to be freed with `dg_text_free`.
-// Either may be null.
+// Returns the reason why a delegate rejected a node: the name of the delegate and the reason, texts to be freed with
+// `dg_text_free`. Either may be null.
 //
 // `DG_INVALID_ARGUMENT` if there is no such node or rejection.
 dg_status dg_interpreter_rejection(dg_interpreter *interpreter, size_t node, size_t rejection, char **delegate, char **reason);
@@ -605,23 +610,23 @@ dg_status dg_interpreter_rejection(dg_interpreter *interpreter, size_t node, siz
 // Returns the name of a delegate, in the order in which they were added: a text to be freed with `dg_text_free`.
 dg_status dg_interpreter_delegate(dg_interpreter *interpreter, size_t delegate, char **name);
 
-// Returns a failure of a delegate, whose nodes run on the CPU since: the name of the delegate and the message, texts to be freed
-// with `dg_text_free`. Either may be null.
+// Returns a failure of a delegate, whose nodes then run on the CPU: the name of the delegate and the message, texts to
+// be freed with `dg_text_free`. Either may be null.
 dg_status dg_interpreter_failure(dg_interpreter *interpreter,
                                  size_t failure,
                                  char **delegate,
                                  char **message);
 
-// Explains what runs each node of the model, or why a delegate does not, and what to support next. The JSON is that of
-// `delegraph explain --json`, a text to be freed with `dg_text_free`. Prepares the model's first subgraph.
+// Explains the runner of each node of the model, the reasons of delegates, and what to support next. Returns the JSON
+// of `delegraph explain --json`, a text to be freed with `dg_text_free`. Prepares the model's first subgraph.
 dg_status dg_interpreter_explain(dg_interpreter *interpreter, char **json);
 
 // Sets whether runs measure their steps (not 0). Off by default.
 dg_status dg_interpreter_set_profiling(dg_interpreter *interpreter, int32_t profiling);
 
-// Returns the steps of the last run, if it was measured, in the order of their ends: a JSON array of objects with `subgraph`,
-// `nodes` (numbers), `delegate` (a name, or null for a CPU kernel), `nanoseconds`, and `node_times` (of nodes that a device
-// measured: `node` and `nanoseconds`). A text to be freed with `dg_text_free`.
+// Returns the steps of the last run, if it was measured, ordered by their ends: a JSON array of objects with
+// `subgraph`, `nodes` (numbers), `delegate` (a name, or null for a CPU kernel), `nanoseconds`, and `node_times` (of
+// nodes that a device measured: `node` and `nanoseconds`). A text to be freed with `dg_text_free`.
 dg_status dg_interpreter_profile(dg_interpreter *interpreter, char **json);
 
 #ifdef __cplusplus

@@ -10,13 +10,13 @@ use delegraph_ffi::handle::Table;
 use crate::error::{Failure, Out, call, dg_status};
 use crate::interpreter::{dg_interpreter, session, with};
 
-/// Memory of a delegate's device for one tensor. An output of one model can be an input of another on the same device without a
-/// copy through the memory of the CPU. Any thread may use it.
+/// Memory of a delegate's device for one tensor. An output of one model can be an input of another on the same device
+/// without a copy through the CPU's memory. Any thread may use it.
 pub struct dg_buffer {
     _private: (),
 }
 
-/// What a `dg_buffer*` stands for.
+/// The object behind a `dg_buffer*`.
 struct Buffer {
     handle: BufferHandle,
     /// One copy at a time.
@@ -38,8 +38,9 @@ fn inserted(handle: BufferHandle) -> Result<*mut dg_buffer, Failure> {
     }
 }
 
-/// Creates a buffer of `bytes` bytes, a multiple of 4, on the device of the interpreter's first `wgpu` delegate, for a tensor of
-/// elements of 32 bits. Other interpreters with a delegate of the same options can use it, too. It may outlive the interpreter.
+/// Creates a buffer of `bytes` bytes, a multiple of 4, on the device of the interpreter's first `wgpu` delegate, for a
+/// tensor with 32-bit elements. Other interpreters with a delegate of the same options can also use it. It may outlive
+/// the interpreter.
 ///
 /// `DG_STATE` without such a delegate, `DG_DELEGATE` if the device has no memory.
 #[unsafe(no_mangle)]
@@ -49,7 +50,7 @@ pub unsafe extern "C" fn dg_buffer_create(
     buffer: *mut *mut dg_buffer,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(buffer, std::ptr::null_mut()) }?;
         let handle = session(interpreter)?.with(|state| Ok(state.create_buffer(bytes)?))?;
         out.set(inserted(handle)?);
@@ -72,7 +73,7 @@ pub extern "C" fn dg_buffer_delete(buffer: *mut dg_buffer) -> dg_status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_buffer_size(buffer: *const dg_buffer, bytes: *mut usize) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(bytes, 0) }?;
         out.set(self::buffer(buffer)?.handle.byte_size());
         Ok(())
@@ -98,7 +99,7 @@ pub unsafe extern "C" fn dg_buffer_write(
     call(|| {
         let buffer = self::buffer(buffer)?;
         check_size(&buffer, bytes)?;
-        // SAFETY: the interface demands `bytes` bytes at `data`.
+        // SAFETY: the interface requires `bytes` bytes at `data`.
         let data = unsafe { contain::values(data.cast::<u8>(), bytes) }.map_err(Failure::argument)?;
         let _copying = buffer.copying.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(buffer.handle.write(data)?)
@@ -115,13 +116,13 @@ pub unsafe extern "C" fn dg_buffer_read(
     call(|| {
         let buffer = self::buffer(buffer)?;
         check_size(&buffer, bytes)?;
-        // SAFETY: the interface demands room for `bytes` bytes at `data`; only the checks are of interest.
+        // SAFETY: the interface requires memory for `bytes` bytes at `data`; only the checks are of interest.
         unsafe { contain::values(data.cast::<u8>().cast_const(), bytes) }.map_err(Failure::argument)?;
         let mut copy = vec![0; bytes];
         let copying = buffer.copying.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.handle.read(&mut copy)?;
         drop(copying);
-        // SAFETY: the interface demands room for `bytes` bytes at `data`, which is not null; the copy has as many.
+        // SAFETY: the interface requires memory for `bytes` bytes at `data`, which is not null; the copy has as many.
         unsafe { std::ptr::copy_nonoverlapping(copy.as_ptr(), data.cast::<u8>(), bytes) };
         Ok(())
     })
@@ -131,8 +132,8 @@ fn optional(buffer: *const dg_buffer) -> Result<Option<BufferHandle>, Failure> {
     if buffer.is_null() { Ok(None) } else { Ok(Some(self::buffer(buffer)?.handle.clone())) }
 }
 
-/// Reads an input from a buffer in every following run, without a copy if the delegate that reads it can use the buffer. Null, or
-/// a resize to another size, returns the input to the memory of the CPU.
+/// Reads an input from a buffer in every following run, without a copy if the delegate that reads it can use the
+/// buffer. Null, or a resize to another size, restores the CPU's memory.
 ///
 /// `DG_INVALID_ARGUMENT` if there is no such input, or the buffer does not have its size.
 #[unsafe(no_mangle)]
@@ -144,8 +145,8 @@ pub extern "C" fn dg_interpreter_set_input_buffer(
     with(interpreter, |state| Ok(state.interpreter.set_input_buffer(input, optional(buffer)?)?))
 }
 
-/// Copies an output to a buffer at the end of every following run: on the device if a delegate left it there. Null, or a resize
-/// to another size, ends this.
+/// Copies an output to a buffer at the end of every following run: on the device if a delegate kept it there. Null, or
+/// a resize to another size, ends this.
 ///
 /// `DG_INVALID_ARGUMENT` if there is no such output, or the buffer does not have its size.
 #[unsafe(no_mangle)]
@@ -157,8 +158,8 @@ pub extern "C" fn dg_interpreter_set_output_buffer(
     with(interpreter, |state| Ok(state.interpreter.set_output_buffer(output, optional(buffer)?)?))
 }
 
-/// Returns the buffer in which a delegate left an output, with `dg_options_set_keep_outputs`; null if the output is in the memory
-/// of the CPU. Its data are valid until the next run. Deleted with `dg_buffer_delete`.
+/// Returns the buffer in which a delegate kept an output, with `dg_options_set_keep_outputs`; null if the output is in
+/// the CPU's memory. Its data are valid until the next run. Deleted with `dg_buffer_delete`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_output_buffer(
     interpreter: *const dg_interpreter,
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn dg_interpreter_output_buffer(
     buffer: *mut *mut dg_buffer,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(buffer, std::ptr::null_mut()) }?;
         let found = session(interpreter)?.with(|state| {
             state.interpreter.output_tensor(output)?;

@@ -7,29 +7,29 @@ use delegraph::Error;
 use delegraph::core::error::{ErrorKind, Limit};
 use delegraph_ffi::contain::caught;
 
-/// The result of a function. `dg_last_error` has the message of an error.
+/// The result of a function. `dg_last_error` returns the message of an error.
 #[repr(i32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum dg_status {
-    /// The function did what it was called for.
+    /// The function succeeded.
     DG_OK = 0,
     /// The invocation is running, or the time of `dg_invocation_wait` is over. Not an error.
     DG_PENDING = 1,
     /// An argument is null, misaligned, out of range, or does not fit the model.
     DG_INVALID_ARGUMENT = 2,
-    /// The handle is null, was deleted, or is one of another type.
+    /// The handle is null, was deleted, or belongs to another type.
     DG_INVALID_HANDLE = 3,
     /// The file cannot be read.
     DG_IO = 4,
     /// The bytes are not a valid model, or nodes of it do not fit each other.
     DG_INVALID_MODEL = 5,
-    /// The model is valid, and needs what this library does not have: an op, a version, a type, the GPU.
+    /// The model is valid, but needs an op, a version, a type or a device that this library does not support.
     DG_UNSUPPORTED = 6,
     /// Memory cannot be allocated.
     DG_OUT_OF_MEMORY = 7,
     /// The model needs more than a limit of the options allows: memory, or depth of calls.
     DG_LIMIT = 8,
-    /// The call did not end within the time that the options allow.
+    /// The call exceeded the time limit of the options.
     DG_TIME_LIMIT = 9,
     /// `dg_interpreter_cancel` or `dg_invocation_cancel` ended the call.
     DG_CANCELLED = 10,
@@ -71,7 +71,7 @@ impl Failure {
     }
 }
 
-/// What Rust programs call to change a limit, and the functions of this interface.
+/// The Rust functions that change limits, and the corresponding functions of this interface.
 const FUNCTIONS: [(&str, &str); 2] = [
     ("`ResourceLimits::with_memory`", "`dg_options_set_max_memory`"),
     ("`ResourceLimits::with_time`", "`dg_options_set_time_limit`"),
@@ -105,7 +105,7 @@ fn status(error: &Error) -> dg_status {
         Error::Cancelled => DG_CANCELLED,
         Error::AtNode { source, .. } => status(source),
         other if other.kind() == ErrorKind::Unsupported => DG_UNSUPPORTED,
-        // Errors of libraries of delegates and kernels have types of their own.
+        // Errors of libraries of delegates and kernels have separate types.
         _ => DG_DELEGATE,
     }
 }
@@ -126,15 +126,15 @@ pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text.get(..end).unwrap_or_default()).unwrap_or_default()
 }
 
-/// Makes an error the last one of this thread. Returns its status.
+/// Sets the last error of this thread. Returns its status.
 pub(crate) fn remember(failure: &Failure) -> dg_status {
     let last = Last { message: c_string(&failure.message), place: failure.place };
-    // A thread that is ending has no last error any more.
+    // An ending thread has no last error any more.
     let _ = LAST.try_with(|slot| slot.try_borrow_mut().map(|mut slot| *slot = Some(last)));
     failure.status
 }
 
-/// Runs a function of the interface. Its error, or its panic, becomes the last one of this thread.
+/// Runs a function of the interface. Its error or panic becomes the last error of this thread.
 pub(crate) fn call(f: impl FnOnce() -> Result<(), Failure>) -> dg_status {
     let internal = |text| Err(Failure::new(DG_INTERNAL, format!("internal error: {text}")));
     match caught(f).unwrap_or_else(internal) {
@@ -158,7 +158,7 @@ impl<T: Copy> Out<T> {
         if pointer.is_null() || !pointer.is_aligned() {
             return Err(Failure::argument("the pointer that receives the result is null or misaligned"));
         }
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         unsafe { pointer.write(initial) };
         Ok(Out(pointer))
     }
@@ -181,15 +181,15 @@ pub extern "C" fn dg_last_error() -> *const c_char {
     text.unwrap_or(c"".as_ptr())
 }
 
-/// Returns the place in the model of this thread's last error: the numbers of a subgraph and of a node. Both may be null.
-/// `DG_STATE` if the error has no place.
+/// Returns the place of this thread's last error in the model: the numbers of a subgraph and of a node. Both may be
+/// null. `DG_STATE` if the error has no place.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_last_error_node(subgraph: *mut usize, node: *mut usize) -> dg_status {
     let place = LAST.try_with(|slot| slot.try_borrow().ok().and_then(|last| last.as_ref()?.place));
     let Ok(Some((in_subgraph, at))) = place else { return DG_STATE };
     for (pointer, value) in [(subgraph, in_subgraph), (node, at)] {
         if !pointer.is_null() && pointer.is_aligned() {
-            // SAFETY: the interface demands null or a place for the result.
+            // SAFETY: the interface requires null or a valid pointer for the result.
             unsafe { pointer.write(value) };
         }
     }

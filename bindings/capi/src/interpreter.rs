@@ -13,8 +13,9 @@ use crate::session::Session;
 use crate::state::State;
 use crate::text::utf8;
 
-/// Runs a model. It takes one call at a time: a call while another one is running, in another thread or as an invocation, is
-/// `DG_BUSY`. `dg_interpreter_cancel` and `dg_interpreter_delete` may be called at any time, from any thread.
+/// Runs a model. One call at a time is possible: a call while another one is running, in another thread or as an
+/// invocation, is `DG_BUSY`. `dg_interpreter_cancel` and `dg_interpreter_delete` may be called at any time, from any
+/// thread.
 pub struct dg_interpreter {
     _private: (),
 }
@@ -24,7 +25,7 @@ static INTERPRETERS: Table<Session> = Table::new(10);
 /// Returns an interpreter.
 ///
 /// # Errors
-/// [`dg_status::DG_INVALID_HANDLE`] if it is not one.
+/// [`dg_status::DG_INVALID_HANDLE`] for an invalid handle.
 pub(crate) fn session(interpreter: *const dg_interpreter) -> Result<Arc<Session>, Failure> {
     INTERPRETERS.get(interpreter).ok_or_else(|| Failure::handle("interpreter"))
 }
@@ -39,8 +40,8 @@ pub(crate) fn with(
 
 /// Creates an interpreter of a model. `options` may be null for the defaults. Both may be deleted afterwards.
 ///
-/// Kernels are found now. Shapes are inferred, delegates asked and memory planned by `dg_interpreter_prepare`, or by the first
-/// function that needs them, so that inputs can be resized before.
+/// Finds kernels. `dg_interpreter_prepare`, or the first function that needs it, infers shapes, applies delegates and
+/// plans memory, so that inputs can be resized before.
 ///
 /// `DG_UNSUPPORTED` for ops without a kernel, `DG_DELEGATE` for a delegate that cannot be created.
 #[unsafe(no_mangle)]
@@ -50,7 +51,7 @@ pub unsafe extern "C" fn dg_interpreter_create(
     interpreter: *mut *mut dg_interpreter,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(interpreter, std::ptr::null_mut()) }?;
         let model = model::model(model)?;
         let state = options::copy_of(options)?.build(&model.model)?;
@@ -63,8 +64,8 @@ pub unsafe extern "C" fn dg_interpreter_create(
     })
 }
 
-/// Deletes an interpreter; null is allowed. A call that is running is cancelled and ends later, and so does an invocation,
-/// whose callback is called. Pointers to data of tensors are invalid from then on.
+/// Deletes an interpreter; null is allowed. A running call is cancelled and ends later, as does an invocation, whose
+/// callback is called. Pointers to data of tensors are invalid from then on.
 ///
 /// `DG_INVALID_HANDLE` if it was deleted before.
 #[unsafe(no_mangle)]
@@ -79,8 +80,8 @@ pub extern "C" fn dg_interpreter_delete(interpreter: *mut dg_interpreter) -> dg_
     })
 }
 
-/// Selects a signature by its key. Inputs, outputs, reports and runs are those of its subgraph from then on. Without a call,
-/// they are those of the model's first subgraph.
+/// Selects a signature by its key. Inputs, outputs, reports and runs then refer to its subgraph. Without a call, they
+/// refer to the model's first subgraph.
 ///
 /// `DG_INVALID_ARGUMENT` if the model has no such signature.
 #[unsafe(no_mangle)]
@@ -89,7 +90,7 @@ pub unsafe extern "C" fn dg_interpreter_select_signature(
     key: *const c_char,
 ) -> dg_status {
     with(interpreter, |state| {
-        // SAFETY: the interface demands null or a text.
+        // SAFETY: the interface requires null or a text.
         let key = unsafe { utf8(key, "the key") }?;
         state.interpreter.select_signature(key)?;
         state.signature = Some(key.to_owned());
@@ -97,8 +98,8 @@ pub unsafe extern "C" fn dg_interpreter_select_signature(
     })
 }
 
-/// Gives an input another shape of `rank` dimensions, in elements; outputs get theirs in `dg_interpreter_prepare`. Inputs lose
-/// their data, and their buffers if their size changes.
+/// Changes the shape of an input to `rank` dimensions, in elements; `dg_interpreter_prepare` sets the shapes of
+/// outputs. Inputs lose their data, and their buffers if their size changes.
 ///
 /// `DG_INVALID_ARGUMENT` if there is no such input, or the model fixes a dimension that would change.
 #[unsafe(no_mangle)]
@@ -109,15 +110,15 @@ pub unsafe extern "C" fn dg_interpreter_resize_input(
     rank: usize,
 ) -> dg_status {
     with(interpreter, |state| {
-        // SAFETY: the interface demands `rank` values at `dims`.
+        // SAFETY: the interface requires `rank` values at `dims`.
         let dims = unsafe { contain::values(dims, rank) };
         let dims = dims.map_err(|text| Failure::argument(format!("the shape is {text}")))?;
         Ok(state.interpreter.resize_input(input, dims)?)
     })
 }
 
-/// Infers shapes, lets delegates claim nodes, and plans memory, where a resize or nothing at all came before. Runs do the same;
-/// this takes the time, and shows the errors, before the first run.
+/// Infers shapes, lets delegates claim nodes, and plans memory, for the first time or after a resize. Runs do the same
+/// if necessary; calling this function moves the time and the errors before the first run.
 ///
 /// `DG_INVALID_MODEL` for nodes that do not fit their inputs, `DG_UNSUPPORTED` with `DG_POLICY_REQUIRE`, `DG_LIMIT`,
 /// `DG_TIME_LIMIT`, `DG_OUT_OF_MEMORY`.
@@ -126,17 +127,18 @@ pub extern "C" fn dg_interpreter_prepare(interpreter: *mut dg_interpreter) -> dg
     with(interpreter, |state| Ok(state.interpreter.prepare()?))
 }
 
-/// Computes the outputs from the inputs, and returns when they are there. After an error, outputs and variables have what the
-/// steps wrote that ended.
+/// Computes the outputs from the inputs, and returns when they are complete. After an error, outputs and variables have
+/// the values that the completed steps wrote.
 ///
-/// Errors are those of `dg_interpreter_prepare`; `DG_INVALID_DATA`, `DG_DELEGATE`, `DG_CANCELLED`. `dg_last_error_node` has the
-/// node.
+/// Errors are those of `dg_interpreter_prepare`; `DG_INVALID_DATA`, `DG_DELEGATE`, `DG_CANCELLED`. `dg_last_error_node`
+/// returns the node.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_interpreter_invoke(interpreter: *mut dg_interpreter) -> dg_status {
     with(interpreter, |state| Ok(state.invoke()?))
 }
 
-/// Ends the call that is running, or the invocation, with `DG_CANCELLED`. From any thread. Without one, nothing happens.
+/// Cancels the running call, or the invocation, with `DG_CANCELLED`. May be called from any thread. Has no effect if
+/// nothing is running.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_interpreter_cancel(interpreter: *const dg_interpreter) -> dg_status {
     call(|| {
@@ -145,7 +147,7 @@ pub extern "C" fn dg_interpreter_cancel(interpreter: *const dg_interpreter) -> d
     })
 }
 
-/// Sets variables to their initial values: those of tensors that keep their data from one run to the next, and of resources.
+/// Sets variables to their initial values: tensors that keep their data between runs, and resources.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_interpreter_reset_variables(interpreter: *mut dg_interpreter) -> dg_status {
     with(interpreter, |state| Ok(state.interpreter.reset_variables()?))

@@ -17,16 +17,16 @@ pub struct dg_invocation {
 }
 
 /// Called at the end of an invocation, in a thread of the library. `message` is null if `status` is `DG_OK`, and valid until
-/// the function returns. The interpreter takes calls again: the function may read outputs, and start the next invocation, for
-/// which it must not wait. It must return, not unwind or jump out. `user_data` is used until it returns, which
-/// `dg_invocation_wait` waits for; `dg_interpreter_delete` does not.
+/// the function returns. The interpreter accepts calls again: the function may read outputs, and start the next
+/// invocation, but must not wait for it. The function must return normally, without unwinding or jumping out.
+/// `user_data` is used until it returns; `dg_invocation_wait` waits for the return, `dg_interpreter_delete` does not.
 pub type dg_done_fn =
     Option<unsafe extern "C" fn(user_data: *mut c_void, status: dg_status, message: *const c_char)>;
 
-/// No limit of time for `dg_invocation_wait`.
+/// No time limit for `dg_invocation_wait`.
 pub const DG_FOREVER: u64 = u64::MAX;
 
-/// What a `dg_invocation*` stands for.
+/// The object behind a `dg_invocation*`.
 struct Invocation {
     session: Weak<Session>,
     /// The thread that runs it.
@@ -35,12 +35,12 @@ struct Invocation {
     ended: Condvar,
 }
 
-/// How far an invocation is.
+/// The progress of an invocation.
 #[derive(Default)]
 struct Progress {
     /// The result of the run, once there is one.
     result: Option<Result<(), Failure>>,
-    /// Whether the function of the application has returned. From then on, its data may be gone.
+    /// Whether the function of the application has returned. From then on, its data may be invalid.
     returned: bool,
 }
 
@@ -54,7 +54,8 @@ impl Invocation {
         self.thread.get().is_some_and(|&thread| thread == std::thread::current().id())
     }
 
-    /// Returns the result as the calling thread may see it: after the function of the application, or in it.
+    /// Returns the result as visible to the calling thread: after the function of the application has returned, or
+    /// inside of it.
     fn seen<'p>(&self, progress: &'p Progress) -> Option<&'p Result<(), Failure>> {
         progress.result.as_ref().filter(|_| progress.returned || self.is_own_thread())
     }
@@ -72,7 +73,7 @@ struct Callback {
     user_data: *mut c_void,
 }
 
-// SAFETY: the pointer is only handed back, and the interface declares that this is in another thread.
+// SAFETY: the pointer is only passed back, and the interface declares that this may be in another thread.
 unsafe impl Send for Callback {}
 
 impl Callback {
@@ -86,11 +87,11 @@ impl Callback {
     }
 }
 
-/// Starts a run and returns at once. Its end is seen with `dg_invocation_poll`, `dg_invocation_wait`, or by `done`, which may be
-/// null. Until its end, other calls on the interpreter are `DG_BUSY`, and data of tensors must not be touched. `invocation` may
-/// be null if `done` is not.
+/// Starts a run and returns immediately. Its end is reported by `dg_invocation_poll`, `dg_invocation_wait`, or a call
+/// of `done`, which may be null. Until its end, other calls on the interpreter are `DG_BUSY`, and data of tensors must
+/// not be accessed. `invocation` may be null if `done` is not.
 ///
-/// `DG_BUSY` if a call is running; errors of the run itself are those of the invocation.
+/// `DG_BUSY` if a call is running. Errors of the run itself are results of the invocation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_start(
     interpreter: *mut dg_interpreter,
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn dg_interpreter_start(
             return Err(Failure::argument("the pointer that receives the invocation is misaligned"));
         }
         if wanted {
-            // SAFETY: the interface demands null or a place for the result; misaligned pointers are excluded.
+            // SAFETY: the interface requires null or a valid pointer for the result; misaligned pointers are excluded.
             unsafe { invocation.write(std::ptr::null_mut()) };
         }
         let session = session(interpreter)?;
@@ -122,16 +123,15 @@ pub unsafe extern "C" fn dg_interpreter_start(
             if handle.is_null() {
                 return Err(Failure::new(dg_status::DG_LIMIT, "there are too many invocations"));
             }
-            // Before the start: `done` may use it.
-            // SAFETY: as above.
+            // Set before the start, because `done` may use it. SAFETY: as above.
             unsafe { invocation.write(handle) };
         }
         let (running, callback) = (own.clone(), Callback { function: done, user_data });
         let started = session.start(move |result, back| {
-            // `done` may ask for the invocation before its starter has noted the thread.
+            // `done` may use the invocation before the starting thread has stored the worker thread.
             let _ = running.thread.set(std::thread::current().id());
             let mut progress = running.progress();
-            // The interpreter takes calls again before the end is seen.
+            // The interpreter accepts calls again before the end is reported.
             drop(back);
             progress.result = Some(result.clone());
             drop(progress);
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn dg_interpreter_start(
     })
 }
 
-/// Returns the status of a run; `None` while it is running. An error becomes the last one of this thread.
+/// Returns the status of a run; `None` while it is running. An error becomes the last error of this thread.
 fn outcome(result: Option<&Result<(), Failure>>) -> dg_status {
     match result {
         None => dg_status::DG_PENDING,
@@ -167,7 +167,7 @@ fn outcome(result: Option<&Result<(), Failure>>) -> dg_status {
     }
 }
 
-/// Returns the result of the invocation, or `DG_PENDING` while it is running or its `dg_done_fn` is. Does not wait.
+/// Returns the result of the invocation, or `DG_PENDING` while it or its `dg_done_fn` is running. Does not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_invocation_poll(invocation: *const dg_invocation) -> dg_status {
     let mut status = dg_status::DG_PENDING;
@@ -179,10 +179,11 @@ pub extern "C" fn dg_invocation_poll(invocation: *const dg_invocation) -> dg_sta
     if found == dg_status::DG_OK { status } else { found }
 }
 
-/// Waits for the end of the invocation, for `nanoseconds` at most; `DG_FOREVER` stands for any time. Returns its result,
-/// or `DG_PENDING` if it is still running. Its `dg_done_fn` is a part of it: it has returned. Any number of threads may wait.
+/// Waits for the end of the invocation, for at most `nanoseconds`, or without a limit for `DG_FOREVER`. Returns its
+/// result, or `DG_PENDING` if it is still running. The invocation ends after its `dg_done_fn` has returned. Any number
+/// of threads may wait.
 ///
-/// `DG_STATE` if the invocation can only run when this call has returned: in a `dg_done_fn` of the same interpreter.
+/// `DG_STATE` if the invocation can run only after this call has returned: in a `dg_done_fn` of the same interpreter.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_invocation_wait(invocation: *const dg_invocation, nanoseconds: u64) -> dg_status {
     let mut status = dg_status::DG_PENDING;
@@ -210,12 +211,12 @@ pub extern "C" fn dg_invocation_wait(invocation: *const dg_invocation, nanosecon
     if found == dg_status::DG_OK { status } else { found }
 }
 
-/// Ends the invocation with `DG_CANCELLED`. From any thread. Without effect if it has ended.
+/// Cancels the invocation with `DG_CANCELLED`. May be called from any thread. Has no effect if it has ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_invocation_cancel(invocation: *const dg_invocation) -> dg_status {
     call(|| {
         let invocation = self::invocation(invocation)?;
-        // The lock keeps the invocation from ending, so that no later call is cancelled in its place.
+        // The lock keeps the invocation from ending, so that no later call is cancelled instead.
         let progress = invocation.progress();
         if progress.result.is_none()
             && let Some(session) = invocation.session.upgrade()

@@ -18,11 +18,11 @@ pub struct dg_model {
     _private: (),
 }
 
-/// What a `dg_model*` stands for.
+/// The object behind a `dg_model*`.
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) model: Arc<delegraph::Model>,
-    /// The path, or what stands for it.
+    /// The path, or a replacement for it.
     pub(crate) name: String,
 }
 
@@ -31,7 +31,7 @@ static MODELS: Table<Model> = Table::new(8);
 /// Returns a model.
 ///
 /// # Errors
-/// [`dg_status::DG_INVALID_HANDLE`] if it is not one.
+/// [`dg_status::DG_INVALID_HANDLE`] for an invalid handle.
 pub(crate) fn model(model: *const dg_model) -> Result<Arc<Model>, Failure> {
     MODELS.get(model).ok_or_else(|| Failure::handle("model"))
 }
@@ -45,15 +45,15 @@ fn created(model: delegraph::core::Result<delegraph::Model>, name: String) -> Re
     }
 }
 
-/// Reads the model of a `.tflite` file. The file is mapped into memory where the system can do that: it must not be written to
-/// while the model is in use. Replacing it by renaming another file over it is fine.
+/// Reads the model of a `.tflite` file. The file is mapped into memory if the system supports that: it must not be
+/// modified while the model is in use. Replacing it by renaming another file over it is fine.
 ///
 /// `DG_IO` if the file cannot be read, `DG_INVALID_MODEL` if it is not a model, `DG_UNSUPPORTED` if its weights are in other
 /// files.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_model_load(path: *const c_char, model: *mut *mut dg_model) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result, and null or a text.
+        // SAFETY: the interface requires null or a valid pointer for the result, and null or a text.
         let (out, path) = unsafe { (Out::new(model, std::ptr::null_mut())?, present(path, "the path")?) };
         let name = path.to_string_lossy().into_owned();
         out.set(created(delegraph::load(contain::path(path)?), name)?);
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn dg_model_from_bytes(
     model: *mut *mut dg_model,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result, and `size` bytes at `data`.
+        // SAFETY: the interface requires null or a valid pointer for the result, and `size` bytes at `data`.
         let (out, bytes) = unsafe {
             let out = Out::new(model, std::ptr::null_mut())?;
             (out, contain::values(data.cast::<u8>(), size).map_err(Failure::argument)?)
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn dg_model_from_bytes(
 pub type dg_release_fn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
 
 /// Reads a model of `size` bytes in memory, which are not copied. They must be readable and unchanged until `release` is
-/// called: when the model and everything that was made of it are deleted, from the thread that deletes the last of them, or
+/// called: when the model and all objects that use it are deleted, from the thread that deletes the last of them, or
 /// before this function returns an error. `release` may be null.
 ///
 /// Errors are those of `dg_model_from_bytes`.
@@ -99,9 +99,9 @@ pub unsafe extern "C" fn dg_model_from_memory(
     model: *mut *mut dg_model,
 ) -> dg_status {
     call(|| {
-        // Before anything can fail: it is released in any case.
+        // Created before anything can fail, so that the bytes are always released.
         let borrowed = Borrowed { data: data.cast(), size, release, user_data };
-        // SAFETY: the interface demands null or a place for the result, and `size` bytes at `data`.
+        // SAFETY: the interface requires null or a valid pointer for the result, and `size` bytes at `data`.
         let out = unsafe {
             let out = Out::new(model, std::ptr::null_mut())?;
             contain::values(borrowed.data, size).map_err(Failure::argument)?;
@@ -121,8 +121,8 @@ struct Borrowed {
     user_data: *mut c_void,
 }
 
-// SAFETY: the bytes are only read, and the interface demands that they are unchanged until they are released, which may be in
-// any thread.
+// SAFETY: the bytes are only read, and the interface requires that they are unchanged until they are released, which
+// may be in any thread.
 unsafe impl Send for Borrowed {}
 // SAFETY: as above.
 unsafe impl Sync for Borrowed {}
@@ -132,8 +132,8 @@ impl AsRef<[u8]> for Borrowed {
         if self.size == 0 {
             return &[];
         }
-        // SAFETY: null and sizes that memory cannot hold are excluded before a model is made of this; the interface demands
-        // that the bytes are valid until they are released.
+        // SAFETY: null and sizes that memory cannot hold are excluded before a model is made of this; the interface
+        // requires that the bytes are valid until they are released.
         unsafe { std::slice::from_raw_parts(self.data, self.size) }
     }
 }
@@ -147,7 +147,7 @@ impl Drop for Borrowed {
     }
 }
 
-/// Deletes a model; null is allowed. Interpreters of it stay usable.
+/// Deletes a model; null is allowed. Its interpreters stay usable.
 ///
 /// `DG_INVALID_HANDLE` if it was deleted before.
 #[unsafe(no_mangle)]
@@ -162,7 +162,7 @@ pub extern "C" fn dg_model_delete(model: *mut dg_model) -> dg_status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_model_signature_count(model: *const dg_model, count: *mut usize) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(count, 0) }?;
         out.set(self::model(model)?.model.signatures().len());
         Ok(())
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn dg_model_signature_key(
     key: *mut *mut c_char,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(key, std::ptr::null_mut()) }?;
         let model = self::model(model)?;
         let signatures = model.model.signatures();
@@ -191,12 +191,12 @@ pub unsafe extern "C" fn dg_model_signature_key(
     })
 }
 
-/// Describes the model: inputs, outputs, signatures, ops with their versions and kernels, sizes, quantization, metadata. The
-/// JSON is that of `delegraph inspect --json`, a text to be freed with `dg_text_free`.
+/// Describes the model: inputs, outputs, signatures, ops with their versions and kernels, sizes, quantization,
+/// metadata. Returns the JSON of `delegraph inspect --json`, a text to be freed with `dg_text_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_model_inspect(model: *const dg_model, json: *mut *mut c_char) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(json, std::ptr::null_mut()) }?;
         let model = self::model(model)?;
         let resolver = BuiltinOpResolver::new();

@@ -21,26 +21,26 @@ pub struct dg_options {
     _private: (),
 }
 
-/// What happens to nodes that no delegate claims.
+/// The treatment of nodes that no delegate claims.
 pub type dg_policy = i32;
 /// Such nodes run on the CPU, and the report has the reasons. The default.
 pub const DG_POLICY_PREFER: dg_policy = 0;
-/// Such nodes are `DG_UNSUPPORTED` in `dg_interpreter_prepare`.
+/// Such nodes are the error `DG_UNSUPPORTED` of `dg_interpreter_prepare`.
 pub const DG_POLICY_REQUIRE: dg_policy = 1;
-/// All nodes run on the CPU, and the report has what delegates would claim.
+/// All nodes run on the CPU, and the report has the nodes that delegates would claim.
 pub const DG_POLICY_REPORT: dg_policy = 2;
 
 /// A delegate of the options.
 #[derive(Clone)]
 enum Source {
-    /// A device that interpreters share. Never made without the GPU.
+    /// A device that interpreters share. Never created without the GPU.
     #[cfg_attr(not(feature = "wgpu"), allow(dead_code, reason = "its type has no values"))]
     Gpu(Gpu),
-    /// Made for each interpreter.
+    /// Created for each interpreter.
     Named(String),
 }
 
-/// What a `dg_options*` stands for.
+/// The object behind a `dg_options*`.
 #[derive(Clone)]
 pub(crate) struct Options {
     threads: usize,
@@ -103,7 +103,7 @@ impl Options {
         resolver
     }
 
-    /// Creates an interpreter, which is prepared when it is used.
+    /// Creates an interpreter, which is prepared on first use.
     ///
     /// # Errors
     /// Those of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
@@ -135,12 +135,12 @@ impl Options {
     }
 }
 
-/// Creates options with defaults: the CPU's fast kernels, one thread, no delegates, no limit of time, three quarters of the
-/// machine's memory. Deleted with `dg_options_delete`.
+/// Creates options with defaults: the CPU's optimized kernels, one thread, no delegates, no time limit, three quarters
+/// of the machine's memory. Deleted with `dg_options_delete`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_options_create(options: *mut *mut dg_options) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(options, std::ptr::null_mut()) }?;
         let handle: *mut dg_options = OPTIONS.insert(Mutex::default());
         if handle.is_null() {
@@ -162,7 +162,7 @@ pub extern "C" fn dg_options_delete(options: *mut dg_options) -> dg_status {
     })
 }
 
-/// Sets the number of threads of CPU kernels, at most 1,024. 0 stands for the number of processors.
+/// Sets the number of threads of CPU kernels, at most 1,024. 0 selects the number of processors.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_options_set_threads(options: *mut dg_options, threads: u32) -> dg_status {
     change(options, |options| {
@@ -181,12 +181,12 @@ pub extern "C" fn dg_options_set_threads(options: *mut dg_options, threads: u32)
 /// - `wgpu`, the GPU: `wgpu?adapter=NAME&precision=f16&fusion=off&max_gpu_bytes=1000000`. Interpreters of these options share
 ///   its device.
 /// - `plugin:PATH?key=value`, a library with a delegate of Delegraph.
-/// - `litert:PATH?key=value`, a library with a delegate that was made for LiteRT or TensorFlow Lite.
-/// - `cpu` adds none, and `reference` selects the plain kernels in the place of the fast ones.
+/// - `litert:PATH?key=value`, a library with a delegate for LiteRT or TensorFlow Lite.
+/// - `cpu` adds no delegate, and `reference` selects the reference kernels instead of the optimized ones.
 ///
-/// In keys and values, `%` and two hexadecimal digits stand for a byte. Null stands for the delegate that the environment
-/// variable `DELEGRAPH_DELEGATE` names, if there is one. Libraries are loaded, and stay loaded: name only those that may run
-/// code in the process.
+/// In keys and values, `%` and two hexadecimal digits represent a byte. Null selects the delegate that the environment
+/// variable `DELEGRAPH_DELEGATE` names, if it is set. Libraries are loaded, and stay loaded: name only libraries that
+/// may run code in the process.
 ///
 /// `DG_INVALID_ARGUMENT` for other names and options, `DG_UNSUPPORTED` in a library without the GPU, `DG_DELEGATE` if the
 /// delegate cannot be created.
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn dg_options_add_delegate(options: *mut dg_options, name:
             let text = std::env::var(delegraph_ffi::delegates::VARIABLE).unwrap_or_default();
             (of_environment()?, text)
         } else {
-            // SAFETY: the interface demands null or a text.
+            // SAFETY: the interface requires null or a text.
             let name = unsafe { utf8(name, "the name of the delegate") }?;
             (named(name)?, name.to_owned())
         };
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn dg_options_add_delegate(options: *mut dg_options, name:
     })
 }
 
-/// Sets what happens to nodes that no delegate claims: a `DG_POLICY_…`.
+/// Sets the treatment of nodes that no delegate claims: a `DG_POLICY_…`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_options_set_policy(options: *mut dg_options, policy: dg_policy) -> dg_status {
     change(options, |options| {
@@ -226,7 +226,7 @@ pub extern "C" fn dg_options_set_policy(options: *mut dg_options, policy: dg_pol
     })
 }
 
-/// Selects the plain reference kernels (not 0), or the fast ones (0, the default).
+/// Selects the reference kernels (not 0), or the optimized ones (0, the default).
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_options_set_reference_kernels(options: *mut dg_options, reference: i32) -> dg_status {
     change(options, |options| {
@@ -241,17 +241,17 @@ pub extern "C" fn dg_options_set_reference_kernels(options: *mut dg_options, ref
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_options_add_kernels(options: *mut dg_options, path: *const c_char) -> dg_status {
     change(options, |options| {
-        // SAFETY: the interface demands null or a text.
+        // SAFETY: the interface requires null or a text.
         let path = contain::path(unsafe { present(path, "the path") }?)?;
-        // SAFETY: the application names the library, and trusts it thereby.
+        // SAFETY: the application names the library, and so trusts it.
         let library = unsafe { KernelLibrary::open(path) };
         options.libraries.push(library.map_err(Error::external)?);
         Ok(())
     })
 }
 
-/// Sets the bytes that tensors, temporaries, packed weights and tables of one interpreter may take together. A model that needs
-/// more is `DG_LIMIT`. The file itself does not count.
+/// Sets the maximum number of bytes of all tensors, temporaries, packed weights and tables of one interpreter. A model
+/// that needs more is `DG_LIMIT`. The file itself is not counted.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_options_set_max_memory(options: *mut dg_options, bytes: u64) -> dg_status {
     change(options, |options| {
@@ -261,8 +261,8 @@ pub extern "C" fn dg_options_set_max_memory(options: *mut dg_options, bytes: u64
     })
 }
 
-/// Sets the nanoseconds that each call may take that creates, prepares or runs an interpreter. A call that takes longer is
-/// `DG_TIME_LIMIT`. 0 stands for no limit, the default.
+/// Sets the time limit, in nanoseconds, of each call that creates, prepares or runs an interpreter. A call that takes
+/// longer is `DG_TIME_LIMIT`. 0 means no limit, the default.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_options_set_time_limit(options: *mut dg_options, nanoseconds: u64) -> dg_status {
     change(options, |options| {
@@ -281,8 +281,8 @@ pub extern "C" fn dg_options_set_fusion(options: *mut dg_options, fusion: i32) -
     })
 }
 
-/// Sets whether a delegate that fails while the model runs is left out from then on, and the model run again without it, from
-/// the same inputs and variables (not 0). Off by default: the failure is `DG_DELEGATE`.
+/// Sets whether a delegate that fails during a run is removed, and the run repeated without it, from the same inputs
+/// and variables (not 0). Off by default: the failure is `DG_DELEGATE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_options_set_fallback(options: *mut dg_options, fallback: i32) -> dg_status {
     change(options, |options| {
@@ -300,8 +300,8 @@ pub extern "C" fn dg_options_set_keep_outputs(options: *mut dg_options, keep: i3
     })
 }
 
-/// Sets whether nodes that use features of a newer version than their own are `DG_INVALID_MODEL` (not 0). Off by default: the
-/// kernels run them.
+/// Sets whether nodes that use features of a newer version than their own are the error `DG_INVALID_MODEL` (not 0). Off
+/// by default: the kernels run them.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_options_set_strict_versions(options: *mut dg_options, strict: i32) -> dg_status {
     change(options, |options| {

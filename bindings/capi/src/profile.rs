@@ -39,7 +39,7 @@ impl Steps {
     /// Returns the steps as JSON.
     ///
     /// # Errors
-    /// [`crate::error::dg_status::DG_INTERNAL`] if they have none.
+    /// [`crate::error::dg_status::DG_INTERNAL`] if they cannot be serialized.
     pub(crate) fn json(&self) -> Result<String, Failure> {
         crate::text::json(&*self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

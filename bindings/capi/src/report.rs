@@ -1,4 +1,4 @@
-//! What runs each node, and what runs cost.
+//! The runners of nodes, and the cost of runs.
 
 use std::ffi::c_char;
 
@@ -12,13 +12,13 @@ use crate::profile::Steps;
 use crate::state::State;
 use crate::text::{give, json};
 
-/// What runs a node.
+/// The runner of a node.
 #[repr(i32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum dg_runner {
     /// A CPU kernel.
     DG_RUNNER_CPU = 0,
-    /// Nothing: its inputs are constant, and it was computed by `dg_interpreter_prepare`.
+    /// Nothing: its inputs are constant, and `dg_interpreter_prepare` computed it.
     DG_RUNNER_FOLDED = 1,
     /// A delegate.
     DG_RUNNER_DELEGATE = 2,
@@ -32,7 +32,7 @@ pub struct dg_report {
     pub nodes: usize,
     /// Nodes that delegates run.
     pub delegated_nodes: usize,
-    /// Nodes that were computed by `dg_interpreter_prepare`.
+    /// Nodes that `dg_interpreter_prepare` computed.
     pub folded_nodes: usize,
     /// Nodes that CPU kernels run.
     pub cpu_nodes: usize,
@@ -40,7 +40,7 @@ pub struct dg_report {
     pub delegates: usize,
     /// The number of partitions: sets of nodes that a delegate runs at once.
     pub partitions: usize,
-    /// The number of delegates that failed and were left out.
+    /// The number of delegates that failed and were removed.
     pub failures: usize,
     /// Bytes of the memory that tensors share.
     pub arena_bytes: usize,
@@ -54,15 +54,15 @@ pub struct dg_report {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dg_node {
-    /// What runs the node.
+    /// The runner of the node.
     pub runner: dg_runner,
     /// The version of its op.
     pub version: u32,
-    /// The delegate that runs it: an index for `dg_interpreter_delegate`; 0 if none does.
+    /// The delegate that runs it: an index for `dg_interpreter_delegate`; 0 if none runs it.
     pub delegate: usize,
     /// The number of the delegate's partition; 0 if none runs it.
     pub partition: usize,
-    /// The number of delegates that left it to others: see `dg_interpreter_rejection`.
+    /// The number of delegates that rejected it: see `dg_interpreter_rejection`.
     pub rejections: usize,
     /// Multiplications with additions of one run.
     pub multiply_adds: u64,
@@ -74,14 +74,14 @@ fn prepared(state: &mut State) -> Result<&Report, Failure> {
     Ok(state.interpreter.report())
 }
 
-/// Summarizes what runs the model, and its memory. Prepares it where that is necessary.
+/// Summarizes the runners of the nodes, and the memory of the model. Prepares it if necessary.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_report(
     interpreter: *mut dg_interpreter,
     report: *mut dg_report,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(report, dg_report::default()) }?;
         let summary = session(interpreter)?.with(|state| {
             let report = prepared(state)?;
@@ -116,8 +116,8 @@ fn node_of(report: &Report, node: usize) -> Result<&NodeReport, Failure> {
     report.nodes.get(node).ok_or_else(missing)
 }
 
-/// Reports what runs a node of the selected subgraph, by its number from 0 on. `op`, which may be null, receives the name of the
-/// op: a text to be freed with `dg_text_free`.
+/// Reports the runner of a node of the selected subgraph, by its number from 0 on. `op`, which may be null, receives
+/// the name of the op: a text to be freed with `dg_text_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_node(
     interpreter: *mut dg_interpreter,
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn dg_interpreter_node(
             rejections: 0,
             multiply_adds: 0,
         };
-        // SAFETY: the interface demands null or places for the results.
+        // SAFETY: the interface requires null or valid pointers for the results.
         let (out, op) = unsafe {
             let op = if op.is_null() { None } else { Some(Out::new(op, std::ptr::null_mut())?) };
             (Out::new(report, none)?, op)
@@ -172,15 +172,15 @@ pub unsafe extern "C" fn dg_interpreter_node(
 unsafe fn set_texts(pointers: [*mut *mut c_char; 2], texts: [&str; 2]) -> Result<(), Failure> {
     for (pointer, text) in pointers.into_iter().zip(texts) {
         if !pointer.is_null() {
-            // SAFETY: the condition of this function.
+            // SAFETY: guaranteed by the caller.
             unsafe { Out::new(pointer, std::ptr::null_mut()) }?.set(give(text.as_bytes()));
         }
     }
     Ok(())
 }
 
-/// Returns why a delegate left a node to others: the name of the delegate and the reason, texts to be freed with `dg_text_free`.
-/// Either may be null.
+/// Returns the reason why a delegate rejected a node: the name of the delegate and the reason, texts to be freed with
+/// `dg_text_free`. Either may be null.
 ///
 /// `DG_INVALID_ARGUMENT` if there is no such node or rejection.
 #[unsafe(no_mangle)]
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn dg_interpreter_rejection(
             || Failure::argument(format!("there is no rejection {rejection}; node {node} has {count}"));
         let (number, why) = line.rejections.get(rejection).ok_or_else(missing)?;
         let name = report.delegates.get(*number).map_or("", String::as_str);
-        // SAFETY: the interface demands null or places for the results.
+        // SAFETY: the interface requires null or valid pointers for the results.
         unsafe { set_texts([delegate, reason], [name, &why.to_string()]) }
     })
 }
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn dg_interpreter_delegate(
     name: *mut *mut c_char,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(name, std::ptr::null_mut()) }?;
         session(interpreter)?.with(|state| {
             let delegates = &prepared(state)?.delegates;
@@ -224,8 +224,8 @@ pub unsafe extern "C" fn dg_interpreter_delegate(
     })
 }
 
-/// Returns a failure of a delegate, whose nodes run on the CPU since: the name of the delegate and the message, texts to be freed
-/// with `dg_text_free`. Either may be null.
+/// Returns a failure of a delegate, whose nodes then run on the CPU: the name of the delegate and the message, texts to
+/// be freed with `dg_text_free`. Either may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_failure(
     interpreter: *mut dg_interpreter,
@@ -238,20 +238,20 @@ pub unsafe extern "C" fn dg_interpreter_failure(
         let count = failures.len();
         let missing = || Failure::argument(format!("there is no failure {failure}; there are {count}"));
         let line = failures.get(failure).ok_or_else(missing)?;
-        // SAFETY: the interface demands null or places for the results.
+        // SAFETY: the interface requires null or valid pointers for the results.
         unsafe { set_texts([delegate, message], [&line.delegate, &line.message]) }
     })
 }
 
-/// Explains what runs each node of the model, or why a delegate does not, and what to support next. The JSON is that of
-/// `delegraph explain --json`, a text to be freed with `dg_text_free`. Prepares the model's first subgraph.
+/// Explains the runner of each node of the model, the reasons of delegates, and what to support next. Returns the JSON
+/// of `delegraph explain --json`, a text to be freed with `dg_text_free`. Prepares the model's first subgraph.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_explain(
     interpreter: *mut dg_interpreter,
     json: *mut *mut c_char,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(json, std::ptr::null_mut()) }?;
         let session = session(interpreter)?;
         let text = session.with(|state| {
@@ -289,16 +289,16 @@ pub extern "C" fn dg_interpreter_set_profiling(
     })
 }
 
-/// Returns the steps of the last run, if it was measured, in the order of their ends: a JSON array of objects with `subgraph`,
-/// `nodes` (numbers), `delegate` (a name, or null for a CPU kernel), `nanoseconds`, and `node_times` (of nodes that a device
-/// measured: `node` and `nanoseconds`). A text to be freed with `dg_text_free`.
+/// Returns the steps of the last run, if it was measured, ordered by their ends: a JSON array of objects with
+/// `subgraph`, `nodes` (numbers), `delegate` (a name, or null for a CPU kernel), `nanoseconds`, and `node_times` (of
+/// nodes that a device measured: `node` and `nanoseconds`). A text to be freed with `dg_text_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_profile(
     interpreter: *mut dg_interpreter,
     json: *mut *mut c_char,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(json, std::ptr::null_mut()) }?;
         let text = session(interpreter)?.with(|state| state.steps.json())?;
         out.set(give(text.as_bytes()));

@@ -1,4 +1,4 @@
-//! What a `dg_interpreter*` stands for: an interpreter that takes one call at a time.
+//! The object behind a `dg_interpreter*`: an interpreter that accepts one call at a time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::ThreadId;
@@ -9,14 +9,14 @@ use crate::error::{Failure, dg_status};
 use crate::state::State;
 use crate::worker::Worker;
 
-/// An interpreter that takes one call at a time.
+/// An interpreter that accepts one call at a time.
 pub(crate) struct Session {
-    /// `None` while an invocation has it.
+    /// `None` during an invocation.
     state: Mutex<Option<Box<State>>>,
     token: CancellationToken,
-    /// The path of the model, or what stands for it.
+    /// The path of the model, or a replacement for it.
     pub(crate) name: String,
-    /// The thread of invocations, once there was one.
+    /// The thread of invocations, created by the first one.
     worker: Mutex<Option<Worker>>,
 }
 
@@ -29,7 +29,7 @@ impl Session {
     fn lock(&self) -> Result<MutexGuard<'_, Option<Box<State>>>, Failure> {
         let state = match self.state.try_lock() {
             Ok(state) => state,
-            // The runtime itself notes what a panic left behind.
+            // The runtime itself tracks the state after a panic.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(busy("another call")),
         };
@@ -43,18 +43,18 @@ impl Session {
     pub(crate) fn with<T>(&self, f: impl FnOnce(&mut State) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut state = self.lock()?;
         let state = state.as_mut().ok_or_else(|| busy("an invocation"))?;
-        // A cancellation concerns the call that it finds running.
+        // A cancellation applies to the running call.
         self.token.clear();
         f(state)
     }
 
-    /// Ends the call that is running.
+    /// Cancels the running call.
     pub(crate) fn cancel(&self) {
         self.token.cancel();
     }
 
-    /// Runs the interpreter in a thread of the session, and then calls `done` there. Until `done` drops what it gets, other
-    /// calls are [`dg_status::DG_BUSY`]. Returns the thread.
+    /// Runs the interpreter in a thread of the session, and then calls `done` there. Until `done` drops its argument,
+    /// other calls are [`dg_status::DG_BUSY`]. Returns the thread.
     ///
     /// # Errors
     /// [`dg_status::DG_BUSY`] while another call is running; [`dg_status::DG_OUT_OF_MEMORY`] if there is no thread.
@@ -72,7 +72,7 @@ impl Session {
         let Some(state) = slot.take() else { return Err(busy("an invocation")) };
         drop(slot);
         self.token.clear();
-        // The state comes back whatever happens to the job.
+        // The state is returned regardless of the job's outcome.
         let mut back = Back { session: self.clone(), state: Some(state) };
         let job = move || {
             let result = delegraph_ffi::contain::caught(|| back.invoke());
@@ -84,7 +84,7 @@ impl Session {
     }
 }
 
-/// The state of a session during an invocation. The session has it again when this is dropped.
+/// The state of a session during an invocation. Dropping it returns the state to the session.
 pub(crate) struct Back {
     session: Arc<Session>,
     state: Option<Box<State>>,

@@ -1,4 +1,4 @@
-//! An interpreter with what belongs to it.
+//! An interpreter with its model, options and device.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ pub(crate) use device::Gpu;
 #[cfg(not(feature = "wgpu"))]
 pub(crate) use no_device::Gpu;
 
-/// The options that concern runs.
+/// The options of runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Traits {
-    /// A delegate that fails is left out, and the model run again.
+    /// A failed delegate is removed, and the run repeated.
     pub(crate) fallback: bool,
     /// The CPU kernels are the reference kernels.
     pub(crate) reference: bool,
@@ -28,9 +28,9 @@ pub(crate) struct Traits {
 /// An interpreter.
 pub(crate) struct State {
     pub(crate) interpreter: Interpreter,
-    /// The model as its file has it.
+    /// The model of the file.
     pub(crate) model: Arc<delegraph::Model>,
-    /// The device of the first delegate that has one.
+    /// The device of the first delegate with a device.
     pub(crate) gpu: Option<Gpu>,
     /// The key of the selected signature.
     pub(crate) signature: Option<String>,
@@ -69,7 +69,7 @@ impl State {
         self.interpreter.model().subgraph(index).map(|_| index).ok_or_else(missing)
     }
 
-    /// Returns the selected subgraph, as it runs.
+    /// Returns the selected subgraph of the running model.
     ///
     /// # Errors
     /// As [`State::subgraph_index`].
@@ -158,7 +158,7 @@ mod device {
         }
     }
 
-    /// Returns the report of an error scope. Outside of browsers it is there at once.
+    /// Returns the report of an error scope. Outside of browsers it is available immediately.
     fn now(report: impl Future<Output = Option<wgpu::Error>>) -> Option<wgpu::Error> {
         match pin!(report).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(error) => error,

@@ -18,7 +18,7 @@ pub const DG_INPUT: dg_side = 0;
 /// Its outputs.
 pub const DG_OUTPUT: dg_side = 1;
 
-/// The dimensions that `dg_tensor_info` has room for.
+/// The maximum number of dimensions in `dg_tensor_info`.
 pub const DG_INFO_DIMS: usize = 8;
 
 /// The type of a tensor's elements. Numbers are stored in the byte order of the machine.
@@ -111,17 +111,17 @@ pub struct dg_tensor_info {
     pub r#type: dg_type,
     /// The number of dimensions. 0 for a single element.
     pub rank: usize,
-    /// The dimensions, in elements, the outermost first; 0 after the last one. `dg_interpreter_shape` has those above
-    /// `DG_INFO_DIMS`.
+    /// The dimensions, in elements, the outermost first; 0 after the last one. `dg_interpreter_shape` returns more than
+    /// `DG_INFO_DIMS` dimensions.
     pub dims: [usize; DG_INFO_DIMS],
-    /// The size in bytes. Of strings, that of their encoding.
+    /// The size in bytes; for strings, the size of their encoding.
     pub bytes: usize,
-    /// The number of scales: 0 for a tensor that is not quantized, 1 for one whose elements have the same, otherwise that of
-    /// the dimension `quantized_dim`. Other kinds of quantization have 0; `dg_model_inspect` names them.
+    /// The number of scales: 0 for a tensor that is not quantized, 1 for a single scale, otherwise the size of the
+    /// dimension `quantized_dim`. It is 0 for other kinds of quantization, which `dg_model_inspect` names.
     pub scale_count: usize,
     /// The dimension along which scales vary.
     pub quantized_dim: usize,
-    /// A real value is `scale * (element - zero_point)`, where there is one scale; otherwise 0.
+    /// A real value is `scale * (element - zero_point)`, if there is one scale; otherwise 0.
     pub scale: f32,
     /// As `scale`.
     pub zero_point: i32,
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn dg_interpreter_count(
     count: *mut usize,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(count, 0) }?;
         let count = session(interpreter)?.with(|state| match side {
             DG_INPUT => Ok(state.interpreter.input_count()),
@@ -164,7 +164,8 @@ pub unsafe extern "C" fn dg_interpreter_count(
     })
 }
 
-/// Returns the index of the input or output with this name: that of the selected signature or, without one, of the tensor.
+/// Returns the index of the input or output with this name in the selected signature or, without one, with this tensor
+/// name.
 ///
 /// `DG_INVALID_ARGUMENT` if there is none.
 #[unsafe(no_mangle)]
@@ -175,7 +176,7 @@ pub unsafe extern "C" fn dg_interpreter_find(
     index: *mut usize,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result, and null or a text.
+        // SAFETY: the interface requires null or a valid pointer for the result, and null or a text.
         let (out, name) = unsafe { (Out::new(index, 0)?, utf8(name, "the name")?) };
         let index = session(interpreter)?.with(|state| match side {
             DG_INPUT => Ok(state.interpreter.input_index(name)),
@@ -189,8 +190,8 @@ pub unsafe extern "C" fn dg_interpreter_find(
     })
 }
 
-/// Returns the name of an input or output: a text to be freed with `dg_text_free`. It is that of the selected signature or,
-/// without one, that of the tensor, which may be empty.
+/// Returns the name of an input or output: a text to be freed with `dg_text_free`. It is the name in the selected
+/// signature or, without one, the name of the tensor, which may be empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_name(
     interpreter: *const dg_interpreter,
@@ -199,7 +200,7 @@ pub unsafe extern "C" fn dg_interpreter_name(
     name: *mut *mut c_char,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(name, std::ptr::null_mut()) }?;
         let name = session(interpreter)?.with(|state| {
             let id = id(state, side, index)?;
@@ -216,8 +217,8 @@ pub unsafe extern "C" fn dg_interpreter_name(
     })
 }
 
-/// Describes an input or output. Shapes of outputs are those of the last `dg_interpreter_prepare` or run; those that depend on
-/// data are known after a run.
+/// Describes an input or output. Shapes of outputs are those of the last `dg_interpreter_prepare` or run; shapes that
+/// depend on data are known after a run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_tensor(
     interpreter: *const dg_interpreter,
@@ -236,7 +237,7 @@ pub unsafe extern "C" fn dg_interpreter_tensor(
             scale: 0.0,
             zero_point: 0,
         };
-        // SAFETY: the interface demands null or a place for the result.
+        // SAFETY: the interface requires null or a valid pointer for the result.
         let out = unsafe { Out::new(info, none) }?;
         let info = session(interpreter)?.with(|state| {
             let tensor = tensor(state, side, index)?;
@@ -271,7 +272,7 @@ pub unsafe extern "C" fn dg_interpreter_shape(
     rank: *mut usize,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result, and room for `capacity` dimensions.
+        // SAFETY: the interface requires null or a valid pointer for the result, and room for `capacity` dimensions.
         let (out, dims) = unsafe { (Out::new(rank, 0)?, room(dims, capacity)?) };
         let rank = session(interpreter)?.with(|state| {
             let shape = tensor(state, side, index)?.shape.dims();
@@ -296,14 +297,14 @@ pub unsafe extern "C" fn dg_interpreter_scales(
     count: *mut usize,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or a place for the result, and room for `capacity` numbers.
+        // SAFETY: the interface requires null or a valid pointer for the result, and room for `capacity` numbers.
         let (out, scales, zeros) =
             unsafe { (Out::new(count, 0)?, room(scales, capacity)?, room(zero_points, capacity)?) };
         let count = session(interpreter)?.with(|state| {
             let tensor = tensor(state, side, index)?;
             let Some(affine) = tensor.quantization.as_ref().and_then(|q| q.affine()) else { return Ok(0) };
             scales.iter_mut().zip(&affine.scales).for_each(|(to, from)| *to = *from);
-            // One zero point stands for all.
+            // One zero point represents all.
             let uniform = affine.zero_points.uniform();
             let each = affine.zero_points.iter().map(|zero| uniform.unwrap_or(zero));
             let each = each.chain(std::iter::repeat(uniform.unwrap_or(0)));
@@ -315,7 +316,7 @@ pub unsafe extern "C" fn dg_interpreter_scales(
     })
 }
 
-/// Returns room for `count` values of the application.
+/// Returns the application's memory for `count` values.
 ///
 /// # Errors
 /// [`dg_status::DG_INVALID_ARGUMENT`], if the count is not 0 and the pointer is null or misaligned.
@@ -323,19 +324,19 @@ pub unsafe extern "C" fn dg_interpreter_scales(
 /// # Safety
 /// `values` is null, or valid for writes of `count` values as long as the result is used, and nothing else refers to them.
 unsafe fn room<'a, T>(values: *mut T, count: usize) -> Result<&'a mut [T], Failure> {
-    // SAFETY: the condition of this function; only the checks are of interest.
+    // SAFETY: guaranteed by the caller; only the checks are of interest.
     unsafe { contain::values(values.cast_const(), count) }.map_err(Failure::argument)?;
     if count == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: the condition of this function; null and misaligned pointers, and sizes above `isize::MAX`, are excluded.
+    // SAFETY: guaranteed by the caller; null and misaligned pointers, and sizes above `isize::MAX`, are excluded.
     Ok(unsafe { std::slice::from_raw_parts_mut(values, count) })
 }
 
-/// Copies data to an input: `bytes` is its whole size, elements are densely packed, the innermost dimension first. The values
-/// stay until they are written again.
+/// Copies data to an input: `bytes` is its whole size, elements are densely packed, the innermost dimension first. The
+/// values persist until they are written again.
 ///
-/// `DG_INVALID_ARGUMENT` if the size is another one; errors of `dg_interpreter_prepare`.
+/// `DG_INVALID_ARGUMENT` if the size differs; errors of `dg_interpreter_prepare`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_write(
     interpreter: *mut dg_interpreter,
@@ -344,15 +345,15 @@ pub unsafe extern "C" fn dg_interpreter_write(
     bytes: usize,
 ) -> dg_status {
     with(interpreter, |state| {
-        // SAFETY: the interface demands `bytes` bytes at `data`.
+        // SAFETY: the interface requires `bytes` bytes at `data`.
         let data = unsafe { contain::values(data.cast::<u8>(), bytes) }.map_err(Failure::argument)?;
         Ok(state.interpreter.set_input_bytes(input, data)?)
     })
 }
 
-/// Copies data from an output: `bytes` is its whole size. Waits for the device if a delegate has the data.
+/// Copies data from an output: `bytes` is its whole size. Waits for the device if a delegate holds the data.
 ///
-/// `DG_INVALID_ARGUMENT` if the size is another one.
+/// `DG_INVALID_ARGUMENT` if the size differs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_read(
     interpreter: *mut dg_interpreter,
@@ -361,7 +362,7 @@ pub unsafe extern "C" fn dg_interpreter_read(
     bytes: usize,
 ) -> dg_status {
     with(interpreter, |state| {
-        // SAFETY: the interface demands room for `bytes` bytes at `data`.
+        // SAFETY: the interface requires memory for `bytes` bytes at `data`.
         let to = unsafe { room(data.cast::<u8>(), bytes) }?;
         state.interpreter.prepare()?;
         state.interpreter.fetch_output(output)?;
@@ -380,10 +381,10 @@ fn copy(what: &str, from: &[u8], to: &mut [u8]) -> Result<(), Failure> {
 }
 
 /// Copies data from any tensor of the selected subgraph by its number in the file, after a run. `bytes` is its whole size.
-/// Inputs, outputs, constants and variables have data; others with `dg_options_set_preserve_tensors`, unless they are inside of
-/// a delegate's partition.
+/// Inputs, outputs, constants and variables have data; other tensors have data with `dg_options_set_preserve_tensors`,
+/// unless they are inside of a delegate's partition.
 ///
-/// `DG_INVALID_ARGUMENT` if there is no such tensor, or the size is another one (0 for a tensor without data).
+/// `DG_INVALID_ARGUMENT` if there is no such tensor, or the size differs (0 for a tensor without data).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_read_tensor(
     interpreter: *mut dg_interpreter,
@@ -392,7 +393,7 @@ pub unsafe extern "C" fn dg_interpreter_read_tensor(
     bytes: usize,
 ) -> dg_status {
     with(interpreter, |state| {
-        // SAFETY: the interface demands room for `bytes` bytes at `data`.
+        // SAFETY: the interface requires memory for `bytes` bytes at `data`.
         let to = unsafe { room(data.cast::<u8>(), bytes) }?;
         let graph = state.subgraph()?;
         let id = TensorId(tensor);
@@ -410,8 +411,8 @@ pub unsafe extern "C" fn dg_interpreter_read_tensor(
     })
 }
 
-/// Returns the memory of an input, to be filled in place. It is valid until the interpreter is resized, prepared again, or
-/// deleted, and must not be touched during a call or an invocation. Strings have none.
+/// Returns the memory of an input, to be filled in place. It is valid until the interpreter is resized, prepared again,
+/// or deleted, and must not be accessed during a call or an invocation. String tensors have none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_input_data(
     interpreter: *mut dg_interpreter,
@@ -420,7 +421,7 @@ pub unsafe extern "C" fn dg_interpreter_input_data(
     bytes: *mut usize,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or places for the results.
+        // SAFETY: the interface requires null or valid pointers for the results.
         let (data, bytes) = unsafe { (Out::new(data, std::ptr::null_mut())?, Out::new(bytes, 0)?) };
         session(interpreter)?.with(|state| {
             if tensor(state, DG_INPUT, input)?.ty == TensorType::String {
@@ -434,8 +435,8 @@ pub unsafe extern "C" fn dg_interpreter_input_data(
     })
 }
 
-/// Returns the memory of an output after a run, to be read in place. Waits for the device if a delegate has the data. It is
-/// valid until the interpreter is called again, except by functions that only report.
+/// Returns the memory of an output after a run, to be read in place. Waits for the device if a delegate holds the data.
+/// It is valid until the next call on the interpreter, except for functions that only report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_interpreter_output_data(
     interpreter: *mut dg_interpreter,
@@ -444,7 +445,7 @@ pub unsafe extern "C" fn dg_interpreter_output_data(
     bytes: *mut usize,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or places for the results.
+        // SAFETY: the interface requires null or valid pointers for the results.
         let (data, bytes) = unsafe { (Out::new(data, std::ptr::null())?, Out::new(bytes, 0)?) };
         session(interpreter)?.with(|state| {
             state.interpreter.prepare()?;
@@ -457,8 +458,8 @@ pub unsafe extern "C" fn dg_interpreter_output_data(
     })
 }
 
-/// Sets the strings of an input: `count` of them, one for each element. `lengths` has their bytes; null if they end with zero
-/// bytes.
+/// Sets the strings of an input: `count` strings, one for each element. `lengths` has their lengths in bytes; null if
+/// they end with zero bytes.
 ///
 /// `DG_INVALID_ARGUMENT` if the input has another type or number of elements.
 #[unsafe(no_mangle)]
@@ -473,7 +474,7 @@ pub unsafe extern "C" fn dg_interpreter_write_strings(
         if tensor(state, DG_INPUT, input)?.ty != TensorType::String {
             return Err(Failure::argument(format!("input {input} is not of strings")));
         }
-        // SAFETY: the interface demands `count` texts at `strings`, and `count` numbers at `lengths` or null.
+        // SAFETY: the interface requires `count` texts at `strings`, and `count` numbers at `lengths` or null.
         let strings = unsafe { contain::values(strings, count) }.map_err(Failure::argument)?;
         let lengths = match lengths.is_null() {
             true => None,
@@ -481,9 +482,9 @@ pub unsafe extern "C" fn dg_interpreter_write_strings(
             false => Some(unsafe { contain::values(lengths, count) }.map_err(Failure::argument)?),
         };
         let text = |(i, &text): (usize, &*const c_char)| match lengths.and_then(|lengths| lengths.get(i)) {
-            // SAFETY: the interface demands a text of this length.
+            // SAFETY: the interface requires a text of this length.
             Some(&length) => unsafe { contain::values(text.cast::<u8>(), length) }.map_err(Failure::argument),
-            // SAFETY: the interface demands null or a text that ends with a zero.
+            // SAFETY: the interface requires null or a text that ends with a zero.
             None => Ok(unsafe { crate::text::present(text, "a string") }?.to_bytes()),
         };
         let strings = strings.iter().enumerate().map(text).collect::<Result<Vec<&[u8]>, Failure>>()?;
@@ -491,8 +492,8 @@ pub unsafe extern "C" fn dg_interpreter_write_strings(
     })
 }
 
-/// Returns the string of an element of an input or output, as a text to be freed with `dg_text_free`, and its bytes without the
-/// zero behind them. The string itself may have zeros. `length` may be null.
+/// Returns the string of an element of an input or output, as a text to be freed with `dg_text_free`, and its length in
+/// bytes without the terminating zero. The string itself may contain zeros. `length` may be null.
 ///
 /// `DG_INVALID_ARGUMENT` if the tensor has another type, or no such element.
 #[unsafe(no_mangle)]
@@ -505,7 +506,7 @@ pub unsafe extern "C" fn dg_interpreter_read_string(
     length: *mut usize,
 ) -> dg_status {
     call(|| {
-        // SAFETY: the interface demands null or places for the results.
+        // SAFETY: the interface requires null or valid pointers for the results.
         let (out, length) = unsafe {
             let length = if length.is_null() { None } else { Some(Out::new(length, 0)?) };
             (Out::new(string, std::ptr::null_mut())?, length)

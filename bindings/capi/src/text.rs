@@ -9,10 +9,10 @@ use delegraph_ffi::contain;
 
 use crate::error::{Failure, call, dg_status};
 
-/// All texts that the application has, by their addresses, so that one that is freed twice is noticed.
+/// All texts that the application holds, by their addresses, so that a double free is detected.
 static GIVEN: LazyLock<Mutex<HashMap<usize, Box<[u8]>>>> = LazyLock::new(Mutex::default);
 
-/// Stores bytes with a zero behind them. Returns their address.
+/// Stores bytes with a terminating zero. Returns their address.
 pub(crate) fn give(bytes: &[u8]) -> *mut c_char {
     let mut text = Vec::with_capacity(bytes.len() + 1);
     text.extend_from_slice(bytes);
@@ -31,7 +31,7 @@ pub(crate) fn give(bytes: &[u8]) -> *mut c_char {
 /// # Safety
 /// `text` is null, or ends with a zero byte and lives as long as the result is used.
 pub(crate) unsafe fn utf8<'a>(text: *const c_char, what: &str) -> Result<&'a str, Failure> {
-    // SAFETY: the condition of this function.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { present(text, what) }?;
     Ok(contain::utf8(text, what)?)
 }
@@ -44,14 +44,14 @@ pub(crate) unsafe fn utf8<'a>(text: *const c_char, what: &str) -> Result<&'a str
 /// # Safety
 /// As [`utf8`].
 pub(crate) unsafe fn present<'a>(text: *const c_char, what: &str) -> Result<&'a CStr, Failure> {
-    // SAFETY: the condition of this function.
+    // SAFETY: guaranteed by the caller.
     unsafe { contain::text(text) }.ok_or_else(|| Failure::argument(format!("{what} is null")))
 }
 
 /// Returns a document as JSON.
 ///
 /// # Errors
-/// [`dg_status::DG_INTERNAL`] if it has none.
+/// [`dg_status::DG_INTERNAL`] if it cannot be serialized.
 pub(crate) fn json(document: &(impl serde::Serialize + ?Sized)) -> Result<String, Failure> {
     documents::json(document).map_err(|error| Failure::new(dg_status::DG_INTERNAL, error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! A thread that runs what it is given, one after the other.
+//! A thread that runs jobs, one after the other.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
@@ -7,7 +7,7 @@ use std::thread::{self, ThreadId};
 /// Work for a thread.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread. It ends when this and its work are gone.
+/// A thread. It ends when this handle is dropped and its jobs are done.
 pub(crate) struct Worker {
     jobs: Sender<Job>,
     thread: ThreadId,
@@ -34,7 +34,7 @@ impl Worker {
         self.thread
     }
 
-    /// Gives the thread work. Returns false if the thread is gone.
+    /// Sends a job to the thread. Returns false if the thread has ended.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> bool {
         self.jobs.send(Box::new(job)).is_ok()
     }

@@ -1,4 +1,4 @@
-//! The functions of the interface, called as a program in C calls them.
+//! The functions of the interface, called like a C program.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
 
@@ -214,7 +214,7 @@ fn variables_are_reset_and_tensors_read() {
 fn null_deleted_and_foreign_handles_are_errors() {
     let model = from_bytes(&counter()).unwrap();
     let it = create(model, null()).unwrap();
-    // SAFETY: wrong pointers are null, or those of other objects, which are numbers.
+    // SAFETY: wrong pointers are null, or handles of other objects, which are numbers.
     unsafe {
         assert_eq!(dg_model_load(null(), null_mut()), DG_INVALID_ARGUMENT);
         assert_eq!(made(null_mut(), |out| dg_model_load(null(), out)).unwrap_err().0, DG_INVALID_ARGUMENT);
@@ -230,8 +230,8 @@ fn null_deleted_and_foreign_handles_are_errors() {
         );
         assert_eq!(create(it.cast(), null()).unwrap_err().0, DG_INVALID_HANDLE);
         assert_eq!(create(model, model.cast()).unwrap_err().0, DG_INVALID_HANDLE);
-        // A misaligned handle, and one of another generation of the place. The next place may have an interpreter of
-        // another test.
+        // A misaligned handle, and a handle of another generation. The next slot may hold an interpreter of another
+        // test.
         let (misaligned, generation) = (it.wrapping_byte_add(1), it.wrapping_byte_add(1 << 23));
         for wrong in [null_mut(), model.cast::<dg_interpreter>(), misaligned, generation] {
             check_interpreter(wrong);
@@ -239,7 +239,7 @@ fn null_deleted_and_foreign_handles_are_errors() {
         assert_eq!(dg_interpreter_delete(null_mut()), DG_OK);
         assert_eq!((dg_interpreter_delete(it), dg_interpreter_delete(it)), (DG_OK, DG_INVALID_HANDLE));
         check_interpreter(it);
-        // The place is used again, with another generation.
+        // The slot is used again, with another generation.
         let again = create(model, null()).unwrap();
         assert!(again != it);
         check_interpreter(it);
@@ -257,11 +257,11 @@ fn null_deleted_and_foreign_handles_are_errors() {
     }
 }
 
-/// Every function fails for an interpreter that is not there.
+/// Every function fails for an interpreter that does not exist.
 unsafe fn check_interpreter(it: *mut dg_interpreter) {
     let (mut number, mut pointer) = (5usize, null_mut::<c_char>());
     let (number, pointer) = (&raw mut number, &raw mut pointer);
-    // SAFETY: results have places, and nothing else is used of an interpreter that is not there.
+    // SAFETY: results have valid pointers, and an interpreter that does not exist uses nothing else.
     let statuses = unsafe {
         [
             dg_interpreter_select_signature(it, c"x".as_ptr()),
@@ -307,7 +307,7 @@ fn arguments_are_checked() {
     let model = from_bytes(&counter()).unwrap();
     let it = create(model, null()).unwrap();
     let mut number = 0;
-    // SAFETY: pointers are null, misaligned ones are not used, others have their sizes.
+    // SAFETY: pointers are null, misaligned (then unused), or valid for their sizes.
     unsafe {
         for side in [-1, 2, i32::MAX] {
             assert_eq!(dg_interpreter_count(it, side, &raw mut number), DG_INVALID_ARGUMENT);
@@ -375,7 +375,7 @@ unsafe extern "C" fn done(user_data: *mut c_void, status: dg_status, message: *c
     // SAFETY: tests pass a sender that outlives the invocation; messages are null or texts.
     let (to, message) = unsafe {
         let message = if message.is_null() { c"" } else { CStr::from_ptr(message) };
-        // A sender of its own: the test may drop the other one when it has received the message, before `send` returns.
+        // A separate sender: the test may drop the other one after receiving the message, before `send` returns.
         ((*user_data.cast::<Sender<Message>>()).clone(), message.to_str().unwrap().to_owned())
     };
     to.send((status, message)).unwrap();
@@ -407,7 +407,7 @@ fn invocations_end_and_call_back() {
                 assert_eq!(from.recv().unwrap(), (DG_OK, String::new()));
             }
         }
-        // The interpreter takes calls when the end is seen.
+        // The interpreter accepts calls when the end is reported.
         assert_eq!(read(it, 0, 2), [1.0, 2.0], "round {round}");
     }
     dg_interpreter_delete(it);
@@ -422,7 +422,7 @@ fn an_invocation_ends_when_its_function_has_returned() {
         returned: AtomicBool,
     }
     unsafe extern "C" fn slow(data: *mut c_void, _: dg_status, _: *const c_char) {
-        // SAFETY: the test keeps the data until it has waited.
+        // SAFETY: the test keeps the data until the end of the wait.
         let data = unsafe { &*data.cast::<Data>() };
         let invocation = loop {
             let invocation = data.invocation.load(Ordering::Acquire);
@@ -431,7 +431,7 @@ fn an_invocation_ends_when_its_function_has_returned() {
             }
             std::thread::yield_now();
         };
-        // Here, the result is there already.
+        // The result is already available here.
         let statuses = [dg_invocation_poll(invocation), dg_invocation_wait(invocation, DG_FOREVER)];
         data.polled.store(i32::from(statuses == [DG_OK; 2]), Ordering::Relaxed);
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! The committed header is what cbindgen makes of the crate.
+//! The committed header equals the output of cbindgen for the crate.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use std::path::Path;
 fn the_header_is_that_of_the_crate() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
-    // The files are named: `cargo metadata` is not needed, and modules appear in the order in which they are read about.
+    // The files are listed: `cargo metadata` is not needed, and modules appear in reading order.
     let modules =
         ["error", "text", "model", "options", "interpreter", "tensors", "invocation", "buffers", "report"];
     let builder = cbindgen::Builder::new().with_config(config);
@@ -23,7 +23,7 @@ fn the_header_is_that_of_the_crate() {
     let differing = committed.lines().zip(made.lines()).find(|(a, b)| a != b);
     assert!(committed == made, "UPDATE_HEADER=1 writes the header; the first difference: {differing:?}");
 
-    // Every exported function is in the header, so that none is left out of the list of modules.
+    // Every exported function is in the header, so that no module is missing from the list.
     for entry in std::fs::read_dir(folder.join("src")).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
         for line in text.lines().filter(|line| line.starts_with("pub ") && line.contains("extern \"C\" fn "))

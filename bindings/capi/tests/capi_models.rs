@@ -16,7 +16,7 @@ use delegraph_capi::report::*;
 use delegraph_capi::tensors::*;
 use delegraph_capi::text::*;
 
-/// Runs a model as a program does that checks nothing. Returns whether it is valid.
+/// Runs a model like a program without checks. Returns whether it is valid.
 fn run_anything(bytes: &[u8]) -> bool {
     let Ok(model) = from_bytes(bytes) else { return false };
     let options = options();
@@ -70,7 +70,7 @@ fn damaged_models_are_errors() {
     assert!(valid > 3 && invalid > 3, "{valid} valid, {invalid} invalid");
 }
 
-/// A folder of models in the environment: every one of them.
+/// All models of the folder that an environment variable names.
 #[test]
 fn hostile_models_do_not_crash() {
     let Some(folder) = std::env::var_os("DELEGRAPH_HOSTILE") else {
@@ -86,7 +86,7 @@ fn hostile_models_do_not_crash() {
     assert!(count > 0);
 }
 
-/// On the GPU, where there is one: the output of one model is the input of another without the memory of the CPU.
+/// On a GPU, if there is one: the output of one model is the input of another without a copy through the CPU's memory.
 #[test]
 #[cfg(feature = "wgpu")]
 fn buffers_pass_tensors_on_the_device() {
@@ -136,7 +136,7 @@ fn buffers_pass_tensors_on_the_device() {
         dg_interpreter_delete(first);
         dg_interpreter_delete(second);
     }
-    // A loop is not for the GPU.
+    // Loops do not run on the GPU.
     assert_eq!(dg_options_set_policy(options, DG_POLICY_REQUIRE), DG_OK);
     let loops = from_bytes(&endless()).unwrap();
     let strict = create(loops, options).unwrap();

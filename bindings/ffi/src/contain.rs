@@ -1,4 +1,4 @@
-//! The border of a library: no panic leaves it, and no pointer is used before it is checked for null.
+//! The boundary of a library: no panic leaves it, and no pointer is used before it is checked for null.
 
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,14 +22,14 @@ pub fn caught<T>(f: impl FnOnce() -> T) -> Result<T, String> {
 /// # Safety
 /// `text` is null, or ends with a zero byte and lives as long as the result is used.
 pub unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: the condition of this function.
+    // SAFETY: guaranteed by the caller.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }
 
 /// Returns the `count` values at `values`.
 ///
 /// # Errors
-/// A text, if the count is not 0 and the pointer is null or misaligned, or the values are more than memory can hold.
+/// A text, if the count is not 0 and the pointer is null or misaligned, or the values exceed the address space.
 ///
 /// # Safety
 /// `values` is null, or valid for reads of `count` values as long as the result is used.
@@ -39,7 +39,7 @@ pub unsafe fn values<'a, T>(values: *const T, count: usize) -> Result<&'a [T], S
         _ if count == 0 => Ok(&[]),
         None => Err(format!("a count of {count}, which memory cannot hold")),
         Some(_) if !values.is_null() && values.is_aligned() => {
-            // SAFETY: the condition of this function; null and misaligned pointers, and sizes above `isize::MAX`, are
+            // SAFETY: guaranteed by the caller; null and misaligned pointers, and sizes above `isize::MAX`, are
             // excluded.
             Ok(unsafe { std::slice::from_raw_parts(values, count) })
         }

@@ -1,4 +1,4 @@
-//! Delegates by their names, and the one that the environment names for programs that do not know of delegates.
+//! Delegates by name, and the delegate that the environment selects for programs without support for delegates.
 
 use std::ffi::OsStr;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use delegraph::delegate_api::plugin::{PluginError, PluginLibrary, PluginOptions}
 /// The variable that names a delegate: see [`named`].
 pub const VARIABLE: &str = "DELEGRAPH_DELEGATE";
 
-/// What runs a model.
+/// The runner of a model.
 pub enum Choice {
     /// The CPU kernels.
     Cpu,
@@ -35,11 +35,10 @@ impl Choice {
     }
 }
 
-/// Returns the choice of the environment; the CPU without one.
+/// Returns the delegate that the environment selects; the CPU by default.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for bytes that are not UTF-8, and for a name without a meaning; those of delegates that cannot be
-/// created.
+/// [`Error::InvalidInput`] for bytes that are not UTF-8, and for an unknown name; the errors of creating the delegate.
 pub fn of_environment() -> Result<Choice> {
     let Some(value) = std::env::var_os(VARIABLE) else { return Ok(Choice::Cpu) };
     of_value(&value)
@@ -56,11 +55,11 @@ fn of_value(value: &OsStr) -> Result<Choice> {
     })
 }
 
-/// Returns what a name stands for: `cpu`, `reference`, `wgpu?key=value&key=value`, `plugin:PATH?key=value`,
-/// `litert:PATH?key=value`. In keys and values, `%` and two hexadecimal digits stand for a byte.
+/// Returns the delegate with this name: `cpu`, `reference`, `wgpu?key=value&key=value`, `plugin:PATH?key=value`,
+/// `litert:PATH?key=value`. In keys and values, `%` and two hexadecimal digits represent a byte.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for other names; those of delegates that cannot be created.
+/// [`Error::InvalidInput`] for other names; the errors of creating the delegate.
 pub fn named(text: &str) -> Result<Choice> {
     let (name, query) = text.split_once('?').unwrap_or((text, ""));
     let options = options(query)?;
@@ -109,12 +108,12 @@ fn decoded(text: &str) -> Result<String> {
 fn plugin(path: &str, options: Vec<(String, String)>) -> Result<Box<dyn Delegate>> {
     static LIBRARIES: Libraries<PluginLibrary> = Mutex::new(Vec::new());
     let options = PluginOptions::new(options).map_err(Error::external)?;
-    // SAFETY: the environment or the application names the library, and trusts it thereby, as with libraries to preload.
+    // SAFETY: the environment or the application names the library, and so trusts it, like a preloaded library.
     let library = opened(&LIBRARIES, path, || unsafe { PluginLibrary::open(path) })?;
     Ok(Box::new(library.delegate(&options).map_err(Error::external)?))
 }
 
-/// Returns a delegate that was built for LiteRT, of a library, which stays loaded.
+/// Returns a delegate for LiteRT, of a library, which stays loaded.
 #[cfg(unix)]
 fn litert(path: &str, options: Vec<(String, String)>) -> Result<Box<dyn Delegate>> {
     use delegraph::litert::ExternalLibrary;

@@ -1,13 +1,13 @@
-//! Handles: what the application holds in the place of a pointer.
+//! Handles, which the application holds instead of pointers.
 //!
-//! A handle is a number with the kind of the object, its place in a table and the generation of that place. A handle that
-//! was deleted, or is of another kind, is not found in the table. An object that one thread uses while another deletes it
-//! lives until the use ends.
+//! A handle is a number with the kind of the object, its place in a table and the generation of that place. A deleted
+//! handle, or a handle of another kind, is not found in the table. An object that one thread uses while another deletes
+//! it is valid until the use ends.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The parts of a handle, from its low bits: zeros, which make it look aligned; the place; the generation; the kind. On 64
-/// bits the sum is 47: runtimes of other languages use the bits above for marks of their own.
+/// The parts of a handle, from its low bits: zeros, which make it look aligned; the place; the generation; the kind. On
+/// 64 bits the sum is 47: runtimes of other languages use the higher bits for tags.
 #[derive(Debug, Clone, Copy)]
 struct Bits {
     zeros: u32,
@@ -41,8 +41,8 @@ struct Slot<T> {
 }
 
 impl<T> Table<T> {
-    /// Returns an empty table of objects of this kind. Kinds are numbers from 1 to 15, of which each table of a library has
-    /// another.
+    /// Returns an empty table of objects of this kind. Kinds are numbers from 1 to 15, different for each table of a
+    /// library.
     pub const fn new(kind: usize) -> Self {
         assert!(kind > 0 && kind < KINDS);
         Table { kind, slots: Mutex::new(Slots { all: Vec::new(), free: Vec::new() }) }
@@ -67,7 +67,7 @@ impl<T> Table<T> {
         std::ptr::without_provenance_mut(number << BITS.zeros)
     }
 
-    /// Returns the object of a handle; `None` if it was deleted, or never was one of this kind.
+    /// Returns the object of a handle; `None` if it was deleted, or is of another kind.
     pub fn get<H>(&self, handle: *const H) -> Option<Arc<T>> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         self.slot(&mut slots, handle.addr()).and_then(|(slot, _)| slot.object.clone())

@@ -1,5 +1,5 @@
-//! What the C APIs share: objects behind numbers ([`handle`]), panics that do not leave a library and pointers that are
-//! checked ([`contain`]), delegates by name ([`delegates`]), and kernels of all interpreters ([`resolvers`]).
+//! Code that the C APIs share: handles of objects ([`handle`]), containment of panics and checks of pointers
+//! ([`contain`]), delegates by name ([`delegates`]), and shared kernels of interpreters ([`resolvers`]).
 
 pub mod contain;
 pub mod delegates;

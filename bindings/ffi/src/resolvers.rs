@@ -1,4 +1,4 @@
-//! The kernels that all interpreters of a process share: their tables take some 60 KiB.
+//! The kernels that all interpreters of a process share: their tables take about 60 KiB.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ impl OpResolver for Shared {
     }
 }
 
-/// Returns a resolver of all kernels, the plain ones or the fast ones, to which others can be added.
+/// Returns a resolver of all kernels, reference or optimized, to which others can be added.
 pub fn resolver(reference: bool) -> MutableOpResolver {
     static BUILTIN: LazyLock<BuiltinOpResolver> = LazyLock::new(BuiltinOpResolver::new);
     static REFERENCE: LazyLock<ReferenceOpResolver> = LazyLock::new(ReferenceOpResolver::new);

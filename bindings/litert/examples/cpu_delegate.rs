@@ -1,7 +1,7 @@
-//! A delegate for LiteRT that runs every node that it may have on this project's own CPU kernels, one after the other.
+//! A delegate for LiteRT that runs every node that it may claim on this project's CPU kernels, one after the other.
 //!
 //! The delegate gains no speed. It shows the parts of a delegate, needs no device, and claims all ops, so that the
-//! runtime's description of its nodes is compared with their results:
+//! runtime's descriptions of all nodes are tested by their results:
 //!
 //! ```sh
 //! cargo build -p delegraph-litert --example cpu_delegate

@@ -9,19 +9,19 @@ use std::ffi::{c_char, c_int, c_void};
 pub type Status = c_int;
 /// Success.
 pub const OK: Status = 0;
-/// A failure of whatever kind.
+/// Any failure.
 pub const ERROR: Status = 1;
 /// A failure of a delegate: the runtime restores its own plan.
 pub const DELEGATE_ERROR: Status = 2;
 
-/// The flag of a delegate that copes with shapes that change after it was applied. Without it the runtime prepares its
-/// own kernels first, and gives up where one is missing or where a shape depends on data.
+/// The flag of a delegate that supports shapes that change after it was applied. Without it the runtime prepares its
+/// own kernels first, and fails if one is missing or a shape depends on data.
 pub const ALLOW_DYNAMIC_TENSORS: i64 = 1;
 
-/// The flags that any release of LiteRT defines are below this.
+/// The flags of all releases of LiteRT are below this.
 pub const FLAGS_END: i64 = 1 << 16;
 
-/// The handle of a tensor without a buffer of a delegate.
+/// The handle of a tensor without a delegate's buffer.
 pub const NO_BUFFER: c_int = -1;
 
 /// The result of `init` on failure; a null pointer would represent a kernel without state.
@@ -34,7 +34,7 @@ pub mod allocation {
     pub const MMAP_RO: c_int = 1;
     /// In the runtime's memory, valid while nodes run.
     pub const ARENA_RW: c_int = 2;
-    /// In the runtime's memory, kept from one run to the next.
+    /// In the runtime's memory, kept between runs.
     pub const ARENA_RW_PERSISTENT: c_int = 3;
     /// In memory of its own, sized while running.
     pub const DYNAMIC: c_int = 4;
@@ -72,7 +72,7 @@ pub struct ScaleZeroPoint {
     pub zero_point: i32,
 }
 
-/// `TfLiteQuantization`: what `params` points at depends on `kind`.
+/// `TfLiteQuantization`: the target of `params` depends on `kind`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Quantization {
@@ -88,7 +88,7 @@ pub struct Quantization {
 pub struct Affine {
     /// One scale, or one per channel.
     pub scale: *mut FloatArray,
-    /// As many zero points.
+    /// The zero points, one per scale.
     pub zero_point: *mut IntArray,
     /// The dimension of the channels.
     pub quantized_dimension: i32,
@@ -114,11 +114,11 @@ pub struct Blockwise {
 pub struct Dimension {
     /// 0: dense, 1: compressed.
     pub format: c_int,
-    /// Size, where it is dense.
+    /// Size, if it is dense.
     pub dense_size: c_int,
-    /// Segments, where it is compressed.
+    /// Segments, if it is compressed.
     pub segments: *mut IntArray,
-    /// Indices, where it is compressed.
+    /// Indices, if it is compressed.
     pub indices: *mut IntArray,
 }
 
@@ -126,7 +126,7 @@ pub struct Dimension {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Sparsity {
-    /// In which order dimensions are traversed.
+    /// The order in which dimensions are traversed.
     pub traversal_order: *mut IntArray,
     /// The dimension that each block dimension splits.
     pub block_map: *mut IntArray,
@@ -168,7 +168,7 @@ pub struct Tensor {
     pub quantization: Quantization,
     /// The storage of a sparse constant.
     pub sparsity: *mut Sparsity,
-    /// The shape as the file's signature has it.
+    /// The shape in the file's signature.
     pub dims_signature: *const IntArray,
 }
 
@@ -176,7 +176,7 @@ pub struct Tensor {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Node {
-    /// Tensors, -1 where an optional one is left out.
+    /// Tensors, -1 for an omitted optional one.
     pub inputs: *mut IntArray,
     /// Tensors.
     pub outputs: *mut IntArray,
@@ -192,7 +192,7 @@ pub struct Node {
     pub custom_initial_data: *const c_void,
     /// Bytes of the options.
     pub custom_initial_data_size: c_int,
-    /// The delegate that has the node.
+    /// The delegate that runs the node.
     pub delegate: *mut Delegate,
     /// A boolean.
     pub might_have_side_effect: u8,
@@ -200,7 +200,7 @@ pub struct Node {
 
 /// Makes a kernel.
 pub type Init = unsafe extern "C" fn(*mut Context, *const c_char, usize) -> *mut c_void;
-/// Frees what `init` returned.
+/// Frees the result of `init`.
 pub type Free = unsafe extern "C" fn(*mut Context, *mut c_void);
 /// Prepares, or runs, a node.
 pub type NodeFn = unsafe extern "C" fn(*mut Context, *mut Node) -> Status;
@@ -227,8 +227,8 @@ pub struct Registration {
     pub version: c_int,
 }
 
-/// A registration that is handed to the runtime. The structure only grew over time, and a runtime reads as much as it
-/// knows: this is larger than any known one.
+/// A registration that is passed to the runtime. The structure only grew over time, and a runtime reads the part that
+/// it knows; this one is larger than any known version.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct OwnRegistration {
@@ -262,21 +262,21 @@ pub struct Context {
     pub get_execution_plan: Option<unsafe extern "C" fn(*mut Context, *mut *mut IntArray) -> Status>,
     /// All tensors. They may move whenever the runtime is called.
     pub tensors: *mut Tensor,
-    /// The runtime's own.
+    /// Private data of the runtime.
     pub impl_: *mut c_void,
-    /// Gives a tensor a shape, in a list that the runtime frees.
+    /// Sets the shape of a tensor, as a list that the runtime frees.
     pub resize_tensor: Option<unsafe extern "C" fn(*mut Context, *mut Tensor, *mut IntArray) -> Status>,
     /// Takes a `printf` format and its arguments.
     pub report_error: Option<unsafe extern "C" fn(*mut Context, *const c_char, ...)>,
     /// Unused here.
     pub add_tensors: Option<unsafe extern "C" fn(*mut Context, c_int, *mut c_int) -> Status>,
-    /// A node and what runs it.
+    /// A node and its registration.
     pub get_node_and_registration:
         Option<unsafe extern "C" fn(*mut Context, c_int, *mut *mut Node, *mut *mut Registration) -> Status>,
     /// Replaces nodes, partition by partition.
     pub replace_node_subsets_with_delegate_kernels:
         Option<unsafe extern "C" fn(*mut Context, OwnRegistration, *const IntArray, *mut Delegate) -> Status>,
-    /// A wish.
+    /// The requested value.
     pub recommended_num_threads: c_int,
     /// Unused here.
     pub get_external_context: *const c_void,
@@ -297,7 +297,7 @@ pub struct Context {
 /// Copies a tensor from or to the buffer with this handle.
 pub type CopyBuffer = unsafe extern "C" fn(*mut Context, *mut Delegate, c_int, *mut Tensor) -> Status;
 
-/// `TfLiteContext` with the fields that only newer runtimes have, for a delegate that Delegraph calls.
+/// `TfLiteContext` with the fields of newer runtimes, for a delegate that Delegraph calls.
 #[repr(C)]
 #[derive(Debug)]
 pub struct WholeContext {
@@ -315,7 +315,7 @@ pub struct WholeContext {
         Option<unsafe extern "C" fn(*mut Context, c_int, *mut *mut Context) -> Status>,
     /// Ends the use of that context.
     pub release_subgraph_context: Option<unsafe extern "C" fn(*mut Context, c_int) -> Status>,
-    /// Zeros, for runtimes that are newer.
+    /// Zeros for fields of newer versions.
     pub later: [*const c_void; 8],
 }
 
@@ -330,20 +330,20 @@ pub type DestroyDelegate = unsafe extern "C" fn(*mut Delegate);
 #[repr(C)]
 #[derive(Debug)]
 pub struct Delegate {
-    /// Ours.
+    /// Private data of this delegate.
     pub data: *mut c_void,
     /// Called with every subgraph, and again when shapes change.
     pub prepare: Option<unsafe extern "C" fn(*mut Context, *mut Delegate) -> Status>,
-    /// Copies a tensor from a buffer of the delegate to the runtime's memory. None of ours: tensors at the border of a
-    /// partition are in the runtime's memory.
+    /// Copies a tensor from a buffer of the delegate to the runtime's memory. Unused by this delegate: tensors at the
+    /// border of a partition are in the runtime's memory.
     pub copy_from_buffer_handle: Option<CopyBuffer>,
-    /// Copies a tensor to a buffer of the delegate. None of ours.
+    /// Copies a tensor to a buffer of the delegate. Unused by this delegate.
     pub copy_to_buffer_handle: Option<CopyBuffer>,
-    /// Frees the handle of a buffer. None of ours.
+    /// Frees the handle of a buffer. Unused by this delegate.
     pub free_buffer_handle: Option<unsafe extern "C" fn(*mut Context, *mut Delegate, *mut c_int)>,
     /// The capabilities of the delegate.
     pub flags: i64,
-    /// Null, unless the delegate is an opaque one. None of ours is.
+    /// Null, unless the delegate is opaque. This delegate is not.
     pub opaque_delegate_builder: *const c_void,
 }
 

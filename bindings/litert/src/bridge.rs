@@ -1,4 +1,4 @@
-//! From a delegate to the runtime's entry points and back.
+//! The connection between a delegate and the runtime's entry points.
 
 use std::ffi::{CString, c_char, c_int};
 use std::sync::{Arc, Mutex};
@@ -38,9 +38,9 @@ impl From<String> for Failure {
     }
 }
 
-/// The runtime's `Prepare`: looks at a subgraph and claims what the delegate runs.
+/// The runtime's `Prepare`: inspects a subgraph and claims the nodes that the delegate runs.
 unsafe extern "C" fn prepare(context: *mut abi::Context, delegate: *mut abi::Delegate) -> Status {
-    // SAFETY: the runtime's own context, and the delegate that it was given.
+    // SAFETY: the runtime's own context, and the delegate that was passed to it.
     let (runtime, state) = match unsafe { (Runtime::new(context), State::of(delegate)) } {
         (Ok(runtime), Ok(state)) => (runtime, state),
         _ => return abi::DELEGATE_ERROR,
@@ -150,8 +150,8 @@ fn ask(runtime: &Runtime, state: &State, graph: &Graph) -> Result<(Vec<MadeClaim
     Ok((made, left))
 }
 
-/// The claimed nodes that expand constants of the file for nodes that are left. For the claim their outputs are
-/// constants in any case, and other delegates of the runtime need to see the origin of weights.
+/// The claimed nodes that expand constants of the file for unclaimed nodes. For the claim, their outputs are constants
+/// anyway, and other delegates of the runtime need the origin of weights.
 fn shared_weights(graph: &Graph, claimed: &[NodeId]) -> Vec<NodeId> {
     let view = graph.view();
     let mut expanding: Vec<NodeId> = Vec::new();
@@ -188,13 +188,13 @@ fn left_nodes(graph: &Graph, reasons: &[Option<Rejection>]) -> Vec<String> {
     graph.view().nodes().zip(reasons).filter_map(line).collect()
 }
 
-/// The kernels of a claim, before the runtime knows of them.
+/// The kernels of a claim, before the runtime requests them.
 struct MadeClaim {
     nodes: Vec<NodeId>,
     partitions: Vec<(Partition, Made)>,
 }
 
-/// Makes a kernel for each partition that the runtime would make of the claim.
+/// Creates a kernel for each partition that the runtime would form from the claim.
 fn make(runtime: &Runtime, graph: &Graph, mut claim: Claim<'_>) -> Result<MadeClaim> {
     let indices: Vec<c_int> = claim.nodes.iter().filter_map(|n| graph.plan().get(n.0).copied()).collect();
     let mut partitions = Vec::new();

@@ -1,4 +1,4 @@
-//! Boundaries of the delegate's code: panics, and mutexes that a panic may have poisoned.
+//! Containment of the delegate's code: panics, and mutexes that a panic may have poisoned.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};

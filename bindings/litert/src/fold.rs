@@ -1,4 +1,4 @@
-//! Folding: computes nodes whose outputs are constant, as the interpreter does: weights of fewer bits or sparse weights,
+//! Folding: like the interpreter, computes nodes whose outputs are constant: weights of fewer bits or sparse weights,
 //! and chains that compute a shape. Runtimes keep such nodes in the graph.
 
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ static KERNELS: LazyLock<BuiltinOpResolver> = LazyLock::new(BuiltinOpResolver::n
 const MAX_BYTES: usize = 1 << 30;
 
 /// Computes the outputs of a builtin node of known shapes, if they depend on constants and shapes only. Returns true if
-/// the outputs are constants now.
+/// the outputs are then constants.
 pub(crate) fn fold(node: &Node, subgraph: &Subgraph, tensors: &mut [RuntimeTensor]) -> bool {
     let constant = node.inputs().iter().flatten().all(|id| tensors[id.0].is_constant());
     // A node that fails here is left to the runtime.
@@ -44,7 +44,7 @@ fn compute(node: &Node, subgraph: &Subgraph, tensors: &mut [RuntimeTensor], cons
     let result = evaluate(node, &mut *kernel, tensors, KnownInputs::Constants, &mut environment);
     let mut agree = true;
     for (id, shape) in node.outputs().iter().zip(shapes) {
-        // The runtime's shape may differ from the op's definition. It is kept, and the tensor has no value then.
+        // The runtime's shape may differ from the op's definition. The shape is kept, and the tensor then has no value.
         agree &= tensors[id.0].shape == shape;
         tensors[id.0].shape = shape;
     }

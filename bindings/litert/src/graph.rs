@@ -1,5 +1,5 @@
-//! The runtime's graph as a model: tensors over the runtime's memory, nodes with typed params, shapes that our own
-//! inference agrees with, and constants folded.
+//! The runtime's graph as a model: tensors over the runtime's memory, nodes with typed params, shapes that inference
+//! confirms, and folded constants.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -22,13 +22,13 @@ use crate::raw::{self, Result};
 use crate::runtime::Runtime;
 use crate::{fold, host, params};
 
-/// A subgraph of the runtime's. Tensors have the runtime's own numbers, nodes are numbered in execution order.
+/// A subgraph of the runtime. Tensors have the runtime's numbers, nodes are numbered in execution order.
 pub(crate) struct Graph {
     model: Model,
     tensors: Vec<RuntimeTensor>,
     shape_known: Vec<bool>,
     states: Vec<NodeState>,
-    /// Why a node is not shown to the delegate as one that it could have.
+    /// The reasons why nodes are not offered to the delegate.
     withheld: Vec<Option<String>>,
     /// The runtime's numbers of the nodes.
     plan: Vec<c_int>,
@@ -47,7 +47,7 @@ impl Graph {
     /// Reads the graph. `all_fields`: the runtime's structures have every field, independent of the version.
     ///
     /// # Errors
-    /// If the runtime's structures make no sense, or are of a form that a model cannot have.
+    /// If the runtime's structures are invalid, or have a form that a model cannot have.
     pub(crate) fn read(runtime: &Runtime, all_fields: bool) -> Result<Self> {
         let plan = runtime.plan()?;
         let count = runtime.tensor_count()?;
@@ -102,12 +102,12 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Returns the graph as a delegate sees it.
+    /// Returns the graph for a delegate.
     pub(crate) fn view(&self) -> GraphView<'_> {
         self.view_with(&self.states)
     }
 
-    /// Returns the graph as a delegate sees it, with these states of the nodes.
+    /// Returns the graph for a delegate, with these states of the nodes.
     pub(crate) fn view_with<'a>(&'a self, states: &'a [NodeState]) -> GraphView<'a> {
         GraphView::new(&self.model, 0, &self.tensors, &self.shape_known, states)
     }
@@ -124,12 +124,12 @@ impl Graph {
         &self.plan
     }
 
-    /// Why a node is not shown to the delegate as one that it could have.
+    /// The reasons why nodes are not offered to the delegate.
     pub(crate) fn withheld(&self, node: NodeId) -> Option<&str> {
         self.withheld.get(node.0)?.as_deref()
     }
 
-    /// Returns whether the tensor is a constant of the runtime's own.
+    /// Returns whether the tensor is a constant of the runtime.
     pub(crate) fn is_given(&self, tensor: TensorId) -> bool {
         self.given.constant.get(tensor.0) == Some(&true)
     }
@@ -140,8 +140,8 @@ impl Graph {
         node.map(NodeId).ok_or_else(|| format!("a partition has node {index}, which is not in the plan"))
     }
 
-    /// Infers shapes, and computes what is constant, beginning with what the runtime gave. `actual` are shapes that the
-    /// runtime has now.
+    /// Infers shapes and folds constants, based on the runtime's descriptions. `actual` are the current shapes of the
+    /// runtime.
     pub(crate) fn infer(&mut self, actual: &HashMap<TensorId, Shape>) {
         let Some(subgraph) = self.model.subgraphs().first() else { return };
         self.shape_known.clone_from(&self.given.shape_known);
@@ -157,7 +157,7 @@ impl Graph {
         }
     }
 
-    /// Frees what was computed: kernels that are made have taken it in.
+    /// Frees computed values, which the created kernels have packed.
     pub(crate) fn forget(&mut self) {
         let computed = self.tensors.iter_mut().zip(&self.given.constant).filter(|(_, given)| !**given);
         computed.for_each(|(tensor, _)| tensor.clear_data());
@@ -166,7 +166,7 @@ impl Graph {
     fn infer_node(&mut self, i: usize, actual: &HashMap<TensorId, Shape>) {
         let Some(subgraph) = self.model.subgraphs().first() else { return };
         let node = &subgraph.nodes()[i];
-        // Nodes of the runtime have the shapes that it declares. A later change is seen when it prepares.
+        // Nodes of the runtime have the shapes that it declares. A later change is detected when it prepares.
         if self.states[i].taken {
             return;
         }
@@ -201,8 +201,8 @@ impl Graph {
         }
     }
 
-    /// Asks the op's definition for the shapes of the outputs; `None` for one that only the runtime can tell. `None` for
-    /// all where they depend on data.
+    /// Infers the shapes of the outputs by the op's definition; `None` for a shape that only the runtime knows. `None`
+    /// for all if they depend on data.
     fn shapes(&self, node: &Node) -> Result<Option<Vec<Option<Shape>>>> {
         let unknown = || Ok(Some(vec![None; node.outputs().len()]));
         let Some(definition) = node.op().builtin().and_then(definition) else { return unknown() };
@@ -292,7 +292,7 @@ impl Reader {
         }
         // SAFETY: the runtime's text.
         let name = unsafe { raw::text(raw.name) };
-        // A tensor that cannot be described (temporaries of no type yet) is unknown; so are the nodes that use it.
+        // A tensor that cannot be described (temporaries of no type yet) is unknown, as are the nodes that use it.
         // SAFETY: the runtime's list.
         let shape = unsafe { raw::ints(raw.dims, "its shape") }.and_then(shape_of);
         let (shape, mut known) = match shape {
@@ -319,7 +319,7 @@ impl Reader {
             described.set_sparsity(None);
         }
         let mut tensor = RuntimeTensor::new(&described);
-        // Others that the runtime calls constant are computed from shapes, and change with them.
+        // Other tensors that the runtime declares constant are computed from shapes, and change with them.
         if typed && known && raw.allocation_type == allocation::MMAP_RO && !has_no_size(ty) {
             match stored_bytes(&described).filter(|&needed| needed <= raw.bytes) {
                 Some(needed) if !raw.data.is_null() || needed == 0 => point_at(&mut tensor, raw, needed)?,
@@ -380,8 +380,8 @@ impl Reader {
                     true => params::Reach::in_litert(version),
                     false => params::Reach::of_node(version),
                 };
-                // SAFETY: the runtime's structure for this op: a kernel of the application that takes its place is
-                // given the same one.
+                // SAFETY: the runtime's structure for this op: a kernel of the application that replaces it gets the
+                // same one.
                 match unsafe { params::read(op, reach, raw.builtin_data, rank) } {
                     Ok(params) => node.set_params(params),
                     Err(text) => reason = Some(text),
@@ -420,7 +420,7 @@ impl Reader {
     }
 }
 
-/// Types whose values only the runtime understands.
+/// Types with values that only the runtime interprets.
 fn has_no_size(ty: TensorType) -> bool {
     matches!(ty, TensorType::String | TensorType::Resource | TensorType::Variant)
 }
@@ -438,7 +438,7 @@ fn stored_bytes(tensor: &Tensor) -> Option<usize> {
     tensor.ty().byte_size(elements?)
 }
 
-/// Lets a constant be read where the runtime has it: without a copy where it is in the model file and aligned.
+/// Reads a constant in the runtime's memory: without a copy if it is in the model file and aligned.
 fn point_at(tensor: &mut RuntimeTensor, raw: &abi::Tensor, len: usize) -> Result<()> {
     // SAFETY: the runtime guarantees this number of bytes, which are the file's and never change.
     let bytes = unsafe { raw::bytes(raw.data, len, "its data") }?;

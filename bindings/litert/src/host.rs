@@ -8,7 +8,7 @@ use std::ffi::c_void;
 
 use crate::raw::Result;
 
-/// The runtimes that this was tested with.
+/// The tested runtimes.
 pub const KNOWN_HOSTS: &[(&str, &[&str])] = &[
     ("ai-edge-litert", &["1.0.1", "1.1.2", "1.2.0", "1.3.0", "1.4.0", "2.0.3", "2.1.6", "2.2.0", "2.3.0"]),
     ("tflite-runtime", &["2.14.0"]),
@@ -35,7 +35,7 @@ impl Host {
     }
 }
 
-/// A runtime that is taken.
+/// An accepted runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Accepted {
     /// The runtime's name.
@@ -45,10 +45,10 @@ pub(crate) struct Accepted {
     pub(crate) all_fields: bool,
 }
 
-/// Checks that the runtime with these functions is a known one; `allow_unknown` takes any other, too.
+/// Checks that the runtime with these functions is a known one; `allow_unknown` also accepts others.
 ///
 /// # Errors
-/// Why not, and what the user can do.
+/// The reason, and advice for the user.
 pub(crate) fn check(functions: &[*const c_void], allow_unknown: bool) -> Result<Accepted> {
     let found = object_of_all(functions).and_then(|object| recognise(&object));
     let accept = |name, all_fields| Ok(Accepted { name, all_fields });
@@ -126,7 +126,7 @@ fn recognise(object: &Object) -> Result<Host> {
     packaged(&object.path)
 }
 
-/// The result of the object's own `TfLiteVersion`, if it exports that.
+/// The result of the object's own `TfLiteVersion`, if it exports this function.
 #[cfg(unix)]
 fn exported_version(object: &Object) -> Option<String> {
     use std::os::unix::ffi::OsStrExt;
@@ -138,7 +138,7 @@ fn exported_version(object: &Object) -> Option<String> {
     }
     // SAFETY: a handle, and a text that ends with a zero byte.
     let symbol = unsafe { libc::dlsym(handle, c"TfLiteVersion".as_ptr()) };
-    // A handle also finds what the object depends on: that is another object's version.
+    // A handle also finds functions of the object's dependencies, whose version would be wrong.
     let own = !symbol.is_null() && self::object(symbol).is_ok_and(|o| o.base == object.base);
     let version = own.then(|| {
         // SAFETY: a function of this name has no parameters and returns static text.
@@ -147,7 +147,7 @@ fn exported_version(object: &Object) -> Option<String> {
         // SAFETY: as above.
         unsafe { crate::raw::text(version()) }
     });
-    // SAFETY: the handle of above; the runtime that loaded the object has a handle of its own.
+    // SAFETY: the handle from above; the runtime that loaded the object holds another handle.
     unsafe { libc::dlclose(handle) };
     version.filter(|version| !version.is_empty())
 }
@@ -157,8 +157,8 @@ fn exported_version(_: &Object) -> Option<String> {
     None
 }
 
-/// The Python package that installed the file at `path`: the one among those beside it whose record lists the file
-/// with the size that it has.
+/// The Python package that installed the file at `path`: the neighbouring package whose record lists the file with its
+/// size.
 fn packaged(path: &std::path::Path) -> Result<Host> {
     let path = std::fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let size = std::fs::metadata(&path).map_err(|e| format!("{}: {e}", path.display()))?.len();
@@ -217,7 +217,7 @@ mod tests {
         let host = record("5").unwrap();
         assert_eq!(host.to_string(), "ai-edge-litert 2.3.0");
         assert!(host.is_known());
-        // Another file than the one that was installed.
+        // A file that differs from the installed one.
         assert!(record("6").unwrap_err().contains("belongs to no Python package"));
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -1,4 +1,4 @@
-//! A delegate, and the kernels of its partitions, as the runtime holds them.
+//! A delegate and the kernels of its partitions, held by the runtime.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -16,12 +16,12 @@ use crate::options::Settings;
 use crate::raw::{Result, checked};
 use crate::runtime::{Partition, Runtime};
 
-/// A delegate in the runtime's hands.
+/// A delegate held by the runtime.
 pub(crate) struct State {
     pub(crate) delegate: Mutex<Box<dyn Delegate>>,
     pub(crate) name: CString,
     pub(crate) settings: Settings,
-    /// The runtimes that have called: the address of a function, and the runtime it belongs to.
+    /// The calling runtimes: the address of a function, and its runtime.
     pub(crate) hosts: Mutex<Vec<(usize, Result<Accepted>)>>,
     /// Held while a graph is prepared: interpreters on several threads may share a delegate.
     pub(crate) preparing: Mutex<()>,
@@ -65,9 +65,9 @@ impl State {
     }
 }
 
-/// A kernel as the runtime holds it.
+/// A kernel held by the runtime.
 pub(crate) struct Kernel {
-    /// The partition as the runtime describes it.
+    /// The runtime's description of the partition.
     pub(crate) partition: Partition,
     state: Arc<State>,
     graph: Arc<Mutex<Graph>>,
@@ -126,7 +126,7 @@ impl Kernel {
         Made::new(graph, &view, &self.partition, &self.claimed, &mut claim.factory)
     }
 
-    /// The error with its place.
+    /// Adds the location to the error.
     fn failure(&self, error: &str) -> String {
         let nodes: Vec<String> = self.partition.nodes.iter().take(6).map(c_int::to_string).collect();
         let more = if self.partition.nodes.len() > 6 { ", …" } else { "" };
@@ -154,7 +154,7 @@ pub(crate) fn registration(state: &State) -> abi::OwnRegistration {
 unsafe extern "C" fn init(context: *mut abi::Context, params: *const c_char, _: usize) -> *mut c_void {
     let found = contain(|| {
         let params = checked(params.cast::<abi::DelegateParams>(), "the params of a partition")?;
-        // SAFETY: the runtime calls with the params of a partition, and with the delegate that it was given.
+        // SAFETY: the runtime calls with the params of a partition, and with the delegate that was passed to it.
         let (partition, state) = unsafe { (Partition::read(params)?, State::of((*params).delegate)?) };
         state
             .take(&partition)
@@ -174,7 +174,7 @@ unsafe extern "C" fn free(_: *mut abi::Context, kernel: *mut c_void) {
     if kernel.is_null() || kernel.addr() == abi::INIT_FAILED {
         return;
     }
-    // SAFETY: what `init` gave, which the runtime frees once.
+    // SAFETY: the result of `init`, which the runtime frees once.
     let kernel = unsafe { Box::from_raw(kernel.cast::<Kernel>()) };
     let _ = contain(|| {
         drop(kernel);
@@ -197,7 +197,7 @@ unsafe fn with_kernel(
         let node = checked(node.cast_const(), "the node")?;
         // SAFETY: not null and aligned.
         let kernel = checked(unsafe { (*node).user_data }.cast::<Kernel>().cast_const(), "the kernel")?;
-        // SAFETY: what `init` gave for this node; the runtime uses a node on one thread at a time.
+        // SAFETY: the result of `init` for this node; the runtime uses a node on one thread at a time.
         let kernel = unsafe { &mut *kernel.cast_mut() };
         f(kernel, &runtime).map_err(|e| kernel.failure(&e))
     });

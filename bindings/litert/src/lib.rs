@@ -1,5 +1,5 @@
-//! Runs any delegate that is written against Delegraph's traits inside LiteRT / TensorFlow Lite and, in the other direction,
-//! delegates that were built for LiteRT inside Delegraph (`external`, with the Cargo feature of this name).
+//! Runs any Delegraph delegate inside LiteRT / TensorFlow Lite and, in the other direction, LiteRT delegates inside
+//! Delegraph (`external`, with the Cargo feature of this name).
 //!
 //! A shared library with one line,
 //!
@@ -19,18 +19,18 @@
 //! `load_delegate("libmine.so", {"verbose": "1"})`.
 //!
 //! The delegate sees the runtime's graph like any graph: typed params, propagated shapes, folded constants, nodes in the
-//! plan's order. Constants are not copied. Nodes that the delegate does not claim stay with the runtime, and so do all
-//! nodes if it fails.
+//! plan's order. Constants are not copied. The runtime runs nodes that the delegate does not claim, and all nodes if it
+//! fails.
 //!
 //! # Options
 //!
 //! | option | values | meaning |
 //! |---|---|---|
-//! | `policy` | `prefer` (default), `require` | whether a node that is left to the runtime is an error |
+//! | `policy` | `prefer` (default), `require` | whether an unclaimed node is an error |
 //! | `verbose` | `0`, `1` | print claims and rejections to standard error |
 //! | `allow_unknown_host` | `0`, `1` | accept runtimes other than [`KNOWN_HOSTS`] |
 //!
-//! All other options are the delegate's own.
+//! All other options are passed to the delegate.
 
 pub mod abi;
 mod bridge;
@@ -59,7 +59,7 @@ pub use host::KNOWN_HOSTS;
 #[cfg(all(unix, feature = "external"))]
 pub use params::Structure;
 
-/// Exports the entry points of an external delegate from the library that this is called in.
+/// Exports the entry points of an external delegate from the calling library.
 ///
 /// Takes the function that creates the delegate from [`&PluginOptions`](delegraph_delegate_api::plugin::PluginOptions)
 /// and returns a [`Delegate`](delegraph_delegate_api::Delegate), or an error that implements `Display`.

@@ -20,9 +20,9 @@ use crate::runtime::{Partition, Runtime};
 pub(crate) struct Made {
     /// `None` if all nodes are folded.
     kernel: Option<Box<dyn DelegateKernel>>,
-    /// The inputs and then the outputs, without data between two runs. The kernel knows them by their place here.
+    /// The inputs, followed by the outputs, without data between runs. The kernel uses their positions in this list.
     tensors: Vec<RuntimeTensor>,
-    /// The runtime's indices of them.
+    /// The runtime's indices of these tensors.
     ids: Vec<TensorId>,
     inputs: Vec<Option<TensorId>>,
     outputs: Vec<TensorId>,
@@ -34,11 +34,12 @@ pub(crate) struct Made {
     pointers: Vec<(*mut u8, usize)>,
 }
 
-// SAFETY: the pointers lead into `temporaries`, which moves between threads together with them.
+// SAFETY: the pointers refer to `temporaries`, which moves between threads together with them.
 unsafe impl Send for Made {}
 
 impl Made {
-    /// Makes and prepares the kernel of a partition of nodes that are all claimed. `claimed` are all nodes of the claim.
+    /// Creates and prepares the kernel of a partition, whose nodes are all claimed. `claimed` are all nodes of the
+    /// claim.
     pub(crate) fn new(
         graph: &Graph,
         view: &GraphView<'_>,
@@ -147,7 +148,8 @@ impl Made {
     fn run(&mut self, runtime: &Runtime) -> Result<()> {
         for (id, _, bytes) in &self.constants {
             let target = memory(runtime, *id, bytes.len())?;
-            // SAFETY: `memory` has checked that the runtime's tensor has this number of bytes, which do not overlap ours.
+            // SAFETY: `memory` has checked that the runtime's tensor has this number of bytes, which do not overlap
+            // memory of this library.
             unsafe { std::ptr::copy(bytes.as_ptr(), target, bytes.len()) };
         }
         let Some(kernel) = &mut self.kernel else { return Ok(()) };
@@ -159,12 +161,12 @@ impl Made {
             let variable = runtime.tensor(id.0)?.is_variable == 1;
             if data.addr().is_multiple_of(align) || len == 0 {
                 let placement = if variable { Placement::Variable } else { Placement::Arena };
-                // SAFETY: the runtime has `len` bytes there, which are the kernel's until it returns; inputs that
-                // are not variables are only read.
+                // SAFETY: the runtime provides `len` bytes there for the kernel until it returns; inputs that are not
+                // variables are only read.
                 unsafe { tensor.set_data(placement, data, len) };
                 continue;
             }
-            // An application may bind buffers that start anywhere.
+            // An application may bind buffers of any alignment.
             if variable {
                 return Err(format!("variable {} starts at {data:p}, which is not aligned", id.0));
             }
@@ -172,7 +174,7 @@ impl Made {
             if i >= self.inputs.len() {
                 copies.push((i, data));
             } else {
-                // SAFETY: as above, and the tensor has memory of its own.
+                // SAFETY: as above, and the tensor owns its memory.
                 let source = unsafe { raw::bytes(data.cast(), len, "an input") }?;
                 tensor.bytes_mut().map_err(|e| e.to_string())?.copy_from_slice(source);
             }
@@ -181,10 +183,11 @@ impl Made {
         let (tensors, mut host) = (&mut self.tensors, NoHost::default());
         contain(|| {
             // SAFETY: ids are places in `tensors`; a partition's outputs are computed in it, its inputs outside; the
-            // runtime gives tensors that are alive at one node disjoint memory, and temporaries are ours.
+            // runtime assigns disjoint memory to tensors that are alive at one node, and this library owns the
+            // temporaries.
             let mut cx =
                 unsafe { InvokeContext::new(inputs, outputs, tensors, temporaries, &Serial, &mut host) };
-            // Everything is in the runtime's memory.
+            // All data is in the runtime's memory.
             kernel.invoke_with(&mut cx, &mut Buffers::new(&[], &[], &mut [])).map_err(|e| e.chain())
         })?;
         for (i, target) in copies {
@@ -202,7 +205,7 @@ fn tensor_id(index: c_int, view: &GraphView<'_>) -> Result<TensorId> {
         .ok_or_else(|| format!("a partition has tensor {index}, which the subgraph does not have"))
 }
 
-/// Returns whether a node that is not claimed reads the tensor.
+/// Returns whether an unclaimed node reads the tensor.
 pub(crate) fn read_by_others(view: &GraphView<'_>, id: TensorId, claimed: &[NodeId]) -> bool {
     let reads = |node: NodeId| view.node(node).node().inputs().contains(&Some(id));
     view.nodes().any(|node| reads(node.id()) && !claimed.contains(&node.id()))

@@ -23,7 +23,7 @@ impl CList {
         Ok(CList(memory.into_inner().cast()))
     }
 
-    /// Takes over a list of the other side. A null pointer is an error.
+    /// Takes ownership of a list of the other side. A null pointer is an error.
     ///
     /// # Safety
     /// `list` is null, or a list in the C library's memory that no one else frees.
@@ -45,7 +45,7 @@ impl CList {
         self.0.as_ptr()
     }
 
-    /// Gives the list to an owner that frees it with the C library's `free`.
+    /// Passes the list to an owner that frees it with the C library's `free`.
     pub(crate) fn into_raw(self) -> *mut abi::IntArray {
         let list = self.0.as_ptr();
         std::mem::forget(self);
@@ -55,7 +55,7 @@ impl CList {
 
 impl Drop for CList {
     fn drop(&mut self) {
-        // SAFETY: memory of the C library that this owns.
+        // SAFETY: memory of the C library, owned by this object.
         unsafe { libc::free(self.0.as_ptr().cast::<c_void>()) };
     }
 }
@@ -78,7 +78,7 @@ impl CMemory {
         self.0.as_ptr()
     }
 
-    /// Gives the memory to an owner that frees it with the C library's `free`.
+    /// Passes the memory to an owner that frees it with the C library's `free`.
     pub(crate) fn into_inner(self) -> NonNull<u8> {
         let memory = self.0;
         std::mem::forget(self);
@@ -88,7 +88,7 @@ impl CMemory {
 
 impl Drop for CMemory {
     fn drop(&mut self) {
-        // SAFETY: memory of the C library that this owns.
+        // SAFETY: memory of the C library, owned by this object.
         unsafe { libc::free(self.0.as_ptr().cast::<c_void>()) };
     }
 }

@@ -1,4 +1,4 @@
-//! The host of kernels that cannot reach other subgraphs.
+//! The host of kernels without access to other subgraphs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(crate) struct NoHost {
 }
 
 impl NoHost {
-    /// A host whose kernels keep to `budget`.
+    /// A host whose kernels use `budget`.
     pub(crate) fn within(budget: &Arc<Budget>) -> Self {
         NoHost { resources: Resources::default(), budget: budget.clone() }
     }

@@ -5,9 +5,9 @@ use delegraph_delegate_api::plugin::{OptionError, PluginOptions};
 /// The options of the bridge itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Take runtimes that this was not tested with.
+    /// Accept untested runtimes.
     pub(crate) allow_unknown_host: bool,
-    /// Fail where a node is left to the runtime.
+    /// Fail if a node is unclaimed.
     pub(crate) require: bool,
     /// Print claims and rejections to standard error.
     pub(crate) verbose: bool,

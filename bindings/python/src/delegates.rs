@@ -110,7 +110,7 @@ pub(crate) fn wgpu_delegate(py: Python<'_>, options: Vec<(String, String)>) -> P
 #[pyfunction]
 pub(crate) fn plugin_delegate(path: &str, options: Vec<(String, String)>) -> PyResult<Delegate> {
     let options = library_options(path, options)?;
-    // SAFETY: the program names the library, and trusts it thereby, as with every extension module that it imports.
+    // SAFETY: the program names the library, and so trusts it, as with every extension module that it imports.
     let library = unsafe { PluginLibrary::open(path) }.map_err(library_error)?;
     // Wrong options are an error here, not in the first interpreter.
     drop(library.delegate(&options).map_err(library_error)?);

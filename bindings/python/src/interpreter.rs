@@ -94,7 +94,7 @@ impl Interpreter {
         };
         let mut opened = Vec::new();
         for path in libraries {
-            // SAFETY: the program names the library, and trusts it thereby, as with every extension module it imports.
+            // SAFETY: the program names the library, and so trusts it, as with every extension module it imports.
             let library = unsafe { KernelLibrary::open(&path) };
             opened.push(library.map_err(|e| PyValueError::new_err(Error::external(e).chain()))?);
         }

@@ -1,8 +1,8 @@
-//! The program of the kit for GPUs that `make gpu-kit` builds: it runs everything that the kit measures on one adapter, and
+//! The program of the kit for GPUs that `make gpu-kit` builds: it runs all measurements of the kit on one adapter, and
 //! writes `kit.json` and `kit.html`.
 //!
 //! `gpu_kit OUT [--adapter NAME] [--seconds N]`, in the folder `bin` of a kit; `gpu_kit --page kit.json kit.html` writes the
-//! page of results again. Every part has a time limit. The result names what was ended early or left out.
+//! page of results again. Every part has a time limit. The result names the parts that were ended early or left out.
 #![allow(missing_docs, reason = "a program")]
 
 mod page;
@@ -12,7 +12,7 @@ mod process;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The time that all parts together take at most, in seconds.
+/// The maximum time of all parts together, in seconds.
 const SECONDS: f64 = 585.0;
 
 const USAGE: &str =

@@ -73,7 +73,7 @@ pub(crate) fn summary(kit: &Kit) -> String {
     text
 }
 
-/// Parts that were ended early, failed or did not run, and what the roofline left out.
+/// Parts that were ended early, failed or did not run, and kernels that the roofline left out.
 fn not_complete(page: &mut String, kit: &Kit) {
     let bad: Vec<&Part> = kit.parts.iter().filter(|part| part.ended != Ended::Code(0)).collect();
     if bad.is_empty() && kit.roofline.left_out.is_empty() {
@@ -92,7 +92,7 @@ fn not_complete(page: &mut String, kit: &Kit) {
 fn state(part: &Part) -> String {
     match &part.ended {
         Ended::Code(0) => "complete".into(),
-        // The suite and tests end so if something is wrong.
+        // The suite and tests return a nonzero code after a failure.
         Ended::Code(code) => format!("ended with code {code}"),
         Ended::Signal => "ended by a signal".into(),
         Ended::Cut => format!("ended at its limit of {:.0} s", part.limit),

@@ -1,4 +1,4 @@
-//! What the kit runs, and its result.
+//! The parts of the kit, and its result.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -49,10 +49,10 @@ pub(crate) struct Host {
 pub(crate) struct Part {
     pub(crate) name: String,
     pub(crate) seconds: f64,
-    /// Seconds after which it is ended.
+    /// The time limit, in seconds.
     pub(crate) limit: f64,
     pub(crate) ended: Ended,
-    /// The end of its error messages, unless all was well.
+    /// The end of its error messages, unless it succeeded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) message: String,
 }
@@ -74,9 +74,9 @@ pub(crate) struct Conformance {
     pub(crate) of: usize,
     /// Per outcome.
     pub(crate) counts: BTreeMap<String, usize>,
-    /// The first cases that failed, with what was seen.
+    /// The first failed cases, with details.
     pub(crate) failures: Vec<Failure>,
-    /// All cases that failed.
+    /// The number of failed cases.
     pub(crate) failed: usize,
 }
 
@@ -106,11 +106,11 @@ pub(crate) struct Times {
     pub(crate) partitions: usize,
     pub(crate) delegated_nodes: usize,
     pub(crate) total_nodes: usize,
-    /// Delegates that failed, and why: their nodes ran on the CPU.
+    /// Delegates that failed, with reasons; their nodes ran on the CPU.
     pub(crate) failures: Vec<String>,
 }
 
-/// Rates of kernels beside the limits that were measured on the device.
+/// Rates of kernels, and the measured limits of the device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Roofline {
@@ -127,7 +127,7 @@ pub(crate) struct Rate {
     pub(crate) unit: String,
     /// In 10^9 bytes or operations per second.
     pub(crate) rate: f64,
-    /// Of the limit; missing for a limit.
+    /// The share of the limit; missing for a limit.
     pub(crate) share: Option<f64>,
     pub(crate) microseconds: f64,
 }
@@ -135,7 +135,7 @@ pub(crate) struct Rate {
 /// The delegates that models run on, with their names in results.
 const DELEGATES: [(&str, &str); 3] =
     [("cpu", "cpu"), ("wgpu", "wgpu f32"), ("wgpu?precision=f16", "wgpu f16")];
-/// The most failures that the result lists.
+/// The maximum number of failures that the result lists.
 const MAX_FAILURES: usize = 200;
 /// The longest error message of a part in the result, in bytes.
 const MAX_MESSAGE: usize = 2000;
@@ -199,7 +199,7 @@ pub(crate) fn run(kit: &Path, out: &Path, adapter: Option<&str>, seconds: f64) -
         .map_err(|e| format!("adapters cannot be listed: {e}\n{}", tail(&listed.stderr, MAX_MESSAGE)))?;
     let (name, software) = choose(&devices, adapter)?;
     println!("adapter: {name}");
-    // Names of adapters are parts of names to the programs; the delegate's own options need one only to override its order.
+    // Programs take a part of an adapter's name. The delegate's own options need a name only to override its order.
     let suffix = adapter.map_or(String::new(), |_| format!("adapter={name}"));
     let with = |delegate: &str| match (delegate.contains('?'), suffix.is_empty() || delegate == "cpu") {
         (_, true) => delegate.to_owned(),
@@ -214,7 +214,7 @@ pub(crate) fn run(kit: &Path, out: &Path, adapter: Option<&str>, seconds: f64) -
 
     let mut latencies = Vec::new();
     let models = models(&out.join("models"));
-    // The time that the parts behind the latencies keep.
+    // The time reserved for the parts after the latencies.
     let reserved = runner.left() - 180.0 * share;
     for model in models {
         let title = model.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -247,7 +247,7 @@ pub(crate) fn run(kit: &Path, out: &Path, adapter: Option<&str>, seconds: f64) -
         let folder = out.join(format!("conformance-{precision}"));
         let mut suite = runner.delegraph(&["--quiet", "conformance", "--checks", "none"]);
         suite.arg("--delegate").arg(with(delegate)).arg("--report").arg(&folder);
-        // A few seconds are for writing the result.
+        // A few seconds are reserved for writing the result.
         let limit = (runner.left() - 4.0) / (2 - left) as f64;
         runner.run(&format!("conformance-{precision}"), suite, limit);
         conformance.insert(precision.to_owned(), conformance_of(&folder, of));
@@ -304,7 +304,7 @@ fn models(folder: &Path) -> Vec<PathBuf> {
     models
 }
 
-/// Reads what the test program printed so far.
+/// Reads the output of the test program so far.
 fn shaders(text: &str) -> Shaders {
     let results = text.lines().filter_map(|line| line.strip_prefix("test ")?.rsplit_once(" ... "));
     let mut shaders = Shaders::default();
@@ -318,7 +318,7 @@ fn shaders(text: &str) -> Shaders {
     shaders
 }
 
-/// Reads the lines of JSON that were printed so far.
+/// Reads the lines of JSON printed so far.
 fn roofline_of(text: &str) -> Roofline {
     let mut roofline = Roofline::default();
     for line in text.lines() {

@@ -18,7 +18,7 @@ pub(crate) enum Ended {
     Signal,
     /// At its time limit.
     Cut,
-    /// Not at all: the program did not begin, for this reason.
+    /// The program did not start, for this reason.
     NotRun(String),
 }
 
@@ -105,7 +105,7 @@ mod tests {
             (done.ended, done.stdout.as_str(), done.stderr.as_str()),
             (Ended::Code(3), "out\n", "err\n")
         );
-        // The sleeping process would hold the file of a pipeline, and this test, for a minute.
+        // The sleeping process would keep a pipe open, and so block this test for a minute.
         let cut = shell("echo begun; sleep 60 & wait", "cut", 1.0);
         assert_eq!((cut.ended, cut.stdout.as_str()), (Ended::Cut, "begun\n"));
         assert!((1.0..30.0).contains(&cut.seconds), "{}", cut.seconds);

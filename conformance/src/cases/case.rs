@@ -18,10 +18,10 @@ use delegraph_interpreter::{Interpreter, ResourceLimits};
 
 use super::operand::{Kind, Operand, growing, outside, quantum};
 
-/// Memory of an interpreter that runs a case, bytes: a mutation may demand all that the machine has.
+/// Memory limit of an interpreter that runs a case, in bytes: a mutation may request all memory of the machine.
 const MAX_MEMORY: usize = 1 << 30;
 
-/// The reference that a case is compared with.
+/// The reference with which a case is compared.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// LiteRT's outputs.
@@ -169,7 +169,7 @@ impl Case {
         Case { seed: Some(seed), ..self }
     }
 
-    /// Names what distinguishes the case from others.
+    /// Sets the part of the name that distinguishes the case from others.
     pub fn detail(self, detail: impl Into<String>) -> Self {
         Case { detail: detail.into(), ..self }
     }
@@ -524,7 +524,7 @@ impl Case {
         self.inputs.iter().flatten().map(operand).collect()
     }
 
-    /// Returns the name without what makes it unique.
+    /// Returns the name without its unique suffix.
     pub(super) fn label(&self) -> String {
         let op = self.op.variant_name().unwrap_or("?").to_lowercase();
         let ty = self.data_type().map(|t| format!("_{}", t.name().to_lowercase())).unwrap_or_default();
@@ -548,8 +548,8 @@ pub struct Computed {
     pub bytes: Vec<u8>,
 }
 
-/// The params that differ from their defaults, by name, so that a param that a later version brings does not change what
-/// is known of earlier ones.
+/// The params that differ from their defaults, by name, so that new params of later versions do not change the
+/// fingerprints of existing cases.
 fn given(node: &Node) -> Vec<(&'static str, ParamValue<'_>)> {
     let Some(codec) = node.op().builtin().and_then(definition).map(|def| &def.codec) else {
         return Vec::new();

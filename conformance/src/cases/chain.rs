@@ -1,10 +1,10 @@
 //! Random graphs of two to six nodes, composed of the cases' nodes: chains, diamonds, and tensors that several nodes
-//! read. What single nodes cannot show is compared with LiteRT: fused activations, folded constants, memory that nodes
-//! share or overwrite, other orders of elements between nodes, and pairs of QUANTIZE and DEQUANTIZE.
+//! read. They compare with LiteRT what single nodes do not cover: fused activations, folded constants, memory that
+//! nodes share or overwrite, other orders of elements between nodes, and pairs of QUANTIZE and DEQUANTIZE.
 //!
-//! The allowed difference of an element follows from the graph. Each node is also run on its own by the reference
-//! kernels, on inputs to which the errors that the node before may have are added at random; the largest change of an
-//! element in several such runs is the part of the difference that the graph amplifies from allowed errors of its nodes.
+//! The allowed difference of an element follows from the graph. The reference kernels also run each node alone. Random
+//! errors, within those allowed for the previous node, are added to its inputs. The largest change of an element in
+//! several such runs is the difference that results from allowed errors of the nodes.
 
 use std::string::String;
 
@@ -23,17 +23,17 @@ use crate::seeded::SplitMix64;
 
 /// The types of the tensors between nodes.
 const TYPES: [TensorType; 7] = [Float32, Int8, UInt8, Int16, Int32, Int64, Bool];
-/// The most elements of a tensor.
+/// The maximum number of elements of a tensor.
 const MAX_ELEMENTS: usize = 4096;
 /// The largest float: overflows are tested with single nodes. Integers fit 32 bits, in which LiteRT computes indices.
 const MAX_FLOAT: f64 = 1e4;
-/// The cases that are tried for each node.
+/// The number of cases tried for each node.
 const TRIES: usize = 60;
-/// The runs with added errors.
+/// The number of runs with added errors.
 const RUNS: usize = 12;
-/// The added error of a computed float, relative to the largest one: that of functions and of sums of 200 terms.
+/// The added error of a computed float, relative to the largest one: the error of functions and of sums of 200 terms.
 const FLOAT_ERROR: f64 = 4e-6;
-/// The multiple of the largest change that is allowed, since the runs do not find the worst errors.
+/// The allowed multiple of the largest change, since the runs do not find the worst errors.
 const MARGIN: f64 = 4.0;
 
 /// A tensor of a graph, with its elements in the only invocation.
@@ -48,11 +48,11 @@ struct Value {
 /// A node.
 #[derive(Debug)]
 struct Stage {
-    /// The node alone; the caller sets the operands that it reads from the graph.
+    /// The node alone; its operands from the graph are inputs that the caller sets.
     case: Case,
-    /// For each operand, the tensor of the graph that it is.
+    /// The tensor of the graph for each operand.
     reads: Vec<Option<usize>>,
-    /// The graph's inputs that only this node and later ones read.
+    /// The graph's inputs that no earlier node reads.
     given: Vec<Value>,
     /// Whether the node's results may differ from LiteRT's.
     computes: bool,
@@ -64,7 +64,7 @@ pub struct Chain {
     /// The whole graph.
     pub case: Case,
     stages: Vec<Stage>,
-    /// The tensors that are outputs, counted in the order of the nodes, the inputs of each before its outputs.
+    /// The outputs, as numbers of tensors in the order of the nodes; the inputs of each node come before its outputs.
     outputs: Vec<usize>,
 }
 
@@ -103,7 +103,8 @@ impl Chain {
         (builder.stages.len() > 1).then(|| builder.finish(seed, index, &mut draw)).flatten()
     }
 
-    /// Compares output `i` with LiteRT's; quantized elements may be `steps` steps off, beside what the graph amplifies.
+    /// Compares output `i` with LiteRT's; quantized elements may differ by `steps` steps, in addition to the amplified
+    /// errors.
     ///
     /// # Errors
     /// As for [`Case::deviation`].
@@ -129,7 +130,7 @@ impl Chain {
         Ok(Deviation::of(got.ty, &left, &w, tolerance))
     }
 
-    /// Returns for each element of each output by how much errors of the nodes change it.
+    /// Returns the change of each element of each output by errors of the nodes.
     fn amplified(&self) -> Result<Vec<Vec<f64>>, String> {
         let exact = self.run(None)?;
         let mut allowed: Vec<Vec<f64>> = exact.iter().map(|v| vec![0.0; v.len()]).collect();
@@ -145,7 +146,7 @@ impl Chain {
         Ok(allowed)
     }
 
-    /// Runs node by node, and returns the outputs; with errors if there is a source of them.
+    /// Runs node by node, and returns the outputs; adds errors if `errors` is set.
     fn run(&self, mut errors: Option<&mut SplitMix64>) -> Result<Vec<Vec<f64>>, String> {
         let mut values = Vec::new();
         for stage in &self.stages {
@@ -227,7 +228,7 @@ impl Value {
             && !(self.quantization.is_some() && self.is_saturated())
     }
 
-    /// Returns whether the operand's node computes ordinary results from this tensor: neither is quantized, or the scales
+    /// Returns whether the operand's node computes useful results from this tensor: neither is quantized, or the scales
     /// are similar.
     fn is_on_the_scale_of(&self, operand: &Operand) -> bool {
         let scale = |q: &Option<Quantization>| q.as_ref().and_then(|q| q.scale_zero_point()).map(|(s, _)| s);
@@ -237,7 +238,7 @@ impl Value {
         }
     }
 
-    /// Returns whether most elements are an end of the type's range, since the scale does not fit the values.
+    /// Returns whether most elements are saturated, because the scale does not fit the values.
     fn is_saturated(&self) -> bool {
         let (least, most) = integers(self.ty);
         let elements = numbers(self.ty, &self.bytes).unwrap_or_default();
@@ -268,7 +269,7 @@ impl Builder {
             return None;
         }
         symmetric_weights(&mut case);
-        // Elements are fixed, so that the node has the same ones alone and in the graph.
+        // Elements are fixed, so that the node alone has the same elements as in the graph.
         for (i, operand) in case.inputs.iter_mut().enumerate() {
             let Some(operand) = operand else { continue };
             operand.moderate(1.0, 1e18);
@@ -302,7 +303,7 @@ impl Builder {
                 operand.resize(&operand.shape.iter().map(moved).collect::<Vec<_>>());
             }
         }
-        // Where the op demands one scale of inputs and outputs, all get that of the tensor.
+        // If the op requires one scale for inputs and outputs, all get the scale of the tensor.
         for quantization in case.outputs.iter_mut().map(|o| &mut o.quantization) {
             if *quantization == old.quantization {
                 quantization.clone_from(&value.quantization);

@@ -14,7 +14,7 @@ use crate::compare::{Deviation, Tolerance, numbers};
 pub enum Outcome {
     /// Every output of every step.
     Ran(Vec<Computed>),
-    /// LiteRT refused the model, with this message.
+    /// LiteRT rejected the model, with this message.
     Refused(String),
     /// LiteRT's process ended with this status.
     Crashed(String),
@@ -82,7 +82,7 @@ impl Case {
         self.deviation(got, want, steps)?.map_or(Ok(()), |deviation| Err(deviation.to_string()))
     }
 
-    /// As [`Case::agree`]: the elements that are beyond the tolerance, if any are.
+    /// As [`Case::agree`]; returns the elements beyond the tolerance, if any.
     ///
     /// # Errors
     /// Another type, shape or size, or other bytes of elements that are not numbers.

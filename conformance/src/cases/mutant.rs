@@ -1,8 +1,8 @@
-//! Random variations of the cases, for comparing kernels with LiteRT beyond what is recorded.
+//! Random variations of the cases, for comparisons with LiteRT beyond the recorded results.
 //!
 //! A mutant changes up to four things of a case: sizes, types, constants, params, quantization, values, versions, omitted
-//! operands. Many are invalid, which is intended: kernels must refuse them, or return what LiteRT returns. Of graphs of
-//! several nodes, which the seed draws, only the values change.
+//! operands. Many are invalid, which is intended: kernels must reject them, or return LiteRT's result. In graphs of
+//! several nodes, which the seed selects, only the values change.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -53,7 +53,7 @@ const INTEGERS: &[f64] = &[
     -2.0,
 ];
 
-/// The most elements of an operand, so that LiteRT takes milliseconds.
+/// The maximum number of elements of an operand, so that LiteRT takes milliseconds.
 const MAX_ELEMENTS: usize = 1 << 14;
 
 /// Returns mutant `index` of `seed`. The same numbers give the same mutant; `None` if the mutation cannot be written as a
@@ -65,7 +65,7 @@ pub fn mutant(seed: u64, index: usize) -> Option<Case> {
     let mut case = base.clone().seeded(draw.seed());
     case.verdict = Verdict::LiteRt;
     let base_name = if base.name.is_empty() { base.label() } else { base.name.clone() };
-    // Some cases only get other data.
+    // Some cases get only different data.
     for _ in 0..draw.below(5) {
         match base.is_single() {
             true => change(&mut case, &mut draw),
@@ -137,7 +137,7 @@ fn any_operand<'a>(case: &'a mut Case, draw: &mut Draw) -> Option<&'a mut Operan
     case.inputs.iter_mut().flatten().filter(|o| o.kind != Kind::Variable).nth(index)
 }
 
-/// Changes one extent, in every operand that has the same or in one alone, or the rank.
+/// Changes the rank, or one extent, in all operands that share it or in a single one.
 fn resize(case: &mut Case, draw: &mut Draw) {
     let Some(operand) = any_operand(case, draw) else { return };
     let mut shape = operand.shape.to_vec();
@@ -162,7 +162,7 @@ fn resize(case: &mut Case, draw: &mut Draw) {
     }
 }
 
-/// Sets a param to a value that its kind allows, often an unusual one.
+/// Sets a param to a valid value of its kind, often an unusual one.
 fn set_param(case: &mut Case, draw: &mut Draw) {
     let Some(codec) = definition(case.op).map(|def| &def.codec) else { return };
     if codec.fields.is_empty() {
@@ -186,11 +186,11 @@ fn set_param(case: &mut Case, draw: &mut Draw) {
         FieldKind::Ints32 => ParamValue::Ints32(&narrow),
         _ => return,
     };
-    // Values that the param does not take leave it as it is.
+    // Unsupported values leave the param unchanged.
     let _ = case.params.set(field.name, &value);
 }
 
-/// Changes the scale and zero point of an operand or an output, or of all of them to the same.
+/// Changes the scale and zero point of one operand or output, or sets all of them to the same values.
 fn requantize(case: &mut Case, draw: &mut Draw) {
     let scale = draw.real(0.5, 2.0) * 2f32.powi(draw.int(-12, 3) as i32);
     let zero = |ty: TensorType, draw: &mut Draw| {
@@ -259,8 +259,8 @@ fn scale(case: &mut Case, draw: &mut Draw) {
     *operand = operand.clone().range(-most, most);
 }
 
-/// Removes -128 from the INT8 weights of floats: the format demands symmetric weights, and LiteRT's SIMD kernels negate
-/// them in 8 bits. They read UINT8 weights as INT8.
+/// Removes -128 from the INT8 weights of floats: the format requires symmetric weights, and LiteRT's SIMD kernels
+/// negate them in 8 bits. These kernels read UINT8 weights as INT8.
 pub(super) fn symmetric_weights(case: &mut Case) {
     if case.data_type() != Some(Float32) {
         return;
@@ -280,7 +280,7 @@ pub(super) fn symmetric_weights(case: &mut Case) {
     }
 }
 
-/// Changes the type of one operand, or of all that have the same and of the outputs.
+/// Changes the type of one operand, or of all operands of that type and of the outputs.
 fn retype(case: &mut Case, draw: &mut Draw) {
     let types = [Float32, Int8, UInt8, Int16, Int32, Int64, Float16, Bool, UInt32];
     let ty = draw.pick(&types);

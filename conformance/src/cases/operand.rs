@@ -1,4 +1,4 @@
-//! The operands of a case's op: types, shapes, quantization, and data that a seed gives.
+//! The operands of a case's op: types, shapes, quantization, and seeded data.
 
 use std::borrow::Cow;
 
@@ -318,7 +318,7 @@ impl Operand {
             Complex128 => each(2 * n, || float().to_le_bytes()),
             _ => {
                 let count = (high - low) as u64 + 1;
-                // A bool of another value than 0 and 1 is undefined in C++.
+                // A bool with a value other than 0 and 1 is undefined in C++.
                 let (least, most) = if self.ty == Bool { (0.0, 1.0) } else { integers(self.ty) };
                 let mut integer = || {
                     let drawn = low as i64 + (g.draw() % count) as i64;

@@ -1,5 +1,5 @@
-//! The allowed difference between an output and that of the reference kernels: by the kind of computation, how many
-//! terms are summed, and what the arithmetic promises.
+//! The allowed difference between an output and that of the reference kernels: by the kind of computation, the number
+//! of summed terms, and the guarantees of the arithmetic.
 //!
 //! | kind | bound, in units of the last place (ULP) of the narrowest float type involved | reason |
 //! |---|---|---|
@@ -17,8 +17,8 @@
 //! With values stored in 16 bits ([`Arithmetic::GpuHalves`]) the units are those of 16-bit floats, and movement may round
 //! once.
 //!
-//! GPUs may treat denormals as zeros, and may assume that there is neither NaN nor infinity ([`Arithmetic::Gpu`]); see
-//! [`Value::demanded`] for what is asked of them all the same.
+//! GPUs may treat denormals as zeros, and may assume that there is neither NaN nor infinity ([`Arithmetic::Gpu`]);
+//! [`Value::demanded`] lists the requirements that remain.
 
 use delegraph_core::TensorType;
 
@@ -82,13 +82,13 @@ pub enum Value {
 }
 
 impl Value {
-    /// Returns whether a case with such values in its data is demanded: always for IEEE arithmetic. From GPUs, NaN and
-    /// infinities are demanded only for copies, which need no arithmetic: comparisons, minima, sums and functions may
-    /// assume that there are none. Denormals are never demanded from GPUs, since each load may flush them, nor is
-    /// division by zero, whose result shading languages leave undefined.
+    /// Returns whether a case with such values in its data is required: always for IEEE arithmetic. For GPUs, NaN and
+    /// infinities are required only in copies, which need no arithmetic: comparisons, minima, sums and functions may
+    /// assume that there are none. Denormals are never required of GPUs, since each load may flush them, nor is
+    /// division by zero, whose result is undefined in shading languages.
     ///
     /// Zeros of either sign, the largest and smallest finite numbers, and the ends of quantized ranges are not classes:
-    /// they are demanded from all backends.
+    /// they are required of all backends.
     pub fn demanded(self, kind: Kind, arithmetic: Arithmetic) -> bool {
         match (arithmetic, self) {
             (Arithmetic::Ieee, _) => true,

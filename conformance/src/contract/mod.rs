@@ -1,17 +1,17 @@
-//! The promises of a delegate beyond numbers, each tried on a case that the delegate claims.
+//! The contract of a delegate beyond numbers. Each check runs a case that the delegate claims.
 //!
 //! | check | promise |
 //! |---|---|
-//! | `reasons` | every node that is left has a typed reason |
+//! | `reasons` | every unclaimed node has a typed reason |
 //! | `versions` | the declared maximum is an existing version; a node above it is never claimed |
 //! | `ran` | a claimed case runs on the delegate's kernels |
 //! | `bounds` | nothing is written outside of the outputs, and every output is written completely |
 //! | `inputs` | inputs and constants are unchanged |
 //! | `repeat` | the same data give the same result after other runs |
-//! | `reset` | variables that are reset have their initial values |
+//! | `reset` | variables have their initial values after a reset |
 //! | `resize` | another shape, and the first one again |
 //! | `again` | removed and added, dropped and created again |
-//! | `constants` | another model of the same shapes has results of its own |
+//! | `constants` | another model of the same shapes has its own results |
 //! | `threads` | two interpreters at the same time in two threads |
 //! | `failures` | an error or a panic at any hook leaves the CPU's result, and the delegate usable |
 //! | `memory` | neither repeated invocations nor repeated creation grow memory without bound |

@@ -87,8 +87,7 @@ impl Backend {
         }
     }
 
-    /// Creates a delegate. The nodes that it leaves run on the reference kernels, so that the delegate alone causes
-    /// differences.
+    /// Creates a delegate. Unclaimed nodes run on the reference kernels, so that only the delegate causes differences.
     pub fn delegate(name: impl Into<String>, make: MakeDelegate) -> Self {
         Backend { name: name.into(), delegate: Some(make), ..Backend::kernels(Kernels::Reference) }
     }

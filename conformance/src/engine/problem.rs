@@ -42,7 +42,7 @@ pub struct Problem {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Answers {
-    /// The outputs of the reference kernels, with the precision that the case demands.
+    /// The outputs of the reference kernels, with the precision that the case requires.
     Reference(compare::Check),
     /// The outputs in [`Step::expected`], within this tolerance or that of the type.
     Given(GivenTolerance),

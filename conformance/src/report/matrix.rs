@@ -15,7 +15,7 @@ pub struct Cell {
     pub passed: usize,
     /// Cases that fail.
     pub failed: usize,
-    /// Cases that fail as known.
+    /// Cases that are known failures.
     pub known: usize,
     /// Cases whose op the delegate claims.
     pub claimed: usize,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::engine::{BINS, Bad, Check, ErrorStats};
 
-/// A run with one of everything, and names that contain tags.
+/// A run with one case of each outcome, and names that contain tags.
 pub(crate) fn sample() -> Report {
     let mut results = Vec::new();
     let errors = |wrong: usize| {

@@ -13,9 +13,9 @@ pub enum Limit {
     Time,
     /// The depth to which calls of subgraphs are nested.
     CallDepth,
-    /// Nodes that bodies of composites and functions put in the place of their calls.
+    /// Nodes that inlined bodies of composites and functions add.
     InlinedNodes,
-    /// How often called subgraphs are prepared while one subgraph is.
+    /// The number of times that called subgraphs are prepared during the preparation of one subgraph.
     Preparations,
 }
 

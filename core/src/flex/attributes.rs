@@ -1,4 +1,4 @@
-//! Attributes of composites, and options of custom ops, to be written as most authors do: as a FlexBuffer map.
+//! Attributes of composites, and options of custom ops, for writing in the usual format: a FlexBuffer map.
 //! [`flex`](crate::flex) reads it.
 
 /// A map from names to values, to be written as a FlexBuffer.

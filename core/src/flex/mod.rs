@@ -1,4 +1,4 @@
-//! FlexBuffers: what the options of most custom ops, and the attributes of composites, are written as.
+//! FlexBuffers: the format of the options of most custom ops, and of the attributes of composites.
 //!
 //! ```
 //! use delegraph_core::flex::Map;
@@ -41,8 +41,8 @@ pub struct Map<'a> {
     len: usize,
 }
 
-/// A value: where it is, the width of what holds it, and its type, whose lowest two bits are the width of what it refers
-/// to.
+/// A value: its position, the width of its slot, and its type. The lowest two bits of the type are the width of the
+/// referenced data.
 #[derive(Clone, Copy)]
 struct Slot {
     at: usize,
@@ -58,7 +58,7 @@ pub enum Value<'a> {
     Null,
     /// A whole number.
     Int(i64),
-    /// A whole number above those of an `i64`.
+    /// A whole number above the range of `i64`.
     Uint(u64),
     /// A number.
     Float(f64),
@@ -75,16 +75,16 @@ pub enum Value<'a> {
 }
 
 const MAP: u8 = 9;
-/// Lists in lists go no deeper: damaged bytes may refer to themselves.
+/// The maximum nesting of lists: damaged bytes may refer to themselves.
 const DEEPEST: usize = 16;
 
-/// How often the bytes of the texts in one value may be read: writers store a text that occurs again only once.
+/// How often the bytes of the texts in one value may be read: writers store a repeated text only once.
 const TEXT_READS: usize = 64;
 
 /// The remaining work for reading a value.
 struct Reads {
     depth: usize,
-    /// No more than there are bytes: each value takes one.
+    /// At most the number of bytes: each value takes at least one.
     values: usize,
     /// Bytes of texts.
     text: usize,
@@ -101,7 +101,7 @@ impl<'a> Map<'a> {
     /// Reads a map.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] if the bytes are none.
+    /// [`Error::InvalidNode`] if the bytes are not a map.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let map = || {
             let &[.., ty, width] = bytes else { return None };
@@ -137,8 +137,8 @@ impl<'a> Map<'a> {
         self.len == 0
     }
 
-    /// Returns the names, in alphabetical order; those that are not UTF-8 are left out. Names of a damaged map may overlap:
-    /// it returns as many as the map has bytes for.
+    /// Returns the names, in alphabetical order; those that are not UTF-8 are left out. Names of a damaged map may
+    /// overlap: the number of names returned is limited by the bytes of the map.
     pub fn keys(&self) -> impl Iterator<Item = &'a str> {
         let (map, mut left) = (*self, self.bytes.len());
         let names = (0..self.len).map_while(move |i| {
@@ -183,7 +183,7 @@ impl<'a> Map<'a> {
     /// Returns the value of `key`, which must be there and of the wanted type.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] that names the key, and those that there are, or what was found and what is wanted.
+    /// [`Error::InvalidNode`] that names the key and the existing keys, or the found and the wanted type.
     pub fn get<T: FromValue<'a>>(&self, key: &str) -> Result<T> {
         self.optional(key)?.ok_or_else(|| {
             let keys: Vec<String> = self.keys().take(20).map(|key| format!("\"{key}\"")).collect();
@@ -199,7 +199,7 @@ impl<'a> Map<'a> {
     /// Returns the value of `key`, or `default` where the map does not have it or has null.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] if it is of another type: what was found and what is wanted.
+    /// [`Error::InvalidNode`] if it has another type; the error names the found and the wanted type.
     pub fn get_or<T: FromValue<'a>>(&self, key: &str, default: T) -> Result<T> {
         Ok(self.optional(key)?.unwrap_or(default))
     }
@@ -219,14 +219,14 @@ impl<'a> Map<'a> {
 }
 
 impl fmt::Debug for Map<'_> {
-    /// The names alone: damaged maps may hold themselves.
+    /// Only the names: damaged maps may contain themselves.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.keys()).finish()
     }
 }
 
 impl PartialEq for Map<'_> {
-    /// The same bytes, at the same place in what was parsed.
+    /// The same bytes, at the same position in the parsed buffer.
     fn eq(&self, other: &Self) -> bool {
         (self.values, self.len, self.bytes) == (other.values, other.len, other.bytes)
     }
@@ -259,8 +259,8 @@ pub trait FromValue<'a>: Sized {
     /// Returns the wanted type, in words: "a whole number".
     fn wanted() -> String;
 
-    /// Returns the value as this type; `None` if it is none. Nothing is rounded, cut or taken for something else,
-    /// but that a whole number is a number.
+    /// Returns the value as this type; `None` if it has another type. Nothing is rounded, truncated or converted,
+    /// except that a whole number is also a number.
     fn from_value(value: &Value<'a>) -> Option<Self>;
 }
 
@@ -365,7 +365,7 @@ fn read<'a>(bytes: &'a [u8], slot: Slot, reads: &mut Reads) -> Option<Value<'a>>
         1 => Value::Int(signed(bytes, at, width)?),
         2 => whole(wide(bytes, at, width)?),
         3 => Value::Float(float(bytes, at, width)?),
-        // A text of its own, or the name of a map used once more.
+        // A separate text, or the name of a map used again.
         4 => Value::Text(reads.text(bytes.get(there()?..)?.split(|&b| b == 0).next()?)?),
         5 => Value::Text(reads.text(sized(bytes, there()?, inner)?)?),
         6 => Value::Int(signed(bytes, there()?, inner)?),
@@ -387,7 +387,7 @@ fn list<'a>(
     reads: &mut Reads,
 ) -> Option<Vec<Value<'a>>> {
     let len = match kind {
-        // Lists of two, three or four numbers of one type do not store how many they are.
+        // Lists of two, three or four numbers of one type do not store their length.
         16..=24 => usize::from((kind - 16) / 3 + 2),
         _ => unsigned(bytes, start.checked_sub(width)?, width)?,
     };
@@ -410,7 +410,7 @@ fn list<'a>(
     list
 }
 
-/// Bytes at `at`, with their number in front of them.
+/// Bytes at `at`, preceded by their number.
 fn sized(bytes: &[u8], at: usize, width: usize) -> Option<&[u8]> {
     let len = unsigned(bytes, at.checked_sub(width)?, width)?;
     bytes.get(at..at.checked_add(len)?)

@@ -1,7 +1,7 @@
 //! The ZIP archive behind a model: writers append label files and the like to the FlatBuffer.
 //!
 //! An archive is found by its end. Its entries are listed in a directory, whose offsets count from the start of the
-//! file; an archive that moves is given new ones.
+//! file; they are rewritten when the archive moves.
 #![deny(
     clippy::as_conversions,
     clippy::arithmetic_side_effects,
@@ -35,7 +35,8 @@ struct Directory {
 }
 
 impl Directory {
-    /// Reads the directory of the archive that `bytes` end with. Archives in parts and beyond 4 GB are none here.
+    /// Reads the directory of the archive that `bytes` end with. Multi-part archives and archives beyond 4 GB are not
+    /// recognized.
     fn read(bytes: &[u8]) -> Option<Self> {
         let last = bytes.len().checked_sub(END_LEN)?;
         let earliest = last.saturating_sub(usize::from(u16::MAX));
@@ -85,7 +86,7 @@ pub(crate) fn find(file: &[u8]) -> Option<Range<usize>> {
     Some(start..file.len())
 }
 
-/// `archive`, as it is in a file where it begins at `start`. `None` if that is too far behind.
+/// `archive`, with offsets for a file in which it begins at `start`. `None` if an offset would not fit.
 pub(crate) fn moved(archive: &[u8], start: usize) -> Option<Vec<u8>> {
     let directory = Directory::read(archive)?;
     let mut moved = archive.to_vec();

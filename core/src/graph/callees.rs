@@ -24,7 +24,7 @@ pub(super) fn callees(params: &Params) -> SmallVec<[i32; 2]> {
     }
 }
 
-/// Gives the subgraphs that a node with these params calls other numbers.
+/// Renumbers the subgraphs that a node with these params calls.
 pub(super) fn renumber_callees(params: &mut Params, to: &dyn Fn(i32) -> i32) {
     let one = |index: &mut i32| *index = to(*index);
     match params {

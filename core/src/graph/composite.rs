@@ -23,12 +23,13 @@ pub struct Composite<'m> {
     pub version: u32,
     /// The attributes as stored in the file; [`Composite::attributes`] reads them.
     pub bytes: &'m [u8],
-    /// The subgraph that computes it out of other ops, if there is one.
+    /// The subgraph that computes it with other ops, if there is one.
     pub body: Option<usize>,
 }
 
 impl<'m> Composite<'m> {
-    /// What `node` of `model` stands for; `None` if it is a builtin op other than `STABLEHLO_COMPOSITE`.
+    /// Returns the operation that `node` of `model` represents; `None` for a builtin op other than
+    /// `STABLEHLO_COMPOSITE`.
     ///
     /// ```
     /// use delegraph_core::ops::binary::MulParams;
@@ -76,7 +77,7 @@ impl<'m> Composite<'m> {
         Composite::of(model, node).filter(|_| node.op().builtin().is_some())
     }
 
-    /// Returns the attributes as a map; without bytes, one without anything.
+    /// Returns the attributes as a map; an empty map if there are no bytes.
     ///
     /// # Errors
     /// [`Error::InvalidNode`](crate::Error::InvalidNode) where they are not a FlexBuffer map.

@@ -1,7 +1,7 @@
-//! Control dependencies: which nodes of a subgraph must run before which others, beyond the order that their tensors give.
+//! Control dependencies: the order of nodes in a subgraph beyond the order that their tensors require.
 //!
 //! Converters write them into the metadata entry `model_control_dependencies`: version 1, then for each subgraph the
-//! number of its edges and their two nodes each; numbers are varints of 7 bits, nodes zigzag-encoded.
+//! number of edges and the two nodes of each edge. Numbers are 7-bit varints; nodes are zigzag-encoded.
 
 use crate::graph::{Model, NodeId};
 
@@ -15,7 +15,7 @@ impl Model {
         let Some(bytes) = self.metadata(ENTRY) else { return Vec::new() };
         let nodes = self.subgraph(subgraph).map_or(0, |s| s.nodes().len());
         let found = parse(bytes, self.subgraphs().len(), subgraph);
-        // On the CPU, nodes run in the file's order, so an edge that goes back is invalid.
+        // On the CPU, nodes run in the file's order, so a backward edge is invalid.
         match found.filter(|edges| edges.iter().all(|(a, b)| a < b && *b < nodes)) {
             Some(edges) => edges.into_iter().map(|(a, b)| (NodeId(a), NodeId(b))).collect(),
             None => {
@@ -26,7 +26,7 @@ impl Model {
     }
 }
 
-/// The edges of subgraph `wanted`, where the entry is about `subgraphs` of them.
+/// The edges of subgraph `wanted` in an entry for `subgraphs` subgraphs.
 fn parse(bytes: &[u8], subgraphs: usize, wanted: usize) -> Option<Vec<(usize, usize)>> {
     let mut rest = bytes.iter().copied();
     if number(&mut rest)? != VERSION || usize::try_from(number(&mut rest)?).ok()? != subgraphs {

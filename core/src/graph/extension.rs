@@ -4,12 +4,12 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One value per type. A copy starts without any: what was made for one model need not hold for an edited one.
+/// One value per type. A copy starts without values: a value made for one model may be wrong for an edited one.
 #[derive(Default)]
 pub(super) struct Extensions(Mutex<Vec<Arc<dyn Any + Send + Sync>>>);
 
 impl Extensions {
-    /// Returns the value of type `T`, made where there is none.
+    /// Returns the value of type `T`, which is created on first use.
     pub(super) fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let find = |values: &[Arc<dyn Any + Send + Sync>]| {
             values.iter().find_map(|value| value.clone().downcast::<T>().ok())
@@ -17,7 +17,7 @@ impl Extensions {
         if let Some(found) = find(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             return found;
         }
-        // Without the lock: `T::default` may ask for another extension.
+        // Without the lock: `T::default` may request another extension.
         let made = Arc::<T>::default();
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         find(&values).unwrap_or_else(|| {

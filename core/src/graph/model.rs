@@ -1,4 +1,4 @@
-//! Models, and the drafts that they are verified from.
+//! Models, and the drafts from which they are verified.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::error::{Location, Result};
 /// # Ok(()) }
 /// ```
 ///
-/// A node that reads its own output would make a kernel's input and output one buffer:
+/// A node that reads its own output would give a kernel the same buffer as input and output:
 ///
 /// ```
 /// # use delegraph_core::{Model, ModelBytes};
@@ -102,7 +102,7 @@ impl ModelDraft {
 }
 
 impl Model {
-    /// Makes a model of a draft that is verified.
+    /// Makes a model of a verified draft.
     pub(super) fn verified(draft: ModelDraft) -> Self {
         Model { parts: draft, extensions: Extensions::default() }
     }

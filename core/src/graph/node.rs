@@ -203,7 +203,7 @@ impl Node {
         self.debug_metadata = entry;
     }
 
-    /// Gives the subgraphs that the node calls other numbers.
+    /// Renumbers the subgraphs that the node calls.
     pub fn renumber_callees(&mut self, to: impl Fn(usize) -> usize) {
         callees::renumber_callees(&mut self.params, &|index| {
             let renumbered = usize::try_from(index).ok().and_then(|index| i32::try_from(to(index)).ok());

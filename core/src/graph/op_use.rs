@@ -28,7 +28,7 @@ impl<'a> OpSignature<'a> {
     }
 }
 
-/// Returns the cost of `node` with the shapes that its file declares; custom ops count their bytes alone.
+/// Returns the cost of `node` with the shapes that its file declares; for custom ops only their bytes are counted.
 pub fn cost(subgraph: &Subgraph, node: &Node) -> Cost {
     let signature = OpSignature::of(subgraph, node);
     let definition = node.op().builtin().and_then(ops::definition);
@@ -50,7 +50,7 @@ pub fn min_versions(model: &Model) -> Vec<Vec<u32>> {
 
 /// Nodes whose version is below that of the features that they use, for one op and pair of versions.
 ///
-/// A converter that stamps such a version promises that an older kernel runs the node, which it cannot.
+/// Such a version claims that an older kernel can run the node, which it cannot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnderstatedVersion {
@@ -66,7 +66,7 @@ pub struct UnderstatedVersion {
 
 impl fmt::Display for UnderstatedVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// The number of nodes that are named; the others are counted.
+        /// The number of nodes that are named; further nodes are only counted.
         const NAMED: usize = 8;
         let UnderstatedVersion { op, version, needed, nodes } = self;
         write!(f, "{op} version {version} uses features of version {needed}: ")?;

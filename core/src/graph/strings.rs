@@ -1,7 +1,7 @@
 //! The strings of a STRING tensor.
 //!
-//! Its bytes are 32-bit integers (how many strings there are, where each begins and where the last one ends, counted
-//! from the tensor's start) and the strings' own bytes. They need not be text.
+//! Its bytes are 32-bit integers (the number of strings, the start of each one and the end of the last one, counted
+//! from the tensor's start), followed by the bytes of the strings. They need not be text.
 
 use crate::error::{Error, Result, counted};
 
@@ -16,7 +16,7 @@ impl<'a> Strings<'a> {
     /// Returns the strings that a tensor's bytes hold.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A description of the defect.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, String> {
         let count = word(bytes, 0).ok_or_else(|| {
             format!(
@@ -64,7 +64,7 @@ impl<'a> Strings<'a> {
     /// Returns the number of bytes of a tensor that holds these strings.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if they are too many or too long for the format.
+    /// [`Error::OutOfMemory`] if their number or length exceeds the format's limits.
     pub fn encoded_size<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]>) -> Result<usize> {
         let count = strings.len();
         let mut size = empty_size(count)?;
@@ -77,7 +77,7 @@ impl<'a> Strings<'a> {
     /// Returns the bytes of a tensor that holds these strings.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if they are too many or too long for the format.
+    /// [`Error::OutOfMemory`] if their number or length exceeds the format's limits.
     pub fn encode<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]> + Clone) -> Result<Vec<u8>> {
         let size = Self::encoded_size(strings.clone())?;
         let mut bytes = Vec::new();
@@ -93,7 +93,7 @@ fn word(bytes: &[u8], i: usize) -> Option<usize> {
     usize::try_from(i32::from_le_bytes(*bytes.as_chunks().0.get(i)?)).ok()
 }
 
-/// Returns how many bytes a tensor with this many empty strings takes.
+/// Returns the number of bytes of a tensor with this many empty strings.
 pub(crate) fn empty_size(count: usize) -> Result<usize> {
     fitting(count.saturating_add(2).saturating_mul(4), count)
 }

@@ -14,7 +14,7 @@ pub struct Subgraph {
 }
 
 impl Subgraph {
-    /// Creates a subgraph. What its ids name is checked when it becomes part of a model.
+    /// Creates a subgraph. Its ids are checked when it becomes part of a model.
     pub fn new(
         name: impl Into<String>,
         tensors: Vec<Tensor>,
@@ -45,7 +45,7 @@ impl Subgraph {
     /// Returns the tensor `id`.
     ///
     /// # Panics
-    /// Where `id` is not one of this subgraph. Ids in a model's own subgraph are always in range.
+    /// If `id` is not an id of this subgraph. Ids in a model's own subgraph are always in range.
     pub fn tensor(&self, id: TensorId) -> &Tensor {
         &self.tensors[id.0]
     }
@@ -58,7 +58,7 @@ impl Subgraph {
     /// Returns the node `id`.
     ///
     /// # Panics
-    /// Where `id` is not one of this subgraph. Ids in a model's own subgraph are always in range.
+    /// If `id` is not an id of this subgraph. Ids in a model's own subgraph are always in range.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0]
     }

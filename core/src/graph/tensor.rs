@@ -9,7 +9,7 @@ use crate::types::TensorType;
 use crate::types::quantization::{MinMax, Quantization};
 use crate::types::sparsity::Sparsity;
 
-/// What a model declares of a tensor.
+/// The declaration of a tensor in a model.
 ///
 /// ```
 /// use delegraph_core::{Quantization, Tensor, TensorType};
@@ -34,7 +34,7 @@ pub struct Tensor {
     pub(super) variants: Vec<VariantType>,
 }
 
-/// The type and shape of what a `VARIANT` tensor holds.
+/// The type and shape of the contents of a `VARIANT` tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VariantType {
     /// Element type.
@@ -79,7 +79,7 @@ impl Tensor {
         self.ty
     }
 
-    /// Shape; where the signature has unknown dimensions, the shape to start with.
+    /// Shape; the initial shape if the signature has unknown dimensions.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -114,7 +114,7 @@ impl Tensor {
         self.sparsity.clone()
     }
 
-    /// Returns true for state that keeps its value from one invocation to the next.
+    /// Returns true for state that keeps its value between invocations.
     pub fn is_variable(&self) -> bool {
         self.is_variable
     }
@@ -314,7 +314,7 @@ impl IntoQuantization for Option<Quantization> {
     }
 }
 
-/// Returns the names of the tensors that a node writes, as an error message continues after the op.
+/// Returns the names of the tensors that a node writes, in the form that follows the op in an error message.
 pub(crate) fn writes(tensors: &[Tensor], outputs: impl IntoIterator<Item = usize>) -> String {
     let names: Vec<String> =
         outputs.into_iter().filter_map(|i| Some(tensor_name(&tensors.get(i)?.name, i))).collect();

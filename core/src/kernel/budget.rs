@@ -1,4 +1,5 @@
-//! What the work on a model may use: memory and time. Kernels charge what a model makes them allocate, and poll.
+//! The memory and time that work on a model may use. Kernels charge the memory that they allocate for a model, and poll
+//! for the end.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -10,8 +11,8 @@ use web_time::Instant;
 
 use crate::error::{Error, Limit, LimitExceeded, Result};
 
-/// Deadlines are stored as nanoseconds after this instant. It is first read when a deadline is set: not every target has
-/// a clock.
+/// Deadlines are stored as nanoseconds after this instant. The clock is first read when a deadline is set: not every
+/// target has a clock.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 static UNLIMITED: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(usize::MAX));
@@ -19,13 +20,13 @@ static UNLIMITED: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(usize::MA
 /// The value of [`Budget::deadline`] without a deadline.
 const NO_DEADLINE: u64 = u64::MAX;
 
-/// Values that [`Budget::collect`] computes between two looks at the time.
+/// The number of values that [`Budget::collect`] computes between two checks of the time.
 const CHECKED: usize = 1 << 14;
 
 /// The memory and the time that one interpreter may use, shared by its tensors, kernels and threads.
 ///
 /// - Memory: [`Budget::charge`] takes bytes before they are allocated, and the [`Charge`] returns them when it is dropped.
-///   [`Budget::filled`] and [`Budget::collect`] charge and allocate; neither aborts where memory is short.
+///   [`Budget::filled`] and [`Budget::collect`] charge and allocate; neither aborts when memory is short.
 /// - Time: [`Budget::check`] is an error once the application cancelled or the deadline has passed. A kernel that may run
 ///   for more than about 50 ms calls it between chunks of its work.
 pub struct Budget {
@@ -34,7 +35,7 @@ pub struct Budget {
     cancelled: AtomicBool,
     /// Nanoseconds after [`EPOCH`], or [`NO_DEADLINE`].
     deadline: AtomicU64,
-    /// The time limit that the deadline stands for, in milliseconds.
+    /// The time limit that the deadline represents, in milliseconds.
     time_limit: AtomicU64,
 }
 
@@ -137,7 +138,7 @@ impl Budget {
         LimitExceeded::new(Limit::Memory, needed as u64, self.memory as u64).into()
     }
 
-    /// Ends the work that is in progress or, if there is none, the next.
+    /// Cancels the work in progress or, if there is none, the next work.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
     }
@@ -164,8 +165,8 @@ impl Budget {
         self.deadline.store(u64::try_from(nanoseconds).unwrap_or(NO_DEADLINE), Ordering::Release);
     }
 
-    /// Returns whether the work was cancelled or the deadline has passed. An atomic load, and a look at the clock
-    /// where there is a deadline.
+    /// Returns whether the work was cancelled or the deadline has passed. Costs an atomic load, and a clock read if
+    /// there is a deadline.
     #[inline]
     pub fn is_interrupted(&self) -> bool {
         self.is_cancelled() || self.is_late()
@@ -223,7 +224,7 @@ impl Charge {
     /// Holds `bytes` bytes from now on.
     ///
     /// # Errors
-    /// As [`Budget::charge`]; it holds what it held then.
+    /// As [`Budget::charge`]; the charge is unchanged then.
     pub fn resize(&mut self, bytes: usize) -> Result<()> {
         if let Some(budget) = &self.budget {
             match bytes.checked_sub(self.bytes) {
@@ -257,7 +258,7 @@ pub struct Charged<T> {
 }
 
 impl<T> Charged<T> {
-    /// Appends a value. Memory grows as that of a [`Vec`], and is charged.
+    /// Appends a value. Memory grows as in a [`Vec`], and is charged.
     ///
     /// # Errors
     /// As [`Budget::filled`].
@@ -283,7 +284,7 @@ impl<T> Default for Charged<T> {
 }
 
 impl<T> From<Vec<T>> for Charged<T> {
-    /// Takes values in memory without a budget.
+    /// Converts values in memory without a budget.
     fn from(values: Vec<T>) -> Self {
         Charged { values, charge: Charge::default() }
     }

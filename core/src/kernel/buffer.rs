@@ -18,7 +18,7 @@ struct Line([u8; ALIGNMENT]);
 pub struct AlignedBuffer {
     lines: Lines,
     len: usize,
-    /// Lines before and after the bytes, which no kernel may write to.
+    /// Lines before and after the bytes, to which no kernel may write.
     guard: usize,
     /// All lines.
     charge: Charge,
@@ -27,7 +27,7 @@ pub struct AlignedBuffer {
 /// The storage of a buffer's lines.
 enum Lines {
     Heap(Vec<Line>),
-    /// Whole pages of the system's.
+    /// Whole pages of the system.
     #[cfg(all(feature = "mmap", any(unix, windows)))]
     Pages(memmap2::MmapMut),
 }
@@ -38,7 +38,7 @@ impl Default for Lines {
     }
 }
 
-/// From this number of bytes on, a buffer that is not held long has pages of its own.
+/// Minimum size in bytes from which a short-lived buffer has pages of its own.
 #[cfg(all(feature = "mmap", any(unix, windows)))]
 const PAGES: usize = 16 << 10;
 
@@ -52,7 +52,7 @@ impl AlignedBuffer {
     /// `len` zero bytes.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when they cannot be had.
+    /// [`Error::OutOfMemory`] if the allocation fails.
     pub fn zeroed(len: usize) -> Result<Self> {
         let mut buffer = AlignedBuffer::default();
         buffer.resize(len)?;
@@ -67,8 +67,9 @@ impl AlignedBuffer {
         Ok(AlignedBuffer { charge: budget.charge(0)?, ..Default::default() })
     }
 
-    /// As [`AlignedBuffer::zeroed`], for bytes that are soon released while others stay: large buffers get pages of their
-    /// own, which return to the system. An allocator could keep them where a later allocation is above them.
+    /// As [`AlignedBuffer::zeroed`], for bytes that are released soon while other buffers stay: large buffers get pages
+    /// of their own, which return to the system. A heap allocator could keep the memory if a later allocation is above
+    /// it.
     ///
     /// # Errors
     /// As there.
@@ -76,7 +77,7 @@ impl AlignedBuffer {
         AlignedBuffer::default().into_passing(len)
     }
 
-    /// Drops what the buffer holds, and makes it one of [`AlignedBuffer::passing`], charged to the same budget.
+    /// Drops the contents, and makes the buffer one of [`AlignedBuffer::passing`], charged to the same budget.
     ///
     /// # Errors
     /// As [`AlignedBuffer::zeroed`], and those of [`Budget::charge`].
@@ -97,12 +98,12 @@ impl AlignedBuffer {
         Ok(buffer)
     }
 
-    /// Gives the memory back. What the buffer later holds is charged to the same budget.
+    /// Releases the memory. Later allocations of the buffer are charged to the same budget.
     pub(super) fn emptied(&self) -> Self {
         AlignedBuffer { charge: self.charge.empty(), ..Default::default() }
     }
 
-    /// Takes the place of `other`, which is given away: what this buffer later grows to is charged to the budget of `other`.
+    /// Replaces `other`, which is moved out: later growth of this buffer is charged to the budget of `other`.
     pub(super) fn exchange_budget(&mut self, other: &mut Self) {
         self.charge = std::mem::take(&mut other.charge).empty();
     }
@@ -126,7 +127,7 @@ impl AlignedBuffer {
         self.guard == 0 || all[..start].iter().chain(&all[start + len..]).all(|&b| b == GUARD_BYTE)
     }
 
-    /// Makes the buffer `len` bytes long, keeping what it holds; new bytes are zero. Shrinking keeps the memory.
+    /// Resizes the buffer to `len` bytes and keeps its contents; new bytes are zero. Shrinking keeps the memory.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where memory cannot be allocated; those of [`Budget::charge`] where it is charged.
@@ -171,7 +172,7 @@ impl AlignedBuffer {
         Ok(())
     }
 
-    /// Returns the number of bytes for which it has memory.
+    /// Returns the capacity in bytes.
     pub fn capacity(&self) -> usize {
         self.all_bytes().len().saturating_sub(2 * self.guard * ALIGNMENT)
     }

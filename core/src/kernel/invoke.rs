@@ -14,7 +14,7 @@ use crate::types::{Element, Shape, TensorId, TensorType};
 ///
 /// Inputs and outputs are returned as slices that live as long as the invocation, so that a kernel can hold all of them
 /// at once. This is sound because a tensor that is returned for writing is returned once, and never for reading: an
-/// input that output 0 overwrites is not returned at all.
+/// input that output 0 overwrites is never returned.
 pub struct InvokeContext<'a> {
     inputs: &'a [Option<TensorId>],
     outputs: &'a [TensorId],
@@ -29,8 +29,8 @@ pub struct InvokeContext<'a> {
     taken_temporaries: u64,
 }
 
-/// Tensors that were handed out. A context is made for every node, so an empty list takes few instructions to make and to
-/// drop.
+/// Tensors that were handed out. A context is created for every node, so creating and dropping an empty list takes few
+/// instructions.
 struct Handed {
     /// The first `len` elements.
     few: [TensorId; MAX_FEW],
@@ -39,7 +39,7 @@ struct Handed {
     many: Option<HashSet<TensorId>>,
 }
 
-/// So few tensors are searched faster in a list, and need no allocation.
+/// Up to this number of tensors, a list is searched faster and needs no allocation.
 const MAX_FEW: usize = 8;
 
 impl Handed {
@@ -126,7 +126,8 @@ impl<'a> InvokeContext<'a> {
         &mut *self.host
     }
 
-    /// What the interpreter may use. Memory whose size depends on data is made by it, see [`Budget::filled`].
+    /// The memory and time that the interpreter may use. It allocates memory whose size depends on data, see
+    /// [`Budget::filled`].
     pub fn budget(&self) -> &Arc<Budget> {
         self.host.budget()
     }
@@ -153,8 +154,9 @@ impl<'a> InvokeContext<'a> {
         }
     }
 
-    /// Returns the elements of input `i`; `None` if output 0 is written over them, and holds them until it is. Only
-    /// inputs that the kernel declared as [overwritable](super::PrepareContext::may_overwrite) are.
+    /// Returns the elements of input `i`; `None` if output 0 overwrites the input: then output 0 holds the elements
+    /// until it is written. Only inputs that the kernel declared as
+    /// [overwritable](super::PrepareContext::may_overwrite) are overwritten.
     pub fn input_unless_overwritten<T: Element>(&mut self, i: usize) -> Result<Option<&'a [T]>> {
         self.read(i, Some(T::TYPE))?.map(cast).transpose()
     }
@@ -177,7 +179,8 @@ impl<'a> InvokeContext<'a> {
         }
     }
 
-    /// Returns the bytes of input `i`, whose type must be `ty` if that is given; `None` if output 0 is written over them.
+    /// Returns the bytes of input `i`, which must have the type `ty` if one is given; `None` if output 0 overwrites
+    /// them.
     fn read(&mut self, i: usize, ty: Option<TensorType>) -> Result<Option<&'a [u8]>> {
         let id = self.input_id(i)?;
         let tensor = &self.tensors[id.0];
@@ -202,7 +205,7 @@ impl<'a> InvokeContext<'a> {
         Ok(Some(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } }))
     }
 
-    /// Input `i` with its shape and type, unless output 0 is written over it or it was handed out to be written.
+    /// Input `i` with its shape and type, unless output 0 overwrites it or it was handed out for writing.
     pub fn input_tensor(&self, i: usize) -> Result<&RuntimeTensor> {
         self.readable(i).map(|id| &self.tensors[id.0])
     }
@@ -212,7 +215,7 @@ impl<'a> InvokeContext<'a> {
         self.input_id(i).map(|id| &self.tensors[id.0].shape)
     }
 
-    /// Output `i` with its shape and type. Its data are for [`InvokeContext::output`] to hand out.
+    /// Output `i` with its shape and type. [`InvokeContext::output`] hands out its data.
     pub fn output_shape(&self, i: usize) -> Result<&Shape> {
         self.output_id(i).map(|id| &self.tensors[id.0].shape)
     }
@@ -254,7 +257,7 @@ impl<'a> InvokeContext<'a> {
         self.take(id)
     }
 
-    /// Gives output `i`, whose shape depends on data, a shape and memory for it.
+    /// Sets the shape of output `i`, which depends on data, and allocates memory for it.
     pub fn resize_output(&mut self, i: usize, shape: impl Into<Shape>) -> Result<()> {
         let id = self.output_id(i)?;
         self.check_dynamic(id)?;
@@ -263,7 +266,7 @@ impl<'a> InvokeContext<'a> {
         tensor.allocate(Placement::Dynamic)
     }
 
-    /// Gives output `i`, a string tensor, a shape and `bytes` bytes of memory.
+    /// Sets the shape of output `i`, a string tensor, and allocates `bytes` bytes for it.
     pub fn resize_output_bytes(&mut self, i: usize, shape: impl Into<Shape>, bytes: usize) -> Result<()> {
         let id = self.output_id(i)?;
         self.check_dynamic(id)?;
@@ -278,7 +281,7 @@ impl<'a> InvokeContext<'a> {
         self.input_tensor(i)?.check_strings(bytes)
     }
 
-    /// Gives output `i`, a string tensor, a shape and its strings.
+    /// Sets the shape and the strings of output `i`, a string tensor.
     pub fn write_strings<'s, I>(&mut self, i: usize, shape: impl Into<Shape>, strings: I) -> Result<()>
     where
         I: ExactSizeIterator<Item = &'s [u8]> + Clone,
@@ -288,7 +291,7 @@ impl<'a> InvokeContext<'a> {
         Ok(())
     }
 
-    /// Returns a temporary of `T`. Each is handed out once; what it holds is left over from other uses.
+    /// Returns a temporary of `T`. Each is handed out once; its contents are left over from other uses.
     pub fn temporary<T: Element>(&mut self, temporary: Temporary) -> Result<&'a mut [T]> {
         let bit = u32::try_from(temporary.0).ok().and_then(|i| 1u64.checked_shl(i));
         let (Some(bit), Some(&(data, len))) = (bit, self.temporaries.get(temporary.0)) else {
@@ -303,12 +306,12 @@ impl<'a> InvokeContext<'a> {
         cast_mut(if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(data, len) } })
     }
 
-    /// Persistent memory as elements of `T`: what the last invocation left in it, or zeros. Each is handed out once.
+    /// Persistent memory as elements of `T`, with the values of the last invocation, or zeros. Each is handed out once.
     pub fn persistent<T: Element>(&mut self, persistent: Persistent) -> Result<&'a mut [T]> {
         self.temporary(Temporary(persistent.0))
     }
 
-    /// Calls subgraph `index` with the inputs `arguments` of this node, and copies what it returns into the outputs.
+    /// Calls subgraph `index` with the inputs `arguments` of this node, and copies its results into the outputs.
     pub fn call(&mut self, index: usize, arguments: std::ops::Range<usize>) -> Result<()> {
         let ids: SmallVec<[TensorId; 8]> = arguments.map(|i| self.readable(i)).collect::<Result<_>>()?;
         let inputs: SmallVec<[&RuntimeTensor; 8]> = ids.iter().map(|id| &self.tensors[id.0]).collect();
@@ -379,7 +382,7 @@ impl<'a> InvokeContext<'a> {
         to == from && to_len > 0 && from_len > 0
     }
 
-    /// Input `i`, which is not written over and was not handed out to be written.
+    /// Input `i`, which is not overwritten and was not handed out for writing.
     fn readable(&self, i: usize) -> Result<TensorId> {
         let id = self.input_id(i)?;
         if self.written.contains(id) {
@@ -424,7 +427,7 @@ fn missing(what: &str, i: usize) -> Error {
 }
 
 fn cast<T: Element>(bytes: &[u8]) -> Result<&[T]> {
-    // No bytes may start anywhere.
+    // An empty slice may start at any address.
     if bytes.is_empty() {
         return Ok(&[]);
     }
@@ -538,7 +541,7 @@ mod tests {
     fn a_variable_is_read_or_written() {
         with_context(&mut tensors(), |cx| {
             let state = cx.variable::<f32>(1).unwrap();
-            // Not through the tensor either: its bytes would be those that `state` may write.
+            // Nor through the tensor: `state` may write its bytes.
             assert!(cx.input_tensor(1).is_err());
             assert!(cx.input::<f32>(1).is_err() && cx.variable::<f32>(1).is_err());
             state.fill(1.0);

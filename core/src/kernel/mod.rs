@@ -44,13 +44,13 @@ pub trait Kernel: Send {
     /// Computes the outputs from the inputs.
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()>;
 
-    /// Returns true when output 0 is input 0's bytes under another shape: then the two may share memory and `invoke` is
-    /// skipped where they do.
+    /// Returns true when output 0 is input 0's bytes under another shape: then the two may share memory, and `invoke`
+    /// is skipped if they do.
     fn is_view(&self) -> bool {
         false
     }
 
-    /// Returns true when the outputs depend on the shapes of the inputs alone. Such a node is computed while preparing.
+    /// Returns true when the outputs depend only on the shapes of the inputs. Such a node is computed while preparing.
     fn needs_shapes_only(&self) -> bool {
         false
     }
@@ -108,19 +108,19 @@ pub unsafe trait Parallel: Send + Sync {
     /// Runs `f(0)`, …, `f(tasks - 1)`, in any order and possibly at the same time; returns when all are done.
     fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync));
 
-    /// Returns whether the work is to end. Kernels with long loops poll it between chunks and leave out the rest: what they
-    /// computed is not used then.
+    /// Returns whether the work is to end. Kernels with long loops poll it between chunks and skip the rest; their
+    /// results are not used then.
     fn is_interrupted(&self) -> bool {
         false
     }
 
-    /// Returns whether a task panicked since the last call. What was computed is unusable then.
+    /// Returns whether a task panicked since the last call. The computed results are unusable then.
     fn take_panicked(&self) -> bool {
         false
     }
 }
 
-/// Everything on the calling thread.
+/// Runs everything on the calling thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Serial;
 
@@ -157,13 +157,14 @@ pub trait Host {
     /// Runs subgraph `index` on `inputs`, tensors of the caller; returns its outputs, valid until the next call.
     fn call(&mut self, index: usize, inputs: &[&RuntimeTensor]) -> Result<Vec<&RuntimeTensor>>;
 
-    /// Returns the model's packed weights, and subgraph and node of the kernel that is being prepared. `None` where its
-    /// constants depend on more than the model.
+    /// Returns the model's packed weights, and the subgraph and node of the kernel that is being prepared. `None` if
+    /// its constants depend on more than the model.
     fn shared(&self) -> Option<(Arc<SharedWeights>, (usize, usize))> {
         None
     }
 
-    /// What the interpreter may use: memory that kernels allocate is charged to it, and kernels that take long poll it.
+    /// The memory and time that the interpreter may use: kernels charge their allocations to it, and long-running
+    /// kernels poll it.
     fn budget(&self) -> &Arc<Budget> {
         Budget::unlimited()
     }
@@ -174,7 +175,7 @@ pub trait Host {
         false
     }
 
-    /// Tells the application how far the kernel is: `done` of `total` of whatever it counts.
+    /// Reports the progress of the kernel to the application: `done` of `total`, in a unit of the kernel's choice.
     fn progress(&mut self, done: usize, total: usize) {
         let (_, _) = (done, total);
     }

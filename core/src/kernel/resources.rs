@@ -34,7 +34,7 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// Returns the value's bytes on the CPU; those of an earlier value if only a device holds the current one.
+    /// Returns the value's bytes on the CPU; the bytes of an earlier value if only a device holds the current one.
     /// [`Resources::variable`] copies it first.
     pub fn bytes(&self) -> &[u8] {
         self.data.bytes()
@@ -123,7 +123,7 @@ pub struct SavedVariables {
 /// The resources of one interpreter.
 #[derive(Debug, Default)]
 pub struct Resources {
-    /// What variables are charged to.
+    /// The budget that variables are charged to.
     budget: Option<Arc<Budget>>,
     tables: HashMap<i32, Table>,
     handles: HashMap<(String, String), i32>,
@@ -160,7 +160,7 @@ impl Resources {
         self.variables.get(&handle)
     }
 
-    /// Gives a variable a value. Memory is taken only when the value is larger than any before.
+    /// Assigns a value to a variable. Memory is allocated only if the value is larger than every earlier one.
     pub fn assign(&mut self, handle: i32, ty: TensorType, shape: &Shape, bytes: &[u8]) -> Result<()> {
         let variable = self.sized(handle, ty, shape, bytes.len())?;
         variable.data.bytes_mut().copy_from_slice(bytes);
@@ -168,8 +168,8 @@ impl Resources {
         Ok(())
     }
 
-    /// Gives a variable a value that a device holds: a tensor of this type and shape, of `bytes` bytes on the CPU. Memory for
-    /// it on the CPU is taken now, so that reading it needs none; [`Variable::mirror`] fills it.
+    /// Assigns a value that a device holds to a variable: a tensor of this type and shape, of `bytes` bytes on the CPU.
+    /// Its CPU memory is allocated now, so that reading allocates nothing; [`Variable::mirror`] fills it.
     ///
     /// # Errors
     /// As [`Budget::charge`]; [`Error::OutOfMemory`] if the allocation fails.
@@ -203,7 +203,7 @@ impl Resources {
         Ok(variable)
     }
 
-    /// Makes the table of this number, unless it is there, with keys that are strings or else integers.
+    /// Creates the table of this number, unless it exists, with strings or integers as keys.
     ///
     /// # Errors
     /// As [`Budget::charge`].
@@ -229,15 +229,15 @@ impl Resources {
         self.initialized.insert(subgraph)
     }
 
-    /// Forgets all values, and that initialization ran.
+    /// Drops all values, and clears the record of initialization.
     pub fn reset(&mut self) {
         self.variables.clear();
         self.tables.clear();
         self.initialized.clear();
     }
 
-    /// Returns the values of all variables, to be brought back by [`Resources::restore`]. Those that only a device holds
-    /// are copied to the CPU, so that they outlive the device.
+    /// Returns the values of all variables, for [`Resources::restore`]. Values that only a device holds are copied to
+    /// the CPU, so that they outlive the device.
     ///
     /// # Errors
     /// As [`Budget::charge`] and [`DeviceValue::read`]; [`Error::OutOfMemory`] if an allocation fails.
@@ -255,7 +255,7 @@ impl Resources {
         Ok(SavedVariables { variables, initialized: self.initialized.clone() })
     }
 
-    /// Gives all variables the values that they had. Tables stay: they are filled once, always with the same.
+    /// Restores the saved values of all variables. Tables stay: they are filled once, always with the same entries.
     pub fn restore(&mut self, saved: SavedVariables) {
         (self.variables, self.initialized) = (saved.variables, saved.initialized);
     }

@@ -12,10 +12,10 @@ use crate::error::Result;
 /// Subgraph, node, type of the packed weights, and variant.
 type Key = (usize, usize, TypeId, SmallVec<[usize; 4]>);
 
-/// Packed weights, which the next interpreter on the same model need not pack again.
+/// Packed weights, which further interpreters on the same model use without packing them again.
 ///
-/// Each is kept as long as an interpreter uses it. They are an [extension](crate::Model::extension) of the model: a copy
-/// of the model, and an edited one, start without any.
+/// An entry is kept as long as an interpreter uses it. They are an [extension](crate::Model::extension) of the model: a
+/// copy of the model, and an edited one, start without any.
 #[derive(Default)]
 pub struct SharedWeights(Mutex<HashMap<Key, Weak<dyn Any + Send + Sync>>>);
 

@@ -14,15 +14,15 @@ use crate::types::{Element, TensorType};
 /// The place of a tensor's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// Nowhere yet.
+    /// Not allocated yet.
     None,
     /// Read-only: in the model file, or computed once while preparing.
     Constant,
     /// Released: a constant computed while preparing, which all its readers have packed.
     Released,
-    /// In the arena, shared over time with tensors that live at other times.
+    /// In the arena, shared with tensors of other lifetimes.
     Arena,
-    /// In memory of its own that keeps its data from one invocation to the next.
+    /// In memory of its own that keeps its data between invocations.
     Variable,
     /// In memory of its own that is sized while invoking.
     Dynamic,
@@ -110,7 +110,7 @@ impl RuntimeTensor {
         })
     }
 
-    /// Takes memory of its own of the size that type and shape need, zeroed where it is new; strings are empty.
+    /// Allocates the memory that type and shape need, zeroed where it is new; strings are empty.
     pub fn allocate(&mut self, placement: Placement) -> Result<()> {
         let len = self.byte_size()?;
         self.allocate_bytes(placement, len)?;
@@ -136,7 +136,7 @@ impl RuntimeTensor {
         self.allocate(Placement::Dynamic)
     }
 
-    /// Takes memory of its own of `len` bytes.
+    /// Allocates `len` bytes of memory.
     pub fn allocate_bytes(&mut self, placement: Placement, len: usize) -> Result<()> {
         self.owned.resize(len)?;
         self.data = self.owned.bytes_mut().as_mut_ptr();
@@ -145,12 +145,12 @@ impl RuntimeTensor {
         Ok(())
     }
 
-    /// Marks what it holds as never changing from now on.
+    /// Marks the tensor as constant.
     pub fn freeze(&mut self) {
         self.placement = Placement::Constant;
     }
 
-    /// Gives a constant's memory back, where it has memory of its own, and returns the buffer.
+    /// Releases a constant's memory, if it has memory of its own, and returns the buffer.
     pub fn release(&mut self) -> Option<AlignedBuffer> {
         if self.placement != Placement::Constant || self.owned.is_empty() {
             return None;
@@ -162,16 +162,16 @@ impl RuntimeTensor {
         Some(released)
     }
 
-    /// Gives memory to a tensor without data, for [`RuntimeTensor::allocate_passing`]. What it holds stays in it: the value
-    /// that is computed into it has to be written entirely.
+    /// Lends memory to a tensor without data, for [`RuntimeTensor::allocate_passing`]. The memory is not zeroed: the
+    /// value computed into it must be written entirely.
     pub fn lend(&mut self, buffer: AlignedBuffer) {
         if self.placement == Placement::None {
             self.owned = buffer;
         }
     }
 
-    /// Lets it live in `buffer`, which must have the size that type and shape need. Returns the buffer in which it
-    /// lived before, where that had been given the same way.
+    /// Places the tensor in `buffer`, which must have the size that type and shape need. Returns the previous buffer,
+    /// if it was set in the same way.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] if the sizes differ.
@@ -201,10 +201,10 @@ impl RuntimeTensor {
         Ok(())
     }
 
-    /// Copies a constant of at most `most` bytes in memory of another owner into memory of its own.
+    /// Copies a constant of at most `most` bytes from memory of another owner into memory of its own.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if there is none.
+    /// [`Error::OutOfMemory`] if the allocation fails.
     pub fn own_constant(&mut self, most: usize) -> Result<()> {
         if self.placement != Placement::Constant || !self.owned.is_empty() || !(1..=most).contains(&self.len)
         {
@@ -230,7 +230,7 @@ impl RuntimeTensor {
         self.placement = placement;
     }
 
-    /// Gives its data up.
+    /// Drops its data.
     pub fn clear_data(&mut self) {
         self.owned = self.owned.emptied();
         self.data = std::ptr::null_mut();
@@ -286,7 +286,7 @@ impl RuntimeTensor {
         self.check_strings(self.bytes())
     }
 
-    /// Returns the strings in `bytes`, which must be what this tensor could hold.
+    /// Returns the strings in `bytes`, which must be valid contents of this tensor.
     pub fn check_strings<'b>(&self, bytes: &'b [u8]) -> Result<Strings<'b>> {
         if self.ty != TensorType::String {
             let text = format!("tensor \"{}\" is {}, this kernel takes STRING", self.name, self.ty);

@@ -1,8 +1,8 @@
 //! From untrusted bytes to a verified [`Model`].
 //!
-//! FlatBuffers' own verifier makes every offset safe to follow; what it cannot know (that an index names a tensor
-//! that exists, that a buffer is as long as its tensor's type and shape need, that nodes come after what they read)
-//! is checked while reading here and by [`ModelDraft::verify`]. Nothing in this module casts or computes unchecked: a
+//! FlatBuffers' own verifier makes every offset safe to follow; all other properties (an index names an existing
+//! tensor, a buffer has the length that its tensor's type and shape need, nodes follow the producers of their inputs)
+//! are checked while reading here and by [`ModelDraft::verify`]. Nothing in this module casts or computes unchecked: a
 //! wrong number is an error, never a wrap.
 #![deny(
     clippy::as_conversions,
@@ -31,7 +31,7 @@ mod rewrite;
 mod subgraph;
 mod tensor;
 
-/// The only schema version that exists in the wild, and that LiteRT accepts.
+/// The only schema version in use, and the only one that LiteRT accepts.
 pub(crate) const SCHEMA_VERSION: u32 = 3;
 
 pub(crate) fn load(bytes: ModelBytes, path: Option<PathBuf>) -> Result<Model> {
@@ -53,7 +53,7 @@ impl Model {
     /// Verifies `bytes` and builds the graph.
     ///
     /// # Errors
-    /// [`Error::InvalidModel`] with what is wrong and where. Unknown ops are not an error here: a resolver decides
+    /// [`Error::InvalidModel`] with the defect and its place. Unknown ops are not an error here: a resolver decides
     /// whether they can run.
     pub fn from_bytes(bytes: ModelBytes) -> Result<Self> {
         load(bytes, None)
@@ -68,7 +68,7 @@ impl Model {
     }
 }
 
-/// The bytes if the verifier takes them; the same model in a stricter form if only its form is sloppy.
+/// The bytes if the verifier accepts them; the same model rewritten in the strict form if only its form is malformed.
 fn readable(bytes: ModelBytes) -> Result<ModelBytes, Invalid> {
     check_identifier(bytes.as_ref())?;
     let Err(damage) = verify(bytes.as_ref()) else { return Ok(bytes) };
@@ -126,7 +126,7 @@ fn read(bytes: ModelBytes) -> Result<ModelDraft, Invalid> {
             Ok((name, range.unwrap_or(0..0)))
         })
         .collect::<Result<_, Invalid>>()?;
-    // No reader is left for these: an index that is out of range does no harm.
+    // These fields have no reader: an index out of range is harmless.
     let unnamed = model.metadata_buffer().unwrap_or_default().iter();
     let unnamed = unnamed.filter_map(|i| buffers.range(u32::try_from(i).ok()?).ok());
     let unnamed_metadata = unnamed.map(Option::unwrap_or_default).collect();
@@ -139,7 +139,7 @@ fn read(bytes: ModelBytes) -> Result<ModelDraft, Invalid> {
     Ok(draft)
 }
 
-/// Files that are mistaken for models, by how they start.
+/// Files that are mistaken for models, by their first bytes.
 const FAMILIAR: [(&[u8], &str); 5] = [
     (b"PK\x03\x04", "a ZIP archive; the model may be one of the files in it"),
     (b"\x1f\x8b", "a gzip archive; unpack it first"),
@@ -171,7 +171,7 @@ fn verify(file: &[u8]) -> Result<schema::Model<'_>, Invalid> {
         ignore_missing_null_terminator: false,
     };
     schema::root_as_model_with_opts(&options, file).map_err(|e| {
-        // The trace that follows is many lines about the schema; the first names the defect.
+        // The first line names the defect; the following trace has many lines about the schema.
         let text = e.to_string();
         Invalid(format!(
             "damaged FlatBuffer: {}",
@@ -253,8 +253,8 @@ fn signatures(model: &schema::Model<'_>) -> Vec<Signature> {
     model.signature_defs().unwrap_or_default().iter().map(read).collect()
 }
 
-/// An unsigned index of the file. On the 32- and 64-bit targets that exist this never saturates; if it did, the
-/// range check that follows would refuse it.
+/// An unsigned index of the file. On existing 32- and 64-bit targets this never saturates; a saturated index would fail
+/// the following range check.
 fn index_of(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }

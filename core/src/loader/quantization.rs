@@ -84,8 +84,8 @@ pub(super) fn min_max(
     Ok(some.then(in_file))
 }
 
-/// Removes zero points of blockwise quantization that are tensor 0 by default alone: a writer that
-/// leaves the field out means that there are none, and it then reads as 0.
+/// Removes zero points of blockwise quantization that are tensor 0 only by default: a writer without zero points omits
+/// the field, which then reads as 0.
 pub(super) fn drop_default_zero_points(tensors: &mut [Tensor]) {
     let Some(zeros) = tensors.first() else { return };
     let (constant, count) = (zeros.is_constant(), zeros.shape().elements());

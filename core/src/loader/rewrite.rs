@@ -10,7 +10,7 @@ use flatbuffers::{FlatBufferBuilder, VOffsetT, WIPOffset};
 
 use super::{Invalid, invalid};
 
-/// Deeper nesting does not occur in the schema, but for tables that contain themselves in a damaged file.
+/// The schema has no deeper nesting; only a damaged file has tables that contain themselves.
 const MAX_DEPTH: usize = 32;
 
 /// Writes `file` again in a form that the verifier accepts.
@@ -39,7 +39,7 @@ enum Kind {
     Tables(String),
 }
 
-/// The tables and unions of the format, read off its schema.
+/// The tables and unions of the format, from its schema.
 struct Schema {
     /// Fields in the order of their slots.
     tables: HashMap<String, Vec<Kind>>,
@@ -103,7 +103,7 @@ fn scalar_size(ty: &str) -> Option<usize> {
     })
 }
 
-/// A value that is ready to be put into its table.
+/// A value that is ready to be written to its table.
 enum Value {
     Number(usize, u64),
     Offset(u32),

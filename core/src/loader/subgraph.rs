@@ -14,7 +14,7 @@ fn effective_code(code: &schema::OperatorCode<'_>) -> BuiltinOp {
     BuiltinOp(code.builtin_code().0.max(i32::from(code.deprecated_builtin_code())))
 }
 
-/// An operator code of the file, or what is wrong with it, which is an error once a node uses it.
+/// An operator code of the file, or its defect, which is an error once a node uses the code.
 pub(super) type Code = Result<(Op, u32), String>;
 
 pub(super) fn operator_codes(model: &schema::Model<'_>) -> Vec<Code> {
@@ -40,7 +40,7 @@ pub(super) fn read(
     buffers: &Buffers<'_>,
     codes: &[Code],
 ) -> Result<Subgraph, Invalid> {
-    // As many as the file has, which the verifier has counted: growing would leave room unused.
+    // The exact capacity, which the verifier has counted: growing would leave memory unused.
     let mut tensors = exactly(table.tensors().unwrap_or_default().len())?;
     for (i, t) in table.tensors().unwrap_or_default().iter().enumerate() {
         let read = tensor::read(&t, buffers);
@@ -116,8 +116,8 @@ fn read_node(
             (ops::Params::Custom, custom_options(&operator, buffers)?)
         }
         Op::Builtin(_) => {
-            // A version that this build does not know may bring options that it does not know. The error that
-            // such a node has no kernel explains more than one about its options.
+            // An unknown version may have unknown options. The error that such a node has no kernel explains more than
+            // an error about its options.
             let newest = definition.and_then(|d| d.history.last()).map(|(version, _)| *version);
             match ops::read_params(definition, operator) {
                 Ok(params) => (params, 0..0),

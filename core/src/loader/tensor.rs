@@ -68,7 +68,7 @@ fn variant(table: schema::VariantSubType<'_>) -> Result<VariantType, Invalid> {
     Ok(VariantType { ty, shape, has_rank: table.has_rank() })
 }
 
-/// The part of a buffer that the tensor needs; a shorter buffer is left as it is, for verification to refuse.
+/// The part of a buffer that the tensor needs; a shorter buffer is kept as it is, and verification rejects it.
 fn constant(range: Range<usize>, ty: TensorType, stored: usize) -> Range<usize> {
     let needed = match ty {
         TensorType::String | TensorType::Resource | TensorType::Variant => None,
@@ -134,7 +134,7 @@ fn indices_of(
         (_, _, Some(v)) => (Width::UInt8, v.values().unwrap_or_default().bytes()),
         _ => return invalid!("a sparse dimension has no {what}"),
     };
-    // An absent vector has no place in the file.
+    // An absent vector has no position in the file.
     let range = if bytes.is_empty() { 0..0 } else { buffers.range_of(bytes)? };
     Ok(Indices::in_file(width, buffers.bytes.clone(), range))
 }

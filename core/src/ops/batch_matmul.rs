@@ -45,7 +45,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     };
     shape.push(rows);
     shape.push(columns);
-    // 8-bit products may be given as they are: the declared output type is INT32 then.
+    // 8-bit products may be output unscaled: the declared output type is INT32 then.
     let ty = match (a.ty, cx.outputs[0].ty) {
         (TensorType::Int8, TensorType::Int32) => TensorType::Int32,
         (ty, _) => ty,

@@ -1,7 +1,7 @@
-//! Params from and to the options tables of the format.
+//! Conversion between params and the options tables of the format.
 //!
-//! An op's params are declared once, with [`options!`](super::options): the struct, reading and writing follow from
-//! that. A field that a file lacks takes the format's default, which is what keeps an old file's meaning.
+//! An op's params are declared once, with [`options!`](super::options): the macro derives the struct, reading and
+//! writing. A field that a file lacks takes the format's default, which preserves the meaning of old files.
 
 use flatbuffers::{FlatBufferBuilder, UnionWIPOffset, Vector, WIPOffset};
 
@@ -16,7 +16,7 @@ pub enum OptionsType {
     None,
     /// A member of the first union.
     First(BuiltinOptions),
-    /// A member of the second union, which the later ops use.
+    /// A member of the second union, which newer ops use.
     Second(BuiltinOptions2),
 }
 
@@ -51,10 +51,10 @@ pub struct FieldInfo {
 pub struct Codec {
     /// The options table.
     pub ty: OptionsType,
-    /// The params. They have the order of the members of `c_struct`.
+    /// The params, in the order of the members of `c_struct`.
     pub fields: &'static [FieldInfo],
-    /// The structure of LiteRT's C interface (`builtin_op_data.h`) that holds the params; `None` if it has none, or
-    /// where a delegate is not shown nodes of the op.
+    /// The structure of LiteRT's C interface (`builtin_op_data.h`) that holds the params; `None` if there is none, or
+    /// if delegates do not see nodes of the op.
     pub c_struct: Option<&'static str>,
     pub(super) read: fn(&Options<'_>) -> Result<Params, ReadError>,
     pub(super) write: for<'f> fn(&Params, &mut Builder<'f>) -> Result<Table, WrongParams>,
@@ -87,7 +87,7 @@ impl Codec {
     /// Returns the params of an operator without options.
     ///
     /// # Errors
-    /// A default of the schema is not valid; a test holds every op to it.
+    /// A default of the schema is invalid; a test checks this for every op.
     pub fn defaults(&self) -> Result<Params, ReadError> {
         (self.read)(&Options(defaults()?))
     }
@@ -134,10 +134,10 @@ fn write_empty(params: &Params, builder: &mut Builder<'_>) -> Result<Table, Wron
     Ok(WIPOffset::new(builder.end_table(start).value()))
 }
 
-/// The options of one operator, still in FlatBuffer form. Only this module and its families see it.
+/// The options of one operator, in FlatBuffer form. Only this module and the families use it.
 pub(crate) struct Options<'a>(schema::Operator<'a>);
 
-/// A FlatBuffer whose root is a table without any field: every accessor answers its default.
+/// A FlatBuffer whose root is a table without fields: every accessor returns its default.
 static EMPTY_TABLE: [u8; 12] = [8, 0, 0, 0, 4, 0, 4, 0, 4, 0, 0, 0];
 
 impl<'a> Options<'a> {
@@ -161,7 +161,7 @@ where
     flatbuffers::root::<T>(&EMPTY_TABLE).map_err(|e| ReadError::Damaged(e.to_string()))
 }
 
-/// A value of a field, as params hold it.
+/// A field's value in the form that params hold.
 pub(super) trait Value: Sized {
     /// The type that the generated accessor returns.
     type Stored<'a>;
@@ -187,7 +187,7 @@ macro_rules! plain {
 }
 plain!(bool, i32, i64, u32, f32);
 
-/// A list that is absent reads as an empty one. It is written always: some readers take an absent one for an error.
+/// A list that is absent reads as an empty one. The list is always written, because some readers reject an absent one.
 macro_rules! lists {
     ($($ty:ty),+) => {$(
         impl Value for Vec<$ty> {
@@ -204,7 +204,7 @@ macro_rules! lists {
 }
 lists!(bool, i32, i64, f32);
 
-/// The attributes of another op: written even where they are empty, for other runtimes refuse a composite without.
+/// The attributes of a composite: written even if empty, because other runtimes reject a composite without them.
 impl Value for Vec<u8> {
     type Stored<'a> = Option<Vector<'a, u8>>;
     type Arg<'f> = Option<WIPOffset<Vector<'f, u8>>>;
@@ -286,7 +286,7 @@ macro_rules! enums {
 }
 pub(crate) use enums;
 
-/// An enum that a field may hold a list of.
+/// An enum of which a field may hold a list.
 pub(super) trait EnumList: Value {
     type Code;
 }
@@ -323,7 +323,7 @@ macro_rules! options {
     }) => {
         $(#[$doc])*
         ///
-        /// Built from [`Default`], which is what a file without the fields means, with a setter per field.
+        /// Built from [`Default`], the params of a file without the fields, with a setter per field.
         #[derive(Debug, Clone, PartialEq)]
         #[non_exhaustive]
         pub struct $params {
@@ -422,7 +422,7 @@ mod tests {
     use crate::ops::{DEFS, definition};
     use crate::schema::{Operator, OperatorArgs};
 
-    /// An operator with the options that `write` gives.
+    /// An operator with the options that `write` returns.
     fn operator(write: impl FnOnce(&mut Builder<'_>) -> (OptionsType, Option<Table>)) -> Vec<u8> {
         let mut builder = FlatBufferBuilder::new();
         let mut args = OperatorArgs::default();
@@ -457,7 +457,7 @@ mod tests {
     fn every_field_exists_since_a_version_that_exists() {
         for def in DEFS {
             for field in def.codec.fields {
-                // An op that no release runs has one version all the same.
+                // An op that no release runs still has one version.
                 let latest = def.history.last().map_or(1, |(version, _)| *version);
                 assert!(latest >= field.since, "{def:?} {}", field.name);
             }

@@ -1,4 +1,4 @@
-//! CONCAT_EMBEDDINGS: an op of the format that no runtime was ever released with.
+//! CONCAT_EMBEDDINGS: an op of the format that no released runtime implements.
 
 use super::{InferContext, InferError, InferResult, always_1, no_arithmetic, options};
 

@@ -31,7 +31,7 @@ options! {
     Concatenation(ConcatenationParams) in BuiltinOptions::ConcatenationOptions(builtin_options_as_concatenation_options, ConcatenationOptionsArgs) as TfLiteConcatenationParams {
         /// The dimension along which the inputs follow each other; negative counts from the back.
         axis: i32;
-        /// No runtime applies it: only `None` is of use.
+        /// No runtime applies it: only `None` is useful.
         fused_activation_function: Activation;
     }
 }

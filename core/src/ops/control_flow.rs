@@ -121,7 +121,7 @@ options! {
     StableHLOComposite(StableHLOCompositeParams) in BuiltinOptions2::StableHLOCompositeOptions(builtin_options_2_as_stable_hlocomposite_options, StableHLOCompositeOptionsArgs) {
         /// The name of the composite operation.
         name: String;
-        /// The subgraph that computes it out of other ops.
+        /// The subgraph that computes it with other ops.
         decomposition_subgraph_index: i32;
         /// Params of the operation, as its name defines them.
         composite_attributes: Vec<u8>;

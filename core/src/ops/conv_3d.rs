@@ -28,7 +28,8 @@ ops! {
 }
 
 options! {
-    /// Params of CONV_3D, CONV_3D_TRANSPOSE. Those of a transposed convolution are the convolution's that it transposes.
+    /// Params of CONV_3D, CONV_3D_TRANSPOSE. A transposed convolution has the params of the convolution that it
+    /// transposes.
     Conv3D(Conv3DParams) in BuiltinOptions::Conv3DOptions(builtin_options_as_conv_3_doptions, Conv3DOptionsArgs) as TfLiteConv3DParams {
         /// The padding of the borders.
         padding: Padding;

@@ -1,5 +1,5 @@
-//! Options of custom ops, read as the kernels of this project take them: leniently. Converters write whole numbers, numbers and truth
-//! values for each other, and leave out what is 0.
+//! Options of custom ops, read leniently by the kernels of this project. Converters interchange whole numbers, numbers
+//! and truth values, and omit zeros.
 
 use crate::error::{Error, Result};
 use crate::flex::{Map, Value};

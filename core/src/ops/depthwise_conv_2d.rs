@@ -31,17 +31,17 @@ options! {
     DepthwiseConv2D(DepthwiseConv2DParams) in BuiltinOptions::DepthwiseConv2DOptions(builtin_options_as_depthwise_conv_2_doptions, DepthwiseConv2DOptionsArgs) as TfLiteDepthwiseConvParams {
         /// The padding of the borders.
         padding: Padding;
-        /// From one window to the next along the width.
+        /// The distance between windows along the width.
         stride_w: i32;
-        /// From one window to the next along the height.
+        /// The distance between windows along the height.
         stride_h: i32;
-        /// Output channels per input channel as the converter wrote it; the shapes decide.
+        /// Output channels per input channel, as the converter wrote it. Only the shapes count.
         depth_multiplier: i32;
         /// Applied to the result.
         fused_activation_function: Activation;
-        /// From one element of a window to the next along the width; 1 before version 2.
+        /// The distance between elements of a window along the width; 1 before version 2.
         dilation_w_factor: i32, since 2;
-        /// From one element of a window to the next along the height; 1 before version 2.
+        /// The distance between elements of a window along the height; 1 before version 2.
         dilation_h_factor: i32, since 2;
     }
 }

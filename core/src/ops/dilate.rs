@@ -34,7 +34,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, shape)])
 }
 
-/// Returns how far apart the elements are put, along each dimension; `None` while that is not known.
+/// Returns the distance of the elements along each dimension; `None` while it is not known.
 pub fn dilations(cx: &InferContext<'_>) -> Result<Option<SmallVec<[usize; 8]>>, InferError> {
     let (shape, operand) = (cx.input(0)?.shape, cx.input(1)?);
     if operand.ty != TensorType::Int32 || shape.rank() == 0 {

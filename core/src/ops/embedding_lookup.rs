@@ -43,7 +43,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         let text = format!("the table must have rank 2 at least, got {}", table.shape);
         return Err(InferError::new(text));
     }
-    // Bytes may be declared as either type of them.
+    // The output of a UINT8 table may be declared as INT8.
     let ty = match (table.ty, cx.outputs.first().map(|o| o.ty)) {
         (_, Some(float @ (TensorType::Float32 | TensorType::Float16))) => float,
         (TensorType::UInt8, Some(TensorType::Int8)) => TensorType::Int8,

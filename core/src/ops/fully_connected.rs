@@ -58,7 +58,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let input = cx.input(0)?;
     let [units, depth] = cx.shape_of_rank(1, "the weights")?;
     let elements = input.shape.elements();
-    // Without depth the outputs are 0, one row for each of the input's.
+    // With a depth of 0, all outputs are 0, one row for each row of the input.
     let rows = match depth {
         0 => input.shape.iter().take(input.shape.rank().saturating_sub(1)).product(),
         depth => elements / depth,
@@ -70,7 +70,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         )));
     }
     check_bias(cx, 2, units)?;
-    // Quantized inputs keep their type; integer weights alone do not change that of a float input.
+    // Quantized inputs keep their type; integer weights do not change the type of a float input.
     let shape: Shape = match p.keep_num_dims {
         true if input.shape.last() == Some(&depth) => {
             input.shape.iter().take(input.shape.rank() - 1).copied().chain([units]).collect()
@@ -87,7 +87,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     };
     let mut outputs: SmallVec<[Inferred; 2]> = smallvec![Inferred::known(ty, shape)];
     if shuffled {
-        // Room for the inputs in the order that suits shuffled weights.
+        // Memory for the inputs in the order that shuffled weights need.
         outputs.push(Inferred::known(TensorType::UInt8, input.shape.clone()));
     }
     Ok(outputs)

@@ -84,7 +84,7 @@ pub enum InferredShape {
     /// The shape depends on data that is not known yet. If an operand determines it (the shape of a RESHAPE), inference
     /// is repeated as soon as the operand has a value. If the op itself does (WHERE), the kernel resizes the output.
     DataDependent,
-    /// Only the kernel's `prepare` can tell: the op calls another subgraph.
+    /// Only the kernel's `prepare` knows the shape: the op calls another subgraph.
     FromKernel,
 }
 
@@ -132,7 +132,7 @@ impl InferError {
 pub type InferResult = Result<SmallVec<[Inferred; 2]>, InferError>;
 
 impl<'a> InferContext<'a> {
-    /// Input `i`, which the op cannot do without.
+    /// Input `i`, which the op requires.
     pub fn input(&self, i: usize) -> Result<&InferTensor<'a>, InferError> {
         self.inputs.get(i).and_then(Option::as_ref).ok_or_else(|| {
             InferError::new(format!(
@@ -258,7 +258,8 @@ pub fn windowed_output(
     }
 }
 
-/// Padding in front of a dimension: what `output` windows reach beyond the input, halved, the odd one at the back.
+/// Padding in front of a dimension: half of the elements by which `output` windows exceed the input. An odd element is
+/// at the back.
 pub fn pad_amount(input: usize, output: usize, window: usize, stride: usize, dilation: usize) -> usize {
     let extent = window.saturating_sub(1).saturating_mul(dilation).saturating_add(1);
     output.saturating_sub(1).saturating_mul(stride).saturating_add(extent).saturating_sub(input) / 2

@@ -20,7 +20,7 @@ ops! {
 options! {
     /// Params of L2_NORMALIZATION.
     L2Norm(L2NormParams) in BuiltinOptions::L2NormOptions(builtin_options_as_l2_norm_options, L2NormOptionsArgs) as TfLiteL2NormParams {
-        /// Applied to the result; no runtime does any.
+        /// Applied to the result. No runtime supports an activation.
         fused_activation_function: Activation;
     }
 }

@@ -1,5 +1,5 @@
-//! Params of the custom ops `Landmarks2TransformMatrix`, which finds the affine crop around some landmarks, and
-//! `TransformLandmarks`, which moves landmarks out of a crop.
+//! Params of the custom ops `Landmarks2TransformMatrix`, which computes the affine crop around landmarks, and
+//! `TransformLandmarks`, which maps landmarks out of a crop.
 
 use super::custom_options::Options;
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// Params of `Landmarks2TransformMatrix`: the position of a crop around landmarks of three coordinates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CropParams {
-    /// The landmarks that it holds; at least one.
+    /// The landmarks that the crop contains; at least one.
     pub subset: Vec<usize>,
     /// Two landmarks on a horizontal line.
     pub line: [usize; 2],
@@ -24,7 +24,7 @@ pub enum CropSize {
         range: f32,
         /// The crop's size over its box's.
         multiplier: f32,
-        /// Height and width of what the crop is cut from.
+        /// Height and width of the map that the crop is cut from.
         input: [f32; 2],
         /// Height and width of the crop.
         output: [f32; 2],

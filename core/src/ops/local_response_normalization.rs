@@ -28,8 +28,8 @@ options! {
     }
 }
 
-/// `[batch, height, width, channels]`: each value is divided by a power of what its neighbours along the channels sum
-/// up to.
+/// `[batch, height, width, channels]`: each value is divided by a power of the sum of its neighbours along the
+/// channels.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     let input = cx.input(0)?;

@@ -1,8 +1,8 @@
 //! The op definitions: one op, one definition, one file per family.
 //!
 //! A definition holds the op's typed params and how they are read, its shape and type inference, and its version
-//! history. The same file name is used for the family in every other crate: its CPU kernels, its GPU lowering, its
-//! shader and its conformance cases.
+//! history. Every other crate uses the same file name for the family: its CPU kernels, its GPU lowering, its shader and
+//! its conformance cases.
 
 use std::fmt;
 
@@ -97,7 +97,7 @@ macro_rules! params {
     ($($variant:ident($path:path),)*; $($rare:ident($rare_path:path),)*) => {
         /// The typed parameters of a node. Kernels and delegates see only these, never FlatBuffers.
         ///
-        /// The rare ones with many fields are boxed, so that the nodes of all others are small.
+        /// Rare params with many fields are boxed, so that all other nodes are small.
         #[derive(Debug, Clone, PartialEq)]
         #[non_exhaustive]
         pub enum Params {
@@ -294,7 +294,7 @@ impl fmt::Display for Name {
 /// Returns the definition of `op`; `None` for codes that have none in this build.
 pub fn definition(op: BuiltinOp) -> Option<&'static OpDef> {
     use std::sync::OnceLock;
-    // A static, since a library that contains this crate may be unloaded and must not leave memory on the heap.
+    // A static: a library that contains this crate may be unloaded, and must not leave memory on the heap.
     static BY_CODE: OnceLock<[Option<&'static OpDef>; 256]> = OnceLock::new();
     let table = BY_CODE.get_or_init(|| {
         let mut table = [None; 256];
@@ -368,7 +368,7 @@ enums! {
         Ge = STABLEHLO_COMPARISON_DIRECTION_GE, Gt = STABLEHLO_COMPARISON_DIRECTION_GT,
         Le = STABLEHLO_COMPARISON_DIRECTION_LE, Lt = STABLEHLO_COMPARISON_DIRECTION_LT,
     }
-    /// As what STABLEHLO_COMPARE compares.
+    /// The type as which STABLEHLO_COMPARE compares elements.
     ComparisonType from StablehloComparisonType {
         NoType = STABLEHLO_COMPARISON_TYPE_NOTYPE, Float = STABLEHLO_COMPARISON_TYPE_FLOAT,
         FloatTotalOrder = STABLEHLO_COMPARISON_TYPE_FLOAT_TOTAL_ORDER,
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn params_are_small() {
-        // Every node holds some.
+        // Every node holds params.
         assert!(size_of::<Params>() <= 64, "{} bytes", size_of::<Params>());
     }
 

@@ -26,7 +26,7 @@ options! {
     }
 }
 
-/// Input 2 where an index of input 0 is met along a new dimension of the size in input 1, input 3 elsewhere.
+/// A new dimension of the size in input 1: input 2 at the index in input 0, input 3 elsewhere.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(4..=4, 1)?;
     let (indices, on, off) = (cx.input(0)?, cx.input(2)?, cx.input(3)?);

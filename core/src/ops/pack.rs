@@ -41,7 +41,7 @@ options! {
     Unpack(UnpackParams) in BuiltinOptions::UnpackOptions(builtin_options_as_unpack_options, UnpackOptionsArgs) as TfLiteUnpackParams {
         /// The number of outputs.
         num: i32;
-        /// The dimension that is taken apart; negative counts from the back.
+        /// The dimension that is split; negative counts from the back.
         axis: i32;
     }
 }
@@ -73,7 +73,7 @@ fn infer_pack(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(first.ty, shape)])
 }
 
-/// The input, taken apart along one dimension.
+/// The input, split along one dimension.
 fn infer_unpack(cx: &InferContext<'_>) -> InferResult {
     let p: &UnpackParams = cx.params()?;
     cx.arity(1..=1, cx.outputs.len())?;
@@ -97,7 +97,7 @@ pub fn pack_axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
     axis_in(cx.params::<PackParams>()?.axis.into(), cx.input(0)?.shape.rank() + 1)
 }
 
-/// Returns the dimension that UNPACK takes away.
+/// Returns the dimension that UNPACK removes.
 pub fn unpack_axis(cx: &InferContext<'_>) -> Result<usize, InferError> {
     axis_in(cx.params::<UnpackParams>()?.axis.into(), cx.input(0)?.shape.rank())
 }

@@ -81,7 +81,7 @@ fn padded(cx: &InferContext<'_>, check: impl Fn(usize, [usize; 2]) -> Result<(),
     Ok(smallvec![Inferred::known(input.ty, shape)])
 }
 
-/// Returns how many elements are added before and after each dimension; `None` while that is not known.
+/// Returns the number of elements added before and after each dimension; `None` while it is not known.
 pub fn paddings(cx: &InferContext<'_>) -> Result<Option<SmallVec<[[usize; 2]; 8]>>, InferError> {
     let (input, operand) = (cx.input(0)?, cx.input(1)?);
     let rank = input.shape.rank();

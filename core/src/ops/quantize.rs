@@ -58,7 +58,7 @@ options! {
     }
 }
 
-/// Floats become quantized, or quantized values get another scale: the output's type is what the file declares.
+/// Floats become quantized, or quantized values get another scale. The output has the type that the file declares.
 fn infer_quantize(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     let (input, output) = (cx.input(0)?, &cx.outputs[0]);

@@ -36,7 +36,7 @@ ops! {
 options! {
     /// Params of RANDOM_STANDARD_NORMAL, RANDOM_UNIFORM, MULTINOMIAL.
     Random(RandomParams) in BuiltinOptions::RandomOptions(builtin_options_as_random_options, RandomOptionsArgs) as TfLiteRandomParams {
-        /// The first half of the seed. Where both halves are 0, every run of a model gives other numbers.
+        /// The first half of the seed. If both halves are 0, every run of a model returns different numbers.
         seed: i64;
         /// The second half of the seed.
         seed2: i64;

@@ -1,4 +1,4 @@
-//! REDUCE_WINDOW, STABLEHLO_REDUCE_WINDOW: each output combines the elements that a window shows of the input.
+//! REDUCE_WINDOW, STABLEHLO_REDUCE_WINDOW: each output combines the elements of the input in one window.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -13,7 +13,7 @@ ops! {
         codec: ReduceWindowParams::CODEC,
         infer: infer_reduce_window,
         min_version: always_1,
-        // At least: the window is an operand, whose value a signature lacks.
+        // A lower bound: the window is an operand, and a signature has no values of operands.
         multiply_adds: per_output,
         history: &[(1, "2.15.0")],
     }
@@ -36,7 +36,7 @@ options! {
 }
 
 options! {
-    /// Params of STABLEHLO_REDUCE_WINDOW. A list that is empty, but for the first, leaves every dimension as it is.
+    /// Params of STABLEHLO_REDUCE_WINDOW. An empty list, except the first one, leaves every dimension unchanged.
     StablehloReduceWindow(StablehloReduceWindowParams) in BuiltinOptions2::StablehloReduceWindowOptions(builtin_options_2_as_stablehlo_reduce_window_options, StablehloReduceWindowOptionsArgs) {
         /// The number of elements of a window along each dimension.
         window_dimensions: Vec<i64>;
@@ -66,7 +66,7 @@ pub struct Windows {
     pub dilation: SmallVec<[usize; 8]>,
     /// The number of elements added in front; negative numbers remove elements.
     pub before: SmallVec<[isize; 8]>,
-    /// The shape of the input with its elements put apart and padded.
+    /// The shape of the dilated and padded input.
     pub padded: Shape,
     /// The number of windows.
     pub output: Shape,
@@ -170,7 +170,7 @@ fn infer_reduce_window(cx: &InferContext<'_>) -> InferResult {
     }
 }
 
-/// As many inputs as values to begin with; all inputs have one shape.
+/// The number of inputs is the number of initial values; all inputs have one shape.
 fn infer_stablehlo_reduce_window(cx: &InferContext<'_>) -> InferResult {
     let count = (cx.inputs.len() / 2).max(1);
     cx.arity(2 * count..=2 * count, count)?;
@@ -180,8 +180,7 @@ fn infer_stablehlo_reduce_window(cx: &InferContext<'_>) -> InferResult {
         .collect()
 }
 
-/// Checks input `i`, which has this shape, and input `value`, the one value with which its reduction begins; returns
-/// their type.
+/// Checks input `i`, which has this shape, and input `value`, the initial value of its reduction; returns their type.
 pub(super) fn begins_with(
     cx: &InferContext<'_>,
     i: usize,

@@ -51,7 +51,7 @@ options! {
     }
 }
 
-/// The new shape is input 1 where there is one, else the option; one dimension may be -1 and is computed.
+/// The new shape is input 1 if there is one, else the option; one dimension may be -1 and is computed.
 fn infer_reshape(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=2, 1)?;
     let input = cx.input(0)?;
@@ -63,7 +63,7 @@ fn infer_reshape(cx: &InferContext<'_>) -> InferResult {
         },
         _ => cx.params::<ReshapeParams>()?.new_shape.iter().map(|&d| d.into()).collect(),
     };
-    // A lone 0 is how old converters wrote a scalar.
+    // Old converters wrote a scalar as a single 0.
     let wanted =
         if wanted.as_slice() == [0] && input.shape.elements() == 1 { Default::default() } else { wanted };
     let fail = || {
@@ -78,7 +78,7 @@ fn infer_reshape(cx: &InferContext<'_>) -> InferResult {
         .map_err(|_| fail())?;
     let product = |dims: &[usize]| checked_product(dims).ok_or_else(fail);
     let nonzero = |dims: &[usize]| product(&dims.iter().copied().filter(|&d| d > 0).collect::<Shape>());
-    // Without any elements, the -1 is computed as if the zeros were absent.
+    // If there are no elements, the -1 is computed as if the zeros were absent.
     let stretched = match product(&known)? {
         0 => nonzero(input.shape)?.checked_div(nonzero(&known)?).filter(|_| input.shape.elements() == 0),
         n => Some(input.shape.elements() / n),

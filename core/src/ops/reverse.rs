@@ -46,7 +46,7 @@ fn infer_reverse(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
 }
 
-/// The input with the first elements of each sequence reversed; input 1 has the number of them for each sequence.
+/// The input with the first elements of each sequence reversed; input 1 has their number for each sequence.
 fn infer_sequence(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 1)?;
     let (input, lengths) = (cx.input(0)?, cx.input(1)?);

@@ -75,7 +75,7 @@ fn operands<'a, 'b>(cx: &'b InferContext<'a>) -> Result<[&'b InferTensor<'a>; 3]
     Ok([condition, x, y])
 }
 
-/// Operands of one element each give the shape that the output is declared with, if that has one element, too.
+/// If all operands have one element, the output has its declared shape, provided that it also has one element.
 fn single(cx: &InferContext<'_>, operands: [&InferTensor<'_>; 3]) -> Option<Inferred> {
     let declared = cx.outputs.first()?.shape;
     let ones = operands.iter().all(|t| t.shape.elements() == 1) && declared.elements() == 1;

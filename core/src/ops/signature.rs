@@ -1,4 +1,4 @@
-//! A use of an op: what decides the lowest version that can express it, and what it costs.
+//! A use of an op: the properties that determine its lowest version and its cost.
 
 use super::{Params, TensorType, WrongParams};
 use crate::types::Quantization;
@@ -138,8 +138,8 @@ pub(super) fn no_arithmetic(_: &OpSignature<'_>) -> u64 {
     0
 }
 
-/// Multiply-adds of an op that sums, for each output element, over what one of the `outputs` units of its weights in
-/// input `weights` has.
+/// Multiply-adds of an op that sums, for each output element, over the weights of one of the `outputs` units in input
+/// `weights`.
 pub(super) fn per_weight(s: &OpSignature<'_>, weights: usize, units: usize) -> u64 {
     let Some(w) = s.input(weights) else { return 0 };
     let units = w.shape.get(units).map_or(1, |&n| n as u64).max(1);

@@ -53,18 +53,18 @@ options! {
         begin_mask: i32;
         /// Bit `i`: the slice of entry `i` ends with the last element, whatever `end` holds.
         end_mask: i32;
-        /// Bit `i`: entry `i` is an ellipsis: the whole of all dimensions that have no entry.
+        /// Bit `i`: entry `i` is an ellipsis, which selects all dimensions without an entry entirely.
         ellipsis_mask: i32;
-        /// Bit `i`: entry `i` names no dimension of the input, but adds one of size 1 to the output.
+        /// Bit `i`: entry `i` adds a dimension of size 1 to the output.
         new_axis_mask: i32;
         /// Bit `i`: entry `i` selects one index, and the output lacks the dimension.
         shrink_axis_mask: i32;
-        /// `end` counts from where the slice begins.
+        /// `end` is relative to the begin of the slice.
         offset: bool, since 8;
     }
 }
 
-/// A box of the input: input 1 is where it begins, input 2 its size, -1 for all that is left.
+/// A box of the input: input 1 is its begin, input 2 its size, with -1 for all remaining elements.
 fn infer_slice(cx: &InferContext<'_>) -> InferResult {
     cx.arity(3..=3, 1)?;
     let input = cx.input(0)?;
@@ -127,8 +127,8 @@ pub fn slice_ranges(cx: &InferContext<'_>) -> Result<Option<SliceRanges>, InferE
     shape.iter().zip(&begin).zip(&size).map(range).collect::<Result<_, _>>().map(Some)
 }
 
-/// Returns the elements that STRIDED_SLICE reads, and the shape of the output, which lacks the dimensions that are
-/// shrunk and has those that are added; `None` while that is not known.
+/// Returns the elements that STRIDED_SLICE reads, and the shape of the output, without the shrunk dimensions and with
+/// the added ones; `None` while they are not known.
 pub fn strided_slice(cx: &InferContext<'_>) -> Result<Option<(SliceRanges, Shape)>, InferError> {
     let p: &StridedSliceParams = cx.params()?;
     let input = cx.input(0)?.shape;
@@ -150,7 +150,7 @@ pub fn strided_slice(cx: &InferContext<'_>) -> Result<Option<(SliceRanges, Shape
     if (0..entries).filter(|&e| bit(p.ellipsis_mask, e)).count() > 1 {
         return Err(InferError::new("more than one ellipsis"));
     }
-    // An entry that is both is an ellipsis.
+    // An entry with both bits is an ellipsis.
     let added = |e| bit(p.new_axis_mask, e) && !bit(p.ellipsis_mask, e);
     let total = input.rank() + (0..entries).filter(|&e| added(e)).count();
     let (mut ranges, mut shape) = (SliceRanges::new(), Shape::default());
@@ -203,7 +203,7 @@ fn range(
 ) -> Result<SliceRange, InferError> {
     let error = || InferError::new(format!("stride {stride} along a dimension of {size}"));
     let signed = i64::try_from(size).map_err(|_| error())?;
-    // The bounds of begin and end: one before the first element is the end of a slice with a negative stride.
+    // The bounds of begin and end. The end of a slice with a negative stride may be one before the first element.
     let (low, high) = match stride {
         0 => return Err(error()),
         1.. => (0, signed),

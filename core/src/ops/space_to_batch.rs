@@ -26,7 +26,7 @@ ops! {
     }
 }
 
-/// Input `[batch, spatial…, rest…]`, padded by input 2; each block of the shape in input 1 goes to the batch.
+/// Input `[batch, spatial…, rest…]`, padded by input 2; each block of the shape in input 1 is moved to the batch.
 fn infer_space_to_batch(cx: &InferContext<'_>) -> InferResult {
     let input = operands(cx)?.shape;
     let Some(blocks) = blocks(cx)? else { return cx.data_dependent(cx.input(0)?.ty) };
@@ -41,7 +41,7 @@ fn infer_space_to_batch(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, shape.as_slice())])
 }
 
-/// The reverse of SPACE_TO_BATCH_ND; input 2 is what is cropped.
+/// The reverse of SPACE_TO_BATCH_ND; input 2 is the cropping.
 fn infer_batch_to_space(cx: &InferContext<'_>) -> InferResult {
     let input = operands(cx)?.shape;
     let Some(blocks) = blocks(cx)? else { return cx.data_dependent(cx.input(0)?.ty) };

@@ -27,8 +27,8 @@ options! {
 }
 
 /// Values at indices of a tensor that otherwise has one default. Indices are `[]` or `[count]` into a vector, or
-/// `[count, rank]`; then come the shape `[rank]` of the output, a value `[]` for all indices or one for each `[count]`,
-/// and the default.
+/// `[count, rank]`; the further inputs are the shape `[rank]` of the output, a value `[]` for all indices or values
+/// `[count]`, and the default.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(4..=4, 1)?;
     let (indices, values, default) = (cx.input(0)?, cx.input(2)?, cx.input(3)?);

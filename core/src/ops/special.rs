@@ -22,7 +22,7 @@ ops! {
         history: &[],
     }
 
-    /// The code does not fit the 8-bit code of old files and is in another one.
+    /// The code does not fit the 8-bit field of old files and is stored in another field.
     PLACEHOLDER_FOR_GREATER_OP_CODES {
         codec: Codec::NONE,
         infer: |_| Err(InferError::new("PLACEHOLDER_FOR_GREATER_OP_CODES is not a builtin op: the code is stored in another field")),

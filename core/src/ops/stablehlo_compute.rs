@@ -63,7 +63,7 @@ ops! {
 }
 
 options! {
-    /// Params of STABLEHLO_CONVOLUTION. A list that is empty leaves every dimension as it is.
+    /// Params of STABLEHLO_CONVOLUTION. An empty list leaves every dimension unchanged.
     StablehloConvolution(StablehloConvolutionParams) in BuiltinOptions2::StablehloConvolutionOptions(builtin_options_2_as_stablehlo_convolution_options, StablehloConvolutionOptionsArgs) {
         /// The distance between filter positions along each spatial dimension.
         window_strides: Vec<i64>;
@@ -73,7 +73,7 @@ options! {
         lhs_dilation: Vec<i64>;
         /// The distance between the filter's elements along each spatial dimension.
         rhs_dilation: Vec<i64>;
-        /// Along which spatial dimensions the filter is turned around.
+        /// The spatial dimensions along which the filter is reversed.
         window_reversal: Vec<bool>;
         /// The dimension of the input that runs over the batch.
         input_batch_dimension: i64;
@@ -151,9 +151,9 @@ options! {
 options! {
     /// Params of STABLEHLO_CUSTOM_CALL.
     StablehloCustomCall(StablehloCustomCallParams) in BuiltinOptions2::StablehloCustomCallOptions(builtin_options_2_as_stablehlo_custom_call_options, StablehloCustomCallOptionsArgs) {
-        /// The name of what is called.
+        /// The name of the call's target.
         call_target_name: String;
-        /// Whether it does more than to compute its outputs.
+        /// Whether the call has side effects.
         has_side_effect: bool;
         /// Passed to the target unchanged.
         backend_config: String;
@@ -200,7 +200,7 @@ pub struct Convolution {
     pub batch_groups: usize,
     /// The filter as a window over the spatial dimensions.
     pub windows: Windows,
-    /// Along which spatial dimensions the filter is turned around.
+    /// The spatial dimensions along which the filter is reversed.
     pub reversed: SmallVec<[bool; 8]>,
     /// The shape of the output.
     pub shape: Shape,
@@ -212,7 +212,7 @@ fn infer_convolution(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(ty, convolution(cx)?.shape)])
 }
 
-/// Returns how the dimensions of STABLEHLO_CONVOLUTION belong together.
+/// Returns the relation between the dimensions of STABLEHLO_CONVOLUTION.
 pub fn convolution(cx: &InferContext<'_>) -> Result<Convolution, InferError> {
     let p: &StablehloConvolutionParams = cx.params()?;
     let (input, filter) = (cx.input(0)?.shape, cx.input(1)?.shape);
@@ -300,7 +300,7 @@ pub fn convolution(cx: &InferContext<'_>) -> Result<Convolution, InferError> {
     })
 }
 
-/// All of the filter's numbers that belong to one output channel, per output element.
+/// Per output element, all elements of the filter that belong to one output channel.
 fn multiply_adds_convolution(s: &OpSignature<'_>) -> u64 {
     let outputs = s.params::<StablehloConvolutionParams>().map(|p| p.kernel_output_feature_dimension);
     let outputs =
@@ -360,7 +360,7 @@ fn multiply_adds_dot_general(s: &OpSignature<'_>) -> u64 {
     p.lhs_contracting_dimensions.iter().map(size).fold(s.output_elements(), u64::saturating_mul)
 }
 
-/// As many inputs as values to begin with; all inputs have one shape.
+/// The number of inputs is the number of initial values; all inputs have one shape.
 fn infer_reduce(cx: &InferContext<'_>) -> InferResult {
     let count = cx.inputs.len() / 2;
     cx.arity(2 * count.max(1)..=2 * count.max(1), count.max(1))?;
@@ -415,7 +415,7 @@ fn infer_rng_bit_generator(cx: &InferContext<'_>) -> InferResult {
     ])
 }
 
-/// Only the call's target knows the outputs: they are those that the file declares.
+/// Only the call's target determines the outputs, so the declared ones are used.
 fn infer_custom_call(cx: &InferContext<'_>) -> InferResult {
     Ok(cx.outputs.iter().map(|o| Inferred::known(o.ty, o.shape.clone())).collect())
 }

@@ -1,5 +1,5 @@
 //! The StableHLO ops that compute each element of the output from the elements at the same position of the inputs.
-//! Nothing broadcasts, but for the scalars that SELECT and CLAMP take.
+//! Nothing broadcasts, except the scalars of SELECT and CLAMP.
 
 use smallvec::smallvec;
 
@@ -234,7 +234,7 @@ options! {
     StablehloCompare(StablehloCompareParams) in BuiltinOptions2::StablehloCompareOptions(builtin_options_2_as_stablehlo_compare_options, StablehloCompareOptionsArgs) {
         /// The comparison.
         comparison_direction: ComparisonDirection;
-        /// As what the elements are compared; `NoType` leaves it to their type.
+        /// The type as which the elements are compared; `NoType` means their own type.
         compare_type: ComparisonType;
     }
 }
@@ -260,7 +260,7 @@ fn is_number(ty: TensorType) -> bool {
     is_integer(ty) || ty.is_float() || is_complex(ty)
 }
 
-/// The first of `count` inputs, which all have its type and shape; `takes` is true for the types that the op takes.
+/// The first of `count` inputs, which all have one type and shape; `takes` is true for the supported types.
 fn same<'c>(
     cx: &'c InferContext<'_>,
     count: usize,

@@ -1,4 +1,4 @@
-//! STABLEHLO_GATHER, STABLEHLO_SCATTER: boxes read from, or combined into, places that a tensor of indices names.
+//! STABLEHLO_GATHER, STABLEHLO_SCATTER: boxes read from, or combined into, the positions in a tensor of indices.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -35,7 +35,7 @@ options! {
         offset_dims: Vec<i64>;
         /// The dimensions of the input that the output lacks: a box is 1 wide there.
         collapsed_slice_dims: Vec<i64>;
-        /// The dimension of the input that each number of an index is about.
+        /// The dimension of the input that each number of an index refers to.
         start_index_map: Vec<i64>;
         /// The dimension of input 1 that holds the numbers of one index; its rank where an index is one number.
         index_vector_dim: i64;
@@ -55,11 +55,11 @@ options! {
         update_window_dims: Vec<i64>;
         /// The dimensions of the input that the updates lack: a box is 1 wide there.
         inserted_window_dims: Vec<i64>;
-        /// The dimension of the input that each number of an index is about.
+        /// The dimension of the input that each number of an index refers to.
         scatter_dims_to_operand_dims: Vec<i64>;
         /// The dimension of the indices that holds the numbers of one index; their rank where it is one number.
         index_vector_dim: i64;
-        /// A promise that no two updates are about the same element.
+        /// A promise that no two updates modify the same element.
         unique_indices: bool;
         /// The subgraph that combines an element with its update.
         update_computation_subgraph_index: i32;
@@ -73,11 +73,11 @@ pub struct Boxes {
     pub batch: Shape,
     /// The dimension of the indices that holds the numbers of one index; `None` if it is one number.
     pub index_dim: Option<usize>,
-    /// The dimension of the input that each number of an index is about.
+    /// The dimension of the input that each number of an index refers to.
     pub index_map: SmallVec<[usize; 8]>,
     /// The dimensions of output or updates that run over a box, ascending.
     pub box_dims: SmallVec<[usize; 8]>,
-    /// The dimensions of the input that those are, in the same order.
+    /// The corresponding dimensions of the input, in the same order.
     pub input_dims: SmallVec<[usize; 8]>,
     /// The size of a box in all dimensions of the input.
     pub size: SmallVec<[usize; 8]>,
@@ -94,7 +94,7 @@ impl Boxes {
     }
 }
 
-/// The part that gather and scatter share: where the indices are, and what they are about.
+/// The part that gather and scatter share: the layout of the indices, and the dimensions that they refer to.
 fn boxes(
     input: &Shape,
     indices: &InferTensor<'_>,
@@ -139,7 +139,7 @@ fn boxes(
     })
 }
 
-/// Returns how the dimensions of STABLEHLO_GATHER belong together.
+/// Returns the relation between the dimensions of STABLEHLO_GATHER.
 pub fn gather_boxes(cx: &InferContext<'_>) -> Result<Boxes, InferError> {
     let p: &StablehloGatherParams = cx.params()?;
     let input = cx.input(0)?.shape;
@@ -174,7 +174,7 @@ fn scattered(cx: &InferContext<'_>) -> Result<usize, InferError> {
     Ok(count)
 }
 
-/// Returns how the dimensions of STABLEHLO_SCATTER belong together.
+/// Returns the relation between the dimensions of STABLEHLO_SCATTER.
 pub fn scatter_boxes(cx: &InferContext<'_>) -> Result<Boxes, InferError> {
     let p: &StablehloScatterParams = cx.params()?;
     let count = scattered(cx)?;

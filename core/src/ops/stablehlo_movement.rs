@@ -1,6 +1,6 @@
 //! The StableHLO ops that move elements: STABLEHLO_RESHAPE, STABLEHLO_CONCATENATE, STABLEHLO_BROADCAST_IN_DIM,
 //! STABLEHLO_SLICE, STABLEHLO_DYNAMIC_SLICE, STABLEHLO_DYNAMIC_UPDATE_SLICE, STABLEHLO_PAD, STABLEHLO_IOTA,
-//! STABLEHLO_TRANSPOSE. Shapes that follow from no input and no param are those that the file declares.
+//! STABLEHLO_TRANSPOSE. Shapes that do not follow from inputs or params are taken from the file.
 
 use smallvec::{SmallVec, smallvec};
 

@@ -64,14 +64,14 @@ pub(crate) fn gives(def: &OpDef, params: Params, inputs: &[Option<T>], ty: Tenso
     assert_eq!(inferred.as_slice(), [Inferred::known(ty, Shape::new(shape))], "{def:?}");
 }
 
-/// Checks that a use with this many outputs is refused, with this in the text.
+/// Checks that a use with this many outputs is rejected, with this in the text.
 pub(crate) fn refused(def: &OpDef, params: Params, inputs: &[Option<T>], outputs: usize, text: &str) {
     let outputs = vec![TensorType::Float32; outputs];
     let error = infer(def, params, inputs, &outputs).expect_err("the use is wrong").to_string();
     assert!(error.contains(text), "{def:?}: {error}");
 }
 
-/// Checks that a use infers just what the file declares of its outputs.
+/// Checks that the inferred outputs of a use are the declared ones.
 pub(crate) fn good(def: &OpDef, params: impl Into<Params>, inputs: &[T], outputs: &[T]) {
     let inputs: Vec<_> = inputs.iter().cloned().map(Some).collect();
     let inferred =

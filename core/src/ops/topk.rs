@@ -33,7 +33,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let Some(count) = count else {
         return Ok(smallvec![Inferred::data_dependent(input.ty), Inferred::data_dependent(indices)]);
     };
-    // None at all where the count is negative.
+    // No elements if the count is negative.
     let count = usize::try_from(count).unwrap_or(0);
     match input.shape.split_last() {
         Some((&row, rows)) if count <= row => {

@@ -30,7 +30,7 @@ options! {
         stride_h: i32;
         /// Applied to the result.
         fused_activation_function: Activation, since 4;
-        /// The type that 16-bit results are accumulated in; `Float32` where the file has none.
+        /// The accumulator type of 16-bit results; `Float32` if the file has none.
         quantized_bias_type: TensorType, since 5;
     }
 }

@@ -5,13 +5,13 @@
 use super::{InferError, Padding};
 use crate::error::counted;
 
-/// The name under which models ask for the op.
+/// The name of the op in models.
 pub const NAME: &str = "Convolution2DTransposeBias";
 
 /// Params of `Convolution2DTransposeBias`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransposeConvBiasParams {
-    /// `Same` crops the output so that a convolution from its size would have the input's size; `Valid` crops nothing.
+    /// `Same` crops the output so that a convolution over it would have the input's size; `Valid` crops nothing.
     pub padding: Padding,
     /// Output columns between two input columns.
     pub stride_w: usize,
@@ -68,7 +68,7 @@ impl TransposeConvBiasParams {
         Ok(([batch, height, width, out], [top, left]))
     }
 
-    /// Output size and what is cut off in front, along one dimension.
+    /// Output size and the number of elements cut off in front, along one dimension.
     fn along(&self, input: usize, kernel: usize, stride: usize) -> Result<(usize, usize), InferError> {
         let Some(steps) = input.checked_sub(1) else { return Ok((0, 0)) };
         let cut = match self.padding {

@@ -22,8 +22,8 @@ options! {
     }
 }
 
-/// The different values of a vector in the order in which they first occur, and for each element which of them it is.
-/// Their number depends on the data.
+/// The different values of a vector in the order in which they first occur, and the index of its value for each
+/// element. Their number depends on the data.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 2)?;
     let [elements] = cx.shape_of_rank(0, "the input")?;

@@ -184,7 +184,7 @@ described! {
     Vec<f32>: Floats, v => ParamValue::Floats(v), ParamValue::Floats(v) => Some(v.into());
 }
 
-/// An enum of the schema that a field may hold a list of.
+/// An enum of the schema of which a field may hold a list.
 pub(super) trait EnumValue: Described + Copy {
     const NAME: &'static str;
     fn code_and_name(self) -> (i64, &'static str);

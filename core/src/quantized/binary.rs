@@ -4,7 +4,7 @@ use super::Steps;
 use crate::error::{Error, Result};
 use crate::quantized::fixed_point::Multiplier;
 
-/// Inputs brought to a common scale, twice the larger of theirs, with bits to spare on the right.
+/// Inputs at a common scale, twice the larger input scale, with spare bits on the right.
 #[derive(Debug, Clone, Copy)]
 pub struct Scaled {
     /// The zero point of each input.
@@ -23,7 +23,7 @@ impl Scaled {
     /// For a sum or a difference.
     ///
     /// # Errors
-    /// For scales that fixed-point factors don't reach, and for 16 bits with zero points.
+    /// For scales beyond the range of fixed-point factors, and for 16 bits with zero points.
     pub fn sum(inputs: [Steps; 2], to: Steps) -> Result<Self> {
         let left_shift = if inputs[0].is_wide() { 15 } else { 20 };
         Self::with(inputs, to, left_shift, |twice_max| {
@@ -65,7 +65,7 @@ impl Scaled {
         })
     }
 
-    /// Both inputs at the common scale, by this way of multiplying.
+    /// Both inputs at the common scale, multiplied by this function.
     pub fn inputs_with(&self, apply: fn(Multiplier, i32) -> i32, a: i32, b: i32) -> [i32; 2] {
         let scaled = |value: i32, i: usize| {
             let shifted = value.wrapping_sub(self.zero_points[i]).wrapping_shl(self.left_shift);
@@ -94,15 +94,15 @@ pub fn product([a, b]: [Steps; 2], to: Steps) -> Result<Multiplier> {
 /// Returns the factor of a quotient.
 ///
 /// # Errors
-/// For scales that fixed-point factors don't reach.
+/// For scales beyond the range of fixed-point factors.
 pub fn quotient([a, b]: [Steps; 2], to: Steps) -> Result<Multiplier> {
     Multiplier::new((a.scale / (b.scale * to.scale)).into())
 }
 
-/// For 16-bit tensors whose scales are all powers of two: how far the inputs are shifted right to get the output's scale.
+/// For 16-bit tensors whose scales are all powers of two: the right shifts of the inputs to the output's scale.
 ///
 /// # Errors
-/// All are, but not in a way that TFLite's kernels take.
+/// If all are powers of two, but in a combination that TFLite's kernels reject.
 pub fn power_of_two_shifts([a, b]: [Steps; 2], to: Steps) -> Result<Option<[i32; 2]>> {
     let log2 = |steps: Steps| {
         let log = steps.scale.ln() * (1.0 / 2f32.ln());

@@ -34,7 +34,7 @@ pub struct Multiplier {
 }
 
 impl Multiplier {
-    /// Returns the nearest fixed-point factor. Factors below 2⁻³² or so are 0.
+    /// Returns the nearest fixed-point factor. Factors below about 2⁻³² are 0.
     ///
     /// # Errors
     /// If `real` is not finite, or too large.
@@ -122,7 +122,7 @@ fn split(real: f64) -> (f64, i32) {
     (fraction, exponent - 1022)
 }
 
-/// `x · 2^exponent`, or the limit of the type that it is beyond.
+/// `x · 2^exponent`, saturated to the range of the type.
 pub fn saturating_shl(x: i32, exponent: u32) -> i32 {
     (i64::from(x) << exponent).clamp(i32::MIN.into(), i32::MAX.into()) as i32
 }

@@ -1,14 +1,14 @@
-//! Functions of one quantized value as tables, filled in floating point as TFLite fills them.
+//! Functions of one quantized value as tables, filled in floating point as in TFLite.
 
 use super::Steps;
 
 /// Scale and zero point.
 type Affine<F> = (F, i32);
 
-/// A real function between quantized values of one type: of 8 bits all results, of 16 bits some.
+/// A real function between quantized values of one type: a table of all results for 8 bits, of some for 16 bits.
 #[derive(Debug, Clone)]
 pub enum Lookup {
-    /// The results, those of the lowest value first, which this is.
+    /// The lowest value, and the results from it on.
     Bytes(i32, Vec<i32>),
     /// Points with lines in between.
     Wide(Table16),
@@ -59,11 +59,11 @@ macro_rules! fill {
             let point = |i: i32| {
                 let at = start + i as $float * step;
                 let sample = (f(at) * scale).round();
-                // Half of the error that a straight line would make in the middle is taken off its ends.
+                // Half of the error of a straight line at its middle is subtracted at its ends.
                 let middle = (f(at + half_step) * scale).round();
                 let line = ((f(start + (i + 1) as $float * step) * scale + sample) / 2.0).round();
                 let correction = ((line - middle) / 2.0).round();
-                // Beyond the range of floats there is no error to take off.
+                // Beyond the range of floats there is no error to subtract.
                 stored(if correction.is_finite() { sample - correction } else { sample })
             };
             let last = stored((f(end) * scale).round());
@@ -104,7 +104,7 @@ impl Default for SigmoidTable {
         let point = |i: i32| {
             const STEP: f64 = 1.0 / 24.0;
             let y = 1.0 / (1.0 + (f64::from(-i) * STEP).exp());
-            // Half of what a straight line between two points is off in the middle is added to both.
+            // Half of the error of the straight line between two points, at its middle, is added to both points.
             let curvature = y * (1.0 - y) * (1.0 - 2.0 * y);
             (65536.0 * (y - curvature * STEP * STEP / 16.0)).round().min(65535.0) as u16
         };

@@ -1,6 +1,6 @@
-//! Integer LSTM cells: what is worked out from scales while preparing. Values and weights have 8 bits, states and gates
-//! 16. A gate's two matrix products are added either with 16 bits, or, where the file gives the scales of all twelve
-//! values in between, with 8 bits.
+//! Integer LSTM cells: the arithmetic that is derived from scales while preparing. Values and weights have 8 bits,
+//! states and gates 16. A gate's two matrix products are added with 8 bits if the file has the scales of all twelve
+//! intermediate values, else with 16 bits.
 
 use crate::error::{Error, Result};
 use crate::ops::lstm::inputs::{CELL, INPUT};
@@ -27,20 +27,21 @@ pub struct Gate {
     pub input: Product,
     /// The product with the last output.
     pub last: Product,
-    /// From the two 8-bit products to the gate; only in cells that have such. The second multiplier may be negative.
+    /// From the two 8-bit products to the gate; only in cells with 8-bit products. The second multiplier may be
+    /// negative.
     pub narrow: Option<[Multiplier; 2]>,
     /// From the products of peephole weights and states to the gate.
     pub peephole: Multiplier,
-    /// The scale of the normalization's factors, and the variance taken for one that is too small.
+    /// The scale of the normalization's factors, and the variance used in place of a too small one.
     pub norm: Option<(Multiplier, i32)>,
 }
 
 /// The params of a cell.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// How many cells it has.
+    /// The number of cells.
     pub cells: usize,
-    /// How many outputs it has.
+    /// The number of outputs.
     pub outputs: usize,
     /// The scale of the output.
     pub output_scale: f32,
@@ -53,7 +54,7 @@ pub struct Settings {
 /// The numbers of a cell.
 #[derive(Debug, Clone, Copy)]
 pub struct Cell {
-    /// Gates in the order input, forget, cell, output; the first is missing where it is what the forget gate leaves.
+    /// Gates in the order input, forget, cell, output; the first is missing if it is the complement of the forget gate.
     pub gates: [Option<Gate>; 4],
     /// The state counts 2 to this power, from -15 to -9.
     pub state_exponent: i32,
@@ -72,11 +73,11 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// `of` has scale and zero point of an input that is given; `intermediates` those of the values in between, where
-    /// the file tells them.
+    /// `of` returns the scale and zero point of a present input; `intermediates` has those of the intermediate values,
+    /// if the file has them.
     ///
     /// # Errors
-    /// For scales that the cell does not take, and for parts that don't go together.
+    /// For unsupported scales, and for optional parts that are not supported together.
     pub fn new(
         of: impl Fn(usize) -> Result<Option<Affine>>,
         intermediates: &[Option<Affine>],
@@ -120,7 +121,7 @@ impl Cell {
 }
 
 /// TFLite's kernel for 12 intermediates couples input and forget gate whatever the operands are. For the output gate it
-/// takes the shift of the forget gate's last output for the multiplier of its own.
+/// uses the shift of the forget gate's last output as the multiplier of its own.
 fn imitate_narrow_defects(gates: &mut [Option<Gate>; 4]) {
     gates[0] = None;
     let shift = gates[1].and_then(|gate| gate.narrow).map_or(0, |[_, of_last]| of_last.shift);
@@ -196,7 +197,7 @@ impl<'a, F: Fn(usize) -> Result<Option<Affine>>> Scales<'a, F> {
         }
     }
 
-    /// Returns the optional parts of the cell, if they go together.
+    /// Returns the optional parts of the cell, if they are supported together.
     fn parts(&self) -> Result<Parts> {
         let normalized = self.has(CELL.norm[1])?;
         if self.narrow && !normalized {
@@ -224,7 +225,7 @@ impl<'a, F: Fn(usize) -> Result<Option<Affine>>> Scales<'a, F> {
             // Numbers with 3 bits before the point.
             (false, false) => (1.0 / 4096.0, 0),
         };
-        // TFLite's kernels take the cell gate's zero point for the output gate's, too.
+        // TFLite's kernels also use the cell gate's zero point for the output gate.
         let last_between = match self.narrow {
             true if i == 3 => (self.between(11)?.0, self.between(7)?.1),
             true => self.between(3 * i + 2)?,

@@ -1,7 +1,7 @@
-//! The arithmetic of quantized ops that is not fixed-point multiplication: what kernels prepare, and functions of one
-//! value as a whole. Kernels on every device take it from here, so that all of them compute the same integers.
+//! The arithmetic of quantized ops beyond fixed-point multiplication: the factors that kernels prepare, and whole
+//! functions of one value. Kernels on every device use this module, so that all of them compute the same integers.
 //!
-//! Files are named like the families of ops whose arithmetic they hold.
+//! Files are named after the op families whose arithmetic they contain.
 
 use crate::error::{Error, Result};
 use crate::ops::Activation;
@@ -75,7 +75,7 @@ impl Steps {
     }
 }
 
-/// Demands zero points of 0, as the 16-bit kernels do.
+/// Checks that zero points are 0, which the 16-bit kernels require.
 ///
 /// # Errors
 /// If they are not.

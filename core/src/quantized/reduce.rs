@@ -1,4 +1,4 @@
-//! MEAN and SUM of quantized elements: what is made of their sum.
+//! MEAN and SUM of quantized elements: the conversion of their sum.
 
 use super::Steps;
 use crate::error::Result;
@@ -13,7 +13,7 @@ pub struct Mean {
     pub before: i32,
     /// Added to the result.
     pub after: i32,
-    /// The size of a group of neighbouring results, and how many of the first of them are rounded upwards.
+    /// The size of a group of neighbouring results, and the number of leading results in it that are rounded upwards.
     pub up: [usize; 2],
     to: Steps,
     count: usize,
@@ -25,7 +25,7 @@ impl Mean {
     /// channels in blocks of 16, which round halves upwards.
     ///
     /// # Errors
-    /// For scales that fixed-point factors don't reach.
+    /// For scales beyond the range of fixed-point factors.
     pub fn new(from: Steps, to: Steps, count: usize, image: Option<usize>) -> Result<Self> {
         if let Some(channels) = image.filter(|_| !from.is_wide()) {
             let zero = from.zero as f32 * from.scale / to.scale;
@@ -39,7 +39,7 @@ impl Mean {
         Ok(Mean { multiplier, before, after: to.zero, up: [1, 0], to, count })
     }
 
-    /// Returns the mean that is number `i` of the results, of this sum.
+    /// Returns the mean for this sum, at position `i` of the results.
     pub fn of(&self, i: usize, sum: i32) -> i32 {
         if self.count == 0 {
             return self.to.clamp(0);
@@ -63,7 +63,7 @@ fn divided(m: Multiplier, count: usize) -> Multiplier {
 /// the output's scale, so that the product stays in range.
 ///
 /// # Errors
-/// For scales that fixed-point factors don't reach.
+/// For scales beyond the range of fixed-point factors.
 pub fn product_factor(from: f32, to: f32, count: usize) -> Result<Multiplier> {
     let root = f64::from(to).powf(1.0 / count.max(1) as f64);
     Multiplier::new(f64::from(from) / root)
@@ -74,7 +74,7 @@ pub fn product_factor(from: f32, to: f32, count: usize) -> Result<Multiplier> {
 pub struct Sum {
     /// The factor of a sum.
     pub scale: f32,
-    /// And what is added then.
+    /// Added after the multiplication.
     pub bias: f32,
     to: Steps,
 }

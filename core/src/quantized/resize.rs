@@ -1,4 +1,4 @@
-//! RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR: which rows and columns of the input meet.
+//! RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR: the rows and columns of the input that each output reads.
 
 use crate::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
 

@@ -9,7 +9,7 @@ pub fn tanh<const BITS: u32>(x: i32, integer: u32) -> i32 {
     if x == 0 {
         return 0;
     }
-    // Doubling x is reading it with one more whole bit.
+    // Reading x with one more whole bit doubles it.
     let e = exp_of_negative::<BITS>(-x.abs(), integer + 1);
     let half_denominator = half_one_plus::<BITS>(e);
     let magnitude = saturating_shl::<BITS>(reciprocal::<BITS>(half_denominator) - (1 << (BITS - 3)), 2);
@@ -81,7 +81,7 @@ fn one<const BITS: u32>() -> i64 {
     (1 << (BITS - 1)) - 1
 }
 
-/// A constant that is given with 32 bits.
+/// A constant with 32 bits.
 fn constant<const BITS: u32>(value: i64) -> i64 {
     round_shift(value, 32 - BITS)
 }

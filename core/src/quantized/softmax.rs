@@ -25,7 +25,7 @@ impl Wide {
     /// For rows of `depth` elements.
     ///
     /// # Errors
-    /// For rows whose sums need more than 32 bits, zero points, and scales that fixed-point factors don't reach.
+    /// For rows whose sums need more than 32 bits, zero points, and scales beyond the range of fixed-point factors.
     pub fn new(from: Steps, beta: f32, depth: usize) -> Result<Self> {
         // Sums of exponentials are kept in 32 bits, 15 of them behind the point.
         if depth > usize::from(u16::MAX) {
@@ -43,10 +43,10 @@ impl Wide {
     }
 }
 
-/// Demands the scale, but for a thousandth, and the zero point that the op's results always have.
+/// Checks for the scale (within a thousandth) and the zero point that the op's results always have.
 ///
 /// # Errors
-/// If they are others.
+/// If they differ.
 pub fn check_output(to: Steps, scale: f32, zero: i32) -> Result<()> {
     if to.zero == zero && (to.scale - scale).abs() <= 0.001 * scale {
         return Ok(());

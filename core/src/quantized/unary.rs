@@ -17,7 +17,7 @@ fn check(from: Steps, to: Steps) -> Result<()> {
 /// ABS.
 ///
 /// # Errors
-/// For scales that fixed-point factors don't reach; as all of this module, for 16 bits with zero points.
+/// For scales beyond the range of fixed-point factors and, as in this whole module, for 16 bits with zero points.
 pub fn abs(from: Steps, to: Steps) -> Result<impl Fn(i32) -> i32> {
     check(from, to)?;
     let (scaled, multiplier) = (from.scale != to.scale, ratio(from, to)?);
@@ -97,7 +97,7 @@ pub fn gelu(from: Steps, to: Steps, approximate: bool) -> Lookup {
     Lookup::new(from, to, if approximate { real::approximate_gelu } else { real::gelu })
 }
 
-/// SQRT of what is not below 0.
+/// SQRT of values of at least 0.
 ///
 /// # Errors
 /// As for [`abs`].
@@ -109,7 +109,7 @@ pub fn sqrt(from: Steps, to: Steps) -> Result<impl Fn(i32) -> i32> {
     })
 }
 
-/// RSQRT of what is not below 0.
+/// RSQRT of values of at least 0.
 #[derive(Debug, Clone)]
 pub enum Rsqrt {
     /// In fixed point, of 8 bits.
@@ -118,7 +118,7 @@ pub enum Rsqrt {
         from: Steps,
         /// The quantization of the output.
         to: Steps,
-        /// The multiplier of a root without scale, but for the bits that are carried behind its point.
+        /// The multiplier of an unscaled root, except for its fraction bits.
         last: Multiplier,
     },
     /// By a table, of 16 bits.
@@ -126,7 +126,7 @@ pub enum Rsqrt {
 }
 
 impl Rsqrt {
-    /// Carried behind the point from one step to the next.
+    /// Fraction bits between the steps.
     const EXTRA: i32 = 20;
 
     /// Between these.

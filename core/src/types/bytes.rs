@@ -1,4 +1,4 @@
-//! The bytes that constants, options and metadata of a model are ranges of.
+//! The bytes of a model. Constants, options and metadata are ranges of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ pub struct ModelBytes(Arc<dyn Backing>);
 
 /// The owner of a model's bytes.
 pub trait Backing: AsRef<[u8]> + Send + Sync {
-    /// Returns memory to the system that can be read again from its source, as the pages of a mapped file can. The
-    /// bytes stay the same.
+    /// Returns memory to the system if its contents can be read again, as the pages of a mapped file can. The bytes
+    /// stay the same.
     fn release_pages(&self);
 }
 

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 
 /// Returns `text` on one line, with every character escaped that a terminal would act on or hide: `\n`, `\u{1b}`.
 ///
-/// Names, descriptions and options come from files. Printed as they are they could move the cursor, set the title of a
-/// window, reorder the text around them or add lines. Escaping text that is escaped already changes nothing.
+/// Names, descriptions and options come from files. Printed unescaped, they could move the cursor, set the title of a
+/// window, reorder the surrounding text or add lines. Escaping text that is escaped already changes nothing.
 ///
 /// ```
 /// use delegraph_core::printable;
@@ -56,7 +56,7 @@ pub fn is_escaped(c: char) -> bool {
     acts(c)
 }
 
-/// Writes what is formatted into it through [`printable`].
+/// Passes formatted text through [`printable`].
 pub(crate) struct Printable<'a, W>(pub(crate) &'a mut W);
 
 impl<W: Write> Write for Printable<'_, W> {
@@ -65,7 +65,7 @@ impl<W: Write> Write for Printable<'_, W> {
     }
 }
 
-/// Writes what is formatted into it through [`printable_lines`].
+/// Passes formatted text through [`printable_lines`].
 pub(crate) struct PrintableLines<'a, W>(pub(crate) &'a mut W);
 
 impl<W: Write> Write for PrintableLines<'_, W> {

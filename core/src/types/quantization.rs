@@ -11,7 +11,7 @@ use crate::types::ModelBytes;
 pub struct Affine {
     /// One scale, or one per index of `dimension`.
     pub scales: Vec<f32>,
-    /// As many zero points as scales.
+    /// The zero points, one per scale.
     pub zero_points: ZeroPoints,
     /// The dimension that the scales run along, where there is more than one.
     pub dimension: usize,
@@ -46,7 +46,7 @@ pub enum Quantization {
     Custom(Vec<u8>),
 }
 
-/// Zero points, one per channel. Where all are the same, as they nearly always are, one is held.
+/// Zero points, one per channel. If all are equal, which is usual, only one is stored.
 #[derive(Clone, Default)]
 pub struct ZeroPoints {
     count: usize,
@@ -121,8 +121,8 @@ impl PartialEq for ZeroPoints {
     }
 }
 
-/// The smallest and the greatest real value that a tensor was seen to hold: one each, or one per channel. Nothing
-/// computes with them, so that they stay in the file where they come from one.
+/// The smallest and the greatest observed real value of a tensor: one each, or one per channel. Nothing computes with
+/// them, so values from a file stay in its bytes.
 #[derive(Clone)]
 pub struct MinMax(Seen);
 

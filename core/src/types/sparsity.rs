@@ -24,7 +24,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Creates a level of which only `indices` are stored, in the smallest types that hold them.
+    /// Creates a level that stores only `indices`, in the smallest types that hold them.
     pub fn csr(segments: &[usize], indices: &[usize]) -> Self {
         Level::Csr { segments: Indices::smallest(segments), indices: Indices::smallest(indices) }
     }
@@ -51,7 +51,7 @@ impl Width {
     }
 }
 
-/// A list of indices. Large models have millions of them: those of a file stay there.
+/// A list of indices. Large models have millions of them, so the indices of a file stay in its bytes.
 #[derive(Clone)]
 pub struct Indices {
     width: Width,
@@ -68,7 +68,7 @@ impl Indices {
         if let Ok(halves) = values.iter().map(|&v| v.try_into()).collect::<Result<Vec<u16>, _>>() {
             return Indices::from(halves);
         }
-        // No dimension is as large as what does not fit; it is as wrong as before.
+        // No dimension is as large as a value that does not fit, so the saturated index is out of range as before.
         Indices::from(values.iter().map(|&v| v.try_into().unwrap_or(u32::MAX)).collect::<Vec<u32>>())
     }
 
@@ -183,7 +183,8 @@ impl<'a> List<'a> {
 /// The layout of a sparse constant's elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sparsity {
-    /// In which order dimensions are traversed: original ones first, then block dimensions numbered on from the rank.
+    /// The order in which dimensions are traversed. Original dimensions are numbered first, block dimensions from the
+    /// rank on.
     pub traversal_order: Vec<usize>,
     /// For each block dimension, the original dimension that it splits.
     pub block_map: Vec<usize>,
@@ -357,8 +358,8 @@ enum Walk<'a> {
     Csr(List<'a>, List<'a>),
 }
 
-/// Calls `put` with the number of each stored element below `position` of the level above, in order, and with where it
-/// is in the dense tensor, which begins at `at`. False as soon as `put` returns false, or as levels do not fit.
+/// Calls `put` with the number of each stored element below `position` of the level above, in order, and with its
+/// position in the dense tensor, which begins at `at`. Returns false as soon as `put` does, or if levels do not fit.
 fn walk(
     levels: &[(Walk<'_>, usize)],
     position: usize,
@@ -385,7 +386,7 @@ fn row(segments: List<'_>, position: usize) -> Option<Range<usize>> {
     Some(segments.get(position)?..segments.get(position.checked_add(1)?)?)
 }
 
-/// For each of `count` positions, which entries belong to it.
+/// The entries that belong to each of `count` positions.
 fn rows(segments: List<'_>, count: usize) -> impl Iterator<Item = Range<usize>> + '_ {
     (0..count).map_while(move |i| row(segments, i))
 }

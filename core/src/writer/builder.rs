@@ -14,9 +14,9 @@ use crate::ops::Params;
 /// Makes a model: subgraphs of tensors and nodes, entry points and metadata.
 ///
 /// Subgraphs are made with [`SubgraphBuilder`] and added in order; the first one is the primary one, and params of
-/// control flow ops name the others by their position. [`ModelBuilder::build`] checks what loading checks of a file,
-/// and chooses versions: every builtin op gets the lowest one that has what the model uses of it, and the metadata
-/// names the oldest TFLite release that runs them all.
+/// control flow ops name the others by their position. [`ModelBuilder::build`] makes the checks of loading, and chooses
+/// versions: every builtin op gets the lowest version that has the features in use, and the metadata names the oldest
+/// TFLite release that runs all of them.
 ///
 /// ```
 /// use delegraph_core::ops::fully_connected::FullyConnectedParams;
@@ -91,7 +91,7 @@ impl ModelBuilder {
         self
     }
 
-    /// Adds named bytes. An entry `min_runtime_version` takes the place of the one that is made.
+    /// Adds named bytes. An entry `min_runtime_version` replaces the generated one.
     #[must_use]
     pub fn metadata(mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.metadata.push((name.into(), bytes.into()));
@@ -101,8 +101,8 @@ impl ModelBuilder {
     /// Returns the model. Its bytes are those of a `.tflite` file.
     ///
     /// # Errors
-    /// The first thing that was wrong while making a subgraph, what loading would find wrong with the file, or a
-    /// version that was given and is too low, with the node and what it needs.
+    /// The first error while making a subgraph, the error that loading the file would return, or an explicit version
+    /// that is too low, with the node and the version that it needs.
     pub fn build(self) -> Result<Model> {
         let mut data = Pool::default();
         let mut subgraphs = Vec::with_capacity(self.subgraphs.len());
@@ -137,7 +137,7 @@ impl ModelBuilder {
     }
 }
 
-/// The subgraphs, and behind them the bodies of composites, whose numbers the composites get.
+/// The subgraphs, followed by the bodies of composites. The composites refer to the bodies by these numbers.
 fn with_bodies(mut subgraphs: Vec<SubgraphBuilder>) -> Vec<SubgraphBuilder> {
     let mut s = 0;
     while let Some(builder) = subgraphs.get_mut(s) {
@@ -146,7 +146,7 @@ fn with_bodies(mut subgraphs: Vec<SubgraphBuilder>) -> Vec<SubgraphBuilder> {
             let index = subgraphs.len();
             let node = subgraphs.get_mut(s).and_then(|builder| builder.subgraph.nodes_mut().get_mut(node));
             if let Some(Params::StableHLOComposite(params)) = node.map(|node| node.params_mut()) {
-                // An index that does not fit would be out of range, which verification refuses.
+                // An index that does not fit would be out of range, which verification rejects.
                 params.decomposition_subgraph_index = i32::try_from(index).unwrap_or(i32::MAX);
             }
             subgraphs.push(body);
@@ -156,7 +156,7 @@ fn with_bodies(mut subgraphs: Vec<SubgraphBuilder>) -> Vec<SubgraphBuilder> {
     subgraphs
 }
 
-/// Bytes in which equal pieces are there once.
+/// Bytes in which equal pieces are stored once.
 #[derive(Default)]
 struct Pool {
     bytes: Vec<u8>,

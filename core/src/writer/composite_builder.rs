@@ -50,13 +50,13 @@ impl CompositeBuilder<'_> {
         self
     }
 
-    /// Adds it, with its only output.
+    /// Adds the composite, with its only output.
     pub fn output(self, name: &str) -> TensorId {
         let [id] = self.outputs([name]);
         id
     }
 
-    /// Adds it, with its outputs, whose types, shapes and quantization are those of the body's.
+    /// Adds the composite, with its outputs, which have the types, shapes and quantization of the body's outputs.
     pub fn outputs<const N: usize>(self, names: [&str; N]) -> [TensorId; N] {
         let CompositeBuilder { graph, body, params, inputs } = self;
         let fits = fits(graph, &body, &inputs, N).map_err(|message| {

@@ -31,7 +31,7 @@ pub(super) struct Data<'m> {
     /// The largest end of constants that begin at the same byte. A constant that needs less of a shared buffer still
     /// shares it.
     ends: HashMap<usize, usize>,
-    /// Every piece with its place, where they are put one after the other.
+    /// Every piece with its place, if they are stored one after the other.
     behind: Vec<(Range<usize>, usize)>,
     places: HashMap<Range<usize>, usize>,
     len: usize,
@@ -129,13 +129,13 @@ impl<'m> Data<'m> {
         self.inline_len
     }
 
-    /// Offset and size of a piece, where all begin at `start`.
+    /// Offset and size of a piece, if the first one begins at `start`.
     pub(super) fn behind(&self, range: &Range<usize>, start: usize) -> (u64, u64) {
         let place = self.places.get(range).copied().unwrap_or_default();
         (start.saturating_add(place) as u64, range.len() as u64)
     }
 
-    /// Puts every piece behind `file`, from `start` on.
+    /// Appends every piece to `file`, from `start` on.
     pub(super) fn append(&self, file: &mut Vec<u8>, start: usize) {
         file.reserve_exact(start.saturating_add(self.len).saturating_sub(file.len()));
         for (range, place) in &self.behind {

@@ -6,8 +6,8 @@ use crate::graph::archive;
 use crate::graph::{Model, Node, Subgraph, Tensor};
 
 impl Model {
-    /// Returns the first thing in which the models differ, in words; `None` if they are the same. Positions in the
-    /// file and the path make no difference.
+    /// Returns the first difference of the models, in words; `None` if they are the same. Positions in the file and the
+    /// path are ignored.
     pub fn difference(&self, other: &Model) -> Option<String> {
         let metadata = |model: &Model| {
             let entry = |(name, _): &(String, _)| (name.clone(), model.metadata(name).map(<[u8]>::to_vec));
@@ -64,7 +64,7 @@ fn subgraphs((a_model, a): (&Model, &Subgraph), (b_model, b): (&Model, &Subgraph
         })
 }
 
-/// By their text, in which a NaN is the same as another.
+/// Compared as text, in which all NaNs are equal.
 fn differ<T: Debug>(what: &str, a: &T, b: &T) -> Option<String> {
     let (a, b) = (format!("{a:?}"), format!("{b:?}"));
     (a != b).then(|| format!("{what}: {a} and {b}"))

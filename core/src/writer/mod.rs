@@ -51,8 +51,8 @@ type Tables<'f, T> = WIPOffset<Vector<'f, ForwardsUOffset<T>>>;
 impl Model {
     /// Returns the model as a `.tflite` file. Ops keep the versions that they have.
     ///
-    /// Constants that share their bytes still share them, and each is aligned to 16 bytes. Where all of them are
-    /// more than a FlatBuffer can hold (2 GB), they are put behind it, as TFLite does it since release 2.15.
+    /// Constants that share their bytes still share them, and each is aligned to 16 bytes. If together they exceed the
+    /// limit of a FlatBuffer (2 GB), they are stored behind it, as in TFLite since release 2.15.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for an op that this build does not know, [`Error::InvalidModel`] if a number does
@@ -89,7 +89,7 @@ fn write(model: &Model, largest: usize) -> Result<Vec<u8>> {
 /// Writes the FlatBuffer of `model`. Data is placed after the FlatBuffer if the whole would be longer than `largest`.
 fn write_tables(model: &Model, largest: usize) -> Result<Vec<u8>> {
     let data = Data::of(model);
-    // Without the data first: how long the tables are decides where the data can be.
+    // First without the data: the size of the tables determines the place of the data.
     let tables = Writer::new(model, &data, Place::Behind(data::ALIGNMENT)).finish()?;
     let whole = data.inline_len().checked_add(tables.finished_data().len());
     if whole.is_some_and(|whole| whole <= largest) {
@@ -182,7 +182,7 @@ impl<'m, 'f> Writer<'m, 'f> {
         for (i, range) in self.data.buffers.iter().enumerate() {
             args.push(match self.place {
                 _ if i == 0 => schema::BufferArgs::default(),
-                // TFLite takes a list without bytes for a constant, and no list for a tensor that a node writes.
+                // TFLite treats an empty list as a constant, and an absent list as a tensor that a node writes.
                 _ if range.is_empty() => {
                     schema::BufferArgs { data: Some(aligned(&mut self.fb, &[])), ..Default::default() }
                 }

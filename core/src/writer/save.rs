@@ -1,4 +1,4 @@
-//! Writing a file so that it is there whole or not at all.
+//! Atomic writing of files.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::graph::Model;
 
 impl Model {
-    /// Writes the model to `path` as a `.tflite` file. What was there before stays until the new file is whole, so that
-    /// a model may take the place of the file that it was loaded from.
+    /// Writes the model to `path` as a `.tflite` file. An existing file stays until the new one is complete, so that a
+    /// model may replace the file that it was loaded from.
     ///
     /// # Errors
     /// Those of [`Model::to_bytes`], and [`Error::State`] if the file cannot be written.
@@ -43,7 +43,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::rename(&beside, &path)
     })();
     if written.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AlreadyExists) {
-        // If this fails, too, nothing more can be done.
+        // An error of this call is ignored: the first one is reported.
         let _ = fs::remove_file(&beside);
     }
     written

@@ -16,8 +16,8 @@ use crate::types::{Element, TensorType};
 
 /// Makes a subgraph for a [`ModelBuilder`](super::ModelBuilder).
 ///
-/// Nothing fails while it is made: the first thing that was wrong is the error of
-/// [`ModelBuilder::build`](super::ModelBuilder::build), and what follows from it is not looked at.
+/// No method fails: [`ModelBuilder::build`](super::ModelBuilder::build) returns the first error, and consequential
+/// errors are ignored.
 #[derive(Debug, Clone, Default)]
 pub struct SubgraphBuilder {
     pub(super) subgraph: Subgraph,
@@ -58,7 +58,7 @@ impl SubgraphBuilder {
         self.add(Tensor::new(name, ty, shape))
     }
 
-    /// Adds state that lives from one invocation to the next.
+    /// Adds state that is kept between invocations.
     pub fn variable(&mut self, name: &str, ty: TensorType, shape: impl Into<Shape>) -> TensorId {
         self.add(Tensor::new(name, ty, shape).into_variable())
     }
@@ -68,8 +68,8 @@ impl SubgraphBuilder {
         self.constant_bytes(name, T::TYPE, shape, bytemuck::cast_slice(values))
     }
 
-    /// Adds a constant, with its bytes as the file holds them: elements of less than a byte packed, of a sparse one
-    /// those that are stored.
+    /// Adds a constant, with its bytes as in the file: sub-byte elements are packed, a sparse constant has only its
+    /// stored elements.
     pub fn constant_bytes(
         &mut self,
         name: &str,
@@ -109,7 +109,7 @@ impl SubgraphBuilder {
         self.change(id, |tensor| tensor.set_quantization(quantization));
     }
 
-    /// Sets which elements the bytes of a constant are.
+    /// Sets the sparse storage of a constant: the elements that its bytes represent.
     pub fn sparse(&mut self, id: TensorId, sparsity: Sparsity) {
         self.change(id, |tensor| tensor.set_sparsity(Some(Arc::new(sparsity))));
     }
@@ -148,7 +148,7 @@ impl SubgraphBuilder {
         }
     }
 
-    /// Begins a node of a custom op. Its version is 1 where it is not given.
+    /// Begins a node of a custom op. The default version is 1.
     pub fn custom(&mut self, name: &str) -> NodeBuilder<'_> {
         self.node(Op::custom(name), Params::Custom)
     }
@@ -284,7 +284,7 @@ impl NodeBuilder<'_> {
         self
     }
 
-    /// Sets the element type of the outputs, for ops whose inputs and params do not tell (QUANTIZE).
+    /// Sets the element type of the outputs, for ops whose inputs and params do not determine it (QUANTIZE).
     pub fn output_type(mut self, ty: TensorType) -> Self {
         self.ty = Some(ty);
         self
@@ -311,7 +311,7 @@ impl NodeBuilder<'_> {
         let shape = Shape::default();
         let quantization = self.quantization.take().map(Arc::new);
         let declared = Declared { ty, shape: &shape, quantization: quantization.as_deref() };
-        // Inference takes a newer version for one that allows more.
+        // A newer version allows more in inference.
         let definition = self.node.op().builtin().and_then(ops::definition);
         let newest = definition.and_then(|d| d.history.last()).map_or(1, |(version, _)| *version);
         let probe = self.node.clone().with_version(self.version.unwrap_or(newest));
@@ -351,7 +351,7 @@ impl NodeBuilder<'_> {
         self.graph.subgraph.nodes_mut().push(self.node);
     }
 
-    /// Notes what is wrong with the node that writes `names`.
+    /// Records an error of the node that writes `names`.
     fn fail(&mut self, names: &str, message: String) {
         let (node, op) = (self.graph.subgraph.nodes().len(), self.node.op());
         let message = format!("node {node} ({op}, writes \"{names}\"): {message}");

@@ -97,7 +97,7 @@ fn quantization<'f>(
                 scales: int(*scales)?,
                 zero_points: match zero_points {
                     Some(tensor) => int(*tensor)?,
-                    // A reader could take 0, which writers leave where there are none, for tensor 0.
+                    // A reader could interpret the default 0 as tensor 0.
                     None if subgraph.tensors().first().is_some_and(Tensor::is_constant) => -1,
                     None => 0,
                 },
@@ -159,7 +159,7 @@ fn sparsity<'f>(fb: &mut Fb<'f>, sparsity: &Sparsity) -> Written<schema::Sparsit
     Ok(schema::SparsityParameters::create(fb, &args))
 }
 
-/// A list of indices in the type that it is stored as.
+/// A list of indices in its storage type.
 fn list_of_indices(
     fb: &mut Fb<'_>,
     indices: &Indices,

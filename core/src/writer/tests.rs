@@ -233,7 +233,7 @@ fn options_that_a_file_leaves_out_stay_out() {
     let file = model.to_bytes().unwrap();
     let operators = schema::root_as_model(&file).unwrap().subgraphs().unwrap().get(0).operators().unwrap();
     assert_eq!(operators.get(0).builtin_options_type(), schema::BuiltinOptions::NONE);
-    // Its params are not the defaults: an edit changed them.
+    // An edit changed the params, which are not the defaults.
     assert_eq!(operators.get(2).builtin_options_type(), schema::BuiltinOptions::AddOptions);
 }
 

@@ -21,9 +21,9 @@ const MIN_RUNTIME_BYTES: usize = 16;
 pub struct Restamped {
     /// Ops that have another version now, in the order of their first node.
     pub ops: Vec<RestampedOp>,
-    /// `min_runtime_version` of the metadata as it was.
+    /// The previous `min_runtime_version` of the metadata.
     pub old_runtime: Option<String>,
-    /// And as it is.
+    /// The new `min_runtime_version`.
     pub new_runtime: Option<String>,
 }
 
@@ -33,17 +33,17 @@ pub struct Restamped {
 pub struct RestampedOp {
     /// The op.
     pub op: Op,
-    /// The version it had.
+    /// The previous version.
     pub from: u32,
-    /// The version it has.
+    /// The new version.
     pub to: u32,
-    /// Every node of it: subgraph and node.
+    /// Every node of the op: subgraph and node.
     pub nodes: Vec<(usize, NodeId)>,
 }
 
 impl Model {
-    /// Gives every builtin op the lowest version that has what the model uses of it, and names the oldest release
-    /// that runs all of them in the metadata. Custom ops keep their versions.
+    /// Sets every builtin op to the lowest version that has the features in use, and writes the oldest release that
+    /// runs all of them to the metadata. Custom ops keep their versions.
     ///
     /// Nodes of an op that had one version have one version afterwards: the highest that any of them needs. The
     /// model's bytes are written again.
@@ -67,7 +67,7 @@ impl Model {
         Ok(report)
     }
 
-    /// Returns the model after writing and reading it, which checks all that loading checks.
+    /// Returns the model after writing and reading it, which includes the checks of loading.
     pub(super) fn reloaded(&self) -> Result<Model> {
         crate::loader::load(ModelBytes::new(self.to_bytes()?), self.path().map(Into::into))
     }
@@ -104,7 +104,7 @@ fn set_version(subgraphs: &mut [Subgraph], nodes: &[(usize, NodeId)], version: u
     }
 }
 
-/// `model` with versions: nodes have the one that `explicit` gives them; all others of an op the lowest that is enough.
+/// `model` with versions: nodes have their `explicit` version; all other nodes of an op have the lowest sufficient one.
 ///
 /// # Errors
 /// An explicit version that is too low.
@@ -172,8 +172,8 @@ struct Entry {
     nodes: Vec<(usize, NodeId)>,
 }
 
-/// The property of a node that needs `needed`, as the start of a sentence that the version ends: found by taking
-/// away one thing after the other.
+/// The property of a node that needs version `needed`, as the start of a sentence that the version ends: found by
+/// removing one property after the other.
 fn reason(definition: &OpDef, signature: &OpSignature<'_>, given: u32, needed: u32) -> String {
     let is_less = |changed: &OpSignature<'_>| (definition.min_version)(changed) < needed;
     let mut changed = signature.clone();

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LibraryFusion {
-    /// The name: that of the composites that it replaces, or one for reports.
+    /// The name of the composites that it replaces, or a name for reports.
     pub name: String,
     /// Whether it replaces marked composites; otherwise patterns of nodes.
     pub composites: bool,
@@ -33,7 +33,7 @@ pub struct FusionResult {
     pub model: Option<Vec<u8>>,
     /// The changes.
     pub changes: Vec<FusionChange>,
-    /// Composites that were left.
+    /// Composites that were not replaced.
     pub left: Vec<FusionLeft>,
 }
 
@@ -44,19 +44,19 @@ pub struct FusionChange {
     pub subgraph: usize,
     /// The tensor that the nodes compute.
     pub tensor: String,
-    /// The ops that are gone.
+    /// The removed ops.
     pub from: Vec<String>,
-    /// The ops that took their place.
+    /// The new ops.
     pub to: Vec<String>,
 }
 
-/// A composite that a fusion left.
+/// A composite that a fusion did not replace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FusionLeft {
     /// The index of the subgraph.
     pub subgraph: usize,
     /// Its first output.
     pub tensor: String,
-    /// Why it was left.
+    /// The reason.
     pub reason: String,
 }

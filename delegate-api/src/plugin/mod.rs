@@ -40,9 +40,9 @@
 //! ```
 //!
 //! Authors in C, or in anything that can export C functions, include `delegraph_plugin.h`, which is in this crate's
-//! `include` folder. What crosses is C either way ([`abi`]): no Rust type, allocation or panic does, so that plugin and
-//! application may be built by different compilers. The application refuses an incompatible library with a message that
-//! states what was found and what is supported.
+//! `include` folder. The interface is C in both cases ([`abi`]): no Rust type, allocation or panic crosses it, so that
+//! plugin and application may be built by different compilers. The application rejects an incompatible library with a
+//! message that states the observed and the supported version.
 
 pub mod abi;
 #[doc(hidden)]
@@ -64,8 +64,8 @@ pub use options::{CreateError, OptionError, PluginOptions};
 ///
 /// Takes the function that creates the delegate from the user's options: `Fn(&PluginOptions) -> Result<D, CreateError>`, where
 /// `D` is any [`Delegate`](crate::Delegate); [`Simple`](crate::Simple) makes one of a
-/// [`SimpleDelegate`](crate::SimpleDelegate). An option that
-/// was given and not read is an error that names the known options. Panics are caught, and become errors.
+/// [`SimpleDelegate`](crate::SimpleDelegate). An option that was passed and not read is an error that names the known
+/// options. Panics are caught, and become errors.
 #[macro_export]
 macro_rules! export_delegate {
     ($create:expr) => {

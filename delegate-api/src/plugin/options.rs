@@ -86,7 +86,7 @@ impl PluginOptions {
     /// Returns whether `key` was passed as `true` or `1`, or without a value; false if it was not passed.
     ///
     /// # Errors
-    /// For any other value than these, `false` and `0`.
+    /// For values other than these, `false` and `0`.
     pub fn flag(&self, key: &'static str) -> Result<bool, OptionError> {
         let choices = [("true", true), ("false", false), ("1", true), ("0", false), ("", true)];
         Ok(self.choice(key, &choices)?.unwrap_or(false))

@@ -140,7 +140,7 @@ impl fmt::Debug for WgpuOp {
 }
 
 impl PartialEq for WgpuOp {
-    /// Whether both are clones of one registration.
+    /// Whether both ops are clones of one registration.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

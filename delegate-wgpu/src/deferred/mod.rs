@@ -1,4 +1,4 @@
-//! Partitions of nodes with operands that only a run knows: axes, paddings, sizes, weights and k as inputs.
+//! Partitions of nodes with operands that are known only during a run: axes, paddings, sizes, weights and k as inputs.
 //!
 //! Such a partition is prepared during the invocation, when its inputs are computed. Its kernel lowers the nodes with these
 //! operands as constants, and keeps the result until an operand or a shape changes. Where the operands cannot be lowered, the
@@ -25,7 +25,7 @@ use crate::kernel::WgpuKernel;
 use crate::ops;
 use operands::{MAX_OPERAND_BYTES, deferred, stand_in};
 
-/// Maximum number of bytes of all operands for which data stand in while preparing. The model determines their sizes.
+/// Maximum number of bytes of all stand-ins for operands while preparing. The model determines their sizes.
 const MAX_TRIED_BYTES: usize = 1 << 30;
 
 /// Maximum number of deferred partitions of a graph. Each has a copy of the graph's structure.
@@ -40,10 +40,10 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// Returns whether `node` can run once its operands are known; `None` if no run needs to know an operand.
+    /// Returns whether `node` can run once its operands are known; `None` if it has no such operand.
     pub(crate) fn supports(&mut self, gpu: &Gpu, node: NodeView<'_>) -> Option<Result<(), Rejection>> {
         deferred(node).next()?;
-        // The shapes of other operands would be another guess.
+        // The shapes of other operands would have to be guessed, too.
         let unknown = node.inputs().find(|tensor| tensor.shape().is_none());
         if let Some(tensor) = unknown {
             return Some(Err(Rejection::DynamicShape { tensor: tensor.name().to_owned() }));
@@ -81,7 +81,7 @@ impl Trial {
     }
 }
 
-/// Returns the tensors that a run must know before `node` is lowered.
+/// Returns the tensors whose data is needed to lower `node`.
 pub(crate) fn required(node: NodeView<'_>) -> impl Iterator<Item = TensorId> + '_ {
     deferred(node).map(|(_, tensor)| tensor.id())
 }
@@ -248,7 +248,7 @@ impl DeferredKernel {
 impl Kernel for DeferredKernel {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         if self.update(cx)? {
-            // The memory of the last operands first: both are of one allowance.
+            // Frees the memory of the last operands first: both use one allowance.
             self.state = State::New;
             self.state = self.build()?;
         }

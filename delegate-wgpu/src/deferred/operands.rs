@@ -1,5 +1,5 @@
-//! The operands that lowering reads as constants: axes, paddings, sizes, weights. Where a model does not have them as
-//! constants, data stand in for them to find out whether a node is supported.
+//! The operands that lowering reads as constants: axes, paddings, sizes, weights. If they are not constants of the
+//! model, stand-in data shows whether a node is supported.
 
 use delegraph_core::ops::Padding;
 use delegraph_core::ops::split::SplitParams;
@@ -10,7 +10,7 @@ use delegraph_delegate_api::{NodeView, TensorInfo};
 /// Maximum size of an operand in bytes, since a run compares it with that of the last run, and copies it when it differs.
 pub(super) const MAX_OPERAND_BYTES: usize = 64 << 20;
 
-/// The data that stand in for an operand.
+/// The stand-in data of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StandIn {
     Zeros,
@@ -71,14 +71,14 @@ fn operands(op: BuiltinOp) -> &'static [(usize, StandIn)] {
     }
 }
 
-/// Returns the inputs of a node that a run must know to lower it, by their numbers.
+/// Returns the numbers of the inputs whose data is needed to lower a node.
 pub(super) fn deferred(node: NodeView<'_>) -> impl Iterator<Item = (usize, TensorInfo<'_>)> {
     let all = node.op().builtin().map_or(&[][..], operands);
     let operand = move |(i, _): &(usize, StandIn)| Some((*i, node.input(*i)?));
     all.iter().filter_map(operand).filter(|(_, tensor)| !tensor.is_constant() && !tensor.is_variable())
 }
 
-/// Returns data for input `i`; `None` if none are known to fit, or they take too much memory.
+/// Returns stand-in data for input `i`; `None` if no data is known to fit, or it takes too much memory.
 pub(super) fn stand_in(node: NodeView<'_>, i: usize) -> Option<Vec<u8>> {
     let tensor = node.input(i)?;
     let count = tensor.shape()?.checked_elements()?;

@@ -29,7 +29,7 @@ pub(crate) struct Gpu {
     /// The reason why the device was lost, if it was.
     lost: Arc<Mutex<Option<String>>>,
     shared: Arc<SharedDevice>,
-    /// Made when it is first needed.
+    /// Created on first use.
     probe: Mutex<Option<Probe>>,
     /// Set by tests to make every allocation of a buffer fail.
     #[cfg(test)]
@@ -219,8 +219,8 @@ impl Gpu {
 
 /// A small buffer whose mapping shows whether the device still works.
 ///
-/// It is unmapped only after its callback. wgpu takes a buffer that is unmapped while another thread polls the device for
-/// unmapped, and then for mapped.
+/// It is unmapped only after its callback. If a buffer is unmapped while another thread polls the device, wgpu treats
+/// it as unmapped, and then as mapped.
 struct Probe {
     buffer: wgpu::Buffer,
     state: Arc<AtomicU8>,

@@ -1,4 +1,4 @@
-//! The device: which adapter is opened, with which options, what it can do, and what runs on it.
+//! The device: the choice of the adapter, its options, its capabilities, and the work on it.
 //!
 //! State that belongs to a device and not to one delegate (compiled pipelines, uploaded weights) is kept by the folder
 //! that defines it and stored in [`SharedDevice`], so that all delegates on one device share it.

@@ -36,7 +36,7 @@ mod blocking {
         /// Adds the reports of later commands.
         pub(crate) fn add(&mut self, _: Reports) {}
 
-        /// Returns the first error, if there is one, once all reports are there.
+        /// Returns the first error, if there is one, once all reports have arrived.
         pub(crate) fn poll(&mut self, _: &mut Context<'_>) -> Poll<Option<wgpu::Error>> {
             Poll::Ready(None)
         }
@@ -84,7 +84,7 @@ mod promised {
             self.outstanding.extend(later.outstanding);
         }
 
-        /// Returns the first error, if there is one, once all reports are there.
+        /// Returns the first error, if there is one, once all reports have arrived.
         pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<wgpu::Error>> {
             let error = &mut self.error;
             self.outstanding.retain_mut(|report| match report.as_mut().poll(cx) {

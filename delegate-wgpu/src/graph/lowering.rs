@@ -96,8 +96,8 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         }
     }
 
-    /// Input `i` of INT32 or INT64 indices as 32-bit integers. An index that 32 bits cannot hold becomes the nearest one that
-    /// they can, which is outside of every dimension.
+    /// Input `i` of INT32 or INT64 indices as 32-bit integers. An index that does not fit 32 bits is saturated, which
+    /// is outside of every dimension.
     pub(crate) fn index_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
         if self.ty(i) != Some(TensorType::Int64) {
             self.expect(i, TensorType::Int32)?;
@@ -595,8 +595,8 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         self.push_step(spec.into(), inputs, None, output)
     }
 
-    /// Checks the elements of a value in each run; `fault` is the error where one does not meet the condition. Constants
-    /// that do not meet it are to be rejected instead.
+    /// Checks the elements of a value in each run; `fault` is the error where one does not meet the condition. The
+    /// caller rejects constants that do not meet it.
     pub(crate) fn check(&mut self, id: ValueId, condition: Condition, fault: Fault) -> Result<(), Rejection> {
         if let Source::Constant(_) = self.builder.graph.value(self.builder.graph.root(id).0).source {
             return Ok(());

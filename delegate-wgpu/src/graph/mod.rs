@@ -147,8 +147,8 @@ pub(crate) struct Graph<'a> {
     pub read: Vec<Resource>,
     /// Resource variables that the partition assigns, with the last value of each.
     pub assigned: Vec<Resource>,
-    /// A node that reads a resource variable of another type or shape than an earlier node assigns, and its error. The error
-    /// is that of each run.
+    /// A node that reads a resource variable of another type or shape than an earlier node assigns, and its error.
+    /// Every run returns this error.
     pub contradiction: Option<(NodeId, String)>,
     /// Checks of the partition's data, in the order of their nodes. Their results are read back after each run.
     pub checks: Vec<Check>,
@@ -169,7 +169,7 @@ pub(crate) struct Resource {
     pub node: NodeId,
 }
 
-/// A check of data that only a run knows.
+/// A check of data that is known only during a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Check {
     /// The result: see [`delegraph_shaders::check::Spec`].

@@ -1,5 +1,5 @@
-//! A copy of some nodes and tensors of a model, whose shapes and constants can be changed: for nodes that are lowered with
-//! other data than the interpreter's graph has.
+//! A copy of some nodes and tensors of a model, whose shapes and constants can be changed: for lowering nodes with data
+//! that differs from the interpreter's graph.
 
 use delegraph_core::graph::Tensor;
 use delegraph_core::kernel::{Placement, RuntimeTensor};
@@ -8,7 +8,7 @@ use delegraph_delegate_api::{GraphView, NodeState, TensorInfo};
 
 use super::symbolic_dims::infer;
 
-/// A copy of a graph. It has the data of those tensors that were added.
+/// A copy of a graph, with the data of the added tensors.
 pub(crate) struct Snapshot {
     // Declared, and therefore dropped, before the model: constants point into its bytes.
     pub tensors: Vec<RuntimeTensor>,

@@ -14,7 +14,7 @@ pub(crate) enum Floats {
     Any,
     /// Operands may have 16 bits. The result may be far larger or smaller than they are.
     WideResult,
-    /// All have 32 bits: a rounded operand changes an integer result, or the kernel is the application's.
+    /// All have 32 bits: a rounded operand changes an integer result, or the kernel belongs to the application.
     Exact,
 }
 
@@ -56,7 +56,7 @@ impl Join {
     }
 }
 
-/// A kernel whose weights are its second input; other steps lay them out.
+/// A kernel whose weights are its second input, laid out by other steps.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Computed(pub Box<Spec>);
 
@@ -247,7 +247,7 @@ impl Spec {
             Spec::Binary(spec) if spec.op.compares() => Floats::Exact,
             Spec::Binary(spec) => match spec.op {
                 Binary::Div | Binary::Pow | Binary::SquaredDifference => Floats::WideResult,
-                // A rounded operand may be on the other side of an integer.
+                // A rounded operand may cross an integer.
                 Binary::FloorDiv | Binary::FloorMod | Binary::Remainder => Floats::Exact,
                 _ => Floats::Any,
             },

@@ -128,7 +128,7 @@ impl StorageFormat {
         }
     }
 
-    /// Returns whether elements are stored alike on the device and in the model.
+    /// Returns whether elements have the same format on the device and in the model.
     pub(crate) fn is_identity(self) -> bool {
         matches!(self, StorageFormat::Word | StorageFormat::WordPair)
     }

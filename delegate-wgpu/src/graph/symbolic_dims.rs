@@ -218,7 +218,7 @@ struct Change {
     stretches: bool,
 }
 
-/// What the sizes of symbols change, and what a node requires of them.
+/// The effects of the sizes of symbols, and the requirements of a node on them.
 #[derive(Default)]
 struct Dependencies {
     changes: Vec<Change>,

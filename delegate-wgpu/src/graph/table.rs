@@ -27,7 +27,7 @@ impl Table {
         Table { key: format!("{name:?} {from:?} {to:?}"), from, function: Arc::new(function) }
     }
 
-    /// Returns the hash of what determines the entries.
+    /// Returns the hash of everything that determines the entries.
     pub(crate) fn hash(&self) -> blake3::Hash {
         // Hashed in a domain of its own: the bytes of a constant may be equal to a key.
         blake3::Hasher::new_derive_key("delegraph tables of quantized functions")

@@ -53,7 +53,7 @@ pub(crate) struct WgpuKernel {
     mapping: Arc<Mapping>,
     /// The run that was submitted and is not finished.
     run: Option<Run>,
-    /// Reports of the device on commands that it did not report on yet.
+    /// Outstanding reports of the device on commands.
     reports: Reports,
     stats: DelegateStats,
     /// FLOAT32 tensors that are stored in 16 bits.
@@ -592,7 +592,7 @@ impl DelegateKernel for WgpuKernel {
             Some(false) => return,
             None => {}
         }
-        // A buffer that is still to be mapped cannot be unmapped safely while other threads poll the device.
+        // A buffer with a pending map request cannot be unmapped safely while other threads poll the device.
         let descriptor = wgpu::BufferDescriptor {
             label: Some("staging"),
             size: staging.size(),

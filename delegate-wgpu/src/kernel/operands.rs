@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// An input, uploaded before each run.
 pub(super) struct Input {
     pub name: String,
-    /// The number of the partition's input. Of no meaning for the value of a resource variable.
+    /// The number of the partition's input. Unused for the value of a resource variable.
     pub position: usize,
     pub shape: Shape,
     pub format: StorageFormat,
@@ -118,7 +118,7 @@ pub(super) struct DataCheck {
 }
 
 impl DataCheck {
-    /// Returns the error of the first element that fails the check. `result` is what the check wrote.
+    /// Returns the error of the first element that fails the check. `result` is the output of the check.
     pub(super) fn fault(&self, result: &[u8]) -> Option<Error> {
         let (words, _) = result.as_chunks::<4>();
         let mut pairs = words.chunks_exact(2).map(|pair| [pair[0], pair[1]]);

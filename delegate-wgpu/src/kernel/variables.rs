@@ -17,8 +17,8 @@ use crate::device::Gpu;
 use crate::graph::{Graph, Resource};
 use crate::memory::{Memory, StoredValue};
 
-/// New values of at most this many bytes in total are also copied to the CPU by a run that reads back other data: kernels on
-/// the CPU, and saved state, then need not wait for the device.
+/// New values of at most this many bytes in total are also copied to the CPU by a run that reads back other data: CPU
+/// kernels and saved state then need not wait for the device.
 const MAX_MIRRORED_BYTES: u64 = 64 << 10;
 
 /// Whether a caller may block until the device has computed a value. A page may not.

@@ -1,4 +1,4 @@
-//! Device memory: which values share a buffer, what is uploaded once, and tensors that stay on the device.
+//! Device memory: values that share a buffer, data that is uploaded once, and tensors that stay on the device.
 
 mod buffer;
 mod layout;

@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn floats_would_lose_the_last_two() {
-        // Less their zero points: 1029 times 255 and a 1, on columns whose sums are 255 * 2^18 and two less.
+        // After subtracting the zero points: 1029 times 255 and a 1, on columns whose sums are 255 * 2^18 and two less.
         let a = [vec![127_i8; 1029], vec![-127]].concat();
         let columns = [[127_i8, 127]; 1028].into_iter().chain([[-124, -125], [-128, 125]]);
         let b: Vec<i8> = columns.flatten().collect();

@@ -210,7 +210,7 @@ fn quantized(
             to.scale
         )));
     }
-    // For 16 bits and equal shapes, LiteRT's kernel processes groups of elements, whose inputs it rounds just once.
+    // For 16 bits and equal shapes, LiteRT's kernel processes groups of elements and rounds their inputs only once.
     let grouped = op == Operator::Add && wide && cx.shape(inputs[0]) == cx.shape(inputs[1]);
     let factors = Factors {
         zeros,

@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn floats_would_lose_the_last_two() {
-        // Less the zero point: 2065 times 255 and a 1, on weights whose sums are 255 * 2^18 and two less.
+        // After subtracting the zero point: 2065 times 255 and a 1, on weights whose sums are 255 * 2^18 and two less.
         let input = T::new(&[1, 1, 1, 2066], &[vec![127_i8; 2065], vec![-127]].concat()).quantized(1.0, -128);
         let row = |last: [i8; 2]| [vec![127_i8; 2064], last.to_vec()].concat();
         let filter = [row([16, 0]), row([16, -2])].concat();

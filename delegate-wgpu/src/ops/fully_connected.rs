@@ -30,7 +30,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let rows = cx.input_shape(0)?.iter().product::<u32>() / inputs;
     let bytes = matches!(cx.ty(0), Some(TensorType::Int8 | TensorType::UInt8));
     let computes_bias = cx.has_input(2) && !cx.is_constant(2);
-    // Computed integer weights of floats and of INT16 data are lowered as constants, when a run knows them.
+    // Computed integer weights of floats and of INT16 data are lowered as constants, once a run has computed them.
     let computed = bytes && (!cx.is_constant(1) || computes_bias);
     if are_weights(cx, 1) && !computed {
         return packed_weights(cx, p, [rows, inputs, outputs]);

@@ -1,5 +1,5 @@
-//! Convolutions and matrix products with integer weights: weights stay packed on the device, and sums are scaled as
-//! the CPU kernels scale them.
+//! Convolutions and matrix products with integer weights: weights stay packed on the device, and sums are scaled as in
+//! the CPU kernels.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, BIDIRECTIONAL_SEQUENCE_LSTM with constant weights. The contribution of the
 //! input to all gates is one product for all steps; the steps then run in one dispatch. This file has float cells,
-//! whose states are quantized step by step where the weights are integers; `lstm_quantized.rs` has integer cells.
+//! whose states are quantized in every step if the weights are integers; `lstm_quantized.rs` has integer cells.
 
 use std::borrow::Cow;
 
@@ -411,7 +411,7 @@ fn with_bias(
     Ok(sum)
 }
 
-/// Adds the dispatch of all steps. Returns the value of its results and their layout.
+/// Adds the dispatch of all steps. Returns the value with its results and their layout.
 fn run(
     cx: &mut Lowering<'_, '_, '_>,
     spec: Spec,

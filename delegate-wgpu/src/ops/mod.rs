@@ -1,4 +1,4 @@
-//! How each op becomes steps of the GPU graph: one file per family, with the family's name in every crate.
+//! Lowering of each op to steps of the GPU graph: one file per family, with the family's name in every crate.
 //!
 //! A family lists its ops with the highest supported version and the supported types, and has one function that
 //! lowers a node or rejects it with a reason. A node is supported when lowering it into a temporary graph succeeds,
@@ -244,7 +244,7 @@ pub(crate) fn mixed_scales(cx: &Lowering<'_, '_, '_>, input: ValueId, output: Va
     unsupported(format!("an input with {input}, an output with {output}; only equal ones are supported"))
 }
 
-/// Returns the number of rows or columns that `a` times `b` items take.
+/// Returns the number of rows or columns of `a` times `b` items.
 pub(crate) fn product_of(what: &str, a: u32, b: u32) -> Result<u32, Rejection> {
     a.checked_mul(b)
         .ok_or_else(|| unsupported(format!("{a} × {b} {what}; at most {} are supported", u32::MAX)))

@@ -1,4 +1,4 @@
-//! What LSTM and RNN ops of all kinds share.
+//! Code that all LSTM and RNN ops share.
 
 use delegraph_core::ops::Activation as Fused;
 use delegraph_delegate_api::Rejection;

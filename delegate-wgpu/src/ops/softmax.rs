@@ -49,7 +49,7 @@ fn of_bytes(
     let output = cx.output(0)?;
     let (from, to) = (cx.steps(input)?, cx.steps(output)?);
     let zero = match (cx.narrow(input), cx.narrow(output)) {
-        // Without the zero point, which LiteRT's kernel takes to be 0.
+        // Without the zero point, which LiteRT's kernel assumes to be 0.
         (Some((8, false)), Some((8, false))) => None,
         (Some((8, true)), Some((8, true))) => {
             check_output(to, 1.0 / 256.0, -128).map_err(invalid_scale)?;

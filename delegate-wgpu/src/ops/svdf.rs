@@ -181,7 +181,7 @@ fn moved(
     Ok(state)
 }
 
-/// The sum of each unit over the states of its filters times their weights.
+/// Per unit, the sum of the states of its filters times their weights.
 fn sum_over_time(
     cx: &mut Lowering<'_, '_, '_>,
     Sizes { batch, filters, memory, rank, units, .. }: Sizes,

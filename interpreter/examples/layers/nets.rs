@@ -25,7 +25,7 @@ const CHANNELS: [usize; 9] = [4, 8, 12, 16, 20, 24, 32, 48, 64];
 const UNITS: [usize; 8] = [8, 10, 16, 24, 32, 64, 96, 128];
 const ACTIVATIONS: [Activation; 3] = [Activation::None, Activation::Relu, Activation::Relu6];
 
-/// A net under construction: the layer that is built next reads `x`.
+/// A net under construction: the next layer reads `x`.
 struct Net {
     layer: Layer,
     x: TensorId,
@@ -121,7 +121,7 @@ impl Net {
         self.shape = vec![1, self.shape[1].div_ceil(stride), self.shape[2].div_ceil(stride), channels];
     }
 
-    /// A layer that reads `x`, of which the last dimension is the depth.
+    /// A layer that reads `x`, whose last dimension is the depth.
     fn dense(&mut self, x: TensorId, [depth, units]: [usize; 2], activation: Activation) -> TensorId {
         let w = self.layer.weights(&[units, depth], 0);
         let b = self.layer.bias(w, units);
@@ -137,7 +137,7 @@ impl Net {
         self.op(BuiltinOp::MUL, MulParams::default(), &[a, b])
     }
 
-    /// The mean over an image, then classes.
+    /// The mean over an image, followed by a classifier.
     fn classify(mut self, classes: usize) -> Result<Model, Failure> {
         let channels = self.shape[3];
         if self.layer.random.one_of(&[true, false]) {
@@ -175,7 +175,7 @@ impl Net {
     }
 }
 
-/// A spectrogram's convolution and some of one dimension or of depth.
+/// A convolution of a spectrogram, and one-dimensional or depthwise convolutions.
 fn keyword(kind: Kind, random: &mut Random) -> Result<Model, Failure> {
     let shape = [1, random.one_of(&[16, 25, 32, 49]), random.one_of(&[10, 20, 40]), 1];
     let mut net = Net::new(kind, random, "main", &shape);
@@ -197,7 +197,7 @@ fn keyword(kind: Kind, random: &mut Random) -> Result<Model, Failure> {
     net.classify(random.one_of(&[2, 4, 10, 12]))
 }
 
-/// An image's separable convolutions.
+/// Separable convolutions of an image.
 fn mobile(kind: Kind, random: &mut Random) -> Result<Model, Failure> {
     let side = random.one_of(&[16, 24, 28, 32, 48]);
     let colors = random.one_of(&[1, 3, 3]);
@@ -210,7 +210,7 @@ fn mobile(kind: Kind, random: &mut Random) -> Result<Model, Failure> {
     net.classify(random.one_of(&[2, 10, 100]))
 }
 
-/// Blocks whose input is added to their output.
+/// Residual blocks.
 fn residual(kind: Kind, random: &mut Random) -> Result<Model, Failure> {
     let side = random.one_of(&[8, 16, 32]);
     let colors = random.one_of(&[1, 3]);

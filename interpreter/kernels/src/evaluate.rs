@@ -1,4 +1,4 @@
-//! One node computed by itself, outside of any plan: constant folding, and tests of kernels.
+//! Evaluation of a single node, outside of any plan: for constant folding, and tests of kernels.
 
 use std::collections::HashSet;
 
@@ -24,9 +24,9 @@ pub enum KnownInputs {
 pub enum OutputShapes {
     /// Every output tensor has its shape.
     Known,
-    /// At least one shape depends on values that are not known, or is known only once the kernel has run.
+    /// At least one shape depends on unknown values, or is known only after the kernel has run.
     DataDependent,
-    /// [`Kernel::prepare`] sets them: the op is a custom op, or its definition leaves a shape to the kernel.
+    /// [`Kernel::prepare`] sets them: for a custom op, or if the op's definition leaves a shape to the kernel.
     FromKernel,
 }
 
@@ -39,7 +39,7 @@ pub enum Evaluation {
     DataDependent,
 }
 
-/// The runtime that a node is evaluated in.
+/// The runtime in which a node is evaluated.
 pub struct Environment<'a> {
     /// Variables, other subgraphs, and the budget of memory and time.
     pub host: &'a mut dyn Host,
@@ -49,7 +49,7 @@ pub struct Environment<'a> {
 
 /// Infers types and shapes of a node's outputs by the definition of its op, and writes them to the output tensors.
 ///
-/// A file may declare another type than the op computes. The op's type is taken, with a warning in the log, unless the
+/// A file may declare another type than the op computes. The op's type is used, with a warning in the log, unless the
 /// output is a variable, which already has its memory.
 ///
 /// # Errors
@@ -98,9 +98,9 @@ pub fn infer_outputs(node: &Node, tensors: &mut [RuntimeTensor], known: KnownInp
 
 /// Computes one node now: infers its outputs, prepares `kernel`, allocates outputs and temporaries, and invokes it.
 ///
-/// Outputs get memory of their own and are constant afterwards; variables among them keep theirs and stay variables.
-/// `kernel` must be the node's own. With [`KnownInputs::Constants`] the inputs that are not constant may still hold
-/// data that the kernel reads in `invoke`: they are then treated as an interpreter treats inputs that change between
+/// Outputs get memory of their own and are constant afterwards; variables among them keep their memory and stay
+/// variables. `kernel` must be the kernel of the node. With [`KnownInputs::Constants`] the inputs that are not constant
+/// may still hold data that the kernel reads in `invoke`: they are then treated like inputs that change between
 /// invocations.
 ///
 /// # Errors
@@ -154,7 +154,7 @@ pub fn evaluate(
     // multiples of `ALIGNMENT` and are not touched while it exists.
     let mut cx = unsafe { InvokeContext::new(inputs, outputs, tensors, &pointers, parallel, host) };
     kernel.invoke(&mut cx)?;
-    // The kernel may have left out the rest of its work.
+    // The kernel may have skipped the rest of its work.
     environment.host.budget().check()?;
     for id in outputs {
         let tensor = &mut tensors[id.0];
@@ -165,7 +165,7 @@ pub fn evaluate(
     Ok(Evaluation::Computed)
 }
 
-/// The node as its op's definition sees it.
+/// The node in the form that its op's definition reads.
 fn infer_context<'a>(node: &'a Node, tensors: &'a [RuntimeTensor], known: KnownInputs) -> InferContext<'a> {
     let input = |t: &'a RuntimeTensor| InferTensor {
         ty: t.ty,

@@ -1,7 +1,7 @@
-//! The families of builtin ops that have kernels, and what a folder of kernels declares for its families.
+//! The families of builtin ops with kernels, and the declarations of a kernel folder for its families.
 
-/// Calls `$callback!` with the families of builtin ops, each in a file of this name in `reference`. The file of a family
-/// that is marked `+ optimized` is there in `optimized`, too.
+/// Calls `$callback!` with the families of builtin ops, each of which has a file of this name in `reference`. A family
+/// marked `+ optimized` also has one in `optimized`.
 macro_rules! for_each_family {
     ($callback:ident) => {
         $callback! {

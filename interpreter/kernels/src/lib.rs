@@ -1,14 +1,14 @@
 //! CPU kernels of every op.
 //!
 //! - [`mod@reference`]: short and plain kernels of all builtin ops, which define the expected results;
-//! - [`optimized`]: kernels that are fast, for most nodes that take time;
+//! - [`optimized`]: fast kernels, for most expensive nodes;
 //! - [`custom`]: kernels of custom ops of well-known models.
 //!
 //! Each has one file per op family, named like the family's definition in `delegraph_core::ops`. [`BuiltinOpResolver`]
 //! and [`ReferenceOpResolver`] find the kernel of an op and version. The inner loops are in [`compute`], which works on
 //! plain slices.
 
-// Some helpers serve optimized kernels alone.
+// Some helpers are used only by optimized kernels.
 #![cfg_attr(not(feature = "optimized"), allow(dead_code, unused_imports))]
 
 pub mod common;

@@ -8,11 +8,12 @@ use delegraph_core::{MutableOpResolver, Op, OpResolver, Registration};
 use crate::optimized;
 use crate::{custom, reference};
 
-/// The kernels that users run: optimized ones, and the reference kernel for every op that has none. Without the Cargo
-/// feature `optimized` all are reference kernels, whose results agree within the tolerances of the conformance suite.
+/// The default kernels: optimized ones, and the reference kernel for every op without an optimized one. Without the
+/// Cargo feature `optimized`, all are reference kernels. Results agree within the tolerances of the conformance suite.
 pub struct BuiltinOpResolver(&'static MutableOpResolver);
 
-/// The kernels of every [`BuiltinOpResolver`]: registering a thousand of them takes longer than preparing a small model.
+/// The kernels of every [`BuiltinOpResolver`], shared because registering a thousand kernels takes longer than
+/// preparing a small model.
 static BUILTIN: LazyLock<MutableOpResolver> = LazyLock::new(|| {
     let mut resolver = MutableOpResolver::new();
     reference::register(&mut resolver);

@@ -71,7 +71,7 @@ impl T {
         self
     }
 
-    /// Takes the quantization of another tensor.
+    /// Sets the quantization of another tensor.
     pub(crate) fn quantized_like(mut self, other: &Self) -> Self {
         self.quantization.clone_from(&other.quantization);
         self
@@ -143,7 +143,7 @@ const MEMORY_LIMIT: usize = 1 << 30;
 impl SingleNode {
     /// Prepares one node with custom options, threads and inputs.
     ///
-    /// The kernel prepares without the values of inputs that are not constant, as it does before the first invocation.
+    /// The kernel prepares without the values of non-constant inputs, as before the first invocation.
     pub(crate) fn new(
         resolver: &dyn OpResolver,
         op: impl Into<Op>,
@@ -308,7 +308,7 @@ impl Host for NoSubgraphs {
 }
 
 /// Runs one node on the reference and the optimized kernels and compares with `expected`: floats within tolerance,
-/// other types exactly. The inputs are used as given, and again as constants.
+/// other types exactly. The node runs with the given inputs, and again with constant inputs.
 pub(crate) fn check(op: impl Into<Op>, version: u32, params: Params, inputs: &[Option<T>], expected: &[T]) {
     let op = op.into();
     let constants: Vec<Option<T>> =

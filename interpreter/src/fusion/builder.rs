@@ -40,7 +40,7 @@ impl InterpreterBuilder {
 }
 
 impl Interpreter {
-    /// Returns the report of the pipeline that [`InterpreterBuilder::fusion`] set; `None` without one.
+    /// Returns the report of the pipeline that [`InterpreterBuilder::fusion`] set; `None` if no pipeline is set.
     pub fn fusion_report(&self) -> Option<&FusionReport> {
         let rewrite: &dyn Any = self.model_rewrite()?;
         rewrite.downcast_ref::<FusionRewrite>().map(|fusion| &fusion.report)

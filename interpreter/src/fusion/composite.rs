@@ -205,7 +205,7 @@ pub(super) fn try_apart(
         *slot = first;
     }
     subgraphs.append(&mut store.subgraphs);
-    // Errors from here on are the fusion's.
+    // The fusion causes all errors from here on.
     let invalid = |e: Error| invalid(&call.name, e);
     let fused = Arc::new(original.with_subgraphs(store.joined(&original), subgraphs).map_err(invalid)?);
     Known::of(&fused, resolver, false, limits).map_err(invalid)?;

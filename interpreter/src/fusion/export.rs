@@ -12,7 +12,8 @@ use super::pattern::PatternFusion;
 use super::pipeline::Pipeline;
 use super::report::{Change, Left};
 
-/// The fusions that a library has; [`export_fusions!`](crate::export_fusions) passes it to the function that adds them.
+/// The fusions of a library; [`export_fusions!`](crate::export_fusions) passes this struct to the function that adds
+/// them.
 #[derive(Default)]
 pub struct Fusions(Vec<Fusion>);
 

@@ -1,6 +1,6 @@
 //! Fusions of shared libraries as passes of a pipeline.
 //!
-//! Models cross as files: the library reads one, rewrites it, and returns another, which is checked like any file.
+//! Models are passed as files: the library reads a file and returns a rewritten one, which is checked like any file.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) struct LibraryPass {
     pub(super) fusion: LibraryFusion,
 }
 
-/// What a library made of a model.
+/// The result of a library's fusion.
 pub(super) struct Rewritten {
     /// The model, if it changed.
     pub(super) model: Option<Model>,
@@ -38,11 +38,11 @@ impl LibraryPass {
         all.filter(|(_, fusion)| fusion.composites == composites).map(pass).collect()
     }
 
-    /// Rewrites `model`. Where the outputs on random inputs differ, nothing is changed: a composite's body may compute
-    /// something other than its name means.
+    /// Rewrites `model`. If the outputs on random inputs differ, the model stays unchanged: the body of a composite may
+    /// not compute the operation of its name.
     ///
     /// # Errors
-    /// [`Error::State`] where the library fails or returns an invalid model, with its path or the name of the fusion.
+    /// [`Error::State`] if the library fails or returns an invalid model, with its path or the name of the fusion.
     pub(super) fn run(
         &self,
         model: &Arc<Model>,
@@ -87,7 +87,8 @@ impl LibraryPass {
         Ok(Rewritten { model: Some(fused), changes: changes.into_iter().map(change).collect(), left })
     }
 
-    /// Returns why the result is not taken; nothing where the models compute the same, or the original cannot be run.
+    /// Returns the reason why the result is rejected; `None` if the models compute the same, or the original cannot be
+    /// run.
     fn difference(
         &self,
         model: &Arc<Model>,
@@ -112,7 +113,7 @@ impl LibraryPass {
     }
 }
 
-/// Checks that callers of the model find the same inputs, outputs and signatures.
+/// Checks that inputs, outputs and signatures are unchanged.
 fn check_ends(before: &Model, after: &Model) -> Result<(), String> {
     let ends = |model: &Model| {
         let graph = model.subgraphs().first().cloned().unwrap_or_default();

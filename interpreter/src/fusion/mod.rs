@@ -1,9 +1,9 @@
-//! Op fusion: rewriting a model so that it does the same with fewer, larger ops.
+//! Op fusion: rewriting a model to compute the same with fewer, larger ops.
 //!
-//! A [`Pipeline`] takes a model through these passes: marked composites are replaced by fused ops, variables that are
-//! never changed become constants, remaining composites and functions are inlined, nodes over constants are computed,
-//! patterns of ops are replaced by fused ones, and every op gets the lowest version that is enough. After each pass the
-//! model is checked and inferred as if it was loaded. `docs/fusion.md` is the guide.
+//! A [`Pipeline`] runs these passes: marked composites are replaced by fused ops, variables that are never changed
+//! become constants, remaining composites and functions are inlined, nodes over constants are computed, patterns of ops
+//! are replaced by fused ones, and every op gets the lowest sufficient version. After each pass the model is verified
+//! and inferred like a loaded one. `docs/fusion.md` is the guide.
 //!
 //! ```
 //! use delegraph_core::ops::binary::AddParams;
@@ -55,7 +55,7 @@ pub use proof::{Difference, compare, compare_within};
 pub use report::{Change, FusionReport, Left, Size};
 pub use rewriter::Rewriter;
 
-/// What [`export_fusions!`](crate::export_fusions) refers to.
+/// Items that [`export_fusions!`](crate::export_fusions) refers to.
 #[doc(hidden)]
 pub mod plugin {
     pub use delegraph_delegate_api::plugin::abi::{DelegraphError, DelegraphHost};

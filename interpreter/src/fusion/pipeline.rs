@@ -78,7 +78,7 @@ impl Pipeline {
         }
     }
 
-    /// Limits what the passes may use, and what the models that they make may need in order to be prepared.
+    /// Limits the resources of the passes, and of preparing the models that they produce.
     #[must_use]
     pub fn limits(mut self, limits: ResourceLimits) -> Self {
         self.limits = limits;
@@ -99,7 +99,7 @@ impl Pipeline {
         self
     }
 
-    /// Adds the fusions of a library, before those that are there.
+    /// Adds the fusions of a library, before existing ones.
     #[must_use]
     pub fn library(mut self, library: &FusionLibrary) -> Self {
         self.composite_passes.splice(0..0, LibraryPass::of(library, true));
@@ -230,7 +230,7 @@ impl Pipeline {
         Ok(Fused { model, report })
     }
 
-    /// Runs the fusions alone, for a library: the application compares the results.
+    /// Runs only the fusions, for a library: the application compares the results.
     ///
     /// # Errors
     /// As for [`Pipeline::run`].
@@ -251,7 +251,7 @@ impl Pipeline {
     }
 }
 
-/// Whether a composite is replaced in a model of its own first, and both are compared.
+/// Whether a composite is first replaced in a separate model, whose results are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Proof {
     Apart,
@@ -445,7 +445,7 @@ impl Run<'_> {
         }
         let Rewritten { model, changes, left } =
             pass.run(&self.model, self.resolver, &self.pipeline.limits)?;
-        // A later round finds the same.
+        // Further rounds would find the same.
         let new: Vec<Left> = left.into_iter().filter(|left| !self.report.left.contains(left)).collect();
         self.report.left.extend(new);
         let Some(model) = model else { return Ok(false) };

@@ -34,13 +34,13 @@ impl Difference {
     }
 }
 
-/// Runs both models on `samples` random inputs. Each sample begins with the state of a new interpreter. Where the fused
-/// model has no lasting state that the original does not have, a sample is two invocations, so that the state
-/// that lasts between them is compared. Returns the greatest difference per output.
+/// Runs both models on `samples` random inputs. Each sample begins with the state of a new interpreter. Unless the
+/// fused model has persistent state that the original lacks, a sample has two invocations, so that the state between
+/// them is compared. Returns the greatest difference per output.
 ///
 /// # Errors
-/// Where the original does not run; [`Error::State`] where the fused model does not, or they do not have the same inputs
-/// and outputs.
+/// If the original does not run; [`Error::State`] if the fused model does not run, or inputs and outputs of the two
+/// differ.
 pub fn compare(
     original: &Arc<Model>,
     fused: &Arc<Model>,
@@ -50,7 +50,7 @@ pub fn compare(
     compare_within(original, fused, resolver, samples, ResourceLimits::default())
 }
 
-/// As [`compare`]. Both models together keep to `limits`.
+/// As [`compare`]. Both models together stay within `limits`.
 ///
 /// # Errors
 /// As [`compare`]; [`Error::LimitExceeded`].
@@ -119,8 +119,8 @@ fn of_fused(error: Error) -> Error {
     Error::State(format!("the rewritten model cannot be run: {}", error.chain()))
 }
 
-/// Returns the number of variables whose values last from one invocation of the first subgraph to the next. Those of other
-/// subgraphs begin again in every call.
+/// Returns the number of variables that keep their values between invocations of the first subgraph. Variables of other
+/// subgraphs are reset in every call.
 fn lasting_state(model: &Model) -> usize {
     let variables =
         model.subgraphs().first().map_or(0, |g| g.tensors().iter().filter(|t| t.is_variable()).count());

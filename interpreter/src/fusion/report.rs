@@ -37,7 +37,7 @@ pub struct Change {
     pub to: Vec<String>,
 }
 
-/// A composite that was left as it is.
+/// A composite that was not replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Left {

@@ -259,7 +259,7 @@ impl<'m> Rewriter<'m> {
         if self.is_output(from) || from == to {
             return false;
         }
-        // From the last on: `take` finds it at once, however many there are.
+        // In reverse order, so that `take` finds each one immediately.
         for id in self.readers(from).to_vec().into_iter().rev() {
             self.change(id, |node| {
                 node.inputs_mut().iter_mut().flatten().filter(|t| **t == from).for_each(|t| *t = to);

@@ -31,7 +31,7 @@ pub struct InterpreterBuilder {
     versions: Versions,
 }
 
-/// The time of the first preparation.
+/// When the first preparation runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FirstPreparation {
     OnBuild,
@@ -113,16 +113,16 @@ impl InterpreterBuilder {
         self
     }
 
-    /// Limits what the model may use: memory, time, depth of calls, work while preparing.
+    /// Limits the resources of the model: memory, time, depth of calls, work while preparing.
     pub fn limits(mut self, limits: ResourceLimits) -> Self {
-        // The default is about the machine, not about the memory of devices.
+        // The default refers to the machine's memory, not to the memory of devices.
         let set = limits.memory != ResourceLimits::default().memory;
         self.delegates.memory = set.then(|| u64::try_from(limits.memory).unwrap_or(u64::MAX));
         self.limits = limits;
         self
     }
 
-    /// Refuses a model in which a node uses features of a newer version of its op than its own. Unless this is called,
+    /// Rejects a model in which a node uses features of a newer version of its op than its own. Unless this is called,
     /// the CPU kernels run such a node, and delegates reject it where that version is above their maximum.
     pub fn strict_versions(mut self) -> Self {
         self.versions = Versions::Strict;

@@ -43,8 +43,8 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    /// Returns the model as it runs. Composites that no delegate claims and no kernel of their name runs are replaced
-    /// by their bodies; nodes then have other numbers than in the model that the interpreter was created for.
+    /// Returns the model as it runs. Composites without a delegate or a kernel of their name are replaced by their
+    /// bodies; nodes then have other numbers than in the model that the interpreter was created for.
     pub fn model(&self) -> &Arc<Model> {
         &self.engine.model
     }
@@ -323,8 +323,8 @@ impl Interpreter {
         self.engine.resize_input(self.entry, id, &shape)
     }
 
-    /// As [`Interpreter::resize_input`], also where the model fixes the dimensions that change, as TFLite does unless it
-    /// is asked to be strict. Whether the ops of the model accept the shape is checked by [`Interpreter::prepare`].
+    /// As [`Interpreter::resize_input`], also if the model fixes the dimensions that change, as in TFLite without
+    /// strict resizing. Whether the ops of the model accept the shape is checked by [`Interpreter::prepare`].
     ///
     /// # Errors
     /// [`Error::InvalidInput`] if the input is a constant.
@@ -380,7 +380,7 @@ impl Interpreter {
         }
     }
 
-    /// As [`Interpreter::invoke`]; a delegate that fails is removed, and everything is computed again without it, from
+    /// As [`Interpreter::invoke`]; a delegate that fails is removed, and the invocation is repeated without it, from
     /// the same inputs and variables. Returns the failure of each removed delegate; the report contains it from then
     /// on.
     ///

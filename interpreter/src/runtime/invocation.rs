@@ -30,18 +30,19 @@ enum Stage {
 }
 
 impl Interpreter {
-    /// Begins an invocation that the caller awaits: a future that starts no thread and does not wait inside of `poll`.
+    /// Begins an asynchronous invocation. The future starts no thread and does not block inside of `poll`.
     ///
     /// - CPU kernels, and delegates whose kernels have no asynchronous form, run inside of `poll`.
-    /// - Where a delegate's kernel is pending, the future returns, and its task is woken when the kernel may be done.
+    /// - While a delegate's kernel is pending, `poll` returns, and the task is woken when the kernel may be done.
     /// - Subgraphs that a node calls (IF, WHILE, CALL) run to their end within the node's step, as in [`Interpreter::invoke`].
-    /// - The first `poll` prepares the interpreter where that is necessary; [`Interpreter::prepare`] does so beforehand.
-    /// - A tensor that is in a delegate's buffer and that a CPU kernel reads, or the application wants in another buffer, is
-    ///   copied by [`DeviceBuffer::read`](delegraph_delegate_api::DeviceBuffer::read), which may wait for the device. Only
-    ///   buffers of the application, and tensors that one delegate left for another, are copied like this.
+    /// - The first `poll` prepares the interpreter if necessary; [`Interpreter::prepare`] does so beforehand.
+    /// - If a CPU kernel reads a tensor in a delegate's buffer, or the application requests it in another buffer, the
+    ///   tensor is copied by [`DeviceBuffer::read`](delegraph_delegate_api::DeviceBuffer::read), which may wait for the
+    ///   device. Only buffers of the application, and tensors passed from one delegate to another, are copied in this
+    ///   way.
     ///
-    /// [`CancellationToken`] wakes and ends it. When it is cancelled or dropped before its end, outputs and variables are as
-    /// the steps left them that had run, and the interpreter can be used again.
+    /// [`CancellationToken`] wakes and ends it. If the future is cancelled or dropped early, outputs and variables have
+    /// the values that the completed steps wrote, and the interpreter can be used again.
     ///
     /// ```
     /// # use delegraph_core::{Model, ModelBytes};

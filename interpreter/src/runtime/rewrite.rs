@@ -10,8 +10,8 @@ use super::host::ResourceLimits;
 
 /// Rewrites a model before it is prepared.
 pub(crate) trait ModelRewrite: Any + Send {
-    /// Returns the model to run instead of `model`. Composites for which `keep` is true must not be changed. `limits` hold
-    /// for preparing it.
+    /// Returns the model to run instead of `model`. Composites for which `keep` is true must not be changed. `limits`
+    /// apply to preparing it.
     ///
     /// # Errors
     /// If the model cannot be prepared, or the rewriting fails.

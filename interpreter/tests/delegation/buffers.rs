@@ -19,7 +19,7 @@ fn keeping(name: &'static str, ops: &[delegraph_core::BuiltinOp]) -> (Scripted, 
 
 #[test]
 fn one_partition_takes_what_another_left_without_a_copy() {
-    // Two delegates side by side: NEG and ABS with one, ADD with the other.
+    // Two delegates: one runs NEG and ABS, the other ADD.
     let model = chain(&[NEG, ADD, ABS]);
     let ((first, a), (second, b)) = (keeping("first", &[NEG, ABS]), keeping("second", &[ADD]));
     let mut interpreter = with(&model, [first, second]).build().unwrap();
@@ -63,7 +63,7 @@ fn outputs_stay_with_the_delegate_where_the_application_wants_that() {
     interpreter.fetch_output(0).unwrap();
     assert_eq!(interpreter.output::<f32>(0).unwrap(), on_cpu(&model));
     assert_eq!(seen.reads.load(Ordering::Relaxed), 1);
-    // Fetching twice copies once.
+    // A second fetch copies nothing.
     interpreter.fetch_output(0).unwrap();
     assert_eq!(seen.reads.load(Ordering::Relaxed), 1);
 }
@@ -103,7 +103,7 @@ fn a_cpu_kernel_gets_a_copy_of_the_applications_buffer() {
 
 #[test]
 fn an_application_has_outputs_in_its_own_buffers() {
-    // The delegate leaves one output in a buffer of its own, the CPU computes the other.
+    // The delegate keeps one output in its own buffer; the CPU computes the other.
     let model = chain(&[ABS, NEG]);
     for delegated in [NEG, ABS] {
         let (delegate, seen) = keeping("d", &[delegated]);
@@ -117,7 +117,7 @@ fn an_application_has_outputs_in_its_own_buffers() {
             interpreter.invoke().unwrap();
             assert_eq!(*target.lock().unwrap(), x.map(|x| -x.abs()));
         }
-        // The target is the only consumer of the buffer that the delegate left.
+        // The target is the only consumer of the delegate's buffer.
         assert_eq!(seen.reads.load(Ordering::Relaxed), 0);
         assert_eq!(interpreter.output_buffer(0).is_some(), delegated == NEG);
         let small = BufferHandle::new(Target(Arc::new(std::sync::Mutex::new(vec![0.0]))));

@@ -1,4 +1,4 @@
-//! Marked composites: what runs them, and that all of these compute the same.
+//! Marked composites: their runners, which all compute the same.
 
 use delegraph_core::flex::Map;
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
@@ -72,7 +72,7 @@ impl Kernel for NegateAndAdd {
 
 impl DelegateKernel for NegateAndAdd {}
 
-/// A delegate that takes the composite alone.
+/// A delegate that claims only the composite.
 struct Claims(VersionTable);
 
 impl SimpleDelegate for Claims {
@@ -114,7 +114,7 @@ fn composites(interpreter: &Interpreter) -> Vec<(CompositeRunner, Vec<usize>)> {
     interpreter.report().composites.iter().map(line).collect()
 }
 
-/// Each delegate that left the only composite, with the kind of its reason.
+/// Each delegate that did not claim the only composite, with the kind of its reason.
 fn why_left(interpreter: &Interpreter) -> Vec<(usize, &'static str)> {
     let [composite] = &interpreter.report().composites[..] else { panic!("{:?}", interpreter.report()) };
     composite.rejections.iter().map(|(delegate, reason)| (*delegate, reason.kind())).collect()
@@ -132,7 +132,7 @@ fn a_body_takes_the_place_of_a_composite_that_nothing_runs_whole() {
     let interpreter =
         check(Interpreter::builder(model()).build().unwrap(), CompositeRunner::Inlined, &[1, 2]);
     assert_eq!(interpreter.report().nodes.len(), 4);
-    // Partitions go across it.
+    // Partitions extend across the inlined body.
     let all = with(&model(), [Scripted::new("d", &[ABS, NEG, ADD])]).policy(Policy::Require).build().unwrap();
     assert_eq!(partitions(&all), [[0, 1, 2, 3]]);
     check(all, CompositeRunner::Inlined, &[1, 2]);
@@ -149,7 +149,7 @@ fn a_kernel_of_its_name_runs_it_where_no_delegate_does() {
     let delegate = Box::new(Scripted::new("d", &[ABS, NEG, ADD]));
     let interpreter = check(builder().delegate(delegate).build().unwrap(), CompositeRunner::Kernel, &[1]);
     assert_eq!(why_left(&interpreter), [(0, "UnsupportedComposite")]);
-    // A kernel for other versions is none.
+    // A kernel for other versions is not used.
     let older = Interpreter::builder(model()).resolver(NegateAndAdd::resolver(1..=1));
     check(older.build().unwrap(), CompositeRunner::Inlined, &[1, 2]);
 }
@@ -161,14 +161,14 @@ fn a_delegate_may_claim_it_first() {
     let interpreter = builder.delegate(Simple(Claims(table()))).build().unwrap();
     assert_eq!(partitions(&interpreter), [[1]]);
     let mut interpreter = check(interpreter, CompositeRunner::Delegate(0), &[1]);
-    // Without the delegate, the kernel has it; without that, the body.
+    // Without the delegate, the kernel runs it; without the kernel, the body.
     interpreter.remove_delegates();
     check(interpreter, CompositeRunner::Kernel, &[1]);
     let mut interpreter = Interpreter::builder(model()).delegate(Simple(Claims(table()))).build().unwrap();
     interpreter.remove_delegates();
     assert_eq!(run(&mut interpreter, &X).unwrap(), expected());
     let mut interpreter = check(interpreter, CompositeRunner::Inlined, &[1, 2]);
-    // A delegate that comes later is offered it again.
+    // The composite is offered again to a delegate that is added later.
     interpreter.add_delegate(Simple(Claims(table())), Default::default());
     assert_eq!(run(&mut interpreter, &X).unwrap(), expected());
     check(interpreter, CompositeRunner::Delegate(0), &[1]);
@@ -184,7 +184,7 @@ fn what_a_delegate_declares_and_leaves_is_offered_node_by_node() {
     assert_eq!(partitions(&interpreter), [[0, 1, 2, 3]]);
     assert_eq!(why_left(&interpreter), [(0, "CompositeVersionTooHigh"), (1, "UnsupportedComposite")]);
     check(interpreter, CompositeRunner::Inlined, &[1, 2]);
-    // A delegate that is asked, and rejects the attributes.
+    // A delegate that rejects the attributes.
     let mut body = SubgraphBuilder::new("body");
     let x = body.input("x", TensorType::Float32, [4]);
     let negative = step(&mut body, NEG, x, "n");
@@ -200,7 +200,7 @@ fn what_a_delegate_declares_and_leaves_is_offered_node_by_node() {
     let delegates = delegates.delegate(Scripted::new("d", &[NEG])).policy(Policy::Require);
     let mut interpreter = delegates.build().unwrap();
     assert_eq!(partitions(&interpreter), [[0, 1]]);
-    // Its reason is kept when the body takes the composite's place, and after a resize.
+    // The reason is kept after inlining the body, and after a resize.
     for _ in 0..2 {
         assert_eq!(why_left(&interpreter), [(0, "UnsupportedParam"), (1, "UnsupportedComposite")]);
         assert_eq!(run(&mut interpreter, &X).unwrap(), X);
@@ -209,7 +209,7 @@ fn what_a_delegate_declares_and_leaves_is_offered_node_by_node() {
     }
 }
 
-/// A body that hands its input through keeps its own tensors, as a call.
+/// A body that returns its input unchanged is not inlined, but called.
 #[test]
 fn a_body_that_cannot_take_its_place_is_called() {
     let mut body = SubgraphBuilder::new("body");
@@ -242,8 +242,8 @@ fn resizing_and_versions_of_the_interface() {
     assert!(error.contains("input 0 (\"x\") is FLOAT32 [4] in the body"), "{error}");
 }
 
-/// The example of TensorFlow's guide: its converter made the file of two convolutions and a function that is marked as
-/// one fused op, with two outputs and an attribute. There is no body: a kernel of the name is needed.
+/// The example of TensorFlow's guide: the converter wrote two convolutions, and a function that is marked as one fused
+/// op, with two outputs and an attribute. There is no body, so a kernel of the name is required.
 #[test]
 fn a_fusable_function_of_tensorflow_runs_on_the_kernel_of_its_name() {
     struct Fused {

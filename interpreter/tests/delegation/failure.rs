@@ -1,4 +1,4 @@
-//! Delegates that fail or panic at each hook, and what is left of them.
+//! Delegates that fail or panic at each hook, and the state afterwards.
 
 use delegraph_core::Error;
 use delegraph_delegate_api::{Policy, Runner};
@@ -66,7 +66,7 @@ fn a_failure_while_running_names_delegate_partition_and_nodes() {
         for part in ["failing", "partition 0", "nodes 0, 1", "in Invoke"] {
             assert!(text.contains(part), "\"{part}\" is not in: {text}");
         }
-        // The delegate is tried again: nothing was undone.
+        // The delegate is tried again, because nothing was changed.
         assert!(interpreter.invoke().is_err());
     }
 }
@@ -83,7 +83,7 @@ fn a_fallback_drops_the_delegate_and_gives_what_the_cpu_gives() {
     assert!(failures[0].to_string().contains("failing"));
     assert_eq!(interpreter.output::<f32>(0).unwrap(), on_cpu(&model));
     assert_eq!(interpreter.input_mut::<f32>(0).unwrap(), X);
-    // The other delegate stays; the one that failed is in the report and is not tried again, resize or not.
+    // The other delegate stays. The failed one is in the report and is not tried again, not even after a resize.
     assert_eq!(partitions(&interpreter), [[2]]);
     interpreter.resize_input(0, &[2]).unwrap();
     assert_eq!(run(&mut interpreter, &[1.0, 2.0]).unwrap().len(), 2);

@@ -1,4 +1,4 @@
-//! What delegates see of a graph: versions, overridden ops, constants, state, shapes known only while running, called
+//! The graph that delegates see: versions, overridden ops, constants, state, shapes known only while running, called
 //! subgraphs.
 
 use delegraph_core::ops::control_flow::{CallOnceParams, WhileParams};
@@ -17,7 +17,7 @@ use crate::support::{
     ABS, ADD, NEG, Scripted, X, build, chain, on_cpu, params, partitions, reasons, run, step, with,
 };
 
-/// `-(x + v)`, where the variable `v` becomes `x + v`: what is left of a first attempt shows in a second.
+/// `-(x + v)`, where the variable `v` becomes `x + v`: remains of a first attempt change the result of a second one.
 pub(crate) fn accumulator() -> Model {
     let handle = || VarHandleParams::default().container(String::new()).shared_name("v".into());
     let mut main = SubgraphBuilder::new("main");
@@ -96,7 +96,7 @@ fn an_op_that_the_application_replaced_is_refused() {
     assert_eq!(run(&mut interpreter, &X).unwrap(), on_cpu(&model));
 }
 
-/// `|v| + |v|` of those elements of `x` that are not 0.
+/// `|v| + |v|` of the nonzero elements `v` of `x`.
 fn dynamic() -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [4]);
@@ -173,7 +173,7 @@ fn float16_weights_are_constants_in_both_forms_and_free_to_claim() {
     let model = build(graph);
     let asks = Interpreter::builder(model.clone()).delegate(Asks(VersionTable::default())).build().unwrap();
     assert!(asks.report().failures.is_empty(), "{:?}", asks.report().failures);
-    // Claimed or not, the weights are not among the inputs of the partition, and nothing of them is left to run.
+    // Claimed or not, the weights are not among the inputs of the partition, and no node over them remains to run.
     let mut interpreter = with(&model, [Scripted::new("d", &[ADD])]).build().unwrap();
     assert_eq!(interpreter.report().nodes[0].runner, Runner::Folded);
     assert_eq!(interpreter.report().partitions[0].inputs.len(), 1);
@@ -188,7 +188,7 @@ fn state_is_the_same_with_and_without_a_delegate() {
     for round in 0..3 {
         assert_eq!(run(&mut interpreter, &X).unwrap(), run(&mut plain, &X).unwrap(), "round {round}");
     }
-    // State survives a delegate's removal, and a reset ends it.
+    // State persists when a delegate is removed, and is cleared by a reset.
     assert_eq!(interpreter.remove_delegates().len(), 1);
     assert_eq!(interpreter.report().delegated_nodes(), 0);
     assert_eq!(run(&mut interpreter, &X).unwrap(), run(&mut plain, &X).unwrap());
@@ -199,7 +199,7 @@ fn state_is_the_same_with_and_without_a_delegate() {
 
 #[test]
 fn nodes_with_side_effects_keep_their_order() {
-    // Read, add, write; then read again: nothing may be gathered over the second write.
+    // Read, add, write, and read again: no partition may extend across the second write.
     let handle = || VarHandleParams::default().container(String::new()).shared_name("v".into());
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [4]);
@@ -229,7 +229,8 @@ fn nodes_with_side_effects_keep_their_order() {
 
 #[test]
 fn control_dependencies_of_the_model_hold() {
-    // Two independent nodes for the delegate around one of the CPU's: one partition, unless that one must run between.
+    // Two independent nodes of the delegate around a CPU node: one partition, unless the CPU node must run between
+    // them.
     let model = |metadata: Option<&[u8]>| {
         let mut graph = SubgraphBuilder::new("main");
         let x = graph.input("x", TensorType::Float32, [4]);
@@ -285,7 +286,7 @@ fn a_failure_in_a_called_subgraph_gives_everything_back() {
     assert_eq!(interpreter.output::<f32>(0).unwrap(), X.map(|x| -x));
 }
 
-/// Claims loops after a look at their bodies.
+/// Claims loops after inspecting their bodies.
 struct Loops {
     versions: VersionTable,
     bodies: Vec<String>,
@@ -325,7 +326,7 @@ fn a_delegate_sees_the_body_of_a_loop_before_it_claims_it() {
     assert_eq!(partitions(&interpreter), [[0]]);
 }
 
-/// A variable whose first value the file stores in float16, and which remembers `x`: `y` is what it held before.
+/// A variable whose first value is stored in float16, and which then stores `x`: `y` is its previous value.
 #[test]
 fn a_node_over_constants_begins_a_variable_once() {
     use delegraph_core::ops::svdf::SVDFParams;
@@ -341,7 +342,7 @@ fn a_node_over_constants_begins_a_variable_once() {
     let y = graph.node(BuiltinOp::SVDF, params).optional_inputs(inputs).output("y");
     graph.outputs([y]);
     let model = build(graph);
-    // The state moves on by one, x comes in; the oldest counts once, the newest tenfold.
+    // The state shifts by one and appends x; the oldest element has weight 1, the newest weight 10.
     for delegates in [Vec::new(), vec![Scripted::new("d", &[BuiltinOp::DEQUANTIZE])]] {
         let mut interpreter = with(&model, delegates).build().unwrap();
         assert_eq!(interpreter.report().delegated_nodes(), 0);
@@ -354,7 +355,7 @@ fn a_node_over_constants_begins_a_variable_once() {
 
 #[test]
 fn what_only_folded_nodes_read_does_not_cross_borders() {
-    // SHAPE looks at the CPU's result; it is folded, and claimed together with what runs before that.
+    // SHAPE reads a result of the CPU; it is folded, and claimed together with nodes that run earlier.
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [4]);
     let a = step(&mut graph, NEG, x, "a");

@@ -1,4 +1,4 @@
-//! Applying, resizing, removing; watching, cancelling and awaiting an invocation.
+//! Applying, resizing and removing delegates; profiling, cancelling and awaiting an invocation.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,7 @@ fn a_resize_asks_the_delegate_again() {
         ]
     };
     assert_eq!(seen.log(), [once(4), once(2), once(4)].concat());
-    // A resize to the current shape does not ask the delegate.
+    // A resize to the current shape does not call the delegate.
     interpreter.resize_input(0, &[4]).unwrap();
     run(&mut interpreter, &X).unwrap();
     assert_eq!(seen.log().len(), 13);
@@ -49,7 +49,7 @@ fn removing_restores_the_plan_and_adding_changes_it_again() {
     assert_eq!(partitions(&interpreter), [[0]]);
 }
 
-/// Notes steps, and cancels when told of progress.
+/// Records steps, and cancels when progress is reported.
 struct Watch {
     steps: Arc<Mutex<Vec<String>>>,
     cancel: Option<CancellationToken>,

@@ -12,7 +12,7 @@ use crate::support::{
     ABS, ADD, MUL, NEG, Scripted, X, build, chain, on_cpu, partitions, reasons, run, step, with,
 };
 
-/// Partitions of 1, 2 and 3 nodes with one of the CPU's between each.
+/// Partitions of 1, 2 and 3 nodes, separated by CPU nodes.
 fn three() -> delegraph_core::Model {
     chain(&[NEG, ABS, NEG, ADD, ABS, NEG, ADD, MUL])
 }
@@ -29,7 +29,7 @@ fn limited(limits: PartitionOptions) -> Interpreter {
 #[test]
 fn as_few_partitions_as_the_order_allows() {
     assert_eq!(partitions(&limited(PartitionOptions::default())), [vec![0], vec![2, 3], vec![5, 6, 7]]);
-    // Two branches, each with a node of the CPU's at another place: all that is claimed still falls into two parts.
+    // Two branches, each with a CPU node at a different place: the claimed nodes still form two partitions.
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [4]);
     let mut ends = Vec::new();
@@ -84,7 +84,7 @@ fn excluded_nodes_and_ops_are_left() {
 
 #[test]
 fn a_partition_must_gain_more_than_its_copies_cost() {
-    // One node takes 4 µs on the CPU and 1 with the delegate; what goes over the border takes 32 bytes' time.
+    // One node takes 4 µs on the CPU and 1 µs with the delegate; a partition copies 32 bytes.
     let rates = |multiply_adds| Rates::new(multiply_adds, 1e12);
     let model = CostModel::new(rates(1e6), rates(4e6), 16e6, Duration::from_nanos(3500));
     let interpreter = limited(PartitionOptions::default().with_cost(model));
@@ -180,7 +180,7 @@ fn a_node_that_a_delegate_skips_gets_the_reason_that_is_known() {
     let silent = || Silent(VersionTable::new(&[(ABS, 1), (ADD, 1), (MUL, 1)]));
     let build = |policy| Interpreter::builder(model.clone()).delegate(silent()).policy(policy).build();
     let interpreter = build(Policy::Prefer).unwrap();
-    // Where it might have claimed the node, nothing is known.
+    // For a node that it may claim, the reason is unknown.
     let reasons = reasons(&interpreter);
     assert_eq!(reasons, [(0, "UnsupportedOp"), (1, "VersionTooHigh"), (2, "NotClaimed")]);
     let error = build(Policy::Require).err().unwrap().to_string();

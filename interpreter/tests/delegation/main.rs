@@ -1,4 +1,4 @@
-//! What delegation promises, row by row: `docs/delegation.md` has the table.
+//! The guarantees of delegation, row by row: `docs/delegation.md` has the table.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 

@@ -37,12 +37,12 @@ enum Wakes {
 
 /// The script of a delegate, and the record of its calls.
 struct Script {
-    /// The polls of each run that find the work pending.
+    /// The number of polls in each run that find the work pending.
     pending: usize,
     wakes: Wakes,
     /// The call that fails, by an error or a panic.
     fails: Option<(Call, bool)>,
-    /// Whether outputs stay in buffers where they may.
+    /// Whether outputs stay in buffers if allowed.
     keeps: bool,
     calls: Mutex<Vec<Call>>,
     threads: Mutex<Vec<thread::ThreadId>>,
@@ -73,7 +73,7 @@ impl Script {
     }
 }
 
-/// Negates, on a device that takes its time.
+/// Negates, on a slow device.
 struct Slow(VersionTable, Arc<Script>);
 
 impl Slow {
@@ -107,7 +107,7 @@ struct SlowKernel {
     /// Per node, whether it is an ABS and not a NEG.
     abs: Vec<bool>,
     values: Vec<f32>,
-    /// Polls that still find the work pending.
+    /// The remaining polls that find the work pending.
     left: usize,
 }
 
@@ -273,7 +273,8 @@ fn a_future_returns_at_each_pending_step_and_runs_on_the_thread_that_polls() {
             assert!(steps.lock().unwrap().is_empty());
             let (result, polls) = drive(invocation, &counter);
             result.unwrap();
-            // Two more polls of the first partition, one of which also reaches the second, with three of its own.
+            // Two more polls of the first partition, the last of which also starts the second one, which has three
+            // polls.
             assert_eq!(polls, 6);
         }
         assert_eq!(*steps.lock().unwrap(), [0, 1, 2, 3]);
@@ -310,7 +311,7 @@ fn cancelling_wakes_and_ends_a_pending_invocation() {
     assert!(matches!(poll_once(&mut invocation, &counter), Poll::Ready(Err(Error::State(_)))));
     drop(invocation);
     assert_eq!(script.take_calls(), [Call::Submit, Call::Poll, Call::Abandon]);
-    // The cancellation ended one invocation; the inputs are what they were.
+    // The cancellation ended one invocation; the inputs are unchanged.
     let mut invocation = interpreter.invoke_async();
     assert!(poll_once(&mut invocation, &counter).is_pending());
     assert!(matches!(poll_once(&mut invocation, &counter), Poll::Ready(Ok(()))));
@@ -336,7 +337,7 @@ fn dropping_a_pending_invocation_abandons_its_work() {
         assert_eq!(script.take_calls(), expected);
         interpreter.invoke().unwrap();
         assert_eq!(interpreter.output::<f32>(0).unwrap(), on_cpu(&model));
-        // What a forgotten future submitted is abandoned before the kernel is used again.
+        // The work of a forgotten future is abandoned before the kernel is used again.
         assert_eq!(script.take_calls().first() == Some(&Call::Abandon), forgotten);
     }
     // A resize drops the kernel with its work.

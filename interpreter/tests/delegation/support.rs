@@ -1,5 +1,5 @@
-//! A scripted delegate: it runs elementwise float ops on the CPU, logs the calls that it receives, and fails where a test
-//! wants it to.
+//! A scripted delegate: it runs elementwise float ops on the CPU, logs its calls, and fails at the hook that a test
+//! selects.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,7 +55,7 @@ pub(crate) struct Scripted {
     pub(crate) capabilities: Capabilities,
     pub(crate) fails_at: Option<Hook>,
     pub(crate) panics: bool,
-    /// Its tensors stay in buffers of its own.
+    /// Whether its tensors stay in its own buffers.
     pub(crate) buffers: bool,
     pub(crate) seen: Arc<Seen>,
 }
@@ -108,7 +108,7 @@ impl Delegate for Scripted {
 
     fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
         self.seen.say(format!("prepare {}", cx.graph().index()));
-        // Claims everything: the context refuses nodes that it may not have.
+        // Claims everything: the context rejects nodes that it may not claim.
         let all: Vec<NodeId> = cx.graph().nodes().map(|n| n.id()).collect();
         let this = &*self;
         cx.claim(&all, move |params, graph| this.kernel(params, graph));
@@ -171,7 +171,7 @@ impl Kernel for Elementwise {
             .collect::<Result<_>>()?;
         self.seen.say(format!("prepare kernel, outputs {}", shapes.join(" ")));
         fail(self.fails_at, self.panics, Hook::PrepareKernel)?;
-        // Shapes that are not known are those of the input: everything is elementwise.
+        // Unknown shapes are equal to the input's: every op is elementwise.
         for i in 0..cx.output_count() {
             if !cx.output(i)?.is_known() {
                 let shape = cx.input(0)?.shape().clone();
@@ -263,7 +263,7 @@ impl DeviceBuffer for TestBuffer {
     }
 }
 
-/// The params of an op without any that matter here.
+/// The default params of an op.
 pub(crate) fn params(op: BuiltinOp) -> Params {
     match op {
         BuiltinOp::ADD => AddParams::default().into(),
@@ -303,7 +303,7 @@ pub(crate) fn with(model: &Model, delegates: impl IntoIterator<Item = Scripted>)
     delegates.into_iter().fold(builder, |builder, d| builder.delegate(d))
 }
 
-/// What the model gives for `x`.
+/// The model's output for `x`.
 pub(crate) fn run(interpreter: &mut Interpreter, x: &[f32]) -> Result<Vec<f32>> {
     interpreter.input_mut::<f32>(0)?.copy_from_slice(x);
     interpreter.invoke()?;
@@ -312,7 +312,7 @@ pub(crate) fn run(interpreter: &mut Interpreter, x: &[f32]) -> Result<Vec<f32>> 
 
 pub(crate) const X: [f32; 4] = [-1.5, 0.0, 2.0, 5.0];
 
-/// What the CPU gives for [`X`].
+/// The output of the CPU for [`X`].
 pub(crate) fn on_cpu(model: &Model) -> Vec<f32> {
     run(&mut Interpreter::builder(model.clone()).build().unwrap(), &X).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Fusions behind the table of a library, which this program is.
+//! Fusions behind the table of a library. This program is the library.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -63,7 +63,7 @@ impl CompositeFusion for Double {
     }
 }
 
-/// Writes a node that its op does not allow.
+/// Writes an invalid node.
 struct Broken;
 
 impl CompositeFusion for Broken {
@@ -96,7 +96,7 @@ impl PatternFusion for Panics {
     }
 }
 
-/// Rewrites what it made.
+/// Rewrites its own result.
 struct Endless;
 
 static ROUNDS: AtomicUsize = AtomicUsize::new(0);
@@ -145,7 +145,7 @@ fn fusions_of_a_library_run_in_a_pipeline() {
     assert!(["my.double", "my.broken", "abs-of-neg"].iter().all(|n| names.contains(&(*n).to_owned())));
     let fused = pipeline.run(&chain(&[BuiltinOp::NEG, BuiltinOp::NEG, BuiltinOp::ABS])).unwrap();
     assert_eq!(super::ops(&fused.model), ["ABS"]);
-    // Until nothing changes: one rewriting for each NEG.
+    // Repeated until nothing changes: one rewriting for each NEG.
     let change = &fused.report.changes[0];
     assert_eq!(
         (fused.report.changes.len(), &*change.pass, &*change.from.join(" ")),
@@ -196,9 +196,9 @@ fn faults_of_a_library_are_its_own() {
     };
     check(composite("my.broken", 1), ErrorKind::Failed, "\"my.broken\" made a model that cannot be prepared");
     check(chain(&[BuiltinOp::EXP]), ErrorKind::Failed, "it panicked: scripted panic");
-    // The file breaks the promise of the composite's name.
+    // The composite in the file does not match its name.
     check(composite("my.double", 2), ErrorKind::Invalid, "it has 2 arguments and 1 result");
-    // A fusion that never ends is ended.
+    // A fusion that never terminates is stopped.
     Pipeline::empty().library(&library()).run(&chain(&[BuiltinOp::SIN])).unwrap();
     assert!((2..1000).contains(&ROUNDS.load(Ordering::Relaxed)));
 }

@@ -28,14 +28,14 @@ fn layer(framework: Framework, hybrid: bool) -> Layer {
     Layer { framework, batch: 2, time: 5, features: 3, cells: 4, hybrid }
 }
 
-/// Every op that an invocation comes by.
+/// The ops of all subgraphs.
 fn ops(model: &Model) -> Vec<String> {
     model.subgraphs().iter().flat_map(|g| g.nodes()).map(|n| n.op().to_string()).collect()
 }
 
 fn differences(a: &Model, b: &Model) -> f64 {
     let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
-    // Three invocations: state begins again in each.
+    // Three invocations, each with new state.
     let found = compare(&Arc::new(a.clone()), &Arc::new(b.clone()), &resolver, 3).unwrap();
     found.iter().map(|d| d.greatest).fold(0.0, f64::max)
 }
@@ -52,7 +52,7 @@ fn loops_of_three_frameworks_become_one_op() {
         assert!(!all.contains(&"WHILE".to_owned()) && !all.contains(&"BATCH_MATMUL".to_owned()), "{all:?}");
         assert_eq!(fused.model.subgraphs().len(), 2);
         assert!(differences(&model, &fused.model) < 1e-5, "{framework:?}");
-        // And from a file.
+        // The same from a file.
         let file = delegraph_core::ModelBytes::new(fused.model.to_bytes().unwrap());
         assert!(differences(&model, &Model::from_bytes(file).unwrap()) < 1e-5);
     }
@@ -64,7 +64,7 @@ fn where_it_is_asked_for_the_op_is_in_the_graph_itself() {
     let fused = Pipeline::new().stateful().run(&model).unwrap().model;
     let is_lstm = |op: &Op| *op == Op::Builtin(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM);
     assert!(fused.subgraphs().len() == 1 && fused.subgraphs()[0].nodes().iter().any(|n| is_lstm(n.op())));
-    // The first invocation is the same; the next one continues from there, until state is reset.
+    // The first invocation is equal; the next one continues with its state, until state is reset.
     let mut interpreter = Interpreter::builder(fused).build().unwrap();
     let mut plain = Interpreter::builder(model).build().unwrap();
     for i in [&mut interpreter, &mut plain] {
@@ -98,7 +98,7 @@ fn int8_weights_make_a_hybrid_op() {
             panic!("{framework:?}: {:?}", fused.report.left);
         };
         assert_eq!(graph.tensor(lstm.input(1).unwrap()).ty(), TensorType::Int8);
-        // Activations are quantized on the fly: to 1 of 127.
+        // Activations are quantized at run time, to steps of 1/127.
         assert!(differences(&model, &fused.model) < 2e-2, "{framework:?}");
         Interpreter::builder(fused.model)
             .resolver(ReferenceOpResolver::new())
@@ -109,8 +109,8 @@ fn int8_weights_make_a_hybrid_op() {
     }
 }
 
-/// TensorFlow's calibrator quantized a layer that was fused here (`scripts/quantize_fused_lstm.py`), and its plain kernels ran
-/// it twice, with the state of the first in the second.
+/// TensorFlow's calibrator quantized a layer fused by this crate (`scripts/quantize_fused_lstm.py`). TensorFlow's
+/// reference kernels ran it twice; the second run starts with the state of the first.
 #[test]
 fn a_fused_layer_runs_quantized() {
     let file = include_bytes!("../../../assets/fusion/lstm_int8.tflite");
@@ -142,7 +142,7 @@ fn a_fused_layer_runs_quantized() {
     }
 }
 
-/// Steps one by one, in one direction and in both: the same ops.
+/// Unrolled steps, in one direction and in both, become the same ops.
 #[test]
 fn unrolled_layers_become_one_op_in_both_directions() {
     for (framework, directions) in FRAMEWORKS.into_iter().flat_map(|f| [(f, 1), (f, 2)]) {
@@ -156,7 +156,7 @@ fn unrolled_layers_become_one_op_in_both_directions() {
             let wanted = format!("{wanted}_SEQUENCE_LSTM");
             assert_eq!(all.iter().filter(|op| **op == wanted).count(), 1, "{framework:?}: {all:?}");
             let rest = all.iter().filter(|op| {
-                // Left besides: the two ops around it, and those that reshape the result.
+                // The remaining ops: the two around the layer, and those that reshape the result.
                 !["TANH", "ABS", "RESHAPE", "PACK", "STABLEHLO_COMPOSITE"].contains(&op.as_str())
             });
             assert_eq!(rest.collect::<Vec<_>>(), [&wanted], "{framework:?}");
@@ -181,7 +181,7 @@ fn a_state_that_is_not_zero_or_is_read_is_left() {
     assert!(differences(&model, &fused.model) < 1e-6);
 }
 
-/// PyTorch's and ONNX's form, with factors that are not a plain list, and a product whose operand is scaled first.
+/// The form of PyTorch and ONNX, with factors of higher rank, and a product with a scaled operand.
 #[test]
 fn factors_before_products_and_centered_normalizations_are_fused() {
     use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
@@ -224,7 +224,7 @@ fn factors_before_products_and_centered_normalizations_are_fused() {
     assert!(differences(&model, &fused) < 1e-5);
 }
 
-/// Fusions that write an ADD with one input, which no kernel takes.
+/// Fusions that write an ADD with one input, which no kernel supports.
 struct Broken;
 
 fn broken(graph: &mut Rewriter<'_>, id: NodeId) {
@@ -287,7 +287,7 @@ fn an_invalid_node_is_the_fault_of_the_fusion_that_wrote_it() {
         let text = error.chain();
         assert!(text.contains(&format!("\"{name}\" made a model that cannot be prepared")), "{text}");
     };
-    // Tried apart, in the model itself, and as a pattern.
+    // Tried in a separate model, in the model itself, and as a pattern.
     check(Pipeline::empty().composite(Broken), model(true), "my.double");
     check(Pipeline::empty().composite(Broken), model(false), "my.double");
     check(Pipeline::empty().pattern(Broken), model(true), "my-pattern");

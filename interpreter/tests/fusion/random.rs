@@ -1,5 +1,5 @@
-//! Random graphs out of what fusions look for, and of what only looks like it: whatever becomes of them, they compute the
-//! same, and fusing again finds nothing more.
+//! Random graphs of patterns that fusions match, and of similar ones that they must not match: the fused graphs compute
+//! the same, and fusing them again changes nothing.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver};
 
 use crate::recurrent::FLOAT;
 
-/// How many graphs of each kind.
+/// The number of graphs of each kind.
 const GRAPHS: u64 = 300;
 
 /// A generator that draws the same numbers from the same seed.
@@ -46,14 +46,14 @@ impl SplitMix64 {
     }
 }
 
-/// A graph that grows at its end.
+/// A graph under construction, extended at its end.
 struct Grower {
     graph: SubgraphBuilder,
     random: SplitMix64,
     /// The end, `[1, height, width, channels]`.
     x: TensorId,
     shape: [usize; 4],
-    /// Values that the caller reads, besides the end.
+    /// Outputs in addition to the end.
     outputs: Vec<TensorId>,
 }
 
@@ -92,7 +92,7 @@ impl Grower {
             B::DIV => DivParams::default().into(),
             _ => Params::None,
         };
-        // What commutes may come either way.
+        // Operands of commutative ops may be swapped.
         let swap = !matches!(op, B::SUB | B::DIV | B::POW) && self.coin();
         self.graph.node(op, params).inputs(if swap { [b, a] } else { [a, b] }).output("")
     }
@@ -112,7 +112,7 @@ impl Grower {
         self.graph.node(op, ReducerParams::default().keep_dims(true)).inputs([x, axis]).output("")
     }
 
-    /// Now and then the caller reads what is in the middle.
+    /// Occasionally adds an intermediate value to the outputs.
     fn perhaps_read(&mut self) {
         if self.below(8) == 0 {
             self.outputs.push(self.x);
@@ -138,7 +138,7 @@ impl Grower {
             self.perhaps_read();
         }
         let stride = 1 + self.below(2) as i32;
-        // Something must be left.
+        // The output must not be empty.
         let large = self.shape[1] > 2 && self.shape[2] > 2;
         let padding = if large && self.coin() { Padding::Valid } else { Padding::Same };
         let outputs = match self.below(3) {
@@ -192,7 +192,7 @@ impl Grower {
         (needed || self.coin()).then(|| self.graph.constant("", [count], &values))
     }
 
-    /// The shape of the end, as inferred.
+    /// The inferred shape of the end.
     fn graph_shape(&mut self) -> [usize; 4] {
         let mut probe = self.graph.clone();
         probe.outputs([self.x]);
@@ -201,7 +201,7 @@ impl Grower {
         model.subgraphs()[0].tensor(output).shape().dims().try_into().unwrap()
     }
 
-    /// A factor or a term per channel, for all, or for each element.
+    /// A factor or a term: per channel, for all channels, or per element.
     fn affine(&mut self) {
         let [_, height, width, channels] = self.shape;
         let op = [B::MUL, B::ADD, B::SUB, B::DIV][self.below(4) as usize];
@@ -305,7 +305,7 @@ impl Grower {
                         self.graph.constant("", [1, 1, channels], &beta),
                     ),
                 };
-                // Rows of one channel are all the same: only epsilon keeps them from being anything.
+                // Rows of one channel have variance 0: only epsilon keeps results defined.
                 let epsilon = 1e-2;
                 if form == 3 {
                     let square = self.binary(B::SQUARED_DIFFERENCE, x, mean);
@@ -359,7 +359,7 @@ impl Grower {
         }
     }
 
-    /// What does nothing, or the same twice.
+    /// Adds nodes without effect, or duplicate nodes.
     fn superfluous(&mut self) {
         let x = self.x;
         self.x = match self.below(6) {
@@ -410,8 +410,8 @@ impl Grower {
     }
 }
 
-/// Fuses the model, and compares it with what it was: with the optimized and with the reference kernels, and from a file.
-/// `allowed` is how many times a difference may be what is allowed, per output. Returns how many nodes are gone.
+/// Fuses the model, and compares it with the original: with the optimized and with the reference kernels, and from a
+/// file. `allowed` is the factor of the allowed difference, per output. Returns the number of removed nodes.
 fn hold(seed: u64, model: &Model, pipeline: &Pipeline, allowed: impl Fn(TensorId) -> f64) -> usize {
     let fused = pipeline.run(model).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let (before, after) = (fused.report.before, fused.report.after);
@@ -425,7 +425,7 @@ fn hold(seed: u64, model: &Model, pipeline: &Pipeline, allowed: impl Fn(TensorId
             assert!(difference.within(allowed(*output)), "seed {seed}: {difference:?}");
         }
     }
-    // The file holds it, and there is nothing left to do.
+    // Writing and reading keeps it, and fusing again changes nothing.
     let file = Model::from_bytes(ModelBytes::new(fused.to_bytes().unwrap())).unwrap();
     assert_eq!(fused.difference(&file), None, "seed {seed}");
     let again = pipeline.run(&fused).unwrap().report;
@@ -439,18 +439,18 @@ fn random_graphs_compute_what_they_did() {
     let mut gone = [0, 0];
     for seed in 0..GRAPHS {
         let model = Grower::new(seed).grow();
-        // A chain of divisions and normalizations makes more of a rounding than one op does.
+        // A chain of divisions and normalizations amplifies rounding errors more than one op.
         gone[0] += hold(seed, &model, &plain, |_| 4.0);
         gone[1] += hold(seed, &model, &custom, |_| 4.0);
     }
-    // Not that nothing was found.
+    // Checks that the graphs contained patterns.
     assert!(gone[0] > 5 * GRAPHS as usize && gone[1] > gone[0], "{gone:?}");
 }
 
 /// The largest scale.
 const COARSEST: f32 = 0.3;
 
-/// Chains of QUANTIZE, DEQUANTIZE and the ops between, with scales that are the same or not.
+/// Chains of QUANTIZE, DEQUANTIZE and ops between them, with equal or different scales.
 fn quantized(seed: u64) -> Model {
     let mut random = SplitMix64::new(seed, 2);
     let mut below = move |count: u64| random.draw() % count;
@@ -472,7 +472,7 @@ fn quantized(seed: u64) -> Model {
     let mut outputs = Vec::new();
     for i in 0..1 + below(4) {
         let mut real = graph.node(B::DEQUANTIZE, Params::None).inputs([x]).output_type(FLOAT).output("");
-        // Later ones may be a step off, which is more than what floats may be.
+        // Later values may differ by a step, which exceeds the tolerance of floats.
         if i == 0 && below(4) == 0 {
             outputs.push(real);
         }
@@ -499,7 +499,8 @@ fn random_chains_of_quantized_values_stay_within_a_step() {
     let mut gone = 0;
     for seed in 0..GRAPHS {
         let model = quantized(seed);
-        // A step of the coarsest tensor, which may be many of a finer one behind it; a second one in a row may be another.
+        // A step of the coarsest tensor, which may be many steps of a finer one after it; a second conversion may add
+        // another step.
         let steps = |id: TensorId| {
             let quantization = model.subgraphs()[0].tensor(id).quantization();
             let scale = quantization.and_then(Quantization::scale_zero_point).map_or(1.0, |(scale, _)| scale);

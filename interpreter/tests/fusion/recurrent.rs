@@ -14,7 +14,7 @@ use delegraph_core::{
 
 pub(crate) const FLOAT: TensorType = TensorType::Float32;
 
-/// How large a layer is, and how its weights are stored.
+/// The sizes of a layer, and the storage of its weights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layer {
     pub(crate) framework: Framework,
@@ -42,7 +42,7 @@ impl Framework {
         }
     }
 
-    /// Where the gates input, forget, cell and output are.
+    /// The positions of the gates input, forget, cell and output.
     pub(crate) fn gates(self) -> [usize; 4] {
         if self == Framework::Onnx { [0, 2, 3, 1] } else { [0, 1, 2, 3] }
     }
@@ -53,7 +53,7 @@ impl Framework {
     }
 }
 
-/// Small numbers that differ.
+/// Distinct small numbers.
 pub(crate) fn numbers(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| (((i * 37 + seed * 101) % 61) as f32 - 30.0) / 120.0).collect()
 }
@@ -68,7 +68,7 @@ pub(crate) fn unary(graph: &mut SubgraphBuilder, op: B, x: TensorId) -> TensorId
 }
 
 impl Layer {
-    /// What a loop carries: time, `h`, `c`, all outputs, and what it does not change: `x`, weights, biases.
+    /// The values that a loop carries: time, `h`, `c`, all outputs, and the unchanged `x`, weights and biases.
     fn state(&self, graph: &mut SubgraphBuilder) -> [TensorId; 8] {
         let Layer { batch, time, features, cells, .. } = *self;
         let (kernel, recurrent) = match self.framework.rows() {
@@ -233,7 +233,7 @@ impl Layer {
         graph
     }
 
-    /// The layer in a model, with something before and behind it. Outputs: all, and the last.
+    /// The layer in a model, between two other ops. Outputs: all, and the last.
     pub(crate) fn model(&self) -> Model {
         let Layer { batch, time, features, cells, framework, hybrid } = *self;
         let mut graph = SubgraphBuilder::new("main");
@@ -297,5 +297,5 @@ impl Layer {
     }
 }
 
-/// Of int8 weights.
+/// The scale of int8 weights.
 pub(crate) const SCALE: f32 = 1.0 / 400.0;

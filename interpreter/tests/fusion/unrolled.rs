@@ -1,4 +1,4 @@
-//! Recurrent layers of one or two directions written step by step, without a loop: another composition of the same.
+//! Recurrent layers of one or two directions written step by step, without a loop.
 
 use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use delegraph_core::ops::concatenation::ConcatenationParams;
@@ -12,7 +12,7 @@ use delegraph_core::{
 
 use crate::recurrent::{FLOAT, Framework, SCALE, binary, numbers, unary};
 
-/// How large a layer is, and how its weights are stored.
+/// The sizes of a layer, and the storage of its weights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unrolled {
     pub(crate) framework: Framework,
@@ -42,7 +42,7 @@ impl Unrolled {
         g.node(B::GATHER, GatherParams::default()).inputs([x, i]).output("")
     }
 
-    /// The output of each step of one direction, of `x [time, batch, features]`.
+    /// The output of each step of one direction, for `x [time, batch, features]`.
     fn steps(&self, g: &mut SubgraphBuilder, x: TensorId, own: Operands, backward: bool) -> Vec<TensorId> {
         let (mut h, mut c) = (own.h, own.c);
         let mut outputs = Vec::new();
@@ -58,7 +58,7 @@ impl Unrolled {
                 }
             };
             let mut sum = product(g, now, own.kernel);
-            // One bias before, one behind the other product.
+            // One bias is added before the second product, one after it.
             if let Some(bias) = own.biases[0] {
                 sum = binary(g, B::ADD, sum, bias);
             }
@@ -207,7 +207,7 @@ impl Unrolled {
         }
     }
 
-    /// The layer in a model, with something before and behind it.
+    /// The layer in a model, between two other ops.
     pub(crate) fn model(&self) -> Model {
         let mut graph = SubgraphBuilder::new("main");
         let mut inputs = Vec::new();

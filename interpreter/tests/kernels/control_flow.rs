@@ -13,7 +13,7 @@ use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, ModelBuilder, Result, SubgraphBuilder, TensorId, TensorType};
 use delegraph_interpreter::{Interpreter, ReferenceOpResolver};
 
-/// A subgraph over tensors of one element; those with a number are constants.
+/// A subgraph over tensors of one element; tensors with a number are constants.
 struct Graph(SubgraphBuilder);
 
 impl Graph {
@@ -119,7 +119,7 @@ fn an_index_selects_a_branch() {
     assert!(e.contains("subgraph 1 returns BOOL for an output of INT32"), "{e}");
 }
 
-/// Where a condition decides about a shape, it follows the condition and the input from run to run.
+/// A shape that depends on a condition is updated in every run.
 #[test]
 fn shapes_follow_what_runs() {
     let mut main = SubgraphBuilder::new("main");
@@ -205,7 +205,7 @@ fn variables_are_initialized_once_and_keep_their_value() {
     );
 }
 
-/// Adds its input to what it remembers, and returns the sum of two.
+/// Stores its input, and returns its sum with the previous one.
 fn filter(graph: &mut SubgraphBuilder, x: TensorId) -> TensorId {
     let features = graph.constant("features", [1, 1], &[1f32]);
     let times = graph.constant("times", [1, 2], &[1f32, 1.0]);

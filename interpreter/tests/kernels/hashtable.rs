@@ -5,7 +5,7 @@ use delegraph_core::ops::hashtable::HashtableParams;
 use delegraph_core::{BuiltinOp, Params, TensorType};
 use delegraph_interpreter::{Interpreter, ReferenceOpResolver};
 
-/// Inputs: keys and values to import, keys to look up, the default; outputs: what was found, and the table's size.
+/// Inputs: keys and values to import, keys to look up, the default; outputs: the found values, and the table's size.
 fn interpreter(key_dtype: TensorType, value_dtype: TensorType, import: bool) -> Interpreter {
     let tensors = [
         (TensorType::Resource, 1),
@@ -46,7 +46,7 @@ fn from_strings_to_integers() {
     interpreter.invoke().unwrap();
     assert_eq!(interpreter.output::<i64>(0).unwrap(), [1, -1]);
     assert_eq!(interpreter.output::<i64>(1).unwrap(), [2]);
-    // A second import changes nothing, until everything is forgotten.
+    // A second import changes nothing until a reset.
     interpreter.input_mut::<i64>(1).unwrap().copy_from_slice(&[4, 5, 6]);
     interpreter.invoke().unwrap();
     assert_eq!(interpreter.output::<i64>(0).unwrap(), [1, -1]);

@@ -1,4 +1,4 @@
-//! Kernels in whole models: nodes that call subgraphs or share state, and what they need of the interpreter.
+//! Kernels in whole models: nodes that call subgraphs or share state, and the interpreter's services for them.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Clippy knows only `#[test]` functions as tests.
 

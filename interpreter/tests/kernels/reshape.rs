@@ -1,4 +1,4 @@
-//! Nodes whose output is the memory of their input.
+//! Nodes whose output shares the memory of their input.
 
 use delegraph_core::ops::Params;
 use delegraph_core::ops::concatenation::ConcatenationParams;

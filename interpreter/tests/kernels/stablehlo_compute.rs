@@ -6,7 +6,7 @@ use delegraph_core::ops::{ComparisonDirection, ComparisonType, Params};
 use delegraph_core::{BuiltinOp, ModelBuilder, SubgraphBuilder, TensorId, TensorType};
 use delegraph_interpreter::Interpreter;
 
-/// A subgraph with scalars as inputs, in which `a > b` of the first two of FLOAT32.
+/// A subgraph with scalar inputs that computes `a > b` of the first two FLOAT32 ones.
 fn greater(types: &[TensorType]) -> (SubgraphBuilder, Vec<TensorId>, TensorId) {
     let mut graph = SubgraphBuilder::new("region");
     let inputs: Vec<TensorId> = types.iter().map(|&ty| graph.input("", ty, [])).collect();

@@ -19,7 +19,7 @@ pub fn library(name: &str) -> PathBuf {
     for config in ["opt-level=1", "lto='off'", "debug=false", "incremental=false", "panic='unwind'"] {
         build.arg("--config").arg(format!("profile.release.{config}"));
     }
-    // Other flags than this program was built with.
+    // Flags that differ from those of this program.
     build.env("RUSTFLAGS", "-C overflow-checks=on -C force-frame-pointers=yes -C metadata=apart");
     build.env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_BUILD_TARGET");
     let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");

@@ -1,4 +1,4 @@
-//! When the memory of constants is released.
+//! The release of the memory of constants.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use half::f16;
 
 use delegraph_interpreter::{Interpreter, InterpreterBuilder, ResourceLimits};
 
-/// Weights of half precision that two products read; with `added`, an ADD, too.
+/// Weights in half precision with two products as consumers; with `added`, also an ADD.
 fn model(added: bool) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [if added { 4 } else { 3 }, 4]);
@@ -70,7 +70,7 @@ fn packed_weights_are_not_held_twice() {
     assert_eq!(placement(&released, "weights"), Placement::Released);
 }
 
-/// Products one behind the other, each with `size` x `size` weights of half precision. With `reshaped`, the shape of their input
+/// A chain of products, each with `size` x `size` weights in half precision. With `reshaped`, the shape of their input
 /// depends on data.
 fn products(count: usize, size: usize, reshaped: bool) -> Model {
     let mut graph = SubgraphBuilder::new("main");
@@ -98,7 +98,8 @@ fn products(count: usize, size: usize, reshaped: bool) -> Model {
 #[test]
 fn weights_are_converted_one_by_one() {
     const SIZE: usize = 512;
-    // Packed weights of four layers, the converted ones of one, and what else there is; converted weights of all do not fit.
+    // Memory for the packed weights of four layers, the converted weights of one, and other data; the converted weights
+    // of all layers do not fit.
     fn limited(builder: InterpreterBuilder) -> InterpreterBuilder {
         builder.limits(ResourceLimits::default().with_memory((4 + 1) * 4 * SIZE * SIZE + (1 << 20)))
     }
@@ -113,7 +114,7 @@ fn weights_are_converted_one_by_one() {
     let near = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs().max(1.0));
     let expected = run(reference);
     assert!(near(&run(&mut waiting), &expected));
-    // Another shape needs the weights again, in another order of sizes of memory.
+    // Another shape needs the weights again, with other sizes of memory.
     waiting.resize_input(0, &[2, SIZE]).unwrap();
     assert!(near(&run(&mut waiting)[..SIZE], &expected));
 }
@@ -174,7 +175,7 @@ fn interpreters_on_one_model_pack_once() {
     assert_eq!(model.extension::<SharedWeights>().count(), (2, 4));
     let expected = run(&mut a);
     assert_eq!(run(&mut b), expected);
-    // Another number of rows meets the same weights.
+    // Another number of rows uses the same weights.
     a.resize_input(0, &[1, 4]).unwrap();
     assert_eq!(run(&mut a), expected[..4]);
     assert_eq!(model.extension::<SharedWeights>().count(), (2, 4));

@@ -1,4 +1,4 @@
-//! Elementwise nodes whose output is written over an input: results stay the same, memory gets smaller.
+//! Elementwise nodes whose output overwrites an input: results stay the same with less memory.
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::ops::binary::{AddParams, MulParams};
@@ -17,10 +17,10 @@ const ROWS: usize = 3;
 const COLUMNS: usize = 50;
 const ALL: usize = ROWS * COLUMNS;
 
-/// What a node does, to which of the tensors before it.
+/// The kind of a node, and the earlier tensors that it reads.
 type Step = (u8, usize, usize);
 
-/// Steps over one input; all tensors of the whole size without a consumer are outputs, and some others.
+/// Steps over one input. The outputs are all full-size tensors without a consumer, and some others.
 fn model(ty: TensorType, steps: &[Step], also: usize) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let quantized = |graph: &mut SubgraphBuilder, id: TensorId| {
@@ -84,7 +84,7 @@ fn run<T: Element>(interpreter: &mut Interpreter, value: impl Fn(usize) -> T) ->
     (0..interpreter.output_count()).map(|i| interpreter.output_tensor(i).unwrap().bytes().to_vec()).collect()
 }
 
-/// With memory that is shared and with memory that is not, run after run.
+/// Compares repeated runs with and without shared memory.
 fn compare<T: Element>(ty: TensorType, steps: &[Step], also: usize, value: impl Fn(usize) -> T) {
     let mut shared = build(model(ty, steps, also), |b| b);
     let mut apart = build(model(ty, steps, also), InterpreterBuilder::preserve_all_tensors);
@@ -101,7 +101,7 @@ proptest! {
     #[test]
     fn nothing_is_overwritten_too_early(
         steps in prop::collection::vec((any::<u8>(), 0usize..1000, 0usize..1000), 1..20),
-        // Mostly chains, in which tensors die at once.
+        // Mostly chains, in which lifetimes end immediately.
         near in any::<bool>(),
         also in 0usize..40,
     ) {
@@ -120,7 +120,7 @@ fn chains_take_the_memory_of_one_tensor() {
     for (ty, size) in [(TensorType::Float32, 4), (TensorType::Int8, 1)] {
         let size = (size * ALL).next_multiple_of(64);
         let memory = build(model(ty, &steps, 0), |b| b).memory();
-        // The input is the caller's to keep.
+        // The input must keep its data for the caller.
         assert_eq!((memory.arena_bytes, memory.lower_bound_bytes), (2 * size, 2 * size));
         assert_eq!(memory.naive_bytes, 6 * size);
     }

@@ -15,7 +15,7 @@ fn ramp(len: usize) -> Vec<f32> {
     (0..len).map(|i| i as f32 / len as f32).collect()
 }
 
-/// What the model gives for a ramp.
+/// The model's output for a ramp.
 fn expected() -> Vec<f32> {
     let mut interpreter = digits().build().unwrap();
     let input = interpreter.input_mut::<f32>(0).unwrap();
@@ -85,7 +85,7 @@ fn all_tensors_may_be_kept() {
     }
     assert_eq!(plain.output::<f32>(0).unwrap(), kept.output::<f32>(0).unwrap());
     assert!(kept.memory().arena_bytes > plain.memory().arena_bytes);
-    // Every node's input still gives its output: each tensor can be read, and none was overwritten by another.
+    // Every computed tensor still has its data.
     let subgraph = &kept.model().subgraphs()[0];
     let computed = subgraph.nodes().iter().flat_map(|n| n.outputs());
     for id in computed {

@@ -97,7 +97,7 @@ fn result(sum: S, column: u32) -> f32 {
 }
 #endif
 
-// The value less its zero point.
+// The value minus its zero point.
 fn a_of(i: u32) -> FA {
 #if FIXED
     return FA(a[i] - A(p.zero_a));

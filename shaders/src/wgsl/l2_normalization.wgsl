@@ -70,7 +70,7 @@ fn main(
         return;
     }
 #if INTEGERS
-    // The factor 128 is multiplied before for unsigned bytes, and part of the shift for signed ones, as in TFLite.
+    // The factor 128 is applied first for unsigned bytes, and is part of the shift for signed ones, as in TFLite.
     let root = inverse_root(total);
     for (var i = first; i < end; i += {{SPLIT}}u) {
         let x = input[i] - p.input_zero;
@@ -82,7 +82,7 @@ fn main(
         output[i] = clamp(steps + p.zero, p.low, p.high);
     }
 #else
-    // As far as the driver knows NaN, it stays NaN.
+    // NaN stays NaN if the driver supports it.
     let root = sqrt(total);
     let norm = select(root, 1e-6, root < 1e-6);
     for (var i = first; i < end; i += {{SPLIT}}u) {

@@ -18,7 +18,7 @@ struct Params {
     // Factors of columns.
     column_x: f32,
     column_y: f32,
-    // Factors of rows, and what is finally added to them.
+    // Factors of rows, and the offsets added to them at the end.
     row_x: f32,
     row_y: f32,
     end_x: f32,

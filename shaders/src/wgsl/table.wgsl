@@ -6,7 +6,7 @@ struct Params {
     items: u32,
     extent_0: u32,
     step_0: u32,
-    // Length of the table, a power of two, less one.
+    // Length of the table, a power of two, minus one.
     mask: u32,
 }
 

@@ -1,7 +1,7 @@
 // Reads an image, or a part of it, as a tensor, interpolated between the centers of its pixels, with black outside of it.
 
 struct Params {
-    // Factors of colours, and what is then added to them.
+    // Factors of colours, and the offsets added afterwards.
     scale: vec4<f32>,
     offset: vec4<f32>,
     // Corner and size of the tensor's region of the image, whose sides are 1 long.

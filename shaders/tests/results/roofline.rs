@@ -1,4 +1,4 @@
-//! What the adapter can do at most, and how much of that the kernels reach. With the environment variable
+//! The limits of the adapter, and the share of them that the kernels reach. With the environment variable
 //! `DELEGRAPH_ROOFLINE`, a number of seconds:
 //!
 //! `DELEGRAPH_ROOFLINE=60 cargo test --release -p delegraph-shaders --test results roofline -- --nocapture`
@@ -67,7 +67,7 @@ struct Row {
     unit: &'static str,
     /// In units of 10^9 per second.
     rate: f64,
-    /// Of the limit, unless the row is one.
+    /// Share of the limit; `None` for the limits themselves.
     share: Option<f64>,
     microseconds: f64,
 }
@@ -90,7 +90,7 @@ struct Run<'g> {
     limits: Limits,
 }
 
-/// A kernel of the text alone, which writes `output`.
+/// A kernel with only this text, which writes `output`.
 fn written(name: &'static str, text: String, inputs: u8, dispatch: u32, features: Features) -> Kernel {
     let bindings = (0..inputs).map(Binding::Input).chain([Binding::Output]).collect();
     let variant = Variant::from_text("roofline", name.to_owned(), text, bindings, features);
@@ -492,7 +492,7 @@ fn rates() {
     run.print("");
     run.print(&format!("{{\"adapter\":{}}}", quoted(&gpu.adapter)));
     run.all();
-    // Results are checked by the other tests; here everything must have run.
+    // The other tests check results; this one checks that everything ran.
     assert!(run.rows.iter().all(|row| row.rate.is_finite() && row.rate > 0.0));
     assert!(run.measure || run.rows.len() > 15, "{} rows", run.rows.len());
 }

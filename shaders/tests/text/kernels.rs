@@ -8,7 +8,7 @@ use super::check;
 
 const SOFTWARE: Caps = Caps::WEBGPU.with_software(true);
 const SHARING: Caps = SOFTWARE.with_subgroups(8);
-/// A device of each kind that shaders distinguish.
+/// One device of each kind that shaders distinguish.
 pub(crate) const DEVICES: [Caps; 4] = [Caps::WEBGPU, Caps::WEBGPU.with_subgroups(0), SOFTWARE, SHARING];
 
 /// The kernels for all devices, by key.

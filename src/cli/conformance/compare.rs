@@ -1,4 +1,4 @@
-//! `conformance --compare`: what is new in the second of two runs.
+//! `conformance --compare`: the changes between two runs.
 
 use std::path::Path;
 

@@ -93,7 +93,7 @@ pub(crate) struct Arguments {
     markdown: bool,
 }
 
-/// `--checks`.
+/// The values of `--checks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Checks {
     /// None
@@ -189,7 +189,7 @@ fn list(orders: &[Order], out: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// The command line without what chooses among cases and where results go.
+/// The command line without the selection of cases and the destination of results.
 fn command(arguments: &Arguments, source: &Source) -> String {
     let usual = ["--threads=1", "--policy=prefer"];
     let mut words = vec!["delegraph".to_owned(), "conformance".into()];
@@ -277,7 +277,7 @@ fn run_all(
     Ok((names.iter().filter_map(|name| results.remove(name)).collect(), about))
 }
 
-/// The most failures that are printed; all are in the report.
+/// The maximum number of printed failures; all are in the report.
 const SHOWN: usize = 200;
 
 impl Document for Report {

@@ -20,7 +20,7 @@ const START: Duration = Duration::from_secs(60);
 /// Bytes of a worker's standard error that are kept for the case that crashed it.
 const STDERR_BYTES: usize = 2000;
 
-/// A worker process, started when it is first needed.
+/// A worker process, started on first use.
 pub(super) struct Worker<'o> {
     options: &'o [String],
     timeout: Duration,
@@ -44,7 +44,7 @@ pub(super) struct About {
     pub(super) device: String,
 }
 
-/// Why a case has no answer.
+/// The reason why a case has no answer.
 enum Lost {
     Crash(String),
     Timeout,
@@ -55,7 +55,7 @@ impl<'o> Worker<'o> {
         Worker { options, timeout, running: None, ran: 0 }
     }
 
-    /// Starts the process, unless it runs already: whether what is asked can be done at all, and on what.
+    /// Starts the process, unless it is running, and returns its backend and device.
     ///
     /// # Errors
     /// The error that the worker reports.
@@ -123,7 +123,7 @@ impl<'o> Worker<'o> {
         Ok(())
     }
 
-    /// Runs the case that crashed a process once more, in one of its own: what ran before it may be the cause.
+    /// Runs the case that crashed a process again in a new process: an earlier case may be the cause.
     fn alone(&self, order: &Order) -> Result<String, Failure> {
         if self.ran == 0 {
             return Ok(String::new());
@@ -201,7 +201,8 @@ impl Running {
     fn answer(&mut self, timeout: Duration) -> Result<CaseResult, Lost> {
         let crash = |text: String| Lost::Crash(text);
         match self.answers.recv_timeout(timeout) {
-            // A plugin that prints to standard output garbles the answer: the message shows the line, unlike a crash.
+            // A plugin that prints to standard output garbles the answer; unlike for a crash, the message shows the
+            // line.
             Ok(line) => serde_json::from_str(&line)
                 .map_err(|_| crash(format!("the worker answered something else: {line}"))),
             Err(RecvTimeoutError::Timeout) => Err(Lost::Timeout),

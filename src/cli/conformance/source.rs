@@ -13,14 +13,14 @@ use crate::cli::failure::Failure;
 
 /// Cases by name.
 pub(super) enum Source {
-    /// Our own.
+    /// The built-in cases.
     Suite { seed: u64, arithmetic: Arithmetic, cases: Vec<Case>, places: HashMap<String, usize> },
     /// Folders below a root.
     Corpus { root: PathBuf, folders: Vec<String> },
 }
 
 impl Source {
-    /// Our own cases, made from `seed`, for such arithmetic.
+    /// The built-in cases, generated from `seed`, for this arithmetic.
     pub(super) fn suite(seed: u64, arithmetic: Arithmetic) -> Self {
         let cases = cases::suite(seed);
         let places = cases.iter().enumerate().map(|(i, c)| (c.name.clone(), i)).collect();
@@ -38,8 +38,8 @@ impl Source {
         Ok(Source::Corpus { root: root.to_path_buf(), folders: found.iter().map(name).collect() })
     }
 
-    /// Returns the names, in the order in which they run, and whether the contract is looked at in a fitting sample:
-    /// the first two of each op and type.
+    /// Returns the names, in the order in which they run, and whether the contract is checked in a sample: the first
+    /// two cases of each op and type.
     pub(super) fn names(&self) -> Vec<(String, bool)> {
         match self {
             Source::Suite { cases, .. } => {

@@ -1,4 +1,4 @@
-//! The worker process: reads names of cases, one a line, and answers each with a line of JSON.
+//! The worker process: reads names of cases, one per line, and answers each with a line of JSON.
 
 use std::io::{self, BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,7 +51,7 @@ pub(super) fn options(
 #[derive(Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) case: String,
-    /// Look at the contract, too.
+    /// Whether to check the contract, too.
     pub(super) checks: bool,
 }
 
@@ -93,8 +93,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Returns the lines of standard input as they come. At its end the parent is gone: the process ends, also in the
-/// middle of a case, which may never end.
+/// Returns the lines of standard input as they arrive. At its end the parent has ended, so the process ends, even
+/// during a case that may never end.
 fn orders() -> Receiver<io::Result<String>> {
     let (sender, orders) = channel();
     thread::spawn(move || {

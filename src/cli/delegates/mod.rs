@@ -55,7 +55,7 @@ impl FromStr for Choice {
 }
 
 impl fmt::Display for Choice {
-    /// As on the command line.
+    /// The text on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Choice::Wgpu(choice) => choice.fmt(f),
@@ -75,12 +75,12 @@ impl Choice {
         }
     }
 
-    /// Returns the delegate; `None` if the choice is one of CPU kernels.
+    /// Returns the delegate; `None` if the choice is CPU kernels.
     pub(crate) fn open(&self) -> Result<Option<Box<dyn Delegate>>, Failure> {
         self.open_for(false)
     }
 
-    /// As `open`; `profile`: it measures its kernels, if it can.
+    /// As `open`; with `profile`, the delegate measures its kernels if it can.
     pub(crate) fn open_for(&self, profile: bool) -> Result<Option<Box<dyn Delegate>>, Failure> {
         match self {
             Choice::Cpu | Choice::Reference => Ok(None),
@@ -91,8 +91,7 @@ impl Choice {
 }
 
 impl Choice {
-    /// Makes delegates on one device or of one library, with that device's name; `None` if the choice is one of CPU
-    /// kernels.
+    /// Creates delegates on one device or of one library, with that device's name; `None` if the choice is CPU kernels.
     fn maker(&self) -> Result<Option<(MakeDelegate, String)>, Failure> {
         Ok(match self {
             Choice::Cpu | Choice::Reference => None,
@@ -135,7 +134,7 @@ pub(crate) enum Promise {
 }
 
 impl Promise {
-    /// Returns the same as an argument of another process.
+    /// Returns the value as an argument of another process.
     pub(crate) fn option(self) -> String {
         let name = match self {
             Promise::Ieee => "ieee",
@@ -175,20 +174,21 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Returns an interpreter for `model`, prepared.
+    /// Returns a prepared interpreter for `model`.
     pub(crate) fn build(&self, model: Model) -> Result<Interpreter, Failure> {
         self.limits.check(&model)?;
         Ok(self.configure()?(Interpreter::builder(model)).build()?)
     }
 
-    /// Returns the same, prepared once its inputs have their shapes: those of the file may be placeholders.
+    /// Returns an interpreter that is prepared once its inputs have their shapes: shapes in the file may be
+    /// placeholders.
     pub(crate) fn build_later(&self, model: Model) -> Result<Interpreter, Failure> {
         self.limits.check(&model)?;
         Ok(self.configure()?(Interpreter::builder(model)).prepare_later().build()?)
     }
 
-    /// Returns the same for showing what would run where: kernels that are not registered are replaced, and returned
-    /// beside it.
+    /// Returns an interpreter for showing the runner of each node. Missing kernels are replaced by stand-ins, and their
+    /// ops are returned.
     pub(crate) fn build_shown(&self, model: Model) -> Result<(Interpreter, Option<UnresolvedOps>), Failure> {
         self.limits.check(&model)?;
         let mut resolver = self.kernels.resolver(self.is_reference())?;
@@ -198,7 +198,7 @@ impl Engine {
         Ok((builder.resolver(resolver).build()?, missing))
     }
 
-    /// Returns the same without delegates.
+    /// Returns an interpreter without delegates.
     pub(crate) fn build_plain(&self, model: Model) -> Result<Interpreter, Failure> {
         let mut resolver = self.kernels.resolver(self.is_reference())?;
         if let Err(missing) = check_resolved(&model, &resolver) {
@@ -207,14 +207,14 @@ impl Engine {
         Ok(Interpreter::builder(model).resolver(resolver).limits(budgets::limits()).build()?)
     }
 
-    /// Returns the same with delegates that measure their kernels.
+    /// Returns an interpreter with delegates that measure their kernels.
     pub(crate) fn build_profiled(&self, model: Model) -> Result<Interpreter, Failure> {
         self.limits.check(&model)?;
         Ok(self.configure_with(true)?(Interpreter::builder(model)).build()?)
     }
 
-    /// Returns a function that makes interpreters for one model, prepared once their inputs have their shapes. Devices
-    /// and libraries are opened here, and shared by all of them.
+    /// Returns a function that creates interpreters for one model, prepared once their inputs have their shapes.
+    /// Devices and libraries are opened here, and shared by all of them.
     pub(crate) fn factory(
         &self,
         model: Arc<Model>,
@@ -322,8 +322,8 @@ impl Engine {
         }))
     }
 
-    /// Applies the options to `builder`; `adjust` changes the limits of each delegate. Delegates that the builder has
-    /// already stay.
+    /// Applies the options to `builder`; `adjust` changes the limits of each delegate. Existing delegates of the
+    /// builder stay.
     pub(crate) fn configure_limited(
         &self,
         mut builder: InterpreterBuilder,
@@ -344,12 +344,12 @@ impl Engine {
         Ok(builder)
     }
 
-    /// Returns whether any `--delegate` is one, and not a kind of CPU kernels.
+    /// Returns whether any `--delegate` names a delegate rather than CPU kernels.
     pub(crate) fn delegates_anything(&self) -> bool {
         self.delegates.iter().any(|choice| !matches!(choice, Choice::Cpu | Choice::Reference))
     }
 
-    /// Returns what each delegate runs, in the order in which they choose.
+    /// Returns the nodes of each delegate, in the order in which they claim.
     pub(crate) fn summary(&self, interpreter: &Interpreter) -> Vec<DelegateLine> {
         summary::summary(interpreter, self.policy.into())
     }
@@ -362,7 +362,7 @@ impl Engine {
         self.limits.check(model)
     }
 
-    /// Returns the plain kernels, and those of libraries.
+    /// Returns the reference kernels, and those of libraries.
     pub(crate) fn reference(&self) -> Result<MutableOpResolver, Failure> {
         self.kernels.resolver(true)
     }

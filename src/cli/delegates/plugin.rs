@@ -16,9 +16,9 @@ use crate::cli::failure::{Exit, Failure};
 /// The interface of a library of delegates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interface {
-    /// Delegraph's.
+    /// Delegraph's plugin interface.
     Plugin,
-    /// That of LiteRT's external delegates.
+    /// The interface of LiteRT's external delegates.
     Litert,
 }
 
@@ -36,7 +36,7 @@ impl Interface {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PluginChoice {
     interface: Interface,
-    /// As on the command line, without the prefix.
+    /// The text on the command line, without the prefix.
     text: String,
     path: String,
     /// Percent-decoded.
@@ -50,7 +50,7 @@ impl fmt::Display for PluginChoice {
 }
 
 impl PluginChoice {
-    /// Reads a `--delegate`. `None` if it does not begin like one with a library.
+    /// Parses a `--delegate`; `None` if it does not name a library.
     pub(super) fn parse(text: &str) -> Option<Result<Self, String>> {
         let of = |interface: Interface| Some((interface, text.strip_prefix(interface.prefix())?));
         let (interface, text) = of(Interface::Plugin).or_else(|| of(Interface::Litert))?;
@@ -72,7 +72,7 @@ impl PluginChoice {
     }
 }
 
-/// `%26` is `&`, `%3D` is `=`, `%25` is `%`; any byte can be written so.
+/// `%26` is `&`, `%3D` is `=`, `%25` is `%`; any byte can be written in this way.
 fn percent_decoded(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -97,10 +97,10 @@ impl PluginChoice {
         Ok(self.factory()?()?)
     }
 
-    /// Makes delegates of one library.
+    /// Creates delegates of one library.
     pub(super) fn maker(&self) -> Result<MakeDelegate, Failure> {
         let make = self.factory()?;
-        // Wrong options are an error here, not in the first case.
+        // Checks the options here rather than in the first case.
         drop(make()?);
         Ok(Arc::new(move || make().map_err(|e| delegraph::Error::State(e.to_string()))))
     }
@@ -110,7 +110,7 @@ impl PluginChoice {
         let options = options.map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
         match self.interface {
             Interface::Plugin => {
-                // SAFETY: the user names the library on the command line, and trusts it thereby.
+                // SAFETY: the user named the library on the command line, and so trusts it.
                 let library = unsafe { PluginLibrary::open(&self.path) }?;
                 Ok(Box::new(move || Ok(Box::new(library.delegate(&options)?))))
             }
@@ -129,7 +129,7 @@ impl PluginChoice {
     }
 }
 
-/// Makes delegates of one library.
+/// Creates delegates of one library.
 #[cfg(feature = "plugins")]
 type Make = Box<dyn Fn() -> Result<Box<dyn Delegate>, PluginError> + Send + Sync>;
 

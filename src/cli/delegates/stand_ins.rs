@@ -1,17 +1,18 @@
-//! Stand-ins for kernels that are not registered: a model that cannot run is shown all the same.
+//! Stand-ins for missing kernels, so that a model that cannot run is still shown.
 
 use delegraph::core::error::UnresolvedOps;
 use delegraph::core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph::core::{Op, Result, Shape};
 use delegraph::{Error, MutableOpResolver, Registration};
 
-/// Registers a kernel for each of these ops that gives outputs the shapes of the file and cannot be run.
+/// Registers a kernel for each of these ops. It sets the output shapes of the file and cannot run.
 pub(super) fn register(missing: &UnresolvedOps, resolver: &mut MutableOpResolver) {
     let registration = || Registration::new(|_| Ok(StandIn));
     for missing in &missing.ops {
         match &missing.op {
             Op::Custom(name) => resolver.add_custom(name, registration(), missing.version),
-            // Nodes of builtin ops are computed while preparing where their inputs are constant, except with side effects.
+            // With side effects, because nodes of builtin ops with constant inputs would otherwise be computed while
+            // preparing.
             Op::Builtin(op) => resolver.add_builtin(*op, registration().with_side_effects(), missing.version),
         };
     }

@@ -1,4 +1,4 @@
-//! What each delegate runs of a model, in one line each.
+//! The nodes of each delegate, as one line each.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::cli::text::plural;
 
-/// A delegate and the nodes that it runs, in all subgraphs that are prepared.
+/// A delegate and the nodes that it runs, in all prepared subgraphs.
 #[derive(Debug, Serialize)]
 pub(crate) struct DelegateLine {
     /// The delegate's name.
@@ -19,12 +19,12 @@ pub(crate) struct DelegateLine {
     pub(crate) total: usize,
     /// The partitions that they form.
     pub(crate) partitions: usize,
-    /// Why it does not run the others: the reason of most of them. Nothing if it runs all.
+    /// The most frequent reason why it does not run the other nodes; `None` if it runs all.
     pub(crate) why: Option<String>,
 }
 
 impl DelegateLine {
-    /// Returns the line for people to read.
+    /// Returns the line as text.
     pub(crate) fn text(&self) -> String {
         let DelegateLine { delegate, nodes, total, partitions, why } = self;
         let partitions = match nodes {
@@ -36,7 +36,7 @@ impl DelegateLine {
     }
 }
 
-/// Returns what each delegate of `interpreter` runs, in the order in which they choose.
+/// Returns the nodes of each delegate of `interpreter`, in the order in which they claim.
 pub(crate) fn summary(interpreter: &Interpreter, policy: Policy) -> Vec<DelegateLine> {
     let count = interpreter.model().subgraphs().len();
     let reports: Vec<&Report> = (0..count).filter_map(|i| interpreter.subgraph_report(i)).collect();

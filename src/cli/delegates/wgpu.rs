@@ -25,7 +25,7 @@ pub(crate) struct WgpuChoice {
     pub(super) max_gpu_bytes: Option<u64>,
     /// `fusion=off`: every node runs by itself.
     pub(super) unfused: bool,
-    /// `precision=f16` and others: how floats are stored.
+    /// `precision=f16` and others: the storage of floats.
     pub(super) precision: Option<&'static str>,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for WgpuChoice {
 
 #[cfg(feature = "wgpu")]
 impl WgpuChoice {
-    /// The delegate; `profile`: it measures each of its kernels.
+    /// Creates the delegate; with `profile`, it measures each of its kernels.
     fn open(&self, profile: bool) -> Result<WgpuDelegate, Failure> {
         let adapter = self.adapter.as_ref().map_or_else(AdapterChoice::default, AdapterChoice::named);
         let mut options = WgpuOptions::default().adapter(adapter).fusion(!self.unfused).profile(profile);
@@ -95,12 +95,12 @@ impl WgpuChoice {
         })
     }
 
-    /// Returns the delegate; `profile`: it measures each of its kernels.
+    /// Returns the delegate; with `profile`, it measures each of its kernels.
     pub(super) fn delegate(&self, profile: bool) -> Result<Box<dyn Delegate>, Failure> {
         Ok(Box::new(self.open(profile)?))
     }
 
-    /// Makes delegates on one device, whose name is returned, too.
+    /// Creates delegates on one device, and returns the device's name.
     pub(super) fn maker(&self) -> Result<(MakeDelegate, String), Failure> {
         let delegate = self.open(false)?;
         let info = delegate.adapter();

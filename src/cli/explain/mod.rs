@@ -1,4 +1,4 @@
-//! `explain`: what runs each node, or the reason for a rejection, and what to support next.
+//! `explain`: the runner of each node, or the reason for a rejection, and advice on what to support next.
 
 use delegraph::documents::{Runners, explain, understated};
 

@@ -1,4 +1,4 @@
-//! The explanation for people to read.
+//! The explanation as text.
 
 use delegraph::core::printable;
 
@@ -199,7 +199,7 @@ impl Gain {
     }
 }
 
-/// A name that fits: converters join the names of all fused ops, and the end of a path identifies it best.
+/// A shortened name: converters join the names of all fused ops, and the end of a path identifies it best.
 fn short(name: &str) -> String {
     const LENGTH: usize = 60;
     let (first, more) = name.split_once(';').map_or((name, ""), |(first, _)| (first, "…"));

@@ -1,24 +1,25 @@
-//! Places the vertices of a directed acyclic graph in layers: longest paths give the layers, barycentres the order in
-//! each, and least squares under the distances that must be kept the places.
+//! Places the vertices of a directed acyclic graph in layers. Longest paths determine the layers, barycentres the order
+//! in each, and least squares under minimum distances the positions.
 
-/// Between two boxes of a layer.
+/// The distance between two boxes of a layer.
 const GAP: f64 = 18.0;
 
-/// The width of an edge in a layer that it passes.
+/// The width of an edge in a layer that it crosses.
 const LANE: f64 = 10.0;
 
-/// The maximum number of lanes that edges get through the layers, shorter edges first; other edges go straight, behind boxes.
+/// The maximum number of lanes of edges through the layers, shorter edges first; other edges are straight, behind
+/// boxes.
 const MAX_LANES: usize = 40_000;
 
 /// A vertex to place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Vertex {
     pub(super) width: f64,
-    /// Whether it is placed directly above its successor, even if an earlier layer is possible.
+    /// Whether the vertex is placed directly above its successor, even if an earlier layer is possible.
     pub(super) late: bool,
 }
 
-/// An edge, from a lower number of vertex to a higher one.
+/// An edge, from a vertex to one with a higher number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edge {
     pub(super) from: usize,
@@ -27,12 +28,12 @@ pub(super) struct Edge {
     pub(super) weight: f64,
 }
 
-/// The position of everything: `x` in the unit of the widths, from 0 to `width`; `y` in layers.
+/// All positions: `x` in the unit of the widths, from 0 to `width`; `y` in layers.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     /// Per vertex, the middle of its box and its layer.
     pub(super) vertices: Vec<(f64, usize)>,
-    /// Per edge, the middle of its lane in each layer that it passes, in order.
+    /// Per edge, the middle of its lane in each layer that it crosses, in order.
     pub(super) edges: Vec<Vec<(f64, usize)>>,
     pub(super) width: f64,
     pub(super) layers: usize,
@@ -69,7 +70,7 @@ fn layers(vertices: &[Vertex], edges: &[Edge]) -> Vec<usize> {
     for v in 0..vertices.len() {
         layer_of[v] = before[v].iter().map(|&u| layer_of[u] + 1).max().unwrap_or(0);
     }
-    // Down again where that shortens more edges than it makes longer.
+    // Moves a vertex down if that shortens more edges than it lengthens.
     for v in (0..vertices.len()).rev() {
         if vertices[v].late || after[v].len() > before[v].len() {
             let next = after[v].iter().map(|&w| layer_of[w]).min();
@@ -79,7 +80,7 @@ fn layers(vertices: &[Vertex], edges: &[Edge]) -> Vec<usize> {
     layer_of
 }
 
-/// A vertex, or an edge where it passes a layer.
+/// A vertex, or an edge in a layer that it crosses.
 struct Item {
     layer: usize,
     half: f64,
@@ -215,10 +216,10 @@ impl Net {
         }
     }
 
-    /// Least squares: the sum of squared distances to the wanted places is the smallest with which the order and the
-    /// distances hold. Without the widths that is isotonic regression, by pooling adjacent violators.
+    /// Least squares: minimizes the sum of squared distances to the wanted places under the order and the minimum
+    /// distances. Without the widths this is isotonic regression, by pooling adjacent violators.
     fn place_layer(&mut self, layer: usize, before: bool, after: bool) {
-        // Sum of weighted places, weight, how many items.
+        // Sum of weighted places, weight, number of items.
         let mut pools: Vec<(f64, f64, usize)> = Vec::new();
         let mut offset = 0.0;
         let mut offsets = Vec::with_capacity(self.layers[layer].len());
@@ -310,7 +311,7 @@ mod tests {
         let x = |v: usize| layout.vertices[v].0;
         assert_eq!(x(0) < x(1), x(3) < x(2));
         assert_eq!(x(3) < x(2), x(4) < x(5));
-        // A long edge passes beside the boxes of a chain.
+        // A long edge runs beside the boxes of a chain.
         let layout = place(5, &[(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)]);
         assert_eq!(layout.edges[4].len(), 3);
     }

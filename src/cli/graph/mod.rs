@@ -1,4 +1,4 @@
-//! `graph`: a picture of a model's graph, coloured by what runs each node.
+//! `graph`: a picture of a model's graph, coloured by the runner of each node.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -53,7 +53,8 @@ impl Format {
         }
     }
 
-    /// Returns the picture of the first of `scenes`; a page has all of them, and nodes lead to the subgraphs that they call.
+    /// Returns the picture of the first of `scenes`; a page has all of them, and nodes link to the subgraphs that they
+    /// call.
     fn write(self, scenes: &[Scene]) -> String {
         let first = scenes.first();
         match self {
@@ -101,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     }
     let name =
         arguments.model.path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-    // Bodies of nodes that a delegate runs are prepared without it only.
+    // Bodies of nodes that a delegate runs are prepared only without the delegate.
     let plain = || arguments.engine.build_plain(arguments.model.load()?);
     let scenes = scenes(&interpreter, plain, index, &name, arguments.engine.cpu_name())?;
     if scenes.is_empty() {
@@ -124,8 +125,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     Ok(Exit::Fine)
 }
 
-/// Returns the picture of subgraph `index` and those of the subgraphs that its nodes call, as far as they are prepared: by
-/// `interpreter`, or by `plain`, which has no delegates, where a delegate runs the calling node.
+/// Returns the pictures of subgraph `index` and of the prepared subgraphs that its nodes call: prepared by
+/// `interpreter` or, if a delegate runs the calling node, by `plain`, which has no delegates.
 fn scenes(
     interpreter: &Interpreter,
     plain: impl Fn() -> Result<Interpreter, Failure>,
@@ -135,7 +136,7 @@ fn scenes(
 ) -> Result<Vec<Scene>, Failure> {
     let mut scenes: Vec<Scene> = Vec::new();
     let mut undelegated: Option<Interpreter> = None;
-    // Each with what runs its calling node.
+    // Each with the runner of its calling node.
     let mut open = VecDeque::from([(index, cpu.to_owned(), Look::Cpu)]);
     let mut seen = HashSet::from([index]);
     while let Some((index, runner, look)) = open.pop_front() {
@@ -147,7 +148,7 @@ fn scenes(
             Some(plain) if !prepared(interpreter) && look != Look::Cpu => plain,
             _ => interpreter,
         };
-        // What no delegate claimed by itself is run by what runs the calling node.
+        // The runner of the calling node also runs nodes that no delegate claimed separately.
         let rest = Rest { name: &runner, look };
         let Some((graph, report)) = from.graph(index).zip(from.subgraph_report(index)) else { continue };
         let title = match (index, graph.subgraph().name()) {

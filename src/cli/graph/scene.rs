@@ -12,7 +12,7 @@ use super::super::text::plural;
 /// A graph to draw. Every edge points from a vertex to a later one. All texts are printable.
 #[derive(Serialize)]
 pub(super) struct Scene {
-    /// The number of the subgraph.
+    /// The index of the subgraph.
     pub(super) subgraph: usize,
     pub(super) title: String,
     pub(super) vertices: Vec<Vertex>,
@@ -42,13 +42,13 @@ pub(super) struct Vertex {
     /// The node's runner.
     #[serde(skip)]
     pub(super) runner: String,
-    /// All that is known of it, in lines.
+    /// All details, in lines.
     pub(super) title: String,
     /// The subgraphs that it calls: the condition and the body of a loop, the body of a composite.
     pub(super) callees: Vec<usize>,
 }
 
-/// What runs the nodes that the graph's own report has on the CPU.
+/// The runner of nodes that are on the CPU in the graph's own report.
 pub(super) struct Rest<'a> {
     /// The name of the kernels, or of the partition that runs the whole subgraph.
     pub(super) name: &'a str,
@@ -69,7 +69,7 @@ pub(super) enum Look {
     Partition { delegate: usize, number: usize },
 }
 
-/// A tensor on its way.
+/// A tensor from its producer to a consumer.
 #[derive(Serialize)]
 pub(super) struct Edge {
     pub(super) from: usize,
@@ -78,9 +78,9 @@ pub(super) struct Edge {
     /// The shape in short form.
     pub(super) label: String,
     pub(super) title: String,
-    /// Crosses the border of a partition.
+    /// Whether it crosses the border of a partition.
     pub(super) crosses: bool,
-    /// Known before running.
+    /// Whether it is known before running.
     pub(super) constant: bool,
 }
 
@@ -138,7 +138,7 @@ impl Scene {
     }
 }
 
-/// Returns the look of each node.
+/// Returns the style of each node.
 fn looks(report: &Report, rest: &Rest<'_>) -> Vec<Look> {
     let look = |n: &NodeReport| match n.runner {
         Runner::Folded => Look::Folded,

@@ -8,7 +8,7 @@ use super::layout::{self, Layout, Vertex};
 use super::scene::{self, Edge, Look, Scene};
 
 const BOX_HEIGHT: f64 = 34.0;
-/// From one layer to the next.
+/// The distance between layers.
 const LAYER: f64 = 78.0;
 const MARGIN: f64 = 16.0;
 /// The width of a letter in boxes. The font is monospaced, so sizes are known without measuring.
@@ -16,7 +16,7 @@ const LETTER: f64 = 6.7;
 /// The width of a letter beside edges.
 const SMALL_LETTER: f64 = 5.5;
 const LEGEND_LINE: f64 = 18.0;
-/// With more outputs, edges are labelled only in their tooltips.
+/// Vertices with more outputs have edge labels only in tooltips.
 const LABELLED_OUTPUTS: usize = 6;
 
 const STYLE: &str = "\
@@ -34,12 +34,12 @@ text{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;fill:#1f2937}\
 .callee{fill:#1d4ed8;text-decoration:underline}\
 .node:hover .box{stroke:#111827;stroke-width:2.5}.edge:hover{stroke-width:4}";
 
-/// Where the links of nodes to the subgraphs that they call lead.
+/// The targets of links from nodes to the subgraphs that they call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
-    /// Nowhere: the picture is of one subgraph.
+    /// No links: the picture shows one subgraph.
     None,
-    /// To elements with the [`anchor`] of the subgraph.
+    /// Elements with the [`anchor`] of the subgraph.
     Anchors,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn svg(scene: &Scene, links: Links) -> String {
     svg + "</svg>\n"
 }
 
-/// The exits of a vertex's output tensors: in separate columns that are wide enough for their labels.
+/// The start points of a vertex's output tensors, in separate columns that are wide enough for their labels.
 struct Outputs {
     /// Per vertex, the tensors, each with the width of its label and the first of its edges.
     of: Vec<Vec<(usize, f64, usize)>>,
@@ -113,7 +113,7 @@ impl Outputs {
         }
     }
 
-    /// From the middle of the vertex to where a tensor leaves it.
+    /// The distance from the middle of the vertex to the start of a tensor's edges.
     fn offset(&self, vertex: usize, tensor: usize, box_width: f64) -> f64 {
         let tensors = &self.of[vertex];
         let at = tensors.iter().position(|(t, ..)| *t == tensor).unwrap_or(0);
@@ -239,7 +239,7 @@ impl Picture<'_> {
             curve(&mut x, lane + MARGIN, top + BOX_HEIGHT + 4.0);
         }
         let (to, end) = (self.x(edge.to), self.y(self.layout.vertices[edge.to].1));
-        // Edges arrive apart, as they come.
+        // Edges end at separate points, in their order.
         let reach = (self.vertices[edge.to].width * 0.35).min(30.0);
         let to = to + (x - to).clamp(-reach, reach);
         curve(&mut x, to, end - 6.0);
@@ -256,7 +256,7 @@ impl Picture<'_> {
         );
     }
 
-    /// The shapes of tensors, each where it leaves what gives it.
+    /// The shapes of tensors, each at the start of its edges.
     fn shapes(&self, svg: &mut String) {
         for (v, tensors) in self.outputs.of.iter().enumerate().filter(|(v, _)| self.outputs.labelled(*v)) {
             for &(_, _, e) in tensors {
@@ -277,7 +277,7 @@ fn link_text(callee: usize) -> String {
     format!("→ {callee}")
 }
 
-/// The frame of what is computed while preparing.
+/// The frame of folded nodes.
 fn dash(folded: bool) -> &'static str {
     if folded { " stroke-dasharray=\"4 3\"" } else { "" }
 }
@@ -303,7 +303,7 @@ pub(super) fn fill(look: Look) -> String {
     format!("#{:02x}{:02x}{:02x}", channel(0.0), channel(8.0), channel(4.0))
 }
 
-/// Text in XML. Characters that XML has no place for are escaped, or become question marks.
+/// Text in XML. Characters that XML does not allow are escaped, or replaced by question marks.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in printable_lines(text).chars() {

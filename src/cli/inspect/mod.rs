@@ -1,4 +1,4 @@
-//! `inspect`: what a model file holds, and what it needs.
+//! `inspect`: the contents of a model file, and its requirements.
 
 use delegraph::core::graph::check_versions;
 use delegraph::core::resolver::check_resolved;

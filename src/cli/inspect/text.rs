@@ -1,4 +1,4 @@
-//! The inspection for people to read.
+//! The inspection as text.
 
 use delegraph::core::printable;
 
@@ -8,7 +8,7 @@ use super::super::text::{plural, warnings};
 use crate::documents::inspect::{Inspection, OpLine, QuantizationCounts, Runtime, SubgraphLine, TensorLine};
 use crate::documents::options::{CustomOptions, Place};
 
-/// The number of lines, and of characters of one, that are shown as text.
+/// The maximum number of lines, and of characters per line, in text.
 const MAX_LINES: usize = 20;
 const MAX_CHARS: usize = 400;
 
@@ -126,7 +126,7 @@ fn ports(title: &str, tensors: &[TensorLine]) -> String {
     table(&[title, "type", "shape", ""], &[], tensors.iter().map(row))
 }
 
-/// Returns the options for people to read; empty without custom ops.
+/// Returns the options as text; empty without custom ops.
 fn options(all: &[CustomOptions]) -> String {
     let mut text = String::new();
     for line in all.iter().take(MAX_LINES) {

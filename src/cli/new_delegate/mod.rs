@@ -1,4 +1,4 @@
-//! `new-delegate`: a crate that a delegate begins with.
+//! `new-delegate`: a template crate for a new delegate.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ const FILES: [(&str, &str); 5] = [
     ("tests/delegate.rs", include_str!("template/delegate.rs.in")),
 ];
 
-/// The crates that it depends on: their folders in Delegraph's repository.
+/// The dependencies of the crate: their folders in Delegraph's repository.
 const CRATES: [&str; 3] = ["core", "delegate-api", "conformance"];
 
 /// Make a crate with a delegate that builds, runs one op and passes its tests
@@ -46,14 +46,14 @@ struct Made {
     name: String,
     path: PathBuf,
     files: Vec<&'static str>,
-    /// The checkout that it depends on; `null`: released crates.
+    /// The checkout on which it depends; `null` for released crates.
     delegraph: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
     let name = &arguments.name;
     let folder = arguments.path.clone().unwrap_or_else(|| name.into());
-    // A dangling link is an obstacle, too.
+    // A dangling link also counts as existing.
     if folder.symlink_metadata().is_ok() {
         let message = format!("{}: there is something already", folder.display());
         return Err(Failure::new(Exit::Usage, message)
@@ -121,7 +121,7 @@ fn write_files(folder: &Path, name: &str, checkout: Option<&Path>) -> io::Result
             template.replace("the-delegate", name).replace("the_delegate", &name.replace('-', "_"));
         for c in CRATES {
             let dependency = match checkout {
-                // JSON's strings are TOML's.
+                // A JSON string is also a TOML string.
                 Some(root) => format!("path = {}", serde_json::Value::from(&*root.join(c).to_string_lossy())),
                 None => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
             };
@@ -134,7 +134,7 @@ fn write_files(folder: &Path, name: &str, checkout: Option<&Path>) -> io::Result
     Ok(())
 }
 
-/// A name that Cargo takes for a library.
+/// A name that Cargo accepts for a library.
 fn package_name(name: &str) -> Result<String, String> {
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
     if !begins || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
@@ -256,7 +256,7 @@ mod tests {
     fn nothing_is_left_where_it_fails() {
         let folder = std::env::temp_dir().join(format!("delegraph-new-delegate-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
-        // A file is in the way of the move.
+        // A file blocks the rename.
         let target = folder.join("crate");
         fs::write(&target, "").unwrap();
         assert!(write(&target, "npu", None, |_| Ok(())).is_err());

@@ -1,4 +1,4 @@
-//! Whether Cargo finds the released crates that a new crate depends on.
+//! The check whether Cargo finds the released crates on which a new crate depends.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,13 +12,13 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// Resolves the dependencies of the crate in `folder`, with the registries that Cargo is configured for there.
+/// Resolves the dependencies of the crate in `folder`, with the registries configured there.
 ///
 /// # Errors
-/// Exit code 2 with Cargo's reason: then the crate could not be built without a checkout.
+/// Exit code 2 with Cargo's reason: the crate could not be built without a checkout.
 pub(super) fn check(folder: &Path) -> Result<(), Failure> {
     let resolved = resolve(folder);
-    // The lock file is the user's to make.
+    // The lock file is left for the user to create.
     let _ = std::fs::remove_file(folder.join("Cargo.lock"));
     resolved.map_err(|reason| {
         let version = env!("CARGO_PKG_VERSION");

@@ -58,11 +58,11 @@ struct Profile {
     delegate: String,
     threads: usize,
     runs: u32,
-    /// One run, reading inputs and outputs aside.
+    /// One run, without reading inputs and outputs.
     total_ms: f64,
     /// The measured maximum rates of the machine.
     peaks: Vec<Peak>,
-    /// What each delegate runs.
+    /// The nodes of each delegate.
     delegates: Vec<DelegateLine>,
     partitions: Vec<PartitionTime>,
     nodes: Vec<NodeTime>,
@@ -95,7 +95,7 @@ struct NodeTime {
     node: usize,
     op: String,
     runner: String,
-    /// `None` if only the partition's time is known, or if the node runs as a part of another node's kernel.
+    /// `None` if only the partition's time is known, or if the node runs in another node's kernel.
     ms: Option<f64>,
     share: Option<f64>,
     multiply_adds: u64,
@@ -138,7 +138,7 @@ struct Work {
     integers: bool,
 }
 
-/// Returns whether a node multiplies quantized values, of its weights at least.
+/// Returns whether a node multiplies quantized values, at least quantized weights.
 fn multiplies_integers(node: &NodeView<'_>) -> bool {
     use TensorType::{Int2, Int4, Int8, Int16, UInt8};
     node.inputs().any(|tensor| [Int2, Int4, Int8, Int16, UInt8].contains(&tensor.ty()))
@@ -298,7 +298,7 @@ impl Profile {
     }
 
     fn add_nodes(&mut self, interpreter: &Interpreter, runs: &[Run], cpu: &str) {
-        // Times of nodes that are steps of their own, or that a delegate knows.
+        // Times of nodes that are separate steps, or that a delegate measures.
         let mut times: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
         let mut runners: BTreeMap<(usize, usize), String> = BTreeMap::new();
         for run in runs {
@@ -310,7 +310,7 @@ impl Profile {
                 }
                 match (&step.delegate, step.nodes.as_slice()) {
                     (None, [id]) => *sums.entry((step.subgraph, id.0)).or_default() += ms(step.duration),
-                    // Measurements of kernels are below; other measurements of a delegate are here.
+                    // Measurements of a delegate; those of its kernels follow below.
                     _ if step.subgraph == 0 && !self.kernels.is_empty() => {}
                     _ => {
                         for time in &step.node_times {
@@ -328,7 +328,7 @@ impl Profile {
             let cost = |node: &usize| {
                 interpreter.graph(0).map_or(0, |graph| graph.node(NodeId(*node)).cost().multiply_adds)
             };
-            // The first of equal ones.
+            // The first of several equal ones.
             let Some(&main) = kernel.nodes.iter().rev().max_by_key(|node| cost(node)) else { continue };
             if let Some(time) = kernel.ms {
                 *medians.entry((0, main)).or_default() += time;

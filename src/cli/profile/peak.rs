@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::delegates::{Choice, Engine};
 use crate::cli::failure::Failure;
 
-/// Rates that kernels do not exceed, or only slightly.
+/// Rates that kernels exceed at most slightly.
 #[derive(Serialize)]
 pub(super) struct Peak {
     /// The runner, as named in the lines of nodes.
@@ -22,10 +22,10 @@ pub(super) struct Peak {
     pub(super) bytes_per_s: f64,
 }
 
-/// Floats that are copied: 16 MiB.
+/// Number of copied floats: 16 MiB.
 const COPIED: usize = 4 << 20;
 
-/// Returns the peaks of the CPU kernels and of the delegates. One that does not run what is measured has none.
+/// Returns the peaks of the CPU kernels and of the delegates. A delegate that does not run the measured ops has none.
 pub(super) fn measure(engine: &Engine) -> Result<Vec<Peak>, Failure> {
     let mut peaks = Vec::new();
     let delegates = engine.delegates.iter().filter(|c| !matches!(c, Choice::Cpu | Choice::Reference));
@@ -44,7 +44,7 @@ struct Meter<'e> {
 
 impl Meter<'_> {
     fn peak(&self, runner: String) -> Result<Option<Peak>, Failure> {
-        // A small one first: the large one would take plain kernels many seconds.
+        // A small product first: a large one takes reference kernels many seconds.
         let Some(small) = self.seconds(dense(256)?)? else { return Ok(None) };
         let size: usize = if small < 5e-3 { 1024 } else { 256 };
         let products = [self.seconds(dense(size)?)?, self.seconds(pointwise(size)?)?];

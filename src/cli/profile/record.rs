@@ -1,4 +1,4 @@
-//! The recorded events of a run.
+//! Recorded events of a run.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A profile for people to read.
+//! A profile as text.
 
 use super::{KernelTime, NodeTime, PartitionTime, Profile, bytes};
 use crate::cli::output::{Document, scaled, table};

@@ -50,7 +50,7 @@ fn events(run: &Run, interpreter: &Interpreter) -> Vec<Value> {
         let own = |p: &delegraph::delegate_api::PartitionReport| p.nodes == step.nodes;
         let Some(p) = report.partitions.iter().position(own).filter(|_| step.subgraph == 0) else { continue };
         let Some(stats) = run.stats.get(p) else { continue };
-        // Device and CPU have clocks of their own: kernels are drawn to end where the read-back begins.
+        // Device and CPU have separate clocks, so kernels are drawn to end at the start of the read-back.
         let [upload, device, readback] = [stats.upload_time, stats.device_time, stats.readback_time]
             .map(|t| micros(t.unwrap_or_default()));
         let end = at + micros(step.duration);

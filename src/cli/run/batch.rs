@@ -1,4 +1,4 @@
-//! `run --inputs`: many records through one model, each with a row of its own, whatever becomes of the others.
+//! `run --inputs`: runs many records through one model, each with its own row, independent of failures of others.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -31,11 +31,11 @@ const RESULTS: &str = "results.csv";
 /// Failed records that are printed; all of them are in the results.
 const SHOWN: usize = 10;
 
-/// What became of a record.
+/// The outcome of a record.
 #[derive(Serialize, Deserialize)]
 struct Row {
     record: String,
-    /// Why there are no outputs.
+    /// The reason why there are no outputs.
     error: Option<String>,
     outputs: usize,
     ms: f64,
@@ -55,7 +55,7 @@ struct Batch {
     threads: usize,
     jobs: usize,
     records: usize,
-    /// Records with outputs, those of an earlier run included.
+    /// Records with outputs, including those of an earlier run.
     ran: usize,
     resumed: usize,
     failed: usize,
@@ -140,7 +140,7 @@ fn identity(arguments: &Arguments) -> String {
     let shared = inputs.iter().map(InputFile::to_string).collect::<Vec<_>>().join(" ");
     let resizes: Vec<String> = resizes.iter().map(|resize| resize.option()).collect();
     let options = arguments.engine.options().join(" ");
-    // One line, whatever the names contain.
+    // One line for any names.
     let identity = format!("{model} {signature} {shared} {} {options}", resizes.join(" "));
     printable(&identity).into_owned()
 }
@@ -191,7 +191,7 @@ impl<'a> Runner<'a> {
         self.entry.check_all_given(&files)?;
         let Arguments { resizes, seed, .. } = self.arguments;
         let filled = self.entry.fill(&mut self.interpreter, &files, resizes, *seed)?;
-        // A record knows nothing of the one before.
+        // Records are independent: state is reset.
         self.interpreter.reset_variables()?;
         filled.invoke(&mut self.interpreter)?;
         let count = self.entry.outputs.len();
@@ -202,7 +202,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// The records that wait, and the rows of the others.
+/// The waiting records, and the rows of the others.
 struct Work<'a> {
     folder: &'a Path,
     journal: Journal,
@@ -214,7 +214,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Runs all records on `jobs` threads, the first of which has `first`. Returns what each delegate runs.
+    /// Runs all records on `jobs` threads, the first of which uses `first`. Returns the nodes of each delegate.
     fn run(
         &self,
         first: Runner<'a>,
@@ -235,7 +235,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Runs records until none waits. An interpreter in which one failed is replaced.
+    /// Runs records until none is waiting. An interpreter is replaced after a failed record.
     fn job(
         &self,
         mut runner: Option<Runner<'a>>,

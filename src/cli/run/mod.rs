@@ -64,7 +64,7 @@ struct Run {
     partitions: usize,
     delegated_nodes: usize,
     total_nodes: usize,
-    /// What each delegate runs.
+    /// The nodes of each delegate.
     delegates: Vec<DelegateLine>,
     failures: Vec<String>,
 }

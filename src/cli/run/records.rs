@@ -12,12 +12,12 @@ use crate::cli::inputs::InputFile;
 /// One run of the model.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Where its outputs are, below the folder of outputs: unique among the records.
+    /// The path of its outputs below the folder of outputs; unique among the records.
     pub(super) name: String,
     pub(super) files: Vec<InputFile>,
 }
 
-/// Returns the records that `--inputs` means: the files below a folder, those of a pattern, or those of a list.
+/// Returns the records of `--inputs`: the files below a folder, of a pattern, or of a list.
 pub(super) fn find(inputs: &str) -> Result<Vec<Record>, Failure> {
     let path = Path::new(inputs);
     let (base, found) = if path.is_dir() {
@@ -45,7 +45,7 @@ fn below(folder: &Path, found: &mut Vec<Vec<InputFile>>) -> std::io::Result<()> 
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
-        // Links to folders are not followed: they may lead back.
+        // Links to folders are not followed: they may form a cycle.
         if entry.file_type()?.is_dir() {
             match numbered(&path) {
                 files if files.is_empty() => below(&path, found)?,
@@ -64,7 +64,7 @@ fn numbered(folder: &Path) -> Vec<InputFile> {
     files.take_while(|file| file.is_file()).map(InputFile::unnamed).collect()
 }
 
-/// Reads a list: a record a line, the files of its inputs separated by tabs.
+/// Reads a list: one record per line, the files of its inputs separated by tabs.
 fn list(path: &Path) -> Result<Vec<Vec<InputFile>>, Failure> {
     let bytes = read_regular(path).map_err(|e| unreadable(path, &e.to_string()))?;
     if bytes.starts_with(b"\x93NUMPY") {
@@ -82,7 +82,7 @@ fn list(path: &Path) -> Result<Vec<Vec<InputFile>>, Failure> {
     lines.map(record).collect()
 }
 
-/// Returns what a pattern matches, in the order of the names.
+/// Returns the matches of a pattern, in the order of the names.
 fn matching(pattern: &str) -> Result<Vec<Vec<InputFile>>, Failure> {
     let paths = glob::glob(pattern).map_err(|e| unreadable(Path::new(pattern), &e.to_string()))?;
     let mut found = Vec::new();
@@ -104,7 +104,7 @@ fn named(found: Vec<Vec<InputFile>>, base: Option<PathBuf>) -> Vec<Record> {
     let unique = |path: &Path| {
         let name = path.strip_prefix(&base).unwrap_or(path).to_string_lossy().into_owned();
         let mut names = (1..).map(|n| if n == 1 { name.clone() } else { format!("{name}-{n}") });
-        // The names are endless, and the taken ones are not.
+        // Terminates: there are infinitely many names and finitely many taken ones.
         names.find(|name| taken.insert(name.clone())).unwrap_or_default()
     };
     let names: Vec<String> = places.iter().map(PathBuf::as_path).map(unique).collect();

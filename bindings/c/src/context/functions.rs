@@ -13,7 +13,7 @@ use crate::operator::{OPERATORS, Operator};
 use crate::report::Reporter;
 use crate::types::{ERROR, OK, Status, status};
 
-/// Returns the structure for a context that has no address yet.
+/// Returns the structure for a context without an address.
 pub(super) fn raw() -> abi::Context {
     abi::Context {
         tensors_size: 0,
@@ -52,7 +52,7 @@ pub(crate) unsafe fn with(
     f: impl FnOnce(&mut Context) -> Result<()>,
 ) -> Status {
     guard(function, ERROR, || {
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         let Some(context) = (unsafe { get(context) }) else {
             Reporter::default().report(&format!("{function}: the context is null or invalid"));
             return ERROR;
@@ -76,7 +76,7 @@ pub(crate) unsafe fn with(
 /// The pointer is null or valid for writes as long as the result is used.
 pub(crate) unsafe fn place<'a, T>(to: *mut T) -> Result<&'a mut T> {
     let null = || Error::InvalidInput("the place for a result is null or misaligned".into());
-    // SAFETY: the condition of this function; null and misaligned pointers are excluded.
+    // SAFETY: guaranteed by the caller; null and misaligned pointers are excluded.
     (!to.is_null() && to.is_aligned()).then(|| unsafe { &mut *to }).ok_or_else(null)
 }
 
@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn execution_plan(
     context: *mut abi::Context,
     plan: *mut *mut IntArray,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, and a place for the result.
+    // SAFETY: the interface requires a live context, and a valid pointer for the result.
     unsafe {
         with("GetExecutionPlan", context, |context| {
             *place(plan)? = context.plan.pointer();
@@ -98,9 +98,9 @@ pub(crate) unsafe extern "C" fn resize_tensor(
     tensor: *mut Tensor,
     dims: *mut IntArray,
 ) -> Status {
-    // SAFETY: the interface demands null or an array, which the runtime owns from here on.
+    // SAFETY: the interface requires null or an array, which the runtime owns from here on.
     let dims = unsafe { Ints::adopt(dims) };
-    // SAFETY: the interface demands a context that lives.
+    // SAFETY: the interface requires a live context.
     unsafe { with("ResizeTensor", context, |context| resize(context, tensor, dims)) }
 }
 
@@ -110,7 +110,7 @@ unsafe extern "C" fn resize_tensor_explicit(
     rank: c_int,
     dims: *const c_int,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, and `rank` dimensions.
+    // SAFETY: the interface requires a live context, and `rank` dimensions.
     unsafe {
         with("ResizeTensorExplicit", context, |context| {
             let dims = crate::contain::values(dims, rank).map_err(Error::InvalidInput)?;
@@ -126,7 +126,7 @@ fn resize(context: &mut Context, tensor: *const Tensor, dims: Ints) -> Result<()
 }
 
 unsafe extern "C" fn add_tensors(context: *mut abi::Context, count: c_int, first: *mut c_int) -> Status {
-    // SAFETY: the interface demands a context that lives, and null or a place for the result.
+    // SAFETY: the interface requires a live context, and null or a valid pointer for the result.
     unsafe {
         with("AddTensors", context, |context| {
             let at = context.tensors.len();
@@ -156,7 +156,7 @@ unsafe extern "C" fn node_and_registration(
     node: *mut *mut Node,
     registration: *mut *mut Registration,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, and places for the results.
+    // SAFETY: the interface requires a live context, and valid pointers for the results.
     unsafe {
         with("GetNodeAndRegistration", context, |context| {
             let found = find_node(context, index)?;
@@ -183,7 +183,7 @@ unsafe extern "C" fn replace_node_subsets(
     nodes: *const IntArray,
     delegate: *mut Delegate,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, a registration with a name or null, and null or an array.
+    // SAFETY: the interface requires a live context, a registration with a name or null, and null or an array.
     unsafe {
         with("ReplaceNodeSubsetsWithDelegateKernels", context, |context| {
             let operator = Operator::of_registration(registration, None);
@@ -199,7 +199,7 @@ unsafe extern "C" fn preview_partitioning(
     partitions: *mut *mut DelegateParams,
     count: *mut c_int,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, null or an array, and places for the results.
+    // SAFETY: the interface requires a live context, null or an array, and valid pointers for the results.
     unsafe {
         with("PreviewDelegatePartitioning", context, |context| {
             let total = context.plan.values().len();
@@ -226,7 +226,7 @@ pub(crate) unsafe extern "C" fn get_metadata(
     data: *mut *const c_char,
     size: *mut usize,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, null or a text, and places for the results.
+    // SAFETY: the interface requires a live context, null or a text, and valid pointers for the results.
     unsafe {
         with("GetModelMetadata", context, |context| {
             let name: Option<&CStr> = crate::contain::text(name);
@@ -245,7 +245,7 @@ pub(crate) unsafe extern "C" fn acquire_subgraph(
     subgraph: c_int,
     acquired: *mut *mut abi::Context,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, and a place for the result.
+    // SAFETY: the interface requires a live context, and a valid pointer for the result.
     unsafe {
         with("AcquireSubgraphContext", context, |context| {
             *place(acquired)? = context.acquire(subgraph)?;
@@ -255,7 +255,7 @@ pub(crate) unsafe extern "C" fn acquire_subgraph(
 }
 
 pub(crate) unsafe extern "C" fn release_subgraph(context: *mut abi::Context, subgraph: c_int) -> Status {
-    // SAFETY: the interface demands a context that lives.
+    // SAFETY: the interface requires a live context.
     unsafe {
         with("ReleaseSubgraphContext", context, |context| match context.has_subgraph(subgraph) {
             true => Ok(()),

@@ -1,9 +1,9 @@
-//! The graph as custom ops and delegates of the application see it: `TfLiteContext`, which is also what a
-//! `TfLiteOpaqueContext*` points at.
+//! The graph for the application's custom ops and delegates: `TfLiteContext`, which is also the target of a
+//! `TfLiteOpaqueContext*`.
 //!
-//! A context belongs to a subgraph of an interpreter. The kernels of custom ops share one; a delegate has one for each of
-//! its preparations, which its kernels keep. Code of the application reads and changes a context through the functions of
-//! `functions.rs` and of `opaque/`. References into a context end before such code is called.
+//! A context belongs to a subgraph of an interpreter. The kernels of custom ops share a context; a delegate has a
+//! context for each of its preparations, which its kernels keep. Code of the application reads and changes a context
+//! through the functions of `functions.rs` and of `opaque/`. References into a context end before such code is called.
 
 pub(crate) mod functions;
 mod nodes;
@@ -34,7 +34,7 @@ pub(crate) use tensors::{Added, Tensors};
 pub(crate) use variadic::TfLiteOpaqueContextReportError;
 pub(crate) use variadic::report_va;
 
-/// What a `TfLiteContext*` of this library points at.
+/// The target of a `TfLiteContext*` of this library.
 #[repr(C)]
 pub(crate) struct Context {
     raw: abi::Context,
@@ -54,20 +54,20 @@ pub(crate) struct Context {
     pub(crate) phase: Phase,
     /// Contexts of other subgraphs.
     acquired: Vec<(usize, Arc<Owner>)>,
-    /// Subgraphs of the model, which a delegate may ask for.
+    /// Subgraphs of the model, which a delegate may request.
     subgraphs: usize,
     preview: Preview,
 }
 
-/// What code of the application is called for.
+/// The purpose of a call of the application's code.
 #[derive(Default)]
 pub(crate) enum Phase {
     /// Creating or preparing a kernel.
     #[default]
     Prepare,
-    /// Running a kernel: shapes are fixed but for tensors with memory of their own.
+    /// Running a kernel: shapes are fixed, except those of tensors with their own memory.
     Invoke,
-    /// Choosing nodes for a delegate.
+    /// Selecting nodes for a delegate.
     Delegate(Delegating),
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Delegating {
     /// The context of the delegate's preparation, which is in progress.
     graph: NonNull<DelegateContext<'static>>,
     pub(crate) replaced: Vec<Replaced>,
-    /// Subgraphs that the delegate runs as a part of nodes that call them.
+    /// Subgraphs that the delegate runs as a part of the calling nodes.
     pub(crate) skipped: Vec<usize>,
 }
 
@@ -92,14 +92,14 @@ pub(crate) struct Replaced {
 pub(crate) struct Owner(NonNull<Context>);
 
 // SAFETY: a context is used by kernels and delegates of one interpreter, which is locked while one of its calls is in
-// progress. What it points at is owned by it, or belongs to the application, which the interface demands to use an
+// progress. What it points at is owned by it, or belongs to the application, which the interface requires to use an
 // interpreter from one thread at a time.
 unsafe impl Send for Owner {}
 // SAFETY: as above.
 unsafe impl Sync for Owner {}
 
 impl Owner {
-    /// Moves a context to an address of its own.
+    /// Moves a context to a fixed address.
     fn new(context: Context) -> Arc<Self> {
         let context = NonNull::from(Box::leak(Box::new(context)));
         // SAFETY: the address of a box that was leaked.
@@ -183,7 +183,7 @@ impl Context {
         }
     }
 
-    /// Takes over shapes and constants of a graph.
+    /// Copies shapes and constants of a graph.
     fn read(&mut self, graph: &GraphView<'_>) {
         for id in 0..graph.tensor_count().min(self.tensors.len()) {
             let info = graph.tensor(delegraph::core::TensorId(id));
@@ -210,7 +210,7 @@ impl Context {
         }
     }
 
-    /// Brings the fields up to date that code with the classic interface reads.
+    /// Updates the fields that code with the classic interface reads.
     pub(crate) fn synchronize(&mut self) {
         self.raw.tensors = self.tensors.pointer();
         self.raw.tensors_size = self.tensors.len();
@@ -237,10 +237,10 @@ impl Context {
         index
     }
 
-    /// Gives a tensor another shape, and memory for it if its memory is its own.
+    /// Changes the shape of a tensor, and allocates memory for it if the tensor owns its memory.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] for a shape without a size, and for a tensor that cannot take it.
+    /// [`Error::InvalidInput`] for a shape without a size, and for a tensor that does not support it.
     pub(crate) fn resize(&mut self, index: usize, dims: Ints) -> Result<()> {
         use crate::tensor::allocation;
         let kind = self.tensors.get(index).map_or(0, |raw| raw.allocation_type);
@@ -272,10 +272,10 @@ impl Context {
         }
     }
 
-    /// Replaces nodes by a kernel of the delegate that is being prepared.
+    /// Replaces nodes by a kernel of the delegate in preparation.
     ///
     /// # Errors
-    /// [`Error::State`] unless a delegate is being prepared; [`Error::InvalidInput`] for nodes that do not exist.
+    /// [`Error::State`] unless a delegate is in preparation; [`Error::InvalidInput`] for nodes that do not exist.
     pub(crate) fn replace(
         &mut self,
         functions: Functions,
@@ -310,7 +310,7 @@ impl Context {
         self.phase = Phase::Delegate(Delegating { delegate, graph, replaced, skipped });
     }
 
-    /// Ends the preparation of a delegate. Returns its choice of nodes, and the subgraphs that it skips.
+    /// Ends the preparation of a delegate. Returns its selection of nodes, and the subgraphs that it skips.
     pub(crate) fn end(&mut self) -> (Vec<Replaced>, Vec<usize>) {
         match std::mem::take(&mut self.phase) {
             Phase::Delegate(delegating) => (delegating.replaced, delegating.skipped),
@@ -359,7 +359,7 @@ impl Context {
         usize::try_from(subgraph).is_ok_and(|index| index < self.subgraphs)
     }
 
-    /// Computes the partitions that nodes would form, valid until the next call.
+    /// Computes the partitions that these nodes would form, valid until the next call.
     fn preview(&mut self, nodes: &[usize]) -> *mut abi::DelegateParams {
         let Phase::Delegate(delegating) = &self.phase else { return std::ptr::null_mut() };
         let nodes: Vec<_> = nodes.iter().map(|&node| delegraph::core::NodeId(node)).collect();
@@ -377,15 +377,16 @@ impl Context {
     }
 }
 
-/// Returns the context at a pointer of the application; `None` for null and for what is not a context of this library.
+/// Returns the context at a pointer of the application; `None` for null and for a pointer that is not a context of this
+/// library.
 ///
 /// # Safety
-/// The pointer is null, or of a context that lives, or of a structure of its size. No other reference to it exists.
+/// The pointer is null, or of a live context, or of a structure of its size. No other reference to it exists.
 pub(crate) unsafe fn get<'a>(context: *const abi::Context) -> Option<&'a mut Context> {
     if context.is_null() || !context.is_aligned() {
         return None;
     }
-    // SAFETY: the condition of this function.
+    // SAFETY: guaranteed by the caller.
     let address = unsafe { (*context).impl_ }.cast::<Context>();
     // SAFETY: only contexts of this library store their own address in `impl_`, and it was stored with the rights of the
     // owner.

@@ -1,4 +1,4 @@
-//! The nodes of a context: `TfLiteNode`, what it points at, and the operator of each node.
+//! The nodes of a context: `TfLiteNode`, its parts, and the operator of each node.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -11,7 +11,7 @@ use crate::abi::{IntArray, OwnRegistration, Registration};
 use crate::arrays::{Ints, int};
 use crate::operator::{OPERATORS, Operator, OperatorHandle};
 
-/// What a `TfLiteOpaqueNode*` or `TfLiteNode*` of this library points at.
+/// The target of a `TfLiteOpaqueNode*` or `TfLiteNode*` of this library.
 #[repr(C)]
 pub(crate) struct Node {
     pub(crate) raw: abi::Node,
@@ -23,7 +23,7 @@ pub(crate) struct Node {
     _params: Option<Structure>,
 }
 
-/// The nodes of a context, each at an address of its own.
+/// The nodes of a context, each at a fixed address.
 #[derive(Default)]
 pub(crate) struct Nodes {
     all: Vec<*mut Node>,
@@ -70,7 +70,7 @@ impl Nodes {
         node
     }
 
-    /// Takes over an operator, which is deleted with the nodes.
+    /// Takes ownership of an operator, which is deleted with the nodes.
     pub(crate) fn own(&mut self, operator: *mut OperatorHandle) {
         if !self.operators.contains(&operator) {
             self.operators.push(operator);
@@ -158,7 +158,7 @@ impl Drop for Node {
     }
 }
 
-/// Returns tensors as indices; -1 where one is left out.
+/// Returns tensors as indices; -1 for an omitted one.
 fn optional(ids: &[Option<delegraph::core::TensorId>]) -> Ints {
     Ints::new(&ids.iter().map(|id| id.map_or(-1, |id| int(id.0))).collect::<Vec<_>>())
 }

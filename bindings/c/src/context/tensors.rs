@@ -1,5 +1,5 @@
-//! The tensors of a context: an array of `TfLiteTensor`, as code with the classic interface reads it, and what the
-//! elements point at.
+//! The tensors of a context: the array of `TfLiteTensor` that code with the classic interface reads, and the data of
+//! its elements.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::arrays::Ints;
 use crate::tensor::{Place, Tensor, allocation, allocation_of};
 use crate::types;
 
-/// The places that are reserved for tensors that kernels add: until they are used up, no tensor moves.
+/// The number of places reserved for tensors that kernels add. Tensors move only when these are used up.
 const RESERVED: usize = 256;
-/// The most tensors that kernels may add.
+/// The maximum number of tensors that kernels may add.
 const MAX_ADDED: usize = 1 << 20;
 
 /// The tensors of a context. Those of the model come first, those that kernels added follow.
@@ -27,12 +27,12 @@ pub(crate) struct Tensors {
     in_model: usize,
 }
 
-/// What an element of the array points at.
+/// The data of an element of the array.
 #[derive(Default)]
 struct Slot {
     /// Name, first shape and quantization, for a tensor of the model.
     described: Option<Box<Tensor>>,
-    /// The shape, once it was changed.
+    /// The shape, if it was changed.
     dims: Option<Ints>,
     memory: Memory,
 }
@@ -107,11 +107,11 @@ impl Tensors {
     /// Returns the dimensions of a tensor.
     pub(crate) fn dims(&self, index: usize) -> &[c_int] {
         let dims = self.raw.get(index).map_or(std::ptr::null_mut(), |raw| raw.dims);
-        // SAFETY: null, or an array that the slot owns or that the application put in its place.
+        // SAFETY: null, or an array that the slot owns or that the application set instead.
         unsafe { crate::arrays::ints(dims) }
     }
 
-    /// Gives a tensor the type, shape and storage that it has in the runtime; its data are not known.
+    /// Sets the type, shape and storage of a tensor to those in the runtime; its data are not known.
     pub(crate) fn update(&mut self, index: usize, current: &RuntimeTensor) {
         self.set_shape(index, &current.shape);
         let Some(raw) = self.raw.get_mut(index) else { return };
@@ -121,7 +121,7 @@ impl Tensors {
         }
     }
 
-    /// Gives a tensor another shape.
+    /// Changes the shape of a tensor.
     pub(crate) fn set_shape(&mut self, index: usize, shape: &Shape) {
         let dims = self.dims(index);
         let same = dims.len() == shape.rank()
@@ -132,7 +132,7 @@ impl Tensors {
         }
     }
 
-    /// Gives a tensor another array of dimensions.
+    /// Replaces the array of dimensions of a tensor.
     pub(crate) fn set_dims(&mut self, index: usize, dims: Ints) {
         if let (Some(raw), Some(slot)) = (self.raw.get_mut(index), self.slots.get_mut(index)) {
             raw.dims = dims.pointer();
@@ -153,7 +153,7 @@ impl Tensors {
         }
     }
 
-    /// Gives a tensor a copy of constant data, which nodes in the model compute from constants.
+    /// Sets a copy of constant data, which nodes of the model compute from constants.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; those of the budget.
@@ -168,14 +168,14 @@ impl Tensors {
         Ok(())
     }
 
-    /// Sets how the data of a tensor are stored.
+    /// Sets the storage of a tensor's data.
     pub(crate) fn set_allocation_type(&mut self, index: usize, allocation_type: c_int) {
         if let Some(raw) = self.raw.get_mut(index) {
             raw.allocation_type = allocation_type;
         }
     }
 
-    /// Gives a tensor zeroed memory of its own.
+    /// Allocates zeroed memory that the tensor owns.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; those of the budget.
@@ -186,7 +186,7 @@ impl Tensors {
         if let (Some(raw), Some(slot)) = (self.raw.get_mut(index), self.slots.get_mut(index)) {
             raw.data = buffer.bytes_mut().as_mut_ptr().cast();
             slot.memory = Memory::Own(buffer, charge);
-            // The address must come from the buffer where it now is.
+            // The address must be taken from the buffer at its final place.
             if let Memory::Own(buffer, _) = &mut slot.memory {
                 raw.data = buffer.bytes_mut().as_mut_ptr().cast();
             }
@@ -194,7 +194,7 @@ impl Tensors {
         Ok(())
     }
 
-    /// Gives a dynamic tensor memory of `bytes` bytes that the C library can free.
+    /// Allocates `bytes` bytes for a dynamic tensor, which the C library can free.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; those of the budget.
@@ -217,13 +217,13 @@ impl Tensors {
         Ok(())
     }
 
-    /// Takes over what code of the application put in the place of a tensor's shape, and of the memory of a dynamic tensor.
+    /// Takes ownership of the shape, and of the memory of a dynamic tensor, that code of the application set.
     pub(crate) fn reconcile(&mut self, index: usize) {
         let (Some(raw), Some(slot)) = (self.raw.get(index), self.slots.get_mut(index)) else { return };
         let described = slot.described.as_ref().map_or(std::ptr::null_mut(), |tensor| tensor.common.dims);
         let owned = slot.dims.as_ref().map_or(described, Ints::pointer);
         if raw.dims != owned {
-            // SAFETY: an array in memory of the C library, which the application gave the tensor.
+            // SAFETY: an array in memory of the C library, which the application assigned to the tensor.
             slot.dims = Some(unsafe { Ints::adopt(raw.dims) });
         }
         if raw.allocation_type == allocation::DYNAMIC {
@@ -274,7 +274,7 @@ impl Drop for Tensors {
                 unsafe { libc::free(raw.data) };
             }
             if index >= self.in_model {
-                // SAFETY: the application gave the quantization of a tensor that it added to the runtime.
+                // SAFETY: the application passed the quantization of its added tensor to the runtime.
                 unsafe { crate::structs::free_quantization(&mut raw.quantization) };
             }
         }
@@ -302,7 +302,7 @@ fn blank() -> abi::Tensor {
     }
 }
 
-/// Returns a structure that points at the same parts, without data.
+/// Returns a structure with the same parts, without data.
 fn duplicate(tensor: &abi::Tensor) -> abi::Tensor {
     abi::Tensor {
         ty: tensor.ty,

@@ -1,12 +1,12 @@
-//! Errors that code of the application reports with a format and arguments. Stable Rust cannot define a function with any
-//! number of arguments: an entry point for each calling convention makes a `va_list` of them.
+//! Errors that code of the application reports with a format and arguments. Stable Rust cannot define variadic
+//! functions, so an entry point for each calling convention creates a `va_list` of the arguments.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::abi::Context;
 use crate::report::Reporter;
 
-/// Longer messages are cut off.
+/// Longer messages are truncated.
 const MAX_MESSAGE: usize = 8192;
 
 #[cfg(not(windows))]
@@ -24,7 +24,7 @@ pub(crate) unsafe extern "C" fn report_va(
     arguments: *mut c_void,
 ) {
     crate::contain::guard("TfLiteOpaqueContextReportErrorVa", (), || {
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         let reporter =
             unsafe { super::get(context) }.map_or_else(Reporter::default, |context| context.reporter);
         if format.is_null() {
@@ -50,13 +50,13 @@ unsafe fn formatted(format: *const c_char, arguments: *mut c_void) -> String {
 /// The format is a text.
 #[cfg(windows)]
 unsafe fn formatted(format: *const c_char, _: *mut c_void) -> String {
-    // SAFETY: the condition of this function.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::ffi::CStr::from_ptr(format) }.to_string_lossy().into_owned()
 }
 
 /// Reports a message with arguments of its format.
 ///
-/// The registers that may hold arguments are stored behind each other, as `va_arg` of the platform expects them.
+/// The registers that may hold arguments are stored in the order that the platform's `va_arg` expects.
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -131,7 +131,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextReportError(_: *mut Context, 
     )
 }
 
-/// As on x86-64. All arguments of the format are on the stack, and a list is their address.
+/// As on x86-64. All arguments of the format are on the stack, and a `va_list` is their address.
 #[cfg(all(target_arch = "aarch64", target_vendor = "apple"))]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -139,11 +139,11 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextReportError(_: *mut Context, 
     std::arch::naked_asm!("mov x2, sp", "b {report}", report = sym report_va)
 }
 
-/// Reports the format without its arguments, whose place is not known on this platform.
+/// Reports the format without its arguments, whose location is unknown on this platform.
 #[cfg(not(any(all(target_arch = "x86_64", not(windows)), all(target_arch = "aarch64", not(windows)))))]
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueContextReportError(context: *mut Context, format: *const c_char) {
-    // SAFETY: the interface demands null or a context, and null or a text.
+    // SAFETY: the interface requires null or a context, and null or a text.
     let reporter = unsafe { super::get(context) }.map_or_else(Reporter::default, |context| context.reporter);
     // SAFETY: as above.
     let text = unsafe { crate::contain::text(format) };

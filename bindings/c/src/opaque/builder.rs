@@ -14,14 +14,14 @@ use crate::report::Reporter;
 use crate::tensor::allocation;
 use crate::types::{self, Kind, Status};
 
-/// The type that the interface points at.
+/// The opaque type of the interface.
 #[repr(C)]
 pub(crate) struct BuilderHandle([u8; 0]);
 
-/// What a `TfLiteOpaqueTensorBuilder*` stands for.
+/// The object behind a `TfLiteOpaqueTensorBuilder*`.
 struct Builder(Mutex<Added>);
 
-// SAFETY: the pointers are handed to the context that the tensor is added to, by the thread that uses it.
+// SAFETY: the pointers are passed to the context to which the tensor is added, by the thread that uses it.
 unsafe impl Send for Builder {}
 // SAFETY: as above.
 unsafe impl Sync for Builder {}
@@ -70,7 +70,7 @@ setters! {
     TfLiteOpaqueTensorBuilderSetType: ty, c_int;
     /// Sets the data of a dynamic tensor: memory of the C library, which the tensor owns once it is added.
     TfLiteOpaqueTensorBuilderSetData: data, *mut c_void;
-    /// Sets how the data are stored.
+    /// Sets the storage of the data.
     TfLiteOpaqueTensorBuilderSetAllocationType: allocation_type, c_int;
     /// Sets scale and zero point.
     TfLiteOpaqueTensorBuilderSetQuantizationParams: params, ScaleZeroPoint;
@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextAddTensor(
     builder: *mut BuilderHandle,
     index: *mut c_int,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, and null or a place for the result.
+    // SAFETY: the interface requires a live context, and null or a valid pointer for the result.
     unsafe {
         functions::with("TfLiteOpaqueContextAddTensor", context, |context| {
             let missing = || Error::InvalidInput("the builder is null or deleted".into());

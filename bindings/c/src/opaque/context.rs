@@ -31,7 +31,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextGetExternalContext(
     external: *mut *mut c_void,
     _: c_int,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, and a place for the result.
+    // SAFETY: the interface requires a live context, and a valid pointer for the result.
     unsafe {
         with("TfLiteOpaqueContextGetExternalContext", context, |_| {
             *place(external)? = std::ptr::null_mut();
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextGetNodeAndRegistration(
     node: *mut *mut Node,
     operator: *mut *mut OperatorHandle,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, and places for the results.
+    // SAFETY: the interface requires a live context, and valid pointers for the results.
     unsafe {
         with("TfLiteOpaqueContextGetNodeAndRegistration", context, |context| {
             let found = functions::find_node(context, index)?;
@@ -59,7 +59,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextGetNodeAndRegistration(
     }
 }
 
-/// Lets a kernel of a delegate run nodes, which is prepared now. The operator belongs to the graph from here on.
+/// Assigns nodes to a kernel of a delegate, which is prepared now. The graph owns the operator from here on.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueContextReplaceNodeSubsetsWithDelegateKernels(
     context: *mut abi::Context,
@@ -67,7 +67,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextReplaceNodeSubsetsWithDelegat
     nodes: *const IntArray,
     delegate: *mut Delegate,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, and null or an array.
+    // SAFETY: the interface requires a live context, and null or an array.
     unsafe {
         with("TfLiteOpaqueContextReplaceNodeSubsetsWithDelegateKernels", context, |context| {
             let missing = || Error::InvalidInput("the operator is null or deleted".into());
@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextGetOpaqueTensor(
 ) -> *mut Tensor {
     let function = "TfLiteOpaqueContextGetOpaqueTensor";
     let mut found = std::ptr::null_mut();
-    // SAFETY: the interface demands a context that lives.
+    // SAFETY: the interface requires a live context.
     unsafe {
         with(function, context, |context| {
             let count = context.tensors.len();
@@ -108,7 +108,7 @@ macro_rules! lists {
             list: *mut *const c_int,
             count: *mut c_int,
         ) -> Status {
-            // SAFETY: the interface demands a context that lives, and places for the results.
+            // SAFETY: the interface requires a live context, and valid pointers for the results.
             unsafe {
                 with(stringify!($name), context, |context| {
                     let values = context.$list.values();
@@ -130,7 +130,7 @@ lists! {
     TfLiteOpaqueContextGetVariables: variables;
 }
 
-/// Returns what `f` does of a context; `otherwise` for null.
+/// Returns the result of `f` for a context; `otherwise` for null.
 ///
 /// # Safety
 /// The context is null or lives.
@@ -141,7 +141,7 @@ unsafe fn look<T: Copy>(
     f: impl FnOnce(&Context) -> T,
 ) -> T {
     let mut result = otherwise;
-    // SAFETY: the condition of this function.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         with(function, context, |context| {
             result = f(context);
@@ -154,7 +154,7 @@ unsafe fn look<T: Copy>(
 /// Returns the number of nodes, kernels of delegates included.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueContextGetNumNodes(context: *const abi::Context) -> usize {
-    // SAFETY: the interface demands a context that lives.
+    // SAFETY: the interface requires a live context.
     unsafe { look("TfLiteOpaqueContextGetNumNodes", context, 0, |context| context.nodes.len()) }
 }
 
@@ -172,7 +172,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextGetName(context: *const abi::
     unsafe { look("TfLiteOpaqueContextGetName", context, std::ptr::null(), |context| context.name.as_ptr()) }
 }
 
-/// Gives a tensor another shape. The array belongs to the graph from here on, also on failure.
+/// Changes the shape of a tensor. The graph owns the array from here on, also on failure.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueContextResizeTensor(
     context: *mut abi::Context,
@@ -183,7 +183,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextResizeTensor(
     unsafe { functions::resize_tensor(context, tensor.cast(), dims) }
 }
 
-/// Stores the context of a subgraph, while a delegate is being prepared.
+/// Stores the context of a subgraph, during the preparation of a delegate.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueContextAcquireSubgraphContext(
     context: *mut abi::Context,
@@ -204,13 +204,13 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextReleaseSubgraphContext(
     unsafe { functions::release_subgraph(context, subgraph) }
 }
 
-/// Notes that the delegate which is being prepared runs a subgraph as a part of the nodes that call it.
+/// Records that the delegate in preparation runs a subgraph as a part of the calling nodes.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueContextMarkSubgraphAsDelegationSkippable(
     context: *mut abi::Context,
     subgraph: c_int,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives.
+    // SAFETY: the interface requires a live context.
     unsafe {
         with("TfLiteOpaqueContextMarkSubgraphAsDelegationSkippable", context, |context| {
             let index =
@@ -240,7 +240,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextGetNodeInitDataMmapInfo(
     _: *mut i64,
     _: *mut i64,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives.
+    // SAFETY: the interface requires a live context.
     unsafe {
         with("TfLiteOpaqueContextGetNodeInitDataMmapInfo", context, |_| {
             Err(Error::Unsupported("the file of the model is not open".into()))
@@ -255,7 +255,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextGetSizeOfType(
     ty: c_int,
     bytes: *mut usize,
 ) -> Status {
-    // SAFETY: the interface demands a context that lives, and a place for the result.
+    // SAFETY: the interface requires a live context, and a valid pointer for the result.
     unsafe {
         with("TfLiteOpaqueContextGetSizeOfType", context, |_| {
             let bits: Result<usize> = types::element(ty)

@@ -1,4 +1,4 @@
-//! The functions of `c_api_opaque.h`: the graph for custom ops and delegates that know no layouts.
+//! The functions of `c_api_opaque.h`: the graph for custom ops and delegates that do not depend on layouts.
 
 pub(crate) mod builder;
 pub(crate) mod context;

@@ -24,7 +24,7 @@ unsafe fn with<T: Copy>(
 ) -> T {
     guard(function, otherwise, || {
         let null = || Error::InvalidInput("the node is null or misaligned".into());
-        // SAFETY: the condition of this function.
+        // SAFETY: guaranteed by the caller.
         let node = (!node.is_null() && node.is_aligned()).then(|| unsafe { &*node });
         node.ok_or_else(null).and_then(f).unwrap_or_else(|error| {
             Reporter::default().report(&format!("{function}: {}", error.chain()));
@@ -33,14 +33,14 @@ unsafe fn with<T: Copy>(
     })
 }
 
-/// Returns an input; null if the node does not have it or leaves it out.
+/// Returns an input; null if the node does not have it or omits it.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueNodeGetInput(
     context: *const abi::Context,
     node: *const Node,
     index: c_int,
 ) -> *const Tensor {
-    // SAFETY: the interface demands a context and one of its nodes.
+    // SAFETY: the interface requires a context and one of its nodes.
     unsafe { tensor("TfLiteOpaqueNodeGetInput", context, node, index, |node| node.raw.inputs) }
 }
 
@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueNodeGetOutput(
 }
 
 /// # Safety
-/// The context is null or lives, and the node is null or one of it.
+/// The context is null or live, and the node is null or belongs to it.
 unsafe fn tensor(
     function: &str,
     context: *const abi::Context,
@@ -64,7 +64,7 @@ unsafe fn tensor(
     index: c_int,
     list: impl FnOnce(&Node) -> *mut abi::IntArray,
 ) -> *mut Tensor {
-    // SAFETY: the condition of this function; the list is a valid array.
+    // SAFETY: guaranteed by the caller; the list is a valid array.
     unsafe {
         with(function, node, std::ptr::null_mut(), |node| match at(ints(list(node)), index) {
             Some(tensor) => Ok(super::context::TfLiteOpaqueContextGetOpaqueTensor(context, tensor)),
@@ -73,16 +73,16 @@ unsafe fn tensor(
     }
 }
 
-/// Returns the tensor at a place of a list; `None` for one that is left out.
+/// Returns the tensor at a position of a list; `None` for an omitted one.
 fn at(list: &[c_int], index: c_int) -> Option<c_int> {
     usize::try_from(index).ok().and_then(|index| list.get(index)).copied().filter(|tensor| *tensor >= 0)
 }
 
-/// Returns the number of inputs, those left out included; -1 for null.
+/// Returns the number of inputs, including omitted ones; -1 for null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueNodeNumberOfInputs(node: *const Node) -> c_int {
     let function = "TfLiteOpaqueNodeNumberOfInputs";
-    // SAFETY: the interface demands null or a node that lives, whose lists are valid.
+    // SAFETY: the interface requires null or a live node, whose lists are valid.
     unsafe { with(function, node, -1, |node| Ok(int(ints(node.raw.inputs).len()))) }
 }
 
@@ -117,7 +117,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueNodeGetCustomInitialData(
     data: *mut *const c_void,
     size: *mut c_int,
 ) -> Status {
-    // SAFETY: the interface demands null or a node that lives, and places for the results.
+    // SAFETY: the interface requires null or a live node, and valid pointers for the results.
     unsafe {
         with("TfLiteOpaqueNodeGetCustomInitialData", node, ERROR, |node| {
             *context::functions::place(data)? = node.raw.custom_initial_data;
@@ -136,7 +136,8 @@ macro_rules! lists {
             list: *mut *const c_int,
             count: *mut c_int,
         ) -> Status {
-            // SAFETY: the interface demands null or a node that lives, whose lists are valid, and places for the results.
+            // SAFETY: the interface requires null or a live node, whose lists are valid, and valid pointers for the
+            // results.
             unsafe {
                 with(stringify!($name), node, ERROR, |node| {
                     let values = ints(node.raw.$list);
@@ -150,7 +151,7 @@ macro_rules! lists {
 }
 
 lists! {
-    /// Stores the tensors of the inputs; -1 for one that is left out.
+    /// Stores the tensors of the inputs; -1 for an omitted one.
     TfLiteOpaqueNodeInputs: inputs;
     /// Stores the tensors of the outputs.
     TfLiteOpaqueNodeOutputs: outputs;
@@ -167,7 +168,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueNodeSetTemporaries(
 ) -> Status {
     let function = "TfLiteOpaqueNodeSetTemporaries";
     guard(function, ERROR, || {
-        // SAFETY: the interface demands `count` values, and null or a node that lives.
+        // SAFETY: the interface requires `count` values, and null or a live node.
         let values = unsafe { values(temporaries, count) };
         let copy = values.map(crate::arrays::new);
         match copy {
@@ -197,7 +198,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueNodeGetInputTensorIndex(
     index: c_int,
 ) -> c_int {
     let function = "TfLiteOpaqueNodeGetInputTensorIndex";
-    // SAFETY: the interface demands null or a node that lives, whose lists are valid.
+    // SAFETY: the interface requires null or a live node, whose lists are valid.
     unsafe { with(function, node, -1, |node| Ok(at(ints(node.raw.inputs), index).unwrap_or(-1))) }
 }
 

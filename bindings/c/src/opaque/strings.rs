@@ -15,12 +15,12 @@ use crate::types::{self, ERROR, OK, Status};
 /// Returns the strings of a tensor.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] if it is null or has none.
+/// [`Error::InvalidInput`] if it is null or has no strings.
 ///
 /// # Safety
 /// The tensor is null, or lives as long as the result is used, and its data have the size that it names.
 unsafe fn strings<'a>(tensor: *const Tensor) -> Result<Strings<'a>> {
-    // SAFETY: the condition of this function.
+    // SAFETY: guaranteed by the caller.
     let tensor = unsafe { get(tensor) }.filter(|tensor| is_strings(tensor.ty));
     let tensor = tensor.ok_or_else(|| Error::InvalidInput("the tensor is null, or has no strings".into()))?;
     if tensor.data.is_null() {
@@ -44,7 +44,7 @@ fn report<T>(function: &str, result: Result<T>) -> Option<T> {
 pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorGetStringCount(tensor: *const Tensor) -> c_int {
     let function = "TfLiteOpaqueTensorGetStringCount";
     guard(function, -1, || {
-        // SAFETY: the interface demands null or a tensor that lives.
+        // SAFETY: the interface requires null or a live tensor.
         let strings = report(function, unsafe { strings(tensor) });
         strings.map_or(-1, |strings| int(strings.len()))
     })
@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorGetString(
 ) -> Status {
     let function = "TfLiteOpaqueTensorGetString";
     guard(function, ERROR, || {
-        // SAFETY: the interface demands null or a tensor that lives.
+        // SAFETY: the interface requires null or a live tensor.
         let Some(strings) = report(function, unsafe { strings(tensor) }) else { return ERROR };
         let found = usize::try_from(index).ok().filter(|index| *index < strings.len());
         let Some(index) = found.filter(|_| !text.is_null() && !len.is_null()) else {
@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorGetString(
             return ERROR;
         };
         let found = strings.get(index);
-        // SAFETY: the interface demands places for the results; null is excluded.
+        // SAFETY: the interface requires places for the results; null is excluded.
         unsafe {
             text.write_unaligned(found.as_ptr().cast());
             len.write_unaligned(int(found.len()));
@@ -79,7 +79,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorGetString(
     })
 }
 
-/// Writes strings to a tensor, in the place of what it has. Its shape becomes their number.
+/// Replaces the strings of a tensor. Its shape becomes their number.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorWriteStrings(
     tensor: *mut Tensor,
@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorWriteStrings(
 ) -> Status {
     let function = "TfLiteOpaqueTensorWriteStrings";
     guard(function, ERROR, || {
-        // SAFETY: the interface demands `count` texts, each with as many bytes as it has a length.
+        // SAFETY: the interface requires `count` texts, each with as many bytes as it has a length.
         let list = unsafe {
             values(texts, count).and_then(|texts| Ok((texts, values(lens, count)?))).and_then(
                 |(texts, lens)| {
@@ -100,7 +100,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorWriteStrings(
                 },
             )
         };
-        // SAFETY: the interface demands null or a tensor of a context.
+        // SAFETY: the interface requires null or a tensor of a context.
         let result = list.map_err(Error::InvalidInput).and_then(|list| unsafe { write(tensor, &list) });
         report(function, result).map_or(ERROR, |()| OK)
     })
@@ -123,14 +123,14 @@ unsafe fn write(tensor: *mut Tensor, list: &[&[u8]]) -> Result<()> {
     if tensor.is_null() || !tensor.is_aligned() {
         return Err(Error::InvalidInput("the tensor is null or misaligned".into()));
     }
-    // SAFETY: the condition of this function.
+    // SAFETY: guaranteed by the caller.
     let tensor = unsafe { &mut (*tensor).common };
     if !is_strings(tensor.ty) || tensor.allocation_type != allocation::DYNAMIC {
         return Err(Error::InvalidInput("the tensor does not take strings".into()));
     }
     let encoded = Strings::encode(list.iter().copied())?;
-    // SAFETY: a dynamic tensor's data are null or memory of the C library, which is freed with it: outputs of a kernel
-    // that runs have no other. The old data may be what the strings were copied from, so they are freed last.
+    // SAFETY: a dynamic tensor's data are null or memory of the C library, which is freed with it: outputs of a running
+    // kernel have no other data. The strings may be copied from the old data, which are therefore freed last.
     unsafe {
         let data = libc::malloc(encoded.len().max(1));
         if data.is_null() {
@@ -141,7 +141,7 @@ unsafe fn write(tensor: *mut Tensor, list: &[&[u8]]) -> Result<()> {
         if !dims.is_null() && (*dims).size == 1 {
             (&raw mut (*dims).data).cast::<c_int>().write(int(list.len()));
         } else {
-            // The context takes the new array over after the call of the kernel (`Tensors::reconcile`).
+            // The context takes ownership of the new array after the call of the kernel (`Tensors::reconcile`).
             tensor.dims = crate::arrays::new(&[int(list.len())]);
         }
         libc::free(std::mem::replace(&mut tensor.data, data.cast::<c_void>()));

@@ -28,7 +28,7 @@ same! {
     TfLiteOpaqueTensorNumDims, TfLiteTensorNumDims => i32;
     /// Returns the number of bytes.
     TfLiteOpaqueTensorByteSize, TfLiteTensorByteSize => usize;
-    /// Returns the data; null where the tensor has none.
+    /// Returns the data; null if the tensor has none.
     TfLiteOpaqueTensorData, TfLiteTensorData => *mut c_void;
     /// Returns the name.
     TfLiteOpaqueTensorName, TfLiteTensorName => *const c_char;
@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorDim(tensor: *const Tensor, ind
     unsafe { accessors::TfLiteTensorDim(tensor, index) }
 }
 
-/// Copies `size` bytes to a tensor that has as many.
+/// Copies `size` bytes to a tensor of this size.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorCopyFromBuffer(
     tensor: *mut Tensor,
@@ -54,7 +54,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorCopyFromBuffer(
     unsafe { accessors::TfLiteTensorCopyFromBuffer(tensor, data, size) }
 }
 
-/// Copies the data of a tensor to a buffer of as many bytes.
+/// Copies the data of a tensor to a buffer of the same size.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorCopyToBuffer(
     tensor: *const Tensor,
@@ -71,7 +71,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorGetNumDimsSignature(
     tensor: *const Tensor,
     count: *mut i32,
 ) -> Status {
-    // SAFETY: the interface demands null or a tensor that lives, and null or a place for the result.
+    // SAFETY: the interface requires null or a live tensor, and null or a valid pointer for the result.
     unsafe {
         let Some(tensor) = get(tensor).filter(|_| !count.is_null()) else {
             return missing("TfLiteOpaqueTensorGetNumDimsSignature");
@@ -113,11 +113,11 @@ fn missing(function: &str) -> Status {
 /// Returns 1 for a variable, 0 for other tensors.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorIsVariable(tensor: *const Tensor) -> c_int {
-    // SAFETY: the interface demands null or a tensor that lives.
+    // SAFETY: the interface requires null or a live tensor.
     unsafe { get(tensor) }.map_or(0, |tensor| c_int::from(tensor.is_variable != 0))
 }
 
-/// Returns how the data are stored.
+/// Returns the storage of the data.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorGetAllocationType(tensor: *const Tensor) -> c_int {
     // SAFETY: as above.
@@ -132,14 +132,14 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorGetQuantization(tensor: *const
     unsafe { get(tensor) }.map_or(none, |tensor| tensor.quantization)
 }
 
-/// Lets a kernel decide the size of a tensor while it runs.
+/// Declares that a kernel sets the size of a tensor while it runs.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorSetAllocationTypeToDynamic(tensor: *mut Tensor) {
-    // SAFETY: the interface demands null or a tensor of a context.
+    // SAFETY: the interface requires null or a tensor of a context.
     unsafe { set_type("TfLiteOpaqueTensorSetAllocationTypeToDynamic", tensor, allocation::DYNAMIC) };
 }
 
-/// Notes that the data of a tensor are not in the memory of the CPU.
+/// Records that the data of a tensor are not in the CPU's memory.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorSetNonCpuAllocation(tensor: *mut Tensor) {
     // SAFETY: as above.
@@ -153,7 +153,7 @@ unsafe fn set_type(function: &str, tensor: *mut Tensor, kind: c_int) {
         Reporter::default().report(&format!("{function}: the tensor is null or misaligned"));
         return;
     }
-    // SAFETY: the condition of this function. The pointer is one of an array of tensors, which is written through it.
+    // SAFETY: guaranteed by the caller. The pointer is one of an array of tensors, which is written through it.
     let tensor = unsafe { &mut (*tensor).common };
     if matches!(tensor.allocation_type, allocation::MMAP_RO | allocation::PERSISTENT_RO) {
         return Reporter::default().report(&format!("{function}: the tensor is constant"));

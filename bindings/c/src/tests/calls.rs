@@ -1,4 +1,4 @@
-//! What the functions compute.
+//! Results of the functions.
 
 use std::ffi::{CStr, c_int};
 
@@ -155,8 +155,7 @@ fn a_resize_takes_effect_when_tensors_are_allocated() {
             unsafe { std::slice::from_raw_parts(TfLiteTensorData(sum).cast::<f32>(), length as usize) };
         assert_eq!(values, vec![5.0; length as usize]);
     }
-    // The shape that it has: nothing changes.
-    // SAFETY: the shape has one dimension.
+    // The current shape: nothing changes. SAFETY: the shape has one dimension.
     assert_eq!(unsafe { TfLiteInterpreterResizeInputTensor(it, 0, [4].as_ptr(), 1) }, OK);
     assert_eq!(TfLiteInterpreterInvoke(it), OK);
 }

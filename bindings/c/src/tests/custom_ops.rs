@@ -25,7 +25,7 @@ fn scale() -> Vec<u8> {
     ModelBuilder::new().subgraph(graph).build().unwrap().to_bytes().unwrap()
 }
 
-/// What a kernel keeps, and what its functions count.
+/// The state of a kernel, and the counts of its calls.
 struct State {
     factor: f32,
     temporary: c_int,
@@ -54,7 +54,7 @@ unsafe extern "C" fn free(data: *mut c_void, _: *mut abi::Context, state: *mut c
     }
 }
 
-/// Gives the output the shape of the input, and takes a temporary of that shape.
+/// Sets the output's shape to that of the input, and requests a temporary of that shape.
 unsafe extern "C" fn prepare(_: *mut c_void, context: *mut abi::Context, node: *mut RawNode) -> Status {
     // SAFETY: the library passes a context and one of its nodes.
     unsafe {
@@ -137,7 +137,7 @@ fn an_operator_runs_a_custom_op() {
     let mut count = 0;
     let operator = operator(&raw mut count);
     let session = Session::with(scale(), |options| TfLiteInterpreterOptionsAddOperator(options, operator));
-    // Its functions stay with the interpreter.
+    // The interpreter keeps its functions.
     TfLiteOperatorDelete(operator);
     let it = session.interpreter;
     assert_eq!(TfLiteInterpreterAllocateTensors(it), OK, "{}", session.messages());

@@ -16,7 +16,7 @@ use crate::operator::*;
 use crate::registration::*;
 use crate::types::{DELEGATE_ERROR, ERROR, OK, Status};
 
-/// What the functions of the delegate note.
+/// The record of the delegate's functions.
 #[derive(Default)]
 struct Notes {
     prepared: i32,
@@ -26,7 +26,7 @@ struct Notes {
     freed: Vec<c_int>,
 }
 
-/// Takes all nodes by a kernel that computes `7 * x` of its first input.
+/// Claims all nodes for a kernel that computes `7 * x` of its first input.
 unsafe extern "C" fn prepare(
     context: *mut abi::Context,
     delegate: *mut abi::Delegate,

@@ -9,7 +9,7 @@ const DIGITS: [&[u8]; 2] = [
     include_bytes!("../../../../assets/digits/digits_int8.tflite"),
 ];
 
-/// Runs a model as a program does that checks nothing. Returns whether it is valid.
+/// Runs a model like a program without checks. Returns whether it is valid.
 fn run(bytes: &[u8]) -> bool {
     // SAFETY: the bytes outlive the model and the interpreter.
     let model = unsafe {
@@ -76,7 +76,7 @@ fn damaged_models_are_errors() {
     assert!(valid > 3 && invalid > 3, "{valid} valid, {invalid} invalid");
 }
 
-/// A folder of models in the environment: every one of them.
+/// All models of the folder that an environment variable names.
 #[test]
 fn hostile_models_do_not_crash() {
     let Some(folder) = std::env::var_os("DELEGRAPH_HOSTILE") else {

@@ -35,7 +35,7 @@ fn null_is_an_error() {
     }
 }
 
-/// Every function fails for an interpreter that is not there.
+/// Every function fails for an interpreter that does not exist.
 fn check_interpreter(it: *mut InterpreterHandle) {
     assert_eq!((TfLiteInterpreterAllocateTensors(it), TfLiteInterpreterInvoke(it)), (ERROR, ERROR));
     assert_eq!((TfLiteInterpreterGetInputTensorCount(it), TfLiteInterpreterGetOutputTensorCount(it)), (0, 0));
@@ -65,7 +65,7 @@ fn check_interpreter(it: *mut InterpreterHandle) {
     }
 }
 
-/// Every function fails for a runner that is not there.
+/// Every function fails for a runner that does not exist.
 fn check_runner(runner: *mut RunnerHandle) {
     assert_eq!(
         (TfLiteSignatureRunnerAllocateTensors(runner), TfLiteSignatureRunnerInvoke(runner)),
@@ -94,7 +94,7 @@ fn deleted_handles_are_noticed() {
         assert_eq!(TfLiteSignatureRunnerGetInputCount(runner), 0);
         TfLiteInterpreterOptionsDelete(session.options);
         assert!(TfLiteInterpreterCreate(session.model, session.options).is_null(), "deleted options");
-        // Handles of one kind are none of another.
+        // Handles of one kind are invalid for other kinds.
         check_interpreter(session.model.cast());
         assert!(TfLiteInterpreterCreate(session.options.cast(), null()).is_null());
         session.model
@@ -131,7 +131,7 @@ fn indices_and_sizes_are_checked() {
         assert_eq!(TfLiteTensorCopyFromBuffer(input, null(), 8), ERROR);
         assert_eq!(TfLiteTensorCopyFromBuffer(input, values.as_ptr().cast(), 8), OK);
         assert_eq!(TfLiteTensorCopyToBuffer(input, null_mut(), 8), ERROR);
-        // More memory than there is.
+        // More memory than available.
         let large = [i32::MAX, i32::MAX, i32::MAX];
         assert_eq!(TfLiteInterpreterResizeInputTensor(it, 0, large.as_ptr(), 3), OK);
     }
@@ -159,7 +159,7 @@ fn calls_of_two_threads_do_not_meet() {
     let it = session.interpreter;
     assert_eq!(TfLiteInterpreterAllocateTensors(it), OK);
     let interpreter = INTERPRETERS.get(it).unwrap();
-    // As in a call of a kernel, or of another thread.
+    // As during a call of a kernel, or of another thread.
     let inner = interpreter.with("outer", None, |_| Some(TfLiteInterpreterInvoke(it)));
     assert_eq!(inner, Some(ERROR));
     assert!(session.messages().contains("one thread at a time"), "{}", session.messages());

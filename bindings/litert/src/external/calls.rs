@@ -13,10 +13,10 @@ use crate::abi::{self, Status};
 use crate::contain::{contain, lock};
 use crate::raw::{self, Result, checked};
 
-/// The maximum number of messages that are kept of a call.
+/// The maximum number of messages kept per call.
 const MAX_MESSAGES: usize = 16;
 
-/// What a delegate may do while it prepares, beside looking at the graph.
+/// The operations of a delegate while it prepares, in addition to reading the graph.
 pub(super) trait Prepares {
     fn preview(&self, nodes: &[NodeId]) -> Result<(*mut abi::DelegateParams, c_int)>;
     fn replace(
@@ -46,7 +46,7 @@ struct Frame<'c> {
     graph: &'c Graph,
     phase: Phase<'c>,
     messages: RefCell<Vec<String>>,
-    /// The first wrong call of the delegate.
+    /// The first invalid call of the delegate.
     misuse: RefCell<Option<String>>,
     outer: *const Frame<'static>,
 }
@@ -64,7 +64,7 @@ pub(super) struct Outcome<T> {
 }
 
 impl Outcome<Status> {
-    /// Returns an error for a bad status or a wrong call; `what` names the function.
+    /// Returns an error for a bad status or an invalid call; `what` names the function.
     pub(super) fn check(self, what: &str) -> Result<()> {
         let status = self.value;
         self.with(what, (status != abi::OK).then(|| format!("{what} returned {}", status_name(status))))
@@ -73,7 +73,7 @@ impl Outcome<Status> {
 }
 
 impl<T> Outcome<T> {
-    /// Returns the value, unless there is a `failure` or the delegate called something wrongly.
+    /// Returns the value, unless there is a `failure` or the delegate made an invalid call.
     pub(super) fn with(self, what: &str, failure: Option<String>) -> Result<T> {
         let failure = match (self.misuse, failure) {
             (Some(misuse), _) => Some(format!("{what}: {misuse}")),
@@ -114,7 +114,7 @@ pub(super) fn enter<T>(
         }
     }
     let outer = CURRENT.get();
-    // SAFETY: frames of this thread live until their calls end, and this call is within theirs.
+    // SAFETY: frames of this thread are valid until their calls end, and this call is nested in them.
     let nested = unsafe { find(outer, graph.context()) }.is_some();
     let calling = (!nested).then(|| lock(&graph.calling));
     let frame = Frame { graph, phase, messages: RefCell::default(), misuse: RefCell::default(), outer };
@@ -155,7 +155,7 @@ fn callback(context: *const abi::Context, f: impl FnOnce(&Frame<'_>) -> Result<(
     }
 }
 
-/// Stores a result where the delegate wants it.
+/// Stores a result at the delegate's pointer.
 ///
 /// # Safety
 /// `place` is null or valid for a write.
@@ -233,7 +233,7 @@ pub(super) unsafe extern "C" fn preview(
 }
 
 /// The delegate passes its registration by value, in a structure that is at least as long as the one here: C passes it in
-/// memory, so that the fields that are known are read.
+/// memory, so that the known fields can be read.
 pub(super) unsafe extern "C" fn replace(
     context: *mut abi::Context,
     registration: abi::Registration,
@@ -261,7 +261,7 @@ pub(super) unsafe extern "C" fn resize_tensor(
             Phase::Prepare(_) | Phase::Init => Resizable::default(),
             Phase::Free => return only_while("ResizeTensor", "a kernel that prepares or runs"),
         };
-        // SAFETY: the delegate gives the list away.
+        // SAFETY: the delegate passes ownership of the list.
         unsafe { frame.graph.resize(tensor, dims, &own) }
     })
 }
@@ -274,7 +274,7 @@ pub(super) unsafe extern "C" fn add_tensors(
     callback(context, |frame| match frame.phase {
         Phase::Prepare(_) | Phase::Init | Phase::PrepareKernel(_) => {
             let number = frame.graph.add_tensors(count)?;
-            // The number may be left out.
+            // The pointer for the number may be null.
             if first.is_null() {
                 return Ok(());
             }
@@ -303,7 +303,7 @@ pub(super) unsafe extern "C" fn get_model_metadata(
             store(len, size, "the place of their size")
         }
     });
-    // A model without the metadata is not a mistake of the delegate.
+    // A model without the metadata is not an error of the delegate.
     if found.is_some() { status } else { abi::ERROR }
 }
 

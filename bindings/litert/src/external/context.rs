@@ -12,7 +12,7 @@ type Replace = unsafe extern "C" fn(
     *mut abi::Delegate,
 ) -> abi::Status;
 
-/// As [`Replace`], with the fields of a registration that are known.
+/// As [`Replace`], with the known fields of a registration.
 type ShortReplace = unsafe extern "C" fn(
     *mut abi::Context,
     abi::Registration,

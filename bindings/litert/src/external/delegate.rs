@@ -22,7 +22,7 @@ use super::nodes::read_by;
 use crate::abi;
 use crate::contain::lock;
 
-/// A delegate that was built for LiteRT, created by [`ExternalLibrary::delegate`](super::ExternalLibrary::delegate).
+/// A delegate for LiteRT, created by [`ExternalLibrary::delegate`](super::ExternalLibrary::delegate).
 pub struct ExternalDelegate {
     instance: Arc<Instance>,
     name: String,
@@ -105,8 +105,8 @@ impl Delegate for ExternalDelegate {
     }
 }
 
-/// Returns the kernel of a partition: the one that the delegate made while it prepared or, where other claims and limits
-/// changed the partitions since, another one.
+/// Returns the kernel of a partition: the one that the delegate created while it prepared or, if other claims and
+/// limits changed the partitions since, a new one.
 fn kernel(
     graph: &Arc<Graph>,
     instance: &Arc<Instance>,

@@ -1,4 +1,4 @@
-//! A graph as a delegate and its kernels see it: the context, with its tensors and nodes.
+//! The graph of a delegate and its kernels: the context, with its tensors and nodes.
 
 use std::ffi::{CString, c_char, c_int};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ pub(super) struct Graph {
     _model: ModelBytes,
 }
 
-/// The place of metadata in the model's bytes.
+/// The position of metadata in the model's bytes.
 struct Metadata(*const c_char, usize);
 
 // SAFETY: the context belongs to the graph, `calling` keeps all but one thread from it, and the metadata are in the
@@ -40,15 +40,15 @@ struct Inner {
     tensors: Tensors,
     nodes: Vec<Option<ExternalNode>>,
     order: Vec<c_int>,
-    /// Lists that the delegate was given last.
+    /// The lists that were last passed to the delegate.
     plan: Option<CList>,
     previewed: Vec<ExternalParams>,
     preview: Vec<abi::DelegateParams>,
-    /// For the constants that are copied.
+    /// The charge for copied constants.
     charge: Option<Charge>,
 }
 
-/// Why a node is not in the plan.
+/// The reason why a node is not in the plan.
 pub(super) type Withheld = (NodeId, String);
 
 impl Graph {
@@ -110,12 +110,12 @@ impl Graph {
         lock(&self.inner).order.is_empty()
     }
 
-    /// Runs `f` with the tensors. The delegate must not be called in it.
+    /// Runs `f` with the tensors. `f` must not call the delegate.
     pub(super) fn with_tensors<T>(&self, f: impl FnOnce(&mut Tensors) -> T) -> T {
         f(&mut lock(&self.inner).tensors)
     }
 
-    /// Charges the constants that are copied to `budget`, once.
+    /// Charges the copied constants to `budget`, once.
     pub(super) fn charge(&self, budget: &Arc<Budget>) -> Result<(), Error> {
         let mut inner = lock(&self.inner);
         if inner.charge.is_none() {
@@ -130,7 +130,7 @@ impl Graph {
         unsafe { (*self.context).common.recommended_num_threads = c_int::try_from(threads).unwrap_or(-1) };
     }
 
-    /// Lets the context point at the tensors.
+    /// Points the context at the tensors.
     fn publish(&self, inner: &mut Inner) {
         let (tensors, count) = inner.tensors.array();
         // SAFETY: the graph's own context; the delegate does not run, or it has called, and expects the tensors to move.
@@ -156,7 +156,7 @@ impl Graph {
         node.map(ExternalNode::structures).ok_or_else(|| format!("node {index} is not in the execution plan"))
     }
 
-    /// Returns the nodes of a list of the delegate's.
+    /// Returns the nodes of a list of the delegate.
     ///
     /// # Errors
     /// If one is not in the plan, or occurs twice.
@@ -196,7 +196,7 @@ impl Graph {
         Ok((inner.preview.as_mut_ptr(), count))
     }
 
-    /// Gives a tensor a shape. `own` are the outputs of the kernel that asks.
+    /// Sets the shape of a tensor. `own` are the outputs of the requesting kernel.
     ///
     /// # Safety
     /// `dims` is null, or a list in the C library's memory that no one else frees.
@@ -211,7 +211,7 @@ impl Graph {
         let mut inner = lock(&self.inner);
         let index = inner.tensors.index_of(tensor)?;
         let now = inner.tensors.get(index)?;
-        // SAFETY: a list of this side's, or of the delegate's.
+        // SAFETY: a list of this library, or of the delegate.
         let same = unsafe { raw::ints(now.dims, "its shape") }
             .is_ok_and(|now| dims.items("").is_ok_and(|new| new == now));
         let dynamic = now.allocation_type == abi::allocation::DYNAMIC;
@@ -246,18 +246,18 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: `new` made it with `Box::into_raw`, and no kernel is left that has it.
+        // SAFETY: `new` created it with `Box::into_raw`, and no kernel holds it any more.
         drop(unsafe { Box::from_raw(self.context) });
     }
 }
 
-/// What a kernel may resize.
+/// The tensors that a kernel may resize.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Resizable<'a> {
     /// Its outputs.
     pub(super) outputs: &'a [usize],
     /// Also those that are not dynamic.
     pub(super) all: bool,
-    /// What memory is charged to.
+    /// The budget for memory.
     pub(super) budget: Option<&'a Arc<Budget>>,
 }

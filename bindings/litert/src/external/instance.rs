@@ -32,7 +32,7 @@ impl Instance {
     /// Takes over a delegate of the library.
     ///
     /// # Errors
-    /// If its structure is not that of a delegate that runs here. It is destroyed then.
+    /// If its structure does not describe a supported delegate. It is destroyed then.
     ///
     /// # Safety
     /// `delegate` is not null, was made by the library, and is not destroyed.
@@ -60,7 +60,7 @@ impl Instance {
         self.delegate
     }
 
-    /// Returns whether the delegate takes nodes whose shapes depend on data.
+    /// Returns whether the delegate supports nodes whose shapes depend on data.
     pub(super) fn allows_dynamic(&self) -> bool {
         self.read().flags & abi::ALLOW_DYNAMIC_TENSORS != 0
     }

@@ -16,7 +16,7 @@ use super::nodes::{ExternalParams, PartitionNode};
 use crate::abi::{self, allocation};
 use crate::raw::{Result, type_code};
 
-/// What a delegate's `init` made of a partition.
+/// The kernel that a delegate's `init` created for a partition.
 pub(super) struct Handle {
     graph: Arc<Graph>,
     instance: Arc<Instance>,
@@ -43,7 +43,7 @@ struct Output {
 }
 
 impl Handle {
-    /// Lets the delegate make a kernel.
+    /// Makes the delegate create a kernel.
     pub(super) fn new(
         graph: &Arc<Graph>,
         instance: &Arc<Instance>,
@@ -79,7 +79,7 @@ impl Handle {
     }
 }
 
-/// Returns how the shapes of a partition's outputs are known.
+/// Returns when the shapes of a partition's outputs are known.
 fn outputs(view: &GraphView<'_>, partition: &DelegateParams) -> Vec<Output> {
     let mut data_dependent: HashSet<TensorId> = HashSet::new();
     for &id in &partition.nodes {
@@ -106,14 +106,14 @@ impl Drop for Handle {
             let handle = self.graph.with_tensors(|tensors| tensors.take_buffer(index));
             let (Some(mut handle), Some(free_buffer)) = (handle, free_buffer) else { continue };
             enter(&self.graph, Phase::Free, |context| {
-                // SAFETY: the delegate's function, with a handle that it gave to the tensor.
+                // SAFETY: the delegate's function, with a handle that it assigned to the tensor.
                 unsafe { free_buffer(context, delegate, &raw mut handle) }
             });
         }
         if let (false, Some(free)) =
             (kernel.is_null() || kernel.addr() == abi::INIT_FAILED, self.registration.free)
         {
-            // SAFETY: the delegate's function, with what its `init` returned, once.
+            // SAFETY: the delegate's function, called once with the result of its `init`.
             enter(&self.graph, Phase::Free, |context| unsafe { free(context, kernel) });
         }
     }
@@ -132,7 +132,7 @@ pub(super) struct ExternalKernel {
 enum Place {
     /// In the memory that the interpreter plans: offset and length.
     Scratch(usize, usize),
-    /// Kept from one run to the next.
+    /// Kept between runs.
     Persistent,
 }
 
@@ -179,7 +179,7 @@ impl ExternalKernel {
         self.prepared_temporaries(cx)
     }
 
-    /// Checks what the delegate made of the outputs.
+    /// Checks the outputs after the delegate's call.
     fn prepared_outputs(&self, cx: &mut PrepareContext<'_>) -> Result<(), Error> {
         let graph = &self.handle.graph;
         for (i, output) in self.handle.outputs.iter().enumerate() {
@@ -275,8 +275,8 @@ impl ExternalKernel {
         Ok(())
     }
 
-    /// Lends the memory of inputs, outputs and temporaries to the delegate. Returns that of each output; `None` for one
-    /// whose memory the delegate sizes.
+    /// Lends the memory of inputs, outputs and temporaries to the delegate. Returns the memory of each output; `None`
+    /// if the delegate sizes it.
     fn lend<'a>(&mut self, cx: &mut InvokeContext<'a>) -> Result<Vec<Option<&'a mut [u8]>>, Error> {
         let Handle { graph, partition, outputs, variables, .. } = &self.handle;
         let lend = |index: usize, data: *mut u8, len: usize| {
@@ -324,7 +324,7 @@ impl ExternalKernel {
         Ok(targets)
     }
 
-    /// Copies an output from a buffer of the delegate, where the delegate left it there.
+    /// Copies an output from a buffer of the delegate, if the delegate kept it there.
     fn fetch(&self, i: usize, own: Resizable<'_>) -> Result<()> {
         let Handle { graph, instance, outputs, .. } = &self.handle;
         let Some(output) = outputs.get(i) else { return Ok(()) };
@@ -339,7 +339,7 @@ impl ExternalKernel {
             (0, _) => Ok(()),
             (1, Some(copy)) if handle != abi::NO_BUFFER => {
                 let outcome = enter(graph, Phase::Invoke(own), |context| {
-                    // SAFETY: the delegate's function, with the handle that it gave to the tensor.
+                    // SAFETY: the delegate's function, with the handle that it assigned to the tensor.
                     unsafe { copy(context, instance.pointer(), handle, pointer) }
                 });
                 outcome.check("CopyFromBufferHandle")?;
@@ -395,7 +395,7 @@ impl ExternalKernel {
         }
         if !target.is_empty() {
             // SAFETY: the delegate, or `Tensors::resize`, allocated `bytes` bytes for the tensor, which is not shorter than
-            // the target. A delegate that made the tensor dynamic late may have left it at the target.
+            // the target. A delegate that made the tensor dynamic late may still use the target.
             unsafe { std::ptr::copy(data, target.as_mut_ptr(), target.len()) };
         }
         Ok(())

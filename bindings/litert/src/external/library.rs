@@ -28,7 +28,7 @@ impl ExternalLibrary {
     /// Loads the library at `path`. A path without a folder refers to the current folder.
     ///
     /// The file is checked to be a complete library for this machine before any of its code runs. A library that needs
-    /// functions of LiteRT's interpreter, and does not bring them, is an error that names the first one.
+    /// functions of LiteRT's interpreter, and does not contain them, is an error that names the first one.
     ///
     /// # Errors
     /// [`PluginError`], with the observed and the supported value.
@@ -80,8 +80,8 @@ impl ExternalLibrary {
     /// Creates a delegate with these options.
     ///
     /// # Errors
-    /// [`PluginError::Option`] for options that C cannot express, [`PluginError::Create`] with the library's messages if
-    /// it creates no delegate, or one that does not run here.
+    /// [`PluginError::Option`] for options that C cannot express, [`PluginError::Create`] with the library's messages
+    /// if it creates no delegate, or an unsupported one.
     pub fn delegate(&self, options: &PluginOptions) -> Result<ExternalDelegate, PluginError> {
         let path = || self.0.path.clone();
         let texts = |text: &str| {
@@ -96,7 +96,7 @@ impl ExternalLibrary {
         let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
         let (keys, values) = (pointers(&keys), pointers(&values));
         MESSAGES.take();
-        // SAFETY: lists of texts that end with a zero byte, which live during the call.
+        // SAFETY: lists of texts that end with a zero byte, valid during the call.
         let made = unsafe { (self.0.create)(keys.as_ptr(), values.as_ptr(), keys.len(), Some(report)) };
         let messages = MESSAGES.take().join("; ");
         let failed = |text: String| {
@@ -106,7 +106,7 @@ impl ExternalLibrary {
         if made.is_null() {
             return Err(failed(format!("{} returned no delegate", Self::CREATE)));
         }
-        // SAFETY: not null, and just made by the library.
+        // SAFETY: not null, and just created by the library.
         let instance = unsafe { Instance::new(Arc::clone(&self.0), made) }.map_err(failed)?;
         let file = self.0.path.file_name().unwrap_or(self.0.path.as_os_str());
         Ok(ExternalDelegate::new(instance, format!("litert:{}", file.to_string_lossy())))

@@ -1,9 +1,9 @@
-//! Messages of a delegate: a `printf` format with its arguments, which arrive as C passes them.
+//! Messages of a delegate: a `printf` format with its arguments, passed by C's variadic calling convention.
 //!
 //! A variadic function cannot be written in stable Rust. On the platforms below, variadic arguments are passed like
-//! those of a function with a fixed signature: whole numbers and pointers in one set of registers, floating-point numbers
-//! in another, and what does not fit on the stack. A function that declares all of these registers and some of the stack
-//! receives any arguments. Elsewhere a message is its format.
+//! those of a function with a fixed signature: whole numbers and pointers in one set of registers, floating-point
+//! numbers in another, and the rest on the stack. A function that declares all of these registers and some of the stack
+//! receives any arguments. On other platforms a message is only its format.
 
 use std::ffi::{CStr, c_char};
 
@@ -15,11 +15,11 @@ pub(super) type ReportError = unsafe extern "C" fn(*mut abi::Context, *const c_c
 /// The longest message, and the longest text in it.
 const MAX_BYTES: usize = 4096;
 
-/// The arguments behind a format.
+/// The arguments of a format.
 pub(super) struct Arguments<'a> {
     whole: &'a [usize],
     floats: &'a [f64],
-    /// Both kinds, once their registers are used up.
+    /// Arguments of both kinds that do not fit the registers.
     stack: &'a [usize],
 }
 
@@ -57,7 +57,7 @@ pub(super) fn function() -> ReportError {
     unsafe { std::mem::transmute::<*const (), ReportError>(report as *const ()) }
 }
 
-/// Defines the function for a number of registers for whole numbers beside those of context and format.
+/// Defines the function for a number of integer registers, without those of context and format.
 macro_rules! report {
     ($($whole:ident)*) => {
         #[allow(clippy::too_many_arguments)] // One for each register.
@@ -91,7 +91,7 @@ unsafe extern "C" fn report(context: *mut abi::Context, format: *const c_char) {
     super::calls::report(context, unsafe { crate::raw::text(format) });
 }
 
-/// Returns the text of a format and its arguments. What follows a conversion that is not known stays as it is.
+/// Returns the text of a format and its arguments. Text after an unknown conversion is unchanged.
 ///
 /// # Safety
 /// `format` is null or ends with a zero byte, and so do the texts among its arguments.

@@ -1,4 +1,4 @@
-//! The nodes of a context: their structures, and which nodes a delegate may see.
+//! The nodes of a context: their structures, and the nodes that are visible to a delegate.
 
 use std::ffi::{CString, c_int, c_void};
 
@@ -11,7 +11,7 @@ use crate::memory::CList;
 use crate::params::Structure;
 use crate::raw::Result;
 
-/// A node as a delegate sees it.
+/// The structures of a node for a delegate.
 pub(super) struct ExternalNode {
     raw: Box<abi::Node>,
     registration: Box<abi::OwnRegistration>,
@@ -20,14 +20,14 @@ pub(super) struct ExternalNode {
     _name: CString,
 }
 
-// SAFETY: the pointers lead to memory that this or the model owns, which is not bound to a thread.
+// SAFETY: the pointers refer to memory of this object or the model, which is not bound to a thread.
 unsafe impl Send for ExternalNode {}
 
 impl ExternalNode {
     /// Describes a node.
     ///
     /// # Errors
-    /// Why the C interface cannot describe it.
+    /// The reason why the C interface cannot describe it.
     pub(super) fn new(node: &NodeView<'_>) -> Result<Self> {
         check_operands(node)?;
         let index = |id: usize| c_int::try_from(id).map_err(|_| format!("it has tensor {id}"));
@@ -74,7 +74,7 @@ impl ExternalNode {
         })
     }
 
-    /// Returns the structures, valid as long as this.
+    /// Returns the structures, valid as long as this object.
     pub(super) fn structures(&mut self) -> (*mut abi::Node, *mut abi::Registration) {
         (&raw mut *self.raw, (&raw mut *self.registration).cast())
     }
@@ -82,13 +82,13 @@ impl ExternalNode {
 
 impl Drop for ExternalNode {
     fn drop(&mut self) {
-        // SAFETY: a list of the C library's memory, which belongs to the node: this side's, or the one that the delegate
-        // put in its place.
+        // SAFETY: a list of the C library's memory, which belongs to the node: the list of this library, or its
+        // replacement by the delegate.
         unsafe { libc::free(self.raw.temporaries.cast::<c_void>()) };
     }
 }
 
-/// The kernels of the interpreter cannot be called by a delegate.
+/// A delegate cannot call the kernels of the interpreter.
 unsafe extern "C" fn refuse(_: *mut abi::Context, _: *mut abi::Node) -> abi::Status {
     abi::ERROR
 }
@@ -122,7 +122,7 @@ pub(super) fn read_by(view: &GraphView<'_>, nodes: &[NodeId]) -> Vec<bool> {
     read
 }
 
-/// A partition as a delegate sees it.
+/// The structures of a partition for a delegate.
 pub(super) struct ExternalParams {
     raw: Box<abi::DelegateParams>,
     pub(super) inputs: Vec<usize>,
@@ -160,18 +160,18 @@ impl ExternalParams {
         Ok(ExternalParams { raw: Box::new(raw), inputs, outputs, lists })
     }
 
-    /// Returns the structure, valid as long as this.
+    /// Returns the structure, valid as long as this object.
     pub(super) fn structure(&mut self) -> *mut abi::DelegateParams {
         &raw mut *self.raw
     }
 
-    /// Returns a copy of the structure, whose lists are valid as long as this.
+    /// Returns a copy of the structure, whose lists are valid as long as this object.
     pub(super) fn copy(&self) -> abi::DelegateParams {
         let [nodes, inputs, outputs] = self.lists.each_ref().map(CList::as_ptr);
         abi::DelegateParams { delegate: self.raw.delegate, nodes, inputs, outputs }
     }
 
-    /// Returns the node of LiteRT's that stands for the partition.
+    /// Returns the LiteRT node that represents the partition.
     pub(super) fn node(&mut self) -> Result<PartitionNode> {
         let list = |ids: &[usize]| -> Result<CList> {
             CList::new(&ids.iter().map(|&id| c_int::try_from(id).unwrap_or(-1)).collect::<Vec<_>>())
@@ -193,13 +193,14 @@ impl ExternalParams {
     }
 }
 
-/// The node that stands for a partition.
+/// The node that represents a partition.
 pub(super) struct PartitionNode {
     raw: Box<abi::Node>,
     _lists: [CList; 3],
 }
 
-// SAFETY: as of `ExternalNode`; `user_data` is the kernel's, which the interface lets any thread use, one at a time.
+// SAFETY: as of `ExternalNode`; `user_data` belongs to the kernel, which the interface lets any thread use, one at a
+// time.
 unsafe impl Send for PartitionNode {}
 
 impl PartitionNode {
@@ -217,7 +218,7 @@ impl PartitionNode {
 
     /// Returns the temporaries that the kernel chose.
     pub(super) fn temporaries(&self) -> Result<Vec<c_int>> {
-        // SAFETY: null, or a list that belongs to the node: this side's or the delegate's.
+        // SAFETY: null, or a list of this library or the delegate, which belongs to the node.
         unsafe { crate::raw::ints(self.raw.temporaries, "the list of temporaries") }.map(<[c_int]>::to_vec)
     }
 }

@@ -15,20 +15,20 @@ use crate::raw::{self, Result};
 /// The maximum number of tensors that a delegate adds to a graph.
 const MAX_ADDED: usize = 1 << 16;
 
-/// All tensors of a graph, with the numbers of the model, and behind them those that the delegate added.
+/// All tensors of a graph, with the numbers of the model, followed by those that the delegate added.
 pub(super) struct Tensors {
     raw: Vec<abi::Tensor>,
     held: Vec<Held>,
     given: usize,
-    /// Bytes of constants that are copied.
+    /// Bytes of copied constants.
     copied: usize,
 }
 
-// SAFETY: pointers in the structures lead to memory that `held`, the model, or the delegate owns, none of which is bound
-// to a thread.
+// SAFETY: pointers in the structures refer to memory of `held`, the model, or the delegate, none of which is bound to a
+// thread.
 unsafe impl Send for Tensors {}
 
-/// What a tensor's structure points at.
+/// The targets of a structure's pointers.
 #[derive(Default)]
 struct Held {
     name: CString,
@@ -36,7 +36,7 @@ struct Held {
     signature: Option<CList>,
     quantization: Option<HeldQuantization>,
     constant: Option<Constant>,
-    /// The memory of a dynamic tensor, as far as this side allocated it.
+    /// The memory of a dynamic tensor, if this library allocated it.
     charge: Option<Charge>,
     /// Memory of the interpreter that the delegate may use until its call returns.
     lent: Option<*mut c_void>,
@@ -138,7 +138,7 @@ impl Tensors {
         Ok(Constant::Copied(buffer))
     }
 
-    /// Adds the sizes that a model's `shape_signature` has; -1 for sizes that are not known.
+    /// Adds the sizes in a model's `shape_signature`; -1 for unknown sizes.
     pub(super) fn add_signatures(&mut self, view: &GraphView<'_>) -> Result<()> {
         for (i, (raw, held)) in self.raw.iter_mut().zip(&mut self.held).take(self.given).enumerate() {
             let Some(signature) = view.subgraph().tensor(TensorId(i)).shape_signature() else { continue };
@@ -168,7 +168,7 @@ impl Tensors {
         self.copied = self.held.iter().map(copied).sum();
     }
 
-    /// Returns the bytes of constants that are copied.
+    /// Returns the bytes of copied constants.
     pub(super) fn copied_bytes(&self) -> usize {
         self.copied
     }
@@ -178,12 +178,12 @@ impl Tensors {
         self.given
     }
 
-    /// Returns the array as a context has it, valid until a tensor is added.
+    /// Returns the array for a context, valid until a tensor is added.
     pub(super) fn array(&mut self) -> (*mut abi::Tensor, usize) {
         (self.raw.as_mut_ptr(), self.raw.len())
     }
 
-    /// Returns the structure of tensor `index`, as the delegate left it.
+    /// Returns the structure of tensor `index`, which the delegate may have changed.
     pub(super) fn get(&self, index: usize) -> Result<&abi::Tensor> {
         let count = self.raw.len();
         self.raw.get(index).ok_or_else(|| format!("tensor {index} is out of range; there are {count}"))
@@ -232,7 +232,8 @@ impl Tensors {
         Ok(first)
     }
 
-    /// Gives a tensor a shape of the interpreter; with `dynamic`, memory of its own, which its kernel sizes.
+    /// Sets a tensor's shape to that in the interpreter; with `dynamic`, the tensor has separate memory, which its
+    /// kernel sizes.
     pub(super) fn set_shape(
         &mut self,
         index: usize,
@@ -256,7 +257,7 @@ impl Tensors {
         Ok(())
     }
 
-    /// Gives a tensor the shape that the delegate requests. A dynamic tensor gets memory, charged to `budget`.
+    /// Sets the shape that the delegate requests. A dynamic tensor gets memory, charged to `budget`.
     pub(super) fn resize(&mut self, index: usize, dims: CList, budget: Option<&Arc<Budget>>) -> Result<()> {
         let name = self.name(index);
         let (raw, held) = self.get_mut(index)?;
@@ -278,10 +279,10 @@ impl Tensors {
         Ok(())
     }
 
-    /// Returns the shape that a tensor has for the delegate.
+    /// Returns the tensor's current shape in the delegate's structure.
     pub(super) fn shape(&self, index: usize) -> Result<Shape> {
         let raw = self.get(index)?;
-        // SAFETY: null, or a list: this side's, or one that the delegate put there, which it vouches for.
+        // SAFETY: null, or a list of this library or of the delegate, which guarantees its validity.
         let dims = unsafe { raw::ints(raw.dims, "its shape") };
         dims.and_then(shape_of).map_err(|e| format!("tensor {}: {e}", self.name(index)))
     }
@@ -296,8 +297,8 @@ impl Tensors {
         Ok(())
     }
 
-    /// Ends the loan of all memory, so that a delegate that uses it later fails at a null pointer. Restores the
-    /// structures of constants.
+    /// Revokes all lent memory, so that a delegate that uses it later fails at a null pointer. Restores the structures
+    /// of constants.
     pub(super) fn take_back(&mut self) {
         for (raw, held) in self.raw.iter_mut().zip(&mut self.held) {
             if let Some(constant) = &held.constant {
@@ -309,7 +310,7 @@ impl Tensors {
         }
     }
 
-    /// Marks a tensor as one of `delegate`, or of none.
+    /// Sets the delegate of a tensor, or removes it.
     pub(super) fn set_delegate(&mut self, index: usize, delegate: *mut abi::Delegate) -> Result<()> {
         let (raw, _) = self.get_mut(index)?;
         raw.delegate = delegate;
@@ -323,7 +324,7 @@ impl Tensors {
         Ok(())
     }
 
-    /// Returns and forgets the handle of a delegate's buffer of a tensor.
+    /// Removes and returns the handle of a delegate's buffer for a tensor.
     pub(super) fn take_buffer(&mut self, index: usize) -> Option<c_int> {
         let (raw, _) = self.get_mut(index).ok()?;
         let handle = std::mem::replace(&mut raw.buffer_handle, abi::NO_BUFFER);
@@ -339,7 +340,7 @@ impl Drop for Tensors {
 }
 
 impl Held {
-    /// Frees the memory of a dynamic tensor. The delegate allocates it with the C library's functions, or this side does.
+    /// Frees the memory of a dynamic tensor. The delegate or this library allocates it with the C library's functions.
     fn release_dynamic(&mut self, raw: &mut abi::Tensor) {
         let lent = self.lent.take().is_some_and(|lent| lent == raw.data);
         if raw.allocation_type != allocation::DYNAMIC || self.constant.is_some() || raw.data.is_null() {
@@ -378,7 +379,7 @@ impl HeldQuantization {
     }
 }
 
-/// Returns the sizes of a shape as the C interface has them.
+/// Returns the sizes of a shape in the form of the C interface.
 pub(super) fn c_dims(shape: &Shape) -> Result<Vec<c_int>> {
     let size = |&size: &usize| c_int::try_from(size).map_err(|_| format!("a dimension of {size}"));
     shape.dims().iter().map(size).collect()
@@ -390,7 +391,7 @@ fn shape_of(dims: &[c_int]) -> Result<Shape> {
     shape.checked_elements().map(|_| shape).ok_or_else(|| "too many elements".into())
 }
 
-/// Returns a text as C has it.
+/// Returns a text as a C string.
 pub(super) fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }

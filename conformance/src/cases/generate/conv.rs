@@ -104,7 +104,7 @@ impl Problem {
         all / outputs.max(1)
     }
 
-    /// Returns the size of the input of which this is the convolution's output, for TRANSPOSE_CONV.
+    /// Returns the input size of the convolution that has this output size, for TRANSPOSE_CONV.
     fn grown(&self) -> [usize; 4] {
         let grow = |i: usize| match self.padding {
             Padding::Same => self.size[i] * self.stride[i],

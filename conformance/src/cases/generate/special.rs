@@ -5,7 +5,7 @@
 //!
 //! The maximum of NaN and a number depends on their order: LiteRT's own kernels use comparisons, and a comparison with
 //! NaN is false. Whether an op with a fused activation propagates infinity is not tested: LiteRT's own kernels clamp to
-//! finite numbers, those of XNNPACK do not.
+//! finite numbers, XNNPACK's kernels do not.
 
 use delegraph_core::ops::concatenation::ConcatenationParams;
 use delegraph_core::ops::conv_2d::Conv2DParams;

@@ -1,5 +1,5 @@
 //! Values for which otherwise correct kernels fail, and shapes that allow several interpretations. Each is an error
-//! that a delegate had passed the other cases with:
+//! that a delegate had despite passing all other cases:
 //!
 //! - powers computed with logarithms do not support negative bases; powers with a constant exponent are often separate
 //!   products;

@@ -32,8 +32,8 @@ macro_rules! invalid {
 pub(crate) use invalid;
 
 impl ModelDraft {
-    /// Verifies everything, and converts the draft into a model. A tensor without elements that no node writes becomes
-    /// an empty constant.
+    /// Verifies the draft, and converts it into a model. A tensor without elements that no node writes becomes an empty
+    /// constant.
     ///
     /// # Errors
     /// [`Error::InvalidModel`] with the defect and its place. Unknown ops are not an error here: a resolver determines
@@ -47,10 +47,10 @@ impl ModelDraft {
 }
 
 impl Tensor {
-    /// Checks that the quantization fits type and shape, as every model's is checked.
+    /// Checks that the quantization fits type and shape, with the checks that every model gets.
     ///
     /// # Errors
-    /// [`Error::InvalidModel`] with what does not fit.
+    /// [`Error::InvalidModel`] with the mismatch.
     pub fn check_quantization(&self) -> Result<()> {
         let checked = self.quantization().map_or(Ok(()), |q| quantization::check(q, self.ty, &self.shape));
         checked.map_err(|Invalid(message)| {
@@ -161,7 +161,7 @@ fn check_signatures(signatures: &[Signature], subgraphs: &[Subgraph]) -> Result<
     Ok(())
 }
 
-/// Names the subgraph that something is wrong in, unless it is the primary one.
+/// Names the subgraph that has a defect, unless it is the primary one.
 pub(crate) fn in_subgraph(index: usize, name: &str, error: Invalid) -> Invalid {
     match index {
         0 => error,
@@ -170,18 +170,18 @@ pub(crate) fn in_subgraph(index: usize, name: &str, error: Invalid) -> Invalid {
     }
 }
 
-/// Names the tensor that something is wrong with.
+/// Names the tensor that has a defect.
 fn at_tensor(index: usize, name: &str, error: Invalid) -> Invalid {
     Invalid(format!("tensor {index} ({}): {}", tensor_name(name, index), error.0))
 }
 
-/// Returns a node, for error messages: its index, its op and what it writes.
+/// Returns a node, for error messages: its index, its op and its outputs.
 pub(crate) fn at_node(node: usize, op: impl Display, writes: &str, error: Invalid) -> Invalid {
     Invalid(format!("node {node} ({op}{writes}): {}", error.0))
 }
 
 #[cfg(test)]
-// A test that indexes out of range fails, which is what it should do.
+// A test that indexes out of range should fail.
 #[allow(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,

@@ -1,12 +1,12 @@
-//! Checks over a whole subgraph: which node writes a tensor, and in which order.
+//! Checks over a whole subgraph: the node that writes each tensor, and the order of nodes.
 
 use super::{Invalid, at_node, invalid, writes};
 use crate::error::tensor_name;
 use crate::graph::callees::callees;
 use crate::graph::{Subgraph, Tensor, TensorId};
 
-/// Each tensor has one source, and nodes read only what exists by then. A tensor without elements that no node
-/// writes becomes an empty constant.
+/// Each tensor has one source, and nodes read only tensors that exist at that point. A tensor without elements that no
+/// node writes becomes an empty constant.
 pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(), Invalid> {
     let mut available: Vec<bool> =
         subgraph.tensors.iter().map(|t| t.is_constant() || t.external_data || t.is_variable).collect();
@@ -15,8 +15,8 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
             *slot = true;
         }
     }
-    // Variables that a node gives their first value: one over constants alone, such as the DEQUANTIZE of a state that
-    // a file stores in float16.
+    // Variables that a node initializes. All inputs of the node are constants, such as those of the DEQUANTIZE of a
+    // float16 state.
     let mut begun: Vec<bool> = subgraph.tensors.iter().map(|t| !t.is_variable).collect();
     for id in &subgraph.inputs {
         begun.get_mut(id.0).into_iter().for_each(|b| *b = true);
@@ -80,7 +80,7 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
 
 /// A subgraph that calls itself, directly or through others, could never return.
 pub(super) fn check_calls(subgraphs: &[Subgraph]) -> Result<(), Invalid> {
-    // Per subgraph, the subgraphs with a call of it, and the number of its calls that are not removed.
+    // Per subgraph: the subgraphs that call it, and the number of its own calls that are not removed yet.
     let mut callers: Vec<Vec<usize>> = vec![Vec::new(); subgraphs.len()];
     let mut calls = vec![0usize; subgraphs.len()];
     for (i, subgraph) in subgraphs.iter().enumerate() {
@@ -92,7 +92,7 @@ pub(super) fn check_calls(subgraphs: &[Subgraph]) -> Result<(), Invalid> {
             }
         }
     }
-    // Remove subgraphs without calls, and the calls of them; what is left calls in a circle.
+    // Removes subgraphs without calls, and the calls of them; the remaining subgraphs contain a cycle.
     let mut ready: Vec<usize> = calls.iter().enumerate().filter(|(_, n)| **n == 0).map(|(i, _)| i).collect();
     while let Some(done) = ready.pop() {
         for caller in callers.get_mut(done).map(std::mem::take).unwrap_or_default() {

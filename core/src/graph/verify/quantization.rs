@@ -88,7 +88,7 @@ fn zero_point_range(ty: TensorType) -> Option<(i64, i64)> {
     })
 }
 
-/// Scales in tensors of the same subgraph: they exist, and their number is the one that the tensor's shape needs.
+/// Scales in tensors of the same subgraph: they exist, and their number fits the tensor's shape.
 pub(super) fn check_scale_tensors(tensors: &[Tensor]) -> Result<(), Invalid> {
     for (i, tensor) in tensors.iter().enumerate() {
         let Some(quantization) = tensor.quantization.as_deref() else { continue };

@@ -5,7 +5,7 @@ use crate::error::counted;
 use crate::graph::{Strings, Subgraph, Tensor};
 use crate::types::TensorType;
 
-/// Ranks above this do not occur, even in tests of rank.
+/// Higher ranks do not occur, not even in tests of the rank limit.
 const MAX_RANK: usize = 64;
 
 /// Every tensor of a subgraph by itself, and the tensors that quantizations name.
@@ -55,7 +55,7 @@ fn check(tensor: &Tensor, bytes: &[u8]) -> Result<(), Invalid> {
     tensor.quantization.as_ref().map_or(Ok(()), |q| quantization::check(q, ty, shape))
 }
 
-/// Constant data is as long as type and shape need; strings are inside it.
+/// The length of constant data fits type and shape; strings are within the data.
 fn check_data(ty: TensorType, stored: usize, data: &[u8]) -> Result<(), Invalid> {
     match ty {
         // A tensor without elements has no strings, and needs no bytes.

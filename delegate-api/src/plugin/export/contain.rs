@@ -11,7 +11,7 @@ use super::super::abi::*;
 use super::super::raw::{put_message, status_of};
 
 thread_local! {
-    /// Whether an exported function runs on this thread. It reports panics, which then print nothing.
+    /// Whether an exported function runs on this thread. It reports panics, so they print nothing.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// The source location of the last panic.
     static PLACE: Cell<String> = const { Cell::new(String::new()) };

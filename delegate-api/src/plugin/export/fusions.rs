@@ -37,18 +37,18 @@ pub const fn table(open: OpenFunction) -> DelegraphFusionLibrary {
     }
 }
 
-/// The fusions of a library, as the other side holds them.
+/// The fusions of a library, to which the application holds a pointer.
 struct Exported {
     source: Box<dyn Fusions>,
     list: Vec<DelegraphFusion>,
-    /// What `list` points to.
+    /// The names to which `list` points.
     _names: Vec<CString>,
 }
 
 /// Returns the `open` of a table; `make` returns the fusions.
 ///
 /// # Safety
-/// The pointers are as the interface requires.
+/// The pointers follow the interface.
 pub unsafe fn open(
     host: *const DelegraphHost,
     library: *mut *mut c_void,
@@ -91,7 +91,7 @@ impl Exported {
     }
 
     /// # Safety
-    /// `result` is as the interface requires.
+    /// `result` follows the interface.
     unsafe fn rewrite(
         &self,
         fusion: usize,
@@ -102,7 +102,7 @@ impl Exported {
         let result = unsafe { read(result) };
         let result = result.ok_or_else(|| Error::State("there is no room for the result".into()))?;
         let FusionResult { model, changes, left } = self.source.rewrite(fusion, model)?;
-        // SAFETY: functions of the application, with bytes and text that are valid during the calls.
+        // SAFETY: functions of the application, with bytes and text valid during the calls.
         unsafe {
             if let (Some(set_model), Some(model)) = (result.set_model, &model) {
                 set_model(result.context, model.as_ptr(), model.len());
@@ -126,7 +126,7 @@ unsafe extern "C" fn close(library: *mut c_void) {
 }
 
 unsafe extern "C" fn fusions(library: *mut c_void, count: *mut usize) -> *const DelegraphFusion {
-    // SAFETY: `open` made it, and `count` is a place for the number.
+    // SAFETY: `open` made it, and `count` is valid for a write.
     unsafe {
         let exported = &*library.cast::<Exported>();
         count.write(exported.list.len());
@@ -142,7 +142,7 @@ unsafe extern "C" fn rewrite(
     result: *const DelegraphFusionResult,
     error: *mut DelegraphError,
 ) -> i32 {
-    // SAFETY: `open` made the library, which is not changed; the others are as the interface requires.
+    // SAFETY: `open` made the library, which is not changed; the other pointers follow the interface.
     unsafe {
         status(error, || {
             let model = slice(data, len).ok_or_else(|| Error::State("there is no model".into()))?;

@@ -15,7 +15,7 @@ use super::PluginError;
 use super::entry::{self, TableError, read_table, required};
 use super::table::HOST;
 
-/// A library of fusions, which rewrite models. It stays loaded as long as this or a clone lives.
+/// A library of fusions, which rewrite models. It remains loaded as long as this object or a clone exists.
 ///
 /// `Pipeline::library` of `delegraph-interpreter` runs its fusions.
 #[derive(Clone)]
@@ -23,12 +23,12 @@ pub struct FusionLibrary(Arc<Opened>);
 
 /// A loaded library.
 struct Opened {
-    /// What `open` made, possibly null. One thread uses it at a time.
+    /// The object that `open` created, possibly null. One thread uses it at a time.
     library: Mutex<Handle>,
     functions: Functions,
     fusions: Vec<LibraryFusion>,
     path: PathBuf,
-    /// Dropped last: the functions are in it.
+    /// Dropped last, because it contains the functions.
     #[cfg(all(feature = "plugins", any(unix, windows)))]
     _library: Option<libloading::Library>,
 }
@@ -64,7 +64,7 @@ struct Functions {
 }
 
 impl Functions {
-    /// The functions of the table at `table`, or what is wrong with it.
+    /// Returns the functions of the table at `table`, or its defect.
     ///
     /// # Safety
     /// `table` is null, or valid for reads of the size that it declares, which covers at least its version and its size.
@@ -83,15 +83,15 @@ impl FusionLibrary {
     /// Loads the library at `path`, as [`PluginLibrary::open`](super::PluginLibrary::open) does, with the same checks.
     ///
     /// # Errors
-    /// [`PluginError`], with what was found, what is wanted and what to do.
+    /// [`PluginError`], with the observed and the supported value, and how to fix it.
     ///
     /// # Safety
-    /// Its code runs in this process, with all rights of it: the library must be trusted, and follow
+    /// The library's code runs in this process, with all its rights: the library must be trusted, and follow
     /// `delegraph_fusions.h`. The file must not be changed or truncated while it is loaded.
     #[cfg(all(feature = "plugins", any(unix, windows)))]
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, PluginError> {
         let path = path.as_ref();
-        // SAFETY: this function's condition; a function of this name has this type, in every library that keeps to the
+        // SAFETY: guaranteed by the caller; a function of this name has this type in every library that follows the
         // header.
         let (library, table) = unsafe {
             entry::open::<DelegraphFusionLibrary>(path, Self::ENTRY, "library of fusions", "export_fusions!")
@@ -108,7 +108,7 @@ impl FusionLibrary {
         .begin()
     }
 
-    /// Creates a library that is linked into the application: `table` is what its entry function returns.
+    /// Creates a library that is linked into the application: `table` is the result of its entry function.
     ///
     /// # Errors
     /// As [`FusionLibrary::open`].
@@ -133,12 +133,12 @@ impl FusionLibrary {
         .begin()
     }
 
-    /// Returns where it was loaded from.
+    /// Returns the path from which the library was loaded.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Returns its fusions; [`FusionLibrary::rewrite`] takes the index of one.
+    /// Returns its fusions; [`FusionLibrary::rewrite`] takes an index into them.
     pub fn fusions(&self) -> &[LibraryFusion] {
         &self.0.fusions
     }
@@ -146,8 +146,8 @@ impl FusionLibrary {
     /// Rewrites the model in the file `model` with the fusion of this index.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] for a model whose composites the library refuses, else [`Error::State`], both with the path
-    /// and the message of the library. What it returns is not checked.
+    /// [`Error::InvalidNode`] for a model whose composites the library rejects, else [`Error::State`], both with the
+    /// path and the message of the library. The rewritten model is not checked.
     pub fn rewrite(&self, fusion: usize, model: &[u8]) -> Result<FusionResult> {
         let library = self.0.library.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = FusionResult::default();
@@ -172,25 +172,25 @@ impl FusionLibrary {
         }
         let path = self.0.path.display();
         Err(match error_of(status, room.message(&slot)) {
-            // A composite in the file differs from what its name promises.
+            // A composite in the file does not match its name.
             Error::InvalidNode(text) => Error::InvalidNode(format!("{path}: {text}")),
             error => Error::State(format!("{path}: {}", error.chain())),
         })
     }
 }
 
-/// The most changes, and the most composites that were left, that are taken in one call.
+/// The maximum number of changes, and of composites not replaced, accepted in one call.
 const MAX_LINES: usize = 1 << 20;
 
 /// # Safety
-/// `context` is that of a [`DelegraphFusionResult`] whose call has not ended.
+/// `context` belongs to a [`DelegraphFusionResult`] whose call has not ended.
 unsafe fn taken<'a>(context: *mut c_void) -> Option<&'a mut FusionResult> {
     // SAFETY: this function's condition.
     unsafe { context.cast::<FusionResult>().as_mut() }
 }
 
 unsafe extern "C" fn set_model(context: *mut c_void, data: *const u8, len: usize) {
-    // SAFETY: the library keeps to the interface.
+    // SAFETY: the library follows the interface.
     unsafe {
         if let (Some(taken), Some(bytes)) = (taken(context), slice(data, len)) {
             taken.model = Some(bytes.to_vec());
@@ -206,7 +206,7 @@ unsafe extern "C" fn add_change(
     to: DelegraphText,
 ) {
     let lines = |text: String| text.lines().map(str::to_owned).collect();
-    // SAFETY: the library keeps to the interface.
+    // SAFETY: the library follows the interface.
     unsafe {
         if let Some(taken) = taken(context).filter(|taken| taken.changes.len() < MAX_LINES) {
             let (from, to) = (lines(text_of(from)), lines(text_of(to)));
@@ -221,7 +221,7 @@ unsafe extern "C" fn add_left(
     tensor: DelegraphText,
     reason: DelegraphText,
 ) {
-    // SAFETY: the library keeps to the interface.
+    // SAFETY: the library follows the interface.
     unsafe {
         if let Some(taken) = taken(context).filter(|taken| taken.left.len() < MAX_LINES) {
             taken.left.push(FusionLeft { subgraph, tensor: text_of(tensor), reason: text_of(reason) });
@@ -236,14 +236,14 @@ impl fmt::Debug for FusionLibrary {
 }
 
 impl Opened {
-    /// Calls `open` and asks which fusions there are.
+    /// Calls `open`, and reads the list of fusions.
     fn begin(mut self) -> Result<FusionLibrary, PluginError> {
         let handle = self.library.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = self.functions.open {
             let mut room = MessageRoom::new();
             let mut slot = room.slot();
-            // SAFETY: all pointers are valid during the call, as the interface requires. What it makes is closed by `drop`,
-            // also where it failed.
+            // SAFETY: all pointers are valid during the call, as the interface requires. The created object is closed
+            // by `drop`, also after a failure.
             let status = unsafe { open(&raw const HOST, &raw mut handle.0, &raw mut slot) };
             if status != DELEGRAPH_OK {
                 let error = error_of(status, room.message(&slot));

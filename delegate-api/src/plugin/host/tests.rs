@@ -78,7 +78,7 @@ fn called(name: &'static str) {
 /// # Safety
 /// `error` is valid for a message.
 unsafe fn act(script: Script, context: DelegraphContext, error: *mut DelegraphError) -> i32 {
-    // SAFETY: the table that `create` was given lives on; the message fits into the room.
+    // SAFETY: the table passed to `create` is still valid; the message fits into the buffer.
     unsafe {
         let status = script(&*HOST.get(), context);
         let (message, len) = PLUGIN.get().message;
@@ -159,7 +159,7 @@ unsafe extern "C" fn invoke_kernel(
     unsafe { act(PLUGIN.get().invoke, context, error) }
 }
 unsafe extern "C" fn kernel_stats(_: *mut c_void, stats: *mut DelegraphStats) {
-    // SAFETY: a struct of the application's.
+    // SAFETY: a struct of the application.
     unsafe { ((*stats).upload_ms, (*stats).device_ms) = (f64::NAN, 2.5) };
 }
 unsafe extern "C" fn node_times(_: *mut c_void, count: *mut usize) -> *const DelegraphNodeTime {
@@ -191,7 +191,7 @@ static TABLE: DelegraphPlugin = DelegraphPlugin {
 fn load(plugin: Plugin) -> Result<PluginDelegate, PluginError> {
     PLUGIN.set(plugin);
     CALLS.take();
-    // SAFETY: a table that keeps to the interface as far as what is called is concerned.
+    // SAFETY: all called functions of the table follow the interface.
     let library = unsafe { PluginLibrary::from_table("odd", &raw const TABLE) }?;
     library.delegate(&PluginOptions::default())
 }
@@ -287,7 +287,7 @@ fn wrong_tables_are_refused() {
     let check = |change: fn(&mut DelegraphPlugin), want: &str| {
         let mut table = TABLE;
         change(&mut table);
-        // SAFETY: nothing of it is called.
+        // SAFETY: none of its functions is called.
         let error = unsafe { PluginLibrary::from_table("odd", &raw const table) }.expect_err("an error");
         assert!(error.to_string().contains(want), "{error}");
     };
@@ -397,14 +397,14 @@ fn invalid_calls_are_errors_regardless_of_the_status() {
 fn a_context_is_invalid_after_its_call_and_on_other_threads() {
     // No plugin is being called, so the function returns DELEGRAPH_INVALID.
     let stale: Script = |host, _| {
-        // SAFETY: as the interface requires, but for the context.
+        // SAFETY: as the interface requires, except the context.
         let status = unsafe { host.may_claim.unwrap()(CONTEXT.get(), 0) };
         if status == DELEGRAPH_INVALID { DELEGRAPH_OK } else { DELEGRAPH_FAILED }
     };
     live(Plugin { create_kernel: stale, invoke: stale, ..GOOD }).unwrap();
     let elsewhere: Script = |host, context| {
         let host = *host;
-        // SAFETY: as the interface requires, but for the thread.
+        // SAFETY: as the interface requires, except the thread.
         let status = std::thread::spawn(move || unsafe { host.may_claim.unwrap()(context, 0) });
         assert_eq!(status.join().unwrap(), DELEGRAPH_INVALID);
         CLAIM(&host, context)
@@ -463,7 +463,7 @@ fn answers_are_those_of_the_graph() {
             model.release.unwrap()(model.owner);
             let mut count = 0usize;
             unsafe extern "C" fn each(count: *mut c_void, partition: *const DelegraphPartition) {
-                // SAFETY: the number below, and a partition of the application's.
+                // SAFETY: the number below, and a partition of the application.
                 unsafe {
                     *count.cast::<usize>() += 1;
                     assert_eq!(((*partition).node_count, *(*partition).outputs), (2, 2));

@@ -25,7 +25,7 @@ pub(crate) fn elementwise<T: Element, O: Element>(
     }))
 }
 
-/// Like [`elementwise`], for functions of which input 1 must not be 0.
+/// Like [`elementwise`], for functions whose input 1 must not be 0.
 pub(crate) fn checked_divisor<T: Number>(
     cx: &mut PrepareContext<'_>,
     f: impl Fn(T, T) -> T + Send + 'static,
@@ -41,7 +41,7 @@ pub(crate) fn checked_divisor<T: Number>(
     }))
 }
 
-/// `$f` for every type listed; other types are an error.
+/// Evaluates `$f` for each listed type; other types are an error.
 macro_rules! on_types {
     ($cx:expr, [$($ty:ty),*], $f:path) => {
         match $cx.input(0)?.ty() {

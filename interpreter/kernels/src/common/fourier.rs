@@ -9,7 +9,7 @@ use delegraph_core::{Error, Result};
 
 type Complex = [f64; 2];
 
-/// Roots computed between two looks at the time: less than a millisecond.
+/// Number of roots computed between two checks of the time: less than a millisecond.
 const CHECKED: usize = 1 << 14;
 
 fn times([a, b]: Complex, [c, d]: Complex) -> Complex {
@@ -121,8 +121,7 @@ impl RealFft {
         self.len / 2 + 1
     }
 
-    /// Writes the frequencies of `input` to `line`. Input that is too short is padded with zeros, input that is too
-    /// long is cut.
+    /// Writes the frequencies of `input` to `line`. Short input is padded with zeros, long input is truncated.
     pub(crate) fn run(&self, input: impl Iterator<Item = f64>, line: &mut [Complex]) {
         let line = &mut line[..self.frequencies()];
         line.fill([0.0; 2]);

@@ -87,8 +87,8 @@ pub struct Cut {
 }
 
 impl Nest<2> {
-    /// Returns the outermost loop that moves in the second operand, if its step is longer than the reach of the loops
-    /// inside.
+    /// Returns the outermost loop with a nonzero step in the second operand, if the step is longer than the reach of
+    /// the loops inside.
     pub fn cut(&self) -> Option<Cut> {
         let loops = || self.outer.iter().chain([&self.inner]);
         let (depth, &(count, step)) =
@@ -183,7 +183,7 @@ impl StridedCopy {
         let (mut counts, mut from, mut target) =
             (SmallVec::<[usize; 8]>::new(), View::dense(shape), View::dense(to));
         for d in 0..shape.len() {
-            // 128 bits hold the products of any numbers that a file may hold.
+            // 128 bits hold the products of any numbers in a file.
             let (low, step) = (before[d] as i128, apart[d] as i128);
             let at_least = |distance: i128| (distance.max(0) + step - 1) / step;
             let (first, end) = (at_least(-low), at_least(to[d] as i128 - low).min(shape[d] as i128));
@@ -213,10 +213,10 @@ impl StridedCopy {
         end.is_some_and(|end| end < elements)
     }
 
-    /// Copies from the bytes of one tensor to the bytes of another, on several threads where the copy is large enough.
+    /// Copies from the bytes of one tensor to the bytes of another, on several threads if the copy is large enough.
     pub fn run_on(&self, from: &[u8], to: &mut [u8], par: &dyn Parallel) {
         let width = self.bits / 8;
-        // The usual copy in small models: neighbours to neighbours, and too few for several threads.
+        // The usual copy in small models: contiguous, and too small for several threads.
         let (count, steps) = self.nest.inner;
         if self.nest.outer.is_empty()
             && steps == [1; 2]
@@ -250,7 +250,7 @@ impl StridedCopy {
         });
     }
 
-    /// Like [`StridedCopy::run`], in pieces of [`MAX_PIECE`] elements; leaves out the rest when the work is interrupted.
+    /// Like [`StridedCopy::run`], in pieces of [`MAX_PIECE`] elements; skips the rest when the work is interrupted.
     fn run_polled(&self, from: &[u8], to: &mut [u8], par: &dyn Parallel) {
         let elements = self.nest.count();
         let mut loops = self.nest.outer.iter().chain([&self.nest.inner]).enumerate();
@@ -304,8 +304,8 @@ impl StridedCopy {
         });
     }
 
-    /// A copy whose innermost loop writes neighbours and whose loop `d` reads neighbours. Tiles of both loops make each
-    /// cache line be fetched once.
+    /// A copy whose innermost loop writes neighbours and whose loop `d` reads neighbours. Both loops are tiled, so that
+    /// each cache line is fetched once.
     fn transpose<const W: usize>(&self, d: usize, from: &[[u8; W]], to: &mut [[u8; W]]) {
         const TILE: usize = 16;
         let mut rest = self.nest.clone();

@@ -3,7 +3,7 @@
 use delegraph_core::Element;
 use half::{bf16, f16};
 
-/// Arithmetic that all element types have. Integers wrap on overflow.
+/// Arithmetic common to all element types. Integers wrap on overflow.
 pub(crate) trait Number: Element + PartialOrd + Default {
     const LOWEST: Self;
     const HIGHEST: Self;

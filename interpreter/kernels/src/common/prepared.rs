@@ -72,8 +72,7 @@ where
     }
 }
 
-/// Returns whether all outputs are known to have no elements. Their other dimensions may be the bounds of loops that do
-/// nothing for years.
+/// Returns whether all outputs are known to have no elements. Their other dimensions may be huge loop bounds.
 pub(crate) fn writes_nothing(cx: &PrepareContext<'_>) -> bool {
     let is_empty = |i| {
         let output = cx.output(i);
@@ -88,7 +87,7 @@ pub(crate) fn unsupported_type(operand: &str, tensor: TensorView<'_>) -> Error {
     Error::Unsupported(format!("{operand} \"{}\" of type {}", tensor.name(), tensor.ty()))
 }
 
-/// Returns the value of an operand that determines a shape. It is known whenever a kernel prepares.
+/// Returns the value of an operand that determines a shape. The value is known whenever a kernel prepares.
 pub(crate) fn known<T>(operand: Option<T>) -> Result<T> {
     operand.ok_or_else(|| Error::State("an operand that determines a shape has no value yet".into()))
 }
@@ -122,8 +121,8 @@ pub(crate) fn check_same_quantization(a: TensorView<'_>, b: TensorView<'_>) -> R
     )))
 }
 
-/// Runs copies from input `i` to output `o`, one after the other. A single copy of a whole tensor is skipped where
-/// input and output share memory.
+/// Runs copies from input `i` to output `o`, one after the other. A single copy of a whole tensor is skipped if input
+/// and output share memory.
 pub(crate) fn copies(
     cx: &PrepareContext<'_>,
     list: impl Deref<Target = [(usize, usize, StridedCopy)]> + Send + 'static,
@@ -168,13 +167,13 @@ pub(crate) fn fill_elements(to: &mut [u8], value: &[u8]) {
 /// Bytes that are filled or copied between two polls: less than 50 ms. A multiple of every element's size.
 const MAX_PIECE: usize = 32 << 20;
 
-/// Like [`fill_elements`]; leaves out the rest when the work is interrupted.
+/// Like [`fill_elements`]; skips the rest when the work is interrupted.
 pub(crate) fn fill_polled(to: &mut [u8], value: &[u8], par: &dyn Parallel) {
     let pieces = to.chunks_mut(MAX_PIECE).take_while(|_| !par.is_interrupted());
     pieces.for_each(|piece| fill_elements(piece, value));
 }
 
-/// Copies bytes. Leaves out the rest when the work is interrupted.
+/// Copies bytes. Skips the rest when the work is interrupted.
 pub(crate) fn copy_bytes(from: &[u8], to: &mut [u8], par: &dyn Parallel) {
     let pieces = from.chunks(MAX_PIECE).zip(to.chunks_mut(MAX_PIECE));
     pieces.take_while(|_| !par.is_interrupted()).for_each(|(from, to)| to.copy_from_slice(from));

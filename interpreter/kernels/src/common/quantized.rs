@@ -32,7 +32,7 @@ quantized_elements!(i8, u8, i16, i32);
 /// Scale and zero point of an 8-bit or 16-bit tensor.
 ///
 /// # Errors
-/// Fails if the tensor is not quantized per tensor or the zero point is outside of its type.
+/// Fails if the tensor is not quantized per tensor or the zero point is outside of its type's range.
 pub fn scale_zero_point_in_range(tensor: TensorView<'_>) -> Result<(f32, i32)> {
     let (scale, zero_point) = tensor.scale_zero_point()?;
     let range = match tensor.ty() {

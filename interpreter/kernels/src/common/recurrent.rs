@@ -64,7 +64,7 @@ impl<'a> Vector<'a> {
     }
 }
 
-/// Weights of a recurrent op as `prepare` finds them.
+/// Weights of a recurrent op in `prepare`.
 #[derive(Debug)]
 pub struct Weights {
     input: usize,

@@ -400,7 +400,7 @@ pub fn quantize_asymmetric(values: &[f32], quantized: &mut [i8]) -> (f32, i32) {
     // TFLite computes the range in single precision, and the rest in double precision.
     let exact = f64::from(high - low) / 255.0;
     let (low, high) = (f64::from(low), f64::from(high));
-    // The end of the range that is nearer to 0 determines the zero point, as that loses less precision.
+    // The end of the range nearer to 0 determines the zero point, which loses less precision.
     let from_low = 128.0 + (low / exact).abs() < 127.0 + (high / exact).abs();
     let zero_point = if from_low { -128.0 - low / exact } else { 127.0 - high / exact };
     let zero_point = zero_point.clamp(-128.0, 127.0).round() as i32;

@@ -57,7 +57,7 @@ pub struct Windows {
 
 impl Windows {
     /// Returns every window in the order of the output: its batch, and its taps, which are pairs of a position in the
-    /// window and a position in the input. Both positions count row by row; those of the input count through all
+    /// window and a position in the input. Both positions are row-major; positions in the input count through all
     /// batches. Ends early if the work is interrupted.
     pub fn iter(
         self,

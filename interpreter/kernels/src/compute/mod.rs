@@ -1,4 +1,4 @@
-//! Compute primitives, of which the optimized kernels are made.
+//! Compute primitives of the optimized kernels.
 //!
 //! Primitives work on slices in TFLite's layouts (activations `[batch, height, width, channels]`, filters
 //! `[out_channels, height, width, in_channels]`), without models, ops or tensors. A primitive has two halves: `pack` or

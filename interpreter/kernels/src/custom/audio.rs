@@ -132,7 +132,7 @@ impl Mfcc {
         self.first = (1.5 + low / hz) as usize;
         let last = (high / hz) as usize;
         self.bands.clear();
-        // Without frequencies up to the limit there is nothing to compute.
+        // There is nothing to compute without frequencies up to the limit.
         if last < frequencies {
             let mut below = 0;
             for i in self.first..=last {

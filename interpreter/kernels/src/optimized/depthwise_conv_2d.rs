@@ -31,7 +31,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     if multiplier == 0 || geo.in_channels.checked_mul(multiplier) != Some(channels) {
         return Ok(None);
     }
-    // Where several output channels read one input channel, the kernels get an input that repeats it.
+    // If several output channels read one input channel, the kernels get an input with repeated channels.
     let geo = ConvGeometry { in_channels: channels, ..geo };
     let layer = (DepthwiseFilter { channels, window }, multiplier);
     match (input.ty(), filter.ty()) {

@@ -15,7 +15,7 @@ use crate::compute::{
 /// Inputs are quantized to signed steps.
 const STEPS: ByteQuant = ByteQuant { signed: true, zero_point: 0 };
 
-/// Parameters that all of these ops share.
+/// Parameters shared by all of these ops.
 struct Parts {
     weights: Vec<u8>,
     scales: Vec<f32>,
@@ -165,7 +165,7 @@ pub(super) fn depthwise_conv_2d(
         for (i, (steps_of_image, output)) in images.enumerate() {
             let (scale, zero) = (steps.scales[i], steps.zero_points[i]);
             let real = |step: i8| (i32::from(step) - zero) as f32;
-            // Each channel as often as output channels read it.
+            // Each channel is repeated for the output channels that read it.
             match &mut single {
                 Some(single) => {
                     map(isa, steps_of_image, single, real);

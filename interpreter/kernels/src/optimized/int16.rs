@@ -19,7 +19,7 @@ use crate::compute::{
 /// Both halves of an activation are signed bytes.
 const HALF: ByteQuant = ByteQuant { signed: true, zero_point: 0 };
 
-/// Maximum number of outputs whose sums are in memory at once.
+/// Maximum number of outputs whose sums are in memory at the same time.
 const MAX_SUMS: usize = 32 << 10;
 
 /// Constant weights and bias. `None` if they are not constant, or the weights are not 8, 4 or 2 bits wide.
@@ -183,7 +183,7 @@ pub(super) fn fully_connected(
         return Ok(None);
     };
     let Some((mut scale, bounds)) = fixed(requantize, false, Ties::Up) else { return Ok(None) };
-    // Without a bias, the type that it would have determines the width of the accumulator.
+    // Without a bias, its declared type determines the width of the accumulator.
     let would_be = cx.params::<FullyConnectedParams>()?.quantized_bias_type;
     if operands.wide || (operands.bias.is_none() && would_be == TensorType::Int64) {
         // TFLite does not use its integer matrix product here, and scales in double precision.

@@ -22,7 +22,7 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
-/// Takes the families that are marked.
+/// Selects the marked families.
 macro_rules! optimized {
     ([$($taken:ident)*] $family:ident + optimized, $($rest:tt)*) => {
         optimized! { [$($taken)* $family] $($rest)* }
@@ -45,7 +45,7 @@ for_each_family!(optimized);
 /// temporaries.
 type Prepare = fn(&mut PrepareContext<'_>) -> Result<Option<Invoke>>;
 
-/// Registers an optimized kernel for those of `versions` that have a reference kernel.
+/// Registers an optimized kernel for the `versions` that have a reference kernel.
 fn optimize(
     resolver: &mut MutableOpResolver,
     op: BuiltinOp,
@@ -143,7 +143,8 @@ fn pack_own<T>(cx: &PrepareContext<'_>, pack: impl FnOnce() -> Result<T, Compute
     Ok(weights)
 }
 
-/// Calls `pack`, which takes no more memory than the budget has left: packed weights may be many times the constants.
+/// Calls `pack` with the rest of the budget as its memory limit: packed weights may be many times as large as the
+/// constants.
 fn within_budget<T>(
     cx: &PrepareContext<'_>,
     pack: impl FnOnce() -> Result<T, ComputeError>,

@@ -497,7 +497,7 @@ fn transposed_convolutions() {
     let mut rng = Rng::new(49);
     let mut done = 0;
     for round in 0..150 {
-        // The image of the convolution that is transposed: its input is the output here.
+        // The image of the transposed convolution: its input is the output here.
         let i = image(&mut rng, 6);
         let [batch, height, width, filters] = i.input;
         let channels = rng.range(1, 30);
@@ -604,7 +604,7 @@ fn sixteen_bits_meet_eight() {
         let large = round % 25 == 0;
         let mut i = image(&mut rng, if large { 60 } else { 9 });
         if large {
-            // More sums than are in memory at once.
+            // More sums than are kept in memory at once.
             (i.input[1], i.input[2], i.stride) = (40, 41, [1, 1]);
             i.output = match i.padding {
                 Padding::Same => [40, 41],

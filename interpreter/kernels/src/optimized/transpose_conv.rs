@@ -30,7 +30,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     }
 }
 
-/// Input rows that are multiplied at a time: as many as keep the products below this number of elements.
+/// Maximum number of elements of the products of input rows that are multiplied at a time.
 const PRODUCTS: usize = 1 << 19;
 
 /// Geometry: which input rows reach which output rows.
@@ -60,7 +60,7 @@ impl Shape {
         if row == 0 || channels == 0 || height == 0 {
             return Ok(None);
         }
-        // A band of output rows is reached by more input rows than its own.
+        // More input rows than the band's own contribute to a band of output rows.
         let border = kernel[0].div_ceil(strides[0]);
         let own = (PRODUCTS / row).max(2 * border).min(height);
         let band = own.saturating_mul(strides[0]);

@@ -22,7 +22,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (a, b, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
     let scales = b.quantization().and_then(|q| q.affine()).map_or(0, |affine| affine.scales.len());
     if scales > 1 && a.ty() != Float32 {
-        // TFLite's kernel takes such scales for 0, and returns only zeros.
+        // TFLite's kernel treats such scales as 0, and returns only zeros.
         let text = format!(
             "integers times \"{}\", which has a scale per channel; only one scale is supported",
             b.name()

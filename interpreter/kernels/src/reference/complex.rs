@@ -49,7 +49,7 @@ fn rfft2d(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let (outer, inner) = cx.input(0)?.shape().split_at(cx.input(0)?.shape().rank() - 2);
     let (images, [in_height, in_width]) = (outer.iter().product::<usize>(), [inner[0], inner[1]]);
     if images == 0 {
-        // Without images no table is worth its memory. Lengths that no transform has are errors all the same.
+        // Without images the table is not needed. Unsupported lengths are still errors.
         fourier::check(width)?;
         fourier::check(height)?;
         return Ok(Box::new(|_| Ok(())));

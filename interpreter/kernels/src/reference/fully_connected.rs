@@ -26,7 +26,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             Ok(())
         }));
     }
-    // Without a bias, the type that it would have determines the width of the accumulator.
+    // Without a bias, its declared type determines the width of the accumulator.
     let bias = cx.optional_input(2).map_or(p.quantized_bias_type, |bias| bias.ty());
     let types = (input.ty(), weights.ty(), output.ty());
     if p.weights_format == WeightsFormat::Shuffled4x16Int8 {
@@ -222,7 +222,7 @@ fn shuffled(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let bias = cx.optional_input::<i32>(2)?;
         let (input, weights) = (cx.input::<u8>(0)?, cx.input::<u8>(1)?);
         let output = cx.output::<i16>(0)?;
-        // The second output has the inputs in the layout that TFLite's kernel reads: less 128, in blocks of four rows.
+        // The second output has the inputs in the layout that TFLite's kernel reads: minus 128, in blocks of four rows.
         let rows = if input.len() == 4 * depth { 4 } else { 1 };
         for (i, shown) in cx.output::<u8>(1)?.iter_mut().enumerate() {
             let (block, row, column) = (i / (rows * 16), i / 16 % rows, i % 16);
@@ -306,7 +306,7 @@ fn int16<B: Element + Into<i64>>(cx: &mut PrepareContext<'_>) -> Result<Invoke> 
                 if !wide && zero == 0 {
                     return requantize.apply_up(o, sum as i32) as i16;
                 }
-                // TFLite scales in double precision where it does not use its integer matrix product.
+                // TFLite scales in double precision if it does not use its integer matrix product.
                 let sum = if wide { sum as f64 } else { f64::from(sum as i32) };
                 let ratio = if ratios.len() == 1 { ratios[0] } else { ratios[o] };
                 ((sum * ratio).round() as i32).clamp(low, high) as i16

@@ -1,4 +1,4 @@
-//! LSH_PROJECTION: for each seed, the side of a random plane on which the items are.
+//! LSH_PROJECTION: for each seed, the side of a random plane on which the items are located.
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::lsh_projection::LSHProjectionParams;

@@ -31,7 +31,7 @@ fn intermediates(cx: &InitContext<'_>) -> Result<Intermediates> {
     Ok(cx.node.intermediates().iter().map(scale).collect())
 }
 
-/// Params that the ops have in common.
+/// Params that the ops share.
 #[derive(Debug, Clone, Copy)]
 struct Settings {
     activation: Activation,
@@ -271,7 +271,7 @@ impl Cell {
             let keep = if of_input.is_some() { floats[input_gate + c] } else { 1.0 - forget };
             *state = clip(forget * *state + floats[cell_gate + c] * keep, cell_clip);
         }
-        // This gate sees the new state.
+        // This gate reads the new state.
         if let Some(gate) = of_output {
             gate.run(&vectors, state, &mut floats[output_gate..][..cells], sigmoid);
         }

@@ -27,7 +27,7 @@ fn prepare(cx: &mut PrepareContext<'_>, soft: bool) -> Result<Invoke> {
     Ok(Box::new(move |cx| select(cx, soft, queue, scores)))
 }
 
-/// Steps that a comparison of two boxes takes.
+/// The number of steps of a comparison of two boxes.
 const STEPS_PER_PAIR: usize = 16;
 
 fn select(cx: &mut InvokeContext<'_>, soft: bool, queue: [Temporary; 2], scores: Temporary) -> Result<()> {
@@ -80,7 +80,7 @@ fn select(cx: &mut InvokeContext<'_>, soft: bool, queue: [Temporary; 2], scores:
             count += 1;
         }
         if queue.scores[c] > least {
-            // Its score is lower now, so other boxes may come first. A box that was selected meets itself next, which
+            // Its score is lower now, so other boxes may come first. A selected box is compared with itself next, which
             // suppresses it, unless it has no area.
             queue.push(candidate);
         }
@@ -139,7 +139,7 @@ impl Queue<'_> {
 
 /// Intersection over union of two boxes, each given by two opposite corners `[y, x, y, x]`; 0 if one has no area.
 fn intersection_over_union(a: [f32; 4], b: [f32; 4]) -> f32 {
-    // Like TFLite's: a NaN stays where it comes first, and is ignored otherwise.
+    // As in TFLite: a NaN is kept as the first operand, and ignored as the second.
     let min = |a: f32, b: f32| if b < a { b } else { a };
     let max = |a: f32, b: f32| if a < b { b } else { a };
     let sorted = |[y1, x1, y2, x2]: [f32; 4]| [min(y1, y2), min(x1, x2), max(y1, y2), max(x1, x2)];
@@ -216,7 +216,8 @@ mod tests {
         ];
         let mut inputs = inputs(&[0.0; 6], &[0.9, 0.8, 0.7, 0.6, 0.5, 0.4], 6, &[0.5, 0.0, 0.5]);
         inputs[0] = Some(T::new(&[6, 4], corners.as_flattened()));
-        // The overlap with a NaN in front is NaN, as is the lowered score; one with a NaN behind has no area.
+        // With a NaN as the first coordinate, the overlap and the lowered score are NaN; with a NaN as the second, the
+        // box has no area.
         let scores = [0.9f32, 0.6, 0.6, 0.6, 0.6, 0.6];
         let want = [T::new(&[6], &[0, 3, 3, 3, 3, 3]), T::new(&[6], &scores), T::new(&[], &[6])];
         check(BuiltinOp::NON_MAX_SUPPRESSION_V5, 1, Params::None, &inputs, &want);

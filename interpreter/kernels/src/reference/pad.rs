@@ -72,7 +72,7 @@ fn mirror_pad(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         all.into_iter().filter(|(_, _, count, _)| *count > 0).collect()
     };
     let pieces: Vec<_> = paddings.iter().enumerate().map(pieces).collect();
-    // As many as 3 to the power of the rank, which the file decides.
+    // Up to 3 to the power of the rank; the file determines the rank.
     let boxes = pieces.iter().fold(1usize, |boxes, pieces| boxes.saturating_mul(pieces.len()));
     let mut list = cx.budget().reserved(boxes)?;
     let strides = dense_strides(shape);

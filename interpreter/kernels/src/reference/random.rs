@@ -13,7 +13,7 @@ use crate::common::prepared::unsupported_type;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     let kernel = |fill: Fill| {
-        // Every run gives other numbers, so the node must not be folded.
+        // Every run returns different numbers, so the node must not be folded.
         Registration::new(move |cx| {
             let params: &RandomParams = (cx.node.params()).try_into()?;
             // TFLite truncates seeds to signed 32 bits.
@@ -33,7 +33,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         );
 }
 
-/// Unpredictable numbers: the standard library seeds its hashers with such.
+/// Unpredictable numbers, from the random seeds of the standard library's hashers.
 fn entropy() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -139,7 +139,7 @@ fn multinomial<T: Element>(
     let samples = shape.last().copied().unwrap_or(0);
     let batch = shape.first().copied().unwrap_or(0);
     let mut own = *generator;
-    // The next run starts far behind the numbers that this run uses.
+    // The next run starts far beyond the numbers of this run.
     let taken = (batch as u128).wrapping_mul(samples.next_multiple_of(4) as u128).wrapping_mul(512);
     generator.counter = generator.counter.wrapping_add(taken);
     let odds = cx.input::<f32>(0)?;

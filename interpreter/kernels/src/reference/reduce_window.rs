@@ -45,7 +45,7 @@ fn by_params(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
     let region = cx.params::<StablehloReduceWindowParams>()?.body_subgraph_index;
     let how = match Combine::by_subgraph(cx, region)? {
-        // TFLite does this for integers, too.
+        // TFLite also does this for integers.
         Combine::And => Combine::All,
         Combine::Or => Combine::Any,
         how => how,
@@ -149,7 +149,7 @@ mod tests {
         assert!(e.contains("an unknown reduction of windows"), "{e}");
     }
 
-    /// The region is a subgraph of the model: there is none in a model of one node.
+    /// The region is a subgraph, which a model of one node does not have.
     #[test]
     fn regions_must_exist() {
         let params = StablehloReduceWindowParams::default().window_dimensions(vec![1]).body_subgraph_index(1);

@@ -21,7 +21,7 @@ impl Kernel for View {
     }
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
-        // Runs only if the planner could not make the two share memory.
+        // Runs only if input and output do not share memory.
         let input = cx.input_bytes(0)?;
         if cx.input_tensor(0)?.ty == TensorType::String {
             cx.resize_output_bytes(0, cx.output_shape(0)?.clone(), input.len())?;

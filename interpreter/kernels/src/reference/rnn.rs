@@ -55,8 +55,8 @@ fn bidirectional(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     // dimension.
     let instead =
         order.time_major && forward.of_auxiliary.is_none() && cx.optional_input(AUXILIARY).is_some();
-    // With integer weights and time as the outermost dimension, TFLite runs all steps as many times as there are steps,
-    // each time from the states that the previous time left.
+    // With integer weights and time as the outermost dimension, TFLite repeats the whole sequence once per step; each
+    // repetition begins with the final states of the previous one.
     let hybrid = cx.input(FORWARD.weights)?.ty() != TensorType::Float32;
     let times = if hybrid && order.time_major { order.steps } else { 1 };
     let first = Run { order, times, input: INPUT, backward: false, offset: 0 };

@@ -288,7 +288,7 @@ fn convolve(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         .then(|| (StridedCopy::spread(input, &shape, &before, &apart, bits), Shape::new(&shape).elements()));
     let (of_input, of_filter, of_output) =
         (strides_of(&shape, &conv.input), strides_of(filter, &conv.filter), strides_of(output, &conv.output));
-    // The output channels are groups of equal size, each of other input channels or another part of the batch.
+    // The output channels are groups of equal size. Each group reads other input channels or another part of the batch.
     let groups = conv.channel_groups.max(conv.batch_groups);
     let (batch, channels) = (output[conv.output[0]], filter[conv.filter[1]] / groups);
     let channels_in = filter[conv.filter[0]];
@@ -458,7 +458,7 @@ mod tests {
         check(op, 1, params.into(), &inputs, &[T::new(&[1, 1, 2], &[2f32, 4.0])]);
     }
 
-    /// Test vectors that the authors publish.
+    /// The authors' published test vectors.
     #[test]
     fn known_answers() {
         assert_eq!(threefry([0, 0], [0, 0]), [0x6b20_0159, 0x99ba_4efe]);

@@ -154,7 +154,7 @@ fn power(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
-/// Integers shifted by a negative number, or by all of their bits, become 0.
+/// A shift by a negative number, or by at least the width of the type, returns 0.
 fn shift_left(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     fn on<T: Integer + TryInto<u32>>(cx: &mut PrepareContext<'_>, _: PhantomData<T>) -> Result<Invoke> {
         elementwise(cx, |a: T, b: T| a.shifted_left(b.try_into().unwrap_or(u32::MAX)))

@@ -18,7 +18,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
     );
 }
 
-/// Nanoseconds, about, to find the place that an index refers to.
+/// Approximate time to resolve an index, in nanoseconds.
 const STEPS_PER_INDEX: usize = 16;
 
 /// Strides of the index dimensions that enumerate boxes, and of the dimension that holds the components of one index.

@@ -49,7 +49,7 @@ fn on<T: Element>(elements: usize, wide: bool, key: fn(T) -> i64) -> Invoke {
     })
 }
 
-/// The values that are found so far, and the place of each.
+/// The values found so far, and the place of each.
 struct Found<T> {
     places: HashMap<i64, usize>,
     /// The memory of `places`.
@@ -86,7 +86,7 @@ impl<T: Element> Found<T> {
     fn reserve(&mut self, more: usize) -> Result<()> {
         let entries = self.places.len() + more;
         if entries > self.places.capacity() {
-            // A table is at most 7/8 full, and has a power of two of places.
+            // The capacity of a table is a power of two, of which at most 7/8 is used.
             let places = (entries * 8 / 7 + 1).next_power_of_two();
             self.charge.resize(places.saturating_mul(size_of::<(i64, usize)>() + 1))?;
             let reserved = self.places.try_reserve(more);

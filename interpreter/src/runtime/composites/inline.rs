@@ -16,9 +16,9 @@ pub(crate) const CONTROL: &str = "model_control_dependencies";
 pub(crate) struct Origin {
     pub(crate) name: String,
     pub(crate) version: u32,
-    /// Where the composite was before.
+    /// The former place of the composite.
     pub(crate) place: Place,
-    /// Each delegate that left it, with the reason.
+    /// Each delegate that did not claim it, with the reason.
     pub(crate) rejections: Vec<(usize, Rejection)>,
     /// The nodes of the body, by their numbers in the graph that contains them now.
     pub(crate) nodes: Vec<NodeId>,
@@ -47,12 +47,12 @@ pub(crate) struct Inliner<'c> {
     pub(crate) bounds: Bounds,
 }
 
-/// How much inlining may add.
+/// Limits on the growth by inlining.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// The number of nodes in the place of calls.
+    /// The number of inlined nodes.
     pub(crate) nodes: usize,
-    /// Those that an earlier inlining put there.
+    /// Nodes that an earlier inlining added.
     pub(crate) earlier: usize,
     /// Bytes of nodes and tensors.
     pub(crate) bytes: usize,
@@ -113,7 +113,7 @@ pub(crate) fn can_inline(model: &Model, subgraph: usize, node: &Node) -> bool {
     fits(graph.tensors(), &|id| graph.outputs().contains(id), node, body, false)
 }
 
-/// Whether `body` can take the place of `node`. `is_output` is about tensors of the graph that `node` is in.
+/// Whether `body` can replace `node`. `is_output` refers to tensors of the graph of `node`.
 fn fits(
     tensors: &[Tensor],
     is_output: &dyn Fn(&TensorId) -> bool,
@@ -167,7 +167,7 @@ struct Expansion<'m, 'c> {
     size: Size,
 }
 
-/// What inlining has added.
+/// The growth by inlining so far.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     nodes: usize,
@@ -180,7 +180,7 @@ impl Size {
     /// # Errors
     /// [`LimitExceeded`] above the limits.
     fn add(&mut self, body: &Subgraph, prefix: &str, bounds: Bounds) -> Result<()> {
-        // An empty body, too, takes a step.
+        // An empty body also counts as a step.
         self.nodes = self.nodes.saturating_add(body.nodes().len().max(1));
         if self.nodes > bounds.nodes {
             let (needed, limit) = (self.nodes as u64, bounds.nodes as u64);

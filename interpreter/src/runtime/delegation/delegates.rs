@@ -12,7 +12,7 @@ use delegraph_delegate_api::{Capabilities, Delegate, PartitionOptions, Policy, R
 pub(crate) struct Delegates {
     pub(super) applied: Vec<Applied>,
     pub(crate) policy: Policy,
-    /// The limit of memory that the application set.
+    /// The memory limit of the application.
     pub(crate) memory: Option<u64>,
     /// The delegate whose failure caused the error that is being returned to the application.
     failing: Option<usize>,
@@ -58,7 +58,7 @@ impl Delegates {
         self.applied.is_empty()
     }
 
-    /// Returns whether a delegate declares that it runs this composite whole.
+    /// Returns whether a delegate declares that it runs this composite as a whole.
     pub(crate) fn declare(&self, composite: &Composite<'_>) -> bool {
         self.applied.iter().any(|a| a.delegate.max_versions().check_composite(composite).is_ok())
     }

@@ -75,7 +75,7 @@ impl Partition {
     /// Prepares the kernel. Returns the outputs whose shapes depend on data. With `known`, inputs hold their data.
     ///
     /// # Errors
-    /// The kernel's; a panic of the kernel is an error, too.
+    /// The errors of the kernel; a panic of the kernel is also an error.
     pub(crate) fn prepare(
         &mut self,
         tensors: &mut [RuntimeTensor],
@@ -94,7 +94,7 @@ impl Partition {
         Ok(data_dependent)
     }
 
-    /// Begins a run with the inputs in `taken`.
+    /// Begins a run with the input buffers in `taken`.
     ///
     /// # Errors
     /// As [`Partition::prepare`].
@@ -139,7 +139,7 @@ impl Partition {
         contain(|| kernel.wait()).inspect_err(|_| self.work = Work::Idle)
     }
 
-    /// Ends a run whose work is done. `left` has what stays with the delegate.
+    /// Ends a run whose work is done. `left` holds the buffers that stay with the delegate.
     ///
     /// # Errors
     /// As [`Partition::poll`].

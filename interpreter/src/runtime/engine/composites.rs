@@ -1,5 +1,5 @@
-//! Selects what runs marked composites: a delegate that claims them, otherwise a kernel of their name, otherwise their
-//! bodies. Bodies are inlined, so that delegates claim their nodes individually, and partitions can include nodes of
+//! Selects the runner of each marked composite: a delegate that claims it, otherwise a kernel of its name, otherwise
+//! its body. Bodies are inlined, so that delegates claim their nodes individually, and partitions can include nodes of
 //! several bodies.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use super::{Engine, Resolution};
 use crate::runtime::composites::{Bounds, Inlined, Inliner, Origin, Place, kernel_key};
 use crate::runtime::subgraph::{Parts, unclaimed};
 
-/// Composites that delegates left, by subgraph and node, with the reason of each delegate.
+/// Composites that delegates did not claim, by subgraph and node, with the reason of each delegate.
 type Left = HashMap<(usize, NodeId), Vec<(usize, Rejection)>>;
 
 impl Engine {
@@ -50,7 +50,7 @@ impl Engine {
             Slot::Planned(planned) => Some(planned),
             Slot::Unprepared(_) => None,
         });
-        // The reasons why delegates left each of them.
+        // The reasons of the delegates for each of them.
         let left: Left = planned
             .flat_map(|s| {
                 let reasons = |id: NodeId| s.report().nodes.get(id.0).map(|n| n.rejections.clone());
@@ -76,7 +76,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Sets why delegates left the composites in `origins`: the reasons in `left`, or that they do not declare them.
+    /// Sets the reasons why delegates did not claim the composites in `origins`: those in `left`, or that they do not
+    /// declare them.
     fn set_reasons(&self, origins: &mut [Vec<Origin>], left: &Left) {
         for origin in origins.iter_mut().flatten() {
             let given = origin.place.and_then(|place| left.get(&place)).cloned();

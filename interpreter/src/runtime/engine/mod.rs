@@ -19,9 +19,9 @@ use crate::runtime::subgraph::{Conversions, Cursor, Failed, Inferred, Planned, P
 use self::slots::prepare;
 pub(crate) use self::slots::{Slot, Slots};
 
-/// The subgraphs of a model with everything that they share.
+/// The subgraphs of a model with their shared services.
 pub(crate) struct Engine {
-    /// The model as it runs: composites that nothing runs as a whole are replaced by their bodies.
+    /// The running model: composites that nothing runs as a whole are replaced by their bodies.
     pub(crate) model: Arc<Model>,
     /// The model that the application passed.
     original: Arc<Model>,
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resolution {
     Decided,
-    /// To be resolved, from the original model: delegates have changed.
+    /// To be resolved again from the original model, because delegates have changed.
     Open,
 }
 
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// Infers subgraph `index`; returns what `f` reads of it.
+    /// Infers subgraph `index`; returns the result of `f` on it.
     ///
     /// # Errors
     /// Those of op definitions and kernels.
@@ -225,7 +225,7 @@ impl Engine {
             let text = "a kernel failed unexpectedly on one of its threads; its results are unusable";
             return Err(Error::State(text.into()));
         }
-        // The last kernel may have left out the rest of its work.
+        // The last kernel may have skipped the rest of its work.
         let result = match result {
             Ok(Progress::Done) => self.budget.check().map(|()| Progress::Done),
             result => result,
@@ -234,7 +234,7 @@ impl Engine {
         result
     }
 
-    /// Ends a cancellation that a call has followed.
+    /// Clears a cancellation after a call.
     fn end_call<T>(&self, result: &Result<T>) {
         if matches!(result, Err(Error::Cancelled)) {
             self.budget.clear_cancellation();

@@ -1,4 +1,4 @@
-//! The environment that a subgraph is prepared and invoked in.
+//! The environment in which a subgraph is prepared and invoked.
 
 use std::sync::Arc;
 
@@ -22,12 +22,13 @@ pub(crate) struct Settings {
     pub(crate) keep_outputs: bool,
 }
 
-/// What preparing has used of the limits on work.
+/// The work of preparing, which is limited.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
-    /// Whether preparations are counted: not in an invocation, which may prepare in each pass of a loop.
+    /// Whether preparations are counted. They are not counted in an invocation, which may prepare in each pass of a
+    /// loop.
     pub(crate) counting: bool,
-    /// How often called subgraphs were prepared.
+    /// The number of preparations of called subgraphs.
     preparations: usize,
     /// Multiply-adds spent on constants.
     pub(crate) folding_multiply_adds: u64,
@@ -36,7 +37,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Of a preparation that begins.
+    /// The work at the start of a preparation.
     pub(crate) fn preparing() -> Self {
         Usage { counting: true, ..Self::default() }
     }
@@ -69,7 +70,7 @@ pub(crate) struct Services<'e> {
     pub(crate) limits: &'e ResourceLimits,
     pub(crate) budget: &'e Arc<Budget>,
     pub(crate) usage: &'e mut Usage,
-    /// The number of calls that the subgraph is nested in.
+    /// The depth of calls in which the subgraph is nested.
     pub(crate) depth: usize,
     /// Per subgraph, the composites that were replaced by their bodies.
     pub(crate) inlined: &'e [Vec<Origin>],
@@ -79,7 +80,7 @@ impl Services<'_> {
     /// The same services, borrowed for a called subgraph.
     ///
     /// # Errors
-    /// [`LimitExceeded`] where calls are nested too deep: each level takes stack.
+    /// [`LimitExceeded`] if calls are nested too deeply: each level uses stack.
     pub(crate) fn nested(&mut self) -> Result<Services<'_>> {
         let (depth, limit) = (self.depth.saturating_add(1), self.limits.call_depth);
         if depth > limit {

@@ -1,4 +1,4 @@
-//! Limits on what a model may use.
+//! Limits on the resources of a model.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use web_time::Instant;
 
 use super::machine;
 
-/// Limits of an interpreter on what its model may use. A model that needs more is an error,
+/// Limits of an interpreter on the resources of its model. A model that needs more is an error,
 /// [`Error::LimitExceeded`](delegraph_core::Error::LimitExceeded), that names the limit and the need.
 ///
-/// The defaults are above what models for devices need. They keep a file made to do harm from exhausting memory, stack or
+/// The defaults are above what models for devices need. They keep a malicious file from exhausting memory, stack or
 /// time:
 ///
 /// ```
@@ -30,24 +30,24 @@ use super::machine;
 #[non_exhaustive]
 pub struct ResourceLimits {
     /// Bytes of all tensors, temporaries and variables, of the tables that kernels make, and of the constants that are
-    /// computed while preparing, together. The bytes of the file are not included. Three quarters of the machine's
-    /// memory, or of what its control group allows.
+    /// computed while preparing, together. The bytes of the file are not included. The default is three quarters of the
+    /// memory of the machine, or of its control group.
     pub memory: usize,
     /// The time of one call: `build`, `prepare`, `invoke`. Unlimited by default.
     pub time: Option<Duration>,
-    /// The instant at which every call ends, with the time that the error names; beside `time`.
+    /// The instant at which every call ends, in addition to `time`, and the limit that the error names.
     pub deadline: Option<(Instant, Duration)>,
     /// The depth to which calls of subgraphs (IF, WHILE, CALL, composites) may be nested; 64.
     pub call_depth: usize,
-    /// The number of nodes that bodies of composites and functions may put in the place of their calls; 2^18.
+    /// The number of nodes that inlined bodies of composites and functions may add; 2^18.
     pub inlined_nodes: usize,
-    /// How often called subgraphs may be prepared while one is that calls them; 2^16. A subgraph that is called with
-    /// inputs of several shapes is prepared again for each change of the shape.
+    /// How often called subgraphs may be prepared during one preparation of their caller; 2^16. A subgraph that is
+    /// called with inputs of several shapes is prepared again for each change of the shape.
     pub preparations: usize,
-    /// The multiply-adds that computing constants while preparing may take, over all subgraphs; 2^34. Nodes over constants
-    /// that need more are computed in each invocation instead.
+    /// The multiply-adds for computing constants while preparing, over all subgraphs; 2^34. Nodes over constants that
+    /// need more are computed in each invocation instead.
     pub folding_multiply_adds: u64,
-    /// The bytes that constants computed while preparing may take beside 64 times the size of the file; 2^26. Nodes over
+    /// The bytes of constants computed while preparing, in addition to 64 times the size of the file; 2^26. Nodes over
     /// constants that need more are computed in each invocation instead.
     pub folded_bytes: usize,
 }
@@ -67,7 +67,7 @@ impl Default for ResourceLimits {
     }
 }
 
-/// The limit where the machine's memory is not known: 4 GiB, or what half of the addresses reach.
+/// The limit if the machine's memory is unknown: 4 GiB, or half of the address space.
 const FALLBACK_MEMORY: usize = if usize::BITS >= 64 { 4 << 30 } else { usize::MAX / 2 };
 
 impl ResourceLimits {
@@ -85,7 +85,7 @@ impl ResourceLimits {
         self
     }
 
-    /// Sets the time that all calls have together, from now on.
+    /// Sets the time of all further calls together.
     #[must_use]
     pub fn with_total_time(mut self, time: Duration) -> Self {
         self.deadline = Instant::now().checked_add(time).map(|at| (at, time));
@@ -99,7 +99,7 @@ impl ResourceLimits {
         self
     }
 
-    /// Sets the number of nodes that may take the place of calls.
+    /// Sets the number of nodes that inlining may add.
     #[must_use]
     pub fn with_inlined_nodes(mut self, nodes: usize) -> Self {
         self.inlined_nodes = nodes;
@@ -120,7 +120,7 @@ impl ResourceLimits {
         self
     }
 
-    /// Sets the bytes of computed constants, beside 64 times the size of the file.
+    /// Sets the bytes of computed constants, in addition to 64 times the size of the file.
     #[must_use]
     pub fn with_folded_bytes(mut self, bytes: usize) -> Self {
         self.folded_bytes = bytes;

@@ -1,7 +1,7 @@
 //! The memory of the machine.
 
-/// Bytes of memory: of the machine, or those that the control group of the process may use where that is less. `None`
-/// where the system does not tell.
+/// Bytes of memory of the machine, or of the process's control group if its limit is lower. `None` if the system does
+/// not report it.
 pub(super) fn memory() -> Option<usize> {
     static MEMORY: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
     *MEMORY.get_or_init(|| [physical(), control_group()].into_iter().flatten().min())
@@ -35,7 +35,7 @@ fn physical() -> Option<usize> {
     None
 }
 
-/// The lowest limit of the control groups that the process is in.
+/// The lowest limit of the control groups of the process.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn control_group() -> Option<usize> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -47,8 +47,8 @@ fn control_group() -> Option<usize> {
     None
 }
 
-/// The files that hold limits of the groups in `groups` (`/proc/self/cgroup`): each group has the limits of those that it
-/// is in, too.
+/// The files that hold limits of the groups in `groups` (`/proc/self/cgroup`): a group also has the limits of its
+/// parent groups.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn limits(groups: &str) -> impl Iterator<Item = std::path::PathBuf> {
     use std::path::{Path, PathBuf};

@@ -44,9 +44,9 @@ pub struct StepEvent<'a> {
 
 /// Cancels the work of an interpreter from any thread.
 ///
-/// Preparing and invoking check the token before each node and each pass of a loop, and kernels that run long check it
-/// between chunks of their work. What finds it cancelled ends with
-/// [`Error::Cancelled`](delegraph_core::Error::Cancelled), and clears it for the next call.
+/// Preparing and invoking check the token before each node and each pass of a loop, and long-running kernels check it
+/// between chunks of their work. A cancelled call ends with [`Error::Cancelled`](delegraph_core::Error::Cancelled), and
+/// clears the token for the next call.
 #[derive(Debug, Clone)]
 pub struct CancellationToken(Arc<Cancellation>);
 
@@ -58,7 +58,7 @@ struct Cancellation {
 }
 
 impl CancellationToken {
-    /// Cancels the call that is running or, if none is, the next one.
+    /// Cancels the running call or, if there is none, the next one.
     pub fn cancel(&self) {
         self.0.budget.cancel();
         let waker = self.0.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -67,8 +67,8 @@ impl CancellationToken {
         }
     }
 
-    /// Forgets a cancellation that no call has followed. An application calls it before a call that an earlier cancellation
-    /// is not meant for.
+    /// Clears a pending cancellation. An application calls it before a call to which an earlier cancellation must not
+    /// apply.
     pub fn clear(&self) {
         self.0.budget.clear_cancellation();
     }
@@ -81,7 +81,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// An observer without a profiler, whose token ends the work that polls `budget`.
+    /// An observer without a profiler. Its token ends the work that polls `budget`.
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
         let token = CancellationToken(Arc::new(Cancellation { budget, waker: Mutex::default() }));
         Observer { profiler: None, token }
@@ -108,7 +108,7 @@ impl Observer {
             none => *none = Some(waker.clone()),
         }
         drop(slot);
-        // A request between the last check and the registration would not wake the task otherwise.
+        // Checked again: a request between the last check and the registration would not wake the task.
         if self.token.0.budget.is_cancelled() {
             waker.wake_by_ref();
         }

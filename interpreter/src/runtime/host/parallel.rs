@@ -1,4 +1,4 @@
-//! Threads whose work ends when the invocation does.
+//! Threads whose work ends with the invocation.
 
 use std::sync::Arc;
 

@@ -45,17 +45,17 @@ impl ConstantReaders {
         ConstantReaders { left, instance_specific, read: 0, spare: None }
     }
 
-    /// Keeps the largest buffer that is released from now on. Memory that is used again is neither zeroed nor mapped again.
+    /// Keeps the largest buffer that is released from now on. Reused memory is neither zeroed nor mapped again.
     pub(crate) fn keep_spare(&mut self) {
         self.spare.get_or_insert_default();
     }
 
-    /// Returns the kept buffer, which may be empty; the next one that is released takes its place.
+    /// Returns the kept buffer, which may be empty; the next released buffer replaces it.
     pub(crate) fn take_spare(&mut self) -> Option<AlignedBuffer> {
         self.spare.as_mut().map(std::mem::take)
     }
 
-    /// Gives the kept buffer back, and keeps no other.
+    /// Releases the kept buffer, and keeps no other.
     pub(crate) fn drop_spare(&mut self) {
         self.spare = None;
     }

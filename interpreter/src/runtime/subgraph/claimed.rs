@@ -12,8 +12,8 @@ use crate::runtime::host::Env;
 /// Prefix of subgraphs that hold an application's own tests of a delegate; they run on the CPU.
 const VALIDATION: &str = "VALIDATION:";
 
-/// Whether a call of a subgraph may block until a delegate's device is done. A page may not: there, called subgraphs run on
-/// the CPU, unless a delegate claims the node that calls them.
+/// Whether a call of a subgraph may block until a delegate's device is done. In a web page it may not: called subgraphs
+/// run on the CPU there, unless a delegate claims the calling node.
 const CALLS_MAY_BLOCK: bool = cfg!(not(all(target_arch = "wasm32", target_os = "unknown")));
 
 /// The use for which a subgraph is prepared.

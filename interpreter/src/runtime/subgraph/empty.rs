@@ -1,4 +1,5 @@
-//! Nodes over tensors without elements whose other dimensions are huge: such a tensor takes no memory that limits them.
+//! Nodes over tensors without elements whose other dimensions are huge: such a tensor takes no memory, so the memory
+//! limit does not apply to it.
 
 use delegraph_core::Shape;
 use delegraph_core::error::Result;
@@ -7,22 +8,22 @@ use delegraph_core::kernel::{Budget, Placement, RuntimeTensor};
 
 use super::parts::NodeKernel;
 
-/// Kernels may make tables of the sizes of dimensions, and loop over all but the empty one, up to this product of them.
+/// Maximum product of the non-empty dimensions. Kernels may make tables of their sizes, and loop over them.
 const MAX_ROWS: usize = 1 << 20;
 
 /// Bytes per index of a dimension in tables that kernels make.
 const TABLE_ENTRY: usize = 16;
 
-/// What a node over tensors without elements does.
+/// The treatment of a node over tensors without elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Emptiness {
-    /// Runs as any other node.
+    /// Runs like any other node.
     Ordinary,
     /// Has no elements to compute, and dimensions that its kernel must not see.
     Idle,
 }
 
-/// Decides whether `node`, whose inputs and outputs have their shapes, is prepared and run.
+/// Decides whether `node`, whose shapes are known, is prepared and run.
 ///
 /// # Errors
 /// Those of [`check_rows`] for its inputs and outputs.
@@ -49,10 +50,10 @@ pub(super) fn emptiness(
 }
 
 /// Counts the other dimensions of operands without elements as memory, if the node's kernel reads more of its operands
-/// than their shapes. A called subgraph has nodes of its own, which are checked.
+/// than their shapes. The nodes of a called subgraph are checked separately.
 ///
 /// # Errors
-/// [`Error::LimitExceeded`](delegraph_core::Error::LimitExceeded) where these exceed the limit.
+/// [`Error::LimitExceeded`](delegraph_core::Error::LimitExceeded) if they exceed the limit.
 pub(super) fn check_rows<'a>(
     node: &Node,
     kernel: &NodeKernel,

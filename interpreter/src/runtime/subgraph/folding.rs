@@ -1,4 +1,4 @@
-//! Which nodes over constants are computed while preparing.
+//! The choice of nodes over constants that are computed while preparing.
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::Node;
@@ -8,15 +8,15 @@ use delegraph_core::ops::{self, OpSignature, Operand};
 use super::parts::Parts;
 use crate::runtime::host::Env;
 
-/// Computed constants may be this many times as large as the file: weights of two bits, or sparse ones, grow when they are
-/// converted to float32, and they may be converted twice.
+/// Maximum size of computed constants, relative to the file: 2-bit or sparse weights grow when they are converted to
+/// float32, and they may be converted twice.
 const FILE_SIZES: usize = 64;
 
-/// Whether the limits leave enough work and memory to compute `node`, whose outputs have their shapes, while preparing;
-/// then it is counted. A node that is left runs in each invocation. Variables need their first value in any case.
+/// Whether the remaining work and memory suffice to compute `node`, whose output shapes are known, while preparing. If
+/// so, they are charged. Other nodes run in each invocation. Variables always need their first value.
 ///
 /// # Errors
-/// Where an output has no size.
+/// If an output has no size.
 pub(super) fn is_worthwhile(parts: &Parts, node: &Node, env: &mut Env<'_>) -> Result<bool> {
     let tensors = &parts.tensors;
     if node.outputs().iter().any(|id| tensors[id.0].placement() == Placement::Variable) {

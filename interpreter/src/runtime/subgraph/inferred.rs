@@ -48,7 +48,7 @@ pub(crate) struct Inferred {
 }
 
 impl Inferred {
-    /// Infers shapes, and folds nodes over constants, converted weights when `conversions` states.
+    /// Infers shapes, and folds nodes over constants. `conversions` determines when weights are converted.
     ///
     /// # Errors
     /// The errors of op definitions and kernels, with the node.
@@ -179,7 +179,7 @@ fn clear(parts: &mut Parts, budget: &Budget) -> Result<Vec<bool>> {
 }
 
 impl Inference {
-    /// Computes the constants among a node's inputs that wait for it.
+    /// Computes the deferred constants among a node's inputs.
     ///
     /// # Errors
     /// The errors of their kernels, with the node that computes them.
@@ -191,9 +191,9 @@ impl Inference {
             let Some(id) = self.waiting.take(*tensor) else { continue };
             let model = parts.model.clone();
             let producer = model.subgraphs()[parts.index].node(id);
-            // No deeper than this: see [`Waiting::admits`].
+            // The recursion is not deeper: see [`Waiting::admits`].
             self.compute_inputs(parts, producer, env)?;
-            // Its kernel writes the whole output.
+            // The kernel writes the whole output.
             if producer.op().builtin() == Some(BuiltinOp::DEQUANTIZE)
                 && let Some(spare) = self.readers.take_spare()
                 && spare.capacity() > 0

@@ -107,12 +107,13 @@ impl Planned {
         Ok(Progress::Done)
     }
 
-    /// Whether nodes on the CPU read the CPU's memory alone, and no profiler is set.
+    /// Whether CPU nodes read only the CPU's memory, and no profiler is set.
     fn runs_unobserved(&self, env: &Env<'_>) -> bool {
         self.residency.as_ref().is_none_or(Residency::is_empty) && env.services.observer.profiler.is_none()
     }
 
-    /// Runs nodes and views from `cursor` to the first step of another kind. A net may have hundreds of nodes of 20 ns.
+    /// Runs nodes and views from `cursor` to the first step of another kind. A model may have hundreds of nodes that
+    /// take 20 ns each.
     fn run_nodes(&mut self, cursor: &mut Cursor, env: &mut Env<'_>) -> Result<()> {
         let (parts, steps) = (&mut *self.parts, &self.steps);
         // The inner result is an interruption, which no node caused.

@@ -1,10 +1,10 @@
 //! One subgraph at run time.
 //!
-//! Preparing is a sequence of types. Each is consumed by the next step, and a step that fails gives back the [`Parts`]:
+//! Preparing is a sequence of types. Each step consumes the previous type, and a failing step returns the [`Parts`]:
 //!
-//! 1. [`Parts`]: tensors and kernels, which last from one preparation to the next.
-//! 2. [`Inferred`]: shapes are known, and nodes over constants are computed ("folded"), large weights
-//!    that a kernel packs excepted: these are converted one by one in step 4.
+//! 1. [`Parts`]: tensors and kernels, which are kept between preparations.
+//! 2. [`Inferred`]: shapes are known, and nodes over constants are computed ("folded"), except large weights that a
+//!    kernel packs: these are converted one by one in step 4.
 //! 3. [`Claimed`](claimed::Claimed): delegates have claimed nodes, and the order of execution is fixed.
 //! 4. [`Prepared`](prepared::Prepared): kernels have packed their constants and requested temporaries.
 //! 5. [`Planned`]: memory is planned. Only this can be invoked.

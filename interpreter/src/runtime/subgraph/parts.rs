@@ -1,4 +1,4 @@
-//! Tensors and kernels of a subgraph, which last from one preparation to the next.
+//! Tensors and kernels of a subgraph, which are kept between preparations.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub(crate) struct NodeKernel {
 pub(crate) enum Initialization {
     /// These nodes initialized variables.
     By(Vec<NodeId>),
-    /// All nodes did, in the subgraph that this one replaced.
+    /// All nodes initialized variables, in the subgraph that this one replaced.
     Inherited,
 }
 
@@ -137,7 +137,7 @@ impl Parts {
         }
     }
 
-    /// Returns the subgraph as the model has it.
+    /// Returns the subgraph of the model.
     pub(crate) fn subgraph(&self) -> &Subgraph {
         &self.model.subgraphs()[self.index]
     }
@@ -180,13 +180,13 @@ impl Parts {
         let (bytes, data_dependent) = cx.finish();
         bytes.iter().try_for_each(|&bytes| budget.check_size(bytes))?;
         runtime.scratch.request(bytes, &persistent, budget)?;
-        // The old charge first: both are for one copy.
+        // Drops the old charge first: both are for one copy.
         runtime.packed = Charge::default();
         let mut packed = kept;
         if constants == ConstantUse::Packed {
             let constants = node.inputs().iter().flatten().map(|id| &self.tensors[id.0]);
             let bytes = constants.filter(|t| t.is_constant()).map(|t| t.bytes().len());
-            // Kernels of libraries do not declare what they keep.
+            // Kernels of libraries do not declare the memory that they keep.
             packed = packed.max(bytes.fold(0, usize::saturating_add));
         }
         runtime.packed = budget.charge(packed)?;
@@ -203,9 +203,9 @@ impl Parts {
         let runtime = &mut self.nodes[id.0];
         let (parallel, temporaries) = (env.services.parallel, runtime.scratch.pointers());
         // SAFETY: ids are in range and no output is an input (verified by the model's loader and `with_subgraphs`). The
-        // planner (`planned`) gives tensors and temporaries that are alive at one step disjoint memory, but for one input
-        // that dies where output 0 is written over all of it (`memory::share`); all others own their memory. `&mut self`
-        // and `&mut env` keep other users out.
+        // planner (`planned`) gives tensors and temporaries that are alive at one step disjoint memory, except for one
+        // input whose lifetime ends at the node and which output 0 overwrites entirely (`memory::share`); all others
+        // own their memory. `&mut self` and `&mut env` keep other users out.
         let mut cx = unsafe {
             InvokeContext::new(node.inputs(), node.outputs(), &mut self.tensors, temporaries, parallel, env)
         };

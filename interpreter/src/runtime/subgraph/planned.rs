@@ -61,7 +61,7 @@ impl Prepared {
     /// Plans memory.
     ///
     /// # Errors
-    /// [`Error::LimitExceeded`] for an arena above what is left of the limit.
+    /// [`Error::LimitExceeded`] for an arena above the rest of the limit.
     pub(crate) fn plan(self, env: &mut Env<'_>) -> Result<Planned, Failed> {
         let Prepared { mut parts, inference, report, mut partitions, units, sharing } = self;
         let mut layout = Layout {
@@ -157,7 +157,7 @@ impl Planned {
                 subgraph.node(*id).inputs().iter().flatten().for_each(|id| on_cpu[id.0] = true);
             }
         }
-        // Their kernels read data to prepare, or decline it.
+        // Their kernels read data while preparing, or decline the partition.
         for partition in self.partitions.iter().filter(|p| p.preparation == Preparation::Dynamic) {
             partition.params.inputs.iter().for_each(|id| on_cpu[id.0] = true);
         }
@@ -414,7 +414,7 @@ impl Layout<'_> {
             if let Some((data, len)) = placed[root] {
                 // SAFETY: the plan keeps `offset + size` within the arena (`memory::plan`). `Planned` holds the arena and
                 // the tensors, and removes these pointers before it gives the tensors away (`Planned::into_parts`).
-                // Tensors that are alive at one step do not overlap, but where one is written over another in place
+                // Tensors that are alive at one step do not overlap, except where one overwrites another in place
                 // (`memory::share`).
                 unsafe { tensor.set_data(Placement::Arena, data, len) };
             }

@@ -1,5 +1,5 @@
-//! Converted weights that are computed one by one, each before the node that packs it: together they are several times as large
-//! as the file.
+//! Converted weights that are computed one by one, each before the node that packs it. Together they are several times
+//! as large as the file.
 
 use delegraph_core::graph::{Node, NodeId, Subgraph, TensorId};
 use delegraph_core::kernel::{Placement, RuntimeTensor};
@@ -22,7 +22,7 @@ pub(crate) enum Conversions {
 /// Constants that are not computed yet.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// Per tensor, whether it may wait: all its readers are nodes that pack weights, or convert them. Empty where none may.
+    /// Per tensor, whether it may wait: all its readers pack or convert weights. Empty if no tensor may wait.
     may_wait: Vec<bool>,
     /// Per tensor, the node that computes it.
     producers: Vec<Option<NodeId>>,
@@ -52,18 +52,18 @@ impl Waiting {
         Waiting { producers: vec![None; may_wait.len()], may_wait, count: 0 }
     }
 
-    /// Returns whether no constant waits.
+    /// Returns whether no constant is waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns whether a tensor waits.
+    /// Returns whether a tensor is waiting.
     pub(super) fn contains(&self, id: TensorId) -> bool {
         self.count > 0 && self.producers[id.0].is_some()
     }
 
-    /// Returns whether the output of `node`, whose shape is inferred, may wait. Weights are unpacked and then widened: a chain
-    /// of two nodes, and no longer one, which would be computed from its end.
+    /// Returns whether the output of `node`, whose shape is inferred, may wait. Weights are unpacked and then widened,
+    /// which is a chain of two nodes. Longer chains, which would be computed from their end, are not admitted.
     pub(super) fn admits(&self, node: &Node, subgraph: &Subgraph, tensors: &[RuntimeTensor]) -> bool {
         let ([Some(input)], [output]) = (node.inputs(), node.outputs()) else { return false };
         let unpacked = self.producers.get(input.0).copied().flatten();
@@ -80,7 +80,7 @@ impl Waiting {
         self.count += 1;
     }
 
-    /// Returns the node that computes a tensor that waits, which no longer does.
+    /// Returns the node that computes a waiting tensor, and removes the tensor from the waiting ones.
     pub(super) fn take(&mut self, id: TensorId) -> Option<NodeId> {
         let producer = self.producers.get_mut(id.0)?.take()?;
         self.count -= 1;
@@ -97,7 +97,7 @@ fn converts(op: &Op) -> bool {
     matches!(op.builtin(), Some(BuiltinOp::DEQUANTIZE | BuiltinOp::DENSIFY))
 }
 
-/// Returns whether input 1 of an op are weights, whose shape is all that inference reads.
+/// Returns whether input 1 of an op is weights, of which inference reads only the shape.
 fn packs(op: &Op) -> bool {
     matches!(
         op.builtin(),

@@ -2,7 +2,7 @@
 //! claims every ADD of float32. `wrong=N`: the result of node N is one too large. `prints=TEXT`: prints TEXT when it
 //! runs.
 
-#![allow(clippy::panic)] // That is what it is for.
+#![allow(clippy::panic)] // Panicking is its purpose.
 
 use delegraph_core::{
     BuiltinOp, Error, InvokeContext, Kernel, MutableOpResolver, PrepareContext, Registration, Result,
@@ -46,15 +46,15 @@ struct Fault {
     prints: String,
 }
 
-/// Takes all of the stack.
-#[allow(unconditional_recursion)] // That is what it is for.
+/// Overflows the stack.
+#[allow(unconditional_recursion)] // Recursion is its purpose.
 fn overflow(depth: u64) -> u64 {
     let room = [depth; 64];
     std::hint::black_box(overflow(std::hint::black_box(depth + 1)) + room[3])
 }
 
 impl Fault {
-    /// Fails if `hook` is the one to fail at.
+    /// Fails if `hook` is the selected one.
     fn reach(&self, hook: &str) -> Result<()> {
         if self.at != hook {
             return Ok(());
@@ -96,7 +96,7 @@ impl Delegate for Faulty {
                 (Err(reason), _) => cx.reject(node.id(), reason),
             }
         }
-        // After what has to be undone.
+        // After changes that the application must undo.
         let fault = &self.fault;
         let (scratch, wrong) = (self.scratch, self.wrong);
         cx.claim(&nodes, move |params, graph| {
@@ -120,7 +120,7 @@ impl Delegate for Faulty {
 
 impl Drop for Faulty {
     fn drop(&mut self) {
-        // An error has nowhere to go from here.
+        // An error cannot be returned from here.
         if self.fault.how == How::Panic {
             let _ = self.fault.reach("drop");
         }
@@ -131,7 +131,7 @@ struct Adds {
     operands: Vec<usize>,
     fault: Fault,
     scratch: Option<usize>,
-    /// What operands are added to.
+    /// The initial value of the sum.
     start: f32,
 }
 
@@ -178,7 +178,8 @@ impl Drop for Adds {
 }
 
 delegraph_delegate_api::export_kernels!(|resolver: &mut MutableOpResolver| {
-    // The environment selects the failure: nothing else reaches the library before its kernels are made.
+    // An environment variable selects the failure, since the library receives no options before its kernels are
+    // created.
     if let Ok(how) = std::env::var("DELEGRAPH_FAULTY_OPEN") {
         match how.as_str() {
             "panic" => panic!("the test wants a panic in open"),

@@ -87,7 +87,7 @@ fn op_rsqrt(v: T, a: f32, b: f32) -> T {
 }
 
 fn op_sign(v: T, a: f32, b: f32) -> T {
-    // `sign` is unspecified for NaN, which compilers may take to equal itself.
+    // `sign` is unspecified for NaN, and compilers may assume that NaN equals itself.
     return select(v, sign(v), abs(v) > T(0.0));
 }
 

@@ -1,4 +1,4 @@
-    // Offset of the element `r` among those.
+    // Offset of the element `r` among the combined elements.
     var at = base;
     var left = r;
 #for d in 0..REDUCED

@@ -1,5 +1,6 @@
-// The scale with which floats are quantized to 8-bit integers, as CPUs compute it: in single precision, but for the
-// zero point, which is computed in double. With include/exact.wgsl, divide_exact.wgsl and, for zero points, fixed_wide.wgsl.
+// The scale with which floats are quantized to 8-bit integers, as CPUs compute it: in single precision, except the zero
+// point, which is computed in double precision. With include/exact.wgsl, divide_exact.wgsl and, for zero points,
+// fixed_wide.wgsl.
 
 #if ASYMMETRIC
 // Whether a is larger, for unsigned values.
@@ -7,8 +8,8 @@ fn wide_above(a: vec2<u32>, b: vec2<u32>) -> bool {
     return a.y > b.y || (a.y == b.y && a.x > b.x);
 }
 
-// 255 * end / range, subtracted from -128 where `low`, else from 127, and rounded to an integer. Only halves need
-// care: they are rounded away from zero, unless double precision misses them slightly, as `range / 255` does.
+// 255 * end / range, subtracted from -128 where `low`, else from 127, and rounded to an integer. Only halves need care:
+// they are rounded away from zero, unless double precision is slightly off, as for `range / 255`.
 fn steps_to_zero(end: f32, range: f32, low: bool) -> u32 {
     let bits = bitcast<vec2<u32>>(vec2(end, range));
     let by = (bits.y >> 23u) - (bits.x >> 23u);
@@ -76,7 +77,7 @@ fn row_scale(low: f32, high: f32) -> vec4<f32> {
 #endif
 }
 
-// A float as its number of scales above the zero point.
+// The number of scales by which a float is above the zero point.
 fn row_step(v: f32, row: vec4<f32>) -> f32 {
     let steps = nearest_whole(clamp(opaque(v * row.z), -300.0, 300.0));
 #if ASYMMETRIC

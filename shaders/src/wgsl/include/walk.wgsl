@@ -1,5 +1,5 @@
     // An invocation's items are WORKGROUP apart. The digits of an item's index (by the extents from the
-    // innermost dimension out) are divided for the first item only.
+    // innermost dimension out) are computed by division for the first item only.
 #if FOLDED
     let block = group.y * groups.x + group.x;
 #else

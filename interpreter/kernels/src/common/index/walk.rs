@@ -1,5 +1,5 @@
-//! Iteration over nested loops. What every caller instantiates is small: steps between runs of the innermost loop are
-//! functions that all callers share.
+//! Iteration over nested loops. Each caller instantiates little code: the steps between runs of the innermost loop are
+//! shared functions.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -25,7 +25,7 @@ impl<'n, const N: usize> Runs<'n, N> {
         Runs { nest, index, next: (!empty).then_some(start) }
     }
 
-    /// Returns the offsets of the run after that at `at`.
+    /// Returns the offsets of the run after the one at `at`.
     #[inline(never)]
     fn after(&mut self, mut at: [usize; N]) -> Option<[usize; N]> {
         for (index, &(size, step)) in self.index.iter_mut().zip(&self.nest.outer).rev() {
@@ -103,7 +103,7 @@ impl<const N: usize> Nest<N> {
 /// Parts of runs of the innermost loop, of at most [`PIECE`] elements, for a dense output of `len` elements.
 struct Pieces<'n> {
     runs: Runs<'n, 2>,
-    /// The offsets of what is left of a run, and its place in the output.
+    /// The offsets of the rest of a run, and its place in the output.
     rest: ([usize; 2], Range<usize>),
     len: usize,
     /// Elements until the next poll.
@@ -114,7 +114,7 @@ struct Pieces<'n> {
 struct Piece {
     at: [usize; 2],
     out: Range<usize>,
-    /// Whether a poll is due before it.
+    /// Whether a poll is due before the part.
     poll: bool,
 }
 
@@ -149,7 +149,7 @@ impl Nest<2> {
         let Ok(()) = self.zip_polled(a, b, out, f, || Ok::<(), Infallible>(()));
     }
 
-    /// Like [`Nest::zip`]; `poll` is called between pieces of the work, and ends it by an error.
+    /// Like [`Nest::zip`]; `poll` is called between pieces of the work; its error ends the work.
     ///
     /// # Errors
     /// That of `poll`.

@@ -62,8 +62,8 @@ thread_local! {
     static ALLOWANCE: Cell<(usize, usize)> = const { Cell::new((usize::MAX, 0)) };
 }
 
-/// Calls `make`, in which buffers may take `limit` bytes in total. Returns also the bytes that were requested, which
-/// exceed the limit if a buffer was refused.
+/// Calls `make`, in which buffers may take `limit` bytes in total. Also returns the number of requested bytes, which
+/// exceeds the limit if a buffer was refused.
 pub(crate) fn within<T>(limit: usize, make: impl FnOnce() -> T) -> (T, usize) {
     struct Reset((usize, usize));
     impl Drop for Reset {

@@ -1,4 +1,4 @@
-//! Instruction sets of the inner loops: which exist, what each kind of kernel has, and what is chosen.
+//! Instruction sets of the inner loops: their names, their use by each kind of kernel, and the choice at run time.
 
 use std::sync::OnceLock;
 
@@ -7,8 +7,8 @@ pub const ISA_VARIABLE: &str = "DELEGRAPH_ISA";
 
 /// An instruction set that this processor has.
 ///
-/// [`Isa::best`] and [`Isa::available`], which query the processor, are the only sources of values, so a value is a
-/// proof that the instructions exist.
+/// [`Isa::best`] and [`Isa::available`], which query the processor, are the only sources of values, so a value proves
+/// that the instructions exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Isa(Level);
 
@@ -118,7 +118,7 @@ impl Isa {
         ALL.get_or_init(detect)
     }
 
-    /// Names of all sets for this architecture, slowest first, those that this processor lacks included.
+    /// Names of all sets for this architecture, slowest first, including sets that this processor lacks.
     pub fn all_names() -> &'static [&'static str] {
         if cfg!(target_arch = "x86_64") {
             &["portable", "sse4.1", "avx2", "avx2vnni", "avx512", "avx512vnni"]
@@ -204,7 +204,7 @@ impl Isa {
         }
     }
 
-    /// What loops over floats use.
+    /// The instructions of loops over floats.
     #[inline]
     pub(crate) fn floats(self) -> Floats {
         match self.0 {
@@ -222,7 +222,7 @@ impl Isa {
         }
     }
 
-    /// What products of bytes use.
+    /// The instructions of products of bytes.
     #[inline]
     pub(crate) fn bytes(self) -> Bytes {
         match self.0 {
@@ -284,7 +284,7 @@ fn detect() -> Vec<Isa> {
     available_of(&sets)
 }
 
-/// Returns the sets of this module. WebAssembly has no detection: a module with vector instructions does not load where
+/// Returns the sets of this module. WebAssembly has no detection: a module with vector instructions does not load if
 /// they are missing.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn detect() -> Vec<Isa> {

@@ -205,12 +205,12 @@ pub(crate) enum Records {
 pub(crate) struct RequantPart {
     /// One record per vector, plain or of the kind of the instruction set.
     ///
-    /// A plain record has each column's multiplier, then its left shift, its right shift, and -1 if ties round away
-    /// from zero.
+    /// A plain record has the multiplier of each column, then its left shift, its right shift, and -1 if ties round
+    /// away from zero.
     ///
     /// A record of products supports vectors whose shifts are all to the right by 0 to 30. It has each column's
     /// multiplier, then 2^(30 - shift), half a unit of the shift times that, and -1 if ties of a shift round away from
-    /// zero. A product with the second value and a shift by 30 are a shift by a number of bits per column.
+    /// zero. Multiplying by the second value and shifting by 30 is a shift by a different number of bits per column.
     ///
     /// A wide record supports vectors whose ties all round up and whose shifts are all to the right by 1 to 22, for
     /// instruction sets that use such records. It combines the two roundings and the zero point into one 64-bit
@@ -321,7 +321,7 @@ impl Requant {
                 }
                 simple &= match kind {
                     Records::Plain => false,
-                    // Beyond 22 bits the shifted zero point does not fit beside the product.
+                    // Beyond 22 bits the sum of the product and the shifted zero point does not fit.
                     Records::Wide => m.multiplier == 0 || ((-22..=-1).contains(&m.shift) && !away),
                     Records::Products => (-30..=0).contains(&m.shift),
                 };

@@ -102,7 +102,7 @@ impl Broadcast {
     }
 
     /// Runs a function on blocks of both operands and of the output, for the given rows and columns. An omitted operand
-    /// is the content of the output.
+    /// stands for the content of the output.
     ///
     /// # Safety
     /// As for [`Blocks::run`].
@@ -119,7 +119,7 @@ impl Broadcast {
         let together = if len == inner && inner < BLOCK / 2 { BLOCK / inner.max(1) } else { 1 };
         let mut copies = [[T::default(); BLOCK]; 2];
         let mut copied = [0; 2];
-        // Operands of which all rows are alike.
+        // Operands whose rows are all equal.
         let alike = [0, 1].map(|i| self.dims[1..].iter().all(|dim| [dim.1, dim.2][i] == 0));
         let mut row = rows.start;
         while row < rows.end {

@@ -1,9 +1,9 @@
 //! Sums, differences and products of quantized bytes.
 //!
-//! TFLite rescales operands of sums, and all results, with roundings of their own, in arithmetic of 64 bits. For a given
-//! quantization the result is a function of two bytes, and there is nearly always a short formula of 32 bits with the same
-//! value for all 65 536 pairs. [`ByteBinaryOp::new`] looks for one and compares all pairs; without one, loops follow
-//! TFLite step by step, in scalar code that the compiler vectorizes for each instruction set.
+//! TFLite rescales the operands of sums, and all results, each with a rounding, in 64-bit arithmetic. For a given
+//! quantization the result is a function of two bytes, and there is nearly always a short formula of 32 bits with the
+//! same value for all 65 536 pairs. [`ByteBinaryOp::new`] looks for one and compares all pairs; without one, loops
+//! follow TFLite step by step, in scalar code that the compiler vectorizes for each instruction set.
 
 use std::marker::PhantomData;
 
@@ -23,11 +23,11 @@ const SPARE: u32 = 20;
 /// A function of two bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum ByteBinary {
-    /// Each operand, less its zero point and shifted left by 20, times its factor, which is at most 1; then the sum.
+    /// Each operand minus its zero point, shifted left by 20, times its factor, which is at most 1; then the sum.
     Add([Multiplier; 2]),
     /// As `Add`, with the difference.
     Sub([Multiplier; 2]),
-    /// The product of both operands, less their zero points.
+    /// The product of both operands minus their zero points.
     Mul,
 }
 
@@ -95,7 +95,8 @@ impl ByteBinaryOp {
                 let negative = matches!(function, ByteBinary::Sub(_));
                 let sum =
                     Sum { operands: [0, 1].map(|i| Rescale::new(zeros[i], factors[i])), negative, finish };
-                // The row in which the last candidate differed is compared first: it rejects most of the others.
+                // The row in which the last candidate differed is compared first, because it rejects most other
+                // candidates.
                 let mut row = 0;
                 let agrees = |short: &ShortSum| match disagreement(isa, sum, *short, row) {
                     None => true,
@@ -203,7 +204,7 @@ impl<F: Pairs> Blocks<u8> for Scalar<F> {
 
 /// A function of vectors of pairs, two unsigned bytes in the halves of each value.
 trait Vectors<D: Dot8>: Copy {
-    /// Returns the results less the zero point.
+    /// Returns the results minus the zero point.
     ///
     /// # Safety
     /// The processor must have the instructions of `D`.
@@ -298,7 +299,7 @@ impl Finish {
     }
 }
 
-/// `x * 2^SPARE` times a factor, for a byte less its zero point.
+/// `x * 2^SPARE` times a factor, for a byte minus its zero point.
 #[derive(Clone, Copy, Debug)]
 struct Rescale {
     zero: i32,
@@ -364,8 +365,8 @@ struct ShortSum {
 const LOW: u32 = 15;
 
 impl ShortSum {
-    /// Formulas that are likely to be equal to a sum, the likeliest first. Sums whose roundings are ties, or nearly so, differ
-    /// from the exact sum for a few pairs of bytes, which small changes of the coefficients include.
+    /// Formulas that are likely to be equal to a sum, most likely first. If roundings are ties or nearly ties, the sum
+    /// differs from the exact one for a few pairs of bytes; small changes of the coefficients reproduce these.
     fn candidates(sum: &Sum, factors: [Multiplier; 2], q: &ByteBinaryQuant) -> impl Iterator<Item = Self> {
         const NUDGES: [i64; 11] = [0, 1, -1, 2, -2, 3, -3, 4, -4, 6, -6];
         const CHANGES: [i64; 9] = [0, 64, -64, 128, -128, 256, -256, 512, -512];
@@ -400,7 +401,7 @@ impl ShortSum {
     }
 }
 
-/// A sum with coefficients in one part, from which formulas are made.
+/// A sum with undivided coefficients, from which formulas are derived.
 #[derive(Clone, Copy)]
 struct ExactSum {
     coefficients: [i64; 2],
@@ -412,10 +413,10 @@ struct ExactSum {
 }
 
 impl ExactSum {
-    /// A formula with changed coefficients, and with `nudge` halves of a dropped unit more.
+    /// A formula with changed coefficients, plus `nudge` halves of a dropped unit.
     fn candidate(self, change: [i64; 2], nudge: i64) -> Option<ShortSum> {
         let coefficients = [0, 1].map(|i| self.coefficients[i] + change[i]);
-        // Nothing but a rounding makes one as large.
+        // Only a rounding can make a coefficient this large.
         if coefficients.iter().any(|c| c.abs() >= 1 << (2 * LOW)) {
             return None;
         }
@@ -631,7 +632,7 @@ mod tests {
                 })
                 .collect();
             for &isa in Isa::available() {
-                // One element less than all, for an incomplete vector.
+                // All elements but one, for an incomplete vector.
                 for len in [a.len(), a.len() - 1] {
                     let shape = if len == a.len() { shape } else { Broadcast::new(&[len], &[len]).unwrap() };
                     let mut out = vec![0; len];

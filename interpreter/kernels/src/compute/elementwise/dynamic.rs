@@ -114,8 +114,8 @@ impl SimdTask for StepsTask<'_> {
     }
 }
 
-/// Values that are converted at a time. The compiler makes a loop of whole vectors of such a number; it unrolls a shorter loop
-/// instead, and leaves a rest if the number is not known.
+/// Number of values converted at a time. For this constant the compiler generates a loop over whole vectors; it unrolls
+/// shorter loops, and adds a remainder loop if the number is unknown.
 const CHUNK: usize = 64;
 
 struct Steps {
@@ -144,7 +144,7 @@ impl Steps {
 #[derive(Clone, Debug)]
 pub struct SumScales {
     columns: usize,
-    /// Scales of the weights. Few columns are repeated, here and below, so that loops are long.
+    /// Scales of the weights. If there are few columns, they are repeated (also below), so that loops are long.
     scales: Vec<f32>,
     /// Sums of the weights, by which zero points are multiplied.
     totals: Vec<i32>,
@@ -304,7 +304,7 @@ impl SimdTask for ScaleOnceEach<'_> {
     unsafe fn run<S: Simd>(self) {
         let SumScales { columns, scales, bias, .. } = self.columns;
         let (scale, together) = (self.scale, columns / 4 * 4);
-        // Columns that are multiplied alike in all rows can be repeated.
+        // Columns with equal treatment in all rows can be repeated.
         let piece = if together == *columns { scales.len() } else { *columns };
         for out in self.out.chunks_mut(piece) {
             let len = out.len();

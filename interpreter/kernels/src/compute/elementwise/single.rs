@@ -170,8 +170,8 @@ impl SimdTask for UnaryTask<'_> {
 }
 
 impl Broadcast {
-    /// Applies `function` and clamps. At most one operand may be omitted: it is the content of `out`, which must have
-    /// its shape.
+    /// Applies `function` and clamps. At most one operand may be omitted: it stands for the content of `out`, which
+    /// must have its shape.
     ///
     /// # Errors
     /// Fails if an operand's length does not match its shape.

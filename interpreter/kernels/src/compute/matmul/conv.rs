@@ -187,7 +187,7 @@ impl ConvGeometry {
     }
 }
 
-/// How the windows of a convolution become rows of a product.
+/// The conversion of a convolution's windows to rows of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// One segment per row of the window, whose taps are contiguous in memory except at the left and right edge.
@@ -233,8 +233,8 @@ impl Reading {
     }
 }
 
-/// Maximum number of bytes of an input that is copied with its padding for the sake of its edges. Of a small image, many
-/// windows cross an edge, and segments of these would be copied one by one.
+/// Maximum number of bytes of an input that is copied with its padding because of its edges. In a small image many
+/// windows cross an edge, and their segments would be copied one by one.
 const MAX_PADDED: usize = 64 << 10;
 
 /// A copy of the input with padding to the left and right.
@@ -251,8 +251,8 @@ struct Padded {
 }
 
 impl Padded {
-    /// Returns the copy for a reading, and the geometry of windows over it. `None` for inputs that are read where they are:
-    /// those of which no window crosses an edge, and large ones.
+    /// Returns the copy for a reading, and the geometry of windows over it. `None` for inputs that are read in place:
+    /// inputs whose windows do not cross an edge, and large ones.
     fn new<T>(geo: &ConvGeometry, reading: Reading) -> Option<(Self, ConvGeometry)> {
         let beyond = match reading {
             Reading::Taps => return None,
@@ -490,7 +490,7 @@ impl<T: bytemuck::Pod + Sync> WindowRows<'_, T> {
         Some(&self.data[at..at + len])
     }
 
-    /// Those of the pixels whose windows are inside the input horizontally.
+    /// The pixels whose windows are inside the input horizontally.
     #[inline]
     fn inner(&self, pixels: &Range<usize>) -> Range<usize> {
         let start = self.plan.interior.start.clamp(pixels.start, pixels.end);
@@ -746,7 +746,7 @@ impl ConvF32 {
     /// As [`ConvF32::run`], for the geometry of a plan.
     ///
     /// # Errors
-    /// Fails if an operand has the wrong length, or the plan is that of another convolution.
+    /// Fails if an operand has the wrong length, or the plan belongs to another convolution.
     pub fn run_planned(
         &self,
         plan: &ConvPlan,

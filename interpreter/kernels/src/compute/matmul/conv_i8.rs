@@ -38,7 +38,7 @@ pub enum RowScales<'a> {
 
 /// Scaling of sums to floats, per column: `clamp((sum - zero_point · total) · (row_scale · scale) + bias)`.
 pub struct FloatOutput {
-    /// Columns of all groups, and columns with those that fill up vectors.
+    /// Columns of all groups, without and with padding to whole vectors.
     sizes: [usize; 2],
     scales: AlignedVec<f32>,
     totals: AlignedVec<i32>,
@@ -109,7 +109,8 @@ struct Parts<'a> {
     output: Option<OutputQuant<'a>>,
 }
 
-/// Packs `range` of each row of `from`, which has `k` weights a row: groups of `depth` weights, each of all `columns` rows.
+/// Packs `range` of each row of `from`, which has `k` weights per row: groups of `depth` weights, each group for all
+/// `columns` rows.
 fn pack_segment(
     from: &[u8],
     k: usize,
@@ -640,9 +641,8 @@ const MAX_COPIED: usize = 64;
 /// Maximum number of bytes of an input that is copied for short rows of windows.
 const MAX_INPUT: usize = 512 << 10;
 
-/// Returns how windows are read. The last bytes of a segment take time where it ends within a group. Short rows that do so are
-/// read with the bytes after them, which the copy of an input always has; or windows are copied, and are single segments of
-/// whole groups.
+/// Returns how windows are read. Segments that end within a group are slow. Short rows of this kind are read with the
+/// bytes after them, which a copied input always has; or windows are copied, as single segments of whole groups.
 fn reading(isa: Isa, filter: &Filter, geo: &ConvGeometry) -> Reading {
     let in_place = Reading::in_place(geo, filter.groups);
     let (rows, len) = in_place.segments(geo, filter.groups);
@@ -651,7 +651,7 @@ fn reading(isa: Isa, filter: &Filter, geo: &ConvGeometry) -> Reading {
     if in_place == Reading::Rows && rows > 1 && short {
         let (window, read) =
             ((rows * len).next_multiple_of(kernels.step), len.next_multiple_of(kernels.step));
-        // Bytes after rows are multiplied, too.
+        // Bytes after rows are also multiplied.
         let few = rows * read * 2 <= window * 3;
         return match geo.input_len() {
             Ok(input) if input <= MAX_INPUT && few => Reading::Padded(read),

@@ -3,14 +3,14 @@
 /// Bytes that short copies move at a time.
 pub(crate) const STEP: usize = 16;
 
-/// Copies `len` elements, and more where both slices have room, without a call of `memcpy`.
+/// Copies `len` elements, and more if both slices are longer, without calling `memcpy`.
 #[inline]
 pub(crate) fn copy_short<T: bytemuck::Pod>(from: &[T], at: usize, to: &mut [T], to_at: usize, len: usize) {
     copy_rows(from, (at, 0), to, (to_at, len), 1);
 }
 
-/// Copies `count` rows of `len` elements, which are `down` elements apart, to consecutive memory. Where both slices have room,
-/// more is copied after each row, so that whole steps are moved without a call of `memcpy`.
+/// Copies `count` rows of `len` elements, which are `down` elements apart, to consecutive memory. If both slices are
+/// longer, more is copied after each row, so that whole steps are moved without calling `memcpy`.
 #[inline]
 pub(crate) fn copy_rows<T: bytemuck::Pod>(
     from: &[T],

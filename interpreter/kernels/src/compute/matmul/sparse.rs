@@ -1,4 +1,4 @@
-//! Products with constant weights that are mostly zero, as pruned networks have them.
+//! Products with constant weights that are mostly zero, as in pruned networks.
 //!
 //! A block of rows is transposed, so that the rows are the lanes of vectors, and each weight that is not zero is multiplied
 //! with the block's values of one input. The results are transposed back.
@@ -20,7 +20,7 @@ use crate::compute::threads::share::{Shares, threads_for};
 const VECTORS: usize = 4;
 
 /// `out[row][o] = clamp(bias[o] + sum over i of input[row][i] * weights[o][i])`, without the weights that are zero. An
-/// infinite or NaN input does not reach outputs whose weight for it is zero.
+/// infinite or NaN input does not affect outputs whose weight for it is zero.
 pub struct SparseF32 {
     isa: Isa,
     inputs: usize,
@@ -39,16 +39,16 @@ struct Entry {
 }
 
 impl SparseF32 {
-    /// Returns whether `weights`, `[outputs, inputs]`, have enough zeros for a product of `rows` rows that is faster than that of
-    /// all weights.
+    /// Returns whether `weights`, `[outputs, inputs]`, have enough zeros for a product of `rows` rows that is faster
+    /// than the dense product.
     pub fn pays(isa: Isa, rows: usize, [outputs, inputs]: [usize; 2], weights: &[f32]) -> bool {
         let lanes = lanes(isa);
         if rows < lanes || weights.len() < MIN_WEIGHTS {
             return false;
         }
         let entries = weights.iter().filter(|weight| **weight != 0.0).count();
-        // Measured times per entry, and per input and output to transpose, in tenths of that of a weight among all. Wide
-        // vectors are loaded and transposed more slowly than they are multiplied.
+        // Measured times per entry, and per transposed input and output, in tenths of the time per weight of a dense
+        // product. Wide vectors are loaded and transposed more slowly than they are multiplied.
         let (per_entry, per_row) = match lanes {
             ..=4 => (15, 60),
             5..=8 => (15, 40),
@@ -83,7 +83,7 @@ impl SparseF32 {
         let mut end = 0u32;
         for (row, to) in weights.chunks_exact(inputs.max(1)).zip(ends.as_mut_slice()) {
             for (input, &weight) in (0u32..).zip(row) {
-                // Without a branch, which would be mispredicted: a zero is overwritten by what follows.
+                // Without a branch, which would be mispredicted: the next entry overwrites a zero.
                 if let Some(place) = places.get_mut(end as usize) {
                     *place = Entry { input, weight };
                 }
@@ -132,7 +132,7 @@ impl SparseF32 {
         check_len("output", out.len(), product("output", &[rows, outputs])?)?;
         let par = threads_for(par, rows.saturating_mul(self.entries.as_slice().len()) / 4);
         let block = VECTORS * lanes(self.isa);
-        // A unit of work is small enough to be interrupted after it.
+        // A unit of work is small, since it cannot be interrupted.
         let (units, slots) = (rows.div_ceil(block), par.threads().clamp(1, MAX_SLOTS));
         let per_slot = self.slot_len()?;
         if scratch.len() < per_slot * slots {
@@ -173,7 +173,7 @@ struct BlockTask<'a> {
     layer: &'a SparseF32,
     input: &'a [f32],
     out: &'a mut [f32],
-    /// Room for the transposed block, and for a vector of results of each row.
+    /// Memory for the transposed block, and for a vector of results of each row.
     panel: &'a mut [f32],
     clamp: Clamp,
 }
@@ -252,7 +252,7 @@ unsafe fn add_entry<S: Simd, const V: usize>(sums: &mut [S::F; V], entry: &Entry
     }
 }
 
-/// Transposes `count` rows of `columns` floats into rows of `width` floats; what is beyond `count` in these stays.
+/// Transposes `count` rows of `columns` floats into rows of `width` floats; elements beyond `count` stay unchanged.
 #[inline(always)]
 unsafe fn transpose<S: Simd>(from: &[f32], columns: usize, count: usize, to: &mut [f32], width: usize) {
     assert!(from.len() >= count * columns && to.len() >= columns * width && count <= width);

@@ -40,7 +40,7 @@ pub(crate) trait Rows: Sync {
 
 /// A family of micro-kernels with its packed columns and its output.
 pub(crate) trait TileKernel<T>: Sync {
-    /// Computes rows `row .. row + count` of one panel. `table` is as [`Rows::fill`] left it.
+    /// Computes rows `row .. row + count` of one panel. `table` was filled by [`Rows::fill`].
     fn tile(&self, group: usize, panel: usize, row: usize, count: usize, table: &[usize]);
 }
 
@@ -78,7 +78,7 @@ impl Extent {
 
 /// Size of the input rows of a chunk of tiles, in bytes: they stay in the L1 cache while all panels are processed.
 const L1_ROWS: usize = 24 << 10;
-/// Packed columns that are larger do not stay in the L2 cache, and are read once per chunk of `L2_ROWS` bytes.
+/// Larger packed columns do not stay in the L2 cache, and are read once per chunk of `L2_ROWS` bytes.
 const L2_PACKED: usize = 768 << 10;
 const L2_ROWS: usize = 512 << 10;
 
@@ -93,13 +93,13 @@ struct Plan {
     units: usize,
     slots: usize,
     chunk_rows: usize,
-    /// Rows of a tile, and number of tiles at the front that have one more.
+    /// Rows of a tile, and number of leading tiles with one more row.
     base: usize,
     extra: usize,
 }
 
-/// Minimum of bytes of packed columns that all rows read, for several threads: below it, a product ends before another
-/// thread has started.
+/// Minimum number of bytes of packed columns that all rows read, for several threads: shorter products end before
+/// another thread has started.
 const SMALL: usize = 1 << 20;
 
 /// Maximum number of threads that share a product.
@@ -115,7 +115,7 @@ impl Plan {
         let tile_bytes = e.row_bytes.saturating_mul(e.tile_rows).max(1);
         let mut chunk_tiles = (budget / tile_bytes).clamp(1, tiles);
         if threads > 1 {
-            // Smaller chunks leave threads waiting for less of the last one. Large packed columns are read once per chunk.
+            // Smaller chunks shorten the wait for the last one. Large packed columns are read once per chunk.
             let fine = if e.packed_bytes > L2_PACKED { 4 } else { (work / SMALL / threads).clamp(4, 16) };
             chunk_tiles = chunk_tiles.min(tiles.div_ceil(threads.saturating_mul(fine)));
         }

@@ -63,7 +63,7 @@ impl SimdTask for RunTask<'_> {
         let mut lanes = [0f32; 16];
         let mut i = 0;
         let mut result = self.init;
-        /// Four accumulators, as each operation has to wait for the one before.
+        /// Four accumulators, since each operation waits for the previous one.
         macro_rules! fold {
             ($f:expr, $neutral:expr) => {{
                 let mut acc = [S::splat($neutral); 4];
@@ -246,7 +246,7 @@ impl<T: Copy, F: Fold<T>> StackTask<'_, T, F> {
         }
     }
 
-    /// For fewer than `WIDE` columns. Where rows follow each other, several are one.
+    /// For fewer than `WIDE` columns. Contiguous rows are merged.
     #[inline(always)]
     fn narrow(self) {
         let (width, f) = (self.out.len(), self.f);

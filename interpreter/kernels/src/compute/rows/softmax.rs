@@ -138,7 +138,7 @@ impl SimdTask for RowsTask<'_> {
                 let mut most = lowest;
                 vectors!(S, depth, i, n => most = S::max(S::load(from.add(i)), most), {
                     if depth >= S::LANES {
-                        // Some elements twice, which changes no maximum.
+                        // Some elements are read twice, which does not change the maximum.
                         most = S::max(S::load(from.add(depth - S::LANES)), most);
                     } else {
                         for k in 0..n {
@@ -258,7 +258,7 @@ impl SimdTask for BytesTask<'_> {
     unsafe fn run<S: Simd>(self) {
         let SoftmaxBytes { scale, zero_point, signed, .. } = *self.shape;
         let flip = if signed { 0x80 } else { 0 };
-        // Of short rows, the result of each element is computed; of longer ones, that of each difference.
+        // For short rows the result of each element is computed, for longer ones the result of each difference.
         let (mut results, mut exps) = ([0u8; 256], [0f32; SHORT]);
         for (row, out) in self.input.chunks_exact(self.depth).zip(self.out.chunks_exact_mut(self.depth)) {
             let max = row.iter().fold(0, |max: u8, x| max.max(x ^ flip));

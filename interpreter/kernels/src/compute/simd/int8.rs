@@ -4,7 +4,7 @@ use crate::compute::base::clamp::Clamp;
 use crate::compute::base::isa::{Bytes, Isa};
 use crate::compute::base::requant::{FloatPart, Records, RequantPart, record};
 
-/// Products of four activations with four weights, separate ones for each of several channels, and operations on their
+/// Products of four activations with four weights, separately for each of several channels, and operations on their
 /// sums. "Columns" are the channels here, and the columns of a matrix in [`Product8`].
 ///
 /// Activations are bytes in the *domain* of the instruction set, signed or unsigned. Bytes of the other domain are

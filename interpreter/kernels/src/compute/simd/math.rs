@@ -52,7 +52,7 @@ pub(crate) unsafe fn tanh<S: Simd>(x: S::F) -> S::F {
         // Far from 0: 1 - 2 / (e^2a + 1).
         let e = exp::<S>(S::add(a, a));
         let far = S::sub(S::splat(1.0), S::div(S::splat(2.0), S::add(e, S::splat(1.0))));
-        // Near 0 that cancels: a + a³·P(a²).
+        // Near 0 that formula cancels: a + a³·P(a²).
         let z = S::mul(a, a);
         let mut p = S::splat(-5.704_988_7e-3);
         for c in [2.063_909e-2, -5.373_972e-2, 1.333_144_2e-1, -3.333_328e-1] {

@@ -1,5 +1,5 @@
-//! A pool of threads that starts work without allocating, which `invoke` requires: thread pool crates allocate if the
-//! work comes from a thread outside of the pool.
+//! A pool of threads that starts work without allocating, as `invoke` requires: thread pool crates allocate if a thread
+//! outside of the pool submits work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};

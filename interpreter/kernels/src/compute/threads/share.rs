@@ -33,7 +33,8 @@ pub(crate) fn chunk_len(par: &dyn Parallel, count: usize, each: usize) -> usize 
     count.div_ceil(threads.saturating_mul(4)).max(least).max(1)
 }
 
-/// Task numbers `0..tasks`, divided into equal shares. A thread whose share is empty takes from the end of the others'.
+/// Task numbers `0..tasks`, divided into equal shares. A thread whose share is empty takes tasks from the end of other
+/// shares.
 ///
 /// Shares are contiguous, so that in consecutive kernels each thread finds its part of a tensor in its cache.
 pub(crate) struct Shares<'a>(pub(crate) &'a [AtomicU64]);

@@ -216,7 +216,7 @@ impl SimdTask for RowsTask<'_> {
                         let pixels = x..x + (x..edge.end).take_while(same).count();
                         x = pixels.end;
                         let mut vectors = self.vectors.clone();
-                        // Sums of few pixels wait for each other, unless those of other channels are computed meanwhile.
+                        // Sums of few pixels depend on each other, so sums of other channels are computed in between.
                         if pixels.len() < 4 {
                             while vectors.len() >= 4 && (vectors.start + 4) * S::LANES <= channels {
                                 for x in pixels.clone() {
@@ -249,7 +249,7 @@ impl SimdTask for RowsTask<'_> {
     }
 }
 
-/// Computes a pixel for `V` vectors of channels, all of which exist. `s` is that of the first one, `per_vector` the number of
+/// Computes a pixel for `V` complete vectors of channels. `s` is the span of the first one, `per_vector` the number of
 /// packed elements of each.
 #[inline(always)]
 unsafe fn pixel<S: Simd, const V: usize>(s: &Span, per_vector: usize) {
@@ -290,8 +290,8 @@ unsafe fn any_span<S: Simd, const KW: usize, const STRIDE: usize>(s: Span) {
     }
 }
 
-/// Computes a span of `KW` taps across, or of any number if `KW` is 0. Pixels are `STRIDE` times as far apart as taps, or any
-/// distance if `STRIDE` is 0. `FULL`: no channel of the vector is missing.
+/// Computes a span of `KW` taps across, or of any number if `KW` is 0. Pixels are `STRIDE` times as far apart as taps,
+/// or at any distance if `STRIDE` is 0. `FULL`: no channel of the vector is missing.
 #[inline(always)]
 unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool>(mut s: Span) {
     // SAFETY: the caller's contract; each step stays within the span.

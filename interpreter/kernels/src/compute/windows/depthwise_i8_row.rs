@@ -1,8 +1,8 @@
 //! DEPTHWISE_CONV_2D of bytes with AVX-512 VNNI, for few channels: 64 bytes of a row at a time.
 //!
-//! With neighbouring windows one pixel apart, the bytes that a tap multiplies for neighbouring bytes of an output row are
-//! neighbours, too, whatever the number of channels. Weights are repeated for the pixels of a block. With windows two
-//! pixels apart, every other pixel is dropped.
+//! If neighbouring windows are one pixel apart, a tap multiplies neighbouring input bytes for neighbouring bytes of an
+//! output row, for any number of channels. Weights are repeated for the pixels of a block. With windows two pixels
+//! apart, every other pixel is dropped.
 
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -104,8 +104,8 @@ impl Rows<'_> {
                             rows[i] = self.row(&part, y, &mut padded[i]);
                         }
                     }
-                    // SAFETY: the bytes that the taps of the block read are valid in each of the rows: inside the input, in a
-                    // copy, or in the padding, which is also the content of rows that the window does not have.
+                    // SAFETY: the bytes that the taps of the block read are valid in each of the rows: inside the
+                    // input, in a copy, or in the padding, which also represents missing rows of the window.
                     sums = unsafe { block.add(quad, rows, sums) };
                 }
                 // SAFETY: bytes of this row and of existing pixels.
@@ -260,7 +260,7 @@ fn is_dropped(start: usize, n: usize, channels: usize) -> bool {
     pixel % 2 == 1 && (start + n - 1) / channels == pixel
 }
 
-/// Stores every other pixel of a row, of which `block` has the bytes from `start` on.
+/// Stores every other pixel of a row; `block` has the bytes of the row from `start` on.
 fn keep(block: &[u8], start: usize, channels: usize, out: &mut [u8]) {
     let end = start + block.len();
     for pixel in (start / channels).next_multiple_of(2)..end.div_ceil(channels) {

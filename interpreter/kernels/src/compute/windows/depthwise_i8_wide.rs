@@ -1,5 +1,5 @@
-//! Operands of DEPTHWISE_CONV_2D of bytes with AVX-512 VNNI, packed in blocks of 64 bytes, and what both orders of blocks
-//! do with them.
+//! Operands of DEPTHWISE_CONV_2D of bytes with AVX-512 VNNI, packed in blocks of 64 bytes, and the code that both
+//! orders of blocks share.
 //!
 //! Interleaving the bytes of four input rows takes eight instructions for 64 channels. It permutes the channels, and
 //! packing the results inverts the permutation. Weights, bias and factors are stored in the permuted order.
@@ -18,7 +18,7 @@ pub(super) const BLOCK: usize = 64;
 /// Maximum number of bytes of a row that the windows of a block read, if they have several rows.
 pub(super) const REACH: usize = 1024;
 
-/// Maximum number of blocks with weights of their own.
+/// Maximum number of blocks with separate weights.
 const MAX_PHASES: usize = 16;
 
 /// Number of channels that a block of 64 bytes may begin with: a multiple of 64 modulo `channels`.
@@ -48,7 +48,7 @@ fn channel(i: usize) -> usize {
     16 * lane + 4 * vector + c
 }
 
-/// What the bytes of a block are.
+/// The contents of the bytes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Channels of one pixel.
@@ -91,7 +91,7 @@ impl Order {
         }
     }
 
-    /// The channel of a byte, where a block's first channel is the byte after those of the block before.
+    /// The channel of a byte if blocks are consecutive.
     fn channel(self, byte: usize, channels: usize) -> usize {
         match self {
             Order::Channels => byte,
@@ -105,13 +105,13 @@ pub(super) struct Wide {
     pub(super) order: Order,
     /// Number of blocks. Channels of the last one may be missing.
     pub(super) blocks: usize,
-    /// The taps that are multiplied four at a time, and how often: height and width. Columns that the filter does not have,
-    /// at the right, have weights of zero.
+    /// Height and width of the taps, which are multiplied four at a time. Missing columns of the filter, at the right,
+    /// have weights of zero.
     pub(super) window: [usize; 2],
-    /// Whether a window of a single row is packed as one of a single column. `window` is that column's.
+    /// Whether a window of a single row is packed as one of a single column. `window` then refers to that column.
     pub(super) turned: bool,
     pub(super) channels: usize,
-    /// Whether there are two weights for each tap, whose sum is the weight: less its zero point it may need nine bits.
+    /// Whether there are two weights for each tap, whose sum is the weight: minus its zero point it may need nine bits.
     pub(super) double: bool,
     /// For each block, for each four rows of the window, for each column, for each weight of a tap: `[channel][4]`.
     pub(super) weights: AlignedVec<i8>,
@@ -202,7 +202,7 @@ fn padded(width: usize) -> Option<usize> {
     [3, 5, 7].into_iter().find(|kernel| width <= *kernel)
 }
 
-/// Number of [`Lines`] that are kept for an output row. Those of longer windows are computed when they are read.
+/// Number of [`Lines`] kept for an output row. Further lines of longer windows are computed when they are read.
 pub(super) const KEPT: usize = 2;
 
 /// The rows of an image that four rows of a window read. The byte at `offset` of row `i` is at `base[i] + (offset & mask[i])`:

@@ -56,7 +56,7 @@ impl Rows<'_> {
         let (wide, geo) = (self.wide, self.geo);
         let [height, width] = wide.window;
         let per_block = height.div_ceil(4) * width * (1 + usize::from(wide.double)) * BLOCK * 4;
-        // Columns of zeros must be inside the input, too.
+        // Columns with zero weights must also be inside the input.
         let inner = ConvGeometry { window: wide.window, ..*geo }.interior();
         for row in self.rows.clone() {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
@@ -114,11 +114,12 @@ unsafe fn any<const WIDTH: usize, const STRIDE: usize>(r: &Row<'_>, inner: &Rang
     }
 }
 
-/// Computes all pixels of a row, of channels that are all there if `FULL`, with `SETS` weights per tap. The last run may overlap the run before it.
+/// Computes all pixels of a row, with `SETS` weights per tap. No channel is missing if `FULL`. The last run may overlap
+/// the run before it.
 ///
 /// # Safety
 /// As for [`Rows::run`].
-#[inline(never)] // Each kind of window in a function of its own: one large function for all has worse registers.
+#[inline(never)] // Each kind of window has a separate function: one large function would allocate registers worse.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool, const SETS: usize>(
     r: &Row<'_>,

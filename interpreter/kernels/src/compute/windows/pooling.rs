@@ -126,7 +126,7 @@ impl Windows {
             }
             let (from, to, rest) = (from.add(first), to.add(first), len - first);
             let last = rest % S::LANES;
-            // All vectors of the rest together, so that their sums do not wait for each other.
+            // All remaining vectors together, so that their sums do not wait for each other.
             match (rest / S::LANES, last) {
                 (0, 0) => {}
                 (1, 0) => self.block::<S, MAX, true, 1>(from, to, S::LANES),
@@ -154,7 +154,7 @@ impl Windows {
             let mut total = [start; NV];
             for ky in 0..self.taps[0] {
                 let row = from.add(ky * self.down);
-                // Summing up rows first loses less precision.
+                // Summing each row first loses less precision.
                 let mut sum = [start; NV];
                 for kx in 0..self.taps[1] {
                     let p = row.add(kx * self.across);

@@ -91,7 +91,7 @@ impl SimdTask for RowTask<'_> {
             let at = ((image * geo.input[0] + row) * geo.input[1] + column) * channels;
             let taps = [ky.len(), kx.len()];
             let windows = Windows { input: &self.input[at..], down, across, taps, flip, bounds: self.bounds };
-            // Few channels are computed with bytes after them, where the input has as many.
+            // Few channels are computed together with the bytes after them, if the input has enough.
             let mut block = [0; SHORT];
             let short = out.len() < SHORT && windows.has(SHORT);
             let to = if short { &mut block } else { &mut *out };
@@ -245,8 +245,8 @@ impl Windows<'_> {
         // SAFETY: quotients within the range of a byte, as `count` is positive.
         let whole = |x: f32| -> i32 { unsafe { x.to_int_unchecked() } };
         if taps <= MAX_RECIPROCAL {
-            // Half a tap more than rounding takes keeps whole quotients above the rounding error of the product, and all
-            // others below the next whole number.
+            // Adding half a tap more than rounding requires keeps whole quotients above the rounding error of the
+            // product, and all others below the next whole number.
             let (half, reciprocal) = ((count / 2) as f32 + 0.5, 1.0 / count as f32);
             for i in 0..N {
                 let sum = real(i);

@@ -59,7 +59,7 @@ pub trait Interpolate: Copy + Default + Send + Sync {
     type Fraction: Fraction;
     /// Number type of sums of two rows, weighted in sixteenths.
     type Sum: Copy + Default;
-    /// Weights of top left, top right, bottom left and bottom right, or what they are computed from.
+    /// Weights of top left, top right, bottom left and bottom right, or the values from which they are computed.
     type Weights: Copy;
 
     /// Weights for a fraction of a row and one of a column.

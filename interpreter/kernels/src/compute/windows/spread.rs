@@ -1,4 +1,4 @@
-//! Channels repeated for depthwise convolutions that make several output channels of each.
+//! Repetition of channels for depthwise convolutions with several output channels per input channel.
 
 use delegraph_core::kernel::Parallel;
 
@@ -40,7 +40,7 @@ pub fn spread<T: Copy + Send + Sync>(
     Ok(())
 }
 
-/// A number of copies that the compiler knows, which makes each of them a store.
+/// A constant number of copies, so that the compiler makes each one a store.
 fn repeat<T: Copy, const N: usize>(input: &[T], out: &mut [T]) {
     input.iter().zip(out.as_chunks_mut::<N>().0).for_each(|(&x, out)| *out = [x; N]);
 }

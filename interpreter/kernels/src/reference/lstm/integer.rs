@@ -194,7 +194,7 @@ impl Cell {
             let weights = &weights[row * x.len()..][..x.len()];
             integer_dot(sum, x, weights, zero, 0)
         };
-        // With a normalization, the bias is added there.
+        // With a normalization, the bias is added after it.
         let bias = operands.bias.filter(|_| gate.norm.is_none());
         for (c, out) in out.iter_mut().enumerate() {
             let sum = dot(input, operands.weights, c, gate.input.from, bias.map_or(0, |bias| bias[c]));
