@@ -1,15 +1,15 @@
-//! The device of tests on the GPU.
+//! The device of GPU tests.
 #![allow(dead_code, unreachable_pub)] // each test binary uses its part
 #![allow(clippy::panic)] // Only tests call this.
 
 use delegraph::delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
 
-/// Opens the machine's adapter; `None`, with the reason printed, where the machine has none.
+/// Opens the machine's adapter; prints the reason and returns `None` if there is none.
 pub fn delegate() -> Option<WgpuDelegate> {
     opened(WgpuDelegate::new(WgpuOptions::default()))
 }
 
-/// Returns an opened device; `None`, with the reason printed, where the machine has no adapter.
+/// Returns an opened device; prints the reason and returns `None` if the machine has no adapter.
 pub fn opened(result: Result<WgpuDelegate, WgpuError>) -> Option<WgpuDelegate> {
     match result {
         Ok(delegate) => Some(delegate),

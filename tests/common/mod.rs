@@ -1,7 +1,8 @@
-//! What the tests of the command share: running it, and tiny models made in memory.
+//! Helpers of the tests of the command: running it, and tiny models made in memory.
 #![allow(dead_code, unreachable_pub)] // each test binary uses its part
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Only tests call this.
 
+#[path = "../fuzz/src/tree.rs"]
 pub mod tree;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::process::Command;
 
 use flatbuffers::{FlatBufferBuilder, TableFinishedWIPOffset, WIPOffset};
 
-/// One of the embedded models, or a file beside them.
+/// One of the embedded models, or a file in their folder.
 pub fn digits(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/digits").join(file)
 }
@@ -18,7 +19,7 @@ pub fn digits(file: &str) -> PathBuf {
 pub const DIGITS: [&str; 4] =
     ["digits_float32.tflite", "digits_float16.tflite", "digits_dynamic_range.tflite", "digits_int8.tflite"];
 
-/// What a run of the command gave.
+/// The result of a run of the command.
 pub struct Ran {
     pub code: i32,
     pub stdout: String,
@@ -26,7 +27,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Standard output as the one JSON document that it must be.
+    /// Standard output, which must be one JSON document.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
     }
@@ -39,7 +40,7 @@ impl Ran {
     }
 }
 
-/// Runs the command; fails where a signal or a panic ended it.
+/// Runs the command; fails if a signal or a panic ended it.
 pub fn delegraph(arguments: &[&str]) -> Ran {
     run(&mut command(arguments))
 }
@@ -50,7 +51,7 @@ pub fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// Where crates that tests write are built: one folder, so that what they share is compiled once.
+/// The build folder of crates that tests write. It is shared, so that common dependencies are compiled once.
 pub fn nested_target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("nested")
 }
@@ -84,9 +85,9 @@ pub struct Tiny {
     pub code: i32,
     pub version: i32,
     pub custom_name: Option<&'static str>,
-    /// Which operator code the node names; there is one, number 0.
+    /// The node's operator code; the only valid one is 0.
     pub opcode_index: u32,
-    /// Which tensors the node reads; there are three, number 2 is its output.
+    /// The tensors that the node reads. There are three tensors; number 2 is the output.
     pub inputs: [i32; 2],
 }
 
@@ -103,7 +104,7 @@ impl Tiny {
         let mut b = FlatBufferBuilder::new();
         let name = self.custom_name.map(|name| b.create_string(name));
         let code = table(&mut b, |b| {
-            // Field 0 has room for codes up to 127 only; old readers look there.
+            // Field 0 holds codes up to 127 only; old readers use it.
             b.push_slot::<i8>(field(0), self.code.min(127) as i8, 0);
             if let Some(name) = name {
                 b.push_slot_always(field(1), name);
@@ -165,7 +166,7 @@ fn table<'b>(
     b.end_table(start)
 }
 
-/// Where a table's vtable has field number `n`.
+/// The position of field number `n` in a table's vtable.
 fn field(n: u16) -> u16 {
     4 + 2 * n
 }

@@ -1,7 +1,8 @@
-//! What the fuzz targets of `fuzz/` run, so that a test replays their findings without a fuzzer, and mutants of models.
+//! The functions of the fuzz targets in `fuzz/`, so that a test can replay findings without a fuzzer, and mutants of
+//! models.
 //!
 //! Each target is a function of bytes that returns normally for any input. A panic, an abort, a hang or an absurd
-//! allocation is a finding. `fuzz/corpus/TARGET/` has the inputs that once were findings.
+//! allocation is a finding. `fuzz/corpus/TARGET/` has the inputs of earlier findings.
 
 // A panic ends a test or a fuzzer; trees are only read from files that were verified.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -13,10 +14,9 @@ pub mod plugin;
 mod script;
 pub mod seeds;
 pub mod texts;
-#[path = "../../common/tree.rs"]
 pub mod tree;
 
-/// A target: its name, which is that of its corpus, and its function.
+/// A target: its name, which is also the name of its corpus, and its function.
 pub struct Target {
     /// The name of the target.
     pub name: &'static str,

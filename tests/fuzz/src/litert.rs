@@ -1,5 +1,5 @@
-//! A runtime whose tables hold any numbers, with pointers that are null, misaligned or valid, which is all that the
-//! bridge lets itself rely on.
+//! A runtime with arbitrary numbers in its tables, and pointers that are null, misaligned or valid. The bridge assumes
+//! nothing more.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -15,7 +15,7 @@ use crate::script::{byte, number, size, start};
 /// Words of memory behind each tensor.
 const WORDS: usize = 512;
 
-/// Applies a delegate that claims everything to a graph whose tables are made of `bytes`, and runs it.
+/// Applies a delegate that claims all nodes to a graph whose tables are made of `bytes`, and runs it.
 pub fn run(bytes: &[u8]) {
     start(bytes);
     let option = (c"allow_unknown_host".as_ptr(), c"1".as_ptr());
@@ -38,7 +38,7 @@ pub fn run(bytes: &[u8]) {
             host.free(context);
         }
     }
-    // SAFETY: made by `create`, and not used any more.
+    // SAFETY: made by `create`, and not used afterwards.
     unsafe { delegraph_litert::destroy(delegate) };
 }
 
@@ -50,7 +50,7 @@ fn everything() -> VersionTable {
     VersionTable::new(&ops).with_custom("custom\u{fffd}", u32::MAX)
 }
 
-/// Claims all nodes, and zeroes what they compute.
+/// Claims all nodes, and fills their outputs with zeros.
 struct Greedy(VersionTable);
 
 impl SimpleDelegate for Greedy {
@@ -94,7 +94,7 @@ impl Kernel for Zeros {
 
 impl DelegateKernel for Zeros {}
 
-/// Lists of the interface: a length, and that number of values behind it.
+/// Lists of the interface: a length, followed by that number of values.
 #[derive(Default)]
 struct Lists(Vec<Box<[c_int]>>);
 
@@ -103,7 +103,7 @@ impl Lists {
         let mut list = vec![values.len() as c_int];
         list.extend_from_slice(values);
         match byte() {
-            // Lengths that no list has.
+            // Invalid lengths.
             250 => list[0] = -1,
             251 => list[0] = c_int::MAX,
             252 => return std::ptr::null_mut(),
@@ -124,7 +124,7 @@ struct Host {
     previews: Vec<abi::DelegateParams>,
     lists: Lists,
     memory: Vec<Box<[u64]>>,
-    /// The kernels that `init` made, and how to free them.
+    /// The kernels that `init` made, and their function to free them.
     kernels: Vec<usize>,
 }
 
@@ -176,7 +176,7 @@ impl Host {
         &raw mut *self.context
     }
 
-    /// Returns memory for a tensor, at times misaligned or none.
+    /// Returns memory for a tensor; sometimes misaligned, sometimes null.
     fn room(&mut self) -> *mut c_void {
         let mut memory = vec![0_u64; WORDS].into_boxed_slice();
         memory.iter_mut().take(8).for_each(|word| *word = number() as u64);
@@ -227,7 +227,7 @@ impl Host {
         let none = abi::Quantization { kind: 0, params: std::ptr::null_mut() };
         let words = match byte() {
             0..=150 => return none,
-            // A kind without the struct that it needs.
+            // A kind without its struct.
             151..=160 => return abi::Quantization { kind: number() as c_int, ..none },
             _ => byte() % 4,
         };
@@ -268,7 +268,7 @@ impl Host {
             dimensions: unsafe { pointer.byte_add(size_of::<abi::Sparsity>()).cast() },
             dimension_count: count as c_int,
         };
-        // SAFETY: the words are enough for the struct and the dimensions behind it, and aligned for both.
+        // SAFETY: the words are enough for the struct and the dimensions after it, and aligned for both.
         unsafe {
             for (i, dimension) in dimensions.into_iter().enumerate() {
                 sparsity.dimensions.add(i).write(dimension);

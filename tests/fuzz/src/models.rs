@@ -9,9 +9,9 @@ use delegraph_interpreter::{
     BuiltinOpResolver, Interpreter, InterpreterBuilder, ReferenceOpResolver, ResourceLimits,
 };
 
-/// Memory of a fuzzed interpreter.
+/// Memory limit of a fuzzed interpreter.
 const MEMORY: usize = 256 << 20;
-/// Time of a fuzzed interpreter, below the fuzzer's own limit.
+/// Time limit of a fuzzed interpreter, below the fuzzer's own limit.
 const TIME: Duration = Duration::from_secs(2);
 
 /// The limits of fuzzed interpreters.
@@ -19,7 +19,7 @@ fn limits() -> ResourceLimits {
     ResourceLimits::default().with_memory(MEMORY).with_total_time(TIME)
 }
 
-/// Loads, writes and loads again: a model that can be read can be written, or it is an error.
+/// Loads, writes and loads again. Writing a model that can be read must succeed or return an error.
 pub fn loader(bytes: &[u8]) {
     let Ok(model) = Model::from_bytes(ModelBytes::new(bytes.to_vec())) else { return };
     let Ok(file) = model.to_bytes() else { return };
@@ -40,7 +40,7 @@ pub fn cpu(bytes: &[u8]) {
     let _ = run(Interpreter::builder(model).resolver(ReferenceOpResolver::new()).limits(limits()));
 }
 
-/// Runs on the GPU, where there is one.
+/// Runs on the GPU if there is one.
 #[cfg(feature = "wgpu")]
 pub fn wgpu(bytes: &[u8]) {
     let Some(delegate) = delegate() else { return };
@@ -59,7 +59,7 @@ pub fn delegate() -> Option<delegraph_delegate_wgpu::WgpuDelegate> {
     DELEGATE.get_or_init(|| WgpuDelegate::new(options()).ok()).clone()
 }
 
-/// Fuses, with all that is allowed or with little.
+/// Fuses, with all options allowed or with few.
 pub fn fusion(bytes: &[u8]) {
     let Ok(model) = Model::from_bytes(ModelBytes::new(bytes.to_vec())) else { return };
     let pipelines = [
@@ -74,10 +74,10 @@ pub fn fusion(bytes: &[u8]) {
     }
 }
 
-/// Builds, explains, resizes and runs what the builder describes.
+/// Builds, explains, resizes and runs with the builder's settings.
 ///
 /// # Errors
-/// The first error, if it is not that of a resize.
+/// The first error, except errors of resizes.
 pub fn run(builder: InterpreterBuilder) -> Result<()> {
     let mut interpreter = builder.threads(1).prepare_later().build()?;
     interpreter.prepare()?;

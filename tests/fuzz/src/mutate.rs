@@ -1,4 +1,4 @@
-//! Mutations of models: of the tree of a model's tables, which stay readable, and of the bytes of a file.
+//! Mutations of models: of the tree of a model's tables, which stays readable, and of the bytes of a file.
 
 use delegraph_conformance::seeded::SplitMix64;
 use delegraph_core::TensorType;
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::tree;
 
-/// Values of a tree that are read at most: more would take longer than it is worth.
+/// The largest number of values of a tree. Larger trees would take too long.
 const MAX_VALUES: usize = 1 << 16;
 
-/// Sizes and indices at the edges.
+/// Extreme sizes and indices.
 const INTEGERS: &[i64] = &[
     0,
     1,
@@ -116,7 +116,7 @@ pub fn damaged(file: &[u8], dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// Changes one thing of a model.
+/// Makes one change to a model.
 pub fn change(model: &mut Value, other: Option<&Value>, dice: &mut Dice) {
     match dice.below(18) {
         0..=2 => set_number(model, dice),
@@ -138,7 +138,7 @@ pub fn change(model: &mut Value, other: Option<&Value>, dice: &mut Dice) {
     }
 }
 
-/// Sets one number, present or not, to something else.
+/// Changes one number, present or absent.
 fn set_number(model: &mut Value, dice: &mut Dice) {
     let numbers = tree::numbers(model);
     let Some((path, value)) = dice.pick(&numbers) else { return };
@@ -165,14 +165,14 @@ fn set_number(model: &mut Value, dice: &mut Dice) {
     // Absent fields of lists cannot be set.
     if model.pointer(path.rsplit_once('/').map_or("", |(parent, _)| parent)).is_some() {
         tree::set(model, path, new);
-        // Under another code, a union has another table.
+        // With another code, a union has another table.
         if let Some(union) = path.strip_suffix("_type").filter(|path| model.pointer(path).is_some()) {
             tree::set(model, union, json!({}));
         }
     }
 }
 
-/// Gives a tensor another shape, or all extents of one size another size.
+/// Changes the shape of a tensor, or all extents of one size.
 fn resize(model: &mut Value, dice: &mut Dice) {
     let Some(graph) = subgraph(model, dice) else { return };
     let new = if dice.chance(70) { dice.below(9) as i64 } else { dice.integer() };
@@ -199,7 +199,8 @@ fn resize(model: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// Sets all extents of one size to zero and all of another to a giant: tensors without elements whose loops are long.
+/// Sets all extents of one size to zero and all of another size to a very large number. Such tensors have no elements
+/// but long loops.
 fn empty_and_giant(model: &mut Value, dice: &mut Dice) {
     let giants = [1 << 16, 46_341, 1 << 24, 1 << 30, i64::from(i32::MAX)];
     let giant = dice.pick(&giants).copied().unwrap_or(1 << 30);
@@ -209,7 +210,7 @@ fn empty_and_giant(model: &mut Value, dice: &mut Dice) {
         tensors.iter_mut().filter_map(|t| list(t, "shape")).flatten().map(|e| e.clone()).collect();
     sizes.dedup();
     let Some(none) = dice.pick(&sizes).cloned() else { return };
-    // At times every other extent is a giant.
+    // Sometimes every other extent is very large.
     let many = if dice.chance(20) { None } else { dice.pick(&sizes).cloned() };
     for extent in tensors.iter_mut().filter_map(|t| list(t, "shape")).flatten() {
         if *extent == none {
@@ -220,7 +221,7 @@ fn empty_and_giant(model: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// Repeats a node with outputs of its own, so that many nodes read and pack the same constants.
+/// Repeats a node with new outputs, so that many nodes read and pack the same constants.
 fn repeat_node(model: &mut Value, dice: &mut Dice) {
     let times = dice.pick(&[10, 100, 2000]).copied().unwrap_or(10);
     let Some(graph) = subgraph(model, dice) else { return };
@@ -246,7 +247,7 @@ fn repeat_node(model: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// Gives a tensor another type, or all tensors of a type.
+/// Changes the type of a tensor, or of all tensors of a type.
 fn retype(model: &mut Value, dice: &mut Dice) {
     let new = json!(dice.below(TensorType::ALL.len() + 1));
     let all = dice.chance(50);
@@ -286,7 +287,7 @@ fn rewire(model: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// Makes a tensor a constant with other data, an input of it, a variable, or what is computed.
+/// Makes a tensor a constant with other data, an input, a variable, or a computed tensor.
 fn reconstant(model: &mut Value, dice: &mut Dice) {
     let small = dice.chance(60);
     let data: Vec<u8> = (0..dice.below(if small { 5 } else { 33 }))
@@ -307,7 +308,7 @@ fn reconstant(model: &mut Value, dice: &mut Dice) {
     let Some(tensor) = tensors.get_mut(at).and_then(Value::as_object_mut) else { return };
     tensor.insert("buffer".into(), json!(buffer));
     match kind {
-        // Numbers that fit: shapes, axes, sizes.
+        // Plausible numbers: shapes, axes, sizes.
         0 => {
             tensor.insert("type".into(), json!(2));
             tensor.insert("shape".into(), json!([data.len() / 4]));
@@ -322,7 +323,7 @@ fn reconstant(model: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// Changes the bytes of a constant: as 32-bit integers, or as they come.
+/// Changes a constant, as 32-bit integers or as bytes.
 fn rebytes(model: &mut Value, dice: &mut Dice) {
     let Some(buffers) = list(model, "buffers") else { return };
     let full: Vec<usize> = (0..buffers.len()).filter(|&i| has_data(&buffers[i])).collect();
@@ -375,7 +376,7 @@ fn relist(model: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// Gives an op another code or version.
+/// Changes the code or version of an op.
 fn reop(model: &mut Value, dice: &mut Dice) {
     let Some(codes) = list(model, "operator_codes") else { return };
     let at = dice.below(codes.len());
@@ -389,7 +390,7 @@ fn reop(model: &mut Value, dice: &mut Dice) {
     code.insert("builtin_code".into(), json!(op));
 }
 
-/// Gives something another name.
+/// Changes a name.
 fn rename(model: &mut Value, dice: &mut Dice) {
     let names = ["", "x", "\u{1b}[2J", "a/b:0", "\u{202e}\u{7f}\u{85}", "main"];
     let name = match dice.below(8) {
@@ -426,7 +427,7 @@ fn call(model: &mut Value, dice: &mut Dice) {
     if dice.chance(40)
         && let Some(graphs) = list(model, "subgraphs")
     {
-        // A subgraph to call that is like the caller.
+        // The called subgraph is like the caller.
         let at = dice.below(graphs.len());
         graphs.extend(graphs.get(at).cloned());
     }
@@ -445,7 +446,7 @@ fn call(model: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// Takes a node with its tensors from another model, and feeds it with tensors of this one.
+/// Copies a node and its tensors from another model; its inputs become tensors of this model.
 fn graft(model: &mut Value, other: &Value, dice: &mut Dice) {
     let empty = Vec::new();
     let of = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -519,14 +520,14 @@ fn subgraph<'a>(model: &'a mut Value, dice: &mut Dice) -> Option<&'a mut Value> 
     graphs.get_mut(at)
 }
 
-/// Returns a list of a table, which is made if there is none.
+/// Returns a list of a table; creates it if there is none.
 fn list<'a>(table: &'a mut Value, name: &str) -> Option<&'a mut Vec<Value>> {
     let table = table.as_object_mut()?;
     table.entry(name).or_insert_with(|| json!([])).as_array_mut()
 }
 
-/// Mutates the first `size` bytes of `data` as a fuzzer's own mutator does, and returns their new number, at most
-/// `max_size`; `None` where the fuzzer's mutation of bytes is to be used.
+/// Mutates the first `size` bytes of `data` for a fuzzer, and returns their new number, at most `max_size`. `None`: the
+/// fuzzer should mutate the bytes itself.
 pub fn in_place(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> Option<usize> {
     let mut dice = Dice::new(seed.into(), 0);
     if dice.chance(10) {

@@ -1,5 +1,5 @@
-//! A plugin that calls the application in any order, with any numbers and with pointers that are null or valid, which is
-//! all that the interface lets an application rely on.
+//! A plugin that calls the application in any order, with any numbers and with pointers that are null or valid. The
+//! interface guarantees an application nothing more.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
@@ -21,7 +21,7 @@ thread_local! {
 
 /// Calls of the application in one function of the plugin.
 const MAX_CALLS: usize = 24;
-/// Room for answers, and its size in words.
+/// Memory for answers, and its size in words.
 const ANSWER_WORDS: usize = 64;
 
 /// Runs a model with the plugin whose choices are `bytes`.
@@ -36,7 +36,7 @@ pub fn run(bytes: &[u8]) {
         243 => table.prepare = None,
         _ => table.node_times = None,
     }
-    // The table lives until the process ends, as the interface asks; most runs share one.
+    // The table lives until the process ends, as the interface requires; most runs share one.
     let table = if byte() < 250 { &raw const TABLE } else { Box::leak(Box::new(table)) };
     // SAFETY: a table that lives on, whose functions follow the rules of the interface for memory.
     let Ok(library) = (unsafe { PluginLibrary::from_table("fuzzed", table) }) else { return };
@@ -222,13 +222,13 @@ unsafe fn calls(context: DelegraphContext) {
         if ended() {
             return;
         }
-        // Also contexts that ended, or that never were.
+        // Also contexts that ended or never existed.
         let context = match byte() {
             255 => KEPT.get(),
             254 => number() as u64,
             _ => context,
         };
-        // SAFETY: all pointers are null or valid, and sizes that describe memory are those of the memory.
+        // SAFETY: all pointers are null or valid, and sizes of memory are correct.
         unsafe {
             if byte().is_multiple_of(2) {
                 questions(host, context);
@@ -245,7 +245,7 @@ unsafe fn calls(context: DelegraphContext) {
 /// As of [`calls`].
 unsafe fn questions(host: &DelegraphHost, context: DelegraphContext) {
     let mut room = [0_u64; ANSWER_WORDS];
-    // A struct of any size up to the room's.
+    // A struct of any size up to the size of the memory.
     room[0] = (size() % (ANSWER_WORDS * 8)) as u64;
     let out: *mut c_void = if byte() < 250 { room.as_mut_ptr().cast() } else { std::ptr::null_mut() };
     const NAMES: [&CStr; 4] = [c"fused_activation_function", c"pot_scale_int16", c"", c"\xff"];

@@ -1,4 +1,4 @@
-//! Choices of the other side of an interface, read from a fuzzer's bytes.
+//! The choices of the other side of an interface, read from a fuzzer's bytes.
 
 use std::cell::RefCell;
 
@@ -25,7 +25,7 @@ pub(crate) fn ended() -> bool {
     SCRIPT.with_borrow(|(bytes, at)| *at >= bytes.len())
 }
 
-/// Returns a small number, or one at an edge.
+/// Returns a small or an extreme number.
 pub(crate) fn number() -> i64 {
     const EDGES: [i64; 14] = [
         -1,

@@ -1,10 +1,10 @@
-//! Valid models to start from.
+//! Valid models as seeds.
 
 use std::path::Path;
 
 use delegraph_conformance::cases::{DEFAULT_SEED, suite};
 
-/// Files above this size are not mutated: most of them is weights.
+/// Files above this size are not mutated, since they are mostly weights.
 const MAX_FILE: usize = 48 << 10;
 
 /// Returns valid models: every case of the conformance suite, as files.

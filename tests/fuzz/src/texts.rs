@@ -9,7 +9,8 @@ pub fn flex(bytes: &[u8]) {
     let _ = format!("{map:?}");
 }
 
-/// Reads the values of a map and of those in it, `left` at most: a damaged map may hold itself under each of its names.
+/// Reads the values of a map and of nested maps, at most `left`: a damaged map may contain itself under each of its
+/// names.
 fn walk(map: &Map<'_>, depth: usize, left: &mut usize) {
     for key in map.keys().take(1000) {
         let Some(rest) = left.checked_sub(1) else { return };

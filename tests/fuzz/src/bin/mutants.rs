@@ -1,8 +1,8 @@
-//! `mutants --seed S --count N [--first I] [--on cpu,reference,wgpu] [--keep DIR] [FOLDER…]` makes mutants of the cases of
-//! the conformance suite and of the models in the folders, and prepares, explains, resizes and runs each on every
-//! backend, within 1 GiB and 8 seconds.
+//! `mutants --seed S --count N [--first I] [--on cpu,reference,wgpu] [--keep DIR] [FOLDER…]` makes mutants of the cases
+//! of the conformance suite and of the models in the folders. It prepares, explains, resizes and runs each mutant on
+//! every backend, within 1 GiB and 8 seconds.
 //!
-//! Mutants run in a process of their own (`worker`), which starts again behind a mutant that ended it. A panic, an abort,
+//! Mutants run in a separate process (`worker`), which is restarted after a mutant that ended it. A panic, an abort,
 //! more than 10 seconds of processor time or more than 2 GiB of resident memory are findings, which `--keep` writes.
 //!
 //! With `--on none`, `--keep DIR` writes all mutants, for running the command on them.
@@ -27,6 +27,8 @@ const MAX_RESIDENT: usize = 2 << 30;
 const MAX_PROCESSOR_TIME: Duration = Duration::from_secs(10);
 /// A worker that is silent for longer is killed.
 const MAX_SILENCE: Duration = Duration::from_secs(90);
+/// Mutants per worker: a device keeps the pipelines of all models that ran on it, which are not a mutant's memory.
+const MAX_MUTANTS: u64 = 1000;
 
 struct Options {
     seed: u64,
@@ -66,7 +68,7 @@ impl Options {
         let mut bases = seeds::cases();
         for folder in &self.folders {
             let files = seeds::files(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-            // Few files, each as likely as a share of the many cases.
+            // There are few files, so each is as likely as a share of the many cases.
             let times = (bases.len() / 4 / files.len().max(1)).max(1);
             bases.extend(std::iter::repeat_n(files, times).flatten());
         }
@@ -96,10 +98,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The message of the last panic, also of one that was caught.
+/// The message of the last panic, even if it was caught.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// Runs mutants, and announces each: `> INDEX`; `! INDEX TEXT` is a finding.
+/// Runs mutants, and prints `> INDEX` for each and `! INDEX TEXT` for a finding.
 fn work(options: &Options) -> Result<(), String> {
     std::panic::set_hook(Box::new(|info| {
         let text = info.to_string().replace('\n', " ");
@@ -181,7 +183,8 @@ fn supervise(options: &Options) -> Result<usize, String> {
         return (next..end).try_for_each(|index| keep(index, &index.to_string())).map(|()| 0);
     }
     while next < end {
-        let (mut worker, lines) = spawn(options, next, end - next)?;
+        let stop = end.min(next + MAX_MUTANTS);
+        let (mut worker, lines) = spawn(options, next, stop - next)?;
         let mut current = (next, String::new());
         let killed = loop {
             match lines.recv_timeout(MAX_SILENCE) {
@@ -189,10 +192,6 @@ fn supervise(options: &Options) -> Result<usize, String> {
                     Some((">", at)) => {
                         let (index, on) = at.split_once(' ').unwrap_or((at, ""));
                         current = (index.parse().map_err(|_| line.clone())?, on.to_owned());
-                        if current.0 > next && current.0.is_multiple_of(1000) {
-                            next = current.0;
-                            eprintln!("{next} of {end}, {findings} findings, {:.0?}", start.elapsed());
-                        }
                     }
                     Some(("!", _)) => {
                         findings += 1;
@@ -209,7 +208,9 @@ fn supervise(options: &Options) -> Result<usize, String> {
         };
         let status = worker.wait().map_err(|e| e.to_string())?;
         if status.success() {
-            break;
+            next = stop;
+            eprintln!("{next} of {end}, {findings} findings, {:.0?}", start.elapsed());
+            continue;
         }
         findings += 1;
         let (index, on) = &current;
@@ -255,12 +256,12 @@ mod measure {
         time(usage.ru_utime) + time(usage.ru_stime)
     }
 
-    /// Starts counting the largest resident size again.
+    /// Resets the largest resident size.
     pub(super) fn reset_peak() {
         let _ = std::fs::write("/proc/self/clear_refs", "5");
     }
 
-    /// The largest resident size since then, in bytes.
+    /// The largest resident size since the reset, in bytes.
     pub(super) fn peak() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,5 +1,5 @@
-//! `seeds DIR [COUNT]` writes valid models to DIR, for fuzz targets to start from: all cases of the suite, or COUNT of
-//! them, spread evenly. A fuzzer first runs every one.
+//! `seeds DIR [COUNT]` writes valid models to DIR as seeds for fuzz targets: all cases of the suite, or COUNT of them,
+//! spread evenly. A fuzzer runs each seed first.
 
 use std::path::Path;
 use std::process::ExitCode;

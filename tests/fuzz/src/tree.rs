@@ -1,9 +1,9 @@
 //! Model files as JSON trees: read one, change any field, write it again, valid or not.
 //!
-//! Tables are objects, vectors arrays, and an absent field is an absent key. A union is two keys, as in the format: the
-//! member's code under `NAME_type` and its table under `NAME`. A vector of bytes is read as a string with one character,
-//! U+0000 to U+00FF, per byte; it may be written as an array, too.
-#![allow(clippy::indexing_slicing)] // Only tests call this, on files that they know.
+//! Tables are objects, vectors are arrays, and an absent field is an absent key. A union is two keys, as in the format:
+//! the member's code under `NAME_type` and its table under `NAME`. A vector of bytes is read as a string with one
+//! character, U+0000 to U+00FF, per byte; it may also be written as an array.
+#![allow(clippy::indexing_slicing)] // Only tests call this, on known files.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -17,22 +17,22 @@ pub fn read(file: &[u8]) -> Value {
     read_within(file, usize::MAX).unwrap()
 }
 
-/// Returns the model in `file`, which was verified, or `None` if it has more than `most` values: parts of a file may be
-/// shared, so that a small file can have a very large tree.
+/// Returns the model in the verified `file`, or `None` if it has more than `most` values. Parts of a file may be
+/// shared, so a small file can have a very large tree.
 pub fn read_within(file: &[u8], most: usize) -> Option<Value> {
     let file = File { bytes: file, left: Cell::new(Some(most)) };
     let model = Schema::get().read_table(&file, follow(file.bytes, 0), "Model");
     file.left.get().map(|_| model)
 }
 
-/// A file that is read, and the number of values that may still be read.
+/// A file, and the number of values that may still be read.
 struct File<'a> {
     bytes: &'a [u8],
     left: Cell<Option<usize>>,
 }
 
 impl File<'_> {
-    /// Counts `values`; returns whether they may be read.
+    /// Subtracts `values` from that number; returns whether they may be read.
     fn take(&self, values: usize) -> bool {
         self.left.set(self.left.get().and_then(|left| left.checked_sub(values)));
         self.left.get().is_some()
@@ -60,27 +60,27 @@ pub fn set(model: &mut Value, path: &str, value: impl Into<Value>) {
     }
 }
 
-/// Takes a field away.
+/// Removes a field.
 pub fn remove(model: &mut Value, path: &str) {
     let (parent, key) = path.rsplit_once('/').unwrap();
     model.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key);
 }
 
-/// Returns the path and the value of every number that a model may hold, absent fields (as 0) as well; of lists of
-/// numbers, the first few. Weights are left out.
+/// Returns the path and the value of every number that a model may hold. Absent fields count as 0. Of lists of numbers,
+/// only the first few are returned. Weights are omitted.
 pub fn numbers(model: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     Schema::get().numbers(model, &Kind::Table("Model"), "", &Value::Null, &mut found);
     found
 }
 
-/// What a field holds; scalars by their name in the schema.
+/// The type of a field; scalars by their name in the schema.
 #[derive(Clone)]
 enum Kind {
     Scalar(&'static str),
     String,
     Table(&'static str),
-    /// The second of its two slots; the first is a scalar of its own.
+    /// The second of its two slots; the first is a separate scalar.
     Union(&'static str),
     List(Box<Kind>),
 }
@@ -160,7 +160,7 @@ impl Schema {
         let mut enums: HashMap<&str, &'static str> = HashMap::new();
         let mut unions: HashMap<&str, HashMap<u64, &str>> = HashMap::new();
         let mut bodies = Vec::new();
-        for block in include_str!("../../core/schema/schema.fbs").split('}') {
+        for block in delegraph_schema::SCHEMA.split('}') {
             let Some((head, body)) = block.split_once('{') else { continue };
             let mut words = head.lines().last().unwrap().split([' ', ':']).filter(|w| !w.is_empty());
             let (keyword, name) = (words.next().unwrap(), words.next().unwrap());
@@ -201,7 +201,7 @@ impl Schema {
         Schema { tables, unions }
     }
 
-    /// Under an unknown code, a table with one field.
+    /// With an unknown code, a table with one field.
     fn member(&self, union: &str, code: &Value) -> &'static str {
         self.known_member(union, code).unwrap_or("Int32Options")
     }
