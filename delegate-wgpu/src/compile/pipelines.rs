@@ -13,7 +13,7 @@ use crate::device::checked;
 /// The pipelines of a device.
 pub(crate) struct Pipelines {
     device: wgpu::Device,
-    slots: Mutex<HashMap<Key, Arc<Slot>>>,
+    slots: Mutex<Slots<wgpu::ComputePipeline>>,
     compiled: AtomicUsize,
     /// The file that the backend's cache is loaded from and saved to, on backends that have a cache.
     file: Option<CacheFile>,
@@ -25,7 +25,25 @@ pub(crate) struct Pipelines {
 type Key = (bool, VariantKey);
 
 /// Locked while the pipeline is compiled, so that two threads never compile the same one.
-type Slot = Mutex<Option<Arc<wgpu::ComputePipeline>>>;
+type Slot<P> = Mutex<Option<Arc<P>>>;
+
+type Slots<P> = HashMap<Key, Arc<Slot<P>>>;
+
+/// Pipelines above this number are kept only while a kernel uses them: a process may run any number of models on one
+/// device.
+const MAX_PIPELINES: usize = 2048;
+
+/// Removes pipelines that no kernel uses if there are more than `most`.
+fn evict<P>(slots: &mut Slots<P>, most: usize) {
+    if slots.len() <= most {
+        return;
+    }
+    slots.retain(|_, slot| {
+        // Another thread compiles or requests the pipeline of a slot with a second owner.
+        let idle = Arc::get_mut(slot).map(|slot| slot.get_mut().unwrap_or_else(PoisonError::into_inner));
+        idle.is_none_or(|pipeline| pipeline.as_ref().is_some_and(|pipeline| Arc::strong_count(pipeline) > 1))
+    });
+}
 
 /// The backend's own cache.
 struct Kept {
@@ -90,6 +108,7 @@ impl Pipelines {
         let mut missing: Vec<&Variant> = Vec::new();
         {
             let mut slots = lock(&self.slots);
+            evict(&mut slots, MAX_PIPELINES);
             for variant in variants {
                 slots.entry((trusted, variant.key.clone())).or_insert_with(|| {
                     missing.push(variant);
@@ -205,5 +224,29 @@ impl Pipelines {
             },
             cache: self.kept().map(|kept| &kept.cache),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_used_pipelines_stay_above_the_maximum() {
+        let key = |name: &str| (true, VariantKey::from(name.to_owned()));
+        let (used, unused) = (Arc::new(()), Arc::new(()));
+        let (compiling, failed) = (Arc::default(), Arc::default());
+        let mut slots: Slots<()> = HashMap::from([
+            (key("used"), Arc::new(Mutex::new(Some(Arc::clone(&used))))),
+            (key("unused"), Arc::new(Mutex::new(Some(unused)))),
+            (key("compiling"), Arc::clone(&compiling)),
+            (key("failed"), failed),
+        ]);
+        evict(&mut slots, 4);
+        assert_eq!(slots.len(), 4);
+        evict(&mut slots, 3);
+        let mut left: Vec<_> = slots.keys().map(|(_, key)| key.as_str()).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["compiling", "used"]);
     }
 }
