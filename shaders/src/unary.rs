@@ -81,6 +81,36 @@ impl Unary {
     /// Limits to `[0, 1]`.
     pub const RELU_0_TO_1: Self = Self::Clamp { min: 0.0, max: 1.0 };
 
+    /// Every function, with one value of its parameters: the list that tests compile, run and compare.
+    pub const EVERY: &[Self] = &[
+        Self::Abs,
+        Self::Affine { scale: 0.5, offset: -1.0 },
+        Self::Cbrt,
+        Self::Ceil,
+        Self::RELU,
+        Self::RELU6,
+        Self::RELU_N1_TO_1,
+        Self::RELU_0_TO_1,
+        Self::Cos,
+        Self::Elu,
+        Self::Exp,
+        Self::Floor,
+        Self::Gelu,
+        Self::GeluTanh,
+        Self::HardSwish,
+        Self::LeakyRelu { alpha: 0.3 },
+        Self::Log,
+        Self::Logistic,
+        Self::Neg,
+        Self::Round,
+        Self::Rsqrt,
+        Self::Sign,
+        Self::Sin,
+        Self::Sqrt,
+        Self::Square,
+        Self::Tanh,
+    ];
+
     /// Returns whether other kernels can apply the function to their results, as [`Activation`](crate::Activation).
     /// Sine and cosine have long sources, so they need a separate kernel.
     pub fn follows(self) -> bool {

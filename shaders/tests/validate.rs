@@ -48,38 +48,9 @@ const LONG: [(long::Operator, Option<[i64; 2]>); 12] = [
     (long::Operator::GreaterEqual, None),
 ];
 
-fn unaries() -> Vec<Unary> {
-    use Unary::*;
-    vec![
-        Abs,
-        Affine { scale: 2.0, offset: 1.0 },
-        Cbrt,
-        Ceil,
-        Unary::RELU6,
-        Cos,
-        Elu,
-        Exp,
-        Floor,
-        Gelu,
-        GeluTanh,
-        HardSwish,
-        LeakyRelu { alpha: 0.1 },
-        Log,
-        Logistic,
-        Neg,
-        Round,
-        Rsqrt,
-        Sign,
-        Sin,
-        Sqrt,
-        Square,
-        Tanh,
-    ]
-}
-
 /// The functions that other kernels can apply to their results.
 fn following() -> impl Iterator<Item = Unary> {
-    unaries().into_iter().filter(|unary| unary.follows())
+    Unary::EVERY.iter().copied().filter(|unary| unary.follows())
 }
 
 fn few_epilogues() -> Vec<Epilogue> {
@@ -255,10 +226,10 @@ fn products() {
 fn element_by_element() {
     let mut kernels = Kernels::default();
     for elements in [64, 63] {
-        for op in unaries() {
+        for &op in Unary::EVERY {
             kernels.add(|caps| unary::Spec { steps: vec![op], elements }.kernel(caps));
         }
-        kernels.add(|caps| unary::Spec { steps: unaries(), elements }.kernel(caps));
+        kernels.add(|caps| unary::Spec { steps: Unary::EVERY.to_vec(), elements }.kernel(caps));
         kernels.add(|caps| unary::Spec { steps: vec![], elements }.kernel(caps));
         for input in [Element::F32, Element::I32, Element::U32, Element::Bool] {
             for output in [Element::F32, Element::I32, Element::U32, Element::Bool] {
